@@ -1,0 +1,94 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// The manifest is the architecture: arrows point down only. See docs/architecture.md.
+let strict: [SwiftSetting] = [.treatAllWarnings(as: .error)]
+
+let package = Package(
+  name: "meshpost",
+  products: [
+    .executable(name: "meshpostd", targets: ["meshpostd"]),
+    .executable(name: "meshpost", targets: ["meshpost"]),
+    .executable(name: "meshpost-hub", targets: ["meshpost-hub"]),
+    .executable(name: "meshpost-radio", targets: ["meshpost-radio"]),
+  ],
+  dependencies: [
+    .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+    .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
+  ],
+  targets: [
+    // Pure: no input or output, no clock, no Foundation.
+    .target(name: "Timing", swiftSettings: strict),
+    .target(name: "Companion", dependencies: ["Timing"], swiftSettings: strict),
+    .target(name: "RadioSession", dependencies: ["Companion", "Timing"], swiftSettings: strict),
+
+    // What C libraries give, each behind one wall.
+    .systemLibrary(name: "CLinux"),
+    .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+    .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+    .systemLibrary(name: "CSodium", pkgConfig: "libsodium", providers: [.apt(["libsodium-dev"])]),
+    .target(name: "SQLite", dependencies: ["CSQLite"], swiftSettings: strict),
+    .target(name: "MeshCrypto", dependencies: ["Companion", "COpenSSL"], swiftSettings: strict),
+    .target(name: "MeshIdentity", dependencies: ["Companion", "MeshCrypto", "CSodium"], swiftSettings: strict),
+
+    // Languages and loops.
+    .target(name: "JSON", swiftSettings: strict),
+    .target(name: "TOML", swiftSettings: strict),
+    .target(name: "EventLoop", dependencies: ["Timing", "CLinux"], swiftSettings: strict),
+    .target(name: "HTTP", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
+
+    // The gateway.
+    .target(name: "Transport", dependencies: ["Companion", "EventLoop", "Timing", "CLinux"], swiftSettings: strict),
+    .target(
+      name: "Store", dependencies: ["Companion", "RadioSession", "MeshCrypto", "SQLite", "JSON", "CLinux"],
+      swiftSettings: strict),
+    .target(
+      name: "Sync",
+      dependencies: ["Companion", "RadioSession", "MeshCrypto", "Transport", "Store", "EventLoop", "Timing"],
+      swiftSettings: strict),
+    .target(
+      name: "Relay", dependencies: ["Store", "HTTP", "JSON", "EventLoop", "Timing"], swiftSettings: strict),
+    .target(
+      name: "Control",
+      dependencies: ["Companion", "Store", "Sync", "Relay", "HTTP", "JSON", "EventLoop", "Timing"],
+      swiftSettings: strict),
+    .target(
+      name: "Gateway",
+      dependencies: ["Control", "Relay", "Sync", "Store", "Transport", "HTTP", "TOML", "EventLoop", "Timing"],
+      swiftSettings: strict),
+
+    // The other end of the link, and the other end of the wire.
+    .target(
+      name: "VirtualRadio",
+      dependencies: ["Companion", "MeshCrypto", "MeshIdentity", "EventLoop", "Timing", "CLinux"], swiftSettings: strict),
+    .target(
+      name: "Hub",
+      dependencies: ["SQLite", "JSON", "TOML", .product(name: "Hummingbird", package: "hummingbird")],
+      swiftSettings: strict),
+
+    // Programs: wiring, arguments, exit codes.
+    .executableTarget(name: "meshpostd", dependencies: ["Gateway"], swiftSettings: strict),
+    .executableTarget(
+      name: "meshpost",
+      dependencies: [
+        "HTTP", "JSON", "EventLoop", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+      ], swiftSettings: strict),
+    .executableTarget(
+      name: "meshpost-hub",
+      dependencies: ["Hub", .product(name: "ArgumentParser", package: "swift-argument-parser")],
+      swiftSettings: strict),
+    .executableTarget(
+      name: "meshpost-radio",
+      dependencies: ["VirtualRadio", .product(name: "ArgumentParser", package: "swift-argument-parser")],
+      swiftSettings: strict),
+
+    .target(
+      name: "TestSupport", dependencies: ["Companion"], path: "Tests/TestSupport", swiftSettings: strict),
+    .testTarget(
+      name: "CompanionTests", dependencies: ["Companion", "MeshCrypto", "TestSupport", "Timing"], swiftSettings: strict),
+    .testTarget(
+      name: "MeshCryptoTests", dependencies: ["Companion", "MeshCrypto", "MeshIdentity", "TestSupport"],
+      swiftSettings: strict),
+  ],
+  swiftLanguageModes: [.v6]
+)

@@ -1,0 +1,31 @@
+// Linux's own interfaces that Swift's Glibc module leaves out, and macros that Swift cannot see.
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/inotify.h>
+#include <sys/timex.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/file.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <netdb.h>
+#include <termios.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <malloc.h>
+
+static inline int meshpost_tty_exclusive(int fd) { return ioctl(fd, TIOCEXCL); }
+static inline int meshpost_tty_shared(int fd) { return ioctl(fd, TIOCNXCL); }
+// Sets or clears modem lines; -1 with errno where the device has none (a pseudo-terminal).
+static inline int meshpost_tty_line(int fd, int line, int high) {
+  return ioctl(fd, high ? TIOCMBIS : TIOCMBIC, &line);
+}
+static inline int meshpost_tty_dtr(void) { return TIOCM_DTR; }
+static inline int meshpost_tty_rts(void) { return TIOCM_RTS; }
+static inline int meshpost_set_no_hangup(struct termios *t, int on) {
+  if (on) t->c_cflag &= ~HUPCL; else t->c_cflag |= HUPCL;
+  return 0;
+}
+static inline int meshpost_exit_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : -1; }

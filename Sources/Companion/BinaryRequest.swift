@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+
+// Binary requests to other nodes and their answers. Source: telemetry.md § 4.
+
+/// What follows the key in SEND_BINARY_REQ (50).
+public struct BinaryRequest: Equatable, Sendable {
+  public var type: UInt8
+  public var parameters: [UInt8]
+
+  public init(type: UInt8, parameters: [UInt8]) {
+    self.type = type
+    self.parameters = parameters
+  }
+
+  init(reading reader: inout FrameReader) throws(FrameError) {
+    type = try reader.u8("request_type")
+    parameters = reader.rest()
+  }
+
+  /// `salt` makes two equal requests within a second differ.
+  public static func status(salt: UInt32) -> BinaryRequest {
+    BinaryRequest(type: 1, parameters: [0, 0, 0, 0] + word(salt))
+  }
+
+  /// `unwanted`: bits of what is *not* wanted; 0 = everything.
+  public static func telemetry(unwanted: UInt8 = 0, salt: UInt32) -> BinaryRequest {
+    BinaryRequest(type: 3, parameters: [unwanted, 0, 0, 0] + word(salt))
+  }
+
+  /// Both in seconds **ago**.
+  public static func ranges(start: UInt32, end: UInt32) -> BinaryRequest {
+    BinaryRequest(type: 4, parameters: word(start) + word(end) + [0, 0])
+  }
+
+  public static var accessList: BinaryRequest { BinaryRequest(type: 5, parameters: [0, 0]) }
+  public static var ownerInfo: BinaryRequest { BinaryRequest(type: 7, parameters: []) }
+
+  public static func neighbours(_ query: NeighbourQuery) -> BinaryRequest {
+    BinaryRequest(type: 6, parameters: query.encode())
+  }
+
+  private static func word(_ number: UInt32) -> [UInt8] {
+    var writer = FrameWriter()
+    writer.u32(number)
+    return writer.bytes
+  }
+}
+
+/// The parameters of binary request 6 to a repeater.
+public struct NeighbourQuery: Equatable, Sendable {
+  public enum Order: UInt8, Sendable { case newest, oldest, strongest, weakest }
+
+  public var version: UInt8 = 0
+  /// How many at most, and the index of the first.
+  public var count: UInt8
+  public var first: UInt16
+  public var order: UInt8
+  /// Bytes of each key wanted, 1…32.
+  public var keyBytes: UInt8
+  public var salt: [UInt8]
+
+  public init(count: UInt8, first: UInt16, order: Order, keyBytes: UInt8, salt: UInt32) {
+    self.count = count
+    self.first = first
+    self.order = order.rawValue
+    self.keyBytes = keyBytes
+    self.salt = AckCode(value: salt).bytes
+  }
+
+  public init(decoding parameters: [UInt8]) throws(FrameError) {
+    var reader = FrameReader(parameters)
+    version = try reader.u8("version")
+    count = try reader.u8("count")
+    first = try reader.u16("first")
+    order = try reader.u8("order")
+    keyBytes = try reader.u8("key_bytes")
+    salt = reader.rest()
+  }
+
+  public func encode() -> [UInt8] {
+    var writer = FrameWriter()
+    writer.raw([version, count])
+    writer.u16(first)
+    writer.raw([order, keyBytes] + salt)
+    return writer.bytes
+  }
+}
+
+/// The answer to it: repeaters heard without a hop between.
+public struct Neighbours: Equatable, Sendable {
+  public struct Entry: Equatable, Sendable {
+    public var key: [UInt8]
+    /// Seconds; huge when the repeater's clock was set meanwhile.
+    public var heardAgo: UInt32
+    public var snr: SNR
+  }
+
+  public var total: Int16
+  public var entries: [Entry]
+
+  /// `keyBytes` as asked for. Stops at the number of entries announced: padding follows.
+  public init(decoding data: [UInt8], keyBytes: Int) throws(FrameError) {
+    var reader = FrameReader(data)
+    total = try reader.i16("total")
+    let count = try reader.i16("count")
+    entries = []
+    for _ in 0..<max(0, count) where reader.remaining >= keyBytes + 5 {
+      entries.append(
+        Entry(
+          key: try reader.bytes(keyBytes, "key"), heardAgo: try reader.u32("seconds_ago"), snr: try reader.snr()))
+    }
+  }
+}
+
+/// An entry of a server's access list: the answer to binary request 5.
+public struct AccessEntry: Equatable, Sendable {
+  public var prefix: KeyPrefix
+  public var permissions: UInt8
+
+  public init(prefix: KeyPrefix, permissions: UInt8) {
+    self.prefix = prefix
+    self.permissions = permissions
+  }
+
+  /// All whole entries; those of zeros are padding.
+  public static func list(decoding data: [UInt8]) -> [AccessEntry] {
+    var reader = FrameReader(data)
+    var entries: [AccessEntry] = []
+    while reader.remaining >= 7, let prefix = try? reader.prefix(), let permissions = try? reader.u8("permissions") {
+      // `try?`: the length was looked at just now, so neither can throw.
+      if !(prefix.isZero && permissions == 0) { entries.append(AccessEntry(prefix: prefix, permissions: permissions)) }
+    }
+    return entries
+  }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+
+/// Builds a frame field by field; the counterpart of `FrameReader`.
+public struct FrameWriter: Sendable {
+  public private(set) var bytes: [UInt8] = []
+
+  public init(code: UInt8) {
+    bytes.reserveCapacity(176)
+    bytes.append(code)
+  }
+
+  public init() {}
+
+  public mutating func u8(_ value: UInt8) { bytes.append(value) }
+  public mutating func i8(_ value: Int8) { bytes.append(UInt8(bitPattern: value)) }
+
+  public mutating func u16(_ value: UInt16) {
+    bytes.append(UInt8(truncatingIfNeeded: value))
+    bytes.append(UInt8(truncatingIfNeeded: value >> 8))
+  }
+
+  public mutating func i16(_ value: Int16) { u16(UInt16(bitPattern: value)) }
+
+  public mutating func u32(_ value: UInt32) {
+    for shift: UInt32 in [0, 8, 16, 24] { bytes.append(UInt8(truncatingIfNeeded: value >> shift)) }
+  }
+
+  public mutating func i32(_ value: Int32) { u32(UInt32(bitPattern: value)) }
+
+  /// A big-endian integer: its lowest `count` bytes.
+  public mutating func big(_ value: UInt64, _ count: Int) {
+    for index in 0..<count { bytes.append(UInt8(truncatingIfNeeded: value >> UInt64(8 * (count - 1 - index)))) }
+  }
+
+  public mutating func raw(_ more: [UInt8]) { bytes.append(contentsOf: more) }
+  public mutating func key(_ key: PublicKey) { raw(key.bytes) }
+  public mutating func prefix(_ prefix: KeyPrefix) { big(prefix.value, 6) }
+  public mutating func zeros(_ count: Int) { bytes.append(contentsOf: repeatElement(0, count: max(0, count))) }
+
+  /// Text in a field of fixed size: cut to it, padded with NULs.
+  public mutating func fixedText(_ text: Text, _ count: Int) { fixed(text.bytes, count) }
+
+  /// Bytes in a field of fixed size: cut to it, padded with zeros.
+  public mutating func fixed(_ more: [UInt8], _ count: Int) {
+    raw(Array(more.prefix(count)))
+    zeros(count - more.count)
+  }
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+
+// What the radio answers. Source: companion.md § 6; firmware `MyMesh.cpp`, `RESP_CODE_*`.
+
+/// The number a reply begins with; always below 0x80.
+public enum ReplyCode: UInt8, CaseIterable, Sendable {
+  case ok = 0, error = 1, contactsStart = 2, contact = 3, endOfContacts = 4, selfInfo = 5, sent = 6
+  case contactMessage = 7, channelMessage = 8, currentTime = 9, noMoreMessages = 10, exportContact = 11
+  case battery = 12, deviceInfo = 13, privateKey = 14, disabled = 15, contactMessageV3 = 16, channelMessageV3 = 17
+  case channelInfo = 18, signStart = 19, signature = 20, customVariables = 21, advertPath = 22, tuning = 23
+  case stats = 24, autoAdd = 25, allowedRepeatFrequencies = 26, channelData = 27, defaultFloodScope = 28
+}
+
+/// The code in an ERR reply. Unknown ones count as a general refusal.
+public struct RadioError: Error, Hashable, Sendable, RawRepresentable, CustomStringConvertible {
+  public let rawValue: UInt8
+  public init(rawValue: UInt8) { self.rawValue = rawValue }
+
+  public static let unsupported = RadioError(rawValue: 1)
+  public static let notFound = RadioError(rawValue: 2)
+  public static let tableFull = RadioError(rawValue: 3)
+  public static let badState = RadioError(rawValue: 4)
+  public static let fileError = RadioError(rawValue: 5)
+  public static let illegalArgument = RadioError(rawValue: 6)
+
+  public var description: String {
+    switch self {
+    case .unsupported: "unsupported command (or a frame too short for it)"
+    case .notFound: "not found"
+    case .tableFull: "table full, no packet free, or text too long"
+    case .badState: "bad state"
+    case .fileError: "the radio's flash failed"
+    case .illegalArgument: "illegal argument"
+    default: "error \(rawValue)"
+    }
+  }
+}
+
+/// SENT (6): queued for transmission, which is not "transmitted".
+public struct Sent: Equatable, Sendable {
+  public var flood: Bool
+  /// Text: the expected ack. Login: first bytes of the server's key. Other requests: their tag. CLI text: 0.
+  public var ackOrTag: AckCode
+  /// Milliseconds the radio suggests to wait, there and back in an idle mesh.
+  public var suggestedTimeout: UInt32
+
+  public init(flood: Bool, ackOrTag: AckCode, suggestedTimeout: UInt32) {
+    self.flood = flood
+    self.ackOrTag = ackOrTag
+    self.suggestedTimeout = suggestedTimeout
+  }
+}
+
+/// BATT_AND_STORAGE (12). Radios before 1.7.1 end after the voltage.
+public struct Battery: Equatable, Sendable {
+  /// Millivolts as sent; 0 means that the radio does not know.
+  public var millivolts: UInt16
+  public var usedKibibytes: UInt32?
+  public var totalKibibytes: UInt32?
+
+  public init(millivolts: UInt16, usedKibibytes: UInt32? = nil, totalKibibytes: UInt32? = nil) {
+    self.millivolts = millivolts
+    self.usedKibibytes = usedKibibytes
+    self.totalKibibytes = totalKibibytes
+  }
+
+  init(reading reader: inout FrameReader) throws(FrameError) {
+    millivolts = try reader.u16("battery_mv")
+    guard !reader.isAtEnd else { return }
+    usedKibibytes = try reader.u32("used_kib")
+    totalKibibytes = try reader.u32("total_kib")
+  }
+
+  func write(to writer: inout FrameWriter) {
+    writer.u16(millivolts)
+    guard let usedKibibytes, let totalKibibytes else { return }
+    writer.u32(usedKibibytes)
+    writer.u32(totalKibibytes)
+  }
+}
+
+/// A range of frequencies in kHz, both ends included.
+public struct FrequencyRange: Equatable, Sendable {
+  public var lowest: UInt32
+  public var highest: UInt32
+
+  public init(lowest: UInt32, highest: UInt32) {
+    self.lowest = lowest
+    self.highest = highest
+  }
+}
+
+/// A reply to a command, or one that nobody here asked for.
+public enum Reply: Equatable, Sendable {
+  case ok
+  /// `nil`: very old firmware sends no code.
+  case error(RadioError?)
+  /// The **whole** number of contacts, whatever `since` was.
+  case contactsStart(total: UInt32)
+  case contact(Contact)
+  /// The highest lastmod sent; 0 when none was.
+  case endOfContacts(lastModified: UInt32)
+  case selfInfo(SelfInfo)
+  case sent(Sent)
+  case message(QueuedMessage)
+  case currentTime(UInt32)
+  case noMoreMessages
+  case exportContact(card: [UInt8])
+  case battery(Battery)
+  case deviceInfo(DeviceInfo)
+  /// 64 bytes, expanded form. **Secret.**
+  case privateKey([UInt8])
+  case disabled
+  case channelInfo(Channel)
+  case signStart(limit: UInt32)
+  case signature([UInt8])
+  /// `name:value,name:value`; may be empty.
+  case customVariables(Text)
+  /// When it was heard by the radio's clock, and the way it came (sender's side first).
+  case advertPath(time: UInt32, path: Path)
+  case tuning(Tuning)
+  case stats(Stats)
+  case autoAdd(AutoAdd)
+  case allowedRepeatFrequencies([FrequencyRange])
+  case defaultFloodScope(FloodScope?)
+  /// A code that this version does not know, kept as it came.
+  case unknown(code: UInt8, payload: [UInt8])
+}
+
+extension Reply {
+  /// Reads a reply. Throws where a mandatory field is missing; longer frames are fine.
+  public init(decoding frame: [UInt8]) throws(FrameError) {
+    guard let first = frame.first else { throw .empty }
+    var reader = FrameReader(frame, from: 1)
+    guard let code = ReplyCode(rawValue: first) else {
+      self = .unknown(code: first, payload: reader.rest())
+      return
+    }
+    if let state = try Self.state(code, &reader) {
+      self = state
+    } else {
+      self = try Self.content(code, &reader)
+    }
+  }
+
+  private static func content(_ code: ReplyCode, _ reader: inout FrameReader) throws(FrameError) -> Reply {
+    switch code {
+    case .contact: return .contact(try Contact(reading: &reader, whole: true))
+    case .contactMessage: return .message(.contact(try ContactMessage(reading: &reader, withSNR: false)))
+    case .contactMessageV3: return .message(.contact(try ContactMessage(reading: &reader, withSNR: true)))
+    case .channelMessage: return .message(.channel(try ChannelMessage(reading: &reader, withSNR: false)))
+    case .channelMessageV3: return .message(.channel(try ChannelMessage(reading: &reader, withSNR: true)))
+    case .channelData: return .message(.datagram(try ChannelDatagram(reading: &reader)))
+    case .selfInfo: return .selfInfo(try SelfInfo(reading: &reader))
+    case .deviceInfo: return .deviceInfo(try DeviceInfo(reading: &reader))
+    case .channelInfo: return .channelInfo(try Channel(reading: &reader))
+    case .exportContact: return .exportContact(card: reader.rest())
+    case .privateKey: return .privateKey(try reader.bytes(64, "private_key"))
+    case .signature: return .signature(try reader.bytes(64, "signature"))
+    case .customVariables: return .customVariables(reader.text())
+    case .advertPath:
+      let time = try reader.u32("time")
+      let length = PathLength(raw: try reader.u8("path_len"))
+      return .advertPath(time: time, path: try Path(reading: &reader, length: length))
+    case .stats: return .stats(try Stats(reading: &reader))
+    case .defaultFloodScope: return .defaultFloodScope(try FloodScope.read(&reader))
+    default: return .unknown(code: code.rawValue, payload: reader.rest())
+    }
+  }
+
+  private static func state(_ code: ReplyCode, _ reader: inout FrameReader) throws(FrameError) -> Reply? {
+    switch code {
+    case .ok: return .ok
+    case .error: return .error(reader.isAtEnd ? nil : RadioError(rawValue: try reader.u8("error")))
+    case .contactsStart: return .contactsStart(total: try reader.u32("total"))
+    case .endOfContacts: return .endOfContacts(lastModified: try reader.u32("lastmod"))
+    case .sent:
+      return .sent(
+        Sent(
+          flood: try reader.u8("flood") != 0, ackOrTag: AckCode(value: UInt32(try reader.big(4, "ack_or_tag"))),
+          suggestedTimeout: try reader.u32("timeout")))
+    case .currentTime: return .currentTime(try reader.u32("time"))
+    case .noMoreMessages: return .noMoreMessages
+    case .battery: return .battery(try Battery(reading: &reader))
+    case .disabled: return .disabled
+    case .signStart:
+      _ = try reader.u8("reserved")
+      return .signStart(limit: try reader.u32("limit"))
+    case .tuning: return .tuning(try Tuning(reading: &reader))
+    case .autoAdd: return .autoAdd(try AutoAdd(reading: &reader))
+    case .allowedRepeatFrequencies:
+      var ranges: [FrequencyRange] = []
+      while reader.remaining >= 8 {
+        ranges.append(FrequencyRange(lowest: try reader.u32("lowest"), highest: try reader.u32("highest")))
+      }
+      return .allowedRepeatFrequencies(ranges)
+    default: return nil
+    }
+  }
+
+  /// The bare frame.
+  public func encode() -> [UInt8] {
+    var writer = FrameWriter(code: code)
+    switch self {
+    case .ok, .noMoreMessages, .disabled: break
+    case .error(let error): if let error { writer.u8(error.rawValue) }
+    case .contactsStart(let number), .endOfContacts(let number), .currentTime(let number): writer.u32(number)
+    case .contact(let contact): contact.write(to: &writer)
+    case .selfInfo(let info): info.write(to: &writer)
+    case .sent(let sent):
+      writer.u8(sent.flood ? 1 : 0)
+      writer.raw(sent.ackOrTag.bytes)
+      writer.u32(sent.suggestedTimeout)
+    case .message(.contact(let message)): message.write(to: &writer)
+    case .message(.channel(let message)): message.write(to: &writer)
+    case .message(.datagram(let datagram)): datagram.write(to: &writer)
+    case .exportContact(let bytes): writer.raw(bytes)
+    case .privateKey(let bytes), .signature(let bytes): writer.fixed(bytes, 64)
+    case .battery(let battery): battery.write(to: &writer)
+    case .deviceInfo(let info): info.write(to: &writer)
+    case .channelInfo(let channel): channel.write(to: &writer)
+    case .signStart(let limit):
+      writer.u8(0)
+      writer.u32(limit)
+    case .customVariables(let text): writer.raw(text.bytes)
+    case .advertPath(let time, let path):
+      writer.u32(time)
+      writer.u8(path.length.raw)
+      writer.raw(path.bytes)
+    case .tuning(let tuning): tuning.write(to: &writer)
+    case .stats(let stats): stats.write(to: &writer)
+    case .autoAdd(let autoAdd): autoAdd.write(to: &writer)
+    case .allowedRepeatFrequencies(let ranges):
+      for range in ranges {
+        writer.u32(range.lowest)
+        writer.u32(range.highest)
+      }
+    case .defaultFloodScope(let scope): scope?.write(to: &writer)
+    case .unknown(_, let payload): writer.raw(payload)
+    }
+    return writer.bytes
+  }
+
+  /// The number that this reply begins with.
+  public var code: UInt8 {
+    if case .unknown(let code, _) = self { return code }
+    return knownCode.rawValue
+  }
+
+  private var knownCode: ReplyCode {
+    switch self {
+    case .ok, .unknown: .ok
+    case .error: .error
+    case .contactsStart: .contactsStart
+    case .contact: .contact
+    case .endOfContacts: .endOfContacts
+    case .selfInfo: .selfInfo
+    case .sent: .sent
+    case .message(.contact(let message)): message.snr == nil ? .contactMessage : .contactMessageV3
+    case .message(.channel(let message)): message.snr == nil ? .channelMessage : .channelMessageV3
+    case .message(.datagram): .channelData
+    case .currentTime: .currentTime
+    case .noMoreMessages: .noMoreMessages
+    case .exportContact: .exportContact
+    case .battery: .battery
+    case .deviceInfo: .deviceInfo
+    case .privateKey: .privateKey
+    case .disabled: .disabled
+    case .channelInfo: .channelInfo
+    case .signStart: .signStart
+    case .signature: .signature
+    case .customVariables: .customVariables
+    case .advertPath: .advertPath
+    case .tuning: .tuning
+    case .stats: .stats
+    case .autoAdd: .autoAdd
+    case .allowedRepeatFrequencies: .allowedRepeatFrequencies
+    case .defaultFloodScope: .defaultFloodScope
+    }
+  }
+}

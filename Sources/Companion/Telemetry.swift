@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+
+// Cayenne LPP as MeshCore uses it: channel u8, type u8, value **big-endian**. It ends with the data or at a
+// channel of 0; an unknown type ends the decoding, because there are no lengths in it.
+// Source: telemetry.md § 1.
+
+/// What a reading measures.
+public struct SensorType: Hashable, Sendable, RawRepresentable {
+  public let rawValue: UInt8
+  public init(rawValue: UInt8) { self.rawValue = rawValue }
+
+  public static let voltage = SensorType(rawValue: 116)
+  public static let temperature = SensorType(rawValue: 103)
+  public static let humidity = SensorType(rawValue: 104)
+  public static let gps = SensorType(rawValue: 136)
+
+  /// How the values of this type are laid out; `nil` for a type that is not known.
+  struct Layout {
+    var name: String
+    /// Values after each other, and bytes of each.
+    var count: Int
+    var size: Int
+    /// What the integer is divided by.
+    var divisor: Double
+    var signed: Bool
+  }
+
+  var layout: Layout? { Self.layouts[rawValue] }
+
+  /// The field's word, or the number.
+  public var name: String { layout?.name ?? "type-\(rawValue)" }
+
+  private static func one(_ name: String, _ size: Int, _ divisor: Double, signed: Bool = false) -> Layout {
+    Layout(name: name, count: 1, size: size, divisor: divisor, signed: signed)
+  }
+
+  private static let layouts: [UInt8: Layout] = [
+    0: one("digital_input", 1, 1), 1: one("digital_output", 1, 1),
+    2: one("analog_input", 2, 100, signed: true), 3: one("analog_output", 2, 100, signed: true),
+    100: one("generic", 4, 1), 101: one("luminosity", 2, 1), 102: one("presence", 1, 1),
+    103: one("temperature", 2, 10, signed: true), 104: one("humidity", 1, 2),
+    113: Layout(name: "accelerometer", count: 3, size: 2, divisor: 1000, signed: true),
+    115: one("pressure", 2, 10), 116: one("voltage", 2, 100, signed: true),
+    117: one("current", 2, 1000, signed: true), 118: one("frequency", 4, 1), 120: one("percentage", 1, 1),
+    121: one("altitude", 2, 1, signed: true), 122: one("load", 3, 1000, signed: true),
+    125: one("concentration", 2, 1), 128: one("power", 2, 1), 130: one("distance", 4, 1000),
+    131: one("energy", 4, 1000), 132: one("direction", 2, 1), 133: one("time", 4, 1),
+    134: Layout(name: "gyrometer", count: 3, size: 2, divisor: 100, signed: true),
+    135: Layout(name: "colour", count: 3, size: 1, divisor: 1, signed: false),
+    136: Layout(name: "gps", count: 3, size: 3, divisor: 10_000, signed: true),
+    142: one("switch", 1, 1),
+  ]
+}
+
+/// One reading. Several of one type may stand on one channel: key them by (channel, type, occurrence).
+public struct Reading: Equatable, Sendable {
+  public var channel: UInt8
+  public var type: SensorType
+  /// One number; three for accelerometer, gyrometer, colour, and GPS (degrees, degrees, metres).
+  public var values: [Double]
+
+  public init(channel: UInt8, type: SensorType, values: [Double]) {
+    self.channel = channel
+    self.type = type
+    self.values = values
+  }
+}
+
+/// A node's readings.
+public struct Telemetry: Equatable, Sendable {
+  public var readings: [Reading]
+  /// What could not be read: from an unknown type, or a value that was cut off, on.
+  public var rest: [UInt8]
+
+  public init(readings: [Reading], rest: [UInt8] = []) {
+    self.readings = readings
+    self.rest = rest
+  }
+
+  /// Reads as far as it can; never fails.
+  public init(decoding data: [UInt8]) {
+    readings = []
+    rest = []
+    var position = 0
+    while position < data.count, data[position] != 0 {
+      guard position + 1 < data.count, let layout = SensorType(rawValue: data[position + 1]).layout,
+        position + 2 + layout.count * layout.size <= data.count
+      else {
+        rest = Array(data[position...])
+        return
+      }
+      let type = SensorType(rawValue: data[position + 1])
+      var values: [Double] = []
+      for index in 0..<layout.count {
+        let start = position + 2 + index * layout.size
+        let integer = Self.integer(data[start..<start + layout.size], signed: layout.signed)
+        values.append(Double(integer) / (type == .gps && index == 2 ? 100 : layout.divisor))
+      }
+      readings.append(Reading(channel: data[position], type: type, values: values))
+      position += 2 + layout.count * layout.size
+    }
+  }
+
+  /// The counterpart: truncates like the firmware's library does. Unknown types are left out.
+  public func encode() -> [UInt8] {
+    var writer = FrameWriter()
+    for reading in readings {
+      guard let layout = reading.type.layout, reading.values.count == layout.count else { continue }
+      writer.raw([reading.channel, reading.type.rawValue])
+      for (index, value) in reading.values.enumerated() {
+        let divisor = reading.type == .gps && index == 2 ? 100 : layout.divisor
+        writer.big(UInt64(bitPattern: Self.truncated(value * divisor)), layout.size)
+      }
+    }
+    return writer.bytes
+  }
+
+  /// Toward zero, with a hair's breadth for 37.7749 × 10⁴ = 377748.99….
+  private static func truncated(_ value: Double) -> Int64 {
+    let nudged = value + (value < 0 ? -1e-6 : 1e-6)
+    return abs(nudged) < 9e15 ? Int64(nudged) : 0
+  }
+
+  static func integer(_ bytes: ArraySlice<UInt8>, signed: Bool) -> Int64 {
+    var value: Int64 = 0
+    for byte in bytes.prefix(7) { value = value << 8 | Int64(byte) }
+    let bits = Int64(min(bytes.count, 7) * 8)
+    if signed, bits > 0, value >> (bits - 1) & 1 == 1 { value -= 1 << bits }
+    return value
+  }
+}
+
+/// One entry of the answer to the min/max/average request of sensors. Source: telemetry.md § 5.
+public struct ReadingRange: Equatable, Sendable {
+  public var channel: UInt8
+  public var type: SensorType
+  public var minimum: Double
+  public var maximum: Double
+  public var average: Double
+
+  public init(channel: UInt8, type: SensorType, minimum: Double, maximum: Double, average: Double) {
+    self.channel = channel
+    self.type = type
+    self.minimum = minimum
+    self.maximum = maximum
+    self.average = average
+  }
+
+  /// Reads entries up to the end or a channel of 0 (padding). Sizes differ from LPP: humidity has two bytes.
+  public static func list(decoding data: [UInt8]) -> [ReadingRange] {
+    var ranges: [ReadingRange] = []
+    var position = 0
+    while position + 2 <= data.count, data[position] != 0 {
+      let type = data[position + 1]
+      let (size, divisor, signed) = layout(of: type)
+      guard position + 2 + 3 * size <= data.count else { break }
+      let numbers = (0..<3).map { index in
+        let start = position + 2 + index * size
+        return Double(Telemetry.integer(data[start..<start + size], signed: signed)) / divisor
+      }
+      ranges.append(
+        ReadingRange(
+          channel: data[position], type: SensorType(rawValue: type), minimum: numbers[0], maximum: numbers[1],
+          average: numbers[2]))
+      position += 2 + 3 * size
+    }
+    return ranges
+  }
+
+  private static func layout(of type: UInt8) -> (size: Int, divisor: Double, signed: Bool) {
+    switch type {
+    case 103: (2, 10, true)
+    case 104, 115: (2, 10, false)
+    case 116: (2, 100, false)
+    case 2, 3: (2, 100, true)
+    case 117: (2, 1000, false)
+    case 121: (2, 1, true)
+    case 101, 125, 132, 128: (2, 1, false)
+    case 130, 131: (4, 1000, false)
+    case 100, 118, 133: (4, 1, false)
+    case 135: (3, 1, false)
+    case 113, 134: (6, 1, false)
+    case 136: (9, 1, false)
+    default: (1, 1, false)
+    }
+  }
+}

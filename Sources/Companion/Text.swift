@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+
+/// Text as it came: the bytes are kept, because they may be cut inside a character or be no UTF-8 at all.
+///
+/// Gateways pass texts on untouched; only people see `string`, in which broken parts are U+FFFD.
+public struct Text: Hashable, Sendable, ExpressibleByStringLiteral, CustomStringConvertible {
+  public var bytes: [UInt8]
+
+  public init(bytes: [UInt8]) { self.bytes = bytes }
+  public init(_ string: String) { bytes = Array(string.utf8) }
+  public init(stringLiteral value: String) { self.init(value) }
+
+  public var string: String { String(decoding: bytes, as: UTF8.self) }
+  public var isEmpty: Bool { bytes.isEmpty }
+  public var description: String { string }
+
+  /// Up to the first NUL: what the firmware, which works with C strings, sees of it.
+  public var beforeNul: Text { Text(bytes: Array(bytes.prefix { $0 != 0 })) }
+}

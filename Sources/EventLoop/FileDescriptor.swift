@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+
+/// A descriptor with one owner, closed when the owner lets go of it.
+public final class OwnedDescriptor {
+  public let number: Int32
+
+  public init(_ number: Int32) { self.number = number }
+
+  deinit { close(number) }
+}
+
+/// What a system call said.
+public struct SystemError: Error, Equatable, Sendable, CustomStringConvertible {
+  public let call: String
+  public let code: Int32
+
+  public init(_ call: String, code: Int32 = errno) {
+    self.call = call
+    self.code = code
+  }
+
+  public var words: String { String(cString: strerror(code)) }
+  public var description: String { "\(call): \(words)" }
+}
+
+/// What came of a read that does not wait.
+public enum ReadResult: Equatable {
+  case bytes([UInt8])
+  case wouldBlock
+  case end
+  case failed(SystemError)
+}
+
+/// What came of a write that does not wait.
+public enum WriteResult: Equatable {
+  case wrote(Int)
+  case wouldBlock
+  case failed(SystemError)
+}
+
+public enum Descriptor {
+  /// The most that one read takes.
+  public static let chunk = 4096
+
+  public static func setNonBlocking(_ descriptor: Int32) {
+    let flags = fcntl(descriptor, F_GETFL)
+    if flags >= 0 { _ = fcntl(descriptor, F_SETFL, flags | O_NONBLOCK) }
+  }
+
+  public static func read(_ descriptor: Int32, most: Int = chunk) -> ReadResult {
+    var failure: Int32 = 0
+    var count = 0
+    let bytes = [UInt8](unsafeUninitializedCapacity: most) { buffer, initialized in
+      repeat {
+        count = Glibc.read(descriptor, buffer.baseAddress, most)
+      } while count < 0 && errno == EINTR
+      failure = errno
+      initialized = max(0, count)
+    }
+    if count > 0 { return .bytes(bytes) }
+    if count == 0 { return .end }
+    return failure == EAGAIN || failure == EWOULDBLOCK ? .wouldBlock : .failed(SystemError("read", code: failure))
+  }
+
+  public static func write(_ descriptor: Int32, _ bytes: ArraySlice<UInt8>) -> WriteResult {
+    guard !bytes.isEmpty else { return .wrote(0) }
+    let count = bytes.withUnsafeBytes { buffer in
+      var written = 0
+      repeat {
+        written = Glibc.write(descriptor, buffer.baseAddress, buffer.count)
+      } while written < 0 && errno == EINTR
+      return written
+    }
+    if count >= 0 { return .wrote(count) }
+    return errno == EAGAIN || errno == EWOULDBLOCK ? .wouldBlock : .failed(SystemError("write"))
+  }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import Glibc
+
+/// Signals as events of the loop (signalfd). Make it before any thread: threads inherit the blocked signals.
+public final class Signals {
+  private let descriptor: Int32
+  private let loop: EventLoop
+
+  /// `handler` gets the number of each signal of `numbers`; SIGPIPE is ignored for the whole process.
+  public init(_ numbers: [Int32], on loop: EventLoop, _ handler: @escaping (Int32) -> Void) {
+    self.loop = loop
+    signal(SIGPIPE, SIG_IGN)
+    var mask = sigset_t()
+    sigemptyset(&mask)
+    for number in numbers { sigaddset(&mask, number) }
+    pthread_sigmask(SIG_BLOCK, &mask, nil)
+    descriptor = signalfd(-1, &mask, Int32(SFD_CLOEXEC | SFD_NONBLOCK))
+    let source = descriptor
+    loop.watch(source, for: .readable) { _ in
+      var info = signalfd_siginfo()
+      while read(source, &info, MemoryLayout<signalfd_siginfo>.size) == MemoryLayout<signalfd_siginfo>.size {
+        handler(Int32(info.ssi_signo))
+      }
+    }
+  }
+
+  deinit {
+    loop.unwatch(descriptor)
+    close(descriptor)
+  }
+}

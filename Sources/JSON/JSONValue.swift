@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+
+/// A JSON value (RFC 8259). Objects keep their order; of a repeated name the last one counts.
+public enum JSONValue: Equatable, Sendable {
+  case null
+  case bool(Bool)
+  /// A number without fraction or exponent that fits 64 bits.
+  case integer(Int64)
+  case number(Double)
+  case string(String)
+  case array([JSONValue])
+  case object([(String, JSONValue)])
+
+  public static func == (left: JSONValue, right: JSONValue) -> Bool {
+    switch (left, right) {
+    case (.null, .null): true
+    case (.bool(let a), .bool(let b)): a == b
+    case (.integer(let a), .integer(let b)): a == b
+    case (.number(let a), .number(let b)): a == b
+    case (.string(let a), .string(let b)): a == b
+    case (.array(let a), .array(let b)): a == b
+    case (.object(let a), .object(let b)): a.count == b.count && zip(a, b).allSatisfy { $0.0 == $1.0 && $0.1 == $1.1 }
+    default: false
+    }
+  }
+
+  public subscript(name: String) -> JSONValue? {
+    guard case .object(let fields) = self else { return nil }
+    return fields.last { $0.0 == name }?.1
+  }
+
+  public var string: String? { if case .string(let value) = self { value } else { nil } }
+  public var integer: Int64? { if case .integer(let value) = self { value } else { nil } }
+  public var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
+  public var array: [JSONValue]? { if case .array(let values) = self { values } else { nil } }
+  public var fields: [(String, JSONValue)]? { if case .object(let fields) = self { fields } else { nil } }
+
+  public var number: Double? {
+    switch self {
+    case .integer(let value): Double(value)
+    case .number(let value): value
+    default: nil
+    }
+  }
+}
+
+/// Why text is not JSON.
+public struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
+  /// Bytes from the start.
+  public let offset: Int
+  public let reason: String
+
+  public var description: String { "byte \(offset): \(reason)" }
+}
+
+extension JSONValue {
+  /// Values nested deeper than this are refused: the parser calls itself.
+  public static let deepest = 64
+
+  /// Reads one value and nothing after it. Total: refuses, never traps.
+  public init(parsing bytes: [UInt8]) throws(JSONError) {
+    var parser = JSONParser(bytes)
+    self = try parser.document()
+  }
+
+  public init(parsing text: String) throws(JSONError) { try self.init(parsing: Array(text.utf8)) }
+}
+
+private struct JSONParser {
+  private let bytes: [UInt8]
+  private var position = 0
+
+  init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+  mutating func document() throws(JSONError) -> JSONValue {
+    let value = try value(depth: 0)
+    skipSpace()
+    guard position == bytes.count else { throw error("something follows the value") }
+    return value
+  }
+
+  private func error(_ reason: String) -> JSONError { JSONError(offset: position, reason: reason) }
+  private var current: UInt8? { position < bytes.count ? bytes[position] : nil }
+
+  private mutating func skipSpace() {
+    while let byte = current, byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 { position += 1 }
+  }
+
+  private mutating func accept(_ character: Character) -> Bool {
+    guard let byte = current, byte == character.asciiValue else { return false }
+    position += 1
+    return true
+  }
+
+  private mutating func value(depth: Int) throws(JSONError) -> JSONValue {
+    guard depth < JSONValue.deepest else { throw error("nested deeper than \(JSONValue.deepest)") }
+    skipSpace()
+    switch current {
+    case UInt8(ascii: "{"): return try object(depth: depth)
+    case UInt8(ascii: "["): return try array(depth: depth)
+    case UInt8(ascii: "\""): return .string(try string())
+    case UInt8(ascii: "t"): return try word("true", .bool(true))
+    case UInt8(ascii: "f"): return try word("false", .bool(false))
+    case UInt8(ascii: "n"): return try word("null", .null)
+    case .some: return try number()
+    case nil: throw error("a value is missing")
+    }
+  }
+
+  private mutating func word(_ word: String, _ value: JSONValue) throws(JSONError) -> JSONValue {
+    let end = position + word.utf8.count
+    guard end <= bytes.count, bytes[position..<end].elementsEqual(word.utf8) else { throw error("no JSON value") }
+    position = end
+    return value
+  }
+
+  private mutating func object(depth: Int) throws(JSONError) -> JSONValue {
+    position += 1
+    var fields: [(String, JSONValue)] = []
+    skipSpace()
+    if accept("}") { return .object(fields) }
+    while true {
+      skipSpace()
+      guard current == UInt8(ascii: "\"") else { throw error("a field's name is missing") }
+      let name = try string()
+      skipSpace()
+      guard accept(":") else { throw error("`:` is missing") }
+      fields.append((name, try value(depth: depth + 1)))
+      skipSpace()
+      if accept("}") { return .object(fields) }
+      guard accept(",") else { throw error("`,` or `}` is missing") }
+    }
+  }
+
+  private mutating func array(depth: Int) throws(JSONError) -> JSONValue {
+    position += 1
+    var values: [JSONValue] = []
+    skipSpace()
+    if accept("]") { return .array(values) }
+    while true {
+      values.append(try value(depth: depth + 1))
+      skipSpace()
+      if accept("]") { return .array(values) }
+      guard accept(",") else { throw error("`,` or `]` is missing") }
+    }
+  }
+
+  private mutating func number() throws(JSONError) -> JSONValue {
+    let start = position
+    if current == UInt8(ascii: "-") { position += 1 }
+    let digits = position
+    try skipDigits()
+    if bytes[digits] == UInt8(ascii: "0"), position - digits > 1 { throw error("a number begins with 0") }
+    var isWhole = true
+    if accept(".") {
+      isWhole = false
+      try skipDigits()
+    }
+    if let byte = current, byte | 0x20 == UInt8(ascii: "e") {
+      isWhole = false
+      position += 1
+      if let sign = current, sign == UInt8(ascii: "+") || sign == UInt8(ascii: "-") { position += 1 }
+      try skipDigits()
+    }
+    let text = String(decoding: bytes[start..<position], as: UTF8.self)
+    if isWhole, let integer = Int64(text) { return .integer(integer) }
+    guard let number = Double(text), number.isFinite else { throw error("a number that is out of range") }
+    return .number(number)
+  }
+
+  private mutating func skipDigits() throws(JSONError) {
+    let start = position
+    while let byte = current, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) { position += 1 }
+    guard position > start else { throw error("a digit is missing") }
+  }
+
+  private mutating func string() throws(JSONError) -> String {
+    position += 1
+    var text: [UInt8] = []
+    while let byte = current {
+      position += 1
+      switch byte {
+      case UInt8(ascii: "\""):
+        guard let string = String(validating: text, as: UTF8.self) else { throw error("a string is no UTF-8") }
+        return string
+      case UInt8(ascii: "\\"): try escape(&text)
+      case 0..<0x20: throw error("a control character in a string")
+      default: text.append(byte)
+      }
+    }
+    throw error("a string does not end")
+  }
+
+  private mutating func escape(_ text: inout [UInt8]) throws(JSONError) {
+    guard let byte = current else { throw error("a string does not end") }
+    position += 1
+    switch byte {
+    case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): text.append(byte)
+    case UInt8(ascii: "b"): text.append(8)
+    case UInt8(ascii: "f"): text.append(12)
+    case UInt8(ascii: "n"): text.append(10)
+    case UInt8(ascii: "r"): text.append(13)
+    case UInt8(ascii: "t"): text.append(9)
+    case UInt8(ascii: "u"): text.append(contentsOf: String(Character(try scalar())).utf8)
+    default: throw error("an unknown escape")
+    }
+  }
+
+  private mutating func scalar() throws(JSONError) -> Unicode.Scalar {
+    let first = try hexadecimal()
+    if let scalar = Unicode.Scalar(first) { return scalar }
+    guard first < 0xDC00, accept("\\"), accept("u") else { throw error("half a surrogate pair") }
+    let second = try hexadecimal()
+    guard (0xDC00...0xDFFF).contains(second),
+      let scalar = Unicode.Scalar(0x10000 + (first - 0xD800) << 10 + (second - 0xDC00))
+    else { throw error("half a surrogate pair") }
+    return scalar
+  }
+
+  private mutating func hexadecimal() throws(JSONError) -> UInt32 {
+    var number: UInt32 = 0
+    for _ in 0..<4 {
+      guard let byte = current, let digit = Character(Unicode.Scalar(byte)).hexDigitValue else {
+        throw error("a hex digit is missing")
+      }
+      number = number << 4 | UInt32(digit)
+      position += 1
+    }
+    return number
+  }
+}

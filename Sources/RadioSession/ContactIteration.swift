@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Timing
+
+/// A contact list on its way: START, records one by one, END. Source: companion.md § 9.1.
+struct ContactIteration: Equatable {
+  /// No record for so long means that the list is broken.
+  static let silence: Duration = .seconds(5)
+
+  let id: UInt64
+  /// What START said: the whole table, whatever was asked for.
+  let total: UInt32
+  private(set) var received: UInt32 = 0
+  private(set) var deadline: MonotonicTime
+
+  init(id: UInt64, total: UInt32, now: MonotonicTime) {
+    self.id = id
+    self.total = total
+    deadline = now + Self.silence
+  }
+
+  mutating func recordCame(now: MonotonicTime) {
+    received &+= 1
+    deadline = now + Self.silence
+  }
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Timing
+
+/// The companion protocol's state machine: handshake, one command at a time, replies matched by kind, pushes at any
+/// moment, contact lists, time-outs.
+///
+/// Pure: events in, actions out; time is an argument. It never traps on what a radio sends: a mistake of the radio
+/// is ignored, fails one command, or drops the link.
+///
+///     down ──linkUp──▶ handshaking ──ready──▶ up ──linkLost──▶ down
+///
+/// Bounds: 64 waiting commands (more are refused), one in flight, one contact list.
+public struct RadioSession: Sendable {
+  /// Version that we claim to understand: 3 and more get messages with SNR. The official clients say 3.
+  public static let clientVersion: UInt8 = 3
+  /// After a time-out the link falls silent, or a late OK would be taken for the next command's.
+  static let quietAfterTimeout: Duration = .milliseconds(100)
+  /// So many commands in a row without an answer, and the link counts as dead.
+  static let timeoutsBeforeDrop = 3
+  /// So many unreadable frames without a good one between, and the link counts as garbage.
+  static let glitchesBeforeDrop = 64
+
+  /// Why a command has no answer.
+  public enum Failure: Error, Equatable, Sendable {
+    /// The radio refused it.
+    case refused(RadioError?)
+    /// Built without it (key export and import).
+    case disabled
+    /// No answer in time. It may have been carried out all the same.
+    case timedOut
+    /// The link went away before the answer.
+    case linkLost
+    /// APP_START of somebody else ended the contact list, or it stopped half-way.
+    case listBroken(received: UInt32, total: UInt32)
+  }
+
+  public enum Outcome: Equatable, Sendable {
+    case replied(Reply)
+    /// The own radio's telemetry, which comes as a push.
+    case pushed(Push)
+    /// A contact list is complete; its records came as `contact` actions.
+    case contacts(total: UInt32, received: UInt32, lastModified: UInt32)
+    /// Sent; nothing ever answers it.
+    case unanswered
+    case failed(Failure)
+  }
+
+  public enum DropReason: Equatable, Sendable {
+    case handshakeUnanswered
+    case unresponsive
+    case garbage
+  }
+
+  /// What the shell must do.
+  public enum Action: Equatable, Sendable {
+    /// Write this frame, whole.
+    case send([UInt8])
+    /// Write these bytes without framing: 200 zeros that complete a torn command.
+    case sendRaw([UInt8])
+    /// Serial: invert DTR, once. Other links: nothing.
+    case tryOtherLineSettings
+    case ready(RadioIdentity)
+    /// A record of the contact list of command `id`.
+    case contact(id: UInt64, Contact)
+    case completed(id: UInt64, Outcome)
+    case push(Push)
+    /// A reply that answers no command of ours: content to be processed all the same.
+    case unasked(Reply)
+    /// A frame that could not be read.
+    case glitch(FrameError)
+    case dropLink(DropReason)
+  }
+
+  private struct InFlight {
+    let entry: CommandQueue.Entry
+    let deadline: MonotonicTime
+  }
+
+  private enum State {
+    case down
+    case handshaking(Handshake)
+    case up
+  }
+
+  private var state: State = .down
+  private var queue = CommandQueue()
+  private var inFlight: InFlight?
+  private var iteration: ContactIteration?
+  private var quietUntil: MonotonicTime?
+  private var lastID: UInt64 = 0
+  private var timeoutsInARow = 0
+  private var glitchesInARow = 0
+
+  public init() {}
+
+  public var isUp: Bool { if case .up = state { true } else { false } }
+  /// Commands waiting, the one in flight not counted.
+  public var waiting: Int { queue.count }
+
+  /// When `timedOut` wants to be called.
+  public var deadline: MonotonicTime? {
+    switch state {
+    case .down: nil
+    case .handshaking(let handshake): handshake.deadline
+    case .up: [inFlight?.deadline, iteration?.deadline, quietUntil].compactMap { $0 }.min()
+    }
+  }
+
+  /// The link is open: shake hands.
+  public mutating func linkUp(now: MonotonicTime) -> [Action] {
+    let handshake = Handshake(now: now)
+    state = .handshaking(handshake)
+    timeoutsInARow = 0
+    glitchesInARow = 0
+    return [.send(handshake.command.encode())]
+  }
+
+  /// The link is gone: everything that waits has failed.
+  public mutating func linkLost() -> [Action] {
+    state = .down
+    quietUntil = nil
+    var lost: [UInt64] = []
+    if let inFlight { lost.append(inFlight.entry.id) }
+    if let iteration { lost.append(iteration.id) }
+    lost += queue.removeAll().map(\.id)
+    inFlight = nil
+    iteration = nil
+    return lost.map { .completed(id: $0, .failed(.linkLost)) }
+  }
+
+  /// Queue a command. `nil` for the id: the link is down or the queue is full, ask again later.
+  public mutating func submit(
+    _ command: Command, _ priority: CommandPriority, now: MonotonicTime
+  ) -> (id: UInt64?, actions: [Action]) {
+    guard isUp, !queue.isFull else { return (nil, []) }
+    lastID &+= 1
+    queue.add(.init(id: lastID, command: command, priority: priority))
+    return (lastID, sendNext(now: now))
+  }
+
+  /// A frame came.
+  public mutating func received(_ frame: [UInt8], now: MonotonicTime) -> [Action] {
+    let decoded: RadioFrame
+    do {
+      decoded = try RadioFrame(decoding: frame)
+    } catch {
+      glitchesInARow += 1
+      let drop = glitchesInARow >= Self.glitchesBeforeDrop
+      return [.glitch(error)] + (drop ? [.dropLink(.garbage)] : [])
+    }
+    glitchesInARow = 0
+    switch (state, decoded) {
+    case (.down, _): return []
+    case (.handshaking(let handshake), .reply(let reply)): return handshakeReply(handshake, reply, now: now)
+    case (.handshaking, .push(let push)): return [.push(push)]
+    case (.up, .reply(let reply)): return self.reply(reply, now: now)
+    case (.up, .push(let push)): return self.push(push, now: now)
+    }
+  }
+
+  /// `deadline` has passed.
+  public mutating func timedOut(now: MonotonicTime) -> [Action] {
+    switch state {
+    case .down: return []
+    case .handshaking(var handshake):
+      guard now >= handshake.deadline else { return [] }
+      let remedy = handshake.timedOut(now: now)
+      state = .handshaking(handshake)
+      let again = Action.send(handshake.command.encode())
+      switch remedy {
+      case .otherLineSettings: return [.tryOtherLineSettings, again]
+      case .flushTornCommand: return [.sendRaw(Array(repeating: 0, count: 200)), again]
+      case .giveUp: return [.dropLink(.handshakeUnanswered)]
+      }
+    case .up: return expire(now: now)
+    }
+  }
+
+  private mutating func expire(now: MonotonicTime) -> [Action] {
+    var actions: [Action] = []
+    if let expired = inFlight, now >= expired.deadline {
+      inFlight = nil
+      timeoutsInARow += 1
+      quietUntil = now + Self.quietAfterTimeout
+      actions.append(.completed(id: expired.entry.id, .failed(.timedOut)))
+      if timeoutsInARow >= Self.timeoutsBeforeDrop { actions.append(.dropLink(.unresponsive)) }
+    }
+    if let broken = iteration, now >= broken.deadline {
+      iteration = nil
+      actions.append(
+        .completed(id: broken.id, .failed(.listBroken(received: broken.received, total: broken.total))))
+    }
+    return actions + sendNext(now: now)
+  }
+
+  private mutating func handshakeReply(_ handshake: Handshake, _ reply: Reply, now: MonotonicTime) -> [Action] {
+    var next = handshake
+    switch (handshake.step, reply) {
+    case (.querying, .deviceInfo(let device)): next.advance(to: .starting(device), now: now)
+    case (.querying, .error): next.advance(to: .starting(nil), now: now)
+    case (.starting(let device), .selfInfo(let info)):
+      state = .up
+      return [.ready(RadioIdentity(info: info, device: device))]
+    default: return [.unasked(reply)]
+    }
+    state = .handshaking(next)
+    return [.send(next.command.encode())]
+  }
+
+  private mutating func reply(_ reply: Reply, now: MonotonicTime) -> [Action] {
+    if let actions = iterate(reply, now: now) { return actions }
+    guard let current = inFlight else { return [.unasked(reply)] }
+    switch Expectation.match(current.entry.command, reply) {
+    case .unrelated: return [.unasked(reply)]
+    case .begins:
+      guard case .contactsStart(let total) = reply else { return [.unasked(reply)] }
+      inFlight = nil
+      timeoutsInARow = 0
+      iteration = ContactIteration(id: current.entry.id, total: total, now: now)
+      return sendNext(now: now)
+    case .completes:
+      inFlight = nil
+      timeoutsInARow = 0
+      return [.completed(id: current.entry.id, Self.outcome(of: reply))] + sendNext(now: now)
+    }
+  }
+
+  private static func outcome(of reply: Reply) -> Outcome {
+    switch reply {
+    case .error(let error): .failed(.refused(error))
+    case .disabled: .failed(.disabled)
+    default: .replied(reply)
+    }
+  }
+
+  /// The frame as part of the running contact list; `nil` when it is none.
+  private mutating func iterate(_ reply: Reply, now: MonotonicTime) -> [Action]? {
+    guard var running = iteration else { return nil }
+    switch reply {
+    case .contact(let contact):
+      if let current = inFlight, case .getContactByKey = current.entry.command { return nil }
+      running.recordCame(now: now)
+      iteration = running
+      return [.contact(id: running.id, contact)]
+    case .endOfContacts(let lastModified):
+      iteration = nil
+      let outcome = Outcome.contacts(total: running.total, received: running.received, lastModified: lastModified)
+      return [.completed(id: running.id, outcome)] + sendNext(now: now)
+    default: return nil
+    }
+  }
+
+  private mutating func push(_ push: Push, now: MonotonicTime) -> [Action] {
+    guard let current = inFlight, Expectation.match(current.entry.command, push) == .completes else {
+      return [.push(push)]
+    }
+    inFlight = nil
+    timeoutsInARow = 0
+    return [.completed(id: current.entry.id, .pushed(push))] + sendNext(now: now)
+  }
+
+  /// Sends what may go now: one command in flight, nothing just after a time-out; during a contact list only what a
+  /// person waits for and cannot be confused with it.
+  private mutating func sendNext(now: MonotonicTime) -> [Action] {
+    if let quiet = quietUntil {
+      guard now >= quiet else { return [] }
+      quietUntil = nil
+    }
+    var actions: [Action] = []
+    while inFlight == nil, isUp {
+      let listing = iteration != nil
+      guard let entry = queue.take(where: { !listing || Self.mayInterleave($0) }) else { break }
+      actions.append(.send(entry.command.encode()))
+      if Expectation.isUnanswered(entry.command) {
+        actions.append(.completed(id: entry.id, .unanswered))
+      } else {
+        inFlight = InFlight(entry: entry, deadline: now + Self.patience(entry.command))
+      }
+    }
+    return actions
+  }
+
+  private static func mayInterleave(_ entry: CommandQueue.Entry) -> Bool {
+    switch entry.command {
+    case .getContacts, .getContactByKey, .appStart, .removeContact: false
+    default: entry.priority == .interactive
+    }
+  }
+
+  /// How long an answer may take: 5 s, more where the radio writes flash or signs in software.
+  private static func patience(_ command: Command) -> Duration {
+    switch command {
+    case .signFinish: .seconds(15)
+    case .setChannel, .setAdvertName, .importPrivateKey, .setDefaultFloodScope: .seconds(10)
+    default: .seconds(5)
+    }
+  }
+}

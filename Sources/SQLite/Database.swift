@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+
+import CSQLite
+
+/// What SQLite said, sorted by what the caller can do about it.
+public struct SQLiteError: Error, Equatable, Sendable, CustomStringConvertible {
+  public enum Kind: Equatable, Sendable {
+    /// No space, or the configured size is reached: waits until there is.
+    case full
+    /// The file system is read-only, or the medium fails: waits.
+    case unavailable
+    /// The file is damaged: it has to be set aside.
+    case corrupt
+    /// Another process holds it.
+    case busy
+    /// A rule of the schema was broken.
+    case constraint
+    /// Anything else: our own mistake.
+    case other
+  }
+
+  public let code: Int32
+  public let words: String
+  public let kind: Kind
+
+  public init(code: Int32, words: String) {
+    self.code = code
+    self.words = words
+    kind =
+      switch code & 0xFF {
+      case SQLITE_FULL: .full
+      case SQLITE_IOERR, SQLITE_READONLY, SQLITE_CANTOPEN, SQLITE_PERM: .unavailable
+      case SQLITE_CORRUPT, SQLITE_NOTADB: .corrupt
+      case SQLITE_BUSY, SQLITE_LOCKED: .busy
+      case SQLITE_CONSTRAINT: .constraint
+      default: .other
+      }
+  }
+
+  public var description: String { "SQLite \(code): \(words)" }
+}
+
+/// A connection. Not `Sendable`: one owner, one thread at a time.
+public final class Database {
+  private let handle: OpaquePointer
+  private var cache: [String: Statement] = [:]
+
+  /// Opens or creates the file.
+  public init(location: String, readOnly: Bool = false) throws(SQLiteError) {
+    var opened: OpaquePointer?
+    let flags = readOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+    let code = sqlite3_open_v2(location, &opened, flags | SQLITE_OPEN_NOMUTEX, nil)
+    guard code == SQLITE_OK, let opened else {
+      let words = opened.map { String(cString: sqlite3_errmsg($0)) } ?? "no memory"
+      sqlite3_close_v2(opened)
+      throw SQLiteError(code: code, words: "\(location): \(words)")
+    }
+    handle = opened
+    sqlite3_extended_result_codes(handle, 1)
+  }
+
+  deinit {
+    cache.removeAll()
+    sqlite3_close_v2(handle)
+  }
+
+  /// Runs SQL that returns nothing of interest: schema, pragmas, transactions.
+  public func execute(_ sql: String) throws(SQLiteError) {
+    let code = sqlite3_exec(handle, sql, nil, nil, nil)
+    guard code == SQLITE_OK else { throw error(code) }
+  }
+
+  /// The prepared statement for `sql`, kept for the next time.
+  public func statement(_ sql: String) throws(SQLiteError) -> Statement {
+    if let kept = cache[sql], !kept.isInUse { return kept }
+    let made = try prepare(sql)
+    if cache[sql] == nil { cache[sql] = made }
+    return made
+  }
+
+  private func prepare(_ sql: String) throws(SQLiteError) -> Statement {
+    var prepared: OpaquePointer?
+    let code = sqlite3_prepare_v3(handle, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, nil)
+    guard code == SQLITE_OK, let prepared else { throw error(code) }
+    return Statement(prepared, of: self)
+  }
+
+  /// Runs a statement that changes rows; returns how many.
+  @discardableResult
+  public func run(_ sql: String, _ values: SQLiteValue...) throws(SQLiteError) -> Int {
+    let statement = try statement(sql)
+    try statement.bind(values)
+    defer { statement.reset() }
+    while try statement.step() {}
+    return Int(sqlite3_changes64(handle))
+  }
+
+  /// The first column of the first row; `nil` when there is no row.
+  public func value(_ sql: String, _ values: SQLiteValue...) throws(SQLiteError) -> SQLiteValue? {
+    let statement = try statement(sql)
+    try statement.bind(values)
+    defer { statement.reset() }
+    return try statement.step() ? statement.value(0) : nil
+  }
+
+  /// Calls `row` for each row, one at a time: nothing is collected. Return false to stop.
+  public func each(
+    _ sql: String, _ values: [SQLiteValue], _ row: (Statement) throws(SQLiteError) -> Bool
+  ) throws(SQLiteError) {
+    let statement = try statement(sql)
+    try statement.bind(values)
+    statement.isInUse = true
+    defer {
+      statement.isInUse = false
+      statement.reset()
+    }
+    while try statement.step() {
+      guard try row(statement) else { return }
+    }
+  }
+
+  public var lastInsertedRow: Int64 { sqlite3_last_insert_rowid(handle) }
+  public var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
+
+  /// Gives back what memory the cache can spare.
+  public func releaseMemory() { sqlite3_db_release_memory(handle) }
+
+  func error(_ code: Int32) -> SQLiteError {
+    SQLiteError(code: sqlite3_extended_errcode(handle), words: String(cString: sqlite3_errmsg(handle)))
+  }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+
+/// A numbered step of a schema. Steps are never changed once released: a new one is added.
+public struct Migration: Sendable {
+  public let number: Int
+  public let sql: String
+
+  public init(number: Int, sql: String) {
+    self.number = number
+    self.sql = sql
+  }
+}
+
+extension Database {
+  /// The number of the last migration that was run (`PRAGMA user_version`).
+  public func schemaVersion() throws(SQLiteError) -> Int {
+    Int(try value("PRAGMA user_version")?.integer ?? 0)
+  }
+
+  /// Runs what has not been run yet, each step in a transaction of its own.
+  ///
+  /// A file from a newer version is refused: an older program would not keep its rules.
+  public func migrate(_ migrations: [Migration]) throws(SQLiteError) {
+    let current = try schemaVersion()
+    if let newest = migrations.last?.number, current > newest {
+      throw SQLiteError(
+        code: 1, words: "the schema is of version \(current), this program knows up to \(newest): use a newer program")
+    }
+    for migration in migrations where migration.number > current {
+      do {
+        try execute("BEGIN IMMEDIATE; \(migration.sql); PRAGMA user_version = \(migration.number); COMMIT")
+      } catch {
+        if isInTransaction { try execute("ROLLBACK") }
+        throw error
+      }
+    }
+  }
+}

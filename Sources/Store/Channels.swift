@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import MeshCrypto
+import SQLite
+
+extension Store {
+  /// Within a `write`: keeps what the radio has in a slot. True when that is new.
+  public func setChannel(_ channel: Channel) throws(SQLiteError) -> Bool {
+    if try readChannel(channel.slot) == channel { return false }
+    try database.run(
+      "INSERT OR REPLACE INTO channels(slot, name, secret, digest) VALUES (?, ?, ?, ?)",
+      .integer(Int64(channel.slot)), .blob(channel.name.bytes), .blob(channel.secret.bytes),
+      .text(channel.isEmpty ? "" : channel.secret.digest))
+    return true
+  }
+
+  /// Within a `write`: the radio has no slots from this one on.
+  public func forgetChannels(from slot: Int) throws(SQLiteError) {
+    try database.run("DELETE FROM channels WHERE slot >= ?", .integer(Int64(slot)))
+  }
+
+  /// What is known of a slot; an empty channel for a slot known to be empty, `nil` for one never asked for.
+  public func channel(slot: UInt8) throws(StoreError) -> Channel? {
+    try translating { () throws(SQLiteError) in try readChannel(slot) }
+  }
+
+  private func readChannel(_ slot: UInt8) throws(SQLiteError) -> Channel? {
+    var found: Channel?
+    try database.each("SELECT slot, name, secret FROM channels WHERE slot = ?", [.integer(Int64(slot))]) {
+      (row) throws(SQLiteError) in
+      found = Self.channel(row)
+      return false
+    }
+    return found
+  }
+
+  /// Used slots in order.
+  public func eachChannel(_ row: (Channel) -> Void) throws(StoreError) {
+    try translating { () throws(SQLiteError) in
+      try database.each("SELECT slot, name, secret FROM channels ORDER BY slot", []) {
+        (statement) throws(SQLiteError) in
+        let channel = Self.channel(statement)
+        if !channel.isEmpty { row(channel) }
+        return true
+      }
+    }
+  }
+
+  private static func channel(_ row: Statement) -> Channel {
+    Channel(
+      slot: UInt8(truncatingIfNeeded: row.integer(0)), name: Text(bytes: row.blob(1)),
+      secret: ChannelSecret(bytes: row.blob(2)) ?? .zero)
+  }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import SQLite
+
+/// A contact as the store has it.
+public struct StoredContact: Equatable, Sendable {
+  public var contact: Contact
+  /// False for nodes that the radio heard but does not keep, and for removed ones.
+  public var onRadio: Bool
+  /// Milliseconds since 1970; `lastHeard` `nil` until an advert was heard while we listened.
+  public var firstSeen: Int64
+  public var lastHeard: Int64?
+}
+
+/// What a contact record changed.
+public enum ContactChange: Equatable, Sendable { case added, changed, unchanged }
+
+extension Store {
+  private static let columns = """
+    key, type, flags, path_length, path, name, last_advert, latitude, longitude, last_modified, on_radio, first_seen, \
+    last_heard
+    """
+
+  /// Within a `write`: keeps the record, if it says anything new. An unchanged one costs no write.
+  public func upsert(_ contact: Contact, onRadio: Bool, heard: Bool, at: Int64) throws(SQLiteError) -> ContactChange {
+    let known = try read(contact.key)
+    if let known, known.onRadio == onRadio, !heard, known.contact == contact { return .unchanged }
+    try database.run(
+      """
+      INSERT INTO contacts(\(Self.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+      ON CONFLICT(key) DO UPDATE SET type = excluded.type, flags = excluded.flags, path_length = excluded.path_length,
+        path = excluded.path, name = excluded.name, last_advert = excluded.last_advert, latitude = excluded.latitude,
+        longitude = excluded.longitude, last_modified = excluded.last_modified, on_radio = excluded.on_radio,
+        last_heard = coalesce(excluded.last_heard, last_heard)
+      """, .blob(contact.key.bytes), .integer(Int64(contact.type.rawValue)), .integer(Int64(contact.flags)),
+      .optional(contact.outPath?.length.raw), .optional(contact.outPath?.bytes), .blob(contact.name.bytes),
+      .integer(Int64(contact.lastAdvert)), .integer(Int64(contact.latitude ?? 0)),
+      .integer(Int64(contact.longitude ?? 0)), .integer(Int64(contact.lastModified ?? 0)),
+      .integer(onRadio ? 1 : 0), .integer(at), heard ? .integer(at) : .null)
+    guard let known else { return .added }
+    return known.onRadio == onRadio && known.contact.saysTheSame(as: contact) ? .unchanged : .changed
+  }
+
+  /// Within a `write`: the radio no longer has it. False when that was known.
+  public func markRemoved(_ key: PublicKey) throws(SQLiteError) -> Bool {
+    try database.run("UPDATE contacts SET on_radio = 0 WHERE key = ? AND on_radio = 1", .blob(key.bytes)) > 0
+  }
+
+  public func contact(_ key: PublicKey) throws(StoreError) -> StoredContact? {
+    try translating { () throws(SQLiteError) in try read(key) }
+  }
+
+  private func read(_ key: PublicKey) throws(SQLiteError) -> StoredContact? {
+    var found: StoredContact?
+    try database.each("SELECT \(Self.columns) FROM contacts WHERE key = ?", [.blob(key.bytes)]) {
+      (row) throws(SQLiteError) in
+      found = Self.contact(row)
+      return false
+    }
+    return found
+  }
+
+  /// The contact whose key begins with these 6 bytes; one that the radio has is preferred.
+  public func contact(prefix: KeyPrefix) throws(StoreError) -> StoredContact? {
+    var found: StoredContact?
+    let next = prefix.value == 0xFFFF_FFFF_FFFF ? nil : KeyPrefix(value: prefix.value + 1).bytes
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        """
+        SELECT \(Self.columns) FROM contacts WHERE key >= ?1 AND (?2 IS NULL OR key < ?2)
+        ORDER BY on_radio DESC LIMIT 1
+        """, [.blob(prefix.bytes), .optional(next)]
+      ) { (row) throws(SQLiteError) in
+        found = Self.contact(row)
+        return false
+      }
+    }
+    return found
+  }
+
+  func hasContact(named name: [UInt8]) throws(SQLiteError) -> Bool {
+    try database.value("SELECT 1 FROM contacts WHERE name = ? LIMIT 1", .blob(name)) != nil
+  }
+
+  /// Contacts in order of their keys, one at a time. Return false to stop.
+  public func eachContact(
+    after key: [UInt8] = [], onRadioOnly: Bool = false, _ row: (StoredContact) -> Bool
+  ) throws(StoreError) {
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        "SELECT \(Self.columns) FROM contacts WHERE key > ? AND on_radio >= ? ORDER BY key",
+        [.blob(key), .integer(onRadioOnly ? 1 : 0)]
+      ) { (statement) throws(SQLiteError) in
+        guard let stored = Self.contact(statement) else { return true }
+        return row(stored)
+      }
+    }
+  }
+
+  public func contactCount(onRadio: Bool) throws(StoreError) -> Int64 {
+    try translating { () throws(SQLiteError) in
+      try database.value("SELECT count(*) FROM contacts WHERE on_radio >= ?", .integer(onRadio ? 1 : 0))?.integer ?? 0
+    }
+  }
+
+  private static func contact(_ row: Statement) -> StoredContact? {
+    guard let key = PublicKey(bytes: row.blob(0)) else { return nil }
+    let length = row.integerIfAny(3).map { PathLength(raw: UInt8(truncatingIfNeeded: $0)) }
+    let contact = Contact(
+      key: key, type: NodeType(rawValue: UInt8(truncatingIfNeeded: row.integer(1))),
+      flags: UInt8(truncatingIfNeeded: row.integer(2)),
+      outPath: length.flatMap { Path(bytes: row.blob(4), bytesPerHop: $0.bytesPerHop) },
+      name: Text(bytes: row.blob(5)), lastAdvert: UInt32(truncatingIfNeeded: row.integer(6)),
+      latitude: Int32(truncatingIfNeeded: row.integer(7)), longitude: Int32(truncatingIfNeeded: row.integer(8)),
+      lastModified: UInt32(truncatingIfNeeded: row.integer(9)))
+    return StoredContact(
+      contact: contact, onRadio: row.integer(10) != 0, firstSeen: row.integer(11), lastHeard: row.integerIfAny(12))
+  }
+
+  // MARK: What is known of the radio's list
+
+  /// Where the next incremental list begins, and whose list it is.
+  public func contactWatermark() throws(StoreError) -> (radio: PublicKey, lastModified: UInt32, fullAt: Int64)? {
+    guard let key = try meta("radio_key").flatMap(\.blob).flatMap({ PublicKey(bytes: $0) }) else { return nil }
+    let watermark = UInt32(truncatingIfNeeded: try meta("contacts_watermark")?.integer ?? 0)
+    return (key, watermark, try meta("contacts_full_at")?.integer ?? 0)
+  }
+
+  /// Within a `write`.
+  public func setContactWatermark(radio: PublicKey, lastModified: UInt32, fullAt: Int64?) throws(SQLiteError) {
+    try setMeta("radio_key", .blob(radio.bytes))
+    try setMeta("contacts_watermark", .integer(Int64(lastModified)))
+    if let fullAt { try setMeta("contacts_full_at", .integer(fullAt)) }
+  }
+}
+
+extension Contact {
+  /// Whether an upstream would learn nothing from the other record: time stamps alone are no news.
+  func saysTheSame(as other: Contact) -> Bool {
+    var mine = self
+    mine.lastAdvert = other.lastAdvert
+    mine.lastModified = other.lastModified
+    return mine == other
+  }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+
+import SQLite
+
+/// An event that an upstream understood and refused.
+public struct DeadLetter: Equatable, Sendable {
+  public var id: Int64
+  public var upstream: String
+  public var event: JournalEvent
+  /// The HTTP status, or the like, and the server's words.
+  public var status: Int
+  public var reason: String
+}
+
+extension Store {
+  /// What the upstream acknowledged; 0 for a new one.
+  public func cursor(of upstream: String) throws(StoreError) -> Int64 {
+    try translating { () throws(SQLiteError) in
+      try database.value("SELECT seq FROM cursors WHERE upstream = ?", .text(upstream))?.integer ?? 0
+    }
+  }
+
+  /// Within a `write`.
+  public func setCursor(of upstream: String, to seq: Int64) throws(SQLiteError) {
+    try database.run(
+      "INSERT INTO cursors(upstream, seq) VALUES (?, ?) ON CONFLICT(upstream) DO UPDATE SET seq = excluded.seq",
+      .text(upstream), .integer(seq))
+    try database.run("DELETE FROM trims WHERE last <= (SELECT min(seq) FROM cursors)")
+  }
+
+  /// Upstreams that are no longer configured must not hold the journal back.
+  public func keepOnlyCursors(of upstreams: [String]) throws(StoreError) {
+    write({ (store) throws(SQLiteError) in
+      var gone: [String] = []
+      try store.database.each("SELECT upstream FROM cursors", []) { (row) throws(SQLiteError) in
+        if !upstreams.contains(row.text(0)) { gone.append(row.text(0)) }
+        return true
+      }
+      for upstream in gone { try store.database.run("DELETE FROM cursors WHERE upstream = ?", .text(upstream)) }
+      for upstream in upstreams {
+        try store.database.run("INSERT OR IGNORE INTO cursors(upstream, seq) VALUES (?, 0)", .text(upstream))
+      }
+    }) { _ in }
+    try commitNow()
+  }
+
+  /// `nil` when there is no upstream.
+  func slowestCursor() -> Int64? {
+    // `try?`: a database that cannot be read is noticed by whoever writes; until then nothing counts as acknowledged.
+    guard let value = try? database.value("SELECT min(seq) FROM cursors") else { return 0 }
+    return value.integer
+  }
+
+  /// Within a `write`: the upstream refused this event for good.
+  public func bury(_ event: JournalEvent, upstream: String, status: Int, reason: String, at: Int64)
+    throws(SQLiteError)
+  {
+    try database.run(
+      """
+      INSERT INTO dead_letters(upstream, seq, at, kind, body, event_at, trusted, status, reason)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+      ON CONFLICT(upstream, seq) DO UPDATE SET status = excluded.status, reason = excluded.reason, at = excluded.at,
+      retry = 0
+      """, .text(upstream), .integer(event.seq), .integer(at), .text(event.kind), .blob(event.body),
+      .integer(event.at), .integer(event.trusted ? 1 : 0), .integer(Int64(status)), .text(reason))
+  }
+
+  /// Within a `write`: the upstream has taken it after all.
+  public func removeDeadLetter(upstream: String, seq: Int64) throws(SQLiteError) {
+    try database.run("DELETE FROM dead_letters WHERE upstream = ? AND seq = ?", .text(upstream), .integer(seq))
+  }
+
+  /// Marks dead letters to be sent again; returns how many. `nil`: of every upstream.
+  public func retryDeadLetters(of upstream: String?) throws(StoreError) -> Int {
+    var count = 0
+    write({ (store) throws(SQLiteError) in
+      count =
+        if let upstream {
+          try store.database.run("UPDATE dead_letters SET retry = 1 WHERE upstream = ?", .text(upstream))
+        } else {
+          try store.database.run("UPDATE dead_letters SET retry = 1")
+        }
+    }) { _ in }
+    try commitNow()
+    return count
+  }
+
+  /// Dead letters in order; only those marked for another try, if asked. Return false to stop.
+  public func eachDeadLetter(
+    of upstream: String? = nil, marked: Bool = false, limit: Int = .max, _ row: (DeadLetter) -> Bool
+  ) throws(StoreError) {
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        """
+        SELECT id, upstream, seq, event_at, trusted, kind, body, status, reason FROM dead_letters
+        WHERE (?1 IS NULL OR upstream = ?1) AND retry >= ?2 ORDER BY id LIMIT ?3
+        """, [.optional(upstream), .integer(marked ? 1 : 0), .integer(Int64(clamping: limit))]
+      ) { (statement) throws(SQLiteError) in
+        row(
+          DeadLetter(
+            id: statement.integer(0), upstream: statement.text(1),
+            event: JournalEvent(
+              seq: statement.integer(2), at: statement.integer(3), trusted: statement.integer(4) != 0,
+              kind: statement.text(5), body: statement.blob(6)),
+            status: Int(statement.integer(7)), reason: statement.text(8)))
+      }
+    }
+  }
+
+  public func deadLetterCount(of upstream: String) throws(StoreError) -> Int64 {
+    try translating { () throws(SQLiteError) in
+      try database.value("SELECT count(*) FROM dead_letters WHERE upstream = ?", .text(upstream))?.integer ?? 0
+    }
+  }
+}

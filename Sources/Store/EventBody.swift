@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import JSON
+import MeshCrypto
+import RadioSession
+
+/// The JSON of journal events; the shapes are documented in docs/hub-protocol.md. Secrets never get in.
+public enum EventBody {
+  public static func message(_ message: StoredMessage, channelName: Text?) -> [UInt8] {
+    JSONWriter.object { write(message, channelName: channelName, to: &$0) }
+  }
+
+  /// The fields of a message; also what the control socket shows.
+  public static func write(_ message: StoredMessage, channelName: Text?, to json: inout JSONWriter) {
+    json.field("id", message.id)
+    json.field("kind", message.kind.rawValue)
+    json.field("sender", message.sender?.hex)
+    json.field("sender_name", message.senderName?.string)
+    json.field("author", message.author.map { Hex.string($0) })
+    json.field("channel", message.channel)
+    json.field("channel_name", channelName?.string)
+    json.field("sender_time", message.senderTime)
+    if message.kind == .datagram {
+      json.field("data_type", message.dataType)
+      json.field("data", Hex.string(message.text.bytes))
+    } else {
+      json.field("text", message.text.string)
+      // The bytes as well, where they are no UTF-8: the text above has replacement characters then.
+      if String(validating: message.text.bytes, as: UTF8.self) == nil {
+        json.field("text_hex", Hex.string(message.text.bytes))
+      }
+    }
+    json.field("snr", message.snr?.decibels)
+    json.field("hops", message.path.hops)
+    json.field("direct", message.path.isDirect)
+  }
+
+  public static func contact(_ stored: StoredContact) -> [UInt8] {
+    JSONWriter.object { write(stored, to: &$0) }
+  }
+
+  public static func write(_ stored: StoredContact, to json: inout JSONWriter) {
+    let contact = stored.contact
+    json.field("key", contact.key.hex)
+    json.field("name", contact.name.string)
+    json.field("type", contact.type.name)
+    json.field("favourite", contact.isFavourite)
+    json.field("flags", contact.flags)
+    json.field("hops", contact.outPath?.hops)
+    json.field("path", contact.outPath?.description)
+    if let latitude = contact.latitude, let longitude = contact.longitude, latitude != 0 || longitude != 0 {
+      json.field("lat", Double(latitude) / 1e6)
+      json.field("lon", Double(longitude) / 1e6)
+    }
+    json.field("last_advert", contact.lastAdvert)
+    json.field("last_modified", contact.lastModified)
+    json.field("on_radio", stored.onRadio)
+    json.field("first_seen", stored.firstSeen)
+    json.field("last_heard", stored.lastHeard)
+  }
+
+  public static func removed(_ key: PublicKey, overwritten: Bool) -> [UInt8] {
+    JSONWriter.object {
+      $0.field("key", key.hex)
+      $0.field("overwritten", overwritten)
+    }
+  }
+
+  public static func channel(_ channel: Channel) -> [UInt8] {
+    JSONWriter.object {
+      $0.field("slot", channel.slot)
+      $0.field("name", channel.name.string)
+      $0.field("channel", channel.isEmpty ? nil : channel.secret.digest)
+    }
+  }
+
+  public static func radio(_ identity: RadioIdentity) -> [UInt8] {
+    JSONWriter.object { write(identity, to: &$0) }
+  }
+
+  public static func write(_ identity: RadioIdentity, to json: inout JSONWriter) {
+    let info = identity.info
+    json.field("key", info.key.hex)
+    json.field("name", info.name.string)
+    json.field("protocol_version", identity.device?.protocolVersion)
+    if let details = identity.device?.details {
+      json.field("model", details.model.string)
+      json.field("version", details.version.string)
+      json.field("build", details.build.string)
+      json.field("channel_slots", details.channelSlots)
+      json.field("max_contacts", identity.device?.maxContacts)
+    }
+    json.field("frequency_khz", info.radio.frequency)
+    json.field("bandwidth_hz", info.radio.bandwidth)
+    json.field("spreading_factor", info.radio.spreadingFactor)
+    json.field("coding_rate", info.radio.codingRate)
+    json.field("tx_power_dbm", info.txPower)
+    json.field("manual_add", info.manualAddContacts & 1 != 0)
+    if info.latitude != 0 || info.longitude != 0 {
+      json.field("lat", Double(info.latitude) / 1e6)
+      json.field("lon", Double(info.longitude) / 1e6)
+    }
+  }
+
+  public static func gap(first: Int64, last: Int64, reason: String) -> [UInt8] {
+    JSONWriter.object {
+      $0.field("first", first)
+      $0.field("last", last)
+      $0.field("count", last - first + 1)
+      $0.field("reason", reason)
+    }
+  }
+}

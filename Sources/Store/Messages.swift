@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import MeshCrypto
+import SQLite
+
+/// A message as the store has it.
+public struct StoredMessage: Equatable, Sendable {
+  public enum Kind: String, Sendable { case direct, room, cli, channel, datagram }
+
+  public var id: Int64
+  public var kind: Kind
+  /// Direct, room and CLI: who sent it (for a room, the room).
+  public var sender: KeyPrefix?
+  /// The contact's name, or the name that a channel message claims.
+  public var senderName: Text?
+  /// The channel's digest and the slot it had when the message came.
+  public var channel: String?
+  public var slot: UInt8?
+  public var textType: TextType
+  public var senderTime: UInt32?
+  /// A room post's author: the first 4 bytes of the key.
+  public var author: [UInt8]?
+  /// The text, or a datagram's bytes.
+  public var text: Text
+  public var snr: SNR?
+  public var path: ReceivedPath
+  public var dataType: UInt16?
+  public var received: Moment
+  /// How often it came: sender's retries, echoes.
+  public var copies: Int
+}
+
+/// What became of an arriving message.
+public enum MessageArrival: Equatable, Sendable {
+  case stored(id: Int64, seq: Int64)
+  /// Known already: counted, not stored again.
+  case duplicate
+}
+
+extension Store {
+  /// Datagrams carry no time: the same bytes count as one message within so many milliseconds.
+  static let datagramWindow: Int64 = 60_000
+
+  /// Within a `write`: keeps the message and journals it, or counts it as another copy of one we have.
+  public func insert(_ message: QueuedMessage, at moment: Moment) throws(SQLiteError) -> MessageArrival {
+    var stored = try describe(message, at: moment)
+    let identity = Self.identity(of: stored)
+    let copies = try database.run("UPDATE messages SET copies = copies + 1 WHERE identity = ?", .blob(identity))
+    guard copies == 0 else { return .duplicate }
+    try insertRow(stored, identity: identity)
+    stored.id = database.lastInsertedRow
+    let seq = try append(.message, at: moment, body: EventBody.message(stored, channelName: try channelName(stored)))
+    return .stored(id: stored.id, seq: seq)
+  }
+
+  private func insertRow(_ stored: StoredMessage, identity: [UInt8]) throws(SQLiteError) {
+    try database.run(
+      """
+      INSERT INTO messages(identity, kind, sender, sender_name, channel, slot, text_type, sender_time, author, text,
+        snr, path_length, data_type, at, trusted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+      """, .blob(identity), .text(stored.kind.rawValue), .optional(stored.sender?.bytes),
+      .optional(stored.senderName?.bytes), .optional(stored.channel), .optional(stored.slot),
+      .integer(Int64(stored.textType.rawValue)), .optional(stored.senderTime), .optional(stored.author),
+      .blob(stored.text.bytes), .optional(stored.snr?.quarters), .integer(Int64(stored.path.raw)),
+      .optional(stored.dataType), .integer(stored.received.milliseconds), .integer(stored.received.trusted ? 1 : 0))
+  }
+
+  private func channelName(_ stored: StoredMessage) throws(SQLiteError) -> Text? {
+    guard let slot = stored.slot else { return nil }
+    return try database.value("SELECT name FROM channels WHERE slot = ?", .integer(Int64(slot)))?.blob
+      .map { Text(bytes: $0) }
+  }
+
+  private func describe(_ message: QueuedMessage, at moment: Moment) throws(SQLiteError) -> StoredMessage {
+    switch message {
+    case .contact(let message): try describe(message, at: moment)
+    case .channel(let message): try describe(message, at: moment)
+    case .datagram(let datagram):
+      StoredMessage(
+        id: 0, kind: .datagram, channel: try digest(slot: datagram.slot), slot: datagram.slot,
+        textType: .plain, text: Text(bytes: datagram.data), snr: datagram.snr, path: datagram.path,
+        dataType: datagram.dataType, received: moment, copies: 1)
+    }
+  }
+
+  private func describe(_ message: ContactMessage, at moment: Moment) throws(SQLiteError) -> StoredMessage {
+    let kind: StoredMessage.Kind =
+      switch message.textType {
+      case .signedPlain: .room
+      case .cliData, .cliCommand: .cli
+      default: .direct
+      }
+    // A store that cannot be read fails the write itself, right after this.
+    let name = try? contact(prefix: message.sender)?.contact.name
+    return StoredMessage(
+      id: 0, kind: kind, sender: message.sender, senderName: name ?? nil, textType: message.textType,
+      senderTime: message.senderTime, author: message.author, text: message.text, snr: message.snr,
+      path: message.path, received: moment, copies: 1)
+  }
+
+  private func describe(_ message: ChannelMessage, at moment: Moment) throws(SQLiteError) -> StoredMessage {
+    let (name, text) = try splitSender(message.text)
+    return StoredMessage(
+      id: 0, kind: .channel, senderName: name, channel: try digest(slot: message.slot), slot: message.slot,
+      textType: message.textType, senderTime: message.senderTime, text: text, snr: message.snr, path: message.path,
+      received: moment, copies: 1)
+  }
+
+  private func digest(slot: UInt8) throws(SQLiteError) -> String? {
+    let digest = try database.value("SELECT digest FROM channels WHERE slot = ?", .integer(Int64(slot)))?.text
+    return digest == "" ? nil : digest
+  }
+
+  /// `Name: text` taken apart: the longest known contact name in front of a `: ` wins, else the first `: `, else the
+  /// message has no sender (app-conventions.md § 1).
+  func splitSender(_ text: Text) throws(SQLiteError) -> (name: Text?, text: Text) {
+    let bytes = text.bytes
+    let separators = bytes.indices.dropLast().filter {
+      $0 <= 31 && bytes[$0] == UInt8(ascii: ":") && bytes[$0 + 1] == UInt8(ascii: " ")
+    }
+    guard let first = separators.first else { return (nil, text) }
+    var chosen = first
+    for end in separators.reversed() where separators.count > 1 {
+      guard try hasContact(named: Array(bytes[..<end])) else { continue }
+      chosen = end
+      break
+    }
+    return (Text(bytes: Array(bytes[..<chosen])), Text(bytes: Array(bytes[(chosen + 2)...])))
+  }
+
+  /// By what two arrivals are one message (app-conventions.md § 8): 16 bytes of a SHA-256.
+  static func identity(of message: StoredMessage) -> [UInt8] {
+    var key: [UInt8] = Array(message.kind.rawValue.utf8) + [0]
+    key += message.sender?.bytes ?? []
+    key += Array((message.channel ?? "").utf8) + [0, UInt8(message.channel == nil ? message.slot ?? 0 : 0)]
+    key += message.senderName.map { message.kind == .channel ? $0.bytes : [] } ?? []
+    key += [0] + (message.author ?? []) + [0]
+    if let time = message.senderTime {
+      withUnsafeBytes(of: time.littleEndian) { key.append(contentsOf: $0) }
+    } else {
+      withUnsafeBytes(of: (message.received.milliseconds / datagramWindow).littleEndian) { key.append(contentsOf: $0) }
+      withUnsafeBytes(of: (message.dataType ?? 0).littleEndian) { key.append(contentsOf: $0) }
+    }
+    key += message.text.bytes
+    return Array(Digest.sha256(key).prefix(16))
+  }
+
+  /// Messages with ids in `after..<before`, newest last; the newest `limit` of them. Return false to stop.
+  public func eachMessage(
+    after: Int64 = 0, before: Int64 = .max, limit: Int, _ row: (StoredMessage) -> Bool
+  ) throws(StoreError) {
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        """
+        SELECT * FROM (SELECT id, kind, sender, sender_name, channel, slot, text_type, sender_time, author, text, snr,
+          path_length, data_type, at, trusted, copies FROM messages WHERE id > ? AND id < ? ORDER BY id DESC LIMIT ?)
+        ORDER BY id
+        """, [.integer(after), .integer(before), .integer(Int64(clamping: limit))]
+      ) { (statement) throws(SQLiteError) in
+        row(Self.message(statement))
+      }
+    }
+  }
+
+  public func messageCount() throws(StoreError) -> Int64 {
+    // The highest id stands for the count: messages are not deleted yet, and counting would read the whole table.
+    try translating { () throws(SQLiteError) in try database.value("SELECT max(id) FROM messages")?.integer ?? 0 }
+  }
+
+  private static func message(_ row: Statement) -> StoredMessage {
+    StoredMessage(
+      id: row.integer(0), kind: StoredMessage.Kind(rawValue: row.text(1)) ?? .direct,
+      sender: row.blobIfAny(2).flatMap { KeyPrefix(bytes: $0) }, senderName: row.blobIfAny(3).map { Text(bytes: $0) },
+      channel: row.textIfAny(4), slot: row.integerIfAny(5).map { UInt8(truncatingIfNeeded: $0) },
+      textType: TextType(rawValue: UInt8(truncatingIfNeeded: row.integer(6))),
+      senderTime: row.integerIfAny(7).map { UInt32(truncatingIfNeeded: $0) }, author: row.blobIfAny(8),
+      text: Text(bytes: row.blob(9)), snr: row.integerIfAny(10).map { SNR(quarters: Int8(truncatingIfNeeded: $0)) },
+      path: ReceivedPath(raw: UInt8(truncatingIfNeeded: row.integer(11))),
+      dataType: row.integerIfAny(12).map { UInt16(truncatingIfNeeded: $0) },
+      received: Moment(milliseconds: row.integer(13), trusted: row.integer(14) != 0), copies: Int(row.integer(15)))
+  }
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+
+import SQLite
+
+/// The gateway's schema. Steps are never changed once released.
+enum Schema {
+  static let migrations = [Migration(number: 1, sql: first)]
+
+  /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so a number never comes back.
+  private static let first = """
+    CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+    CREATE TABLE contacts(
+      key BLOB PRIMARY KEY, type INTEGER NOT NULL, flags INTEGER NOT NULL, path_length INTEGER, path BLOB,
+      name BLOB NOT NULL, last_advert INTEGER NOT NULL, latitude INTEGER NOT NULL, longitude INTEGER NOT NULL,
+      last_modified INTEGER NOT NULL, on_radio INTEGER NOT NULL, first_seen INTEGER NOT NULL, last_heard INTEGER
+    ) WITHOUT ROWID;
+    CREATE TABLE channels(
+      slot INTEGER PRIMARY KEY, name BLOB NOT NULL, secret BLOB NOT NULL, digest TEXT NOT NULL);
+    CREATE TABLE messages(
+      id INTEGER PRIMARY KEY, identity BLOB NOT NULL UNIQUE, kind TEXT NOT NULL, sender BLOB, sender_name BLOB,
+      channel TEXT, slot INTEGER, text_type INTEGER NOT NULL, sender_time INTEGER, author BLOB, text BLOB NOT NULL,
+      snr INTEGER, path_length INTEGER NOT NULL, data_type INTEGER, at INTEGER NOT NULL, trusted INTEGER NOT NULL,
+      copies INTEGER NOT NULL DEFAULT 1);
+    CREATE TABLE journal(
+      seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, trusted INTEGER NOT NULL, kind TEXT NOT NULL,
+      body BLOB NOT NULL, checksum INTEGER NOT NULL);
+    CREATE TABLE cursors(upstream TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE trims(first INTEGER PRIMARY KEY, last INTEGER NOT NULL, reason TEXT NOT NULL);
+    CREATE TABLE dead_letters(
+      id INTEGER PRIMARY KEY AUTOINCREMENT, upstream TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL,
+      kind TEXT NOT NULL, body BLOB NOT NULL, event_at INTEGER NOT NULL, trusted INTEGER NOT NULL,
+      status INTEGER NOT NULL, reason TEXT NOT NULL, retry INTEGER NOT NULL DEFAULT 0, UNIQUE(upstream, seq));
+    """
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import Companion
+import Glibc
+import SQLite
+
+/// What the gateway keeps: contacts, channels, messages, the journal, cursors, its identity.
+///
+/// Writes of one turn of the event loop share one transaction: `write` does its work in it and hears at the end of the
+/// turn, from `commit`, whether it is on disk. So what waits while a commit runs goes into the next one, without a
+/// timer; and nothing is acknowledged before it is durable (WAL, `synchronous=FULL`).
+///
+/// One thread. A second process that opens the same store is refused.
+public final class Store {
+  public struct Settings: Sendable {
+    public var location: String
+    /// Bytes that the database may grow to; writing stops there with `StoreError.full`.
+    public var maxSize: Int64
+    /// Bytes of journal kept for upstreams that are away, and how long (seconds).
+    public var journalMaxSize: Int64
+    public var journalMaxAge: Int64
+
+    public init(
+      location: String, maxSize: Int64 = 1 << 30, journalMaxSize: Int64 = 256 << 20,
+      journalMaxAge: Int64 = 90 * 86400
+    ) {
+      self.location = location
+      self.maxSize = maxSize
+      self.journalMaxSize = journalMaxSize
+      self.journalMaxAge = journalMaxAge
+    }
+  }
+
+  /// What becomes of a write: `nil` when it is on disk.
+  public typealias Committed = (StoreError?) -> Void
+
+  static let pageSize: Int64 = 1024
+
+  let settings: Settings
+  private(set) var database: Database
+  private let lock: StoreLock
+  private var waiting: [Committed] = []
+  private var doomed: StoreError?
+  private var onDisk: [() -> Void] = []
+  var journalState = JournalState()
+
+  /// Whose journal this is: 16 hex digits, made once, kept when the database is recreated.
+  public private(set) var gatewayID = ""
+  /// Made with the database and remade whenever it is recreated or restored: with it a seq is unique for ever.
+  public private(set) var epoch = ""
+  /// Where a damaged database was put at opening; `nil` when it was sound.
+  public private(set) var setAside: String?
+  /// The last failure to write; `nil` when the last write succeeded.
+  public private(set) var failure: StoreError?
+
+  /// Opens or creates the store. A damaged file is renamed to `….corrupt-TIME` and a new one begun.
+  public init(_ settings: Settings) throws(StoreError) {
+    self.settings = settings
+    lock = try StoreLock(location: settings.location)
+    do {
+      database = try Self.open(settings)
+    } catch {
+      guard case .corrupt = error else { throw error }
+      setAside = try Self.moveAway(settings.location)
+      database = try Self.open(settings)
+    }
+    try begin()
+  }
+
+  private func begin() throws(StoreError) {
+    try loadIdentity()
+    journalState = try translating { () throws(SQLiteError) in try JournalState(database) }
+  }
+
+  private static func open(_ settings: Settings) throws(StoreError) -> Database {
+    do {
+      let database = try Database(location: settings.location)
+      try database.execute(
+        """
+        PRAGMA page_size = \(pageSize); PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+        PRAGMA wal_autocheckpoint = 200; PRAGMA cache_size = -512; PRAGMA foreign_keys = ON;
+        PRAGMA journal_size_limit = 1048576
+        """)
+      try database.migrate(Schema.migrations)
+      try database.execute("PRAGMA max_page_count = \(max(64, settings.maxSize / pageSize))")
+      return database
+    } catch {
+      throw StoreError(error)
+    }
+  }
+
+  /// Renames the damaged files. They are kept: somebody may want to look at them.
+  private static func moveAway(_ location: String) throws(StoreError) -> String {
+    var target = "\(location).corrupt-\(time(nil))"
+    while access(target, F_OK) == 0 { target += "x" }
+    guard rename(location, target) == 0 else {
+      throw .unavailable("\(location) is damaged and cannot be renamed: \(String(cString: strerror(errno)))")
+    }
+    for suffix in ["-wal", "-shm"] where access(location + suffix, F_OK) == 0 {
+      guard rename(location + suffix, target + suffix) == 0 else {
+        throw .unavailable("\(location + suffix) cannot be renamed: \(String(cString: strerror(errno)))")
+      }
+    }
+    return target
+  }
+
+  /// The database turned out to be damaged while in use: set it aside and begin a new one, with a new epoch.
+  /// Returns where the damaged one is now.
+  public func replaceDamaged() throws(StoreError) -> String {
+    let target = try Self.moveAway(settings.location)
+    database = try Self.open(settings)
+    try begin()
+    setAside = target
+    failure = nil
+    return target
+  }
+
+  private func loadIdentity() throws(StoreError) {
+    // The id stands in a file of its own too: a gateway whose database was lost is still the same gateway.
+    let idLocation = settings.location + ".id"
+    let kept = (try meta("gateway_id")).flatMap(\.text) ?? Self.readSmallFile(idLocation)
+    gatewayID = kept ?? Self.randomHex(8)
+    let storedEpoch = (try meta("epoch")).flatMap(\.text)
+    epoch = storedEpoch ?? Self.randomHex(8)
+    if kept == nil || storedEpoch == nil {
+      try translating { () throws(SQLiteError) in
+        for (name, value) in [("gateway_id", gatewayID), ("epoch", epoch)] {
+          try database.run("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", .text(name), .text(value))
+        }
+      }
+    }
+    if Self.readSmallFile(idLocation) != gatewayID { try Self.writeSmallFile(idLocation, gatewayID) }
+  }
+
+  /// A new epoch: the upstream knows sequence numbers of ours that we do not, so this store has gone back in time.
+  public func renewEpoch() throws(StoreError) {
+    epoch = Self.randomHex(8)
+    write({ [epoch] store throws(SQLiteError) in try store.setMeta("epoch", .text(epoch)) }) { _ in }
+    try commitNow()
+  }
+
+  static func randomHex(_ count: Int) -> String {
+    Hex.string((0..<count).map { _ in UInt8.random(in: .min ... .max) })
+  }
+
+  private static func readSmallFile(_ location: String) -> String? {
+    let descriptor = Glibc.open(location, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return nil }
+    defer { close(descriptor) }
+    var bytes = [UInt8](repeating: 0, count: 64)
+    let count = read(descriptor, &bytes, bytes.count)
+    let text = String(decoding: bytes.prefix(max(0, count)).filter { $0 > 0x20 && $0 < 0x7F }, as: UTF8.self)
+    return text.isEmpty ? nil : text
+  }
+
+  private static func writeSmallFile(_ location: String, _ text: String) throws(StoreError) {
+    let descriptor = Glibc.open(location, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o640)
+    guard descriptor >= 0 else { throw .unavailable("\(location): \(String(cString: strerror(errno)))") }
+    defer { close(descriptor) }
+    let bytes = Array((text + "\n").utf8)
+    guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else {
+      throw .unavailable("\(location): \(String(cString: strerror(errno)))")
+    }
+  }
+
+  // MARK: Transactions
+
+  /// Do `work` in this turn's transaction; `committed` hears at the end of the turn whether it is on disk.
+  ///
+  /// A failure undoes the whole turn: everything written in it hears of it.
+  public func write(_ work: (Store) throws(SQLiteError) -> Void, _ committed: @escaping Committed) {
+    waiting.append(committed)
+    guard doomed == nil else { return }
+    do {
+      if !database.isInTransaction { try database.execute("BEGIN IMMEDIATE") }
+      try work(self)
+    } catch {
+      doomed = StoreError(error)
+    }
+  }
+
+  /// Called whenever something new is on disk: the relay sends on then.
+  public func onCommit(_ action: @escaping () -> Void) { onDisk.append(action) }
+
+  /// The end of a turn: commit what was written, tell everybody who waits.
+  public func commit() {
+    guard !waiting.isEmpty else { return }
+    if doomed == nil, database.isInTransaction {
+      do {
+        try database.execute("COMMIT")
+      } catch {
+        doomed = StoreError(error)
+      }
+    }
+    let told = waiting
+    let failed = doomed
+    waiting = []
+    doomed = nil
+    failure = failed
+    if failed != nil {
+      // Already rolled back when SQLite did it by itself (disk full, I/O error); then this is refused, and right so.
+      if database.isInTransaction { try? database.execute("ROLLBACK") }
+      journalState.undo()
+    } else {
+      journalState.keep()
+    }
+    for committed in told { committed(failed) }
+    if failed == nil { for action in onDisk { action() } }
+  }
+
+  /// Commits at once; for the few places that cannot go on without knowing.
+  public func commitNow() throws(StoreError) {
+    commit()
+    if let failure { throw failure }
+  }
+
+  func translating<Result>(_ work: () throws(SQLiteError) -> Result) throws(StoreError) -> Result {
+    do {
+      return try work()
+    } catch {
+      throw StoreError(error)
+    }
+  }
+
+  // MARK: Single values
+
+  func meta(_ name: String) throws(StoreError) -> SQLiteValue? {
+    try translating { () throws(SQLiteError) in
+      try database.value("SELECT value FROM meta WHERE name = ?", .text(name))
+    }
+  }
+
+  func setMeta(_ name: String, _ value: SQLiteValue) throws(SQLiteError) {
+    try database.run("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", .text(name), value)
+  }
+
+  /// Bytes of the database file as SQLite counts them.
+  public func size() throws(StoreError) -> Int64 {
+    try translating { () throws(SQLiteError) in
+      (try database.value("PRAGMA page_count")?.integer ?? 0) * Self.pageSize
+    }
+  }
+
+  /// Folds the log into the database: at a clean end, so that the next start has nothing to do.
+  public func checkpoint() throws(StoreError) {
+    try translating { () throws(SQLiteError) in try database.execute("PRAGMA wal_checkpoint(TRUNCATE)") }
+  }
+
+  /// Memory that caches hold and nobody needs now.
+  public func releaseMemory() { database.releaseMemory() }
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import Glibc
+
+/// Keeps a second process from writing: an flock on a file beside the database. It goes with the process, however
+/// that ends. Reading with other tools stays possible.
+final class StoreLock {
+  private let descriptor: Int32
+
+  init(location: String) throws(StoreError) {
+    let lockLocation = location + ".lock"
+    descriptor = open(lockLocation, O_RDWR | O_CREAT | O_CLOEXEC, 0o640)
+    guard descriptor >= 0 else {
+      throw .unavailable("\(lockLocation): \(String(cString: strerror(errno)))")
+    }
+    guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+      var text = [UInt8](repeating: 0, count: 64)
+      let count = pread(descriptor, &text, text.count, 0)
+      close(descriptor)
+      let owner = String(decoding: text.prefix(max(0, count)), as: UTF8.self)
+      throw .inUse(by: owner.isEmpty ? "another process" : owner, location: location)
+    }
+    let owner = Array("process \(getpid())".utf8)
+    // Only for the other process's error message: a disk too full to hold it does not matter.
+    if ftruncate(descriptor, 0) == 0 { _ = pwrite(descriptor, owner, owner.count, 0) }
+  }
+
+  deinit { close(descriptor) }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import TestSupport
+import Testing
+
+@Suite struct TraceTests {
+  @Test(arguments: Fixtures.traceNames) func `every frame decodes, and what was sent encodes to the same bytes`(
+    _ name: String
+  ) throws {
+    let lines = Fixtures.trace(name)
+    for (index, line) in lines.enumerated() where !line.isRaw {
+      let shown = "\(name): \(line.toRadio ? "tx" : "rx") \(Hex.string(line.bytes))"
+      if line.toRadio {
+        checkSent(line, answer: answer(in: lines, after: index), shown)
+      } else {
+        let frame = try #require(try? RadioFrame(decoding: line.bytes), "\(shown)")
+        #expect(try RadioFrame(decoding: frame.encode()) == frame, "\(shown)")
+      }
+    }
+  }
+
+  private func answer(in lines: [TraceLine], after index: Int) -> [UInt8]? {
+    lines[(index + 1)...].first { !$0.toRadio && $0.bytes[0] < 0x80 }?.bytes
+  }
+
+  /// Only what the radio itself refused may fail to decode, and the scene that shows what short frames do to it.
+  private func checkSent(_ line: TraceLine, answer: [UInt8]?, _ shown: String) {
+    do {
+      let command = try Command(decoding: line.bytes)
+      #expect(Hex.string(command.encode()) == Hex.string(line.bytes), "\(shown)")
+    } catch {
+      let wasRefused = answer?.first == 1 || shown.contains("hazard_short_frames")
+      #expect(wasRefused, "\(shown): \(error)")
+    }
+  }
+
+  @Test func `raw streams of the framing scenes never trap the decoder`() {
+    for name in Fixtures.traceNames {
+      var decoder = SerialDecoder(.toRadio)
+      for line in Fixtures.trace(name) where line.isRaw && line.toRadio {
+        decoder.append(line.bytes, now: .init(nanoseconds: 0))
+        while decoder.next(now: .init(nanoseconds: 0)) != nil {}
+      }
+    }
+  }
+}
