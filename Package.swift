@@ -60,7 +60,7 @@ let package = Package(
     // The other end of the link, and the other end of the wire.
     .target(
       name: "VirtualRadio",
-      dependencies: ["Companion", "MeshCrypto", "MeshIdentity", "EventLoop", "Timing", "CLinux"], swiftSettings: strict),
+      dependencies: ["Companion", "MeshCrypto", "MeshIdentity", "EventLoop", "JSON", "Timing", "CLinux"], swiftSettings: strict),
     .target(
       name: "Hub",
       dependencies: ["SQLite", "JSON", "TOML", .product(name: "Hummingbird", package: "hummingbird")],
@@ -79,7 +79,7 @@ let package = Package(
       swiftSettings: strict),
     .executableTarget(
       name: "meshpost-radio",
-      dependencies: ["VirtualRadio", .product(name: "ArgumentParser", package: "swift-argument-parser")],
+      dependencies: ["VirtualRadio", "EventLoop", "CLinux", .product(name: "ArgumentParser", package: "swift-argument-parser")],
       swiftSettings: strict),
 
     .target(

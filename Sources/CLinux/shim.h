@@ -29,3 +29,10 @@ static inline int meshpost_set_no_hangup(struct termios *t, int on) {
   return 0;
 }
 static inline int meshpost_exit_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : -1; }
+
+// Declared by glibc only with feature macros that would tear this module apart from Swift's Glibc.
+extern int posix_openpt(int flags);
+extern int grantpt(int fd);
+extern int unlockpt(int fd);
+extern char *ptsname(int fd);
+extern int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags);

@@ -1,1 +1,152 @@
 // SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import MeshCrypto
+import MeshIdentity
+import Timing
+
+/// A companion radio without hardware: answers each command of the protocol as firmware 1.17.1 does.
+///
+/// Its packets are real (signed adverts, encrypted texts) and travel through an `Ether` that several radios share. Not
+/// played: repeaters and rooms, so logins and requests to other nodes are answered by SENT and then silence, as by a
+/// node that is out of range. One thread.
+public final class VirtualRadio {
+  public static let protocolVersion: UInt8 = 13
+  static let largestSignature = 8192
+
+  public let settings: VirtualRadioSettings
+  let loop: EventLoop
+  weak var ether: Ether?
+  var stored: StoredState
+  var volatile: VolatileState
+  private var bootedAt: MonotonicTime
+  private var clockAtBoot: UInt32
+  private var lastUniqueTime: UInt32 = 0
+
+  /// Frames to the client, when there is one.
+  public var output: (([UInt8]) -> Void)?
+  /// What the port does on a reboot: a USB device goes away.
+  public var onReboot: (() -> Void)?
+  /// Serial lines always count as connected; on TCP only while a client is there.
+  public var isClientConnected = true
+
+  public init(_ settings: VirtualRadioSettings, on loop: EventLoop) {
+    self.settings = settings
+    self.loop = loop
+    stored = StoredState(settings)
+    volatile = VolatileState(queueCapacity: settings.queueCapacity)
+    bootedAt = loop.now
+    clockAtBoot = 0
+    let start = settings.clock ?? Self.clockWithoutChip
+    stored.contacts = (0..<min(settings.contacts, settings.maxContacts)).map {
+      StoredState.madeUpContact($0, seed: settings.seed, lastModified: start &- UInt32(settings.contacts - $0))
+    }
+    clockAtBoot = settings.clock ?? clockAfterBoot()
+  }
+
+  /// 15 May 2024, where a radio without clock chip starts (firmware `VolatileRTCClock`).
+  static let clockWithoutChip: UInt32 = 1_715_770_351
+
+  public var key: PublicKey { stored.identity.publicKey }
+  public var name: String { stored.name.string }
+
+  /// The radio's clock, seconds since 1970.
+  public var clock: UInt32 {
+    get { clockAtBoot &+ UInt32(truncatingIfNeeded: Int64((loop.now - bootedAt).inSeconds)) }
+    set {
+      clockAtBoot = newValue
+      bootedAt = loop.now
+    }
+  }
+
+  var uptime: UInt32 { UInt32(truncatingIfNeeded: Int64((loop.now - bootedAt).inSeconds)) }
+
+  /// The clock, but never the same second twice.
+  func uniqueTime() -> UInt32 {
+    lastUniqueTime = max(clock, lastUniqueTime &+ 1)
+    return lastUniqueTime
+  }
+
+  private func clockAfterBoot() -> UInt32 {
+    let newest = stored.contacts.compactMap(\.lastModified).max() ?? 0
+    return newest > 0 ? newest &+ 1 : Self.clockWithoutChip
+  }
+
+  /// Power off and on: what is in RAM is gone.
+  public func reboot() {
+    volatile = VolatileState(queueCapacity: settings.queueCapacity)
+    clock = settings.clock ?? clockAfterBoot()
+    onReboot?()
+  }
+
+  // MARK: Commands
+
+  /// A frame came from the client. `wasCut`: it was longer than 176 bytes.
+  public func received(_ frame: [UInt8]) {
+    guard let code = frame.first else { return }
+    let whole = filled(frame)
+    volatile.commandBuffer = frame + volatile.commandBuffer.dropFirst(frame.count)
+    guard CommandCode(rawValue: code) != nil else { return reply(.error(.unsupported)) }
+    do {
+      carryOut(try Command(decoding: whole), frame: whole)
+    } catch {
+      reply(.error(Self.refusal(of: code)))
+    }
+  }
+
+  /// Lengths that the firmware does not check: what is missing is what an earlier frame left in the buffer.
+  private func filled(_ frame: [UInt8]) -> [UInt8] {
+    guard let code = frame.first, let length = Self.uncheckedLengths[code], frame.count < length else { return frame }
+    let rest = volatile.commandBuffer.dropFirst(frame.count).prefix(length - frame.count)
+    return frame + rest + [UInt8](repeating: 0, count: length - frame.count - rest.count)
+  }
+
+  private static let uncheckedLengths: [UInt8: Int] = [3: 7, 11: 11, 12: 2, 15: 33, 16: 33, 21: 9, 30: 33]
+
+  private static func refusal(of code: UInt8) -> RadioError {
+    switch CommandCode(rawValue: code) {
+    case .sendChannelData: .illegalArgument
+    case .setPathHashMode: .unsupported
+    default: .unsupported
+    }
+  }
+
+  func reply(_ reply: Reply) { output?(reply.encode()) }
+
+  /// A push goes out only while a client counts as connected.
+  func push(_ push: Push) { if isClientConnected { output?(push.encode()) } }
+
+  private func carryOut(_ command: Command, frame: [UInt8]) {
+    if carryOutSetting(command) || carryOutQuery(command) || carryOutContact(command) || carryOutSending(command) {
+      return
+    }
+    switch command {
+    case .reboot: reboot()
+    case .factoryReset: factoryReset()
+    case .signStart:
+      volatile.signBuffer = []
+      reply(.signStart(limit: UInt32(Self.largestSignature)))
+    case .signData(let data): sign(data)
+    case .signFinish:
+      guard let message = volatile.signBuffer else { return reply(.error(.badState)) }
+      volatile.signBuffer = nil
+      reply(.signature(stored.identity.sign(message)))
+    default: reply(.error(.unsupported))
+    }
+  }
+
+  private func sign(_ data: [UInt8]) {
+    guard let buffer = volatile.signBuffer else { return reply(.error(.badState)) }
+    guard buffer.count + data.count <= Self.largestSignature else { return reply(.error(.tableFull)) }
+    volatile.signBuffer = buffer + data
+    reply(.ok)
+  }
+
+  private func factoryReset() {
+    var fresh = settings
+    fresh.seed &+= 1
+    stored = StoredState(fresh)
+    reboot()
+  }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import EventLoop
+import Glibc
+import Timing
+
+/// A pseudo-terminal that behaves like a radio's USB serial port, under a stable name.
+public final class PseudoTerminalPort: RadioPort {
+  private let link: String
+  private var master: Int32 = -1
+  private var slave: Int32 = -1
+
+  /// `link` is a symbolic link that is made anew at each plugging in.
+  public init(_ radio: VirtualRadio, on loop: EventLoop, link: String) throws {
+    self.link = link
+    super.init(radio, on: loop, .serial)
+    try plugIn()
+    radio.onReboot = { [weak self] in self?.unplug(for: .seconds(1)) }
+  }
+
+  deinit { pullOut() }
+
+  public override var address: String { "serial:\(link)" }
+
+  private func plugIn() throws {
+    master = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC)
+    guard master >= 0, grantpt(master) == 0, unlockpt(master) == 0, let name = ptsname(master) else {
+      throw SystemError("posix_openpt")
+    }
+    // Kept open: without any open slave the master reads EIO, and the line settings are forgotten.
+    slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC)
+    guard slave >= 0 else { throw SystemError("open \(String(cString: name))") }
+    var line = termios()
+    tcgetattr(slave, &line)
+    cfmakeraw(&line)
+    tcsetattr(slave, TCSANOW, &line)
+    let temporary = link + ".new"
+    Glibc.unlink(temporary)
+    guard symlink(name, temporary) == 0, rename(temporary, link) == 0 else { throw SystemError("symlink \(link)") }
+    resetReceiver(.serial)
+    loop.watch(master, for: .readable) { [weak self] readiness in self?.ready(readiness) }
+  }
+
+  private func pullOut() {
+    guard master >= 0 else { return }
+    loop.unwatch(master)
+    Glibc.unlink(link)
+    close(slave)
+    close(master)
+    (master, slave) = (-1, -1)
+  }
+
+  private func ready(_ readiness: EventLoop.Readiness) {
+    if readiness.contains(.writable) {
+      flush()
+      updateInterest()
+    }
+    while master >= 0, case .bytes(let bytes) = Descriptor.read(master) { received(bytes) }
+  }
+
+  override func writeOut(_ bytes: ArraySlice<UInt8>) -> Int {
+    guard master >= 0 else { return bytes.count }
+    var written = 0
+    while written < bytes.count {
+      guard case .wrote(let count) = Descriptor.write(master, bytes[(bytes.startIndex + written)...]) else { break }
+      written += count
+    }
+    loop.later { [weak self] in self?.updateInterest() }
+    return written
+  }
+
+  private func updateInterest() {
+    guard master >= 0 else { return }
+    loop.changeInterest(master, to: wantsToWrite ? [.readable, .writable] : .readable)
+  }
+
+  public override func unplug(for duration: Duration) {
+    pullOut()
+    loop.schedule(after: duration) { [weak self] in
+      guard let self, self.master < 0 else { return }
+      // Without a pseudo-terminal there is no radio; the next unplugging tries again.
+      do { try self.plugIn() } catch { Log().error("\(error)") }
+    }
+  }
+}

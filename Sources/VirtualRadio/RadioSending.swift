@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import MeshCrypto
+
+extension VirtualRadio {
+  /// Commands that put something on the air.
+  func carryOutSending(_ command: Command) -> Bool {
+    switch command {
+    case .sendSelfAdvert(let flood):
+      var packet = selfAdvert()
+      if flood != true { packet.route = .direct }
+      transmit(packet)
+      reply(.ok)
+    case .sendText(let text): return send(text)
+    case .sendChannelText(let type, let slot, let time, let text):
+      guard type == .plain else { return refuse(.unsupported) }
+      guard Int(slot) < stored.channels.count else { return refuse(.notFound) }
+      sendGroup(text: text, time: time, stored.channels[Int(slot)])
+      reply(.ok)
+    case .sendChannelData(let datagram): return send(datagram)
+    case .sendRawData(let path, let payload):
+      guard let route = Path(bytes: path) else { return refuse(.illegalArgument) }
+      transmit(
+        Packet(route: .direct, type: .rawCustom, pathLength: route.length, path: route.bytes, payload: payload))
+      reply(.ok)
+    case .sendRawPacket(_, let bytes):
+      guard let packet = try? Packet(decoding: bytes) else { return refuse(.illegalArgument) }
+      transmit(packet)  // `try?`: one answer fits all reasons
+      reply(.ok)
+    case .sendControlData(let payload):
+      guard let first = payload.first, first & 0x80 != 0 else { return refuse(.unsupported) }
+      transmit(Packet(route: .direct, type: .control, payload: payload))
+      reply(.ok)
+    case .sendTracePath(let trace):
+      let size = 1 << Int(trace.flags & 3)
+      guard trace.path.count % size == 0 else { return refuse(.illegalArgument) }
+      reply(.sent(Sent(flood: false, ackOrTag: AckCode(value: trace.tag.byteSwapped), suggestedTimeout: 3000)))
+    default: return sendRequest(command)
+    }
+    return true
+  }
+
+  /// Requests to other nodes: SENT, and nobody answers.
+  private func sendRequest(_ command: Command) -> Bool {
+    let key: PublicKey
+    switch command {
+    case .sendLogin(let target, _), .sendStatusRequest(let target), .sendBinaryRequest(let target, _),
+      .sendPathDiscovery(let target), .sendTelemetryRequest(.some(let target)):
+      key = target
+    case .sendAnonymousRequest(let target, _, _):
+      reply(.sent(Sent(flood: false, ackOrTag: tag(), suggestedTimeout: timeout(hops: 0))))
+      _ = target
+      return true
+    default: return false
+    }
+    guard let index = index(of: key) else { return refuse(.notFound) }
+    let path = stored.contacts[index].outPath
+    let isLogin = if case .sendLogin = command { true } else { false }
+    let code = isLogin ? AckCode(bytes: Array(key.bytes.prefix(4))) ?? tag() : tag()
+    reply(.sent(Sent(flood: path == nil, ackOrTag: code, suggestedTimeout: timeout(hops: path?.hops))))
+    return true
+  }
+
+  private func tag() -> AckCode { AckCode(value: uniqueTime().byteSwapped) }
+
+  private func timeout(hops: Int?) -> UInt32 {
+    let airtime = Airtime.of(bytes: 40, stored.radio)
+    return UInt32(hops.map { 500 + (6 * airtime + 250) * Double($0 + 1) } ?? 500 + 16 * airtime)
+  }
+
+  private func send(_ text: OutgoingText) -> Bool {
+    guard text.type == .plain || text.type == .cliData else { return refuse(.unsupported) }
+    guard let contact = stored.contacts.first(where: { $0.key.prefix == text.recipient }) else {
+      return refuse(.notFound)
+    }
+    let body = text.text.beforeNul
+    guard body.bytes.count <= (text.attempt > 3 ? 158 : 160) else { return refuse(.tableFull) }
+    let time = text.type == .cliData ? uniqueTime() : text.time
+    guard let packet = textPacket(body, type: text.type, attempt: text.attempt, time: time, to: contact) else {
+      return refuse(.tableFull)
+    }
+    var code = AckCode(value: 0)
+    if text.type == .plain {
+      code = AckCode.expected(time: time, attempt: text.attempt, text: body, sender: key)
+      volatile.acks.append(.init(code: code, sentAt: UInt64(max(0, loop.now.nanoseconds))))
+      if volatile.acks.count > 8 { volatile.acks.removeFirst() }
+    }
+    let timeout = Airtime.suggestedTimeout(packet, stored.radio)
+    reply(.sent(Sent(flood: packet.route.isFlood, ackOrTag: code, suggestedTimeout: timeout)))
+    transmit(packet)
+    return true
+  }
+
+  private func textPacket(
+    _ text: Text, type: TextType, attempt: UInt8, time: UInt32, to contact: Contact
+  ) -> Packet? {
+    var plain = FrameWriter()
+    plain.u32(time)
+    plain.u8(type.rawValue << 2 | attempt & 3)
+    plain.raw(text.bytes)
+    if attempt > 3 { plain.raw([0, attempt]) }
+    return sealed(.text, plain.bytes, to: contact)
+  }
+
+  /// An encrypted packet to a contact, along its path if one is known.
+  func sealed(_ type: PayloadType, _ plain: [UInt8], to contact: Contact) -> Packet? {
+    guard let secret = stored.identity.sharedSecret(with: contact.key),
+      let (mac, cipher) = SealedBox.seal(plain, secret: secret)
+    else { return nil }
+    let envelope = Envelope(destination: contact.key.nodeHash, source: key.nodeHash, mac: mac, cipher: cipher)
+    let path = contact.outPath
+    return Packet(
+      route: path == nil ? .flood : .direct, type: type,
+      pathLength: path?.length ?? PathLength(raw: stored.pathHashMode << 6), path: path?.bytes ?? [],
+      payload: envelope.encode())
+  }
+
+  /// The radio puts its name in front and cuts the sum at 160 bytes, silently.
+  func sendGroup(text: Text, time: UInt32, _ channel: Channel) {
+    let whole = Text(bytes: Array((stored.name.bytes + Array(": ".utf8) + text.beforeNul.bytes).prefix(160)))
+    guard let envelope = GroupEnvelope.seal(GroupText(time: time, text: whole), with: channel.secret) else { return }
+    transmit(
+      Packet(
+        route: .flood, type: .groupText, pathLength: PathLength(raw: stored.pathHashMode << 6),
+        payload: envelope.encode()))
+  }
+
+  private func send(_ datagram: OutgoingDatagram) -> Bool {
+    guard datagram.dataType != 0 else { return refuse(.illegalArgument) }
+    guard Int(datagram.slot) < stored.channels.count else { return refuse(.notFound) }
+    guard datagram.data.count <= 165 else { return refuse(.tableFull) }
+    let content = GroupData(dataType: datagram.dataType, data: datagram.data)
+    guard let envelope = GroupEnvelope.seal(content, with: stored.channels[Int(datagram.slot)].secret) else {
+      return refuse(.tableFull)
+    }
+    transmit(
+      Packet(
+        route: datagram.path == nil ? .flood : .direct, type: .groupData,
+        pathLength: datagram.path?.length ?? PathLength(raw: stored.pathHashMode << 6),
+        path: datagram.path?.bytes ?? [], payload: envelope.encode()))
+    reply(.ok)
+    return true
+  }
+
+  func transmit(_ packet: Packet) {
+    volatile.sent &+= 1
+    if packet.route.isFlood { volatile.sentFlood &+= 1 }
+    volatile.sentMilliseconds += Airtime.of(bytes: packet.encode().count, stored.radio)
+    remember(packet)
+    ether?.carry(packet, from: self)
+  }
+
+  /// True when the packet is new to us; 160 are remembered.
+  @discardableResult
+  func remember(_ packet: Packet) -> Bool {
+    let identity = packet.identity
+    guard !volatile.seen.contains(identity) else { return false }
+    volatile.seen.append(identity)
+    if volatile.seen.count > 160 { volatile.seen.removeFirst() }
+    return true
+  }
+}

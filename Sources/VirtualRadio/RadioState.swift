@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import MeshCrypto
+import MeshIdentity
+
+/// How a virtual radio is set up.
+public struct VirtualRadioSettings: Sendable {
+  public var name: String
+  /// Identity and everything random follow from it.
+  public var seed: UInt64
+  public var maxContacts: Int
+  public var channelSlots: Int
+  public var queueCapacity: Int
+  /// Seconds since 1970 at start; `nil`: the firmware's rule for a board without a clock chip.
+  public var clock: UInt32?
+  /// Nodes that are in its table from the start.
+  public var contacts: Int
+
+  public init(
+    name: String, seed: UInt64, maxContacts: Int = 350, channelSlots: Int = 40, queueCapacity: Int = 16,
+    clock: UInt32? = nil, contacts: Int = 0
+  ) {
+    self.name = name
+    self.seed = seed
+    self.maxContacts = maxContacts
+    self.channelSlots = channelSlots
+    self.queueCapacity = queueCapacity
+    self.clock = clock
+    self.contacts = contacts
+  }
+}
+
+/// What a radio keeps in flash: survives a reboot.
+struct StoredState {
+  var identity: PrivateIdentity
+  var name: Text
+  var latitude: Int32 = 0
+  var longitude: Int32 = 0
+  var radio = RadioParameters(frequency: 869_618, bandwidth: 62_500, spreadingFactor: 8, codingRate: 8)
+  var txPower: Int8 = 22
+  var clientRepeat: UInt8 = 0
+  var pathHashMode: UInt8 = 0
+  var tuning = Tuning(rxDelayBase: 0, airtimeFactor: 1000)
+  var other = OtherParameters(
+    manualAddContacts: 0, telemetryModes: TelemetryModes(raw: 0), locationPolicy: 0, multiAcks: 0)
+  var autoAdd = AutoAdd(flags: 0, maxHops: 0)
+  var pin: UInt32 = 0
+  var defaultScope: FloodScope?
+  var contacts: [Contact] = []
+  var channels: [Channel]
+
+  init(_ settings: VirtualRadioSettings) {
+    identity = PrivateIdentity(seed: Self.seed(settings.seed, "radio"))
+    name = Text(bytes: Array(settings.name.utf8.prefix(31)))
+    channels = (0..<settings.channelSlots).map { Channel(slot: UInt8($0), name: "", secret: .zero) }
+    if !channels.isEmpty { channels[0] = Channel(slot: 0, name: "Public", secret: .publicChannel) }
+  }
+
+  static func seed(_ number: UInt64, _ purpose: String) -> [UInt8] {
+    Digest.sha256(Array("\(purpose) \(number)".utf8))
+  }
+
+  /// Nodes that nobody plays: a table to sync.
+  static func madeUpContact(_ number: Int, seed: UInt64, lastModified: UInt32) -> Contact {
+    let hash = Digest.sha256(Array("contact \(seed) \(number)".utf8))
+    // A key only has to look like one: nobody signs with it. Never 0x00 or 0xFF in front.
+    let key = PublicKey(bytes: [hash[0] % 254 + 1] + hash.dropFirst()) ?? PrivateIdentity(seed: hash).publicKey
+    let type: NodeType = [.chat, .chat, .repeater, .room, .sensor][number % 5]
+    return Contact(
+      key: key, type: type, flags: number % 50 == 0 ? 1 : 0,
+      outPath: number % 3 == 0 ? nil : Path(bytes: Array(hash[20..<20 + number % 4])),
+      name: Text("Node \(number) \(["Ridge", "Møllebakken", "Šumava", "🌲 Tree"][number % 4])"),
+      lastAdvert: lastModified &- 5, latitude: 47_000_000 + Int32(number) * 100,
+      longitude: 8_000_000 + Int32(number) * 100, lastModified: lastModified)
+  }
+}
+
+/// What a radio keeps in RAM: gone with a reboot.
+struct VolatileState {
+  struct PendingAck {
+    let code: AckCode
+    let sentAt: UInt64
+  }
+
+  var clientVersion: UInt8 = 0
+  var scope: FloodScopeOverride = .useDefault
+  var signBuffer: [UInt8]?
+  var queue: OfflineQueue
+  /// The last 8 expected acks.
+  var acks: [PendingAck] = []
+  /// The last 16 nodes heard.
+  var advertPaths: [(key: PublicKey, time: UInt32, path: Path)] = []
+  var iteration: Iteration?
+  var seen: [[UInt8]] = []
+  var sent: UInt32 = 0
+  var sentFlood: UInt32 = 0
+  var received: UInt32 = 0
+  var receivedFlood: UInt32 = 0
+  var sentMilliseconds: Double = 0
+  var receivedMilliseconds: Double = 0
+  /// What the last command left: a shorter one is filled from it, as in the firmware.
+  var commandBuffer: [UInt8] = []
+
+  struct Iteration {
+    var next = 0
+    let since: UInt32
+    var highest: UInt32 = 0
+  }
+
+  init(queueCapacity: Int) { queue = OfflineQueue(capacity: queueCapacity) }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import EventLoop
+import Glibc
+import Timing
+
+/// The port of a Wi-Fi radio: one client on TCP, and a new one throws out the one before.
+public final class TCPPort: RadioPort {
+  private var listener: Int32 = -1
+  private var client: Int32 = -1
+  public private(set) var port: UInt16 = 0
+
+  /// Loopback only. Port 0 takes a free one.
+  public init(_ radio: VirtualRadio, on loop: EventLoop, port: UInt16) throws {
+    super.init(radio, on: loop, .wifi)
+    radio.isClientConnected = false
+    try listen(on: port)
+    radio.onReboot = { [weak self] in self?.dropClient() }
+  }
+
+  deinit {
+    dropClient()
+    if listener >= 0 {
+      loop.unwatch(listener)
+      close(listener)
+    }
+  }
+
+  public override var address: String { "tcp:127.0.0.1:\(port)" }
+
+  private func listen(on wanted: UInt16) throws {
+    listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0)
+    var yes: Int32 = 1
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_port = wanted.bigEndian
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let bound = withUnsafePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(listener, $0, size) }
+    }
+    guard bound == 0, Glibc.listen(listener, 4) == 0 else { throw SystemError("listen on port \(wanted)") }
+    withUnsafeMutablePointer(to: &address) {
+      _ = $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(listener, $0, &size) }
+    }
+    port = UInt16(bigEndian: address.sin_port)
+    loop.watch(listener, for: .readable) { [weak self] _ in self?.accept() }
+  }
+
+  private func accept() {
+    let accepted = accept4(listener, nil, nil, Int32(SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue))
+    guard accepted >= 0 else { return }
+    dropClient()
+    client = accepted
+    radio.isClientConnected = true
+    resetReceiver(.wifi)
+    loop.watch(client, for: .readable) { [weak self] readiness in self?.ready(readiness) }
+  }
+
+  private func dropClient() {
+    guard client >= 0 else { return }
+    loop.unwatch(client)
+    close(client)
+    client = -1
+    radio.isClientConnected = false
+  }
+
+  private func ready(_ readiness: EventLoop.Readiness) {
+    if readiness.contains(.writable) {
+      flush()
+      updateInterest()
+    }
+    while client >= 0 {
+      switch Descriptor.read(client) {
+      case .bytes(let bytes): received(bytes)
+      case .wouldBlock: return
+      case .end, .failed: return dropClient()
+      }
+    }
+  }
+
+  override func writeOut(_ bytes: ArraySlice<UInt8>) -> Int {
+    guard client >= 0 else { return bytes.count }
+    var written = 0
+    while written < bytes.count {
+      guard case .wrote(let count) = Descriptor.write(client, bytes[(bytes.startIndex + written)...]) else { break }
+      written += count
+    }
+    loop.later { [weak self] in self?.updateInterest() }
+    return written
+  }
+
+  private func updateInterest() {
+    guard client >= 0 else { return }
+    loop.changeInterest(client, to: wantsToWrite ? [.readable, .writable] : .readable)
+  }
+
+  public override func unplug(for duration: Duration) {
+    dropClient()
+    loop.unwatch(listener)
+    close(listener)
+    listener = -1
+    let wanted = port
+    loop.schedule(after: duration) { [weak self] in
+      do { try self?.listen(on: wanted) } catch { Log().error("\(error)") }
+    }
+  }
+}

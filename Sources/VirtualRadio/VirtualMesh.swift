@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import JSON
+import Timing
+
+/// Several virtual radios in one ether, driven by lines of text: the quick start, the tests and the benchmarks.
+public final class VirtualMesh {
+  public struct ScriptError: Error, CustomStringConvertible {
+    public let description: String
+  }
+
+  private let loop: EventLoop
+  private let ether: Ether
+  private var radios: [String: VirtualRadio] = [:]
+  private var ports: [String: RadioPort] = [:]
+  private var order: [String] = []
+  private let report: (String) -> Void
+
+  /// `report` gets one JSON object a line: what is listening, what each radio did.
+  public init(on loop: EventLoop, seed: UInt64, airtimeFactor: Double, _ report: @escaping (String) -> Void) {
+    self.loop = loop
+    self.report = report
+    ether = Ether(on: loop, seed: seed, airtimeFactor: airtimeFactor)
+  }
+
+  @discardableResult
+  public func add(_ settings: VirtualRadioSettings) -> VirtualRadio {
+    let radio = VirtualRadio(settings, on: loop)
+    radio.isClientConnected = false
+    ether.add(radio)
+    radios[settings.name] = radio
+    order.append(settings.name)
+    return radio
+  }
+
+  public func openTerminal(_ name: String, link: String) throws {
+    let radio = try find(name)
+    radio.isClientConnected = true
+    announce(name, try PseudoTerminalPort(radio, on: loop, link: link))
+  }
+
+  public func openTCP(_ name: String, port: UInt16) throws {
+    announce(name, try TCPPort(try find(name), on: loop, port: port))
+  }
+
+  private func announce(_ name: String, _ port: RadioPort) {
+    ports[name] = port
+    say {
+      $0.field("radio", name)
+      $0.field("key", port.radio.key.hex)
+      $0.field("address", port.address)
+    }
+  }
+
+  /// Everybody says who they are: peers appear in each other's tables.
+  public func advertiseAll() {
+    for name in order { radios[name]?.received(Command.sendSelfAdvert(flood: true).encode()) }
+  }
+
+  private func say(_ body: (inout JSONWriter) -> Void) {
+    var writer = JSONWriter()
+    writer.object(body)
+    report(writer.string)
+  }
+
+  private func find(_ name: String?) throws -> VirtualRadio {
+    guard let name, let radio = radios[name] else {
+      throw ScriptError(description: "no radio \(name ?? "named"); there are \(order.joined(separator: ", "))")
+    }
+    return radio
+  }
+
+  private func port(_ name: String?) throws -> RadioPort {
+    guard let name, let port = ports[name] else { throw ScriptError(description: "\(name ?? "nothing") has no port") }
+    return port
+  }
+
+  /// The lines that `perform` understands.
+  public static let help = """
+    dm FROM TO TEXT            direct message from one radio to another
+    chan FROM SLOT TEXT        channel message (slot 0 is the public channel, which all have)
+    advert NAME                flood an advert
+    inject NAME RATE COUNT     COUNT messages at RATE a second (0: at once) into NAME's queue, as if heard
+    loss P                     lose each packet with probability P from now on
+    silence NAME SECONDS       the port neither reads nor writes
+    garbage NAME COUNT         random bytes on the port
+    half NAME                  the next frame breaks off
+    wrong NAME                 the next reply is one of another kind
+    reboot NAME                power off and on; RAM is lost
+    unplug NAME SECONDS        the port goes away and comes back
+    stats NAME                 what was queued and handed over
+    at SECONDS LINE            any of these, later
+    """
+
+  /// Carries out one line; complains as JSON and never stops.
+  public func perform(_ line: String) {
+    do {
+      try run(line)
+    } catch {
+      say {
+        $0.field("error", "\(error)")
+        $0.field("line", line)
+      }
+    }
+  }
+
+  private func run(_ line: String) throws {
+    let words = line.split(separator: " ", maxSplits: 3).map(String.init)
+    guard let verb = words.first, !verb.hasPrefix("#") else { return }
+    let second = words.count > 1 ? words[1] : nil
+    switch verb {
+    case "at": try later(line)
+    case "dm": try directMessage(words)
+    case "chan": try channelMessage(words)
+    case "inject": try inject(words)
+    case "advert": try find(second).received(Command.sendSelfAdvert(flood: true).encode())
+    case "loss": ether.loss = try number(second)
+    case "silence": try port(second).perform(.silence(.seconds(try number(words.dropFirst(2).first))))
+    case "garbage": try port(second).perform(.garbage(Int(try number(words.dropFirst(2).first))))
+    case "half": try port(second).perform(.halfFrame)
+    case "wrong": try port(second).perform(.wrongReply)
+    case "reboot": try find(second).reboot()
+    case "unplug": try port(second).unplug(for: .seconds(try number(words.dropFirst(2).first)))
+    case "stats": try stats(second)
+    default: throw ScriptError(description: "unknown line; known are:\n\(Self.help)")
+    }
+    if verb != "at" && verb != "stats" { say { $0.field("done", line) } }
+  }
+
+  private func number(_ word: String?) throws -> Double {
+    guard let word, let number = Double(word), number >= 0, number < 1e9 else {
+      throw ScriptError(description: "a number is missing")
+    }
+    return number
+  }
+
+  private func later(_ line: String) throws {
+    let parts = line.split(separator: " ", maxSplits: 2).map(String.init)
+    guard parts.count == 3 else { throw ScriptError(description: "at SECONDS LINE") }
+    loop.schedule(after: .seconds(try number(parts[1]))) { [weak self] in self?.perform(parts[2]) }
+  }
+
+  private func directMessage(_ words: [String]) throws {
+    guard words.count == 4 else { throw ScriptError(description: "dm FROM TO TEXT") }
+    let (sender, recipient) = (try find(words[1]), try find(words[2]))
+    let text = OutgoingText(
+      attempt: 0, time: sender.uniqueTime(), recipient: recipient.key.prefix, text: Text(words[3]))
+    sender.received(Command.sendText(text).encode())
+  }
+
+  private func channelMessage(_ words: [String]) throws {
+    guard words.count == 4, let slot = UInt8(words[2]) else { throw ScriptError(description: "chan FROM SLOT TEXT") }
+    let sender = try find(words[1])
+    let command = Command.sendChannelText(
+      type: .plain, slot: slot, time: sender.uniqueTime(), text: Text(words[3]))
+    sender.received(command.encode())
+  }
+
+  private func inject(_ words: [String]) throws {
+    guard words.count == 4 else { throw ScriptError(description: "inject NAME RATE COUNT") }
+    let radio = try find(words[1])
+    let (rate, count) = (try number(words[2]), Int(try number(words[3])))
+    injectOne(radio, next: 1, of: count, rate: rate, start: loop.now)
+  }
+
+  /// As many as are due by now, then again later: numbers in the text tell what is missing.
+  private func injectOne(_ radio: VirtualRadio, next: Int, of count: Int, rate: Double, start: MonotonicTime) {
+    let due = rate == 0 ? count : min(count, Int((loop.now - start).inSeconds * rate) + 1)
+    var number = next
+    while number <= due {
+      if number % 4 == 0, radio.settings.contacts > 0 {
+        radio.injectDirectText(
+          "direct \(number)", fromContact: number % radio.settings.contacts, time: radio.clock &+ UInt32(number))
+      } else {
+        radio.injectChannelText("Walker: message \(number)", slot: 0, time: radio.clock &+ UInt32(number))
+      }
+      number += 1
+    }
+    guard number <= count else { return say { $0.field("injected", count) } }
+    loop.schedule(after: .seconds(max(0.001, 1 / max(rate, 1)))) { [weak self, weak radio] in
+      guard let self, let radio else { return }
+      self.injectOne(radio, next: number, of: count, rate: rate, start: start)
+    }
+  }
+
+  private func stats(_ name: String?) throws {
+    let (radio, port) = (try find(name), try port(name))
+    say {
+      $0.field("stats", name)
+      $0.field("queued", radio.queuedMessages)
+      $0.field("handed_over", port.messagesHandedOver)
+      $0.field("dropped_frames", port.droppedFrames)
+      $0.field("contacts", radio.stored.contacts.count)
+      $0.field("clock", radio.clock)
+    }
+  }
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import CLinux
+import EventLoop
+import Glibc
+import VirtualRadio
+
+/// `meshpost-radio`: a virtual companion radio, or a small mesh of them.
+@main
+struct MeshpostRadio: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "meshpost-radio",
+    abstract: "A virtual MeshCore companion radio, or a small mesh of them.",
+    discussion: """
+      The radios r0, r1, … hear each other. Each line on standard input, or in the script, drives them:
+
+      \(VirtualMesh.help)
+
+      Prints one JSON object a line. Ends at end of input, unless --keep is given.
+      """)
+
+  @Option(help: "How many radios.") var nodes = 2
+  @Option(help: "Give a radio a pseudo-terminal: NAME=LOCATION, e.g. r0=/tmp/r0.tty. May be repeated.")
+  var tty: [String] = []
+  @Option(help: "Give a radio a TCP port on loopback: NAME=PORT (0: a free one). May be repeated.")
+  var tcp: [String] = []
+  @Option(help: "Nodes that are in r0's contact table from the start (at most --max-contacts).") var contacts = 0
+  @Option(help: "Size of the contact table.") var maxContacts = 350
+  @Option(help: "Channel slots.") var channels = 40
+  @Option(help: "Size of the message queue.") var queue = 16
+  @Option(help: "The radio's clock at start: seconds since 1970, `now`, or `boot` (as a board without a clock chip).")
+  var clock = "boot"
+  @Option(help: "Seed of identities and of everything random.") var seed: UInt64 = 1
+  @Option(help: "Times on air are multiplied by this; 0 = at once.") var airtime = 0.1
+  @Option(help: "A file with lines to carry out at start.") var script: String?
+  @Flag(help: "Go on when standard input ends.") var keep = false
+
+  func validate() throws {
+    guard (1...64).contains(nodes) else { throw ValidationError("--nodes: 1 to 64") }
+    guard (2...1000).contains(maxContacts), maxContacts % 2 == 0 else {
+      throw ValidationError("--max-contacts: an even number from 2 to 1000")
+    }
+    guard (0...maxContacts).contains(contacts) else { throw ValidationError("--contacts: 0 to --max-contacts") }
+    guard (1...255).contains(channels) else { throw ValidationError("--channels: 1 to 255") }
+    guard (1...10_000_000).contains(queue) else { throw ValidationError("--queue: 1 to 10000000") }
+    guard clock == "now" || clock == "boot" || UInt32(clock) != nil else {
+      throw ValidationError("--clock: a number of seconds, now or boot")
+    }
+  }
+
+  func run() throws {
+    let loop = EventLoop()
+    let signals = Signals([SIGTERM, SIGINT], on: loop) { _ in loop.stop() }
+    let mesh = VirtualMesh(on: loop, seed: seed, airtimeFactor: airtime) { line in
+      print(line)
+      fflush(nil)
+    }
+    for number in 0..<nodes {
+      var settings = VirtualRadioSettings(
+        name: "r\(number)", seed: seed &* 1000 &+ UInt64(number), maxContacts: maxContacts, channelSlots: channels,
+        queueCapacity: queue)
+      settings.clock = clock == "now" ? UInt32(clamping: WallClock().seconds) : UInt32(clock)
+      if number == 0 { settings.contacts = contacts }
+      mesh.add(settings)
+    }
+    try openPorts(mesh)
+    mesh.advertiseAll()
+    try script.map { try readLines(of: $0) }?.forEach { mesh.perform($0) }
+    print(#"{"ready":true}"#)
+    fflush(nil)
+    let input = LineInput(0, on: loop)
+    input.onLine = { mesh.perform($0) }
+    input.onEnd = { [keep] in if !keep { loop.stop() } }
+    loop.run()
+    withExtendedLifetime((signals, input)) {}
+  }
+
+  private func openPorts(_ mesh: VirtualMesh) throws {
+    for choice in tty {
+      let (name, location) = try split(choice, option: "--tty")
+      try mesh.openTerminal(name, link: location)
+    }
+    for choice in tcp {
+      let (name, port) = try split(choice, option: "--tcp")
+      guard let number = UInt16(port) else { throw ValidationError("--tcp \(choice): no port") }
+      try mesh.openTCP(name, port: number)
+    }
+  }
+
+  private func split(_ choice: String, option: String) throws -> (String, String) {
+    let parts = choice.split(separator: "=", maxSplits: 1).map(String.init)
+    guard parts.count == 2 else { throw ValidationError("\(option) \(choice): NAME=… is wanted") }
+    return (parts[0], parts[1])
+  }
+
+  private func readLines(of location: String) throws -> [String] {
+    guard let file = fopen(location, "r") else { throw ValidationError("\(location): \(SystemError("open").words)") }
+    defer { fclose(file) }
+    var lines: [String] = []
+    var buffer = [CChar](repeating: 0, count: 1024)
+    while fgets(&buffer, Int32(buffer.count), file) != nil {
+      lines.append(String(decoding: buffer.prefix { $0 != 0 && $0 != 10 }.map { UInt8(bitPattern: $0) }, as: UTF8.self))
+    }
+    return lines
+  }
+}
+
+/// Lines from a descriptor as they come.
+final class LineInput {
+  private let descriptor: Int32
+  private let loop: EventLoop
+  private var partial: [UInt8] = []
+  var onLine: (String) -> Void = { _ in }
+  var onEnd: () -> Void = {}
+
+  /// Longer lines are cut: nothing that a script says is so long.
+  private static let longestLine = 4096
+
+  init(_ descriptor: Int32, on loop: EventLoop) {
+    self.descriptor = descriptor
+    self.loop = loop
+    Descriptor.setNonBlocking(descriptor)
+    let watched = loop.watch(descriptor, for: .readable) { [weak self] _ in self?.read() }
+    // A regular file or /dev/null cannot be watched: it is read at once.
+    if !watched { loop.later { [weak self] in self?.read() } }
+  }
+
+  private func read() {
+    while true {
+      switch Descriptor.read(descriptor) {
+      case .bytes(let bytes): take(bytes)
+      case .wouldBlock: return
+      case .end, .failed:
+        loop.unwatch(descriptor)
+        return onEnd()
+      }
+    }
+  }
+
+  private func take(_ bytes: [UInt8]) {
+    for byte in bytes {
+      if byte == 10 {
+        onLine(String(decoding: partial, as: UTF8.self))
+        partial.removeAll()
+      } else if partial.count < Self.longestLine {
+        partial.append(byte)
+      }
+    }
+  }
+}
