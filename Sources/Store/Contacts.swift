@@ -47,6 +47,24 @@ extension Store {
     try database.run("UPDATE contacts SET on_radio = 0 WHERE key = ? AND on_radio = 1", .blob(key.bytes)) > 0
   }
 
+  /// Within a `write`: another radio is attached.
+  public func markAllRemoved() throws(SQLiteError) { try database.run("UPDATE contacts SET on_radio = 0") }
+
+  /// Within a `write`: a complete list did not name these any more.
+  public func removeContacts(notIn seen: Set<PublicKey>, at moment: Moment) throws(SQLiteError) {
+    var gone: [PublicKey] = []
+    try database.each("SELECT key FROM contacts WHERE on_radio = 1", []) { (row) throws(SQLiteError) in
+      if let key = PublicKey(bytes: row.blob(0)), !seen.contains(key) { gone.append(key) }
+      return true
+    }
+    for key in gone where try markRemoved(key) {
+      try append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: false))
+    }
+  }
+
+  /// Within a `write`: the record as it is in this transaction.
+  public func readForEvent(_ key: PublicKey) throws(SQLiteError) -> StoredContact? { try read(key) }
+
   public func contact(_ key: PublicKey) throws(StoreError) -> StoredContact? {
     try translating { () throws(SQLiteError) in try read(key) }
   }

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import RadioSession
+import Store
+
+/// Which contacts have to be fetched because a push named them: each once, however often it is named, and a bounded
+/// number; beyond that one contact list is asked for instead.
+struct Discovery: Equatable {
+  static let bound = 128
+
+  private(set) var pending: [PublicKey: Bool] = [:]
+  private(set) var needsList = false
+
+  /// `heard`: an advert, as opposed to a path. True when the contact has to be asked for now.
+  mutating func named(_ key: PublicKey, heard: Bool) -> Bool {
+    if let known = pending[key] {
+      pending[key] = known || heard
+      return false
+    }
+    guard pending.count < Self.bound else {
+      needsList = true
+      return false
+    }
+    pending[key] = heard
+    return true
+  }
+
+  /// The contact came, or will not come: whether an advert had named it.
+  mutating func took(_ key: PublicKey) -> Bool { pending.removeValue(forKey: key) ?? false }
+
+  /// True once, when names were left out.
+  mutating func takeNeedsList() -> Bool {
+    defer { needsList = false }
+    return needsList && pending.isEmpty
+  }
+}
+
+extension Synchronizer {
+  /// What the radio says by itself.
+  func received(_ push: Push) {
+    switch push {
+    case .messageWaiting: messageWaiting()
+    case .advert(let key):
+      counters.adverts += 1
+      contactSync?.changedMeanwhile = true
+      fetch(key, heard: true)
+    case .pathUpdated(let key): fetch(key, heard: false)
+    case .newAdvert(let contact):
+      // Heard, and **not** in the radio's table: manual mode, hop limit or a full table.
+      counters.adverts += 1
+      keep(contact, heard: true, onRadio: false)
+    case .contactDeleted(let key): removed(key)
+    case .contactsFull: log.info("the radio's contact table is full: a node was not added")
+    default: break  // Acknowledgements and answers to requests belong to messaging; heard packets to the observer feed.
+    }
+  }
+
+  private func fetch(_ key: PublicKey, heard: Bool) {
+    guard !key.isZero, discovery.named(key, heard: heard) else { return }
+    ask(.getContactByKey(key)) { [weak self] outcome in
+      guard let self else { return }
+      let wasHeard = self.discovery.took(key)
+      if case .replied(.contact(let contact)) = outcome { self.keep(contact, heard: wasHeard) }
+      if self.discovery.takeNeedsList(), self.contactSync == nil { self.syncContacts() }
+    }
+  }
+
+  /// The radio overwrote it to make room.
+  private func removed(_ key: PublicKey) {
+    contactSync?.changedMeanwhile = true
+    let moment = now
+    write({ store throws(SQLiteError) in
+      guard try store.markRemoved(key) else { return }
+      _ = try store.append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: true))
+    })
+  }
+}

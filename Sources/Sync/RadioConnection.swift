@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import RadioSession
+import Timing
+import Transport
+
+/// Keeps the link to one radio up for ever: opens it, decodes its stream, carries out the session's actions, tries again
+/// with back-off. The only place where link, decoder and session meet.
+public final class RadioConnection {
+  public enum State: Equatable, Sendable {
+    case connecting
+    case handshaking
+    case up
+    /// Down, and tried again at a time that the back-off chose.
+    case waiting(LinkError)
+  }
+
+  /// A link that stayed up for so long was a good one: the next failure starts the back-off anew.
+  private static let goodLink: Duration = .seconds(60)
+  /// A link that is up has so much time to say hello before its opening counts as failed (three handshake tries).
+  public let link: any Link
+  private let loop: EventLoop
+  private let log: Log
+  private var decoder = SerialDecoder(.fromRadio)
+  private var session = RadioSession()
+  private var backoff = Backoff(first: .seconds(1), limit: .seconds(60))
+  private var random = SystemRandomNumberGenerator()
+  private var timer: LoopTimer?
+  private var retry: LoopTimer?
+  private var upSince: MonotonicTime?
+  private var completions: [UInt64: (RadioSession.Outcome) -> Void] = [:]
+  private var lastLogged: String?
+
+  public private(set) var state: State = .connecting
+  public private(set) var identity: RadioIdentity?
+  /// When something last came from the radio.
+  public private(set) var lastHeard: MonotonicTime?
+  public private(set) var unreadableFrames = 0
+
+  public var onReady: (RadioIdentity) -> Void = { _ in }
+  public var onLost: () -> Void = {}
+  public var onContact: (UInt64, Contact) -> Void = { _, _ in }
+  public var onPush: (Push) -> Void = { _ in }
+  public var onUnasked: (Reply) -> Void = { _ in }
+  public var onStateChange: () -> Void = {}
+
+  public init(_ link: any Link, on loop: EventLoop, log: Log) {
+    self.link = link
+    self.loop = loop
+    self.log = log
+    link.onEvent = { [weak self] event in self?.handle(event) }
+  }
+
+  public func start() { connect() }
+
+  /// Closes the link: the daemon ends.
+  public func stop() {
+    retry?.cancel()
+    timer?.cancel()
+    link.close()
+    perform(session.linkLost())
+  }
+
+  /// Ask the radio something. `done` hears the outcome exactly once, also when the link is lost.
+  /// False: the link is down or 64 commands wait already.
+  @discardableResult
+  public func submit(
+    _ command: Command, _ priority: CommandPriority = .sync, _ done: @escaping (RadioSession.Outcome) -> Void
+  ) -> UInt64? {
+    let (id, actions) = session.submit(command, priority, now: loop.now)
+    guard let id else { return nil }
+    completions[id] = done
+    perform(actions)
+    arm()
+    return id
+  }
+
+  private func connect() {
+    retry?.cancel()
+    change(.connecting)
+    link.open()
+  }
+
+  private func handle(_ event: LinkEvent) {
+    switch event {
+    case .up:
+      decoder.reset()
+      upSince = loop.now
+      change(.handshaking)
+      perform(session.linkUp(now: loop.now))
+    case .bytes(let bytes): received(bytes)
+    case .down(let error): lost(error)
+    }
+    arm()
+  }
+
+  private func received(_ bytes: [UInt8]) {
+    let now = loop.now
+    lastHeard = now
+    decoder.append(bytes, now: now)
+    while let frame = decoder.next(now: now) {
+      log.debug("radio → \(SecretMask.hex(frame, .fromRadio))")
+      perform(session.received(frame, now: now))
+      if case .waiting = state { return }
+    }
+  }
+
+  private func perform(_ actions: [RadioSession.Action]) {
+    for action in actions {
+      switch action {
+      case .send(let frame):
+        log.debug("radio ← \(SecretMask.hex(frame, .toRadio))")
+        link.send(SerialFraming.wrap(frame, .toRadio))
+      case .sendRaw(let bytes): link.send(bytes)
+      case .tryOtherLineSettings:
+        if link.tryOtherLineSettings() { log.info("\(link.name): no answer, trying with DTR the other way") }
+      case .ready(let identity): ready(identity)
+      case .contact(let id, let contact): onContact(id, contact)
+      case .completed(let id, let outcome): completions.removeValue(forKey: id)?(outcome)
+      case .push(let push): onPush(push)
+      case .unasked(let reply): onUnasked(reply)
+      case .glitch(let error):
+        unreadableFrames += 1
+        log.debug("radio: unreadable frame: \(error)")
+      case .dropLink(let reason): drop(reason)
+      }
+    }
+  }
+
+  private func ready(_ identity: RadioIdentity) {
+    self.identity = identity
+    change(.up)
+    onReady(identity)
+  }
+
+  private func drop(_ reason: RadioSession.DropReason) {
+    link.close()
+    let words =
+      switch reason {
+      case .handshakeUnanswered: "\(link.name) is open, but no radio answers on it"
+      case .unresponsive: "the radio on \(link.name) stopped answering"
+      case .garbage: "\(link.name) sends what is not the companion protocol"
+      }
+    lost(.radio(words))
+  }
+
+  private func lost(_ error: LinkError) {
+    let wasUp = state == .up
+    if let since = upSince, wasUp, loop.now - since > Self.goodLink { backoff.reset() }
+    upSince = nil
+    change(.waiting(error))
+    perform(session.linkLost())
+    if wasUp { onLost() }
+    let wait = backoff.next(using: &random)
+    retry = loop.schedule(after: wait) { [weak self] in self?.connect() }
+    link.watchForReturn { [weak self] in
+      guard let self, case .waiting = self.state else { return }
+      self.connect()
+    }
+  }
+
+  /// Each state is logged once, however often it is entered anew for the same reason.
+  private func change(_ next: State) {
+    guard state != next else { return }
+    state = next
+    switch next {
+    case .waiting(let error):
+      if lastLogged != "\(error)" { log.warning("radio link down: \(error). \(error.remedy)") }
+      lastLogged = "\(error)"
+    case .up:
+      let name = identity?.info.name.string ?? "?"
+      let version = identity?.device?.details?.version.string ?? "unknown version"
+      log.notice("radio link up: \(link.name), \(name), \(version)")
+      lastLogged = nil
+    case .connecting, .handshaking: break
+    }
+    onStateChange()
+  }
+
+  /// One timer for the session's and the decoder's deadlines.
+  private func arm() {
+    timer?.cancel()
+    guard let next = [session.deadline, decoder.deadline].compactMap({ $0 }).min() else { return }
+    timer = loop.schedule(at: next) { [weak self] in self?.expire() }
+  }
+
+  private func expire() {
+    let now = loop.now
+    decoder.timedOut(now: now)
+    while let frame = decoder.next(now: now) { perform(session.received(frame, now: now)) }
+    perform(session.timedOut(now: now))
+    arm()
+  }
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+
+/// How far the gateway is with the radio: what `status` and `sync` show.
+public enum SyncState: Equatable, Sendable {
+  public enum Phase: String, Sendable { case handshake, time, contacts, channels, messages }
+
+  /// No link to the radio.
+  case idle
+  /// `total` is 0 where it is not known.
+  case syncing(Phase, current: Int, total: Int)
+  case synced
+  /// The radio or the store does not let it go on; it is tried again by itself.
+  case failed(String)
+
+  public var name: String {
+    switch self {
+    case .idle: "idle"
+    case .syncing: "syncing"
+    case .synced: "synced"
+    case .failed: "failed"
+    }
+  }
+}
+
+/// What happened so far; never reset while the daemon runs.
+public struct SyncCounters: Equatable, Sendable {
+  public var connections = 0
+  public var messagesStored = 0
+  public var duplicates = 0
+  /// Messages on a slot that the radio says is empty: traffic under a key of zeros, not for us.
+  public var emptySlotMessages = 0
+  public var adverts = 0
+  public var contactsChanged = 0
+  public var fullContactLists = 0
+  public var incrementalContactLists = 0
+  public var timeouts = 0
+  public var unreadableFrames = 0
+  public var unaskedReplies = 0
+}

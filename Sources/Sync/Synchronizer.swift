@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import RadioSession
+import Store
+import Timing
+
+/// Radio → store. The order of every connection: time → contacts → channels → messages, then what the radio says by
+/// itself. Losing the link at any point leaves the store consistent; the next connection starts over.
+public final class Synchronizer {
+  public struct Settings: Sendable {
+    /// Set the radio's clock from ours, when ours is synchronised.
+    public var setsTime: Bool
+
+    public init(setsTime: Bool = true) { self.setsTime = setsTime }
+  }
+
+  /// Messages are asked for now and then even unasked: it covers a lost push and proves that the link lives.
+  static let pollInterval: Duration = .seconds(60)
+  /// A failed phase is tried again after this, growing.
+  private static let retryFirst: Duration = .seconds(2)
+
+  let connection: RadioConnection
+  let store: Store
+  let loop: EventLoop
+  let log: Log
+  let clock = WallClock()
+  private let settings: Settings
+  private var poll: LoopTimer?
+  private var retry: LoopTimer?
+  private var backoff = Backoff(first: retryFirst, limit: .seconds(60))
+  private var random = SystemRandomNumberGenerator()
+  /// Counts connections: an answer of an earlier one changes nothing.
+  private(set) var generation = 0
+  private var failureLogged: String?
+
+  var contactSync: ContactSync?
+  var contactListID: UInt64?
+  var radioClock: UInt32?
+  var drain = MessageDrain()
+  var discovery = Discovery()
+  /// The message that could not be stored yet: the radio has forgotten it, so it is kept here until the disk takes it.
+  var held: QueuedMessage?
+
+  public internal(set) var counters = SyncCounters()
+  public private(set) var state: SyncState = .idle
+  public private(set) var lastSynced: Int64?
+  public var onStateChange: () -> Void = {}
+
+  public init(_ connection: RadioConnection, store: Store, settings: Settings, on loop: EventLoop, log: Log) {
+    self.connection = connection
+    self.store = store
+    self.settings = settings
+    self.loop = loop
+    self.log = log
+    connection.onReady = { [weak self] identity in self?.begin(identity) }
+    connection.onLost = { [weak self] in self?.ended() }
+    connection.onContact = { [weak self] id, contact in self?.received(contact, ofList: id) }
+    connection.onPush = { [weak self] push in self?.received(push) }
+    connection.onUnasked = { [weak self] reply in self?.receivedUnasked(reply) }
+  }
+
+  var now: Moment { Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised) }
+
+  func enter(_ next: SyncState) {
+    guard next != state else { return }
+    state = next
+    onStateChange()
+  }
+
+  // MARK: Order of a connection
+
+  private func begin(_ identity: RadioIdentity) {
+    generation += 1
+    counters.connections += 1
+    retry?.cancel()
+    backoff.reset()
+    discovery = Discovery()
+    drain = MessageDrain()
+    write({ [now] store throws(SQLiteError) in
+      _ = try store.append(.radio, at: now, body: EventBody.radio(identity))
+    })
+    syncTime()
+  }
+
+  private func ended() {
+    generation += 1
+    poll?.cancel()
+    retry?.cancel()
+    contactSync = nil
+    contactListID = nil
+    drain = MessageDrain()
+    if held == nil { enter(.idle) }
+  }
+
+  /// Something did not work out; the link is up. From the start again, later.
+  func failed(_ words: String) {
+    contactSync = nil
+    contactListID = nil
+    enter(.failed(words))
+    if failureLogged != words { log.warning("sync: \(words); trying again by itself") }
+    failureLogged = words
+    let attempt = generation
+    retry?.cancel()
+    retry = loop.schedule(after: backoff.next(using: &random)) { [weak self] in
+      guard let self, self.generation == attempt, self.connection.state == .up else { return }
+      self.resume()
+    }
+  }
+
+  private func resume() {
+    if let message = held { return keep(message) }
+    syncTime()
+  }
+
+  /// Ask the radio, unless the connection has changed meanwhile.
+  func ask(
+    _ command: Command, _ priority: CommandPriority = .sync, _ done: @escaping (RadioSession.Outcome) -> Void
+  ) {
+    let attempt = generation
+    let id = connection.submit(command, priority) { [weak self] outcome in
+      guard let self, self.generation == attempt else { return }
+      if case .failed(.timedOut) = outcome { self.counters.timeouts += 1 }
+      done(outcome)
+    }
+    if id == nil { loop.later { done(.failed(.linkLost)) } }
+  }
+
+  /// Write, and tell when it failed: then the sync starts over once the disk is well again.
+  func write(_ work: (Store) throws(SQLiteError) -> Void, _ done: @escaping () -> Void = {}) {
+    let attempt = generation
+    store.write(work) { [weak self] failure in
+      guard let self, self.generation == attempt else { return }
+      if let failure { return self.failed("\(failure)") }
+      done()
+    }
+  }
+
+  // MARK: Time
+
+  private func syncTime() {
+    enter(.syncing(.time, current: 0, total: 0))
+    ask(.getDeviceTime) { [weak self] outcome in
+      guard let self else { return }
+      guard case .replied(.currentTime(let time)) = outcome else { return self.syncContacts() }
+      self.radioClock = time
+      self.setTime(radio: time)
+    }
+  }
+
+  /// Only forwards, only from a synchronised clock, never from one that is older than this program
+  /// (companion.md § 9.2): a radio that was set into the future cannot be brought back.
+  private func setTime(radio time: UInt32) {
+    let ours = clock.seconds
+    guard settings.setsTime, clock.isSynchronised, ours >= Self.earliestPlausible, ours <= Self.latestPlausible else {
+      return syncContacts()
+    }
+    guard ours > Int64(time) + 1 else {
+      if Int64(time) > ours + 60 {
+        log.warning("the radio's clock is \(Int64(time) - ours) s ahead; only losing its power can bring it back")
+      }
+      return syncContacts()
+    }
+    ask(.setDeviceTime(UInt32(clamping: ours))) { [weak self] outcome in
+      if case .failed(let failure) = outcome { self?.log.info("the radio refused its time: \(failure)") }
+      self?.syncContacts()
+    }
+  }
+
+  /// 1 November 2026, before which this was not written, and 1 January 2100.
+  private static let earliestPlausible: Int64 = 1_793_491_200
+  private static let latestPlausible: Int64 = 4_102_444_800
+
+  // MARK: The end of it
+
+  func finished() {
+    backoff.reset()
+    failureLogged = nil
+    lastSynced = clock.milliseconds
+    if state != .synced { log.info("synced with the radio") }
+    enter(.synced)
+    schedulePoll()
+  }
+
+  private func schedulePoll() {
+    poll?.cancel()
+    poll = loop.schedule(after: Self.pollInterval) { [weak self] in self?.messageWaiting() }
+  }
+
+  /// Everything again, as after a new connection; on an operator's request.
+  public func restart(fully: Bool) {
+    guard connection.state == .up else { return }
+    generation += 1
+    retry?.cancel()
+    poll?.cancel()
+    contactSync = nil
+    contactListID = nil
+    drain = MessageDrain()
+    if fully { forgetsWatermark = true }
+    resume()
+  }
+
+  var forgetsWatermark = false
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+
+/// What a link tells its owner.
+public enum LinkEvent {
+  case up
+  case bytes([UInt8])
+  /// Down, or not to be opened. The link can be opened again.
+  case down(LinkError)
+}
+
+/// Something that carries the framed bytes of one radio. Opened and closed by its owner, who also decides when to try
+/// again; events come on the loop, never from within `open` or `send`.
+public protocol Link: AnyObject {
+  /// For people: `serial:/dev/ttyACM0`.
+  var name: String { get }
+  var onEvent: (LinkEvent) -> Void { get set }
+  func open()
+  /// No event follows.
+  func close()
+  /// Writes all of it, waiting inside for a slow line. A link that takes nothing for long goes down.
+  func send(_ bytes: [UInt8])
+  /// Serial: inverts DTR. Returns false where there is nothing to invert.
+  func tryOtherLineSettings() -> Bool
+  /// Calls `action` when trying again may be worth it before the wait is over (a device appeared). Nothing to watch:
+  /// does nothing. Ends with `open` or `close`.
+  func watchForReturn(_ action: @escaping () -> Void)
+}
+
+/// Why a link is down, in terms an operator can act on.
+public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
+  case noSuchDevice(String)
+  case notPermitted(String, group: String?)
+  case inUse(String, by: String)
+  case noDeviceFound
+  case severalDevices([String])
+  case unplugged(String)
+  case stalled(String)
+  case connection(String)
+  case closedByPeer(String)
+  case system(String)
+  /// The radio behind the link is the trouble: it does not answer, or sends garbage.
+  case radio(String)
+
+  public var description: String {
+    switch self {
+    case .noSuchDevice(let device): "\(device) does not exist"
+    case .notPermitted(let device, _): "no permission to open \(device)"
+    case .inUse(let device, let owner): "\(device) is in use by \(owner)"
+    case .noDeviceFound: "no serial device was found"
+    case .severalDevices(let devices): "several serial devices were found: \(devices.joined(separator: ", "))"
+    case .unplugged(let device): "\(device) was unplugged"
+    case .stalled(let device): "\(device) takes no data"
+    case .connection(let words): words
+    case .closedByPeer(let peer): "\(peer) closed the connection (it serves one client at a time)"
+    case .system(let words): words
+    case .radio(let words): words
+    }
+  }
+
+  /// One sentence in the imperative, shown by `status`.
+  public var remedy: String {
+    switch self {
+    case .noSuchDevice, .noDeviceFound: "Plug the radio in; the gateway notices by itself."
+    case .notPermitted(_, let group):
+      group.map { "Add this user to the group \($0) and start again." } ?? "Give this user access to the device."
+    case .inUse(_, let owner): "Stop \(owner): two programs would split the radio's bytes between them."
+    case .severalDevices: "Name one of them as radio.link in the configuration."
+    case .unplugged, .closedByPeer, .stalled: "Nothing to do: the link comes back when the radio does."
+    case .connection: "Check the radio's address, and that it is on; the gateway keeps trying."
+    case .system: "Look at the kernel's log (dmesg); the gateway keeps trying."
+    case .radio:
+      "Check that the device is a MeshCore companion radio (USB or Wi-Fi build) and not a repeater or another board."
+    }
+  }
+}
+
+/// Makes the link of an address.
+public enum Links {
+  public static func link(to address: LinkAddress, on loop: EventLoop) -> any Link {
+    switch address {
+    case .serial(let location, let baud): SerialLink(.named(location), baud: baud, on: loop)
+    case .auto(let baud): SerialLink(.onlyOne, baud: baud, on: loop)
+    case .tcp(let host, let port): TCPLink(host: host, port: port, on: loop)
+    }
+  }
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+
+/// Where a radio is: the `radio.link` of the configuration.
+public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
+  /// A serial device (a path; `/dev/serial/by-id/…` stays the same after replugging) and its rate.
+  case serial(location: String, baud: UInt32)
+  case tcp(host: String, port: UInt16)
+  /// The only serial device there is.
+  case auto(baud: UInt32)
+
+  public static let defaultBaud: UInt32 = 115_200
+  public static let defaultPort: UInt16 = 5000
+  /// For error messages.
+  public static let allowed =
+    "serial:LOCATION, serial:LOCATION?baud=RATE, tcp:HOST, tcp:HOST:PORT, auto:"
+
+  /// Why a text is no address.
+  public struct ParseError: Error, Equatable, Sendable, CustomStringConvertible {
+    public let description: String
+  }
+
+  public init(parsing text: String) throws(ParseError) {
+    guard let colon = text.firstIndex(of: ":") else {
+      throw ParseError(description: "\"\(text)\" is no link: allowed are \(Self.allowed)")
+    }
+    let rest = String(text[text.index(after: colon)...])
+    switch text[..<colon] {
+    case "serial":
+      let (location, baud) = try Self.splitBaud(rest)
+      guard location.hasPrefix("/") else {
+        throw ParseError(description: "\"\(text)\": the device must be an absolute location, such as /dev/ttyACM0")
+      }
+      self = .serial(location: location, baud: baud)
+    case "tcp": self = try Self.tcp(rest, text)
+    case "auto":
+      let (location, baud) = try Self.splitBaud(rest)
+      guard location.isEmpty else { throw ParseError(description: "\"\(text)\": nothing may follow auto:") }
+      self = .auto(baud: baud)
+    case "ble":
+      throw ParseError(description: "\"\(text)\": this version has no Bluetooth yet; allowed are \(Self.allowed)")
+    default: throw ParseError(description: "\"\(text)\" is no link: allowed are \(Self.allowed)")
+    }
+  }
+
+  private static func splitBaud(_ text: String) throws(ParseError) -> (String, UInt32) {
+    let parts = text.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+    guard parts.count == 2 else { return (text, defaultBaud) }
+    guard parts[1].hasPrefix("baud="), let baud = UInt32(parts[1].dropFirst(5)), SerialRate.isKnown(baud) else {
+      throw ParseError(description: "\"?\(parts[1])\": allowed is ?baud=RATE with one of \(SerialRate.allowed)")
+    }
+    return (parts[0], baud)
+  }
+
+  private static func tcp(_ rest: String, _ text: String) throws(ParseError) -> LinkAddress {
+    var host = rest
+    var port = defaultPort
+    let isBareIPv6 = rest.hasPrefix("[") ? rest.hasSuffix("]") : rest.filter { $0 == ":" }.count > 1
+    if !isBareIPv6, let colon = rest.lastIndex(of: ":") {
+      guard let number = UInt16(rest[rest.index(after: colon)...]), number > 0 else {
+        throw ParseError(description: "\"\(text)\": the port must be 1 to 65535")
+      }
+      port = number
+      host = String(rest[..<colon])
+    }
+    if host.hasPrefix("["), host.hasSuffix("]") { host = String(host.dropFirst().dropLast()) }
+    guard !host.isEmpty else { throw ParseError(description: "\"\(text)\": the host is missing") }
+    return .tcp(host: host, port: port)
+  }
+
+  public var description: String {
+    switch self {
+    case .serial(let location, let baud):
+      baud == Self.defaultBaud ? "serial:\(location)" : "serial:\(location)?baud=\(baud)"
+    case .tcp(let host, let port): host.contains(":") ? "tcp:[\(host)]:\(port)" : "tcp:\(host):\(port)"
+    case .auto(let baud): baud == Self.defaultBaud ? "auto:" : "auto:?baud=\(baud)"
+    }
+  }
+}

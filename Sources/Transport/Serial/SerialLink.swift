@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Glibc
+import Timing
+
+/// A radio on a serial device, with hot-plug.
+final class SerialLink: Link {
+  enum Choice: Equatable {
+    case named(String)
+    /// `auto:`
+    case onlyOne
+  }
+
+  /// A line that takes no byte for so long is stuck.
+  private static let stallLimit: Duration = .seconds(10)
+  /// The serial core loses what is written while a board comes up; output waiting beyond this is an error of ours.
+  private static let mostPending = 8192
+  /// Let a device that just appeared settle: udev changes its group after it was made.
+  private static let settling: Duration = .milliseconds(200)
+
+  private let choice: Choice
+  private let baud: UInt32
+  private let loop: EventLoop
+  private var port: SerialPort?
+  private var pending: [UInt8] = []
+  private var stall: LoopTimer?
+  private var directory: DirectoryWatch?
+  /// The DTR setting that was tried last: after a change it is where the next opening begins.
+  private var dtr: Bool?
+  var onEvent: (LinkEvent) -> Void = { _ in }
+
+  init(_ choice: Choice, baud: UInt32, on loop: EventLoop) {
+    self.choice = choice
+    self.baud = baud
+    self.loop = loop
+  }
+
+  var name: String {
+    switch choice {
+    case .named(let location): "serial:\(location)"
+    case .onlyOne: port.map { "serial:\($0.device)" } ?? "auto:"
+    }
+  }
+
+  func open() {
+    close()
+    do {
+      let location =
+        switch choice {
+        case .named(let location): location
+        case .onlyOne: try SerialDevices.only()
+        }
+      let opened = try SerialPort(location: location, baud: baud, dtr: dtr)
+      port = opened
+      loop.watch(opened.descriptor, for: .readable) { [weak self] readiness in self?.ready(readiness) }
+      loop.later { [weak self] in if self?.port === opened { self?.onEvent(.up) } }
+    } catch {
+      loop.later { [weak self] in self?.onEvent(.down(error)) }
+    }
+  }
+
+  func close() {
+    directory = nil
+    stall?.cancel()
+    stall = nil
+    pending.removeAll()
+    if let port { loop.unwatch(port.descriptor) }
+    port = nil
+  }
+
+  func tryOtherLineSettings() -> Bool {
+    guard let port else { return false }
+    let changed = port.invertDTR()
+    if changed { dtr = port.isDTRHigh }
+    return changed
+  }
+
+  func watchForReturn(_ action: @escaping () -> Void) {
+    let location =
+      switch choice {
+      case .named(let location): location
+      case .onlyOne: "/dev/serial/by-id/any"
+      }
+    directory = DirectoryWatch(appearanceOf: location, on: loop) { [weak self] in
+      guard let self, self.mayHaveReturned(location) else { return }
+      self.loop.schedule(after: Self.settling) { [weak self] in if self?.port == nil { action() } }
+    }
+  }
+
+  private func mayHaveReturned(_ location: String) -> Bool {
+    choice == .onlyOne ? !SerialDevices.all().isEmpty : access(location, F_OK) == 0
+  }
+
+  func send(_ bytes: [UInt8]) {
+    guard port != nil else { return }
+    guard pending.count + bytes.count <= Self.mostPending else { return fail(.stalled(name)) }
+    pending.append(contentsOf: bytes)
+    flush()
+  }
+
+  private func flush() {
+    guard let port, !pending.isEmpty else { return }
+    switch Descriptor.write(port.descriptor, pending[...]) {
+    case .wrote(let count): pending.removeFirst(count)
+    case .wouldBlock: break
+    case .failed(let error): return fail(Self.isGone(error) ? .unplugged(name) : .system(error.description))
+    }
+    stall?.cancel()
+    stall = nil
+    loop.changeInterest(port.descriptor, to: pending.isEmpty ? .readable : [.readable, .writable])
+    guard !pending.isEmpty else { return }
+    stall = loop.schedule(after: Self.stallLimit) { [weak self] in
+      guard let self else { return }
+      self.fail(.stalled(self.name))
+    }
+  }
+
+  private func ready(_ readiness: EventLoop.Readiness) {
+    if readiness.contains(.writable) { flush() }
+    while let port {
+      switch Descriptor.read(port.descriptor) {
+      case .bytes(let bytes): onEvent(.bytes(bytes))
+      case .wouldBlock:
+        if readiness.isDisjoint(with: .closed) { return }
+        return fail(.unplugged(name))
+      case .end: return fail(.unplugged(name))
+      case .failed(let error): return fail(Self.isGone(error) ? .unplugged(name) : .system(error.description))
+      }
+    }
+  }
+
+  private static func isGone(_ error: SystemError) -> Bool { [EIO, ENXIO, ENODEV, EPIPE].contains(error.code) }
+
+  private func fail(_ error: LinkError) {
+    close()
+    loop.later { [weak self] in self?.onEvent(.down(error)) }
+  }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import EventLoop
+import Glibc
+
+/// What is known of a board by the kind of its device.
+///
+/// Boards with native USB (`ttyACM*`) send nothing while DTR is low; boards behind a UART bridge (`ttyUSB*`) may be reset
+/// by it. So there is no one right setting (companion.md § 1.1).
+enum BoardKind: Equatable {
+  case nativeUSB
+  case bridge
+  /// A pseudo-terminal, an on-board UART.
+  case unknown
+
+  init(device: String) {
+    let name = device.split(separator: "/").last ?? ""
+    self = name.hasPrefix("ttyACM") ? .nativeUSB : name.hasPrefix("ttyUSB") ? .bridge : .unknown
+  }
+
+  var raisesDTR: Bool { self != .bridge }
+}
+
+/// An open serial device: raw, exclusive, closed with the object.
+final class SerialPort {
+  let descriptor: Int32
+  /// What the name resolved to.
+  let device: String
+  private(set) var isDTRHigh: Bool
+  private let before: termios
+
+  /// `dtr`: `nil` for the board's usual setting.
+  init(location: String, baud: UInt32, dtr: Bool?) throws(LinkError) {
+    device = Self.resolve(location)
+    isDTRHigh = dtr ?? BoardKind(device: device).raisesDTR
+    let opened = open(device, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC)
+    guard opened >= 0 else { throw Self.failure(location, device: device, errno) }
+    guard flock(opened, LOCK_EX | LOCK_NB) == 0, meshpost_tty_exclusive(opened) == 0 || errno == ENOTTY else {
+      Glibc.close(opened)
+      throw .inUse(location, by: PortHolder.name(of: device) ?? "another program")
+    }
+    var line = termios()
+    guard tcgetattr(opened, &line) == 0 else {
+      Glibc.close(opened)
+      throw .system("\(location) is no serial device")
+    }
+    descriptor = opened
+    before = line
+    cfmakeraw(&line)
+    line.c_cflag |= tcflag_t(CLOCAL | CREAD)
+    line.c_cflag &= ~tcflag_t(CSTOPB | PARENB)
+    line.c_cflag &= ~tcflag_t(HUPCL)  // closing must not reset the board
+    let speed = SerialRate.speed(baud)
+    cfsetispeed(&line, speed)
+    cfsetospeed(&line, speed)
+    guard tcsetattr(descriptor, TCSANOW, &line) == 0 else {
+      throw .system("\(location): \(SystemError("tcsetattr"))")
+    }
+    applyLines()
+    tcflush(descriptor, TCIOFLUSH)
+  }
+
+  deinit {
+    _ = meshpost_tty_shared(descriptor)
+    Glibc.close(descriptor)
+  }
+
+  func invertDTR() -> Bool {
+    isDTRHigh.toggle()
+    return applyLines()
+  }
+
+  /// False where the device has no such lines: pseudo-terminals answer ENOTTY or EINVAL, and that is fine.
+  @discardableResult
+  private func applyLines() -> Bool {
+    let dtr = meshpost_tty_line(descriptor, meshpost_tty_dtr(), isDTRHigh ? 1 : 0)
+    let rts = meshpost_tty_line(descriptor, meshpost_tty_rts(), 0)
+    return dtr == 0 && rts == 0
+  }
+
+  private static func resolve(_ location: String) -> String {
+    guard let real = realpath(location, nil) else { return location }
+    defer { free(real) }
+    return String(cString: real)
+  }
+
+  private static func failure(_ location: String, device: String, _ code: Int32) -> LinkError {
+    switch code {
+    case ENOENT, ENXIO, ENODEV: return .noSuchDevice(location)
+    case EACCES, EPERM:
+      var status = stat()
+      let group = stat(device, &status) == 0 ? getgrgid(status.st_gid).map { String(cString: $0.pointee.gr_name) } : nil
+      return .notPermitted(location, group: group)
+    case EBUSY: return .inUse(location, by: PortHolder.name(of: device) ?? "another program")
+    default: return .system("\(location): \(SystemError("open", code: code).words)")
+    }
+  }
+}
+
+/// Who has a device open, as far as this user may see.
+enum PortHolder {
+  static func name(of device: String) -> String? {
+    for process in entries("/proc") where process.allSatisfy(\.isNumber) && Int32(process) != getpid() {
+      for descriptor in entries("/proc/\(process)/fd") where target("/proc/\(process)/fd/\(descriptor)") == device {
+        return "\(command(process)) (process \(process))"
+      }
+    }
+    return nil
+  }
+
+  static func entries(_ folder: String) -> [String] {
+    guard let stream = opendir(folder) else { return [] }
+    defer { closedir(stream) }
+    var names: [String] = []
+    while let entry = readdir(stream) {
+      let name = withUnsafePointer(to: &entry.pointee.d_name) {
+        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      if name != ".", name != ".." { names.append(name) }
+    }
+    return names.sorted()
+  }
+
+  static func target(_ link: String) -> String {
+    var buffer = [CChar](repeating: 0, count: 4096)
+    let count = readlink(link, &buffer, buffer.count)
+    return String(decoding: buffer.prefix(max(0, count)).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+
+  private static func command(_ process: String) -> String {
+    let file = open("/proc/\(process)/comm", O_RDONLY | O_CLOEXEC)
+    guard file >= 0 else { return "a program" }
+    defer { close(file) }
+    guard case .bytes(let bytes) = Descriptor.read(file) else { return "a program" }
+    return String(decoding: bytes.filter { $0 > 0x20 }, as: UTF8.self)
+  }
+}

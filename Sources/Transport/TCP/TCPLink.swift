@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import EventLoop
+import Glibc
+import Timing
+
+/// A radio on TCP: Wi-Fi and Ethernet builds, or somebody's proxy. The framing is that of serial lines.
+final class TCPLink: Link {
+  private static let connectLimit: Duration = .seconds(10)
+  private static let mostPending = 8192
+
+  private let host: String
+  private let port: UInt16
+  private let loop: EventLoop
+  private var connector: Connector?
+  private var socket: Int32 = -1
+  private var pending: [UInt8] = []
+  var onEvent: (LinkEvent) -> Void = { _ in }
+
+  init(host: String, port: UInt16, on loop: EventLoop) {
+    self.host = host
+    self.port = port
+    self.loop = loop
+  }
+
+  deinit { close() }
+
+  var name: String { LinkAddress.tcp(host: host, port: port).description }
+
+  func open() {
+    close()
+    connector = Connector(host: host, port: port, timeout: Self.connectLimit, on: loop) { [weak self] result in
+      guard let self else { return }
+      self.connector = nil
+      switch result {
+      case .success(let socket): self.connected(socket)
+      case .failure(let failure): self.onEvent(.down(.connection(failure.description)))
+      }
+    }
+  }
+
+  private func connected(_ connected: Int32) {
+    socket = connected
+    keepAlive()
+    loop.watch(socket, for: .readable) { [weak self] readiness in self?.ready(readiness) }
+    onEvent(.up)
+  }
+
+  /// The kernel notices a radio that vanished: first probe after 60 s of silence, dead after 4 more in 60 s.
+  private func keepAlive() {
+    func set(_ level: Int32, _ option: Int32, _ value: Int32) {
+      var value = value
+      setsockopt(socket, level, option, &value, socklen_t(MemoryLayout<Int32>.size))
+    }
+    set(SOL_SOCKET, SO_KEEPALIVE, 1)
+    set(Int32(IPPROTO_TCP), TCP_KEEPIDLE, 60)
+    set(Int32(IPPROTO_TCP), TCP_KEEPINTVL, 15)
+    set(Int32(IPPROTO_TCP), TCP_KEEPCNT, 4)
+  }
+
+  func close() {
+    connector?.cancel()
+    connector = nil
+    pending.removeAll()
+    guard socket >= 0 else { return }
+    loop.unwatch(socket)
+    Glibc.close(socket)
+    socket = -1
+  }
+
+  func tryOtherLineSettings() -> Bool { false }
+  func watchForReturn(_ action: @escaping () -> Void) {}
+
+  func send(_ bytes: [UInt8]) {
+    guard socket >= 0 else { return }
+    guard pending.count + bytes.count <= Self.mostPending else { return fail(.stalled(name)) }
+    pending.append(contentsOf: bytes)
+    flush()
+  }
+
+  private func flush() {
+    guard socket >= 0, !pending.isEmpty else { return }
+    switch Descriptor.write(socket, pending[...]) {
+    case .wrote(let count): pending.removeFirst(count)
+    case .wouldBlock: break
+    case .failed(let error): return fail(.system("\(name): \(error.words)"))
+    }
+    loop.changeInterest(socket, to: pending.isEmpty ? .readable : [.readable, .writable])
+  }
+
+  private func ready(_ readiness: EventLoop.Readiness) {
+    if readiness.contains(.writable) { flush() }
+    while socket >= 0 {
+      switch Descriptor.read(socket) {
+      case .bytes(let bytes): onEvent(.bytes(bytes))
+      case .wouldBlock: return
+      case .end: return fail(.closedByPeer(name))
+      case .failed(let error): return fail(.system("\(name): \(error.words)"))
+      }
+    }
+  }
+
+  private func fail(_ error: LinkError) {
+    close()
+    loop.later { [weak self] in self?.onEvent(.down(error)) }
+  }
+}
