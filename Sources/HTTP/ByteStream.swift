@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Glibc
+
+/// A connected socket as a stream of bytes, with or without TLS.
+protocol ByteStream: AnyObject {
+  var onBytes: ([UInt8]) -> Void { get set }
+  /// The stream ended or failed; it is closed already. `nil`: the peer closed in order.
+  var onClose: (String?) -> Void { get set }
+  /// Everything written so far went out.
+  var onDrained: () -> Void { get set }
+  /// Bytes that wait to go out.
+  var pendingBytes: Int { get }
+  func start()
+  func write(_ bytes: [UInt8])
+  /// No event follows.
+  func close()
+}
+
+final class SocketStream: ByteStream {
+  private var socket: Int32
+  private let loop: EventLoop
+  private var pending: [UInt8] = []
+  private var sent = 0
+  var onBytes: ([UInt8]) -> Void = { _ in }
+  var onClose: (String?) -> Void = { _ in }
+  var onDrained: () -> Void = {}
+
+  /// Takes ownership of the non-blocking socket.
+  init(_ socket: Int32, on loop: EventLoop) {
+    self.socket = socket
+    self.loop = loop
+  }
+
+  deinit { close() }
+
+  var pendingBytes: Int { pending.count - sent }
+
+  func start() {
+    loop.watch(socket, for: .readable) { [weak self] readiness in self?.ready(readiness) }
+  }
+
+  func close() {
+    guard socket >= 0 else { return }
+    loop.unwatch(socket)
+    Glibc.close(socket)
+    socket = -1
+  }
+
+  func write(_ bytes: [UInt8]) {
+    guard socket >= 0 else { return }
+    pending.append(contentsOf: bytes)
+    flush()
+  }
+
+  private func flush() {
+    while socket >= 0, sent < pending.count {
+      switch Descriptor.write(socket, pending[sent...]) {
+      case .wrote(let count): sent += count
+      case .wouldBlock:
+        if sent > 65536 {
+          pending.removeFirst(sent)
+          sent = 0
+        }
+        return loop.changeInterest(socket, to: [.readable, .writable])
+      case .failed(let error): return fail(error.words)
+      }
+    }
+    guard socket >= 0 else { return }
+    pending.removeAll(keepingCapacity: pending.capacity <= 16384)
+    sent = 0
+    loop.changeInterest(socket, to: .readable)
+    loop.later { [weak self] in if self?.pendingBytes == 0 { self?.onDrained() } }
+  }
+
+  private func ready(_ readiness: EventLoop.Readiness) {
+    if readiness.contains(.writable) { flush() }
+    while socket >= 0 {
+      switch Descriptor.read(socket) {
+      case .bytes(let bytes): onBytes(bytes)
+      case .wouldBlock: return
+      case .end: return fail(nil)
+      case .failed(let error): return fail(error.words)
+      }
+    }
+  }
+
+  private func fail(_ words: String?) {
+    guard socket >= 0 else { return }
+    close()
+    loop.later { [weak self] in self?.onClose(words) }
+  }
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import EventLoop
+import Glibc
+import Timing
+
+/// Where an HTTP server is.
+public enum HTTPEndpoint: Equatable, Sendable {
+  case tcp(host: String, port: UInt16, tls: Bool)
+  case unix(location: String)
+
+  /// `http://host:port/path` and `https://…` taken apart; the path has no `/` at its end. `nil` for anything else,
+  /// user names among it.
+  public static func parse(_ url: String) -> (endpoint: HTTPEndpoint, path: String)? {
+    let tls = url.hasPrefix("https://")
+    guard tls || url.hasPrefix("http://") else { return nil }
+    let rest = url.dropFirst(tls ? 8 : 7)
+    let authority = rest.prefix { $0 != "/" }
+    var path = String(rest.dropFirst(authority.count))
+    while path.hasSuffix("/") { path.removeLast() }
+    guard !authority.contains("@"), !path.contains("?"), !path.contains("#"), !path.contains(" ") else { return nil }
+    var host = String(authority)
+    var port: UInt16 = tls ? 443 : 80
+    let afterBracket = host.lastIndex(of: "]") ?? host.startIndex
+    if let colon = host.lastIndex(of: ":"), colon >= afterBracket {
+      guard let number = UInt16(host[host.index(after: colon)...]), number > 0 else { return nil }
+      port = number
+      host = String(host[..<colon])
+    }
+    if host.hasPrefix("["), host.hasSuffix("]") { host = String(host.dropFirst().dropLast()) }
+    guard !host.isEmpty else { return nil }
+    return (.tcp(host: host, port: port, tls: tls), path)
+  }
+
+  var hostHeader: String {
+    switch self {
+    case .tcp(let host, let port, let tls):
+      let shown = host.contains(":") ? "[\(host)]" : host
+      return port == (tls ? 443 : 80) ? shown : "\(shown):\(port)"
+    case .unix: return "localhost"
+    }
+  }
+}
+
+/// Why a request has no response. All of these are worth trying again.
+public enum HTTPFailure: Error, Equatable, Sendable, CustomStringConvertible {
+  case unreachable(String)
+  case timedOut
+  case closed(String)
+  case malformed(String)
+
+  public var description: String {
+    switch self {
+    case .unreachable(let words): words
+    case .timedOut: "no answer in time"
+    case .closed(let words): "the connection ended: \(words)"
+    case .malformed(let words): "the answer is no HTTP: \(words)"
+    }
+  }
+}
+
+/// One connection to one server, one request at a time, kept open between requests.
+public final class HTTPClient {
+  public typealias Completion = (Result<HTTPResponse, HTTPFailure>) -> Void
+
+  /// Answers larger than this are refused: none that we ask for is.
+  private static let mostBody = 8 << 20
+
+  private let endpoint: HTTPEndpoint
+  private let tls: TLSContext?
+  private let loop: EventLoop
+  private var stream: (any ByteStream)?
+  private var connector: Connector?
+  private var parser = HTTPParser(.responses, mostBody: mostBody)
+  private var timer: LoopTimer?
+  private var completion: Completion?
+  private var onPiece: (([UInt8]) -> Void)?
+  private var response = HTTPResponse(status: 0)
+  private var request: HTTPRequest?
+  /// The request went out on a connection that had been idle: the server may have closed it just then.
+  private var isReused = false
+
+  public init(_ endpoint: HTTPEndpoint, tls: TLSContext? = nil, on loop: EventLoop) {
+    self.endpoint = endpoint
+    self.tls = tls
+    self.loop = loop
+  }
+
+  public var isBusy: Bool { completion != nil }
+
+  /// Sends the request and hears of the whole answer, or, with `onPiece`, of its body piece by piece (the answer then
+  /// comes with an empty body when it ends). `timeout` covers all of it; `nil` waits for ever.
+  public func send(
+    _ request: HTTPRequest, timeout: Duration?, onPiece: (([UInt8]) -> Void)? = nil, _ completion: @escaping Completion
+  ) {
+    guard self.completion == nil else { return completion(.failure(.closed("a request is under way already"))) }
+    self.completion = completion
+    self.onPiece = onPiece
+    self.request = request
+    response = HTTPResponse(status: 0)
+    if let timeout {
+      timer = loop.schedule(after: timeout) { [weak self] in self?.fail(.timedOut) }
+    }
+    if stream != nil {
+      isReused = true
+      write()
+    } else {
+      isReused = false
+      connect()
+    }
+  }
+
+  /// Closes the connection; a request under way hears nothing.
+  public func close() {
+    timer?.cancel()
+    completion = nil
+    onPiece = nil
+    connector?.cancel()
+    connector = nil
+    closeStream()
+  }
+
+  private func closeStream() {
+    stream?.close()
+    stream = nil
+  }
+
+  private func connect() {
+    switch endpoint {
+    case .tcp(let host, let port, _):
+      connector = Connector(host: host, port: port, timeout: .seconds(15), on: loop) { [weak self] result in
+        guard let self else { return }
+        self.connector = nil
+        switch result {
+        case .success(let socket): self.connected(socket)
+        case .failure(let failure): self.fail(.unreachable(failure.description))
+        }
+      }
+    case .unix(let location):
+      do {
+        connected(try UnixSocket.connect(location))
+      } catch {
+        loop.later { [weak self] in self?.fail(.unreachable("\(location): \(error.words)")) }
+      }
+    }
+  }
+
+  private func connected(_ socket: Int32) {
+    let plain = SocketStream(socket, on: loop)
+    if case .tcp(let host, _, true) = endpoint {
+      guard let tls, let secure = TLSStream(plain, tls, host: host) else {
+        return fail(.unreachable("TLS is not set up"))
+      }
+      stream = secure
+    } else {
+      stream = plain
+    }
+    parser = HTTPParser(.responses, mostBody: Self.mostBody)
+    stream?.onBytes = { [weak self] bytes in self?.received(bytes) }
+    stream?.onClose = { [weak self] words in self?.closed(words) }
+    stream?.start()
+    write()
+  }
+
+  private func write() {
+    guard let request else { return }
+    stream?.write(request.encode(host: endpoint.hostHeader))
+  }
+
+  private func received(_ bytes: [UInt8]) {
+    guard completion != nil else { return closeStream() }  // an answer that nobody asked for
+    var isOver = false
+    do {
+      try parser.parse(bytes) { event in
+        switch event {
+        case .response(let status, let headers): response = HTTPResponse(status: status, headers: headers)
+        case .body(let piece): if let onPiece { onPiece(piece) } else { response.body.append(contentsOf: piece) }
+        case .end: isOver = true
+        case .request: break
+        }
+      }
+    } catch {
+      return fail(.malformed("\(error)"))
+    }
+    if isOver { finish() }
+  }
+
+  private func finish() {
+    if !parser.keepsAlive { closeStream() }
+    complete(.success(response))
+  }
+
+  private func closed(_ words: String?) {
+    stream = nil
+    guard completion != nil else { return }
+    if parser.endsWithConnection, words == nil { return complete(.success(response)) }
+    if isReused, response.status == 0 {
+      // The server closed the idle connection; nothing of an answer came: once more, on a new one.
+      isReused = false
+      return connect()
+    }
+    fail(.closed(words ?? "by the server"))
+  }
+
+  private func fail(_ failure: HTTPFailure) {
+    connector?.cancel()
+    connector = nil
+    closeStream()
+    complete(.failure(failure))
+  }
+
+  private func complete(_ result: Result<HTTPResponse, HTTPFailure>) {
+    timer?.cancel()
+    let completion = completion
+    self.completion = nil
+    onPiece = nil
+    request = nil
+    completion?(result)
+  }
+}
+
+/// Unix sockets by location.
+enum UnixSocket {
+  private static let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
+
+  static func connect(_ location: String) throws(SystemError) -> Int32 {
+    try make(location, "connect") { Glibc.connect($0, $1, $2) }
+  }
+
+  static func bind(_ location: String) throws(SystemError) -> Int32 {
+    try make(location, "bind") { Glibc.bind($0, $1, $2) }
+  }
+
+  private static func make(
+    _ location: String, _ call: String, _ use: (Int32, UnsafePointer<sockaddr>, socklen_t) -> Int32
+  ) throws(SystemError) -> Int32 {
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    let bytes = Array(location.utf8)
+    let room = MemoryLayout.size(ofValue: address.sun_path) - 1
+    guard bytes.count <= room else { throw SystemError(call, code: ENAMETOOLONG) }
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
+    let descriptor = socket(AF_UNIX, type, 0)
+    guard descriptor >= 0 else { throw SystemError("socket") }
+    let code = withUnsafePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        use(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+      }
+    }
+    guard code == 0 else {
+      let error = SystemError(call)
+      close(descriptor)
+      throw error
+    }
+    return descriptor
+  }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+
+/// Header fields in order; names compare without case.
+public struct HTTPHeaders: Sendable, Equatable, ExpressibleByDictionaryLiteral {
+  public private(set) var fields: [Field] = []
+
+  public struct Field: Sendable, Equatable {
+    public let name: String
+    public let value: String
+  }
+
+  public init() {}
+
+  public init(dictionaryLiteral elements: (String, String)...) {
+    for (name, value) in elements { add(name, value) }
+  }
+
+  /// Line breaks are taken out: a value must not forge a header of its own.
+  public mutating func add(_ name: String, _ value: String) {
+    fields.append(Field(name: name, value: String(value.filter { !$0.isNewline && $0 != "\0" })))
+  }
+
+  public subscript(name: String) -> String? {
+    fields.first { $0.name.lowercased() == name.lowercased() }?.value
+  }
+
+  func write(to bytes: inout [UInt8]) {
+    for field in fields { bytes.append(contentsOf: "\(field.name): \(field.value)\r\n".utf8) }
+  }
+}
+
+public struct HTTPRequest: Sendable, Equatable {
+  public var method: String
+  /// Path and query as they go on the wire.
+  public var target: String
+  public var headers: HTTPHeaders
+  public var body: [UInt8]
+
+  public init(_ method: String, _ target: String, headers: HTTPHeaders = [:], body: [UInt8] = []) {
+    self.method = method
+    self.target = target
+    self.headers = headers
+    self.body = body
+  }
+
+  /// The target up to the `?`.
+  public var path: String { String(target.prefix { $0 != "?" }) }
+
+  /// The query's values by name, percent-decoded; of a repeated name the last counts.
+  public var query: [String: String] {
+    guard let mark = target.firstIndex(of: "?") else { return [:] }
+    var values: [String: String] = [:]
+    for pair in target[target.index(after: mark)...].split(separator: "&") {
+      let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+      guard let name = parts.first.flatMap({ PercentCoding.decode($0) }) else { continue }
+      values[name] = parts.count > 1 ? PercentCoding.decode(parts[1]) ?? "" : ""
+    }
+    return values
+  }
+
+  func encode(host: String) -> [UInt8] {
+    var bytes = Array("\(method) \(target) HTTP/1.1\r\nHost: \(host)\r\n".utf8)
+    headers.write(to: &bytes)
+    if !body.isEmpty || method == "POST" || method == "PUT" {
+      bytes.append(contentsOf: "Content-Length: \(body.count)\r\n".utf8)
+    }
+    bytes.append(contentsOf: "\r\n".utf8)
+    bytes.append(contentsOf: body)
+    return bytes
+  }
+}
+
+public struct HTTPResponse: Sendable, Equatable {
+  public var status: Int
+  public var headers: HTTPHeaders
+  public var body: [UInt8]
+
+  public init(status: Int, headers: HTTPHeaders = [:], body: [UInt8] = []) {
+    self.status = status
+    self.headers = headers
+    self.body = body
+  }
+
+  static func reason(_ status: Int) -> String {
+    switch status {
+    case 200: "OK"
+    case 202: "Accepted"
+    case 400: "Bad Request"
+    case 401: "Unauthorized"
+    case 403: "Forbidden"
+    case 404: "Not Found"
+    case 405: "Method Not Allowed"
+    case 409: "Conflict"
+    case 413: "Content Too Large"
+    case 422: "Unprocessable Content"
+    case 429: "Too Many Requests"
+    case 500: "Internal Server Error"
+    case 503: "Service Unavailable"
+    default: "Status"
+    }
+  }
+
+  func encode() -> [UInt8] {
+    var bytes = Array("HTTP/1.1 \(status) \(Self.reason(status))\r\n".utf8)
+    headers.write(to: &bytes)
+    bytes.append(contentsOf: "Content-Length: \(body.count)\r\n\r\n".utf8)
+    bytes.append(contentsOf: body)
+    return bytes
+  }
+}
+
+/// `%41` and the like in targets.
+public enum PercentCoding {
+  /// `nil` for a broken escape or bytes that are no UTF-8. `+` stays `+`.
+  public static func decode(_ text: some StringProtocol) -> String? {
+    var bytes: [UInt8] = []
+    var rest = Array(text.utf8)[...]
+    while let byte = rest.popFirst() {
+      guard byte == UInt8(ascii: "%") else {
+        bytes.append(byte)
+        continue
+      }
+      guard let high = rest.popFirst().flatMap(digit), let low = rest.popFirst().flatMap(digit) else { return nil }
+      bytes.append(high << 4 | low)
+    }
+    return String(validating: bytes, as: UTF8.self)
+  }
+
+  /// Everything but letters, digits and `-._~` escaped.
+  public static func encode(_ text: String) -> String {
+    let digits = Array("0123456789ABCDEF".utf8)
+    var bytes: [UInt8] = []
+    for byte in text.utf8 {
+      let character = Character(Unicode.Scalar(byte))
+      if byte < 0x80, character.isLetter || character.isNumber || "-._~".contains(character) {
+        bytes.append(byte)
+      } else {
+        bytes.append(contentsOf: [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]])
+      }
+    }
+    return String(decoding: bytes, as: UTF8.self)
+  }
+
+  private static func digit(_ byte: UInt8) -> UInt8? {
+    Character(Unicode.Scalar(byte)).hexDigitValue.flatMap { UInt8(exactly: $0) }
+  }
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+
+import COpenSSL
+import EventLoop
+
+/// What TLS connections of one upstream share: whom to trust.
+public final class TLSContext {
+  fileprivate let handle: OpaquePointer
+
+  public struct SetupError: Error, CustomStringConvertible, Sendable {
+    public let description: String
+  }
+
+  /// `authorities`: a PEM file to trust in place of the system's.
+  public init(authorities: String? = nil) throws(SetupError) {
+    guard let context = SSL_CTX_new(TLS_client_method()) else { throw SetupError(description: "OpenSSL has no TLS") }
+    handle = context
+    _ = meshpost_SSL_CTX_require_tls_1_2(context)
+    _ = meshpost_SSL_CTX_release_buffers(context)
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nil)
+    let loaded =
+      authorities.map { SSL_CTX_load_verify_file(context, $0) } ?? SSL_CTX_set_default_verify_paths(context)
+    guard loaded == 1 else {
+      throw SetupError(description: "\(authorities ?? "the system's certificates"): \(TLSStream.lastError())")
+    }
+  }
+
+  deinit { SSL_CTX_free(handle) }
+}
+
+/// TLS over a socket, by memory BIOs: OpenSSL never touches the descriptor.
+final class TLSStream: ByteStream {
+  private let socket: SocketStream
+  private let context: TLSContext
+  private let session: OpaquePointer
+  private let incoming: OpaquePointer
+  private let outgoing: OpaquePointer
+  private var unsent: [UInt8] = []
+  private var isReady = false
+  var onBytes: ([UInt8]) -> Void = { _ in }
+  var onClose: (String?) -> Void = { _ in }
+  var onDrained: () -> Void = {}
+
+  /// `nil` only when OpenSSL has no memory. The certificate must be for `host`.
+  init?(_ socket: SocketStream, _ context: TLSContext, host: String) {
+    guard let session = SSL_new(context.handle), let incoming = BIO_new(BIO_s_mem()),
+      let outgoing = BIO_new(BIO_s_mem())
+    else { return nil }
+    self.socket = socket
+    self.context = context
+    self.session = session
+    self.incoming = incoming
+    self.outgoing = outgoing
+    SSL_set_bio(session, incoming, outgoing)
+    SSL_set_connect_state(session)
+    let isAddress = host.contains(":") || host.allSatisfy { $0.isNumber || $0 == "." }
+    if isAddress {
+      X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), host)
+    } else {
+      SSL_set1_host(session, host)
+      _ = meshpost_SSL_set_host_name(session, host)
+    }
+  }
+
+  deinit { SSL_free(session) }
+
+  var pendingBytes: Int { unsent.count + socket.pendingBytes }
+
+  func start() {
+    socket.onBytes = { [weak self] bytes in self?.received(bytes) }
+    socket.onClose = { [weak self] words in self?.onClose(words) }
+    socket.onDrained = { [weak self] in if self?.unsent.isEmpty == true { self?.onDrained() } }
+    socket.start()
+    advance()
+  }
+
+  func close() { socket.close() }
+
+  func write(_ bytes: [UInt8]) {
+    unsent.append(contentsOf: bytes)
+    advance()
+  }
+
+  private func received(_ bytes: [UInt8]) {
+    BIO_write(incoming, bytes, Int32(bytes.count))
+    advance()
+  }
+
+  private func advance() {
+    if !isReady {
+      let code = SSL_do_handshake(session)
+      isReady = code == 1
+      let problem = SSL_get_error(session, code)
+      sendOut()
+      if !isReady {
+        if problem != SSL_ERROR_WANT_READ, problem != SSL_ERROR_WANT_WRITE { fail() }
+        return
+      }
+    }
+    writeOut()
+    readIn()
+    sendOut()
+  }
+
+  private func writeOut() {
+    while !unsent.isEmpty {
+      let written = SSL_write(session, unsent, Int32(min(unsent.count, 16384)))
+      guard written > 0 else { return }
+      unsent.removeFirst(Int(written))
+      sendOut()
+    }
+  }
+
+  private func readIn() {
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    while true {
+      let count = SSL_read(session, &buffer, Int32(buffer.count))
+      if count > 0 {
+        onBytes(Array(buffer.prefix(Int(count))))
+        continue
+      }
+      switch SSL_get_error(session, count) {
+      case SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE: return
+      case SSL_ERROR_ZERO_RETURN:
+        socket.close()
+        return onClose(nil)
+      default: return fail()
+      }
+    }
+  }
+
+  private func sendOut() {
+    let waiting = meshpost_BIO_pending(outgoing)
+    guard waiting > 0 else { return }
+    var bytes = [UInt8](repeating: 0, count: Int(waiting))
+    let count = BIO_read(outgoing, &bytes, Int32(bytes.count))
+    if count > 0 { socket.write(Array(bytes.prefix(Int(count)))) }
+  }
+
+  private func fail() {
+    let result = SSL_get_verify_result(session)
+    let words =
+      result == Int(X509_V_OK)
+      ? Self.lastError() : "the certificate: \(String(cString: X509_verify_cert_error_string(result)))"
+    socket.close()
+    onClose("TLS failed: \(words)")
+  }
+
+  static func lastError() -> String {
+    let code = ERR_get_error()
+    guard code != 0 else { return "the peer broke off" }
+    ERR_clear_error()
+    var text = [CChar](repeating: 0, count: 256)
+    ERR_error_string_n(code, &text, text.count)
+    return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+}
