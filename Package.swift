@@ -15,6 +15,7 @@ let package = Package(
   dependencies: [
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
     .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
+    .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
   ],
   targets: [
     // Pure: no input or output, no clock, no Foundation.
@@ -63,7 +64,9 @@ let package = Package(
       dependencies: ["Companion", "MeshCrypto", "MeshIdentity", "EventLoop", "JSON", "Timing", "CLinux"], swiftSettings: strict),
     .target(
       name: "Hub",
-      dependencies: ["SQLite", "JSON", "TOML", .product(name: "Hummingbird", package: "hummingbird")],
+      dependencies: ["SQLite", "JSON", "TOML", .product(name: "Hummingbird", package: "hummingbird"),
+        .product(name: "Logging", package: "swift-log"),
+      ],
       swiftSettings: strict),
 
     // Programs: wiring, arguments, exit codes.

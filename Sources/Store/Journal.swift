@@ -16,6 +16,14 @@ public struct JournalEvent: Equatable, Sendable {
   public var kind: String
   /// JSON.
   public var body: [UInt8]
+
+  public init(seq: Int64, at: Int64, trusted: Bool, kind: String, body: [UInt8]) {
+    self.seq = seq
+    self.at = at
+    self.trusted = trusted
+    self.kind = kind
+    self.body = body
+  }
 }
 
 /// When something happened: the wall clock and whether it was synchronised.

@@ -49,6 +49,8 @@ public final class Store {
   public private(set) var gatewayID = ""
   /// Made with the database and remade whenever it is recreated or restored: with it a seq is unique for ever.
   public private(set) var epoch = ""
+  /// The first seq that belongs to this epoch.
+  public private(set) var epochFirst: Int64 = 1
   /// Where a damaged database was put at opening; `nil` when it was sound.
   public private(set) var setAside: String?
   /// The last failure to write; `nil` when the last write succeeded.
@@ -130,13 +132,18 @@ public final class Store {
         }
       }
     }
+    epochFirst = (try meta("epoch_first"))?.integer ?? 1
     if Self.readSmallFile(idLocation) != gatewayID { try Self.writeSmallFile(idLocation, gatewayID) }
   }
 
   /// A new epoch: the upstream knows sequence numbers of ours that we do not, so this store has gone back in time.
   public func renewEpoch() throws(StoreError) {
     epoch = Self.randomHex(8)
-    write({ [epoch] store throws(SQLiteError) in try store.setMeta("epoch", .text(epoch)) }) { _ in }
+    epochFirst = lastSeq + 1
+    write({ [epoch, epochFirst] store throws(SQLiteError) in
+      try store.setMeta("epoch", .text(epoch))
+      try store.setMeta("epoch_first", .integer(epochFirst))
+    }) { _ in }
     try commitNow()
   }
 

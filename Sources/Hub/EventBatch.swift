@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+
+/// An event as a gateway sends it. Source: docs/hub-protocol.md.
+public struct HubEvent: Sendable, Equatable {
+  public var seq: Int64
+  public var at: Int64
+  public var trusted: Bool
+  public var kind: String
+  public var body: JSONValue
+}
+
+/// A batch of a gateway's journal, read from what came over the network. Total.
+public struct EventBatch: Sendable, Equatable {
+  /// More events in one batch are refused with 413.
+  public static let mostEvents = 1000
+
+  public var epoch: String
+  public var events: [HubEvent]
+
+  /// Why a batch is refused.
+  public enum Refusal: Error, Equatable, Sendable {
+    /// 400: no JSON, or not the shape of a batch.
+    case malformed(String)
+    /// 413
+    case tooLarge
+    /// 422: this event is not one; `seq` where it could be read.
+    case badEvent(seq: Int64?, reason: String)
+  }
+
+  public init(parsing bytes: [UInt8]) throws(Refusal) {
+    let json: JSONValue
+    do {
+      json = try JSONValue(parsing: bytes)
+    } catch {
+      throw .malformed("\(error)")
+    }
+    guard let epoch = json["epoch"]?.string, Name.isAllowed(epoch) else { throw .malformed("epoch is missing") }
+    guard let list = json["events"]?.array else { throw .malformed("events is missing") }
+    guard list.count <= Self.mostEvents else { throw .tooLarge }
+    self.epoch = epoch
+    var previous: Int64 = 0
+    var events: [HubEvent] = []
+    for value in list {
+      let event = try Self.event(value)
+      guard event.seq > previous else { throw .badEvent(seq: event.seq, reason: "seq does not grow") }
+      previous = event.seq
+      events.append(event)
+    }
+    self.events = events
+  }
+
+  private static func event(_ value: JSONValue) throws(Refusal) -> HubEvent {
+    guard let seq = value["seq"]?.integer, seq > 0 else { throw .badEvent(seq: nil, reason: "seq is missing") }
+    guard let at = value["at"]?.integer else { throw .badEvent(seq: seq, reason: "at is missing") }
+    guard let kind = value["kind"]?.string, Name.isAllowed(kind) else {
+      throw .badEvent(seq: seq, reason: "kind is missing")
+    }
+    guard let body = value["body"], body.fields != nil else {
+      throw .badEvent(seq: seq, reason: "body is no object")
+    }
+    return HubEvent(seq: seq, at: at, trusted: value["trusted"]?.bool ?? false, kind: kind, body: body)
+  }
+}
+
+/// Ids of gateways and epochs, kinds of events.
+public enum Name {
+  public static let allowed = "1 to 64 letters, digits, `.`, `_` and `-`"
+
+  public static func isAllowed(_ name: String) -> Bool {
+    (1...64).contains(name.utf8.count)
+      && name.utf8.allSatisfy { byte in
+        let character = Character(Unicode.Scalar(byte))
+        return byte < 0x80 && (character.isLetter || character.isNumber || "._-".contains(character))
+      }
+  }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import TOML
+
+/// What `meshpost-hub` is told by its file. docs/hub.toml is the manual.
+public struct HubConfiguration: Sendable {
+  /// Who may do what with which gateway.
+  public struct Token: Sendable {
+    public var secret: String
+    /// A gateway's id, or `*`.
+    public var gateway: String
+    public var mayWrite: Bool
+  }
+
+  public struct Failure: Error, CustomStringConvertible {
+    public let description: String
+  }
+
+  public var host: String
+  public var port: Int
+  public var location: String
+  public var tokens: [Token]
+  public var mostBody: Int
+  /// Events a second and gateway; 0 = no limit.
+  public var rateLimit: Int
+
+  public init(file: String) throws(Failure) {
+    guard let data = FileManager.default.contents(atPath: file) else {
+      throw Failure(description: "\(file): cannot be read")
+    }
+    do {
+      try self.init(parsing: Array(data), file: file)
+    } catch let error as TOMLError {
+      throw Failure(description: "\(file): \(error)")
+    } catch {
+      throw Failure(description: "\(error)")
+    }
+  }
+
+  init(parsing bytes: [UInt8], file: String) throws {
+    var root = TOMLReader(try TOMLParser.parse(bytes))
+    host = root.string("host") ?? "127.0.0.1"
+    port = Int(root.integer("port", in: 0...65535, default: 8787))
+    location = root.string("database") ?? "/var/lib/meshpost-hub/hub.db"
+    mostBody = Int(root.size("max_body", in: 1024...(64 << 20), default: 1 << 20))
+    rateLimit = Int(root.integer("max_events_per_second", in: 0...1_000_000, default: 0))
+    tokens = []
+    for var table in root.tables("token") {
+      if let token = Self.token(&table) { tokens.append(token) }
+      table.finish()
+      root.note(table.errors)
+    }
+    if tokens.isEmpty, root.errors.isEmpty {
+      root.note("token", "at least one [[token]] with file, gateway and access is wanted")
+    }
+    root.finish()
+    guard root.errors.isEmpty else {
+      let lines = root.errors.sorted { $0.line < $1.line }.map { "\(file): \($0)" }
+      throw Failure(description: lines.joined(separator: "\n"))
+    }
+  }
+
+  private static func token(_ table: inout TOMLReader) -> Token? {
+    let location = table.string("file")
+    let gateway = table.string("gateway") ?? "*"
+    let access = table.choice("access", of: ["read", "write"], default: "read")
+    if gateway != "*", !Name.isAllowed(gateway) { table.note("gateway", "`*` or an id: \(Name.allowed)") }
+    guard let location else {
+      table.note("file", "the token's file is missing")
+      return nil
+    }
+    let text = FileManager.default.contents(atPath: location).map { String(decoding: $0, as: UTF8.self) }
+    guard let secret = text?.split(whereSeparator: \.isNewline).first.map(String.init), secret.utf8.count >= 16 else {
+      table.note("file", "\(location) cannot be read, or holds fewer than 16 characters")
+      return nil
+    }
+    return Token(secret: secret.trimmingCharacters(in: .whitespaces), gateway: gateway, mayWrite: access == "write")
+  }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+
+import Timing
+
+/// Decides what an upstream does next: pure.
+///
+///     greeting ──▶ ready ──▶ sending ──acknowledged──▶ ready …
+///        │           ▲          │ refused: half as much; a single event is buried
+///        ▼           │          ▼ retryable
+///      waiting ──────┴───── waiting (1 s … 5 min, or what Retry-After says)
+///      stopped: 401, 403; asked again every 5 min, or when told
+struct Shipment {
+  enum State: Equatable {
+    /// What the server has is not known yet: ask it.
+    case greeting
+    case ready
+    case sending(count: Int, isDeadLetter: Bool)
+    case waiting(until: MonotonicTime, reason: String)
+    case stopped(until: MonotonicTime, reason: String)
+  }
+
+  enum Next: Equatable {
+    case greet
+    case send(limit: Int)
+    case nothing
+    case wake(at: MonotonicTime)
+  }
+
+  /// What to do with the batch that was answered.
+  enum Consequence: Equatable {
+    /// The server has everything up to here.
+    case advance(to: Int64)
+    /// The one event of the batch is refused for good.
+    case bury(status: Int, reason: String)
+    /// Nothing: the same again, sooner or later, whole or in part.
+    case keep
+  }
+
+  /// How long a stopped upstream waits before it asks whether its token is taken now.
+  static let stoppedFor: Duration = .seconds(300)
+
+  private(set) var state: State = .greeting
+  private(set) var limit: Int
+  private let mostEvents: Int
+  private var backoff = Backoff(first: RetryPolicy.first, limit: RetryPolicy.limit)
+
+  init(mostEvents: Int) {
+    self.mostEvents = max(1, mostEvents)
+    limit = max(1, mostEvents)
+  }
+
+  /// `hasMore`: there are events after the cursor, or dead letters to be tried again.
+  func next(hasMore: Bool, now: MonotonicTime) -> Next {
+    switch state {
+    case .sending: return .nothing
+    case .waiting(let until, _), .stopped(let until, _):
+      if now < until { return .wake(at: until) }
+      return hasMore ? .greet : .nothing
+    case .greeting: return hasMore ? .greet : .nothing
+    case .ready: return hasMore ? .send(limit: limit) : .nothing
+    }
+  }
+
+  mutating func sent(count: Int, isDeadLetter: Bool = false) {
+    state = .sending(count: count, isDeadLetter: isDeadLetter)
+  }
+
+  mutating func greetingSent() { state = .sending(count: 0, isDeadLetter: false) }
+
+  /// The server told what it has.
+  mutating func greeted() { state = .ready }
+
+  mutating func answered(
+    _ verdict: Verdict, after cursor: Int64, now: MonotonicTime, using random: inout some RandomNumberGenerator
+  ) -> Consequence {
+    guard case .sending(let count, let isDeadLetter) = state else { return .keep }
+    switch verdict {
+    case .acknowledged(let through):
+      guard through > cursor || isDeadLetter || count == 0 else {
+        return wait("the server acknowledges nothing new (\(through))", nil, now: now, using: &random)
+      }
+      backoff.reset()
+      limit = min(mostEvents, limit * 2)
+      state = .ready
+      return .advance(to: through)
+    case .refused(let status, let reason):
+      guard count > 0 else { return wait(reason, nil, now: now, using: &random) }
+      state = .ready
+      guard count > 1 else { return .bury(status: status, reason: reason) }
+      limit = max(1, count / 2)
+      return .keep
+    case .retry(let reason, let after): return wait(reason, after, now: now, using: &random)
+    case .stopped(let reason):
+      state = .stopped(until: now + Self.stoppedFor, reason: reason)
+      return .keep
+    }
+  }
+
+  private mutating func wait(
+    _ reason: String, _ after: Duration?, now: MonotonicTime, using random: inout some RandomNumberGenerator
+  ) -> Consequence {
+    let pause = backoff.next(using: &random)
+    state = .waiting(until: now + max(pause, after ?? .zero), reason: reason)
+    return .keep
+  }
+
+  /// Somebody changed something (token, network): try at once.
+  mutating func resume() {
+    switch state {
+    case .waiting, .stopped: state = .greeting
+    case .greeting, .ready, .sending: break
+    }
+  }
+
+  /// The store changed under us, or the server did: ask what it has before anything is sent.
+  mutating func greetAgain() { state = .greeting }
+}

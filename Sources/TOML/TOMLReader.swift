@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+
+/// Takes typed values out of a table and notes what is wrong, with its line and what is allowed. What nobody took is an
+/// unknown key.
+public struct TOMLReader {
+  private let table: TOMLTable
+  private let name: String
+  private var taken: Set<String> = []
+  public private(set) var errors: [TOMLError] = []
+
+  /// `name`: how the table is called in messages, empty for the document itself.
+  public init(_ table: TOMLTable, name: String = "") {
+    self.table = table
+    self.name = name
+  }
+
+  public var line: Int { table.line }
+
+  private func full(_ key: String) -> String { name.isEmpty ? key : "\(name).\(key)" }
+
+  public mutating func note(_ key: String, _ reason: String) {
+    errors.append(TOMLError(line: table[key]?.line ?? table.line, reason: "\(full(key)): \(reason)"))
+  }
+
+  public mutating func note(_ more: [TOMLError]) { errors += more }
+
+  private mutating func take(_ key: String) -> TOMLValue? {
+    taken.insert(key)
+    return table[key]
+  }
+
+  public mutating func string(_ key: String) -> String? {
+    guard let value = take(key) else { return nil }
+    if case .string(let string) = value.kind { return string }
+    note(key, "\(value.kindName) where a string is wanted")
+    return nil
+  }
+
+  public mutating func bool(_ key: String, default fallback: Bool) -> Bool {
+    guard let value = take(key) else { return fallback }
+    if case .bool(let bool) = value.kind { return bool }
+    note(key, "\(value.kindName) where true or false is wanted")
+    return fallback
+  }
+
+  public mutating func integer(_ key: String, in range: ClosedRange<Int64>, default fallback: Int64) -> Int64 {
+    guard let value = take(key) else { return fallback }
+    guard case .integer(let integer) = value.kind else {
+      note(key, "\(value.kindName) where a whole number is wanted")
+      return fallback
+    }
+    guard range.contains(integer) else {
+      note(key, "\(integer) is not allowed: \(range.lowerBound) to \(range.upperBound)")
+      return fallback
+    }
+    return integer
+  }
+
+  /// One of a few words.
+  public mutating func choice(_ key: String, of allowed: [String], default fallback: String) -> String {
+    guard let text = string(key) else { return fallback }
+    guard allowed.contains(text) else {
+      note(key, "\"\(text)\" is not allowed: \(allowed.joined(separator: ", "))")
+      return fallback
+    }
+    return text
+  }
+
+  /// A number of bytes: a whole number, or a string such as `256 MiB`.
+  public mutating func size(_ key: String, in range: ClosedRange<Int64>, default fallback: Int64) -> Int64 {
+    guard let value = take(key) else { return fallback }
+    var bytes: Int64?
+    switch value.kind {
+    case .integer(let integer): bytes = integer
+    case .string(let text): bytes = Self.size(text)
+    default: break
+    }
+    guard let bytes else {
+      note(key, "a size is wanted, such as \"256 MiB\" (KiB, MiB, GiB) or a number of bytes")
+      return fallback
+    }
+    guard range.contains(bytes) else {
+      note(key, "\(bytes) bytes are not allowed: \(range.lowerBound) to \(range.upperBound)")
+      return fallback
+    }
+    return bytes
+  }
+
+  private static func size(_ text: String) -> Int64? {
+    let digits = text.prefix { $0.isNumber }
+    let units: [String: Int64] = ["": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30]
+    guard let number = Int64(digits), let unit = units[String(text.dropFirst(digits.count).drop { $0 == " " })] else {
+      return nil
+    }
+    let (bytes, overflow) = number.multipliedReportingOverflow(by: unit)
+    return overflow ? nil : bytes
+  }
+
+  /// A table; an empty one when it is missing.
+  public mutating func table(_ key: String) -> TOMLReader {
+    guard let value = take(key) else { return TOMLReader(TOMLTable(line: table.line), name: full(key)) }
+    if case .table(let inner) = value.kind { return TOMLReader(inner, name: full(key)) }
+    note(key, "\(value.kindName) where a table [\(full(key))] is wanted")
+    return TOMLReader(TOMLTable(line: value.line), name: full(key))
+  }
+
+  /// A list of tables: `[[key]]`.
+  public mutating func tables(_ key: String) -> [TOMLReader] {
+    guard let value = take(key) else { return [] }
+    guard case .array(let elements) = value.kind else {
+      note(key, "\(value.kindName) where tables [[\(full(key))]] are wanted")
+      return []
+    }
+    var readers: [TOMLReader] = []
+    for element in elements {
+      if case .table(let inner) = element.kind {
+        readers.append(TOMLReader(inner, name: full(key)))
+      } else {
+        errors.append(TOMLError(line: element.line, reason: "\(full(key)): \(element.kindName) where a table is wanted"))
+      }
+    }
+    return readers
+  }
+
+  /// Call when everything known was taken: the rest is unknown.
+  public mutating func finish() {
+    let known = taken.sorted().joined(separator: ", ")
+    for entry in table.entries where !taken.contains(entry.key) {
+      errors.append(
+        TOMLError(line: entry.value.line, reason: "\(full(entry.key)) is not known here; known are: \(known)"))
+    }
+  }
+}
