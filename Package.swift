@@ -55,7 +55,9 @@ let package = Package(
       swiftSettings: strict),
     .target(
       name: "Gateway",
-      dependencies: ["Control", "Relay", "Sync", "Store", "Transport", "HTTP", "TOML", "EventLoop", "Timing"],
+      dependencies: [
+        "Control", "Relay", "Sync", "Store", "Transport", "HTTP", "TOML", "EventLoop", "Timing", "CLinux",
+      ],
       swiftSettings: strict),
 
     // The other end of the link, and the other end of the wire.
@@ -70,7 +72,7 @@ let package = Package(
       swiftSettings: strict),
 
     // Programs: wiring, arguments, exit codes.
-    .executableTarget(name: "meshpostd", dependencies: ["Gateway"], swiftSettings: strict),
+    .executableTarget(name: "meshpostd", dependencies: ["Gateway", "EventLoop"], swiftSettings: strict),
     .executableTarget(
       name: "meshpost",
       dependencies: [

@@ -7,7 +7,7 @@ import Glibc
 ///
 /// With `JOURNAL_STREAM` set the line begins with `<N>`, which journald takes for the priority; on a terminal with the
 /// level's word.
-public struct Log {
+public final class Log {
   public enum Level: Int, Comparable, Sendable {
     case error = 3, warning = 4, notice = 5, info = 6, debug = 7
 

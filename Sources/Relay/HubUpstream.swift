@@ -328,3 +328,8 @@ enum SecretFile {
     return line.isEmpty ? nil : String(decoding: line, as: UTF8.self)
   }
 }
+
+extension HubUpstream.Settings {
+  /// Whether a text can be an upstream's URL.
+  public static func isURL(_ text: String) -> Bool { HTTPEndpoint.parse(text) != nil }
+}

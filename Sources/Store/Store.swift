@@ -20,15 +20,18 @@ public final class Store {
     /// Bytes of journal kept for upstreams that are away, and how long (seconds).
     public var journalMaxSize: Int64
     public var journalMaxAge: Int64
+    /// What this gateway calls itself; `nil`: a random id, made once.
+    public var gatewayID: String?
 
     public init(
       location: String, maxSize: Int64 = 1 << 30, journalMaxSize: Int64 = 256 << 20,
-      journalMaxAge: Int64 = 90 * 86400
+      journalMaxAge: Int64 = 90 * 86400, gatewayID: String? = nil
     ) {
       self.location = location
       self.maxSize = maxSize
       self.journalMaxSize = journalMaxSize
       self.journalMaxAge = journalMaxAge
+      self.gatewayID = gatewayID
     }
   }
 
@@ -44,6 +47,8 @@ public final class Store {
   private var doomed: StoreError?
   private var onDisk: [() -> Void] = []
   var journalState = JournalState()
+  /// The database turned out to be damaged: somebody must call `replaceDamaged`, later.
+  public var onDamage: (() -> Void)?
 
   /// Whose journal this is: 16 hex digits, made once, kept when the database is recreated.
   public private(set) var gatewayID = ""
@@ -122,10 +127,10 @@ public final class Store {
     // The id stands in a file of its own too: a gateway whose database was lost is still the same gateway.
     let idLocation = settings.location + ".id"
     let kept = (try meta("gateway_id")).flatMap(\.text) ?? Self.readSmallFile(idLocation)
-    gatewayID = kept ?? Self.randomHex(8)
+    gatewayID = settings.gatewayID ?? kept ?? Self.randomHex(8)
     let storedEpoch = (try meta("epoch")).flatMap(\.text)
     epoch = storedEpoch ?? Self.randomHex(8)
-    if kept == nil || storedEpoch == nil {
+    if kept != gatewayID || storedEpoch == nil {
       try translating { () throws(SQLiteError) in
         for (name, value) in [("gateway_id", gatewayID), ("epoch", epoch)] {
           try database.run("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", .text(name), .text(value))
@@ -190,9 +195,16 @@ public final class Store {
   /// Called whenever something new is on disk: the relay sends on then.
   public func onCommit(_ action: @escaping () -> Void) { onDisk.append(action) }
 
-  /// The end of a turn: commit what was written, tell everybody who waits.
+  /// The end of a turn: commit what was written, tell everybody who waits. Who is told may write again: that is
+  /// committed too.
   public func commit() {
-    guard !waiting.isEmpty else { return }
+    for _ in 0..<Self.mostRounds where !waiting.isEmpty { commitOnce() }
+  }
+
+  /// Rounds of one turn at most: more would mean that two parts of the program feed each other.
+  private static let mostRounds = 64
+
+  private func commitOnce() {
     if doomed == nil, database.isInTransaction {
       do {
         try database.execute("COMMIT")
@@ -205,10 +217,11 @@ public final class Store {
     waiting = []
     doomed = nil
     failure = failed
-    if failed != nil {
+    if let failed {
       // Already rolled back when SQLite did it by itself (disk full, I/O error); then this is refused, and right so.
       if database.isInTransaction { try? database.execute("ROLLBACK") }
       journalState.undo()
+      if case .corrupt = failed { onDamage?() }
     } else {
       journalState.keep()
     }

@@ -18,6 +18,9 @@ struct MessageDrain: Equatable {
   private var state: State = .idle
   private var wasHinted = false
 
+  /// A message was asked for and is not on disk yet: the worst moment to stop.
+  var isBusy: Bool { state != .idle }
+
   /// The radio says, or the clock suggests, that something waits.
   mutating func messageWaiting() -> Action {
     guard state == .idle else {

@@ -202,4 +202,6 @@ public final class Synchronizer {
   }
 
   var forgetsWatermark = false
+  /// What waits for the message in hand before the daemon ends.
+  var ending: (() -> Void)?
 }

@@ -14,15 +14,32 @@ extension Synchronizer {
   private func perform(_ action: MessageDrain.Action) {
     switch action {
     case .none: break
+    case .ask where ending != nil: ended(nil)
     case .ask:
       ask(.syncNextMessage) { [weak self] outcome in
         guard let self else { return }
         self.perform(self.drain.received(outcome))
       }
     case .store(let message): arrived(message)
+    case .drained where ending != nil, .failed where ending != nil: ended(nil)
     case .drained: finished()
     case .failed: failed("the radio does not hand over its messages")
     }
+  }
+
+  /// The daemon ends: what the radio is handing over just now is stored first, nothing more is asked for.
+  public func finish(within limit: Duration, _ done: @escaping () -> Void) {
+    ending = done
+    guard drain.isBusy else { return ended(nil) }
+    loop.schedule(after: limit) { [weak self] in self?.ended("the radio did not answer any more") }
+  }
+
+  private func ended(_ words: String?) {
+    guard let done = ending else { return }
+    ending = nil
+    if let words { log.info("ending: \(words)") }
+    drain = MessageDrain()
+    done()
   }
 
   /// A message on a slot that is empty for all we know: the radio is asked before it is judged.

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import HTTP
+import JSON
+import Relay
+import Store
+import Sync
+import Timing
+
+/// The control socket: HTTP/1.1 with JSON on a Unix socket. Documented in docs/control-socket.md.
+public final class ControlAPI {
+  /// What the API shows and steers.
+  public struct Parts {
+    public let version: String
+    public let loop: EventLoop
+    public let startedAt: MonotonicTime
+    public let store: Store
+    public let connection: RadioConnection
+    public let synchronizer: Synchronizer
+    /// The relay is made anew when its configuration is reloaded.
+    public let relay: () -> Relay
+
+    public init(
+      version: String, loop: EventLoop, store: Store, connection: RadioConnection, synchronizer: Synchronizer,
+      relay: @escaping () -> Relay
+    ) {
+      self.version = version
+      self.loop = loop
+      startedAt = loop.now
+      self.store = store
+      self.connection = connection
+      self.synchronizer = synchronizer
+      self.relay = relay
+    }
+  }
+
+  /// Rows of a page that are read at once.
+  private static let pageRows = 100
+
+  private let parts: Parts
+  private var server: HTTPServer?
+  private var streams: [ObjectIdentifier: RowStream] = [:]
+
+  public init(_ parts: Parts, location: String, group: String?) throws {
+    self.parts = parts
+    server = try HTTPServer(location: location, group: group, on: parts.loop) { [weak self] request, responder in
+      self?.handle(request, responder)
+    }
+    parts.store.onCommit { [weak self] in
+      for stream in (self?.streams ?? [:]).values { stream.pump() }
+    }
+  }
+
+  public func stop() {
+    server?.stop()
+    server = nil
+  }
+
+  private func handle(_ request: HTTPRequest, _ responder: HTTPResponder) {
+    do {
+      switch (request.method, request.path) {
+      case ("GET", "/v1/status"): try status(responder)
+      case ("GET", "/v1/sync"): sync(responder)
+      case ("POST", "/v1/sync"): startSync(request, responder)
+      case ("GET", "/v1/messages"): messages(request, responder)
+      case ("GET", "/v1/contacts"): contacts(request, responder)
+      case ("GET", "/v1/channels"): try channels(responder)
+      case ("GET", "/v1/journal"), ("GET", "/v1/events"): journal(request, responder)
+      case ("GET", "/v1/outbox"): try outbox(responder)
+      case ("POST", "/v1/outbox/retry"): try retry(request, responder)
+      case ("POST", "/v1/outbox/resume"):
+        parts.relay().resume()
+        answer(responder) { $0.field("ok", true) }
+      case (_, let path): refuse(responder, Self.paths.contains(path) ? 405 : 404, "\(request.method) \(path)")
+      }
+    } catch {
+      refuse(responder, 503, "\(error)")
+    }
+  }
+
+  private static let paths = [
+    "/v1/status", "/v1/sync", "/v1/messages", "/v1/contacts", "/v1/channels", "/v1/journal", "/v1/events",
+    "/v1/outbox", "/v1/outbox/retry", "/v1/outbox/resume",
+  ]
+
+  private func answer(
+    _ responder: HTTPResponder, status: Int = 200, _ body: (inout JSONWriter) throws -> Void
+  ) rethrows {
+    var bytes = try JSONWriter.object(body)
+    bytes.append(10)
+    responder.respond(HTTPResponse(status: status, headers: ["Content-Type": "application/json"], body: bytes))
+  }
+
+  private func refuse(_ responder: HTTPResponder, _ status: Int, _ reason: String) {
+    answer(responder, status: status) { $0.field("error", status == 404 ? "not found: \(reason)" : reason) }
+  }
+
+  // MARK: State
+
+  private func status(_ responder: HTTPResponder) throws {
+    try answer(responder) { try StatusReport(parts: parts).write(to: &$0) }
+  }
+
+  private func sync(_ responder: HTTPResponder) {
+    answer(responder) { StatusReport(parts: parts).writeSync(to: &$0) }
+  }
+
+  private func startSync(_ request: HTTPRequest, _ responder: HTTPResponder) {
+    guard parts.connection.state == .up else { return refuse(responder, 409, "the radio's link is down") }
+    parts.synchronizer.restart(fully: request.query["full"] == "1")
+    answer(responder, status: 202) { $0.field("ok", true) }
+  }
+
+  // MARK: Rows
+
+  private func stream(
+    _ responder: HTTPResponder, follow: Bool = false, _ produce: @escaping RowStream.Producer
+  ) {
+    let stream = RowStream(responder, follow: follow, produce)
+    let id = ObjectIdentifier(stream)
+    streams[id] = stream
+    stream.onEnd = { [weak self] in self?.streams[id] = nil }
+    stream.start()
+  }
+
+  private static func line(_ body: (inout JSONWriter) -> Void) -> [UInt8] { JSONWriter.object(body) + [10] }
+
+  private static func number(_ request: HTTPRequest, _ name: String) -> Int64? {
+    request.query[name].flatMap { Int64($0) }
+  }
+
+  /// The newest `limit` messages (100), or those after an id; `follow=1` goes on with what comes.
+  private func messages(_ request: HTTPRequest, _ responder: HTTPResponder) {
+    let limit = Int(clamping: min(max(Self.number(request, "limit") ?? 100, 0), 1_000_000))
+    let store = parts.store
+    var after = Self.number(request, "after")
+    var left = limit
+    let follow = request.query["follow"] == "1"
+    stream(responder, follow: follow) {
+      if after == nil {
+        var oldest = try store.messageCount()
+        try store.eachMessage(limit: limit) { message in
+          oldest = message.id - 1
+          return false
+        }
+        after = oldest
+      }
+      let from = after ?? 0
+      var lines: [UInt8] = []
+      var count = 0
+      let most = follow ? Self.pageRows : min(Self.pageRows, left)
+      try store.eachMessage(after: from, before: from + Int64(most) + 1, limit: most) { message in
+        lines += Self.line { Self.write(message, store, to: &$0) }
+        count += 1
+        return true
+      }
+      after = from + Int64(most)
+      left -= count
+      let newest = try store.messageCount()
+      if from + Int64(most) > newest { after = max(from, newest) }
+      return (lines, (after ?? 0) >= newest || (!follow && left <= 0))
+    }
+  }
+
+  private static func write(_ message: StoredMessage, _ store: Store, to json: inout JSONWriter) {
+    // `try?`: without its name the channel still has its digest.
+    let channel = message.slot.flatMap { slot in (try? store.channel(slot: slot)) ?? nil }
+    EventBody.write(message, channelName: channel?.name, to: &json)
+    json.field("received_at", message.received.milliseconds)
+    json.field("clock_trusted", message.received.trusted)
+    json.field("copies", message.copies)
+  }
+
+  private func contacts(_ request: HTTPRequest, _ responder: HTTPResponder) {
+    let onRadio = request.query["on_radio"] == "1"
+    let store = parts.store
+    var after: [UInt8] = []
+    stream(responder) {
+      var lines: [UInt8] = []
+      var count = 0
+      try store.eachContact(after: after, onRadioOnly: onRadio) { stored in
+        lines += Self.line { EventBody.write(stored, to: &$0) }
+        after = stored.contact.key.bytes
+        count += 1
+        return count < Self.pageRows
+      }
+      return (lines, count < Self.pageRows)
+    }
+  }
+
+  private func channels(_ responder: HTTPResponder) throws {
+    var lines: [UInt8] = []
+    try parts.store.eachChannel { channel in lines += EventBody.channel(channel) + [10] }
+    stream(responder) {
+      defer { lines = [] }
+      return (lines, true)
+    }
+  }
+
+  /// Events after a seq (or the newest `limit`); `follow=1` goes on with what comes.
+  private func journal(_ request: HTTPRequest, _ responder: HTTPResponder) {
+    let store = parts.store
+    let follow = request.query["follow"] == "1"
+    var left = Int(clamping: min(max(Self.number(request, "limit") ?? 100, 0), 1_000_000))
+    var after = Self.number(request, "after") ?? max(0, store.lastSeq - Int64(left))
+    stream(responder, follow: follow) {
+      var lines: [UInt8] = []
+      var count = 0
+      let most = follow ? Self.pageRows : min(Self.pageRows, left)
+      try store.readJournal(after: after, limit: most) { event, isSound in
+        lines += Self.line { json in
+          json.field("seq", event.seq)
+          json.field("at", event.at)
+          json.field("trusted", event.trusted)
+          json.field("kind", event.kind)
+          json.field("sound", isSound ? nil : false)
+          json.field("body", json: isSound ? event.body : Array("{}".utf8))
+        }
+        after = event.seq
+        count += 1
+        return true
+      }
+      left -= count
+      return (lines, count < most || (!follow && left <= 0))
+    }
+  }
+
+  // MARK: Outbox
+
+  private func outbox(_ responder: HTTPResponder) throws {
+    try answer(responder) { json in
+      json.arrayField("upstreams") { json in
+        for upstream in parts.relay().upstreams { json.object { StatusReport.write(upstream.status, to: &$0) } }
+      }
+      try json.arrayField("dead_letters") { json in
+        try parts.store.eachDeadLetter(limit: 1000) { letter in
+          json.object { json in
+            json.field("upstream", letter.upstream)
+            json.field("seq", letter.event.seq)
+            json.field("kind", letter.event.kind)
+            json.field("status", letter.status)
+            json.field("reason", letter.reason)
+            json.field("body", json: letter.event.body)
+          }
+          return true
+        }
+      }
+    }
+  }
+
+  private func retry(_ request: HTTPRequest, _ responder: HTTPResponder) throws {
+    let upstream = request.query["upstream"]
+    if let upstream, !parts.relay().upstreams.contains(where: { $0.name == upstream }) {
+      let names = parts.relay().upstreams.map(\.name).joined(separator: ", ")
+      return refuse(responder, 404, "upstream \(upstream); there are: \(names)")
+    }
+    let count = try parts.store.retryDeadLetters(of: upstream)
+    parts.relay().resume()
+    answer(responder) { $0.field("retried", count) }
+  }
+}

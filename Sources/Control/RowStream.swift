@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import HTTP
+
+/// Answers with rows, one JSON object a line, as fast as the reader takes them: nothing is collected, so a table of any
+/// size costs the memory of a page. With `follow` it stays open and tells what comes later.
+final class RowStream {
+  /// Bytes that may wait for a slow reader before reading on.
+  private static let mostPending = 32 * 1024
+
+  /// Produces the next page; `isEnd` when there is nothing more for now.
+  typealias Producer = () throws -> (lines: [UInt8], isEnd: Bool)
+
+  private let responder: HTTPResponder
+  private let follow: Bool
+  private let produce: Producer
+  private var isOver = false
+  var onEnd: () -> Void = {}
+
+  init(_ responder: HTTPResponder, follow: Bool, _ produce: @escaping Producer) {
+    self.responder = responder
+    self.follow = follow
+    self.produce = produce
+    responder.onGone = { [weak self] in self?.finish() }
+    responder.onDrained = { [weak self] in self?.pump() }
+  }
+
+  func start() {
+    responder.begin(headers: ["Content-Type": "application/x-ndjson"])
+    pump()
+  }
+
+  /// Something may be new.
+  func pump() {
+    while !isOver, responder.pendingBytes < Self.mostPending {
+      do {
+        let (lines, isEnd) = try produce()
+        responder.write(lines)
+        guard isEnd else { continue }
+        if !follow {
+          responder.end()
+          finish()
+        }
+        return
+      } catch {
+        // The head is out already: a broken end tells the reader.
+        responder.abort()
+        return finish()
+      }
+    }
+  }
+
+  private func finish() {
+    guard !isOver else { return }
+    isOver = true
+    onEnd()
+  }
+}

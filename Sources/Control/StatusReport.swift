@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Glibc
+import JSON
+import Relay
+import Store
+import Sync
+import Timing
+
+/// What `meshpost status --json` shows; the shape is promised in docs/stability.md.
+struct StatusReport {
+  let parts: ControlAPI.Parts
+
+  func write(to json: inout JSONWriter) throws(StoreError) {
+    json.field("version", parts.version)
+    json.field("gateway", parts.store.gatewayID)
+    json.field("epoch", parts.store.epoch)
+    json.field("uptime_s", Int64((parts.loop.now - parts.startedAt).inSeconds))
+    json.field("clock_trusted", WallClock().isSynchronised)
+    json.field("resident_kib", Self.residentKibibytes)
+    json.field("wakeups", parts.loop.wakeups)
+    json.objectField("radio") { writeRadio(to: &$0) }
+    json.objectField("sync") { writeSync(to: &$0) }
+    try writeStore(to: &json)
+    json.arrayField("upstreams") { json in
+      for upstream in parts.relay().upstreams { json.object { Self.write(upstream.status, to: &$0) } }
+    }
+  }
+
+  private static var residentKibibytes: Int64? {
+    let file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC)
+    guard file >= 0 else { return nil }
+    defer { close(file) }
+    guard case .bytes(let bytes) = Descriptor.read(file) else { return nil }
+    let words = String(decoding: bytes, as: UTF8.self).split(separator: " ")
+    return words.count > 1 ? Int64(words[1]).map { $0 * Int64(sysconf(Int32(_SC_PAGESIZE))) / 1024 } : nil
+  }
+
+  private func writeRadio(to json: inout JSONWriter) {
+    let connection = parts.connection
+    json.field("link", connection.link.name)
+    switch connection.state {
+    case .connecting: json.field("state", "connecting")
+    case .handshaking: json.field("state", "handshaking")
+    case .up: json.field("state", "up")
+    case .waiting(let error):
+      json.field("state", "down")
+      json.field("error", error.description)
+      json.field("remedy", error.remedy)
+    }
+    json.field("last_heard_s", connection.lastHeard.map { Int64((parts.loop.now - $0).inSeconds) })
+    json.field("unreadable_frames", connection.unreadableFrames)
+    if let identity = connection.identity {
+      json.objectField("identity") { EventBody.write(identity, to: &$0) }
+    }
+  }
+
+  func writeSync(to json: inout JSONWriter) {
+    let state = parts.synchronizer.state
+    json.field("state", state.name)
+    switch state {
+    case .syncing(let phase, let current, let total):
+      json.field("phase", phase.rawValue)
+      json.field("current", current)
+      if total > 0 { json.field("total", total) }
+    case .failed(let reason): json.field("reason", reason)
+    case .idle, .synced: break
+    }
+    json.field("last_synced", parts.synchronizer.lastSynced)
+    let counters = parts.synchronizer.counters
+    json.objectField("counters") { json in
+      json.field("connections", counters.connections)
+      json.field("messages_stored", counters.messagesStored)
+      json.field("duplicates", counters.duplicates)
+      json.field("empty_slot_messages", counters.emptySlotMessages)
+      json.field("adverts", counters.adverts)
+      json.field("contacts_changed", counters.contactsChanged)
+      json.field("full_contact_lists", counters.fullContactLists)
+      json.field("incremental_contact_lists", counters.incrementalContactLists)
+      json.field("timeouts", counters.timeouts)
+      json.field("unasked_replies", counters.unaskedReplies)
+    }
+  }
+
+  private func writeStore(to json: inout JSONWriter) throws(StoreError) {
+    let store = parts.store
+    let (messages, contacts) = (try store.messageCount(), try store.contactCount(onRadio: false))
+    let (onRadio, size) = (try store.contactCount(onRadio: true), try store.size())
+    json.objectField("store") { json in
+      json.field("messages", messages)
+      json.field("contacts", contacts)
+      json.field("contacts_on_radio", onRadio)
+      json.field("last_seq", store.lastSeq)
+      json.field("oldest_seq", store.journalSize.oldest)
+      json.field("journal_bytes", store.journalSize.bytes)
+      json.field("size_bytes", size)
+      json.field("set_aside", store.setAside)
+      json.field("error", store.failure?.description)
+      json.field("remedy", store.failure?.remedy)
+    }
+  }
+
+  static func write(_ status: UpstreamStatus, to json: inout JSONWriter) {
+    json.field("name", status.name)
+    json.field("kind", status.kind)
+    json.field("url", status.url)
+    json.field("state", status.state.rawValue)
+    json.field("acknowledged", status.cursor)
+    json.field("pending", status.pending)
+    json.field("in_flight", status.inFlight)
+    json.field("dead_letters", status.deadLetters)
+    json.field("reason", status.reason)
+    json.field("last_success", status.lastSuccess)
+    json.field("batches", status.batches)
+    json.field("bytes_sent", status.bytesSent)
+  }
+}

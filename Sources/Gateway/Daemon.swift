@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import Control
+import EventLoop
+import Glibc
+import Relay
+import Store
+import Sync
+import Timing
+import Transport
+
+/// The gateway: all of its parts on one event loop.
+public final class Daemon {
+  public static let version = "0.1.0"
+  /// The journal is looked at so often for what is too old.
+  private static let maintenanceInterval: Duration = .seconds(3600)
+  /// Memory is given back so long after a burst.
+  private static let calm: Duration = .seconds(2)
+  /// The message that the radio is handing over gets so long before the end.
+  private static let farewell: Duration = .seconds(3)
+
+  private let file: String
+  private var configuration: GatewayConfiguration
+  private let loop = EventLoop()
+  private let log: Log
+  private let store: Store
+  private let connection: RadioConnection
+  private let synchronizer: Synchronizer
+  private var relay: Relay
+  private var control: ControlAPI?
+  private var signals: Signals?
+  private var trimTimer: LoopTimer?
+  private var isTrimming = false
+  private var isEnding = false
+
+  /// Why the daemon cannot start, with the exit code of `sysexits.h`.
+  public struct StartError: Error {
+    public let words: String
+    public let code: Int32
+  }
+
+  public init(_ configuration: GatewayConfiguration, file: String) throws(StartError) {
+    self.configuration = configuration
+    self.file = file
+    log = Log(level: configuration.logLevel)
+    do {
+      store = try Store(configuration.store)
+    } catch {
+      throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
+    }
+    connection = RadioConnection(Links.link(to: configuration.link, on: loop), on: loop, log: log)
+    synchronizer = Synchronizer(connection, store: store, settings: configuration.sync, on: loop, log: log)
+    do {
+      relay = try Self.makeRelay(configuration, store, loop, log)
+    } catch {
+      throw StartError(words: "\(error)", code: EX_CONFIG)
+    }
+    do {
+      control = try ControlAPI(
+        ControlAPI.Parts(
+          version: Self.version, loop: loop, store: store, connection: connection, synchronizer: synchronizer,
+          relay: { [unowned self] in self.relay }),
+        location: configuration.controlSocket, group: configuration.controlGroup)
+    } catch {
+      throw StartError(words: "the control socket: \(error)", code: EX_CANTCREAT)
+    }
+  }
+
+  private static func makeRelay(
+    _ configuration: GatewayConfiguration, _ store: Store, _ loop: EventLoop, _ log: Log
+  ) throws -> Relay {
+    let upstreams = try configuration.hubs.map { try HubUpstream($0, store: store, on: loop, log: log) }
+    return try Relay(upstreams, store: store)
+  }
+
+  /// Runs until SIGTERM or SIGINT.
+  public func run() {
+    signals = Signals([SIGTERM, SIGINT, SIGHUP], on: loop) { [weak self] signal in
+      if signal == SIGHUP { self?.reload() } else { self?.end() }
+    }
+    loop.afterTurn { [store] in store.commit() }
+    store.onDamage = { [weak self] in self?.loop.later { self?.replaceDamagedStore() } }
+    store.onCommit { [weak self] in self?.trimIfFull() }
+    synchronizer.onStateChange = { [weak self] in self?.syncChanged() }
+    if let location = store.setAside {
+      log.error("the database was damaged: it is kept as \(location), a new one with a new epoch was begun")
+    }
+    log.notice("meshpostd \(Self.version), gateway \(store.gatewayID), \(configuration.hubs.count) upstreams")
+    if configuration.hubs.isEmpty { log.warning("no upstream is configured: everything stays in the store") }
+    connection.start()
+    relay.start()
+    maintain()
+    loop.run()
+  }
+
+  // MARK: Signals
+
+  private func end() {
+    guard !isEnding else { return }
+    isEnding = true
+    log.notice("ending")
+    synchronizer.finish(within: Self.farewell) { [weak self] in
+      guard let self else { return }
+      self.connection.stop()
+      self.relay.stop()
+      self.control?.stop()
+      self.store.commit()
+      do {
+        try self.store.checkpoint()
+      } catch {
+        self.log.info("the last checkpoint is left to the next start: \(error)")
+      }
+      self.loop.stop()
+    }
+  }
+
+  /// What can be reloaded: the log's level, upstreams and their credentials, whether the radio's time is set.
+  private func reload() {
+    let fresh: GatewayConfiguration
+    do {
+      fresh = try GatewayConfiguration(file: file)
+    } catch {
+      log.error("the configuration is not reloaded:\n\(error)")
+      return
+    }
+    log.level = fresh.logLevel
+    let old = configuration
+    let keepsRunning = [
+      ("radio.link", old.link != fresh.link), ("store", old.store.location != fresh.store.location),
+      ("control", old.controlSocket != fresh.controlSocket), ("gateway.id", old.store.gatewayID != fresh.store.gatewayID),
+    ]
+    for (name, changed) in keepsRunning where changed { log.warning("\(name) changes at the next start only") }
+    do {
+      relay.stop()
+      relay = try Self.makeRelay(fresh, store, loop, log)
+      relay.start()
+      configuration = fresh
+      log.notice("the configuration is reloaded")
+    } catch {
+      log.error("the upstreams are not reloaded: \(error)")
+    }
+  }
+
+  // MARK: The store's care
+
+  private func replaceDamagedStore() {
+    do {
+      let location = try store.replaceDamaged()
+      log.error("the database is damaged: it is kept as \(location), a new one with a new epoch was begun")
+      try store.keepOnlyCursors(of: relay.upstreams.map(\.name))
+      relay.storeReplaced()
+      synchronizer.restart(fully: true)
+    } catch {
+      log.error("\(error). \(error.remedy) Trying again in a minute")
+      loop.schedule(after: .seconds(60)) { [weak self] in self?.replaceDamagedStore() }
+    }
+  }
+
+  private func trimIfFull() {
+    guard !isTrimming, store.journalSize.bytes > configuration.store.journalMaxSize else { return }
+    loop.later { [weak self] in self?.trim() }
+  }
+
+  private func trim() {
+    guard !isTrimming else { return }
+    isTrimming = true
+    let clock = WallClock()
+    let before = store.journalSize.oldest
+    store.trimJournal(now: Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)) {
+      [weak self] failure in
+      guard let self else { return }
+      self.isTrimming = false
+      // More of it in the next turn, until nothing is left to trim.
+      if failure == nil, self.store.journalSize.oldest > before { self.loop.later { self.trim() } }
+    }
+    if store.journalSize.oldest == before { isTrimming = false }
+  }
+
+  private func maintain() {
+    trim()
+    trimTimer = loop.schedule(after: Self.maintenanceInterval) { [weak self] in self?.maintain() }
+  }
+
+  private func syncChanged() {
+    guard synchronizer.state == .synced else { return }
+    loop.schedule(after: Self.calm) { [store] in
+      store.releaseMemory()
+      malloc_trim(0)
+    }
+  }
+}

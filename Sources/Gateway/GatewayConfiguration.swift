@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Glibc
+import Relay
+import Store
+import Sync
+import TOML
+import Timing
+import Transport
+
+/// What `meshpostd` is told by its file. deploy/meshpostd.toml is the manual.
+public struct GatewayConfiguration: Sendable {
+  /// Everything that is wrong, a line each: `FILE: line N: what, and what is allowed`.
+  public struct Failure: Error, CustomStringConvertible, Sendable {
+    public let description: String
+  }
+
+  public var link: LinkAddress
+  public var sync: Synchronizer.Settings
+  public var store: Store.Settings
+  public var controlSocket: String
+  public var controlGroup: String?
+  public var logLevel: Log.Level
+  public var hubs: [HubUpstream.Settings]
+
+  public init(file: String) throws(Failure) {
+    let descriptor = open(file, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { throw Failure(description: "\(file): \(SystemError("open").words)") }
+    defer { close(descriptor) }
+    var bytes: [UInt8] = []
+    while case .bytes(let more) = Descriptor.read(descriptor) {
+      bytes += more
+      guard bytes.count <= Self.largestFile else { throw Failure(description: "\(file): larger than 1 MiB") }
+    }
+    try self.init(parsing: bytes, file: file)
+  }
+
+  private static let largestFile = 1 << 20
+
+  public init(parsing bytes: [UInt8], file: String) throws(Failure) {
+    do {
+      var root = TOMLReader(try TOMLParser.parse(bytes))
+      let parsed = Self.read(&root)
+      guard root.errors.isEmpty, let parsed else {
+        let lines = root.errors.sorted { $0.line < $1.line }.map { "\(file): \($0)" }
+        throw Failure(description: lines.joined(separator: "\n"))
+      }
+      self = parsed
+    } catch let failure as Failure {
+      throw failure
+    } catch {
+      throw Failure(description: "\(file): \(error)")
+    }
+  }
+
+  private init(
+    link: LinkAddress, sync: Synchronizer.Settings, store: Store.Settings, controlSocket: String,
+    controlGroup: String?, logLevel: Log.Level, hubs: [HubUpstream.Settings]
+  ) {
+    self.link = link
+    self.sync = sync
+    self.store = store
+    self.controlSocket = controlSocket
+    self.controlGroup = controlGroup
+    self.logLevel = logLevel
+    self.hubs = hubs
+  }
+
+  private static func read(_ root: inout TOMLReader) -> GatewayConfiguration? {
+    let (link, sync) = section(&root, "radio", radio)
+    let id = section(&root, "gateway", gateway)
+    var store = section(&root, "store", store)
+    store.gatewayID = id
+    let (socket, group) = section(&root, "control", control)
+    let level = section(&root, "log", log)
+    var hubs: [HubUpstream.Settings] = []
+    for var table in root.tables("upstream") {
+      if let hub = upstream(&table) {
+        if hubs.contains(where: { $0.name == hub.name }) { table.note("name", "\"\(hub.name)\" stands twice") }
+        hubs.append(hub)
+      }
+      table.finish()
+      root.note(table.errors)
+    }
+    root.finish()
+    guard let link else { return nil }
+    return GatewayConfiguration(
+      link: link, sync: sync, store: store, controlSocket: socket, controlGroup: group, logLevel: level, hubs: hubs)
+  }
+
+  private static func section<Value>(
+    _ root: inout TOMLReader, _ name: String, _ read: (inout TOMLReader) -> Value
+  ) -> Value {
+    var table = root.table(name)
+    let value = read(&table)
+    table.finish()
+    root.note(table.errors)
+    return value
+  }
+
+  private static func radio(_ table: inout TOMLReader) -> (LinkAddress?, Synchronizer.Settings) {
+    let text = table.string("link") ?? "auto:"
+    let sync = Synchronizer.Settings(setsTime: table.bool("set_time", default: true))
+    do {
+      return (try LinkAddress(parsing: text), sync)
+    } catch {
+      table.note("link", error.description)
+      return (nil, sync)
+    }
+  }
+
+  private static func gateway(_ table: inout TOMLReader) -> String? {
+    guard let id = table.string("id") else { return nil }
+    let allowed = id.utf8.allSatisfy { byte in
+      byte < 0x80
+        && (Character(Unicode.Scalar(byte)).isLetter || Character(Unicode.Scalar(byte)).isNumber
+          || ".-_".utf8.contains(byte))
+    }
+    if !allowed || !(1...64).contains(id.utf8.count) {
+      table.note("id", "\"\(id)\" is not allowed: 1 to 64 letters, digits, `.`, `_` and `-`")
+    }
+    return id
+  }
+
+  private static func store(_ table: inout TOMLReader) -> Store.Settings {
+    let location = table.string("location") ?? "/var/lib/meshpost/gateway.db"
+    if !location.hasPrefix("/") { table.note("location", "\"\(location)\" is not absolute") }
+    let mostBytes = table.size("max_size", in: (4 << 20)...(1 << 40), default: 1 << 30)
+    let journal = table.size("journal_max_size", in: (1 << 20)...(1 << 40), default: min(256 << 20, mostBytes))
+    let days = table.integer("journal_max_age_days", in: 1...36500, default: 90)
+    return Store.Settings(
+      location: location, maxSize: mostBytes, journalMaxSize: journal, journalMaxAge: days * 86400)
+  }
+
+  private static func control(_ table: inout TOMLReader) -> (String, String?) {
+    let socket = table.string("socket") ?? "/run/meshpost/control.sock"
+    if !socket.hasPrefix("/") { table.note("socket", "\"\(socket)\" is not absolute") }
+    if socket.utf8.count > 107 { table.note("socket", "longer than the 107 bytes that a Unix socket may have") }
+    let group = table.string("group")
+    if let group, getgrnam(group) == nil { table.note("group", "there is no group \"\(group)\"") }
+    return (socket, group)
+  }
+
+  private static func log(_ table: inout TOMLReader) -> Log.Level {
+    let name = table.string("level") ?? "info"
+    if let level = Log.Level(name: name) { return level }
+    table.note("level", "\"\(name)\" is not allowed: \(Log.Level.names)")
+    return .info
+  }
+
+  private static func upstream(_ table: inout TOMLReader) -> HubUpstream.Settings? {
+    let name = table.string("name")
+    if name == nil || name == "" { table.note("name", "a name of its own is missing") }
+    _ = table.choice("kind", of: ["hub"], default: "hub")
+    let url = table.string("url")
+    if url.flatMap({ HubUpstream.Settings.isURL($0) ? $0 : nil }) == nil {
+      table.note("url", "http://HOST[:PORT][/PATH] or https://… is wanted, without user names")
+    }
+    let token = table.string("token_file")
+    let authorities = table.string("ca_file")
+    if let authorities, access(authorities, R_OK) != 0 { table.note("ca_file", "\(authorities) cannot be read") }
+    let events = table.integer("batch_events", in: 1...1000, default: 200)
+    let bytes = table.size("batch_bytes", in: 1024...(1 << 20), default: 64 << 10)
+    let timeout = table.integer("timeout_s", in: 1...600, default: 30)
+    guard let name, let url else { return nil }
+    return HubUpstream.Settings(
+      name: name, url: url, tokenFile: token, authorities: authorities, batchEvents: Int(events),
+      batchBytes: Int(bytes), timeout: .seconds(timeout))
+  }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import EventLoop
+import Glibc
+import HTTP
+import JSON
+
+/// Asks the daemon, one request a run.
+struct ControlClient {
+  struct Answer {
+    let text: String
+    let value: JSONValue
+  }
+
+  private let connection: Connection
+
+  init(_ connection: Connection) { self.connection = connection }
+
+  static func escape(_ text: String) -> String { PercentCoding.encode(text) }
+
+  func get(_ target: String) throws -> Answer { try ask(HTTPRequest("GET", target)) }
+  func post(_ target: String) throws -> Answer { try ask(HTTPRequest("POST", target)) }
+
+  /// Rows as they come: printed as they are with `--json`, else shown for people.
+  func lines(_ target: String, _ show: (JSONValue) -> String) throws {
+    var partial: [UInt8] = []
+    let json = connection.json
+    try withoutActuallyEscaping(show) { show in
+      let response = try send(HTTPRequest("GET", target), timeout: false) { piece in
+        for byte in piece {
+          guard byte == 10 else {
+            partial.append(byte)
+            continue
+          }
+          let line = partial
+          partial.removeAll()
+          if json {
+            print(String(decoding: line, as: UTF8.self))
+          } else if let value = try? JSONValue(parsing: line) {  // `try?`: a torn line, after the stream broke off
+            print(show(value))
+          }
+        }
+        fflush(nil)
+      }
+      guard response.status == 200 else { throw refusal(response, partial) }
+    }
+  }
+
+  private func ask(_ request: HTTPRequest) throws -> Answer {
+    let response = try send(request, timeout: true, nil)
+    guard (200..<300).contains(response.status) else { throw refusal(response, response.body) }
+    let text = String(decoding: response.body.dropLast(response.body.last == 10 ? 1 : 0), as: UTF8.self)
+    return Answer(text: text, value: try JSONValue(parsing: text))
+  }
+
+  private func refusal(_ response: HTTPResponse, _ body: [UInt8]) -> any Error {
+    // `try?`: an answer without words is shown by its number.
+    let words = (try? JSONValue(parsing: body))?["error"]?.string ?? "HTTP \(response.status)"
+    return fail(words, EX_UNAVAILABLE)
+  }
+
+  private func send(
+    _ request: HTTPRequest, timeout: Bool, _ onPiece: (([UInt8]) -> Void)?
+  ) throws -> HTTPResponse {
+    let loop = EventLoop()
+    let client = HTTPClient(.unix(location: connection.socket), on: loop)
+    var result: Result<HTTPResponse, HTTPFailure>?
+    client.send(request, timeout: timeout ? .seconds(30) : nil, onPiece: onPiece) { outcome in
+      result = outcome
+      loop.stop()
+    }
+    if result == nil { loop.run() }
+    switch result {
+    case .success(let response): return response
+    case .failure(let failure):
+      throw fail("\(failure). Is meshpostd running, and may you use its socket?", EX_UNAVAILABLE)
+    case nil: throw fail("no answer", EX_UNAVAILABLE)
+    }
+  }
+
+  private func fail(_ words: String, _ code: Int32) -> any Error {
+    let line = Array("meshpost: \(words)\n".utf8)
+    _ = Glibc.write(2, line, line.count)  // nowhere is left to report that it failed
+    return ExitCode(code)
+  }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Glibc
+
+/// `meshpost`: what an operator does.
+@main
+struct Meshpost: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "meshpost", abstract: "Look at, and steer, a Meshpost gateway.",
+    discussion: "Talks to the daemon's control socket. Exit codes are those of sysexits.h.",
+    subcommands: [
+      StatusCommand.self, MessagesCommand.self, ContactsCommand.self, ChannelsCommand.self, JournalCommand.self,
+      OutboxCommand.self, SyncCommand.self,
+    ], defaultSubcommand: StatusCommand.self)
+}
+
+struct Connection: ParsableArguments {
+  @Option(help: "The daemon's control socket (or $MESHPOST_SOCKET).")
+  var socket = getenv("MESHPOST_SOCKET").map { String(cString: $0) } ?? "/run/meshpost/control.sock"
+
+  @Flag(help: "Print JSON as the control socket gives it.") var json = false
+}
+
+struct StatusCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(commandName: "status", abstract: "How the gateway is.")
+  @OptionGroup var connection: Connection
+
+  func run() throws {
+    let status = try ControlClient(connection).get("/v1/status")
+    if connection.json { return print(status.text) }
+    Show.status(status.value)
+  }
+}
+
+struct MessagesCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(commandName: "messages", abstract: "Messages, newest last.")
+  @OptionGroup var connection: Connection
+  @Option(help: "How many.") var limit = 20
+  @Option(help: "Those after this id.") var after: Int64?
+  @Flag(help: "Go on with what comes.") var follow = false
+
+  func run() throws {
+    var target = "/v1/messages?limit=\(limit)"
+    if let after { target += "&after=\(after)" }
+    if follow { target += "&follow=1" }
+    try ControlClient(connection).lines(target, Show.message)
+  }
+}
+
+struct ContactsCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(commandName: "contacts", abstract: "Nodes that are known.")
+  @OptionGroup var connection: Connection
+  @Flag(help: "Only those in the radio's table.") var onRadio = false
+
+  func run() throws {
+    try ControlClient(connection).lines("/v1/contacts\(onRadio ? "?on_radio=1" : "")", Show.contact)
+  }
+}
+
+struct ChannelsCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(commandName: "channels", abstract: "The radio's channels.")
+  @OptionGroup var connection: Connection
+
+  func run() throws { try ControlClient(connection).lines("/v1/channels", Show.channel) }
+}
+
+struct JournalCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "journal", abstract: "Everything that is forwarded, in order.")
+  @OptionGroup var connection: Connection
+  @Option(help: "How many.") var limit = 20
+  @Option(help: "Those after this seq.") var after: Int64?
+  @Flag(help: "Go on with what comes.") var follow = false
+
+  func run() throws {
+    var target = "/v1/journal?limit=\(limit)"
+    if let after { target += "&after=\(after)" }
+    if follow { target += "&follow=1" }
+    try ControlClient(connection).lines(target, Show.event)
+  }
+}
+
+struct OutboxCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "outbox", abstract: "What upstreams have not had, and what they refused.",
+    subcommands: [List.self, Retry.self, Resume.self], defaultSubcommand: List.self)
+
+  struct List: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Upstreams and dead letters.")
+    @OptionGroup var connection: Connection
+
+    func run() throws {
+      let outbox = try ControlClient(connection).get("/v1/outbox")
+      if connection.json { return print(outbox.text) }
+      Show.outbox(outbox.value)
+    }
+  }
+
+  struct Retry: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Send dead letters again.")
+    @OptionGroup var connection: Connection
+    @Argument(help: "Of this upstream only.") var upstream: String?
+
+    func run() throws {
+      let query = upstream.map { "?upstream=\(ControlClient.escape($0))" } ?? ""
+      let answer = try ControlClient(connection).post("/v1/outbox/retry\(query)")
+      print(connection.json ? answer.text : "\(answer.value["retried"]?.integer ?? 0) dead letters are sent again")
+    }
+  }
+
+  struct Resume: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Let waiting and stopped upstreams try at once, with their token files read anew.")
+    @OptionGroup var connection: Connection
+
+    func run() throws {
+      let answer = try ControlClient(connection).post("/v1/outbox/resume")
+      print(connection.json ? answer.text : "upstreams try now; see `meshpost status`")
+    }
+  }
+}
+
+struct SyncCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "sync", abstract: "How far the gateway is with the radio; start over if asked.")
+  @OptionGroup var connection: Connection
+  @Flag(help: "Sync now.") var now = false
+  @Flag(help: "Sync now, with the whole contact list.") var full = false
+
+  func run() throws {
+    let client = ControlClient(connection)
+    if now || full { _ = try client.post("/v1/sync\(full ? "?full=1" : "")") }
+    let state = try client.get("/v1/sync")
+    if connection.json { return print(state.text) }
+    Show.sync(state.value)
+  }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+import JSON
+
+/// Answers for people.
+enum Show {
+  static func time(_ milliseconds: Int64?) -> String {
+    guard let milliseconds else { return "never" }
+    var seconds = time_t(milliseconds / 1000)
+    var parts = tm()
+    localtime_r(&seconds, &parts)
+    var buffer = [CChar](repeating: 0, count: 32)
+    strftime(&buffer, buffer.count, "%Y-%m-%d %H:%M:%S", &parts)
+    return String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+
+  /// Names and texts come over the air: control characters must not reach the terminal.
+  static func clean(_ text: String?) -> String {
+    String((text ?? "").unicodeScalars.map { $0.value < 0x20 || (0x7F..<0xA0).contains($0.value) ? " " : Character($0) })
+  }
+
+  private static func size(_ bytes: Int64) -> String {
+    bytes < 1 << 20 ? "\(bytes >> 10) KiB" : "\(bytes >> 20) MiB"
+  }
+
+  static func status(_ status: JSONValue) {
+    let radio = status["radio"] ?? .null
+    let identity = radio["identity"]
+    let memory = status["resident_kib"]?.integer.map { ", \($0 / 1024) MiB resident" } ?? ""
+    print("gateway   \(status["gateway"]?.string ?? "?"), up \(status["uptime_s"]?.integer ?? 0) s\(memory)")
+    if status["clock_trusted"]?.bool == false { print("          the clock is not synchronised: times are marked") }
+    print("radio     \(radio["state"]?.string ?? "?"), \(radio["link"]?.string ?? "?")")
+    if let identity {
+      let version = clean(identity["version"]?.string)
+      print("          \(clean(identity["name"]?.string)), \(clean(identity["model"]?.string)) \(version)")
+    }
+    trouble(radio)
+    sync(status["sync"] ?? .null)
+    store(status["store"] ?? .null)
+    for upstream in status["upstreams"]?.array ?? [] { self.upstream(upstream) }
+  }
+
+  private static func trouble(_ part: JSONValue) {
+    if let error = part["error"]?.string { print("          \(error)") }
+    if let remedy = part["remedy"]?.string { print("          \(remedy)") }
+  }
+
+  static func sync(_ sync: JSONValue) {
+    var line = "sync      \(sync["state"]?.string ?? "?")"
+    if let phase = sync["phase"]?.string {
+      line += " \(phase) \(sync["current"]?.integer ?? 0)"
+      if let total = sync["total"]?.integer { line += "/\(total)" }
+    }
+    if let reason = sync["reason"]?.string { line += ": \(reason)" }
+    print("\(line), last \(time(sync["last_synced"]?.integer))")
+  }
+
+  private static func store(_ store: JSONValue) {
+    func number(_ name: String) -> Int64 { store[name]?.integer ?? 0 }
+    print(
+      "store     \(number("messages")) messages, \(number("contacts")) nodes (\(number("contacts_on_radio")) on the "
+        + "radio), seq \(number("last_seq")), \(size(number("size_bytes")))")
+    trouble(store)
+    if let location = store["set_aside"]?.string { print("          a damaged database was kept as \(location)") }
+  }
+
+  private static func upstream(_ upstream: JSONValue) {
+    func number(_ name: String) -> Int64 { upstream[name]?.integer ?? 0 }
+    let name = (upstream["name"]?.string ?? "?").padding(10)
+    print(
+      "\(name)\(upstream["state"]?.string ?? "?"), \(number("pending")) pending, \(number("dead_letters")) dead letters, "
+        + "last \(time(upstream["last_success"]?.integer)), \(upstream["url"]?.string ?? "")")
+    if let reason = upstream["reason"]?.string { print("          \(clean(reason))") }
+  }
+
+  static func message(_ message: JSONValue) -> String {
+    let at = time(message["received_at"]?.integer)
+    let sender = clean(message["sender_name"]?.string ?? message["sender"]?.string ?? "?")
+    let place = message["channel_name"]?.string.map { " [\(clean($0))]" } ?? ""
+    let text = message["text"]?.string.map { clean($0) } ?? "data \(message["data"]?.string ?? "")"
+    let copies = message["copies"]?.integer.flatMap { $0 > 1 ? " (×\($0))" : nil } ?? ""
+    return "\(at)\(place) \(sender): \(text)\(copies)"
+  }
+
+  static func contact(_ contact: JSONValue) -> String {
+    let key = String((contact["key"]?.string ?? "").prefix(12))
+    let hops = contact["hops"]?.integer.map { "\($0) hops" } ?? "flood"
+    let place = contact["on_radio"]?.bool == true ? "" : ", not on the radio"
+    let heard = contact["last_heard"]?.integer.map { ", heard \(time($0))" } ?? ""
+    let type = (contact["type"]?.string ?? "?").padding(9)
+    return "\(key)  \(type)\(clean(contact["name"]?.string).padding(26))\(hops)\(heard)\(place)"
+  }
+
+  static func channel(_ channel: JSONValue) -> String {
+    let slot = String(channel["slot"]?.integer ?? 0).padding(4)
+    return "\(slot)\(clean(channel["name"]?.string).padding(26))\(channel["channel"]?.string ?? "")"
+  }
+
+  static func event(_ event: JSONValue) -> String {
+    var body = JSONWriter()
+    body.value(event["body"] ?? .null)
+    let seq = String(event["seq"]?.integer ?? 0).padding(8)
+    return "\(seq)\(time(event["at"]?.integer)) \((event["kind"]?.string ?? "?").padding(16))\(clean(body.string))"
+  }
+
+  static func outbox(_ outbox: JSONValue) {
+    for upstream in outbox["upstreams"]?.array ?? [] { self.upstream(upstream) }
+    let letters = outbox["dead_letters"]?.array ?? []
+    for letter in letters {
+      let place = "\(letter["upstream"]?.string ?? "?") seq \(letter["seq"]?.integer ?? 0)"
+      print("refused   \(place) \(letter["kind"]?.string ?? "?"): \(clean(letter["reason"]?.string))")
+    }
+    if !letters.isEmpty { print("send them again with: meshpost outbox retry") }
+  }
+}
+
+extension String {
+  /// At least so many characters, and one space after.
+  func padding(_ width: Int) -> String { self + String(repeating: " ", count: max(1, width - count)) }
+}
