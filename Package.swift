@@ -63,10 +63,12 @@ let package = Package(
     // The other end of the link, and the other end of the wire.
     .target(
       name: "VirtualRadio",
-      dependencies: ["Companion", "MeshCrypto", "MeshIdentity", "EventLoop", "JSON", "Timing", "CLinux"], swiftSettings: strict),
+      dependencies: ["Companion", "MeshCrypto", "MeshIdentity", "EventLoop", "JSON", "Timing", "CLinux"],
+      swiftSettings: strict),
     .target(
       name: "Hub",
-      dependencies: ["SQLite", "JSON", "TOML", .product(name: "Hummingbird", package: "hummingbird"),
+      dependencies: [
+        "SQLite", "JSON", "TOML", .product(name: "Hummingbird", package: "hummingbird"),
         .product(name: "Logging", package: "swift-log"),
       ],
       swiftSettings: strict),
@@ -80,11 +82,15 @@ let package = Package(
       ], swiftSettings: strict),
     .executableTarget(
       name: "meshpost-hub",
-      dependencies: ["Hub", .product(name: "ArgumentParser", package: "swift-argument-parser")],
+      dependencies: [
+        "Hub", "HTTP", "JSON", "EventLoop", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+      ],
       swiftSettings: strict),
     .executableTarget(
       name: "meshpost-radio",
-      dependencies: ["VirtualRadio", "EventLoop", "CLinux", .product(name: "ArgumentParser", package: "swift-argument-parser")],
+      dependencies: [
+        "VirtualRadio", "EventLoop", "CLinux", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+      ],
       swiftSettings: strict),
 
     .target(

@@ -128,7 +128,8 @@ public final class Daemon {
     let old = configuration
     let keepsRunning = [
       ("radio.link", old.link != fresh.link), ("store", old.store.location != fresh.store.location),
-      ("control", old.controlSocket != fresh.controlSocket), ("gateway.id", old.store.gatewayID != fresh.store.gatewayID),
+      ("control", old.controlSocket != fresh.controlSocket),
+      ("gateway.id", old.store.gatewayID != fresh.store.gatewayID),
     ]
     for (name, changed) in keepsRunning where changed { log.warning("\(name) changes at the next start only") }
     do {

@@ -4,7 +4,7 @@ import CLinux
 import EventLoop
 import Glibc
 
-/// A small HTTP/1.1 server on a Unix socket, for the control socket.
+/// A small HTTP/1.1 server on a Unix socket or on loopback, for the control socket and for tests.
 public final class HTTPServer {
   /// Connections at once; further ones are closed right away.
   public static let mostConnections = 32
@@ -12,8 +12,11 @@ public final class HTTPServer {
   static let mostBody = 1 << 20
 
   private let loop: EventLoop
-  private let location: String
+  /// Of a Unix socket.
+  private let location: String?
   private let descriptor: Int32
+  /// Of a loopback server; 0 for a Unix socket.
+  public private(set) var port: UInt16 = 0
   private let handler: (HTTPRequest, HTTPResponder) -> Void
   private var connections: [ObjectIdentifier: ServerConnection] = [:]
 
@@ -38,11 +41,22 @@ public final class HTTPServer {
     loop.watch(descriptor, for: .readable) { [weak self] _ in self?.accept() }
   }
 
+  /// Listens on 127.0.0.1; port 0 takes a free one.
+  public init(
+    loopbackPort: UInt16, on loop: EventLoop, _ handler: @escaping (HTTPRequest, HTTPResponder) -> Void
+  ) throws(SystemError) {
+    self.loop = loop
+    location = nil
+    self.handler = handler
+    (descriptor, port) = try LoopbackSocket.listen(on: loopbackPort)
+    loop.watch(descriptor, for: .readable) { [weak self] _ in self?.accept() }
+  }
+
   /// Stops listening and closes all connections.
   public func stop() {
     loop.unwatch(descriptor)
     close(descriptor)
-    unlink(location)
+    if let location { unlink(location) }
     for connection in connections.values { connection.close() }
     connections.removeAll()
   }

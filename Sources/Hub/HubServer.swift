@@ -22,7 +22,8 @@ public struct HubServer: Sendable {
   public func run(_ ready: @escaping @Sendable (Int) -> Void) async throws {
     let application = Application(
       router: router(),
-      configuration: .init(address: .hostname(configuration.host, port: configuration.port), serverName: "meshpost-hub"),
+      configuration: .init(
+        address: .hostname(configuration.host, port: configuration.port), serverName: "meshpost-hub"),
       onServerRunning: { channel in ready(channel.localAddress?.port ?? 0) },
       logger: Logger(label: "hub") { _ in SwiftLogNoOpLogHandler() })
     try await application.runService()

@@ -24,10 +24,11 @@ extension Synchronizer {
 
   func keep(_ channel: Channel, _ done: @escaping () -> Void = {}) {
     let moment = now
-    write({ store throws(SQLiteError) in
-      guard try store.setChannel(channel), !channel.isEmpty else { return }
-      _ = try store.append(.channel, at: moment, body: EventBody.channel(channel))
-    }, done)
+    write(
+      { store throws(SQLiteError) in
+        guard try store.setChannel(channel), !channel.isEmpty else { return }
+        _ = try store.append(.channel, at: moment, body: EventBody.channel(channel))
+      }, done)
   }
 
   private func finishChannels(at slot: Int) {

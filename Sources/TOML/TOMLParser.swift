@@ -134,7 +134,8 @@ public struct TOMLParser {
   private static func openTable(_ table: inout TOMLTable, _ path: ArraySlice<String>, _ line: Int) throws(TOMLError) {
     try descend(&table, path, line) { (target) throws(TOMLError) in
       guard !target.isClosed else {
-        throw TOMLError(line: line, reason: "[\(path.joined(separator: "."))] stands twice (first on line \(target.line))")
+        throw TOMLError(
+          line: line, reason: "[\(path.joined(separator: "."))] stands twice (first on line \(target.line))")
       }
       target.isClosed = true
       target.line = line
@@ -243,7 +244,9 @@ public struct TOMLParser {
 
   private mutating func scalar() throws(TOMLError) -> TOMLValue.Kind {
     let start = position
-    while let byte = current, Self.isBare(byte) || byte == UInt8(ascii: "+") || byte == UInt8(ascii: ".") || byte == UInt8(ascii: ":") {
+    while let byte = current,
+      Self.isBare(byte) || byte == UInt8(ascii: "+") || byte == UInt8(ascii: ".") || byte == UInt8(ascii: ":")
+    {
       position += 1
     }
     let word = String(decoding: bytes[start..<position], as: UTF8.self)
@@ -267,7 +270,8 @@ public struct TOMLParser {
       return Int64(digits.dropFirst(2), radix: radix).map { .integer($0) }
     }
     let unsigned = digits.drop { $0 == "+" || $0 == "-" }
-    guard unsigned.first?.isNumber == true, !(unsigned.count > 1 && unsigned.first == "0" && unsigned.dropFirst().first?.isNumber == true)
+    guard unsigned.first?.isNumber == true,
+      !(unsigned.count > 1 && unsigned.first == "0" && unsigned.dropFirst().first?.isNumber == true)
     else { return nil }
     if let integer = Int64(digits) { return .integer(integer) }
     guard let number = Double(digits), number.isFinite else { return nil }

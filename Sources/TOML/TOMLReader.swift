@@ -116,7 +116,8 @@ public struct TOMLReader {
       if case .table(let inner) = element.kind {
         readers.append(TOMLReader(inner, name: full(key)))
       } else {
-        errors.append(TOMLError(line: element.line, reason: "\(full(key)): \(element.kindName) where a table is wanted"))
+        errors.append(
+          TOMLError(line: element.line, reason: "\(full(key)): \(element.kindName) where a table is wanted"))
       }
     }
     return readers

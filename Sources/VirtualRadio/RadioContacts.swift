@@ -129,7 +129,9 @@ extension VirtualRadio {
     contact.type = content.type
     contact.name = Text(bytes: Array(name.bytes.prefix(31)))
     contact.lastAdvert = advert.time
-    if let position = content.position { (contact.latitude, contact.longitude) = (position.latitude, position.longitude) }
+    if let position = content.position {
+      (contact.latitude, contact.longitude) = (position.latitude, position.longitude)
+    }
     contact.lastModified = clock
   }
 

@@ -85,7 +85,9 @@ extension VirtualRadio {
     output?(Push.pathUpdated(stored.contacts[index].key).encode())
     if let type = try? reader.u8("extra type"), type & 15 == PayloadType.ack.rawValue,
       let code = try? reader.big(4, "ack")  // `try?`: no extra is fine
-    { confirm(AckCode(value: UInt32(truncatingIfNeeded: code))) }
+    {
+      confirm(AckCode(value: UInt32(truncatingIfNeeded: code)))
+    }
   }
 
   private func confirm(_ code: AckCode) {

@@ -60,7 +60,10 @@ public class RadioPort {
       isSilent = true
       loop.schedule(after: duration) { [weak self] in self?.isSilent = false }
     case .garbage(let count):
-      queue((0..<count).map { _ in [0x3E, 0x3C, 0, UInt8.random(in: 0...255, using: &random)].randomElement(using: &random) ?? 0x3E })
+      queue(
+        (0..<count).map { _ in
+          [0x3E, 0x3C, 0, UInt8.random(in: 0...255, using: &random)].randomElement(using: &random) ?? 0x3E
+        })
     case .halfFrame: cutsNext = true
     case .wrongReply: falsifiesNext = true
     }

@@ -57,7 +57,8 @@ extension VirtualRadio {
     DeviceInfo(
       protocolVersion: Self.protocolVersion,
       details: DeviceInfo.Details(
-        halfMaxContacts: UInt8(clamping: settings.maxContacts / 2), channelSlots: UInt8(clamping: settings.channelSlots),
+        halfMaxContacts: UInt8(clamping: settings.maxContacts / 2),
+        channelSlots: UInt8(clamping: settings.channelSlots),
         pin: stored.pin, build: "14 Aug 2026", model: "Meshpost virtual radio", version: "v1.17.1"),
       clientRepeat: stored.clientRepeat, pathHashMode: stored.pathHashMode)
   }

@@ -30,22 +30,7 @@ public final class TCPPort: RadioPort {
   public override var address: String { "tcp:127.0.0.1:\(port)" }
 
   private func listen(on wanted: UInt16) throws {
-    listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0)
-    var yes: Int32 = 1
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_port = wanted.bigEndian
-    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-    var size = socklen_t(MemoryLayout<sockaddr_in>.size)
-    let bound = withUnsafePointer(to: &address) {
-      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(listener, $0, size) }
-    }
-    guard bound == 0, Glibc.listen(listener, 4) == 0 else { throw SystemError("listen on port \(wanted)") }
-    withUnsafeMutablePointer(to: &address) {
-      _ = $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(listener, $0, &size) }
-    }
-    port = UInt16(bigEndian: address.sin_port)
+    (listener, port) = try LoopbackSocket.listen(on: wanted)
     loop.watch(listener, for: .readable) { [weak self] _ in self?.accept() }
   }
 

@@ -9,7 +9,7 @@ import Hub
 struct MeshpostHub: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "meshpost-hub", abstract: "Takes many gateways' journals and serves them.",
-    subcommands: [Serve.self])
+    subcommands: [Serve.self, Watch.self])
 }
 
 struct Serve: AsyncParsableCommand {

@@ -17,7 +17,8 @@ enum Show {
 
   /// Names and texts come over the air: control characters must not reach the terminal.
   static func clean(_ text: String?) -> String {
-    String((text ?? "").unicodeScalars.map { $0.value < 0x20 || (0x7F..<0xA0).contains($0.value) ? " " : Character($0) })
+    String(
+      (text ?? "").unicodeScalars.map { $0.value < 0x20 || (0x7F..<0xA0).contains($0.value) ? " " : Character($0) })
   }
 
   private static func size(_ bytes: Int64) -> String {

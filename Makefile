@@ -1,0 +1,61 @@
+# Meshpost: the words are the same at the desk and in CI.
+
+PACKAGES := libsqlite3-dev libssl-dev libsodium-dev pkg-config ca-certificates
+TEST_PACKAGES := python3 python3-venv curl openssl
+SWIFT ?= swift
+PYTHON_ENV := .build/python
+RELEASE := --configuration release --static-swift-stdlib
+
+.PHONY: run test build bench format lint packages test-packages clean
+
+## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
+run: packages
+	$(SWIFT) build
+	./hardware/quickstart
+
+## test: everything, with what it needs installed
+test: packages test-packages $(PYTHON_ENV)/ready lint
+	$(SWIFT) build --build-tests
+	$(SWIFT) test --skip-build
+
+## build: the release programs
+build: packages
+	$(SWIFT) build $(RELEASE)
+
+## bench: the measurements of docs/benchmarks.md, printed as one table
+bench: packages test-packages $(PYTHON_ENV)/ready
+	$(SWIFT) build $(RELEASE)
+	./Benchmarks/run
+
+format:
+	$(SWIFT) format format --in-place --recursive Sources Tests Benchmarks Package.swift
+
+## lint: style, and the rules that the repository keeps of itself
+lint:
+	$(SWIFT) format lint --strict --recursive Sources Tests Benchmarks Package.swift
+	./Tests/tidy
+
+# What is missing is installed by its Debian name; nothing is asked of the network when all is there.
+define install_missing
+	@missing=""; for package in $(1); do dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; done; \
+	if [ -n "$$missing" ]; then \
+	  echo "installing$$missing"; \
+	  sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	  $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing; \
+	fi
+endef
+
+packages:
+	$(call install_missing,$(PACKAGES))
+
+test-packages:
+	$(call install_missing,$(TEST_PACKAGES))
+
+# Radios and clients that others wrote (PyPI), for the interoperability tests.
+$(PYTHON_ENV)/ready: hardware/requirements.txt
+	python3 -m venv $(PYTHON_ENV)
+	$(PYTHON_ENV)/bin/pip install -q -r hardware/requirements.txt
+	touch $@
+
+clean:
+	rm -rf .build run

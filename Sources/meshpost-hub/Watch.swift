@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import EventLoop
+import Foundation
+import HTTP
+import JSON
+
+/// Shows messages as they arrive at a hub, of all gateways.
+struct Watch: ParsableCommand {
+  static let configuration = CommandConfiguration(abstract: "Show messages as they arrive at a hub.")
+
+  @Option(help: "The hub.") var url = "http://127.0.0.1:8787"
+  @Option(help: "The file that holds a token which may read.") var tokenFile: String
+  @Option(help: "Seconds between looks.") var interval = 1.0
+
+  func run() throws {
+    guard let (endpoint, path) = HTTPEndpoint.parse(url), case .tcp(_, _, false) = endpoint else {
+      throw ValidationError("--url: http://HOST:PORT is wanted")
+    }
+    guard let token = FileManager.default.contents(atPath: tokenFile).map({ String(decoding: $0, as: UTF8.self) })
+    else {
+      throw ValidationError("--token-file \(tokenFile): cannot be read")
+    }
+    let watcher = HubWatcher(endpoint, path, token: token.trimmingCharacters(in: .whitespacesAndNewlines), interval)
+    watcher.run()
+  }
+}
+
+/// Asks the hub again and again: which gateways there are, then what is new of each.
+final class HubWatcher {
+  private let loop = EventLoop()
+  private let client: HTTPClient
+  private let path: String
+  private let token: String
+  private let interval: Double
+  private var seen: [String: Int64] = [:]
+
+  init(_ endpoint: HTTPEndpoint, _ path: String, token: String, _ interval: Double) {
+    client = HTTPClient(endpoint, on: loop)
+    self.path = path
+    self.token = token
+    self.interval = max(0.1, interval)
+  }
+
+  func run() {
+    look()
+    loop.run()
+  }
+
+  private func look() {
+    get("/v1/gateways?limit=1000") { [weak self] answer in
+      self?.visit((answer?["gateways"]?.array ?? []).compactMap { $0["gateway"]?.string }[...])
+    }
+  }
+
+  private func visit(_ gateways: ArraySlice<String>) {
+    guard let gateway = gateways.first else {
+      loop.schedule(after: .seconds(interval)) { [weak self] in self?.look() }
+      return
+    }
+    let after = seen[gateway] ?? 0
+    get("/v1/gateways/\(PercentCoding.encode(gateway))/messages?after=\(after)&limit=100") { [weak self] answer in
+      for message in answer?["messages"]?.array ?? [] { self?.show(message, of: gateway) }
+      // A full page: the rest of it first.
+      self?.visit(answer?["next"] == nil ? gateways.dropFirst() : gateways)
+    }
+  }
+
+  private func show(_ message: JSONValue, of gateway: String) {
+    seen[gateway] = message["id"]?.integer ?? seen[gateway]
+    let body = message["body"] ?? .null
+    let sender = body["sender_name"]?.string ?? body["sender"]?.string ?? "?"
+    let place = body["channel_name"]?.string.map { "[\($0)] " } ?? ""
+    let line =
+      "hub ← \(gateway) #\(message["seq"]?.integer ?? 0)  \(place)\(sender): \(body["text"]?.string ?? "(data)")"
+    // Names and texts come over the air: control characters must not reach the terminal.
+    print(String(line.unicodeScalars.map { $0.value < 0x20 || (0x7F..<0xA0).contains($0.value) ? " " : Character($0) }))
+    fflush(nil)
+  }
+
+  private func get(_ target: String, _ body: @escaping (JSONValue?) -> Void) {
+    let request = HTTPRequest("GET", path + target, headers: ["Authorization": "Bearer \(token)"])
+    client.send(request, timeout: .seconds(10)) { result in
+      // `try?`: an answer that makes no sense counts as none; the next look comes soon.
+      if case .success(let response) = result, response.status == 200 {
+        return body(try? JSONValue(parsing: response.body))
+      }
+      body(nil)
+    }
+  }
+}
