@@ -98,6 +98,18 @@ let package = Package(
     .testTarget(
       name: "CompanionTests", dependencies: ["Companion", "MeshCrypto", "TestSupport", "Timing"], swiftSettings: strict),
     .testTarget(
+      name: "StoreTests", dependencies: ["Companion", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport"],
+      swiftSettings: strict),
+    .testTarget(
+      name: "RelayTests", dependencies: ["EventLoop", "HTTP", "JSON", "Relay", "Store", "TestSupport", "Timing"],
+      swiftSettings: strict),
+    .testTarget(name: "TimingTests", dependencies: ["Timing"], swiftSettings: strict),
+    .testTarget(
+      name: "RadioSessionTests", dependencies: ["Companion", "RadioSession", "TestSupport", "Timing"],
+      swiftSettings: strict),
+    .testTarget(name: "LanguageTests", dependencies: ["JSON", "TOML"], swiftSettings: strict),
+    .testTarget(name: "GatewayTests", dependencies: ["Gateway", "TestSupport", "Transport"], swiftSettings: strict),
+    .testTarget(
       name: "MeshCryptoTests", dependencies: ["Companion", "MeshCrypto", "MeshIdentity", "TestSupport"],
       swiftSettings: strict),
   ],

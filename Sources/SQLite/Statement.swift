@@ -3,16 +3,15 @@
 import CSQLite
 
 /// A value that SQLite stores.
-public enum SQLiteValue: Equatable, Sendable, ExpressibleByNilLiteral, ExpressibleByIntegerLiteral,
-  ExpressibleByStringLiteral
-{
+///
+/// Not expressible by `nil` on purpose: comparing an optional value with `nil` would then compare it with NULL.
+public enum SQLiteValue: Equatable, Sendable, ExpressibleByIntegerLiteral, ExpressibleByStringLiteral {
   case null
   case integer(Int64)
   case real(Double)
   case text(String)
   case blob([UInt8])
 
-  public init(nilLiteral: ()) { self = .null }
   public init(integerLiteral value: Int64) { self = .integer(value) }
   public init(stringLiteral value: String) { self = .text(value) }
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Gateway
+import TestSupport
+import Testing
+import Transport
+
+@Suite struct ConfigurationTests {
+  private func parse(_ text: String) throws -> GatewayConfiguration {
+    try GatewayConfiguration(parsing: Array(text.utf8), file: "test.toml")
+  }
+
+  @Test func `an empty file is a gateway with defaults`() throws {
+    let configuration = try parse("")
+    #expect(configuration.link == .auto(baud: 115_200))
+    #expect(configuration.store.location == "/var/lib/meshpost/gateway.db")
+    #expect(configuration.hubs.isEmpty)
+  }
+
+  @Test func `the shipped file, with everything commented out taken in, is right`() throws {
+    let file = Fixtures.checkout.appending(path: "deploy/meshpostd.toml")
+    let text = try String(contentsOf: file, encoding: .utf8)
+    _ = try parse(text)
+    let open = text.split(separator: "\n", omittingEmptySubsequences: false).map { line -> String in
+      line.hasPrefix("#") && !line.hasPrefix("# ") && line != "#" ? String(line.dropFirst()) : String(line)
+    }.joined(separator: "\n")
+    let configuration = try parse(open.replacingOccurrences(of: "ca_file = ", with: "#ca_file = "))
+    #expect(configuration.hubs.count == 1)
+  }
+
+  @Test(arguments: [
+    ("[radio]\nlink = \"usb:0\"", "line 2", "serial:LOCATION"),
+    ("[radio]\nlink = \"serial:ttyACM0\"", "line 2", "absolute"),
+    ("[radio]\nlink = \"tcp:host:0\"", "line 2", "1 to 65535"),
+    ("[radio]\nlink = \"serial:/dev/x?baud=7\"", "line 2", "115200"),
+    ("[radio]\nlnik = \"auto:\"", "line 2", "known are: link, set_time"),
+    ("[log]\nlevel = \"loud\"", "line 2", "error, warning, notice, info, debug"),
+    ("[store]\nmax_size = \"1 MB\"", "line 2", "256 MiB"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"ftp://x\"", "line 3", "http://"),
+    ("[[upstream]]\nurl = \"http://x\"", "line 1", "name"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\n[[upstream]]\nname = \"a\"\nurl = \"http://y\"", "line 5", "twice"),
+    ("[gateway]\nid = \"a b\"", "line 2", "letters"), ("[control]\ngroup = \"no-such-group\"", "line 2", "no group"),
+    ("nonsense", "line 1", "`=`"),
+  ]) func `a mistake is refused with file, line and what is allowed`(_ text: String, _ line: String, _ words: String) {
+    do {
+      _ = try parse(text)
+      Issue.record("\(text) was taken")
+    } catch {
+      #expect("\(error)".hasPrefix("test.toml: \(line)"), "\(error)")
+      #expect("\(error)".contains(words), "\(error)")
+    }
+  }
+
+  @Test(arguments: [
+    ("serial:/dev/ttyACM0", LinkAddress.serial(location: "/dev/ttyACM0", baud: 115_200)),
+    ("serial:/dev/ttyUSB0?baud=57600", .serial(location: "/dev/ttyUSB0", baud: 57600)),
+    ("tcp:10.0.0.7", .tcp(host: "10.0.0.7", port: 5000)), ("tcp:radio.local:5001", .tcp(host: "radio.local", port: 5001)),
+    ("tcp:[fe80::1]:5002", .tcp(host: "fe80::1", port: 5002)), ("tcp:fe80::1", .tcp(host: "fe80::1", port: 5000)),
+    ("auto:", .auto(baud: 115_200)),
+  ]) func `an address reads, and prints as it is written`(_ text: String, _ address: LinkAddress) throws {
+    #expect(try LinkAddress(parsing: text) == address)
+    #expect(try LinkAddress(parsing: address.description) == address)
+  }
+}

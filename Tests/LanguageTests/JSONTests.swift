@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Testing
+
+@Suite struct JSONTests {
+  @Test func `what is written reads back`() throws {
+    let bytes = JSONWriter.object {
+      $0.field("text", "a \"b\" \\ \n\u{1} ☕")
+      $0.field("number", -7)
+      $0.field("ratio", 9.75)
+      $0.field("missing", nil as Int?)
+      $0.field("no", Double.nan)
+      $0.arrayField("list") {
+        $0.value(1)
+        $0.object { $0.field("x", true) }
+      }
+    }
+    let value = try JSONValue(parsing: bytes)
+    #expect(value["text"]?.string == "a \"b\" \\ \n\u{1} ☕")
+    #expect(value["number"]?.integer == -7)
+    #expect(value["ratio"]?.number == 9.75)
+    #expect(value["missing"] == nil)
+    #expect(value["no"] == .null)
+    #expect(value["list"]?.array?.count == 2)
+    var again = JSONWriter()
+    again.value(value)
+    #expect(try JSONValue(parsing: again.bytes) == value)
+  }
+
+  @Test(arguments: [
+    "", "{", "[1,]", "{\"a\":1,}", "01", "1.", "-", "\"\\ud800\"", "\"a", "tru", "nul", "1 2", "{\"a\" 1}",
+    "\"\u{1}\"", "[\"\\x\"]", "1e999", "{1:2}",
+  ]) func `what is no JSON is refused`(_ text: String) {
+    #expect(throws: JSONError.self) { try JSONValue(parsing: text) }
+  }
+
+  @Test func `escapes and surrogates read as the standard says`() throws {
+    #expect(try JSONValue(parsing: #""\u00e9\ud83c\udf32\/\b""#).string == "é🌲/\u{8}")
+    #expect(try JSONValue(parsing: "9223372036854775807").integer == .max)
+    #expect(try JSONValue(parsing: "9223372036854775808").number == 9223372036854775808)
+  }
+
+  @Test func `nesting has a bound, so that the stack has one`() {
+    let deep = String(repeating: "[", count: 100_000)
+    #expect(throws: JSONError.self) { try JSONValue(parsing: deep) }
+    #expect(throws: JSONError.self) { try JSONValue(parsing: [0x22, 0xFF, 0x22]) }
+  }
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Foundation
+import JSON
+import Store
+import TestSupport
+import Testing
+import Timing
+
+@testable import HTTP
+@testable import Relay
+
+/// A store, an upstream and a hub that does what a test wants, on one loop.
+final class Bench {
+  let scratch = Scratch()
+  let loop = EventLoop()
+  let store: Store
+  var upstream: HubUpstream!
+  var server: HTTPServer!
+  /// What the hub has: by epoch, seqs in order of arrival, every copy.
+  var received: [String: [Int64]] = [:]
+  var gaps: [(Int64, Int64, String)] = []
+  var acknowledged: [String: Int64] = [:]
+  /// The next answers to batches; when empty, the hub takes them.
+  var answers: [(HTTPRequest, HTTPResponder) -> Void] = []
+  /// Seqs that this hub refuses with 422.
+  var refused: Set<Int64> = []
+  var posts = 0
+  var postTimes: [MonotonicTime] = []
+
+  init(journalMaxSize: Int64 = 256 << 20, timeout: Duration = .seconds(5), batchEvents: Int = 200) throws {
+    store = try Store(Store.Settings(location: scratch.location("gw.db"), journalMaxSize: journalMaxSize))
+    server = try HTTPServer(loopbackPort: 0, on: loop) { [unowned self] in self.handle($0, $1) }
+    let token = scratch.write("token", "secret-token-of-16\n")
+    upstream = try HubUpstream(
+      HubUpstream.Settings(
+        name: "hub", url: "http://127.0.0.1:\(server.port)", tokenFile: token, batchEvents: batchEvents, timeout: timeout),
+      store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+    try store.keepOnlyCursors(of: ["hub"])
+    loop.afterTurn { [store] in store.commit() }
+    store.onCommit { [unowned self] in self.upstream.wake() }
+  }
+
+  deinit {
+    upstream.stop()
+    server.stop()
+  }
+
+  private func handle(_ request: HTTPRequest, _ responder: HTTPResponder) {
+    let epoch = request.query["epoch"] ?? store.epoch
+    if request.method == "GET" {
+      let body = JSONWriter.object { $0.field("acknowledged", acknowledged[epoch]) }
+      return responder.respond(HTTPResponse(status: 200, body: body))
+    }
+    posts += 1
+    postTimes.append(loop.now)
+    if !answers.isEmpty { return answers.removeFirst()(request, responder) }
+    take(request, responder)
+  }
+
+  func take(_ request: HTTPRequest, _ responder: HTTPResponder) {
+    guard let json = try? JSONValue(parsing: request.body), let epoch = json["epoch"]?.string else { return }
+    let events = json["events"]?.array ?? []
+    if let bad = events.compactMap({ $0["seq"]?.integer }).first(where: refused.contains) {
+      let body = JSONWriter.object { $0.field("error", "event \(bad) is not to my taste") }
+      return responder.respond(HTTPResponse(status: 422, body: body))
+    }
+    for event in events {
+      let seq = event["seq"]?.integer ?? 0
+      received[epoch, default: []].append(seq)
+      if event["kind"]?.string == "gap", let body = event["body"] {
+        gaps.append((body["first"]?.integer ?? 0, body["last"]?.integer ?? 0, body["reason"]?.string ?? ""))
+      }
+      acknowledged[epoch] = max(acknowledged[epoch] ?? 0, seq)
+    }
+    let body = JSONWriter.object { $0.field("acknowledged", acknowledged[epoch]) }
+    responder.respond(HTTPResponse(status: 200, body: body))
+  }
+
+  func answer(_ status: Int, headers: HTTPHeaders = [:], body: String = "") -> (HTTPRequest, HTTPResponder) -> Void {
+    { _, responder in
+      responder.respond(HTTPResponse(status: status, headers: headers, body: Array(body.utf8)))
+    }
+  }
+
+  private var appended: Int64 = 0
+  var isDelivered: Bool { store.lastSeq == appended && upstream.status.pending == 0 }
+
+  func append(_ count: Int) {
+    appended += Int64(count)
+    store.write({ store throws(SQLiteError) in
+      for _ in 0..<count {
+        try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array("{\"x\":1}".utf8))
+      }
+    }) { _ in }
+  }
+
+  /// Turns the loop until it is so; a minute is far more than any of it takes.
+  func run(until condition: () -> Bool, _ what: Comment) {
+    let limit = loop.now + .seconds(60)
+    loop.later {}
+    while !condition(), loop.now < limit {
+      loop.schedule(after: .milliseconds(20)) {}
+      loop.turn(wait: true)
+    }
+    #expect(condition(), what)
+  }
+
+  var here: [Int64] { received[store.epoch] ?? [] }
+}
+
+@Suite(.serialized) struct RelayTests {
+  @Test func `everything arrives once, in order, and the cursor is kept`() throws {
+    let bench = try Bench()
+    bench.append(1000)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    #expect(bench.here == Array(1...1000))
+    #expect(try bench.store.cursor(of: "hub") == 1000)
+    #expect(bench.upstream.status.batches == 5)
+  }
+
+  @Test func `an outage of 10,000 events loses none of them`() throws {
+    let bench = try Bench()
+    bench.answers = (0..<3).map { _ in bench.answer(503) }
+    for _ in 0..<100 {
+      bench.append(100)
+      bench.run(until: { bench.store.lastSeq % 100 == 0 && bench.store.lastSeq > 0 }, "stored")
+    }
+    bench.run(until: { bench.isDelivered }, "delivered")
+    #expect(bench.here == Array(1...10_000))
+  }
+
+  @Test func `a server in trouble is waited for`() throws {
+    let bench = try Bench()
+    bench.answers = [bench.answer(500, body: "oops")]
+    bench.append(1)
+    bench.run(until: { bench.upstream.status.state == .waiting }, "waits")
+    #expect(bench.upstream.status.reason == "HTTP 500: oops")
+    #expect(bench.upstream.status.pending == 1)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    #expect(bench.here == [1])
+  }
+
+  @Test func `Retry-After is obeyed`() throws {
+    let bench = try Bench()
+    bench.answers = [bench.answer(429, headers: ["Retry-After": "2"])]
+    bench.append(1)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    #expect(bench.postTimes[1] - bench.postTimes[0] >= .seconds(2))
+  }
+
+  @Test func `a refused token stops the upstream and loses nothing`() throws {
+    let bench = try Bench()
+    bench.answers = [bench.answer(401)]
+    bench.append(3)
+    bench.run(until: { bench.upstream.status.state == .stopped }, "stopped")
+    #expect(bench.upstream.status.pending == 3)
+    #expect(bench.upstream.status.reason?.contains("token") == true)
+    bench.upstream.resume()
+    bench.run(until: { bench.isDelivered }, "delivered")
+    #expect(bench.here == [1, 2, 3])
+  }
+
+  @Test(arguments: ["garbage", "{\"ok\":true}", "[1]", "", "{\"acknowledged\":\"x\"}", "{\"acknowledged\":0}"])
+  func `an answer that makes no sense acknowledges nothing`(_ body: String) throws {
+    let bench = try Bench()
+    bench.answers = [bench.answer(200, body: body)]
+    bench.append(2)
+    bench.run(until: { bench.upstream.status.state == .waiting }, "waits")
+    #expect(bench.upstream.status.pending == 2)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    #expect(bench.here == [1, 2])
+  }
+
+  @Test func `a server that says nothing is given up after the time limit and tried again`() throws {
+    let bench = try Bench(timeout: .seconds(1))
+    var silent: [HTTPResponder] = []
+    bench.answers = [{ _, responder in silent.append(responder) }]
+    bench.append(1)
+    bench.run(until: { bench.upstream.status.state == .waiting }, "waits")
+    #expect(bench.upstream.status.reason == "no answer in time")
+    bench.run(until: { bench.isDelivered }, "delivered")
+  }
+
+  @Test func `the answer that is lost makes a batch come twice, under the same identity`() throws {
+    let bench = try Bench()
+    bench.answers = [
+      { [unowned bench] request, responder in
+        bench.take(request, HTTPResponder.swallowing)
+        responder.abort()
+      }
+    ]
+    bench.append(3)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    #expect(Set(bench.here) == [1, 2, 3])
+  }
+
+  @Test func `what is refused is narrowed down, buried with the server's words, and the rest flows on`() throws {
+    let bench = try Bench()
+    bench.refused = [17, 62]
+    bench.append(100)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    #expect(bench.here == Array(1...100).filter { ![17, 62].contains($0) })
+    var letters: [DeadLetter] = []
+    try bench.store.eachDeadLetter {
+      letters.append($0)
+      return true
+    }
+    #expect(letters.map(\.event.seq) == [17, 62])
+    #expect(letters[0].status == 422)
+    #expect(letters[0].reason.contains("not to my taste"))
+    bench.refused = []
+    #expect(try bench.store.retryDeadLetters(of: "hub") == 2)
+    bench.upstream.resume()
+    bench.run(until: { bench.upstream.status.deadLetters == 0 }, "sent again")
+    #expect(bench.here.suffix(2) == [17, 62])
+  }
+
+  @Test func `what the quota took from an upstream comes as a gap`() throws {
+    let bench = try Bench(journalMaxSize: 1000)
+    bench.answers = [bench.answer(503)]
+    bench.append(100)
+    bench.run(until: { bench.upstream.status.state == .waiting }, "waits")
+    bench.store.trimJournal(now: Moment(milliseconds: 1, trusted: true)) { _ in }
+    bench.run(until: { bench.isDelivered }, "delivered")
+    #expect(bench.gaps.count == 1)
+    #expect(bench.gaps.first.map { [$0.0, $0.1] } == [1, 99])
+    #expect(bench.gaps.first?.2 == "quota")
+    #expect(bench.here == [99, 100], "the gap has the number of its last event")
+  }
+
+  @Test func `a hub that was restored is sent what it lost`() throws {
+    let bench = try Bench()
+    bench.append(50)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    bench.acknowledged[bench.store.epoch] = 20
+    bench.received = [:]
+    bench.answers = [bench.answer(503)]
+    bench.append(1)
+    bench.run(until: { bench.here.last == 51 }, "delivered")
+    #expect(bench.here == Array(21...51))
+  }
+
+  @Test func `a hub that knows more than we do means that our database went back in time`() throws {
+    let bench = try Bench()
+    let epoch = bench.store.epoch
+    bench.acknowledged[epoch] = 500
+    bench.append(10)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    #expect(bench.store.epoch != epoch)
+  }
+}
+
+extension HTTPResponder {
+  /// A responder whose answer nobody gets.
+  static var swallowing: HTTPResponder { HTTPResponder(NowhereStream()) {} }
+}
+
+private final class NowhereStream: ByteStream {
+  var onBytes: ([UInt8]) -> Void = { _ in }
+  var onClose: (String?) -> Void = { _ in }
+  var onDrained: () -> Void = {}
+  var pendingBytes: Int { 0 }
+  func start() {}
+  func write(_ bytes: [UInt8]) {}
+  func close() {}
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Foundation
+import JSON
+import MeshCrypto
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Store
+
+/// A store in a folder of its own.
+struct Shop {
+  let scratch = Scratch()
+  let store: Store
+
+  init(maxSize: Int64 = 1 << 30, journalMaxSize: Int64 = 256 << 20) throws {
+    store = try Store(
+      Store.Settings(location: scratch.location("gw.db"), maxSize: maxSize, journalMaxSize: journalMaxSize))
+  }
+
+  static let moment = Moment(milliseconds: 1_795_000_000_000, trusted: true)
+
+  static func direct(_ text: String, time: UInt32 = 7, from sender: UInt64 = 1) -> QueuedMessage {
+    .contact(
+      ContactMessage(
+        snr: nil, sender: KeyPrefix(value: sender), path: ReceivedPath(raw: 0), senderTime: time, text: Text(text)))
+  }
+
+  static func channel(_ text: String, slot: UInt8 = 0, time: UInt32 = 7) -> QueuedMessage {
+    .channel(ChannelMessage(snr: nil, slot: slot, path: ReceivedPath(raw: 0), senderTime: time, text: Text(text)))
+  }
+
+  @discardableResult
+  func insert(_ message: QueuedMessage) throws -> MessageArrival {
+    var arrival: MessageArrival?
+    store.write({ store throws(SQLiteError) in arrival = try store.insert(message, at: Shop.moment) }) { _ in }
+    try store.commitNow()
+    return try #require(arrival)
+  }
+
+  func append(_ count: Int, body: [UInt8] = Array("{}".utf8)) throws {
+    store.write({ store throws(SQLiteError) in
+      for _ in 0..<count { try store.append(.message, at: Shop.moment, body: body) }
+    }) { _ in }
+    try store.commitNow()
+  }
+
+  func seqs(after: Int64 = 0) throws -> [Int64] {
+    var seqs: [Int64] = []
+    try store.readJournal(after: after) { event, _ in
+      seqs.append(event.seq)
+      return true
+    }
+    return seqs
+  }
+}
+
+@Suite struct MessageTests {
+  @Test func `a message is stored once, its copies are counted`() throws {
+    let shop = try Shop()
+    #expect(try shop.insert(Shop.direct("hello")) == .stored(id: 1, seq: 1))
+    #expect(try shop.insert(Shop.direct("hello")) == .duplicate)
+    #expect(try shop.insert(Shop.direct("hello", time: 8)) == .stored(id: 2, seq: 2))
+    #expect(try shop.insert(Shop.direct("hello", from: 2)) == .stored(id: 3, seq: 3))
+    #expect(try shop.insert(Shop.channel("A: hello")) == .stored(id: 4, seq: 4))
+    #expect(try shop.insert(Shop.channel("B: hello")) == .stored(id: 5, seq: 5), "another name is another sender")
+    var copies: [Int] = []
+    try shop.store.eachMessage(limit: 10) {
+      copies.append($0.copies)
+      return true
+    }
+    #expect(copies == [2, 1, 1, 1, 1])
+    #expect(try shop.seqs() == [1, 2, 3, 4, 5])
+  }
+
+  @Test func `the same channel in another slot is the same channel`() throws {
+    let shop = try Shop()
+    let secret = ChannelSecret.hashtag("#trees")
+    shop.store.write({ store throws(SQLiteError) in
+      _ = try store.setChannel(Channel(slot: 1, name: "#trees", secret: secret))
+      _ = try store.setChannel(Channel(slot: 2, name: "#trees", secret: secret))
+    }) { _ in }
+    #expect(try shop.insert(Shop.channel("A: x", slot: 1)) != .duplicate)
+    #expect(try shop.insert(Shop.channel("A: x", slot: 2)) == .duplicate)
+  }
+
+  @Test func `the longest known name in front of a separator is the sender`() throws {
+    let shop = try Shop()
+    func split(_ text: String) throws -> [String?] {
+      let (name, rest) = try shop.store.splitSender(Text(text))
+      return [name?.string, rest.string]
+    }
+    #expect(try split("Alder: hi") == ["Alder", "hi"])
+    #expect(try split("no sender here") == [nil, "no sender here"])
+    #expect(try split("Al: der: hi") == ["Al", "der: hi"])
+    let key = PublicKey(bytes: Array(repeating: 9, count: 32))!
+    shop.store.write({ store throws(SQLiteError) in
+      _ = try store.upsert(Contact(key: key, name: "Al: der"), onRadio: true, heard: false, at: 1)
+    }) { _ in }
+    try shop.store.commitNow()
+    #expect(try split("Al: der: hi") == ["Al: der", "hi"])
+    #expect(try split("Alder: ") == ["Alder", ""])
+  }
+
+  @Test func `bytes that are no UTF-8 are kept as they came`() throws {
+    let shop = try Shop()
+    let bytes: [UInt8] = [0x41, 0xC3, 0x28, 0xFF]
+    try shop.insert(
+      .contact(
+        ContactMessage(
+          snr: SNR(quarters: -5), sender: KeyPrefix(value: 1), path: ReceivedPath(raw: 0xFF), senderTime: 1,
+          text: Text(bytes: bytes))))
+    try shop.store.eachMessage(limit: 1) { message in
+      #expect(message.text.bytes == bytes)
+      #expect(message.snr == SNR(quarters: -5))
+      return true
+    }
+    try shop.store.readJournal(after: 0) { event, _ in
+      let body = try? JSONValue(parsing: event.body)
+      #expect(body?["text_hex"]?.string == "41c328ff")
+      return true
+    }
+  }
+}
+
+@Suite struct ContactTests {
+  private let key = PublicKey(bytes: Array(repeating: 3, count: 32))!
+
+  @Test func `an unchanged record costs no write, a time stamp alone is no news`() throws {
+    let shop = try Shop()
+    func keep(_ contact: Contact) throws -> ContactChange {
+      var change: ContactChange?
+      shop.store.write({ store throws(SQLiteError) in
+        change = try store.upsert(contact, onRadio: true, heard: false, at: 5)
+      }) { _ in }
+      try shop.store.commitNow()
+      return try #require(change)
+    }
+    var contact = Contact(key: key, name: "Birch", lastModified: 10)
+    #expect(try keep(contact) == .added)
+    #expect(try keep(contact) == .unchanged)
+    contact.lastModified = 11
+    #expect(try keep(contact) == .unchanged)
+    contact.name = "Birch 2"
+    #expect(try keep(contact) == .changed)
+    #expect(try shop.store.contact(key)?.contact == contact)
+    #expect(try shop.store.contact(prefix: key.prefix)?.contact.key == key)
+  }
+
+  @Test func `what a complete list leaves out is no longer on the radio`() throws {
+    let shop = try Shop()
+    let other = PublicKey(bytes: Array(repeating: 4, count: 32))!
+    shop.store.write({ [key] store throws(SQLiteError) in
+      for key in [key, other] {
+        _ = try store.upsert(Contact(key: key, name: "n"), onRadio: true, heard: false, at: 5)
+      }
+      try store.removeContacts(notIn: [other], at: Shop.moment)
+    }) { _ in }
+    try shop.store.commitNow()
+    #expect(try shop.store.contactCount(onRadio: true) == 1)
+    #expect(try shop.store.contactCount(onRadio: false) == 2, "it is remembered")
+    #expect(try shop.seqs().count == 1)
+  }
+}
+
+@Suite struct JournalTests {
+  @Test func `a rolled back turn gives its numbers back`() throws {
+    let shop = try Shop()
+    try shop.append(2)
+    var failures: [StoreError?] = []
+    shop.store.write({ store throws(SQLiteError) in
+      try store.append(.message, at: Shop.moment, body: [])
+      throw SQLiteError(code: 13, words: "pretended")
+    }) { failures.append($0) }
+    shop.store.write({ _ throws(SQLiteError) in }) { failures.append($0) }
+    shop.store.commit()
+    #expect(failures.count == 2 && failures.allSatisfy { $0 != nil }, "everybody of that turn hears of it")
+    try shop.append(1)
+    #expect(try shop.seqs() == [1, 2, 3])
+  }
+
+  @Test func `numbers never come back, not after trimming and not after a restart`() throws {
+    let scratch = Scratch()
+    let settings = Store.Settings(location: scratch.location("gw.db"), journalMaxSize: 1)
+    var last: Int64 = 0
+    for _ in 0..<3 {
+      let store = try Store(settings)
+      store.write({ store throws(SQLiteError) in
+        for _ in 0..<10 { try store.append(.message, at: Shop.moment, body: [1]) }
+      }) { _ in }
+      try store.commitNow()
+      #expect(store.lastSeq == last + 10)
+      last = store.lastSeq
+      store.trimJournal(now: Shop.moment) { _ in }
+      try store.commitNow()
+      #expect(store.journalSize.oldest == last, "the newest row stays")
+    }
+  }
+
+  @Test func `what upstreams have had goes first, what one has not had leaves a range`() throws {
+    let shop = try Shop(journalMaxSize: 10)
+    try shop.store.keepOnlyCursors(of: ["a", "b"])
+    try shop.append(100)
+    shop.store.write({ store throws(SQLiteError) in
+      try store.setCursor(of: "a", to: 90)
+      try store.setCursor(of: "b", to: 40)
+    }) { _ in }
+    try shop.store.commitNow()
+    func trim() throws {
+      shop.store.trimJournal(now: Shop.moment) { _ in }
+      try shop.store.commitNow()
+    }
+    try trim()
+    #expect(shop.store.journalSize.oldest == 41)
+    #expect(try shop.store.trim(covering: 30) == nil, "nobody misses that")
+    try trim()
+    #expect(shop.store.journalSize.oldest == 100)
+    let range = try #require(try shop.store.trim(covering: 60))
+    #expect(range == (41, 99, "quota"))
+  }
+
+  @Test func `a flipped bit in a row is seen`() throws {
+    let shop = try Shop()
+    try shop.append(3, body: Array("{\"a\":1}".utf8))
+    try shop.store.database.run("UPDATE journal SET body = ? WHERE seq = 2", .blob(Array("{\"a\":3}".utf8)))
+    var sound: [Bool] = []
+    try shop.store.readJournal(after: 0) { _, isSound in
+      sound.append(isSound)
+      return true
+    }
+    #expect(sound == [true, false, true])
+  }
+}
+
+@Suite struct StoreFaultTests {
+  @Test func `a second program is refused, and told who has it`() throws {
+    let shop = try Shop()
+    do {
+      _ = try Store(Store.Settings(location: shop.scratch.location("gw.db")))
+      Issue.record("opened twice")
+    } catch {
+      guard case .inUse(let owner, _) = error else {
+        Issue.record("\(error)")
+        return
+      }
+      #expect(owner == "process \(ProcessInfo.processInfo.processIdentifier)")
+    }
+  }
+
+  @Test func `a damaged file is set aside, never deleted, and a new epoch begins`() throws {
+    let scratch = Scratch()
+    let settings = Store.Settings(location: scratch.location("gw.db"))
+    var (id, epoch) = ("", "")
+    do {
+      let store = try Store(settings)
+      (id, epoch) = (store.gatewayID, store.epoch)
+      store.write({ store throws(SQLiteError) in
+        for _ in 0..<100 { try store.append(.message, at: Shop.moment, body: [UInt8](repeating: 1, count: 100)) }
+      }) { _ in }
+      try store.commitNow()
+      try store.checkpoint()
+    }
+    let handle = try FileHandle(forWritingTo: URL(filePath: settings.location))
+    try handle.write(contentsOf: Data(repeating: 0x55, count: 4096))
+    try handle.close()
+    let store = try Store(settings)
+    let kept = try #require(store.setAside)
+    #expect(FileManager.default.fileExists(atPath: kept))
+    #expect(store.gatewayID == id, "it is still the same gateway")
+    #expect(store.epoch != epoch)
+    #expect(store.lastSeq == 0)
+  }
+
+  @Test func `a full store refuses, keeps what it has, and goes on when there is room`() throws {
+    let scratch = Scratch()
+    let location = scratch.location("gw.db")
+    func fill(_ store: Store) -> StoreError? {
+      var failure: StoreError?
+      store.write({ store throws(SQLiteError) in
+        try store.append(.message, at: Shop.moment, body: [UInt8](repeating: 7, count: 3000))
+      }) { failure = $0 }
+      store.commit()
+      return failure
+    }
+    var written: Int64 = 0
+    do {
+      let store = try Store(Store.Settings(location: location, maxSize: 200 * 1024))
+      while fill(store) == nil { #expect(store.lastSeq < 1000) }
+      guard case .full? = fill(store) else {
+        Issue.record("\(String(describing: store.failure))")
+        return
+      }
+      written = store.lastSeq
+      #expect(store.failure != nil)
+      // The cursor and the trimming still work: the queue is not wedged.
+      store.write({ store throws(SQLiteError) in try store.setCursor(of: "hub", to: written) }) { _ in }
+      store.commit()
+      #expect(try store.cursor(of: "hub") == written)
+    }
+    let store = try Store(Store.Settings(location: location, maxSize: 1 << 30))
+    #expect(store.lastSeq == written)
+    #expect(fill(store) == nil)
+    #expect(store.failure == nil)
+  }
+
+  @Test func `a schema of a newer version is refused`() throws {
+    let scratch = Scratch()
+    let location = scratch.location("gw.db")
+    do {
+      let database = try Database(location: location)
+      try database.execute("PRAGMA user_version = 999")
+    }
+    #expect(throws: StoreError.self) { try Store(Store.Settings(location: location)) }
+  }
+}

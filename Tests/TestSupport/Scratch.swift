@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+
+/// A folder of a test's own, removed with the object.
+public final class Scratch {
+  public let folder: URL
+
+  public init() {
+    folder = FileManager.default.temporaryDirectory.appending(path: "mp-\(UUID().uuidString.prefix(8))")
+    try! FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+  }
+
+  deinit { try? FileManager.default.removeItem(at: folder) }
+
+  public func location(_ name: String) -> String { folder.appending(path: name).path() }
+
+  public func write(_ name: String, _ text: String) -> String {
+    let file = folder.appending(path: name)
+    try! text.write(to: file, atomically: true, encoding: .utf8)
+    return file.path()
+  }
+}
