@@ -103,6 +103,11 @@ let package = Package(
     .testTarget(
       name: "RelayTests", dependencies: ["EventLoop", "HTTP", "JSON", "Relay", "Store", "TestSupport", "Timing"],
       swiftSettings: strict),
+    .testTarget(
+      name: "ProgramTests",
+      dependencies: [
+        "EventLoop", "HTTP", "JSON", "TestSupport", "Timing", "meshpostd", "meshpost", "meshpost-hub", "meshpost-radio",
+      ], swiftSettings: strict),
     .testTarget(name: "TimingTests", dependencies: ["Timing"], swiftSettings: strict),
     .testTarget(
       name: "RadioSessionTests", dependencies: ["Companion", "RadioSession", "TestSupport", "Timing"],

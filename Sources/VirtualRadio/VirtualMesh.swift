@@ -54,9 +54,13 @@ public final class VirtualMesh {
     }
   }
 
-  /// Everybody says who they are: peers appear in each other's tables.
-  public func advertiseAll() {
+  /// Everybody says who they are, without time on air: peers appear in each other's tables. `done` is called then.
+  public func advertiseAll(_ done: @escaping () -> Void) {
+    let factor = ether.airtimeFactor
+    ether.airtimeFactor = 0
     for name in order { radios[name]?.received(Command.sendSelfAdvert(flood: true).encode()) }
+    ether.airtimeFactor = factor
+    loop.schedule(after: .milliseconds(1), done)
   }
 
   private func say(_ body: (inout JSONWriter) -> Void) {
@@ -145,6 +149,9 @@ public final class VirtualMesh {
   private func directMessage(_ words: [String]) throws {
     guard words.count == 4 else { throw ScriptError(description: "dm FROM TO TEXT") }
     let (sender, recipient) = (try find(words[1]), try find(words[2]))
+    guard sender.index(of: recipient.key) != nil else {
+      throw ScriptError(description: "\(words[1]) has not heard \(words[2]) yet: advert \(words[2]) first")
+    }
     let text = OutgoingText(
       attempt: 0, time: sender.uniqueTime(), recipient: recipient.key.prefix, text: Text(words[3]))
     sender.received(Command.sendText(text).encode())

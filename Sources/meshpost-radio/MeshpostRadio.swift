@@ -65,10 +65,12 @@ struct MeshpostRadio: ParsableCommand {
       mesh.add(settings)
     }
     try openPorts(mesh)
-    mesh.advertiseAll()
-    try script.map { try readLines(of: $0) }?.forEach { mesh.perform($0) }
-    print(#"{"ready":true}"#)
-    fflush(nil)
+    let lines = try script.map { try readLines(of: $0) } ?? []
+    mesh.advertiseAll {
+      print(#"{"ready":true}"#)
+      fflush(nil)
+      for line in lines { mesh.perform(line) }
+    }
     let input = LineInput(0, on: loop)
     input.onLine = { mesh.perform($0) }
     input.onEnd = { [keep] in if !keep { loop.stop() } }

@@ -58,7 +58,8 @@ final class SerialPort {
       throw .system("\(location): \(SystemError("tcsetattr"))")
     }
     applyLines()
-    tcflush(descriptor, TCIOFLUSH)
+    // What the radio said before we came is kept: it may be a message that a killed predecessor had asked for.
+    tcflush(descriptor, TCOFLUSH)
   }
 
   deinit {

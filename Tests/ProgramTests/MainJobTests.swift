@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import TestSupport
+import Testing
+
+/// Whole programs over real sockets and pseudo-terminals. One at a time: they share two cores.
+@Suite(.serialized, .timeLimit(.minutes(10))) struct WholeProgramTests {
+  @Suite struct MainJob {
+    @Test func `what others say reaches the store and the hub, once`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--contacts", "40"])
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("dm r1 r0 a direct one")
+      rig.radio?.write("chan r1 0 to everybody")
+      try untilTrue("two messages at the hub") { try rig.hubTexts().count >= 2 }
+      #expect(try rig.hubTexts().sorted() == ["a direct one", "to everybody"])
+      #expect(try rig.hubRows("contacts").count == 41, "40 of the table and r1")
+      let shown = try rig.meshpost("messages")
+      #expect(shown.code == 0)
+      #expect(shown.lines.contains { $0.hasSuffix("r1: a direct one") })
+      #expect(shown.lines.contains { $0.hasSuffix("[Public] r1: to everybody") })
+      for command in ["status", "contacts", "channels", "journal", "outbox", "sync"] {
+        let (code, lines) = try rig.meshpost(command, "--json")
+        #expect(code == 0, "\(command)")
+        for line in lines { #expect(throws: Never.self, "\(command): \(line)") { try JSONValue(parsing: line) } }
+      }
+    }
+
+    @Test func `the same over TCP`() throws {
+      let rig = try Rig()
+      rig.radio = try Program.own("meshpost-radio", ["--clock", "now", "--tcp", "r0=0"])
+      let line = try #require(try rig.radio?.line(with: "tcp:127.0.0.1"))
+      rig.link = try #require(try JSONValue(parsing: line)["address"]?.string)
+      try rig.radio?.line(with: "ready")
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("dm r1 r0 over the network")
+      try untilTrue("a message at the hub") { try rig.hubTexts() == ["over the network"] }
+    }
+
+    @Test func `messages are followed as they come`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      try rig.startGateway()
+      try rig.waitForSync()
+      let follower = try Program.own("meshpost", ["messages", "--follow", "--json", "--socket", rig.socket])
+      let curl = try Program(
+        "/usr/bin/curl", ["-sN", "--unix-socket", rig.socket, "http://localhost/v1/events?follow=1"])
+      rig.radio?.write("dm r1 r0 live")
+      try follower.line(with: "\"text\":\"live\"")
+      try curl.line(with: "\"text\":\"live\"")
+    }
+
+    @Test func `the quick start shows messages arriving at its hub`() throws {
+      let scratch = Scratch()
+      let (descriptor, port) = try freePort()
+      close(descriptor)
+      let start = try Program(
+        "/bin/bash", ["hardware/quickstart", "40"],
+        environment: ["MESHPOST_RUN": scratch.folder.path(), "MESHPOST_PORT": "\(port)"])
+      try start.line(with: "hub ← ")
+      try start.line(with: "meshpost status")
+      start.send(SIGTERM)
+      _ = try start.ended()
+    }
+
+    private func freePort() throws -> (Int32, UInt16) {
+      let made = try LoopbackPort.take()
+      return (made.descriptor, made.port)
+    }
+  }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// Starting, stopping, reloading, refusing.
+  @Suite struct Operation {
+    @Test func `SIGTERM ends it cleanly, and what was stored is there at the next start`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("dm r1 r0 before the end")
+      try untilTrue("stored") { try rig.status()?["store"]?["messages"]?.integer == 1 }
+      rig.gateway?.send(SIGTERM)
+      #expect(try rig.gateway?.ended() == 0)
+      #expect(!FileManager.default.fileExists(atPath: rig.socket))
+      try rig.startGateway()
+      try rig.waitForSync()
+      #expect(try rig.meshpost("messages").lines.count == 1)
+      #expect(try rig.status()?["sync"]?["counters"]?["incremental_contact_lists"]?.integer == 1)
+    }
+
+    @Test func `a wrong configuration is refused with exit code 78, file and line`() throws {
+      let scratch = Scratch()
+      let file = scratch.write("gw.toml", "[radio]\nlink = \"usb\"\n")
+      let daemon = try Program.own("meshpostd", ["--config", file])
+      #expect(try daemon.ended() == 78)
+      try daemon.line(with: "gw.toml: line 2: radio.link")
+      #expect(try Program.own("meshpostd", ["--nonsense"]).ended() == 64)
+      #expect(try Program.own("meshpostd", ["--config", "/nowhere"]).ended() == 78)
+      #expect(try Program.own("meshpost-hub", ["serve", "--config", file]).ended() == 78)
+    }
+
+    @Test func `a second gateway on the same store, or on the same radio, is refused`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      try rig.startGateway()
+      try rig.waitForSync()
+      let second = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml")])
+      #expect(try second.ended() == 73)
+      try second.line(with: "is in use by process")
+      let other = try Rig()
+      other.link = rig.link
+      try other.startGateway()
+      try other.gateway?.line(with: "is in use by meshpost")
+    }
+
+    @Test func `SIGHUP reads the token anew, and a mistake in the file changes nothing`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      try rig.startHub()
+      rig.writeGatewayConfiguration(extra: "batch_events = 10")
+      let right = try String(contentsOfFile: rig.scratch.location("token"), encoding: .utf8)
+      let wrong = rig.scratch.write("token.gw", "this-token-is-wrong\n")
+      let file = rig.scratch.location("gw.toml")
+      let text = try String(contentsOfFile: file, encoding: .utf8)
+      _ = rig.scratch.write("gw.toml", text.replacingOccurrences(of: rig.scratch.location("token") + "\"", with: wrong + "\""))
+      try rig.startGateway()
+      try rig.gateway?.line(with: "stopped: HTTP 401")
+      _ = rig.scratch.write("token.gw", right)
+      rig.gateway?.send(SIGHUP)
+      try untilTrue("everything at the hub") {
+        try rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
+      }
+      _ = rig.scratch.write("gw.toml", "[radio\n")
+      rig.gateway?.send(SIGHUP)
+      try rig.gateway?.line(with: "the configuration is not reloaded")
+      #expect(try rig.status() != nil)
+    }
+
+    @Test func `TLS is verified: a hub behind an unknown authority gets nothing, a known one everything`() throws {
+      let rig = try Rig()
+      let proxy = try TLSProxy(rig)
+      try rig.startRadio()
+      try rig.startHub()
+      rig.writeGatewayConfiguration(url: "https://localhost:\(proxy.port)")
+      try rig.startGateway()
+      try rig.gateway?.line(with: "TLS failed: the certificate")
+      #expect(try rig.hubRows("events").isEmpty)
+      rig.writeGatewayConfiguration(
+        url: "https://localhost:\(proxy.port)", extra: "ca_file = \"\(rig.scratch.location("ca.pem"))\"")
+      rig.gateway?.send(SIGHUP)
+      try untilTrue("everything at the hub: \(rig.gateway?.lines ?? [])") {
+        let upstream = try rig.status()?["upstreams"]?.array?.first
+        return try upstream?["pending"]?.integer == 0 && !rig.hubRows("events").isEmpty
+      }
+    }
+
+    @Test func `the hub refuses properly`() throws {
+      let rig = try Rig()
+      rig.writeHubConfiguration(extra: "max_body = 2048\nmax_events_per_second = 5")
+      try rig.startHub()
+      let path = "/v1/gateways/test/events"
+      func post(_ body: String) -> Int? { rig.askHub("POST", path, body: body)?.status }
+      func event(_ seq: Int) -> String { "{\"seq\":\(seq),\"at\":1,\"kind\":\"message\",\"body\":{}}" }
+      #expect(rig.askHub("POST", path, body: "{}", token: nil)?.status == 401)
+      #expect(rig.askHub("POST", path, body: "{}", token: "wrong-token-wrong-token")?.status == 401)
+      #expect(post("{") == 400)
+      #expect(post("{\"epoch\":\"e\",\"events\":[{\"seq\":1}]}") == 422)
+      #expect(post("{\"epoch\":\"e\",\"events\":[\(event(2)),\(event(1))]}") == 422)
+      #expect(post(String(repeating: " ", count: 4096)) == 413)
+      let answer = rig.askHub("POST", path, body: "{\"epoch\":\"e\",\"events\":[\(event(1)),\(event(2))]}")
+      #expect(answer?.status == 200)
+      #expect(answer.flatMap { try? JSONValue(parsing: $0.body) }?["acknowledged"]?.integer == 2)
+      let many = (3...10).map(event).joined(separator: ",")
+      let limited = rig.askHub("POST", path, body: "{\"epoch\":\"e\",\"events\":[\(many)]}")
+      #expect(limited?.status == 429)
+      #expect(limited?.headers["Retry-After"].flatMap { Int($0) } ?? 0 >= 1)
+      #expect(rig.askHub("GET", "/v1/gateways/nobody")?.status == 404)
+      #expect(rig.askHub("GET", "/v1/gateways")?.status == 200)
+    }
+  }
+}
+
+/// A TLS proxy in front of the hub, with an authority of its own (openssl, Python).
+private final class TLSProxy {
+  let port: UInt16
+  private let program: Program
+
+  init(_ rig: Rig) throws {
+    let folder = rig.scratch.folder
+    let script = """
+      set -e
+      openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=test-authority 2>/dev/null
+      openssl req -newkey rsa:2048 -nodes -keyout hub.key -out hub.csr -subj /CN=localhost 2>/dev/null
+      echo "subjectAltName=DNS:localhost" > ext
+      openssl x509 -req -in hub.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out hub.pem -days 2 -extfile ext 2>/dev/null
+      """
+    #expect(try Program("/bin/bash", ["-c", script], folder: folder).ended() == 0)
+    let python = """
+      import socket, ssl, sys, threading
+      context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+      context.load_cert_chain("hub.pem", "hub.key")
+      listener = socket.create_server(("127.0.0.1", 0))
+      print("port", listener.getsockname()[1], flush=True)
+      def pump(a, b):
+          try:
+              while data := a.recv(65536): b.sendall(data)
+          except OSError: pass
+          finally:
+              for s in (a, b):
+                  try: s.shutdown(socket.SHUT_RDWR)
+                  except OSError: pass
+      def serve(raw):
+          try: client = context.wrap_socket(raw, server_side=True)
+          except (OSError, ssl.SSLError): return
+          hub = socket.create_connection(("127.0.0.1", \(rig.hubPort)))
+          threading.Thread(target=pump, args=(client, hub), daemon=True).start()
+          pump(hub, client)
+      while True:
+          raw, _ = listener.accept()
+          threading.Thread(target=serve, args=(raw,), daemon=True).start()
+      """
+    program = try Program(Program.python, ["-c", python], folder: folder)
+    port = UInt16(try program.line(with: "port ").split(separator: " ").last.map(String.init) ?? "") ?? 0
+  }
+}

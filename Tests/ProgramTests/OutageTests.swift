@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  @Suite struct Outages {
+    @Test func `a hub that was away for 10,000 events gets all of them, and memory stays flat`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--queue", "20000"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      let before = try rig.resident()
+      rig.radio?.write("inject r0 0 10000")
+      try untilTrue("10,000 messages in the store") {
+        try rig.status()?["store"]?["messages"]?.integer == 10_000
+      }
+      let during = try rig.resident()
+      try rig.startHub()
+      _ = rig.control("POST", "/v1/outbox/resume")
+      try untilTrue("everything at the hub") {
+        try rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
+      }
+      let after = try rig.resident()
+      #expect(Set(try rig.hubTexts()).count == 10_000)
+      print("hub away for 10,000 events: resident \(before) KiB before, \(during) while away, \(after) after")
+      #expect(max(during, after) - before < 6 * 1024, "KiB")
+    }
+
+    @Test func `a radio that misbehaves is waited out, without a restart`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--contacts", "5"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      let faults = ["garbage r0 500", "half r0", "wrong r0", "silence r0 3", "unplug r0 1", "reboot r0"]
+      for (number, fault) in faults.enumerated() {
+        rig.radio?.write(fault)
+        rig.radio?.write("at 4 dm r1 r0 after \(number)")
+        try untilTrue("the message after \(fault): \(rig.gateway?.lines.suffix(5) ?? [])") {
+          try rig.meshpost("messages", "--limit", "100").lines.contains { $0.hasSuffix("after \(number)") }
+        }
+      }
+      try rig.waitForSync()
+    }
+
+    @Test func `a disk that is full keeps messages in the radio until there is room`() throws {
+      let rig = try Rig()
+      rig.writeGatewayConfiguration(store: "max_size = \"4 MiB\"\njournal_max_size = \"1 GiB\"")
+      try rig.startRadio(["--queue", "100000"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("inject r0 0 15000")
+      try untilTrue("the store to be full") { try rig.status()?["store"]?["error"]?.string?.contains("full") == true }
+      let stored = try rig.status()?["store"]?["messages"]?.integer ?? 0
+      let queued = try rig.radioStats()["queued"]?.integer ?? 0
+      #expect(stored + queued + 1 == 15000, "one is in the gateway's hand")
+      #expect(try rig.status()?["sync"]?["state"]?.string == "failed")
+      // Room is made: the same daemon, told to end, keeps what it holds as far as it can; a bigger store goes on.
+      rig.gateway?.send(SIGTERM)
+      _ = try rig.gateway?.ended()
+      rig.writeGatewayConfiguration(store: "max_size = \"64 MiB\"\njournal_max_size = \"1 GiB\"")
+      try rig.startGateway()
+      try untilTrue("the rest in the store") { try rig.radioStats()["queued"]?.integer == 0 }
+      try untilTrue("all but the one in hand") {
+        try rig.status()?["store"]?["messages"]?.integer ?? 0 >= 14999
+      }
+    }
+  }
+}

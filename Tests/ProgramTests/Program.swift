@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import Synchronization
+import TestSupport
+
+/// A started program: its lines can be waited for, it can be written to, and it is ended with the object.
+final class Program: Sendable {
+  struct Waited: Error, CustomStringConvertible {
+    let description: String
+  }
+
+  /// Nothing here takes so long; machines that run tests are slow and shared.
+  static let patience = ProcessInfo.processInfo.environment["MESHPOST_TEST_PATIENCE"].flatMap(Double.init) ?? 60
+
+  private struct State {
+    var lines: [String] = []
+    var partial = ""
+    var exitCode: Int32?
+    var isAtEnd = false
+  }
+
+  let name: String
+  let processID: Int32
+  private let input: Int32
+  private let state = Mutex(State())
+
+  static let programs = Fixtures.checkout.appending(path: ".build/debug")
+  static let python = Fixtures.checkout.appending(path: ".build/python/bin/python").path()
+
+  /// Starts one of the project's own programs.
+  static func own(_ name: String, _ arguments: [String]) throws -> Program {
+    try Program(programs.appending(path: name).path(), arguments)
+  }
+
+  init(_ executable: String, _ arguments: [String], folder: URL? = nil, environment: [String: String] = [:]) throws {
+    name = URL(filePath: executable).lastPathComponent
+    let (output, input) = (try Self.makePipe(), try Self.makePipe())
+    defer {
+      close(output.write)
+      close(input.read)
+    }
+    self.input = input.write
+    var actions = posix_spawn_file_actions_t()
+    posix_spawn_file_actions_init(&actions)
+    defer { posix_spawn_file_actions_destroy(&actions) }
+    posix_spawn_file_actions_adddup2(&actions, input.read, 0)
+    posix_spawn_file_actions_adddup2(&actions, output.write, 1)
+    posix_spawn_file_actions_adddup2(&actions, output.write, 2)
+    // `env --chdir` in place of a file action that not every libc header shows.
+    let place = (folder ?? Fixtures.checkout).path()
+    let variables = environment.map { "\($0)=\($1)" }
+    let command = ["/usr/bin/env", "--chdir=\(place)"] + variables + [executable] + arguments
+    var argv = command.map { strdup($0) } + [nil]
+    defer { for pointer in argv { free(pointer) } }
+    var pid: Int32 = 0
+    // Threads of the test runner block signals, and children inherit that.
+    var attributes = posix_spawnattr_t()
+    posix_spawnattr_init(&attributes)
+    defer { posix_spawnattr_destroy(&attributes) }
+    var none = sigset_t()
+    sigemptyset(&none)
+    posix_spawnattr_setsigmask(&attributes, &none)
+    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
+    let code = posix_spawn(&pid, "/usr/bin/env", &actions, &attributes, &argv, environ)
+    guard code == 0 else { throw Waited(description: "\(executable): \(String(cString: strerror(code)))") }
+    processID = pid
+    let source = output.read
+    Thread.detachNewThread { [weak self] in
+      var buffer = [UInt8](repeating: 0, count: 4096)
+      while true {
+        let count = read(source, &buffer, buffer.count)
+        guard count > 0 else { break }
+        self?.take(String(decoding: buffer.prefix(count), as: UTF8.self))
+      }
+      close(source)
+      self?.state.withLock { $0.isAtEnd = true }
+    }
+  }
+
+  deinit {
+    kill9()
+    close(input)
+  }
+
+  private static func makePipe() throws -> (read: Int32, write: Int32) {
+    var ends: [Int32] = [0, 0]
+    guard pipe(&ends) == 0 else { throw Waited(description: "pipe: \(String(cString: strerror(errno)))") }
+    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    return (ends[0], ends[1])
+  }
+
+  private func take(_ text: String) {
+    state.withLock { state in
+      state.partial += text
+      while let end = state.partial.firstIndex(of: "\n") {
+        state.lines.append(String(state.partial[..<end]))
+        state.partial = String(state.partial[state.partial.index(after: end)...])
+      }
+    }
+  }
+
+  var lines: [String] { state.withLock { $0.lines } }
+
+  /// The exit code (128 + signal when killed); `nil` while it runs.
+  var exitCode: Int32? {
+    state.withLock { state in
+      if let code = state.exitCode { return code }
+      var status: Int32 = 0
+      guard waitpid(processID, &status, WNOHANG) == processID else { return nil }
+      state.exitCode = status & 0x7F == 0 ? status >> 8 & 0xFF : 128 + (status & 0x7F)
+      return state.exitCode
+    }
+  }
+
+  func write(_ line: String) {
+    let bytes = Array((line + "\n").utf8)
+    _ = Glibc.write(input, bytes, bytes.count)
+  }
+
+  func send(_ signal: Int32) { if exitCode == nil { kill(processID, signal) } }
+
+  /// Kills it, and returns when it is gone.
+  func kill9() {
+    send(SIGKILL)
+    while exitCode == nil { usleep(1000) }
+  }
+
+  /// The first line (from `from` on) that contains `text`.
+  @discardableResult
+  func line(with text: String, from: Int = 0) throws -> String {
+    try wait(for: "\(name) to print \(text)") { lines.dropFirst(from).first { $0.contains(text) } }
+  }
+
+  /// Waits for the end, and for all that it printed; the exit code.
+  func ended() throws -> Int32 {
+    try wait(for: "\(name) to end") { state.withLock { $0.isAtEnd } ? exitCode : nil }
+  }
+
+  private func wait<Value>(for what: String, _ look: () -> Value?) throws -> Value {
+    do {
+      return try until(what, look)
+    } catch {
+      throw Waited(description: "\(error); it printed:\n\(lines.suffix(30).joined(separator: "\n"))")
+    }
+  }
+}
+
+/// Looks again and again until there is something, or throws after a long time with what was waited for.
+func until<Value>(_ what: String, _ look: () throws -> Value?) throws -> Value {
+  let limit = Date(timeIntervalSinceNow: Program.patience)
+  while true {
+    if let value = try look() { return value }
+    guard Date() < limit else { throw Program.Waited(description: "waited \(Int(Program.patience)) s for \(what)") }
+    usleep(20_000)
+  }
+}
+
+func untilTrue(_ what: String, _ look: () throws -> Bool) throws {
+  _ = try until(what) { try look() ? true : nil }
+}

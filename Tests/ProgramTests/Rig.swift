@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Foundation
+import HTTP
+import JSON
+import TestSupport
+
+/// A gateway, a hub and a radio as programs, in a folder of their own.
+final class Rig {
+  let scratch = Scratch()
+  let hubPort: Int
+  var hub: Program?
+  var gateway: Program?
+  var radio: Program?
+  var link: String
+
+  private static let token = "a-token-for-the-tests"
+
+  init() throws {
+    // A port that was free just now; the hub keeps it across restarts.
+    let (descriptor, port) = try LoopbackSocket.listen(on: 0)
+    close(descriptor)
+    hubPort = Int(port)
+    link = "serial:\(scratch.location("radio.tty"))"
+    _ = scratch.write("token", Self.token + "\n")
+    writeHubConfiguration()
+  }
+
+  func writeHubConfiguration(extra: String = "") {
+    _ = scratch.write(
+      "hub.toml",
+      """
+      port = \(hubPort)
+      database = "\(scratch.location("hub.db"))"
+      \(extra)
+      [[token]]
+      file = "\(scratch.location("token"))"
+      access = "write"
+      """)
+  }
+
+  func writeGatewayConfiguration(url: String? = nil, extra: String = "", store: String = "") {
+    _ = scratch.write(
+      "gw.toml",
+      """
+      [radio]
+      link = "\(link)"
+      [store]
+      location = "\(scratch.location("gw.db"))"
+      \(store)
+      [control]
+      socket = "\(socket)"
+      [[upstream]]
+      name = "hub"
+      url = "\(url ?? "http://127.0.0.1:\(hubPort)")"
+      token_file = "\(scratch.location("token"))"
+      \(extra)
+      """)
+  }
+
+  var socket: String { scratch.location("ctl") }
+
+  /// A virtual radio r0 on a pseudo-terminal, with others around it.
+  func startRadio(_ arguments: [String] = []) throws {
+    radio = try Program.own(
+      "meshpost-radio", ["--clock", "now", "--tty", "r0=\(scratch.location("radio.tty"))"] + arguments)
+    try radio?.line(with: "ready")
+  }
+
+  func startHub() throws {
+    hub = try Program.own("meshpost-hub", ["serve", "--config", scratch.location("hub.toml")])
+    try hub?.line(with: "listening")
+  }
+
+  func startGateway() throws {
+    if !FileManager.default.fileExists(atPath: scratch.location("gw.toml")) { writeGatewayConfiguration() }
+    gateway = try Program.own("meshpostd", ["--config", scratch.location("gw.toml")])
+    try gateway?.line(with: "meshpostd")
+  }
+
+  func waitForSync() throws {
+    try untilTrue("the gateway to be synced: \(gateway?.lines ?? [])") {
+      try self.status()?["sync"]?["state"]?.string == "synced"
+    }
+  }
+
+  var gatewayID: String? {
+    let file = scratch.folder.appending(path: "gw.db.id")
+    return (try? String(contentsOf: file, encoding: .utf8))?.trimmingCharacters(in: .whitespacesAndNewlines)
+  }
+
+  // MARK: Asking
+
+  static func ask(_ endpoint: HTTPEndpoint, _ request: HTTPRequest) -> HTTPResponse? {
+    let loop = EventLoop()
+    let client = HTTPClient(endpoint, on: loop)
+    var response: HTTPResponse?
+    client.send(request, timeout: .seconds(20)) { result in
+      if case .success(let answer) = result { response = answer }
+      loop.stop()
+    }
+    loop.run()
+    client.close()
+    return response
+  }
+
+  /// The control socket; `nil` while nobody answers.
+  func control(_ method: String, _ target: String) -> HTTPResponse? {
+    Self.ask(.unix(location: socket), HTTPRequest(method, target))
+  }
+
+  func status() throws -> JSONValue? {
+    guard let response = control("GET", "/v1/status") else { return nil }
+    return try JSONValue(parsing: response.body)
+  }
+
+  func askHub(_ method: String, _ target: String, body: String = "", token: String? = token) -> HTTPResponse? {
+    var request = HTTPRequest(method, target, body: Array(body.utf8))
+    if let token { request.headers.add("Authorization", "Bearer \(token)") }
+    return Self.ask(.tcp(host: "127.0.0.1", port: UInt16(hubPort), tls: false), request)
+  }
+
+  /// All rows that the hub has of our gateway, page by page.
+  func hubRows(_ what: String) throws -> [JSONValue] {
+    guard let id = gatewayID else { return [] }
+    var rows: [JSONValue] = []
+    var after = what == "contacts" ? "" : "0"
+    while true {
+      guard let response = askHub("GET", "/v1/gateways/\(id)/\(what)?after=\(after)&limit=1000"), response.status == 200
+      else { return rows }
+      let page = try JSONValue(parsing: response.body)
+      rows += page[what]?.array ?? []
+      guard let next = page["next"] else { return rows }
+      after = next.string ?? "\(next.integer ?? 0)"
+    }
+  }
+
+  func hubTexts() throws -> [String] { try hubRows("messages").compactMap { $0["body"]?["text"]?.string } }
+
+  /// The radio's own count of what it queued and handed over.
+  func radioStats() throws -> JSONValue {
+    let before = radio?.lines.count ?? 0
+    radio?.write("stats r0")
+    let line = try radio?.line(with: "\"stats\"", from: before) ?? "{}"
+    return try JSONValue(parsing: line)
+  }
+
+  /// `meshpost …`: exit code and lines.
+  func meshpost(_ arguments: String...) throws -> (code: Int32, lines: [String]) {
+    let program = try Program.own("meshpost", arguments + ["--socket", socket])
+    let code = try program.ended()
+    return (code, program.lines)
+  }
+
+  /// Resident memory of the gateway, KiB.
+  func resident() throws -> Int { Int(try status()?["resident_kib"]?.integer ?? 0) }
+}
