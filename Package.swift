@@ -74,6 +74,9 @@ let package = Package(
       swiftSettings: strict),
 
     // Programs: wiring, arguments, exit codes.
+    .executableTarget(
+      name: "meshpost-bench", dependencies: ["Companion", "EventLoop", "JSON", "Store", "Timing"],
+      path: "Sources/meshpost-bench", swiftSettings: strict),
     .executableTarget(name: "meshpostd", dependencies: ["Gateway", "EventLoop"], swiftSettings: strict),
     .executableTarget(
       name: "meshpost",

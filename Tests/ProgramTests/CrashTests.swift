@@ -21,7 +21,7 @@ extension WholeProgramTests {
       try rig.startGateway()
       try rig.waitForSync()
       let total = 4000
-      rig.radio?.write("inject r0 60 \(total)")
+      rig.radio?.write("inject r0 150 \(total)")
       for round in 0..<Self.rounds * 2 {
         usleep(UInt32.random(in: 100_000...700_000, using: &random))
         if round % 2 == 0 {

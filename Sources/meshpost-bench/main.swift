@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+
+// meshpost-bench: figures that need no second program. One JSON object a line. Driven by Benchmarks/run.
+//
+//   meshpost-bench frames FILE     decode the framed bytes of FILE again and again: frames a second
+//   meshpost-bench store FOLDER    messages a second into the store, one and ten a commit, and bytes written
+
+import Companion
+import EventLoop
+import Glibc
+import JSON
+import Store
+import Timing
+
+let loop = EventLoop()
+
+func say(_ body: (inout JSONWriter) -> Void) {
+  var json = JSONWriter()
+  json.object(body)
+  print(json.string)
+}
+
+func readFile(_ location: String) -> [UInt8] {
+  let descriptor = open(location, O_RDONLY)
+  guard descriptor >= 0 else { return [] }
+  defer { close(descriptor) }
+  var bytes: [UInt8] = []
+  while case .bytes(let more) = Descriptor.read(descriptor, most: 65536) { bytes += more }
+  return bytes
+}
+
+/// As they would come from a port: in chunks of 4 KiB.
+@MainActor func decodeFrames(_ stream: [UInt8]) {
+  var frames = 0
+  var decoded = 0
+  let start = loop.now
+  while loop.now - start < .seconds(2) {
+    var decoder = SerialDecoder(.fromRadio)
+    var position = 0
+    while position < stream.count {
+      let now = MonotonicTime(nanoseconds: 0)
+      decoder.append(stream[position..<min(position + 4096, stream.count)], now: now)
+      position += 4096
+      while let frame = decoder.next(now: now) {
+        frames += 1
+        if (try? RadioFrame(decoding: frame)) != nil { decoded += 1 }  // counted just below
+      }
+    }
+  }
+  let seconds = (loop.now - start).inSeconds
+  say {
+    $0.field("bench", "frames")
+    $0.field("frames", frames)
+    $0.field("decoded", decoded)
+    $0.field("per_second", Int(Double(frames) / seconds))
+  }
+}
+
+/// Bytes that this process caused to be written to the disk.
+func bytesWritten() -> Int64 {
+  let text = String(decoding: readFile("/proc/self/io"), as: UTF8.self)
+  let line = text.split(separator: "\n").first { $0.hasPrefix("write_bytes: ") }
+  return line.flatMap { Int64($0.dropFirst(13)) } ?? 0
+}
+
+@MainActor func storeMessages(_ folder: String, perCommit: Int, count: Int) throws {
+  let store = try Store(Store.Settings(location: "\(folder)/bench-\(perCommit).db"))
+  let before = bytesWritten()
+  let start = loop.now
+  for number in 0..<count {
+    let message = QueuedMessage.channel(
+      ChannelMessage(
+        snr: SNR(quarters: 39), slot: 0, path: ReceivedPath(raw: 2), senderTime: UInt32(number),
+        text: Text("Walker: message \(number) of an ordinary length, as people write them")))
+    store.write({ store throws(SQLiteError) in
+      _ = try store.insert(message, at: Moment(milliseconds: 1, trusted: true))
+    }) { _ in }
+    if number % perCommit == perCommit - 1 { try store.commitNow() }
+  }
+  try store.commitNow()
+  let seconds = (loop.now - start).inSeconds
+  say {
+    $0.field("bench", "store")
+    $0.field("per_commit", perCommit)
+    $0.field("per_second", Int(Double(count) / seconds))
+    $0.field("bytes_per_message", (bytesWritten() - before) / Int64(count))
+  }
+}
+
+switch CommandLine.arguments.dropFirst().first {
+case "frames": decodeFrames(readFile(CommandLine.arguments.last ?? ""))
+case "store":
+  let folder = CommandLine.arguments.last ?? "."
+  try storeMessages(folder, perCommit: 1, count: 5000)
+  try storeMessages(folder, perCommit: 10, count: 20000)
+default:
+  print("usage: meshpost-bench frames FILE | store FOLDER")
+  exit(EX_USAGE)
+}
