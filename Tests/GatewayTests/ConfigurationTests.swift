@@ -39,7 +39,10 @@ import Transport
     ("[store]\nmax_size = \"1 MB\"", "line 2", "256 MiB"),
     ("[[upstream]]\nname = \"a\"\nurl = \"ftp://x\"", "line 3", "http://"),
     ("[[upstream]]\nurl = \"http://x\"", "line 1", "name"),
-    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\n[[upstream]]\nname = \"a\"\nurl = \"http://y\"", "line 5", "twice"),
+    (
+      "[[upstream]]\nname = \"a\"\nurl = \"http://x\"\n[[upstream]]\nname = \"a\"\nurl = \"http://y\"", "line 5",
+      "twice"
+    ),
     ("[gateway]\nid = \"a b\"", "line 2", "letters"), ("[control]\ngroup = \"no-such-group\"", "line 2", "no group"),
     ("nonsense", "line 1", "`=`"),
   ]) func `a mistake is refused with file, line and what is allowed`(_ text: String, _ line: String, _ words: String) {
@@ -55,7 +58,8 @@ import Transport
   @Test(arguments: [
     ("serial:/dev/ttyACM0", LinkAddress.serial(location: "/dev/ttyACM0", baud: 115_200)),
     ("serial:/dev/ttyUSB0?baud=57600", .serial(location: "/dev/ttyUSB0", baud: 57600)),
-    ("tcp:10.0.0.7", .tcp(host: "10.0.0.7", port: 5000)), ("tcp:radio.local:5001", .tcp(host: "radio.local", port: 5001)),
+    ("tcp:10.0.0.7", .tcp(host: "10.0.0.7", port: 5000)),
+    ("tcp:radio.local:5001", .tcp(host: "radio.local", port: 5001)),
     ("tcp:[fe80::1]:5002", .tcp(host: "fe80::1", port: 5002)), ("tcp:fe80::1", .tcp(host: "fe80::1", port: 5000)),
     ("auto:", .auto(baud: 115_200)),
   ]) func `an address reads, and prints as it is written`(_ text: String, _ address: LinkAddress) throws {

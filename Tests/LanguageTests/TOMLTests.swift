@@ -30,7 +30,8 @@ import Testing
     #expect(table["literal"]?.kind == .string("C:\\x"))
     #expect(table["long"]?.kind == .string("two\nlines"))
     guard case .array(let numbers)? = table["numbers"]?.kind else { return #expect(Bool(false)) }
-    #expect(numbers.map(\.kind) == [.integer(1), .integer(1000), .integer(255), .integer(-3), .number(2.5), .integer(7)])
+    #expect(
+      numbers.map(\.kind) == [.integer(1), .integer(1000), .integer(255), .integer(-3), .number(2.5), .integer(7)])
     #expect(table["server"]?.line == 10)
     guard case .array(let users)? = table["user"]?.kind else { return #expect(Bool(false)) }
     #expect(users.count == 2)

@@ -37,7 +37,8 @@ extension WholeProgramTests {
       try untilTrue("the radio's queue to be empty") { try rig.radioStats()["queued"]?.integer == 0 }
       try untilTrue("everything at the hub") {
         let status = try rig.status()
-        return status?["sync"]?["state"]?.string == "synced" && status?["upstreams"]?.array?.first?["pending"]?.integer == 0
+        return status?["sync"]?["state"]?.string == "synced"
+          && status?["upstreams"]?.array?.first?["pending"]?.integer == 0
       }
       try check(rig, total: total, seed: seed)
     }

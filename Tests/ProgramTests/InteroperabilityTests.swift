@@ -32,7 +32,8 @@ extension WholeProgramTests {
       #expect(try rig.hubTexts().sorted() == ["a word to all", "hello from pymc"])
       #expect(try rig.hubRows("contacts").contains { $0["name"]?.string == "r1" })
       let messages = try rig.hubRows("messages")
-      #expect(messages.contains { $0["body"]?["sender_name"]?.string == "r1" && $0["body"]?["kind"]?.string == "direct" })
+      #expect(
+        messages.contains { $0["body"]?["sender_name"]?.string == "r1" && $0["body"]?["kind"]?.string == "direct" })
     }
 
     /// The mesh reads a FIFO, so that whoever holds its standard input does not matter.

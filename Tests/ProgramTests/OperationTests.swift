@@ -58,7 +58,8 @@ extension WholeProgramTests {
       let wrong = rig.scratch.write("token.gw", "this-token-is-wrong\n")
       let file = rig.scratch.location("gw.toml")
       let text = try String(contentsOfFile: file, encoding: .utf8)
-      _ = rig.scratch.write("gw.toml", text.replacingOccurrences(of: rig.scratch.location("token") + "\"", with: wrong + "\""))
+      _ = rig.scratch.write(
+        "gw.toml", text.replacingOccurrences(of: rig.scratch.location("token") + "\"", with: wrong + "\""))
       try rig.startGateway()
       try rig.gateway?.line(with: "stopped: HTTP 401")
       _ = rig.scratch.write("token.gw", right)

@@ -35,7 +35,8 @@ final class Bench {
     let token = scratch.write("token", "secret-token-of-16\n")
     upstream = try HubUpstream(
       HubUpstream.Settings(
-        name: "hub", url: "http://127.0.0.1:\(server.port)", tokenFile: token, batchEvents: batchEvents, timeout: timeout),
+        name: "hub", url: "http://127.0.0.1:\(server.port)", tokenFile: token, batchEvents: batchEvents,
+        timeout: timeout),
       store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
     try store.keepOnlyCursors(of: ["hub"])
     loop.afterTurn { [store] in store.commit() }
