@@ -111,6 +111,15 @@ let package = Package(
       dependencies: [
         "EventLoop", "HTTP", "JSON", "TestSupport", "Timing", "meshpostd", "meshpost", "meshpost-hub", "meshpost-radio",
       ], swiftSettings: strict),
+    .testTarget(
+      name: "FuzzTests",
+      dependencies: ["Companion", "HTTP", "Hub", "JSON", "RadioSession", "TOML", "TestSupport", "Timing"],
+      swiftSettings: strict),
+    .testTarget(
+      name: "SyncTests",
+      dependencies: [
+        "Companion", "EventLoop", "RadioSession", "Store", "Sync", "TestSupport", "Timing", "Transport", "VirtualRadio",
+      ], swiftSettings: strict),
     .testTarget(name: "TimingTests", dependencies: ["Timing"], swiftSettings: strict),
     .testTarget(
       name: "RadioSessionTests", dependencies: ["Companion", "RadioSession", "TestSupport", "Timing"],

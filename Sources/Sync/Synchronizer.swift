@@ -40,8 +40,11 @@ public final class Synchronizer {
   var radioClock: UInt32?
   var drain = MessageDrain()
   var discovery = Discovery()
-  /// The message that could not be stored yet: the radio has forgotten it, so it is kept here until the disk takes it.
-  var held: QueuedMessage?
+  /// Messages that the radio has forgotten and the disk does not have yet: usually one, for the time of a commit.
+  var held: [QueuedMessage] = []
+  var heldRetry: LoopTimer?
+  /// Unasked messages beyond it are lost while the disk refuses, and said so.
+  static let mostHeld = 64
 
   public internal(set) var counters = SyncCounters()
   public private(set) var state: SyncState = .idle
@@ -91,15 +94,21 @@ public final class Synchronizer {
     contactSync = nil
     contactListID = nil
     drain = MessageDrain()
-    if held == nil { enter(.idle) }
+    if held.isEmpty { enter(.idle) }
   }
 
-  /// Something did not work out; the link is up. From the start again, later.
-  func failed(_ words: String) {
+  /// Something did not work out. From the start again, later, if the link is up.
+  func failed(_ words: String, _ remedy: String = "") {
+    // The loss of the link fails every question; that is told where it is noticed.
+    guard connection.state == .up || !held.isEmpty else { return }
+    if case .failed(words) = state { return }
+    generation += 1
     contactSync = nil
     contactListID = nil
+    drain = MessageDrain()
+    discovery = Discovery()
     enter(.failed(words))
-    if failureLogged != words { log.warning("sync: \(words); trying again by itself") }
+    if failureLogged != words { log.warning("sync: \(words); trying again by itself. \(remedy)") }
     failureLogged = words
     let attempt = generation
     retry?.cancel()
@@ -109,8 +118,10 @@ public final class Synchronizer {
     }
   }
 
-  private func resume() {
-    if let message = held { return keep(message) }
+  /// From the start; what waits for the disk is stored by its own timer.
+  func resume() {
+    retry?.cancel()
+    poll?.cancel()
     syncTime()
   }
 
@@ -192,8 +203,6 @@ public final class Synchronizer {
   public func restart(fully: Bool) {
     guard connection.state == .up else { return }
     generation += 1
-    retry?.cancel()
-    poll?.cancel()
     contactSync = nil
     contactListID = nil
     drain = MessageDrain()

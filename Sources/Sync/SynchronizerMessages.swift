@@ -7,7 +7,7 @@ import Store
 extension Synchronizer {
   /// Something waits in the radio's queue, or may wait.
   func messageWaiting() {
-    guard held == nil, connection.state == .up else { return }
+    guard held.isEmpty, connection.state == .up else { return }
     perform(drain.messageWaiting())
   }
 
@@ -15,11 +15,7 @@ extension Synchronizer {
     switch action {
     case .none: break
     case .ask where ending != nil: ended(nil)
-    case .ask:
-      ask(.syncNextMessage) { [weak self] outcome in
-        guard let self else { return }
-        self.perform(self.drain.received(outcome))
-      }
+    case .ask: askForMessage()
     case .store(let message): arrived(message)
     case .drained where ending != nil, .failed where ending != nil: ended(nil)
     case .drained: finished()
@@ -27,17 +23,34 @@ extension Synchronizer {
     }
   }
 
+  /// Whatever has become of the sync meanwhile, a message that comes is kept: the radio has forgotten it.
+  private func askForMessage() {
+    let attempt = generation
+    let id = connection.submit(.syncNextMessage, .sync) { [weak self] outcome in
+      guard let self else { return }
+      if case .failed(.timedOut) = outcome { self.counters.timeouts += 1 }
+      if self.generation == attempt { return self.perform(self.drain.received(outcome)) }
+      if case .replied(.message(let message)) = outcome { self.arrived(message) }
+    }
+    guard id == nil else { return }
+    loop.later { [weak self] in
+      guard let self, self.generation == attempt else { return }
+      self.perform(self.drain.received(.failed(.linkLost)))
+    }
+  }
+
   /// The daemon ends: what the radio is handing over just now is stored first, nothing more is asked for.
   public func finish(within limit: Duration, _ done: @escaping () -> Void) {
     ending = done
-    guard drain.isBusy else { return ended(nil) }
+    guard drain.isBusy || !held.isEmpty else { return ended(nil) }
     loop.schedule(after: limit) { [weak self] in self?.ended("the radio did not answer any more") }
   }
 
   private func ended(_ words: String?) {
     guard let done = ending else { return }
     ending = nil
-    if let words { log.info("ending: \(words)") }
+    if let words, held.isEmpty { log.info("ending: \(words)") }
+    if !held.isEmpty { log.error("ending with \(held.count) messages that the disk did not take: they are lost") }
     drain = MessageDrain()
     done()
   }
@@ -45,16 +58,18 @@ extension Synchronizer {
   /// A message on a slot that is empty for all we know: the radio is asked before it is judged.
   private func arrived(_ message: QueuedMessage) {
     guard let slot = message.slot, isEmpty(slot) else { return keep(message) }
-    held = message
-    ask(.getChannel(slot: slot)) { [weak self] outcome in
-      guard let self, self.held == message else { return }
+    let id = connection.submit(.getChannel(slot: slot), .sync) { [weak self] outcome in
+      guard let self else { return }
       guard case .replied(.channelInfo(let channel)) = outcome else { return self.keep(message) }
-      guard channel.isEmpty else { return self.keep(channel) { self.keep(message) } }
+      guard channel.isEmpty else {
+        self.keep(channel)
+        return self.keep(message)
+      }
       // Traffic of misconfigured nodes under a key of zeros (companion.md § 9.6).
-      self.held = nil
       self.counters.emptySlotMessages += 1
       self.perform(self.drain.committed())
     }
+    if id == nil { keep(message) }
   }
 
   private func isEmpty(_ slot: UInt8) -> Bool {
@@ -62,27 +77,51 @@ extension Synchronizer {
     (try? store.channel(slot: slot)).flatMap { $0 }?.isEmpty ?? true
   }
 
-  /// The radio has forgotten the message: it is kept here until the disk has it, and none is asked for meanwhile.
-  func keep(_ message: QueuedMessage) {
-    held = message
+  // MARK: Messages that the radio has forgotten and the disk does not have yet
+
+  /// Keeps a message here until the disk has it; none is asked for meanwhile, so only what comes unasked adds up.
+  private func keep(_ message: QueuedMessage) {
+    guard held.count < Self.mostHeld else {
+      return log.error("a message that came unasked was lost: \(held.count) wait for the disk already")
+    }
+    held.append(message)
+    store(message)
+  }
+
+  private func store(_ message: QueuedMessage) {
     let moment = now
     var arrival: MessageArrival?
     store.write({ store throws(SQLiteError) in arrival = try store.insert(message, at: moment) }) {
       [weak self] failure in
       guard let self else { return }
-      if let failure {
-        self.log.error("a message cannot be stored: \(failure). \(failure.remedy)")
-        return self.holdOn(failure)
-      }
-      self.held = nil
+      if let failure { return self.holdOn(failure) }
+      if let place = self.held.firstIndex(of: message) { self.held.remove(at: place) }
       self.count(arrival)
-      self.perform(self.drain.committed())
+      self.goOn()
+    }
+  }
+
+  /// All of them are on disk: ask for the next, or take up what the failure broke off.
+  private func goOn() {
+    guard held.isEmpty else { return }
+    if drain.isBusy { return perform(drain.committed()) }
+    if ending != nil { return ended(nil) }
+    guard connection.state == .up else { return enter(.idle) }
+    switch state {
+    case .failed: resume()
+    case .syncing(.messages, _, _): messageWaiting()
+    default: break
     }
   }
 
   private func holdOn(_ failure: StoreError) {
     drain = MessageDrain()
-    failed("\(failure)")
+    failed("a message cannot be stored, and none is taken from the radio meanwhile: \(failure)", failure.remedy)
+    heldRetry?.cancel()
+    heldRetry = loop.schedule(after: .seconds(2)) { [weak self] in
+      guard let self else { return }
+      for message in self.held { self.store(message) }
+    }
   }
 
   private func count(_ arrival: MessageArrival?) {
@@ -100,12 +139,7 @@ extension Synchronizer {
   func receivedUnasked(_ reply: Reply) {
     counters.unaskedReplies += 1
     switch reply {
-    case .message(let message):
-      // Not part of the drain: stored on its own. If that fails the message is lost, and said so.
-      let moment = now
-      store.write({ store throws(SQLiteError) in _ = try store.insert(message, at: moment) }) { [weak self] failure in
-        if let failure { self?.log.error("a message that came unasked was lost: \(failure)") }
-      }
+    case .message(let message): keep(message)
     case .contact(let contact): keep(contact, heard: false)
     case .channelInfo(let channel): keep(channel)
     default: break

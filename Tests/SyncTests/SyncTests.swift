@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import Foundation
+import RadioSession
+import Store
+import TestSupport
+import Testing
+import Timing
+import Transport
+import VirtualRadio
+
+@testable import Sync
+
+@Suite struct MessageDrainTests {
+  private let message = QueuedMessage.contact(
+    ContactMessage(
+      snr: nil, sender: KeyPrefix(value: 1), path: ReceivedPath(raw: 0), senderTime: 1, text: "hello"))
+
+  @Test func `a message is on disk before the next is asked for`() {
+    var drain = MessageDrain()
+    var steps = [drain.messageWaiting(), drain.received(.replied(.message(message)))]
+    #expect(steps == [.ask, .store(message)])
+    let hint = drain.messageWaiting()
+    #expect(hint == .none, "asking now would lose hello")
+    #expect(drain.isBusy)
+    steps = [drain.committed(), drain.received(.replied(.noMoreMessages)), drain.received(.replied(.noMoreMessages))]
+    #expect(steps == [.ask, .ask, .drained], "the hint makes one more question follow")
+    #expect(!drain.isBusy)
+  }
+
+  @Test func `an answer that nobody waits for changes nothing`() {
+    var drain = MessageDrain()
+    let steps = [
+      drain.received(.replied(.message(message))), drain.committed(), drain.messageWaiting(),
+      drain.received(.failed(.timedOut)), drain.messageWaiting(),
+    ]
+    #expect(steps == [.none, .none, .ask, .failed, .ask])
+  }
+}
+
+@Suite struct ContactSyncTests {
+  private let radio = PublicKey(bytes: Array(repeating: 1, count: 32))!
+  private let other = PublicKey(bytes: Array(repeating: 2, count: 32))!
+
+  private func sync(
+    radio: PublicKey? = nil, clock: UInt32? = 2000, fullAt: Int64 = 0, now: Int64 = 1000, tries: Int = 0
+  ) -> ContactSync {
+    ContactSync(
+      known: (self.radio, 1500, fullAt), radio: radio ?? self.radio, radioClock: clock, now: now, tries: tries)
+  }
+
+  @Test func `it is a full list the first time, for another radio, after a clock reset, and once a day`() {
+    #expect(ContactSync(known: nil, radio: radio, radioClock: 1, now: 1).kind == .full)
+    #expect(sync().kind == .incremental(since: 1499), "one second before the watermark: it is exclusive")
+    #expect(sync(radio: other).kind == .full)
+    #expect(sync(clock: 1499).kind == .full)
+    #expect(sync(now: 86_400_000).kind == .full)
+    #expect(sync(fullAt: 5000).kind == .full, "our own clock went back")
+    #expect(sync(tries: 1).kind == .full)
+  }
+
+  @Test func `totals that do not fit ask for a full list, an incomplete one is repeated, and given up`() {
+    let unchanged = sync().ended(total: 5, received: 0, lastModified: 0, known: 5)
+    #expect(unchanged == .complete(watermark: 1500, removeMissing: false))
+    #expect(sync().ended(total: 4, received: 0, lastModified: 0, known: 5) == .again)
+    let full = sync(tries: 1)
+    #expect(full.ended(total: 4, received: 3, lastModified: 9, known: 5) == .again)
+    let whole = full.ended(total: 4, received: 4, lastModified: 9, known: 5)
+    #expect(whole == .complete(watermark: 9, removeMissing: true))
+    #expect(sync(tries: 2).ended(total: 4, received: 3, lastModified: 9, known: 5) == .giveUp(watermark: 9))
+  }
+
+  @Test func `each contact that pushes name is fetched once, and too many become a list`() {
+    var discovery = Discovery()
+    let answers = [discovery.named(radio, heard: false), discovery.named(radio, heard: true), discovery.took(radio)]
+    #expect(answers == [true, false, true], "fetch, do not fetch twice, an advert had named it")
+    for number in 0..<200 {
+      var bytes = [UInt8](repeating: 0, count: 32)
+      bytes[0] = UInt8(number)
+      _ = discovery.named(PublicKey(bytes: bytes)!, heard: true)
+    }
+    #expect(discovery.pending.count == Discovery.bound)
+    #expect(discovery.needsList)
+  }
+}
+
+/// A gateway's lower half and a virtual radio on one loop, joined in memory.
+private final class Pair {
+  let scratch = Scratch()
+  let loop = EventLoop()
+  let store: Store
+  let radio: VirtualRadio
+  let link: MemoryLink
+  let connection: RadioConnection
+  let synchronizer: Synchronizer
+
+  init(contacts: Int = 3, channels: Int = 40) throws {
+    store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    radio = VirtualRadio(
+      VirtualRadioSettings(
+        name: "r0", seed: 1, channelSlots: channels, clock: 1_795_000_000, contacts: contacts), on: loop)
+    link = MemoryLink(radio, on: loop)
+    let log = Log(level: .error, sink: { _, _ in })
+    connection = RadioConnection(link, on: loop, log: log)
+    synchronizer = Synchronizer(connection, store: store, settings: .init(), on: loop, log: log)
+    loop.afterTurn { [store] in store.commit() }
+  }
+
+  func run(until condition: () -> Bool, _ what: Comment) {
+    let limit = loop.now + .seconds(30)
+    while !condition(), loop.now < limit {
+      loop.schedule(after: .milliseconds(5)) {}
+      loop.turn(wait: true)
+    }
+    #expect(condition(), what)
+  }
+
+  func sync() {
+    connection.start()
+    run(until: { synchronizer.state == .synced }, "synced")
+  }
+}
+
+private final class MemoryLink: Link {
+  private let radio: VirtualRadio
+  private let loop: EventLoop
+  private var decoder = SerialDecoder(.toRadio)
+  private var isOpen = false
+  let name = "memory"
+  var onEvent: (LinkEvent) -> Void = { _ in }
+
+  init(_ radio: VirtualRadio, on loop: EventLoop) {
+    self.radio = radio
+    self.loop = loop
+    radio.output = { [weak self] frame in
+      loop.later { if self?.isOpen == true { self?.onEvent(.bytes(SerialFraming.wrap(frame, .fromRadio))) } }
+    }
+  }
+
+  func open() {
+    isOpen = true
+    loop.later { [weak self] in self?.onEvent(.up) }
+  }
+
+  func close() { isOpen = false }
+
+  func send(_ bytes: [UInt8]) {
+    decoder.append(bytes, now: loop.now)
+    while let frame = decoder.next(now: loop.now) { loop.later { [radio] in radio.received(frame) } }
+  }
+
+  func tryOtherLineSettings() -> Bool { false }
+  func watchForReturn(_ action: @escaping () -> Void) {}
+
+  func cut() {
+    isOpen = false
+    loop.later { [weak self] in self?.onEvent(.down(.unplugged("memory"))) }
+  }
+}
+
+@Suite struct SynchronizerTests {
+  @Test func `all slots are asked for, not eight`() throws {
+    let pair = try Pair()
+    pair.radio.received(
+      Command.setChannel(Channel(slot: 37, name: "far", secret: .init(bytes: Array(repeating: 7, count: 16))!)).encode()
+    )
+    pair.sync()
+    var names: [String] = []
+    try pair.store.eachChannel { names.append($0.name.string) }
+    #expect(names == ["Public", "far"])
+    #expect(try pair.store.contactCount(onRadio: true) == 3)
+  }
+
+  @Test func `the second connection asks only for what is new, a removed contact is noticed by its number`() throws {
+    let pair = try Pair()
+    pair.sync()
+    pair.link.cut()
+    pair.run(until: { pair.synchronizer.counters.connections == 2 && pair.synchronizer.state == .synced }, "again")
+    #expect(pair.synchronizer.counters.fullContactLists == 1)
+    #expect(pair.synchronizer.counters.incrementalContactLists == 1)
+    var first: PublicKey?
+    try pair.store.eachContact {
+      first = $0.contact.key
+      return false
+    }
+    pair.radio.received(Command.removeContact(try #require(first)).encode())
+    pair.link.cut()
+    pair.run(until: { pair.synchronizer.counters.connections == 3 && pair.synchronizer.state == .synced }, "again")
+    #expect(pair.synchronizer.counters.fullContactLists == 2)
+    #expect(try pair.store.contactCount(onRadio: true) == 2)
+  }
+
+  @Test func `a message on an empty slot is dropped and counted, after the radio was asked`() throws {
+    let pair = try Pair()
+    pair.sync()
+    pair.radio.injectChannelText("Ghost: boo", slot: 9, time: 1)
+    pair.radio.injectChannelText("Walker: hello", slot: 0, time: 2)
+    pair.run(until: { pair.synchronizer.counters.messagesStored == 1 }, "the real one")
+    #expect(pair.synchronizer.counters.emptySlotMessages == 1)
+    // A slot that another client has filled meanwhile is not empty.
+    pair.radio.received(
+      Command.setChannel(Channel(slot: 9, name: "new", secret: .init(bytes: Array(repeating: 7, count: 16))!)).encode())
+    pair.radio.injectChannelText("Real: hi", slot: 9, time: 3)
+    pair.run(until: { pair.synchronizer.counters.messagesStored == 2 }, "the one on the new channel")
+  }
+
+  @Test func `nodes are learnt in auto-add and in manual-add mode`() throws {
+    for manual in [false, true] {
+      let pair = try Pair(contacts: 0)
+      let ether = Ether(on: pair.loop, airtimeFactor: 0)
+      let other = VirtualRadio(VirtualRadioSettings(name: "Birch", seed: 9), on: pair.loop)
+      ether.add(pair.radio)
+      ether.add(other)
+      pair.radio.received(Command.setOtherParameters(.init(manualAddContacts: manual ? 1 : 0)).encode())
+      pair.sync()
+      other.received(Command.sendSelfAdvert(flood: true).encode())
+      pair.run(until: { (try? pair.store.contactCount(onRadio: false)) == 1 }, "learnt")
+      #expect(try pair.store.contactCount(onRadio: true) == (manual ? 0 : 1))
+      #expect(try pair.store.contact(other.key)?.lastHeard != nil)
+    }
+  }
+
+  @Test func `while the store refuses, the message in hand is kept and none is asked for`() throws {
+    let pair = try Pair()
+    pair.sync()
+    var refuses = true
+    pair.loop.afterTurn { [store = pair.store] in
+      // A write of ours that fails takes the whole turn with it, as a full disk would.
+      if refuses { store.write({ _ throws(SQLiteError) in throw SQLiteError(code: 13, words: "full") }) { _ in } }
+    }
+    pair.loop.schedule(after: .milliseconds(1)) {}
+    pair.loop.turn(wait: true)
+    for number in 1...5 { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
+    pair.run(until: { if case .failed = pair.synchronizer.state { true } else { false } }, "failed")
+    #expect(pair.radio.queuedMessages == 4)
+    refuses = false
+    pair.run(until: { pair.synchronizer.counters.messagesStored == 5 }, "all of them, the held one too")
+  }
+}
