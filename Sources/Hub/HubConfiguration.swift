@@ -3,7 +3,7 @@
 import Foundation
 import TOML
 
-/// What `meshpost-hub` is told by its file. docs/hub.toml is the manual.
+/// What `meshpost-hub` is told by its file. deploy/hub.toml is the manual.
 public struct HubConfiguration: Sendable {
   /// Who may do what with which gateway.
   public struct Token: Sendable {

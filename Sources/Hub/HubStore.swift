@@ -69,6 +69,8 @@ public actor HubStore {
     do {
       var added: Int64 = 0
       var highest = try acknowledged(gateway: gateway, epoch: batch.epoch) ?? 0
+      // First, with nothing added: an event may speak of the gateway's own row.
+      try remember(gateway: gateway, epoch: batch.epoch, acknowledged: highest, added: 0, at: now)
       for event in batch.events {
         added += try insert(event, gateway: gateway, epoch: batch.epoch)
         highest = max(highest, event.seq)

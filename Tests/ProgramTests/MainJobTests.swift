@@ -19,6 +19,8 @@ import Testing
       try untilTrue("two messages at the hub") { try rig.hubTexts().count >= 2 }
       #expect(try rig.hubTexts().sorted() == ["a direct one", "to everybody"])
       #expect(try rig.hubRows("contacts").count == 41, "40 of the table and r1")
+      let gateways = try JSONValue(parsing: rig.askHub("GET", "/v1/gateways")?.body ?? [])
+      #expect(gateways["gateways"]?.array?.first?["radio"]?.string == "r0", "the hub names its radio")
       let shown = try rig.meshpost("messages")
       #expect(shown.code == 0)
       #expect(shown.lines.contains { $0.hasSuffix("r1: a direct one") })
