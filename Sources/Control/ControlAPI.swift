@@ -235,7 +235,7 @@ public final class ControlAPI {
         for upstream in parts.relay().upstreams { json.object { StatusReport.write(upstream.status, to: &$0) } }
       }
       try json.arrayField("dead_letters") { json in
-        try parts.store.eachDeadLetter(limit: 1000) { letter in
+        try parts.store.eachDeadLetter(limit: 500) { letter in
           json.object { json in
             json.field("upstream", letter.upstream)
             json.field("seq", letter.event.seq)

@@ -125,6 +125,7 @@ public final class Daemon {
       return
     }
     log.level = fresh.logLevel
+    synchronizer.settings = fresh.sync
     let old = configuration
     let keepsRunning = [
       ("radio.link", old.link != fresh.link), ("store", old.store.location != fresh.store.location),

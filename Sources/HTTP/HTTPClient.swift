@@ -65,7 +65,7 @@ public final class HTTPClient {
   public typealias Completion = (Result<HTTPResponse, HTTPFailure>) -> Void
 
   /// Answers larger than this are refused: none that we ask for is.
-  private static let mostBody = 8 << 20
+  private static let mostBody = 1 << 20
 
   private let endpoint: HTTPEndpoint
   private let tls: TLSContext?

@@ -4,7 +4,7 @@ import SQLite
 
 /// What kinds of events the journal holds. The names are part of the hub protocol.
 public enum EventKind: String, Sendable, CaseIterable {
-  case gateway, radio, message, contact, contactRemoved = "contact_removed", advert, channel, gap
+  case radio, message, contact, contactRemoved = "contact_removed", advert, channel, gap
 }
 
 /// One event of the journal.

@@ -26,7 +26,8 @@ public final class Synchronizer {
   let loop: EventLoop
   let log: Log
   let clock = WallClock()
-  private let settings: Settings
+  /// May be changed at any time: it counts from the next sync on.
+  public var settings: Settings
   private var poll: LoopTimer?
   private var retry: LoopTimer?
   private var backoff = Backoff(first: retryFirst, limit: .seconds(60))
