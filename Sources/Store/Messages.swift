@@ -129,21 +129,20 @@ extension Store {
     return (Text(bytes: Array(bytes[..<chosen])), Text(bytes: Array(bytes[(chosen + 2)...])))
   }
 
-  /// By what two arrivals are one message (app-conventions.md § 8): 16 bytes of a SHA-256.
+  /// By what two arrivals are one message (app-conventions.md § 8): its time, then 12 bytes of a SHA-256. The time in
+  /// front keeps the index's new entries together: scattered, each message would write a page of the index of its own.
   static func identity(of message: StoredMessage) -> [UInt8] {
     var key: [UInt8] = Array(message.kind.rawValue.utf8) + [0]
     key += message.sender?.bytes ?? []
     key += Array((message.channel ?? "").utf8) + [0, UInt8(message.channel == nil ? message.slot ?? 0 : 0)]
     key += message.senderName.map { message.kind == .channel ? $0.bytes : [] } ?? []
     key += [0] + (message.author ?? []) + [0]
-    if let time = message.senderTime {
-      withUnsafeBytes(of: time.littleEndian) { key.append(contentsOf: $0) }
-    } else {
-      withUnsafeBytes(of: (message.received.milliseconds / datagramWindow).littleEndian) { key.append(contentsOf: $0) }
-      withUnsafeBytes(of: (message.dataType ?? 0).littleEndian) { key.append(contentsOf: $0) }
-    }
+    let time = message.senderTime ?? UInt32(clamping: message.received.milliseconds / datagramWindow)
+    let front = withUnsafeBytes(of: time.bigEndian) { Array($0) }
+    key += front
+    withUnsafeBytes(of: (message.dataType ?? 0).littleEndian) { key.append(contentsOf: $0) }
     key += message.text.bytes
-    return Array(Digest.sha256(key).prefix(16))
+    return front + Digest.sha256(key).prefix(12)
   }
 
   /// Messages with ids in `after..<before`, newest last; the newest `limit` of them. Return false to stop.
