@@ -120,6 +120,9 @@ let package = Package(
       dependencies: [
         "Companion", "EventLoop", "RadioSession", "Store", "Sync", "TestSupport", "Timing", "Transport", "VirtualRadio",
       ], swiftSettings: strict),
+    .testTarget(
+      name: "VirtualRadioTests", dependencies: ["Companion", "EventLoop", "TestSupport", "Timing", "VirtualRadio"],
+      swiftSettings: strict),
     .testTarget(name: "TimingTests", dependencies: ["Timing"], swiftSettings: strict),
     .testTarget(
       name: "RadioSessionTests", dependencies: ["Companion", "RadioSession", "TestSupport", "Timing"],

@@ -10,6 +10,8 @@ extension VirtualRadio {
   func carryOutContact(_ command: Command) -> Bool {
     switch command {
     case .getContacts(let since): startIteration(since: since ?? 0)
+    case .getContactByKey(let key) where key.isZero:
+      reply(.contact(Contact(key: key, name: "")))  // a blank slot of 1.17 that looks like a contact
     case .getContactByKey(let key):
       guard let index = index(of: key) else { return refuse(.notFound) }
       reply(.contact(stored.contacts[index]))
@@ -17,14 +19,13 @@ extension VirtualRadio {
     case .removeContact(let key):
       guard let index = index(of: key) else { return refuse(.notFound) }
       stored.contacts.remove(at: index)
+      stored.cards[key] = nil
       reply(.ok)
     case .resetPath(let key):
       guard let index = index(of: key) else { return refuse(.notFound) }
       stored.contacts[index].outPath = nil
       reply(.ok)
-    case .shareContact(let key):
-      // Its last advert as heard is not kept here: as on a radio whose store of adverts lost it.
-      return refuse(index(of: key) == nil ? .notFound : .tableFull)
+    case .shareContact(let key): return share(key)
     case .exportContact(let key): exportCard(of: key)
     case .importContact(let card): importCard(card)
     case .getAdvertPath(let key):
@@ -68,7 +69,10 @@ extension VirtualRadio {
   private func addOrUpdate(_ contact: Contact) {
     var record = contact
     record.lastModified = contact.lastModified ?? clock
-    if let index = index(of: contact.key) {
+    let known = index(of: contact.key)
+    record.latitude = contact.latitude ?? known.flatMap { stored.contacts[$0].latitude } ?? 0
+    record.longitude = contact.longitude ?? known.flatMap { stored.contacts[$0].longitude } ?? 0
+    if let index = known {
       stored.contacts[index] = record
     } else if stored.contacts.count < settings.maxContacts {
       stored.contacts.append(record)
@@ -78,11 +82,22 @@ extension VirtualRadio {
     reply(.ok)
   }
 
+  /// The radio can pass on only what it has heard: a node added by hand has no card.
+  private func share(_ key: PublicKey) -> Bool {
+    guard index(of: key) != nil else { return refuse(.notFound) }
+    guard var card = stored.cards[key] else { return refuse(.tableFull) }
+    card.route = .transportDirect
+    card.transportCodes = Packet.TransportCodes(first: 0, second: 0)  // shared by hand: not heard from the node itself
+    (card.pathLength, card.path) = (PathLength(raw: 0), [])
+    transmit(card)
+    reply(.ok)
+    return true
+  }
+
   private func exportCard(of key: PublicKey?) {
-    guard key == nil else {
-      return reply(.error(key.flatMap(index(of:)) == nil ? .notFound : .tableFull))
-    }
-    reply(.exportContact(card: selfAdvert().encode()))
+    guard let key else { return reply(.exportContact(card: selfAdvert().encode())) }
+    guard index(of: key) != nil, let card = stored.cards[key] else { return reply(.error(.notFound)) }
+    reply(.exportContact(card: card.encode()))
   }
 
   private func importCard(_ card: [UInt8]) {
@@ -114,6 +129,7 @@ extension VirtualRadio {
     volatile.advertPaths.removeAll { $0.key == advert.key }
     volatile.advertPaths.insert((advert.key, clock, path), at: 0)
     if volatile.advertPaths.count > 16 { volatile.advertPaths.removeLast() }
+    stored.cards[advert.key] = packet
     if let index = index(of: advert.key) {
       guard advert.time > stored.contacts[index].lastAdvert else { return }
       update(&stored.contacts[index], from: advert, content, name)
@@ -136,13 +152,18 @@ extension VirtualRadio {
   }
 
   private func discovered(_ contact: Contact, hops: Int) {
-    guard mayAdd(contact.type, hops: hops) else { return push(.newAdvert(contact)) }
+    guard mayAdd(contact.type, hops: hops) else {
+      stored.cards[contact.key] = nil
+      return push(.newAdvert(contact))
+    }
     if stored.contacts.count >= settings.maxContacts {
       guard stored.autoAdd.flags & 1 != 0, let oldest = oldestContact() else {
+        stored.cards[contact.key] = nil
         push(.newAdvert(contact))
         return push(.contactsFull)
       }
       push(.contactDeleted(stored.contacts[oldest].key))
+      stored.cards[stored.contacts[oldest].key] = nil
       stored.contacts.remove(at: oldest)
     }
     stored.contacts.append(contact)

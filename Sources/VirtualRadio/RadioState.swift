@@ -48,6 +48,8 @@ struct StoredState {
   var pin: UInt32 = 0
   var defaultScope: FloodScope?
   var contacts: [Contact] = []
+  /// The last advert of each contact, as it was heard: what sharing and exporting give away.
+  var cards: [PublicKey: Packet] = [:]
   var channels: [Channel]
 
   init(_ settings: VirtualRadioSettings) {
