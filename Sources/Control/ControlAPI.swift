@@ -48,9 +48,12 @@ public final class ControlAPI {
     server = try HTTPServer(location: location, group: group, on: parts.loop) { [weak self] request, responder in
       self?.handle(request, responder)
     }
-    parts.store.onCommit { [weak self] in
-      for stream in (self?.streams ?? [:]).values { stream.pump() }
-    }
+    parts.store.onCommit { [weak self] in self?.somethingIsNew() }
+  }
+
+  /// Rows or states may have come: whoever follows is told.
+  public func somethingIsNew() {
+    for stream in streams.values { stream.pump() }
   }
 
   public func stop() {
@@ -62,7 +65,7 @@ public final class ControlAPI {
     do {
       switch (request.method, request.path) {
       case ("GET", "/v1/status"): try status(responder)
-      case ("GET", "/v1/sync"): sync(responder)
+      case ("GET", "/v1/sync"): sync(request, responder)
       case ("POST", "/v1/sync"): startSync(request, responder)
       case ("GET", "/v1/messages"): messages(request, responder)
       case ("GET", "/v1/contacts"): contacts(request, responder)
@@ -103,8 +106,16 @@ public final class ControlAPI {
     try answer(responder) { try StatusReport(parts: parts).write(to: &$0) }
   }
 
-  private func sync(_ responder: HTTPResponder) {
-    answer(responder) { StatusReport(parts: parts).writeSync(to: &$0) }
+  /// One object, or with `follow=1` one a line whenever it has changed.
+  private func sync(_ request: HTTPRequest, _ responder: HTTPResponder) {
+    let report = StatusReport(parts: parts)
+    guard request.query["follow"] == "1" else { return answer(responder) { report.writeSync(to: &$0) } }
+    var last: SyncState?
+    stream(responder, follow: true) {
+      guard last != report.parts.synchronizer.state else { return ([], true) }
+      last = report.parts.synchronizer.state
+      return (Self.line { report.writeSync(to: &$0) }, true)
+    }
   }
 
   private func startSync(_ request: HTTPRequest, _ responder: HTTPResponder) {

@@ -185,6 +185,7 @@ public final class Daemon {
   }
 
   private func syncChanged() {
+    control?.somethingIsNew()
     guard synchronizer.state == .synced else { return }
     loop.schedule(after: Self.calm) { [store] in
       store.releaseMemory()

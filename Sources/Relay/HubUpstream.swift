@@ -121,7 +121,7 @@ public final class HubUpstream: Upstream {
   private func greeted(_ result: Result<HTTPResponse, HTTPFailure>) {
     if case .success(let response) = result, response.status == 404 { return known(nil) }
     var acknowledged: Int64?
-    let verdict = RetryPolicy.verdict(result) { body in
+    let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
       guard let json = try? JSONValue(parsing: body), json.fields != nil else { return nil }  // `try?`: makes no sense
       acknowledged = json["acknowledged"]?.integer
       return acknowledged ?? 0
@@ -196,7 +196,7 @@ public final class HubUpstream: Upstream {
     bytesSent &+= UInt64(body.count)
     send(HTTPRequest("POST", "\(path)/events", body: body)) { [weak self] result in
       guard let self else { return }
-      let verdict = RetryPolicy.verdict(result) { body in
+      let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
         // `try?`: an answer that is no JSON makes no sense, and that is all there is to know.
         (try? JSONValue(parsing: body))?["acknowledged"]?.integer
       }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Glibc
 import HTTP
 import Timing
 
@@ -19,16 +20,19 @@ enum RetryPolicy {
   static let first: Duration = .seconds(1)
   static let limit: Duration = .seconds(300)
   /// A server that wants longer is asked again after this.
-  static let longestRetryAfter = 86_400
+  static let longestRetryAfter: Int64 = 86_400
 
-  static func verdict(_ result: Result<HTTPResponse, HTTPFailure>, parse: ([UInt8]) -> Int64?) -> Verdict {
+  /// `now`: seconds since 1970, for a Retry-After with a date.
+  static func verdict(
+    _ result: Result<HTTPResponse, HTTPFailure>, now: Int64, parse: ([UInt8]) -> Int64?
+  ) -> Verdict {
     switch result {
     case .failure(let failure): return .retry(reason: failure.description, after: nil)
-    case .success(let response): return verdict(response, parse: parse)
+    case .success(let response): return verdict(response, now, parse: parse)
     }
   }
 
-  private static func verdict(_ response: HTTPResponse, parse: ([UInt8]) -> Int64?) -> Verdict {
+  private static func verdict(_ response: HTTPResponse, _ now: Int64, parse: ([UInt8]) -> Int64?) -> Verdict {
     let words = "HTTP \(response.status)\(serverWords(response.body))"
     switch response.status {
     case 200..<300:
@@ -38,14 +42,30 @@ enum RetryPolicy {
       return .acknowledged(through: through)
     case 401, 403: return .stopped(reason: "\(words): check the token")
     case 400, 413, 422: return .refused(status: response.status, reason: words)
-    case 408, 425, 429, 500...599: return .retry(reason: words, after: retryAfter(response))
+    case 408, 425, 429, 500...599: return .retry(reason: words, after: retryAfter(response, now))
     default: return .retry(reason: "\(words): check the URL", after: nil)
     }
   }
 
-  /// Seconds; a date is not taken (the usual back-off is then).
-  private static func retryAfter(_ response: HTTPResponse) -> Duration? {
-    response.headers["Retry-After"].flatMap { Int($0) }.map { .seconds(min(max($0, 0), longestRetryAfter)) }
+  /// Seconds, or a date as HTTP writes it (RFC 9110 § 5.6.7, the preferred form); else the usual back-off.
+  private static func retryAfter(_ response: HTTPResponse, _ now: Int64) -> Duration? {
+    guard let text = response.headers["Retry-After"] else { return nil }
+    return (Int64(text) ?? date(text).map { $0 - now }).map { .seconds(min(max($0, 0), longestRetryAfter)) }
+  }
+
+  /// `Sat, 21 Nov 2026 05:00:30 GMT`
+  private static func date(_ text: String) -> Int64? {
+    let words = text.split(separator: " ", omittingEmptySubsequences: false)
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    guard words.count == 6, words[5] == "GMT", let month = months.firstIndex(of: String(words[2])),
+      let day = Int32(words[1]), let year = Int32(words[3]), (1970...9999).contains(year)
+    else { return nil }
+    let clock = words[4].split(separator: ":").compactMap { Int32($0) }
+    guard clock.count == 3, (1...31).contains(day), clock.allSatisfy({ (0...60).contains($0) }) else { return nil }
+    var parts = tm()
+    (parts.tm_mday, parts.tm_mon, parts.tm_year) = (day, Int32(month), year - 1900)
+    (parts.tm_hour, parts.tm_min, parts.tm_sec) = (clock[0], clock[1], clock[2])
+    return Int64(timegm(&parts))
   }
 
   /// The beginning of what the server said, on one line.

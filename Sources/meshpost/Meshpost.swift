@@ -127,10 +127,12 @@ struct SyncCommand: ParsableCommand {
   @OptionGroup var connection: Connection
   @Flag(help: "Sync now.") var now = false
   @Flag(help: "Sync now, with the whole contact list.") var full = false
+  @Flag(help: "Go on with what changes.") var follow = false
 
   func run() throws {
     let client = ControlClient(connection)
     if now || full { _ = try client.post("/v1/sync\(full ? "?full=1" : "")") }
+    if follow { return try client.lines("/v1/sync?follow=1", Show.syncLine) }
     let state = try client.get("/v1/sync")
     if connection.json { return print(state.text) }
     Show.sync(state.value)

@@ -47,14 +47,16 @@ enum Show {
     if let remedy = part["remedy"]?.string { print("          \(remedy)") }
   }
 
-  static func sync(_ sync: JSONValue) {
+  static func sync(_ sync: JSONValue) { print(syncLine(sync)) }
+
+  static func syncLine(_ sync: JSONValue) -> String {
     var line = "sync      \(sync["state"]?.string ?? "?")"
     if let phase = sync["phase"]?.string {
       line += " \(phase) \(sync["current"]?.integer ?? 0)"
       if let total = sync["total"]?.integer { line += "/\(total)" }
     }
     if let reason = sync["reason"]?.string { line += ": \(reason)" }
-    print("\(line), last \(time(sync["last_synced"]?.integer))")
+    return "\(line), last \(time(sync["last_synced"]?.integer))"
   }
 
   private static func store(_ store: JSONValue) {

@@ -45,6 +45,18 @@ import Testing
       try untilTrue("a message at the hub") { try rig.hubTexts() == ["over the network"] }
     }
 
+    @Test func `the sync can be watched`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--contacts", "200"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      let watch = try Program.own("meshpost", ["sync", "--follow", "--json", "--socket", rig.socket])
+      try watch.line(with: "\"state\":\"synced\"")
+      #expect(try rig.meshpost("sync", "--full").code == 0)
+      for phase in ["contacts", "channels", "messages"] { try watch.line(with: "\"phase\":\"\(phase)\"") }
+      try watch.line(with: "\"state\":\"synced\"")
+    }
+
     @Test func `messages are followed as they come`() throws {
       let rig = try Rig()
       try rig.startRadio()

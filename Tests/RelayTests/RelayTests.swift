@@ -151,6 +151,21 @@ final class Bench {
     #expect(bench.postTimes[1] - bench.postTimes[0] >= .seconds(2))
   }
 
+  @Test(
+    arguments: [
+      ("120", Duration.seconds(120)), ("Sat, 21 Nov 2026 05:00:30 GMT", .seconds(30)),
+      ("Sat, 21 Nov 2026 04:00:00 GMT", .zero), ("Sat, 21 Nov 2099 04:00:00 GMT", .seconds(86_400)),
+      ("99999999999999999999", nil), ("soon", nil), ("", nil), ("Sat, 21 Nov 2026 05:00:30 GMT!", nil), ("-5", .zero),
+    ] as [(String, Duration?)]) func `Retry-After is seconds or a date, a day at most`(
+      _ text: String, _ wait: Duration?
+    )
+  {
+    let response = HTTPResponse(status: 503, headers: ["Retry-After": text])
+    // 05:00:00 of that day.
+    let verdict = RetryPolicy.verdict(.success(response), now: 1_795_237_200) { _ in nil }
+    #expect(verdict == .retry(reason: "HTTP 503", after: wait))
+  }
+
   @Test func `a refused token stops the upstream and loses nothing`() throws {
     let bench = try Bench()
     bench.answers = [bench.answer(401)]
