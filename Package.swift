@@ -28,6 +28,7 @@ let package = Package(
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CSodium", pkgConfig: "libsodium", providers: [.apt(["libsodium-dev"])]),
+    .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
     .target(name: "SQLite", dependencies: ["CSQLite"], swiftSettings: strict),
     .target(name: "MeshCrypto", dependencies: ["Companion", "COpenSSL"], swiftSettings: strict),
     .target(name: "MeshIdentity", dependencies: ["Companion", "MeshCrypto", "CSodium"], swiftSettings: strict),
@@ -37,6 +38,8 @@ let package = Package(
     .target(name: "TOML", swiftSettings: strict),
     .target(name: "EventLoop", dependencies: ["Timing", "CLinux"], swiftSettings: strict),
     .target(name: "HTTP", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
+
+    .target(name: "DBus", dependencies: ["EventLoop", "Timing", "CDBus"], swiftSettings: strict),
 
     // The gateway.
     .target(name: "Transport", dependencies: ["Companion", "EventLoop", "Timing", "CLinux"], swiftSettings: strict),
@@ -111,6 +114,8 @@ let package = Package(
       dependencies: [
         "EventLoop", "HTTP", "JSON", "TestSupport", "Timing", "meshpostd", "meshpost", "meshpost-hub", "meshpost-radio",
       ], swiftSettings: strict),
+    .testTarget(
+      name: "DBusTests", dependencies: ["DBus", "EventLoop", "TestSupport", "Timing"], swiftSettings: strict),
     .testTarget(
       name: "FuzzTests",
       dependencies: ["Companion", "HTTP", "Hub", "JSON", "RadioSession", "TOML", "TestSupport", "Timing"],

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+
+import CDBus
+import EventLoop
+import Timing
+
+/// One libdbus connection on the event loop: its watches and time-outs are the loop's, nothing blocks.
+///
+/// Ends with `close`, or when the bus goes away (`onClosed`); then it is done for good.
+final class BusTransport {
+  private let loop: EventLoop
+  private var connection: OpaquePointer?
+  private var watches: [Int32: [OpaquePointer]] = [:]
+  private var timers: [OpaquePointer: LoopTimer] = [:]
+  private var isDispatching = false
+  var onMessage: (OpaquePointer) -> Bool = { _ in false }
+  var onClosed: () -> Void = {}
+
+  /// Bytes of messages that may be in memory at once, and in one message: a GetManagedObjects of a crowded place is
+  /// some 100 KiB.
+  private static let mostBytes = 4 << 20
+
+  init(address: String, on loop: EventLoop) throws(BusError) {
+    self.loop = loop
+    var error = DBusError()
+    dbus_error_init(&error)
+    defer { dbus_error_free(&error) }
+    guard let connection = dbus_connection_open_private(address, &error) else {
+      throw .disconnected(error.message.map { String(cString: $0) } ?? address)
+    }
+    self.connection = connection
+    dbus_connection_set_exit_on_disconnect(connection, 0)
+    dbus_connection_set_max_received_size(connection, Self.mostBytes)
+    dbus_connection_set_max_message_size(connection, Self.mostBytes)
+    attach(connection)
+  }
+
+  deinit { close() }
+
+  private func attach(_ connection: OpaquePointer) {
+    let this = Unmanaged.passUnretained(self).toOpaque()
+    dbus_connection_set_watch_functions(
+      connection,
+      { watch, data in
+        BusTransport.of(data).add(watch)
+        return 1
+      }, { watch, data in BusTransport.of(data).remove(watch) },
+      { watch, data in BusTransport.of(data).toggle(watch) }, this, nil)
+    dbus_connection_set_timeout_functions(
+      connection,
+      { timeout, data in
+        BusTransport.of(data).arm(timeout)
+        return 1
+      }, { timeout, data in BusTransport.of(data).disarm(timeout) },
+      { timeout, data in BusTransport.of(data).arm(timeout) }, this, nil)
+    dbus_connection_set_dispatch_status_function(
+      connection,
+      { _, status, data in if status == DBUS_DISPATCH_DATA_REMAINS { BusTransport.of(data).dispatchLater() } }, this,
+      nil)
+    dbus_connection_add_filter(
+      connection,
+      { _, message, data in
+        guard let message, BusTransport.of(data).received(message) else { return DBUS_HANDLER_RESULT_NOT_YET_HANDLED }
+        return DBUS_HANDLER_RESULT_HANDLED
+      }, this, nil)
+  }
+
+  /// What libdbus gives back is what `attach` gave it: ours, and alive, because `close` takes the functions away.
+  private static func of(_ data: UnsafeMutableRawPointer?) -> BusTransport {
+    guard let data else { preconditionFailure("libdbus lost our pointer") }
+    return Unmanaged<BusTransport>.fromOpaque(data).takeUnretainedValue()
+  }
+
+  func close() {
+    guard let connection else { return }
+    self.connection = nil
+    dbus_connection_set_dispatch_status_function(connection, nil, nil, nil)
+    dbus_connection_set_watch_functions(connection, nil, nil, nil, nil, nil)
+    dbus_connection_set_timeout_functions(connection, nil, nil, nil, nil, nil)
+    for descriptor in watches.keys { loop.unwatch(descriptor) }
+    for timer in timers.values { timer.cancel() }
+    watches = [:]
+    timers = [:]
+    dbus_connection_close(connection)
+    dbus_connection_unref(connection)
+  }
+
+  /// Returns the serial; the message is given back.
+  func send(_ message: OpaquePointer) throws(BusError) -> UInt32 {
+    guard let connection else { throw .disconnected("closed") }
+    var serial: UInt32 = 0
+    guard dbus_connection_send(connection, message, &serial) != 0 else { throw .invalid("no memory") }
+    return serial
+  }
+
+  func setUniqueName(_ name: String) {
+    guard let connection, dbus_validate_bus_name(name, nil) != 0 else { return }
+    dbus_bus_set_unique_name(connection, name)
+  }
+
+  // MARK: Watches
+
+  private func add(_ watch: OpaquePointer?) {
+    guard let watch else { return }
+    let descriptor = dbus_watch_get_unix_fd(watch)
+    let isNew = watches[descriptor] == nil
+    watches[descriptor, default: []].append(watch)
+    if isNew {
+      loop.watch(descriptor, for: interest(descriptor)) { [weak self] ready in self?.ready(descriptor, ready) }
+    } else {
+      loop.changeInterest(descriptor, to: interest(descriptor))
+    }
+  }
+
+  private func remove(_ watch: OpaquePointer?) {
+    guard let watch else { return }
+    let descriptor = dbus_watch_get_unix_fd(watch)
+    watches[descriptor]?.removeAll { $0 == watch }
+    if watches[descriptor]?.isEmpty ?? true {
+      watches[descriptor] = nil
+      loop.unwatch(descriptor)
+    } else {
+      loop.changeInterest(descriptor, to: interest(descriptor))
+    }
+  }
+
+  private func toggle(_ watch: OpaquePointer?) {
+    guard let watch else { return }
+    let descriptor = dbus_watch_get_unix_fd(watch)
+    loop.changeInterest(descriptor, to: interest(descriptor))
+  }
+
+  private static let readable: UInt32 = 1
+  private static let writable: UInt32 = 2
+  private static let error: UInt32 = 4
+  private static let hangUp: UInt32 = 8
+
+  private func interest(_ descriptor: Int32) -> EventLoop.Readiness {
+    var interest: EventLoop.Readiness = []
+    for watch in watches[descriptor] ?? [] where dbus_watch_get_enabled(watch) != 0 {
+      let flags = dbus_watch_get_flags(watch)
+      if flags & Self.readable != 0 { interest.insert(.readable) }
+      if flags & Self.writable != 0 { interest.insert(.writable) }
+    }
+    return interest
+  }
+
+  private func ready(_ descriptor: Int32, _ readiness: EventLoop.Readiness) {
+    var condition: UInt32 = 0
+    if readiness.contains(.readable) { condition |= Self.readable }
+    if readiness.contains(.writable) { condition |= Self.writable }
+    if !readiness.intersection(.closed).isEmpty { condition |= Self.error | Self.hangUp }
+    // The handling of one may take away the others.
+    for watch in watches[descriptor] ?? [] where watches[descriptor]?.contains(watch) ?? false {
+      guard dbus_watch_get_enabled(watch) != 0 else { continue }
+      let own = condition & (dbus_watch_get_flags(watch) | Self.error | Self.hangUp)
+      if own != 0 { dbus_watch_handle(watch, own) }
+    }
+    dispatchLater()
+  }
+
+  // MARK: Time-outs
+
+  private func arm(_ timeout: OpaquePointer?) {
+    guard let timeout else { return }
+    disarm(timeout)
+    guard dbus_timeout_get_enabled(timeout) != 0 else { return }
+    timers[timeout] = loop.schedule(after: .milliseconds(Int64(dbus_timeout_get_interval(timeout)))) { [weak self] in
+      guard let self, self.timers[timeout] != nil else { return }
+      dbus_timeout_handle(timeout)
+      if self.timers[timeout] != nil { self.arm(timeout) }  // libdbus's time-outs repeat until they are removed
+    }
+  }
+
+  private func disarm(_ timeout: OpaquePointer?) {
+    guard let timeout else { return }
+    timers.removeValue(forKey: timeout)?.cancel()
+  }
+
+  // MARK: Dispatch
+
+  private func dispatchLater() {
+    guard !isDispatching else { return }
+    isDispatching = true
+    loop.later { [weak self] in self?.dispatch() }
+  }
+
+  private func dispatch() {
+    isDispatching = false
+    guard let connection else { return }
+    dbus_connection_ref(connection)
+    while self.connection != nil, dbus_connection_dispatch(connection) == DBUS_DISPATCH_DATA_REMAINS {}
+    dbus_connection_unref(connection)
+  }
+
+  private func received(_ message: OpaquePointer) -> Bool {
+    if dbus_message_is_signal(message, "org.freedesktop.DBus.Local", "Disconnected") != 0 {
+      loop.later { [weak self] in
+        guard let self, self.connection != nil else { return }
+        self.close()
+        self.onClosed()
+      }
+      return true
+    }
+    return onMessage(message)
+  }
+}
