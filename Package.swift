@@ -22,6 +22,7 @@ let package = Package(
     .target(name: "Timing", swiftSettings: strict),
     .target(name: "Companion", dependencies: ["Timing"], swiftSettings: strict),
     .target(name: "RadioSession", dependencies: ["Companion", "Timing"], swiftSettings: strict),
+    .target(name: "BluetoothSession", dependencies: ["Timing"], swiftSettings: strict),
 
     // What C libraries give, each behind one wall.
     .systemLibrary(name: "CLinux"),
@@ -114,6 +115,8 @@ let package = Package(
       dependencies: [
         "EventLoop", "HTTP", "JSON", "TestSupport", "Timing", "meshpostd", "meshpost", "meshpost-hub", "meshpost-radio",
       ], swiftSettings: strict),
+    .testTarget(
+      name: "BluetoothSessionTests", dependencies: ["BluetoothSession", "Timing"], swiftSettings: strict),
     .testTarget(
       name: "DBusTests", dependencies: ["DBus", "EventLoop", "TestSupport", "Timing"], swiftSettings: strict),
     .testTarget(

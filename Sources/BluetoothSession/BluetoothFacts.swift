@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+
+/// What is known of a Bluetooth adapter. Source: BlueZ, `org.bluez.Adapter1`.
+public struct AdapterFacts: Equatable, Sendable {
+  /// The object path, `/org/bluez/hci0`.
+  public var path: String
+  public var address: String
+  public var isPowered: Bool
+  /// Switched off by rfkill: it cannot be powered before that is lifted.
+  public var isBlocked: Bool
+
+  public init(path: String, address: String, isPowered: Bool, isBlocked: Bool = false) {
+    self.path = path
+    self.address = address
+    self.isPowered = isPowered
+    self.isBlocked = isBlocked
+  }
+}
+
+/// What is known of a device. Source: BlueZ, `org.bluez.Device1`.
+public struct DeviceFacts: Equatable, Sendable {
+  /// The object path, `/org/bluez/hci0/dev_C0_FF_EE_00_00_01`.
+  public var path: String
+  /// The path of the adapter that knows it.
+  public var adapter: String
+  /// `C0:FF:EE:00:00:01`
+  public var address: String
+  public var name: String
+  public var isPaired: Bool
+  public var isTrusted: Bool
+  public var isConnected: Bool
+  /// Its services are known: its characteristics exist as objects.
+  public var isResolved: Bool
+  /// It has the UART service, or is called as MeshCore's firmware calls itself.
+  public var isRadio: Bool
+  /// dBm, while it is heard.
+  public var rssi: Int16?
+
+  public init(
+    path: String, adapter: String, address: String, name: String = "", isPaired: Bool = false, isTrusted: Bool = false,
+    isConnected: Bool = false, isResolved: Bool = false, isRadio: Bool = false, rssi: Int16? = nil
+  ) {
+    self.path = path
+    self.adapter = adapter
+    self.address = address
+    self.name = name
+    self.isPaired = isPaired
+    self.isTrusted = isTrusted
+    self.isConnected = isConnected
+    self.isResolved = isResolved
+    self.isRadio = isRadio
+    self.rssi = rssi
+  }
+}
+
+/// Which device is wanted.
+public enum BluetoothTarget: Equatable, Sendable, CustomStringConvertible {
+  case address(String)
+  /// Its name as advertised, or what follows `MeshCore-` in it.
+  case name(String)
+  /// The only radio bonded or in range.
+  case only
+
+  /// How the firmware begins the name it advertises (companion.md § 1.3).
+  public static let namePrefix = "MeshCore-"
+
+  public func matches(_ device: DeviceFacts) -> Bool {
+    switch self {
+    case .address(let address): device.address.uppercased() == address.uppercased()
+    case .name(let name): device.name == name || device.name == Self.namePrefix + name
+    case .only: device.isRadio
+    }
+  }
+
+  public var description: String {
+    switch self {
+    case .address(let address): address
+    case .name(let name): name
+    case .only: "a MeshCore radio"
+    }
+  }
+}
+
+/// The UART service of the radio and its characteristics. Source: firmware `SerialBLEInterface.cpp`.
+public enum RadioService {
+  public static let service = "6e400001-b5a3-f393-e0a9-e50e24dcca9e"
+  /// Written: frames to the radio.
+  public static let rx = "6e400002-b5a3-f393-e0a9-e50e24dcca9e"
+  /// Notified: frames from the radio.
+  public static let tx = "6e400003-b5a3-f393-e0a9-e50e24dcca9e"
+  /// The longest frame is 176 bytes; a notification or write carries three bytes less than the MTU.
+  public static let neededMTU = 179
+}

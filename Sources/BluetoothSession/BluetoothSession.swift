@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT
+
+import Timing
+
+/// Gets, and keeps, the Bluetooth link to one radio: decides what is to be asked of BlueZ next. Pure.
+///
+/// It has no list of states to be got through in order. After each event it compares what is known of BlueZ's objects with
+/// what is wanted, and does the first thing that is missing:
+///
+///     service ▶ objects ▶ adapter on ▶ radio heard ▶ paired ▶ trusted ▶ connected ▶ resolved ▶ subscribed ▶ writable ▶ up
+///
+/// so whatever breaks, and wherever, it goes on from what is still there. One operation is under way at a time; each has
+/// a time limit, and so has each wait. What fails is followed by a rest that grows, and by repairs that are bounded
+/// (docs/bluetooth.md).
+public struct BluetoothSession {
+  public struct Settings: Equatable, Sendable {
+    public var target: BluetoothTarget
+    /// The adapter's name, such as `hci0`; `nil`: the first.
+    public var adapter: String?
+    /// A PIN is known: pairing is possible.
+    public var hasPIN: Bool
+    public var mayPowerOn: Bool
+    public var mayUnblock: Bool
+    public var mayPowerCycle: Bool
+
+    public init(
+      target: BluetoothTarget, adapter: String? = nil, hasPIN: Bool = false, mayPowerOn: Bool = true,
+      mayUnblock: Bool = false, mayPowerCycle: Bool = false
+    ) {
+      self.target = target
+      self.adapter = adapter
+      self.hasPIN = hasPIN
+      self.mayPowerOn = mayPowerOn
+      self.mayUnblock = mayUnblock
+      self.mayPowerCycle = mayPowerCycle
+    }
+  }
+
+  struct Current: Equatable {
+    let id: UInt64
+    let operation: BluetoothOperation
+    let deadline: MonotonicTime
+  }
+
+  struct Scan: Equatable {
+    let adapter: String
+    let since: MonotonicTime
+    let until: MonotonicTime
+  }
+
+  /// A way for frames: what `openNotifications` and `openWrites` made.
+  struct Ways: Equatable {
+    var notifications = false
+    var writes = false
+    var mtu = 0
+  }
+
+  static let scanWindow: Duration = .seconds(25)
+  /// Before the only radio in range is taken for the only one.
+  static let settleTime: Duration = .seconds(8)
+  static let resolveLimit: Duration = .seconds(30)
+  /// A wait for something outside (a service, an adapter) is looked at again after this, events or not.
+  static let waitLimit: Duration = .seconds(60)
+  /// A link that stayed up for so long was a good one.
+  static let goodLink: Duration = .seconds(60)
+
+  public var settings: Settings
+  var world = BluetoothWorld()
+  var ladder = RepairLadder()
+  var current: Current?
+  var scan: Scan?
+  var ways = Ways()
+  var cleanUps: [BluetoothOperation] = []
+  var lastID: UInt64 = 0
+  var isWanted = false
+  var restUntil: MonotonicTime?
+  var waitUntil: MonotonicTime?
+  var resolveUntil: MonotonicTime?
+  var settleUntil: MonotonicTime?
+  /// The device that was heard: to be connected to now.
+  var heard: String?
+  /// Scans without the filter take turns with filtered ones: some radios' names and services come in separate packets.
+  var scansWithoutFilter = false
+  var hasAskedForWays = false
+  var upSince: MonotonicTime?
+  var random: SeededRandom
+  public internal(set) var trouble: BluetoothTrouble?
+
+  /// `seed`: of the jitter of rests.
+  public init(_ settings: Settings, seed: UInt64) {
+    self.settings = settings
+    random = SeededRandom(seed: seed)
+  }
+
+  public var isUp: Bool { upSince != nil }
+
+  /// When `timedOut` has to be called. Never `nil` while a link is wanted and not up.
+  public var deadline: MonotonicTime? {
+    if let current { return current.deadline }
+    guard isWanted, !isUp else { return nil }
+    return [restUntil, waitUntil, resolveUntil, scan == nil ? nil : settleUntil, scan?.until].compactMap { $0 }.min()
+  }
+
+  /// What is being done, for people.
+  public var step: String {
+    if let current { return current.operation.step }
+    if isUp { return "connected" }
+    guard isWanted else { return "closed" }
+    if restUntil != nil { return "resting before the next try" }
+    if resolveUntil != nil { return "waiting for the radio's services" }
+    return scan == nil ? "waiting" : "scanning"
+  }
+
+  // MARK: What the owner wants
+
+  public mutating func opened(now: MonotonicTime) -> [BluetoothAction] {
+    guard !isWanted else { return [] }
+    isWanted = true
+    return plan(now)
+  }
+
+  /// `isBad`: the link was up, and the radio behind it did not answer.
+  public mutating func closed(isBad: Bool, now: MonotonicTime) -> [BluetoothAction] {
+    guard isWanted else { return [] }
+    var actions: [BluetoothAction] = []
+    if isBad, let device = world.target(settings) {
+      ladder.failures += 1
+      trouble = .silent(address: device.address)
+      if let repair = ladder.climb(canPair: settings.hasPIN, device: device, mayCycle: mayCycle(device)) {
+        actions.append(.note(repair))
+      }
+    }
+    isWanted = false
+    restUntil = nil
+    actions += dropWays(now)
+    return actions + plan(now)
+  }
+
+  /// The radio has answered over this link: the repairs have worked.
+  public mutating func proved() { ladder.proved() }
+
+  // MARK: What BlueZ tells
+
+  /// bluetoothd is there, or there again.
+  public mutating func serviceUp(now: MonotonicTime) -> [BluetoothAction] {
+    world.isServiceUp = true
+    world.hasObjects = false
+    return plan(now)
+  }
+
+  /// bluetoothd, or the bus, is gone, and all objects with it.
+  public mutating func serviceDown(_ words: String, now: MonotonicTime) -> [BluetoothAction] {
+    let device = world.target(settings)
+    if world.isServiceUp, let device, device.isPaired, device.isConnected || isBusyWith(device), !isUp {
+      ladder.suspicions += 1
+    }
+    world = BluetoothWorld()
+    current = nil
+    scan = nil
+    heard = nil
+    cleanUps = []
+    let actions = dropWays(now)
+    return actions + wait(.noService(words), now)
+  }
+
+  func isBusyWith(_ device: DeviceFacts) -> Bool {
+    switch current?.operation {
+    case .connect(device.path), .pair(device.path), .openNotifications, .openWrites: true
+    default: false
+    }
+  }
+
+  public mutating func adapter(_ facts: AdapterFacts, now: MonotonicTime) -> [BluetoothAction] {
+    world.take(facts)
+    if !facts.isPowered, scan?.adapter == facts.path {
+      scan = nil
+      heard = nil
+    }
+    return plan(now)
+  }
+
+  public mutating func adapterGone(_ path: String, now: MonotonicTime) -> [BluetoothAction] {
+    world.adapters[path] = nil
+    if scan?.adapter == path { scan = nil }
+    return plan(now)
+  }
+
+  /// `isHeard`: it was received over the air just now, not merely remembered.
+  public mutating func device(_ facts: DeviceFacts, isHeard: Bool, now: MonotonicTime) -> [BluetoothAction] {
+    let before = world.devices[facts.path]
+    guard settings.target.matches(facts) || before != nil else { return [] }
+    world.take(facts, heardAt: isHeard ? now : nil)
+    if before?.isConnected ?? false, !facts.isConnected { return lost(facts, now) + plan(now) }
+    if facts.isConnected, !(before?.isConnected ?? false) { resolveUntil = nil }
+    return plan(now)
+  }
+
+  public mutating func deviceGone(_ path: String, now: MonotonicTime) -> [BluetoothAction] {
+    guard let facts = world.devices[path] else { return [] }
+    world.forget(path)
+    if heard == path { heard = nil }
+    return (facts.isConnected ? lost(facts, now) : []) + plan(now)
+  }
+
+  /// The object paths of the radio's characteristics, as far as they exist.
+  public mutating func characteristics(of device: String, rx: String?, tx: String?) {
+    world.characteristics = .init(device: device, rx: rx, tx: tx)
+  }
+
+  /// A way for frames ended: the socket was closed.
+  public mutating func wayEnded(now: MonotonicTime) -> [BluetoothAction] {
+    guard ways != Ways() else { return [] }
+    guard let device = world.target(settings) else { return dropWays(now) + plan(now) }
+    return lost(device, now) + plan(now)
+  }
+
+  mutating func lost(_ device: DeviceFacts, _ now: MonotonicTime) -> [BluetoothAction] {
+    resolveUntil = nil
+    heard = nil
+    world.characteristics = nil
+    let wasUp = isUp
+    let actions = dropWays(now)
+    guard isWanted else { return actions }
+    if wasUp { return actions + rest(.lost(address: device.address), now) }
+    // Lost before it was up: what an operation on it says comes too, and is told then.
+    if device.isPaired { ladder.suspicions += 1 }
+    return actions + (current == nil ? failed(.aborted("the connection ended at once"), of: nil, now) : [])
+  }
+
+  mutating func dropWays(_ now: MonotonicTime) -> [BluetoothAction] {
+    if let since = upSince, now - since >= Self.goodLink { ladder.backoff.reset() }
+    let hadWays = ways != Ways()
+    upSince = nil
+    ways = Ways()
+    hasAskedForWays = false
+    return hadWays ? [.closeWays] : []
+  }
+
+  // MARK: Operations
+
+  public mutating func timedOut(now: MonotonicTime) -> [BluetoothAction] {
+    if let current {
+      guard now >= current.deadline else { return [] }
+      return finished(current.id, .failed(.timedOut), now: now)
+    }
+    if let resolveUntil, now >= resolveUntil, isWanted {
+      self.resolveUntil = nil
+      return failed(.other("its services did not become known"), of: nil, now) + plan(now)
+    }
+    if let waitUntil, now >= waitUntil {
+      // Events may have been missed: look again.
+      self.waitUntil = nil
+      if world.isServiceUp { world.hasObjects = false }
+    }
+    return plan(now)
+  }
+
+  mutating func perform(_ operation: BluetoothOperation, _ now: MonotonicTime) -> [BluetoothAction] {
+    lastID &+= 1
+    waitUntil = nil
+    current = Current(id: lastID, operation: operation, deadline: now + operation.limit)
+    return [.perform(lastID, operation)]
+  }
+
+  /// An operation has ended. Those that nobody waits for any more are ignored.
+  public mutating func finished(
+    _ id: UInt64, _ outcome: BluetoothOutcome, now: MonotonicTime
+  ) -> [BluetoothAction] {
+    guard let ended = current, ended.id == id else { return [] }
+    current = nil
+    switch outcome {
+    case .failed(.alreadyDone): return succeeded(ended.operation, 0, now) + plan(now)
+    case .done: return succeeded(ended.operation, 0, now) + plan(now)
+    case .opened(let mtu): return succeeded(ended.operation, mtu, now) + plan(now)
+    case .failed(let failure): return failed(failure, of: ended.operation, now) + plan(now)
+    }
+  }
+
+  mutating func succeeded(
+    _ operation: BluetoothOperation, _ mtu: Int, _ now: MonotonicTime
+  ) -> [BluetoothAction] {
+    switch operation {
+    case .readObjects: world.hasObjects = true
+    case .unblock: world.hasObjects = false
+    case .power(let adapter, let on):
+      world.adapters[adapter]?.isPowered = on
+      if !on { (ladder.repair, scan, heard) = (nil, nil, nil) }
+    case .startScan(let adapter, _): scanBegan(adapter, now)
+    case .stopScan: scan = nil
+    case .connect(let device): world.devices[device]?.isConnected = true
+    case .pair(let device):
+      world.devices[device]?.isPaired = true
+      world.devices[device]?.isConnected = true
+      ladder.wrongPINs = 0
+    case .trust(let device): world.devices[device]?.isTrusted = true
+    case .disconnect(let device): world.devices[device]?.isConnected = false
+    case .remove(_, let device):
+      world.forget(device)
+      heard = nil
+      ladder.repair = nil
+    case .openNotifications:
+      ways.notifications = true
+      ways.mtu = max(ways.mtu, mtu)
+    case .openWrites:
+      ways.writes = true
+      ways.mtu = max(ways.mtu, mtu)
+    case .cancelPairing: break
+    }
+    return []
+  }
+
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+
+import Timing
+
+/// What is known of BlueZ's objects, as far as it matters for one radio. Bounded: the air is full of devices.
+struct BluetoothWorld: Equatable {
+  struct Characteristics: Equatable {
+    var device: String
+    var rx: String?
+    var tx: String?
+  }
+
+  enum Candidates: Equatable {
+    case none
+    case one(DeviceFacts)
+    case several([String])
+  }
+
+  /// Devices that fit the target; more are not kept.
+  static let mostDevices = 16
+  static let mostAdapters = 8
+
+  var isServiceUp = false
+  /// Adapters and devices are those that BlueZ told of, not yet or no longer guesses.
+  var hasObjects = false
+  var adapters: [String: AdapterFacts] = [:]
+  var devices: [String: DeviceFacts] = [:]
+  var heardAt: [String: MonotonicTime] = [:]
+  var characteristics: Characteristics?
+
+  static func shortName(_ path: String) -> String { path.split(separator: "/").last.map(String.init) ?? path }
+
+  mutating func take(_ adapter: AdapterFacts) {
+    guard adapters[adapter.path] != nil || adapters.count < Self.mostAdapters else { return }
+    let wasBlocked = adapters[adapter.path]?.isBlocked ?? false
+    adapters[adapter.path] = adapter
+    // Only a failure to switch on tells of a block, and only being on that it is lifted.
+    if wasBlocked, !adapter.isPowered { adapters[adapter.path]?.isBlocked = true }
+  }
+
+  mutating func take(_ device: DeviceFacts, heardAt time: MonotonicTime?) {
+    if devices[device.path] == nil, devices.count >= Self.mostDevices {
+      let idle = devices.values.filter { !$0.isPaired && !$0.isConnected }
+      guard let oldest = idle.min(by: { heard($0) < heard($1) }) else { return }
+      forget(oldest.path)
+    }
+    devices[device.path] = device
+    if let time { heardAt[device.path] = time }
+  }
+
+  private func heard(_ device: DeviceFacts) -> MonotonicTime { heardAt[device.path] ?? MonotonicTime(nanoseconds: 0) }
+
+  mutating func forget(_ device: String) {
+    devices[device] = nil
+    heardAt[device] = nil
+    if characteristics?.device == device { characteristics = nil }
+  }
+
+  /// A scan begins: what is only remembered does not count as being in range.
+  mutating func forgetUnbonded() {
+    for device in devices.values where !device.isPaired && !device.isConnected { forget(device.path) }
+  }
+
+  func adapter(_ settings: BluetoothSession.Settings) -> AdapterFacts? {
+    guard let name = settings.adapter else { return adapters.min { $0.key < $1.key }?.value }
+    return adapters.values.first { Self.shortName($0.path) == name || $0.address.uppercased() == name.uppercased() }
+  }
+
+  /// Which device is meant: the only one that fits; of several, the only one that is paired.
+  func candidates(_ settings: BluetoothSession.Settings) -> Candidates {
+    guard let adapter = adapter(settings) else { return .none }
+    let fitting = devices.values.filter { settings.target.matches($0) && $0.adapter == adapter.path }
+      .sorted { $0.path < $1.path }
+    let paired = fitting.filter(\.isPaired)
+    if let only = paired.first, paired.count == 1 { return .one(only) }
+    guard let first = fitting.first else { return .none }
+    return fitting.count == 1 ? .one(first) : .several(fitting.map { "\($0.name) \($0.address)" })
+  }
+
+  func target(_ settings: BluetoothSession.Settings) -> DeviceFacts? {
+    if case .one(let device) = candidates(settings) { device } else { nil }
+  }
+
+  /// How many other devices are connected: switching the adapter off would cut them.
+  func othersConnected(than device: DeviceFacts?) -> Int {
+    otherConnections + devices.values.count { $0.isConnected && $0.path != device?.path }
+  }
+
+  /// Connections of devices that are none of our business.
+  var otherConnections = 0
+}
+
+/// What is done about failures that go on: bounded steps, then patience.
+struct RepairLadder: Equatable {
+  enum Repair: Equatable {
+    /// Remove the device from BlueZ, bond and cached services with it, and pair anew.
+    case remove
+    /// Switch the adapter off and on.
+    case powerCycle
+  }
+
+  static let suspicionsForRemoval = 2
+  static let failuresForRemoval = 4
+  static let failuresForCycle = 7
+  /// Removals in one outage at most: a radio that refuses is not pestered.
+  static let mostRemovals = 2
+
+  var failures = 0
+  /// Failures that look like a bond that the radio has lost, or a stale cache.
+  var suspicions = 0
+  var wrongPINs = 0
+  var repair: Repair?
+  private var removals = 0
+  private var hasCycled = false
+  var backoff = Backoff(first: .seconds(1), limit: .seconds(60))
+
+  var suspectsBond: Bool { suspicions >= Self.suspicionsForRemoval }
+
+  /// The radio answers: a new outage begins at the bottom.
+  mutating func proved() {
+    let kept = backoff
+    self = RepairLadder()
+    backoff = kept
+  }
+
+  /// Decides on a repair; returns what to tell.
+  mutating func climb(canPair: Bool, device: DeviceFacts?, mayCycle: Bool) -> String? {
+    guard repair == nil else { return nil }
+    if let device, canPair || !device.isPaired, removals < Self.mostRemovals, wrongPINs == 0,
+      suspectsBond || failures >= Self.failuresForRemoval
+    {
+      (repair, suspicions, failures) = (.remove, 0, 0)
+      removals += 1
+      return "\(device.address) is removed from BlueZ, to start over with it"
+    }
+    if mayCycle, !hasCycled, failures >= Self.failuresForCycle {
+      (repair, hasCycled) = (.powerCycle, true)
+      return "the adapter is switched off and on"
+    }
+    return nil
+  }
+
+  /// How long to wait after a trouble.
+  mutating func rest(after trouble: BluetoothTrouble, using random: inout SeededRandom) -> Duration {
+    let wait = backoff.next(using: &random)
+    switch trouble {
+    // Somebody has to do something: asking often changes nothing.
+    case .wrongPIN, .notAllowed, .several: return max(wait, .seconds(60))
+    case .wantsPIN, .bondLost, .noUART, .inUse: return max(wait, .seconds(30))
+    default: return wait
+    }
+  }
+}
