@@ -43,7 +43,9 @@ let package = Package(
     .target(name: "DBus", dependencies: ["EventLoop", "Timing", "CDBus"], swiftSettings: strict),
 
     // The gateway.
-    .target(name: "Transport", dependencies: ["Companion", "EventLoop", "Timing", "CLinux"], swiftSettings: strict),
+    .target(
+      name: "Transport", dependencies: ["Companion", "BluetoothSession", "DBus", "EventLoop", "Timing", "CLinux"],
+      swiftSettings: strict),
     .target(
       name: "Store", dependencies: ["Companion", "RadioSession", "MeshCrypto", "SQLite", "JSON", "CLinux"],
       swiftSettings: strict),

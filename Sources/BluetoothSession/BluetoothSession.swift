@@ -58,6 +58,8 @@ public struct BluetoothSession {
   static let scanWindow: Duration = .seconds(25)
   /// Before the only radio in range is taken for the only one.
   static let settleTime: Duration = .seconds(8)
+  /// Until bluetoothd's absence is told, at the start.
+  static let startGrace: Duration = .seconds(5)
   static let resolveLimit: Duration = .seconds(30)
   /// A wait for something outside (a service, an adapter) is looked at again after this, events or not.
   static let waitLimit: Duration = .seconds(60)
@@ -116,7 +118,9 @@ public struct BluetoothSession {
   public mutating func opened(now: MonotonicTime) -> [BluetoothAction] {
     guard !isWanted else { return [] }
     isWanted = true
-    return plan(now)
+    // The bus is being asked just now: no trouble yet.
+    if !world.isServiceUp, waitUntil == nil { waitUntil = now + Self.startGrace }
+    return world.isServiceUp ? plan(now) : []
   }
 
   /// `isBad`: the link was up, and the radio behind it did not answer.
@@ -220,7 +224,7 @@ public struct BluetoothSession {
     world.characteristics = nil
     let wasUp = isUp
     let actions = dropWays(now)
-    guard isWanted else { return actions }
+    guard isWanted, restUntil == nil else { return actions }
     if wasUp { return actions + rest(.lost(address: device.address), now) }
     // Lost before it was up: what an operation on it says comes too, and is told then.
     if device.isPaired { ladder.suspicions += 1 }

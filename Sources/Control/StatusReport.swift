@@ -40,6 +40,8 @@ struct StatusReport {
   private func writeRadio(to json: inout JSONWriter) {
     let connection = parts.connection
     json.field("link", connection.link.name)
+    json.field("step", connection.link.step)
+    json.field("rssi", connection.link.rssi)
     switch connection.state {
     case .connecting: json.field("state", "connecting")
     case .handshaking: json.field("state", "handshaking")

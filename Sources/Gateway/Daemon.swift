@@ -49,7 +49,8 @@ public final class Daemon {
     } catch {
       throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
-    connection = RadioConnection(Links.link(to: configuration.link, on: loop), on: loop, log: log)
+    let link = Links.link(to: configuration.link, bluetooth: configuration.bluetooth, on: loop, log: log)
+    connection = RadioConnection(link, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: configuration.sync, on: loop, log: log)
     do {
       relay = try Self.makeRelay(configuration, store, loop, log)
@@ -128,7 +129,8 @@ public final class Daemon {
     synchronizer.settings = fresh.sync
     let old = configuration
     let keepsRunning = [
-      ("radio.link", old.link != fresh.link), ("store", old.store.location != fresh.store.location),
+      ("radio.link", old.link != fresh.link), ("Bluetooth", old.bluetooth != fresh.bluetooth),
+      ("store", old.store.location != fresh.store.location),
       ("control", old.controlSocket != fresh.controlSocket),
       ("gateway.id", old.store.gatewayID != fresh.store.gatewayID),
     ]

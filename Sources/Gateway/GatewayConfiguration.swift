@@ -17,6 +17,7 @@ public struct GatewayConfiguration: Sendable {
   }
 
   public var link: LinkAddress
+  public var bluetooth: BluetoothOptions
   public var sync: Synchronizer.Settings
   public var store: Store.Settings
   public var controlSocket: String
@@ -55,10 +56,12 @@ public struct GatewayConfiguration: Sendable {
   }
 
   private init(
-    link: LinkAddress, sync: Synchronizer.Settings, store: Store.Settings, controlSocket: String,
+    link: LinkAddress, bluetooth: BluetoothOptions, sync: Synchronizer.Settings, store: Store.Settings,
+    controlSocket: String,
     controlGroup: String?, logLevel: Log.Level, hubs: [HubUpstream.Settings]
   ) {
     self.link = link
+    self.bluetooth = bluetooth
     self.sync = sync
     self.store = store
     self.controlSocket = controlSocket
@@ -68,7 +71,7 @@ public struct GatewayConfiguration: Sendable {
   }
 
   private static func read(_ root: inout TOMLReader) -> GatewayConfiguration? {
-    let (link, sync) = section(&root, "radio", radio)
+    let (link, bluetooth, sync) = section(&root, "radio", radio)
     let id = section(&root, "gateway", gateway)
     var store = section(&root, "store", store)
     store.gatewayID = id
@@ -86,7 +89,8 @@ public struct GatewayConfiguration: Sendable {
     root.finish()
     guard let link else { return nil }
     return GatewayConfiguration(
-      link: link, sync: sync, store: store, controlSocket: socket, controlGroup: group, logLevel: level, hubs: hubs)
+      link: link, bluetooth: bluetooth, sync: sync, store: store, controlSocket: socket, controlGroup: group,
+      logLevel: level, hubs: hubs)
   }
 
   private static func section<Value>(
@@ -99,15 +103,38 @@ public struct GatewayConfiguration: Sendable {
     return value
   }
 
-  private static func radio(_ table: inout TOMLReader) -> (LinkAddress?, Synchronizer.Settings) {
+  private static func radio(
+    _ table: inout TOMLReader
+  ) -> (LinkAddress?, BluetoothOptions, Synchronizer.Settings) {
     let text = table.string("link") ?? "auto:"
     let sync = Synchronizer.Settings(setsTime: table.bool("set_time", default: true))
+    let bluetooth = bluetooth(&table)
     do {
-      return (try LinkAddress(parsing: text), sync)
+      return (try LinkAddress(parsing: text), bluetooth, sync)
     } catch {
       table.note("link", error.description)
-      return (nil, sync)
+      return (nil, bluetooth, sync)
     }
+  }
+
+  private static func bluetooth(_ table: inout TOMLReader) -> BluetoothOptions {
+    var options = BluetoothOptions(
+      adapter: table.string("adapter"), mayPowerOn: table.bool("power_on", default: true),
+      mayUnblock: table.bool("unblock", default: false), mayPowerCycle: table.bool("power_cycle", default: false))
+    let file = table.string("pin_file")
+    var pin = table.string("pin")
+    if let file {
+      if pin != nil { table.note("pin_file", "pin and pin_file exclude each other") }
+      pin = SecretFile.read(file)
+      if pin == nil { table.note("pin_file", "\(file) cannot be read, or its first line is empty") }
+    }
+    guard let pin else { return options }
+    options.pin = BluetoothOptions.pin(pin)
+    // Not shown: it is a secret.
+    if options.pin == nil {
+      table.note(file == nil ? "pin" : "pin_file", "a PIN is a text of 6 digits, such as \"123456\"")
+    }
+    return options
   }
 
   private static func gateway(_ table: inout TOMLReader) -> String? {

@@ -317,9 +317,9 @@ public final class HubUpstream: Upstream {
 }
 
 /// Secrets come from files, never from the command line.
-enum SecretFile {
+public enum SecretFile {
   /// The first line, without spaces around it. `nil` when there is none.
-  static func read(_ location: String) -> String? {
+  public static func read(_ location: String) -> String? {
     let descriptor = open(location, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }

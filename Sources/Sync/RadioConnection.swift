@@ -91,7 +91,8 @@ public final class RadioConnection {
       change(.handshaking)
       perform(session.linkUp(now: loop.now))
     case .bytes(let bytes): received(bytes)
-    case .down(let error): lost(error)
+    case .frame(let frame): received(frame: frame)
+    case .down(let error): lost(error, mayRetry: !link.healsItself)
     }
     arm()
   }
@@ -101,10 +102,16 @@ public final class RadioConnection {
     lastHeard = now
     decoder.append(bytes, now: now)
     while let frame = decoder.next(now: now) {
-      log.debug("radio → \(SecretMask.hex(frame, .fromRadio))")
-      perform(session.received(frame, now: now))
+      received(frame: frame)
       if case .waiting = state { return }
     }
+  }
+
+  private func received(frame: [UInt8]) {
+    let now = loop.now
+    lastHeard = now
+    log.debug("radio → \(SecretMask.hex(frame, .fromRadio))")
+    perform(session.received(frame, now: now))
   }
 
   private func perform(_ actions: [RadioSession.Action]) {
@@ -112,8 +119,8 @@ public final class RadioConnection {
       switch action {
       case .send(let frame):
         log.debug("radio ← \(SecretMask.hex(frame, .toRadio))")
-        link.send(SerialFraming.wrap(frame, .toRadio))
-      case .sendRaw(let bytes): link.send(bytes)
+        link.send(link.carriesFrames ? frame : SerialFraming.wrap(frame, .toRadio))
+      case .sendRaw(let bytes): if !link.carriesFrames { link.send(bytes) }
       case .tryOtherLineSettings:
         if link.tryOtherLineSettings() { log.info("\(link.name): no answer, trying with DTR the other way") }
       case .ready(let identity): ready(identity)
@@ -136,24 +143,27 @@ public final class RadioConnection {
   }
 
   private func drop(_ reason: RadioSession.DropReason) {
-    link.close()
+    link.close(isBad: true)
     let words =
       switch reason {
       case .handshakeUnanswered: "\(link.name) is open, but no radio answers on it"
       case .unresponsive: "the radio on \(link.name) stopped answering"
       case .garbage: "\(link.name) sends what is not the companion protocol"
       }
-    lost(.radio(words))
+    lost(.radio(words), mayRetry: true)
   }
 
-  private func lost(_ error: LinkError) {
+  /// `mayRetry`: it is ours to open the link again; one that heals itself tells when it is up.
+  private func lost(_ error: LinkError, mayRetry: Bool) {
     let wasUp = state == .up
     if let since = upSince, wasUp, loop.now - since > Self.goodLink { backoff.reset() }
     upSince = nil
     change(.waiting(error))
     perform(session.linkLost())
     if wasUp { onLost() }
+    guard mayRetry else { return }
     let wait = backoff.next(using: &random)
+    retry?.cancel()
     retry = loop.schedule(after: wait) { [weak self] in self?.connect() }
     link.watchForReturn { [weak self] in
       guard let self, case .waiting = self.state else { return }

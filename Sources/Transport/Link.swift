@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 
+import BluetoothSession
 import EventLoop
 
 /// What a link tells its owner.
 public enum LinkEvent {
   case up
+  /// What came from a stream: frames with their serial framing, as they come.
   case bytes([UInt8])
+  /// One whole frame, without framing.
+  case frame([UInt8])
   /// Down, or not to be opened. The link can be opened again.
   case down(LinkError)
 }
@@ -19,6 +23,16 @@ public protocol Link: AnyObject {
   func open()
   /// No event follows.
   func close()
+  /// The radio behind the link did not answer: as `close`, and the link may draw its conclusions.
+  func close(isBad: Bool)
+  /// What is sent is one frame without framing, and what comes are such frames.
+  var carriesFrames: Bool { get }
+  /// It goes on trying by itself after `down`, and tells of `up`.
+  var healsItself: Bool { get }
+  /// What it is doing just now, for people.
+  var step: String? { get }
+  /// How strongly the radio is heard, dBm, where there is such a thing.
+  var rssi: Int16? { get }
   /// Writes all of it, waiting inside for a slow line. A link that takes nothing for long goes down.
   func send(_ bytes: [UInt8])
   /// Serial: inverts DTR. Returns false where there is nothing to invert.
@@ -26,6 +40,14 @@ public protocol Link: AnyObject {
   /// Calls `action` when trying again may be worth it before the wait is over (a device appeared). Nothing to watch:
   /// does nothing. Ends with `open` or `close`.
   func watchForReturn(_ action: @escaping () -> Void)
+}
+
+extension Link {
+  public func close(isBad: Bool) { close() }
+  public var carriesFrames: Bool { false }
+  public var healsItself: Bool { false }
+  public var step: String? { nil }
+  public var rssi: Int16? { nil }
 }
 
 /// Why a link is down, in terms an operator can act on.
@@ -42,6 +64,7 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
   case system(String)
   /// The radio behind the link is the trouble: it does not answer, or sends garbage.
   case radio(String)
+  case bluetooth(BluetoothTrouble)
 
   public var description: String {
     switch self {
@@ -56,6 +79,7 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
     case .closedByPeer(let peer): "\(peer) closed the connection (it serves one client at a time)"
     case .system(let words): words
     case .radio(let words): words
+    case .bluetooth(let trouble): trouble.description
     }
   }
 
@@ -70,6 +94,7 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
     case .unplugged, .closedByPeer, .stalled: "Nothing to do: the link comes back when the radio does."
     case .connection: "Check the radio's address, and that it is on; the gateway keeps trying."
     case .system: "Look at the kernel's log (dmesg); the gateway keeps trying."
+    case .bluetooth(let trouble): trouble.remedy
     case .radio:
       "Check that the device is a MeshCore companion radio (USB or Wi-Fi build) and not a repeater or another board."
     }
@@ -78,11 +103,14 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
 
 /// Makes the link of an address.
 public enum Links {
-  public static func link(to address: LinkAddress, on loop: EventLoop) -> any Link {
+  public static func link(
+    to address: LinkAddress, bluetooth: BluetoothOptions = .init(), on loop: EventLoop, log: Log
+  ) -> any Link {
     switch address {
     case .serial(let location, let baud): SerialLink(.named(location), baud: baud, on: loop)
     case .auto(let baud): SerialLink(.onlyOne, baud: baud, on: loop)
     case .tcp(let host, let port): TCPLink(host: host, port: port, on: loop)
+    case .bluetooth(let target): BluetoothLink(target, bluetooth, on: loop, log: log)
     }
   }
 }

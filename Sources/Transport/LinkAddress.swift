@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 
+import BluetoothSession
+
 /// Where a radio is: the `radio.link` of the configuration.
 public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
   /// A serial device (a path; `/dev/serial/by-id/…` stays the same after replugging) and its rate.
   case serial(location: String, baud: UInt32)
   case tcp(host: String, port: UInt16)
+  /// A radio over Bluetooth LE: by address, by name, or the only one.
+  case bluetooth(BluetoothTarget)
   /// The only serial device there is.
   case auto(baud: UInt32)
 
@@ -12,7 +16,7 @@ public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
   public static let defaultPort: UInt16 = 5000
   /// For error messages.
   public static let allowed =
-    "serial:LOCATION, serial:LOCATION?baud=RATE, tcp:HOST, tcp:HOST:PORT, auto:"
+    "serial:LOCATION, serial:LOCATION?baud=RATE, ble:ADDRESS, ble:NAME, ble:, tcp:HOST, tcp:HOST:PORT, auto:"
 
   /// Why a text is no address.
   public struct ParseError: Error, Equatable, Sendable, CustomStringConvertible {
@@ -37,7 +41,7 @@ public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
       guard location.isEmpty else { throw ParseError(description: "\"\(text)\": nothing may follow auto:") }
       self = .auto(baud: baud)
     case "ble":
-      throw ParseError(description: "\"\(text)\": this version has no Bluetooth yet; allowed are \(Self.allowed)")
+      self = .bluetooth(try Self.bluetooth(rest, text))
     default: throw ParseError(description: "\"\(text)\" is no link: allowed are \(Self.allowed)")
     }
   }
@@ -49,6 +53,18 @@ public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
       throw ParseError(description: "\"?\(parts[1])\": allowed is ?baud=RATE with one of \(SerialRate.allowed)")
     }
     return (parts[0], baud)
+  }
+
+  private static func bluetooth(_ rest: String, _ text: String) throws(ParseError) -> BluetoothTarget {
+    guard !rest.isEmpty else { return .only }
+    let parts = rest.split(separator: ":", omittingEmptySubsequences: false)
+    let isAddress = parts.count == 6 && parts.allSatisfy { $0.utf8.count == 2 && UInt8($0, radix: 16) != nil }
+    if isAddress { return .address(rest.uppercased()) }
+    guard rest.utf8.count <= 64 else { throw ParseError(description: "\"\(text)\": a name has 64 bytes at most") }
+    guard !rest.contains(":") else {
+      throw ParseError(description: "\"\(text)\" is neither an address, such as C0:FF:EE:00:00:01, nor a name")
+    }
+    return .name(rest)
   }
 
   private static func tcp(_ rest: String, _ text: String) throws(ParseError) -> LinkAddress {
@@ -72,6 +88,8 @@ public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
     case .serial(let location, let baud):
       baud == Self.defaultBaud ? "serial:\(location)" : "serial:\(location)?baud=\(baud)"
     case .tcp(let host, let port): host.contains(":") ? "tcp:[\(host)]:\(port)" : "tcp:\(host):\(port)"
+    case .bluetooth(.only): "ble:"
+    case .bluetooth(let target): "ble:\(target)"
     case .auto(let baud): baud == Self.defaultBaud ? "auto:" : "auto:?baud=\(baud)"
     }
   }

@@ -31,7 +31,10 @@ enum Show {
     let memory = status["resident_kib"]?.integer.map { ", \($0 / 1024) MiB resident" } ?? ""
     print("gateway   \(status["gateway"]?.string ?? "?"), up \(status["uptime_s"]?.integer ?? 0) s\(memory)")
     if status["clock_trusted"]?.bool == false { print("          the clock is not synchronised: times are marked") }
-    print("radio     \(radio["state"]?.string ?? "?"), \(radio["link"]?.string ?? "?")")
+    let strength = radio["rssi"]?.integer.map { ", \($0) dBm" } ?? ""
+    let isUp = radio["state"]?.string == "up"
+    let step = isUp ? "" : radio["step"]?.string.map { ", \($0)" } ?? ""
+    print("radio     \(radio["state"]?.string ?? "?"), \(radio["link"]?.string ?? "?")\(strength)\(step)")
     if let identity {
       let version = clean(identity["version"]?.string)
       print("          \(clean(identity["name"]?.string)), \(clean(identity["model"]?.string)) \(version)")

@@ -129,6 +129,23 @@ private struct Bench {
     #expect(!bench.log.contains { if case .startScan = $0 { true } else { false } })
   }
 
+  @Test func `a link that is lost every minute does not cost the bond`() {
+    var bench = Bench()
+    bench.device = radio(paired: true, trusted: true)
+    bench.start()
+    for _ in 0..<50 {
+      bench.run()
+      #expect(bench.session.isUp)
+      bench.session.proved()
+      bench.now = bench.now + .seconds(60)
+      // The socket ends first, then BlueZ says that the device is disconnected; or the other way round.
+      bench.carryOut(bench.session.wayEnded(now: bench.now))
+      bench.lose()
+    }
+    #expect(!bench.log.contains(.remove(adapter: adapterPath, device: radioPath)))
+    #expect(bench.ups == 50)
+  }
+
   @Test func `out of range it scans and rests, for ever, and removes nothing`() {
     var bench = Bench()
     bench.device = radio(paired: true, trusted: true)

@@ -34,7 +34,10 @@ import Transport
     ("[radio]\nlink = \"serial:ttyACM0\"", "line 2", "absolute"),
     ("[radio]\nlink = \"tcp:host:0\"", "line 2", "1 to 65535"),
     ("[radio]\nlink = \"serial:/dev/x?baud=7\"", "line 2", "115200"),
-    ("[radio]\nlnik = \"auto:\"", "line 2", "known are: link, set_time"),
+    ("[radio]\nlnik = \"auto:\"", "line 2", "known are: adapter, link, pin"),
+    ("[radio]\nlink = \"ble:a:b\"", "line 2", "C0:FF:EE:00:00:01"),
+    ("[radio]\npin = \"12345\"", "line 2", "6 digits"),
+    ("[radio]\npin = \"123456\"\npin_file = \"/x\"", "line 3", "exclude"),
     ("[log]\nlevel = \"loud\"", "line 2", "error, warning, notice, info, debug"),
     ("[store]\nmax_size = \"1 MB\"", "line 2", "256 MiB"),
     ("[[upstream]]\nname = \"a\"\nurl = \"ftp://x\"", "line 3", "http://"),
@@ -56,7 +59,9 @@ import Transport
   }
 
   @Test(arguments: [
-    ("serial:/dev/ttyACM0", LinkAddress.serial(location: "/dev/ttyACM0", baud: 115_200)),
+    ("ble:c0:ff:ee:00:00:01", LinkAddress.bluetooth(.address("C0:FF:EE:00:00:01"))), ("ble:", .bluetooth(.only)),
+    ("ble:Hilltop", .bluetooth(.name("Hilltop"))),
+    ("serial:/dev/ttyACM0", .serial(location: "/dev/ttyACM0", baud: 115_200)),
     ("serial:/dev/ttyUSB0?baud=57600", .serial(location: "/dev/ttyUSB0", baud: 57600)),
     ("tcp:10.0.0.7", .tcp(host: "10.0.0.7", port: 5000)),
     ("tcp:radio.local:5001", .tcp(host: "radio.local", port: 5001)),

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+
+import BluetoothSession
+import DBus
+
+/// BlueZ's names, and its values as facts. Source: BlueZ, `doc/org.bluez.*.rst`.
+enum BlueZ {
+  static let service = "org.bluez"
+  static let adapter = "org.bluez.Adapter1"
+  static let device = "org.bluez.Device1"
+  static let characteristic = "org.bluez.GattCharacteristic1"
+  static let agentManager = "org.bluez.AgentManager1"
+  static let agent = "org.bluez.Agent1"
+  static let objectManager = "org.freedesktop.DBus.ObjectManager"
+  static let properties = "org.freedesktop.DBus.Properties"
+
+  static func adapterFacts(_ path: String, _ values: BusValue) -> AdapterFacts {
+    AdapterFacts(
+      path: path, address: values["Address"]?.string ?? "", isPowered: values["Powered"]?.bool ?? false)
+  }
+
+  static func deviceFacts(_ path: String, _ values: BusValue) -> DeviceFacts? {
+    guard let address = values["Address"]?.string, let adapter = values["Adapter"]?.string else { return nil }
+    var facts = DeviceFacts(path: path, adapter: adapter, address: address)
+    apply(values, to: &facts)
+    return facts
+  }
+
+  /// What has changed, from PropertiesChanged.
+  static func apply(_ values: BusValue, to facts: inout DeviceFacts) {
+    if let name = values["Name"]?.string { facts.name = name }
+    if let flag = values["Paired"]?.bool { facts.isPaired = flag }
+    if let flag = values["Trusted"]?.bool { facts.isTrusted = flag }
+    if let flag = values["Connected"]?.bool { facts.isConnected = flag }
+    if let flag = values["ServicesResolved"]?.bool { facts.isResolved = flag }
+    if let rssi = values["RSSI"]?.integer { facts.rssi = Int16(clamping: rssi) }
+    let hasService = values["UUIDs"]?.elements?.contains { $0.string?.lowercased() == RadioService.service } ?? false
+    // The service alone would do for a radio, but other devices have it too.
+    if hasService || facts.name.hasPrefix(BluetoothTarget.namePrefix) { facts.isRadio = true }
+  }
+
+  /// What an error of BlueZ means. The whole table is in docs/bluetooth.md.
+  static func failure(_ error: BusError) -> BluetoothFailure {
+    switch error {
+    case .timedOut: return .timedOut
+    case .refused(let name, let words): return failure(name, words)
+    default: return .other(error.description)
+    }
+  }
+
+  private static func failure(_ name: String, _ words: String) -> BluetoothFailure {
+    if words.contains("rfkill") { return .blocked }
+    switch name {
+    case "org.bluez.Error.InProgress": return .inProgress
+    case "org.bluez.Error.AlreadyConnected", "org.bluez.Error.AlreadyExists": return .alreadyDone
+    case "org.bluez.Error.NotReady": return .notReady
+    case "org.bluez.Error.AuthenticationFailed", "org.bluez.Error.AuthenticationRejected",
+      "org.bluez.Error.AuthenticationCanceled", "org.bluez.Error.AuthenticationTimeout":
+      return .authentication
+    case "org.bluez.Error.NotPermitted" where words.contains("acquired"): return .inUse(words)
+    case "org.bluez.Error.NotAuthorized", "org.bluez.Error.NotPermitted": return .authentication
+    case "org.bluez.Error.DoesNotExist", "org.freedesktop.DBus.Error.UnknownObject",
+      "org.freedesktop.DBus.Error.UnknownMethod", "org.freedesktop.DBus.Error.UnknownInterface",
+      "org.freedesktop.DBus.Error.ServiceUnknown":
+      return .unknownObject
+    case "org.freedesktop.DBus.Error.AccessDenied": return .notAllowed
+    case "org.freedesktop.DBus.Error.NoReply": return .timedOut
+    case "org.bluez.Error.ConnectionAttemptFailed": return .aborted(words)
+    default: return failure(words: words, name: name)
+    }
+  }
+
+  /// `org.bluez.Error.Failed` says in words what it means.
+  private static func failure(words: String, name: String) -> BluetoothFailure {
+    if words.contains("connection-abort") || words.contains("connection-canceled") || words.contains("abort") {
+      return .aborted(words)
+    }
+    if words.contains("already-connected") { return .alreadyDone }
+    if words.contains("busy") || words.contains("in progress") { return .inProgress }
+    if words.contains("not-powered") || words.contains("Not Powered") { return .notReady }
+    // ATT errors: insufficient authentication, authorization, encryption (key size): the bond is not what it should be.
+    for code in ["0x05", "0x08", "0x0c", "0x0f"] where words.contains("ATT error: \(code)") { return .authentication }
+    if words.contains("key-missing") || words.contains("PIN or Key Missing") { return .authentication }
+    if words.contains("ATT error: 0x01") { return .unknownObject }  // invalid handle: a stale cache
+    return .other(words.isEmpty ? name : words)
+  }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+
+/// The kernel's switch for radios. Source: Linux, `include/uapi/linux/rfkill.h`, `Documentation/ABI/stable/sysfs-class-rfkill`.
+public enum Rfkill {
+  public struct Block: Equatable, Sendable {
+    public let name: String
+    /// By software: `rfkill unblock bluetooth` lifts it.
+    public let isSoft: Bool
+    /// By a switch of the machine.
+    public let isHard: Bool
+  }
+
+  /// The Bluetooth switches of this machine.
+  public static func bluetooth(root: String = "/sys/class/rfkill") -> [Block] {
+    guard let folder = opendir(root) else { return [] }
+    defer { closedir(folder) }
+    var found: [Block] = []
+    while let entry = readdir(folder) {
+      let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
+        String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+      }
+      let place = "\(root)/\(name)"
+      guard name.hasPrefix("rfkill"), SmallFile.read("\(place)/type") == "bluetooth" else { continue }
+      found.append(
+        Block(
+          name: SmallFile.read("\(place)/name") ?? name, isSoft: SmallFile.read("\(place)/soft") == "1",
+          isHard: SmallFile.read("\(place)/hard") == "1"))
+    }
+    return found
+  }
+
+  /// Lifts the software's block of all Bluetooth adapters; false when the kernel refuses (no right to /dev/rfkill).
+  public static func unblockBluetooth(device: String = "/dev/rfkill") -> Bool {
+    let descriptor = open(device, O_WRONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return false }
+    defer { close(descriptor) }
+    // struct rfkill_event: idx u32, type u8 (2: Bluetooth), op u8 (3: change all), soft u8, hard u8.
+    let event: [UInt8] = [0, 0, 0, 0, 2, 3, 0, 0]
+    return write(descriptor, event, event.count) == event.count
+  }
+}
+
+/// Files of a line: what sysfs is made of.
+enum SmallFile {
+  static func read(_ location: String) -> String? {
+    let descriptor = open(location, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return nil }
+    defer { close(descriptor) }
+    var bytes = [UInt8](repeating: 0, count: 256)
+    let count = Glibc.read(descriptor, &bytes, bytes.count)
+    guard count >= 0 else { return nil }
+    return String(decoding: bytes.prefix(count).prefix { $0 != 10 }, as: UTF8.self)
+  }
+}
