@@ -6,7 +6,7 @@ SWIFT ?= swift
 PYTHON_ENV := .build/python
 RELEASE := --configuration release --static-swift-stdlib
 
-.PHONY: run test build bench format lint packages test-packages clean
+.PHONY: run test build bench format lint packages test-packages bluez-bench clean
 
 ## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
 run: packages
@@ -14,7 +14,7 @@ run: packages
 	./hardware/quickstart
 
 ## test: everything, with what it needs installed
-test: packages test-packages $(PYTHON_ENV)/ready lint
+test: packages test-packages $(PYTHON_ENV)/ready lint bluez-bench
 	$(SWIFT) build --build-tests
 	$(SWIFT) test --skip-build
 
@@ -50,6 +50,12 @@ packages:
 
 test-packages:
 	$(call install_missing,$(TEST_PACKAGES))
+
+# A real BlueZ in an emulated machine; where that cannot be had, its test says so and is skipped.
+bluez-bench: .build/bluez-bench/initramfs.gz
+.build/bluez-bench/initramfs.gz: hardware/bluez-bench/setup hardware/bluez-bench/guest-init
+	@if [ "$$(uname -m)" = x86_64 ]; then ./hardware/bluez-bench/setup; \
+	else echo "bluez-bench: needs an x86-64 machine; the Bluetooth tests are skipped"; fi
 
 # Radios and clients that others wrote (PyPI), for the interoperability tests.
 $(PYTHON_ENV)/ready: hardware/requirements.txt

@@ -29,6 +29,7 @@ let package = Package(
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CSodium", pkgConfig: "libsodium", providers: [.apt(["libsodium-dev"])]),
+    .systemLibrary(name: "CBluetooth", pkgConfig: "bluez", providers: [.apt(["libbluetooth-dev"])]),
     .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
     .target(name: "SQLite", dependencies: ["CSQLite"], swiftSettings: strict),
     .target(name: "MeshCrypto", dependencies: ["Companion", "COpenSSL"], swiftSettings: strict),
@@ -44,7 +45,8 @@ let package = Package(
 
     // The gateway.
     .target(
-      name: "Transport", dependencies: ["Companion", "BluetoothSession", "DBus", "EventLoop", "Timing", "CLinux"],
+      name: "Transport",
+      dependencies: ["Companion", "BluetoothSession", "CBluetooth", "DBus", "EventLoop", "Timing", "CLinux"],
       swiftSettings: strict),
     .target(
       name: "Store", dependencies: ["Companion", "RadioSession", "MeshCrypto", "SQLite", "JSON", "CLinux"],
@@ -57,7 +59,9 @@ let package = Package(
       name: "Relay", dependencies: ["Store", "HTTP", "JSON", "EventLoop", "Timing"], swiftSettings: strict),
     .target(
       name: "Control",
-      dependencies: ["Companion", "Store", "Sync", "Relay", "HTTP", "JSON", "EventLoop", "Timing"],
+      dependencies: [
+        "BluetoothSession", "Companion", "Store", "Sync", "Relay", "Transport", "HTTP", "JSON", "EventLoop", "Timing",
+      ],
       swiftSettings: strict),
     .target(
       name: "Gateway",
@@ -81,7 +85,7 @@ let package = Package(
 
     // Programs: wiring, arguments, exit codes.
     .executableTarget(
-      name: "meshpost-bench", dependencies: ["Companion", "EventLoop", "JSON", "Store", "Timing"],
+      name: "meshpost-bench", dependencies: ["Companion", "EventLoop", "JSON", "Store", "Timing", "Transport"],
       path: "Sources/meshpost-bench", swiftSettings: strict),
     .executableTarget(name: "meshpostd", dependencies: ["Gateway", "EventLoop"], swiftSettings: strict),
     .executableTarget(

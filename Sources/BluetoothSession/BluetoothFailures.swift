@@ -35,6 +35,7 @@ extension BluetoothSession {
     case (.remove(_, let device), _):
       world.forget(device)
       ladder.repair = nil
+      wantsPairing = false
       return true
     case (.startScan(let adapter, _), .inProgress):
       // Somebody else scans: what that hears is told to us too.

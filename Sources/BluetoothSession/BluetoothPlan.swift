@@ -69,7 +69,9 @@ extension BluetoothSession {
   mutating func advance(
     _ device: DeviceFacts, _ adapter: AdapterFacts, _ now: MonotonicTime
   ) -> [BluetoothAction] {
-    if ladder.repair == .remove { return perform(.remove(adapter: device.adapter, device: device.path), now) }
+    if ladder.repair == .remove || wantsPairing && device.isPaired {
+      return perform(.remove(adapter: device.adapter, device: device.path), now)
+    }
     guard device.isConnected || heard == device.path else { return search(device, adapter, now) }
     if let scan { return perform(.stopScan(adapter: scan.adapter), now) }
     if !device.isPaired, settings.hasPIN { return perform(.pair(device: device.path), now) }

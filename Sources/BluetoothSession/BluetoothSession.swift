@@ -84,6 +84,7 @@ public struct BluetoothSession {
   /// Scans without the filter take turns with filtered ones: some radios' names and services come in separate packets.
   var scansWithoutFilter = false
   var hasAskedForWays = false
+  var wantsPairing = false
   var upSince: MonotonicTime?
   var random: SeededRandom
   public internal(set) var trouble: BluetoothTrouble?
@@ -138,6 +139,15 @@ public struct BluetoothSession {
     restUntil = nil
     actions += dropWays(now)
     return actions + plan(now)
+  }
+
+  /// An operator wants it paired: a bond that BlueZ still has is given up, unless it works just now.
+  public mutating func pairAnew(now: MonotonicTime) -> [BluetoothAction] {
+    guard !isUp else { return [] }
+    ladder = RepairLadder()
+    wantsPairing = true
+    restUntil = nil
+    return plan(now)
   }
 
   /// The radio has answered over this link: the repairs have worked.
@@ -293,6 +303,7 @@ public struct BluetoothSession {
     case .stopScan: scan = nil
     case .connect(let device): world.devices[device]?.isConnected = true
     case .pair(let device):
+      wantsPairing = false
       world.devices[device]?.isPaired = true
       world.devices[device]?.isConnected = true
       ladder.wrongPINs = 0
@@ -301,6 +312,7 @@ public struct BluetoothSession {
     case .remove(_, let device):
       world.forget(device)
       heard = nil
+      wantsPairing = false
       ladder.repair = nil
     case .openNotifications:
       ways.notifications = true

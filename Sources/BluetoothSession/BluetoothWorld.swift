@@ -147,6 +147,8 @@ struct RepairLadder: Equatable {
     // Somebody has to do something: asking often changes nothing.
     case .wrongPIN, .notAllowed, .several: return max(wait, .seconds(60))
     case .wantsPIN, .bondLost, .noUART, .inUse: return max(wait, .seconds(30))
+    // The radio answered until just now: it is likely near, and back soon.
+    case .lost: return min(wait, .seconds(10))
     default: return wait
     }
   }

@@ -8,6 +8,7 @@ import Relay
 import Store
 import Sync
 import Timing
+import Transport
 
 /// The control socket: HTTP/1.1 with JSON on a Unix socket. Documented in docs/control-socket.md.
 public final class ControlAPI {
@@ -19,12 +20,14 @@ public final class ControlAPI {
     public let store: Store
     public let connection: RadioConnection
     public let synchronizer: Synchronizer
+    public let bluetooth: BluetoothOptions
+    public let log: Log
     /// The relay is made anew when its configuration is reloaded.
     public let relay: () -> Relay
 
     public init(
       version: String, loop: EventLoop, store: Store, connection: RadioConnection, synchronizer: Synchronizer,
-      relay: @escaping () -> Relay
+      bluetooth: BluetoothOptions, log: Log, relay: @escaping () -> Relay
     ) {
       self.version = version
       self.loop = loop
@@ -32,6 +35,8 @@ public final class ControlAPI {
       self.store = store
       self.connection = connection
       self.synchronizer = synchronizer
+      self.bluetooth = bluetooth
+      self.log = log
       self.relay = relay
     }
   }
@@ -40,11 +45,13 @@ public final class ControlAPI {
   private static let pageRows = 100
 
   private let parts: Parts
+  private let radio: RadioAPI
   private var server: HTTPServer?
   private var streams: [ObjectIdentifier: RowStream] = [:]
 
   public init(_ parts: Parts, location: String, group: String?) throws {
     self.parts = parts
+    radio = RadioAPI(parts)
     server = try HTTPServer(location: location, group: group, on: parts.loop) { [weak self] request, responder in
       self?.handle(request, responder)
     }
@@ -76,6 +83,7 @@ public final class ControlAPI {
       case ("POST", "/v1/outbox/resume"):
         parts.relay().resume()
         answer(responder) { $0.field("ok", true) }
+      case _ where radio.handle(request, responder): break
       case (_, let path): refuse(responder, Self.paths.contains(path) ? 405 : 404, "\(request.method) \(path)")
       }
     } catch {
@@ -83,10 +91,11 @@ public final class ControlAPI {
     }
   }
 
-  private static let paths = [
-    "/v1/status", "/v1/sync", "/v1/messages", "/v1/contacts", "/v1/channels", "/v1/journal", "/v1/events",
-    "/v1/outbox", "/v1/outbox/retry", "/v1/outbox/resume",
-  ]
+  private static let paths =
+    [
+      "/v1/status", "/v1/sync", "/v1/messages", "/v1/contacts", "/v1/channels", "/v1/journal", "/v1/events",
+      "/v1/outbox", "/v1/outbox/retry", "/v1/outbox/resume",
+    ] + RadioAPI.paths
 
   private func answer(
     _ responder: HTTPResponder, status: Int = 200, _ body: (inout JSONWriter) throws -> Void

@@ -45,6 +45,9 @@ public final class Log {
   public func info(_ text: @autoclosure () -> String) { write(.info, text) }
   public func debug(_ text: @autoclosure () -> String) { write(.debug, text) }
 
+  /// A level that is known only at run time.
+  public func log(_ level: Level, _ text: @autoclosure () -> String) { write(level, text) }
+
   private func write(_ level: Level, _ text: () -> String) {
     guard level <= self.level else { return }
     // One line each: a line break in a name from the air must not forge a line of its own.

@@ -61,7 +61,7 @@ public final class Daemon {
       control = try ControlAPI(
         ControlAPI.Parts(
           version: Self.version, loop: loop, store: store, connection: connection, synchronizer: synchronizer,
-          relay: { [unowned self] in self.relay }),
+          bluetooth: configuration.bluetooth, log: log, relay: { [unowned self] in self.relay }),
         location: configuration.controlSocket, group: configuration.controlGroup)
     } catch {
       throw StartError(words: "the control socket: \(error)", code: EX_CANTCREAT)

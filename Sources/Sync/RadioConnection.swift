@@ -32,6 +32,7 @@ public final class RadioConnection {
   private var upSince: MonotonicTime?
   private var completions: [UInt64: (RadioSession.Outcome) -> Void] = [:]
   private var lastLogged: String?
+  private var flaps = FlapLimit()
 
   public private(set) var state: State = .connecting
   public private(set) var identity: RadioIdentity?
@@ -177,16 +178,26 @@ public final class RadioConnection {
     state = next
     switch next {
     case .waiting(let error):
-      if lastLogged != "\(error)" { log.warning("radio link down: \(error). \(error.remedy)") }
+      if lastLogged != "\(error)" { tell(.warning, "radio link down: \(error). \(error.remedy)") }
       lastLogged = "\(error)"
     case .up:
       let name = identity?.info.name.string ?? "?"
       let version = identity?.device?.details?.version.string ?? "unknown version"
-      log.notice("radio link up: \(link.name), \(name), \(version)")
+      tell(.notice, "radio link up: \(link.name), \(name), \(version)")
       lastLogged = nil
     case .connecting, .handshaking: break
     }
     onStateChange()
+  }
+
+  /// Changes come too often to be told one by one.
+  public var isFlapping: Bool { flaps.isQuiet }
+
+  private func tell(_ level: Log.Level, _ words: String) {
+    let (isWorthIt, missed) = flaps.changed(now: loop.now)
+    if missed > 0 { log.notice("radio link: \(missed) more changes in the last hour") }
+    log.log(isWorthIt ? level : .debug, words)
+    if isWorthIt, flaps.isQuiet { log.notice("radio link: it comes and goes; further changes are counted, not told") }
   }
 
   /// One timer for the session's and the decoder's deadlines.

@@ -190,7 +190,7 @@ public final class Synchronizer {
     backoff.reset()
     failureLogged = nil
     lastSynced = clock.milliseconds
-    if state != .synced { log.info("synced with the radio") }
+    if state != .synced { log.log(connection.isFlapping ? .debug : .info, "synced with the radio") }
     enter(.synced)
     schedulePoll()
   }

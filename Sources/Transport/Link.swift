@@ -33,6 +33,8 @@ public protocol Link: AnyObject {
   var step: String? { get }
   /// How strongly the radio is heard, dBm, where there is such a thing.
   var rssi: Int16? { get }
+  /// Which Bluetooth device it is for.
+  var bluetoothTarget: BluetoothTarget? { get }
   /// Writes all of it, waiting inside for a slow line. A link that takes nothing for long goes down.
   func send(_ bytes: [UInt8])
   /// Serial: inverts DTR. Returns false where there is nothing to invert.
@@ -48,6 +50,7 @@ extension Link {
   public var healsItself: Bool { false }
   public var step: String? { nil }
   public var rssi: Int16? { nil }
+  public var bluetoothTarget: BluetoothTarget? { nil }
 }
 
 /// Why a link is down, in terms an operator can act on.

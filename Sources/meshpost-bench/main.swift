@@ -4,6 +4,8 @@
 //
 //   meshpost-bench frames FILE     decode the framed bytes of FILE again and again: frames a second
 //   meshpost-bench store FOLDER    messages a second into the store, one and ten a commit, and bytes written
+//   meshpost-bench bluetooth ADDRESS PIN
+//                                  a frame of the full length to a radio over Bluetooth, and its answer
 
 import Companion
 import EventLoop
@@ -11,6 +13,7 @@ import Glibc
 import JSON
 import Store
 import Timing
+import Transport
 
 let loop = EventLoop()
 
@@ -87,13 +90,42 @@ func bytesWritten() -> Int64 {
   }
 }
 
+/// 176 bytes: a channel message that the radio cuts. Its answer proves that it came whole: a part would be another length.
+@MainActor func sendLongFrame(_ address: String, _ pin: String) {
+  let log = Log(level: .info)
+  guard let place = try? LinkAddress(parsing: "ble:\(address)") else { return print("no address") }  // `try?`: said here
+  let options = BluetoothOptions(pin: BluetoothOptions.pin(pin))
+  let link = Links.link(to: place, bluetooth: options, on: loop, log: log)
+  let command = Command.sendChannelText(
+    type: .plain, slot: 0, time: 1_795_000_000, text: Text(bytes: [UInt8](repeating: 0x6C, count: 169)))
+  link.onEvent = { event in
+    switch event {
+    case .up: link.send(command.encode())
+    case .down(let error): log.info("\(error)")
+    case .frame(let answer):
+      say {
+        $0.field("bench", "bluetooth")
+        $0.field("sent", command.encode().count)
+        $0.field("answer", Hex.string(answer))
+      }
+      link.close()
+      loop.schedule(after: .seconds(3)) { loop.stop() }
+    case .bytes: break
+    }
+  }
+  link.open()
+  loop.run()
+}
+
 switch CommandLine.arguments.dropFirst().first {
+case "bluetooth" where CommandLine.arguments.count == 4:
+  sendLongFrame(CommandLine.arguments[2], CommandLine.arguments[3])
 case "frames": decodeFrames(readFile(CommandLine.arguments.last ?? ""))
 case "store":
   let folder = CommandLine.arguments.last ?? "."
   try storeMessages(folder, perCommit: 1, count: 5000)
   try storeMessages(folder, perCommit: 10, count: 20000)
 default:
-  print("usage: meshpost-bench frames FILE | store FOLDER")
+  print("usage: meshpost-bench frames FILE | store FOLDER | bluetooth ADDRESS PIN")
   exit(EX_USAGE)
 }

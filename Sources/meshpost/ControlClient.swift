@@ -19,15 +19,18 @@ struct ControlClient {
 
   static func escape(_ text: String) -> String { PercentCoding.encode(text) }
 
-  func get(_ target: String) throws -> Answer { try ask(HTTPRequest("GET", target)) }
-  func post(_ target: String) throws -> Answer { try ask(HTTPRequest("POST", target)) }
+  /// `limit`: seconds to wait for the answer.
+  func get(_ target: String, limit: Int = 30) throws -> Answer { try ask(HTTPRequest("GET", target), limit) }
+  func post(_ target: String, body: [UInt8] = [], limit: Int = 30) throws -> Answer {
+    try ask(HTTPRequest("POST", target, body: body), limit)
+  }
 
   /// Rows as they come: printed as they are with `--json`, else shown for people.
   func lines(_ target: String, _ show: (JSONValue) -> String) throws {
     var partial: [UInt8] = []
     let json = connection.json
     try withoutActuallyEscaping(show) { show in
-      let response = try send(HTTPRequest("GET", target), timeout: false) { piece in
+      let response = try send(HTTPRequest("GET", target), limit: nil) { piece in
         for byte in piece {
           guard byte == 10 else {
             partial.append(byte)
@@ -47,8 +50,8 @@ struct ControlClient {
     }
   }
 
-  private func ask(_ request: HTTPRequest) throws -> Answer {
-    let response = try send(request, timeout: true, nil)
+  private func ask(_ request: HTTPRequest, _ limit: Int) throws -> Answer {
+    let response = try send(request, limit: limit, nil)
     guard (200..<300).contains(response.status) else { throw refusal(response, response.body) }
     let text = String(decoding: response.body.dropLast(response.body.last == 10 ? 1 : 0), as: UTF8.self)
     return Answer(text: text, value: try JSONValue(parsing: text))
@@ -56,17 +59,18 @@ struct ControlClient {
 
   private func refusal(_ response: HTTPResponse, _ body: [UInt8]) -> any Error {
     // `try?`: an answer without words is shown by its number.
-    let words = (try? JSONValue(parsing: body))?["error"]?.string ?? "HTTP \(response.status)"
-    return fail(words, EX_UNAVAILABLE)
+    let answer = try? JSONValue(parsing: body)
+    let words = [answer?["error"]?.string ?? "HTTP \(response.status)", answer?["remedy"]?.string]
+    return fail(words.compactMap { $0 }.joined(separator: ". "), EX_UNAVAILABLE)
   }
 
   private func send(
-    _ request: HTTPRequest, timeout: Bool, _ onPiece: (([UInt8]) -> Void)?
+    _ request: HTTPRequest, limit: Int?, _ onPiece: (([UInt8]) -> Void)?
   ) throws -> HTTPResponse {
     let loop = EventLoop()
     let client = HTTPClient(.unix(location: connection.socket), on: loop)
     var result: Result<HTTPResponse, HTTPFailure>?
-    client.send(request, timeout: timeout ? .seconds(30) : nil, onPiece: onPiece) { outcome in
+    client.send(request, timeout: limit.map { .seconds(Int64($0)) }, onPiece: onPiece) { outcome in
       result = outcome
       loop.stop()
     }

@@ -11,7 +11,7 @@ struct Meshpost: ParsableCommand {
     discussion: "Talks to the daemon's control socket. Exit codes are those of sysexits.h.",
     subcommands: [
       StatusCommand.self, MessagesCommand.self, ContactsCommand.self, ChannelsCommand.self, JournalCommand.self,
-      OutboxCommand.self, SyncCommand.self,
+      OutboxCommand.self, SyncCommand.self, RadioCommand.self, DoctorCommand.self,
     ], defaultSubcommand: StatusCommand.self)
 }
 

@@ -21,6 +21,21 @@ enum Show {
       (text ?? "").unicodeScalars.map { $0.value < 0x20 || (0x7F..<0xA0).contains($0.value) ? " " : Character($0) })
   }
 
+  static func radio(_ radio: JSONValue) {
+    let strength = radio["rssi"]?.integer.map { "\($0) dBm" } ?? "-"
+    let isPaired = radio["paired"]?.bool ?? false
+    let isConnected = radio["connected"]?.bool ?? false
+    let state = isConnected ? "connected" : isPaired ? "paired" : ""
+    let fields = [radio["address"]?.string ?? "?", strength, clean(radio["name"]?.string), state]
+    print(fields.joined(separator: "  "))
+  }
+
+  static func finding(_ finding: JSONValue) {
+    let mark = ["ok": "ok  ", "warning": "WARN", "failed": "FAIL"][finding["state"]?.string ?? ""] ?? "?"
+    print("\(mark)  \(finding["subject"]?.string ?? "?"): \(clean(finding["words"]?.string))")
+    if let remedy = finding["remedy"]?.string { print("      \(clean(remedy))") }
+  }
+
   private static func size(_ bytes: Int64) -> String {
     bytes < 1 << 20 ? "\(bytes >> 10) KiB" : "\(bytes >> 20) MiB"
   }

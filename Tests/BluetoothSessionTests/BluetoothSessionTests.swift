@@ -146,6 +146,30 @@ private struct Bench {
     #expect(bench.ups == 50)
   }
 
+  @Test func `a day of flapping is a few hundred lines, not thousands`() {
+    var bench = Bench()
+    bench.device = radio(paired: true, trusted: true)
+    bench.start()
+    var limit = FlapLimit()
+    var (lines, changes) = (0, 0)
+    let day = MonotonicTime(seconds: 86_400)
+    while bench.now < day {
+      let before = bench.ups + bench.downs.count
+      bench.run()
+      bench.session.proved()
+      bench.now = bench.now + .seconds(20)
+      bench.lose()
+      for _ in before..<bench.ups + bench.downs.count {
+        changes += 1
+        let (tell, missed) = limit.changed(now: bench.now)
+        lines += (tell ? 1 : 0) + (missed > 0 ? 1 : 0) + (tell && limit.isQuiet ? 1 : 0)
+      }
+    }
+    #expect(changes > 2000, "it flaps")
+    #expect(lines <= 24 * (FlapLimit.most + 2) + 2, "\(lines) lines for \(changes) changes")
+    #expect(!bench.log.contains(.remove(adapter: adapterPath, device: radioPath)))
+  }
+
   @Test func `out of range it scans and rests, for ever, and removes nothing`() {
     var bench = Bench()
     bench.device = radio(paired: true, trusted: true)

@@ -134,13 +134,15 @@ final class Program: Sendable {
   }
 
   /// Waits for the end, and for all that it printed; the exit code.
-  func ended() throws -> Int32 {
-    try wait(for: "\(name) to end") { state.withLock { $0.isAtEnd } ? exitCode : nil }
+  func ended(within seconds: Double = Program.patience) throws -> Int32 {
+    try wait(for: "\(name) to end", within: seconds) { state.withLock { $0.isAtEnd } ? exitCode : nil }
   }
 
-  private func wait<Value>(for what: String, _ look: () -> Value?) throws -> Value {
+  private func wait<Value>(
+    for what: String, within seconds: Double = Program.patience, _ look: () -> Value?
+  ) throws -> Value {
     do {
-      return try until(what, look)
+      return try until(what, within: seconds, look)
     } catch {
       throw Waited(description: "\(error); it printed:\n\(lines.suffix(30).joined(separator: "\n"))")
     }
@@ -148,11 +150,13 @@ final class Program: Sendable {
 }
 
 /// Looks again and again until there is something, or throws after a long time with what was waited for.
-func until<Value>(_ what: String, _ look: () throws -> Value?) throws -> Value {
-  let limit = Date(timeIntervalSinceNow: Program.patience)
+func until<Value>(
+  _ what: String, within seconds: Double = Program.patience, _ look: () throws -> Value?
+) throws -> Value {
+  let limit = Date(timeIntervalSinceNow: seconds)
   while true {
     if let value = try look() { return value }
-    guard Date() < limit else { throw Program.Waited(description: "waited \(Int(Program.patience)) s for \(what)") }
+    guard Date() < limit else { throw Program.Waited(description: "waited \(Int(seconds)) s for \(what)") }
     usleep(20_000)
   }
 }

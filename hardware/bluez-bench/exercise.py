@@ -18,6 +18,7 @@ import time
 programs, logs, folder = sys.argv[1], sys.argv[2], "/run/gateway"
 wanted = sys.argv[3:]
 os.makedirs(folder, exist_ok=True)
+os.chmod(folder, 0o777)  # the gateway is not root, as in the field
 address, pin, sent = "C0:FF:EE:00:00:01", "123456", []
 started = time.monotonic()
 
@@ -82,7 +83,8 @@ def flows(what, limit=240):
 
 def start_gateway():
     return subprocess.Popen(
-        [f"{programs}/meshpostd", "--config", f"{folder}/gw.toml"], stderr=open(f"{logs}/gateway.log", "a"))
+        [f"{programs}/meshpostd", "--config", f"{folder}/gw.toml"], stderr=open(f"{logs}/gateway.log", "a"),
+        user="nobody", group="nogroup", extra_groups=[])
 
 
 def down(limit=60):
@@ -156,6 +158,40 @@ faults = {
 radio = subprocess.Popen(
     [f"{programs}/meshpost-radio", "--nodes", "2", "--contacts", "20", "--clock", "now", "--airtime", "0", "--tcp", "r0=5500"],
     stdin=subprocess.PIPE, stdout=open(f"{logs}/radio.json", "w"), text=True)
+
+
+def meshpost(*arguments):
+    done = subprocess.run(
+        [f"{programs}/meshpost", *arguments, "--socket", f"{folder}/ctl"], capture_output=True, text=True, timeout=250)
+    return done.returncode, done.stdout + done.stderr
+
+
+# A frame of the full length to the radio, before there is a gateway.
+answer = subprocess.run(
+    [f"{programs}/meshpost-bench", "bluetooth", address, pin], stdout=subprocess.PIPE, text=True, timeout=240).stdout
+say(f"a frame of the full length to the radio: {answer.strip()}")
+assert '"sent":176,"answer":"00"' in answer, answer
+assert any(len(line.split()[-1]) == 352 for line in open("/run/bench/radio.log") if line.startswith("frame to radio"))
+
+# An operator's commands, with a gateway whose radio is elsewhere.
+open(f"{folder}/gw.toml", "w").write(
+    f'[radio]\nlink = "tcp:127.0.0.1:1"\n[store]\nlocation = "{folder}/gw.db"\n[control]\nsocket = "{folder}/ctl"\n')
+gateway = start_gateway()
+until(status, 60, "the control socket")
+for words, expected in (
+    (("radio", "forget", address), "is forgotten"),
+    (("radio", "scan", "--seconds", "15"), address),
+    (("radio", "pair", address, "--pin", "999999"), "refused the PIN"),
+    (("radio", "pair", address, "--pin", pin), "paired with"),
+    (("doctor", "bluetooth"), "is on"),
+    (("radio", "forget", address), "is forgotten"),
+):
+    code, output = meshpost(*words)
+    say(f"meshpost {' '.join(words)}: {output.strip()} ({code})")
+    assert expected in output, output
+gateway.terminate()
+gateway.wait(30)
+
 open(f"{folder}/gw.toml", "w").write(
     f'[radio]\nlink = "ble:{address}"\npin = "{pin}"\n[store]\nlocation = "{folder}/gw.db"\n'
     f'[control]\nsocket = "{folder}/ctl"\n[log]\nlevel = "debug"\n')

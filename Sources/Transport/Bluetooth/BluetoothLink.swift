@@ -79,6 +79,7 @@ public final class BluetoothLink: Link {
     }
   }
 
+  public var bluetoothTarget: BluetoothTarget? { target }
   public var carriesFrames: Bool { true }
   public var healsItself: Bool { true }
   public var step: String? { session.step }
@@ -107,11 +108,20 @@ public final class BluetoothLink: Link {
   public func tryOtherLineSettings() -> Bool { false }
   public func watchForReturn(_ action: @escaping () -> Void) {}
 
-  /// A PIN that an operator gave: the radio is paired anew by it if need be.
-  public func offer(pin: UInt32) {
-    agent.pin = pin
-    session.settings.hasPIN = true
-    carryOut(session.timedOut(now: loop.now))
+  /// Pair, whatever bond BlueZ still has: an operator asks for it.
+  public func pairAnew(pin: UInt32? = nil) {
+    if let pin { agent.pin = pin }
+    session.settings.hasPIN = agent.pin != nil
+    carryOut(session.pairAnew(now: loop.now))
+  }
+
+  public var isUp: Bool { session.isUp }
+
+  /// For good: leaves the bus.
+  public func end() {
+    timer?.cancel()
+    ways.close()
+    bus.close()
   }
 
   private func received(_ frame: [UInt8]) {

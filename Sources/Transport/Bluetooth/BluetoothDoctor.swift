@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+
+import BluetoothSession
+import CBluetooth
+import EventLoop
+import Glibc
+import Timing
+
+/// Looks at everything that Bluetooth needs, and says of each what is wrong and what to do.
+public final class BluetoothDoctor {
+  public struct Finding: Equatable, Sendable {
+    public enum State: String, Sendable { case ok, warning, failed }
+
+    public let subject: String
+    public let state: State
+    public let words: String
+    public let remedy: String?
+
+    init(_ subject: String, _ state: State, _ words: String, _ remedy: String? = nil) {
+      self.subject = subject
+      self.state = state
+      self.words = words
+      self.remedy = remedy
+    }
+  }
+
+  private let visit: BlueZVisit
+  private let target: BluetoothTarget?
+  private let options: BluetoothOptions
+
+  /// `target`: the radio that is configured, if it is one over Bluetooth.
+  public init(_ target: BluetoothTarget?, _ options: BluetoothOptions, on loop: EventLoop) {
+    self.target = target
+    self.options = options
+    visit = BlueZVisit(on: loop)
+  }
+
+  public func examine(_ done: @escaping ([Finding]) -> Void) {
+    visit.begin(adapter: options.adapter, within: .seconds(5)) { [self] result in
+      var findings = service(result) + switches() + [version()]
+      if case .success(let path) = result { findings += [adapter(path)] + bond() }
+      visit.end()
+      done(findings)
+    }
+  }
+
+  private func service(_ result: Result<String, BluetoothTrouble>) -> [Finding] {
+    switch result {
+    case .success(let path):
+      let name = path.split(separator: "/").last.map(String.init) ?? path
+      return [
+        Finding("service", .ok, "bluetoothd answers"), Finding("permission", .ok, "this user may use it"),
+        Finding("adapter", .ok, "\(name) is on"),
+      ]
+    case .failure(.notAllowed):
+      return [
+        Finding(
+          "permission", .failed, "D-Bus does not let user \(user) talk to bluetoothd",
+          "Install deploy/dbus/meshpost.conf to /etc/dbus-1/system.d, or add \(user) to the group bluetooth.")
+      ]
+    case .failure(let trouble):
+      return [Finding(visit.isServiceUp ? "adapter" : "service", .failed, trouble.description, trouble.remedy)]
+    }
+  }
+
+  private var user: String { getpwuid(getuid()).map { String(cString: $0.pointee.pw_name) } ?? "\(getuid())" }
+
+  private func switches() -> [Finding] {
+    let blocks = Rfkill.bluetooth()
+    guard !blocks.isEmpty else { return [Finding("rfkill", .ok, "no switch for Bluetooth")] }
+    return blocks.map { block in
+      if block.isHard {
+        return Finding("rfkill", .failed, "\(block.name) is off by a switch", "Find the machine's switch for radios.")
+      }
+      guard block.isSoft else { return Finding("rfkill", .ok, "\(block.name) is not blocked") }
+      let mayLift = options.mayUnblock && access("/dev/rfkill", W_OK) == 0
+      return Finding(
+        "rfkill", mayLift ? .warning : .failed, "\(block.name) is blocked",
+        mayLift
+          ? "Nothing to do: radio.unblock lifts it." : "Lift it: `rfkill unblock bluetooth`, or set radio.unblock.")
+    }
+  }
+
+  // MARK: Versions
+
+  private func version() -> Finding {
+    guard let text = Self.bluetoothdVersion() else {
+      return Finding("bluetoothd", .warning, "its version is not to be found", "Install the package bluez.")
+    }
+    let parts = text.split(separator: ".").compactMap { Int($0) }
+    guard parts.count >= 2 else { return Finding("bluetoothd", .warning, "version \(text)") }
+    let number = parts[0] * 1000 + parts[1]
+    for fault in Self.faults where fault.versions.contains(number) {
+      return Finding("bluetoothd", .warning, "version \(text): \(fault.words)", fault.remedy)
+    }
+    return Finding("bluetoothd", .ok, "version \(text)")
+  }
+
+  /// Faults that were met. Versions as 5066 for 5.66.
+  static let faults: [(versions: ClosedRange<Int>, words: String, remedy: String)] = [
+    (
+      0...5045, "no sockets for notifications and writes (AcquireNotify, AcquireWrite)",
+      "Nothing to do: the slower way is taken; a newer one is better."
+    ),
+    (
+      5066...5066, "it crashes when a radio has forgotten its bond",
+      "Nothing to do if radio.pin is set: the gateway waits for its restart and pairs anew."
+    ),
+  ]
+
+  private static func bluetoothdVersion() -> String? {
+    for location in ["/usr/libexec/bluetooth/bluetoothd", "/usr/lib/bluetooth/bluetoothd"]
+    where access(location, X_OK) == 0 {
+      guard let pipe = popen("\(location) --version 2>/dev/null", "r") else { continue }
+      defer { pclose(pipe) }
+      var line = [CChar](repeating: 0, count: 64)
+      guard fgets(&line, 64, pipe) != nil else { continue }
+      return String(decoding: line.prefix { $0 != 0 && $0 != 10 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+    return nil
+  }
+
+  private func adapter(_ path: String) -> Finding {
+    guard let number = path.split(separator: "/").last.flatMap({ Int32($0.dropFirst(3)) }) else {
+      return Finding("controller", .warning, "\(path) has no number")
+    }
+    var found = meshpost_controller()
+    guard meshpost_controller_read(number, &found) == 0 else {
+      return Finding("controller", .warning, "the kernel does not tell about hci\(number)")
+    }
+    let buses = [0: "virtual", 1: "USB", 2: "PC card", 3: "UART", 5: "PCI", 6: "SDIO", 7: "SPI", 8: "I²C", 9: "SMD"]
+    var words = "hci\(number) on \(buses[Int(found.bus)] ?? "bus \(found.bus)")"
+    guard found.hci_version >= 0 else { return Finding("controller", .ok, words) }
+    let company = meshpost_company(found.manufacturer).map { String(cString: $0) } ?? ""
+    words += ", \(company), HCI \(found.hci_version), firmware revision \(found.revision)"
+    guard found.hci_version >= 6 else {
+      return Finding("controller", .failed, words, "It is older than Bluetooth 4.0 and has no Low Energy: use another.")
+    }
+    return Finding("controller", .ok, words)
+  }
+
+  // MARK: The radio
+
+  private func bond() -> [Finding] {
+    guard let target else { return [Finding("radio", .ok, "radio.link is not Bluetooth")] }
+    let fitting = visit.objects.devices.values.filter { target.matches($0) }
+    guard let device = fitting.first(where: \.isPaired) ?? fitting.first else {
+      return [
+        Finding(
+          "radio", .warning, "BlueZ does not know \(target) yet",
+          "`meshpost radio scan` shows whether it is in range; it is paired by itself if radio.pin is set.")
+      ]
+    }
+    guard device.isPaired else {
+      let canPair = options.pin != nil
+      return [
+        Finding(
+          "radio", canPair ? .warning : .failed, "\(device.name) \(device.address) is not paired",
+          canPair
+            ? "Nothing to do: it is paired when it is heard."
+            : "Set radio.pin, or run `meshpost radio pair \(device.address)`.")
+      ]
+    }
+    return [
+      Finding("radio", .ok, "\(device.name) \(device.address) is paired\(device.isConnected ? ", connected" : "")")
+    ]
+  }
+}

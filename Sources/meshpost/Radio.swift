@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Glibc
+import JSON
+
+struct RadioCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "radio", abstract: "Find, pair and forget radios over Bluetooth.",
+    subcommands: [Scan.self, Pair.self, Forget.self])
+
+  struct Scan: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "MeshCore radios in range, the strongest first.")
+    @OptionGroup var connection: Connection
+    @Option(help: "How long to listen, in seconds (1 to 60).") var seconds = 8
+
+    func run() throws {
+      let answer = try ControlClient(connection).get("/v1/radio/scan?seconds=\(seconds)", limit: seconds + 30)
+      if connection.json { return print(answer.text) }
+      let radios = answer.value["radios"]?.array ?? []
+      if radios.isEmpty { print("no MeshCore radio is in range") }
+      for radio in radios { Show.radio(radio) }
+    }
+  }
+
+  struct Pair: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Pair with a radio: with the PIN that its display or its settings show.",
+      discussion: "Without --pin it is the configuration's, or it is asked for. An older bond is given up.")
+    @OptionGroup var connection: Connection
+    @Argument(help: "Its address, such as C0:FF:EE:00:00:01 (see `meshpost radio scan`).") var address: String
+    @Option(help: "Six digits. Others can see it in the list of processes: leave it out to be asked.") var pin: String?
+
+    func run() throws {
+      let given = pin ?? asked()
+      let body = given.map { pin in JSONWriter.object { $0.field("pin", pin) } } ?? []
+      let target = "/v1/radio/pair?address=\(ControlClient.escape(address))"
+      let answer = try ControlClient(connection).post(target, body: body, limit: 180)
+      print(connection.json ? answer.text : "paired with \(address)")
+    }
+
+    /// Typed in without an echo, where somebody sits.
+    private func asked() -> String? {
+      guard isatty(0) != 0, let typed = getpass("PIN of \(address) (empty: the configuration's): ") else { return nil }
+      let text = String(cString: typed)
+      return text.isEmpty ? nil : text
+    }
+  }
+
+  struct Forget: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Remove a radio and its bond from this machine.")
+    @OptionGroup var connection: Connection
+    @Argument(help: "Its address.") var address: String
+
+    func run() throws {
+      let target = "/v1/radio/forget?address=\(ControlClient.escape(address))"
+      let answer = try ControlClient(connection).post(target)
+      print(connection.json ? answer.text : "\(address) is forgotten here; the radio may still know this machine")
+    }
+  }
+}
+
+struct DoctorCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "doctor", abstract: "Look for what is wrong, and say what to do.", subcommands: [Bluetooth.self],
+    defaultSubcommand: Bluetooth.self)
+
+  struct Bluetooth: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Service, permissions, adapter, rfkill, versions and the radio's bond.",
+      discussion: "Ends with exit code 1 when something has failed.")
+    @OptionGroup var connection: Connection
+
+    func run() throws {
+      let answer = try ControlClient(connection).get("/v1/doctor/bluetooth")
+      let findings = answer.value["findings"]?.array ?? []
+      if connection.json { print(answer.text) } else { for finding in findings { Show.finding(finding) } }
+      if findings.contains(where: { $0["state"]?.string == "failed" }) { throw ExitCode(1) }
+    }
+  }
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// A real BlueZ with a virtual radio, in an emulated machine: hardware/bluez-bench.
+  @Suite struct Bluetooth {
+    private static let bench = Fixtures.checkout.appending(path: "hardware/bluez-bench")
+    private static let isReady = FileManager.default.fileExists(
+      atPath: Fixtures.checkout.appending(path: ".build/bluez-bench/initramfs.gz").path())
+
+    @Test(
+      .enabled(if: isReady, "hardware/bluez-bench/setup could not prepare the emulated machine here"),
+      .timeLimit(.minutes(40)))
+    func `a radio over Bluetooth: paired, synced, and back by itself from every fault`() throws {
+      let scratch = Scratch()
+      let programs = Fixtures.checkout.appending(path: ".build/debug").path()
+      let run = try Program(
+        Self.bench.appending(path: "run").path(),
+        [
+          "--timeout", "2100", "--rw", scratch.folder.path(), "--backend", "127.0.0.1:5500", "--", "python3",
+          Self.bench.appending(path: "exercise.py").path(), programs, scratch.folder.path(),
+        ])
+      let code = try run.ended(within: 2200)
+      print(run.lines.joined(separator: "\n"))
+      if code != 0 {
+        print(try String(contentsOfFile: scratch.location("gateway.log"), encoding: .utf8).suffix(20_000))
+      }
+      #expect(code == 0)
+    }
+  }
+}
