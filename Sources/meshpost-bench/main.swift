@@ -93,7 +93,8 @@ func bytesWritten() -> Int64 {
 /// 176 bytes: a channel message that the radio cuts. Its answer proves that it came whole: a part would be another length.
 @MainActor func sendLongFrame(_ address: String, _ pin: String) {
   let log = Log(level: .info)
-  guard let place = try? LinkAddress(parsing: "ble:\(address)") else { return print("no address") }  // `try?`: said here
+  // `try?`: what is no address is said, whatever else is wrong with it.
+  guard let place = try? LinkAddress(parsing: "ble:\(address)") else { return print("no address") }
   let options = BluetoothOptions(pin: BluetoothOptions.pin(pin))
   let link = Links.link(to: place, bluetooth: options, on: loop, log: log)
   let command = Command.sendChannelText(
