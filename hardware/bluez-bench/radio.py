@@ -24,6 +24,7 @@ from bumble.hci import (
 )
 from bumble.host import Host
 from bumble.link import LocalLink
+from bumble.ll import TerminateInd
 from bumble.pairing import PairingConfig, PairingDelegate
 from bumble.transport import open_transport
 
@@ -36,7 +37,7 @@ class Adapter(Controller):
     """BlueZ's adapter: bumble's controller, with what the kernel's way of connecting needs besides.
 
     It has its public address alone, whatever random one the kernel sets; it connects by the filter
-    accept list; and a connection attempt that is cancelled ends.
+    accept list; and a connection or attempt that is cancelled ends.
     """
 
     @property
@@ -73,7 +74,15 @@ class Adapter(Controller):
                 status=HCI_UNKNOWN_CONNECTION_IDENTIFIER_ERROR, connection_handle=0, role=0,
                 peer_address_type=pending.peer_address.address_type, peer_address=pending.peer_address,
                 connection_interval=0, peripheral_latency=0, supervision_timeout=0, central_clock_accuracy=0))
+        else:
+            asyncio.get_running_loop().call_soon(self.end_connections)
         return super().on_hci_le_create_connection_cancel_command(command)
+
+    def end_connections(self):
+        """Asked to disconnect, Linux 6.1 cancels the connection's creation here, though it is long made."""
+        for connection in list(self.le_connections.values()):
+            connection.send_ll_control_pdu(TerminateInd(HCI_REMOTE_USER_TERMINATED_CONNECTION_ERROR))
+            self.on_le_disconnected(connection, HCI_REMOTE_USER_TERMINATED_CONNECTION_ERROR)
 
 
 class PinDisplay(PairingDelegate):
@@ -90,10 +99,15 @@ class PinDisplay(PairingDelegate):
 
 
 class BondedDevice(Device):
-    """After a legacy pairing, bumble 0.0.236 looks up the central's own key; the one to answer with is the radio's."""
+    """After a legacy pairing, bumble 0.0.236 looks up the central's own key; the one to answer with is the radio's.
+
+    While it pairs, the key is that of the pairing, whatever bond there was before.
+    """
 
     async def get_long_term_key(self, connection_handle, rand, ediv):
         connection = self.lookup_connection(connection_handle)
+        if connection and (key := self.smp_manager.get_long_term_key(connection, rand, ediv)):
+            return key
         keys = connection and await self.keystore.get(str(connection.peer_address))
         if keys and keys.ltk_central:
             return keys.ltk_central.value
@@ -110,7 +124,27 @@ class Radio:
         rx = Characteristic(RX, does.WRITE | does.WRITE_WITHOUT_RESPONSE,
                             allow.WRITEABLE | allow.WRITE_REQUIRES_AUTHENTICATION, CharacteristicValue(write=self.on_write))
         device.add_service(Service(UART, [rx, self.tx]))
+        self.silent = False
+        device.on("connection", self.on_connection)
         device.pairing_config_factory = lambda _: PairingConfig(sc=False, mitm=True, bonding=True, delegate=PinDisplay())
+
+    def on_connection(self, connection):
+        print("connected", flush=True)
+        connection.on("disconnection", lambda reason: self.on_disconnection(reason))
+
+    def on_disconnection(self, reason):
+        print(f"disconnected: {reason}", flush=True)
+        if not self.silent:
+            asyncio.get_running_loop().create_task(self.readvertise())
+
+    async def readvertise(self):
+        """The radio advertises again a second after its client left, whoever ended the connection."""
+        await asyncio.sleep(1)
+        try:
+            await self.device.stop_advertising()
+        finally:
+            await self.advertise()
+        print("advertising", flush=True)
 
     async def advertise(self):
         # As the firmware: the service in the advertisement, the name in the scan response. Here the first 8 letters of the
@@ -120,7 +154,7 @@ class Radio:
         self.device.advertising_data = bytes(AdvertisingData([flags, uart, short]))
         self.device.scan_response_data = bytes(
             AdvertisingData([(AdvertisingData.COMPLETE_LOCAL_NAME, NAME.encode())]))
-        await self.device.start_advertising(auto_restart=True)
+        await self.device.start_advertising(auto_restart=False)
 
     async def on_write(self, connection, frame):
         print(f"frame to radio: {bytes(frame).hex()}", flush=True)
@@ -157,8 +191,10 @@ class Radio:
             for connection in list(self.device.connections.values()):
                 await connection.disconnect(HCI_REMOTE_USER_TERMINATED_CONNECTION_ERROR)
         elif verb == "silence":
+            self.silent = True
             await self.device.stop_advertising()
         elif verb == "advertise":
+            self.silent = False
             await self.advertise()
         elif verb == "delay":
             self.delay = int(rest[0]) / 1000
