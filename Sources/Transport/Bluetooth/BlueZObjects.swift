@@ -56,9 +56,11 @@ final class BlueZObjects {
   }
 
   private func ownerChanged(_ owner: String?) {
+    guard bus.isUp else { return }  // the bus went: told by its own event
+    let wasUp = isServiceUp
+    guard owner != nil else { return serviceGone(wasUp ? "bluetoothd ended" : "bluetoothd is not running") }
     // A restart between two looks has another owner: everything is gone and there again.
-    if isServiceUp { serviceGone("bluetoothd ended") }
-    guard owner != nil else { return serviceGone("bluetoothd is not running") }
+    if wasUp { serviceGone("bluetoothd was restarted") }
     isServiceUp = true
     onEvent(.serviceUp)
   }
