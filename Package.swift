@@ -135,6 +135,9 @@ let package = Package(
         "Companion", "EventLoop", "RadioSession", "Store", "Sync", "TestSupport", "Timing", "Transport", "VirtualRadio",
       ], swiftSettings: strict),
     .testTarget(
+      name: "TransportTests", dependencies: ["BluetoothSession", "DBus", "TestSupport", "Transport"],
+      swiftSettings: strict),
+    .testTarget(
       name: "VirtualRadioTests", dependencies: ["Companion", "EventLoop", "TestSupport", "Timing", "VirtualRadio"],
       swiftSettings: strict),
     .testTarget(name: "TimingTests", dependencies: ["Timing"], swiftSettings: strict),
