@@ -148,7 +148,7 @@ struct RepairLadder: Equatable {
     case .wrongPIN, .notAllowed, .several: return max(wait, .seconds(60))
     case .wantsPIN, .bondLost, .noUART, .inUse: return max(wait, .seconds(30))
     // The radio answered until just now: it is likely near, and back soon.
-    case .lost: return min(wait, .seconds(10))
+    case .lost: return min(wait, .seconds(3))
     default: return wait
     }
   }
