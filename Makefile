@@ -23,7 +23,7 @@ build: packages
 	$(SWIFT) build $(RELEASE)
 
 ## bench: the measurements of docs/benchmarks.md, printed as one table
-bench: packages test-packages $(PYTHON_ENV)/ready
+bench: packages test-packages $(PYTHON_ENV)/ready bluez-bench
 	$(SWIFT) build $(RELEASE)
 	./Benchmarks/run
 
