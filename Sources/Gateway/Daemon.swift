@@ -17,6 +17,8 @@ public final class Daemon {
   private static let maintenanceInterval: Duration = .seconds(3600)
   /// Memory is given back so long after a burst.
   private static let calm: Duration = .seconds(2)
+  /// So many commits are worth giving memory back after them.
+  private static let burst = 100
   /// The message that the radio is handing over gets so long before the end.
   private static let farewell: Duration = .seconds(3)
 
@@ -32,6 +34,8 @@ public final class Daemon {
   private var signals: Signals?
   private var trimTimer: LoopTimer?
   private var isTrimming = false
+  private var calmTimer: LoopTimer?
+  private var commits = 0
   private var isEnding = false
 
   /// Why the daemon cannot start, with the exit code of `sysexits.h`.
@@ -82,7 +86,10 @@ public final class Daemon {
     }
     loop.afterTurn { [store] in store.commit() }
     store.onDamage = { [weak self] in self?.loop.later { self?.replaceDamagedStore() } }
-    store.onCommit { [weak self] in self?.trimIfFull() }
+    store.onCommit { [weak self] in
+      self?.trimIfFull()
+      self?.noteWork()
+    }
     synchronizer.onStateChange = { [weak self] in self?.syncChanged() }
     if let location = store.setAside {
       log.error("the database was damaged: it is kept as \(location), a new one with a new epoch was begun")
@@ -184,6 +191,23 @@ public final class Daemon {
   private func maintain() {
     trim()
     trimTimer = loop.schedule(after: Self.maintenanceInterval) { [weak self] in self?.maintain() }
+  }
+
+  /// After many commits, when they have ceased, memory is given back.
+  private func noteWork() {
+    commits &+= 1
+    guard commits >= Self.burst, calmTimer == nil else { return }
+    waitForCalm(since: commits)
+  }
+
+  private func waitForCalm(since seen: Int) {
+    calmTimer = loop.schedule(after: Self.calm) { [weak self] in
+      guard let self else { return }
+      guard self.commits == seen else { return self.waitForCalm(since: self.commits) }
+      (self.calmTimer, self.commits) = (nil, 0)
+      self.store.releaseMemory()
+      malloc_trim(0)
+    }
   }
 
   private func syncChanged() {

@@ -15,6 +15,17 @@ extension WholeProgramTests {
       .enabled(if: isReady, "hardware/bluez-bench/setup could not prepare the emulated machine here"),
       .timeLimit(.minutes(40)))
     func `a radio over Bluetooth: paired, synced, and back by itself from every fault`() throws {
+      try exercise([])
+    }
+
+    @Test(
+      .enabled(if: isReady, "hardware/bluez-bench/setup could not prepare the emulated machine here"),
+      .timeLimit(.minutes(40)))
+    func `a radio that takes writes with response only, as ESP32 boards`() throws {
+      try exercise(["killed"], environment: ["BENCH_ESP32": "1"])
+    }
+
+    private func exercise(_ faults: [String], environment: [String: String] = [:]) throws {
       let scratch = Scratch()
       let programs = Fixtures.checkout.appending(path: ".build/debug").path()
       let run = try Program(
@@ -22,7 +33,7 @@ extension WholeProgramTests {
         [
           "--timeout", "2100", "--rw", scratch.folder.path(), "--backend", "127.0.0.1:5500", "--", "python3",
           Self.bench.appending(path: "exercise.py").path(), programs, scratch.folder.path(),
-        ])
+        ] + faults, environment: environment)
       let code = try run.ended(within: 2200)
       print(run.lines.joined(separator: "\n"))
       if code != 0 {

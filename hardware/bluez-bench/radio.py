@@ -113,7 +113,9 @@ class Radio:
         allow = Characteristic.Permissions
         does = Characteristic.Properties
         self.tx = Characteristic(TX, does.NOTIFY | does.READ, allow.READABLE | allow.READ_REQUIRES_AUTHENTICATION, b"")
-        rx = Characteristic(RX, does.WRITE | does.WRITE_WITHOUT_RESPONSE,
+        # ESP32 boards take writes with response only, nRF52 boards both.
+        writes = does.WRITE if os.environ.get("BENCH_ESP32") else does.WRITE | does.WRITE_WITHOUT_RESPONSE
+        rx = Characteristic(RX, writes,
                             allow.WRITEABLE | allow.WRITE_REQUIRES_AUTHENTICATION, CharacteristicValue(write=self.on_write))
         device.add_service(Service(UART, [rx, self.tx]))
         self.silent = False
