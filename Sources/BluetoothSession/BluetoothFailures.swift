@@ -84,7 +84,7 @@ extension BluetoothSession {
   }
 
   func mayCycle(_ device: DeviceFacts?) -> Bool {
-    settings.mayPowerCycle && world.othersConnected(than: device) == 0
+    settings.mayPowerCycle && !world.hasOthersConnected(than: device)
   }
 
   /// The trouble in the operator's words.

@@ -202,7 +202,11 @@ public struct BluetoothSession {
   /// `isHeard`: it was received over the air just now, not merely remembered.
   public mutating func device(_ facts: DeviceFacts, isHeard: Bool, now: MonotonicTime) -> [BluetoothAction] {
     let before = world.devices[facts.path]
-    guard settings.target.matches(facts) || before != nil else { return [] }
+    guard settings.target.matches(facts) || before != nil else {
+      world.takeStranger(facts)
+      return []
+    }
+    world.forgetStranger(facts.path)
     world.take(facts, heardAt: isHeard ? now : nil)
     if before?.isConnected ?? false, !facts.isConnected { return lost(facts, now) + plan(now) }
     if facts.isConnected, !(before?.isConnected ?? false) { resolveUntil = nil }
@@ -210,6 +214,7 @@ public struct BluetoothSession {
   }
 
   public mutating func deviceGone(_ path: String, now: MonotonicTime) -> [BluetoothAction] {
+    world.forgetStranger(path)
     guard let facts = world.devices[path] else { return [] }
     world.forget(path)
     if heard == path { heard = nil }

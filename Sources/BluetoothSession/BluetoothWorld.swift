@@ -81,13 +81,27 @@ struct BluetoothWorld: Equatable {
     if case .one(let device) = candidates(settings) { device } else { nil }
   }
 
-  /// How many other devices are connected: switching the adapter off would cut them.
-  func othersConnected(than device: DeviceFacts?) -> Int {
-    otherConnections + devices.values.count { $0.isConnected && $0.path != device?.path }
+  /// Whether other devices are connected through the device's adapter: switching that off would cut them.
+  func hasOthersConnected(than device: DeviceFacts?) -> Bool {
+    let adapter = device?.adapter
+    return strangers.values.contains { adapter == nil || $0 == adapter }
+      || devices.values.contains {
+        $0.isConnected && $0.path != device?.path && (adapter == nil || $0.adapter == adapter)
+      }
   }
 
-  /// Connections of devices that are none of our business.
-  var otherConnections = 0
+  /// Connected devices that are none of our business, and their adapters. An adapter has few connections.
+  private var strangers: [String: String] = [:]
+  static let mostStrangers = 64
+
+  /// Of a device that does not fit the target only one thing matters: that it is connected.
+  mutating func takeStranger(_ device: DeviceFacts) {
+    guard device.isConnected else { return forgetStranger(device.path) }
+    if strangers[device.path] == nil, strangers.count >= Self.mostStrangers { return }
+    strangers[device.path] = device.adapter
+  }
+
+  mutating func forgetStranger(_ path: String) { strangers[path] = nil }
 }
 
 /// What is done about failures that go on: bounded steps, then patience.

@@ -251,15 +251,28 @@ private struct Bench {
   }
 
   @Test func `the adapter is switched on, and off and on only when allowed and nobody else is connected`() {
-    for allowed in [false, true] {
+    var stranger = radio(connected: true)
+    (stranger.path, stranger.address, stranger.isRadio) = (adapterPath + "/dev_2", "11:22:33:44:55:66", false)
+    var elsewhere = stranger
+    elsewhere.adapter = "/org/bluez/hci1"
+    let gone = radio(paired: true)
+    for (allowed, other, cycles) in [
+      (false, nil, false), (true, nil, true), (true, stranger, false), (true, elsewhere, true), (true, gone, true),
+    ] {
       var bench = Bench(pin: false, cycle: allowed)
       bench.device = radio(paired: true, trusted: true)
       bench.isPowered = false
       bench.script = { if case .connect = $0 { .failed(.aborted("le-connection-abort-by-local")) } else { nil } }
       bench.start()
+      if let other { bench.carryOut(bench.session.device(other, isHeard: false, now: bench.now)) }
       bench.run(300)
       #expect(bench.log.contains(.power(adapter: adapterPath, on: true)))
-      #expect(bench.log.contains(.power(adapter: adapterPath, on: false)) == allowed)
+      #expect(bench.log.contains(.power(adapter: adapterPath, on: false)) == cycles)
+      guard let other, !cycles else { continue }
+      // Once it has gone nothing stands in the way.
+      bench.carryOut(bench.session.deviceGone(other.path, now: bench.now))
+      bench.run(300)
+      #expect(bench.log.contains(.power(adapter: adapterPath, on: false)))
     }
   }
 

@@ -104,7 +104,7 @@ final class BlueZObjects {
       onEvent(.adapter(facts))
     }
     if let values = interfaces[BlueZ.device], let facts = BlueZ.deviceFacts(path, values),
-      devices.count < Self.mostDevices || facts.isPaired
+      devices.count < Self.mostDevices || facts.isPaired || facts.isConnected
     {
       devices[path] = facts
       onEvent(.device(facts, isHeard: isNew && facts.rssi != nil))

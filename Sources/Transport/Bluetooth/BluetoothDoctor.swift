@@ -96,7 +96,8 @@ public final class BluetoothDoctor {
     return Finding("bluetoothd", .ok, "version \(text)")
   }
 
-  /// Faults that were met. Versions as 5066 for 5.66.
+  /// What is known against versions of bluetoothd: 5.66's was met on the bench, the older ones' is in BlueZ's
+  /// change log. Versions as 5066 for 5.66.
   static let faults: [(versions: ClosedRange<Int>, words: String, remedy: String)] = [
     (
       0...5045, "no sockets for notifications and writes (AcquireNotify, AcquireWrite)",
