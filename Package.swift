@@ -23,6 +23,7 @@ let package = Package(
     .target(name: "Companion", dependencies: ["Timing"], swiftSettings: strict),
     .target(name: "RadioSession", dependencies: ["Companion", "Timing"], swiftSettings: strict),
     .target(name: "BluetoothSession", dependencies: ["Timing"], swiftSettings: strict),
+    .target(name: "Delivery", dependencies: ["Companion", "Timing"], swiftSettings: strict),
 
     // What C libraries give, each behind one wall.
     .systemLibrary(name: "CLinux"),
@@ -123,6 +124,7 @@ let package = Package(
       ], swiftSettings: strict),
     .testTarget(
       name: "BluetoothSessionTests", dependencies: ["BluetoothSession", "Timing"], swiftSettings: strict),
+    .testTarget(name: "DeliveryTests", dependencies: ["Companion", "Delivery", "Timing"], swiftSettings: strict),
     .testTarget(
       name: "DBusTests", dependencies: ["DBus", "EventLoop", "TestSupport", "Timing"], swiftSettings: strict),
     .testTarget(

@@ -160,7 +160,7 @@ public final class ControlAPI {
     let follow = request.query["follow"] == "1"
     stream(responder, follow: follow) {
       if after == nil {
-        var oldest = try store.messageCount()
+        var oldest = try store.lastMessageID()
         try store.eachMessage(limit: limit) { message in
           oldest = message.id - 1
           return false
@@ -178,7 +178,7 @@ public final class ControlAPI {
       }
       after = from + Int64(most)
       left -= count
-      let newest = try store.messageCount()
+      let newest = try store.lastMessageID()
       if from + Int64(most) > newest { after = max(from, newest) }
       return (lines, (after ?? 0) >= newest || (!follow && left <= 0))
     }

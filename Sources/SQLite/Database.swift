@@ -87,7 +87,10 @@ public final class Database {
 
   /// Runs a statement that changes rows; returns how many.
   @discardableResult
-  public func run(_ sql: String, _ values: SQLiteValue...) throws(SQLiteError) -> Int {
+  public func run(_ sql: String, _ values: SQLiteValue...) throws(SQLiteError) -> Int { try run(sql, values) }
+
+  @discardableResult
+  public func run(_ sql: String, _ values: [SQLiteValue]) throws(SQLiteError) -> Int {
     let statement = try statement(sql)
     try statement.bind(values)
     defer { statement.reset() }

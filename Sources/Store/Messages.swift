@@ -51,6 +51,7 @@ extension Store {
     try insertRow(stored, identity: identity)
     stored.id = database.lastInsertedRow
     let seq = try append(.message, at: moment, body: EventBody.message(stored, channelName: try channelName(stored)))
+    try noteReaction(stored, at: moment)
     return .stored(id: stored.id, seq: seq)
   }
 
@@ -162,9 +163,27 @@ extension Store {
     }
   }
 
-  public func messageCount() throws(StoreError) -> Int64 {
-    // The highest id stands for the count: messages are not deleted yet, and counting would read the whole table.
+  /// The newest message's id; 0 when there is none.
+  public func lastMessageID() throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in try database.value("SELECT max(id) FROM messages")?.integer ?? 0 }
+  }
+
+  public func messageCount() throws(StoreError) -> Int64 {
+    // Only the oldest are ever deleted: counting would read the whole table.
+    try translating { () throws(SQLiteError) in
+      guard let first = try database.value("SELECT min(id) FROM messages")?.integer else { return 0 }
+      return (try database.value("SELECT max(id) FROM messages")?.integer ?? 0) - first + 1
+    }
+  }
+
+  /// Within a `write`: messages beyond `Settings.messagesMax` go, oldest first, some at a time. With them goes what
+  /// tells a duplicate of them.
+  public func trimMessages() throws(SQLiteError) {
+    try database.run(
+      """
+      DELETE FROM messages WHERE id <= (SELECT max(id) FROM messages) - ?
+      AND id < (SELECT min(id) FROM messages) + \(Self.trimStep)
+      """, .integer(settings.messagesMax))
   }
 
   private static func message(_ row: Statement) -> StoredMessage {

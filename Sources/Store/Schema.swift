@@ -4,7 +4,7 @@ import SQLite
 
 /// The gateway's schema. Steps are never changed once released.
 enum Schema {
-  static let migrations = [Migration(number: 1, sql: first)]
+  static let migrations = [Migration(number: 1, sql: first), Migration(number: 2, sql: messaging)]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so a number never comes back.
   private static let first = """
@@ -30,5 +30,27 @@ enum Schema {
       id INTEGER PRIMARY KEY AUTOINCREMENT, upstream TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL,
       kind TEXT NOT NULL, body BLOB NOT NULL, event_at INTEGER NOT NULL, trusted INTEGER NOT NULL,
       status INTEGER NOT NULL, reason TEXT NOT NULL, retry INTEGER NOT NULL DEFAULT 0, UNIQUE(upstream, seq));
+    """
+
+  /// What is sent, reactions, and what nodes tell of themselves. `reactions.target` and `.message`: a message's id, or
+  /// below zero an outgoing one's.
+  private static let messaging = """
+    CREATE TABLE outgoing(
+      id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, origin TEXT NOT NULL, priority INTEGER NOT NULL,
+      kind TEXT NOT NULL, recipient BLOB, channel TEXT, text BLOB NOT NULL, state TEXT NOT NULL, reason TEXT,
+      sender_time INTEGER, attempt INTEGER NOT NULL, tries INTEGER NOT NULL, floods INTEGER NOT NULL,
+      codes BLOB NOT NULL, created_at INTEGER NOT NULL, created_trusted INTEGER NOT NULL, lifetime INTEGER NOT NULL,
+      ended_at INTEGER, round_trip INTEGER, heard INTEGER NOT NULL, airtime INTEGER NOT NULL);
+    CREATE INDEX outgoing_live ON outgoing(id) WHERE ended_at IS NULL;
+    CREATE TABLE airtime(at INTEGER NOT NULL, milliseconds INTEGER NOT NULL, channel TEXT);
+    CREATE TABLE reactions(
+      id INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL, hash TEXT NOT NULL, sender TEXT NOT NULL,
+      emoji TEXT NOT NULL, target INTEGER, message INTEGER NOT NULL, at INTEGER NOT NULL,
+      UNIQUE(conversation, hash, sender, emoji));
+    CREATE INDEX reactions_waiting ON reactions(conversation, hash) WHERE target IS NULL;
+    CREATE INDEX reactions_target ON reactions(target) WHERE target IS NOT NULL;
+    CREATE TABLE readings(
+      id INTEGER PRIMARY KEY, node BLOB NOT NULL, kind TEXT NOT NULL, at INTEGER NOT NULL, trusted INTEGER NOT NULL,
+      body BLOB NOT NULL);
     """
 }

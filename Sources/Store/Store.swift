@@ -20,17 +20,20 @@ public final class Store {
     /// Bytes of journal kept for upstreams that are away, and how long (seconds).
     public var journalMaxSize: Int64
     public var journalMaxAge: Int64
+    /// Messages that are kept; they are in the journal besides. So far back a duplicate is recognised.
+    public var messagesMax: Int64
     /// What this gateway calls itself; `nil`: a random id, made once.
     public var gatewayID: String?
 
     public init(
       location: String, maxSize: Int64 = 1 << 30, journalMaxSize: Int64 = 256 << 20,
-      journalMaxAge: Int64 = 90 * 86400, gatewayID: String? = nil
+      journalMaxAge: Int64 = 90 * 86400, messagesMax: Int64 = 500_000, gatewayID: String? = nil
     ) {
       self.location = location
       self.maxSize = maxSize
       self.journalMaxSize = journalMaxSize
       self.journalMaxAge = journalMaxAge
+      self.messagesMax = messagesMax
       self.gatewayID = gatewayID
     }
   }

@@ -29,7 +29,7 @@ public final class Ether {
   }
 
   func carry(_ packet: Packet, from sender: VirtualRadio) {
-    let time = Airtime.of(bytes: packet.encode().count, sender.stored.radio) * airtimeFactor
+    let time = Airtime.milliseconds(bytes: packet.encode().count, sender.stored.radio) * airtimeFactor
     for radio in radios where radio !== sender && Double.random(in: 0..<1, using: &random) >= loss {
       loop.schedule(after: .nanoseconds(Int64(time * 1e6))) { [weak radio] in radio?.heard(packet) }
     }

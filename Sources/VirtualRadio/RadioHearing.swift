@@ -10,7 +10,7 @@ extension VirtualRadio {
       volatile.received &+= 1
       if packet.route.isFlood { volatile.receivedFlood &+= 1 }
       let bytes = packet.encode()
-      volatile.receivedMilliseconds += Airtime.of(bytes: bytes.count, stored.radio)
+      volatile.receivedMilliseconds += Airtime.milliseconds(bytes: bytes.count, stored.radio)
       if bytes.count <= 173 { push(.logRxData(snr: Ether.snr, rssi: Ether.rssi, packet: bytes)) }
     }
     guard remember(packet) || isImported, let payload = try? packet.content() else { return }

@@ -65,7 +65,7 @@ extension VirtualRadio {
   private func tag() -> AckCode { AckCode(value: uniqueTime().byteSwapped) }
 
   private func timeout(hops: Int?) -> UInt32 {
-    let airtime = Airtime.of(bytes: 40, stored.radio)
+    let airtime = Airtime.milliseconds(bytes: 40, stored.radio)
     return UInt32(hops.map { 500 + (6 * airtime + 250) * Double($0 + 1) } ?? 500 + 16 * airtime)
   }
 
@@ -150,7 +150,7 @@ extension VirtualRadio {
   func transmit(_ packet: Packet) {
     volatile.sent &+= 1
     if packet.route.isFlood { volatile.sentFlood &+= 1 }
-    volatile.sentMilliseconds += Airtime.of(bytes: packet.encode().count, stored.radio)
+    volatile.sentMilliseconds += Airtime.milliseconds(bytes: packet.encode().count, stored.radio)
     remember(packet)
     ether?.carry(packet, from: self)
   }

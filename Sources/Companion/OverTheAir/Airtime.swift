@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+
+/// Time on air of a LoRa packet (Semtech SX1276 data sheet § 4.1.1.6): preamble of 16 symbols, explicit header, CRC.
+public enum Airtime {
+  /// Milliseconds; 0 for parameters that no LoRa radio has.
+  public static func milliseconds(bytes: Int, _ radio: RadioParameters) -> Double {
+    let spreading = Double(radio.spreadingFactor)
+    guard radio.bandwidth > 0, (5...12).contains(radio.spreadingFactor) else { return 0 }
+    let symbol = Double(1 << Int(radio.spreadingFactor)) / Double(radio.bandwidth) * 1000
+    let lowRate: Double = symbol >= 16 ? 1 : 0
+    let bits = 8 * Double(bytes) - 4 * spreading + 28 + 16
+    let blocks = max(0, (bits / (4 * (spreading - 2 * lowRate))).rounded(.up))
+    return (16 + 4.25 + 8 + blocks * Double(radio.codingRate)) * symbol
+  }
+}
+
+/// How long packets of ours are on the air, in bytes. Source: companion.md § 13.
+public enum PacketLength {
+  /// Header and path length; then the path.
+  private static func headed(path: Int, payload: Int) -> Int { 2 + max(0, path) + payload }
+
+  private static func blocks(_ plain: Int) -> Int { (max(0, plain) + 15) / 16 * 16 }
+
+  /// A direct message: two hashes, MAC, and in blocks of 16: time, flags, text.
+  public static func text(_ bytes: Int, path: Int) -> Int { headed(path: path, payload: 4 + blocks(5 + bytes)) }
+
+  /// A channel message, always flooded; `bytes` with the name in front.
+  public static func channelText(_ bytes: Int) -> Int { headed(path: 0, payload: 3 + blocks(5 + bytes)) }
+
+  /// A request to another node; a login carries the whole key.
+  public static func request(_ bytes: Int, path: Int, isLogin: Bool = false) -> Int {
+    headed(path: path, payload: (isLogin ? 35 : 4) + blocks(4 + bytes))
+  }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Timing
+
+extension DeliverySession {
+  /// The acknowledgement that the attempt in hand will have: told before it is sent, so that a fast one is not missed.
+  public mutating func expect(_ code: AckCode, for id: Int64) {
+    guard live[id]?.item.codes.contains(code) == false else { return }
+    live[id]?.item.codes.append(code)
+  }
+
+  /// What became of a `transmit`.
+  public mutating func answered(_ id: Int64, _ answer: DeliveryAnswer, now: MonotonicTime) -> [DeliveryAction] {
+    guard inHand == id else { return [] }
+    inHand = nil
+    guard let message = live[id], case .sending(let route) = message.phase else {
+      // An acknowledgement came before the radio's own answer: all that is left is that the radio remembers one more.
+      occupyRing(id, 0)
+      return pump(now)
+    }
+    let actions =
+      switch answer {
+      case .sent(let code, let flooded, let timeout): sent(id, code, flooded, timeout, now)
+      case .channelSent: channelSent(id, now)
+      case .unanswered: unanswered(id, route, now)
+      case .linkLost: interrupted(id, now)
+      case .busy, .notTried: again(id, now)
+      case .unknown: fail(id, .unknownToRadio, now)
+      case .refused: fail(id, .refused, now)
+      }
+    return actions + cancelIfWanted(id, now) + pump(now)
+  }
+
+  private mutating func cancelIfWanted(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
+    live[id]?.isCancelled == true ? fail(id, .cancelled, now) : []
+  }
+
+  private mutating func sent(
+    _ id: Int64, _ code: AckCode, _ flooded: Bool, _ timeout: UInt32, _ now: MonotonicTime
+  ) -> [DeliveryAction] {
+    expect(code, for: id)
+    count(id, flooded)
+    let wait = min(max(1000, (Double(timeout) * settings.timeoutFactor).rounded()), 3_600_000)
+    live[id]?.phase = .sent(until: now + .milliseconds(Int64(wait)))
+    guard let item = live[id]?.item else { return [] }
+    return [.sent(id: id, code: code, tries: item.tries, floods: item.floods)]
+  }
+
+  /// An attempt is on the air.
+  private mutating func count(_ id: Int64, _ flooded: Bool) {
+    guard var message = live[id] else { return }
+    message.item.tries += 1
+    if flooded { message.item.floods += 1 } else { message.directTries += 1 }
+    message.lastRoute = flooded ? .flood : .direct
+    message.refusals.reset()
+    live[id] = message
+    if flooded, case .node(let key) = message.item.destination, paths[key] != nil { paths[key] = nil }
+    occupyRing(id, message.item.attempt &- 1)
+  }
+
+  private mutating func channelSent(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
+    guard let message = live.removeValue(forKey: id) else { return [] }
+    remember(Ended(id: id, codes: [], isDelivered: true, until: now + DeliverySettings.grace), now)
+    return [.sent(id: id, code: nil, tries: message.item.tries + 1, floods: message.item.floods + 1)]
+  }
+
+  /// It may be on the air or not: it counts as an attempt, and is waited for.
+  private mutating func unanswered(_ id: Int64, _ route: DeliveryRoute, _ now: MonotonicTime) -> [DeliveryAction] {
+    guard live[id]?.item.channel == nil else { return again(id, now) }
+    count(id, route.isFlood)
+    live[id]?.phase = .sent(until: now + DeliverySettings.unknownTimeout)
+    return []
+  }
+
+  /// The link is gone: what is out is waited for once it is back. It does not count: likely it never left.
+  private mutating func interrupted(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
+    guard let message = live[id], message.item.channel == nil else { return again(id, now) }
+    live[id]?.phase = .sent(until: isUp ? now + DeliverySettings.unknownTimeout : nil)
+    occupyRing(id, message.item.attempt &- 1)
+    return []
+  }
+
+  private mutating func occupyRing(_ id: Int64, _ attempt: UInt8) {
+    ring.append((id, attempt))
+    if ring.count > DeliverySettings.radioMemory { ring.removeFirst() }
+  }
+
+  /// Nothing was sent: the same again, after a while.
+  private mutating func again(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
+    guard var message = live[id] else { return [] }
+    let wait = message.refusals.next(using: &random)
+    message.phase = .ready(notBefore: now + wait)
+    message.isOpen = message.item.tries > 0 && message.item.channel == nil
+    live[id] = message
+    return [.waiting(id: id)]
+  }
+
+  /// SEND_CONFIRMED: whichever attempt it was.
+  public mutating func acknowledged(_ code: AckCode, tripTime: UInt32, now: MonotonicTime) -> [DeliveryAction] {
+    if let message = live.values.first(where: { $0.item.codes.contains(code) }) {
+      return delivered(message, tripTime, now) + pump(now)
+    }
+    guard let place = ended.lastIndex(where: { $0.codes.contains(code) }) else { return [] }
+    if ended[place].isDelivered {
+      ended[place].heard += 1
+      return []
+    }
+    ended[place].isDelivered = true
+    ended[place].until = now + DeliverySettings.grace
+    return [.delivered(id: ended[place].id, tripTime: tripTime)]
+  }
+
+  private mutating func delivered(_ message: Live, _ tripTime: UInt32, _ now: MonotonicTime) -> [DeliveryAction] {
+    let id = message.item.id
+    live[id] = nil
+    remember(Ended(id: id, codes: message.item.codes, isDelivered: true, until: now + DeliverySettings.grace), now)
+    if case .node(let key) = message.item.destination, settings.discoversPaths, message.lastRoute == .flood,
+      paths[key] == nil, discoveries.count < DeliverySettings.mostEnded
+    {
+      discoveries[key] = now + DeliverySettings.discoveryDelay
+    }
+    forget(message.item.destination)
+    return [.delivered(id: id, tripTime: tripTime)]
+  }
+
+  /// A repeater was heard sending on a channel message of ours.
+  public mutating func heardRepeat(of id: Int64) {
+    guard let place = ended.lastIndex(where: { $0.id == id }) else { return }
+    ended[place].heard += 1
+  }
+
+  /// Other limits from now on; what is in hand goes on.
+  public mutating func change(_ settings: DeliverySettings, now: MonotonicTime) -> [DeliveryAction] {
+    self.settings = settings
+    budget.limits = settings.budget
+    return pump(now)
+  }
+
+  /// Something that is no message goes on the air, if the budget has room for it; false: not now.
+  public mutating func spend(
+    _ airtime: Int64, _ priority: DeliveryPriority, now: MonotonicTime
+  ) -> Bool {
+    guard let time = budget.fits(airtime, channel: nil, priority, now: now), time <= now else { return false }
+    budget.charge(airtime, channel: nil, now: now)
+    return true
+  }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Timing
+
+/// Where a message goes.
+public enum Destination: Hashable, Sendable {
+  case node(PublicKey)
+  /// A channel, by the digest of its secret: slots may change.
+  case channel(String)
+}
+
+/// A message to be sent, as far as sending is concerned: its text stays on the disk.
+public struct DeliveryItem: Equatable, Sendable {
+  /// What was known of it when it was taken up.
+  public enum Progress: Equatable, Sendable {
+    case pending
+    /// It was being handed to the radio, or waited for its acknowledgement, when the program ended: nobody knows
+    /// whether it is on the air.
+    case interrupted
+  }
+
+  public var id: Int64
+  public var destination: Destination
+  public var priority: DeliveryPriority
+  /// Who sends it: turns are taken between them.
+  public var origin: String
+  /// Bytes of the text; in a channel with the name that the radio puts in front.
+  public var bytes: Int
+  public var expires: MonotonicTime
+  /// Number of the next attempt; never used twice.
+  public var attempt: UInt8
+  /// Attempts that the radio took, and how many of them were flooded.
+  public var tries: Int
+  public var floods: Int
+  /// Acknowledgements of all attempts so far.
+  public var codes: [AckCode]
+  public var progress: Progress
+
+  public init(
+    id: Int64, destination: Destination, priority: DeliveryPriority, origin: String, bytes: Int,
+    expires: MonotonicTime, attempt: UInt8 = 0, tries: Int = 0, floods: Int = 0, codes: [AckCode] = [],
+    progress: Progress = .pending
+  ) {
+    self.id = id
+    self.destination = destination
+    self.priority = priority
+    self.origin = origin
+    self.bytes = bytes
+    self.expires = expires
+    self.attempt = attempt
+    self.tries = tries
+    self.floods = floods
+    self.codes = codes
+    self.progress = progress
+  }
+
+  var channel: String? { if case .channel(let digest) = destination { digest } else { nil } }
+}
+
+/// How an attempt goes.
+public enum DeliveryRoute: Equatable, Sendable {
+  case direct
+  case flood
+  /// A path is known and did not work: forget it, then flood.
+  case resetAndFlood
+
+  public var isFlood: Bool { self != .direct }
+}
+
+/// Why a message was not delivered.
+public enum DeliveryFailure: String, Equatable, Sendable {
+  /// All attempts went out, none was acknowledged.
+  case noAcknowledgement = "no_acknowledgement"
+  case expired
+  case cancelled
+  /// The radio has no such contact, or no slot with that channel.
+  case unknownToRadio = "unknown_to_radio"
+  /// The radio does not take it for another reason.
+  case refused
+}
+
+/// What the radio said to an attempt.
+public enum DeliveryAnswer: Equatable, Sendable {
+  /// SENT: its expected acknowledgement, and how long the radio suggests to wait, ms.
+  case sent(code: AckCode, flooded: Bool, timeout: UInt32)
+  /// OK to a channel message: nothing more will ever be heard from it but repeats.
+  case channelSent
+  /// ERR 3: no packet free. Nothing was sent.
+  case busy
+  /// ERR 2.
+  case unknown
+  case refused
+  /// No answer came: it may have been sent.
+  case unanswered
+  /// The link went away; it may have been sent.
+  case linkLost
+  /// It was not handed over at all: the disk did not take its state, or the link was down.
+  case notTried
+}
+
+/// What the shell must do. States are to be kept in the order in which they are told.
+public enum DeliveryAction: Equatable, Sendable {
+  /// Keep that it is being sent as `attempt`; when that is on disk, hand it to the radio; then call `answered`.
+  case transmit(id: Int64, attempt: UInt8, route: DeliveryRoute, airtime: Int64)
+  /// The radio has it; `code` acknowledges it.
+  case sent(id: Int64, code: AckCode?, tries: Int, floods: Int)
+  /// `tripTime` in ms, as the radio measured it.
+  case delivered(id: Int64, tripTime: UInt32)
+  case failed(id: Int64, DeliveryFailure)
+  /// It goes on later: an attempt was not acknowledged, or the radio was busy.
+  case waiting(id: Int64)
+  /// Repeated acknowledgements, or repeats of a channel message, that were heard within the grace.
+  case heard(id: Int64, count: Int)
+  case discoverPath(PublicKey)
+}

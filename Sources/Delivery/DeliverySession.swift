@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Timing
+
+/// Decides when each message goes on the air, how, and when it has ended.
+///
+///     pending ─▶ sending ─▶ sent ─ack─▶ delivered
+///        ▲                    │ time-out: next attempt, along the path, then flooded
+///        └────────────────────┴──────▶ failed (a late acknowledgement still makes it delivered)
+///
+/// Pure: time is an argument, states are told as actions. What it promises, whatever happens: delivered is final; every
+/// message ends; an attempt's number is used once; the budget of no hour is exceeded; at most `maxInFlight` messages
+/// wait for acknowledgements, one per recipient, and never so many attempts that the radio forgets one still waited for.
+public struct DeliverySession: Sendable {
+  struct Live: Equatable, Sendable {
+    enum Phase: Equatable, Sendable {
+      /// Its turn comes: at once, or not before a time.
+      case ready(notBefore: MonotonicTime?)
+      /// With the radio or the disk.
+      case sending(DeliveryRoute)
+      /// On the air until the deadline; `nil`: it runs from when the link is up.
+      case sent(until: MonotonicTime?)
+    }
+
+    var item: DeliveryItem
+    var phase: Phase
+    /// An attempt is out: its recipient is taken.
+    var isOpen: Bool
+    /// Attempts along the path that is known now.
+    var directTries = 0
+    var lastRoute: DeliveryRoute?
+    var isCancelled = false
+    var refusals = Backoff(first: DeliverySettings.refusalFirst, limit: DeliverySettings.refusalLimit)
+  }
+
+  struct Ended: Equatable, Sendable {
+    let id: Int64
+    let codes: [AckCode]
+    var isDelivered: Bool
+    var heard = 0
+    var until: MonotonicTime
+  }
+
+  public internal(set) var settings: DeliverySettings
+  public internal(set) var budget: AirtimeBudget
+  public internal(set) var isUp = false
+  /// For times on air; `nil`: nothing can be estimated, and nothing is charged but its number.
+  public var radio: RadioParameters?
+  var live: [Int64: Live] = [:]
+  var ended: [Ended] = []
+  /// Path bytes to each node that there are messages for; no entry: it has to be flooded.
+  var paths: [PublicKey: Int] = [:]
+  /// The attempts that the radio remembers, oldest first.
+  var ring: [(id: Int64, attempt: UInt8)] = []
+  var discoveries: [PublicKey: MonotonicTime] = [:]
+  private var served: [String: UInt64] = [:]
+  private var turn: UInt64 = 0
+  /// Which message is with the disk or the radio. It may have ended already: its acknowledgement can be fast.
+  var inHand: Int64?
+  /// When the budget lets the next one pass.
+  private var budgetWait: MonotonicTime?
+  var random: SeededRandom
+
+  public init(_ settings: DeliverySettings, uses: [AirtimeBudget.Use] = [], seed: UInt64) {
+    self.settings = settings
+    budget = AirtimeBudget(settings.budget, uses: uses)
+    random = SeededRandom(seed: seed)
+  }
+
+  // MARK: What is known
+
+  public var pending: Int { live.values.count { !$0.isOpen } }
+  public var inFlight: Int { live.values.count { $0.isOpen && $0.item.channel == nil } }
+  public func isLive(_ id: Int64) -> Bool { live[id] != nil }
+  /// The air time of the whole hour is used up for somebody who waits.
+  public var waitsForBudget: Bool { budgetWait != nil }
+
+  /// When `timedOut` wants to be called.
+  public var deadline: MonotonicTime? {
+    var next = budgetWait ?? .never
+    for message in live.values {
+      switch message.phase {
+      case .ready(let time): next = min(next, message.item.expires, (isUp ? time : nil) ?? .never)
+      case .sent(let time): next = min(next, isUp ? time ?? .never : message.item.expires)
+      case .sending: break
+      }
+    }
+    for message in ended { next = min(next, message.until) }
+    if isUp { for time in discoveries.values { next = min(next, time) } }
+    return next == .never ? nil : next
+  }
+
+  // MARK: Events
+
+  /// A message is on disk and wants to go.
+  public mutating func add(_ item: DeliveryItem, path: Int?, now: MonotonicTime) -> [DeliveryAction] {
+    guard live[item.id] == nil else { return [] }
+    var message = Live(item: item, phase: .ready(notBefore: nil), isOpen: false)
+    if item.progress == .interrupted {
+      // Its acknowledgement may still come; a channel message is repeated as the same packet.
+      message.isOpen = item.channel == nil
+      if message.isOpen { message.phase = .sent(until: isUp ? now + DeliverySettings.unknownTimeout : nil) }
+    }
+    ended.removeAll { $0.id == item.id }
+    live[item.id] = message
+    if case .node(let key) = item.destination { paths[key] = path }
+    return pump(now)
+  }
+
+  /// The radio is there and synced.
+  public mutating func linkUp(now: MonotonicTime) -> [DeliveryAction] {
+    isUp = true
+    for (id, message) in live {
+      if case .sent(nil) = message.phase { live[id]?.phase = .sent(until: now + DeliverySettings.unknownTimeout) }
+    }
+    return pump(now)
+  }
+
+  public mutating func linkDown() { isUp = false }
+
+  /// A path to a node was learnt or lost.
+  public mutating func pathChanged(_ key: PublicKey, bytes: Int?, now: MonotonicTime) -> [DeliveryAction] {
+    guard isOfInterest(key), paths[key] != bytes else { return [] }
+    paths[key] = bytes
+    for (id, message) in live where message.item.destination == .node(key) { live[id]?.directTries = 0 }
+    return pump(now)
+  }
+
+  private func isOfInterest(_ key: PublicKey) -> Bool {
+    discoveries[key] != nil || live.values.contains { $0.item.destination == .node(key) }
+  }
+
+  /// Nobody wants it any more. What is on the air cannot be called back; no further attempt is made.
+  public mutating func cancel(_ id: Int64, now: MonotonicTime) -> [DeliveryAction] {
+    guard let message = live[id] else { return [] }
+    if case .sending = message.phase {
+      live[id]?.isCancelled = true
+      return []
+    }
+    return fail(id, .cancelled, now) + pump(now)
+  }
+
+  public mutating func timedOut(now: MonotonicTime) -> [DeliveryAction] {
+    var actions: [DeliveryAction] = []
+    for id in live.keys.sorted() { actions += expire(id, now) }
+    for message in ended where message.until <= now && message.heard > 0 {
+      actions.append(.heard(id: message.id, count: message.heard))
+    }
+    ended.removeAll { $0.until <= now }
+    if isUp {
+      for (key, time) in discoveries where time <= now {
+        discoveries[key] = nil
+        if paths[key] == nil { actions.append(.discoverPath(key)) }
+        forgetPath(key)
+      }
+    }
+    return actions + pump(now)
+  }
+
+  private mutating func expire(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
+    guard let message = live[id] else { return [] }
+    switch message.phase {
+    case .sending: return []
+    case .sent(let until?) where isUp && until <= now:
+      if let failure = ending(message, now) { return fail(id, failure, now) }
+      live[id]?.phase = .ready(notBefore: nil)
+      return [.waiting(id: id)]
+    case .sent:
+      // What is on the air may still be acknowledged, unless nobody can hear that.
+      return !isUp && message.item.expires <= now ? fail(id, .expired, now) : []
+    case .ready(let time):
+      if message.item.expires <= now { return fail(id, .expired, now) }
+      if let time, time <= now { live[id]?.phase = .ready(notBefore: nil) }
+      return []
+    }
+  }
+
+  /// Why there is no further attempt; `nil`: there is one.
+  private func ending(_ message: Live, _ now: MonotonicTime) -> DeliveryFailure? {
+    if message.item.expires <= now { return .expired }
+    return route(of: message) == nil ? .noAcknowledgement : nil
+  }
+
+  /// How the next attempt goes; `nil`: there is none.
+  func route(of message: Live) -> DeliveryRoute? {
+    guard case .node(let key) = message.item.destination else { return .flood }
+    guard message.item.tries < settings.maxAttempts, message.item.attempt < DeliverySettings.lastAttempt else {
+      return nil
+    }
+    let hasPath = paths[key] != nil
+    if hasPath, message.directTries < settings.floodAfter { return .direct }
+    guard message.item.floods < settings.maxFloods else { return nil }
+    return hasPath ? .resetAndFlood : .flood
+  }
+
+  mutating func fail(_ id: Int64, _ failure: DeliveryFailure, _ now: MonotonicTime) -> [DeliveryAction] {
+    guard let message = live.removeValue(forKey: id) else { return [] }
+    if message.item.tries > 0 || !message.item.codes.isEmpty {
+      remember(
+        Ended(id: id, codes: message.item.codes, isDelivered: false, until: now + DeliverySettings.lateGrace), now)
+    }
+    forget(message.item.destination)
+    return [.failed(id: id, failure)]
+  }
+
+  /// Beyond the bound the oldest is forgotten: its repeats are no longer counted.
+  mutating func remember(_ message: Ended, _ now: MonotonicTime) {
+    if ended.count >= DeliverySettings.mostEnded { ended.removeFirst() }
+    ended.append(message)
+  }
+
+  func hasLive(_ destination: Destination) -> Bool { live.values.contains { $0.item.destination == destination } }
+
+  mutating func forget(_ destination: Destination) {
+    if case .node(let key) = destination { forgetPath(key) }
+  }
+
+  private mutating func forgetPath(_ key: PublicKey) {
+    if !isOfInterest(key) { paths[key] = nil }
+  }
+
+  // MARK: Whose turn it is
+
+  /// At most one is with the radio at a time.
+  mutating func pump(_ now: MonotonicTime) -> [DeliveryAction] {
+    budgetWait = nil
+    guard isUp, inHand == nil else { return [] }
+    var best: Live?
+    for message in live.values where isEligible(message, now) {
+      guard best.map({ goesBefore(message, $0) }) ?? true else { continue }
+      switch budget.fits(cost(message), channel: message.item.channel, message.item.priority, now: now) {
+      case .some(let time) where time <= now: best = message
+      case .some(let time): budgetWait = min(budgetWait ?? time, time)
+      case nil: break  // It does not fit at all: it expires.
+      }
+    }
+    guard let best else { return [] }
+    return transmit(best, now)
+  }
+
+  private func isEligible(_ message: Live, _ now: MonotonicTime) -> Bool {
+    guard case .ready(let notBefore) = message.phase, notBefore ?? now <= now, message.item.expires > now else {
+      return false
+    }
+    guard case .node(let key) = message.item.destination else { return true }
+    guard radioHasRoom else { return false }
+    if message.isOpen { return true }
+    guard inFlight < settings.maxInFlight else { return false }
+    return !live.values.contains { $0.isOpen && $0.item.destination == .node(key) }
+  }
+
+  /// One more attempt makes the radio forget the oldest: not while somebody waits for that.
+  private var radioHasRoom: Bool {
+    guard ring.count >= DeliverySettings.radioMemory, let oldest = ring.first, let message = live[oldest.id] else {
+      return true
+    }
+    guard case .sent = message.phase else { return true }
+    return message.item.attempt != oldest.attempt &+ 1
+  }
+
+  /// Priority, then who was served longest ago, then order of arrival.
+  private func goesBefore(_ one: Live, _ other: Live) -> Bool {
+    if one.item.priority != other.item.priority { return one.item.priority < other.item.priority }
+    let (mine, theirs) = (served[one.item.origin] ?? 0, served[other.item.origin] ?? 0)
+    if mine != theirs { return mine < theirs }
+    return one.item.id < other.item.id
+  }
+
+  /// Milliseconds on the air of the next attempt.
+  func cost(_ message: Live) -> Int64 {
+    guard let radio else { return 0 }
+    let length =
+      switch message.item.destination {
+      case .channel: PacketLength.channelText(message.item.bytes)
+      case .node(let key):
+        PacketLength.text(message.item.bytes, path: route(of: message) == .direct ? paths[key] ?? 0 : 0)
+      }
+    return Int64(Airtime.milliseconds(bytes: length, radio).rounded(.up))
+  }
+
+  private mutating func transmit(_ message: Live, _ now: MonotonicTime) -> [DeliveryAction] {
+    let id = message.item.id
+    guard let route = route(of: message) else { return fail(id, .noAcknowledgement, now) + pump(now) }
+    let airtime = cost(message)
+    budget.charge(airtime, channel: message.item.channel, now: now)
+    turn += 1
+    if served.count > 256 { served.removeAll() }
+    served[message.item.origin] = turn
+    inHand = id
+    live[id]?.phase = .sending(route)
+    live[id]?.isOpen = true
+    let attempt = message.item.attempt
+    // A channel message repeated is the same packet: it has one attempt.
+    if message.item.channel == nil { live[id]?.item.attempt += 1 }
+    return [.transmit(id: id, attempt: attempt, route: route, airtime: airtime)]
+  }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import SQLite
+
+extension Store {
+  /// Readings that are kept, of all nodes and kinds together.
+  public static let mostReadings: Int64 = 10_000
+
+  /// Within a `write`: what a node told of itself, as JSON, and journals it.
+  public func keepReading(
+    of key: PublicKey, kind: EventKind, body: [UInt8], at moment: Moment
+  ) throws(SQLiteError) {
+    try database.run(
+      "INSERT INTO readings(node, kind, at, trusted, body) VALUES (?, ?, ?, ?, ?)", .blob(key.bytes),
+      .text(kind.rawValue), .integer(moment.milliseconds), .integer(moment.trusted ? 1 : 0), .blob(body))
+    try database.run(
+      "DELETE FROM readings WHERE id <= (SELECT max(id) FROM readings) - \(Self.mostReadings)")
+    try append(kind, at: moment, body: body)
+  }
+
+  /// Readings of a node (of all without one), oldest first; the newest `limit`.
+  public func eachReading(
+    of key: PublicKey?, limit: Int, _ row: (_ at: Int64, _ kind: String, _ body: [UInt8]) -> Void
+  ) throws(StoreError) {
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        """
+        SELECT at, kind, body FROM (SELECT id, at, kind, body FROM readings WHERE ?1 IS NULL OR node = ?1
+          ORDER BY id DESC LIMIT ?2) ORDER BY id
+        """, [.optional(key?.bytes), .integer(Int64(clamping: limit))]
+      ) { (statement) throws(SQLiteError) in
+        row(statement.integer(0), statement.text(1), statement.blob(2))
+        return true
+      }
+    }
+  }
+}

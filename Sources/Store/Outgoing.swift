@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import JSON
+import SQLite
+
+/// How far a message of ours is.
+public enum OutgoingState: String, Sendable, CaseIterable {
+  /// Waits for its turn.
+  case pending
+  /// Is being handed to the radio.
+  case sending
+  /// Is on the air. For a channel message this is the end: nothing acknowledges it.
+  case sent
+  case delivered
+  case failed
+  /// Somebody asked for another round.
+  case retrying
+
+  public var isLive: Bool { self == .pending || self == .sending || self == .retrying }
+}
+
+/// A message to be sent, or sent, as the store has it.
+public struct OutgoingMessage: Equatable, Sendable {
+  public enum Kind: String, Sendable { case direct, room, channel }
+
+  public var id: Int64
+  /// Given by whoever sends it: the same key twice is one message.
+  public var key: String
+  /// Who sends it: `control`, an upstream's name, `room` and so on.
+  public var origin: String
+  public var priority: UInt8
+  public var kind: Kind
+  /// Direct and room.
+  public var recipient: PublicKey?
+  /// Channel: the digest of its secret.
+  public var channel: String?
+  public var text: Text
+  public var state = OutgoingState.pending
+  /// Why it failed.
+  public var reason: String?
+  /// The time that the message carries: given at its first attempt and kept, because it is part of its identity.
+  public var senderTime: UInt32?
+  /// Number of the next attempt; attempts that the radio took; floods among them.
+  public var attempt: UInt8 = 0
+  public var tries = 0
+  public var floods = 0
+  /// Codes that acknowledge it, of all attempts.
+  public var codes: [AckCode] = []
+  public var created: Moment
+  /// Milliseconds from `created` after which it is no longer sent.
+  public var lifetime: Int64
+  public var endedAt: Int64?
+  /// Milliseconds, as the radio measured them.
+  public var roundTrip: UInt32?
+  /// Repeated acknowledgements, or repeaters heard sending it on.
+  public var heard = 0
+  /// Milliseconds on the air so far, estimated.
+  public var airtime: Int64 = 0
+
+  public init(
+    id: Int64 = 0, key: String, origin: String, priority: UInt8, kind: Kind, recipient: PublicKey? = nil,
+    channel: String? = nil, text: Text, created: Moment, lifetime: Int64
+  ) {
+    self.id = id
+    self.key = key
+    self.origin = origin
+    self.priority = priority
+    self.kind = kind
+    self.recipient = recipient
+    self.channel = channel
+    self.text = text
+    self.created = created
+    self.lifetime = lifetime
+  }
+
+  /// Nothing more is done for it.
+  public var hasEnded: Bool {
+    switch state {
+    case .delivered, .failed: true
+    case .sent: kind == .channel
+    case .pending, .sending, .retrying: false
+    }
+  }
+}
+
+extension Store {
+  private static let outgoingColumns = """
+    id, key, origin, priority, kind, recipient, channel, text, state, reason, sender_time, attempt, tries, floods, \
+    codes, created_at, created_trusted, lifetime, ended_at, round_trip, heard, airtime
+    """
+
+  /// Within a `write`: keeps a new message and journals it. `nil`: there is one with that key already.
+  public func insertOutgoing(_ message: OutgoingMessage) throws(SQLiteError) -> OutgoingMessage? {
+    guard try database.value("SELECT 1 FROM outgoing WHERE key = ?", .text(message.key)) == nil else { return nil }
+    var stored = message
+    try database.run(
+      "INSERT INTO outgoing(\(Self.outgoingColumns)) VALUES (NULL\(String(repeating: ", ?", count: 21)))",
+      Self.values(of: message))
+    stored.id = database.lastInsertedRow
+    try append(.outgoing, at: message.created, body: EventBody.outgoing(stored))
+    return stored
+  }
+
+  /// Within a `write`: keeps what has become of it; journaled when an upstream learns something from it.
+  public func updateOutgoing(_ message: OutgoingMessage, at moment: Moment, journal: Bool) throws(SQLiteError) {
+    try database.run(
+      """
+      UPDATE outgoing SET (\(Self.outgoingColumns.dropFirst(4))) = (?\(String(repeating: ", ?", count: 20))) WHERE id = ?
+      """, Self.values(of: message) + [.integer(message.id)])
+    if journal { try append(.outgoing, at: moment, body: EventBody.outgoing(message)) }
+  }
+
+  private static func values(of message: OutgoingMessage) -> [SQLiteValue] {
+    [
+      .text(message.key), .text(message.origin), .integer(Int64(message.priority)), .text(message.kind.rawValue),
+      .optional(message.recipient?.bytes), .optional(message.channel), .blob(message.text.bytes),
+      .text(message.state.rawValue), .optional(message.reason), .optional(message.senderTime),
+      .integer(Int64(message.attempt)), .integer(Int64(message.tries)), .integer(Int64(message.floods)),
+      .blob(message.codes.flatMap(\.bytes)), .integer(message.created.milliseconds),
+      .integer(message.created.trusted ? 1 : 0), .integer(message.lifetime), .optional(message.endedAt),
+      .optional(message.roundTrip), .integer(Int64(message.heard)), .integer(message.airtime),
+    ]
+  }
+
+  public func outgoing(id: Int64) throws(StoreError) -> OutgoingMessage? {
+    try oneOutgoing("id = ?", .integer(id))
+  }
+
+  public func outgoing(key: String) throws(StoreError) -> OutgoingMessage? {
+    try oneOutgoing("key = ?", .text(key))
+  }
+
+  private func oneOutgoing(_ condition: String, _ value: SQLiteValue) throws(StoreError) -> OutgoingMessage? {
+    var found: OutgoingMessage?
+    try translating { () throws(SQLiteError) in
+      try database.each("SELECT \(Self.outgoingColumns) FROM outgoing WHERE \(condition)", [value]) {
+        (row) throws(SQLiteError) in
+        found = Self.outgoing(row)
+        return false
+      }
+    }
+    return found
+  }
+
+  /// Messages that have not ended, in order. Return false to stop.
+  public func eachLiveOutgoing(_ row: (OutgoingMessage) -> Bool) throws(StoreError) {
+    try eachOutgoing("ended_at IS NULL ORDER BY id", [], row)
+  }
+
+  /// Messages with ids over `after`, oldest first; the newest `limit` of them.
+  public func eachOutgoing(
+    after: Int64 = 0, limit: Int = .max, _ row: (OutgoingMessage) -> Bool
+  ) throws(StoreError) {
+    try eachOutgoing(
+      """
+      id > ?1 AND id >= ifnull((SELECT id FROM outgoing WHERE id > ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)
+      ORDER BY id
+      """, [.integer(after), .integer(Int64(clamping: max(0, limit - 1)))], row)
+  }
+
+  private func eachOutgoing(
+    _ condition: String, _ values: [SQLiteValue], _ row: (OutgoingMessage) -> Bool
+  ) throws(StoreError) {
+    try translating { () throws(SQLiteError) in
+      try database.each("SELECT \(Self.outgoingColumns) FROM outgoing WHERE \(condition)", values) {
+        (statement) throws(SQLiteError) in
+        row(Self.outgoing(statement))
+      }
+    }
+  }
+
+  /// The highest time that a message of ours carries: each gets another one.
+  public func lastSenderTime() throws(StoreError) -> UInt32 {
+    try translating { () throws(SQLiteError) in
+      UInt32(clamping: try database.value("SELECT max(sender_time) FROM outgoing")?.integer ?? 0)
+    }
+  }
+
+  /// Ended messages that are kept: so far back a key is known, and an acknowledgement finds its message.
+  public static let mostOutgoing: Int64 = 10_000
+
+  /// Within a `write`: ended messages beyond `mostOutgoing` go, oldest first, some at a time.
+  public func trimOutgoing() throws(SQLiteError) {
+    try database.run(
+      """
+      DELETE FROM outgoing WHERE id IN (SELECT id FROM outgoing WHERE ended_at IS NOT NULL
+        AND id <= (SELECT max(id) FROM outgoing) - \(Self.mostOutgoing) ORDER BY id LIMIT \(Self.trimStep))
+      """)
+  }
+
+  private static func outgoing(_ row: Statement) -> OutgoingMessage {
+    var message = OutgoingMessage(
+      id: row.integer(0), key: row.text(1), origin: row.text(2), priority: UInt8(truncatingIfNeeded: row.integer(3)),
+      kind: OutgoingMessage.Kind(rawValue: row.text(4)) ?? .direct, recipient: PublicKey(bytes: row.blob(5)),
+      channel: row.textIfAny(6), text: Text(bytes: row.blob(7)),
+      created: Moment(milliseconds: row.integer(15), trusted: row.integer(16) != 0), lifetime: row.integer(17))
+    message.state = OutgoingState(rawValue: row.text(8)) ?? .failed
+    message.reason = row.textIfAny(9)
+    message.senderTime = row.integerIfAny(10).map { UInt32(truncatingIfNeeded: $0) }
+    message.attempt = UInt8(truncatingIfNeeded: row.integer(11))
+    (message.tries, message.floods) = (Int(row.integer(12)), Int(row.integer(13)))
+    let codes = row.blob(14)
+    message.codes = stride(from: 0, to: codes.count, by: 4).compactMap {
+      AckCode(bytes: Array(codes[$0..<min($0 + 4, codes.count)]))
+    }
+    message.endedAt = row.integerIfAny(18)
+    message.roundTrip = row.integerIfAny(19).map { UInt32(truncatingIfNeeded: $0) }
+    (message.heard, message.airtime) = (Int(row.integer(20)), row.integer(21))
+    return message
+  }
+
+  // MARK: Time on the air
+
+  /// Within a `write`: so much goes on the air now. Older than an hour is forgotten.
+  public func recordAirtime(_ milliseconds: Int64, channel: String?, at: Int64) throws(SQLiteError) {
+    try database.run("DELETE FROM airtime WHERE at < ?", .integer(at - 3_600_000))
+    try database.run(
+      "INSERT INTO airtime(at, milliseconds, channel) VALUES (?, ?, ?)", .integer(at), .integer(milliseconds),
+      .optional(channel))
+  }
+
+  public func eachAirtime(_ row: (_ at: Int64, _ milliseconds: Int64, _ channel: String?) -> Void) throws(StoreError) {
+    try translating { () throws(SQLiteError) in
+      try database.each("SELECT at, milliseconds, channel FROM airtime ORDER BY at", []) {
+        (statement) throws(SQLiteError) in
+        row(statement.integer(0), statement.integer(1), statement.textIfAny(2))
+        return true
+      }
+    }
+  }
+}
+
+extension EventBody {
+  public static func outgoing(_ message: OutgoingMessage) -> [UInt8] {
+    JSONWriter.object { write(message, to: &$0) }
+  }
+
+  public static func write(_ message: OutgoingMessage, to json: inout JSONWriter) {
+    json.field("id", message.key)
+    json.field("number", message.id)
+    json.field("state", message.state.rawValue)
+    json.field("reason", message.reason)
+    json.field("origin", message.origin)
+    json.field("kind", message.kind.rawValue)
+    json.field("recipient", message.recipient?.hex)
+    json.field("channel", message.channel)
+    json.field("text", message.text.string)
+    json.field("sender_time", message.senderTime)
+    json.field("attempts", message.tries)
+    json.field("floods", message.floods)
+    json.field("round_trip_ms", message.roundTrip)
+    json.field("heard", message.heard)
+    json.field("airtime_ms", message.airtime)
+    json.field("created_at", message.created.milliseconds)
+    json.field("ended_at", message.endedAt)
+    json.field("ended", message.hasEnded)
+  }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import JSON
+import MeshCrypto
+import SQLite
+
+/// A reaction as MeshCore One writes it: an emoji, and the hash that names its target.
+///
+///     direct, room   EMOJI LF HASH
+///     channel        EMOJI@[TARGET SENDER] LF HASH, or @[TARGET SENDER]EMOJI LF HASH
+///
+/// Source: app-conventions.md § 2.1.
+public struct ReactionText: Equatable, Sendable {
+  public var emoji: String
+  /// Channels: whose message is meant.
+  public var targetSender: String?
+  /// 8 characters of Crockford's Base32, lower case.
+  public var hash: String
+
+  public init(emoji: String, targetSender: String?, hash: String) {
+    self.emoji = emoji
+    self.targetSender = targetSender
+    self.hash = hash
+  }
+
+  /// `nil`: an ordinary text.
+  public init?(reading text: Text, inChannel: Bool) {
+    guard text.bytes.count <= 160, let string = String(validating: text.bytes, as: UTF8.self),
+      let end = string.lastIndex(of: "\n"), let hash = Self.hash(string[string.index(after: end)...])
+    else { return nil }
+    var front = string[..<end]
+    var sender: Substring?
+    if inChannel {
+      guard let at = front.firstIndex(of: "@"), let close = front.lastIndex(of: "]") else { return nil }
+      let open = front.index(after: at)
+      guard open < close, front[open] == "[" else { return nil }
+      sender = front[front.index(after: open)..<close]
+      let (before, after) = (front[..<at], front[front.index(after: close)...])
+      guard before.isEmpty != after.isEmpty else { return nil }
+      front = before.isEmpty ? after : before
+    }
+    guard Self.isEmoji(front) else { return nil }
+    self.init(emoji: String(front), targetSender: sender.map(String.init), hash: hash)
+  }
+
+  /// What is sent; it is an ordinary text.
+  public var text: Text { Text((targetSender.map { "\(emoji)@[\($0)]" } ?? emoji) + "\n" + hash) }
+
+  /// One grapheme that begins with an emoji: neither a letter nor a digit, nor two things.
+  public static func isEmoji(_ text: some StringProtocol) -> Bool {
+    guard text.count == 1, let first = text.unicodeScalars.first else { return false }
+    let second = text.unicodeScalars.dropFirst().first
+    return first.properties.isEmojiPresentation
+      || (first.properties.isEmoji && first.value > 0xFF && (second == nil || second?.value == 0xFE0F))
+      || (first.properties.isEmoji && second?.value == 0xFE0F)
+  }
+
+  /// Reading is lenient as Crockford's Base32 is: `O` is 0, `I` and `L` are 1; `U` is not used.
+  private static func hash(_ text: Substring) -> String? {
+    guard text.utf8.count == 8 else { return nil }
+    var result: [UInt8] = []
+    for character in text.lowercased().utf8 {
+      switch character {
+      case UInt8(ascii: "o"): result.append(UInt8(ascii: "0"))
+      case UInt8(ascii: "i"), UInt8(ascii: "l"): result.append(UInt8(ascii: "1"))
+      case UInt8(ascii: "u"): return nil
+      case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"): result.append(character)
+      default: return nil
+      }
+    }
+    return String(decoding: result, as: UTF8.self)
+  }
+}
+
+/// Who reacts, where.
+struct ReactionPlace {
+  /// The channel's digest, or the peer's prefix in hex.
+  var conversation: String
+  /// The name in a channel, the prefix or the author in hex elsewhere; `self` for our own.
+  var sender: String
+}
+
+/// What a reaction belongs to: a message that came, or one of ours.
+public enum ReactionTarget: Equatable, Sendable {
+  case message(Int64)
+  case outgoing(Int64)
+}
+
+extension Store {
+  /// Reactions whose target has not come yet; the oldest gives way.
+  static let mostUnmatched: Int64 = 100
+  /// A reaction looks so far back for its target.
+  static let mostCandidates = 500
+
+  /// Within a `write`: if the message is a reaction, it is kept as one too, once.
+  func noteReaction(_ message: StoredMessage, at moment: Moment) throws(SQLiteError) {
+    guard message.kind == .direct || message.kind == .channel || message.kind == .room,
+      let reaction = ReactionText(reading: message.text, inChannel: message.kind == .channel)
+    else { return try matchWaiting(message, at: moment) }
+    let place = Self.place(of: message)
+    try keep(reaction, place, number: message.id, at: moment)
+  }
+
+  /// Within a `write`: a reaction of our own.
+  public func keepOwnReaction(
+    _ reaction: ReactionText, conversation: String, outgoing: Int64, at moment: Moment
+  ) throws(SQLiteError) {
+    try keep(reaction, ReactionPlace(conversation: conversation, sender: "self"), number: -outgoing, at: moment)
+  }
+
+  private func keep(
+    _ reaction: ReactionText, _ place: ReactionPlace, number: Int64, at moment: Moment
+  ) throws(SQLiteError) {
+    let target = try target(of: reaction, in: place.conversation)
+    let added = try database.run(
+      """
+      INSERT OR IGNORE INTO reactions(conversation, hash, sender, emoji, target, message, at) VALUES (?, ?, ?, ?, ?, ?, ?)
+      """, .text(place.conversation), .text(reaction.hash), .text(place.sender), .text(reaction.emoji),
+      .optional(Self.number(target)), .integer(number), .integer(moment.milliseconds))
+    guard added > 0 else { return }
+    try database.run(
+      """
+      DELETE FROM reactions WHERE id IN
+        (SELECT id FROM reactions WHERE target IS NULL ORDER BY id DESC LIMIT -1 OFFSET \(Self.mostUnmatched))
+      """)
+    try journalReaction(reaction, place, target, at: moment)
+  }
+
+  private func journalReaction(
+    _ reaction: ReactionText, _ place: ReactionPlace, _ target: ReactionTarget?, at moment: Moment
+  ) throws(SQLiteError) {
+    let body = JSONWriter.object { json in
+      json.field("emoji", reaction.emoji)
+      json.field("conversation", place.conversation)
+      json.field("sender", place.sender)
+      json.field("hash", reaction.hash)
+      switch target {
+      case .message(let id): json.field("target", id)
+      case .outgoing(let number): json.field("target_outgoing", number)
+      case nil: break
+      }
+    }
+    try append(.reaction, at: moment, body: body)
+  }
+
+  /// A message came: reactions that wait may be for it.
+  private func matchWaiting(_ message: StoredMessage, at moment: Moment) throws(SQLiteError) {
+    guard let time = message.senderTime, message.kind != .cli, message.kind != .datagram else { return }
+    let place = Self.place(of: message)
+    let waiting = try database.value(
+      "SELECT 1 FROM reactions WHERE conversation = ? AND target IS NULL LIMIT 1", .text(place.conversation))
+    guard waiting != nil else { return }
+    let hash = TextDigest.reactionHash(message.text, senderTime: time)
+    try resolve(hash, place.conversation, .message(message.id), at: moment)
+  }
+
+  private func resolve(
+    _ hash: String, _ conversation: String, _ target: ReactionTarget, at moment: Moment
+  ) throws(SQLiteError) {
+    var found: [(Int64, String, String)] = []
+    try database.each(
+      "SELECT id, sender, emoji FROM reactions WHERE conversation = ? AND hash = ? AND target IS NULL",
+      [.text(conversation), .text(hash)]
+    ) { (row) throws(SQLiteError) in
+      found.append((row.integer(0), row.text(1), row.text(2)))
+      return true
+    }
+    for (id, sender, emoji) in found {
+      try database.run("UPDATE reactions SET target = ? WHERE id = ?", .optional(Self.number(target)), .integer(id))
+      let reaction = ReactionText(emoji: emoji, targetSender: nil, hash: hash)
+      try journalReaction(reaction, ReactionPlace(conversation: conversation, sender: sender), target, at: moment)
+    }
+  }
+
+  /// Messages of ours count below zero.
+  private static func number(_ target: ReactionTarget?) -> Int64? {
+    switch target {
+    case .message(let id): id
+    case .outgoing(let id): -id
+    case nil: nil
+    }
+  }
+
+  /// The newest message of the conversation that has the hash.
+  private func target(of reaction: ReactionText, in conversation: String) throws(SQLiteError) -> ReactionTarget? {
+    let prefix = Hex.bytes(conversation).flatMap { KeyPrefix(bytes: $0) }
+    let theirs = try find(
+      reaction.hash,
+      """
+      SELECT id, text, sender_time FROM messages WHERE id > (SELECT max(id) FROM messages) - \(Self.mostCandidates)
+      AND (channel = ?1 OR sender = ?2) AND sender_time IS NOT NULL ORDER BY id DESC
+      """, [.text(conversation), .optional(prefix?.bytes)])
+    if let theirs { return .message(theirs) }
+    let ours = try find(
+      reaction.hash,
+      """
+      SELECT id, text, sender_time FROM outgoing WHERE id > (SELECT max(id) FROM outgoing) - \(Self.mostCandidates)
+      AND (channel = ?1 OR substr(recipient, 1, 6) = ?2) AND sender_time IS NOT NULL ORDER BY id DESC
+      """, [.text(conversation), .optional(prefix?.bytes)])
+    return ours.map { .outgoing($0) }
+  }
+
+  private func find(_ hash: String, _ query: String, _ values: [SQLiteValue]) throws(SQLiteError) -> Int64? {
+    var found: Int64?
+    try database.each(query, values) { (row) throws(SQLiteError) in
+      let time = UInt32(truncatingIfNeeded: row.integer(2))
+      guard TextDigest.reactionHash(Text(bytes: row.blob(1)), senderTime: time) == hash else { return true }
+      found = row.integer(0)
+      return false
+    }
+    return found
+  }
+
+  static func place(of message: StoredMessage) -> ReactionPlace {
+    let peer = message.sender?.hex ?? ""
+    switch message.kind {
+    case .channel:
+      return ReactionPlace(conversation: message.channel ?? "", sender: message.senderName?.string ?? "")
+    case .room: return ReactionPlace(conversation: peer, sender: message.author.map { Hex.string($0) } ?? peer)
+    case .direct, .cli, .datagram: return ReactionPlace(conversation: peer, sender: peer)
+    }
+  }
+
+  /// Reactions to a message that came, in order: (emoji, sender).
+  public func reactions(to target: ReactionTarget) throws(StoreError) -> [(emoji: String, sender: String)] {
+    var found: [(emoji: String, sender: String)] = []
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        "SELECT emoji, sender FROM reactions WHERE target = ? ORDER BY id LIMIT 100", [.optional(Self.number(target))]
+      ) { (row) throws(SQLiteError) in
+        found.append((row.text(0), row.text(1)))
+        return true
+      }
+    }
+    return found
+  }
+}

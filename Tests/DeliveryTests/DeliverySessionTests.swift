@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Testing
+import Timing
+
+@testable import Delivery
+
+private let alder = PublicKey(bytes: [UInt8](repeating: 0xA1, count: 32)) ?? { fatalError("32 bytes") }()
+private let birch = PublicKey(bytes: [UInt8](repeating: 0xB2, count: 32)) ?? { fatalError("32 bytes") }()
+
+/// EU narrow: SF 8, 62.5 kHz.
+let testRadio = RadioParameters(frequency: 869_618, bandwidth: 62_500, spreadingFactor: 8, codingRate: 8)
+
+private func item(
+  _ id: Int64, to destination: Destination = .node(alder), _ priority: DeliveryPriority = .interactive,
+  origin: String = "us", expires: Double = 1e6
+) -> DeliveryItem {
+  DeliveryItem(
+    id: id, destination: destination, priority: priority, origin: origin, bytes: 20,
+    expires: MonotonicTime(seconds: expires))
+}
+
+private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
+
+@Suite struct DeliverySessionTests {
+  private var session = DeliverySession(DeliverySettings(), seed: 1)
+  private var now = MonotonicTime(seconds: 0)
+
+  private mutating func add(_ item: DeliveryItem, path: Int? = nil) -> [DeliveryAction] {
+    session.add(item, path: path, now: now)
+  }
+
+  private mutating func sent(_ id: Int64, _ number: UInt32, flooded: Bool) -> [DeliveryAction] {
+    session.answered(id, .sent(code: code(number), flooded: flooded, timeout: 1000), now: now)
+  }
+
+  /// Lets the next deadline pass.
+  private mutating func expire() -> [DeliveryAction] {
+    now = session.deadline ?? now
+    return session.timedOut(now: now)
+  }
+
+  @Test mutating func `along the path twice, then it is reset and flooded twice, then it has failed`() {
+    _ = session.linkUp(now: now)
+    #expect(add(item(1), path: 2) == [.transmit(id: 1, attempt: 0, route: .direct, airtime: 0)])
+    #expect(sent(1, 10, flooded: false) == [.sent(id: 1, code: code(10), tries: 1, floods: 0)])
+    #expect(session.deadline == now + .milliseconds(1200))
+    #expect(expire() == [.waiting(id: 1), .transmit(id: 1, attempt: 1, route: .direct, airtime: 0)])
+    _ = sent(1, 11, flooded: false)
+    #expect(expire().last == .transmit(id: 1, attempt: 2, route: .resetAndFlood, airtime: 0))
+    #expect(sent(1, 12, flooded: true) == [.sent(id: 1, code: code(12), tries: 3, floods: 1)])
+    #expect(expire().last == .transmit(id: 1, attempt: 3, route: .flood, airtime: 0))
+    _ = sent(1, 13, flooded: true)
+    #expect(expire() == [.failed(id: 1, .noAcknowledgement)])
+    // Late, of the very first attempt.
+    #expect(session.acknowledged(code(10), tripTime: 9000, now: now) == [.delivered(id: 1, tripTime: 9000)])
+    #expect(session.acknowledged(code(13), tripTime: 9000, now: now) == [])
+    #expect(expire() == [.heard(id: 1, count: 1)])
+  }
+
+  @Test mutating func `without a path two floods are all; one that comes meanwhile is tried`() {
+    _ = session.linkUp(now: now)
+    #expect(add(item(1)).last == .transmit(id: 1, attempt: 0, route: .flood, airtime: 0))
+    _ = sent(1, 10, flooded: true)
+    #expect(session.pathChanged(alder, bytes: 1, now: now) == [])
+    #expect(expire().last == .transmit(id: 1, attempt: 1, route: .direct, airtime: 0))
+    _ = sent(1, 11, flooded: false)
+    #expect(expire().last == .transmit(id: 1, attempt: 2, route: .direct, airtime: 0))
+    _ = sent(1, 12, flooded: false)
+    #expect(expire().last == .transmit(id: 1, attempt: 3, route: .resetAndFlood, airtime: 0))
+    _ = sent(1, 13, flooded: true)
+    #expect(expire() == [.failed(id: 1, .noAcknowledgement)])
+  }
+
+  @Test mutating func `one a recipient, and an acknowledgement lets the next one go`() {
+    _ = session.linkUp(now: now)
+    _ = add(item(1))
+    #expect(add(item(2)) == [] && add(item(3, to: .node(birch))) == [])
+    #expect(
+      sent(1, 10, flooded: true).last == .transmit(id: 3, attempt: 0, route: .flood, airtime: 0))
+    _ = sent(3, 30, flooded: true)
+    #expect(
+      session.acknowledged(code(10), tripTime: 800, now: now) == [
+        .delivered(id: 1, tripTime: 800), .transmit(id: 2, attempt: 0, route: .flood, airtime: 0),
+      ])
+  }
+
+  @Test mutating func `an acknowledgement may overtake the radio's own answer`() {
+    _ = session.linkUp(now: now)
+    _ = add(item(1))
+    session.expect(code(10), for: 1)
+    #expect(session.acknowledged(code(10), tripTime: 5, now: now) == [.delivered(id: 1, tripTime: 5)])
+    #expect(sent(1, 10, flooded: true) == [])
+  }
+
+  @Test mutating func `a path is asked for after a flood that brought none`() {
+    _ = session.linkUp(now: now)
+    _ = add(item(1))
+    _ = sent(1, 10, flooded: true)
+    _ = session.acknowledged(code(10), tripTime: 5, now: now)
+    #expect(expire() == [.discoverPath(alder)])
+    _ = add(item(2))
+    _ = sent(2, 20, flooded: true)
+    _ = session.pathChanged(alder, bytes: 3, now: now)
+    _ = session.acknowledged(code(20), tripTime: 5, now: now)
+    #expect(expire() == [], "the path came with the acknowledgement")
+  }
+
+  @Test mutating func `what the radio refuses`() {
+    _ = session.linkUp(now: now)
+    _ = add(item(1))
+    #expect(session.answered(1, .unknown, now: now) == [.failed(id: 1, .unknownToRadio)])
+    _ = add(item(2))
+    #expect(session.answered(2, .busy, now: now) == [.waiting(id: 2)])
+    #expect(expire() == [.transmit(id: 2, attempt: 1, route: .flood, airtime: 0)])
+    #expect(session.answered(2, .refused, now: now) == [.failed(id: 2, .refused)])
+  }
+
+  @Test mutating func `an interrupted message is waited for, then tried with a new number`() {
+    var interrupted = item(1)
+    (interrupted.progress, interrupted.attempt, interrupted.codes) = (.interrupted, 1, [code(10)])
+    #expect(add(interrupted) == [])
+    #expect(session.deadline == MonotonicTime(seconds: 1e6), "while the link is down only its expiry counts")
+    #expect(session.linkUp(now: now) == [])
+    #expect(expire().last == .transmit(id: 1, attempt: 1, route: .flood, airtime: 0))
+    var other = item(2, to: .node(birch))
+    (other.progress, other.codes) = (.interrupted, [code(20)])
+    _ = add(other)
+    #expect(session.acknowledged(code(20), tripTime: 1, now: now).first == .delivered(id: 2, tripTime: 1))
+  }
+
+  @Test mutating func `cancelled and expired messages end, also while they are out`() {
+    _ = session.linkUp(now: now)
+    _ = add(item(1))
+    #expect(session.cancel(1, now: now) == [], "the radio has it in hand")
+    #expect(
+      sent(1, 10, flooded: true) == [
+        .sent(id: 1, code: code(10), tries: 1, floods: 1), .failed(id: 1, .cancelled),
+      ])
+    _ = add(item(2, expires: 1))
+    _ = sent(2, 20, flooded: true)
+    #expect(expire() == [.failed(id: 2, .expired)])
+    session.linkDown()
+    _ = add(item(3, expires: 50))
+    #expect(expire() == [.failed(id: 3, .expired)])
+  }
+
+  @Test mutating func `people go first, senders take turns, the rest keeps its order`() {
+    for (id, priority, origin) in [
+      (1, .bulk, "poll"), (2, .relayed, "a"), (3, .relayed, "a"), (4, .relayed, "b"), (5, .interactive, "us"),
+    ] as [(Int64, DeliveryPriority, String)] {
+      _ = add(item(id, to: .channel("c\(id)"), priority, origin: origin))
+    }
+    var order: [Int64] = []
+    var actions = session.linkUp(now: now)
+    while case .transmit(let id, _, _, _) = actions.last {
+      order.append(id)
+      actions = session.answered(id, .channelSent, now: now)
+    }
+    #expect(order == [5, 2, 4, 3, 1])
+  }
+
+  @Test mutating func `the radio's ring of eight is never overrun`() {
+    _ = session.linkUp(now: now)
+    for id in 1...12 {
+      guard let key = PublicKey(bytes: [UInt8](repeating: UInt8(id), count: 32)) else { continue }
+      _ = add(item(Int64(id), to: .node(key)))
+    }
+    for id in 1...8 { _ = sent(Int64(id), UInt32(id), flooded: true) }
+    #expect(session.inFlight == 8 && session.pending == 4)
+    // Number 1 is delivered: its place in the ring is free; 2 then is the oldest that is waited for.
+    #expect(
+      session.acknowledged(code(1), tripTime: 1, now: now).last
+        == .transmit(
+          id: 9, attempt: 0, route: .flood, airtime: 0))
+    _ = sent(9, 9, flooded: true)
+    #expect(session.acknowledged(code(5), tripTime: 1, now: now).count == 1, "sending would evict 2")
+  }
+
+  @Test mutating func `an hour's air time is not exceeded, and the wait has an end`() {
+    session.radio = testRadio
+    var settings = DeliverySettings()
+    settings.budget.airtime = 3000
+    _ = session.change(settings, now: now)
+    _ = session.linkUp(now: now)
+    var sentCount = 0
+    var actions = add(item(1, to: .channel("c")))
+    for id in 2...12 { _ = add(item(Int64(id), to: .channel("c"))) }
+    while case .transmit(let id, _, _, let airtime)? = actions.last {
+      #expect(airtime > 300 && airtime < 1500)
+      sentCount += 1
+      actions = session.answered(id, .channelSent, now: now)
+    }
+    #expect(sentCount < 11 && session.waitsForBudget)
+    now = now + .seconds(60)
+    _ = session.timedOut(now: now)
+    #expect(session.deadline == MonotonicTime(seconds: 3600))
+    now = MonotonicTime(seconds: 3600)
+    #expect(session.timedOut(now: now).contains { if case .transmit = $0 { true } else { false } })
+  }
+
+  @Test func `bulk leaves room for people`() {
+    var limits = AirtimeBudget.Limits()
+    (limits.airtime, limits.messages) = (1000, 4)
+    var budget = AirtimeBudget(limits)
+    let now = MonotonicTime(seconds: 0)
+    budget.charge(400, channel: "c", now: now)
+    budget.charge(100, channel: nil, now: now)
+    #expect(budget.fits(1, channel: nil, .bulk, now: now) == MonotonicTime(seconds: 3600))
+    #expect(budget.fits(300, channel: nil, .relayed, now: now) == now)
+    #expect(budget.fits(500, channel: nil, .interactive, now: now) == now)
+    #expect(budget.fits(501, channel: nil, .interactive, now: now) == MonotonicTime(seconds: 3600))
+    #expect(budget.fits(1001, channel: nil, .interactive, now: now) == nil)
+    #expect(budget.used(now: now, channel: "c") == (400, 1))
+  }
+}
