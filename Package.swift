@@ -57,17 +57,24 @@ let package = Package(
       dependencies: ["Companion", "RadioSession", "MeshCrypto", "Transport", "Store", "EventLoop", "Timing"],
       swiftSettings: strict),
     .target(
+      name: "Messaging",
+      dependencies: [
+        "Companion", "Delivery", "JSON", "MeshCrypto", "RadioSession", "Store", "Sync", "EventLoop", "Timing", "CLinux",
+      ], swiftSettings: strict),
+    .target(
       name: "Relay", dependencies: ["Store", "HTTP", "JSON", "EventLoop", "Timing"], swiftSettings: strict),
     .target(
       name: "Control",
       dependencies: [
-        "BluetoothSession", "Companion", "Store", "Sync", "Relay", "Transport", "HTTP", "JSON", "EventLoop", "Timing",
+        "BluetoothSession", "Companion", "Delivery", "Messaging", "Store", "Sync", "Relay", "Transport", "HTTP", "JSON",
+        "EventLoop", "Timing",
       ],
       swiftSettings: strict),
     .target(
       name: "Gateway",
       dependencies: [
-        "Control", "Relay", "Sync", "Store", "Transport", "HTTP", "TOML", "EventLoop", "Timing", "CLinux",
+        "Control", "Delivery", "Messaging", "Relay", "Sync", "Store", "Transport", "HTTP", "TOML", "EventLoop",
+        "Timing", "CLinux",
       ],
       swiftSettings: strict),
 

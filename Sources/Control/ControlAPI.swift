@@ -4,11 +4,27 @@ import Companion
 import EventLoop
 import HTTP
 import JSON
+import Messaging
 import Relay
 import Store
 import Sync
 import Timing
 import Transport
+
+/// What says things on the mesh.
+public struct MessagingParts {
+  public let messenger: Messenger
+  public let nodes: NodeService
+  public let table: RadioTable
+  public let routine: Routine
+
+  public init(messenger: Messenger, nodes: NodeService, table: RadioTable, routine: Routine) {
+    self.messenger = messenger
+    self.nodes = nodes
+    self.table = table
+    self.routine = routine
+  }
+}
 
 /// The control socket: HTTP/1.1 with JSON on a Unix socket. Documented in docs/control-socket.md.
 public final class ControlAPI {
@@ -20,6 +36,7 @@ public final class ControlAPI {
     public let store: Store
     public let connection: RadioConnection
     public let synchronizer: Synchronizer
+    public let messaging: MessagingParts
     public let bluetooth: BluetoothOptions
     public let log: Log
     /// The relay is made anew when its configuration is reloaded.
@@ -27,7 +44,7 @@ public final class ControlAPI {
 
     public init(
       version: String, loop: EventLoop, store: Store, connection: RadioConnection, synchronizer: Synchronizer,
-      bluetooth: BluetoothOptions, log: Log, relay: @escaping () -> Relay
+      messaging: MessagingParts, bluetooth: BluetoothOptions, log: Log, relay: @escaping () -> Relay
     ) {
       self.version = version
       self.loop = loop
@@ -35,6 +52,7 @@ public final class ControlAPI {
       self.store = store
       self.connection = connection
       self.synchronizer = synchronizer
+      self.messaging = messaging
       self.bluetooth = bluetooth
       self.log = log
       self.relay = relay
@@ -46,6 +64,8 @@ public final class ControlAPI {
 
   private let parts: Parts
   private let radio: RadioAPI
+  private lazy var messaging = MessagingAPI(parts) { [unowned self] in self.stream($0, follow: $1, $2) }
+  private lazy var node = NodeAPI(parts)
   private var server: HTTPServer?
   private var streams: [ObjectIdentifier: RowStream] = [:]
 
@@ -77,13 +97,15 @@ public final class ControlAPI {
       case ("GET", "/v1/messages"): messages(request, responder)
       case ("GET", "/v1/contacts"): contacts(request, responder)
       case ("GET", "/v1/channels"): try channels(responder)
+      case ("GET", "/v1/readings"): try readings(request, responder)
       case ("GET", "/v1/journal"), ("GET", "/v1/events"): journal(request, responder)
       case ("GET", "/v1/outbox"): try outbox(responder)
       case ("POST", "/v1/outbox/retry"): try retry(request, responder)
       case ("POST", "/v1/outbox/resume"):
         parts.relay().resume()
         answer(responder) { $0.field("ok", true) }
-      case _ where radio.handle(request, responder): break
+      case _ where radio.handle(request, responder) || messaging.handle(request, responder): break
+      case _ where node.handle(request, responder): break
       case (_, let path): refuse(responder, Self.paths.contains(path) ? 405 : 404, "\(request.method) \(path)")
       }
     } catch {
@@ -94,15 +116,13 @@ public final class ControlAPI {
   private static let paths =
     [
       "/v1/status", "/v1/sync", "/v1/messages", "/v1/contacts", "/v1/channels", "/v1/journal", "/v1/events",
-      "/v1/outbox", "/v1/outbox/retry", "/v1/outbox/resume",
-    ] + RadioAPI.paths
+      "/v1/outbox", "/v1/outbox/retry", "/v1/outbox/resume", "/v1/readings",
+    ] + RadioAPI.paths + MessagingAPI.paths + NodeAPI.paths
 
   private func answer(
     _ responder: HTTPResponder, status: Int = 200, _ body: (inout JSONWriter) throws -> Void
   ) rethrows {
-    var bytes = try JSONWriter.object(body)
-    bytes.append(10)
-    responder.respond(HTTPResponse(status: status, headers: ["Content-Type": "application/json"], body: bytes))
+    try Answering.answer(responder, status: status, body)
   }
 
   private func refuse(_ responder: HTTPResponder, _ status: Int, _ reason: String) {
@@ -155,6 +175,14 @@ public final class ControlAPI {
   private func messages(_ request: HTTPRequest, _ responder: HTTPResponder) {
     let limit = Int(clamping: min(max(Self.number(request, "limit") ?? 100, 0), 1_000_000))
     let store = parts.store
+    let wanted: KeyPrefix?
+    do throws(Refusal) {
+      wanted = try request.query["from"].map { name throws(Refusal) in
+        try Addressing(store).contact(name).contact.key.prefix
+      }
+    } catch {
+      return Answering.refuse(responder, error)
+    }
     var after = Self.number(request, "after")
     var left = limit
     let follow = request.query["follow"] == "1"
@@ -172,7 +200,7 @@ public final class ControlAPI {
       var count = 0
       let most = follow ? Self.pageRows : min(Self.pageRows, left)
       try store.eachMessage(after: from, before: from + Int64(most) + 1, limit: most) { message in
-        lines += Self.line { Self.write(message, store, to: &$0) }
+        if wanted == nil || message.sender == wanted { lines += Self.line { Self.write(message, store, to: &$0) } }
         count += 1
         return true
       }
@@ -191,6 +219,45 @@ public final class ControlAPI {
     json.field("received_at", message.received.milliseconds)
     json.field("clock_trusted", message.received.trusted)
     json.field("copies", message.copies)
+    // `try?`: a message without its reactions is still the message.
+    let reactions = (try? store.reactions(to: .message(message.id))) ?? []
+    guard !reactions.isEmpty else { return }
+    json.arrayField("reactions") { json in
+      for reaction in reactions {
+        json.object { json in
+          json.field("emoji", reaction.emoji)
+          json.field("sender", reaction.sender)
+        }
+      }
+    }
+  }
+
+  /// What nodes told of themselves, the newest `limit`.
+  private func readings(_ request: HTTPRequest, _ responder: HTTPResponder) throws {
+    do throws(Refusal) {
+      let node = try request.query["node"].map { name throws(Refusal) in
+        try Addressing(parts.store).contact(name).contact.key
+      }
+      let limit = Int(clamping: min(max(Self.number(request, "limit") ?? 100, 1), 1000))
+      var lines: [UInt8] = []
+      do throws(StoreError) {
+        try parts.store.eachReading(of: node, limit: limit) { at, kind, body in
+          lines += Self.line { json in
+            json.field("at", at)
+            json.field("kind", kind)
+            json.field("body", json: body)
+          }
+        }
+      } catch {
+        throw .store(error)
+      }
+      stream(responder) {
+        defer { lines = [] }
+        return (lines, true)
+      }
+    } catch {
+      Answering.refuse(responder, error)
+    }
   }
 
   private func contacts(_ request: HTTPRequest, _ responder: HTTPResponder) {

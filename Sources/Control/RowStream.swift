@@ -12,6 +12,11 @@ final class RowStream {
   /// Produces the next page; `isEnd` when there is nothing more for now.
   typealias Producer = () throws -> (lines: [UInt8], isEnd: Bool)
 
+  /// Thrown by a producer: these lines, and nothing will follow, ever.
+  struct Ended: Error {
+    let lines: [UInt8]
+  }
+
   private let responder: HTTPResponder
   private let follow: Bool
   private let produce: Producer
@@ -43,6 +48,10 @@ final class RowStream {
           finish()
         }
         return
+      } catch let ended as Ended {
+        responder.write(ended.lines)
+        responder.end()
+        return finish()
       } catch {
         // The head is out already: a broken end tells the reader.
         responder.abort()

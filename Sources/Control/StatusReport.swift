@@ -22,6 +22,7 @@ struct StatusReport {
     json.field("wakeups", parts.loop.wakeups)
     json.objectField("radio") { writeRadio(to: &$0) }
     json.objectField("sync") { writeSync(to: &$0) }
+    json.objectField("messaging") { writeMessaging(to: &$0) }
     try writeStore(to: &json)
     json.arrayField("upstreams") { json in
       for upstream in parts.relay().upstreams { json.object { Self.write(upstream.status, to: &$0) } }
@@ -82,6 +83,31 @@ struct StatusReport {
       json.field("incremental_contact_lists", counters.incrementalContactLists)
       json.field("timeouts", counters.timeouts)
       json.field("unasked_replies", counters.unaskedReplies)
+    }
+  }
+
+  private func writeMessaging(to json: inout JSONWriter) {
+    let status = parts.messaging.messenger.status
+    json.field("waiting", status.waiting)
+    json.field("in_flight", status.inFlight)
+    json.field("delivered", status.delivered)
+    json.field("failed", status.failed)
+    json.field("sent_on_channels", status.sentOnChannels)
+    json.field("airtime_used_ms", status.airtime.used)
+    json.field("airtime_limit_ms", status.airtime.limit)
+    json.field("hour_messages", status.messages.used)
+    json.field("hour_messages_limit", status.messages.limit)
+    json.field("waits_for_airtime", status.waitsForBudget)
+    json.arrayField("polls") { json in
+      for report in parts.messaging.routine.reports {
+        json.object { json in
+          json.field("node", report.poll.node)
+          json.field("kind", report.poll.kind.rawValue)
+          json.field("every_s", Int64(report.poll.every.inSeconds))
+          json.field("last_success", report.lastSuccess)
+          json.field("trouble", report.trouble)
+        }
+      }
     }
   }
 

@@ -13,6 +13,8 @@ public final class LoopTimer {
   }
 
   public func cancel() { action = nil }
+  /// It is still to come.
+  public var isScheduled: Bool { action != nil }
 }
 
 /// Timers by time: a binary heap. Cancelled ones are dropped when their turn comes, or when they are the many.

@@ -4,6 +4,7 @@ import CLinux
 import Control
 import EventLoop
 import Glibc
+import Messaging
 import Relay
 import Store
 import Sync
@@ -29,6 +30,7 @@ public final class Daemon {
   private let store: Store
   private let connection: RadioConnection
   private let synchronizer: Synchronizer
+  private let messaging: MessagingParts
   private var relay: Relay
   private var control: ControlAPI?
   private var signals: Signals?
@@ -57,6 +59,11 @@ public final class Daemon {
     connection = RadioConnection(link, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: configuration.sync, on: loop, log: log)
     do {
+      messaging = try Self.makeMessaging(configuration.messaging, store, synchronizer, loop, log)
+    } catch {
+      throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
+    }
+    do {
       relay = try Self.makeRelay(configuration, store, loop, log)
     } catch {
       throw StartError(words: "\(error)", code: EX_CONFIG)
@@ -65,7 +72,7 @@ public final class Daemon {
       control = try ControlAPI(
         ControlAPI.Parts(
           version: Self.version, loop: loop, store: store, connection: connection, synchronizer: synchronizer,
-          bluetooth: configuration.bluetooth, log: log, relay: { [unowned self] in self.relay }),
+          messaging: messaging, bluetooth: configuration.bluetooth, log: log, relay: { [unowned self] in self.relay }),
         location: configuration.controlSocket, group: configuration.controlGroup)
     } catch {
       throw StartError(words: "the control socket: \(error)", code: EX_CANTCREAT)
@@ -79,6 +86,43 @@ public final class Daemon {
     return try Relay(upstreams, store: store)
   }
 
+  private static func makeMessaging(
+    _ configuration: MessagingConfiguration, _ store: Store, _ synchronizer: Synchronizer, _ loop: EventLoop, _ log: Log
+  ) throws(StoreError) -> MessagingParts {
+    let messenger = try Messenger(
+      store: store, synchronizer: synchronizer, settings: configuration.messenger, on: loop, log: log)
+    let nodes = NodeService(messenger, credentials: Credentials(location: configuration.credentialsFile))
+    let routine = Routine(messenger, nodes, configuration.routine)
+    return MessagingParts(
+      messenger: messenger, nodes: nodes, table: RadioTable(synchronizer, store: store), routine: routine)
+  }
+
+  /// What comes from the radio reaches those who send, too.
+  private func connectMessaging() {
+    let (messenger, nodes) = (messaging.messenger, messaging.nodes)
+    synchronizer.onPush = { push in
+      messenger.received(push)
+      nodes.requests.received(push)
+    }
+    synchronizer.onContact = { messenger.contactChanged($0) }
+    synchronizer.onMessage = { nodes.requests.received($0) }
+    synchronizer.onLinkChange = { [weak self] in self?.radioChanged() }
+    synchronizer.onStateChange = { [weak self] in
+      self?.syncChanged()
+      self?.radioChanged()
+    }
+  }
+
+  private func radioChanged() {
+    messaging.messenger.radioChanged()
+    if connection.state != .up {
+      messaging.nodes.requests.linkLost()
+      messaging.routine.linkDown()
+    } else if synchronizer.state == .synced {
+      messaging.routine.linkUp()
+    }
+  }
+
   /// Runs until SIGTERM or SIGINT.
   public func run() {
     signals = Signals([SIGTERM, SIGINT, SIGHUP], on: loop) { [weak self] signal in
@@ -90,7 +134,7 @@ public final class Daemon {
       self?.trimIfFull()
       self?.noteWork()
     }
-    synchronizer.onStateChange = { [weak self] in self?.syncChanged() }
+    connectMessaging()
     if let location = store.setAside {
       log.error("the database was damaged: it is kept as \(location), a new one with a new epoch was begun")
     }
@@ -134,11 +178,14 @@ public final class Daemon {
     }
     log.level = fresh.logLevel
     synchronizer.settings = fresh.sync
+    messaging.messenger.change(fresh.messaging.messenger)
+    messaging.routine.change(fresh.messaging.routine)
     let old = configuration
     let keepsRunning = [
       ("radio.link", old.link != fresh.link), ("Bluetooth", old.bluetooth != fresh.bluetooth),
       ("store", old.store.location != fresh.store.location),
       ("control", old.controlSocket != fresh.controlSocket),
+      ("messaging.credentials_file", old.messaging.credentialsFile != fresh.messaging.credentialsFile),
       ("gateway.id", old.store.gatewayID != fresh.store.gatewayID),
     ]
     for (name, changed) in keepsRunning where changed { log.warning("\(name) changes at the next start only") }
@@ -161,6 +208,7 @@ public final class Daemon {
       log.error("the database is damaged: it is kept as \(location), a new one with a new epoch was begun")
       try store.keepOnlyCursors(of: relay.upstreams.map(\.name))
       relay.storeReplaced()
+      messaging.messenger.storeReplaced()
       synchronizer.restart(fully: true)
     } catch {
       log.error("\(error). \(error.remedy) Trying again in a minute")
@@ -188,8 +236,20 @@ public final class Daemon {
     if store.journalSize.oldest == before { isTrimming = false }
   }
 
+  /// Some at a time, until nothing is left to remove.
+  private func trimMessages() {
+    var removed = 0
+    store.write({ (store) throws(SQLiteError) in
+      removed = try store.trimMessages() + store.trimOutgoing()
+    }) { [weak self] failure in
+      if let failure { self?.log.warning("old messages are not removed: \(failure)") }
+      if failure == nil, removed > 0 { self?.loop.later { self?.trimMessages() } }
+    }
+  }
+
   private func maintain() {
     trim()
+    trimMessages()
     trimTimer = loop.schedule(after: Self.maintenanceInterval) { [weak self] in self?.maintain() }
   }
 

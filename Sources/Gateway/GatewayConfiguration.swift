@@ -23,6 +23,7 @@ public struct GatewayConfiguration: Sendable {
   public var controlSocket: String
   public var controlGroup: String?
   public var logLevel: Log.Level
+  public var messaging: MessagingConfiguration
   public var hubs: [HubUpstream.Settings]
 
   public init(file: String) throws(Failure) {
@@ -57,8 +58,8 @@ public struct GatewayConfiguration: Sendable {
 
   private init(
     link: LinkAddress, bluetooth: BluetoothOptions, sync: Synchronizer.Settings, store: Store.Settings,
-    controlSocket: String,
-    controlGroup: String?, logLevel: Log.Level, hubs: [HubUpstream.Settings]
+    controlSocket: String, controlGroup: String?, logLevel: Log.Level, messaging: MessagingConfiguration,
+    hubs: [HubUpstream.Settings]
   ) {
     self.link = link
     self.bluetooth = bluetooth
@@ -67,6 +68,7 @@ public struct GatewayConfiguration: Sendable {
     self.controlSocket = controlSocket
     self.controlGroup = controlGroup
     self.logLevel = logLevel
+    self.messaging = messaging
     self.hubs = hubs
   }
 
@@ -77,6 +79,8 @@ public struct GatewayConfiguration: Sendable {
     store.gatewayID = id
     let (socket, group) = section(&root, "control", control)
     let level = section(&root, "log", log)
+    var messaging = section(&root, "messaging") { MessagingConfiguration(reading: &$0, store: store.location) }
+    messaging.readPolls(&root)
     var hubs: [HubUpstream.Settings] = []
     for var table in root.tables("upstream") {
       if let hub = upstream(&table) {
@@ -90,7 +94,7 @@ public struct GatewayConfiguration: Sendable {
     guard let link else { return nil }
     return GatewayConfiguration(
       link: link, bluetooth: bluetooth, sync: sync, store: store, controlSocket: socket, controlGroup: group,
-      logLevel: level, hubs: hubs)
+      logLevel: level, messaging: messaging, hubs: hubs)
   }
 
   private static func section<Value>(
@@ -157,7 +161,8 @@ public struct GatewayConfiguration: Sendable {
     let journal = table.size("journal_max_size", in: (1 << 20)...(1 << 40), default: min(256 << 20, mostBytes))
     let days = table.integer("journal_max_age_days", in: 1...36500, default: 90)
     return Store.Settings(
-      location: location, maxSize: mostBytes, journalMaxSize: journal, journalMaxAge: days * 86400)
+      location: location, maxSize: mostBytes, journalMaxSize: journal, journalMaxAge: days * 86400,
+      messagesMax: table.integer("messages_max", in: 100...100_000_000, default: 500_000))
   }
 
   private static func control(_ table: inout TOMLReader) -> (String, String?) {

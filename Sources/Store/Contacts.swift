@@ -11,6 +11,13 @@ public struct StoredContact: Equatable, Sendable {
   /// Milliseconds since 1970; `lastHeard` `nil` until an advert was heard while we listened.
   public var firstSeen: Int64
   public var lastHeard: Int64?
+
+  public init(contact: Contact, onRadio: Bool, firstSeen: Int64, lastHeard: Int64?) {
+    self.contact = contact
+    self.onRadio = onRadio
+    self.firstSeen = firstSeen
+    self.lastHeard = lastHeard
+  }
 }
 
 /// What a contact record changed.

@@ -18,6 +18,7 @@ public enum EventBody {
     json.field("sender", message.sender?.hex)
     json.field("sender_name", message.senderName?.string)
     json.field("author", message.author.map { Hex.string($0) })
+    json.field("author_name", message.authorName?.string)
     json.field("channel", message.channel)
     json.field("channel_name", channelName?.string)
     json.field("sender_time", message.senderTime)
@@ -31,6 +32,8 @@ public enum EventBody {
         json.field("text_hex", Hex.string(message.text.bytes))
       }
     }
+    let mentions = message.kind == .datagram ? [] : Mention.names(in: message.text)
+    if !mentions.isEmpty { json.arrayField("mentions") { json in for name in mentions { json.value(name) } } }
     json.field("snr", message.snr?.decibels)
     json.field("hops", message.path.hops)
     json.field("direct", message.path.isDirect)

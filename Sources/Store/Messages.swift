@@ -19,8 +19,9 @@ public struct StoredMessage: Equatable, Sendable {
   public var slot: UInt8?
   public var textType: TextType
   public var senderTime: UInt32?
-  /// A room post's author: the first 4 bytes of the key.
+  /// A room post's author: the first 4 bytes of the key, and the name of the only contact that fits.
   public var author: [UInt8]?
+  public var authorName: Text?
   /// The text, or a datagram's bytes.
   public var text: Text
   public var snr: SNR?
@@ -94,10 +95,23 @@ extension Store {
       }
     // A store that cannot be read fails the write itself, right after this.
     let name = try? contact(prefix: message.sender)?.contact.name
-    return StoredMessage(
+    var stored = StoredMessage(
       id: 0, kind: kind, sender: message.sender, senderName: name ?? nil, textType: message.textType,
       senderTime: message.senderTime, author: message.author, text: message.text, snr: message.snr,
       path: message.path, received: moment, copies: 1)
+    if let author = message.author { stored.authorName = try nameOfAuthor(author) }
+    return stored
+  }
+
+  /// The name of the only contact whose key begins so; four bytes can be forged by the room, or collide.
+  private func nameOfAuthor(_ author: [UInt8]) throws(SQLiteError) -> Text? {
+    var names: [Text] = []
+    try database.each("SELECT name FROM contacts WHERE key >= ?1 AND substr(key, 1, 4) = ?1 LIMIT 2", [.blob(author)]) {
+      (row) throws(SQLiteError) in
+      names.append(Text(bytes: row.blob(0)))
+      return true
+    }
+    return names.count == 1 ? names.first : nil
   }
 
   private func describe(_ message: ChannelMessage, at moment: Moment) throws(SQLiteError) -> StoredMessage {
@@ -158,7 +172,9 @@ extension Store {
         ORDER BY id
         """, [.integer(after), .integer(before), .integer(Int64(clamping: limit))]
       ) { (statement) throws(SQLiteError) in
-        row(Self.message(statement))
+        var message = Self.message(statement)
+        if let author = message.author { message.authorName = try nameOfAuthor(author) }
+        return row(message)
       }
     }
   }
@@ -177,8 +193,8 @@ extension Store {
   }
 
   /// Within a `write`: messages beyond `Settings.messagesMax` go, oldest first, some at a time. With them goes what
-  /// tells a duplicate of them.
-  public func trimMessages() throws(SQLiteError) {
+  /// tells a duplicate of them. Returns how many.
+  public func trimMessages() throws(SQLiteError) -> Int {
     try database.run(
       """
       DELETE FROM messages WHERE id <= (SELECT max(id) FROM messages) - ?

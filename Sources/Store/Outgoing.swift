@@ -108,7 +108,7 @@ extension Store {
       """
       UPDATE outgoing SET (\(Self.outgoingColumns.dropFirst(4))) = (?\(String(repeating: ", ?", count: 20))) WHERE id = ?
       """, Self.values(of: message) + [.integer(message.id)])
-    if journal { try append(.outgoing, at: moment, body: EventBody.outgoing(message)) }
+    if journal { try append(.outgoing, at: moment, body: EventBody.outgoingState(message)) }
   }
 
   private static func values(of message: OutgoingMessage) -> [SQLiteValue] {
@@ -131,14 +131,21 @@ extension Store {
     try oneOutgoing("key = ?", .text(key))
   }
 
+  /// Within a `write`.
+  public func readOutgoing(key: String) throws(SQLiteError) -> OutgoingMessage? {
+    try readOneOutgoing("key = ?", .text(key))
+  }
+
   private func oneOutgoing(_ condition: String, _ value: SQLiteValue) throws(StoreError) -> OutgoingMessage? {
+    try translating { () throws(SQLiteError) in try readOneOutgoing(condition, value) }
+  }
+
+  private func readOneOutgoing(_ condition: String, _ value: SQLiteValue) throws(SQLiteError) -> OutgoingMessage? {
     var found: OutgoingMessage?
-    try translating { () throws(SQLiteError) in
-      try database.each("SELECT \(Self.outgoingColumns) FROM outgoing WHERE \(condition)", [value]) {
-        (row) throws(SQLiteError) in
-        found = Self.outgoing(row)
-        return false
-      }
+    try database.each("SELECT \(Self.outgoingColumns) FROM outgoing WHERE \(condition)", [value]) {
+      (row) throws(SQLiteError) in
+      found = Self.outgoing(row)
+      return false
     }
     return found
   }
@@ -180,8 +187,8 @@ extension Store {
   /// Ended messages that are kept: so far back a key is known, and an acknowledgement finds its message.
   public static let mostOutgoing: Int64 = 10_000
 
-  /// Within a `write`: ended messages beyond `mostOutgoing` go, oldest first, some at a time.
-  public func trimOutgoing() throws(SQLiteError) {
+  /// Within a `write`: ended messages beyond `mostOutgoing` go, oldest first, some at a time. Returns how many.
+  public func trimOutgoing() throws(SQLiteError) -> Int {
     try database.run(
       """
       DELETE FROM outgoing WHERE id IN (SELECT id FROM outgoing WHERE ended_at IS NOT NULL
@@ -236,24 +243,37 @@ extension EventBody {
     JSONWriter.object { write(message, to: &$0) }
   }
 
+  /// What changes: an upstream has had the rest with the first event.
+  static func outgoingState(_ message: OutgoingMessage) -> [UInt8] {
+    JSONWriter.object { json in
+      json.field("id", message.key)
+      writeState(message, to: &json)
+    }
+  }
+
   public static func write(_ message: OutgoingMessage, to json: inout JSONWriter) {
     json.field("id", message.key)
     json.field("number", message.id)
-    json.field("state", message.state.rawValue)
-    json.field("reason", message.reason)
     json.field("origin", message.origin)
     json.field("kind", message.kind.rawValue)
     json.field("recipient", message.recipient?.hex)
     json.field("channel", message.channel)
     json.field("text", message.text.string)
+    json.field("created_at", message.created.milliseconds)
+    writeState(message, to: &json)
+    json.field("ended", message.hasEnded)
+  }
+
+  private static func writeState(_ message: OutgoingMessage, to json: inout JSONWriter) {
+    json.field("state", message.state.rawValue)
+    json.field("reason", message.reason)
     json.field("sender_time", message.senderTime)
+    guard message.attempt > 0 || message.senderTime != nil else { return }
     json.field("attempts", message.tries)
     json.field("floods", message.floods)
     json.field("round_trip_ms", message.roundTrip)
-    json.field("heard", message.heard)
+    if message.heard > 0 { json.field("heard", message.heard) }
     json.field("airtime_ms", message.airtime)
-    json.field("created_at", message.created.milliseconds)
     json.field("ended_at", message.endedAt)
-    json.field("ended", message.hasEnded)
   }
 }

@@ -56,6 +56,18 @@ extension Synchronizer {
     }
   }
 
+  /// Asks for a contact's record: it was changed from here.
+  public func refresh(_ key: PublicKey) { fetch(key, heard: false) }
+
+  /// The radio no longer has it: it was removed from here.
+  public func forget(_ key: PublicKey) {
+    let moment = now
+    write({ store throws(SQLiteError) in
+      guard try store.markRemoved(key) else { return }
+      _ = try store.append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: false))
+    })
+  }
+
   private func fetch(_ key: PublicKey, heard: Bool) {
     guard !key.isZero, discovery.named(key, heard: heard) else { return }
     ask(.getContactByKey(key)) { [weak self] outcome in

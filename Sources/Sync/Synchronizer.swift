@@ -21,7 +21,7 @@ public final class Synchronizer {
   /// A failed phase is tried again after this, growing.
   private static let retryFirst: Duration = .seconds(2)
 
-  let connection: RadioConnection
+  public let connection: RadioConnection
   let store: Store
   let loop: EventLoop
   let log: Log
@@ -39,6 +39,7 @@ public final class Synchronizer {
   var contactSync: ContactSync?
   var contactListID: UInt64?
   var radioClock: UInt32?
+  private var radioClockRead: MonotonicTime?
   var drain = MessageDrain()
   var discovery = Discovery()
   /// Messages that the radio has forgotten and the disk does not have yet: usually one, for the time of a commit.
@@ -51,6 +52,14 @@ public final class Synchronizer {
   public private(set) var state: SyncState = .idle
   public private(set) var lastSynced: Int64?
   public var onStateChange: () -> Void = {}
+  /// The link came or went.
+  public var onLinkChange: () -> Void = {}
+  /// What the radio says by itself, after it was looked at here.
+  public var onPush: (Push) -> Void = { _ in }
+  /// A contact's record came, new or not.
+  public var onContact: (Contact) -> Void = { _ in }
+  /// A message is on disk for the first time.
+  public var onMessage: (QueuedMessage) -> Void = { _ in }
 
   public init(_ connection: RadioConnection, store: Store, settings: Settings, on loop: EventLoop, log: Log) {
     self.connection = connection
@@ -61,11 +70,21 @@ public final class Synchronizer {
     connection.onReady = { [weak self] identity in self?.begin(identity) }
     connection.onLost = { [weak self] in self?.ended() }
     connection.onContact = { [weak self] id, contact in self?.received(contact, ofList: id) }
-    connection.onPush = { [weak self] push in self?.received(push) }
+    connection.onPush = { [weak self] push in
+      self?.received(push)
+      self?.onPush(push)
+    }
+    connection.onStateChange = { [weak self] in self?.onLinkChange() }
     connection.onUnasked = { [weak self] reply in self?.receivedUnasked(reply) }
   }
 
-  var now: Moment { Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised) }
+  /// The radio's clock as far as it is known, seconds since 1970.
+  public var radioTime: UInt32? {
+    guard let radioClock, let radioClockRead else { return nil }
+    return radioClock &+ UInt32(clamping: Int64((loop.now - radioClockRead).inSeconds))
+  }
+
+  public var now: Moment { Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised) }
 
   func enter(_ next: SyncState) {
     guard next != state else { return }
@@ -157,6 +176,7 @@ public final class Synchronizer {
       guard let self else { return }
       guard case .replied(.currentTime(let time)) = outcome else { return self.syncContacts() }
       self.radioClock = time
+      self.radioClockRead = self.loop.now
       self.setTime(radio: time)
     }
   }
@@ -175,7 +195,10 @@ public final class Synchronizer {
       return syncContacts()
     }
     ask(.setDeviceTime(UInt32(clamping: ours))) { [weak self] outcome in
-      if case .failed(let failure) = outcome { self?.log.info("the radio refused its time: \(failure)") }
+      switch outcome {
+      case .failed(let failure): self?.log.info("the radio refused its time: \(failure)")
+      default: self?.radioClock = UInt32(clamping: ours)
+      }
       self?.syncContacts()
     }
   }

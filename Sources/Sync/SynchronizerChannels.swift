@@ -22,6 +22,9 @@ extension Synchronizer {
     }
   }
 
+  /// Keeps what a slot was set to from here.
+  public func changed(_ channel: Channel, _ done: @escaping () -> Void) { keep(channel, done) }
+
   func keep(_ channel: Channel, _ done: @escaping () -> Void = {}) {
     let moment = now
     write(

@@ -59,6 +59,7 @@ extension Synchronizer {
 
   func keep(_ contact: Contact, heard: Bool, onRadio: Bool = true) {
     guard !contact.key.isZero else { return }
+    if onRadio { onContact(contact) }
     let moment = now
     write({ store throws(SQLiteError) in
       let change = try store.upsert(contact, onRadio: onRadio, heard: heard, at: moment.milliseconds)

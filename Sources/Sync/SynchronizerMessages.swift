@@ -97,6 +97,7 @@ extension Synchronizer {
       if let failure { return self.holdOn(failure) }
       if let place = self.held.firstIndex(of: message) { self.held.remove(at: place) }
       self.count(arrival)
+      if case .stored = arrival { self.onMessage(message) }
       self.goOn()
     }
   }

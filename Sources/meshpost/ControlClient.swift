@@ -25,29 +25,28 @@ struct ControlClient {
     try ask(HTTPRequest("POST", target, body: body), limit)
   }
 
-  /// Rows as they come: printed as they are with `--json`, else shown for people.
-  func lines(_ target: String, _ show: (JSONValue) -> String) throws {
+  /// Rows as they come: printed as they are with `--json`, else shown for people. `look` sees each of them.
+  func lines(
+    _ target: String, look: @escaping (JSONValue) -> Void = { _ in }, _ show: @escaping (JSONValue) -> String
+  ) throws {
     var partial: [UInt8] = []
     let json = connection.json
-    try withoutActuallyEscaping(show) { show in
-      let response = try send(HTTPRequest("GET", target), limit: nil) { piece in
-        for byte in piece {
-          guard byte == 10 else {
-            partial.append(byte)
-            continue
-          }
-          let line = partial
-          partial.removeAll()
-          if json {
-            print(String(decoding: line, as: UTF8.self))
-          } else if let value = try? JSONValue(parsing: line) {  // `try?`: a torn line, after the stream broke off
-            print(show(value))
-          }
+    let response = try send(HTTPRequest("GET", target), limit: nil) { piece in
+      for byte in piece {
+        guard byte == 10 else {
+          partial.append(byte)
+          continue
         }
-        fflush(nil)
+        let line = partial
+        partial.removeAll()
+        // `try?`: a torn line, after the stream broke off.
+        let value = try? JSONValue(parsing: line)
+        if let value { look(value) }
+        if json { print(String(decoding: line, as: UTF8.self)) } else if let value { print(show(value)) }
       }
-      guard response.status == 200 else { throw refusal(response, partial) }
+      fflush(nil)
     }
+    guard response.status == 200 else { throw refusal(response, partial) }
   }
 
   private func ask(_ request: HTTPRequest, _ limit: Int) throws -> Answer {
@@ -61,7 +60,18 @@ struct ControlClient {
     // `try?`: an answer without words is shown by its number.
     let answer = try? JSONValue(parsing: body)
     let words = [answer?["error"]?.string ?? "HTTP \(response.status)", answer?["remedy"]?.string]
-    return fail(words.compactMap { $0 }.joined(separator: ". "), EX_UNAVAILABLE)
+    return fail(words.compactMap { $0 }.joined(separator: ". "), Self.exitCode(answer?["code"]?.string))
+  }
+
+  private static func exitCode(_ code: String?) -> Int32 {
+    switch code {
+    case "ambiguous", "invalid": EX_USAGE
+    case "too_long": EX_DATAERR
+    case "not_found", "not_on_radio": EX_NOUSER
+    case "full": EX_TEMPFAIL
+    case "radio": EX_PROTOCOL
+    default: EX_UNAVAILABLE
+    }
   }
 
   private func send(

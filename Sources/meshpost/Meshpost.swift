@@ -10,8 +10,10 @@ struct Meshpost: ParsableCommand {
     commandName: "meshpost", abstract: "Look at, and steer, a Meshpost gateway.",
     discussion: "Talks to the daemon's control socket. Exit codes are those of sysexits.h.",
     subcommands: [
-      StatusCommand.self, MessagesCommand.self, ContactsCommand.self, ChannelsCommand.self, JournalCommand.self,
-      OutboxCommand.self, SyncCommand.self, RadioCommand.self, DoctorCommand.self,
+      StatusCommand.self, SendCommand.self, ReactCommand.self, OutgoingCommand.self, RetryCommand.self,
+      CancelCommand.self, MessagesCommand.self, ContactsCommand.self, ContactCommand.self, ChannelsCommand.self,
+      ChannelCommand.self, RoomCommand.self, NodeCommand.self, JournalCommand.self, OutboxCommand.self,
+      SyncCommand.self, RadioCommand.self, DoctorCommand.self,
     ], defaultSubcommand: StatusCommand.self)
 }
 

@@ -56,6 +56,7 @@ enum Show {
     }
     trouble(radio)
     sync(status["sync"] ?? .null)
+    messaging(status["messaging"] ?? .null)
     store(status["store"] ?? .null)
     for upstream in status["upstreams"]?.array ?? [] { self.upstream(upstream) }
   }

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Delivery
+import HTTP
+import JSON
+import MeshCrypto
+import Messaging
+import Store
+
+/// `/v1/send`, `/v1/outgoing…`, `/v1/contacts/…`, `/v1/channels/…`: what an operator says, and to whom one can.
+final class MessagingAPI {
+  static let paths = [
+    "/v1/send", "/v1/react", "/v1/outgoing", "/v1/outgoing/retry", "/v1/outgoing/cancel", "/v1/contacts/add",
+    "/v1/contacts/remove", "/v1/contacts/export", "/v1/contacts/import", "/v1/contacts/share", "/v1/contacts/path",
+    "/v1/channels/add", "/v1/channels/remove",
+  ]
+
+  private let parts: ControlAPI.Parts
+  private let stream: (HTTPResponder, Bool, @escaping RowStream.Producer) -> Void
+
+  init(_ parts: ControlAPI.Parts, stream: @escaping (HTTPResponder, Bool, @escaping RowStream.Producer) -> Void) {
+    self.parts = parts
+    self.stream = stream
+  }
+
+  private var messenger: Messenger { parts.messaging.messenger }
+  private var table: RadioTable { parts.messaging.table }
+  private var addressing: Addressing { Addressing(parts.store) }
+
+  /// False: not one of these.
+  func handle(_ request: HTTPRequest, _ responder: HTTPResponder) -> Bool {
+    do throws(Refusal) {
+      switch (request.method, request.path) {
+      case ("POST", "/v1/send"): try send(RequestBody(request), responder)
+      case ("POST", "/v1/react"): try react(RequestBody(request), responder)
+      case ("GET", "/v1/outgoing"): try outgoing(request, responder)
+      case ("POST", "/v1/outgoing/retry"): messenger.retry(key: request.query["id"] ?? "", one(responder))
+      case ("POST", "/v1/outgoing/cancel"): messenger.cancel(key: request.query["id"] ?? "", one(responder))
+      case ("POST", "/v1/contacts/add"): try addContact(RequestBody(request), responder)
+      case ("POST", "/v1/contacts/remove"):
+        table.remove(try contact(request).contact.key, done(responder))
+      case ("GET", "/v1/contacts/export"): try export(request, responder)
+      case ("POST", "/v1/contacts/import"): try importLink(RequestBody(request), responder)
+      case ("POST", "/v1/contacts/share"): table.share(try contact(request).contact.key, done(responder))
+      case ("POST", "/v1/contacts/path"): try path(RequestBody(request), responder)
+      case ("POST", "/v1/channels/add"): try addChannel(RequestBody(request), responder)
+      case ("POST", "/v1/channels/remove"):
+        let channel = try addressing.channel(request.query["channel"] ?? "")
+        table.remove(channel) { self.tell($0, responder) }
+      default: return false
+      }
+    } catch {
+      Answering.refuse(responder, error)
+    }
+    return true
+  }
+
+  private func contact(_ request: HTTPRequest) throws(Refusal) -> StoredContact {
+    try addressing.contact(request.query["contact"] ?? "")
+  }
+
+  private func done(_ responder: HTTPResponder) -> RadioTable.Done {
+    { refusal in
+      if let refusal { return Answering.refuse(responder, refusal) }
+      Answering.answer(responder) { $0.field("ok", true) }
+    }
+  }
+
+  // MARK: Messages
+
+  private func send(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+    var request = SendRequest(to: try body.string("to"), text: Text(try body.string("text")))
+    request.key = try body.optional("id")
+    request.splits = body.flag("split")
+    if let seconds = try body.integer("expires_s", in: 1...2_592_000) { request.lifetime = .seconds(seconds) }
+    if let name = try body.optional("priority") {
+      guard let priority = DeliveryPriority(name: name) else {
+        throw .invalid("\"\(name)\" is no priority: interactive, relayed, bulk")
+      }
+      request.priority = priority
+    }
+    if let origin = try body.optional("origin"), (1...64).contains(origin.utf8.count) { request.origin = origin }
+    accept(request, responder)
+  }
+
+  private func accept(_ request: SendRequest, _ responder: HTTPResponder) {
+    messenger.send(request) { result in
+      switch result {
+      case .failure(let refusal): Answering.refuse(responder, refusal)
+      case .success(let messages):
+        Answering.answer(responder, status: 202) { json in
+          json.arrayField("messages") { json in
+            for message in messages { json.object { EventBody.write(message, to: &$0) } }
+          }
+        }
+      }
+    }
+  }
+
+  /// A reaction to a message that came (`message`) or to one of ours (`outgoing`).
+  private func react(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+    let emoji = try body.string("emoji")
+    guard ReactionText.isEmoji(emoji) else { throw .invalid("a reaction is one emoji") }
+    let number = try body.integer("message", in: 1...(.max))
+    let key = number == nil ? try body.string("outgoing") : ""
+    var request: SendRequest
+    do throws(StoreError) {
+      if let number {
+        request = try reaction(emoji, toMessage: number)
+      } else {
+        request = try reaction(emoji, toOutgoing: key)
+      }
+    } catch {
+      throw .store(error)
+    }
+    guard !request.to.isEmpty else { throw .notFound("that message") }
+    request.key = try body.optional("id")
+    accept(request, responder)
+  }
+
+  private func reaction(_ emoji: String, toMessage number: Int64) throws(StoreError) -> SendRequest {
+    var request = SendRequest(to: "", text: "")
+    try parts.store.eachMessage(after: number - 1, before: number + 1, limit: 1) { message in
+      guard let time = message.senderTime else { return false }
+      let hash = TextDigest.reactionHash(message.text, senderTime: time)
+      let sender = message.kind == .channel ? message.senderName?.string ?? "" : nil
+      request.text = ReactionText(emoji: emoji, targetSender: sender, hash: hash).text
+      if let prefix = message.sender { request.to = prefix.hex }
+      if message.kind == .channel { request.to = self.channelName(message.channel) }
+      return false
+    }
+    return request
+  }
+
+  private func reaction(_ emoji: String, toOutgoing key: String) throws(StoreError) -> SendRequest {
+    var request = SendRequest(to: "", text: "")
+    guard let message = try parts.store.outgoing(key: key), let time = message.senderTime else { return request }
+    let hash = TextDigest.reactionHash(message.text, senderTime: time)
+    let own = message.kind == .channel ? parts.connection.identity?.info.name.string ?? "" : nil
+    request.text = ReactionText(emoji: emoji, targetSender: own, hash: hash).text
+    request.to = message.recipient?.hex ?? channelName(message.channel)
+    return request
+  }
+
+  private func channelName(_ digest: String?) -> String {
+    var name = ""
+    // `try?`: a store that cannot be read finds no channel, and the request is refused.
+    try? parts.store.eachChannel { if $0.secret.digest == digest { name = $0.name.string } }
+    return name
+  }
+
+  private func one(_ responder: HTTPResponder) -> (Result<OutgoingMessage, Refusal>) -> Void {
+    { result in
+      switch result {
+      case .failure(let refusal): Answering.refuse(responder, refusal)
+      case .success(let message): Answering.answer(responder) { EventBody.write(message, to: &$0) }
+      }
+    }
+  }
+
+  /// Rows: messages of ours; with `id` one of them, and with `follow=1` its states until it has ended.
+  private func outgoing(_ request: HTTPRequest, _ responder: HTTPResponder) throws(Refusal) {
+    if let key = request.query["id"] { return try follow(key, request.query["follow"] == "1", responder) }
+    let limit = min(max(request.query["limit"].flatMap { Int($0) } ?? 100, 1), 10_000)
+    let store = parts.store
+    var after: Int64?
+    stream(responder, false) {
+      var lines: [UInt8] = []
+      var count = 0
+      try store.eachOutgoing(after: after ?? 0, limit: after == nil ? limit : .max) { message in
+        lines += JSONWriter.object { EventBody.write(message, to: &$0) } + [10]
+        after = message.id
+        count += 1
+        return count < 100
+      }
+      return (lines, count < 100)
+    }
+  }
+
+  private func follow(_ key: String, _ follows: Bool, _ responder: HTTPResponder) throws(Refusal) {
+    let store = parts.store
+    do {
+      guard try store.outgoing(key: key) != nil else { throw Refusal.notFound(key) }
+    } catch let error as StoreError {
+      throw .store(error)
+    } catch {
+      throw .notFound(key)
+    }
+    var last: OutgoingMessage?
+    stream(responder, follows) {
+      guard let message = try store.outgoing(key: key) else { return ([], true) }
+      guard message != last else { return ([], true) }
+      last = message
+      let line = JSONWriter.object { EventBody.write(message, to: &$0) } + [10]
+      if follows, message.hasEnded { throw RowStream.Ended(lines: line) }
+      return (line, true)
+    }
+  }
+
+  // MARK: Contacts and channels
+
+  /// `contact`: a node that is known but not on the radio; or `key`, `name` and `type`.
+  private func addContact(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+    if let hex = try body.optional("key") {
+      guard let key = PublicKey(hex: hex) else { throw .invalid("a key has 64 hex digits") }
+      let name = Text(try body.string("name"))
+      guard (1...31).contains(name.bytes.count) else { throw .invalid("a name has 1 to 31 bytes") }
+      let types: [String: NodeType] = [
+        "chat": .chat, "repeater": .repeater, "room": .room, "sensor": .sensor,
+      ]
+      let word = try body.optional("type") ?? "chat"
+      guard let type = types[word] else { throw .invalid("\"\(word)\" is no type: chat, repeater, room, sensor") }
+      return table.add(Contact(key: key, type: type, name: name), done(responder))
+    }
+    let stored = try addressing.contact(try body.string("contact"))
+    guard !stored.onRadio else { throw .invalid("the radio has \(stored.contact.name.string) already") }
+    table.add(stored.contact, done(responder))
+  }
+
+  private func export(_ request: HTTPRequest, _ responder: HTTPResponder) throws(Refusal) {
+    let key = request.query["contact"] == nil ? nil : try contact(request).contact.key
+    table.export(key) { result in
+      switch result {
+      case .failure(let refusal): Answering.refuse(responder, refusal)
+      case .success(let link): Answering.answer(responder) { $0.field("link", link) }
+      }
+    }
+  }
+
+  private func importLink(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+    table.importLink(try MeshLink(parsing: try body.string("link"))) { result in
+      switch result {
+      case .failure(let refusal): Answering.refuse(responder, refusal)
+      case .success(let key): Answering.answer(responder) { $0.field("key", key.hex) }
+      }
+    }
+  }
+
+  /// `reset`: the next message floods. `discover`: asks the node. `path`: hex, `hash_bytes` 1 to 3 for each hop.
+  private func path(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+    let stored = try addressing.contact(try body.string("contact"))
+    if body.flag("reset") { return table.resetPath(stored.contact.key, done(responder)) }
+    if body.flag("discover") {
+      return parts.messaging.nodes.ask(.path, of: stored) { NodeAPI.tell($0, responder) }
+    }
+    guard let hex = try body.optional("path") else {
+      return Answering.answer(responder) { json in
+        json.field("path", stored.contact.outPath?.description)
+        json.field("hops", stored.contact.outPath?.hops)
+      }
+    }
+    let size = Int(try body.integer("hash_bytes", in: 1...3) ?? 1)
+    guard let bytes = Hex.bytes(hex), let path = Path(bytes: bytes, bytesPerHop: size) else {
+      throw .invalid("a path is hex, \(size) bytes a hop, at most 64 bytes")
+    }
+    guard stored.onRadio else { throw .notOnRadio(stored.contact.name.string) }
+    var changed = stored.contact
+    changed.outPath = path
+    table.add(changed, done(responder))
+  }
+
+  private func addChannel(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+    let text = try body.string("channel")
+    let secret = try body.optional("secret")
+    let name: Text
+    let key: ChannelSecret
+    if text.lowercased().hasPrefix("meshcore://") {
+      guard case .channel(let linked, let its) = try MeshLink(parsing: text) else {
+        throw .invalid("that is a node's link: meshpost contact import takes it")
+      }
+      (name, key) = (linked, its)
+    } else if let secret {
+      (name, key) = (Text(text), try MeshLink.secret(secret))
+    } else if text.hasPrefix("#") {
+      (name, key) = (Text(text), .hashtag(text))
+    } else if text == "Public" {
+      (name, key) = (Text(text), .publicChannel)
+    } else {
+      throw .invalid("a private channel needs its secret; a new one is made by --new")
+    }
+    table.add(name: name, secret: key) { self.tell($0, responder) }
+  }
+
+  private func tell(_ result: Result<Channel, Refusal>, _ responder: HTTPResponder) {
+    switch result {
+    case .failure(let refusal): Answering.refuse(responder, refusal)
+    case .success(let channel):
+      Answering.answer(responder) { json in
+        json.field("slot", channel.slot)
+        json.field("name", channel.name.string)
+        json.field("channel", channel.isEmpty ? nil : channel.secret.digest)
+      }
+    }
+  }
+}

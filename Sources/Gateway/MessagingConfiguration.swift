@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+
+import Delivery
+import Messaging
+import TOML
+import Timing
+
+/// `[messaging]` and `[[poll]]`.
+public struct MessagingConfiguration: Sendable {
+  public var messenger = Messenger.Settings()
+  public var routine = Routine.Settings()
+  public var credentialsFile: String
+
+  init(reading table: inout TOMLReader, store: String) {
+    var delivery = DeliverySettings()
+    delivery.maxAttempts = Int(table.integer("attempts", in: 1...16, default: 4))
+    delivery.floodAfter = Int(table.integer("flood_after", in: 0...16, default: 2))
+    delivery.maxFloods = Int(table.integer("floods", in: 0...8, default: 2))
+    delivery.timeoutFactor = Double(table.integer("timeout_percent", in: 100...1000, default: 120)) / 100
+    delivery.maxInFlight = Int(table.integer("in_flight", in: 1...8, default: 8))
+    delivery.discoversPaths = table.bool("path_discovery", default: true)
+    if delivery.floodAfter == 0, delivery.maxFloods == 0 {
+      table.note("floods", "with flood_after = 0 and floods = 0 nothing could be sent")
+    }
+    delivery.budget.airtime = table.integer("airtime_per_hour_s", in: 1...3600, default: 180) * 1000
+    delivery.budget.messages = Int(table.integer("messages_per_hour", in: 1...3600, default: 600))
+    delivery.budget.channelAirtime = table.integer("channel_airtime_per_hour_s", in: 1...3600, default: 60) * 1000
+    delivery.budget.channelMessages = Int(table.integer("channel_messages_per_hour", in: 1...3600, default: 60))
+    messenger.delivery = delivery
+    messenger.mostWaiting = Int(table.integer("queue", in: 1...10_000, default: 1000))
+    routine.roomInterval = .seconds(60 * table.integer("room_interval_min", in: 0...10_080, default: 60))
+    credentialsFile = table.string("credentials_file") ?? store + ".credentials"
+    if !credentialsFile.hasPrefix("/") { table.note("credentials_file", "\"\(credentialsFile)\" is not absolute") }
+  }
+
+  static let mostPolls = 64
+
+  mutating func readPolls(_ root: inout TOMLReader) {
+    for var table in root.tables("poll") {
+      let node = table.string("node")
+      if node == nil || node == "" { table.note("node", "the name or key of a node is missing") }
+      let kind = table.choice("kind", of: ["status", "telemetry"], default: "telemetry")
+      let minutes = table.integer("every_min", in: 1...10_080, default: 60)
+      if routine.polls.count >= Self.mostPolls { table.note("node", "more than \(Self.mostPolls) polls") }
+      table.finish()
+      root.note(table.errors)
+      guard let node, let kind = Routine.Poll.Kind(rawValue: kind) else { continue }
+      routine.polls.append(Routine.Poll(node: node, kind: kind, every: .seconds(60 * minutes)))
+    }
+  }
+}

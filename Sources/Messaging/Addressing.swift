@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Store
+
+/// Who is meant by what an operator typed.
+public enum Addressee: Equatable, Sendable {
+  case contact(StoredContact)
+  case channel(Channel)
+}
+
+/// Finds nodes and channels by name, unique beginning, or key. What is ambiguous is refused with the candidates.
+public struct Addressing {
+  private let store: Store
+
+  public init(_ store: Store) { self.store = store }
+
+  /// Candidates that are named in a refusal.
+  private static let mostCandidates = 8
+  /// A beginning of a key has at least so many digits: shorter ones are more likely a name.
+  private static let fewestDigits = 4
+
+  /// How well something fits; a better rank alone counts.
+  private enum Rank: Int, Comparable {
+    case key, name, nameInAnyCase, beginning, keyBeginning
+
+    static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
+  }
+
+  private struct Found {
+    var best: Rank?
+    var fitting: [Addressee] = []
+    var isCut = false
+
+    mutating func add(_ addressee: Addressee, _ rank: Rank) {
+      if let best, rank > best { return }
+      if rank != best { (best, fitting) = (rank, []) }
+      guard fitting.count < Addressing.mostCandidates else {
+        isCut = true
+        return
+      }
+      fitting.append(addressee)
+    }
+  }
+
+  public func find(_ text: String) throws(Refusal) -> Addressee {
+    guard !text.isEmpty else { throw .invalid("a name, a key or a #channel is wanted") }
+    var found = Found()
+    do throws(StoreError) {
+      try store.eachChannel { channel in
+        if let rank = Self.rank(channel.name.string, "", text) { found.add(.channel(channel), rank) }
+      }
+      if !text.hasPrefix("#") {
+        try store.eachContact { stored in
+          let rank = Self.rank(stored.contact.name.string, stored.contact.key.hex, text)
+          if let rank { found.add(.contact(stored), rank) }
+          return true
+        }
+      }
+    } catch {
+      throw .store(error)
+    }
+    return try choose(found, text)
+  }
+
+  private func choose(_ found: Found, _ text: String) throws(Refusal) -> Addressee {
+    // Nodes that the radio does not keep are meant only when no other is.
+    let reachable = found.fitting.filter { if case .contact(let stored) = $0 { stored.onRadio } else { true } }
+    let fitting = reachable.isEmpty ? found.fitting : reachable
+    guard let first = fitting.first else {
+      throw .notFound(text)
+    }
+    guard fitting.count == 1 else {
+      throw .ambiguous(text, candidates: fitting.map(Self.describe) + (found.isCut ? ["…"] : []))
+    }
+    return first
+  }
+
+  /// A node that the radio can send to.
+  public func contact(_ text: String) throws(Refusal) -> StoredContact {
+    guard case .contact(let stored) = try find(text) else { throw .invalid("\(text) is a channel; a node is wanted") }
+    return stored
+  }
+
+  public func channel(_ text: String) throws(Refusal) -> Channel {
+    guard case .channel(let channel) = try find(text) else { throw .invalid("\(text) is a node; a channel is wanted") }
+    return channel
+  }
+
+  private static func rank(_ name: String, _ key: String, _ text: String) -> Rank? {
+    let typed = text.lowercased()
+    if !key.isEmpty, key == typed { return .key }
+    if name == text { return .name }
+    let lower = name.lowercased()
+    if lower == typed { return .nameInAnyCase }
+    if lower.hasPrefix(typed) { return .beginning }
+    return typed.utf8.count >= fewestDigits && key.hasPrefix(typed) ? .keyBeginning : nil
+  }
+
+  private static func describe(_ addressee: Addressee) -> String {
+    switch addressee {
+    case .contact(let stored):
+      "\(stored.contact.name.string) (\(stored.contact.type.name) \(stored.contact.key.prefix.hex))"
+    case .channel(let channel): "\(channel.name.string) (channel \(channel.slot))"
+    }
+  }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Delivery
+import MeshCrypto
+import Timing
+
+/// Recognises repeaters that send on a channel message of ours: the only sign that anybody heard it.
+///
+/// The packet's payload is computed as the radio makes it; what the radio hears is compared by it. Nothing is looked at
+/// while no message waits for repeats.
+struct ChannelEchoes {
+  private struct Expected {
+    let id: Int64
+    let payload: [UInt8]
+    let until: MonotonicTime
+    /// The last repeater of each repeat, so that one is counted once.
+    var repeaters: Set<[UInt8]> = []
+  }
+
+  /// Messages that are looked for at once; the oldest gives way.
+  static let most = 16
+
+  private var expected: [Expected] = []
+
+  mutating func expect(_ id: Int64, text: Text, time: UInt32, name: Text, secret: ChannelSecret, now: MonotonicTime) {
+    let whole = Text(bytes: Array((name.bytes + Array(": ".utf8) + text.bytes).prefix(TextLimit.channelWithName)))
+    guard let envelope = GroupEnvelope.seal(GroupText(time: time, text: whole), with: secret) else { return }
+    expected.removeAll { $0.until <= now || $0.id == id }
+    if expected.count >= Self.most { expected.removeFirst() }
+    expected.append(Expected(id: id, payload: envelope.encode(), until: now + DeliverySettings.grace))
+  }
+
+  /// Whose repeat the packet is, if it is one that was not counted yet.
+  mutating func heard(_ bytes: [UInt8], now: MonotonicTime) -> Int64? {
+    guard !expected.isEmpty else { return nil }
+    expected.removeAll { $0.until <= now }
+    guard let packet = try? Packet(decoding: bytes), packet.type == .groupText, packet.pathLength.hops > 0,
+      let place = expected.firstIndex(where: { $0.payload == packet.payload })
+    else { return nil }  // `try?`: what is no packet repeats nothing
+    let repeater = Array(packet.path.suffix(packet.pathLength.bytesPerHop))
+    guard expected[place].repeaters.insert(repeater).inserted else { return nil }
+    return expected[place].id
+  }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import MeshCrypto
+
+/// What people hand around: links and cards (app-conventions.md § 7).
+public enum MeshLink: Equatable, Sendable {
+  /// A signed advert packet, as a radio exports it.
+  case card([UInt8], Advert)
+  /// Unsigned: a key with a name.
+  case contact(PublicKey, name: Text, type: NodeType)
+  case channel(name: Text, ChannelSecret)
+
+  private static let scheme = "meshcore://"
+
+  public init(parsing text: String) throws(Refusal) {
+    guard text.lowercased().hasPrefix(Self.scheme) else { throw .invalid("a link begins with \(Self.scheme)") }
+    let rest = String(text.dropFirst(Self.scheme.count))
+    let parts = rest.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+    let query = Self.query(parts.count > 1 ? parts[1] : "")
+    switch parts[0] {
+    case "contact/add": self = try Self.contact(query)
+    case "channel/add": self = try Self.channel(query)
+    default: self = try Self.card(rest)
+    }
+  }
+
+  private static func contact(_ query: [String: [UInt8]]) throws(Refusal) -> MeshLink {
+    guard let hex = query["public_key"], let key = PublicKey(hex: String(decoding: hex, as: UTF8.self)), !key.isZero
+    else { throw .invalid("the link has no public_key of 64 hex digits") }
+    let name = Text(bytes: query["name"] ?? [])
+    guard (1...31).contains(name.bytes.count) else { throw .invalid("the link's name has not 1 to 31 bytes") }
+    let type = query["type"].flatMap { UInt8(String(decoding: $0, as: UTF8.self)) } ?? 1
+    guard (1...4).contains(type) else { throw .invalid("the link's type is not 1 to 4") }
+    return .contact(key, name: name, type: NodeType(rawValue: type))
+  }
+
+  private static func channel(_ query: [String: [UInt8]]) throws(Refusal) -> MeshLink {
+    let name = Text(bytes: query["name"] ?? [])
+    guard (1...31).contains(name.bytes.count) else { throw .invalid("the link's name has not 1 to 31 bytes") }
+    guard let hex = query["secret"] else {
+      guard name.bytes.first == UInt8(ascii: "#") else { throw .invalid("the link has no secret") }
+      return .channel(name: name, .hashtag(name.string))
+    }
+    return .channel(name: name, try secret(String(decoding: hex, as: UTF8.self)))
+  }
+
+  /// A channel's secret: 32 hex digits, not all zero.
+  public static func secret(_ hex: String) throws(Refusal) -> ChannelSecret {
+    guard let secret = Hex.bytes(hex).flatMap({ ChannelSecret(bytes: $0) }), !secret.isZero else {
+      throw .invalid("a channel's secret is 32 hex digits, not all zero")
+    }
+    return secret
+  }
+
+  /// The signature is looked at: a card that was altered is refused.
+  private static func card(_ hex: String) throws(Refusal) -> MeshLink {
+    guard let bytes = Hex.bytes(hex), let packet = try? Packet(decoding: bytes),
+      case .advert(let advert)? = try? packet.content(), !advert.key.isZero
+    else { throw .invalid("that is no card of a node") }  // `try?`: one answer fits all reasons
+    guard advert.isSignatureValid else { throw .invalid("the card's signature is wrong: it was altered") }
+    return .card(bytes, advert)
+  }
+
+  /// `+` is a blank only inside a name; `%20` always is.
+  private static func query(_ text: String) -> [String: [UInt8]] {
+    var fields: [String: [UInt8]] = [:]
+    for pair in text.split(separator: "&") {
+      let parts = pair.split(separator: "=", maxSplits: 1)
+      guard parts.count == 2 else { continue }
+      let raw = Array(parts[1].utf8)
+      let plus = UInt8(ascii: "+")
+      let isBlank = raw.first != plus && raw.last != plus
+      fields[String(parts[0])] = decode(raw.map { $0 == plus && isBlank ? 0x20 : $0 })
+    }
+    return fields
+  }
+
+  private static func decode(_ bytes: [UInt8]) -> [UInt8] {
+    var result: [UInt8] = []
+    var rest = bytes[...]
+    while let byte = rest.popFirst() {
+      let digits = rest.prefix(2)
+      if byte == UInt8(ascii: "%"), digits.count == 2,
+        let decoded = Hex.bytes(String(decoding: digits, as: UTF8.self))
+      {
+        result += decoded
+        rest = rest.dropFirst(2)
+      } else {
+        result.append(byte)
+      }
+    }
+    return result
+  }
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Delivery
+import EventLoop
+import RadioSession
+import Store
+import Sync
+import Timing
+
+/// Store → radio: one durable queue for everything that is said, whoever says it.
+///
+/// `DeliverySession` decides; this keeps its decisions on disk before they are carried out, hands messages to the radio
+/// and tells it what became of them. A state that the disk does not take is kept here and written until it does;
+/// meanwhile nothing new is handed over.
+public final class Messenger {
+  public struct Settings: Sendable {
+    public var delivery = DeliverySettings()
+    /// Messages that may wait; beyond it new ones are refused.
+    public var mostWaiting = 1000
+
+    public init() {}
+  }
+
+  public struct Status: Sendable {
+    public var waiting: Int
+    public var inFlight: Int
+    public var waitsForBudget: Bool
+    /// Milliseconds and messages of the last hour, and how many there may be.
+    public var airtime: (used: Int64, limit: Int64)
+    public var messages: (used: Int, limit: Int)
+    public var delivered: Int
+    public var failed: Int
+    public var sentOnChannels: Int
+  }
+
+  let store: Store
+  let synchronizer: Synchronizer
+  let loop: EventLoop
+  let log: Log
+  public private(set) var settings: Settings
+  var session: DeliverySession
+  var senderClock: SenderClock
+  var echoes = ChannelEchoes()
+  /// Rows whose newest state is not on disk yet; the disk is asked again and again.
+  var unsaved: [Int64: OutgoingMessage] = [:]
+  private var saveTimer: LoopTimer?
+  private var timer: LoopTimer?
+  private var isReady = false
+  private var hasToldBudget = false
+  var counts = (delivered: 0, failed: 0, channel: 0)
+
+  /// A flood arrived and brought no path back.
+  public var onPathWanted: (PublicKey) -> Void = { _ in }
+
+  public init(
+    store: Store, synchronizer: Synchronizer, settings: Settings, on loop: EventLoop, log: Log
+  ) throws(StoreError) {
+    self.store = store
+    self.synchronizer = synchronizer
+    self.settings = settings
+    self.loop = loop
+    self.log = log
+    senderClock = try SenderClock(store)
+    let uses = try Self.readAirtime(store, synchronizer.now, loop.now)
+    session = DeliverySession(settings.delivery, uses: uses, seed: UInt64.random(in: .min ... .max))
+    try resume()
+  }
+
+  /// What was on the air within the last hour counts after a restart too. A clock that has jumped counts it as now.
+  private static func readAirtime(
+    _ store: Store, _ moment: Moment, _ now: MonotonicTime
+  ) throws(StoreError) -> [AirtimeBudget.Use] {
+    var uses: [AirtimeBudget.Use] = []
+    try store.eachAirtime { at, milliseconds, channel in
+      let age = min(max(0, moment.milliseconds - at), 3_600_000)
+      let time = MonotonicTime(nanoseconds: now.nanoseconds - age * 1_000_000)
+      uses.append(AirtimeBudget.Use(at: time, airtime: milliseconds, channel: channel))
+    }
+    return uses
+  }
+
+  /// What had not ended when the program did.
+  private func resume() throws(StoreError) {
+    var waiting: [OutgoingMessage] = []
+    try store.eachLiveOutgoing { message in
+      waiting.append(message)
+      return waiting.count < settings.mostWaiting
+    }
+    for message in waiting { enqueue(message) }
+  }
+
+  /// The database was replaced by a new one.
+  public func storeReplaced() {
+    do {
+      senderClock = try SenderClock(store)
+    } catch {
+      log.error("\(error)")
+    }
+    session = DeliverySession(settings.delivery, seed: UInt64.random(in: .min ... .max))
+    (unsaved, isReady) = ([:], false)
+  }
+
+  public func change(_ settings: Settings) {
+    self.settings = settings
+    perform(session.change(settings.delivery, now: loop.now))
+  }
+
+  public var status: Status {
+    let used = session.budget.used(now: loop.now)
+    return Status(
+      waiting: session.pending, inFlight: session.inFlight, waitsForBudget: session.waitsForBudget,
+      airtime: (used.airtime, session.budget.limits.airtime), messages: (used.messages, session.budget.limits.messages),
+      delivered: counts.delivered, failed: counts.failed, sentOnChannels: counts.channel)
+  }
+
+  // MARK: What the radio does
+
+  /// The link or the sync changed.
+  public func radioChanged() {
+    guard synchronizer.connection.state == .up else {
+      if isReady { session.linkDown() }
+      isReady = false
+      return arm()
+    }
+    guard !isReady, synchronizer.state == .synced else { return }
+    isReady = true
+    session.radio = synchronizer.connection.identity?.info.radio
+    perform(session.linkUp(now: loop.now))
+  }
+
+  public func received(_ push: Push) {
+    switch push {
+    case .sendConfirmed(let code, let tripTime):
+      perform(session.acknowledged(code, tripTime: tripTime, now: loop.now))
+    case .logRxData(_, _, let packet):
+      guard let id = echoes.heard(packet, now: loop.now) else { return }
+      session.heardRepeat(of: id)
+    default: break
+    }
+  }
+
+  /// A contact's record came.
+  public func contactChanged(_ contact: Contact) {
+    perform(session.pathChanged(contact.key, bytes: contact.outPath?.bytes.count, now: loop.now))
+  }
+
+  // MARK: Carrying out
+
+  func perform(_ actions: [DeliveryAction]) {
+    for action in actions { carryOut(action) }
+    arm()
+  }
+
+  private func arm() {
+    timer?.cancel()
+    if session.waitsForBudget != hasToldBudget {
+      hasToldBudget = session.waitsForBudget
+      if hasToldBudget { log.notice("sending waits: the hour's air time is used up (see `meshpost status`)") }
+    }
+    guard let deadline = session.deadline else { return }
+    timer = loop.schedule(at: deadline) { [weak self] in
+      guard let self else { return }
+      self.perform(self.session.timedOut(now: self.loop.now))
+    }
+  }
+
+  /// The newest state of a row: what the disk has not taken yet goes before what it has.
+  func row(_ id: Int64) -> OutgoingMessage? {
+    if let row = unsaved[id] { return row }
+    do {
+      return try store.outgoing(id: id)
+    } catch {
+      log.error("an outgoing message cannot be read: \(error)")
+      return nil
+    }
+  }
+
+  /// Keeps a state, however long it takes; `done` hears whether the disk took it at once.
+  func save(
+    _ message: OutgoingMessage, journal: Bool = true, airtime: Int64? = nil, _ done: @escaping (Bool) -> Void = { _ in }
+  ) {
+    let moment = synchronizer.now
+    unsaved[message.id] = message
+    store.write({ store throws(SQLiteError) in
+      try store.updateOutgoing(message, at: moment, journal: journal)
+      if let airtime { try store.recordAirtime(airtime, channel: message.channel, at: moment.milliseconds) }
+    }) { [weak self] failure in
+      guard let self else { return }
+      if failure == nil {
+        if self.unsaved[message.id] == message { self.unsaved[message.id] = nil }
+      } else {
+        self.saveLater()
+      }
+      done(failure == nil)
+    }
+  }
+
+  private func saveLater() {
+    guard saveTimer == nil else { return }
+    saveTimer = loop.schedule(after: .seconds(2)) { [weak self] in
+      guard let self else { return }
+      self.saveTimer = nil
+      for message in self.unsaved.values { self.save(message) }
+    }
+  }
+}
+
+extension Messenger {
+  /// Something that is no message goes on the air, if the hour's budget has room for it.
+  func spend(_ airtime: Int64, _ priority: DeliveryPriority) -> Bool {
+    guard session.spend(airtime, priority, now: loop.now) else { return false }
+    let moment = synchronizer.now
+    store.write({ store throws(SQLiteError) in
+      try store.recordAirtime(airtime, channel: nil, at: moment.milliseconds)
+    }) { [log] failure in
+      if let failure { log.debug("air time is not kept: \(failure)") }
+    }
+    return true
+  }
+}

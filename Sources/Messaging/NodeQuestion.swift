@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import JSON
+
+/// What another node can be asked.
+public enum NodeQuestion: Equatable, Sendable {
+  case login(password: Text)
+  case status
+  case telemetry
+  /// From this index on.
+  case neighbours(first: UInt16)
+  case path
+  /// The whole round trip, and bytes per hop as 1 << n.
+  case trace(path: [UInt8], flags: UInt8)
+  case cli(Text)
+  /// Tells a room that we are still there. Nothing answers that a client could see.
+  case keepAlive
+
+  /// Servers answer these only to those that they know.
+  public var needsLogin: Bool {
+    switch self {
+    case .status, .telemetry, .neighbours, .cli, .keepAlive: true
+    case .login, .path, .trace: false
+    }
+  }
+
+  /// Commands on a node's CLI may do anything: they are not repeated by themselves.
+  var mayRepeat: Bool { if case .cli = self { false } else { true } }
+
+  /// Bytes of each neighbour's key that are asked for: 11 entries fit into an answer.
+  static let neighbourKeyBytes = 6
+  static let neighboursOfAnswer: UInt8 = 11
+
+  func command(to key: PublicKey, time: UInt32) -> Command {
+    let salt = UInt32.random(in: .min ... .max)
+    switch self {
+    case .login(let password): return .sendLogin(key, password: password)
+    case .status: return .sendStatusRequest(key)
+    case .telemetry: return .sendTelemetryRequest(key)
+    case .neighbours(let first):
+      let query = NeighbourQuery(
+        count: Self.neighboursOfAnswer, first: first, order: .newest, keyBytes: UInt8(Self.neighbourKeyBytes),
+        salt: salt)
+      return .sendBinaryRequest(key, .neighbours(query))
+    case .path: return .sendPathDiscovery(key)
+    case .trace(let path, let flags):
+      return .sendTracePath(TraceRequest(tag: salt, auth: 0, flags: flags, path: path))
+    case .cli(let text):
+      return .sendText(OutgoingText(type: .cliData, attempt: 0, time: time, recipient: key.prefix, text: text))
+    case .keepAlive: return .sendBinaryRequest(key, BinaryRequest(type: 2, parameters: [0, 0, 0, 0]))
+    }
+  }
+
+  /// Bytes on the air, about.
+  func length(path: Int) -> Int {
+    switch self {
+    case .login(let password): PacketLength.request(password.bytes.count, path: path, isLogin: true)
+    case .cli(let text): PacketLength.text(text.bytes.count, path: path)
+    case .trace(let hops, _): 2 + 9 + hops.count
+    case .neighbours: PacketLength.request(11, path: path)
+    case .status, .telemetry, .path, .keepAlive: PacketLength.request(9, path: path)
+    }
+  }
+}
+
+/// What a node answered.
+public enum NodeAnswer: Equatable, Sendable {
+  case login(LoginSuccess)
+  case status(NodeStatus)
+  case telemetry(Telemetry)
+  case neighbours(Neighbours)
+  case path(DiscoveredPath)
+  case trace(TraceData)
+  case cli(Text)
+  /// The radio sent it; nothing more is to be heard.
+  case sent
+}
+
+extension NodeQuestion {
+  /// The push as this question's answer; `nil`: it belongs to something else.
+  func answer(in push: Push, from contact: Contact, tag: AckCode) -> NodeAnswer? {
+    let prefix = contact.key.prefix
+    switch (self, push) {
+    case (.login, .loginSuccess(let login)) where login.prefix == prefix: return .login(login)
+    case (.status, .statusResponse(prefix, let data)):
+      // `try?`: too short for a status: a late answer to something else (observed.md).
+      return (try? NodeStatus(decoding: data, of: contact.type)).map { .status($0) }
+    case (.telemetry, .telemetryResponse(prefix, let data)): return .telemetry(Telemetry(decoding: data))
+    case (.neighbours, .binaryResponse(tag, let data)):
+      // `try?`: what is no list of neighbours is no answer.
+      return (try? Neighbours(decoding: data, keyBytes: Self.neighbourKeyBytes)).map { .neighbours($0) }
+    case (.path, .pathDiscoveryResponse(let found)) where found.prefix == prefix: return .path(found)
+    case (.trace, .traceData(let trace)) where AckCode(value: trace.tag.byteSwapped) == tag: return .trace(trace)
+    default: return nil
+    }
+  }
+}
+
+extension NodeAnswer {
+  /// The shapes are in docs/control-socket.md.
+  public func write(to json: inout JSONWriter) {
+    switch self {
+    case .login(let login):
+      json.field("admin", login.permissions == 1 || (login.acl.map { $0 & 3 == 3 } ?? false))
+      json.field("permissions", login.acl)
+      json.field("server_time", login.serverTime)
+      json.field("firmware_level", login.firmwareLevel)
+    case .status(let status): Self.write(status, to: &json)
+    case .telemetry(let telemetry): Self.write(telemetry, to: &json)
+    case .neighbours(let neighbours):
+      json.field("total", neighbours.total)
+      json.arrayField("neighbours") { json in
+        for entry in neighbours.entries {
+          json.object { json in
+            json.field("key", Hex.string(entry.key))
+            json.field("heard_s", entry.heardAgo)
+            json.field("snr", entry.snr.decibels)
+          }
+        }
+      }
+    case .path(let found):
+      json.field("out", found.out.description)
+      json.field("out_hops", found.out.hops)
+      json.field("in", found.in.description)
+      json.field("in_hops", found.in.hops)
+    case .trace(let trace):
+      let size = trace.hashSize
+      json.arrayField("hops") { json in
+        for (index, snr) in trace.hopSNRs.enumerated() {
+          json.object { json in
+            json.field("node", Hex.string(trace.hashes.dropFirst(index * size).prefix(size)))
+            json.field("snr", snr.decibels)
+          }
+        }
+      }
+      json.field("snr_here", trace.finalSNR.decibels)
+    case .cli(let text): json.field("reply", text.string)
+    case .sent: json.field("sent", true)
+    }
+  }
+
+  private static func write(_ status: NodeStatus, to json: inout JSONWriter) {
+    json.field("battery_mv", status.batteryMillivolts)
+    json.field("queue", status.queueLength)
+    json.field("noise_floor_dbm", status.noiseFloor)
+    json.field("last_rssi_dbm", status.lastRSSI)
+    json.field("last_snr", Double(status.lastSNRQuarters) / 4)
+    json.field("received", status.received)
+    json.field("sent", status.sent)
+    json.field("airtime_s", status.secondsSent)
+    json.field("uptime_s", status.uptime)
+    json.field("sent_flood", status.sentFlood)
+    json.field("sent_direct", status.sentDirect)
+    json.field("received_flood", status.receivedFlood)
+    json.field("received_direct", status.receivedDirect)
+    json.field("error_flags", status.errorFlags)
+    json.field("duplicates_direct", status.directDuplicates)
+    json.field("duplicates_flood", status.floodDuplicates)
+    switch status.tail {
+    case .repeater(let seconds, let errors):
+      json.field("receiving_s", seconds)
+      json.field("receive_errors", errors)
+    case .room(let stored, let pushed):
+      json.field("posts_stored", stored)
+      json.field("posts_pushed", pushed)
+    case .none: break
+    }
+  }
+
+  private static func write(_ telemetry: Telemetry, to json: inout JSONWriter) {
+    json.arrayField("readings") { json in
+      for reading in telemetry.readings {
+        json.object { json in
+          json.field("channel", reading.channel)
+          json.field("type", reading.type.name)
+          if reading.values.count == 1 {
+            json.field("value", reading.values.first)
+          } else {
+            json.arrayField("values") { json in for value in reading.values { json.value(value) } }
+          }
+        }
+      }
+    }
+    // Padding after it says nothing.
+    if telemetry.rest.contains(where: { $0 != 0 }) { json.field("unread_hex", Hex.string(telemetry.rest)) }
+  }
+}

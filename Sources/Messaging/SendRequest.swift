@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Delivery
+import Store
+
+/// What somebody wants to say.
+public struct SendRequest: Equatable, Sendable {
+  /// A name, a unique beginning of one, a key or its beginning, `#channel`, or a channel's name.
+  public var to: String
+  public var text: Text
+  /// Makes it idempotent: the same key twice is one message. Made up when missing.
+  public var key: String?
+  /// After so long it is no longer sent; at least a second.
+  public var lifetime: Duration
+  public var priority: DeliveryPriority
+  /// Who sends: turns are taken between origins.
+  public var origin: String
+  /// Cut a text that is too long into numbered parts.
+  public var splits: Bool
+
+  public static let defaultLifetime: Duration = .seconds(24 * 3600)
+  public static let longestLifetime: Duration = .seconds(30 * 24 * 3600)
+
+  public init(
+    to: String, text: Text, key: String? = nil, lifetime: Duration = defaultLifetime,
+    priority: DeliveryPriority = .interactive, origin: String = "control", splits: Bool = false
+  ) {
+    self.to = to
+    self.text = text
+    self.key = key
+    self.lifetime = lifetime
+    self.priority = priority
+    self.origin = origin
+    self.splits = splits
+  }
+}
+
+/// Why something is not even tried.
+public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
+  case notFound(String)
+  /// Several fit: which is meant?
+  case ambiguous(String, candidates: [String])
+  /// Known, but the radio does not have it in its table.
+  case notOnRadio(String)
+  /// `over`: bytes beyond the limit.
+  case tooLong(over: Int, limit: Int)
+  case invalid(String)
+  /// The outgoing queue, or the air time, is used up for now.
+  case full(String)
+  case linkDown
+  case store(StoreError)
+  /// The radio said no.
+  case radio(String)
+  /// A node did not answer; on the mesh that is the only sign of a mistake.
+  case silence(String)
+
+  public var description: String {
+    switch self {
+    case .notFound(let name) where name.hasPrefix("#"):
+      "no channel \(name): join it with meshpost channel add '\(name)'"
+    case .notFound(let name): "nobody is known as \"\(name)\""
+    case .ambiguous(let name, let candidates):
+      "\"\(name)\" is not unique: \(candidates.joined(separator: ", ")). Write more of it, or the key"
+    case .notOnRadio(let name): "the radio does not have \(name) in its contacts. Add it: meshpost contact add \(name)"
+    case .tooLong(let over, let limit):
+      "the text is \(over) bytes too long (at most \(limit)). Shorten it, or let it be split"
+    case .invalid(let words), .full(let words), .radio(let words), .silence(let words): words
+    case .linkDown: "the radio's link is down, or it is not synced yet"
+    case .store(let error): "\(error). \(error.remedy)"
+    }
+  }
+
+  /// A word for programs.
+  public var code: String {
+    switch self {
+    case .notFound: "not_found"
+    case .ambiguous: "ambiguous"
+    case .notOnRadio: "not_on_radio"
+    case .tooLong: "too_long"
+    case .invalid: "invalid"
+    case .full: "full"
+    case .linkDown: "link_down"
+    case .store: "store"
+    case .radio: "radio"
+    case .silence: "silence"
+    }
+  }
+}
+
+/// How many bytes a text may have, and cutting it.
+public enum TextLimit {
+  /// The firmware takes 160; radios with frames of 172 bytes hand over 156 of them (companion.md § 6).
+  public static let direct = 156
+  /// A room cuts posts there (app-conventions.md § 4).
+  public static let room = 150
+  /// With the name that the radio puts in front, and `": "`; beyond it the radio cuts silently.
+  public static let channelWithName = 160
+
+  public static func channel(ownName: Text?) -> Int { channelWithName - (ownName?.bytes.count ?? 31) - 2 }
+
+  /// Parts beyond this are refused: nobody wants a mesh to carry a book.
+  public static let mostParts = 9
+
+  /// `[1/3] …` in at most `limit` bytes each, cut at blanks where there are any near, never inside a character.
+  /// `nil`: more than `mostParts`.
+  public static func split(_ text: Text, limit: Int) -> [Text]? {
+    guard text.bytes.count > limit else { return [text] }
+    let room = limit - "[1/9] ".utf8.count
+    guard room >= 16 else { return nil }
+    var parts: [[UInt8]] = []
+    var rest = text.bytes[...]
+    while !rest.isEmpty {
+      guard parts.count < mostParts else { return nil }
+      let end = rest.count <= room ? rest.endIndex : cut(rest, room)
+      parts.append(Array(rest[..<end]))
+      rest = rest[end...].drop { $0 == 0x20 }
+    }
+    return parts.enumerated().map { Text(bytes: Array("[\($0.offset + 1)/\(parts.count)] ".utf8) + $0.element) }
+  }
+
+  private static func cut(_ bytes: ArraySlice<UInt8>, _ room: Int) -> Int {
+    var end = bytes.startIndex + room
+    // Not in the middle of a UTF-8 sequence, unless it is none.
+    for _ in 0..<3 where end > bytes.startIndex && bytes[end] & 0xC0 == 0x80 { end -= 1 }
+    let blank = bytes[..<end].lastIndex(of: 0x20)
+    if let blank, blank > bytes.startIndex + room / 2 { return blank }
+    return end > bytes.startIndex ? end : bytes.startIndex + room
+  }
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+
+/// `@[Name]` in a text means the node with that name (app-conventions.md § 3).
+public enum Mention {
+  /// Names that are told of one text at most.
+  static let most = 8
+
+  /// Each name once, in order. Names with `]` cannot be mentioned.
+  public static func names(in text: Text) -> [String] {
+    var names: [String] = []
+    var rest = text.bytes[...]
+    while names.count < most, let at = rest.firstIndex(of: UInt8(ascii: "@")) {
+      rest = rest[(at + 1)...]
+      guard rest.first == UInt8(ascii: "["), let end = rest.firstIndex(of: UInt8(ascii: "]")) else { continue }
+      let name = String(decoding: rest[(rest.startIndex + 1)..<end], as: UTF8.self)
+      if !name.isEmpty, !names.contains(name) { names.append(name) }
+      rest = rest[(end + 1)...]
+    }
+    return names
+  }
+}

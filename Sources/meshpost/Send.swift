@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Glibc
+import JSON
+
+struct SendCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "send", abstract: "Say something to a node, a room or a channel.",
+    discussion: """
+      TO is a name, a unique beginning of one, a key or its beginning, or a #channel. The message is kept and sent when \
+      the radio and the air allow it. With --wait: exit code 0 when it is delivered (or, to a channel, sent), 75 when \
+      nobody acknowledged it or it expired, 76 when the radio refused it, 70 when it was cancelled.
+      """)
+  @OptionGroup var connection: Connection
+  @Argument(help: "To whom.") var to: String
+  @Argument(help: "What. `-`: what standard input says.") var text: [String]
+  @Flag(help: "Wait until it is delivered or has failed.") var wait = false
+  @Flag(help: "Cut a text that is too long into numbered parts.") var split = false
+  @Option(help: "An id of your own: the same twice is one message.") var id: String?
+  @Option(help: "Seconds after which it is no longer sent (default: a day).") var expires: Int?
+  @Option(help: "interactive, relayed or bulk.") var priority = "interactive"
+
+  func run() throws {
+    let words = text == ["-"] ? Self.standardInput() : text.joined(separator: " ")
+    let body = JSONWriter.object { json in
+      json.field("to", to)
+      json.field("text", words)
+      json.field("id", id)
+      json.field("expires_s", expires)
+      json.field("priority", priority)
+      json.field("split", split)
+    }
+    try Sending.accepted(try ControlClient(connection).post("/v1/send", body: body), connection, wait: wait)
+  }
+
+  private static func standardInput() -> String {
+    var bytes: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    while bytes.count < 65536 {
+      let count = read(0, &buffer, buffer.count)
+      guard count > 0 else { break }
+      bytes += buffer.prefix(count)
+    }
+    return String(decoding: bytes.last == 10 ? bytes.dropLast() : bytes[...], as: UTF8.self)
+  }
+}
+
+struct ReactCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "react", abstract: "Send a reaction (as MeshCore One writes it).")
+  @OptionGroup var connection: Connection
+  @Argument(help: "The number of a message (see `meshpost messages --json`), or the id of one that was sent.")
+  var message: String
+  @Argument(help: "One emoji.") var emoji: String
+  @Flag(help: "Wait until it is delivered or has failed.") var wait = false
+
+  func run() throws {
+    let body = JSONWriter.object { json in
+      if let number = Int64(message) { json.field("message", number) } else { json.field("outgoing", message) }
+      json.field("emoji", emoji)
+    }
+    try Sending.accepted(try ControlClient(connection).post("/v1/react", body: body), connection, wait: wait)
+  }
+}
+
+struct OutgoingCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "outgoing", abstract: "Messages of ours and how far they are, newest last.")
+  @OptionGroup var connection: Connection
+  @Option(help: "How many.") var limit = 20
+
+  func run() throws { try ControlClient(connection).lines("/v1/outgoing?limit=\(limit)", Show.outgoing) }
+}
+
+struct RetryCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "retry", abstract: "Another round of attempts for a message that failed.")
+  @OptionGroup var connection: Connection
+  @Argument(help: "Its id.") var id: String
+  @Flag(help: "Wait until it is delivered or has failed.") var wait = false
+
+  func run() throws { try Sending.act("retry", id, connection, wait: wait) }
+}
+
+struct CancelCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "cancel", abstract: "No further attempt. What is on the air cannot be called back.")
+  @OptionGroup var connection: Connection
+  @Argument(help: "Its id.") var id: String
+
+  func run() throws { try Sending.act("cancel", id, connection, wait: false) }
+}
+
+struct RoomCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "room", abstract: "Rooms: log in, post, read.", subcommands: [Login.self, Post.self, Read.self])
+
+  struct Login: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Log in to a room and stay so: its posts come from then on, also after restarts.")
+    @OptionGroup var connection: Connection
+    @Argument(help: "The room.") var room: String
+    @Flag(help: "Use the password that is stored.") var stored = false
+
+    func run() throws { try NodeAsking.logIn(room, stored: stored, connection) }
+  }
+
+  struct Post: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Post in a room.")
+    @OptionGroup var connection: Connection
+    @Argument(help: "The room.") var room: String
+    @Argument(help: "What.") var text: [String]
+    @Flag(help: "Wait until the room has acknowledged it.") var wait = false
+
+    func run() throws {
+      let body = JSONWriter.object { json in
+        json.field("to", room)
+        json.field("text", text.joined(separator: " "))
+      }
+      try Sending.accepted(try ControlClient(connection).post("/v1/send", body: body), connection, wait: wait)
+    }
+  }
+
+  struct Read: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "A room's posts, newest last.")
+    @OptionGroup var connection: Connection
+    @Argument(help: "The room.") var room: String
+    @Option(help: "How many of the newest messages to look through.") var limit = 200
+
+    func run() throws {
+      let target = "/v1/messages?limit=\(limit)&from=\(ControlClient.escape(room))"
+      try ControlClient(connection).lines(target, Show.message)
+    }
+  }
+}
+
+/// What `send`, `react`, `room post` and `retry` have in common.
+enum Sending {
+  /// A message was taken in: say its id, or wait for its end.
+  static func accepted(_ answer: ControlClient.Answer, _ connection: Connection, wait: Bool) throws {
+    let messages = answer.value["messages"]?.array ?? []
+    if connection.json, !wait { return print(answer.text) }
+    var worst: Int32 = 0
+    for message in messages {
+      let id = message["id"]?.string ?? ""
+      guard wait else {
+        print("\(id) \(message["state"]?.string ?? "?")")
+        continue
+      }
+      worst = max(worst, try ended(id, connection))
+    }
+    if worst != 0 { throw ExitCode(worst) }
+  }
+
+  static func act(_ verb: String, _ id: String, _ connection: Connection, wait: Bool) throws {
+    let client = ControlClient(connection)
+    let answer = try client.post("/v1/outgoing/\(verb)?id=\(ControlClient.escape(id))")
+    guard wait else { return print(connection.json ? answer.text : Show.outgoing(answer.value)) }
+    let code = try ended(id, connection)
+    if code != 0 { throw ExitCode(code) }
+  }
+
+  /// Follows a message to its end; the exit code that says which.
+  private static func ended(_ id: String, _ connection: Connection) throws -> Int32 {
+    var last = JSONValue.null
+    let target = "/v1/outgoing?follow=1&id=\(ControlClient.escape(id))"
+    try ControlClient(connection).lines(target, look: { last = $0 }, Show.outgoing)
+    switch (last["state"]?.string, last["reason"]?.string) {
+    case ("delivered", _), ("sent", _): return 0
+    case (_, "cancelled"): return EX_SOFTWARE
+    case (_, "refused"), (_, "unknown_to_radio"): return EX_PROTOCOL
+    default: return EX_TEMPFAIL
+    }
+  }
+}
