@@ -127,7 +127,8 @@ let package = Package(
     .testTarget(
       name: "ProgramTests",
       dependencies: [
-        "EventLoop", "HTTP", "JSON", "TestSupport", "Timing", "meshpostd", "meshpost", "meshpost-hub", "meshpost-radio",
+        "Companion", "EventLoop", "MeshCrypto", "HTTP", "JSON", "TestSupport", "Timing", "meshpostd", "meshpost",
+        "meshpost-hub", "meshpost-radio",
       ], swiftSettings: strict),
     .testTarget(
       name: "BluetoothSessionTests", dependencies: ["BluetoothSession", "Timing"], swiftSettings: strict),

@@ -96,6 +96,11 @@ extension DeliverySession {
     return [.waiting(id: id)]
   }
 
+  /// Whether an acknowledgement belongs to a message that is remembered.
+  public func knows(_ code: AckCode) -> Bool {
+    live.values.contains { $0.item.codes.contains(code) } || ended.contains { $0.codes.contains(code) }
+  }
+
   /// SEND_CONFIRMED: whichever attempt it was.
   public mutating func acknowledged(_ code: AckCode, tripTime: UInt32, now: MonotonicTime) -> [DeliveryAction] {
     if let message = live.values.first(where: { $0.item.codes.contains(code) }) {

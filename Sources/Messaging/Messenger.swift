@@ -132,12 +132,25 @@ public final class Messenger {
   public func received(_ push: Push) {
     switch push {
     case .sendConfirmed(let code, let tripTime):
+      guard session.knows(code) else { return acknowledgedLate(code, tripTime) }
       perform(session.acknowledged(code, tripTime: tripTime, now: loop.now))
     case .logRxData(_, _, let packet):
       guard let id = echoes.heard(packet, now: loop.now) else { return }
       session.heardRepeat(of: id)
     default: break
     }
+  }
+
+  /// Nobody in memory waits for it: a message that failed before a restart, or long ago, has arrived after all.
+  private func acknowledgedLate(_ code: AckCode, _ tripTime: UInt32) {
+    let failed: OutgoingMessage?
+    do {
+      failed = try store.failedOutgoing(with: code)
+    } catch {
+      return log.error("an acknowledgement cannot be matched: \(error)")
+    }
+    guard let failed else { return }
+    perform([.delivered(id: failed.id, tripTime: tripTime)])
   }
 
   /// A contact's record came.

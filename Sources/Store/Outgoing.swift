@@ -136,6 +136,17 @@ extension Store {
     try readOneOutgoing("key = ?", .text(key))
   }
 
+  /// The newest failed message that this acknowledgement belongs to. Only the newest hundreds are looked at.
+  public func failedOutgoing(with code: AckCode) throws(StoreError) -> OutgoingMessage? {
+    var found: OutgoingMessage?
+    let condition = "state = 'failed' AND id > (SELECT max(id) FROM outgoing) - 500 ORDER BY id DESC"
+    try eachOutgoing(condition, []) { message in
+      if message.codes.contains(code) { found = message }
+      return found == nil
+    }
+    return found
+  }
+
   private func oneOutgoing(_ condition: String, _ value: SQLiteValue) throws(StoreError) -> OutgoingMessage? {
     try translating { () throws(SQLiteError) in try readOneOutgoing(condition, value) }
   }
