@@ -14,6 +14,7 @@ Lines typed on standard input (or written to ./mesh/ctl, a FIFO) drive the radio
     chan FROM INDEX TEXT     channel message (0 is the public channel, which all have)
     advert NAME              flood an advert
     loss P                   drop each packet with probability P from now on
+    stats                    packets and bytes that each radio has sent
     quit
 Prints one JSON object a line: what is listening, and what each radio was asked to do.
 
@@ -27,6 +28,7 @@ client's; sends ADVERT and NEW_ADVERT together; CONTACTS_START is the filtered c
 import argparse
 import asyncio
 import base64
+import contextvars
 import json
 import os
 import pty
@@ -37,6 +39,26 @@ import tty
 from pymc_core import LocalIdentity
 from pymc_core.companion import CompanionFrameServer, CompanionRadio
 from pymc_core.hardware.base import LoRaRadio
+from pymc_core.protocol.packet_builder import PacketBuilder
+
+
+# What the client says a message's time is. Firmware sends a message under that time; pymc_core takes its own clock, by
+# which a retry would be another message. With --firmware-times it does as firmware does.
+client_time = contextvars.ContextVar("client_time", default=None)
+
+
+class FrameServer(CompanionFrameServer):
+    async def _cmd_send_txt_msg(self, data):
+        token = client_time.set(int.from_bytes(data[2:6], "little"))
+        try:
+            await super()._cmd_send_txt_msg(data)
+        finally:
+            client_time.reset(token)
+
+
+def use_client_times():
+    own = PacketBuilder._get_timestamp
+    PacketBuilder._get_timestamp = staticmethod(lambda: client_time.get() or own())
 
 
 PUBLIC_CHANNEL = base64.b64decode("izOH6cXN6mrJ5e26oRXNcg==")
@@ -54,6 +76,8 @@ class Ether:
         self.radios = []
 
     async def carry(self, sender, data):
+        sender.packets += 1
+        sender.lengths.append(len(data))
         await asyncio.sleep(self.airtime)
         for radio in self.radios:
             if radio is not sender and self.random.random() >= self.loss:
@@ -63,6 +87,7 @@ class Ether:
 class SimulatedRadio(LoRaRadio):
     def __init__(self, ether):
         self.ether, self.callback = ether, None
+        self.packets, self.lengths = 0, []
         ether.radios.append(self)
 
     def begin(self):
@@ -130,7 +155,10 @@ async def main():
     args.add_argument("--loss", type=float, default=0.0)
     args.add_argument("--airtime", type=float, default=0.02, help="seconds on air for each packet")
     args.add_argument("--seed", type=int, default=1)
+    args.add_argument("--firmware-times", action="store_true", help="send messages under the client's time")
     args = args.parse_args()
+    if args.firmware_times:
+        use_client_times()
     os.makedirs(args.dir, exist_ok=True)
     ether, radios = Ether(args.loss, args.airtime, args.seed), {}
     for i in range(args.nodes):
@@ -140,7 +168,7 @@ async def main():
         radio.set_channel(0, "Public", PUBLIC_CHANNEL)
         await radio.start()
         key = identity.get_public_key()
-        server = CompanionFrameServer(radio, f"{key[0]:02x}", port=args.port + i, bind_address="127.0.0.1")
+        server = FrameServer(radio, f"{key[0]:02x}", port=args.port + i, bind_address="127.0.0.1")
         await server.start()
         radios[name] = radio
         say(radio=name, public_key=key.hex(), tcp=f"127.0.0.1:{args.port + i}")
@@ -166,6 +194,8 @@ async def main():
                 break
             if verb == "loss":
                 ether.loss = float(rest[0]); say(loss=ether.loss)
+            elif verb == "stats":
+                say(stats=True, sent=[radio.lengths for radio in ether.radios])
             elif verb == "advert":
                 say(advert=rest[0], ok=await radios[rest[0]].advertise(flood=True))
             elif verb == "dm":

@@ -134,6 +134,9 @@ public final class Messenger {
     case .sendConfirmed(let code, let tripTime):
       guard session.knows(code) else { return acknowledgedLate(code, tripTime) }
       perform(session.acknowledged(code, tripTime: tripTime, now: loop.now))
+    case .binaryResponse(let tag, let data):
+      guard let code = StrayAck.code(in: tag.bytes + data), session.knows(code) else { return }
+      perform(session.acknowledged(code, tripTime: 0, now: loop.now))
     case .logRxData(_, _, let packet):
       guard let id = echoes.heard(packet, now: loop.now) else { return }
       session.heardRepeat(of: id)

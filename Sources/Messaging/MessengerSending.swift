@@ -200,7 +200,7 @@ extension Messenger {
       counts.delivered += 1
       change(id) { message in
         message.state = .delivered
-        (message.reason, message.roundTrip) = (nil, tripTime)
+        (message.reason, message.roundTrip) = (nil, tripTime == 0 ? nil : tripTime)
         self.end(&message)
       }
     case .failed(let id, let failure):
