@@ -134,6 +134,13 @@ let package = Package(
       name: "BluetoothSessionTests", dependencies: ["BluetoothSession", "Timing"], swiftSettings: strict),
     .testTarget(name: "DeliveryTests", dependencies: ["Companion", "Delivery", "Timing"], swiftSettings: strict),
     .testTarget(
+      name: "MessagingTests",
+      dependencies: [
+        "Companion", "Delivery", "EventLoop", "JSON", "MeshCrypto", "MeshIdentity", "Messaging", "RadioSession",
+        "Store",
+        "Sync", "TestSupport", "Timing", "Transport", "VirtualRadio",
+      ], swiftSettings: strict),
+    .testTarget(
       name: "DBusTests", dependencies: ["DBus", "EventLoop", "TestSupport", "Timing"], swiftSettings: strict),
     .testTarget(
       name: "FuzzTests",

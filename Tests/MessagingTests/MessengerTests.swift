@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Delivery
+import EventLoop
+import MeshCrypto
+import RadioSession
+import Store
+import Sync
+import TestSupport
+import Testing
+import Timing
+import Transport
+import VirtualRadio
+
+@testable import Messaging
+
+/// A gateway's lower half, its radio r0 and another radio r1, on one loop, joined in memory.
+private final class Bench {
+  let scratch = Scratch()
+  let loop = EventLoop()
+  let store: Store
+  let ether: Ether
+  let own: VirtualRadio
+  let other: VirtualRadio
+  let synchronizer: Synchronizer
+  let messenger: Messenger
+
+  init(_ settings: Messenger.Settings = Messenger.Settings()) throws {
+    store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    ether = Ether(on: loop, seed: 1, airtimeFactor: 0)
+    own = VirtualRadio(VirtualRadioSettings(name: "r0", seed: 1, channelSlots: 4, clock: 1_795_000_000), on: loop)
+    other = VirtualRadio(VirtualRadioSettings(name: "r1", seed: 2, channelSlots: 4, clock: 1_795_000_000), on: loop)
+    for radio in [own, other] { ether.add(radio) }
+    let log = Log(level: .error, sink: { _, _ in })
+    let connection = RadioConnection(MemoryLink(own, on: loop), on: loop, log: log)
+    synchronizer = Synchronizer(connection, store: store, settings: .init(), on: loop, log: log)
+    messenger = try Messenger(store: store, synchronizer: synchronizer, settings: settings, on: loop, log: log)
+    loop.afterTurn { [store] in store.commit() }
+    synchronizer.onPush = { [messenger] in messenger.received($0) }
+    synchronizer.onContact = { [messenger] in messenger.contactChanged($0) }
+    synchronizer.onStateChange = { [messenger] in messenger.radioChanged() }
+    synchronizer.onLinkChange = { [messenger] in messenger.radioChanged() }
+    for radio in [own, other] { radio.received(Command.sendSelfAdvert(flood: true).encode()) }
+    connection.start()
+    try run("synced") { self.synchronizer.state == .synced }
+  }
+
+  /// Turns the loop until something is so; the loop has its own clock, so a limit is a number of turns.
+  func run(_ what: String, _ condition: () throws -> Bool) throws {
+    let end = loop.now + .seconds(30)
+    // The loop must turn once more at the end, even if nothing happens.
+    let wake = loop.schedule(at: end) {}
+    defer { wake.cancel() }
+    while try !condition() {
+      try #require(loop.now < end, "30 s passed while waiting: \(what)")
+      loop.turn(wait: true)
+    }
+  }
+
+  func send(_ request: SendRequest) throws -> Result<[OutgoingMessage], Refusal> {
+    var result: Result<[OutgoingMessage], Refusal>?
+    // As everything that comes from outside: within a turn, at whose end the store commits.
+    loop.later { [messenger] in messenger.send(request) { result = $0 } }
+    try run("an answer to send") { result != nil }
+    return try #require(result)
+  }
+
+  func state(_ key: String) throws -> OutgoingMessage { try #require(try store.outgoing(key: key)) }
+}
+
+/// Carries frames to a virtual radio in memory.
+private final class MemoryLink: Link {
+  private let radio: VirtualRadio
+  private let loop: EventLoop
+  private var decoder = SerialDecoder(.toRadio)
+  let name = "memory"
+  var onEvent: (LinkEvent) -> Void = { _ in }
+
+  init(_ radio: VirtualRadio, on loop: EventLoop) {
+    self.radio = radio
+    self.loop = loop
+    radio.output = { [weak self] frame in
+      loop.later { self?.onEvent(.bytes(SerialFraming.wrap(frame, .fromRadio))) }
+    }
+  }
+
+  func open() { loop.later { [weak self] in self?.onEvent(.up) } }
+  func close() {}
+  func send(_ bytes: [UInt8]) {
+    decoder.append(bytes, now: loop.now)
+    while let frame = decoder.next(now: loop.now) { loop.later { [radio] in radio.received(frame) } }
+  }
+  func tryOtherLineSettings() -> Bool { false }
+  func watchForReturn(_ action: @escaping () -> Void) {}
+}
+
+@Suite struct MessengerTests {
+  @Test func `a message is delivered, its states are journaled, and the same id is the same message`() throws {
+    let bench = try Bench()
+    let first = try bench.send(SendRequest(to: "r1", text: "hello", key: "k1")).get()
+    #expect(first.count == 1 && first[0].state == .pending)
+    try bench.run("delivered") { try bench.state("k1").state == .delivered }
+    let again = try bench.send(SendRequest(to: "r1", text: "another text", key: "k1")).get()
+    #expect(again.first?.text == "hello" && again.first?.state == .delivered)
+    #expect(bench.other.queuedMessages == 1)
+    var states: [String] = []
+    try bench.store.readJournal(after: 0) { event, _ in
+      if event.kind == "outgoing" { states.append(String(decoding: event.body, as: UTF8.self)) }
+      return true
+    }
+    #expect(states.count == 4)
+    #expect(states[0].contains("\"text\":\"hello\"") && !states[3].contains("hello"), "the text goes up once")
+    #expect(states[3].contains("delivered"))
+    #expect(try bench.state("k1").codes.count == 1)
+  }
+
+  @Test func `who is meant: names, beginnings, keys, channels, and what is refused`() throws {
+    let bench = try Bench()
+    let key = bench.other.key
+    for to in ["r1", "R1", key.hex, String(key.hex.prefix(8)), "Public", "publ"] {
+      #expect(throws: Never.self, "\(to)") { try bench.send(SendRequest(to: to, text: "x")).get() }
+    }
+    func refusal(_ request: SendRequest) throws -> String {
+      if case .failure(let refusal) = try bench.send(request) { return refusal.code }
+      return "taken"
+    }
+    #expect(try refusal(SendRequest(to: "nobody", text: "x")) == "not_found")
+    #expect(try refusal(SendRequest(to: "#none", text: "x")) == "not_found")
+    #expect(try refusal(SendRequest(to: "", text: "x")) == "invalid")
+    #expect(try refusal(SendRequest(to: "r1", text: "")) == "invalid")
+    #expect(try refusal(SendRequest(to: "r1", text: "a\u{0}b")) == "invalid")
+    let long = Text(String(repeating: "ü", count: 79))
+    #expect(try bench.send(SendRequest(to: "r1", text: long)) == .failure(.tooLong(over: 2, limit: 156)))
+    #expect(try bench.send(SendRequest(to: "r1", text: long, splits: true)).get().count == 2)
+  }
+
+  @Test func `two nodes with one beginning are ambiguous, and the candidates are told`() throws {
+    let bench = try Bench()
+    let twin = Contact(key: PublicKey(bytes: [UInt8](repeating: 9, count: 32))!, name: "r1 twin")
+    bench.own.received(Command.addUpdateContact(twin).encode())
+    bench.loop.later { bench.synchronizer.refresh(twin.key) }
+    try bench.run("the twin is known") { try bench.store.contact(twin.key) != nil }
+    #expect(throws: Never.self, "an exact name is nobody else's") {
+      try bench.send(SendRequest(to: "r1", text: "x")).get()
+    }
+    guard case .failure(.ambiguous(_, let candidates)) = try bench.send(SendRequest(to: "r", text: "x")) else {
+      Issue.record("r is taken for one of them")
+      return
+    }
+    #expect(candidates.count == 2 && candidates.contains { $0.contains("r1 twin") })
+  }
+
+  @Test func `the queue has a bound, and says so`() throws {
+    var settings = Messenger.Settings()
+    settings.mostWaiting = 3
+    settings.delivery.budget.messages = 1
+    let bench = try Bench(settings)
+    var codes: [String] = []
+    for number in 1...6 {
+      if case .failure(let refusal) = try bench.send(SendRequest(to: "Public", text: Text("\(number)"))) {
+        codes.append(refusal.code)
+      }
+    }
+    #expect(codes == ["full", "full"])
+    #expect(bench.messenger.status.waitsForBudget && bench.messenger.status.waiting == 3)
+    #expect(bench.messenger.status.messages.used == 1)
+  }
+
+  @Test func `a failed message can be retried, a waiting one cancelled`() throws {
+    var settings = Messenger.Settings()
+    settings.delivery.maxAttempts = 1
+    let bench = try Bench(settings)
+    bench.ether.loss = 1
+    _ = try bench.send(SendRequest(to: "r1", text: "one", key: "one")).get()
+    _ = try bench.send(SendRequest(to: "r1", text: "two", key: "two")).get()
+    var cancelled: Result<OutgoingMessage, Refusal>?
+    bench.loop.later { bench.messenger.cancel(key: "two") { cancelled = $0 } }
+    try bench.run("cancelled") { cancelled != nil }
+    #expect(try cancelled?.get().state == .failed)
+    try bench.run("failed") { try bench.state("one").state == .failed }
+    #expect(try bench.state("one").reason == "no_acknowledgement")
+    #expect(try bench.state("two").reason == "cancelled")
+    bench.ether.loss = 0
+    bench.loop.later { bench.messenger.retry(key: "one") { _ in } }
+    try bench.run("delivered") { try bench.state("one").state == .delivered }
+    let message = try bench.state("one")
+    #expect(message.attempt == 2 && message.tries == 1, "the attempt's number goes on")
+  }
+
+  @Test func `a reaction finds its message, whichever comes first, once`() throws {
+    let bench = try Bench()
+    func hear(_ text: Text, at time: UInt32) {
+      let command = Command.sendText(
+        OutgoingText(attempt: 0, time: time, recipient: bench.own.key.prefix, text: text))
+      bench.other.received(command.encode())
+    }
+    let hash = TextDigest.reactionHash("What a day", senderTime: 5000)
+    hear(Text("👍\n\(hash)"), at: 6000)
+    try bench.run("the reaction") { try bench.store.messageCount() == 1 }
+    hear("What a day", at: 5000)
+    try bench.run("its target") { try bench.store.messageCount() == 2 }
+    #expect(try bench.store.reactions(to: .message(2)).map(\.emoji) == ["👍"])
+    hear(Text("👍\n\(hash)"), at: 7000)
+    hear(Text("🔥\n\(hash)"), at: 8000)
+    try bench.run("two more") { try bench.store.messageCount() == 4 }
+    #expect(try bench.store.reactions(to: .message(2)).map(\.emoji) == ["👍", "🔥"])
+    _ = try bench.send(SendRequest(to: "r1", text: "ours", key: "ours")).get()
+    try bench.run("delivered") { try bench.state("ours").state == .delivered }
+    let ours = try bench.state("ours")
+    hear(Text("🎉\n\(TextDigest.reactionHash("ours", senderTime: ours.senderTime ?? 0))"), at: 9000)
+    try bench.run("the last") { try bench.store.messageCount() == 5 }
+    #expect(try bench.store.reactions(to: .outgoing(ours.id)).map(\.emoji) == ["🎉"])
+  }
+}

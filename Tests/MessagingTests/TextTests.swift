@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Foundation
+import MeshCrypto
+import MeshIdentity
+import Store
+import TestSupport
+import Testing
+import Timing
+
+@testable import Messaging
+
+@Suite struct TextLimitTests {
+  @Test func `parts are numbered, fit, are cut at blanks, and nothing is lost`() throws {
+    let words = (1...60).map { "word\($0)" }.joined(separator: " ")
+    let parts = try #require(TextLimit.split(Text(words), limit: 156))
+    #expect(parts.count == 3)
+    #expect(parts.allSatisfy { $0.bytes.count <= 156 })
+    #expect(parts.enumerated().allSatisfy { $0.element.string.hasPrefix("[\($0.offset + 1)/3] word") })
+    #expect(parts.map { $0.string.dropFirst(6) }.joined(separator: " ") == words)
+    #expect(TextLimit.split("short", limit: 156) == ["short"])
+    #expect(TextLimit.split(Text(String(repeating: "x", count: 2000)), limit: 156) == nil)
+  }
+
+  @Test func `a character is never cut, whatever the bytes are`() throws {
+    let emojis = String(repeating: "🦊", count: 80)
+    let parts = try #require(TextLimit.split(Text(emojis), limit: 156))
+    #expect(parts.map { $0.string.dropFirst(6) }.joined() == emojis)
+    var random = SeededRandom(seed: 4)
+    for _ in 0..<500 {
+      let bytes = (0..<Int.random(in: 0...900, using: &random)).map { _ in UInt8.random(in: 1...255, using: &random) }
+      guard let parts = TextLimit.split(Text(bytes: bytes), limit: 150), parts.count > 1 else { continue }
+      #expect(parts.allSatisfy { $0.bytes.count <= 150 && $0.bytes.count > 6 })
+      let joined = parts.flatMap { $0.bytes.dropFirst(6) }
+      #expect(joined.filter { $0 != 0x20 } == bytes.filter { $0 != 0x20 })
+    }
+  }
+
+  @Test func `a channel's limit counts the name that the radio puts in front`() {
+    #expect(TextLimit.channel(ownName: "Hilltop") == 151)
+    #expect(TextLimit.channel(ownName: nil) == 127, "as for the longest name")
+  }
+}
+
+@Suite struct MeshLinkTests {
+  private let key = String(repeating: "ab", count: 32)
+
+  @Test func `links of nodes and channels`() throws {
+    let node = try MeshLink(parsing: "meshcore://contact/add?name=Hill+Top%20%2B1&public_key=\(key)&type=2")
+    #expect(node == .contact(try #require(PublicKey(hex: key)), name: "Hill Top +1", type: .repeater))
+    let channel = try MeshLink(parsing: "meshcore://channel/add?name=Club&secret=000102030405060708090a0b0c0d0e0f")
+    guard case .channel(let name, let secret) = channel else {
+      Issue.record("\(channel)")
+      return
+    }
+    #expect(name == "Club" && secret.bytes == Array(0...15))
+    #expect(try MeshLink(parsing: "meshcore://channel/add?name=%23test") == .channel(name: "#test", .hashtag("#test")))
+  }
+
+  @Test func `a card is taken when its signature is right, and refused when it was altered`() throws {
+    let identity = PrivateIdentity(seed: [UInt8](repeating: 7, count: 32))
+    var advert = Advert(
+      key: identity.publicKey, time: 9, signature: [],
+      appData: AdvertContent(type: .chat, position: nil, name: "Birch").encode())
+    advert.signature = identity.sign(advert.signedBytes)
+    let card = Packet(route: .flood, type: .advert, payload: advert.encode()).encode()
+    guard case .card(_, let read) = try MeshLink(parsing: "meshcore://\(Hex.string(card))") else {
+      Issue.record("no card")
+      return
+    }
+    #expect(read.key == identity.publicKey)
+    var altered = card
+    altered[altered.count - 1] ^= 1
+    #expect(throws: Refusal.self) { try MeshLink(parsing: "meshcore://\(Hex.string(altered))") }
+  }
+
+  @Test(arguments: [
+    "", "http://x", "meshcore://", "meshcore://zz", "meshcore://00", "meshcore://contact/add",
+    "meshcore://contact/add?name=x&public_key=12", "meshcore://channel/add?name=x", "meshcore://channel/add?secret=00",
+    "meshcore://channel/add?name=x&secret=00000000000000000000000000000000", "meshcore://map?lat=1&lon=2",
+    "meshcore://contact/add?name=%zz&public_key=%&type=99",
+  ]) func `what is no link is refused`(_ text: String) {
+    #expect(throws: Refusal.self) { try MeshLink(parsing: text) }
+  }
+}
+
+@Suite struct ReactionTextTests {
+  @Test func `the forms that are in use are read, and written as one of them`() throws {
+    let direct = try #require(ReactionText(reading: "👍\nb45pc4ek", inChannel: false))
+    #expect(direct == ReactionText(emoji: "👍", targetSender: nil, hash: "b45pc4ek"))
+    #expect(direct.text == "👍\nb45pc4ek")
+    #expect(TextDigest.reactionHash("Hello", senderTime: 1_704_067_200) == direct.hash)
+    for form in ["👍@[AlphaNode]\nb45pc4ek", "@[AlphaNode]👍\nB45PC4EK"] {
+      let channel = try #require(ReactionText(reading: Text(form), inChannel: true))
+      #expect(channel == ReactionText(emoji: "👍", targetSender: "AlphaNode", hash: "b45pc4ek"))
+      #expect(channel.text == "👍@[AlphaNode]\nb45pc4ek")
+    }
+    for emoji in ["❤️", "👍🏽", "👩‍🚀", "☝️", "🏳️‍🌈"] {
+      #expect(ReactionText(reading: Text("\(emoji)\n0123456j"), inChannel: false)?.emoji == emoji)
+    }
+  }
+
+  @Test(arguments: [
+    "", "👍", "👍\n", "👍\nb45pc4e", "👍\nb45pc4eu", "a\nb45pc4ek", "1\nb45pc4ek", "#\nb45pc4ek", "👍👍\nb45pc4ek",
+    "👍@[x]\nb45pc4ek", "hello 👍\nb45pc4ek", "👍\nb45pc4ek\n",
+  ]) func `anything else is an ordinary text`(_ text: String) {
+    #expect(ReactionText(reading: Text(text), inChannel: false) == nil)
+  }
+
+  @Test(arguments: ["👍\nb45pc4ek", "👍@[]x\nb45pc4ek", "@[x]\nb45pc4ek", "👍@x]\nb45pc4ek", "👍@[x]👍\nb45pc4ek"])
+  func `in a channel too`(_ text: String) {
+    #expect(ReactionText(reading: Text(text), inChannel: true) == nil)
+  }
+
+  @Test func `mentions`() {
+    #expect(Mention.names(in: "@[Alder] and @[Birch], @[Alder] @Cedar @[] @[x") == ["Alder", "Birch"])
+  }
+}
+
+@Suite struct CredentialsTests {
+  private let scratch = Scratch()
+  private let one = PublicKey(bytes: [UInt8](repeating: 1, count: 32))!
+  private let two = PublicKey(bytes: [UInt8](repeating: 2, count: 32))!
+
+  @Test func `they are kept for their owner only, and forgotten`() throws {
+    let credentials = Credentials(location: scratch.location("credentials"))
+    #expect(try credentials.read().isEmpty)
+    try credentials.set("pass word", for: one)
+    try credentials.set("", for: two)
+    #expect(try credentials.read() == [one: "pass word", two: ""])
+    let mode = try FileManager.default.attributesOfItem(atPath: credentials.location)[.posixPermissions] as? Int
+    #expect(mode == 0o600)
+    try credentials.set(nil, for: one)
+    #expect(try credentials.read() == [two: ""])
+  }
+
+  @Test func `a file that others can read is refused, until its mode is mended`() throws {
+    let location = scratch.write("credentials", "\(one.hex) secret\nnonsense\n")
+    let credentials = Credentials(location: location)
+    try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: location)
+    #expect(throws: Credentials.Failure.self) { try credentials.read() }
+    try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: location)
+    #expect(try credentials.read() == [one: "secret"])
+  }
+}
+
+@Suite struct ChannelEchoTests {
+  @Test func `a repeater that sends on our message is counted once, others are not`() throws {
+    var echoes = ChannelEchoes()
+    let now = MonotonicTime(seconds: 0)
+    let secret = ChannelSecret.hashtag("#test")
+    echoes.expect(5, text: "hello", time: 77, name: "r0", secret: secret, now: now)
+    let envelope = try #require(GroupEnvelope.seal(GroupText(time: 77, text: "r0: hello"), with: secret))
+    func packet(_ path: [UInt8], _ payload: [UInt8]) -> [UInt8] {
+      Packet(
+        route: .flood, type: .groupText, pathLength: PathLength(raw: UInt8(path.count)), path: path, payload: payload
+      ).encode()
+    }
+    let payload = envelope.encode()
+    #expect(echoes.heard(packet([], payload), now: now) == nil, "our own, as another gateway might hear it")
+    #expect(echoes.heard(packet([0xAA], payload), now: now) == 5)
+    #expect(echoes.heard(packet([0xBB, 0xAA], payload), now: now) == nil, "the same repeater again")
+    #expect(echoes.heard(packet([0xAA, 0xCC], payload), now: now) == 5)
+    #expect(echoes.heard(packet([0xDD], payload.dropLast() + [0]), now: now) == nil)
+    #expect(echoes.heard([1, 2, 3], now: now) == nil)
+    #expect(echoes.heard(packet([0xDD], payload), now: now + .seconds(61)) == nil)
+  }
+
+  @Test func `a stray acknowledgement of pymc_core is read, and nothing else`() {
+    #expect(StrayAck.code(in: Hex.bytes("000393 02cb74".filter { $0 != " " }) ?? [])?.hex == "9302cb74")
+    #expect(StrayAck.code(in: [2, 0xAA, 0xBB, 3, 1, 2, 3, 4, 0, 0])?.hex == "01020304")
+    #expect(StrayAck.code(in: [0, 1, 1, 2, 3, 4]) == nil)
+    #expect(StrayAck.code(in: [0xFF, 3, 1, 2, 3, 4]) == nil)
+    #expect(StrayAck.code(in: []) == nil)
+  }
+}
