@@ -14,7 +14,8 @@ Lines typed on standard input (or written to ./mesh/ctl, a FIFO) drive the radio
     chan FROM INDEX TEXT     channel message (0 is the public channel, which all have)
     advert NAME              flood an advert
     loss P                   drop each packet with probability P from now on
-    stats                    packets and bytes that each radio has sent
+    stats                    lengths of the packets that each radio has sent
+    post ROOM TEXT           a post by somebody who is not on the mesh
     quit
 Prints one JSON object a line: what is listening, and what each radio was asked to do.
 
@@ -40,6 +41,8 @@ from pymc_core import LocalIdentity
 from pymc_core.companion import CompanionFrameServer, CompanionRadio
 from pymc_core.hardware.base import LoRaRadio
 from pymc_core.protocol.packet_builder import PacketBuilder
+
+from servers import Server
 
 
 # What the client says a message's time is. Firmware sends a message under that time; pymc_core takes its own clock, by
@@ -155,6 +158,7 @@ async def main():
     args.add_argument("--loss", type=float, default=0.0)
     args.add_argument("--airtime", type=float, default=0.02, help="seconds on air for each packet")
     args.add_argument("--seed", type=int, default=1)
+    args.add_argument("--server", action="append", default=[], metavar="NAME=KIND", help="a repeater, room or sensor")
     args.add_argument("--firmware-times", action="store_true", help="send messages under the client's time")
     args = args.parse_args()
     if args.firmware_times:
@@ -172,6 +176,11 @@ async def main():
         await server.start()
         radios[name] = radio
         say(radio=name, public_key=key.hex(), tcp=f"127.0.0.1:{args.port + i}")
+    nodes = {}
+    for number, choice in enumerate(args.server):
+        name, _, kind = choice.partition("=")
+        nodes[name] = Server(name, kind, SimulatedRadio(ether), seed=0x80 + number)
+        say(server=name, kind=kind, public_key=nodes[name].key.hex())
     for name in filter(None, args.tty.split(",")):
         path = os.path.join(args.dir, f"{name}.tty")
         asyncio.create_task(bridge_tty(path, args.port + int(name[1:])))
@@ -179,6 +188,8 @@ async def main():
         say(radio=name, tty=path)
     for radio in radios.values():
         await radio.advertise(flood=True)
+    for node in nodes.values():
+        await node.advertise()
     say(ready=True)
 
     fifo = os.path.join(args.dir, "ctl")
@@ -197,7 +208,11 @@ async def main():
             elif verb == "stats":
                 say(stats=True, sent=[radio.lengths for radio in ether.radios])
             elif verb == "advert":
-                say(advert=rest[0], ok=await radios[rest[0]].advertise(flood=True))
+                node = nodes.get(rest[0]) or radios[rest[0]]
+                say(advert=rest[0], ok=await node.advertise())
+            elif verb == "post":
+                nodes[rest[0]].post(bytes([0xEE]) * 32, " ".join(rest[1:]).encode())
+                say(post=rest[0])
             elif verb == "dm":
                 sent = await radios[rest[0]].send_text_message(radios[rest[1]]._identity.get_public_key(), rest[2])
                 say(dm=rest[:2], text=rest[2], sent=str(sent))

@@ -39,6 +39,8 @@ public final class NodeRequests {
   private let messenger: Messenger
   private var queue: [Waiting] = []
   private var current: Current?
+  /// A server takes a command with the time of the last one for its repetition.
+  private var lastTime: UInt32 = 0
 
   public init(_ messenger: Messenger) { self.messenger = messenger }
 
@@ -94,8 +96,8 @@ public final class NodeRequests {
     guard messenger.spend(Int64(airtime.rounded(.up)), waiting.priority) else {
       return finish(.failure(.full("the hour's air time for \(waiting.priority.name) traffic is used up; try later")))
     }
-    let time = messenger.synchronizer.radioTime ?? 0
-    let command = waiting.question.command(to: waiting.contact.key, time: time)
+    lastTime = max(messenger.synchronizer.radioTime ?? 0, lastTime &+ 1)
+    let command = waiting.question.command(to: waiting.contact.key, time: lastTime)
     let id = connection.submit(command, .interactive) { [weak self] outcome in self?.taken(outcome) }
     if id == nil { finish(.failure(.linkDown)) }
   }

@@ -209,7 +209,7 @@ struct NodeCommand: ParsableCommand {
       discussion: "Some commands have no reply (reboot, poweroff): then exit code 69 says that none came.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.") var node: String
-    @Argument(parsing: .captureForPassthrough, help: "The command.") var command: [String]
+    @Argument(help: "The command; after `--` words may begin with a dash.") var command: [String]
 
     func run() throws {
       let text = command.joined(separator: " ")

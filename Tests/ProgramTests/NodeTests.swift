@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import TestSupport
+import Testing
+
+/// A gateway on a mesh of `pymc_core` radios, with a repeater and a room on its server handlers.
+private final class PythonMesh {
+  let rig: Rig
+  private let folder: URL
+
+  init(poll: String = "") throws {
+    rig = try Rig()
+    folder = rig.scratch.folder.appending(path: "mesh")
+    let base = try LoopbackPort.take()
+    close(base.descriptor)
+    rig.radio = try Program(
+      Program.python,
+      [
+        "hardware/mesh.py", "--nodes", "2", "--dir", folder.path(), "--port", "\(base.port)", "--tty", "",
+        "--firmware-times", "--server", "Ridge=repeater", "--server", "Lobby=room",
+      ])
+    try rig.radio?.line(with: "\"ready\"")
+    rig.link = "tcp:127.0.0.1:\(base.port)"
+    rig.writeGatewayConfiguration()
+    let file = rig.scratch.location("gw.toml")
+    let text = try String(contentsOfFile: file, encoding: .utf8)
+    _ = rig.scratch.write("gw.toml", text + "\n" + poll)
+    try rig.startGateway()
+    try rig.waitForSync()
+    try untilTrue("both servers among the contacts") {
+      let lines = try self.rig.meshpost("contacts").lines
+      return lines.contains { $0.contains("Ridge") } && lines.contains { $0.contains("Lobby") }
+    }
+  }
+
+  func command(_ line: String) throws {
+    let handle = try FileHandle(forWritingTo: folder.appending(path: "ctl"))
+    try handle.write(contentsOf: Data((line + "\n").utf8))
+    try handle.close()
+  }
+
+  /// `meshpost` with something on its standard input.
+  func meshpost(_ arguments: [String], input: String) throws -> (code: Int32, lines: [String]) {
+    let program = try Program.own("meshpost", arguments + ["--socket", rig.socket])
+    program.write(input)
+    let code = try program.ended()
+    return (code, program.lines)
+  }
+}
+
+extension WholeProgramTests {
+  @Suite struct RemoteNodes {
+    @Test func `a repeater: login, status, telemetry, neighbours, its command line`() throws {
+      let mesh = try PythonMesh(poll: "[[poll]]\nnode = \"Ridge\"\nkind = \"status\"\nevery_min = 1\n")
+      let rig = mesh.rig
+      #expect(try mesh.meshpost(["node", "login", "Ridge"], input: "wrong").code != 0)
+      let login = try mesh.meshpost(["node", "login", "Ridge"], input: "password")
+      #expect(login.code == 0 && login.lines == ["logged in to Ridge as admin"])
+      let status = try rig.meshpost("node", "status", "Ridge", "--json")
+      #expect(try JSONValue(parsing: status.lines.first ?? "")["battery_mv"]?.integer == 4015)
+      let telemetry = try rig.meshpost("node", "telemetry", "Ridge")
+      #expect(telemetry.lines.contains { $0.contains("temperature") && $0.contains("-4.5") })
+      #expect(try rig.meshpost("node", "neighbours", "Ridge").lines.count == 14, "in two answers")
+      #expect(try rig.meshpost("node", "cli", "Ridge", "get name").lines == ["> Ridge"])
+      #expect(try rig.meshpost("node", "cli", "Ridge", "nonsense").lines == ["Unknown command"])
+      #expect(try rig.meshpost("node", "cli", "r1", "ver").code == 64, "a companion has no command line")
+      #expect(try rig.meshpost("send", "Ridge", "hello").code == 64, "a repeater takes no messages")
+      let kinds = try rig.meshpost("node", "readings", "Ridge", "--json").lines.compactMap {
+        try JSONValue(parsing: $0)["kind"]?.string
+      }
+      #expect(kinds.contains("node_status") && kinds.contains("telemetry"))
+      // Nobody asks now: the poll does, at a time of its own.
+      try untilTrue("the poll's success: \(try rig.status()?["messaging"] ?? .null)") {
+        try rig.status()?["messaging"]?["polls"]?.array?.first?["last_success"]?.integer != nil
+      }
+      let log = try #require(rig.gateway?.lines.joined())
+      #expect(!log.contains("password") && !log.contains("wrong"), "passwords never reach the log")
+    }
+
+    @Test func `a room: login, post, and login again after a restart`() throws {
+      let mesh = try PythonMesh()
+      let rig = mesh.rig
+      #expect(try mesh.meshpost(["room", "login", "Lobby"], input: "hello").code == 0)
+      let post = try rig.meshpost("room", "post", "Lobby", "good evening", "--wait")
+      #expect(post.code == 0 && post.lines.last?.contains("delivered") == true, "\(post.lines)")
+      try mesh.command("post Lobby first")
+      try untilTrue("a post") { try rig.meshpost("room", "read", "Lobby").lines.count == 1 }
+      rig.gateway?.kill9()
+      try rig.startGateway()
+      try rig.waitForSync()
+      // A login makes the room send what it has; its answer would be the same without one, so its own count decides.
+      try untilTrue("a login after the restart") {
+        try rig.status()?["messaging"]?["hour_messages"]?.integer ?? 0 >= 3
+      }
+      let stored = try mesh.meshpost(["room", "login", "Lobby", "--stored"], input: "")
+      #expect(stored.code == 0)
+      try mesh.command("post Lobby second")
+      try untilTrue("another post") { try rig.meshpost("room", "read", "Lobby").lines.count == 2 }
+    }
+  }
+}
