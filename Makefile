@@ -1,6 +1,6 @@
 # Meshpost: the words are the same at the desk and in CI.
 
-PACKAGES := libsqlite3-dev libssl-dev libsodium-dev libdbus-1-dev libbluetooth-dev pkg-config ca-certificates
+PACKAGES := libsqlite3-dev libssl-dev libsodium-dev libdbus-1-3 libbluetooth-dev pkg-config ca-certificates
 TEST_PACKAGES := python3 python3-venv curl openssl dbus-daemon
 SWIFT ?= swift
 PYTHON_ENV := .build/python

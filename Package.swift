@@ -30,8 +30,9 @@ let package = Package(
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CSodium", pkgConfig: "libsodium", providers: [.apt(["libsodium-dev"])]),
-    .systemLibrary(name: "CBluetooth", pkgConfig: "bluez", providers: [.apt(["libbluetooth-dev"])]),
-    .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
+    .systemLibrary(name: "CBluetooth", providers: [.apt(["libbluetooth-dev"])]),
+    // libdbus-1, loaded when it is first needed.
+    .target(name: "CDBus"),
     .target(name: "SQLite", dependencies: ["CSQLite"], swiftSettings: strict),
     .target(name: "MeshCrypto", dependencies: ["Companion", "COpenSSL"], swiftSettings: strict),
     .target(name: "MeshIdentity", dependencies: ["Companion", "MeshCrypto", "CSodium"], swiftSettings: strict),
@@ -47,7 +48,9 @@ let package = Package(
     // The gateway.
     .target(
       name: "Transport",
-      dependencies: ["Companion", "BluetoothSession", "CBluetooth", "DBus", "EventLoop", "Timing", "CLinux"],
+      dependencies: [
+        "Companion", "BluetoothSession", "CBluetooth", "DBus", "EventLoop", "Timing", "CLinux",
+      ],
       swiftSettings: strict),
     .target(
       name: "Store", dependencies: ["Companion", "RadioSession", "MeshCrypto", "SQLite", "JSON", "CLinux"],

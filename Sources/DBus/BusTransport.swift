@@ -22,6 +22,9 @@ final class BusTransport {
 
   init(address: String, on loop: EventLoop) throws(BusError) {
     self.loop = loop
+    guard meshpost_dbus_is_installed() != 0 else {
+      throw .disconnected("libdbus-1 is not installed (Debian: libdbus-1-3)")
+    }
     var error = DBusError()
     dbus_error_init(&error)
     defer { dbus_error_free(&error) }

@@ -126,7 +126,11 @@ public final class BluetoothDoctor {
       return Finding("controller", .warning, "\(path) has no number")
     }
     var found = meshpost_controller()
-    guard meshpost_controller_read(number, &found) == 0 else {
+    let answer = meshpost_controller_read(number, &found)
+    guard answer <= 0 else {
+      return Finding("controller", .warning, "libbluetooth is not installed", "apt install libbluetooth3")
+    }
+    guard answer == 0 else {
       return Finding("controller", .warning, "the kernel does not tell about hci\(number)")
     }
     let buses = [0: "virtual", 1: "USB", 2: "PC card", 3: "UART", 5: "PCI", 6: "SDIO", 7: "SPI", 8: "I²C", 9: "SMD"]
