@@ -82,8 +82,9 @@ class Mesh:
         self.folder = folder
         command = [python, root / "hardware/mesh.py", "--nodes", RECIPIENTS + 1, "--dir", folder, "--port", self.port]
         command += ["--tty", "", "--seed", seed, "--firmware-times"]
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.process = subprocess.Popen(
-            [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            [str(part) for part in command], stdout=subprocess.PIPE, stderr=open(folder / "errors", "w"), text=True)
         self.wait_for("ready")
         # Adverts first, so that everybody knows everybody; the losses begin with the messages.
         for number in range(RECIPIENTS + 1):
@@ -101,7 +102,8 @@ class Mesh:
             value = json.loads(line)
             if key in value:
                 return value
-        raise RuntimeError(f"the mesh ended while {key} was waited for")
+        errors = (self.folder / "errors").read_text()[-2000:]
+        raise RuntimeError(f"the mesh ended while {key} was waited for: {errors}")
 
     def sent(self):
         self.command("stats")

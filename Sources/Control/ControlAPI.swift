@@ -65,6 +65,7 @@ public final class ControlAPI {
   private let parts: Parts
   private let radio: RadioAPI
   private lazy var messaging = MessagingAPI(parts) { [unowned self] in self.stream($0, follow: $1, $2) }
+  private lazy var table = RadioTableAPI(parts)
   private lazy var node = NodeAPI(parts)
   private var server: HTTPServer?
   private var streams: [ObjectIdentifier: RowStream] = [:]
@@ -105,7 +106,7 @@ public final class ControlAPI {
         parts.relay().resume()
         answer(responder) { $0.field("ok", true) }
       case _ where radio.handle(request, responder) || messaging.handle(request, responder): break
-      case _ where node.handle(request, responder): break
+      case _ where table.handle(request, responder) || node.handle(request, responder): break
       case (_, let path): refuse(responder, Self.paths.contains(path) ? 405 : 404, "\(request.method) \(path)")
       }
     } catch {
@@ -117,7 +118,7 @@ public final class ControlAPI {
     [
       "/v1/status", "/v1/sync", "/v1/messages", "/v1/contacts", "/v1/channels", "/v1/journal", "/v1/events",
       "/v1/outbox", "/v1/outbox/retry", "/v1/outbox/resume", "/v1/readings",
-    ] + RadioAPI.paths + MessagingAPI.paths + NodeAPI.paths
+    ] + RadioAPI.paths + MessagingAPI.paths + RadioTableAPI.paths + NodeAPI.paths
 
   private func answer(
     _ responder: HTTPResponder, status: Int = 200, _ body: (inout JSONWriter) throws -> Void

@@ -108,7 +108,7 @@ extension DeliverySession {
     }
     guard let place = ended.lastIndex(where: { $0.codes.contains(code) }) else { return [] }
     if ended[place].isDelivered {
-      ended[place].heard += 1
+      ended[place].hear(now)
       return []
     }
     ended[place].isDelivered = true
@@ -130,9 +130,9 @@ extension DeliverySession {
   }
 
   /// A repeater was heard sending on a channel message of ours.
-  public mutating func heardRepeat(of id: Int64) {
+  public mutating func heardRepeat(of id: Int64, now: MonotonicTime) {
     guard let place = ended.lastIndex(where: { $0.id == id }) else { return }
-    ended[place].heard += 1
+    ended[place].hear(now)
   }
 
   /// Other limits from now on; what is in hand goes on.

@@ -110,7 +110,7 @@ public enum DeliveryAction: Equatable, Sendable {
   case failed(id: Int64, DeliveryFailure)
   /// It goes on later: an attempt was not acknowledged, or the radio was busy.
   case waiting(id: Int64)
-  /// Repeated acknowledgements, or repeats of a channel message, that were heard within the grace.
+  /// So many more repeated acknowledgements, or repeats of a channel message, were heard.
   case heard(id: Int64, count: Int)
   case discoverPath(PublicKey)
 }

@@ -38,8 +38,15 @@ public struct DeliverySession: Sendable {
     let id: Int64
     let codes: [AckCode]
     var isDelivered: Bool
-    var heard = 0
     var until: MonotonicTime
+    /// Heard and not told yet; told together, a while after the first.
+    var heard = 0
+    var tellAt: MonotonicTime?
+
+    mutating func hear(_ now: MonotonicTime) {
+      heard += 1
+      tellAt = tellAt ?? min(now + DeliverySettings.heardDelay, until)
+    }
   }
 
   public internal(set) var settings: DeliverySettings
@@ -86,7 +93,7 @@ public struct DeliverySession: Sendable {
       case .sending: break
       }
     }
-    for message in ended { next = min(next, message.until) }
+    for message in ended { next = min(next, message.until, message.tellAt ?? .never) }
     if isUp { for time in discoveries.values { next = min(next, time) } }
     return next == .never ? nil : next
   }
@@ -144,8 +151,11 @@ public struct DeliverySession: Sendable {
   public mutating func timedOut(now: MonotonicTime) -> [DeliveryAction] {
     var actions: [DeliveryAction] = []
     for id in live.keys.sorted() { actions += expire(id, now) }
-    for message in ended where message.until <= now && message.heard > 0 {
-      actions.append(.heard(id: message.id, count: message.heard))
+    for place in ended.indices {
+      guard let time = ended[place].tellAt, time <= now else { continue }
+      actions.append(.heard(id: ended[place].id, count: ended[place].heard))
+      ended[place].heard = 0
+      ended[place].tellAt = nil
     }
     ended.removeAll { $0.until <= now }
     if isUp {

@@ -26,6 +26,8 @@ public struct DeliverySettings: Equatable, Sendable {
   static let unknownTimeout: Duration = .seconds(15)
   /// Acknowledgements and repeats are counted for so long after a message has ended.
   public static let grace: Duration = .seconds(60)
+  /// What was heard is told together, so long after the first.
+  static let heardDelay: Duration = .seconds(5)
   /// A failed message becomes delivered by an acknowledgement that comes so much later.
   static let lateGrace: Duration = .seconds(600)
   /// Ended messages whose codes are remembered.

@@ -48,6 +48,7 @@ public final class Messenger {
   private var timer: LoopTimer?
   private var isReady = false
   private var hasToldBudget = false
+  private var hasToldDisk = false
   var counts = (delivered: 0, failed: 0, channel: 0)
 
   /// A flood arrived and brought no path back.
@@ -85,7 +86,7 @@ public final class Messenger {
     var waiting: [OutgoingMessage] = []
     try store.eachLiveOutgoing { message in
       waiting.append(message)
-      return waiting.count < settings.mostWaiting
+      return true
     }
     for message in waiting { enqueue(message) }
   }
@@ -139,7 +140,8 @@ public final class Messenger {
       perform(session.acknowledged(code, tripTime: 0, now: loop.now))
     case .logRxData(_, _, let packet):
       guard let id = echoes.heard(packet, now: loop.now) else { return }
-      session.heardRepeat(of: id)
+      session.heardRepeat(of: id, now: loop.now)
+      arm()
     default: break
     }
   }
@@ -203,13 +205,25 @@ public final class Messenger {
       if let airtime { try store.recordAirtime(airtime, channel: message.channel, at: moment.milliseconds) }
     }) { [weak self] failure in
       guard let self else { return }
-      if failure == nil {
-        if self.unsaved[message.id] == message { self.unsaved[message.id] = nil }
-      } else {
-        self.saveLater()
-      }
+      self.saved(message, failure)
       done(failure == nil)
     }
+  }
+
+  private func saved(_ message: OutgoingMessage, _ failure: StoreError?) {
+    guard let failure else {
+      if unsaved[message.id] == message { unsaved[message.id] = nil }
+      if unsaved.isEmpty, hasToldDisk {
+        hasToldDisk = false
+        log.notice("sending: states are on disk again")
+      }
+      return
+    }
+    if !hasToldDisk {
+      log.error("sending: \(failure); nothing new is handed to the radio until states can be kept. \(failure.remedy)")
+    }
+    hasToldDisk = true
+    saveLater()
   }
 
   private func saveLater() {

@@ -45,6 +45,8 @@ public final class Routine {
   public private(set) var reports: [Report] = []
   private var timers: [LoopTimer] = []
   private var isUp = false
+  /// When a room last heard from us: a link that comes and goes is no reason to log in again.
+  private var keptAt: [PublicKey: MonotonicTime] = [:]
 
   /// Rooms are logged in to within so long after the sync.
   private static let roomSpread: Duration = .seconds(20)
@@ -73,7 +75,14 @@ public final class Routine {
       // Anywhere in its interval, so that polls do not come in a bunch.
       plan(place, after: part(of: reports[place].poll.every, 0...1))
     }
-    for room in rooms() { keep(room, after: part(of: Self.roomSpread, 0.1...1), isFirst: true) }
+    for room in rooms() {
+      let wait = part(of: Self.roomSpread, 0.1...1)
+      guard let last = keptAt[room.contact.key], settings.roomInterval > .zero else {
+        if keptAt[room.contact.key] == nil { keep(room, after: wait, isFirst: true) }
+        continue
+      }
+      keep(room, after: max(wait, settings.roomInterval - (messenger.loop.now - last)), isFirst: false)
+    }
   }
 
   public func linkDown() {
@@ -155,6 +164,7 @@ public final class Routine {
       }
       let done: NodeRequests.Done = { [weak self] result in
         if case .failure(let refusal) = result { self?.log.info("room \(room.contact.name.string): \(refusal)") }
+        if case .success = result { self?.keptAt[room.contact.key] = self?.messenger.loop.now }
         if case .success = result { again(false) } else { again(true) }
       }
       if isFirst {

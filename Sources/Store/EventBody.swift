@@ -7,12 +7,15 @@ import RadioSession
 
 /// The JSON of journal events; the shapes are documented in docs/hub-protocol.md. Secrets never get in.
 public enum EventBody {
+  /// Replies of remote command lines can hold passwords (companion.md § 12): their text stays here.
   public static func message(_ message: StoredMessage, channelName: Text?) -> [UInt8] {
-    JSONWriter.object { write(message, channelName: channelName, to: &$0) }
+    JSONWriter.object { write(message, channelName: channelName, showsText: message.kind != .cli, to: &$0) }
   }
 
   /// The fields of a message; also what the control socket shows.
-  public static func write(_ message: StoredMessage, channelName: Text?, to json: inout JSONWriter) {
+  public static func write(
+    _ message: StoredMessage, channelName: Text?, showsText: Bool = true, to json: inout JSONWriter
+  ) {
     json.field("id", message.id)
     json.field("kind", message.kind.rawValue)
     json.field("sender", message.sender?.hex)
@@ -25,7 +28,7 @@ public enum EventBody {
     if message.kind == .datagram {
       json.field("data_type", message.dataType)
       json.field("data", Hex.string(message.text.bytes))
-    } else {
+    } else if showsText {
       json.field("text", message.text.string)
       // The bytes as well, where they are no UTF-8: the text above has replacement characters then.
       if String(validating: message.text.bytes, as: UTF8.self) == nil {

@@ -19,10 +19,14 @@ public final class VirtualMesh {
   private let report: (String) -> Void
 
   /// `report` gets one JSON object a line: what is listening, what each radio did.
-  public init(on loop: EventLoop, seed: UInt64, airtimeFactor: Double, _ report: @escaping (String) -> Void) {
+  /// `repeaters`: how many there are that send on what is flooded.
+  public init(
+    on loop: EventLoop, seed: UInt64, airtimeFactor: Double, repeaters: Int = 0, _ report: @escaping (String) -> Void
+  ) {
     self.loop = loop
     self.report = report
     ether = Ether(on: loop, seed: seed, airtimeFactor: airtimeFactor)
+    ether.repeaters = (0..<repeaters).map { UInt8(truncatingIfNeeded: 0xA0 + $0) }
   }
 
   @discardableResult

@@ -33,10 +33,12 @@ struct MeshpostRadio: ParsableCommand {
   var clock = "boot"
   @Option(help: "Seed of identities and of everything random.") var seed: UInt64 = 1
   @Option(help: "Times on air are multiplied by this; 0 = at once.") var airtime = 0.1
+  @Option(help: "Repeaters that send on what is flooded.") var repeaters = 0
   @Option(help: "A file with lines to carry out at start.") var script: String?
   @Flag(help: "Go on when standard input ends.") var keep = false
 
   func validate() throws {
+    guard (0...16).contains(repeaters) else { throw ValidationError("--repeaters: 0 to 16") }
     guard (1...64).contains(nodes) else { throw ValidationError("--nodes: 1 to 64") }
     guard (2...1000).contains(maxContacts), maxContacts % 2 == 0 else {
       throw ValidationError("--max-contacts: an even number from 2 to 1000")
@@ -52,7 +54,7 @@ struct MeshpostRadio: ParsableCommand {
   func run() throws {
     let loop = EventLoop()
     let signals = Signals([SIGTERM, SIGINT], on: loop) { _ in loop.stop() }
-    let mesh = VirtualMesh(on: loop, seed: seed, airtimeFactor: airtime) { line in
+    let mesh = VirtualMesh(on: loop, seed: seed, airtimeFactor: airtime, repeaters: repeaters) { line in
       print(line)
       fflush(nil)
     }

@@ -26,8 +26,8 @@ private final class Bench {
   let synchronizer: Synchronizer
   let messenger: Messenger
 
-  init(_ settings: Messenger.Settings = Messenger.Settings()) throws {
-    store = try Store(Store.Settings(location: scratch.location("gw.db")))
+  init(_ settings: Messenger.Settings = Messenger.Settings(), maxSize: Int64 = 1 << 30) throws {
+    store = try Store(Store.Settings(location: scratch.location("gw.db"), maxSize: maxSize))
     ether = Ether(on: loop, seed: 1, airtimeFactor: 0)
     own = VirtualRadio(VirtualRadioSettings(name: "r0", seed: 1, channelSlots: 4, clock: 1_795_000_000), on: loop)
     other = VirtualRadio(VirtualRadioSettings(name: "r1", seed: 2, channelSlots: 4, clock: 1_795_000_000), on: loop)
@@ -64,6 +64,12 @@ private final class Bench {
     loop.later { [messenger] in messenger.send(request) { result = $0 } }
     try run("an answer to send") { result != nil }
     return try #require(result)
+  }
+
+  /// The journal is trimmed to nothing.
+  func makeRoom() {
+    store.trimJournal(now: Moment(milliseconds: .max, trusted: true)) { _ in }
+    store.commit()
   }
 
   func state(_ key: String) throws -> OutgoingMessage { try #require(try store.outgoing(key: key)) }
@@ -165,6 +171,33 @@ private final class MemoryLink: Link {
     #expect(codes == ["full", "full"])
     #expect(bench.messenger.status.waitsForBudget && bench.messenger.status.waiting == 3)
     #expect(bench.messenger.status.messages.used == 1)
+  }
+
+  @Test func `on a full disk nothing is promised and nothing is sent; it goes on when there is room`() throws {
+    let bench = try Bench(maxSize: 200 << 10)
+    bench.ether.loss = 1
+    _ = try bench.send(SendRequest(to: "r1", text: "on its way", key: "first")).get()
+    // Fill it up.
+    let filler = [UInt8](repeating: 0x20, count: 4000)
+    var isFull = false
+    while !isFull {
+      bench.store.write({ store throws(SQLiteError) in
+        try store.append(.gap, at: Moment(milliseconds: 0, trusted: false), body: filler)
+      }) { isFull = $0 != nil }
+      bench.store.commit()
+    }
+    while case .success? = try? bench.send(SendRequest(to: "r1", text: "one more")) {}
+    guard case .failure(.store(.full)) = try bench.send(SendRequest(to: "r1", text: "refused")) else {
+      Issue.record("a message was taken in that is not on disk")
+      return
+    }
+    bench.ether.loss = 0
+    bench.store.write({ store throws(SQLiteError) in
+      try store.setCursor(of: "nobody", to: 1 << 40)
+    }) { _ in }
+    bench.store.commit()
+    bench.makeRoom()
+    try bench.run("the message that waited") { try bench.state("first").state == .delivered }
   }
 
   @Test func `a failed message can be retried, a waiting one cancelled`() throws {

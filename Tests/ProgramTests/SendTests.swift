@@ -38,6 +38,19 @@ extension WholeProgramTests {
       #expect(status?["waiting"]?.integer == 0 && status?["airtime_used_ms"]?.integer ?? 0 > 1000)
     }
 
+    @Test func `repeaters that send a channel message on are counted`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--repeaters", "3"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      #expect(try rig.meshpost("send", "Public", "anybody there?", "--wait").code == 0)
+      try untilTrue("three repeats: \(try rig.meshpost("outgoing").lines)") {
+        try rig.meshpost("outgoing").lines.last?.contains("heard 3 repeats") == true
+      }
+      // A direct message is not repeated on a path without hops, and is acknowledged all the same.
+      #expect(try rig.meshpost("send", "r1", "and you?", "--wait").code == 0)
+    }
+
     @Test func `what waits survives a restart, and goes out when the radio is back`() throws {
       let rig = try Rig()
       try rig.startRadio()

@@ -15,9 +15,11 @@ struct Shop {
   let scratch = Scratch()
   let store: Store
 
-  init(maxSize: Int64 = 1 << 30, journalMaxSize: Int64 = 256 << 20) throws {
+  init(maxSize: Int64 = 1 << 30, journalMaxSize: Int64 = 256 << 20, messagesMax: Int64 = 500_000) throws {
     store = try Store(
-      Store.Settings(location: scratch.location("gw.db"), maxSize: maxSize, journalMaxSize: journalMaxSize))
+      Store.Settings(
+        location: scratch.location("gw.db"), maxSize: maxSize, journalMaxSize: journalMaxSize, messagesMax: messagesMax)
+    )
   }
 
   static let moment = Moment(milliseconds: 1_795_000_000_000, trusted: true)
@@ -58,6 +60,75 @@ struct Shop {
 }
 
 @Suite struct MessageTests {
+  @Test func `a remote command line's reply stays here: it may hold a password`() throws {
+    let shop = try Shop()
+    try shop.insert(
+      .contact(
+        ContactMessage(
+          snr: nil, sender: KeyPrefix(value: 1), path: ReceivedPath(raw: 0), textType: .cliData, senderTime: 7,
+          text: "password now: secret")))
+    try shop.store.readJournal(after: 0) { event, _ in
+      #expect(!String(decoding: event.body, as: UTF8.self).contains("secret"))
+      return true
+    }
+    try shop.store.eachMessage(limit: 1) {
+      #expect($0.text == "password now: secret")
+      return true
+    }
+  }
+
+  @Test func `the oldest messages go, and with them what tells a duplicate`() throws {
+    let shop = try Shop(messagesMax: 100)
+    for number in 1...130 { try shop.insert(Shop.direct("\(number)")) }
+    var removed = 0
+    shop.store.write({ store throws(SQLiteError) in removed = try store.trimMessages() }) { _ in }
+    try shop.store.commitNow()
+    #expect(removed == 30)
+    #expect(try shop.store.messageCount() == 100 && shop.store.lastMessageID() == 130)
+    #expect(try shop.insert(Shop.direct("31")) == .duplicate)
+    #expect(try shop.insert(Shop.direct("30")) != .duplicate)
+  }
+
+  @Test func `a room's post names its author, if only one contact fits`() throws {
+    let shop = try Shop()
+    func add(_ last: UInt8, _ name: Text) throws {
+      let key = PublicKey(bytes: [0xAA, 0xBB, 0xCC, 0xDD] + [UInt8](repeating: last, count: 28))!
+      shop.store.write({ store throws(SQLiteError) in
+        _ = try store.upsert(Contact(key: key, name: name), onRadio: true, heard: false, at: 1)
+      }) { _ in }
+      try shop.store.commitNow()
+    }
+    func post(_ time: UInt32) throws -> Text? {
+      try shop.insert(
+        .contact(
+          ContactMessage(
+            snr: nil, sender: KeyPrefix(value: 1), path: ReceivedPath(raw: 0), textType: .signedPlain, senderTime: time,
+            author: [0xAA, 0xBB, 0xCC, 0xDD], text: "hello")))
+      var name: Text?
+      try shop.store.eachMessage(limit: 1) {
+        name = $0.authorName
+        return true
+      }
+      return name
+    }
+    #expect(try post(1) == nil)
+    try add(1, "Alder")
+    #expect(try post(2) == "Alder")
+    try add(2, "Birch")
+    #expect(try post(3) == nil, "two fit")
+  }
+
+  @Test func `a store of the first version is taken over`() throws {
+    let scratch = Scratch()
+    do {
+      let database = try Database(location: scratch.location("gw.db"))
+      try database.execute("PRAGMA page_size = 1024; PRAGMA journal_mode = WAL")
+      try database.migrate([Schema.migrations[0]])
+    }
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    #expect(try store.lastSenderTime() == 0)
+  }
+
   @Test func `a message is stored once, its copies are counted`() throws {
     let shop = try Shop()
     #expect(try shop.insert(Shop.direct("hello")) == .stored(id: 1, seq: 1))
