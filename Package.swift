@@ -147,7 +147,9 @@ let package = Package(
       name: "DBusTests", dependencies: ["DBus", "EventLoop", "TestSupport", "Timing"], swiftSettings: strict),
     .testTarget(
       name: "FuzzTests",
-      dependencies: ["Companion", "HTTP", "Hub", "JSON", "RadioSession", "TOML", "TestSupport", "Timing"],
+      dependencies: [
+        "Companion", "HTTP", "Hub", "JSON", "Messaging", "RadioSession", "Store", "TOML", "TestSupport", "Timing",
+      ],
       swiftSettings: strict),
     .testTarget(
       name: "SyncTests",

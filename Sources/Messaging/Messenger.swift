@@ -47,7 +47,7 @@ public final class Messenger {
   private var saveTimer: LoopTimer?
   private var timer: LoopTimer?
   private var isReady = false
-  private var hasToldBudget = false
+  private var budgetToldAt: MonotonicTime?
   private var hasToldDisk = false
   var counts = (delivered: 0, failed: 0, channel: 0)
 
@@ -172,9 +172,9 @@ public final class Messenger {
 
   private func arm() {
     timer?.cancel()
-    if session.waitsForBudget != hasToldBudget {
-      hasToldBudget = session.waitsForBudget
-      if hasToldBudget { log.notice("sending waits: the hour's air time is used up (see `meshpost status`)") }
+    if session.waitsForBudget, budgetToldAt.map({ loop.now - $0 >= AirtimeBudget.window }) ?? true {
+      budgetToldAt = loop.now
+      log.notice("sending waits: the hour's air time is used up (see `meshpost status`; told once an hour)")
     }
     guard let deadline = session.deadline else { return }
     timer = loop.schedule(at: deadline) { [weak self] in

@@ -80,10 +80,7 @@ extension Messenger {
     var number = attempt
     // From attempt 4 on a byte more goes into the text; one that is too long for it becomes another message.
     if number > 3, message.text.bytes.count > 158 { message.senderTime = nil }
-    let time =
-      message.senderTime
-      ?? senderClock.next(
-        synchronizer.now, radio: synchronizer.radioTime, forRoom: message.kind == .room)
+    let time = message.senderTime ?? newTime(inRoom: message.kind == .room)
     if message.senderTime == nil, number > 3 { number = number & 3 }
     message.senderTime = time
     guard message.kind != .channel else { return number }
@@ -91,6 +88,11 @@ extension Messenger {
     let code = AckCode.expected(time: time, attempt: number, text: message.text, sender: own.key)
     if !message.codes.contains(code) { message.codes.append(code) }
     return number
+  }
+
+  private func newTime(inRoom: Bool) -> UInt32 {
+    let (now, radio) = (synchronizer.now, synchronizer.radioTime)
+    return inRoom ? senderClock.nextInRoom(now, radio: radio) : senderClock.next(now, radio: radio)
   }
 
   private func hand(_ message: OutgoingMessage, _ attempt: UInt8, _ route: DeliveryRoute) {

@@ -7,20 +7,34 @@ import Sync
 /// acknowledgement, and a room would take the second for a repetition of the first.
 struct SenderClock {
   private var last: UInt32
+  private var lastInRooms: UInt32
 
-  init(_ store: Store) throws(StoreError) { last = try store.lastSenderTime() }
+  init(last: UInt32, lastInRooms: UInt32) {
+    self.last = last
+    self.lastInRooms = lastInRooms
+  }
+
+  init(_ store: Store) throws(StoreError) {
+    self.init(last: try store.lastSenderTime(), lastInRooms: try store.lastSenderTime(of: .room))
+  }
 
   /// So far ahead of a trusted clock the last time was wrong, and is not gone on from.
   private static let tolerance: Int64 = 86_400
 
-  /// `radio`: the radio's clock. Without a synchronised clock of ours the later one is likelier right; a room refuses
-  /// what is older than the radio's own login (companion.md § 9.8).
-  mutating func next(_ now: Moment, radio: UInt32?, forRoom: Bool) -> UInt32 {
+  /// Seconds since 1970. `radio`: the radio's clock; without a synchronised clock of ours the later one is likelier right.
+  mutating func next(_ now: Moment, radio: UInt32?) -> UInt32 {
     let ours = now.milliseconds / 1000
-    var time = ours
-    if !now.trusted || forRoom { time = max(time, Int64(radio ?? 0) + (forRoom ? 1 : 0)) }
+    var time = now.trusted ? ours : max(ours, Int64(radio ?? 0))
     if Int64(last) < ours + Self.tolerance || !now.trusted { time = max(time, Int64(last) + 1) }
     last = UInt32(clamping: time)
     return last
+  }
+
+  /// A room compares with the last time it saw from us, that of a login or request too, and those are the radio's: a
+  /// post before it is ignored, and after a post that was ahead of it every request would be (companion.md § 9.8).
+  mutating func nextInRoom(_ now: Moment, radio: UInt32?) -> UInt32 {
+    let clock = radio.map { $0 &+ 1 } ?? UInt32(clamping: now.milliseconds / 1000)
+    lastInRooms = max(clock, lastInRooms &+ 1)
+    return lastInRooms
   }
 }

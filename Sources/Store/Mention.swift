@@ -5,7 +5,7 @@ import Companion
 /// `@[Name]` in a text means the node with that name (app-conventions.md § 3).
 public enum Mention {
   /// Names that are told of one text at most.
-  static let most = 8
+  public static let most = 8
 
   /// Each name once, in order. Names with `]` cannot be mentioned.
   public static func names(in text: Text) -> [String] {

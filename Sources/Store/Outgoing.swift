@@ -188,10 +188,13 @@ extension Store {
     }
   }
 
-  /// The highest time that a message of ours carries: each gets another one.
-  public func lastSenderTime() throws(StoreError) -> UInt32 {
+  /// The highest time that a message of ours carries (of a kind): each gets another one.
+  public func lastSenderTime(of kind: OutgoingMessage.Kind? = nil) throws(StoreError) -> UInt32 {
     try translating { () throws(SQLiteError) in
-      UInt32(clamping: try database.value("SELECT max(sender_time) FROM outgoing")?.integer ?? 0)
+      UInt32(
+        clamping: try database.value(
+          "SELECT max(sender_time) FROM outgoing WHERE ?1 IS NULL OR kind = ?1", .optional(kind?.rawValue))?.integer
+          ?? 0)
     }
   }
 

@@ -6,10 +6,13 @@ import HTTP
 import Hub
 import JSON
 import RadioSession
+import Store
 import TOML
 import TestSupport
 import Testing
 import Timing
+
+@testable import Messaging
 
 /// Random and mutated bytes: nothing may trap. A failure ends the process, and the seed printed before repeats it.
 @Suite struct FuzzTests {
@@ -101,6 +104,29 @@ import Timing
       let bytes = mutated(round % 2 == 0 ? batch : toml, &random)
       if let taken = try? EventBatch(parsing: bytes) { #expect(taken.events.count <= EventBatch.mostEvents) }
       _ = try? TOMLParser.parse(bytes)
+    }
+  }
+
+  /// What people and the air put into texts: links, reactions, mentions, texts to split, stray acknowledgements.
+  @Test(arguments: [UInt64(3)]) func `mutated texts and links`(_ seed: UInt64) {
+    print("fuzz: seed \(seed)")
+    var random = SeededRandom(seed: seed)
+    let texts = [
+      "👍@[AlphaNode]\nb45pc4ek", "@[Alder]❤️\nb45pc4ek", "hello @[Alder] and @[Birch] 🦊🦊🦊",
+      "meshcore://contact/add?name=Hill%20Top+x&public_key=\(String(repeating: "ab", count: 32))&type=2",
+      "meshcore://channel/add?name=%23test&secret=000102030405060708090a0b0c0d0e0f",
+      "meshcore://11003fc33af581c8cbb171fb4b5f2d292a3ec6691626abd6ce8d01df427eda5f0f3036540",
+    ].map { Array($0.utf8) }
+    for round in 0..<100_000 {
+      let bytes = mutated(texts[round % texts.count], &random)
+      let text = Text(bytes: bytes)
+      let reaction = ReactionText(reading: text, inChannel: round % 2 == 0)
+      if let reaction { #expect(reaction.hash.utf8.count == 8 && !reaction.emoji.isEmpty) }
+      #expect(Mention.names(in: text).count <= Mention.most)
+      _ = try? MeshLink(parsing: text.string)
+      let limit = Int.random(in: 0...170, using: &random)
+      for part in TextLimit.split(text, limit: limit) ?? [] { #expect(part.bytes.count <= limit) }
+      _ = StrayAck.code(in: bytes)
     }
   }
 }

@@ -43,6 +43,28 @@ import Timing
   }
 }
 
+@Suite struct SenderClockTests {
+  private func at(_ seconds: Int64, trusted: Bool) -> Moment { Moment(milliseconds: seconds * 1000, trusted: trusted) }
+
+  @Test func `every message has a time of its own, near the clock that is likelier right`() {
+    var clock = SenderClock(last: 0, lastInRooms: 0)
+    #expect(clock.next(at(1000, trusted: true), radio: 5000) == 1000)
+    #expect(clock.next(at(1000, trusted: true), radio: 5000) == 1001)
+    #expect(clock.next(at(1000, trusted: false), radio: 5000) == 5000)
+    #expect(clock.next(at(9000, trusted: false), radio: nil) == 9000)
+    var wrong = SenderClock(last: 4_000_000_000, lastInRooms: 0)
+    #expect(wrong.next(at(1_800_000_000, trusted: true), radio: nil) == 1_800_000_000, "an error is not gone on from")
+  }
+
+  @Test func `a room gets the radio's time, whatever ours is`() {
+    var clock = SenderClock(last: 9000, lastInRooms: 0)
+    #expect(clock.nextInRoom(at(9000, trusted: false), radio: 5000) == 5001)
+    #expect(clock.nextInRoom(at(9000, trusted: true), radio: 5000) == 5002)
+    #expect(clock.nextInRoom(at(9000, trusted: true), radio: 5100) == 5101)
+    #expect(clock.nextInRoom(at(9000, trusted: true), radio: nil) == 9000)
+  }
+}
+
 @Suite struct MeshLinkTests {
   private let key = String(repeating: "ab", count: 32)
 
