@@ -36,9 +36,20 @@ extension VirtualRadio {
       let size = 1 << Int(trace.flags & 3)
       guard trace.path.count % size == 0 else { return refuse(.illegalArgument) }
       reply(.sent(Sent(flood: false, ackOrTag: AckCode(value: trace.tag.byteSwapped), suggestedTimeout: 3000)))
+      answer(trace)
     default: return sendRequest(command)
     }
     return true
+  }
+
+  /// A round trip over the ether's repeaters comes back; over others it does not.
+  private func answer(_ trace: TraceRequest) {
+    let size = 1 << Int(trace.flags & 3)
+    guard let ether, size == 1, !trace.path.isEmpty, trace.path.allSatisfy(ether.repeaters.contains) else { return }
+    let data = TraceData(
+      flags: trace.flags, tag: trace.tag, auth: trace.auth, hashes: trace.path,
+      hopSNRs: trace.path.map { _ in Ether.snr }, finalSNR: Ether.snr)
+    loop.later { [weak self] in self?.push(.traceData(data)) }
   }
 
   /// Requests to other nodes: SENT, and nobody answers.

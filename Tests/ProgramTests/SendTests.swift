@@ -47,6 +47,8 @@ extension WholeProgramTests {
       try untilTrue("three repeats: \(try rig.meshpost("outgoing").lines)") {
         try rig.meshpost("outgoing").lines.last?.contains("heard 3 repeats") == true
       }
+      let trace = try rig.meshpost("node", "trace", "r1", "--path", "a0a1a0")
+      #expect(trace.lines == ["a0 9.75 dB → a1 9.75 dB → a0 9.75 dB → here 9.75 dB"])
       // A direct message is not repeated on a path without hops, and is acknowledged all the same.
       #expect(try rig.meshpost("send", "r1", "and you?", "--wait").code == 0)
     }
