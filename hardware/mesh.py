@@ -190,7 +190,6 @@ async def main():
         await radio.advertise(flood=True)
     for node in nodes.values():
         await node.advertise()
-    say(ready=True)
 
     fifo = os.path.join(args.dir, "ctl")
     if not os.path.exists(fifo):
@@ -198,6 +197,7 @@ async def main():
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.open(fifo, os.O_RDWR), "rb", 0))
+    say(ready=True)
     while line := (await reader.readline()).decode().strip():
         verb, *rest = line.split(" ", 3)
         try:
