@@ -82,7 +82,7 @@ public final class Daemon {
   private static func makeRelay(
     _ configuration: GatewayConfiguration, _ store: Store, _ loop: EventLoop, _ log: Log
   ) throws -> Relay {
-    let upstreams = try configuration.hubs.map { try HubUpstream($0, store: store, on: loop, log: log) }
+    let upstreams = try configuration.upstreams.map { try JournalUpstream($0, store: store, on: loop, log: log) }
     return try Relay(upstreams, store: store)
   }
 
@@ -138,8 +138,8 @@ public final class Daemon {
     if let location = store.setAside {
       log.error("the database was damaged: it is kept as \(location), a new one with a new epoch was begun")
     }
-    log.notice("meshpostd \(Self.version), gateway \(store.gatewayID), \(configuration.hubs.count) upstreams")
-    if configuration.hubs.isEmpty { log.warning("no upstream is configured: everything stays in the store") }
+    log.notice("meshpostd \(Self.version), gateway \(store.gatewayID), \(configuration.upstreams.count) upstreams")
+    if configuration.upstreams.isEmpty { log.warning("no upstream is configured: everything stays in the store") }
     connection.start()
     relay.start()
     maintain()

@@ -24,7 +24,7 @@ public struct GatewayConfiguration: Sendable {
   public var controlGroup: String?
   public var logLevel: Log.Level
   public var messaging: MessagingConfiguration
-  public var hubs: [HubUpstream.Settings]
+  public var upstreams: [UpstreamSettings]
 
   public init(file: String) throws(Failure) {
     let descriptor = open(file, O_RDONLY | O_CLOEXEC)
@@ -59,7 +59,7 @@ public struct GatewayConfiguration: Sendable {
   private init(
     link: LinkAddress, bluetooth: BluetoothOptions, sync: Synchronizer.Settings, store: Store.Settings,
     controlSocket: String, controlGroup: String?, logLevel: Log.Level, messaging: MessagingConfiguration,
-    hubs: [HubUpstream.Settings]
+    upstreams: [UpstreamSettings]
   ) {
     self.link = link
     self.bluetooth = bluetooth
@@ -69,7 +69,7 @@ public struct GatewayConfiguration: Sendable {
     self.controlGroup = controlGroup
     self.logLevel = logLevel
     self.messaging = messaging
-    self.hubs = hubs
+    self.upstreams = upstreams
   }
 
   private static func read(_ root: inout TOMLReader) -> GatewayConfiguration? {
@@ -81,11 +81,12 @@ public struct GatewayConfiguration: Sendable {
     let level = section(&root, "log", log)
     var messaging = section(&root, "messaging") { MessagingConfiguration(reading: &$0, store: store.location) }
     messaging.readPolls(&root)
-    var hubs: [HubUpstream.Settings] = []
+    var upstreams: [UpstreamSettings] = []
     for var table in root.tables("upstream") {
-      if let hub = upstream(&table) {
-        if hubs.contains(where: { $0.name == hub.name }) { table.note("name", "\"\(hub.name)\" stands twice") }
-        hubs.append(hub)
+      if let upstream = UpstreamConfiguration.read(&table) {
+        let isTwice = upstreams.contains { $0.name == upstream.name }
+        if isTwice { table.note("name", "\"\(upstream.name)\" stands twice") }
+        upstreams.append(upstream)
       }
       table.finish()
       root.note(table.errors)
@@ -94,7 +95,7 @@ public struct GatewayConfiguration: Sendable {
     guard let link else { return nil }
     return GatewayConfiguration(
       link: link, bluetooth: bluetooth, sync: sync, store: store, controlSocket: socket, controlGroup: group,
-      logLevel: level, messaging: messaging, hubs: hubs)
+      logLevel: level, messaging: messaging, upstreams: upstreams)
   }
 
   private static func section<Value>(
@@ -179,25 +180,5 @@ public struct GatewayConfiguration: Sendable {
     if let level = Log.Level(name: name) { return level }
     table.note("level", "\"\(name)\" is not allowed: \(Log.Level.names)")
     return .info
-  }
-
-  private static func upstream(_ table: inout TOMLReader) -> HubUpstream.Settings? {
-    let name = table.string("name")
-    if name == nil || name == "" { table.note("name", "a name of its own is missing") }
-    _ = table.choice("kind", of: ["hub"], default: "hub")
-    let url = table.string("url")
-    if url.flatMap({ HubUpstream.Settings.isURL($0) ? $0 : nil }) == nil {
-      table.note("url", "http://HOST[:PORT][/PATH] or https://… is wanted, without user names")
-    }
-    let token = table.string("token_file")
-    let authorities = table.string("ca_file")
-    if let authorities, access(authorities, R_OK) != 0 { table.note("ca_file", "\(authorities) cannot be read") }
-    let events = table.integer("batch_events", in: 1...1000, default: 200)
-    let bytes = table.size("batch_bytes", in: 1024...(1 << 20), default: 64 << 10)
-    let timeout = table.integer("timeout_s", in: 1...600, default: 30)
-    guard let name, let url else { return nil }
-    return HubUpstream.Settings(
-      name: name, url: url, tokenFile: token, authorities: authorities, batchEvents: Int(events),
-      batchBytes: Int(bytes), timeout: .seconds(timeout))
   }
 }

@@ -10,6 +10,8 @@ struct Batch {
     var bytes: Int
   }
 
+  static let mostLeftOut = 2000
+
   private(set) var events: [JournalEvent] = []
   private(set) var bytes = 0
   /// Everything up to here is in the batch, or is a gap that the batch tells of.
@@ -17,24 +19,38 @@ struct Batch {
 
   /// Reads on from the cursor. What is missing in between (given up by quota or age, or damaged) becomes a `gap` event
   /// in its place.
-  init(after cursor: Int64, of store: Store, limits: Limits) throws(StoreError) {
+  ///
+  /// What the filter does not let pass is left out and counts as being in it; `mostLeftOut` of that end the batch, so that
+  /// nobody is held up by a long stretch that is not for this server.
+  init(
+    after cursor: Int64, of store: Store, limits: Limits, filter: EventFilter = EventFilter()
+  ) throws(StoreError) {
     last = cursor
     var missing: [(first: Int64, last: Int64, at: Int64)] = []
     var collected: [JournalEvent] = []
     var size = 0
     var expected = cursor + 1
-    try store.readJournal(after: cursor, limit: limits.events) { event, isSound in
+    var leftOut = 0
+    try store.readJournal(after: cursor, limit: limits.events + Self.mostLeftOut) { event, isSound in
+      guard collected.count < limits.events, leftOut < Self.mostLeftOut else { return false }
       guard collected.isEmpty || size + event.body.count <= limits.bytes else { return false }
       if event.seq > expected {
         missing.append((expected, event.seq - 1, event.at))
         collected.append(JournalEvent(seq: event.seq - 1, at: event.at, trusted: false, kind: "gap", body: []))
+        expected = event.seq
+        // The gap counts: a batch of one that a server refuses must not come again as the same two.
+        guard collected.count < limits.events else { return false }
+      }
+      expected = event.seq + 1
+      guard !isSound || filter.passes(event) else {
+        leftOut += 1
+        return true
       }
       let body = isSound ? event.body : EventBody.gap(first: event.seq, last: event.seq, reason: "corrupt")
       let kind = isSound ? event.kind : EventKind.gap.rawValue
       collected.append(
         JournalEvent(seq: event.seq, at: event.at, trusted: event.trusted, kind: kind, body: body))
       size += event.body.count
-      expected = event.seq + 1
       return true
     }
     for gap in missing {
@@ -56,9 +72,11 @@ struct Batch {
 
   var isEmpty: Bool { events.isEmpty }
 
-  func encode(epoch: String) -> [UInt8] {
+  /// `gateway`: told to servers whose address does not say it.
+  func encode(epoch: String, gateway: String? = nil) -> [UInt8] {
     var json = JSONWriter(reserving: bytes + events.count * 80 + 64)
     json.object { json in
+      json.field("gateway", gateway)
       json.field("epoch", epoch)
       json.arrayField("events") { json in
         for event in events {

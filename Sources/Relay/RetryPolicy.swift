@@ -32,6 +32,16 @@ enum RetryPolicy {
     }
   }
 
+  /// A webhook's answer: 2xx takes the event; what other 4xx refuse, they refuse for good.
+  static func webhookVerdict(_ result: Result<HTTPResponse, HTTPFailure>, now: Int64, through: Int64) -> Verdict {
+    if case .success(let response) = result, (400..<500).contains(response.status),
+      ![401, 403, 408, 425, 429].contains(response.status)
+    {
+      return .refused(status: response.status, reason: "HTTP \(response.status)\(serverWords(response.body))")
+    }
+    return verdict(result, now: now) { _ in through }
+  }
+
   private static func verdict(_ response: HTTPResponse, _ now: Int64, parse: ([UInt8]) -> Int64?) -> Verdict {
     let words = "HTTP \(response.status)\(serverWords(response.body))"
     switch response.status {

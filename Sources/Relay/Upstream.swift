@@ -10,6 +10,8 @@ public protocol Upstream: AnyObject {
   func wake()
   /// Try at once, with fresh credentials: the operator says so.
   func resume()
+  /// Send nothing until told otherwise; kept over restarts.
+  func setPaused(_ paused: Bool)
   /// The database was replaced by a new one: begin at its cursor.
   func storeReplaced()
   /// Close the connection; what is in flight is sent again after the next start.
@@ -18,7 +20,7 @@ public protocol Upstream: AnyObject {
 
 /// What `meshpost status` shows of an upstream.
 public struct UpstreamStatus: Equatable, Sendable {
-  public enum State: String, Sendable { case idle, sending, waiting, stopped }
+  public enum State: String, Sendable { case idle, sending, waiting, stopped, paused }
 
   public var name: String
   public var kind: String

@@ -28,6 +28,16 @@ extension Store {
     try database.run("DELETE FROM trims WHERE last <= (SELECT min(seq) FROM cursors)")
   }
 
+  /// Whether an operator has paused the upstream.
+  public func isPaused(_ upstream: String) throws(StoreError) -> Bool {
+    try meta("paused:\(upstream)")?.integer == 1
+  }
+
+  /// Within a `write`.
+  public func setPaused(_ upstream: String, _ paused: Bool) throws(SQLiteError) {
+    try setMeta("paused:\(upstream)", .integer(paused ? 1 : 0))
+  }
+
   /// Upstreams that are no longer configured must not hold the journal back.
   public func keepOnlyCursors(of upstreams: [String]) throws(StoreError) {
     write({ (store) throws(SQLiteError) in

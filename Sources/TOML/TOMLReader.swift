@@ -56,6 +56,25 @@ public struct TOMLReader {
     return integer
   }
 
+  /// A list of strings; empty when it is missing.
+  public mutating func strings(_ key: String) -> [String] {
+    guard let value = take(key) else { return [] }
+    guard case .array(let elements) = value.kind else {
+      note(key, "\(value.kindName) where a list of strings is wanted")
+      return []
+    }
+    var strings: [String] = []
+    for element in elements {
+      if case .string(let string) = element.kind {
+        strings.append(string)
+      } else {
+        errors.append(
+          TOMLError(line: element.line, reason: "\(full(key)): \(element.kindName) where a string is wanted"))
+      }
+    }
+    return strings
+  }
+
   /// One of a few words.
   public mutating func choice(_ key: String, of allowed: [String], default fallback: String) -> String {
     guard let text = string(key) else { return fallback }

@@ -15,7 +15,7 @@ import Transport
     let configuration = try parse("")
     #expect(configuration.link == .auto(baud: 115_200))
     #expect(configuration.store.location == "/var/lib/meshpost/gateway.db")
-    #expect(configuration.hubs.isEmpty)
+    #expect(configuration.upstreams.isEmpty)
   }
 
   @Test func `the shipped file, with everything commented out taken in, is right`() throws {
@@ -26,7 +26,7 @@ import Transport
       line.hasPrefix("#") && !line.hasPrefix("# ") && line != "#" ? String(line.dropFirst()) : String(line)
     }.joined(separator: "\n")
     let configuration = try parse(open.replacingOccurrences(of: "ca_file = ", with: "#ca_file = "))
-    #expect(configuration.hubs.count == 1)
+    #expect(configuration.upstreams.count == 1)
   }
 
   @Test(arguments: [

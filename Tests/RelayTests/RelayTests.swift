@@ -16,7 +16,7 @@ final class Bench {
   let scratch = Scratch()
   let loop = EventLoop()
   let store: Store
-  var upstream: HubUpstream!
+  var upstream: JournalUpstream!
   var server: HTTPServer!
   /// What the hub has: by epoch, seqs in order of arrival, every copy.
   var received: [String: [Int64]] = [:]
@@ -33,10 +33,10 @@ final class Bench {
     store = try Store(Store.Settings(location: scratch.location("gw.db"), journalMaxSize: journalMaxSize))
     server = try HTTPServer(loopbackPort: 0, on: loop) { [unowned self] in self.handle($0, $1) }
     let token = scratch.write("token", "secret-token-of-16\n")
-    upstream = try HubUpstream(
-      HubUpstream.Settings(
-        name: "hub", url: "http://127.0.0.1:\(server.port)", tokenFile: token, batchEvents: batchEvents,
-        timeout: timeout),
+    upstream = try JournalUpstream(
+      UpstreamSettings(
+        kind: .hub, journal: JournalUpstream.Settings(name: "hub", batchEvents: batchEvents),
+        url: "http://127.0.0.1:\(server.port)", tokenFile: token, timeout: timeout),
       store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
     try store.keepOnlyCursors(of: ["hub"])
     loop.afterTurn { [store] in store.commit() }

@@ -1,36 +1,23 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
-import Glibc
-import HTTP
-import JSON
 import Store
 import Timing
 
-/// Ships the journal to a Meshpost hub by HTTP: one batch under way, one cumulative acknowledgement each.
-public final class HubUpstream: Upstream {
+/// Ships the journal to one server through a `Carrier`: in order, one batch under way, the cursor behind what was
+/// acknowledged.
+public final class JournalUpstream: Upstream {
   public struct Settings: Sendable {
     public var name: String
-    public var url: String
-    /// The bearer token's file; read anew at each connection, so that a changed token needs no restart.
-    public var tokenFile: String?
-    /// A PEM file to trust in place of the system's authorities.
-    public var authorities: String?
     public var batchEvents: Int
     public var batchBytes: Int
-    public var timeout: Duration
+    public var filter: EventFilter
 
-    public init(
-      name: String, url: String, tokenFile: String? = nil, authorities: String? = nil, batchEvents: Int = 200,
-      batchBytes: Int = 65536, timeout: Duration = .seconds(30)
-    ) {
+    public init(name: String, batchEvents: Int = 200, batchBytes: Int = 65536, filter: EventFilter = EventFilter()) {
       self.name = name
-      self.url = url
-      self.tokenFile = tokenFile
-      self.authorities = authorities
       self.batchEvents = batchEvents
       self.batchBytes = batchBytes
-      self.timeout = timeout
+      self.filter = filter
     }
   }
 
@@ -39,8 +26,7 @@ public final class HubUpstream: Upstream {
   }
 
   private let settings: Settings
-  private let path: String
-  private let client: HTTPClient
+  private let carrier: any Carrier
   private let store: Store
   private let loop: EventLoop
   private let log: Log
@@ -54,31 +40,26 @@ public final class HubUpstream: Upstream {
   private var troubleLogged: String?
   private var lastSuccess: Int64?
   private var batches: UInt64 = 0
-  private var bytesSent: UInt64 = 0
   private var isClosed = false
+  private var isPaused = false
   private var epochRenewals = 0
 
   public var name: String { settings.name }
 
-  public init(_ settings: Settings, store: Store, on loop: EventLoop, log: Log) throws {
-    guard let (endpoint, path) = HTTPEndpoint.parse(settings.url) else {
-      throw SetupError(description: "\(settings.url) is no http:// or https:// URL")
-    }
-    var tls: TLSContext?
-    if case .tcp(_, _, true) = endpoint { tls = try TLSContext(authorities: settings.authorities) }
+  init(_ settings: Settings, carrier: any Carrier, store: Store, on loop: EventLoop, log: Log) throws(StoreError) {
     self.settings = settings
-    self.path = "\(path)/v1/gateways/\(PercentCoding.encode(store.gatewayID))"
-    client = HTTPClient(endpoint, tls: tls, on: loop)
+    self.carrier = carrier
     self.store = store
     self.loop = loop
     self.log = log
     shipment = Shipment(mostEvents: settings.batchEvents)
     cursor = try store.cursor(of: settings.name)
+    isPaused = try store.isPaused(settings.name)
     hasMarkedDeadLetters = true
   }
 
   public func wake() {
-    guard !isClosed else { return }
+    guard !isClosed, !isPaused else { return }
     let next = shipment.next(hasMore: store.lastSeq > cursor || hasMarkedDeadLetters, now: loop.now)
     switch next {
     case .nothing: break
@@ -96,8 +77,18 @@ public final class HubUpstream: Upstream {
     wake()
   }
 
+  public func setPaused(_ paused: Bool) {
+    guard paused != isPaused else { return }
+    isPaused = paused
+    log.notice("\(name): \(paused ? "paused by an operator; nothing is lost" : "goes on")")
+    store.write({ [name] store throws(SQLiteError) in try store.setPaused(name, paused) }) { [log] failure in
+      if let failure { log.warning("a pause is not kept over a restart: \(failure)") }
+    }
+    if !paused { resume() }
+  }
+
   public func storeReplaced() {
-    client.close()
+    carrier.close()
     inFlight = nil
     cursor = 0
     shipment.greetAgain()
@@ -107,29 +98,24 @@ public final class HubUpstream: Upstream {
   public func stop() {
     isClosed = true
     timer?.cancel()
-    client.close()
+    carrier.close()
   }
 
   // MARK: Sending
 
   private func greet() {
     shipment.greetingSent()
-    send(HTTPRequest("GET", "\(path)?epoch=\(store.epoch)")) { [weak self] result in self?.greeted(result) }
+    carrier.greet { [weak self] greeting in
+      guard let self, !self.isClosed else { return }
+      switch greeting {
+      case .has(let acknowledged): self.known(acknowledged)
+      case .ready: self.known(self.cursor)
+      case .failed(let verdict): self.took(verdict)
+      }
+    }
   }
 
   /// The server says what it has of this epoch; either side may have been restored meanwhile.
-  private func greeted(_ result: Result<HTTPResponse, HTTPFailure>) {
-    if case .success(let response) = result, response.status == 404 { return known(nil) }
-    var acknowledged: Int64?
-    let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
-      guard let json = try? JSONValue(parsing: body), json.fields != nil else { return nil }  // `try?`: makes no sense
-      acknowledged = json["acknowledged"]?.integer
-      return acknowledged ?? 0
-    }
-    guard case .acknowledged = verdict else { return took(verdict) }
-    known(acknowledged)
-  }
-
   private func known(_ acknowledged: Int64?) {
     let through = acknowledged ?? min(cursor, store.epochFirst - 1)
     guard through <= store.lastSeq else { return goneBack(acknowledged: through) }
@@ -169,8 +155,12 @@ public final class HubUpstream: Upstream {
     do {
       if let letter = try nextDeadLetter() { return send(Batch(letter), isDeadLetter: true) }
       let limits = Batch.Limits(events: limit, bytes: settings.batchBytes)
-      let batch = try Batch(after: cursor, of: store, limits: limits)
-      guard !batch.isEmpty else { return }
+      let batch = try Batch(after: cursor, of: store, limits: limits, filter: settings.filter)
+      guard !batch.isEmpty else {
+        // Nothing of it is for this server.
+        if batch.last > cursor { advance(to: batch.last) }
+        return
+      }
       send(batch, isDeadLetter: false)
     } catch {
       shipment.greetingSent()
@@ -192,30 +182,11 @@ public final class HubUpstream: Upstream {
   private func send(_ batch: Batch, isDeadLetter: Bool) {
     inFlight = batch
     shipment.sent(count: batch.events.count, isDeadLetter: isDeadLetter)
-    let body = batch.encode(epoch: store.epoch)
-    bytesSent &+= UInt64(body.count)
-    send(HTTPRequest("POST", "\(path)/events", body: body)) { [weak self] result in
-      guard let self else { return }
-      let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
-        // `try?`: an answer that is no JSON makes no sense, and that is all there is to know.
-        (try? JSONValue(parsing: body))?["acknowledged"]?.integer
-      }
+    carrier.carry(batch) { [weak self] verdict in
+      guard let self, !self.isClosed else { return }
       self.inFlight = nil
       if isDeadLetter { self.tookDeadLetter(verdict, batch) } else { self.took(verdict, batch) }
     }
-  }
-
-  private func send(_ request: HTTPRequest, _ completion: @escaping HTTPClient.Completion) {
-    var request = request
-    if !request.body.isEmpty { request.headers.add("Content-Type", "application/json") }
-    request.headers.add("User-Agent", "meshpostd")
-    if let tokenFile = settings.tokenFile {
-      guard let token = SecretFile.read(tokenFile) else {
-        return took(.stopped(reason: "the token file \(tokenFile) cannot be read"))
-      }
-      request.headers.add("Authorization", "Bearer \(token)")
-    }
-    client.send(request, timeout: settings.timeout, completion)
   }
 
   // MARK: Answers
@@ -300,36 +271,22 @@ public final class HubUpstream: Upstream {
   }
 
   public var status: UpstreamStatus {
-    let (state, reason): (UpstreamStatus.State, String?) =
-      switch shipment.state {
-      case .greeting, .ready: (.idle, nil)
-      case .sending: (.sending, nil)
-      case .waiting(_, let reason): (.waiting, reason)
-      case .stopped(_, let reason): (.stopped, reason)
-      }
     // `try?`: the count is for people; a store that cannot be read shows elsewhere.
     let deadLetters = (try? store.deadLetterCount(of: name)) ?? 0
+    let (state, reason) = stateForPeople
     return UpstreamStatus(
-      name: name, kind: "hub", url: settings.url, state: state, cursor: cursor,
+      name: name, kind: carrier.kind, url: carrier.place, state: state, cursor: cursor,
       pending: max(0, store.lastSeq - cursor), inFlight: inFlight?.events.count ?? 0, deadLetters: deadLetters,
-      reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: bytesSent)
+      reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent)
   }
-}
 
-/// Secrets come from files, never from the command line.
-public enum SecretFile {
-  /// The first line, without spaces around it. `nil` when there is none.
-  public static func read(_ location: String) -> String? {
-    let descriptor = open(location, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { return nil }
-    defer { close(descriptor) }
-    guard case .bytes(let bytes) = Descriptor.read(descriptor) else { return nil }
-    let line = bytes.prefix { $0 != 10 && $0 != 13 }.filter { $0 > 0x20 && $0 < 0x7F }
-    return line.isEmpty ? nil : String(decoding: line, as: UTF8.self)
+  private var stateForPeople: (UpstreamStatus.State, String?) {
+    if isPaused { return (.paused, nil) }
+    switch shipment.state {
+    case .greeting, .ready: return (.idle, nil)
+    case .sending: return (.sending, nil)
+    case .waiting(_, let reason): return (.waiting, reason)
+    case .stopped(_, let reason): return (.stopped, reason)
+    }
   }
-}
-
-extension HubUpstream.Settings {
-  /// Whether a text can be an upstream's URL.
-  public static func isURL(_ text: String) -> Bool { HTTPEndpoint.parse(text) != nil }
 }

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+import Relay
+import Store
+import TOML
+import Timing
+
+/// `[[upstream]]`.
+enum UpstreamConfiguration {
+  /// `nil` when something without which there is no upstream is wrong; it is noted.
+  static func read(_ table: inout TOMLReader) -> UpstreamSettings? {
+    let name = table.string("name")
+    if name == nil || name == "" { table.note("name", "a name of its own is missing") }
+    let kind = table.choice("kind", of: ["hub", "webhook"], default: "hub")
+    let url = table.string("url")
+    if url.flatMap({ UpstreamSettings.isURL($0) ? $0 : nil }) == nil {
+      table.note("url", "http://HOST[:PORT][/PATH] or https://… is wanted, without user names")
+    }
+    let token = table.string("token_file")
+    let authorities = table.string("ca_file")
+    if let authorities, access(authorities, R_OK) != 0 { table.note("ca_file", "\(authorities) cannot be read") }
+    let events = table.integer("batch_events", in: 1...1000, default: 200)
+    let bytes = table.size("batch_bytes", in: 1024...(1 << 20), default: 64 << 10)
+    let timeout = table.integer("timeout_s", in: 1...600, default: 30)
+    let filter = filter(&table)
+    let webhook = kind == "webhook" ? webhook(&table) : nil
+    guard let name, let url else { return nil }
+    let batches = if case .webhook(_, _, _, let batches)? = webhook { batches } else { true }
+    return UpstreamSettings(
+      kind: webhook ?? .hub,
+      journal: JournalUpstream.Settings(
+        name: name, batchEvents: batches ? Int(events) : 1, batchBytes: Int(bytes), filter: filter),
+      url: url, tokenFile: token, authorities: authorities, timeout: .seconds(timeout))
+  }
+
+  private static func filter(_ table: inout TOMLReader) -> EventFilter {
+    let kinds = table.strings("kinds")
+    for kind in kinds where EventKind(rawValue: kind) == nil {
+      let known = EventKind.allCases.map(\.rawValue).joined(separator: ", ")
+      table.note("kinds", "\"\(kind)\" is no kind of event: \(known)")
+    }
+    return EventFilter(
+      kinds: Set(kinds), channels: Set(table.strings("channels")), contacts: Set(table.strings("contacts")))
+  }
+
+  private static func webhook(_ table: inout TOMLReader) -> UpstreamSettings.Kind {
+    let secret = table.string("secret_file")
+    let type = table.string("content_type") ?? "application/json"
+    let text = table.string("template")
+    let batches = table.bool("batch", default: false)
+    if batches, text != nil { table.note("batch", "a template is filled in for one event; leave out one of the two") }
+    var template: BodyTemplate?
+    do {
+      template = try text.map { text throws(BodyTemplate.Failure) in
+        try BodyTemplate(text, isJSON: type.lowercased().contains("json"))
+      }
+    } catch {
+      table.note("template", error.description)
+    }
+    if type.isEmpty || !type.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }) {
+      table.note("content_type", "\"\(type)\" is no media type")
+    }
+    return .webhook(secretFile: secret, template: template, contentType: type, batches: batches)
+  }
+}

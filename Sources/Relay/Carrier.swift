@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+
+import Store
+
+/// How batches get to one kind of server. What is sent, when, and what becomes of it, is `JournalUpstream`'s.
+///
+/// One thing at a time: the next `greet` or `carry` comes when the last was answered. Each answers exactly once, unless
+/// `close` came between.
+protocol Carrier: AnyObject {
+  /// The word of the configuration: `hub`, `webhook`, `mqtt`.
+  var kind: String { get }
+  /// Where it goes, for people.
+  var place: String { get }
+  /// So many bytes were handed to the network.
+  var bytesSent: UInt64 { get }
+  /// Makes sure that the server is there, and asks what it has.
+  func greet(_ done: @escaping (Greeting) -> Void)
+  func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void)
+  func close()
+}
+
+/// What a server knows of this journal.
+enum Greeting: Equatable {
+  /// It keeps count: it has everything of this epoch up to here; `nil`: it has never heard of it.
+  case has(Int64?)
+  /// It does not keep count, or not in a way that can be asked for: our cursor is right.
+  case ready
+  case failed(Verdict)
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Store
+
+/// Which events an upstream gets. What does not pass counts as taken: it is never sent, and never missed.
+public struct EventFilter: Equatable, Sendable {
+  /// Kinds of events; empty: all. `gap` always passes: it tells what else is missing.
+  public var kinds: Set<String>
+  /// Channels of messages, by name or digest; empty: all. Direct messages are no channel's and pass.
+  public var channels: Set<String>
+  /// Senders and recipients of direct messages, by name or the beginning of their key; empty: all.
+  public var contacts: Set<String>
+
+  public init(kinds: Set<String> = [], channels: Set<String> = [], contacts: Set<String> = []) {
+    self.kinds = kinds
+    self.channels = channels
+    self.contacts = contacts
+  }
+
+  var passesAll: Bool { kinds.isEmpty && channels.isEmpty && contacts.isEmpty }
+
+  func passes(_ event: JournalEvent) -> Bool {
+    if passesAll || event.kind == EventKind.gap.rawValue { return true }
+    guard kinds.isEmpty || kinds.contains(event.kind) else { return false }
+    guard !channels.isEmpty || !contacts.isEmpty else { return true }
+    // `try?`: a body that is no JSON is damaged, and its gap tells.
+    guard let body = try? JSONValue(parsing: event.body) else { return true }
+    if body["channel"] != nil { return passes(channels, [body["channel"], body["channel_name"]], []) }
+    let people = [body["sender_name"], body["name"], body["author_name"]]
+    return passes(contacts, people, [body["sender"], body["recipient"], body["key"], body["node"]])
+  }
+
+  private func passes(_ wanted: Set<String>, _ exact: [JSONValue?], _ keys: [JSONValue?]) -> Bool {
+    guard !wanted.isEmpty else { return true }
+    let known = exact.compactMap { $0?.string }, hex = keys.compactMap { $0?.string }
+    // What speaks of nobody in particular (a radio, a reaction) is for everybody.
+    if known.isEmpty, hex.isEmpty { return true }
+    return known.contains(where: wanted.contains)
+      || hex.contains { key in wanted.contains { $0.utf8.count >= 4 && key.hasPrefix($0.lowercased()) } }
+  }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import HTTP
+import Timing
+
+/// What carriers over HTTP(S) have in common: one connection, TLS that is verified, a token that is read anew.
+final class HTTPRoad {
+  struct Settings: Sendable {
+    var url: String
+    /// The bearer token's file; read anew at each request, so that a changed token needs no restart.
+    var tokenFile: String?
+    /// A PEM file to trust in place of the system's authorities.
+    var authorities: String?
+    var timeout: Duration
+  }
+
+  let path: String
+  private let settings: Settings
+  private let client: HTTPClient
+  private(set) var bytesSent: UInt64 = 0
+
+  init(_ settings: Settings, on loop: EventLoop) throws {
+    guard let (endpoint, path) = HTTPEndpoint.parse(settings.url) else {
+      throw JournalUpstream.SetupError(description: "\(settings.url) is no http:// or https:// URL")
+    }
+    var tls: TLSContext?
+    if case .tcp(_, _, true) = endpoint { tls = try TLSContext(authorities: settings.authorities) }
+    self.settings = settings
+    self.path = path
+    client = HTTPClient(endpoint, tls: tls, on: loop)
+  }
+
+  /// `done` hears the answer, or why none can be asked for.
+  func send(
+    _ request: HTTPRequest, _ done: @escaping (Result<HTTPResponse, HTTPFailure>) -> Void,
+    refused: (Verdict) -> Void
+  ) {
+    var request = request
+    if !request.body.isEmpty, request.headers["Content-Type"] == nil {
+      request.headers.add("Content-Type", "application/json")
+    }
+    request.headers.add("User-Agent", "meshpostd")
+    if let tokenFile = settings.tokenFile {
+      guard let token = SecretFile.read(tokenFile) else {
+        return refused(.stopped(reason: "the token file \(tokenFile) cannot be read"))
+      }
+      request.headers.add("Authorization", "Bearer \(token)")
+    }
+    bytesSent &+= UInt64(request.body.count)
+    client.send(request, timeout: settings.timeout, done)
+  }
+
+  func close() { client.close() }
+
+  /// Whether a text can be a URL of this road.
+  static func isURL(_ text: String) -> Bool { HTTPEndpoint.parse(text) != nil }
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Glibc
+
+/// Secrets come from files, never from the command line.
+public enum SecretFile {
+  /// The first line, without spaces around it. `nil` when there is none.
+  public static func read(_ location: String) -> String? {
+    let descriptor = open(location, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return nil }
+    defer { close(descriptor) }
+    guard case .bytes(let bytes) = Descriptor.read(descriptor) else { return nil }
+    let line = bytes.prefix { $0 != 10 && $0 != 13 }.filter { $0 > 0x20 && $0 < 0x7F }
+    return line.isEmpty ? nil : String(decoding: line, as: UTF8.self)
+  }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Store
+
+/// The body of a webhook: a text with `{{field}}` where fields of the event go.
+///
+/// Fields are those of the event's body, and `kind`, `seq`, `at`, `gateway`. One that the event does not have is empty.
+/// In a JSON template each value is escaped, without quotes around it; else it goes in as it is.
+public struct BodyTemplate: Equatable, Sendable {
+  public struct Failure: Error, Equatable, CustomStringConvertible, Sendable {
+    public let description: String
+  }
+
+  private enum Piece: Equatable {
+    case text([UInt8])
+    case field(String)
+  }
+
+  private let pieces: [Piece]
+  private let isJSON: Bool
+
+  /// Refuses what is not closed, and a JSON template that gives no JSON.
+  public init(_ text: String, isJSON: Bool) throws(Failure) {
+    self.isJSON = isJSON
+    var pieces: [Piece] = []
+    var rest = Substring(text)
+    while let open = Self.position(of: "{{", in: rest) {
+      pieces.append(.text(Array(rest[..<open].utf8)))
+      rest = rest[rest.index(open, offsetBy: 2)...]
+      guard let close = Self.position(of: "}}", in: rest) else {
+        throw Failure(description: "\"{{\" without \"}}\"")
+      }
+      let name = rest[..<close].filter { $0 != " " }
+      guard !name.isEmpty, name.allSatisfy({ $0.isLetter || $0.isNumber || $0 == "_" }) else {
+        throw Failure(description: "\"{{\(rest[..<close])}}\" names no field")
+      }
+      pieces.append(.field(name))
+      rest = rest[rest.index(close, offsetBy: 2)...]
+    }
+    pieces.append(.text(Array(rest.utf8)))
+    self.pieces = pieces
+    guard isJSON else { return }
+    do {
+      _ = try JSONValue(parsing: render { _ in "1" })
+    } catch {
+      throw Failure(description: "filled in it is no JSON (\(error))")
+    }
+  }
+
+  private static func position(of marker: String, in text: Substring) -> Substring.Index? {
+    var place = text.startIndex
+    while place < text.endIndex {
+      if text[place...].hasPrefix(marker) { return place }
+      place = text.index(after: place)
+    }
+    return nil
+  }
+
+  func render(_ event: JournalEvent, gateway: String) -> [UInt8] {
+    // `try?`: a damaged body has no fields.
+    let body = (try? JSONValue(parsing: event.body)) ?? .null
+    return render { name in
+      switch name {
+      case "kind" where body["kind"] == nil || event.kind != "message": event.kind
+      case "event": event.kind
+      case "seq": "\(event.seq)"
+      case "at": "\(event.at)"
+      case "gateway": gateway
+      default: Self.text(body[name])
+      }
+    }
+  }
+
+  private static func text(_ value: JSONValue?) -> String {
+    switch value {
+    case nil, .null: return ""
+    case .string(let text): return text
+    case .some(let other):
+      var json = JSONWriter()
+      json.value(other)
+      return json.string
+    }
+  }
+
+  private func render(_ value: (String) -> String) -> [UInt8] {
+    var result: [UInt8] = []
+    for piece in pieces {
+      switch piece {
+      case .text(let bytes): result += bytes
+      case .field(let name): result += isJSON ? Self.escaped(value(name)) : Array(value(name).utf8)
+      }
+    }
+    return result
+  }
+
+  /// As inside a JSON string.
+  private static func escaped(_ text: String) -> [UInt8] {
+    var json = JSONWriter()
+    json.value(text)
+    return Array(json.bytes.dropFirst().dropLast())
+  }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import HTTP
+import JSON
+import Store
+import Timing
+
+/// POSTs events to any HTTP(S) address, one each, or in batches. A 2xx answer is the acknowledgement. Source:
+/// docs/webhooks.md.
+///
+/// The server may see an event twice, after an answer that was lost: `Idempotency-Key` is the same then.
+final class WebhookCarrier: Carrier {
+  struct Settings: Sendable {
+    var road: HTTPRoad.Settings
+    /// A file whose first line signs the body.
+    var secretFile: String?
+    var template: BodyTemplate?
+    var contentType: String
+    /// Several events in one request; without a template only.
+    var batches: Bool
+  }
+
+  let kind = "webhook"
+  private let settings: Settings
+  private let road: HTTPRoad
+  private let store: Store
+  private let clock = WallClock()
+
+  init(_ settings: Settings, store: Store, on loop: EventLoop) throws {
+    self.settings = settings
+    self.store = store
+    road = try HTTPRoad(settings.road, on: loop)
+  }
+
+  /// Addresses of webhooks are secrets themselves: all but the host is hidden.
+  var place: String {
+    let parts = settings.road.url.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: true)
+    return parts.count > 1 ? "\(parts[0])//\(parts[1])\(parts.count > 2 ? "/…" : "")" : "…"
+  }
+
+  var bytesSent: UInt64 { road.bytesSent }
+
+  /// It keeps no count that one could ask for.
+  func greet(_ done: @escaping (Greeting) -> Void) { done(.ready) }
+
+  func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) {
+    guard let first = batch.events.first, let last = batch.events.last else { return done(.acknowledged(through: 0)) }
+    let body = settings.batches ? batch.encode(epoch: store.epoch, gateway: store.gatewayID) : self.body(of: first)
+    var request = HTTPRequest("POST", road.path.isEmpty ? "/" : road.path, body: body)
+    request.headers.add("Content-Type", settings.contentType)
+    let numbers = settings.batches && last.seq > first.seq ? "\(first.seq)-\(last.seq)" : "\(first.seq)"
+    request.headers.add("Idempotency-Key", "\(store.gatewayID)/\(store.epoch)/\(numbers)")
+    if let file = settings.secretFile {
+      guard let secret = SecretFile.read(file) else {
+        return done(.stopped(reason: "the secret file \(file) cannot be read"))
+      }
+      request.headers.add("X-Meshpost-Signature", BodySignature.value(body, secret: Array(secret.utf8)))
+    }
+    // Without batches the rest of it stays for the next time: only the first was sent.
+    let through = settings.batches ? batch.last : batch.events.count > 1 ? first.seq : batch.last
+    road.send(request) { [clock] result in
+      done(RetryPolicy.webhookVerdict(result, now: clock.seconds, through: through))
+    } refused: {
+      done($0)
+    }
+  }
+
+  private func body(of event: JournalEvent) -> [UInt8] {
+    if let template = settings.template { return template.render(event, gateway: store.gatewayID) }
+    return JSONWriter.object { json in
+      json.field("gateway", store.gatewayID)
+      json.field("epoch", store.epoch)
+      json.field("seq", event.seq)
+      json.field("at", event.at)
+      json.field("trusted", event.trusted)
+      json.field("kind", event.kind)
+      json.field("body", json: event.body)
+    }
+  }
+
+  func close() { road.close() }
+}

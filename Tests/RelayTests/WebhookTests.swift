@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Foundation
+import JSON
+import SQLite
+import Store
+import TestSupport
+import Testing
+import Timing
+
+@testable import HTTP
+@testable import Relay
+
+/// A store, a webhook and a server that notes what it is sent, on one loop.
+private final class Hook {
+  struct Got {
+    let headers: HTTPHeaders
+    let body: [UInt8]
+    var text: String { String(decoding: body, as: UTF8.self) }
+    var json: JSONValue { (try? JSONValue(parsing: body)) ?? .null }
+  }
+
+  let scratch = Scratch()
+  let loop = EventLoop()
+  let store: Store
+  private var server: HTTPServer!
+  private(set) var upstream: JournalUpstream!
+  private(set) var got: [Got] = []
+  /// Statuses of the next answers; then 200.
+  var statuses: [Int] = []
+
+  init(
+    template: BodyTemplate? = nil, secret: String? = nil, batches: Bool = false, filter: EventFilter = EventFilter()
+  ) throws {
+    store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
+    server = try HTTPServer(loopbackPort: 0, on: loop) { [unowned self] request, responder in
+      self.got.append(Got(headers: request.headers, body: request.body))
+      responder.respond(HTTPResponse(status: self.statuses.isEmpty ? 200 : self.statuses.removeFirst(), body: []))
+    }
+    let secretFile = secret.map { scratch.write("secret", $0 + "\n") }
+    upstream = try JournalUpstream(
+      UpstreamSettings(
+        kind: .webhook(
+          secretFile: secretFile, template: template, contentType: "application/json", batches: batches),
+        journal: JournalUpstream.Settings(name: "hook", batchEvents: batches ? 100 : 1, filter: filter),
+        url: "http://127.0.0.1:\(server.port)/hooks/secret-path", timeout: .seconds(5)),
+      store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+    try store.keepOnlyCursors(of: ["hook"])
+    loop.afterTurn { [store] in store.commit() }
+    store.onCommit { [unowned self] in self.upstream.wake() }
+  }
+
+  deinit {
+    upstream.stop()
+    server.stop()
+  }
+
+  func append(_ kind: EventKind, _ body: String) throws {
+    store.write({ store throws(SQLiteError) in
+      try store.append(kind, at: Moment(milliseconds: 5, trusted: true), body: Array(body.utf8))
+    }) { _ in }
+    try store.commitNow()
+  }
+
+  func run(_ what: String, _ condition: () throws -> Bool) throws {
+    let end = loop.now + .seconds(30)
+    let wake = loop.schedule(at: end) {}
+    defer { wake.cancel() }
+    while try !condition() {
+      try #require(loop.now < end, "30 s passed while waiting: \(what)")
+      loop.turn(wait: true)
+    }
+  }
+
+  func allSent() throws { try run("everything sent") { upstream.status.pending == 0 } }
+}
+
+@Suite struct WebhookTests {
+  @Test func `each event is a request of its own, signed, and the same again after an error`() throws {
+    let hook = try Hook(secret: "key")
+    hook.statuses = [503]
+    try hook.append(.message, #"{"text":"hello"}"#)
+    try hook.append(.message, #"{"text":"again"}"#)
+    try hook.allSent()
+    #expect(hook.got.map { $0.json["body"]?["text"]?.string } == ["hello", "hello", "again"])
+    #expect(hook.got[0].body == hook.got[1].body)
+    let keys = hook.got.map { $0.headers["Idempotency-Key"] ?? "" }
+    #expect(keys[0] == keys[1] && keys[0] == "hill/\(hook.store.epoch)/1" && keys[2].hasSuffix("/2"))
+    let signature = BodySignature.value(hook.got[0].body, secret: Array("key".utf8))
+    #expect(hook.got[0].headers["X-Meshpost-Signature"] == signature)
+    #expect(hook.got[0].json["gateway"]?.string == "hill" && hook.got[0].json["kind"]?.string == "message")
+    #expect(!hook.upstream.status.url.contains("secret-path"), "the address is a secret itself")
+  }
+
+  @Test func `a signature is HMAC-SHA-256 in hex`() {
+    let body = Array("The quick brown fox jumps over the lazy dog".utf8)
+    #expect(
+      BodySignature.value(body, secret: Array("key".utf8))
+        == "sha256=f7bc83f430538424b13298e6aa6fb143ef4d59a14946175997479dbc2d1a3cd8")
+  }
+
+  @Test func `a refusal becomes a dead letter, the rest goes on; 401 stops and loses nothing`() throws {
+    let hook = try Hook()
+    hook.statuses = [404]
+    for number in 1...3 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
+    try hook.allSent()
+    #expect(hook.got.map { $0.json["body"]?["text"]?.string } == ["1", "2", "3"])
+    #expect(hook.upstream.status.deadLetters == 1)
+    #expect(try hook.store.retryDeadLetters(of: "hook") == 1)
+    hook.upstream.resume()
+    try hook.run("the dead letter") { hook.upstream.status.deadLetters == 0 }
+    hook.statuses = [401]
+    try hook.append(.message, #"{"text":"4"}"#)
+    try hook.run("stopped") { hook.upstream.status.state == .stopped }
+    hook.upstream.resume()
+    try hook.allSent()
+    #expect(hook.got.last?.json["body"]?["text"]?.string == "4" && hook.upstream.status.deadLetters == 0)
+  }
+
+  @Test func `a gap that the server refuses does not go round for ever`() throws {
+    let hook = try Hook()
+    hook.upstream.setPaused(true)
+    for number in 1...4 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
+    try hook.store.commitNow()
+    let damaged = try Database(location: hook.scratch.location("gw.db"))
+    try damaged.execute("DELETE FROM journal WHERE seq < 3")
+    hook.statuses = [400]
+    hook.upstream.setPaused(false)
+    try hook.allSent()
+    #expect(hook.got.map { $0.json["kind"]?.string } == ["gap", "message", "message"])
+    #expect(hook.upstream.status.deadLetters == 1)
+  }
+
+  @Test func `batches carry many events`() throws {
+    let hook = try Hook(batches: true)
+    hook.upstream.setPaused(true)
+    for number in 1...5 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
+    hook.upstream.setPaused(false)
+    try hook.allSent()
+    #expect(hook.got.count == 1)
+    #expect(hook.got[0].json["events"]?.array?.count == 5 && hook.got[0].json["gateway"]?.string == "hill")
+    #expect(hook.got[0].headers["Idempotency-Key"]?.hasSuffix("/1-5") == true)
+  }
+
+  @Test func `what does not pass the filter is neither sent nor missed`() throws {
+    let filter = EventFilter(kinds: ["message"], channels: ["Trees"], contacts: ["Birch"])
+    let hook = try Hook(filter: filter)
+    for body in [
+      #"{"channel":"00ff","channel_name":"Trees","text":"1"}"#,
+      #"{"channel":"11ff","channel_name":"Public","text":"2"}"#,
+      #"{"sender":"aabbccddeeff","sender_name":"Birch","text":"3"}"#, #"{"sender":"112233445566","text":"4"}"#,
+    ] { try hook.append(.message, body) }
+    for _ in 0..<50 { try hook.append(.contact, #"{"name":"Birch"}"#) }
+    try hook.allSent()
+    #expect(hook.got.map { $0.json["body"]?["text"]?.string } == ["1", "3"])
+    #expect(EventFilter(contacts: ["AABB"]).passes(event(#"{"sender":"aabbccddeeff"}"#)))
+    #expect(!EventFilter(contacts: ["AAB"]).passes(event(#"{"sender":"aabbccddeeff"}"#)), "too short to mean a key")
+    #expect(EventFilter(channels: ["Trees"]).passes(event(#"{"sender":"aabbccddeeff"}"#)), "direct: no channel's")
+  }
+
+  private func event(_ body: String) -> JournalEvent {
+    JournalEvent(seq: 1, at: 5, trusted: true, kind: "message", body: Array(body.utf8))
+  }
+
+  @Test func `a pause lasts over a restart`() throws {
+    let hook = try Hook()
+    hook.upstream.setPaused(true)
+    try hook.append(.message, "{}")
+    try hook.run("the pause kept") { try hook.store.isPaused("hook") }
+    #expect(hook.upstream.status.state == .paused && hook.got.isEmpty)
+    hook.upstream.setPaused(false)
+    try hook.allSent()
+  }
+
+  @Test func `a template is filled in, escaped where it is JSON`() throws {
+    let slack = try BodyTemplate(#"{"text":"{{ sender_name }}: {{text}} ({{missing}}{{snr}})"}"#, isJSON: true)
+    let filled = slack.render(event(#"{"sender_name":"A \"b\"","text":"x\ny","snr":9.5}"#), gateway: "hill")
+    #expect(try JSONValue(parsing: filled)["text"]?.string == "A \"b\": x\ny (9.5)")
+    let plain = try BodyTemplate("{{gateway}} {{event}} {{seq}}: {{text}}", isJSON: false)
+    #expect(
+      String(decoding: plain.render(event(#"{"text":"\"q\""}"#), gateway: "hill"), as: UTF8.self)
+        == "hill message 1: \"q\"")
+  }
+
+  @Test(arguments: [
+    ("{\"a\":{{text}", true), ("{{}}", false), ("{{a b!}}", false), ("{\"a\":{{text}}", true), ("hello {{text}}", true),
+  ]) func `a template that cannot work is refused`(_ text: String, _ isJSON: Bool) {
+    #expect(throws: BodyTemplate.Failure.self) { try BodyTemplate(text, isJSON: isJSON) }
+  }
+}
