@@ -67,6 +67,7 @@ public final class ControlAPI {
   private lazy var messaging = MessagingAPI(parts) { [unowned self] in self.stream($0, follow: $1, $2) }
   private lazy var table = RadioTableAPI(parts)
   private lazy var node = NodeAPI(parts)
+  private lazy var relay = RelayAPI(parts)
   private var server: HTTPServer?
   private var streams: [ObjectIdentifier: RowStream] = [:]
 
@@ -100,11 +101,7 @@ public final class ControlAPI {
       case ("GET", "/v1/channels"): try channels(responder)
       case ("GET", "/v1/readings"): try readings(request, responder)
       case ("GET", "/v1/journal"), ("GET", "/v1/events"): journal(request, responder)
-      case ("GET", "/v1/outbox"): try outbox(responder)
-      case ("POST", "/v1/outbox/retry"): try retry(request, responder)
-      case ("POST", "/v1/outbox/resume"):
-        parts.relay().resume()
-        answer(responder) { $0.field("ok", true) }
+      case _ where try relay.handle(request, responder): break
       case _ where radio.handle(request, responder) || messaging.handle(request, responder): break
       case _ where table.handle(request, responder) || node.handle(request, responder): break
       case (_, let path): refuse(responder, Self.paths.contains(path) ? 405 : 404, "\(request.method) \(path)")
@@ -117,8 +114,8 @@ public final class ControlAPI {
   private static let paths =
     [
       "/v1/status", "/v1/sync", "/v1/messages", "/v1/contacts", "/v1/channels", "/v1/journal", "/v1/events",
-      "/v1/outbox", "/v1/outbox/retry", "/v1/outbox/resume", "/v1/readings",
-    ] + RadioAPI.paths + MessagingAPI.paths + RadioTableAPI.paths + NodeAPI.paths
+      "/v1/readings",
+    ] + RadioAPI.paths + MessagingAPI.paths + RadioTableAPI.paths + NodeAPI.paths + RelayAPI.paths
 
   private func answer(
     _ responder: HTTPResponder, status: Int = 200, _ body: (inout JSONWriter) throws -> Void
@@ -313,39 +310,5 @@ public final class ControlAPI {
       left -= count
       return (lines, count < most || (!follow && left <= 0))
     }
-  }
-
-  // MARK: Outbox
-
-  private func outbox(_ responder: HTTPResponder) throws {
-    try answer(responder) { json in
-      json.arrayField("upstreams") { json in
-        for upstream in parts.relay().upstreams { json.object { StatusReport.write(upstream.status, to: &$0) } }
-      }
-      try json.arrayField("dead_letters") { json in
-        try parts.store.eachDeadLetter(limit: 500) { letter in
-          json.object { json in
-            json.field("upstream", letter.upstream)
-            json.field("seq", letter.event.seq)
-            json.field("kind", letter.event.kind)
-            json.field("status", letter.status)
-            json.field("reason", letter.reason)
-            json.field("body", json: letter.event.body)
-          }
-          return true
-        }
-      }
-    }
-  }
-
-  private func retry(_ request: HTTPRequest, _ responder: HTTPResponder) throws {
-    let upstream = request.query["upstream"]
-    if let upstream, !parts.relay().upstreams.contains(where: { $0.name == upstream }) {
-      let names = parts.relay().upstreams.map(\.name).joined(separator: ", ")
-      return refuse(responder, 404, "upstream \(upstream); there are: \(names)")
-    }
-    let count = try parts.store.retryDeadLetters(of: upstream)
-    parts.relay().resume()
-    answer(responder) { $0.field("retried", count) }
   }
 }

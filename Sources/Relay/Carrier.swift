@@ -16,7 +16,21 @@ protocol Carrier: AnyObject {
   /// Makes sure that the server is there, and asks what it has.
   func greet(_ done: @escaping (Greeting) -> Void)
   func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void)
+  /// As `carry`, with something that is no event.
+  func test(_ done: @escaping (Verdict) -> Void)
   func close()
+}
+
+extension Carrier {
+  /// Greeting a server says enough where it answers.
+  func test(_ done: @escaping (Verdict) -> Void) {
+    greet { greeting in
+      switch greeting {
+      case .has, .ready: done(.acknowledged(through: 0))
+      case .failed(let verdict): done(verdict)
+      }
+    }
+  }
 }
 
 /// What a server knows of this journal.

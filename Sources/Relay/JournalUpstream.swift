@@ -87,6 +87,20 @@ public final class JournalUpstream: Upstream {
     if !paused { resume() }
   }
 
+  public func test(_ done: @escaping (String?) -> Void) {
+    if case .sending = shipment.state { return done("busy sending; see its state in `meshpost status`") }
+    // Nothing else is sent meanwhile.
+    shipment.greetingSent()
+    carrier.test { [weak self] verdict in
+      self?.shipment.greetAgain()
+      switch verdict {
+      case .acknowledged: done(nil)
+      case .retry(let reason, _), .stopped(let reason), .refused(_, let reason): done(reason)
+      }
+      self?.wake()
+    }
+  }
+
   public func storeReplaced() {
     carrier.close()
     inFlight = nil

@@ -12,6 +12,8 @@ public protocol Upstream: AnyObject {
   func resume()
   /// Send nothing until told otherwise; kept over restarts.
   func setPaused(_ paused: Bool)
+  /// Talks to the server without the journal: is it there, does it take us? `nil`: yes; else what is wrong.
+  func test(_ done: @escaping (String?) -> Void)
   /// The database was replaced by a new one: begin at its cursor.
   func storeReplaced()
   /// Close the connection; what is in flight is sent again after the next start.

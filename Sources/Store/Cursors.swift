@@ -95,6 +95,16 @@ extension Store {
     return count
   }
 
+  /// Gives up an upstream's dead letters; returns how many.
+  public func dropDeadLetters(of upstream: String) throws(StoreError) -> Int {
+    var count = 0
+    write({ (store) throws(SQLiteError) in
+      count = try store.database.run("DELETE FROM dead_letters WHERE upstream = ?", .text(upstream))
+    }) { _ in }
+    try commitNow()
+    return count
+  }
+
   /// Dead letters in order; only those marked for another try, if asked. Return false to stop.
   public func eachDeadLetter(
     of upstream: String? = nil, marked: Bool = false, limit: Int = .max, _ row: (DeadLetter) -> Bool

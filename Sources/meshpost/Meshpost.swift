@@ -13,6 +13,7 @@ struct Meshpost: ParsableCommand {
       StatusCommand.self, SendCommand.self, ReactCommand.self, OutgoingCommand.self, RetryCommand.self,
       CancelCommand.self, MessagesCommand.self, ContactsCommand.self, ContactCommand.self, ChannelsCommand.self,
       ChannelCommand.self, RoomCommand.self, NodeCommand.self, JournalCommand.self, OutboxCommand.self,
+      UpstreamCommand.self,
       SyncCommand.self, RadioCommand.self, DoctorCommand.self,
     ], defaultSubcommand: StatusCommand.self)
 }
@@ -86,7 +87,7 @@ struct JournalCommand: ParsableCommand {
 struct OutboxCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "outbox", abstract: "What upstreams have not had, and what they refused.",
-    subcommands: [List.self, Retry.self, Resume.self], defaultSubcommand: List.self)
+    subcommands: [List.self, Retry.self, Drop.self, Resume.self], defaultSubcommand: List.self)
 
   struct List: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Upstreams and dead letters.")
@@ -108,6 +109,18 @@ struct OutboxCommand: ParsableCommand {
       let query = upstream.map { "?upstream=\(ControlClient.escape($0))" } ?? ""
       let answer = try ControlClient(connection).post("/v1/outbox/retry\(query)")
       print(connection.json ? answer.text : "\(answer.value["retried"]?.integer ?? 0) dead letters are sent again")
+    }
+  }
+
+  struct Drop: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Give up an upstream's dead letters.")
+    @OptionGroup var connection: Connection
+    @Argument(help: "Of this upstream.") var upstream: String
+
+    func run() throws {
+      let target = "/v1/outbox/drop?upstream=\(ControlClient.escape(upstream))"
+      let answer = try ControlClient(connection).post(target)
+      print(connection.json ? answer.text : "\(answer.value["dropped"]?.integer ?? 0) dead letters are given up")
     }
   }
 

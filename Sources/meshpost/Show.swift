@@ -87,7 +87,7 @@ enum Show {
     if let location = store["set_aside"]?.string { print("          a damaged database was kept as \(location)") }
   }
 
-  private static func upstream(_ upstream: JSONValue) {
+  static func upstream(_ upstream: JSONValue) {
     func number(_ name: String) -> Int64 { upstream[name]?.integer ?? 0 }
     let name = (upstream["name"]?.string ?? "?").padding(10)
     print(

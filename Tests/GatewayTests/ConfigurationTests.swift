@@ -26,7 +26,7 @@ import Transport
       line.hasPrefix("#") && !line.hasPrefix("# ") && line != "#" ? String(line.dropFirst()) : String(line)
     }.joined(separator: "\n")
     let configuration = try parse(open.replacingOccurrences(of: "ca_file = ", with: "#ca_file = "))
-    #expect(configuration.upstreams.count == 1)
+    #expect(configuration.upstreams.count == 2)
   }
 
   @Test(arguments: [

@@ -66,6 +66,14 @@ final class WebhookCarrier: Carrier {
     }
   }
 
+  /// An event of a kind that the journal does not have, number 0.
+  func test(_ done: @escaping (Verdict) -> Void) {
+    let body = JSONWriter.object { $0.field("text", "Meshpost gateway \(store.gatewayID) says hello") }
+    carry(
+      Batch(JournalEvent(seq: 0, at: clock.milliseconds, trusted: clock.isSynchronised, kind: "test", body: body)), done
+    )
+  }
+
   private func body(of event: JournalEvent) -> [UInt8] {
     if let template = settings.template { return template.render(event, gateway: store.gatewayID) }
     return JSONWriter.object { json in
