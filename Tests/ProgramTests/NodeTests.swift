@@ -94,8 +94,10 @@ extension WholeProgramTests {
       try untilTrue("a login after the restart") {
         try rig.status()?["messaging"]?["hour_messages"]?.integer ?? 0 >= 3
       }
-      let stored = try mesh.meshpost(["room", "login", "Lobby", "--stored"], input: "")
-      #expect(stored.code == 0)
+      // Two logins within a second are one packet to pymc_core, which has no unique times as the firmware has.
+      try untilTrue("a login with the stored password") {
+        try mesh.meshpost(["room", "login", "Lobby", "--stored"], input: "").code == 0
+      }
       try mesh.command("post Lobby second")
       try untilTrue("another post") { try rig.meshpost("room", "read", "Lobby").lines.count == 2 }
     }
