@@ -41,7 +41,10 @@ let package = Package(
     .target(name: "JSON", swiftSettings: strict),
     .target(name: "TOML", swiftSettings: strict),
     .target(name: "EventLoop", dependencies: ["Timing", "CLinux"], swiftSettings: strict),
-    .target(name: "HTTP", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
+    .target(name: "Streams", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
+    .target(
+      name: "HTTP", dependencies: ["EventLoop", "Streams", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
+    .target(name: "MQTT", dependencies: ["EventLoop", "Streams", "Timing"], swiftSettings: strict),
 
     .target(name: "DBus", dependencies: ["EventLoop", "Timing", "CDBus"], swiftSettings: strict),
 
@@ -65,7 +68,8 @@ let package = Package(
         "Companion", "Delivery", "JSON", "MeshCrypto", "RadioSession", "Store", "Sync", "EventLoop", "Timing", "CLinux",
       ], swiftSettings: strict),
     .target(
-      name: "Relay", dependencies: ["Store", "HTTP", "JSON", "EventLoop", "Timing"], swiftSettings: strict),
+      name: "Relay", dependencies: ["Store", "HTTP", "JSON", "MQTT", "Streams", "EventLoop", "Timing"],
+      swiftSettings: strict),
     .target(
       name: "Control",
       dependencies: [
@@ -162,6 +166,7 @@ let package = Package(
     .testTarget(
       name: "VirtualRadioTests", dependencies: ["Companion", "EventLoop", "TestSupport", "Timing", "VirtualRadio"],
       swiftSettings: strict),
+    .testTarget(name: "MQTTTests", dependencies: ["EventLoop", "MQTT", "Timing"], swiftSettings: strict),
     .testTarget(name: "TimingTests", dependencies: ["Timing"], swiftSettings: strict),
     .testTarget(
       name: "RadioSessionTests", dependencies: ["Companion", "RadioSession", "TestSupport", "Timing"],

@@ -12,11 +12,9 @@ enum UpstreamConfiguration {
   static func read(_ table: inout TOMLReader) -> UpstreamSettings? {
     let name = table.string("name")
     if name == nil || name == "" { table.note("name", "a name of its own is missing") }
-    let kind = table.choice("kind", of: ["hub", "webhook"], default: "hub")
+    let kind = table.choice("kind", of: ["hub", "webhook", "mqtt"], default: "hub")
     let url = table.string("url")
-    if url.flatMap({ UpstreamSettings.isURL($0) ? $0 : nil }) == nil {
-      table.note("url", "http://HOST[:PORT][/PATH] or https://… is wanted, without user names")
-    }
+    checkURL(url, kind, &table)
     let token = table.string("token_file")
     let authorities = table.string("ca_file")
     if let authorities, access(authorities, R_OK) != 0 { table.note("ca_file", "\(authorities) cannot be read") }
@@ -24,14 +22,61 @@ enum UpstreamConfiguration {
     let bytes = table.size("batch_bytes", in: 1024...(1 << 20), default: 64 << 10)
     let timeout = table.integer("timeout_s", in: 1...600, default: 30)
     let filter = filter(&table)
-    let webhook = kind == "webhook" ? webhook(&table) : nil
-    guard let name, let url else { return nil }
-    let batches = if case .webhook(_, _, _, let batches)? = webhook { batches } else { true }
+    let details: UpstreamSettings.Kind? =
+      switch kind {
+      case "webhook": webhook(&table)
+      case "mqtt": mqtt(&table)
+      default: .hub
+      }
+    guard let name, let url, let details else { return nil }
+    let batches = if case .webhook(_, _, _, let batches) = details { batches } else { true }
     return UpstreamSettings(
-      kind: webhook ?? .hub,
+      kind: details,
       journal: JournalUpstream.Settings(
         name: name, batchEvents: batches ? Int(events) : 1, batchBytes: Int(bytes), filter: filter),
       url: url, tokenFile: token, authorities: authorities, timeout: .seconds(timeout))
+  }
+
+  private static func checkURL(_ url: String?, _ kind: String, _ table: inout TOMLReader) {
+    if kind == "mqtt" {
+      if url.flatMap({ UpstreamSettings.broker($0) }) == nil {
+        table.note("url", "mqtt://HOST[:PORT] or mqtts://HOST[:PORT] is wanted, without user names")
+      }
+    } else if !(url.map { UpstreamSettings.isURL($0, allowsQuery: kind == "webhook") } ?? false) {
+      table.note("url", "http://HOST[:PORT][/PATH] or https://… is wanted, without user names")
+    }
+  }
+
+  private static func mqtt(_ table: inout TOMLReader) -> UpstreamSettings.Kind? {
+    let (user, password) = (table.string("user"), table.string("password_file"))
+    let client = table.string("client_id")
+    let (certificate, key) = (table.string("cert_file"), table.string("key_file"))
+    if key != nil, certificate == nil { table.note("key_file", "it belongs to a cert_file") }
+    let keepAlive = table.integer("keep_alive_s", in: 0...65535, default: 300)
+    let topic = self.topic("topic", default: "meshpost/{gateway}/{kind}", &table)
+    let status = self.topic("status_topic", default: "meshpost/{gateway}/status", &table)
+    var template: BodyTemplate?
+    do {
+      template = try table.string("template").map { text throws(BodyTemplate.Failure) in
+        try BodyTemplate(text, isJSON: text.hasPrefix("{") && !text.hasPrefix("{{"))
+      }
+    } catch {
+      table.note("template", error.description)
+    }
+    guard let topic, let status else { return nil }
+    return .mqtt(
+      UpstreamSettings.MQTTSettings(
+        user: user, passwordFile: password, clientID: client, certificate: certificate, key: key,
+        keepAlive: UInt16(keepAlive), topic: topic, statusTopic: status, template: template))
+  }
+
+  private static func topic(_ key: String, default text: String, _ table: inout TOMLReader) -> TopicTemplate? {
+    do {
+      return try TopicTemplate(table.string(key) ?? text)
+    } catch {
+      table.note(key, error.description)
+      return nil
+    }
   }
 
   private static func filter(_ table: inout TOMLReader) -> EventFilter {

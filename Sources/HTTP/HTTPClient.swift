@@ -3,6 +3,7 @@
 import CLinux
 import EventLoop
 import Glibc
+import Streams
 import Timing
 
 /// Where an HTTP server is.
@@ -12,14 +13,18 @@ public enum HTTPEndpoint: Equatable, Sendable {
 
   /// `http://host:port/path` and `https://…` taken apart; the path has no `/` at its end. `nil` for anything else,
   /// user names among it.
-  public static func parse(_ url: String) -> (endpoint: HTTPEndpoint, path: String)? {
+  /// With `allowsQuery` the path is kept to its last byte.
+  public static func parse(_ url: String, allowsQuery: Bool = false) -> (endpoint: HTTPEndpoint, path: String)? {
     let tls = url.hasPrefix("https://")
     guard tls || url.hasPrefix("http://") else { return nil }
     let rest = url.dropFirst(tls ? 8 : 7)
-    let authority = rest.prefix { $0 != "/" }
+    let authority = rest.prefix { $0 != "/" && $0 != "?" }
     var path = String(rest.dropFirst(authority.count))
-    while path.hasSuffix("/") { path.removeLast() }
-    guard !authority.contains("@"), !path.contains("?"), !path.contains("#"), !path.contains(" ") else { return nil }
+    while !allowsQuery, path.hasSuffix("/") { path.removeLast() }
+    if path.hasPrefix("?") { path = "/" + path }
+    guard !authority.contains("@"), allowsQuery || !path.contains("?"), !path.contains("#"), !path.contains(" ") else {
+      return nil
+    }
     var host = String(authority)
     var port: UInt16 = tls ? 443 : 80
     let afterBracket = host.lastIndex(of: "]") ?? host.startIndex

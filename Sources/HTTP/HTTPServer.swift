@@ -3,6 +3,7 @@
 import CLinux
 import EventLoop
 import Glibc
+import Streams
 
 /// A small HTTP/1.1 server on a Unix socket or on loopback, for the control socket and for tests.
 public final class HTTPServer {

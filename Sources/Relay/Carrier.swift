@@ -11,6 +11,10 @@ protocol Carrier: AnyObject {
   var kind: String { get }
   /// Where it goes, for people.
   var place: String { get }
+  /// The connection is kept while there is nothing to send, and opened again when it is lost.
+  var keepsConnection: Bool { get }
+  /// A connection that is kept was lost while nothing was under way.
+  var onLost: (Verdict) -> Void { get set }
   /// So many bytes were handed to the network.
   var bytesSent: UInt64 { get }
   /// Makes sure that the server is there, and asks what it has.
@@ -22,6 +26,13 @@ protocol Carrier: AnyObject {
 }
 
 extension Carrier {
+  var keepsConnection: Bool { false }
+  var onLost: (Verdict) -> Void {
+    get { { _ in } }
+    // Nothing is kept, nothing is lost.
+    set {}
+  }
+
   /// Greeting a server says enough where it answers.
   func test(_ done: @escaping (Verdict) -> Void) {
     greet { greeting in

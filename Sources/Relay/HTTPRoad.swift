@@ -2,12 +2,15 @@
 
 import EventLoop
 import HTTP
+import Streams
 import Timing
 
 /// What carriers over HTTP(S) have in common: one connection, TLS that is verified, a token that is read anew.
 final class HTTPRoad {
   struct Settings: Sendable {
     var url: String
+    /// The URL may have a query, as addresses of webhooks do.
+    var allowsQuery = false
     /// The bearer token's file; read anew at each request, so that a changed token needs no restart.
     var tokenFile: String?
     /// A PEM file to trust in place of the system's authorities.
@@ -21,7 +24,7 @@ final class HTTPRoad {
   private(set) var bytesSent: UInt64 = 0
 
   init(_ settings: Settings, on loop: EventLoop) throws {
-    guard let (endpoint, path) = HTTPEndpoint.parse(settings.url) else {
+    guard let (endpoint, path) = HTTPEndpoint.parse(settings.url, allowsQuery: settings.allowsQuery) else {
       throw JournalUpstream.SetupError(description: "\(settings.url) is no http:// or https:// URL")
     }
     var tls: TLSContext?
@@ -54,5 +57,7 @@ final class HTTPRoad {
   func close() { client.close() }
 
   /// Whether a text can be a URL of this road.
-  static func isURL(_ text: String) -> Bool { HTTPEndpoint.parse(text) != nil }
+  static func isURL(_ text: String, allowsQuery: Bool) -> Bool {
+    HTTPEndpoint.parse(text, allowsQuery: allowsQuery) != nil
+  }
 }

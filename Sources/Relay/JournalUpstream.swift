@@ -26,7 +26,7 @@ public final class JournalUpstream: Upstream {
   }
 
   private let settings: Settings
-  private let carrier: any Carrier
+  private var carrier: any Carrier
   private let store: Store
   private let loop: EventLoop
   private let log: Log
@@ -56,11 +56,21 @@ public final class JournalUpstream: Upstream {
     cursor = try store.cursor(of: settings.name)
     isPaused = try store.isPaused(settings.name)
     hasMarkedDeadLetters = true
+    self.carrier.onLost = { [weak self] verdict in self?.connectionLost(verdict) }
+  }
+
+  /// While it was idle, or just after a part of a batch was acknowledged.
+  private func connectionLost(_ verdict: Verdict) {
+    guard !isClosed else { return }
+    shipment.greetingSent()
+    took(verdict)
   }
 
   public func wake() {
     guard !isClosed, !isPaused else { return }
-    let next = shipment.next(hasMore: store.lastSeq > cursor || hasMarkedDeadLetters, now: loop.now)
+    let wantsConnection = carrier.keepsConnection && !shipment.isReady
+    let next = shipment.next(
+      hasMore: store.lastSeq > cursor || hasMarkedDeadLetters || wantsConnection, now: loop.now)
     switch next {
     case .nothing: break
     case .wake(let time):
@@ -84,7 +94,11 @@ public final class JournalUpstream: Upstream {
     store.write({ [name] store throws(SQLiteError) in try store.setPaused(name, paused) }) { [log] failure in
       if let failure { log.warning("a pause is not kept over a restart: \(failure)") }
     }
-    if !paused { resume() }
+    if paused {
+      timer?.cancel()
+    } else {
+      resume()
+    }
   }
 
   public func test(_ done: @escaping (String?) -> Void) {

@@ -61,6 +61,8 @@ struct Shipment {
     }
   }
 
+  var isReady: Bool { if case .ready = state { true } else { false } }
+
   mutating func sent(count: Int, isDeadLetter: Bool = false) {
     state = .sending(count: count, isDeadLetter: isDeadLetter)
   }

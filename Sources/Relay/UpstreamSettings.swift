@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
+import HTTP
 import Store
+import Streams
 import Timing
 
 /// An upstream as the configuration describes it.
@@ -9,6 +11,50 @@ public struct UpstreamSettings: Sendable {
   public enum Kind: Sendable {
     case hub
     case webhook(secretFile: String?, template: BodyTemplate?, contentType: String, batches: Bool)
+    case mqtt(MQTTSettings)
+  }
+
+  /// What an MQTT broker wants to know besides its URL, `mqtt://HOST[:1883]` or `mqtts://HOST[:8883]`.
+  public struct MQTTSettings: Sendable {
+    public var user: String?
+    public var passwordFile: String?
+    public var clientID: String?
+    public var certificate: String?
+    public var key: String?
+    /// Seconds between pings when nothing else is sent.
+    public var keepAlive: UInt16
+    public var topic: TopicTemplate
+    public var statusTopic: TopicTemplate
+    public var template: BodyTemplate?
+
+    public init(
+      user: String? = nil, passwordFile: String? = nil, clientID: String? = nil, certificate: String? = nil,
+      key: String? = nil, keepAlive: UInt16 = 300, topic: TopicTemplate, statusTopic: TopicTemplate,
+      template: BodyTemplate? = nil
+    ) {
+      self.user = user
+      self.passwordFile = passwordFile
+      self.clientID = clientID
+      self.certificate = certificate
+      self.key = key
+      self.keepAlive = keepAlive
+      self.topic = topic
+      self.statusTopic = statusTopic
+      self.template = template
+    }
+  }
+
+  /// The broker that a URL names; `nil` for anything else.
+  public static func broker(_ url: String) -> (host: String, port: UInt16, tls: Bool)? {
+    let tls = url.hasPrefix("mqtts://")
+    guard tls || url.hasPrefix("mqtt://") else { return nil }
+    // Host and port are written as in other URLs.
+    let rest = url.dropFirst(tls ? 8 : 7)
+    guard !rest.contains("/"), case .tcp(let host, let port, _)? = HTTPEndpoint.parse("http://\(rest)")?.endpoint else {
+      return nil
+    }
+    let hasPort = HTTPEndpoint.parse("https://\(rest)").map { $0.endpoint == .tcp(host: host, port: port, tls: true) }
+    return (host, hasPort ?? false ? port : tls ? 8883 : 1883, tls)
   }
 
   public var kind: Kind
@@ -33,22 +79,49 @@ public struct UpstreamSettings: Sendable {
   public var name: String { journal.name }
 
   /// Whether a text can be the URL of an upstream over HTTP.
-  public static func isURL(_ text: String) -> Bool { HTTPRoad.isURL(text) }
+  public static func isURL(_ text: String, allowsQuery: Bool = false) -> Bool {
+    HTTPRoad.isURL(text, allowsQuery: allowsQuery)
+  }
 }
 
 extension JournalUpstream {
   public convenience init(_ settings: UpstreamSettings, store: Store, on loop: EventLoop, log: Log) throws {
-    let road = HTTPRoad.Settings(
+    let carrier = try Self.carrier(settings, store, loop)
+    try self.init(settings.journal, carrier: carrier, store: store, on: loop, log: log)
+  }
+
+  private static func carrier(
+    _ settings: UpstreamSettings, _ store: Store, _ loop: EventLoop
+  ) throws -> any Carrier {
+    var road = HTTPRoad.Settings(
       url: settings.url, tokenFile: settings.tokenFile, authorities: settings.authorities, timeout: settings.timeout)
-    let carrier: any Carrier
     switch settings.kind {
-    case .hub: carrier = try HubCarrier(road, store: store, on: loop)
+    case .hub: return try HubCarrier(road, store: store, on: loop)
     case .webhook(let secretFile, let template, let contentType, let batches):
-      carrier = try WebhookCarrier(
+      road.allowsQuery = true
+      return try WebhookCarrier(
         WebhookCarrier.Settings(
           road: road, secretFile: secretFile, template: template, contentType: contentType, batches: batches),
         store: store, on: loop)
+    case .mqtt(let mqtt): return try self.mqtt(mqtt, settings, store, loop)
     }
-    try self.init(settings.journal, carrier: carrier, store: store, on: loop, log: log)
+  }
+
+  private static func mqtt(
+    _ mqtt: UpstreamSettings.MQTTSettings, _ settings: UpstreamSettings, _ store: Store, _ loop: EventLoop
+  ) throws -> any Carrier {
+    guard let broker = UpstreamSettings.broker(settings.url) else {
+      throw SetupError(description: "\(settings.url) is no mqtt:// or mqtts:// URL")
+    }
+    var tls: TLSContext?
+    if broker.tls {
+      tls = try TLSContext(authorities: settings.authorities, certificate: mqtt.certificate, key: mqtt.key)
+    }
+    return MQTTCarrier(
+      MQTTCarrier.Settings(
+        url: settings.url, host: broker.host, port: broker.port,
+        clientID: mqtt.clientID ?? "meshpost-\(store.gatewayID)-\(settings.name)", user: mqtt.user,
+        passwordFile: mqtt.passwordFile, keepAlive: mqtt.keepAlive, topic: mqtt.topic, statusTopic: mqtt.statusTopic,
+        template: mqtt.template), tls: tls, store: store, on: loop)
   }
 }

@@ -26,7 +26,7 @@ import Transport
       line.hasPrefix("#") && !line.hasPrefix("# ") && line != "#" ? String(line.dropFirst()) : String(line)
     }.joined(separator: "\n")
     let configuration = try parse(open.replacingOccurrences(of: "ca_file = ", with: "#ca_file = "))
-    #expect(configuration.upstreams.count == 2)
+    #expect(configuration.upstreams.count == 3)
   }
 
   @Test(arguments: [
@@ -46,6 +46,13 @@ import Transport
       "[[upstream]]\nname = \"a\"\nurl = \"http://x\"\n[[upstream]]\nname = \"a\"\nurl = \"http://y\"", "line 5",
       "twice"
     ),
+    ("[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"http://x\"", "line 4", "mqtts://HOST"),
+    ("[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://x\"\ntopic = \"a/#\"", "line 5", "no + and #"),
+    ("[[upstream]]\nname = \"a\"\nkind = \"webhook\"\nurl = \"http://x\"\ntemplate = \"{{\"", "line 5", "}}"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nkinds = [\"mesage\"]", "line 4", "no kind of event"),
+    ("[messaging]\nattempts = 99", "line 2", "1 to 16"), ("[messaging]\nqueue = \"many\"", "line 2", "whole number"),
+    ("[[poll]]\nkind = \"weather\"\nnode = \"x\"", "line 2", "status, telemetry"),
+    ("[[poll]]\nevery_min = 5", "line 1", "node"),
     ("[gateway]\nid = \"a b\"", "line 2", "letters"), ("[control]\ngroup = \"no-such-group\"", "line 2", "no group"),
     ("nonsense", "line 1", "`=`"),
   ]) func `a mistake is refused with file, line and what is allowed`(_ text: String, _ line: String, _ words: String) {

@@ -4,6 +4,7 @@ import EventLoop
 import Foundation
 import JSON
 import Store
+import Streams
 import TestSupport
 import Testing
 import Timing

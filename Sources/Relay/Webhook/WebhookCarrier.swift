@@ -76,15 +76,7 @@ final class WebhookCarrier: Carrier {
 
   private func body(of event: JournalEvent) -> [UInt8] {
     if let template = settings.template { return template.render(event, gateway: store.gatewayID) }
-    return JSONWriter.object { json in
-      json.field("gateway", store.gatewayID)
-      json.field("epoch", store.epoch)
-      json.field("seq", event.seq)
-      json.field("at", event.at)
-      json.field("trusted", event.trusted)
-      json.field("kind", event.kind)
-      json.field("body", json: event.body)
-    }
+    return EventEnvelope.encode(event, gateway: store.gatewayID, epoch: store.epoch)
   }
 
   func close() { road.close() }

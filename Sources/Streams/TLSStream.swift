@@ -11,8 +11,11 @@ public final class TLSContext {
     public let description: String
   }
 
-  /// `authorities`: a PEM file to trust in place of the system's.
-  public init(authorities: String? = nil) throws(SetupError) {
+  /// `authorities`: a PEM file to trust in place of the system's. `certificate` and `key`: PEM files by which the server
+  /// knows us.
+  public init(
+    authorities: String? = nil, certificate: String? = nil, key: String? = nil
+  ) throws(SetupError) {
     guard let context = SSL_CTX_new(TLS_client_method()) else { throw SetupError(description: "OpenSSL has no TLS") }
     handle = context
     _ = meshpost_SSL_CTX_require_tls_1_2(context)
@@ -23,13 +26,20 @@ public final class TLSContext {
     guard loaded == 1 else {
       throw SetupError(description: "\(authorities ?? "the system's certificates"): \(TLSStream.lastError())")
     }
+    guard let certificate else { return }
+    guard SSL_CTX_use_certificate_chain_file(context, certificate) == 1 else {
+      throw SetupError(description: "\(certificate): \(TLSStream.lastError())")
+    }
+    guard SSL_CTX_use_PrivateKey_file(context, key ?? certificate, SSL_FILETYPE_PEM) == 1,
+      SSL_CTX_check_private_key(context) == 1
+    else { throw SetupError(description: "\(key ?? certificate): \(TLSStream.lastError())") }
   }
 
   deinit { SSL_CTX_free(handle) }
 }
 
 /// TLS over a socket, by memory BIOs: OpenSSL never touches the descriptor.
-final class TLSStream: ByteStream {
+public final class TLSStream: ByteStream {
   private let socket: SocketStream
   private let context: TLSContext
   private let session: OpaquePointer
@@ -37,12 +47,12 @@ final class TLSStream: ByteStream {
   private let outgoing: OpaquePointer
   private var unsent: [UInt8] = []
   private var isReady = false
-  var onBytes: ([UInt8]) -> Void = { _ in }
-  var onClose: (String?) -> Void = { _ in }
-  var onDrained: () -> Void = {}
+  public var onBytes: ([UInt8]) -> Void = { _ in }
+  public var onClose: (String?) -> Void = { _ in }
+  public var onDrained: () -> Void = {}
 
   /// `nil` only when OpenSSL has no memory. The certificate must be for `host`.
-  init?(_ socket: SocketStream, _ context: TLSContext, host: String) {
+  public init?(_ socket: SocketStream, _ context: TLSContext, host: String) {
     guard let session = SSL_new(context.handle), let incoming = BIO_new(BIO_s_mem()),
       let outgoing = BIO_new(BIO_s_mem())
     else { return nil }
@@ -64,9 +74,9 @@ final class TLSStream: ByteStream {
 
   deinit { SSL_free(session) }
 
-  var pendingBytes: Int { unsent.count + socket.pendingBytes }
+  public var pendingBytes: Int { unsent.count + socket.pendingBytes }
 
-  func start() {
+  public func start() {
     socket.onBytes = { [weak self] bytes in self?.received(bytes) }
     socket.onClose = { [weak self] words in self?.onClose(words) }
     socket.onDrained = { [weak self] in if self?.unsent.isEmpty == true { self?.onDrained() } }
@@ -74,9 +84,9 @@ final class TLSStream: ByteStream {
     advance()
   }
 
-  func close() { socket.close() }
+  public func close() { socket.close() }
 
-  func write(_ bytes: [UInt8]) {
+  public func write(_ bytes: [UInt8]) {
     unsent.append(contentsOf: bytes)
     advance()
   }

@@ -4,7 +4,7 @@ import EventLoop
 import Glibc
 
 /// A connected socket as a stream of bytes, with or without TLS.
-protocol ByteStream: AnyObject {
+public protocol ByteStream: AnyObject {
   var onBytes: ([UInt8]) -> Void { get set }
   /// The stream ended or failed; it is closed already. `nil`: the peer closed in order.
   var onClose: (String?) -> Void { get set }
@@ -18,37 +18,37 @@ protocol ByteStream: AnyObject {
   func close()
 }
 
-final class SocketStream: ByteStream {
+public final class SocketStream: ByteStream {
   private var socket: Int32
   private let loop: EventLoop
   private var pending: [UInt8] = []
   private var sent = 0
-  var onBytes: ([UInt8]) -> Void = { _ in }
-  var onClose: (String?) -> Void = { _ in }
-  var onDrained: () -> Void = {}
+  public var onBytes: ([UInt8]) -> Void = { _ in }
+  public var onClose: (String?) -> Void = { _ in }
+  public var onDrained: () -> Void = {}
 
   /// Takes ownership of the non-blocking socket.
-  init(_ socket: Int32, on loop: EventLoop) {
+  public init(_ socket: Int32, on loop: EventLoop) {
     self.socket = socket
     self.loop = loop
   }
 
   deinit { close() }
 
-  var pendingBytes: Int { pending.count - sent }
+  public var pendingBytes: Int { pending.count - sent }
 
-  func start() {
+  public func start() {
     loop.watch(socket, for: .readable) { [weak self] readiness in self?.ready(readiness) }
   }
 
-  func close() {
+  public func close() {
     guard socket >= 0 else { return }
     loop.unwatch(socket)
     Glibc.close(socket)
     socket = -1
   }
 
-  func write(_ bytes: [UInt8]) {
+  public func write(_ bytes: [UInt8]) {
     guard socket >= 0 else { return }
     pending.append(contentsOf: bytes)
     flush()

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+
+/// The two versions that brokers speak. Source: OASIS MQTT 5.0, and 3.1.1.
+public enum MQTTVersion: UInt8, Sendable {
+  case v3 = 4
+  case v5 = 5
+}
+
+/// A message as it is published.
+public struct MQTTMessage: Equatable, Sendable {
+  public var topic: String
+  public var payload: [UInt8]
+  public var retain: Bool
+  /// MQTT 5, requests: where the answer is wanted, and what is to stand beside it.
+  public var responseTopic: String?
+  public var correlation: [UInt8]?
+
+  public init(
+    topic: String, payload: [UInt8], retain: Bool = false, responseTopic: String? = nil, correlation: [UInt8]? = nil
+  ) {
+    self.topic = topic
+    self.payload = payload
+    self.retain = retain
+    self.responseTopic = responseTopic
+    self.correlation = correlation
+  }
+}
+
+/// What a client sends.
+enum MQTTCommand: Equatable {
+  case connect(MQTTOptions, MQTTVersion)
+  /// QoS 1, with an identifier from 1 to 65535.
+  case publish(MQTTMessage, id: UInt16, isRepeated: Bool, MQTTVersion)
+  case acknowledge(id: UInt16)
+  case subscribe(topic: String, id: UInt16, MQTTVersion)
+  case ping
+  case disconnect
+
+  func encode() -> [UInt8] {
+    switch self {
+    case .connect(let options, let version): return Self.packet(0x10, Self.connect(options, version))
+    case .publish(let message, let id, let isRepeated, let version):
+      let flags: UInt8 = 0x32 | (isRepeated ? 0x08 : 0) | (message.retain ? 0x01 : 0)
+      var body = Self.string(message.topic) + Self.word(id)
+      if version == .v5 { body += Self.properties(Self.properties(of: message)) }
+      return Self.packet(flags, body + message.payload)
+    case .acknowledge(let id): return Self.packet(0x40, Self.word(id))
+    case .subscribe(let topic, let id, let version):
+      let body = Self.word(id) + (version == .v5 ? [0] : []) + Self.string(topic) + [1]
+      return Self.packet(0x82, body)
+    case .ping: return [0xC0, 0]
+    case .disconnect: return [0xE0, 0]
+    }
+  }
+
+  private static func connect(_ options: MQTTOptions, _ version: MQTTVersion) -> [UInt8] {
+    var flags: UInt8 = 0
+    var payload = string(options.clientID)
+    if let will = options.will {
+      flags |= 0x04 | 0x08 | (will.retain ? 0x20 : 0)
+      if version == .v5 { payload += properties([]) }
+      payload += string(will.topic) + binary(will.payload)
+    }
+    if let user = options.user {
+      flags |= 0x80
+      payload += string(user)
+    }
+    if let password = options.password {
+      flags |= 0x40
+      payload += binary(password)
+    }
+    var body = string("MQTT") + [version.rawValue, flags] + word(options.keepAlive)
+    // The session lasts a while, for what comes down meanwhile; the receive maximum bounds what may come at once.
+    if version == .v5 {
+      body += properties([0x11] + long(options.sessionExpiry) + [0x21] + word(MQTTOptions.receiveMaximum))
+    }
+    return body + payload
+  }
+
+  private static func properties(of message: MQTTMessage) -> [UInt8] {
+    var bytes: [UInt8] = []
+    if let topic = message.responseTopic { bytes += [0x08] + string(topic) }
+    if let correlation = message.correlation { bytes += [0x09] + binary(correlation) }
+    return bytes
+  }
+
+  // MARK: Pieces
+
+  private static func packet(_ first: UInt8, _ body: [UInt8]) -> [UInt8] { [first] + length(body.count) + body }
+
+  /// 7 bits a byte, the last without the top bit; up to 268,435,455.
+  static func length(_ count: Int) -> [UInt8] {
+    var bytes: [UInt8] = []
+    var rest = min(max(0, count), 268_435_455)
+    repeat {
+      let low = UInt8(rest & 0x7F)
+      rest >>= 7
+      bytes.append(rest > 0 ? low | 0x80 : low)
+    } while rest > 0
+    return bytes
+  }
+
+  private static func properties(_ bytes: [UInt8]) -> [UInt8] { length(bytes.count) + bytes }
+  private static func word(_ value: UInt16) -> [UInt8] { [UInt8(value >> 8), UInt8(value & 0xFF)] }
+  private static func long(_ value: UInt32) -> [UInt8] {
+    [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: value >> $0) }
+  }
+  private static func binary(_ bytes: [UInt8]) -> [UInt8] {
+    let cut = Array(bytes.prefix(65535))
+    return word(UInt16(cut.count)) + cut
+  }
+  private static func string(_ text: String) -> [UInt8] { binary(Array(text.utf8)) }
+}
+
+/// What a broker sends.
+enum MQTTEvent: Equatable {
+  /// 0: taken. `receiveMaximum`: publications that may wait for their acknowledgement.
+  case connected(code: UInt8, hasSession: Bool, receiveMaximum: UInt16, keepAlive: UInt16?, mostBytes: Int?)
+  /// 0 or below 0x80: taken.
+  case acknowledged(id: UInt16, code: UInt8)
+  case message(MQTTMessage, id: UInt16?)
+  case subscribed(id: UInt16, code: UInt8)
+  case pong
+  case disconnected(code: UInt8)
+}
+
+/// Bytes of a broker that are no MQTT.
+struct MQTTError: Error, Equatable, CustomStringConvertible {
+  let description: String
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import JSON
+import MQTT
+import Store
+import Streams
+import Timing
+
+/// Publishes events to an MQTT broker with QoS 1. An event is taken when the broker's PUBACK has come, and the cursor moves
+/// on only past those before which all are. Source: docs/mqtt.md.
+final class MQTTCarrier: Carrier {
+  struct Settings: Sendable {
+    var url: String
+    var host: String
+    var port: UInt16
+    var clientID: String
+    var user: String?
+    var passwordFile: String?
+    var keepAlive: UInt16
+    var topic: TopicTemplate
+    var statusTopic: TopicTemplate
+    var template: BodyTemplate?
+  }
+
+  /// A batch on its way.
+  private struct Delivery {
+    let batch: Batch
+    let done: (Verdict) -> Void
+    var next = 0
+    var outstanding = 0
+    var isTaken: [Bool]
+    var refusal: (code: UInt8, event: Int)?
+
+    /// Everything before it is with the broker.
+    var taken: Int { isTaken.firstIndex(of: false) ?? isTaken.count }
+  }
+
+  let kind = "mqtt"
+  let keepsConnection = true
+  private let settings: Settings
+  private let client: MQTTClient
+  private let store: Store
+  private var greeting: ((Greeting) -> Void)?
+  private var delivery: Delivery?
+  var onLost: (Verdict) -> Void = { _ in }
+
+  init(_ settings: Settings, tls: TLSContext?, store: Store, on loop: EventLoop) {
+    self.settings = settings
+    self.store = store
+    client = MQTTClient(host: settings.host, port: settings.port, tls: tls, on: loop)
+    client.onUp = { [weak self] in self?.up() }
+    client.onDown = { [weak self] failure in self?.down(failure) }
+  }
+
+  var place: String { settings.url }
+  var bytesSent: UInt64 { client.bytesSent }
+
+  private var statusTopic: String { settings.statusTopic.render(kind: "status", gateway: store.gatewayID, body: .null) }
+
+  private func status(_ word: String) -> MQTTMessage {
+    let payload = JSONWriter.object { json in
+      json.field("status", word)
+      json.field("gateway", store.gatewayID)
+    }
+    return MQTTMessage(topic: statusTopic, payload: payload, retain: true)
+  }
+
+  func greet(_ done: @escaping (Greeting) -> Void) {
+    guard !client.isUp else { return done(.ready) }
+    var password: [UInt8]?
+    if let file = settings.passwordFile {
+      guard let secret = SecretFile.read(file) else {
+        return done(.failed(.stopped(reason: "the password file \(file) cannot be read")))
+      }
+      password = Array(secret.utf8)
+    }
+    greeting = done
+    client.connect(
+      MQTTOptions(
+        clientID: settings.clientID, user: settings.user, password: password, keepAlive: settings.keepAlive,
+        will: status("offline")))
+  }
+
+  private func up() {
+    client.publish(status("online")) { _ in }
+    let done = greeting
+    greeting = nil
+    done?(.ready)
+  }
+
+  private func down(_ failure: MQTTFailure) {
+    let verdict: Verdict =
+      switch failure {
+      case .unreachable(let words): .retry(reason: words, after: nil)
+      case .refused(let words): .stopped(reason: words)
+      }
+    if let done = greeting {
+      greeting = nil
+      return done(.failed(verdict))
+    }
+    guard let lost = delivery else { return onLost(verdict) }
+    delivery = nil
+    // What the broker has acknowledged it has; the rest comes again, some of it perhaps twice.
+    if lost.taken > 0 {
+      lost.done(.acknowledged(through: lost.batch.events[lost.taken - 1].seq))
+      return onLost(verdict)
+    }
+    lost.done(verdict)
+  }
+
+  func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) {
+    guard client.isUp else { return done(.retry(reason: "the broker is away", after: nil)) }
+    delivery = Delivery(batch: batch, done: done, isTaken: batch.events.map { _ in false })
+    publish()
+  }
+
+  private func publish() {
+    while let current = delivery, current.refusal == nil, current.next < current.batch.events.count,
+      current.outstanding < client.window
+    {
+      delivery?.next += 1
+      delivery?.outstanding += 1
+      let place = current.next
+      client.publish(message(current.batch.events[place])) { [weak self] code in self?.acknowledged(place, code) }
+    }
+  }
+
+  private func message(_ event: JournalEvent) -> MQTTMessage {
+    // `try?`: a damaged body has no fields for the topic.
+    let body = (try? JSONValue(parsing: event.body)) ?? .null
+    let topic = settings.topic.render(kind: event.kind, gateway: store.gatewayID, body: body)
+    let payload =
+      settings.template?.render(event, gateway: store.gatewayID)
+      ?? EventEnvelope.encode(event, gateway: store.gatewayID, epoch: store.epoch)
+    return MQTTMessage(topic: topic, payload: payload)
+  }
+
+  private func acknowledged(_ place: Int, _ code: UInt8) {
+    delivery?.outstanding -= 1
+    if code < 0x80 {
+      delivery?.isTaken[place] = true
+    } else if delivery.map({ place < $0.refusal?.event ?? .max }) ?? false {
+      delivery?.refusal = (code, place)
+    }
+    guard let current = delivery else { return }
+    let isOver = current.refusal != nil || current.next == current.batch.events.count
+    guard isOver, current.outstanding == 0 else { return publish() }
+    delivery = nil
+    current.done(Self.verdict(of: current))
+  }
+
+  private static func verdict(of ended: Delivery) -> Verdict {
+    guard let refusal = ended.refusal else { return .acknowledged(through: ended.batch.last) }
+    // First what is taken; the refused one is then the next batch's first.
+    guard ended.taken == 0 else { return .acknowledged(through: ended.batch.events[ended.taken - 1].seq) }
+    switch refusal.code {
+    case 0x87: return .stopped(reason: "the broker does not let us publish there")
+    case 0x80, 0x83, 0x97: return .retry(reason: "the broker cannot take it now (code \(refusal.code))", after: nil)
+    default: return .refused(status: Int(refusal.code), reason: "the broker refuses it (code \(refusal.code))")
+    }
+  }
+
+  func close() {
+    greeting = nil
+    delivery = nil
+    client.close()
+  }
+}

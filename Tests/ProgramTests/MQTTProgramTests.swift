@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+import Timing
+
+/// A real broker, and a subscriber whose session it keeps.
+private final class Broker {
+  let port: Int
+  private let rig: Rig
+  private(set) var program: Program?
+
+  init(_ rig: Rig, extra: String = "allow_anonymous true") throws {
+    self.rig = rig
+    let (descriptor, port) = try LoopbackPort.take()
+    close(descriptor)
+    self.port = Int(port)
+    _ = rig.scratch.write(
+      "mosquitto.conf",
+      """
+      listener \(port) 127.0.0.1
+      persistence true
+      persistence_location \(rig.scratch.folder.path())/
+      max_queued_messages 0
+      user root
+      \(extra)
+      """)
+    try start()
+  }
+
+  func start() throws {
+    program = try Program("/usr/sbin/mosquitto", ["-v", "-c", rig.scratch.location("mosquitto.conf")])
+    try program?.line(with: " running")
+  }
+
+  /// In order: what it has acknowledged is on its disk.
+  func stop() throws {
+    program?.send(SIGTERM)
+    _ = try program?.ended()
+  }
+
+  func subscriber(_ arguments: [String] = []) throws -> Program {
+    let subscriber = try Program(
+      "/usr/bin/mosquitto_sub",
+      ["-p", "\(port)", "-i", "counter", "-c", "-q", "1", "-v", "-t", "meshpost/#"] + arguments)
+    try program?.line(with: "Sending SUBACK to counter")
+    return subscriber
+  }
+}
+
+extension WholeProgramTests {
+  @Suite struct Brokers {
+    private func configure(_ rig: Rig, _ broker: Broker, _ extra: String = "") {
+      _ = rig.scratch.write(
+        "gw.toml",
+        """
+        [gateway]
+        id = "hill"
+        [radio]
+        link = "\(rig.link)"
+        [store]
+        location = "\(rig.scratch.location("gw.db"))"
+        [control]
+        socket = "\(rig.socket)"
+        [[upstream]]
+        name = "broker"
+        kind = "mqtt"
+        url = "mqtt://127.0.0.1:\(broker.port)"
+        kinds = ["message"]
+        \(extra)
+        """)
+    }
+
+    /// Seqs of messages as they came, and the last state of the gateway that was told.
+    private func seqs(_ subscriber: Program) -> [Int64] {
+      subscriber.lines.filter { $0.hasPrefix("meshpost/hill/message ") }.compactMap { line in
+        let body = line.split(separator: " ", maxSplits: 1).last.map(String.init) ?? ""
+        return (try? JSONValue(parsing: body))?["seq"]?.integer
+      }
+    }
+
+    private func states(_ subscriber: Program) -> [String] {
+      subscriber.lines.filter { $0.hasPrefix("meshpost/hill/status ") }.compactMap { line in
+        let body = line.split(separator: " ", maxSplits: 1).last.map(String.init) ?? ""
+        return (try? JSONValue(parsing: body))?["status"]?.string
+      }
+    }
+
+    @Test(arguments: [UInt64(20_261_121)]) func `through kills of the gateway and an absent broker every message comes`(
+      _ seed: UInt64
+    ) throws {
+      var random = SeededRandom(seed: seed)
+      let rig = try Rig()
+      let broker = try Broker(rig)
+      let subscriber = try broker.subscriber()
+      try rig.startRadio(["--queue", "100000"])
+      configure(rig, broker)
+      try rig.startGateway()
+      try rig.waitForSync()
+      let total = 1000
+      rig.radio?.write("inject r0 200 \(total)")
+      for round in 0..<10 {
+        usleep(UInt32.random(in: 100_000...500_000, using: &random))
+        switch round % 3 {
+        case 0:
+          rig.gateway?.kill9()
+          try rig.startGateway()
+        case 1:
+          try broker.stop()
+          usleep(UInt32.random(in: 0...500_000, using: &random))
+          try broker.start()
+        default:
+          // Half-open: the broker answers nothing for a while.
+          broker.program?.send(SIGSTOP)
+          usleep(300_000)
+          broker.program?.send(SIGCONT)
+        }
+      }
+      try rig.radio?.line(with: "\"injected\"")
+      try untilTrue("all published: \(try rig.meshpost("upstream", "list").lines)") {
+        let status = try rig.status()
+        return try rig.radioStats()["queued"]?.integer == 0
+          && status?["upstreams"]?.array?.first?["pending"]?.integer == 0
+          && status?["store"]?["messages"]?.integer ?? 0 >= Int64(total) - 10
+      }
+      let stored = Int(try rig.status()?["store"]?["messages"]?.integer ?? 0)
+      try untilTrue("all at the subscriber (seed \(seed)): \(Set(seqs(subscriber)).count) of \(stored)") {
+        Set(seqs(subscriber)).count == stored
+      }
+      let came = seqs(subscriber)
+      var firsts: Set<Int64> = []
+      let order = came.filter { firsts.insert($0).inserted }
+      #expect(order == order.sorted(), "in order, but for repetitions (seed \(seed))")
+      print("mqtt: \(stored) messages, \(came.count - stored) came twice, under the same seq")
+      #expect(states(subscriber).last == "online")
+      rig.gateway?.kill9()
+      try untilTrue("the last will: \(states(subscriber))") { states(subscriber).last == "offline" }
+      subscriber.kill9()
+    }
+
+    @Test func `TLS with client certificates, and a password that is wrong at first`() throws {
+      let rig = try Rig()
+      let folder = rig.scratch.folder.path()
+      let script = """
+        set -e
+        openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=test-authority 2>/dev/null
+        for name in localhost gateway; do
+          openssl req -newkey rsa:2048 -nodes -keyout $name.key -out $name.csr -subj /CN=$name 2>/dev/null
+          echo "subjectAltName=DNS:$name" > ext
+          openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out $name.pem -days 2 -extfile ext 2>/dev/null
+        done
+        mosquitto_passwd -c -b passwords hill right
+        """
+      #expect(try Program("/bin/bash", ["-c", script], folder: rig.scratch.folder).ended() == 0)
+      let broker = try Broker(
+        rig,
+        extra: """
+          cafile \(folder)/ca.pem
+          certfile \(folder)/localhost.pem
+          keyfile \(folder)/localhost.key
+          require_certificate true
+          password_file \(folder)/passwords
+          """)
+      try rig.startRadio()
+      _ = rig.scratch.write("password", "wrong\n")
+      func write(_ extra: String) throws {
+        configure(rig, broker, extra)
+        let file = rig.scratch.location("gw.toml")
+        let text = try String(contentsOfFile: file, encoding: .utf8)
+        _ = rig.scratch.write("gw.toml", text.replacingOccurrences(of: "mqtt://127.0.0.1", with: "mqtts://localhost"))
+      }
+      let trust = "ca_file = \"\(folder)/ca.pem\""
+      let login = "user = \"hill\"\npassword_file = \"\(folder)/password\""
+      try write("\(trust)\n\(login)")
+      try rig.startGateway()
+      try untilTrue("what is missing to be told: \(rig.gateway?.lines ?? [])") {
+        rig.gateway?.lines.contains { $0.contains("certificate") } == true
+      }
+      let certificate = "cert_file = \"\(folder)/gateway.pem\"\nkey_file = \"\(folder)/gateway.key\""
+      try write("\(trust)\n\(login)\n\(certificate)")
+      rig.gateway?.send(SIGHUP)
+      try rig.gateway?.line(with: "stopped: the broker refuses")
+      _ = rig.scratch.write("password", "right\n")
+      #expect(try rig.meshpost("upstream", "resume", "broker").code == 0)
+      rig.radio?.write("chan r1 0 over TLS")
+      try untilTrue("published") { try rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0 }
+      #expect(rig.gateway?.lines.joined().contains("right") == false)
+    }
+  }
+}
