@@ -31,6 +31,7 @@ public final class Daemon {
   private let connection: RadioConnection
   private let synchronizer: Synchronizer
   private let messaging: MessagingParts
+  private let remote: RemoteCommands
   private var relay: Relay
   private var control: ControlAPI?
   private var signals: Signals?
@@ -63,6 +64,7 @@ public final class Daemon {
     } catch {
       throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
+    remote = RemoteCommands(messaging.messenger, synchronizer)
     do {
       relay = try Self.makeRelay(configuration, store, loop, log)
     } catch {
@@ -99,6 +101,7 @@ public final class Daemon {
 
   /// What comes from the radio reaches those who send, too.
   private func connectMessaging() {
+    connectCommands()
     let (messenger, nodes) = (messaging.messenger, messaging.nodes)
     synchronizer.onPush = { push in
       messenger.received(push)
@@ -111,6 +114,10 @@ public final class Daemon {
       self?.syncChanged()
       self?.radioChanged()
     }
+  }
+
+  private func connectCommands() {
+    relay.setCommandHandler { [remote] command, done in remote.carryOut(command, done) }
   }
 
   private func radioChanged() {
@@ -192,6 +199,7 @@ public final class Daemon {
     do {
       relay.stop()
       relay = try Self.makeRelay(fresh, store, loop, log)
+      connectCommands()
       relay.start()
       configuration = fresh
       log.notice("the configuration is reloaded")

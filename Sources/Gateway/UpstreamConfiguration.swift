@@ -22,6 +22,8 @@ enum UpstreamConfiguration {
     let bytes = table.size("batch_bytes", in: 1024...(1 << 20), default: 64 << 10)
     let timeout = table.integer("timeout_s", in: 1...600, default: 30)
     let filter = filter(&table)
+    let allowed = allowed(&table)
+    let perMinute = table.integer("commands_per_minute", in: 1...600, default: 10)
     let details: UpstreamSettings.Kind? =
       switch kind {
       case "webhook": webhook(&table)
@@ -33,8 +35,18 @@ enum UpstreamConfiguration {
     return UpstreamSettings(
       kind: details,
       journal: JournalUpstream.Settings(
-        name: name, batchEvents: batches ? Int(events) : 1, batchBytes: Int(bytes), filter: filter),
+        name: name, batchEvents: batches ? Int(events) : 1, batchBytes: Int(bytes), filter: filter,
+        allowed: allowed, commandsPerMinute: Int(perMinute)),
       url: url, tokenFile: token, authorities: authorities, timeout: .seconds(timeout))
+  }
+
+  private static func allowed(_ table: inout TOMLReader) -> Set<String> {
+    guard let words = table.optionalStrings("allow") else { return ["send"] }
+    for word in words where !JournalUpstream.Settings.knownCommands.contains(word) {
+      let known = JournalUpstream.Settings.knownCommands.joined(separator: ", ")
+      table.note("allow", "\"\(word)\" is no command: \(known)")
+    }
+    return Set(words)
   }
 
   private static func checkURL(_ url: String?, _ kind: String, _ table: inout TOMLReader) {
@@ -55,6 +67,7 @@ enum UpstreamConfiguration {
     let keepAlive = table.integer("keep_alive_s", in: 0...65535, default: 300)
     let topic = self.topic("topic", default: "meshpost/{gateway}/{kind}", &table)
     let status = self.topic("status_topic", default: "meshpost/{gateway}/status", &table)
+    let commands = self.topic("command_topic", default: "meshpost/{gateway}/command", &table)
     var template: BodyTemplate?
     do {
       template = try table.string("template").map { text throws(BodyTemplate.Failure) in
@@ -67,7 +80,7 @@ enum UpstreamConfiguration {
     return .mqtt(
       UpstreamSettings.MQTTSettings(
         user: user, passwordFile: password, clientID: client, certificate: certificate, key: key,
-        keepAlive: UInt16(keepAlive), topic: topic, statusTopic: status, template: template))
+        keepAlive: UInt16(keepAlive), topic: topic, statusTopic: status, template: template, commandTopic: commands))
   }
 
   private static func topic(_ key: String, default text: String, _ table: inout TOMLReader) -> TopicTemplate? {

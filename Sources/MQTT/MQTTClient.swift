@@ -67,6 +67,8 @@ public final class MQTTClient {
   private var lastID: UInt16 = 0
   private var waiting: [UInt16: (UInt8) -> Void] = [:]
   private var keepAlive: UInt16 = 0
+  /// Counts connections.
+  private var generation = 0
 
   public private(set) var version = MQTTVersion.v5
   public private(set) var isUp = false
@@ -76,7 +78,8 @@ public final class MQTTClient {
   public var onUp: () -> Void = {}
   /// Told once; publications that were not acknowledged hear nothing more.
   public var onDown: (MQTTFailure) -> Void = { _ in }
-  public var onMessage: (MQTTMessage) -> Void = { _ in }
+  /// A message came; call the closure when it is safe: only then the broker may forget it.
+  public var onMessage: (MQTTMessage, _ acknowledge: @escaping () -> Void) -> Void = { _, acknowledge in acknowledge() }
 
   public init(host: String, port: UInt16, tls: TLSContext?, on loop: EventLoop) {
     self.host = host
@@ -107,6 +110,7 @@ public final class MQTTClient {
       stream = plain
     }
     decoder = MQTTDecoder(version)
+    generation += 1
     stream?.onBytes = { [weak self] bytes in self?.received(bytes) }
     stream?.onClose = { [weak self] words in
       self?.stream = nil
@@ -192,8 +196,12 @@ public final class MQTTClient {
       if waiting.isEmpty { limit?.cancel() } else { expect("no acknowledgement") }
       done(code)
     case .message(let message, let id):
-      if let id { send(.acknowledge(id: id)) }
-      onMessage(message)
+      let connection = generation
+      onMessage(message) { [weak self] in
+        // An acknowledgement on another connection would be for another message.
+        guard let self, let id, self.generation == connection else { return }
+        self.send(.acknowledge(id: id))
+      }
     case .pong: if waiting.isEmpty { limit?.cancel() }
     case .subscribed(_, let code): if code >= 0x80 { down(.refused("the broker refuses the subscription (\(code))")) }
     case .disconnected(let code): down(.unreachable("the broker ends the connection (\(Self.words(code)))"))

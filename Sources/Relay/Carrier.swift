@@ -15,6 +15,8 @@ protocol Carrier: AnyObject {
   var keepsConnection: Bool { get }
   /// A connection that is kept was lost while nothing was under way.
   var onLost: (Verdict) -> Void { get set }
+  /// The server asks for something: its request, and whom to give the answer; `nil` as answer: let it come again.
+  var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void { get set }
   /// So many bytes were handed to the network.
   var bytesSent: UInt64 { get }
   /// Makes sure that the server is there, and asks what it has.
@@ -30,6 +32,12 @@ extension Carrier {
   var onLost: (Verdict) -> Void {
     get { { _ in } }
     // Nothing is kept, nothing is lost.
+    set {}
+  }
+
+  var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void {
+    get { { _, _ in } }
+    // Nothing comes this way.
     set {}
   }
 

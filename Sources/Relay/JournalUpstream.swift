@@ -12,12 +12,22 @@ public final class JournalUpstream: Upstream {
     public var batchEvents: Int
     public var batchBytes: Int
     public var filter: EventFilter
+    /// What the server may ask of the gateway, and how often a minute.
+    public var allowed: Set<String>
+    public var commandsPerMinute: Int
 
-    public init(name: String, batchEvents: Int = 200, batchBytes: Int = 65536, filter: EventFilter = EventFilter()) {
+    public static let knownCommands = CommandDesk.known
+
+    public init(
+      name: String, batchEvents: Int = 200, batchBytes: Int = 65536, filter: EventFilter = EventFilter(),
+      allowed: Set<String> = ["send"], commandsPerMinute: Int = 10
+    ) {
       self.name = name
       self.batchEvents = batchEvents
       self.batchBytes = batchBytes
       self.filter = filter
+      self.allowed = allowed
+      self.commandsPerMinute = commandsPerMinute
     }
   }
 
@@ -43,6 +53,7 @@ public final class JournalUpstream: Upstream {
   private var isClosed = false
   private var isPaused = false
   private var epochRenewals = 0
+  private let desk: CommandDesk
 
   public var name: String { settings.name }
 
@@ -53,10 +64,20 @@ public final class JournalUpstream: Upstream {
     self.loop = loop
     self.log = log
     shipment = Shipment(mostEvents: settings.batchEvents)
+    desk = CommandDesk(
+      CommandDesk.Settings(allowed: settings.allowed, perMinute: settings.commandsPerMinute), upstream: settings.name,
+      store: store, on: loop, log: log)
     cursor = try store.cursor(of: settings.name)
     isPaused = try store.isPaused(settings.name)
     hasMarkedDeadLetters = true
+    self.carrier.onCommand = { [desk] payload, done in desk.take(payload, done) }
     self.carrier.onLost = { [weak self] verdict in self?.connectionLost(verdict) }
+  }
+
+  /// Who carries out what the server asks for.
+  public var commandHandler: CommandHandler? {
+    get { desk.handler }
+    set { desk.handler = newValue }
   }
 
   /// While it was idle, or just after a part of a batch was acknowledged.

@@ -6,6 +6,8 @@ import Store
 public protocol Upstream: AnyObject {
   var name: String { get }
   var status: UpstreamStatus { get }
+  /// Who carries out what the server asks for; nobody: everything is refused.
+  var commandHandler: CommandHandler? { get set }
   /// Something may be new to send.
   func wake()
   /// Try at once, with fresh credentials: the operator says so.
@@ -49,7 +51,13 @@ public final class Relay {
   public init(_ upstreams: [any Upstream], store: Store) throws(StoreError) {
     self.upstreams = upstreams
     try store.keepOnlyCursors(of: upstreams.map(\.name))
-    store.onCommit { [upstreams] in for upstream in upstreams { upstream.wake() } }
+    // A relay that was replaced, when the configuration was reloaded, goes with its upstreams.
+    store.onCommit { [weak self] in self?.start() }
+  }
+
+  /// Who carries out what servers ask for.
+  public func setCommandHandler(_ handler: @escaping CommandHandler) {
+    for upstream in upstreams { upstream.commandHandler = handler }
   }
 
   public func start() { for upstream in upstreams { upstream.wake() } }

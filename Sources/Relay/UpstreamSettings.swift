@@ -26,11 +26,12 @@ public struct UpstreamSettings: Sendable {
     public var topic: TopicTemplate
     public var statusTopic: TopicTemplate
     public var template: BodyTemplate?
+    public var commandTopic: TopicTemplate?
 
     public init(
       user: String? = nil, passwordFile: String? = nil, clientID: String? = nil, certificate: String? = nil,
       key: String? = nil, keepAlive: UInt16 = 300, topic: TopicTemplate, statusTopic: TopicTemplate,
-      template: BodyTemplate? = nil
+      template: BodyTemplate? = nil, commandTopic: TopicTemplate? = nil
     ) {
       self.user = user
       self.passwordFile = passwordFile
@@ -41,6 +42,7 @@ public struct UpstreamSettings: Sendable {
       self.topic = topic
       self.statusTopic = statusTopic
       self.template = template
+      self.commandTopic = commandTopic
     }
   }
 
@@ -122,6 +124,7 @@ extension JournalUpstream {
         url: settings.url, host: broker.host, port: broker.port,
         clientID: mqtt.clientID ?? "meshpost-\(store.gatewayID)-\(settings.name)", user: mqtt.user,
         passwordFile: mqtt.passwordFile, keepAlive: mqtt.keepAlive, topic: mqtt.topic, statusTopic: mqtt.statusTopic,
-        template: mqtt.template), tls: tls, store: store, on: loop)
+        template: mqtt.template, commandTopic: settings.journal.allowed.isEmpty ? nil : mqtt.commandTopic), tls: tls,
+      store: store, on: loop)
   }
 }

@@ -5,7 +5,7 @@ import SQLite
 /// What kinds of events the journal holds. The names are part of the hub protocol.
 public enum EventKind: String, Sendable, CaseIterable {
   case radio, message, contact, contactRemoved = "contact_removed", advert, channel, gap
-  case outgoing, reaction, telemetry, status = "node_status"
+  case outgoing, reaction, telemetry, status = "node_status", command
 }
 
 /// One event of the journal.

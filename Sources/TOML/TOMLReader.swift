@@ -57,8 +57,11 @@ public struct TOMLReader {
   }
 
   /// A list of strings; empty when it is missing.
-  public mutating func strings(_ key: String) -> [String] {
-    guard let value = take(key) else { return [] }
+  public mutating func strings(_ key: String) -> [String] { optionalStrings(key) ?? [] }
+
+  /// A list of strings, which may be empty on purpose; `nil` when it is missing.
+  public mutating func optionalStrings(_ key: String) -> [String]? {
+    guard let value = take(key) else { return nil }
     guard case .array(let elements) = value.kind else {
       note(key, "\(value.kindName) where a list of strings is wanted")
       return []

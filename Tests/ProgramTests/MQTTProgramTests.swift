@@ -141,6 +141,67 @@ extension WholeProgramTests {
       subscriber.kill9()
     }
 
+    @Test func `a broker's clients may have messages sent, and nothing else, and not many`() throws {
+      let rig = try Rig()
+      let broker = try Broker(rig)
+      try rig.startRadio()
+      configure(rig, broker, "commands_per_minute = 6")
+      let file = rig.scratch.location("gw.toml")
+      let text = try String(contentsOfFile: file, encoding: .utf8)
+      _ = rig.scratch.write("gw.toml", text.replacingOccurrences(of: "kinds = [\"message\"]", with: ""))
+      let subscriber = try broker.subscriber()
+      try rig.startGateway()
+      try rig.waitForSync()
+      try untilTrue("the gateway to be online") { states(subscriber).last == "online" }
+      func ask(_ payload: String) throws -> JSONValue {
+        let program = try Program(
+          "/usr/bin/mosquitto_rr",
+          [
+            "-p", "\(broker.port)", "-V", "5", "-q", "1", "-W", "30", "-t", "meshpost/hill/command", "-e",
+            "answers/\(UUID().uuidString)", "-m", payload,
+          ])
+        _ = try program.ended()
+        return try JSONValue(parsing: program.lines.first ?? "null")
+      }
+      let taken = try ask(#"{"id":"a1","command":"send","to":"r1","text":"from afar"}"#)
+      #expect(taken["ok"]?.bool == true && taken["id"]?.string == "a1", "\(taken)")
+      try untilTrue("its delivery to be told: \(subscriber.lines.suffix(5))") {
+        subscriber.lines.contains {
+          $0.hasPrefix("meshpost/hill/outgoing ") && $0.contains("broker/a1") && $0.contains("delivered")
+        }
+      }
+      #expect(try ask(#"{"id":"a1","command":"send","to":"r1","text":"again"}"#)["ok"]?.bool == true)
+      #expect(try rig.meshpost("outgoing").lines.count == 1, "the same id is the same message")
+      #expect(try ask(#"{"id":"a2","command":"send","to":"nobody","text":"x"}"#)["code"]?.string == "not_found")
+      #expect(try ask(#"{"id":"a3","command":"sync"}"#)["code"]?.string == "not_allowed")
+      #expect(try ask("nonsense")["code"]?.string == "invalid")
+      let codes = try (0..<6).map {
+        try ask(#"{"id":"b\#($0)","command":"send","to":"r1","text":"x"}"#)["code"]?.string
+      }
+      #expect(codes.last == "full", "\(codes)")
+      // Who asked for what is in the journal.
+      let (_, lines) = try rig.meshpost("journal", "--json", "--limit", "1000")
+      let commands = try lines.map { try JSONValue(parsing: $0) }.filter { $0["kind"]?.string == "command" }
+      #expect(commands.allSatisfy { $0["body"]?["upstream"]?.string == "broker" } && commands.count >= 5)
+      try commandWhileAway(rig, broker)
+    }
+
+    /// The broker keeps it for us.
+    private func commandWhileAway(_ rig: Rig, _ broker: Broker) throws {
+      rig.gateway?.kill9()
+      let publish = try Program(
+        "/usr/bin/mosquitto_pub",
+        [
+          "-p", "\(broker.port)", "-q", "1", "-t", "meshpost/hill/command", "-m",
+          #"{"id":"later","command":"send","to":"r1","text":"while you were away"}"#,
+        ])
+      #expect(try publish.ended() == 0)
+      try rig.startGateway()
+      try untilTrue("what came meanwhile: \(rig.gateway?.lines ?? [])") {
+        try rig.meshpost("outgoing").lines.contains { $0.contains("while you were away") }
+      }
+    }
+
     @Test func `TLS with client certificates, and a password that is wrong at first`() throws {
       let rig = try Rig()
       let folder = rig.scratch.folder.path()

@@ -21,6 +21,8 @@ final class MQTTCarrier: Carrier {
     var topic: TopicTemplate
     var statusTopic: TopicTemplate
     var template: BodyTemplate?
+    /// Where commands come from; `nil`: none are taken.
+    var commandTopic: TopicTemplate?
   }
 
   /// A batch on its way.
@@ -44,6 +46,7 @@ final class MQTTCarrier: Carrier {
   private var greeting: ((Greeting) -> Void)?
   private var delivery: Delivery?
   var onLost: (Verdict) -> Void = { _ in }
+  var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void = { _, done in done(nil) }
 
   init(_ settings: Settings, tls: TLSContext?, store: Store, on loop: EventLoop) {
     self.settings = settings
@@ -51,6 +54,7 @@ final class MQTTCarrier: Carrier {
     client = MQTTClient(host: settings.host, port: settings.port, tls: tls, on: loop)
     client.onUp = { [weak self] in self?.up() }
     client.onDown = { [weak self] failure in self?.down(failure) }
+    client.onMessage = { [weak self] message, acknowledge in self?.commanded(message, acknowledge) }
   }
 
   var place: String { settings.url }
@@ -64,6 +68,23 @@ final class MQTTCarrier: Carrier {
       json.field("gateway", store.gatewayID)
     }
     return MQTTMessage(topic: statusTopic, payload: payload, retain: true)
+  }
+
+  private var commandTopic: String? {
+    settings.commandTopic?.render(kind: "command", gateway: store.gatewayID, body: .null)
+  }
+
+  /// The broker keeps a command until it is carried out or refused, and that is on disk.
+  private func commanded(_ message: MQTTMessage, _ acknowledge: @escaping () -> Void) {
+    // A retained one would be carried out again at each connection.
+    guard message.topic == commandTopic, !message.retain else { return acknowledge() }
+    onCommand(message.payload) { [weak self] answer in
+      guard let self, let answer else { return }
+      acknowledge()
+      let topic = message.responseTopic ?? message.topic + "/result"
+      guard self.client.isUp, !topic.contains("+"), !topic.contains("#"), !topic.isEmpty else { return }
+      self.client.publish(MQTTMessage(topic: topic, payload: answer, correlation: message.correlation)) { _ in }
+    }
   }
 
   func greet(_ done: @escaping (Greeting) -> Void) {
@@ -84,6 +105,7 @@ final class MQTTCarrier: Carrier {
 
   private func up() {
     client.publish(status("online")) { _ in }
+    if let topic = commandTopic { client.subscribe(topic) }
     let done = greeting
     greeting = nil
     done?(.ready)
