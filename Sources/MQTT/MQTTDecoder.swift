@@ -2,15 +2,22 @@
 
 /// A broker's bytes → events. Total: whatever comes, it gives events or an error, and holds a bounded amount.
 struct MQTTDecoder {
-  /// Larger packets are refused: commands are small.
+  /// Larger packets are not kept: commands are small. A broker that speaks 5 is told so; of another a larger message is
+  /// skipped, and told without its payload, so that it can be acknowledged: else it would come again for ever.
   static let mostBytes = 64 * 1024
+  private static let longestTopic = 1024
 
   var version: MQTTVersion
   private var buffer: [UInt8] = []
+  private var skipping = 0
 
   init(_ version: MQTTVersion) { self.version = version }
 
-  mutating func append(_ bytes: [UInt8]) { buffer += bytes }
+  mutating func append(_ bytes: [UInt8]) {
+    let skipped = min(skipping, bytes.count)
+    skipping -= skipped
+    buffer += bytes.dropFirst(skipped)
+  }
 
   /// The next whole packet; `nil`: more bytes are needed.
   mutating func next() throws(MQTTError) -> MQTTEvent? {
@@ -24,11 +31,25 @@ struct MQTTDecoder {
       shift += 7
       guard shift <= 21 else { throw MQTTError(description: "a packet's length has no end") }
     }
-    guard length <= Self.mostBytes else { throw MQTTError(description: "a packet of \(length) bytes") }
-    guard buffer.count >= place + length, let first = buffer.first else { return nil }
+    guard let first = buffer.first else { return nil }
+    guard length <= Self.mostBytes else { return try skip(first, from: place, length) }
+    guard buffer.count >= place + length else { return nil }
     var body = Body(bytes: buffer[place..<place + length])
     buffer.removeFirst(place + length)
     return try event(first, &body)
+  }
+
+  private mutating func skip(_ first: UInt8, from place: Int, _ length: Int) throws(MQTTError) -> MQTTEvent? {
+    guard first >> 4 == 3 else { throw MQTTError(description: "a packet of \(length) bytes") }
+    guard buffer.count >= place + 2 + Self.longestTopic + 2 else { return nil }
+    var head = Body(bytes: buffer[place...])
+    let topic = try head.string()
+    guard topic.utf8.count <= Self.longestTopic else { throw MQTTError(description: "a topic without end") }
+    let id = first >> 1 & 3 == 1 ? try head.word() : nil
+    let kept = max(0, buffer.count - place - length)
+    skipping = max(0, place + length - buffer.count)
+    buffer = Array(buffer.suffix(kept))
+    return .message(MQTTMessage(topic: topic, payload: [], retain: first & 1 != 0), id: id)
   }
 
   private func event(_ first: UInt8, _ body: inout Body) throws(MQTTError) -> MQTTEvent {

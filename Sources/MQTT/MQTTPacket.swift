@@ -70,10 +70,11 @@ enum MQTTCommand: Equatable {
       payload += binary(password)
     }
     var body = string("MQTT") + [version.rawValue, flags] + word(options.keepAlive)
-    // The session lasts a while, for what comes down meanwhile; the receive maximum bounds what may come at once.
-    if version == .v5 {
-      body += properties([0x11] + long(options.sessionExpiry) + [0x21] + word(MQTTOptions.receiveMaximum))
-    }
+    guard version == .v5 else { return body + payload }
+    // The session lasts a while, for what comes down meanwhile; the other two bound what may come.
+    body += properties(
+      [0x11] + long(options.sessionExpiry) + [0x21] + word(MQTTOptions.receiveMaximum) + [0x27]
+        + long(UInt32(MQTTDecoder.mostBytes)))
     return body + payload
   }
 

@@ -24,7 +24,7 @@ import Timing
     let hello = MQTTCommand.connect(options, .v3).encode()
     #expect(hello == [0x10, 19, 0, 4, 0x4D, 0x51, 0x54, 0x54, 4, 0xC0, 0, 60, 0, 1, 0x63, 0, 1, 0x75, 0, 1, 0x70])
     let five = MQTTCommand.connect(options, .v5).encode()
-    #expect(five.count == hello.count + 9 && five[8] == 5, "properties: session expiry and receive maximum")
+    #expect(five.count == hello.count + 14 && five[8] == 5, "properties: session expiry, receive maximum, packet size")
     let message = MQTTMessage(topic: "a/b", payload: [1, 2], retain: true)
     #expect(
       MQTTCommand.publish(message, id: 258, isRepeated: false, .v3).encode()
@@ -81,8 +81,22 @@ import Timing
     }
     #expect(refused > 1000)
     var decoder = MQTTDecoder(.v5)
-    decoder.append([0x32, 0xFF, 0xFF, 0xFF, 0x7F])
+    decoder.append([0x20, 0xFF, 0xFF, 0xFF, 0x7F])
     #expect(throws: MQTTError.self) { try decoder.next() }
+  }
+
+  @Test func `a message that is too large is skipped, and can be acknowledged`() throws {
+    let payload = [UInt8](repeating: 0x78, count: 200_000)
+    let large = MQTTCommand.publish(MQTTMessage(topic: "t", payload: payload), id: 77, isRepeated: false, .v3).encode()
+    var decoder = MQTTDecoder(.v3)
+    var events: [MQTTEvent] = []
+    for start in stride(from: 0, to: large.count, by: 1000) {
+      decoder.append(Array(large[start..<min(start + 1000, large.count)]))
+      while let event = try decoder.next() { events.append(event) }
+    }
+    decoder.append([0xD0, 0])
+    while let event = try decoder.next() { events.append(event) }
+    #expect(events == [.message(MQTTMessage(topic: "t", payload: []), id: 77), .pong])
   }
 }
 
