@@ -22,6 +22,7 @@ enum UpstreamConfiguration {
     let bytes = table.size("batch_bytes", in: 1024...(1 << 20), default: 64 << 10)
     let timeout = table.integer("timeout_s", in: 1...600, default: 30)
     let filter = filter(&table)
+    let fromStart = table.choice("from", of: ["now", "start"], default: "now") == "start"
     let allowed = allowed(&table)
     let perMinute = table.integer("commands_per_minute", in: 1...600, default: 10)
     let details: UpstreamSettings.Kind? =
@@ -36,7 +37,7 @@ enum UpstreamConfiguration {
       kind: details,
       journal: JournalUpstream.Settings(
         name: name, batchEvents: batches ? Int(events) : 1, batchBytes: Int(bytes), filter: filter,
-        allowed: allowed, commandsPerMinute: Int(perMinute)),
+        fromStart: fromStart, allowed: allowed, commandsPerMinute: Int(perMinute)),
       url: url, tokenFile: token, authorities: authorities, timeout: .seconds(timeout))
   }
 

@@ -12,6 +12,8 @@ public final class JournalUpstream: Upstream {
     public var batchEvents: Int
     public var batchBytes: Int
     public var filter: EventFilter
+    /// A new upstream gets what was journaled before it was added, too.
+    public var fromStart: Bool
     /// What the server may ask of the gateway, and how often a minute.
     public var allowed: Set<String>
     public var commandsPerMinute: Int
@@ -20,8 +22,9 @@ public final class JournalUpstream: Upstream {
 
     public init(
       name: String, batchEvents: Int = 200, batchBytes: Int = 65536, filter: EventFilter = EventFilter(),
-      allowed: Set<String> = ["send"], commandsPerMinute: Int = 10
+      fromStart: Bool = false, allowed: Set<String> = ["send"], commandsPerMinute: Int = 10
     ) {
+      self.fromStart = fromStart
       self.name = name
       self.batchEvents = batchEvents
       self.batchBytes = batchBytes
@@ -44,6 +47,8 @@ public final class JournalUpstream: Upstream {
   private var random = SystemRandomNumberGenerator()
   private var shipment: Shipment
   private var cursor: Int64
+  /// Nothing before it is this server's.
+  private var beginning: Int64
   private var timer: LoopTimer?
   private var inFlight: Batch?
   private var hasMarkedDeadLetters: Bool
@@ -67,7 +72,7 @@ public final class JournalUpstream: Upstream {
     desk = CommandDesk(
       CommandDesk.Settings(allowed: settings.allowed, perMinute: settings.commandsPerMinute), upstream: settings.name,
       store: store, on: loop, log: log)
-    cursor = try store.cursor(of: settings.name)
+    (cursor, beginning) = try store.openCursor(of: settings.name, fromStart: settings.fromStart)
     isPaused = try store.isPaused(settings.name)
     hasMarkedDeadLetters = true
     self.carrier.onCommand = { [desk] payload, done in desk.take(payload, done) }
@@ -139,7 +144,7 @@ public final class JournalUpstream: Upstream {
   public func storeReplaced() {
     carrier.close()
     inFlight = nil
-    cursor = 0
+    (cursor, beginning) = (0, 0)
     shipment.greetAgain()
     wake()
   }
@@ -166,7 +171,7 @@ public final class JournalUpstream: Upstream {
 
   /// The server says what it has of this epoch; either side may have been restored meanwhile.
   private func known(_ acknowledged: Int64?) {
-    let through = acknowledged ?? min(cursor, store.epochFirst - 1)
+    let through = acknowledged ?? max(beginning, min(cursor, store.epochFirst - 1))
     guard through <= store.lastSeq else { return goneBack(acknowledged: through) }
     shipment.greeted()
     if through != cursor {

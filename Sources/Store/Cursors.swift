@@ -28,6 +28,23 @@ extension Store {
     try database.run("DELETE FROM trims WHERE last <= (SELECT min(seq) FROM cursors)")
   }
 
+  /// Where an upstream is, and where it began: a new one begins behind what there is, or at the beginning.
+  public func openCursor(
+    of upstream: String, fromStart: Bool
+  ) throws(StoreError) -> (cursor: Int64, beginning: Int64) {
+    let known = try translating { () throws(SQLiteError) in
+      try database.value("SELECT seq FROM cursors WHERE upstream = ?", .text(upstream))?.integer
+    }
+    if let known { return (known, try meta("from:\(upstream)")?.integer ?? 0) }
+    let beginning = fromStart ? 0 : lastSeq
+    write({ (store) throws(SQLiteError) in
+      try store.setCursor(of: upstream, to: beginning)
+      try store.setMeta("from:\(upstream)", .integer(beginning))
+    }) { _ in }
+    try commitNow()
+    return (beginning, beginning)
+  }
+
   /// Whether an operator has paused the upstream.
   public func isPaused(_ upstream: String) throws(StoreError) -> Bool {
     try meta("paused:\(upstream)")?.integer == 1
@@ -46,7 +63,11 @@ extension Store {
         if !upstreams.contains(row.text(0)) { gone.append(row.text(0)) }
         return true
       }
-      for upstream in gone { try store.database.run("DELETE FROM cursors WHERE upstream = ?", .text(upstream)) }
+      for upstream in gone {
+        try store.database.run("DELETE FROM cursors WHERE upstream = ?", .text(upstream))
+        try store.database.run(
+          "DELETE FROM meta WHERE name IN (?, ?)", .text("from:\(upstream)"), .text("paused:\(upstream)"))
+      }
       for upstream in upstreams {
         try store.database.run("INSERT OR IGNORE INTO cursors(upstream, seq) VALUES (?, 0)", .text(upstream))
       }

@@ -163,6 +163,18 @@ private final class Hook {
     JournalEvent(seq: 1, at: 5, trusted: true, kind: "message", body: Array(body.utf8))
   }
 
+  @Test func `a new upstream begins now, or at the start, and a removed one holds nothing back`() throws {
+    let hook = try Hook()
+    for _ in 0..<3 { try hook.append(.message, "{}") }
+    try hook.allSent()
+    #expect(try hook.store.openCursor(of: "later", fromStart: false) == (3, 3))
+    #expect(try hook.store.openCursor(of: "all", fromStart: true) == (0, 0))
+    try hook.append(.message, "{}")
+    #expect(try hook.store.openCursor(of: "later", fromStart: true) == (3, 3), "it is there already")
+    try hook.store.keepOnlyCursors(of: ["hook"])
+    #expect(try hook.store.openCursor(of: "later", fromStart: false) == (4, 4), "new again")
+  }
+
   @Test func `a pause lasts over a restart`() throws {
     let hook = try Hook()
     hook.upstream.setPaused(true)
