@@ -115,6 +115,8 @@ extension Messenger {
       return answer(message.id, .notTried)
     }
     guard let channel, let time = message.senderTime else { return answer(message.id, .unknown) }
+    // The radio was given a longer name since: it would cut the text, silently.
+    guard message.text.bytes.count <= TextLimit.channel(ownName: ownName) else { return answer(message.id, .refused) }
     if let name = ownName {
       echoes.expect(
         message.id, text: message.text, time: time, name: name, secret: channel.secret, now: loop.now)

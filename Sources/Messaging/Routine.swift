@@ -159,8 +159,10 @@ public final class Routine {
     schedule(after: wait) { [weak self] in
       guard let self, self.isUp else { return }
       let again = { (isFirst: Bool) in
-        guard self.isUp, self.settings.roomInterval > .zero else { return }
-        self.keep(room, after: self.part(of: self.settings.roomInterval, 0.9...1.1), isFirst: isFirst)
+        // Without signs of life a room that did not let us in is still tried again.
+        let interval = self.settings.roomInterval > .zero ? self.settings.roomInterval : .seconds(3600)
+        guard self.isUp, isFirst || self.settings.roomInterval > .zero else { return }
+        self.keep(room, after: self.part(of: interval, 0.9...1.1), isFirst: isFirst)
       }
       let done: NodeRequests.Done = { [weak self] result in
         if case .failure(let refusal) = result { self?.log.info("room \(room.contact.name.string): \(refusal)") }

@@ -98,11 +98,15 @@ enum Show {
 
   static func message(_ message: JSONValue) -> String {
     let at = time(message["received_at"]?.integer)
-    let sender = clean(message["sender_name"]?.string ?? message["sender"]?.string ?? "?")
-    let place = message["channel_name"]?.string.map { " [\(clean($0))]" } ?? ""
+    var sender = clean(message["sender_name"]?.string ?? message["sender"]?.string ?? "?")
+    var place = message["channel_name"]?.string.map { " [\(clean($0))]" } ?? ""
+    if let author = message["author_name"]?.string ?? message["author"]?.string {
+      (place, sender) = (" [\(sender)]", clean(author))
+    }
     let text = message["text"]?.string.map { clean($0) } ?? "data \(message["data"]?.string ?? "")"
     let copies = message["copies"]?.integer.flatMap { $0 > 1 ? " (×\($0))" : nil } ?? ""
-    return "\(at)\(place) \(sender): \(text)\(copies)"
+    let reactions = (message["reactions"]?.array ?? []).compactMap { $0["emoji"]?.string }.joined()
+    return "\(at)\(place) \(sender): \(text)\(copies)\(reactions.isEmpty ? "" : "  \(clean(reactions))")"
   }
 
   static func contact(_ contact: JSONValue) -> String {
