@@ -77,11 +77,17 @@ enum UpstreamConfiguration {
     } catch {
       table.note("template", error.description)
     }
+    let wantsHome = table.bool("home_assistant", default: false)
+    let prefix = table.string("home_assistant_prefix") ?? "homeassistant"
+    let isPrefix = !prefix.isEmpty && !prefix.contains(where: { "+#{} ".contains($0) })
+    if !isPrefix { table.note("home_assistant_prefix", "\"\(prefix)\" is no beginning of a topic") }
+    let notify = table.strings("home_assistant_notify")
     guard let topic, let status else { return nil }
     return .mqtt(
       UpstreamSettings.MQTTSettings(
         user: user, passwordFile: password, clientID: client, certificate: certificate, key: key,
-        keepAlive: UInt16(keepAlive), topic: topic, statusTopic: status, template: template, commandTopic: commands))
+        keepAlive: UInt16(keepAlive), topic: topic, statusTopic: status, template: template, commandTopic: commands,
+        homeAssistantPrefix: wantsHome ? prefix : nil, homeAssistantNotify: notify))
   }
 
   private static func topic(_ key: String, default text: String, _ table: inout TOMLReader) -> TopicTemplate? {

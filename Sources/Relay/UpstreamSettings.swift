@@ -27,11 +27,16 @@ public struct UpstreamSettings: Sendable {
     public var statusTopic: TopicTemplate
     public var template: BodyTemplate?
     public var commandTopic: TopicTemplate?
+    /// Home Assistant's discovery prefix; `nil`: it is told nothing.
+    public var homeAssistantPrefix: String?
+    /// Nodes and channels that Home Assistant gets an entity for, to send to.
+    public var homeAssistantNotify: [String]
 
     public init(
       user: String? = nil, passwordFile: String? = nil, clientID: String? = nil, certificate: String? = nil,
       key: String? = nil, keepAlive: UInt16 = 300, topic: TopicTemplate, statusTopic: TopicTemplate,
-      template: BodyTemplate? = nil, commandTopic: TopicTemplate? = nil
+      template: BodyTemplate? = nil, commandTopic: TopicTemplate? = nil, homeAssistantPrefix: String? = nil,
+      homeAssistantNotify: [String] = []
     ) {
       self.user = user
       self.passwordFile = passwordFile
@@ -43,6 +48,8 @@ public struct UpstreamSettings: Sendable {
       self.statusTopic = statusTopic
       self.template = template
       self.commandTopic = commandTopic
+      self.homeAssistantPrefix = homeAssistantPrefix
+      self.homeAssistantNotify = homeAssistantNotify
     }
   }
 
@@ -124,7 +131,10 @@ extension JournalUpstream {
         url: settings.url, host: broker.host, port: broker.port,
         clientID: mqtt.clientID ?? "meshpost-\(store.gatewayID)-\(settings.name)", user: mqtt.user,
         passwordFile: mqtt.passwordFile, keepAlive: mqtt.keepAlive, topic: mqtt.topic, statusTopic: mqtt.statusTopic,
-        template: mqtt.template, commandTopic: settings.journal.allowed.isEmpty ? nil : mqtt.commandTopic), tls: tls,
+        template: mqtt.template, commandTopic: settings.journal.allowed.isEmpty ? nil : mqtt.commandTopic,
+        homeAssistant: mqtt.homeAssistantPrefix.map {
+          HomeAssistant.Settings(prefix: $0, notify: mqtt.homeAssistantNotify)
+        }), tls: tls,
       store: store, on: loop)
   }
 }

@@ -202,6 +202,57 @@ extension WholeProgramTests {
       }
     }
 
+    @Test func `Home Assistant is told of the gateway, of nodes with telemetry, and where to send to`() throws {
+      let rig = try Rig()
+      let broker = try Broker(rig)
+      let folder = rig.scratch.folder.appending(path: "mesh")
+      let base = try LoopbackPort.take()
+      close(base.descriptor)
+      rig.radio = try Program(
+        Program.python,
+        [
+          "hardware/mesh.py", "--nodes", "2", "--dir", folder.path(), "--port", "\(base.port)", "--tty", "",
+          "--firmware-times", "--server", "Ridge=repeater",
+        ])
+      try rig.radio?.line(with: "\"ready\"")
+      rig.link = "tcp:127.0.0.1:\(base.port)"
+      configure(rig, broker, "home_assistant = true\nhome_assistant_notify = [\"Public\"]")
+      let file = rig.scratch.location("gw.toml")
+      let text = try String(contentsOfFile: file, encoding: .utf8)
+      _ = rig.scratch.write("gw.toml", text.replacingOccurrences(of: "kinds = [\"message\"]", with: ""))
+      let subscriber = try broker.subscriber(["-t", "homeassistant/#"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      func payload(_ topic: String) -> JSONValue? {
+        let line = subscriber.lines.last { $0.hasPrefix("homeassistant/\(topic) ") }
+        return line.flatMap { try? JSONValue(parsing: String($0.split(separator: " ", maxSplits: 1)[1])) }
+      }
+      try untilTrue("the gateway to be described: \(subscriber.lines)") {
+        payload("notify/meshpost_hill/send_Public/config") != nil
+      }
+      let online = try #require(payload("binary_sensor/meshpost_hill/online/config"))
+      #expect(online["state_topic"]?.string == "meshpost/hill/status")
+      #expect(online["device"]?["identifiers"]?.array?.first?.string == "meshpost_hill")
+      let notify = payload("notify/meshpost_hill/send_Public/config")?["command_template"]?.string ?? ""
+      #expect(notify.contains("\"to\":\"Public\",\"text\":{{ value | tojson }}"))
+      let login = try Program.own("meshpost", ["node", "login", "Ridge", "--socket", rig.socket])
+      login.write("password")
+      #expect(try login.ended() == 0)
+      #expect(try rig.meshpost("node", "telemetry", "Ridge").code == 0)
+      let device = "meshcore_" + (try rig.meshpost("contacts").lines.first { $0.contains("Ridge") }?.prefix(12) ?? "")
+      try untilTrue("its telemetry: \(subscriber.lines.suffix(6))") { payload("meshpost/\(device)/telemetry") != nil }
+      #expect(payload("meshpost/\(device)/telemetry")?["temperature_1"]?.number == -4.5)
+      let temperature = try #require(payload("sensor/\(device)/temperature_1/config"))
+      #expect(
+        temperature["device_class"]?.string == "temperature" && temperature["unit_of_measurement"]?.string == "°C")
+      #expect(temperature["value_template"]?.string == "{{ value_json.temperature_1 }}")
+      #expect(temperature["device"]?["name"]?.string == "Ridge")
+      let ids = subscriber.lines.filter { $0.contains("/config ") }.compactMap { line in
+        (try? JSONValue(parsing: String(line.split(separator: " ", maxSplits: 1)[1])))?["unique_id"]?.string
+      }
+      #expect(Set(ids).count == ids.count && ids.count >= 4, "each described once: \(ids)")
+    }
+
     @Test func `TLS with client certificates, and a password that is wrong at first`() throws {
       let rig = try Rig()
       let folder = rig.scratch.folder.path()

@@ -23,19 +23,23 @@ final class MQTTCarrier: Carrier {
     var template: BodyTemplate?
     /// Where commands come from; `nil`: none are taken.
     var commandTopic: TopicTemplate?
+    var homeAssistant: HomeAssistant.Settings?
   }
 
   /// A batch on its way.
   private struct Delivery {
     let batch: Batch
     let done: (Verdict) -> Void
+    /// The next event whose messages are made; those made wait here, with their event's place.
     var next = 0
+    var queue: ArraySlice<(place: Int, message: MQTTMessage)> = []
     var outstanding = 0
-    var isTaken: [Bool]
+    /// Messages of each event that are not acknowledged yet; one at least until they are made.
+    var missing: [Int]
     var refusal: (code: UInt8, event: Int)?
 
     /// Everything before it is with the broker.
-    var taken: Int { isTaken.firstIndex(of: false) ?? isTaken.count }
+    var taken: Int { missing.firstIndex { $0 > 0 } ?? missing.count }
   }
 
   let kind = "mqtt"
@@ -45,6 +49,7 @@ final class MQTTCarrier: Carrier {
   private let store: Store
   private var greeting: ((Greeting) -> Void)?
   private var delivery: Delivery?
+  private var homeAssistant: HomeAssistant?
   var onLost: (Verdict) -> Void = { _ in }
   var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void = { _, done in done(nil) }
 
@@ -104,11 +109,22 @@ final class MQTTCarrier: Carrier {
   }
 
   private func up() {
-    client.publish(status("online")) { _ in }
     if let topic = commandTopic { client.subscribe(topic) }
-    let done = greeting
-    greeting = nil
-    done?(.ready)
+    homeAssistant = settings.homeAssistant.map {
+      HomeAssistant($0, gateway: store.gatewayID, statusTopic: statusTopic, commandTopic: commandTopic)
+    }
+    introduce([status("online")] + (homeAssistant?.greeting() ?? []))
+  }
+
+  /// One after another, whatever the broker says to them: then events may come.
+  private func introduce(_ messages: [MQTTMessage]) {
+    guard let first = messages.first else {
+      let done = greeting
+      greeting = nil
+      done?(.ready)
+      return
+    }
+    client.publish(first) { [weak self] _ in self?.introduce(Array(messages.dropFirst())) }
   }
 
   private func down(_ failure: MQTTFailure) {
@@ -133,18 +149,23 @@ final class MQTTCarrier: Carrier {
 
   func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) {
     guard client.isUp else { return done(.retry(reason: "the broker is away", after: nil)) }
-    delivery = Delivery(batch: batch, done: done, isTaken: batch.events.map { _ in false })
+    delivery = Delivery(batch: batch, done: done, missing: batch.events.map { _ in 1 })
     publish()
   }
 
   private func publish() {
-    while let current = delivery, current.refusal == nil, current.next < current.batch.events.count,
-      current.outstanding < client.window
-    {
+    while let current = delivery, current.refusal == nil, current.outstanding < client.window {
+      if let (place, message) = delivery?.queue.popFirst() {
+        delivery?.outstanding += 1
+        client.publish(message) { [weak self] code in self?.acknowledged(place, code) }
+        continue
+      }
+      guard current.next < current.batch.events.count else { return }
+      let event = current.batch.events[current.next]
+      let messages = (homeAssistant?.messages(for: event) ?? []) + [message(event)]
+      delivery?.queue = ArraySlice(messages.map { (current.next, $0) })
+      delivery?.missing[current.next] = messages.count
       delivery?.next += 1
-      delivery?.outstanding += 1
-      let place = current.next
-      client.publish(message(current.batch.events[place])) { [weak self] code in self?.acknowledged(place, code) }
     }
   }
 
@@ -161,12 +182,12 @@ final class MQTTCarrier: Carrier {
   private func acknowledged(_ place: Int, _ code: UInt8) {
     delivery?.outstanding -= 1
     if code < 0x80 {
-      delivery?.isTaken[place] = true
+      delivery?.missing[place] -= 1
     } else if delivery.map({ place < $0.refusal?.event ?? .max }) ?? false {
       delivery?.refusal = (code, place)
     }
     guard let current = delivery else { return }
-    let isOver = current.refusal != nil || current.next == current.batch.events.count
+    let isOver = current.refusal != nil || (current.next == current.batch.events.count && current.queue.isEmpty)
     guard isOver, current.outstanding == 0 else { return publish() }
     delivery = nil
     current.done(Self.verdict(of: current))

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import MQTT
+import Store
+
+/// What Home Assistant needs to show nodes and the gateway by itself: retained descriptions of entities, and retained states
+/// of nodes. Source: Home Assistant's MQTT discovery.
+struct HomeAssistant {
+  struct Settings: Equatable, Sendable {
+    /// Home Assistant's `discovery_prefix`.
+    var prefix: String
+    /// Nodes and channels that get an entity to send to.
+    var notify: [String]
+  }
+
+  /// What a number is: its name for people, unit, and Home Assistant's classes.
+  private struct Measure {
+    let name: String
+    var unit: String?
+    var deviceClass: String?
+    var stateClass = "measurement"
+  }
+
+  /// Entities that were described since the connection; beyond it they are described again, which does no harm.
+  private static let mostDescribed = 4096
+
+  private let settings: Settings
+  private let gateway: String
+  private let statusTopic: String
+  private let commandTopic: String?
+  private var described: Set<String> = []
+
+  init(_ settings: Settings, gateway: String, statusTopic: String, commandTopic: String?) {
+    self.settings = settings
+    self.gateway = gateway
+    self.statusTopic = statusTopic
+    self.commandTopic = commandTopic
+  }
+
+  /// Ids of devices and entities have letters, digits, `-` and `_`.
+  private static func id(_ text: String) -> String {
+    String(
+      text.unicodeScalars.map { scalar -> Character in
+        let isPlain = scalar.isASCII && (Character(scalar).isLetter || Character(scalar).isNumber)
+        return isPlain || scalar == "-" || scalar == "_" ? Character(scalar) : "_"
+      })
+  }
+
+  private var ownDevice: String { "meshpost_\(Self.id(gateway))" }
+
+  // MARK: The gateway
+
+  /// At each connection: whether the gateway is there, and where one can send to.
+  mutating func greeting() -> [MQTTMessage] {
+    described = []
+    let isThere = describe("binary_sensor", ownDevice, "online") { json in
+      json.field("name", "Connected")
+      json.field("device_class", "connectivity")
+      json.field("entity_category", "diagnostic")
+      json.field("state_topic", statusTopic)
+      json.field("value_template", "{{ value_json.status }}")
+      json.field("payload_on", "online")
+      json.field("payload_off", "offline")
+      writeOwnDevice(to: &json)
+    }
+    return [isThere] + settings.notify.compactMap(notify)
+  }
+
+  private func notify(_ target: String) -> MQTTMessage? {
+    guard let commandTopic else { return nil }
+    var quoted = JSONWriter()
+    quoted.value(target)
+    return describe("notify", ownDevice, "send_\(Self.id(target))") { json in
+      json.field("name", "Send to \(target)")
+      json.field("command_topic", commandTopic)
+      json.field(
+        "command_template",
+        #"{"id":"{{ now().timestamp() }}","command":"send","to":\#(quoted.string),"text":{{ value | tojson }}}"#)
+      json.field("qos", 1)
+      writeAvailability(to: &json)
+      writeOwnDevice(to: &json)
+    }
+  }
+
+  private func writeOwnDevice(to json: inout JSONWriter) {
+    json.objectField("device") { json in
+      json.arrayField("identifiers") { $0.value(ownDevice) }
+      json.field("name", "Meshpost \(gateway)")
+      json.field("manufacturer", "Meshpost")
+      json.field("model", "MeshCore gateway")
+    }
+  }
+
+  private func writeAvailability(to json: inout JSONWriter) {
+    json.field("availability_topic", statusTopic)
+    json.field("availability_template", "{{ value_json.status }}")
+  }
+
+  private func describe(
+    _ component: String, _ device: String, _ object: String, _ fields: (inout JSONWriter) -> Void
+  ) -> MQTTMessage {
+    let payload = JSONWriter.object { json in
+      json.field("unique_id", "\(device)_\(object)")
+      fields(&json)
+    }
+    return MQTTMessage(
+      topic: "\(settings.prefix)/\(component)/\(device)/\(object)/config", payload: payload, retain: true)
+  }
+
+  // MARK: Nodes
+
+  /// What an event changes: descriptions that are new, then the node's state.
+  mutating func messages(for event: JournalEvent) -> [MQTTMessage] {
+    guard event.kind == EventKind.telemetry.rawValue || event.kind == EventKind.status.rawValue,
+      let body = try? JSONValue(parsing: event.body), let key = body["node"]?.string, key.utf8.count == 64
+    else { return [] }  // `try?`: a damaged body tells nothing
+    let values = event.kind == EventKind.telemetry.rawValue ? Self.readings(body) : Self.status(body)
+    guard !values.isEmpty else { return [] }
+    let device = "meshcore_\(Self.id(String(key.prefix(12))))"
+    let stateTopic = "\(settings.prefix)/meshpost/\(device)/\(event.kind)"
+    var messages: [MQTTMessage] = []
+    for (object, measure, _) in values where described.insert("\(device)/\(object)").inserted {
+      messages.append(
+        describe("sensor", device, object) { json in
+          json.field("name", measure.name)
+          json.field("unit_of_measurement", measure.unit)
+          json.field("device_class", measure.deviceClass)
+          json.field("state_class", measure.stateClass)
+          json.field("state_topic", stateTopic)
+          json.field("value_template", "{{ value_json.\(object) }}")
+          writeAvailability(to: &json)
+          json.objectField("device") { json in
+            json.arrayField("identifiers") { $0.value("meshcore_\(key)") }
+            json.field("name", body["name"]?.string ?? String(key.prefix(12)))
+            json.field("manufacturer", "MeshCore")
+            json.field("via_device", ownDevice)
+          }
+        })
+    }
+    if described.count > Self.mostDescribed { described = [] }
+    let state = JSONWriter.object { json in
+      for (object, _, value) in values { json.field(object, value) }
+      json.field("at", event.at)
+    }
+    return messages + [MQTTMessage(topic: stateTopic, payload: state, retain: true)]
+  }
+
+  private typealias Value = (object: String, measure: Measure, value: Double)
+
+  /// Several readings of one type may stand on one channel: the second is `_2`.
+  private static func readings(_ body: JSONValue) -> [Value] {
+    var values: [Value] = []
+    for reading in (body["readings"]?.array ?? []).prefix(64) {
+      guard let type = reading["type"]?.string, let channel = reading["channel"]?.integer,
+        let value = reading["value"]?.number
+      else { continue }
+      var object = "\(id(type))_\(channel)"
+      let count = values.count { $0.object == object || $0.object.hasPrefix("\(object)_n") }
+      if count > 0 { object += "_n\(count + 1)" }
+      var measure = measures[type] ?? Measure(name: type)
+      if channel != 1 || count > 0 {
+        measure = named(measure, "\(measure.name) \(channel)\(count > 0 ? ".\(count + 1)" : "")")
+      }
+      values.append((object, measure, value))
+    }
+    return values
+  }
+
+  private static func named(_ measure: Measure, _ name: String) -> Measure {
+    Measure(name: name, unit: measure.unit, deviceClass: measure.deviceClass, stateClass: measure.stateClass)
+  }
+
+  private static func status(_ body: JSONValue) -> [Value] {
+    statusMeasures.compactMap { field, measure in
+      (body[field]?.number).map { (field, measure, $0) }
+    }
+  }
+
+  private static let measures: [String: Measure] = [
+    "voltage": Measure(name: "Voltage", unit: "V", deviceClass: "voltage"),
+    "current": Measure(name: "Current", unit: "A", deviceClass: "current"),
+    "power": Measure(name: "Power", unit: "W", deviceClass: "power"),
+    "energy": Measure(name: "Energy", unit: "kWh", deviceClass: "energy", stateClass: "total_increasing"),
+    "temperature": Measure(name: "Temperature", unit: "°C", deviceClass: "temperature"),
+    "humidity": Measure(name: "Humidity", unit: "%", deviceClass: "humidity"),
+    "pressure": Measure(name: "Pressure", unit: "hPa", deviceClass: "atmospheric_pressure"),
+    "luminosity": Measure(name: "Light", unit: "lx", deviceClass: "illuminance"),
+    "distance": Measure(name: "Distance", unit: "m", deviceClass: "distance"),
+    "altitude": Measure(name: "Altitude", unit: "m", deviceClass: "distance"),
+    "concentration": Measure(name: "Concentration", unit: "ppm"),
+    "percentage": Measure(name: "Percentage", unit: "%"),
+    "frequency": Measure(name: "Frequency", unit: "Hz", deviceClass: "frequency"),
+    "direction": Measure(name: "Direction", unit: "°"),
+  ]
+
+  private static let statusMeasures: [(String, Measure)] = [
+    ("battery_mv", Measure(name: "Battery", unit: "mV", deviceClass: "voltage")),
+    ("noise_floor_dbm", Measure(name: "Noise floor", unit: "dBm", deviceClass: "signal_strength")),
+    ("last_rssi_dbm", Measure(name: "Last RSSI", unit: "dBm", deviceClass: "signal_strength")),
+    ("last_snr", Measure(name: "Last SNR", unit: "dB", deviceClass: "signal_strength")),
+    ("queue", Measure(name: "Queue")),
+    ("airtime_s", Measure(name: "Air time", unit: "s", deviceClass: "duration", stateClass: "total_increasing")),
+    ("uptime_s", Measure(name: "Uptime", unit: "s", deviceClass: "duration", stateClass: "total_increasing")),
+  ]
+}
