@@ -34,8 +34,14 @@ final class Program: Sendable {
     try Program(programs.appending(path: name).path(), arguments)
   }
 
+  /// One program is started at a time: one that another thread starts between making a pipe and marking it would inherit
+  /// its end, and the pipe's end would not be seen before that program's.
+  private static let starting = NSLock()
+
   init(_ executable: String, _ arguments: [String], folder: URL? = nil, environment: [String: String] = [:]) throws {
     name = URL(filePath: executable).lastPathComponent
+    Self.starting.lock()
+    defer { Self.starting.unlock() }
     let (output, input) = (try Self.makePipe(), try Self.makePipe())
     defer {
       close(output.write)

@@ -100,7 +100,10 @@ extension WholeProgramTests {
           results.withLock { $0[step] = result }
         }
       }
-      try untilTrue("all steps to end") { results.withLock { $0.count == Step.allCases.count } }
+      // Longer than any wait within a step: what did not come is said by the step.
+      _ = try until("all steps to end", within: Program.patience * 4) {
+        results.withLock { $0.count == Step.allCases.count } ? true : nil
+      }
       print("killed                                                      ends       attempts on the air")
       for step in Step.allCases {
         if let line = try results.withLock({ try $0[step]?.get() }) { print(line) }
