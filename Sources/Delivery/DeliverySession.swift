@@ -220,8 +220,6 @@ public struct DeliverySession: Sendable {
     ended.append(message)
   }
 
-  func hasLive(_ destination: Destination) -> Bool { live.values.contains { $0.item.destination == destination } }
-
   mutating func forget(_ destination: Destination) {
     if case .node(let key) = destination { forgetPath(key) }
   }

@@ -195,13 +195,11 @@ public final class Messenger {
   }
 
   /// Keeps a state, however long it takes; `done` hears whether the disk took it at once.
-  func save(
-    _ message: OutgoingMessage, journal: Bool = true, airtime: Int64? = nil, _ done: @escaping (Bool) -> Void = { _ in }
-  ) {
+  func save(_ message: OutgoingMessage, airtime: Int64? = nil, _ done: @escaping (Bool) -> Void = { _ in }) {
     let moment = synchronizer.now
     unsaved[message.id] = message
     store.write({ store throws(SQLiteError) in
-      try store.updateOutgoing(message, at: moment, journal: journal)
+      try store.updateOutgoing(message, at: moment)
       if let airtime { try store.recordAirtime(airtime, channel: message.channel, at: moment.milliseconds) }
     }) { [weak self] failure in
       guard let self else { return }

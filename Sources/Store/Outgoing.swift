@@ -102,13 +102,13 @@ extension Store {
     return stored
   }
 
-  /// Within a `write`: keeps what has become of it; journaled when an upstream learns something from it.
-  public func updateOutgoing(_ message: OutgoingMessage, at moment: Moment, journal: Bool) throws(SQLiteError) {
+  /// Within a `write`: keeps what has become of it, and journals the state.
+  public func updateOutgoing(_ message: OutgoingMessage, at moment: Moment) throws(SQLiteError) {
     try database.run(
       """
       UPDATE outgoing SET (\(Self.outgoingColumns.dropFirst(4))) = (?\(String(repeating: ", ?", count: 20))) WHERE id = ?
       """, Self.values(of: message) + [.integer(message.id)])
-    if journal { try append(.outgoing, at: moment, body: EventBody.outgoingState(message)) }
+    try append(.outgoing, at: moment, body: EventBody.outgoingState(message))
   }
 
   private static func values(of message: OutgoingMessage) -> [SQLiteValue] {
