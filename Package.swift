@@ -16,6 +16,9 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
     .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
     .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+    .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+    .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
+    .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
   ],
   targets: [
     // Pure: no input or output, no clock, no Foundation.
@@ -40,6 +43,7 @@ let package = Package(
     // Languages and loops.
     .target(name: "JSON", swiftSettings: strict),
     .target(name: "TOML", swiftSettings: strict),
+    .target(name: "Documents", dependencies: ["JSON"], swiftSettings: strict),
     .target(name: "EventLoop", dependencies: ["Timing", "CLinux"], swiftSettings: strict),
     .target(name: "Streams", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
     .target(
@@ -93,8 +97,11 @@ let package = Package(
     .target(
       name: "Hub",
       dependencies: [
-        "SQLite", "JSON", "TOML", .product(name: "Hummingbird", package: "hummingbird"),
-        .product(name: "Logging", package: "swift-log"),
+        "Documents", "MeshCrypto", "SQLite", "JSON", "TOML", .product(name: "Hummingbird", package: "hummingbird"),
+        .product(name: "Logging", package: "swift-log"), .product(name: "NIOCore", package: "swift-nio"),
+        .product(name: "NIOHTTP1", package: "swift-nio"), .product(name: "NIOWebSocket", package: "swift-nio"),
+        .product(name: "NIOHTTPTypesHTTP1", package: "swift-nio-extras"),
+        .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
       ],
       swiftSettings: strict),
 

@@ -27,6 +27,22 @@ public struct EventBatch: Sendable, Equatable {
     case tooLarge
     /// 422: this event is not one; `seq` where it could be read.
     case badEvent(seq: Int64?, reason: String)
+
+    /// As HTTP says it.
+    var status: Int {
+      switch self {
+      case .malformed: 400
+      case .tooLarge: 413
+      case .badEvent: 422
+      }
+    }
+
+    var words: String {
+      switch self {
+      case .malformed(let reason), .badEvent(_, let reason): reason
+      case .tooLarge: "a batch has \(EventBatch.mostEvents) events at most"
+      }
+    }
   }
 
   public init(parsing bytes: [UInt8]) throws(Refusal) {
@@ -36,6 +52,10 @@ public struct EventBatch: Sendable, Equatable {
     } catch {
       throw .malformed("\(error)")
     }
+    try self.init(json)
+  }
+
+  init(_ json: JSONValue) throws(Refusal) {
     guard let epoch = json["epoch"]?.string, Name.isAllowed(epoch) else { throw .malformed("epoch is missing") }
     guard let list = json["events"]?.array else { throw .malformed("events is missing") }
     guard list.count <= Self.mostEvents else { throw .tooLarge }

@@ -5,12 +5,18 @@ import TOML
 
 /// What `meshpost-hub` is told by its file. deploy/hub.toml is the manual.
 public struct HubConfiguration: Sendable {
+  /// `write` is a gateway's, `command` an operator's; both may read.
+  public enum Access: String, Sendable, CaseIterable { case read, write, command, all }
+
   /// Who may do what with which gateway.
   public struct Token: Sendable {
-    public var secret: String
+    /// The file's name, for people.
+    public var name: String
+    /// One a line of the file: while a token is exchanged there are two.
+    public var secrets: [String]
     /// A gateway's id, or `*`.
     public var gateway: String
-    public var mayWrite: Bool
+    public var access: Access
   }
 
   public struct Failure: Error, CustomStringConvertible {
@@ -64,17 +70,21 @@ public struct HubConfiguration: Sendable {
   private static func token(_ table: inout TOMLReader) -> Token? {
     let location = table.string("file")
     let gateway = table.string("gateway") ?? "*"
-    let access = table.choice("access", of: ["read", "write"], default: "read")
+    let access = table.choice("access", of: Access.allCases.map(\.rawValue), default: "read")
     if gateway != "*", !Name.isAllowed(gateway) { table.note("gateway", "`*` or an id: \(Name.allowed)") }
     guard let location else {
       table.note("file", "the token's file is missing")
       return nil
     }
-    let text = FileManager.default.contents(atPath: location).map { String(decoding: $0, as: UTF8.self) }
-    guard let secret = text?.split(whereSeparator: \.isNewline).first.map(String.init), secret.utf8.count >= 16 else {
-      table.note("file", "\(location) cannot be read, or holds fewer than 16 characters")
+    let text = FileManager.default.contents(atPath: location).map { String(decoding: $0, as: UTF8.self) } ?? ""
+    let secrets = text.split(whereSeparator: \.isNewline).map { $0.trimmingCharacters(in: .whitespaces) }
+      .filter { !$0.isEmpty }
+    guard !secrets.isEmpty, secrets.allSatisfy({ $0.utf8.count >= 16 }) else {
+      table.note("file", "\(location) cannot be read, is empty, or holds a token of fewer than 16 characters")
       return nil
     }
-    return Token(secret: secret.trimmingCharacters(in: .whitespaces), gateway: gateway, mayWrite: access == "write")
+    return Token(
+      name: URL(filePath: location).lastPathComponent, secrets: secrets, gateway: gateway,
+      access: Access(rawValue: access) ?? .read)
   }
 }

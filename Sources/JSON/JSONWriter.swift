@@ -13,26 +13,36 @@ public struct JSONWriter {
   public var string: String { String(decoding: bytes, as: UTF8.self) }
 
   /// The object that `body` fills, as bytes.
-  public static func object(_ body: (inout JSONWriter) throws -> Void) rethrows -> [UInt8] {
+  public static func object<Failure>(
+    _ body: (inout JSONWriter) throws(Failure) -> Void
+  ) throws(Failure) -> [UInt8] {
     var writer = JSONWriter()
     try writer.object(body)
     return writer.bytes
   }
 
-  public mutating func object(_ body: (inout JSONWriter) throws -> Void) rethrows {
+  public mutating func object<Failure>(
+    _ body: (inout JSONWriter) throws(Failure) -> Void
+  ) throws(Failure) {
     try nested(UInt8(ascii: "{"), UInt8(ascii: "}"), body)
   }
 
-  public mutating func array(_ body: (inout JSONWriter) throws -> Void) rethrows {
+  public mutating func array<Failure>(
+    _ body: (inout JSONWriter) throws(Failure) -> Void
+  ) throws(Failure) {
     try nested(UInt8(ascii: "["), UInt8(ascii: "]"), body)
   }
 
-  public mutating func objectField(_ name: String, _ body: (inout JSONWriter) throws -> Void) rethrows {
+  public mutating func objectField<Failure>(
+    _ name: String, _ body: (inout JSONWriter) throws(Failure) -> Void
+  ) throws(Failure) {
     key(name)
     try object(body)
   }
 
-  public mutating func arrayField(_ name: String, _ body: (inout JSONWriter) throws -> Void) rethrows {
+  public mutating func arrayField<Failure>(
+    _ name: String, _ body: (inout JSONWriter) throws(Failure) -> Void
+  ) throws(Failure) {
     key(name)
     try array(body)
   }
@@ -117,9 +127,9 @@ public struct JSONWriter {
     bytes.append(contentsOf: json)
   }
 
-  private mutating func nested(
-    _ open: UInt8, _ close: UInt8, _ body: (inout JSONWriter) throws -> Void
-  ) rethrows {
+  private mutating func nested<Failure>(
+    _ open: UInt8, _ close: UInt8, _ body: (inout JSONWriter) throws(Failure) -> Void
+  ) throws(Failure) {
     separate()
     bytes.append(open)
     needsComma = false

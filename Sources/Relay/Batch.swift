@@ -16,6 +16,8 @@ struct Batch {
   private(set) var bytes = 0
   /// Everything up to here is in the batch, or is a gap that the batch tells of.
   private(set) var last: Int64
+  /// The event that the server must have before these; `nil`: it does not matter.
+  var after: Int64?
 
   /// Reads on from the cursor. What is missing in between (given up by quota or age, or damaged) becomes a `gap` event
   /// in its place.
@@ -72,11 +74,16 @@ struct Batch {
 
   var isEmpty: Bool { events.isEmpty }
 
-  /// `gateway`: told to servers whose address does not say it.
-  func encode(epoch: String, gateway: String? = nil) -> [UInt8] {
+  /// `gateway`: told to servers whose address does not say it. `number`: counts batches of a live link.
+  func encode(epoch: String, gateway: String? = nil, number: Int? = nil) -> [UInt8] {
     var json = JSONWriter(reserving: bytes + events.count * 80 + 64)
     json.object { json in
       json.field("gateway", gateway)
+      if let number {
+        json.field("type", "events")
+        json.field("n", number)
+        json.field("after", after)
+      }
       json.field("epoch", epoch)
       json.arrayField("events") { json in
         for event in events {

@@ -4,13 +4,15 @@ import Store
 
 /// How batches get to one kind of server. What is sent, when, and what becomes of it, is `JournalUpstream`'s.
 ///
-/// One thing at a time: the next `greet` or `carry` comes when the last was answered. Each answers exactly once, unless
-/// `close` came between.
+/// One thing at a time: the next `greet` comes when everything else was answered, and up to `window` calls of `carry` may be
+/// under way. Each answers exactly once and in order, unless `close` came between, or one before it was answered with
+/// something else than an acknowledgement: then those behind it are void and hear nothing.
 protocol Carrier: AnyObject {
   /// The word of the configuration: `hub`, `webhook`, `mqtt`.
   var kind: String { get }
   /// Where it goes, for people.
   var place: String { get }
+  var window: Int { get }
   /// The connection is kept while there is nothing to send, and opened again when it is lost.
   var keepsConnection: Bool { get }
   /// A connection that is kept was lost while nothing was under way.
@@ -29,6 +31,7 @@ protocol Carrier: AnyObject {
 
 extension Carrier {
   var keepsConnection: Bool { false }
+  var window: Int { 1 }
   var onLost: (Verdict) -> Void {
     get { { _ in } }
     // Nothing is kept, nothing is lost.

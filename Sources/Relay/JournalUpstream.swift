@@ -50,7 +50,12 @@ public final class JournalUpstream: Upstream {
   /// Nothing before it is this server's.
   private var beginning: Int64
   private var timer: LoopTimer?
-  private var inFlight: Batch?
+  /// Batches that are under way, in order.
+  private var flights: [Batch] = []
+  /// Acknowledged up to here; the cursor follows when that is on disk.
+  private var taken: Int64
+  /// The last event that the server has, and the last one that it was sent.
+  private var (serverHas, lastSent): (Int64, Int64) = (0, 0)
   private var hasMarkedDeadLetters: Bool
   private var troubleLogged: String?
   private var lastSuccess: Int64?
@@ -73,6 +78,7 @@ public final class JournalUpstream: Upstream {
       CommandDesk.Settings(allowed: settings.allowed, perMinute: settings.commandsPerMinute), upstream: settings.name,
       store: store, on: loop, log: log)
     (cursor, beginning) = try store.openCursor(of: settings.name, fromStart: settings.fromStart)
+    taken = cursor
     isPaused = try store.isPaused(settings.name)
     hasMarkedDeadLetters = true
     self.carrier.onCommand = { [desk] payload, done in desk.take(payload, done) }
@@ -88,23 +94,36 @@ public final class JournalUpstream: Upstream {
   /// While it was idle, or just after a part of a batch was acknowledged.
   private func connectionLost(_ verdict: Verdict) {
     guard !isClosed else { return }
+    forgetFlights()
     shipment.greetingSent()
     took(verdict)
   }
 
   public func wake() {
     guard !isClosed, !isPaused else { return }
-    let wantsConnection = carrier.keepsConnection && !shipment.isReady
-    let next = shipment.next(
-      hasMore: store.lastSeq > cursor || hasMarkedDeadLetters || wantsConnection, now: loop.now)
-    switch next {
-    case .nothing: break
-    case .wake(let time):
-      timer?.cancel()
-      timer = loop.schedule(at: time) { [weak self] in self?.wake() }
-    case .greet: greet()
-    case .send(let limit): sendNext(limit)
+    for _ in 0..<max(1, carrier.window) {
+      let wantsConnection = carrier.keepsConnection && shipment.isDisconnected
+      let mayRetry = hasMarkedDeadLetters && flights.isEmpty
+      let hasMore = store.lastSeq > readThrough || mayRetry || wantsConnection
+      switch shipment.next(hasMore: hasMore, now: loop.now, window: carrier.window) {
+      case .nothing: return
+      case .wake(let time):
+        timer?.cancel()
+        timer = loop.schedule(at: time) { [weak self] in self?.wake() }
+        return
+      case .greet: return greet()
+      case .send(let limit): sendNext(limit)
+      }
     }
+  }
+
+  /// The journal was read up to here.
+  private var readThrough: Int64 { max(taken, flights.last?.last ?? taken) }
+
+  /// What is under way does not count.
+  private func forgetFlights() {
+    flights = []
+    lastSent = serverHas
   }
 
   public func resume() {
@@ -143,8 +162,8 @@ public final class JournalUpstream: Upstream {
 
   public func storeReplaced() {
     carrier.close()
-    inFlight = nil
-    (cursor, beginning) = (0, 0)
+    (cursor, beginning, taken, serverHas) = (0, 0, 0, 0)
+    forgetFlights()
     shipment.greetAgain()
     wake()
   }
@@ -174,6 +193,9 @@ public final class JournalUpstream: Upstream {
     let through = acknowledged ?? max(beginning, min(cursor, store.epochFirst - 1))
     guard through <= store.lastSeq else { return goneBack(acknowledged: through) }
     shipment.greeted()
+    serverHas = acknowledged ?? 0
+    forgetFlights()
+    taken = through
     if through != cursor {
       log.notice("\(name): the server has everything up to \(through), not \(cursor): going on from there")
       advance(to: through)
@@ -209,12 +231,14 @@ public final class JournalUpstream: Upstream {
     do {
       if let letter = try nextDeadLetter() { return send(Batch(letter), isDeadLetter: true) }
       let limits = Batch.Limits(events: limit, bytes: settings.batchBytes)
-      let batch = try Batch(after: cursor, of: store, limits: limits, filter: settings.filter)
-      guard !batch.isEmpty else {
+      var batch = try Batch(after: readThrough, of: store, limits: limits, filter: settings.filter)
+      guard let last = batch.events.last else {
         // Nothing of it is for this server.
-        if batch.last > cursor { advance(to: batch.last) }
+        if batch.last > taken, flights.isEmpty { advance(to: batch.last) }
         return
       }
+      batch.after = lastSent
+      lastSent = last.seq
       send(batch, isDeadLetter: false)
     } catch {
       shipment.greetingSent()
@@ -223,7 +247,7 @@ public final class JournalUpstream: Upstream {
   }
 
   private func nextDeadLetter() throws(StoreError) -> JournalEvent? {
-    guard hasMarkedDeadLetters else { return nil }
+    guard hasMarkedDeadLetters, flights.isEmpty else { return nil }
     var found: JournalEvent?
     try store.eachDeadLetter(of: name, marked: true, limit: 1) { letter in
       found = letter.event
@@ -234,11 +258,16 @@ public final class JournalUpstream: Upstream {
   }
 
   private func send(_ batch: Batch, isDeadLetter: Bool) {
-    inFlight = batch
+    flights.append(batch)
     shipment.sent(count: batch.events.count, isDeadLetter: isDeadLetter)
     carrier.carry(batch) { [weak self] verdict in
       guard let self, !self.isClosed else { return }
-      self.inFlight = nil
+      if case .acknowledged(let through) = verdict, !self.flights.isEmpty {
+        self.flights.removeFirst()
+        self.serverHas = max(self.serverHas, through)
+      } else {
+        self.forgetFlights()
+      }
       if isDeadLetter { self.tookDeadLetter(verdict, batch) } else { self.took(verdict, batch) }
     }
   }
@@ -246,11 +275,11 @@ public final class JournalUpstream: Upstream {
   // MARK: Answers
 
   private func took(_ verdict: Verdict, _ batch: Batch? = nil) {
-    let consequence = shipment.answered(verdict, after: cursor, now: loop.now, using: &random)
+    let consequence = shipment.answered(verdict, after: taken, now: loop.now, using: &random)
     switch consequence {
     case .advance(let through):
       batches &+= 1
-      advance(to: min(through, max(batch?.last ?? cursor, cursor)))
+      advance(to: min(through, max(batch?.last ?? taken, taken)))
     case .bury(let status, let reason):
       guard let batch, let event = batch.events.first else { return wake() }
       bury(event, through: batch.last, status: status, reason: reason)
@@ -262,14 +291,14 @@ public final class JournalUpstream: Upstream {
 
   private func tookDeadLetter(_ verdict: Verdict, _ batch: Batch) {
     guard let event = batch.events.first else { return }
-    switch shipment.answered(verdict, after: cursor, now: loop.now, using: &random) {
+    switch shipment.answered(verdict, after: taken, now: loop.now, using: &random) {
     case .advance:
       store.write({ [name] store throws(SQLiteError) in try store.removeDeadLetter(upstream: name, seq: event.seq) }) {
         [weak self] failure in
         if let failure { self?.log.error("\(failure)") }
         self?.wake()
       }
-    case .bury(let status, let reason): bury(event, through: cursor, status: status, reason: reason)
+    case .bury(let status, let reason): bury(event, through: taken, status: status, reason: reason)
     case .keep:
       report()
       wake()
@@ -288,6 +317,7 @@ public final class JournalUpstream: Upstream {
   /// The cursor moves in a transaction of its own; if that is lost, events are sent again, which is always safe.
   private func advance(to seq: Int64) {
     lastSuccess = clock.milliseconds
+    taken = seq
     recovered()
     guard seq != cursor else { return wake() }
     store.write({ [name] store throws(SQLiteError) in try store.setCursor(of: name, to: seq) }) {
@@ -300,7 +330,7 @@ public final class JournalUpstream: Upstream {
       shipment.greetingSent()
       return took(.retry(reason: "\(failure)", after: nil))
     }
-    cursor = seq
+    (cursor, taken) = (seq, max(taken, seq))
     // After the turn: onCommit wakes all upstreams too, and the state must be whole by then.
     loop.later { [weak self] in self?.wake() }
   }
@@ -330,7 +360,8 @@ public final class JournalUpstream: Upstream {
     let (state, reason) = stateForPeople
     return UpstreamStatus(
       name: name, kind: carrier.kind, url: carrier.place, state: state, cursor: cursor,
-      pending: max(0, store.lastSeq - cursor), inFlight: inFlight?.events.count ?? 0, deadLetters: deadLetters,
+      pending: max(0, store.lastSeq - cursor), inFlight: flights.reduce(0) { $0 + $1.events.count },
+      deadLetters: deadLetters,
       reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent)
   }
 

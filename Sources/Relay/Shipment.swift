@@ -40,6 +40,8 @@ struct Shipment {
   static let stoppedFor: Duration = .seconds(300)
 
   private(set) var state: State = .greeting
+  /// Events of the batches that are under way behind the one of `state`.
+  private var behind: [Int] = []
   private(set) var limit: Int
   private let mostEvents: Int
   private var backoff = Backoff(first: RetryPolicy.first, limit: RetryPolicy.limit)
@@ -50,9 +52,12 @@ struct Shipment {
   }
 
   /// `hasMore`: there are events after the cursor, or dead letters to be tried again.
-  func next(hasMore: Bool, now: MonotonicTime) -> Next {
+  /// `window`: batches that may be under way at once.
+  func next(hasMore: Bool, now: MonotonicTime, window: Int = 1) -> Next {
     switch state {
-    case .sending: return .nothing
+    case .sending(let count, let isDeadLetter):
+      let hasRoom = count > 0 && !isDeadLetter && behind.count + 1 < window
+      return hasMore && hasRoom ? .send(limit: limit) : .nothing
     case .waiting(let until, _), .stopped(let until, _):
       if now < until { return .wake(at: until) }
       return hasMore ? .greet : .nothing
@@ -61,17 +66,29 @@ struct Shipment {
     }
   }
 
-  var isReady: Bool { if case .ready = state { true } else { false } }
+  /// There is no connection that is known to work, and none is being made.
+  var isDisconnected: Bool {
+    switch state {
+    case .greeting, .waiting, .stopped: true
+    case .ready, .sending: false
+    }
+  }
 
   mutating func sent(count: Int, isDeadLetter: Bool = false) {
+    if case .sending(1..., false) = state { return behind.append(count) }
     state = .sending(count: count, isDeadLetter: isDeadLetter)
   }
 
-  mutating func greetingSent() { state = .sending(count: 0, isDeadLetter: false) }
+  mutating func greetingSent() {
+    state = .sending(count: 0, isDeadLetter: false)
+    behind = []
+  }
 
   /// The server told what it has.
   mutating func greeted() { state = .ready }
 
+  /// The batch that was sent first is answered. With anything but an acknowledgement those behind it are void: they are sent
+  /// again.
   mutating func answered(
     _ verdict: Verdict, after cursor: Int64, now: MonotonicTime, using random: inout some RandomNumberGenerator
   ) -> Consequence {
@@ -83,17 +100,19 @@ struct Shipment {
       }
       backoff.reset()
       limit = min(mostEvents, limit * 2)
-      state = .ready
+      state = behind.isEmpty ? .ready : .sending(count: behind.removeFirst(), isDeadLetter: false)
       return .advance(to: through)
     case .refused(let status, let reason):
       guard count > 0 else { return wait(reason, nil, now: now, using: &random) }
       state = .ready
+      behind = []
       guard count > 1 else { return .bury(status: status, reason: reason) }
       limit = max(1, count / 2)
       return .keep
     case .retry(let reason, let after): return wait(reason, after, now: now, using: &random)
     case .stopped(let reason):
       state = .stopped(until: now + Self.stoppedFor, reason: reason)
+      behind = []
       return .keep
     }
   }
@@ -102,6 +121,7 @@ struct Shipment {
     _ reason: String, _ after: Duration?, now: MonotonicTime, using random: inout some RandomNumberGenerator
   ) -> Consequence {
     let pause = backoff.next(using: &random)
+    behind = []
     state = .waiting(until: now + max(pause, after ?? .zero), reason: reason)
     return .keep
   }
@@ -115,5 +135,8 @@ struct Shipment {
   }
 
   /// The store changed under us, or the server did: ask what it has before anything is sent.
-  mutating func greetAgain() { state = .greeting }
+  mutating func greetAgain() {
+    state = .greeting
+    behind = []
+  }
 }

@@ -32,6 +32,8 @@ struct Serve: AsyncParsableCommand {
       FileHandle.standardError.write(Data("error: \(configuration.location): \(error)\n".utf8))
       throw ExitCode(74)  // EX_IOERR
     }
+    let reloading = reloadOnHangUp(server)
+    defer { reloading.cancel() }
     do {
       try await server.run { port in
         FileHandle.standardError.write(Data("notice: listening on \(configuration.host) port \(port)\n".utf8))
@@ -40,5 +42,21 @@ struct Serve: AsyncParsableCommand {
       FileHandle.standardError.write(Data("error: \(error)\n".utf8))
       throw ExitCode(69)  // EX_UNAVAILABLE
     }
+  }
+
+  /// SIGHUP: tokens are read anew, so that they can be exchanged without a pause.
+  private func reloadOnHangUp(_ server: HubServer) -> any DispatchSourceSignal {
+    signal(SIGHUP, SIG_IGN)
+    let source = DispatchSource.makeSignalSource(signal: SIGHUP, queue: .global())
+    source.setEventHandler { [config] in
+      do {
+        server.access.replace(with: try HubConfiguration(file: config).tokens)
+        FileHandle.standardError.write(Data("notice: tokens are read anew\n".utf8))
+      } catch {
+        FileHandle.standardError.write(Data("error: tokens stay as they were: \(error)\n".utf8))
+      }
+    }
+    source.resume()
+    return source
   }
 }

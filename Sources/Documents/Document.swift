@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+
+/// A document as one end has it. Each field of a thing is a document of its own, so that two edits meet only where they
+/// are about the same.
+public struct Document: Equatable, Sendable {
+  public var key: String
+  /// JSON; `nil`: deleted. The rest of a deleted one is kept, so that an older edit does not bring it back.
+  public var value: String?
+  /// Milliseconds since 1970, by the clock of who edited it, but always later than what they knew.
+  public var updatedAt: Int64
+  /// Edited at the hub, not at the gateway.
+  public var byHub: Bool
+
+  public init(key: String, value: String?, updatedAt: Int64, byHub: Bool) {
+    self.key = key
+    self.value = value
+    self.updatedAt = updatedAt
+    self.byHub = byHub
+  }
+
+  /// The last writer wins, the hub at a tie. What is the same does not win over itself.
+  public func wins(over known: Document) -> Bool {
+    if updatedAt != known.updatedAt { return updatedAt > known.updatedAt }
+    if byHub != known.byHub { return byHub }
+    return (value ?? "") > (known.value ?? "")
+  }
+
+  /// An edit of what is known: later than that, whatever the clock says.
+  public static func edit(
+    _ key: String, _ value: String?, of known: Document?, at now: Int64, byHub: Bool
+  ) -> Document {
+    let after = known.map { $0.updatedAt == .max ? .max : $0.updatedAt + 1 } ?? 0
+    return Document(key: key, value: value, updatedAt: max(now, after), byHub: byHub)
+  }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+
+/// What a document is about. Source: docs/documents.md.
+///
+///     node/KEY/alias     node/KEY/note     node/KEY/tags
+///     channel/DIGEST/relay
+///     settings/log_level     settings/messages_from_hub     settings/airtime_per_hour_s
+public enum DocumentKey: Equatable, Sendable {
+  public enum NodeField: String, CaseIterable, Sendable { case alias, note, tags }
+
+  public enum Setting: String, CaseIterable, Sendable {
+    case logLevel = "log_level"
+    case messagesFromHub = "messages_from_hub"
+    case airtime = "airtime_per_hour_s"
+  }
+
+  /// `key`: 64 lower-case hex digits.
+  case node(key: String, NodeField)
+  /// Whether messages on the channel are exchanged with other gateways; `digest`: 16 lower-case hex digits.
+  case relay(digest: String)
+  case setting(Setting)
+
+  public static let allowed =
+    "a document's key is node/KEY/alias, …/note or …/tags, channel/DIGEST/relay, or settings/ with log_level, "
+    + "messages_from_hub or airtime_per_hour_s"
+
+  public init?(_ text: String) {
+    let parts = text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
+    switch parts.first {
+    case "node" where parts.count == 3 && Self.isHex(parts[1], 64):
+      guard let field = NodeField(rawValue: parts[2]) else { return nil }
+      self = .node(key: parts[1], field)
+    case "channel" where parts.count == 3 && Self.isHex(parts[1], 16) && parts[2] == "relay":
+      self = .relay(digest: parts[1])
+    case "settings" where parts.count == 2:
+      guard let setting = Setting(rawValue: parts[1]) else { return nil }
+      self = .setting(setting)
+    default: return nil
+    }
+  }
+
+  private static func isHex(_ text: String, _ count: Int) -> Bool {
+    text.utf8.count == count
+      && text.utf8.allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }
+  }
+
+  public var text: String {
+    switch self {
+    case .node(let key, let field): "node/\(key)/\(field.rawValue)"
+    case .relay(let digest): "channel/\(digest)/relay"
+    case .setting(let setting): "settings/\(setting.rawValue)"
+    }
+  }
+
+  /// Settings are allowed apart from the rest.
+  public var isSetting: Bool { if case .setting = self { true } else { false } }
+
+  /// What a value may be, for people.
+  public var wanted: String {
+    switch self {
+    case .node(_, .alias): "a text of 1 to 64 bytes"
+    case .node(_, .note): "a text of 1 to 1000 bytes"
+    case .node(_, .tags): "a list of at most 16 texts of 1 to 32 bytes"
+    case .relay, .setting(.messagesFromHub): "true or false"
+    case .setting(.logLevel): "error, warning, notice, info or debug"
+    case .setting(.airtime): "a number of seconds, 1 to 3600"
+    }
+  }
+
+  public func allows(_ value: JSONValue) -> Bool {
+    switch self {
+    case .node(_, .alias): Self.isText(value, 64)
+    case .node(_, .note): Self.isText(value, 1000)
+    case .node(_, .tags): value.array.map { $0.count <= 16 && $0.allSatisfy { Self.isText($0, 32) } } ?? false
+    case .relay, .setting(.messagesFromHub): value.bool != nil
+    case .setting(.logLevel):
+      value.string.map { ["error", "warning", "notice", "info", "debug"].contains($0) } ?? false
+    case .setting(.airtime): value.integer.map { (1...3600).contains($0) } ?? false
+    }
+  }
+
+  private static func isText(_ value: JSONValue, _ most: Int) -> Bool {
+    value.string.map { (1...most).contains($0.utf8.count) } ?? false
+  }
+}

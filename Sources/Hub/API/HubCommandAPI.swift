@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+
+import Documents
+import Foundation
+import Hummingbird
+import JSON
+
+/// What operators have gateways do, and the documents that both edit.
+extension HubAPI {
+  /// Of these a gateway that is away hears later; others are about now.
+  private static let queueable: Set = ["send"]
+  /// Seconds that a request may wait for a command's end.
+  private static let longestWait: Int64 = 60
+
+  /// Live where the gateway is linked, else queued where the command allows it.
+  func command(_ call: Call) async throws -> Response {
+    guard let body = await object(of: call), let name = body["command"]?.string else {
+      return Self.refusal(.badRequest, "a JSON object with \"command\" is wanted")
+    }
+    let id = body["id"]?.string ?? UUID().uuidString
+    guard (1...48).contains(id.utf8.count) else { return Self.refusal(.badRequest, "\"id\" has 1 to 48 bytes") }
+    let wait = min(max(call.number("wait_s") ?? 15, 0), Self.longestWait)
+    if let known = try await store.command(id, of: call.gateway) { return await ended(known, call, wait: wait) }
+    let request = JSONValue.object(
+      (body.fields ?? []).filter { !["id", "queue"].contains($0.0) } + [("id", .string(id))])
+    let isQueueable = body["queue"]?.bool ?? Self.queueable.contains(name)
+    do {
+      let answer = try await registry.request(call.gateway, id: id, command: request)
+      // What the gateway's disk did not take is for later.
+      if answer["code"]?.string != "store" {
+        return try await record(answer, request, id, call, keep: name != "status")
+      }
+    } catch {
+      guard isQueueable else {
+        let isAway = error as? LinkRegistry.Failure == .away
+        return Self.refusal(
+          isAway ? .serviceUnavailable : .gatewayTimeout,
+          isAway ? "the gateway is not linked" : "the gateway did not answer in time")
+      }
+    }
+    guard isQueueable else { return Self.refusal(.serviceUnavailable, "the gateway cannot take it now") }
+    switch try await store.enqueue(request, id: id, for: call.gateway, by: call.author, at: HubClock.now) {
+    case .full: return Self.refusal(.tooManyRequests, "\(HubStore.mostWaiting) commands wait already", retryAfter: 60)
+    case .taken(let command): return await ended(command, call, wait: wait)
+    }
+  }
+
+  private func record(
+    _ answer: JSONValue, _ request: JSONValue, _ id: String, _ call: Call, keep: Bool
+  ) async throws -> Response {
+    let plain = JSONValue.object((answer.fields ?? []).filter { $0.0 != "type" })
+    if keep {
+      try await store.record(
+        request, answer: plain, id: id, for: call.gateway, by: call.author, at: HubClock.now)
+    }
+    let state = plain["ok"]?.bool == true ? "done" : "refused"
+    return Self.json(
+      JSONWriter.object { json in
+        json.field("id", id)
+        json.field("state", state)
+        json.field("answer", plain)
+      })
+  }
+
+  /// 200 with its end, or 202 when it has not come within the wait.
+  private func ended(_ command: HubStore.Command, _ call: Call, wait: Int64) async -> Response {
+    var command = command
+    if command.state == .queued, wait > 0 {
+      await registry.waitForResult(call.gateway, command.id, limit: .seconds(wait))
+      // `try?`: what is known of it is answered.
+      command = (try? await store.command(command.id, of: call.gateway)) ?? command
+    }
+    return Self.json(
+      JSONWriter.object { Self.write(command, to: &$0) }, status: command.state == .queued ? .accepted : .ok)
+  }
+
+  static func write(_ command: HubStore.Command, to json: inout JSONWriter) {
+    json.field("id", command.id)
+    json.field("state", command.state.rawValue)
+    json.field("command", json: Array(command.body.utf8))
+    if let answer = command.answer { json.field("answer", json: Array(answer.utf8)) }
+    json.field("by", command.author)
+    json.field("created_at", command.createdAt)
+    json.field("ended_at", command.endedAt)
+  }
+
+  func commands(_ call: Call) async throws -> Response {
+    let found = try await store.commands(of: call.gateway, limit: call.limit)
+    return Self.json(
+      JSONWriter.object { json in
+        json.arrayField("commands") { json in
+          for command in found { json.object { Self.write(command, to: &$0) } }
+        }
+      })
+  }
+
+  func oneCommand(_ call: Call) async throws -> Response {
+    guard let id = call.parameters.get("command"), let found = try await store.command(id, of: call.gateway) else {
+      return Self.refusal(.notFound, "there is no such command")
+    }
+    return await ended(found, call, wait: min(max(call.number("wait_s") ?? 0, 0), Self.longestWait))
+  }
+
+  // MARK: Documents
+
+  func documents(_ call: Call) async throws -> Response {
+    let found = try await store.documents(of: call.gateway, after: call.query("after") ?? "", limit: call.limit)
+    return Self.json(
+      JSONWriter.object { json in
+        json.arrayField("documents") { json in
+          for document in found { json.object { HubStore.write(document, to: &$0) } }
+        }
+        if found.count == call.limit { json.field("next", found.last?.key) }
+      })
+  }
+
+  /// `PUT` with `{"value": …}`; `DELETE` leaves a tombstone.
+  func editDocument(_ call: Call) async throws -> Response {
+    let key = call.parameters.getCatchAll().joined(separator: "/")
+    guard let kind = DocumentKey(key) else { return Self.refusal(.badRequest, "\(DocumentKey.allowed)") }
+    var value: String?
+    if call.request.method == .put {
+      guard let body = await object(of: call), let given = body["value"], kind.allows(given) else {
+        return Self.refusal(.unprocessableContent, "{\"value\": …} is wanted: \(kind.wanted)")
+      }
+      value = JSONWriterText.text(given)
+    }
+    let document = try await store.editDocument(key, value, of: call.gateway, at: HubClock.now)
+    return Self.json(JSONWriter.object { HubStore.write(document, to: &$0) })
+  }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+
+import Hummingbird
+import JSON
+
+/// What gateways hand over and fetch, and what readers ask.
+extension HubAPI {
+  func take(_ call: Call) async throws -> Response {
+    guard let bytes = await body(of: call) else {
+      return Self.refusal(.contentTooLarge, "a batch has \(mostBody) bytes at most")
+    }
+    let batch: EventBatch
+    do throws(EventBatch.Refusal) {
+      batch = try EventBatch(parsing: bytes)
+    } catch {
+      if case .badEvent(let seq, _) = error { return Self.refusal(.unprocessableContent, error.words, seq: seq) }
+      return Self.refusal(HTTPResponse.Status(code: error.status), error.words)
+    }
+    if let wait = await limiter.admit(call.gateway, events: batch.events.count) {
+      return Self.refusal(.tooManyRequests, "too many events", retryAfter: wait)
+    }
+    switch try await store.take(batch, from: call.gateway, at: HubClock.now) {
+    case .acknowledged(let through), .outOfOrder(let through):
+      return Self.json(JSONWriter.object { $0.field("acknowledged", through) })
+    }
+  }
+
+  func greet(_ call: Call) async throws -> Response {
+    guard let known = try await store.gateways(call.gateway).first else {
+      return Self.refusal(.notFound, "this gateway is not known")
+    }
+    let epoch = call.query("epoch") ?? known.epoch
+    let acknowledged = try await store.acknowledged(gateway: call.gateway, epoch: epoch)
+    let isLinked = await registry.isOpen(call.gateway)
+    return Self.json(
+      JSONWriter.object {
+        Self.write(known, to: &$0)
+        $0.field("epoch", epoch)
+        $0.field("acknowledged", acknowledged)
+        $0.field("linked", isLinked)
+      })
+  }
+
+  private static func write(_ gateway: HubStore.Gateway, to json: inout JSONWriter) {
+    json.field("gateway", gateway.id)
+    json.field("radio", gateway.radio)
+    json.field("events", gateway.events)
+    json.field("last_seen", gateway.lastSeen)
+  }
+
+  func gateways(_ call: Call) async throws -> Response {
+    let found = try await store.gateways(after: call.query("after") ?? "", limit: call.limit)
+    return Self.json(
+      JSONWriter.object { json in
+        json.arrayField("gateways") { json in
+          for gateway in found {
+            json.object { json in
+              Self.write(gateway, to: &json)
+              json.field("epoch", gateway.epoch)
+              json.field("acknowledged", gateway.acknowledged)
+            }
+          }
+        }
+        if found.count == call.limit { json.field("next", found.last?.id) }
+      })
+  }
+
+  func page(_ call: Call, kind: String?) async throws -> Response {
+    Self.json(
+      try await store.events(
+        gateway: call.gateway, kind: kind, after: call.number("after") ?? 0, limit: call.limit))
+  }
+
+  func contacts(_ call: Call) async throws -> Response {
+    Self.json(
+      try await store.contacts(gateway: call.gateway, after: call.query("after") ?? "", limit: call.limit))
+  }
+
+  func joined(_ call: Call) async throws -> Response {
+    Self.json(
+      try await store.joinedMessages(
+        channel: call.query("channel"), after: call.number("after") ?? 0, limit: call.limit))
+  }
+
+  /// With `buckets`: how far each is; with `bucket` and `after`: a page of one.
+  func updates(_ call: Call) async throws -> Response {
+    if let names = call.query("buckets") {
+      let buckets = names.split(separator: ",").map(String.init)
+      return Self.json(HubUpdates.states(try await store.bucketStates(buckets, gateway: call.gateway)))
+    }
+    guard let query = HubUpdates.Query({ call.number($0) }, bucket: call.query("bucket")) else {
+      return Self.refusal(.badRequest, "buckets, or bucket and after, are wanted")
+    }
+    return Self.json(try await query.run(store, call.gateway))
+  }
+
+  func states(_ call: Call) async throws -> Response {
+    Self.json(try await store.states(of: call.gateway))
+  }
+
+  func setState(_ call: Call) async throws -> Response {
+    guard let name = call.parameters.get("name"), Name.isAllowed(name), let body = await object(of: call) else {
+      return Self.refusal(.badRequest, "a JSON object is wanted, and a name: \(Name.allowed)")
+    }
+    try await store.setState(name, body, of: call.gateway, at: HubClock.now)
+    return Self.json(Array("{\"ok\":true}".utf8))
+  }
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+
+/// The hub's tables, in steps that are never changed once released. Written for SQLite; what PostgreSQL calls otherwise is
+/// replaced.
+enum HubSchema {
+  enum Dialect { case sqlite, postgres }
+
+  static func steps(_ dialect: Dialect) -> [(number: Int, sql: String)] {
+    [journals, joined].enumerated().map { index, sql in
+      (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
+    }
+  }
+
+  private static func postgres(_ sql: String) -> String {
+    sql.replacing(" INTEGER", with: " BIGINT").replacing(") WITHOUT ROWID", with: ")")
+      .replacing("@ID", with: "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
+  }
+
+  private static let journals = """
+    CREATE TABLE gateways(
+      id TEXT PRIMARY KEY, epoch TEXT NOT NULL, events INTEGER NOT NULL DEFAULT 0, last_seen INTEGER NOT NULL,
+      radio TEXT) WITHOUT ROWID;
+    CREATE TABLE epochs(
+      gateway TEXT NOT NULL, epoch TEXT NOT NULL, acknowledged INTEGER NOT NULL,
+      PRIMARY KEY(gateway, epoch)) WITHOUT ROWID;
+    CREATE TABLE events(
+      id @ID, gateway TEXT NOT NULL, epoch TEXT NOT NULL, seq INTEGER NOT NULL,
+      at INTEGER NOT NULL, trusted INTEGER NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
+      UNIQUE(gateway, epoch, seq));
+    CREATE INDEX events_by_kind ON events(gateway, kind, id);
+    CREATE TABLE contacts(
+      gateway TEXT NOT NULL, key TEXT NOT NULL, body TEXT NOT NULL, at INTEGER NOT NULL,
+      PRIMARY KEY(gateway, key)) WITHOUT ROWID
+    """
+
+  /// `buckets.gateway` and `updates.gateway` are empty for what all gateways share. `updates.body` is empty when a newer
+  /// one has taken its place. `messages.position` orders them as they were first heard.
+  private static let joined = """
+    CREATE TABLE buckets(
+      gateway TEXT NOT NULL, name TEXT NOT NULL, seq INTEGER NOT NULL, first INTEGER NOT NULL, at INTEGER NOT NULL,
+      PRIMARY KEY(gateway, name)) WITHOUT ROWID;
+    CREATE TABLE updates(
+      gateway TEXT NOT NULL, bucket TEXT NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, at INTEGER NOT NULL,
+      body TEXT NOT NULL, PRIMARY KEY(gateway, bucket, seq)) WITHOUT ROWID;
+    CREATE INDEX updates_by_id ON updates(gateway, bucket, id);
+    CREATE TABLE commands(
+      gateway TEXT NOT NULL, id TEXT NOT NULL, body TEXT NOT NULL, state TEXT NOT NULL, answer TEXT,
+      author TEXT NOT NULL, created_at INTEGER NOT NULL, ended_at INTEGER, PRIMARY KEY(gateway, id)) WITHOUT ROWID;
+    CREATE TABLE documents(
+      gateway TEXT NOT NULL, key TEXT NOT NULL, value TEXT, updated_at INTEGER NOT NULL, by_hub INTEGER NOT NULL,
+      PRIMARY KEY(gateway, key)) WITHOUT ROWID;
+    CREATE TABLE states(
+      gateway TEXT NOT NULL, name TEXT NOT NULL, at INTEGER NOT NULL, body TEXT NOT NULL,
+      PRIMARY KEY(gateway, name)) WITHOUT ROWID;
+    CREATE TABLE messages(
+      position INTEGER PRIMARY KEY, identity TEXT NOT NULL UNIQUE, channel TEXT, at INTEGER NOT NULL,
+      body TEXT NOT NULL);
+    CREATE TABLE heard(
+      message INTEGER NOT NULL, gateway TEXT NOT NULL, at INTEGER NOT NULL, body TEXT NOT NULL,
+      PRIMARY KEY(message, gateway)) WITHOUT ROWID
+    """
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+
+/// The links that are open here, and who waits for what comes over them.
+actor LinkRegistry {
+  /// Sends one message; `false`: the link is gone.
+  typealias Send = @Sendable ([UInt8]) async -> Bool
+
+  private struct Link {
+    let id: Int
+    let send: Send
+    let close: @Sendable () -> Void
+    var buckets: Set<String> = []
+    /// Buckets of which the gateway is still to be told.
+    var unsaid: [String: Int64] = [:]
+    var isSaying = false
+  }
+
+  enum Failure: Error, Equatable {
+    case away
+    case timedOut
+  }
+
+  /// A live request gets so long.
+  static let patience: Duration = .seconds(15)
+
+  private var links: [String: Link] = [:]
+  private var lastID = 0
+  private var requests: [String: CheckedContinuation<JSONValue, any Error>] = [:]
+  private var results: [String: [Int: CheckedContinuation<Void, Never>]] = [:]
+
+  /// A gateway has one link: the newest, for an older one may be half-open.
+  func open(_ gateway: String, _ send: @escaping Send, close: @escaping @Sendable () -> Void) -> Int {
+    links[gateway]?.close()
+    lastID += 1
+    links[gateway] = Link(id: lastID, send: send, close: close)
+    return lastID
+  }
+
+  func ended(_ gateway: String, _ id: Int) {
+    guard links[gateway]?.id == id else { return }
+    links[gateway] = nil
+    for key in requests.keys where key.hasPrefix("\(gateway)/") {
+      requests.removeValue(forKey: key)?.resume(throwing: Failure.away)
+    }
+  }
+
+  func isOpen(_ gateway: String) -> Bool { links[gateway] != nil }
+  var count: Int { links.count }
+
+  func subscribe(_ gateway: String, _ buckets: Set<String>) { links[gateway]?.buckets = buckets }
+
+  func closeAll() { for link in links.values { link.close() } }
+
+  // MARK: News
+
+  func heard(_ news: HubNews) {
+    if news.bucket.hasPrefix("result/") {
+      let key = "\(news.gateway)/\(news.bucket.dropFirst("result/".count))"
+      for waiting in results.removeValue(forKey: key)?.values ?? [:].values { waiting.resume() }
+      return
+    }
+    let concerned = news.gateway.isEmpty ? Array(links.keys) : [news.gateway]
+    for gateway in concerned where links[gateway]?.buckets.contains(news.bucket) == true {
+      links[gateway]?.unsaid[news.bucket] = news.seq
+      say(gateway)
+    }
+  }
+
+  /// One message under way a link; what comes meanwhile is told together.
+  private func say(_ gateway: String) {
+    guard let link = links[gateway], !link.isSaying, !link.unsaid.isEmpty else { return }
+    links[gateway]?.isSaying = true
+    links[gateway]?.unsaid = [:]
+    Task {
+      for (bucket, seq) in link.unsaid {
+        let message = JSONWriter.object { json in
+          json.field("type", "has_new")
+          json.field("bucket", bucket)
+          json.field("seq", seq)
+        }
+        guard await link.send(message) else { break }
+      }
+      self.said(gateway, link.id)
+    }
+  }
+
+  private func said(_ gateway: String, _ id: Int) {
+    guard links[gateway]?.id == id else { return }
+    links[gateway]?.isSaying = false
+    say(gateway)
+  }
+
+  // MARK: Requests
+
+  /// Asks the gateway now; throws when it is away, or does not answer in time.
+  func request(_ gateway: String, id: String, command: JSONValue) async throws -> JSONValue {
+    guard let link = links[gateway] else { throw Failure.away }
+    let key = "\(gateway)/\(id)"
+    guard requests[key] == nil else { throw Failure.away }
+    let message = JSONWriter.object { json in
+      json.field("type", "request")
+      json.field("id", id)
+      json.field("method", "command")
+      json.field("params", command)
+    }
+    let timer = Task {
+      // `try?`: it is cancelled when the answer has come.
+      try? await Task.sleep(for: Self.patience)
+      guard !Task.isCancelled else { return }
+      self.giveUp(key)
+    }
+    defer { timer.cancel() }
+    return try await withCheckedThrowingContinuation { continuation in
+      requests[key] = continuation
+      Task {
+        if await !link.send(message) { self.giveUp(key) }
+      }
+    }
+  }
+
+  private func giveUp(_ key: String) { requests.removeValue(forKey: key)?.resume(throwing: Failure.timedOut) }
+
+  func answered(_ gateway: String, id: String, _ answer: JSONValue) {
+    requests.removeValue(forKey: "\(gateway)/\(id)")?.resume(returning: answer)
+  }
+
+  /// Returns when the command has ended, or after `limit`.
+  func waitForResult(_ gateway: String, _ id: String, limit: Duration) async {
+    let key = "\(gateway)/\(id)"
+    lastID += 1
+    let number = lastID
+    let timer = Task {
+      // `try?`: cancelled when the result has come.
+      try? await Task.sleep(for: limit)
+      self.stopWaiting(key, number)
+    }
+    await withCheckedContinuation { results[key, default: [:]][number] = $0 }
+    timer.cancel()
+  }
+
+  private func stopWaiting(_ key: String, _ number: Int) {
+    results[key]?.removeValue(forKey: number)?.resume()
+    if results[key]?.isEmpty == true { results[key] = nil }
+  }
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import NIOCore
+import NIOWebSocket
+import ServiceLifecycle
+import Synchronization
+
+/// One gateway's link, from hello to the end. Source: docs/hub-protocol.md.
+struct LinkSession: Sendable {
+  /// Batches that a gateway may have under way.
+  static let window = 4
+  /// Somebody who was silent for so many of its own intervals is gone.
+  private static let silences = 2.5
+
+  let gateway: String
+  let store: HubStore
+  let registry: LinkRegistry
+  let limiter: RateLimiter
+  let mostMessage: Int
+
+  /// When the gateway was last heard, and how often it speaks at least.
+  private final class Pulse: Sendable {
+    let state = Mutex((heard: ContinuousClock.now, interval: 120.0))
+    var silence: Double {
+      state.withLock { state in
+        let passed = ContinuousClock.now - state.heard
+        return Double(passed.components.seconds) / state.interval
+      }
+    }
+  }
+
+  func run(_ channel: FrameChannel) async {
+    let pulse = Pulse()
+    // `try?`: how a link ends says nothing that its end does not.
+    try? await withGracefulShutdownHandler {
+      try await channel.executeThenClose { inbound, outbound in
+        let close: @Sendable () -> Void = { channel.channel.close(promise: nil) }
+        let id = await registry.open(
+          gateway,
+          { bytes in
+            // `try?`: a link that is gone takes nothing.
+            (try? await outbound.write(Self.text(bytes))) != nil
+          }, close: close)
+        let watch = Task {
+          while !Task.isCancelled, pulse.silence < Self.silences { try await Task.sleep(for: .seconds(1)) }
+          close()
+        }
+        do {
+          for try await frame in inbound {
+            pulse.state.withLock { $0.heard = .now }
+            guard try await take(frame, outbound, pulse) else { break }
+          }
+        } catch {
+          // The link is over either way.
+        }
+        watch.cancel()
+        await registry.ended(gateway, id)
+      }
+    } onGracefulShutdown: {
+      channel.channel.close(promise: nil)
+    }
+  }
+
+  private static func text(_ bytes: [UInt8]) -> WebSocketFrame {
+    WebSocketFrame(fin: true, opcode: .text, data: ByteBuffer(bytes: bytes))
+  }
+
+  /// False: the end.
+  private func take(
+    _ frame: WebSocketFrame, _ outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>, _ pulse: Pulse
+  ) async throws -> Bool {
+    switch frame.opcode {
+    case .ping:
+      try await outbound.write(WebSocketFrame(fin: true, opcode: .pong, data: frame.unmaskedData))
+    case .connectionClose:
+      try await outbound.write(WebSocketFrame(fin: true, opcode: .connectionClose, data: ByteBuffer()))
+      return false
+    case .text:
+      let bytes = Array(buffer: frame.unmaskedData)
+      // `try?`: what is no JSON ends the link; there is nothing to tell it by.
+      guard let message = try? JSONValue(parsing: bytes), let type = message["type"]?.string else { return false }
+      if let answer = try await answer(type, message, bytes, pulse) { try await outbound.write(Self.text(answer)) }
+    default: break
+    }
+    return true
+  }
+
+  private func answer(
+    _ type: String, _ message: JSONValue, _ bytes: [UInt8], _ pulse: Pulse
+  ) async throws -> [UInt8]? {
+    switch type {
+    case "hello": return try await welcome(message, pulse)
+    case "events": return await events(message)
+    case "request": return await request(message)
+    case "response":
+      if let id = message["id"]?.string { await registry.answered(gateway, id: id, message) }
+    case "state":
+      if let name = message["name"]?.string, Name.isAllowed(name), let body = message["body"], body.fields != nil {
+        try await store.setState(name, body, of: gateway, at: HubClock.now)
+      }
+    default: break  // from a newer gateway
+    }
+    return nil
+  }
+
+  private func welcome(_ hello: JSONValue, _ pulse: Pulse) async throws -> [UInt8]? {
+    guard let epoch = hello["epoch"]?.string, Name.isAllowed(epoch) else { return nil }
+    if let interval = hello["keep_alive_s"]?.integer, (1...3600).contains(interval) {
+      pulse.state.withLock { $0.interval = Double(interval) }
+    }
+    let acknowledged = try await store.acknowledged(gateway: gateway, epoch: epoch)
+    return JSONWriter.object { json in
+      json.field("type", "welcome")
+      json.field("acknowledged", acknowledged)
+      json.field("window", Self.window)
+      json.field("max_bytes", mostMessage)
+      json.field("at", HubClock.now)
+    }
+  }
+
+  // MARK: Events
+
+  private func events(_ message: JSONValue) async -> [UInt8] {
+    let number = message["n"]?.integer ?? 0
+    let batch: EventBatch
+    do throws(EventBatch.Refusal) {
+      batch = try EventBatch(message)
+    } catch {
+      return Self.refusal(number, error)
+    }
+    if let wait = await limiter.admit(gateway, events: batch.events.count) {
+      return Self.busy(number, "too many events", wait)
+    }
+    do {
+      switch try await store.take(batch, from: gateway, after: message["after"]?.integer, at: HubClock.now) {
+      case .acknowledged(let through): return Self.answer("taken", number) { $0.field("acknowledged", through) }
+      case .outOfOrder(let through): return Self.answer("out_of_order", number) { $0.field("acknowledged", through) }
+      }
+    } catch {
+      // Disk full and the like: the gateway keeps everything and tries again.
+      return Self.busy(number, "\(error)", 10)
+    }
+  }
+
+  private static func answer(_ type: String, _ number: Int64, _ more: (inout JSONWriter) -> Void) -> [UInt8] {
+    JSONWriter.object { json in
+      json.field("type", type)
+      json.field("n", number)
+      more(&json)
+    }
+  }
+
+  private static func refusal(_ number: Int64, _ refusal: EventBatch.Refusal) -> [UInt8] {
+    answer("refused", number) { json in
+      json.field("status", refusal.status)
+      json.field("error", refusal.words)
+      if case .badEvent(let seq, _) = refusal { json.field("seq", seq) }
+    }
+  }
+
+  private static func busy(_ number: Int64, _ words: String, _ seconds: Int) -> [UInt8] {
+    answer("busy", number) { json in
+      json.field("error", words)
+      json.field("retry_after_s", seconds)
+    }
+  }
+
+  // MARK: Requests
+
+  private func request(_ message: JSONValue) async -> [UInt8]? {
+    guard let id = message["id"]?.string else { return nil }
+    let parameters = message["params"] ?? .null
+    do {
+      switch message["method"]?.string {
+      case "getUpdatesState": return Self.response(id, try await updatesState(parameters))
+      case "getUpdates":
+        if let page = try await updates(parameters) { return Self.response(id, page) }
+        return Self.failure(id, "invalid", "bucket and after are wanted")
+      default: return Self.failure(id, "unknown_method", "there is no such method")
+      }
+    } catch {
+      return Self.failure(id, "store", "\(error)")
+    }
+  }
+
+  private static func response(_ id: String, _ result: [UInt8]) -> [UInt8] {
+    JSONWriter.object { json in
+      json.field("type", "response")
+      json.field("id", id)
+      json.field("ok", true)
+      json.field("result", json: result)
+    }
+  }
+
+  private static func failure(_ id: String, _ code: String, _ words: String) -> [UInt8] {
+    JSONWriter.object { json in
+      json.field("type", "response")
+      json.field("id", id)
+      json.field("ok", false)
+      json.field("code", code)
+      json.field("error", words)
+    }
+  }
+
+  /// Asking is subscribing: the gateway is told of what is new in these.
+  private func updatesState(_ parameters: JSONValue) async throws -> [UInt8] {
+    let names = (parameters["buckets"]?.array ?? []).compactMap(\.string)
+    await registry.subscribe(gateway, Set(names.prefix(64)))
+    return HubUpdates.states(try await store.bucketStates(names, gateway: gateway))
+  }
+
+  private func updates(_ parameters: JSONValue) async throws -> [UInt8]? {
+    guard let query = HubUpdates.Query({ parameters[$0]?.integer }, bucket: parameters["bucket"]?.string) else {
+      return nil
+    }
+    return try await query.run(store, gateway)
+  }
+}
+
+/// Asking for updates, by link or by HTTP.
+enum HubUpdates {
+  struct Query: Sendable {
+    let bucket: String
+    let position: HubStore.Position
+    let until: Int64?
+    let limit: Int
+
+    init?(_ number: (String) -> Int64?, bucket: String?) {
+      guard let bucket, HubStore.isBucket(bucket), let after = number("after"), after >= 0 else { return nil }
+      self.bucket = bucket
+      position = HubStore.Position(after: after, at: number("at"), since: number("since"))
+      until = number("until")
+      limit = Int(min(max(number("limit") ?? 100, 1), 1000))
+    }
+
+    func run(_ store: HubStore, _ gateway: String) async throws -> [UInt8] {
+      try await store.updates(bucket, of: gateway, from: position, until: until, limit: limit)
+    }
+  }
+
+  static func states(_ states: [HubStore.BucketState]) -> [UInt8] {
+    JSONWriter.object { json in
+      json.arrayField("buckets") { json in
+        for state in states {
+          json.object { json in
+            json.field("bucket", state.bucket)
+            json.field("seq", state.seq)
+            json.field("at", state.at)
+          }
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+
+/// Buckets: numbered lists of updates that gateways catch up on. Source: docs/hub-protocol.md.
+extension HubStore {
+  /// Updates of a shared bucket that are kept; who was away for longer hears where they begin.
+  static let mostShared: Int64 = 10_000
+  /// Bytes of one page's updates, about.
+  private static let pageBytes = 256 * 1024
+
+  public struct BucketState: Sendable, Equatable {
+    public var bucket: String
+    public var seq: Int64
+    /// Of its newest update, milliseconds since 1970; grows with seq.
+    public var at: Int64
+  }
+
+  /// What a gateway knows of a bucket when it asks for more.
+  public struct Position: Sendable, Equatable {
+    public var after: Int64
+    /// When that update was made; another update with its number means that the hub is an older copy of itself.
+    public var at: Int64?
+    /// What was made before is surely known.
+    public var since: Int64?
+
+    public init(after: Int64, at: Int64? = nil, since: Int64? = nil) {
+      self.after = after
+      self.at = at
+      self.since = since
+    }
+  }
+
+  /// Whose list it is: channels are everybody's.
+  static func scope(_ bucket: String, _ gateway: String) -> String { bucket.hasPrefix("channel/") ? "" : gateway }
+
+  static func isBucket(_ name: String) -> Bool {
+    if ["commands", "documents"].contains(name) { return true }
+    let digest = name.dropFirst("channel/".count)
+    return name.hasPrefix("channel/") && digest.utf8.count == 16 && digest.allSatisfy { $0.isHexDigit }
+  }
+
+  /// Within a transaction: a new update; older ones of the same id have nothing more to say.
+  @discardableResult
+  func push(
+    _ bucket: String, of gateway: String, id: String, body: String, now: Int64
+  ) throws(HubDatabaseError) -> Int64 {
+    let scope = Self.scope(bucket, gateway)
+    guard let (seq, at) = try next(bucket, scope, now) else { return 0 }
+    try supersede(bucket, of: gateway, id: id)
+    try database.run(
+      "INSERT INTO updates(gateway, bucket, seq, id, at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)", .text(scope),
+      .text(bucket), .integer(seq), .text(id), .integer(at), .text(body))
+    if seq % 256 == 0 { try trim(bucket, scope, upTo: seq - Self.mostShared) }
+    announce(HubNews(gateway: scope, bucket: bucket, seq: seq))
+    return seq
+  }
+
+  /// The next number of a bucket, and a time that is later than that of the one before.
+  func next(_ bucket: String, _ scope: String, _ now: Int64) throws(HubDatabaseError) -> (seq: Int64, at: Int64)? {
+    try database.first(
+      """
+      INSERT INTO buckets(gateway, name, seq, first, at) VALUES (?1, ?2, 1, 1, ?3)
+      ON CONFLICT(gateway, name) DO UPDATE SET seq = buckets.seq + 1,
+      at = CASE WHEN buckets.at >= excluded.at THEN buckets.at + 1 ELSE excluded.at END RETURNING seq, at
+      """, .text(scope), .text(bucket), .integer(now)
+    ) { ($0.integer(0), $0.integer(1)) }
+  }
+
+  func supersede(_ bucket: String, of gateway: String, id: String) throws(HubDatabaseError) {
+    try database.run(
+      "UPDATE updates SET body = '' WHERE gateway = ?1 AND bucket = ?2 AND id = ?3",
+      .text(Self.scope(bucket, gateway)), .text(bucket), .text(id))
+  }
+
+  /// Of a shared bucket the oldest are given up; of a gateway's own only what has nothing more to say.
+  private func trim(_ bucket: String, _ scope: String, upTo seq: Int64) throws(HubDatabaseError) {
+    guard seq > 0 else { return }
+    try database.run(
+      "DELETE FROM updates WHERE gateway = ?1 AND bucket = ?2 AND seq <= ?3 AND (?1 = '' OR body = '')", .text(scope),
+      .text(bucket), .integer(seq))
+    if scope.isEmpty {
+      try database.run(
+        "UPDATE buckets SET first = ?3 WHERE gateway = ?1 AND name = ?2", .text(scope), .text(bucket), .integer(seq + 1)
+      )
+    }
+  }
+
+  // MARK: What gateways ask
+
+  public func bucketStates(_ names: [String], gateway: String) throws(HubDatabaseError) -> [BucketState] {
+    var states: [BucketState] = []
+    for name in names.prefix(64) where Self.isBucket(name) {
+      let state = try bucketState(name, gateway)
+      states.append(BucketState(bucket: name, seq: state?.seq ?? 0, at: state?.at ?? 0))
+    }
+    return states
+  }
+
+  private func bucketState(
+    _ name: String, _ gateway: String
+  ) throws(HubDatabaseError) -> (seq: Int64, first: Int64, at: Int64)? {
+    try database.first(
+      "SELECT seq, first, at FROM buckets WHERE gateway = ?1 AND name = ?2", .text(Self.scope(name, gateway)),
+      .text(name)
+    ) { ($0.integer(0), $0.integer(1), $0.integer(2)) }
+  }
+
+  /// `{"bucket", "first", "last", "last_at", "more", "updates": [{"seq", "at", "id", "body"}]}`, or, to somebody who knows
+  /// other updates than these, `{"bucket", "diverged": true, "resume", "resume_at"}`.
+  public func updates(
+    _ bucket: String, of gateway: String, from position: Position, until: Int64?, limit: Int
+  ) throws(HubDatabaseError) -> [UInt8] {
+    let scope = Self.scope(bucket, gateway)
+    let state = try bucketState(bucket, gateway) ?? (0, 1, 0)
+    let known = try date(of: position.after, bucket, scope)
+    if position.after > state.seq || (known != nil && position.at != nil && known != position.at) {
+      return try diverged(bucket, scope, since: position.since ?? 0)
+    }
+    let end = min(until ?? state.seq, state.seq)
+    let (list, count, reached) = try read(bucket, scope, gateway, after: position.after, until: end, limit: limit)
+    let last = count >= limit || reached.isCut ? reached.seq : max(end, position.after)
+    let lastAt = try date(of: last, bucket, scope)
+    return JSONWriter.object { json in
+      json.field("bucket", bucket)
+      json.field("first", state.first)
+      json.field("last", last)
+      json.field("last_at", lastAt)
+      json.field("more", last < end)
+      json.field("updates", json: list)
+    }
+  }
+
+  private func date(of seq: Int64, _ bucket: String, _ scope: String) throws(HubDatabaseError) -> Int64? {
+    try database.first(
+      "SELECT at FROM updates WHERE gateway = ?1 AND bucket = ?2 AND seq = ?3", .text(scope), .text(bucket),
+      .integer(seq)
+    ) { $0.integer(0) }
+  }
+
+  private func diverged(_ bucket: String, _ scope: String, since: Int64) throws(HubDatabaseError) -> [UInt8] {
+    let resume =
+      try database.first(
+        "SELECT coalesce(max(seq), 0) FROM updates WHERE gateway = ?1 AND bucket = ?2 AND at <= ?3", .text(scope),
+        .text(bucket), .integer(since)
+      ) { $0.integer(0) } ?? 0
+    let at = try date(of: resume, bucket, scope)
+    return JSONWriter.object { json in
+      json.field("bucket", bucket)
+      json.field("diverged", true)
+      json.field("resume", resume)
+      json.field("resume_at", at)
+    }
+  }
+
+  /// What the gateway itself has heard is not for it.
+  private func read(
+    _ bucket: String, _ scope: String, _ gateway: String, after: Int64, until: Int64, limit: Int
+  ) throws(HubDatabaseError) -> (list: [UInt8], count: Int, reached: (seq: Int64, isCut: Bool)) {
+    var list = JSONWriter()
+    var (count, reached, isCut) = (0, after, false)
+    try list.array { (json) throws(HubDatabaseError) in
+      try database.each(
+        """
+        SELECT seq, at, id, body FROM updates u
+        WHERE gateway = ?1 AND bucket = ?2 AND seq > ?3 AND seq <= ?4 AND body <> '' AND (?1 <> '' OR NOT EXISTS (
+        SELECT 1 FROM heard h JOIN messages m ON m.position = h.message WHERE m.identity = u.id AND h.gateway = ?5))
+        ORDER BY seq LIMIT ?6
+        """,
+        [.text(scope), .text(bucket), .integer(after), .integer(until), .text(gateway), .integer(Int64(limit))]
+      ) { (row) throws(HubDatabaseError) in
+        guard json.bytes.count < Self.pageBytes else {
+          isCut = true
+          return false
+        }
+        count += 1
+        reached = row.integer(0)
+        json.object { json in
+          json.field("seq", row.integer(0))
+          json.field("at", row.integer(1))
+          json.field("id", row.text(2))
+          json.field("body", json: Array(row.text(3).utf8))
+        }
+        return true
+      }
+    }
+    return (list.bytes, count, (reached, isCut))
+  }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+
+/// Commands for gateways: queued on disk until the gateway's journal tells what has become of them.
+extension HubStore {
+  /// Commands that may wait for one gateway.
+  static let mostWaiting: Int64 = 1000
+  /// Nobody waits for longer, unless told otherwise.
+  private static let lifetime: Int64 = 7 * 86_400
+
+  public enum CommandState: String, Sendable { case queued, done, refused, expired }
+
+  /// A command and what has become of it.
+  public struct Command: Sendable, Equatable {
+    public var id: String
+    public var state: CommandState
+    /// JSON: the request, and the gateway's answer to it.
+    public var body: String
+    public var answer: String?
+    /// Who asked: the token's name.
+    public var author: String
+    public var createdAt: Int64
+    public var endedAt: Int64?
+  }
+
+  public enum Queued: Sendable, Equatable {
+    case taken(Command)
+    /// Too many wait already.
+    case full
+  }
+
+  /// The same id twice is one command: the first counts.
+  public func enqueue(
+    _ body: JSONValue, id: String, for gateway: String, by author: String, at now: Int64
+  ) throws(HubDatabaseError) -> Queued {
+    try transaction { () throws(HubDatabaseError) in
+      try expire(gateway, now)
+      if let known = try command(id, of: gateway) { return .taken(known) }
+      let waiting = try database.first(
+        "SELECT count(*) FROM commands WHERE gateway = ?1 AND state = 'queued'", .text(gateway)
+      ) { $0.integer(0) }
+      guard (waiting ?? 0) < Self.mostWaiting else { return .full }
+      let text = JSONWriterText.text(body)
+      try database.run(
+        """
+        INSERT INTO commands(gateway, id, body, state, author, created_at) VALUES (?1, ?2, ?3, 'queued', ?4, ?5)
+        """, .text(gateway), .text(id), .text(text), .text(author), .integer(now))
+      try push("commands", of: gateway, id: id, body: text, now: now)
+      return .taken(Command(id: id, state: .queued, body: text, author: author, createdAt: now))
+    }
+  }
+
+  public func command(_ id: String, of gateway: String) throws(HubDatabaseError) -> Command? {
+    try database.first(
+      "SELECT id, state, body, answer, author, created_at, ended_at FROM commands WHERE gateway = ?1 AND id = ?2",
+      .text(gateway), .text(id), read: Self.command)
+  }
+
+  /// The newest first.
+  public func commands(of gateway: String, limit: Int) throws(HubDatabaseError) -> [Command] {
+    var found: [Command] = []
+    try database.each(
+      """
+      SELECT id, state, body, answer, author, created_at, ended_at FROM commands WHERE gateway = ?1
+      ORDER BY created_at DESC, id LIMIT ?2
+      """, [.text(gateway), .integer(Int64(limit))]
+    ) { (row) throws(HubDatabaseError) in
+      found.append(Self.command(row))
+      return true
+    }
+    return found
+  }
+
+  private static func command(_ row: any HubRow) -> Command {
+    let ended = row.textIfAny(6).flatMap { Int64($0) }
+    return Command(
+      id: row.text(0), state: CommandState(rawValue: row.text(1)) ?? .queued, body: row.text(2),
+      answer: row.textIfAny(3), author: row.text(4), createdAt: row.integer(5), endedAt: ended)
+  }
+
+  /// A live request was carried out: there is nothing to queue, and the same id must not be queued later.
+  public func record(
+    _ body: JSONValue, answer: JSONValue, id: String, for gateway: String, by author: String, at now: Int64
+  ) throws(HubDatabaseError) {
+    try transaction { () throws(HubDatabaseError) -> Void in
+      let state: CommandState = answer["ok"]?.bool == true ? .done : .refused
+      try database.run(
+        """
+        INSERT INTO commands(gateway, id, body, state, answer, author, created_at, ended_at)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT(gateway, id) DO NOTHING
+        """, .text(gateway), .text(id), .text(JSONWriterText.text(body)), .text(state.rawValue),
+        .text(JSONWriterText.text(answer)), .text(author), .integer(now))
+    }
+  }
+
+  /// Within a transaction: the gateway's journal says what has become of a command.
+  func endCommand(_ event: HubEvent, of gateway: String, now: Int64) throws(HubDatabaseError) {
+    guard let id = event.body["id"]?.string else { return }
+    let state: CommandState = event.body["error"] == nil ? .done : .refused
+    let ended = try database.run(
+      """
+      UPDATE commands SET state = ?3, answer = ?4, ended_at = ?5 WHERE gateway = ?1 AND id = ?2 AND state = 'queued'
+      """, .text(gateway), .text(id), .text(state.rawValue), .text(JSONWriterText.text(event.body)), .integer(now))
+    guard ended > 0 else { return }
+    try supersede("commands", of: gateway, id: id)
+    announce(HubNews(gateway: gateway, bucket: "result/\(id)", seq: 0))
+  }
+
+  private func expire(_ gateway: String, _ now: Int64) throws(HubDatabaseError) {
+    var old: [String] = []
+    try database.each(
+      "SELECT id, body, created_at FROM commands WHERE gateway = ?1 AND state = 'queued' ORDER BY created_at LIMIT 100",
+      [.text(gateway)]
+    ) { (row) throws(HubDatabaseError) in
+      // `try?`: what is kept was JSON when it came.
+      let wanted = (try? JSONValue(parsing: row.text(1)))?["expires_s"]?.integer ?? Self.lifetime
+      let age = (now - row.integer(2)) / 1000
+      if age > min(max(wanted, 1), 30 * 86_400) { old.append(row.text(0)) }
+      return true
+    }
+    for id in old {
+      try database.run(
+        "UPDATE commands SET state = 'expired', ended_at = ?3 WHERE gateway = ?1 AND id = ?2", .text(gateway),
+        .text(id), .integer(now))
+      try supersede("commands", of: gateway, id: id)
+      announce(HubNews(gateway: gateway, bucket: "result/\(id)", seq: 0))
+    }
+  }
+}

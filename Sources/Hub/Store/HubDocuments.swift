@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+
+import Documents
+import JSON
+import SQLite
+
+/// Documents that gateways and the hub both edit: the last writer wins, the hub at a tie. Source: docs/documents.md.
+extension HubStore {
+  /// Milliseconds that a gateway's clock may be ahead of ours; beyond it an edit counts as made now.
+  static let mostAhead: Int64 = 60_000
+
+  /// An edit at the hub: of what is known here, so it is later than that, whatever the clocks say.
+  public func editDocument(
+    _ key: String, _ value: String?, of gateway: String, at now: Int64
+  ) throws(HubDatabaseError) -> Document {
+    try transaction { () throws(HubDatabaseError) in
+      let known = try document(key, of: gateway)
+      let edit = Document.edit(key, value, of: known, at: now, byHub: true)
+      try keep(edit, of: gateway, now)
+      return edit
+    }
+  }
+
+  /// Within a transaction: an edit at the gateway. What has won goes back to it in any case.
+  func mergeDocument(_ event: HubEvent, from gateway: String, now: Int64) throws(HubDatabaseError) {
+    guard let key = event.body["key"]?.string, (1...200).contains(key.utf8.count),
+      let updatedAt = event.body["updated_at"]?.integer
+    else { return }
+    let value = event.body["value"].flatMap { $0 == .null ? nil : JSONWriterText.text($0) }
+    let edit = Document(
+      key: key, value: value, updatedAt: updatedAt > now + Self.mostAhead ? now : updatedAt, byHub: false)
+    let known = try document(key, of: gateway)
+    if let known, !edit.wins(over: known) {
+      // The same once more says nothing new.
+      guard known.value != edit.value || known.updatedAt != updatedAt else { return }
+      return try announceDocument(known, of: gateway, now)
+    }
+    try keep(edit, of: gateway, now)
+  }
+
+  private func keep(_ document: Document, of gateway: String, _ now: Int64) throws(HubDatabaseError) {
+    try database.run(
+      """
+      INSERT INTO documents(gateway, key, value, updated_at, by_hub) VALUES (?1, ?2, ?3, ?4, ?5)
+      ON CONFLICT(gateway, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at,
+      by_hub = excluded.by_hub
+      """, .text(gateway), .text(document.key), .optional(document.value), .integer(document.updatedAt),
+      .integer(document.byHub ? 1 : 0))
+    try announceDocument(document, of: gateway, now)
+  }
+
+  private func announceDocument(_ document: Document, of gateway: String, _ now: Int64) throws(HubDatabaseError) {
+    let body = JSONWriterText.object { Self.write(document, to: &$0) }
+    try push("documents", of: gateway, id: document.key, body: body, now: now)
+  }
+
+  static func write(_ document: Document, to json: inout JSONWriter) {
+    json.field("key", document.key)
+    json.field("value", json: Array((document.value ?? "null").utf8))
+    json.field("updated_at", document.updatedAt)
+    json.field("by_hub", document.byHub)
+  }
+
+  public func document(_ key: String, of gateway: String) throws(HubDatabaseError) -> Document? {
+    try database.first(
+      "SELECT key, value, updated_at, by_hub FROM documents WHERE gateway = ?1 AND key = ?2", .text(gateway),
+      .text(key),
+      read: Self.document)
+  }
+
+  public func documents(
+    of gateway: String, after: String, limit: Int
+  ) throws(HubDatabaseError) -> [Document] {
+    var found: [Document] = []
+    try database.each(
+      """
+      SELECT key, value, updated_at, by_hub FROM documents WHERE gateway = ?1 AND key > ?2 ORDER BY key LIMIT ?3
+      """, [.text(gateway), .text(after), .integer(Int64(limit))]
+    ) { (row) throws(HubDatabaseError) in
+      found.append(Self.document(row))
+      return true
+    }
+    return found
+  }
+
+  private static func document(_ row: any HubRow) -> Document {
+    Document(
+      key: row.text(0), value: row.textIfAny(1), updatedAt: row.integer(2), byHub: row.integer(3) != 0)
+  }
+}

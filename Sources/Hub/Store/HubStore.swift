@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+
+/// Something that connected gateways, or those who wait for an answer, are told of.
+public struct HubNews: Equatable, Sendable {
+  /// Empty: any gateway.
+  public var gateway: String
+  /// A bucket; `result/ID` when a command has ended.
+  public var bucket: String
+  public var seq: Int64
+}
+
+/// What a hub keeps: every gateway's events, once each, and what follows from them.
+///
+/// The identity of an event is (gateway, epoch, seq): what comes twice is kept once. A batch is one transaction, on disk
+/// before it is acknowledged.
+public actor HubStore {
+  /// A gateway as the hub knows it.
+  public struct Gateway: Sendable, Equatable {
+    public var id: String
+    public var epoch: String
+    /// Highest seq of that epoch.
+    public var acknowledged: Int64
+    public var events: Int64
+    /// Milliseconds since 1970 when it last sent something.
+    public var lastSeen: Int64
+    public var radio: String?
+  }
+
+  /// What became of a batch.
+  public enum Taken: Equatable, Sendable {
+    case acknowledged(Int64)
+    /// Something before it is missing: this is the last that is here.
+    case outOfOrder(Int64)
+  }
+
+  let database: any HubDatabase
+  private var news: [HubNews] = []
+  private var listener: @Sendable (HubNews) -> Void = { _ in }
+
+  init(_ database: sending any HubDatabase) { self.database = database }
+
+  /// A store in an SQLite file.
+  public init(location: String) throws {
+    self.init(try SQLiteHubDatabase(location: location))
+  }
+
+  /// Hears what is new, once it is on disk.
+  public func listen(_ listener: @escaping @Sendable (HubNews) -> Void) { self.listener = listener }
+
+  func transaction<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
+    let value = try database.transaction { () throws(HubDatabaseError) in
+      news = []
+      let value = try work()
+      for item in news { try database.notify("\(item.gateway) \(item.bucket) \(item.seq)") }
+      return value
+    }
+    for item in news { listener(item) }
+    return value
+  }
+
+  /// Within a transaction.
+  func announce(_ item: HubNews) { news.append(item) }
+
+  // MARK: Taking events
+
+  /// The highest durable seq of an epoch; `nil` for a gateway or an epoch that is not known.
+  public func acknowledged(gateway: String, epoch: String) throws(HubDatabaseError) -> Int64? {
+    try database.first(
+      "SELECT acknowledged FROM epochs WHERE gateway = ?1 AND epoch = ?2", .text(gateway), .text(epoch)
+    ) { $0.integer(0) }
+  }
+
+  /// Keeps what is new of a batch. `after`: what the sender takes for acknowledged before it; a gap in between is refused.
+  public func take(
+    _ batch: EventBatch, from gateway: String, after: Int64? = nil, at now: Int64
+  ) throws(HubDatabaseError) -> Taken {
+    try transaction { () throws(HubDatabaseError) in
+      var added: Int64 = 0
+      // First, with nothing added: an event may speak of the gateway's own row, and on PostgreSQL this is the lock by which
+      // one gateway's batches go one after another.
+      try remember(gateway: gateway, epoch: batch.epoch, acknowledged: 0, added: 0, at: now)
+      let before = try acknowledged(gateway: gateway, epoch: batch.epoch) ?? 0
+      if let after, after > before { return .outOfOrder(before) }
+      var highest = before
+      for event in batch.events {
+        added += try insert(event, gateway: gateway, epoch: batch.epoch, now: now)
+        highest = max(highest, event.seq)
+      }
+      try remember(gateway: gateway, epoch: batch.epoch, acknowledged: highest, added: added, at: now)
+      return .acknowledged(highest)
+    }
+  }
+
+  private func insert(
+    _ event: HubEvent, gateway: String, epoch: String, now: Int64
+  ) throws(HubDatabaseError) -> Int64 {
+    let body = JSONWriterText.text(event.body)
+    let added = try database.run(
+      """
+      INSERT INTO events(gateway, epoch, seq, at, trusted, kind, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+      ON CONFLICT(gateway, epoch, seq) DO NOTHING
+      """, .text(gateway), .text(epoch), .integer(event.seq), .integer(event.at), .integer(event.trusted ? 1 : 0),
+      .text(event.kind), .text(body))
+    guard added > 0 else { return 0 }
+    switch event.kind {
+    case "contact", "advert": try keepContact(event, body, gateway)
+    case "contact_removed": try removeContact(event, gateway)
+    case "radio":
+      try database.run(
+        "UPDATE gateways SET radio = ?2 WHERE id = ?1", .text(gateway), .optional(event.body["name"]?.string))
+    case "message": try join(event, from: gateway, epoch: epoch, now: now)
+    case "command": try endCommand(event, of: gateway, now: now)
+    case "document": try mergeDocument(event, from: gateway, now: now)
+    default: break
+    }
+    return 1
+  }
+
+  private func keepContact(_ event: HubEvent, _ body: String, _ gateway: String) throws(HubDatabaseError) {
+    guard let key = event.body["key"]?.string else { return }
+    try database.run(
+      """
+      INSERT INTO contacts(gateway, key, body, at) VALUES (?1, ?2, ?3, ?4)
+      ON CONFLICT(gateway, key) DO UPDATE SET body = excluded.body, at = excluded.at
+      """, .text(gateway), .text(key), .text(body), .integer(event.at))
+  }
+
+  private func removeContact(_ event: HubEvent, _ gateway: String) throws(HubDatabaseError) {
+    guard let key = event.body["key"]?.string else { return }
+    let known = try database.first(
+      "SELECT body FROM contacts WHERE gateway = ?1 AND key = ?2", .text(gateway), .text(key)
+    ) { $0.text(0) }
+    // `try?`: what is kept was JSON when it came.
+    guard let known, let fields = (try? JSONValue(parsing: known))?.fields else { return }
+    let body = JSONValue.object(fields.filter { $0.0 != "on_radio" } + [("on_radio", .bool(false))])
+    try database.run(
+      "UPDATE contacts SET body = ?3, at = ?4 WHERE gateway = ?1 AND key = ?2", .text(gateway), .text(key),
+      .text(JSONWriterText.text(body)), .integer(event.at))
+  }
+
+  private func remember(
+    gateway: String, epoch: String, acknowledged: Int64, added: Int64, at now: Int64
+  ) throws(HubDatabaseError) {
+    try database.run(
+      """
+      INSERT INTO gateways(id, epoch, events, last_seen) VALUES (?1, ?2, ?3, ?4)
+      ON CONFLICT(id) DO UPDATE SET epoch = excluded.epoch, events = gateways.events + excluded.events,
+      last_seen = excluded.last_seen
+      """, .text(gateway), .text(epoch), .integer(added), .integer(now))
+    try database.run(
+      """
+      INSERT INTO epochs(gateway, epoch, acknowledged) VALUES (?1, ?2, ?3)
+      ON CONFLICT(gateway, epoch) DO UPDATE SET acknowledged =
+      CASE WHEN excluded.acknowledged > epochs.acknowledged THEN excluded.acknowledged ELSE epochs.acknowledged END
+      """, .text(gateway), .text(epoch), .integer(acknowledged))
+  }
+}
+
+enum JSONWriterText {
+  static func text(_ value: JSONValue) -> String {
+    var writer = JSONWriter()
+    writer.value(value)
+    return writer.string
+  }
+
+  static func object(_ body: (inout JSONWriter) -> Void) -> String {
+    String(decoding: JSONWriter.object(body), as: UTF8.self)
+  }
+}

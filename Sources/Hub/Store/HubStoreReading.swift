@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+
+/// Pages of rows as JSON objects: `{"NAME": […], "next": …}`; `next` is what to pass as `after` for the next page, absent at
+/// the end.
+extension HubStore {
+  public func events(
+    gateway: String, kind: String?, after: Int64, limit: Int
+  ) throws(HubDatabaseError) -> [UInt8] {
+    var rows = 0
+    var last: Int64 = after
+    var list = JSONWriter()
+    try list.array { (json) throws(HubDatabaseError) in
+      try database.each(
+        """
+        SELECT id, epoch, seq, at, trusted, kind, body FROM events
+        WHERE gateway = ?1 AND (?2 IS NULL OR kind = ?2) AND id > ?3 ORDER BY id LIMIT ?4
+        """, [.text(gateway), .optional(kind), .integer(after), .integer(Int64(limit))]
+      ) { (row) throws(HubDatabaseError) in
+        rows += 1
+        last = row.integer(0)
+        Self.write(row, to: &json)
+        return true
+      }
+    }
+    return Self.page(kind == "message" ? "messages" : "events", list) { json in
+      if rows == limit { json.field("next", last) }
+    }
+  }
+
+  private static func page(
+    _ name: String, _ list: JSONWriter, _ more: (inout JSONWriter) -> Void
+  ) -> [UInt8] {
+    JSONWriter.object { json in
+      json.field(name, json: list.bytes)
+      more(&json)
+    }
+  }
+
+  private static func write(_ row: any HubRow, to json: inout JSONWriter) {
+    json.object { json in
+      json.field("id", row.integer(0))
+      json.field("epoch", row.text(1))
+      json.field("seq", row.integer(2))
+      json.field("at", row.integer(3))
+      json.field("trusted", row.integer(4) != 0)
+      json.field("kind", row.text(5))
+      json.field("body", json: Array(row.text(6).utf8))
+    }
+  }
+
+  public func contacts(gateway: String, after: String, limit: Int) throws(HubDatabaseError) -> [UInt8] {
+    var rows = 0
+    var last = after
+    var list = JSONWriter()
+    try list.array { (json) throws(HubDatabaseError) in
+      try database.each(
+        "SELECT key, body FROM contacts WHERE gateway = ?1 AND key > ?2 ORDER BY key LIMIT ?3",
+        [.text(gateway), .text(after), .integer(Int64(limit))]
+      ) { (row) throws(HubDatabaseError) in
+        rows += 1
+        last = row.text(0)
+        json.raw(Array(row.text(1).utf8))
+        return true
+      }
+    }
+    return Self.page("contacts", list) { json in
+      if rows == limit { json.field("next", last) }
+    }
+  }
+
+  /// Messages of all gateways, each once, in the order in which they were first heard of, with who heard it and how well.
+  public func joinedMessages(channel: String?, after: Int64, limit: Int) throws(HubDatabaseError) -> [UInt8] {
+    var found: [(position: Int64, body: String)] = []
+    try database.each(
+      """
+      SELECT position, body FROM messages
+      WHERE position > ?1 AND (?2 IS NULL OR channel = ?2) ORDER BY position LIMIT ?3
+      """, [.integer(after), .optional(channel), .integer(Int64(limit))]
+    ) { (row) throws(HubDatabaseError) in
+      found.append((row.integer(0), row.text(1)))
+      return true
+    }
+    var list = JSONWriter()
+    try list.array { (json) throws(HubDatabaseError) in
+      for message in found {
+        var heard = JSONWriter()
+        try heard.array { (json) throws(HubDatabaseError) in
+          try database.each(
+            "SELECT gateway, at, body FROM heard WHERE message = ?1 ORDER BY at, gateway", [.integer(message.position)]
+          ) { (row) throws(HubDatabaseError) in
+            json.raw(Array(row.text(2).utf8))
+            return true
+          }
+        }
+        json.object { json in
+          json.field("position", message.position)
+          json.field("body", json: Array(message.body.utf8))
+          json.field("heard", json: heard.bytes)
+        }
+      }
+    }
+    return Self.page("messages", list) { json in
+      if found.count == limit { json.field("next", found.last?.position) }
+    }
+  }
+
+  /// All gateways, or the one asked for.
+  public func gateways(
+    _ only: String? = nil, after: String = "", limit: Int = 1000
+  ) throws(HubDatabaseError) -> [Gateway] {
+    var found: [Gateway] = []
+    try database.each(
+      """
+      SELECT g.id, g.epoch, coalesce(e.acknowledged, 0), g.events, g.last_seen, g.radio FROM gateways g
+      LEFT JOIN epochs e ON e.gateway = g.id AND e.epoch = g.epoch
+      WHERE (?1 IS NULL OR g.id = ?1) AND g.id > ?2 ORDER BY g.id LIMIT ?3
+      """, [.optional(only), .text(after), .integer(Int64(limit))]
+    ) { (row) throws(HubDatabaseError) in
+      found.append(
+        Gateway(
+          id: row.text(0), epoch: row.text(1), acknowledged: row.integer(2), events: row.integer(3),
+          lastSeen: row.integer(4), radio: row.textIfAny(5)))
+      return true
+    }
+    return found
+  }
+
+  // MARK: States
+
+  /// The newest of its name, told by the gateway itself.
+  func setState(_ name: String, _ body: JSONValue, of gateway: String, at now: Int64) throws(HubDatabaseError) {
+    try transaction { () throws(HubDatabaseError) -> Void in
+      try database.run(
+        """
+        INSERT INTO states(gateway, name, at, body) VALUES (?1, ?2, ?3, ?4)
+        ON CONFLICT(gateway, name) DO UPDATE SET at = excluded.at, body = excluded.body
+        """, .text(gateway), .text(name), .integer(now), .text(JSONWriterText.text(body)))
+    }
+  }
+
+  /// `{"NAME": {"at": …, "body": {…}}, …}`
+  public func states(of gateway: String) throws(HubDatabaseError) -> [UInt8] {
+    var found: [(String, Int64, String)] = []
+    try database.each(
+      "SELECT name, at, body FROM states WHERE gateway = ?1 ORDER BY name LIMIT 32", [.text(gateway)]
+    ) { (row) throws(HubDatabaseError) in
+      found.append((row.text(0), row.integer(1), row.text(2)))
+      return true
+    }
+    return JSONWriter.object { json in
+      for (name, at, body) in found {
+        json.objectField(name) { json in
+          json.field("at", at)
+          json.field("body", json: Array(body.utf8))
+        }
+      }
+    }
+  }
+}
