@@ -60,7 +60,8 @@ let package = Package(
       ],
       swiftSettings: strict),
     .target(
-      name: "Store", dependencies: ["Companion", "RadioSession", "MeshCrypto", "SQLite", "JSON", "CLinux"],
+      name: "Store",
+      dependencies: ["Companion", "Documents", "RadioSession", "MeshCrypto", "SQLite", "JSON", "CLinux"],
       swiftSettings: strict),
     .target(
       name: "Sync",
@@ -72,7 +73,7 @@ let package = Package(
         "Companion", "Delivery", "JSON", "MeshCrypto", "RadioSession", "Store", "Sync", "EventLoop", "Timing", "CLinux",
       ], swiftSettings: strict),
     .target(
-      name: "Relay", dependencies: ["Store", "HTTP", "JSON", "MQTT", "Streams", "EventLoop", "Timing"],
+      name: "Relay", dependencies: ["Documents", "Store", "HTTP", "JSON", "MQTT", "Streams", "EventLoop", "Timing"],
       swiftSettings: strict),
     .target(
       name: "Control",
@@ -84,8 +85,8 @@ let package = Package(
     .target(
       name: "Gateway",
       dependencies: [
-        "Control", "Delivery", "Messaging", "Relay", "Sync", "Store", "Transport", "HTTP", "TOML", "EventLoop",
-        "Timing", "CLinux",
+        "Companion", "Control", "Delivery", "Documents", "JSON", "Messaging", "Relay", "Sync", "Store", "Transport",
+        "HTTP", "TOML", "EventLoop", "Timing", "CLinux",
       ],
       swiftSettings: strict),
 

@@ -15,6 +15,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <malloc.h>
+#include <unistd.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 
 static inline int meshpost_tty_exclusive(int fd) { return ioctl(fd, TIOCEXCL); }
 static inline int meshpost_tty_shared(int fd) { return ioctl(fd, TIOCNXCL); }
@@ -36,3 +39,14 @@ extern int grantpt(int fd);
 extern int unlockpt(int fd);
 extern char *ptsname(int fd);
 extern int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags);
+
+// A socket on which the kernel tells of changes to links, addresses and routes; -1 where there is none to be had.
+static inline int meshpost_open_route_watch(void) {
+  int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+  if (fd < 0) return -1;
+  struct sockaddr_nl address = {.nl_family = AF_NETLINK,
+      .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_IFADDR | RTMGRP_IPV6_ROUTE};
+  if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
+  close(fd);
+  return -1;
+}

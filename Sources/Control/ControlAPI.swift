@@ -85,6 +85,9 @@ public final class ControlAPI {
     for stream in streams.values { stream.pump() }
   }
 
+  /// What servers upstream are told of the gateway: little, and only what changes seldom.
+  public func stateJSON() -> [UInt8] { JSONWriter.object { StatusReport(parts: parts).writeState(to: &$0) } }
+
   public func stop() {
     server?.stop()
     server = nil

@@ -29,6 +29,23 @@ struct StatusReport {
     }
   }
 
+  func writeState(to json: inout JSONWriter) {
+    json.field("version", parts.version)
+    json.field("link", parts.connection.link.name)
+    switch parts.connection.state {
+    case .connecting: json.field("radio", "connecting")
+    case .handshaking: json.field("radio", "handshaking")
+    case .up: json.field("radio", "up")
+    case .waiting(let error):
+      json.field("radio", "down")
+      json.field("error", error.description)
+    }
+    json.field("name", parts.connection.identity?.info.name.string)
+    json.field("sync", parts.synchronizer.state.name)
+    json.field("clock_trusted", WallClock().isSynchronised)
+    json.field("store_error", parts.store.failure?.description)
+  }
+
   private static var residentKibibytes: Int64? {
     let file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC)
     guard file >= 0 else { return nil }

@@ -32,6 +32,10 @@ public final class Daemon {
   private let synchronizer: Synchronizer
   private let messaging: MessagingParts
   private let remote: RemoteCommands
+  private let exchange: ChannelExchange
+  private var network: NetworkWatch?
+  private var stateTimer: LoopTimer?
+  private var lastState: [UInt8] = []
   private var relay: Relay
   private var control: ControlAPI?
   private var signals: Signals?
@@ -65,6 +69,7 @@ public final class Daemon {
       throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
     remote = RemoteCommands(messaging.messenger, synchronizer)
+    exchange = ChannelExchange(configuration.exchange, messaging.messenger, store, log: log)
     do {
       relay = try Self.makeRelay(configuration, store, loop, log)
     } catch {
@@ -84,7 +89,11 @@ public final class Daemon {
   private static func makeRelay(
     _ configuration: GatewayConfiguration, _ store: Store, _ loop: EventLoop, _ log: Log
   ) throws -> Relay {
-    let upstreams = try configuration.upstreams.map { try JournalUpstream($0, store: store, on: loop, log: log) }
+    let upstreams = try configuration.upstreams.map { settings in
+      var settings = settings
+      settings.version = version
+      return try JournalUpstream(settings, store: store, on: loop, log: log)
+    }
     return try Relay(upstreams, store: store)
   }
 
@@ -117,10 +126,25 @@ public final class Daemon {
   }
 
   private func connectCommands() {
+    remote.status = { [unowned self] in self.control?.stateJSON() ?? Array("{}".utf8) }
     relay.setCommandHandler { [remote] command, done in remote.carryOut(command, done) }
+    relay.setReceivers(
+      documentChanged: { [weak self] _ in self?.documentsChanged() },
+      channelMessage: { [exchange] update in exchange.take(update) }, channels: { [exchange] in exchange.digests() })
+    documentsChanged()
+  }
+
+  /// Documents may say other things than the file, where a hub is allowed to have them say so.
+  private func documentsChanged() {
+    let settings = SettingsDocuments(configuration, store, log)
+    log.level = settings.logLevel
+    messaging.messenger.change(settings.messenger)
+    exchange.settings = settings.exchange
+    relay.channelsChanged()
   }
 
   private func radioChanged() {
+    tellState()
     messaging.messenger.radioChanged()
     if connection.state != .up {
       messaging.nodes.requests.linkLost()
@@ -147,10 +171,26 @@ public final class Daemon {
     }
     log.notice("meshpostd \(Self.version), gateway \(store.gatewayID), \(configuration.upstreams.count) upstreams")
     if configuration.upstreams.isEmpty { log.warning("no upstream is configured: everything stays in the store") }
+    network = NetworkWatch(on: loop) { [weak self] in self?.networkChanged() }
     connection.start()
     relay.start()
     maintain()
     loop.run()
+  }
+
+  private func networkChanged() {
+    log.info("the network has changed: upstreams that wait are tried at once")
+    relay.networkChanged()
+  }
+
+  /// At most one state every few seconds: each costs the uplink a little.
+  private func tellState() {
+    guard stateTimer?.isScheduled != true else { return }
+    stateTimer = loop.schedule(after: Self.calm) { [weak self] in
+      guard let self, let state = self.control?.stateJSON(), state != self.lastState else { return }
+      self.lastState = state
+      self.relay.setState("gateway", state)
+    }
   }
 
   // MARK: Signals
@@ -183,9 +223,7 @@ public final class Daemon {
       log.error("the configuration is not reloaded:\n\(error)")
       return
     }
-    log.level = fresh.logLevel
     synchronizer.settings = fresh.sync
-    messaging.messenger.change(fresh.messaging.messenger)
     messaging.routine.change(fresh.messaging.routine)
     let old = configuration
     let keepsRunning = [
@@ -199,9 +237,10 @@ public final class Daemon {
     do {
       relay.stop()
       relay = try Self.makeRelay(fresh, store, loop, log)
+      configuration = fresh
       connectCommands()
       relay.start()
-      configuration = fresh
+      relay.setState("gateway", lastState)
       log.notice("the configuration is reloaded")
     } catch {
       log.error("the upstreams are not reloaded: \(error)")
@@ -281,6 +320,7 @@ public final class Daemon {
   private func syncChanged() {
     control?.somethingIsNew()
     guard synchronizer.state == .synced else { return }
+    relay.channelsChanged()
     loop.schedule(after: Self.calm) { [store] in
       store.releaseMemory()
       malloc_trim(0)

@@ -25,6 +25,7 @@ public struct GatewayConfiguration: Sendable {
   public var logLevel: Log.Level
   public var messaging: MessagingConfiguration
   public var upstreams: [UpstreamSettings]
+  var exchange: ChannelExchange.Settings
 
   public init(file: String) throws(Failure) {
     let descriptor = open(file, O_RDONLY | O_CLOEXEC)
@@ -59,7 +60,7 @@ public struct GatewayConfiguration: Sendable {
   private init(
     link: LinkAddress, bluetooth: BluetoothOptions, sync: Synchronizer.Settings, store: Store.Settings,
     controlSocket: String, controlGroup: String?, logLevel: Log.Level, messaging: MessagingConfiguration,
-    upstreams: [UpstreamSettings]
+    upstreams: [UpstreamSettings], exchange: ChannelExchange.Settings
   ) {
     self.link = link
     self.bluetooth = bluetooth
@@ -70,6 +71,7 @@ public struct GatewayConfiguration: Sendable {
     self.logLevel = logLevel
     self.messaging = messaging
     self.upstreams = upstreams
+    self.exchange = exchange
   }
 
   private static func read(_ root: inout TOMLReader) -> GatewayConfiguration? {
@@ -81,6 +83,7 @@ public struct GatewayConfiguration: Sendable {
     let level = section(&root, "log", log)
     var messaging = section(&root, "messaging") { MessagingConfiguration(reading: &$0, store: store.location) }
     messaging.readPolls(&root)
+    let exchange = section(&root, "relay", relay)
     var upstreams: [UpstreamSettings] = []
     for var table in root.tables("upstream") {
       if let upstream = UpstreamConfiguration.read(&table) {
@@ -95,7 +98,7 @@ public struct GatewayConfiguration: Sendable {
     guard let link else { return nil }
     return GatewayConfiguration(
       link: link, bluetooth: bluetooth, sync: sync, store: store, controlSocket: socket, controlGroup: group,
-      logLevel: level, messaging: messaging, upstreams: upstreams)
+      logLevel: level, messaging: messaging, upstreams: upstreams, exchange: exchange)
   }
 
   private static func section<Value>(
@@ -173,6 +176,14 @@ public struct GatewayConfiguration: Sendable {
     let group = table.string("group")
     if let group, getgrnam(group) == nil { table.note("group", "there is no group \"\(group)\"") }
     return (socket, group)
+  }
+
+  private static func relay(_ table: inout TOMLReader) -> ChannelExchange.Settings {
+    let isOn = table.bool("messages_from_hub", default: false)
+    let channels = table.strings("channels")
+    if !channels.isEmpty, !isOn { table.note("channels", "it needs messages_from_hub = true") }
+    let minutes = table.integer("max_age_min", in: 1...1440, default: 30)
+    return ChannelExchange.Settings(isOn: isOn, channels: channels, longestAge: .seconds(60 * minutes))
   }
 
   private static func log(_ table: inout TOMLReader) -> Log.Level {

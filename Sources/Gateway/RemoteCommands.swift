@@ -13,6 +13,8 @@ import Timing
 final class RemoteCommands {
   private let messenger: Messenger
   private let synchronizer: Synchronizer
+  /// What `status` answers.
+  var status: () -> [UInt8] = { Array("{}".utf8) }
 
   init(_ messenger: Messenger, _ synchronizer: Synchronizer) {
     self.messenger = messenger
@@ -28,6 +30,7 @@ final class RemoteCommands {
       }
       synchronizer.restart(fully: command.body["full"]?.bool ?? false)
       done(.done(Array("{}".utf8)))
+    case "status": done(.done(status()))
     default: done(.refused(code: "not_allowed", words: "there is no command \(command.name)"))
     }
   }

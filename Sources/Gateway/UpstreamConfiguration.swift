@@ -29,7 +29,7 @@ enum UpstreamConfiguration {
       switch kind {
       case "webhook": webhook(&table)
       case "mqtt": mqtt(&table)
-      default: .hub
+      default: hub(&table)
       }
     guard let name, let url, let details else { return nil }
     let batches = if case .webhook(_, _, _, let batches) = details { batches } else { true }
@@ -43,11 +43,16 @@ enum UpstreamConfiguration {
 
   private static func allowed(_ table: inout TOMLReader) -> Set<String> {
     guard let words = table.optionalStrings("allow") else { return ["send"] }
-    for word in words where !JournalUpstream.Settings.knownCommands.contains(word) {
-      let known = JournalUpstream.Settings.knownCommands.joined(separator: ", ")
-      table.note("allow", "\"\(word)\" is no command: \(known)")
+    for word in words where !JournalUpstream.Settings.knownRights.contains(word) {
+      let known = JournalUpstream.Settings.knownRights.joined(separator: ", ")
+      table.note("allow", "\"\(word)\" is nothing that can be allowed: \(known)")
     }
     return Set(words)
+  }
+
+  private static func hub(_ table: inout TOMLReader) -> UpstreamSettings.Kind {
+    let isLive = table.choice("link", of: ["live", "http"], default: "live") == "live"
+    return .hub(isLive: isLive, keepAlive: table.integer("keep_alive_s", in: 5...3600, default: 300))
   }
 
   private static func checkURL(_ url: String?, _ kind: String, _ table: inout TOMLReader) {

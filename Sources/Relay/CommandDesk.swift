@@ -28,8 +28,8 @@ public enum CommandAnswer: Equatable, Sendable {
 /// Carries a command out; the answer comes exactly once.
 public typealias CommandHandler = (RemoteCommand, @escaping (CommandAnswer) -> Void) -> Void
 
-/// Takes commands of one upstream in: only those that are allowed, not more than so many a minute, each journaled with who
-/// asked. Source: docs/mqtt.md.
+/// Takes commands of one upstream in: only those that are allowed, not more than so many a minute, each once, each journaled
+/// with who asked. They come live, or from the queue on disk where a hub's bucket put them. Source: docs/hub-protocol.md.
 final class CommandDesk {
   struct Settings: Equatable, Sendable {
     var allowed: Set<String> = ["send"]
@@ -37,7 +37,11 @@ final class CommandDesk {
   }
 
   /// Commands that can be allowed.
-  static let known = ["send", "sync"]
+  static let known = ["send", "sync", "status"]
+  /// Bytes of a command at most.
+  static let mostBytes = 16_384
+  /// What the disk did not take, or must wait for its turn, is tried again after so long.
+  private static let pause: Duration = .seconds(10)
 
   private let settings: Settings
   private let upstream: String
@@ -48,6 +52,11 @@ final class CommandDesk {
   var handler: CommandHandler?
   private var recent: [MonotonicTime] = []
   private var toldLimitAt: MonotonicTime?
+  /// Commands under way, and who else waits for their answer.
+  private var running: [String: [([UInt8]?) -> Void]] = [:]
+  /// The last number of the queue that was begun.
+  private var begun: Int64 = 0
+  private var timer: LoopTimer?
 
   init(_ settings: Settings, upstream: String, store: Store, on loop: EventLoop, log: Log) {
     self.settings = settings
@@ -57,37 +66,120 @@ final class CommandDesk {
     self.log = log
   }
 
-  /// `done` hears the answer as JSON when all of it is on disk; `nil`: it is not, and must be asked again.
+  /// A live command. `done` hears the answer as JSON when all of it is on disk; `nil`: it is not, and must be asked again.
   func take(_ payload: [UInt8], _ done: @escaping ([UInt8]?) -> Void) {
-    guard payload.count <= 16_384, let body = try? JSONValue(parsing: payload), body.fields != nil else {
-      // `try?`: one answer fits all reasons.
-      return end(
-        RemoteCommand(upstream: upstream, id: "", name: "", body: .null),
-        .refused(
-          code: "invalid", words: "a command is a JSON object"), done)
+    switch read(payload) {
+    case .failure(let refusal): end(refusal.command, .refused(code: "invalid", words: refusal.words), done)
+    case .success(let command):
+      if let answer = earlierAnswer(command.id) { return done(answer) }
+      guard isWithinLimit() else {
+        return done(
+          Self.answer(command, .refused(code: "full", words: "at most \(settings.perMinute) commands a minute")))
+      }
+      run(command, done)
+    }
+  }
+
+  private struct Unreadable: Error {
+    let command: RemoteCommand
+    let words: String
+  }
+
+  private func read(_ payload: [UInt8]) -> Result<RemoteCommand, Unreadable> {
+    // `try?`: one answer fits all reasons.
+    let json = payload.count <= Self.mostBytes ? try? JSONValue(parsing: payload) : nil
+    guard let body = json, body.fields != nil else {
+      let command = RemoteCommand(upstream: upstream, id: "", name: "", body: .null)
+      return .failure(Unreadable(command: command, words: "a command is a JSON object"))
     }
     let command = RemoteCommand(
       upstream: upstream, id: body["id"]?.string ?? "", name: body["command"]?.string ?? "", body: body)
     guard (1...48).contains(command.id.utf8.count) else {
-      return end(command, .refused(code: "invalid", words: "\"id\", a string of 1 to 48 bytes, is missing"), done)
+      return .failure(Unreadable(command: command, words: "\"id\", a string of 1 to 48 bytes, is missing"))
+    }
+    return .success(command)
+  }
+
+  /// The same id twice is one command.
+  private func earlierAnswer(_ id: String) -> [UInt8]? {
+    // `try?`: a store that cannot be read cannot keep the command either, and that is answered.
+    (try? store.commandAnswer(id, of: upstream)) ?? nil
+  }
+
+  private func run(_ command: RemoteCommand, _ done: @escaping ([UInt8]?) -> Void) {
+    guard running[command.id] == nil else {
+      running[command.id]?.append(done)
+      return
+    }
+    running[command.id] = [done]
+    let ended: (CommandAnswer) -> Void = { [weak self] answer in
+      self?.end(command, answer) { bytes in
+        for waiting in self?.running.removeValue(forKey: command.id) ?? [] { waiting(bytes) }
+      }
     }
     guard Self.known.contains(command.name), settings.allowed.contains(command.name), let handler else {
       let allowed = settings.allowed.sorted().joined(separator: ", ")
-      return end(
-        command, .refused(code: "not_allowed", words: "allowed are: \(allowed.isEmpty ? "none" : allowed)"), done)
+      return ended(.refused(code: "not_allowed", words: "allowed are: \(allowed.isEmpty ? "none" : allowed)"))
     }
-    guard isWithinLimit() else {
-      return done(
-        Self.answer(command, .refused(code: "full", words: "at most \(settings.perMinute) commands a minute")))
+    handler(command, ended)
+  }
+
+  // MARK: The queue
+
+  /// Goes on with what waits on disk, one after another, as fast as the limit allows.
+  func pump() {
+    guard timer?.isScheduled != true, handler != nil, let next = nextInQueue() else { return }
+    guard hasRoom() else { return pumpLater() }
+    begun = next.number
+    recent.append(loop.now)
+    let again: ([UInt8]?) -> Void = { [weak self] answer in
+      guard let self else { return }
+      if answer == nil {
+        self.begun = next.number - 1
+        return self.pumpLater()
+      }
+      self.loop.later { [weak self] in self?.pump() }
     }
-    handler(command) { [weak self] answer in self?.end(command, answer, done) }
+    switch read(next.body) {
+    case .failure(let refusal):
+      var command = refusal.command
+      command.id = next.id
+      end(command, .refused(code: "invalid", words: refusal.words), again)
+    case .success(var command):
+      // The queue's name of it: what stands in it is what ends it.
+      command.id = next.id
+      run(command, again)
+    }
+  }
+
+  private func nextInQueue() -> QueuedCommand? {
+    // `try?`: a store that cannot be read is noticed by whoever writes; the queue waits on disk.
+    (try? store.nextCommand(of: upstream, after: begun)) ?? nil
+  }
+
+  private func pumpLater() {
+    timer = loop.schedule(after: Self.pause) { [weak self] in
+      self?.timer = nil
+      self?.pump()
+    }
+  }
+
+  func stop() { timer?.cancel() }
+
+  func storeReplaced() { begun = 0 }
+
+  // MARK: The limit
+
+  private func hasRoom() -> Bool {
+    let now = loop.now
+    recent.removeAll { now - $0 >= .seconds(60) }
+    return recent.count < settings.perMinute
   }
 
   /// What is over the limit is not journaled: a flood must not fill the journal.
   private func isWithinLimit() -> Bool {
     let now = loop.now
-    recent.removeAll { now - $0 >= .seconds(60) }
-    guard recent.count < settings.perMinute else {
+    guard hasRoom() else {
       if toldLimitAt.map({ now - $0 >= .seconds(3600) }) ?? true {
         toldLimitAt = now
         log.warning("\(upstream): more than \(settings.perMinute) commands a minute are refused (told once an hour)")
@@ -98,23 +190,40 @@ final class CommandDesk {
     return true
   }
 
+  // MARK: Answers
+
   private func end(_ command: RemoteCommand, _ answer: CommandAnswer, _ done: @escaping ([UInt8]?) -> Void) {
     if case .notKept(let words) = answer {
       log.warning("\(upstream): a command is not taken in: \(words); it will come again")
       return done(nil)
     }
     let moment = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
-    let body = JSONWriter.object { json in
-      json.field("upstream", upstream)
+    let bytes = Self.answer(command, answer)
+    var request = JSONWriter()
+    request.value(command.body)
+    store.write({ [upstream] store throws(SQLiteError) in
+      try store.append(.command, at: moment, body: Self.event(command, answer))
+      guard !command.id.isEmpty else { return }
+      try store.answerCommand(
+        command.id, of: upstream, body: request.bytes, answer: bytes, at: moment.milliseconds)
+    }) { failure in
+      done(failure == nil ? bytes : nil)
+    }
+  }
+
+  private static func event(_ command: RemoteCommand, _ answer: CommandAnswer) -> [UInt8] {
+    JSONWriter.object { json in
+      json.field("upstream", command.upstream)
       json.field("id", command.id)
       json.field("command", command.name)
-      if case .refused(let code, let words) = answer {
+      switch answer {
+      // What is asked for is not told to everybody else.
+      case .done(let result): if command.name != "status" { json.field("result", json: result) }
+      case .refused(let code, let words):
         json.field("error", words)
         json.field("code", code)
+      case .notKept: break
       }
-    }
-    store.write({ store throws(SQLiteError) in try store.append(.command, at: moment, body: body) }) { failure in
-      done(failure == nil ? Self.answer(command, answer) : nil)
     }
   }
 

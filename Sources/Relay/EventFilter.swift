@@ -11,6 +11,9 @@ public struct EventFilter: Equatable, Sendable {
   public var channels: Set<String>
   /// Senders and recipients of direct messages, by name or the beginning of their key; empty: all.
   public var contacts: Set<String>
+  /// The upstream's own name, where the server has to do with commands and documents: what has become of its commands it
+  /// gets in any case, and what it told us itself it does not get back.
+  var own: String?
 
   public init(kinds: Set<String> = [], channels: Set<String> = [], contacts: Set<String> = []) {
     self.kinds = kinds
@@ -20,7 +23,10 @@ public struct EventFilter: Equatable, Sendable {
 
   var passesAll: Bool { kinds.isEmpty && channels.isEmpty && contacts.isEmpty }
 
+  var leavesNothingOut: Bool { passesAll && own == nil }
+
   func passes(_ event: JournalEvent) -> Bool {
+    if let own, let passes = passesAsOwn(event, own) { return passes }
     if passesAll || event.kind == EventKind.gap.rawValue { return true }
     guard kinds.isEmpty || kinds.contains(event.kind) else { return false }
     guard !channels.isEmpty || !contacts.isEmpty else { return true }
@@ -29,6 +35,15 @@ public struct EventFilter: Equatable, Sendable {
     if body["channel"] != nil { return passes(channels, [body["channel"], body["channel_name"]], []) }
     let people = [body["sender_name"], body["name"], body["author_name"]]
     return passes(contacts, people, [body["sender"], body["recipient"], body["key"], body["node"]])
+  }
+
+  /// `nil`: it is like any other event.
+  private func passesAsOwn(_ event: JournalEvent, _ own: String) -> Bool? {
+    guard event.kind == EventKind.command.rawValue || event.kind == EventKind.document.rawValue else { return nil }
+    // `try?`: a body that is no JSON is damaged, and its gap tells.
+    guard let body = try? JSONValue(parsing: event.body) else { return true }
+    if event.kind == EventKind.document.rawValue { return body["via"]?.string != own }
+    return body["upstream"]?.string == own ? true : nil
   }
 
   private func passes(_ wanted: Set<String>, _ exact: [JSONValue?], _ keys: [JSONValue?]) -> Bool {

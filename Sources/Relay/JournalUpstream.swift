@@ -18,7 +18,8 @@ public final class JournalUpstream: Upstream {
     public var allowed: Set<String>
     public var commandsPerMinute: Int
 
-    public static let knownCommands = CommandDesk.known
+    /// What can be allowed: commands, and documents and settings that may be edited from afar.
+    public static let knownRights = CommandDesk.known + ["documents", "settings"]
 
     public init(
       name: String, batchEvents: Int = 200, batchBytes: Int = 65536, filter: EventFilter = EventFilter(),
@@ -39,35 +40,38 @@ public final class JournalUpstream: Upstream {
   }
 
   private let settings: Settings
-  private var carrier: any Carrier
-  private let store: Store
+  var carrier: any Carrier
+  let store: Store
   private let loop: EventLoop
   private let log: Log
   private let clock = WallClock()
   private var random = SystemRandomNumberGenerator()
-  private var shipment: Shipment
-  private var cursor: Int64
+  var shipment: Shipment
+  var cursor: Int64
   /// Nothing before it is this server's.
   private var beginning: Int64
   private var timer: LoopTimer?
   /// Batches that are under way, in order.
-  private var flights: [Batch] = []
+  var flights: [Batch] = []
   /// Acknowledged up to here; the cursor follows when that is on disk.
   private var taken: Int64
   /// The last event that the server has, and the last one that it was sent.
   private var (serverHas, lastSent): (Int64, Int64) = (0, 0)
-  private var hasMarkedDeadLetters: Bool
+  var hasMarkedDeadLetters: Bool
   private var troubleLogged: String?
-  private var lastSuccess: Int64?
-  private var batches: UInt64 = 0
+  var lastSuccess: Int64?
+  var batches: UInt64 = 0
   private var isClosed = false
-  private var isPaused = false
+  var isPaused = false
   private var epochRenewals = 0
   private let desk: CommandDesk
+  var updatesDesk: UpdatesDesk?
 
   public var name: String { settings.name }
 
   init(_ settings: Settings, carrier: any Carrier, store: Store, on loop: EventLoop, log: Log) throws(StoreError) {
+    var settings = settings
+    if carrier is any UpdatesSource { settings.filter.own = settings.name }
     self.settings = settings
     self.carrier = carrier
     self.store = store
@@ -83,12 +87,19 @@ public final class JournalUpstream: Upstream {
     hasMarkedDeadLetters = true
     self.carrier.onCommand = { [desk] payload, done in desk.take(payload, done) }
     self.carrier.onLost = { [weak self] verdict in self?.connectionLost(verdict) }
+    guard let source = carrier as? any UpdatesSource else { return }
+    updatesDesk = UpdatesDesk(
+      upstream: settings.name, rights: settings.allowed, store: store, source: source, commands: desk, on: loop,
+      log: log, acknowledged: { [weak self] in self?.taken ?? 0 })
   }
 
   /// Who carries out what the server asks for.
   public var commandHandler: CommandHandler? {
     get { desk.handler }
-    set { desk.handler = newValue }
+    set {
+      desk.handler = newValue
+      desk.pump()
+    }
   }
 
   /// While it was idle, or just after a part of a batch was acknowledged.
@@ -164,6 +175,7 @@ public final class JournalUpstream: Upstream {
     carrier.close()
     (cursor, beginning, taken, serverHas) = (0, 0, 0, 0)
     forgetFlights()
+    updatesDesk?.storeReplaced()
     shipment.greetAgain()
     wake()
   }
@@ -171,6 +183,7 @@ public final class JournalUpstream: Upstream {
   public func stop() {
     isClosed = true
     timer?.cancel()
+    updatesDesk?.stop()
     carrier.close()
   }
 
@@ -197,7 +210,9 @@ public final class JournalUpstream: Upstream {
     forgetFlights()
     taken = through
     if through != cursor {
-      log.notice("\(name): the server has everything up to \(through), not \(cursor): going on from there")
+      // A filter leaves a tail out that the server never counts; then this is how it always is.
+      let words = "\(name): the server has everything up to \(through), not \(cursor): going on from there"
+      if through > cursor || settings.filter.leavesNothingOut { log.notice(words) } else { log.debug(words) }
       advance(to: through)
     } else {
       recovered()
@@ -351,27 +366,6 @@ public final class JournalUpstream: Upstream {
       log.error("\(name): stopped: \(reason). Nothing is lost; mend it, then `meshpost outbox resume`")
       troubleLogged = reason
     default: break
-    }
-  }
-
-  public var status: UpstreamStatus {
-    // `try?`: the count is for people; a store that cannot be read shows elsewhere.
-    let deadLetters = (try? store.deadLetterCount(of: name)) ?? 0
-    let (state, reason) = stateForPeople
-    return UpstreamStatus(
-      name: name, kind: carrier.kind, url: carrier.place, state: state, cursor: cursor,
-      pending: max(0, store.lastSeq - cursor), inFlight: flights.reduce(0) { $0 + $1.events.count },
-      deadLetters: deadLetters,
-      reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent)
-  }
-
-  private var stateForPeople: (UpstreamStatus.State, String?) {
-    if isPaused { return (.paused, nil) }
-    switch shipment.state {
-    case .greeting, .ready: return (.idle, nil)
-    case .sending: return (.sending, nil)
-    case .waiting(_, let reason): return (.waiting, reason)
-    case .stopped(_, let reason): return (.stopped, reason)
     }
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Documents
 import Store
 
 /// A server that gets the journal.
@@ -18,6 +19,15 @@ public protocol Upstream: AnyObject {
   func test(_ done: @escaping (String?) -> Void)
   /// The database was replaced by a new one: begin at its cursor.
   func storeReplaced()
+  /// How far the server's buckets are known; `nil`: it has none.
+  var updates: UpdatesReport? { get }
+  /// Asks the server for what is new, now.
+  func refresh()
+  /// Channels were joined or left, or may now be exchanged.
+  func channelsChanged()
+  /// The newest state of its name, for servers that show it.
+  func setState(_ name: String, _ body: [UInt8])
+  func networkChanged()
   /// Close the connection; what is in flight is sent again after the next start.
   func stop()
 }
@@ -59,6 +69,21 @@ public final class Relay {
   public func setCommandHandler(_ handler: @escaping CommandHandler) {
     for upstream in upstreams { upstream.commandHandler = handler }
   }
+
+  /// Who gets what comes from servers with buckets.
+  public func setReceivers(
+    documentChanged: @escaping (Document) -> Void, channelMessage: @escaping (ChannelUpdate) -> ChannelUpdateFate,
+    channels: @escaping () -> [String]
+  ) {
+    let receivers = UpdatesDesk.Receivers(
+      documentChanged: documentChanged, channelMessage: channelMessage, channels: channels)
+    for case let upstream as JournalUpstream in upstreams { upstream.setReceivers(receivers) }
+  }
+
+  public func channelsChanged() { for upstream in upstreams { upstream.channelsChanged() } }
+  public func refresh() { for upstream in upstreams { upstream.refresh() } }
+  public func setState(_ name: String, _ body: [UInt8]) { for upstream in upstreams { upstream.setState(name, body) } }
+  public func networkChanged() { for upstream in upstreams { upstream.networkChanged() } }
 
   public func start() { for upstream in upstreams { upstream.wake() } }
   public func resume() { for upstream in upstreams { upstream.resume() } }

@@ -9,7 +9,8 @@ import Timing
 /// An upstream as the configuration describes it.
 public struct UpstreamSettings: Sendable {
   public enum Kind: Sendable {
-    case hub
+    /// `isLive`: with a WebSocket where that gets through; `keepAlive`: seconds between its pings.
+    case hub(isLive: Bool, keepAlive: Int64)
     case webhook(secretFile: String?, template: BodyTemplate?, contentType: String, batches: Bool)
     case mqtt(MQTTSettings)
   }
@@ -72,6 +73,8 @@ public struct UpstreamSettings: Sendable {
   public var tokenFile: String?
   public var authorities: String?
   public var timeout: Duration
+  /// Of the gateway's program, for servers that want to know.
+  public var version = ""
 
   public init(
     kind: Kind, journal: JournalUpstream.Settings, url: String, tokenFile: String? = nil, authorities: String? = nil,
@@ -95,17 +98,20 @@ public struct UpstreamSettings: Sendable {
 
 extension JournalUpstream {
   public convenience init(_ settings: UpstreamSettings, store: Store, on loop: EventLoop, log: Log) throws {
-    let carrier = try Self.carrier(settings, store, loop)
+    let carrier = try Self.carrier(settings, store, loop, log)
     try self.init(settings.journal, carrier: carrier, store: store, on: loop, log: log)
   }
 
   private static func carrier(
-    _ settings: UpstreamSettings, _ store: Store, _ loop: EventLoop
+    _ settings: UpstreamSettings, _ store: Store, _ loop: EventLoop, _ log: Log
   ) throws -> any Carrier {
     var road = HTTPRoad.Settings(
       url: settings.url, tokenFile: settings.tokenFile, authorities: settings.authorities, timeout: settings.timeout)
     switch settings.kind {
-    case .hub: return try HubCarrier(road, store: store, on: loop)
+    case .hub(let isLive, let keepAlive):
+      return try HubLink(
+        HubLink.Settings(road: road, keepAlive: keepAlive, isLive: isLive, version: settings.version), store: store,
+        on: loop, log: log)
     case .webhook(let secretFile, let template, let contentType, let batches):
       road.allowsQuery = true
       return try WebhookCarrier(

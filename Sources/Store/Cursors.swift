@@ -67,6 +67,8 @@ extension Store {
         try store.database.run("DELETE FROM cursors WHERE upstream = ?", .text(upstream))
         try store.database.run(
           "DELETE FROM meta WHERE name IN (?, ?)", .text("from:\(upstream)"), .text("paused:\(upstream)"))
+        try store.database.run("DELETE FROM buckets WHERE upstream = ?", .text(upstream))
+        try store.database.run("DELETE FROM commands WHERE upstream = ?", .text(upstream))
       }
       for upstream in upstreams {
         try store.database.run("INSERT OR IGNORE INTO cursors(upstream, seq) VALUES (?, 0)", .text(upstream))

@@ -6,6 +6,7 @@ import SQLite
 public enum EventKind: String, Sendable, CaseIterable {
   case radio, message, contact, contactRemoved = "contact_removed", advert, channel, gap
   case outgoing, reaction, telemetry, status = "node_status", command
+  case document, bucketGap = "bucket_gap"
 }
 
 /// One event of the journal.

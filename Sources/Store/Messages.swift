@@ -160,6 +160,19 @@ extension Store {
     return front + Digest.sha256(key).prefix(12)
   }
 
+  /// Whether our radio has heard this message, too.
+  public func hasHeard(
+    channel: String, senderName: Text, senderTime: UInt32, text: Text
+  ) throws(StoreError) -> Bool {
+    let message = StoredMessage(
+      id: 0, kind: .channel, senderName: senderName, channel: channel, textType: .plain, senderTime: senderTime,
+      text: text, path: ReceivedPath(raw: 0), received: Moment(milliseconds: 0, trusted: false), copies: 1)
+    let identity = Self.identity(of: message)
+    return try translating { () throws(SQLiteError) in
+      try database.value("SELECT 1 FROM messages WHERE identity = ?", .blob(identity)) != nil
+    }
+  }
+
   /// Messages with ids in `after..<before`, newest last; the newest `limit` of them. Return false to stop.
   public func eachMessage(
     after: Int64 = 0, before: Int64 = .max, limit: Int, _ row: (StoredMessage) -> Bool

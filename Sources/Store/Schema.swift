@@ -4,7 +4,9 @@ import SQLite
 
 /// The gateway's schema. Steps are never changed once released.
 enum Schema {
-  static let migrations = [Migration(number: 1, sql: first), Migration(number: 2, sql: messaging)]
+  static let migrations = [
+    Migration(number: 1, sql: first), Migration(number: 2, sql: messaging), Migration(number: 3, sql: updates),
+  ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so a number never comes back.
   private static let first = """
@@ -52,5 +54,20 @@ enum Schema {
     CREATE TABLE readings(
       id INTEGER PRIMARY KEY, node BLOB NOT NULL, kind TEXT NOT NULL, at INTEGER NOT NULL, trusted INTEGER NOT NULL,
       body BLOB NOT NULL);
+    """
+
+  /// What comes from hubs: how far each bucket is known, commands, documents. `commands.answer` is empty until there is
+  /// one; `documents.seq` is the event that tells of our last edit, 0 when the hub's came after it.
+  private static let updates = """
+    CREATE TABLE buckets(
+      upstream TEXT NOT NULL, name TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER, since INTEGER NOT NULL,
+      PRIMARY KEY(upstream, name)) WITHOUT ROWID;
+    CREATE TABLE commands(
+      number INTEGER PRIMARY KEY AUTOINCREMENT, upstream TEXT NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL,
+      at INTEGER NOT NULL, answer BLOB, UNIQUE(upstream, id));
+    CREATE INDEX commands_waiting ON commands(upstream, number) WHERE answer IS NULL;
+    CREATE TABLE documents(
+      key TEXT PRIMARY KEY, value TEXT, updated_at INTEGER NOT NULL, by_hub INTEGER NOT NULL,
+      seq INTEGER NOT NULL) WITHOUT ROWID;
     """
 }

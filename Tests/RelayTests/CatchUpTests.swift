@@ -42,7 +42,8 @@ private struct ModelHub {
 
   /// Runs a client against a hub until it is quiet; what it applied, by id, and what it was told to be lost.
   private struct Client {
-    var catchUp = CatchUp([CatchUpTests.name: CatchUp.Position()], settings: CatchUp.Settings(page: 10, mostBehind: 200))
+    var catchUp = CatchUp(
+      [CatchUpTests.name: CatchUp.Position()], settings: CatchUp.Settings(page: 10, mostBehind: 200))
     var applied: Set<String> = []
     var lost: Int64 = 0
 
@@ -139,7 +140,9 @@ private struct ModelHub {
     #expect(read.position.since == since)
   }
 
-  @Test(arguments: [UInt64(1), 2, 3, 4]) func `whatever happens to hub and link, in the end all is there`(_ seed: UInt64) {
+  @Test(arguments: [UInt64(1), 2, 3, 4]) func `whatever happens to hub and link, in the end all is there`(
+    _ seed: UInt64
+  ) {
     var random = SeededRandom(seed: seed)
     for round in 0..<500 {
       var (hub, client, number) = (ModelHub(), Client(), 0)
@@ -181,7 +184,9 @@ private struct ModelHub {
       client.run(&hub)
       let missing = hub.updates.filter { !client.applied.contains($0.id) }
       #expect(missing.isEmpty, "seed \(seed), round \(round)")
-      #expect(client.position.seq == hub.seq && client.catchUp.isQuiet, "seed \(seed), round \(round): \(client.catchUp) hub at \(hub.seq)")
+      #expect(
+        client.position.seq == hub.seq && client.catchUp.isQuiet,
+        "seed \(seed), round \(round): \(client.catchUp) hub at \(hub.seq)")
       #expect(client.statistics.applied == UInt64(client.applied.count))
     }
   }

@@ -36,7 +36,8 @@ final class Bench {
     let token = scratch.write("token", "secret-token-of-16\n")
     upstream = try JournalUpstream(
       UpstreamSettings(
-        kind: .hub, journal: JournalUpstream.Settings(name: "hub", batchEvents: batchEvents),
+        kind: .hub(isLive: false, keepAlive: 300),
+        journal: JournalUpstream.Settings(name: "hub", batchEvents: batchEvents),
         url: "http://127.0.0.1:\(server.port)", tokenFile: token, timeout: timeout),
       store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
     try store.keepOnlyCursors(of: ["hub"])

@@ -6,23 +6,27 @@ import JSON
 import Store
 import Timing
 
-/// Carries batches to a Meshpost hub by HTTP; one cumulative acknowledgement each. Source: docs/hub-protocol.md.
-final class HubCarrier: Carrier {
-  let kind = "hub"
-  let place: String
+/// Carries batches to a Meshpost hub by HTTP; one cumulative acknowledgement each. What else there is to say goes over a
+/// connection of its own, so that neither waits for the other. Source: docs/hub-protocol.md.
+final class HubCarrier {
   private let road: HTTPRoad
+  private let sideRoad: HTTPRoad
   private let path: String
   private let store: Store
   private let clock = WallClock()
+  /// One after another on the side road.
+  private var waiting: [(request: HTTPRequest, done: (JSONValue?) -> Void)] = []
+  private var isAsking = false
+  private static let mostWaiting = 32
 
   init(_ settings: HTTPRoad.Settings, store: Store, on loop: EventLoop) throws {
-    place = settings.url
     road = try HTTPRoad(settings, on: loop)
+    sideRoad = try HTTPRoad(settings, on: loop)
     path = "\(road.path)/v1/gateways/\(PercentCoding.encode(store.gatewayID))"
     self.store = store
   }
 
-  var bytesSent: UInt64 { road.bytesSent }
+  var bytesSent: UInt64 { road.bytesSent &+ sideRoad.bytesSent }
 
   func greet(_ done: @escaping (Greeting) -> Void) {
     road.send(HTTPRequest("GET", "\(path)?epoch=\(store.epoch)")) { [clock] result in
@@ -54,5 +58,46 @@ final class HubCarrier: Carrier {
     }
   }
 
-  func close() { road.close() }
+  // MARK: The side road
+
+  func ask(_ question: UpdatesQuestion, _ done: @escaping (JSONValue?) -> Void) {
+    send(HTTPRequest("GET", "\(path)/updates?\(question.query)"), done)
+  }
+
+  /// Takes away what it tells. A state that does not arrive is followed by a newer one.
+  func tell(_ states: inout [(name: String, body: [UInt8])]) {
+    for state in states { send(HTTPRequest("PUT", "\(path)/state/\(state.name)", body: state.body)) { _ in } }
+    states = []
+  }
+
+  private func send(_ request: HTTPRequest, _ done: @escaping (JSONValue?) -> Void) {
+    guard waiting.count < Self.mostWaiting else { return done(nil) }
+    waiting.append((request, done))
+    goOn()
+  }
+
+  private func goOn() {
+    guard !isAsking, !waiting.isEmpty else { return }
+    let (request, done) = waiting.removeFirst()
+    isAsking = true
+    let answered: (JSONValue?) -> Void = { [weak self] answer in
+      self?.isAsking = false
+      done(answer)
+      self?.goOn()
+    }
+    sideRoad.send(request) { result in
+      guard case .success(let response) = result, response.status == 200 else { return answered(nil) }
+      // `try?`: what is no JSON is no answer.
+      answered(try? JSONValue(parsing: response.body))
+    } refused: { _ in
+      answered(nil)
+    }
+  }
+
+  func close() {
+    road.close()
+    sideRoad.close()
+    waiting = []
+    isAsking = false
+  }
 }

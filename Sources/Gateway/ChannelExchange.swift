@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Documents
+import EventLoop
+import JSON
+import Messaging
+import Relay
+import Store
+import Timing
+
+/// Two gateways in different places, one channel: what the other has heard is sent here, once, with a mark in front of it.
+/// What carries the mark is never passed on again, by no hub and no gateway: so there is no loop. Source: docs/hub-protocol.md.
+final class ChannelExchange {
+  struct Settings: Equatable, Sendable {
+    /// `relay.messages_from_hub`
+    var isOn = false
+    /// Names of channels; documents can add to them and take from them.
+    var channels: [String] = []
+    /// What is older than this when it comes is not sent.
+    var longestAge: Duration = .seconds(1800)
+  }
+
+  static let mark = "⇄"
+
+  private let messenger: Messenger
+  private let store: Store
+  private let log: Log
+  private let clock = WallClock()
+  var settings: Settings
+
+  init(_ settings: Settings, _ messenger: Messenger, _ store: Store, log: Log) {
+    self.settings = settings
+    self.messenger = messenger
+    self.store = store
+    self.log = log
+  }
+
+  /// Digests of the channels that are exchanged: those of the configuration, and what documents say of each.
+  func digests() -> [String] {
+    guard settings.isOn else { return [] }
+    var wanted: [String] = []
+    do throws(StoreError) {
+      var known: [Channel] = []
+      try store.eachChannel { channel in if !channel.secret.isZero { known.append(channel) } }
+      for channel in known {
+        let digest = channel.secret.digest
+        let named = settings.channels.contains(channel.name.string) || settings.channels.contains(digest)
+        if try saysDocument(digest) ?? named, !wanted.contains(digest) { wanted.append(digest) }
+      }
+    } catch {
+      log.warning("channels are not exchanged: \(error)")
+      return []
+    }
+    return wanted
+  }
+
+  private func saysDocument(_ digest: String) throws(StoreError) -> Bool? {
+    guard let value = try store.document(DocumentKey.relay(digest: digest).text)?.value else { return nil }
+    // `try?`: what is kept was JSON when it came.
+    return (try? JSONValue(parsing: value))?.bool
+  }
+
+  func take(_ update: ChannelUpdate) -> ChannelUpdateFate {
+    guard settings.isOn, !update.text.hasPrefix(Self.mark), update.gateway != store.gatewayID else { return .skipped }
+    let age: Duration = .milliseconds(max(0, clock.milliseconds - update.at))
+    // A clock that is wrong cannot tell what is old.
+    guard !clock.isSynchronised || age < settings.longestAge else { return .skipped }
+    do throws(StoreError) {
+      guard let channel = try channel(update.channel) else { return .skipped }
+      let isHeard = try store.hasHeard(
+        channel: update.channel, senderName: Text(update.senderName), senderTime: update.senderTime,
+        text: Text(update.text))
+      let isSent = try store.outgoing(key: "⇄" + update.id) != nil
+      return isHeard || isSent
+        ? .known : send(update, on: channel, within: settings.longestAge - min(age, settings.longestAge))
+    } catch {
+      return .later("\(error)")
+    }
+  }
+
+  private func channel(_ digest: String) throws(StoreError) -> Channel? {
+    var found: Channel?
+    try store.eachChannel { channel in if channel.secret.digest == digest { found = found ?? channel } }
+    return found
+  }
+
+  private func send(_ update: ChannelUpdate, on channel: Channel, within lifetime: Duration) -> ChannelUpdateFate {
+    let text = "\(Self.mark)\(update.senderName)@\(update.gateway): \(update.text)"
+    switch attempt(Text(text), update, channel, lifetime) {
+    case .tooLong(_, let limit): return fate(attempt(Self.cut(Text(text), to: limit), update, channel, lifetime))
+    case let refusal: return fate(refusal)
+    }
+  }
+
+  /// What is refused is refused at once; what is taken is on disk with the end of the turn, or comes again.
+  private func attempt(_ text: Text, _ update: ChannelUpdate, _ channel: Channel, _ lifetime: Duration) -> Refusal? {
+    let request = SendRequest(
+      to: channel.name.string, text: text, key: "⇄" + update.id, lifetime: lifetime, priority: .relayed,
+      origin: "\(update.upstream)/\(update.gateway)")
+    var refusal: Refusal?
+    messenger.send(request) { result in
+      if case .failure(let words) = result { refusal = words }
+    }
+    return refusal
+  }
+
+  private func fate(_ refusal: Refusal?) -> ChannelUpdateFate {
+    switch refusal {
+    case nil: return .sent
+    case .full(let words): return .later(words)
+    case .store(let error): return .later("\(error)")
+    case .some(let refusal):
+      log.warning("a message from elsewhere is not sent: \(refusal)")
+      return .skipped
+    }
+  }
+
+  private static func cut(_ text: Text, to limit: Int) -> Text {
+    var bytes = Array(text.bytes.prefix(max(0, limit - 3)))
+    // Not within a character.
+    while let last = bytes.last, last & 0xC0 == 0x80 { bytes.removeLast() }
+    if let last = bytes.last, last & 0xC0 == 0xC0 { bytes.removeLast() }
+    return Text(bytes: bytes + Array("…".utf8))
+  }
+}

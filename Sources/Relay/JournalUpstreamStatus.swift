@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+
+import Store
+
+/// What comes from the server besides acknowledgements.
+extension JournalUpstream {
+  func setReceivers(_ receivers: UpdatesDesk.Receivers) { updatesDesk?.receivers = receivers }
+  public var updates: UpdatesReport? { updatesDesk?.report }
+  public func channelsChanged() { updatesDesk?.wantsChanged() }
+  public func refresh() { updatesDesk?.refresh() }
+  public func setState(_ name: String, _ body: [UInt8]) { (carrier as? HubLink)?.setState(name, body) }
+
+  /// The network is another than before: what waits is tried at once, what is connected has to show it.
+  public func networkChanged() {
+    (carrier as? HubLink)?.probe()
+    if case .waiting = shipment.state {
+      shipment.resume()
+      wake()
+    }
+  }
+}
+
+extension JournalUpstream {
+  public var status: UpstreamStatus {
+    // `try?`: the count is for people; a store that cannot be read shows elsewhere.
+    let deadLetters = (try? store.deadLetterCount(of: name)) ?? 0
+    let (state, reason) = stateForPeople
+    return UpstreamStatus(
+      name: name, kind: carrier.kind, url: carrier.place, state: state, cursor: cursor,
+      pending: max(0, store.lastSeq - cursor), inFlight: flights.reduce(0) { $0 + $1.events.count },
+      deadLetters: deadLetters,
+      reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent)
+  }
+
+  private var stateForPeople: (UpstreamStatus.State, String?) {
+    if isPaused { return (.paused, nil) }
+    switch shipment.state {
+    case .greeting, .ready: return (.idle, nil)
+    case .sending: return (.sending, nil)
+    case .waiting(_, let reason): return (.waiting, reason)
+    case .stopped(_, let reason): return (.stopped, reason)
+    }
+  }
+}

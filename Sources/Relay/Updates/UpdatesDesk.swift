@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: MIT
+
+import Documents
+import EventLoop
+import JSON
+import Store
+import Timing
+
+/// A message of a channel that another gateway has heard.
+public struct ChannelUpdate: Equatable, Sendable {
+  /// The upstream that it came by, and the hub's name of it: the same message twice is one.
+  public var upstream: String
+  public var id: String
+  /// The gateway that heard it.
+  public var gateway: String
+  /// 16 hex digits of the channel's secret.
+  public var channel: String
+  public var senderName: String
+  /// Seconds since 1970 by the sender's clock.
+  public var senderTime: UInt32
+  public var text: String
+  /// Milliseconds since 1970 when the hub had it.
+  public var at: Int64
+}
+
+/// What becomes of a message from elsewhere. What is written in the same turn is in one transaction with its bucket's state.
+public enum ChannelUpdateFate: Equatable, Sendable {
+  case sent
+  /// It is known here already.
+  case known
+  /// Too old, or not wanted here.
+  case skipped
+  /// There is no room for it now: it must come again.
+  case later(String)
+}
+
+/// Carries out what `CatchUp` decides, for one upstream: asks, applies, keeps.
+final class UpdatesDesk {
+  /// Who gets what comes. All of it is called within the turn in which it is written.
+  struct Receivers {
+    var documentChanged: (Document) -> Void = { _ in }
+    var channelMessage: (ChannelUpdate) -> ChannelUpdateFate = { _ in .skipped }
+    /// Digests of channels that are exchanged with other gateways.
+    var channels: () -> [String] = { [] }
+  }
+
+  /// After a failure, and where the server cannot tell of what is new.
+  private static let pollInterval: Duration = .seconds(300)
+  private static let firstPause: Duration = .seconds(5)
+  /// Commands that may wait on disk here; the rest waits at the hub.
+  private static let mostWaiting: Int64 = 200
+
+  private let upstream: String
+  private let rights: Set<String>
+  private let store: Store
+  private let source: any UpdatesSource
+  private let commands: CommandDesk
+  private let loop: EventLoop
+  private let log: Log
+  private let clock = WallClock()
+  private let acknowledged: () -> Int64
+  private var catchUp: CatchUp
+  private var timer: LoopTimer?
+  private var backoff = Backoff(first: firstPause, limit: pollInterval)
+  private var random = SystemRandomNumberGenerator()
+  private var isReachable = false
+  private var isClosed = false
+  private var troubleLogged: String?
+  private(set) var lastSuccess: Int64?
+  var receivers = Receivers()
+
+  init(
+    upstream: String, rights: Set<String>, store: Store, source: any UpdatesSource, commands: CommandDesk,
+    on loop: EventLoop, log: Log, acknowledged: @escaping () -> Int64
+  ) {
+    self.upstream = upstream
+    self.rights = rights
+    self.store = store
+    self.source = source
+    self.commands = commands
+    self.loop = loop
+    self.log = log
+    self.acknowledged = acknowledged
+    catchUp = CatchUp([:])
+    source.onReachable = { [weak self] isReachable in self?.reachable(isReachable) }
+    source.onHasNew = { [weak self] bucket, seq in
+      self?.catchUp.hasNew(bucket, seq)
+      self?.goOn()
+    }
+  }
+
+  func stop() {
+    isClosed = true
+    timer?.cancel()
+    commands.stop()
+  }
+
+  func storeReplaced() {
+    catchUp = CatchUp([:])
+    commands.storeReplaced()
+    if isReachable { reachable(true) }
+  }
+
+  /// Channels were joined or left, or may now be exchanged.
+  func wantsChanged() {
+    guard isReachable else { return }
+    do {
+      catchUp.want(try positions())
+      goOn()
+    } catch {
+      trouble("\(error)")
+    }
+  }
+
+  private func positions() throws(StoreError) -> [String: CatchUp.Position] {
+    var names: [String] = []
+    if !rights.isDisjoint(with: CommandDesk.known) { names.append("commands") }
+    if rights.contains("documents") || rights.contains("settings") { names.append("documents") }
+    names += receivers.channels().prefix(48).map { "channel/\($0)" }
+    var positions: [String: CatchUp.Position] = [:]
+    for name in names {
+      let kept = try store.bucket(name, of: upstream)
+      positions[name] = CatchUp.Position(seq: kept.seq, at: kept.at, since: kept.since)
+    }
+    return positions
+  }
+
+  private func reachable(_ isReachable: Bool) {
+    self.isReachable = isReachable
+    timer?.cancel()
+    guard isReachable else { return catchUp.disconnected() }
+    do {
+      catchUp.want(try positions())
+      catchUp.connected()
+      commands.pump()
+      goOn()
+    } catch {
+      trouble("\(error)")
+    }
+  }
+
+  /// Asks again: somebody says so, or it is time.
+  func refresh() { if isReachable { reachable(true) } }
+
+  private func goOn() {
+    guard !isClosed, isReachable, !catchUp.names.isEmpty, let action = catchUp.next() else { return }
+    switch action {
+    case .askState(let buckets): askState(buckets)
+    case .fetch(let bucket, let from, let until, let limit):
+      if bucket == "commands", !hasRoomForCommands() { return trouble("many commands wait here already") }
+      fetch(bucket, from, until, limit)
+    case .skip(let bucket, let first, let last, let position): skip(bucket, first...last, "too_long", position)
+    }
+  }
+
+  private func hasRoomForCommands() -> Bool {
+    // `try?`: a store that cannot be read takes nothing.
+    ((try? store.waitingCommands(of: upstream)) ?? .max) < Self.mostWaiting
+  }
+
+  private func askState(_ buckets: [String]) {
+    source.ask(.state(buckets)) { [weak self] answer in
+      guard let self, !self.isClosed else { return }
+      guard let list = answer?["buckets"]?.array else { return self.trouble("the hub does not tell what it has") }
+      self.catchUp.stateArrived(
+        list.compactMap { state in
+          guard let name = state["bucket"]?.string, let seq = state["seq"]?.integer, seq >= 0 else { return nil }
+          return (name, seq, state["at"]?.integer ?? 0)
+        })
+      self.succeeded()
+      self.goOn()
+    }
+  }
+
+  private func fetch(_ bucket: String, _ from: CatchUp.Position, _ until: Int64?, _ limit: Int) {
+    source.ask(.page(bucket: bucket, from: from, until: until, limit: limit)) { [weak self] answer in
+      guard let self, !self.isClosed else { return }
+      guard let answer, let page = CatchUp.Page(answer), let outcome = self.catchUp.read(page, of: bucket) else {
+        return self.trouble("the hub's answer about \(bucket) makes no sense, or did not come")
+      }
+      self.apply(outcome, bucket)
+    }
+  }
+
+  // MARK: Applying
+
+  private func apply(_ outcome: CatchUp.Outcome, _ bucket: String) {
+    var (applied, duplicates, skipped) = (0, 0, Int64(0))
+    if let lost = outcome.lost {
+      skipped += lost.upperBound - lost.lowerBound + 1
+      journalGap(bucket, lost, "trimmed")
+    }
+    if outcome.hasDiverged { diverged(bucket, outcome.position) }
+    var changed: [Document] = []
+    for update in outcome.updates {
+      switch take(update, bucket, &changed) {
+      case .sent: applied += 1
+      case .known: duplicates += 1
+      case .skipped: skipped += 1
+      case .later(let words): return trouble(words)
+      }
+    }
+    move(bucket, outcome) { [weak self] in
+      self?.catchUp.moved(bucket, outcome, applied: applied, duplicates: duplicates, skipped: skipped)
+      for document in changed { self?.receivers.documentChanged(document) }
+      if bucket == "commands" { self?.commands.pump() }
+    }
+  }
+
+  /// The bucket's state goes to disk with what was written in this turn.
+  private func move(_ bucket: String, _ outcome: CatchUp.Outcome, _ done: @escaping () -> Void) {
+    let position = outcome.position
+    store.write({ [upstream] store throws(SQLiteError) in
+      try store.setBucket(
+        bucket, of: upstream, to: BucketPosition(seq: position.seq, at: position.at, since: position.since))
+    }) { [weak self] failure in
+      guard let self, !self.isClosed else { return }
+      if let failure { return self.trouble("\(failure)") }
+      done()
+      self.succeeded()
+      self.loop.later { [weak self] in self?.goOn() }
+    }
+  }
+
+  private func skip(_ bucket: String, _ lost: ClosedRange<Int64>, _ reason: String, _ position: CatchUp.Position) {
+    journalGap(bucket, lost, reason)
+    let outcome = CatchUp.Outcome(position: position)
+    move(bucket, outcome) { [weak self] in
+      self?.catchUp.moved(bucket, outcome, skipped: lost.upperBound - lost.lowerBound + 1)
+    }
+  }
+
+  private var moment: Moment { Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised) }
+
+  private func journalGap(_ bucket: String, _ lost: ClosedRange<Int64>, _ reason: String) {
+    log.warning("\(upstream): \(bucket): updates \(lost.lowerBound) to \(lost.upperBound) are missed (\(reason))")
+    let body = JSONWriter.object { json in
+      json.field("upstream", upstream)
+      json.field("bucket", bucket)
+      json.field("first", lost.lowerBound)
+      json.field("last", lost.upperBound)
+      json.field("count", lost.upperBound - lost.lowerBound + 1)
+      json.field("reason", reason)
+    }
+    store.write({ [moment] store throws(SQLiteError) in try store.append(.bucketGap, at: moment, body: body) }) { _ in }
+  }
+
+  /// The hub is an older copy of itself: it gets our documents again.
+  private func diverged(_ bucket: String, _ position: CatchUp.Position) {
+    log.notice("\(upstream): \(bucket) was restored at the hub: fetching again from \(position.seq)")
+    guard bucket == "documents" else { return }
+    store.write({ [moment] store throws(SQLiteError) in try store.announceDocuments(at: moment) }) { _ in }
+  }
+
+  private func take(_ update: CatchUp.Update, _ bucket: String, _ changed: inout [Document]) -> ChannelUpdateFate {
+    switch bucket {
+    case "commands": return takeCommand(update)
+    case "documents": return takeDocument(update, &changed)
+    default: return takeMessage(update, String(bucket.dropFirst("channel/".count)))
+    }
+  }
+
+  private func takeCommand(_ update: CatchUp.Update) -> ChannelUpdateFate {
+    guard (1...48).contains(update.id.utf8.count), update.body.count <= CommandDesk.mostBytes else { return .skipped }
+    var isNew = false
+    store.write({ [upstream, clock] store throws(SQLiteError) in
+      isNew = try store.queueCommand(update.body, id: update.id, of: upstream, at: clock.milliseconds)
+    }) { _ in }
+    return isNew ? .sent : .known
+  }
+
+  private func takeDocument(_ update: CatchUp.Update, _ changed: inout [Document]) -> ChannelUpdateFate {
+    // `try?`: it was JSON when it came.
+    guard let body = try? JSONValue(parsing: update.body), let text = body["key"]?.string,
+      let key = DocumentKey(text), let updatedAt = body["updated_at"]?.integer,
+      rights.contains(key.isSetting ? "settings" : "documents")
+    else { return .skipped }
+    let given = body["value"] ?? .null
+    guard given == .null || key.allows(given) else { return .skipped }
+    var value = JSONWriter()
+    value.value(given)
+    let document = Document(
+      key: text, value: given == .null ? nil : value.string, updatedAt: updatedAt,
+      byHub: body["by_hub"]?.bool ?? false)
+    var isNew = false
+    let through = acknowledged()
+    store.write({ [upstream, moment] store throws(SQLiteError) in
+      isNew = try store.applyDocument(document, via: upstream, acknowledged: through, at: moment)
+    }) { _ in }
+    if isNew { changed.append(document) }
+    return isNew ? .sent : .known
+  }
+
+  private func takeMessage(_ update: CatchUp.Update, _ channel: String) -> ChannelUpdateFate {
+    // `try?`: it was JSON when it came.
+    guard let body = try? JSONValue(parsing: update.body), let gateway = body["gateway"]?.string,
+      let text = body["text"]?.string, let time = body["sender_time"]?.integer.flatMap({ UInt32(exactly: $0) })
+    else { return .skipped }
+    return receivers.channelMessage(
+      ChannelUpdate(
+        upstream: upstream, id: update.id, gateway: gateway, channel: channel,
+        senderName: body["sender_name"]?.string ?? "?", senderTime: time, text: text, at: update.at))
+  }
+
+  // MARK: Trouble
+
+  private func succeeded() {
+    lastSuccess = clock.milliseconds
+    backoff.reset()
+    if troubleLogged != nil { log.notice("\(upstream): updates are fetched again") }
+    troubleLogged = nil
+    // Where nobody tells of what is new, it is asked for now and then.
+    timer?.cancel()
+    timer = loop.schedule(after: Self.pollInterval) { [weak self] in self?.refresh() }
+  }
+
+  private func trouble(_ words: String) {
+    if troubleLogged != words { log.warning("\(upstream): \(words); trying again by itself") }
+    troubleLogged = words
+    catchUp.failed()
+    timer?.cancel()
+    timer = loop.schedule(after: backoff.next(using: &random)) { [weak self] in self?.refresh() }
+  }
+
+  var report: UpdatesReport {
+    UpdatesReport(
+      upstream: upstream, isReachable: isReachable, lastSuccess: lastSuccess, trouble: troubleLogged,
+      buckets: catchUp.statistics.map { name, position, remote, statistics in
+        UpdatesReport.Bucket(
+          name: name, seq: position.seq, behind: max(0, remote - position.seq), since: position.since,
+          fetches: statistics.fetches, followUps: statistics.followUps, applied: statistics.applied,
+          skipped: statistics.skipped, duplicates: statistics.duplicates, divergences: statistics.divergences)
+      })
+  }
+}
+
+/// What `meshpost sync` shows of an upstream's buckets.
+public struct UpdatesReport: Equatable, Sendable {
+  public struct Bucket: Equatable, Sendable {
+    public var name: String
+    public var seq: Int64
+    public var behind: Int64
+    public var since: Int64
+    public var fetches: UInt64
+    public var followUps: UInt64
+    public var applied: UInt64
+    public var skipped: UInt64
+    public var duplicates: UInt64
+    public var divergences: UInt64
+  }
+
+  public var upstream: String
+  public var isReachable: Bool
+  public var lastSuccess: Int64?
+  public var trouble: String?
+  public var buckets: [Bucket]
+}

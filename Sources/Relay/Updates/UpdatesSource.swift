@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+
+/// A server that has buckets, and how it is asked about them.
+protocol UpdatesSource: AnyObject {
+  /// Answers exactly once, unless `close` came between; `nil`: no answer, or none that makes sense.
+  func ask(_ question: UpdatesQuestion, _ done: @escaping (JSONValue?) -> Void)
+  /// The server can be asked now, or no longer.
+  var onReachable: (Bool) -> Void { get set }
+  var onHasNew: (_ bucket: String, _ seq: Int64) -> Void { get set }
+}
+
+/// Source: docs/hub-protocol.md.
+enum UpdatesQuestion: Equatable {
+  case state([String])
+  case page(bucket: String, from: CatchUp.Position, until: Int64?, limit: Int)
+
+  var method: String {
+    switch self {
+    case .state: "getUpdatesState"
+    case .page: "getUpdates"
+    }
+  }
+
+  func write(to json: inout JSONWriter) {
+    switch self {
+    case .state(let buckets):
+      json.arrayField("buckets") { json in for bucket in buckets { json.value(bucket) } }
+    case .page(let bucket, let from, let until, let limit):
+      json.field("bucket", bucket)
+      json.field("after", from.seq)
+      json.field("at", from.at)
+      json.field("since", from.since)
+      json.field("until", until)
+      json.field("limit", limit)
+    }
+  }
+
+  var query: String {
+    switch self {
+    case .state(let buckets): return "buckets=" + buckets.joined(separator: ",")
+    case .page(let bucket, let from, let until, let limit):
+      var text = "bucket=\(bucket)&after=\(from.seq)&since=\(from.since)&limit=\(limit)"
+      if let at = from.at { text += "&at=\(at)" }
+      if let until { text += "&until=\(until)" }
+      return text
+    }
+  }
+}
+
+extension CatchUp.Page {
+  /// `nil`: it is none.
+  init?(_ json: JSONValue) {
+    if json["diverged"]?.bool == true {
+      guard let resume = json["resume"]?.integer, resume >= 0 else { return nil }
+      self = .diverged(resume: resume, at: json["resume_at"]?.integer)
+      return
+    }
+    guard let first = json["first"]?.integer, let last = json["last"]?.integer, let list = json["updates"]?.array,
+      (1...Int64.max - 1).contains(first), (0...Int64.max - 1).contains(last)
+    else { return nil }
+    var updates: [CatchUp.Update] = []
+    for value in list {
+      guard let seq = value["seq"]?.integer, let at = value["at"]?.integer, let id = value["id"]?.string,
+        let body = value["body"], seq > 0, seq < .max, abs(at / 2) < 1 << 60
+      else { return nil }
+      var writer = JSONWriter()
+      writer.value(body)
+      updates.append(CatchUp.Update(seq: seq, at: at, id: id, body: writer.bytes))
+    }
+    self = .updates(
+      updates, first: first, last: last, lastAt: json["last_at"]?.integer, more: json["more"]?.bool ?? false)
+  }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+
+import SQLite
+
+/// How far a bucket of a hub is known here. Source: docs/hub-protocol.md.
+public struct BucketPosition: Equatable, Sendable {
+  /// Its last update that was applied, and when the hub made that.
+  public var seq: Int64
+  public var at: Int64?
+  /// Nothing that was made before this is missing (milliseconds since 1970, by the hub's clock). Never goes back.
+  public var since: Int64
+
+  public init(seq: Int64 = 0, at: Int64? = nil, since: Int64 = 0) {
+    self.seq = seq
+    self.at = at
+    self.since = since
+  }
+}
+
+/// A command of a server that was taken in.
+public struct QueuedCommand: Equatable, Sendable {
+  public var number: Int64
+  public var id: String
+  /// The request, JSON.
+  public var body: [UInt8]
+}
+
+extension Store {
+  public func bucket(_ name: String, of upstream: String) throws(StoreError) -> BucketPosition {
+    var found = BucketPosition()
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        "SELECT seq, at, since FROM buckets WHERE upstream = ? AND name = ?", [.text(upstream), .text(name)]
+      ) { (row) throws(SQLiteError) in
+        found = BucketPosition(seq: row.integer(0), at: row.integerIfAny(1), since: row.integer(2))
+        return false
+      }
+    }
+    return found
+  }
+
+  /// Within the `write` that applies the updates up to there.
+  public func setBucket(_ name: String, of upstream: String, to position: BucketPosition) throws(SQLiteError) {
+    try database.run(
+      """
+      INSERT INTO buckets(upstream, name, seq, at, since) VALUES (?, ?, ?, ?, ?)
+      ON CONFLICT(upstream, name) DO UPDATE SET seq = excluded.seq, at = excluded.at, since = max(since, excluded.since)
+      """, .text(upstream), .text(name), .integer(position.seq), .optional(position.at), .integer(position.since))
+  }
+
+  // MARK: Commands
+
+  /// Commands with their answers that are kept of an upstream, so that one that comes again is known.
+  static let mostAnswered: Int64 = 1000
+
+  /// Within a `write`: false when the upstream has sent this id before.
+  public func queueCommand(
+    _ body: [UInt8], id: String, of upstream: String, at now: Int64
+  ) throws(SQLiteError) -> Bool {
+    try database.run(
+      "INSERT INTO commands(upstream, id, body, at) VALUES (?, ?, ?, ?) ON CONFLICT(upstream, id) DO NOTHING",
+      .text(upstream), .text(id), .blob(body), .integer(now)) > 0
+  }
+
+  /// Within a `write`: what has become of it. A command that was not queued is remembered as well.
+  public func answerCommand(
+    _ id: String, of upstream: String, body: [UInt8], answer: [UInt8], at now: Int64
+  ) throws(SQLiteError) {
+    try database.run(
+      """
+      INSERT INTO commands(upstream, id, body, at, answer) VALUES (?, ?, ?, ?, ?)
+      ON CONFLICT(upstream, id) DO UPDATE SET answer = excluded.answer
+      """, .text(upstream), .text(id), .blob(body), .integer(now), .blob(answer))
+    try database.run(
+      """
+      DELETE FROM commands WHERE upstream = ?1 AND answer IS NOT NULL AND number <=
+      (SELECT max(number) FROM commands WHERE upstream = ?1) - ?2
+      """, .text(upstream), .integer(Self.mostAnswered))
+  }
+
+  /// What the upstream was answered to this id; `nil`: it is not known, or has no answer yet.
+  public func commandAnswer(_ id: String, of upstream: String) throws(StoreError) -> [UInt8]? {
+    try translating { () throws(SQLiteError) in
+      try database.value(
+        "SELECT answer FROM commands WHERE upstream = ? AND id = ?", .text(upstream), .text(id))?.blob
+    }
+  }
+
+  /// The oldest without an answer, after a number.
+  public func nextCommand(of upstream: String, after number: Int64) throws(StoreError) -> QueuedCommand? {
+    var found: QueuedCommand?
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        """
+        SELECT number, id, body FROM commands WHERE upstream = ? AND number > ? AND answer IS NULL
+        ORDER BY number LIMIT 1
+        """, [.text(upstream), .integer(number)]
+      ) { (row) throws(SQLiteError) in
+        found = QueuedCommand(number: row.integer(0), id: row.text(1), body: row.blob(2))
+        return false
+      }
+    }
+    return found
+  }
+
+  public func waitingCommands(of upstream: String) throws(StoreError) -> Int64 {
+    try translating { () throws(SQLiteError) in
+      try database.value(
+        "SELECT count(*) FROM commands WHERE upstream = ? AND answer IS NULL", .text(upstream))?.integer ?? 0
+    }
+  }
+}
