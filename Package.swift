@@ -78,7 +78,8 @@ let package = Package(
     .target(
       name: "Control",
       dependencies: [
-        "BluetoothSession", "Companion", "Delivery", "Messaging", "Store", "Sync", "Relay", "Transport", "HTTP", "JSON",
+        "BluetoothSession", "Companion", "Delivery", "Documents", "Messaging", "Store", "Sync", "Relay", "Transport",
+        "HTTP", "JSON",
         "EventLoop", "Timing",
       ],
       swiftSettings: strict),

@@ -66,6 +66,9 @@ struct RequestBody {
     }
   }
 
+  /// `nil`: absent, or null.
+  func any(_ name: String) -> JSONValue? { value[name] == .null ? nil : value[name] }
+
   func flag(_ name: String) -> Bool { value[name]?.bool ?? false }
 
   func integer(_ name: String, in range: ClosedRange<Int64>) throws(Refusal) -> Int64? {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import Documents
 import EventLoop
 import HTTP
 import JSON
@@ -41,10 +42,13 @@ public final class ControlAPI {
     public let log: Log
     /// The relay is made anew when its configuration is reloaded.
     public let relay: () -> Relay
+    /// A document was edited by an operator.
+    public let documentChanged: (Document) -> Void
 
     public init(
       version: String, loop: EventLoop, store: Store, connection: RadioConnection, synchronizer: Synchronizer,
-      messaging: MessagingParts, bluetooth: BluetoothOptions, log: Log, relay: @escaping () -> Relay
+      messaging: MessagingParts, bluetooth: BluetoothOptions, log: Log, relay: @escaping () -> Relay,
+      documentChanged: @escaping (Document) -> Void
     ) {
       self.version = version
       self.loop = loop
@@ -56,6 +60,7 @@ public final class ControlAPI {
       self.bluetooth = bluetooth
       self.log = log
       self.relay = relay
+      self.documentChanged = documentChanged
     }
   }
 
@@ -67,6 +72,7 @@ public final class ControlAPI {
   private lazy var messaging = MessagingAPI(parts) { [unowned self] in self.stream($0, follow: $1, $2) }
   private lazy var table = RadioTableAPI(parts)
   private lazy var node = NodeAPI(parts)
+  private lazy var documents = DocumentAPI(parts)
   private lazy var relay = RelayAPI(parts)
   private var server: HTTPServer?
   private var streams: [ObjectIdentifier: RowStream] = [:]
@@ -107,6 +113,7 @@ public final class ControlAPI {
       case _ where try relay.handle(request, responder): break
       case _ where radio.handle(request, responder) || messaging.handle(request, responder): break
       case _ where table.handle(request, responder) || node.handle(request, responder): break
+      case _ where documents.handle(request, responder): break
       case (_, let path): refuse(responder, Self.paths.contains(path) ? 405 : 404, "\(request.method) \(path)")
       }
     } catch {
@@ -118,7 +125,7 @@ public final class ControlAPI {
     [
       "/v1/status", "/v1/sync", "/v1/messages", "/v1/contacts", "/v1/channels", "/v1/journal", "/v1/events",
       "/v1/readings",
-    ] + RadioAPI.paths + MessagingAPI.paths + RadioTableAPI.paths + NodeAPI.paths + RelayAPI.paths
+    ] + RadioAPI.paths + MessagingAPI.paths + RadioTableAPI.paths + NodeAPI.paths + RelayAPI.paths + DocumentAPI.paths
 
   private func answer(
     _ responder: HTTPResponder, status: Int = 200, _ body: (inout JSONWriter) throws -> Void
@@ -139,7 +146,12 @@ public final class ControlAPI {
   /// One object, or with `follow=1` one a line whenever it has changed.
   private func sync(_ request: HTTPRequest, _ responder: HTTPResponder) {
     let report = StatusReport(parts: parts)
-    guard request.query["follow"] == "1" else { return answer(responder) { report.writeSync(to: &$0) } }
+    guard request.query["follow"] == "1" else {
+      return answer(responder) { json in
+        report.writeSync(to: &json)
+        report.writeUpdates(to: &json)
+      }
+    }
     var last: SyncState?
     stream(responder, follow: true) {
       guard last != report.parts.synchronizer.state else { return ([], true) }
@@ -149,6 +161,7 @@ public final class ControlAPI {
   }
 
   private func startSync(_ request: HTTPRequest, _ responder: HTTPResponder) {
+    parts.relay().refresh()
     guard parts.connection.state == .up else { return refuse(responder, 409, "the radio's link is down") }
     parts.synchronizer.restart(fully: request.query["full"] == "1")
     answer(responder, status: 202) { $0.field("ok", true) }
@@ -269,7 +282,10 @@ public final class ControlAPI {
       var lines: [UInt8] = []
       var count = 0
       try store.eachContact(after: after, onRadioOnly: onRadio) { stored in
-        lines += Self.line { EventBody.write(stored, to: &$0) }
+        lines += Self.line { json in
+          EventBody.write(stored, to: &json)
+          DocumentAPI.writeNotes(of: stored.contact.key, store, to: &json)
+        }
         after = stored.contact.key.bytes
         count += 1
         return count < Self.pageRows

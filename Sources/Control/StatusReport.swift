@@ -103,6 +103,38 @@ struct StatusReport {
     }
   }
 
+  /// What is fetched from servers upstream.
+  func writeUpdates(to json: inout JSONWriter) {
+    json.arrayField("updates") { json in
+      for upstream in parts.relay().upstreams {
+        if let report = upstream.updates { json.object { Self.write(report, to: &$0) } }
+      }
+    }
+  }
+
+  private static func write(_ report: UpdatesReport, to json: inout JSONWriter) {
+    json.field("upstream", report.upstream)
+    json.field("reachable", report.isReachable)
+    json.field("last_success", report.lastSuccess)
+    json.field("trouble", report.trouble)
+    json.arrayField("buckets") { json in
+      for bucket in report.buckets {
+        json.object { json in
+          json.field("bucket", bucket.name)
+          json.field("seq", bucket.seq)
+          json.field("behind", bucket.behind)
+          json.field("since", bucket.since)
+          json.field("fetches", bucket.fetches)
+          json.field("follow_ups", bucket.followUps)
+          json.field("applied", bucket.applied)
+          json.field("skipped", bucket.skipped)
+          json.field("duplicates", bucket.duplicates)
+          json.field("divergences", bucket.divergences)
+        }
+      }
+    }
+  }
+
   private func writeMessaging(to json: inout JSONWriter) {
     let status = parts.messaging.messenger.status
     json.field("waiting", status.waiting)
@@ -150,6 +182,7 @@ struct StatusReport {
     json.field("name", status.name)
     json.field("kind", status.kind)
     json.field("url", status.url)
+    json.field("link", status.link)
     json.field("state", status.state.rawValue)
     json.field("acknowledged", status.cursor)
     json.field("pending", status.pending)

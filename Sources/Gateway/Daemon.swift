@@ -79,7 +79,8 @@ public final class Daemon {
       control = try ControlAPI(
         ControlAPI.Parts(
           version: Self.version, loop: loop, store: store, connection: connection, synchronizer: synchronizer,
-          messaging: messaging, bluetooth: configuration.bluetooth, log: log, relay: { [unowned self] in self.relay }),
+          messaging: messaging, bluetooth: configuration.bluetooth, log: log, relay: { [unowned self] in self.relay },
+          documentChanged: { [unowned self] _ in self.documentsChanged() }),
         location: configuration.controlSocket, group: configuration.controlGroup)
     } catch {
       throw StartError(words: "the control socket: \(error)", code: EX_CANTCREAT)

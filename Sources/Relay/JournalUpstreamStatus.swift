@@ -26,7 +26,8 @@ extension JournalUpstream {
     let deadLetters = (try? store.deadLetterCount(of: name)) ?? 0
     let (state, reason) = stateForPeople
     return UpstreamStatus(
-      name: name, kind: carrier.kind, url: carrier.place, state: state, cursor: cursor,
+      name: name, kind: carrier.kind, url: carrier.place, link: (carrier as? HubLink)?.roadName, state: state,
+      cursor: cursor,
       pending: max(0, store.lastSeq - cursor), inFlight: flights.reduce(0) { $0 + $1.events.count },
       deadLetters: deadLetters,
       reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent)

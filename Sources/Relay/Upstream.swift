@@ -39,6 +39,8 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var name: String
   public var kind: String
   public var url: String
+  /// Of a hub that is connected: `live` or `http`.
+  public var link: String?
   public var state: State
   /// Acknowledged up to here.
   public var cursor: Int64

@@ -13,8 +13,7 @@ struct Meshpost: ParsableCommand {
       StatusCommand.self, SendCommand.self, ReactCommand.self, OutgoingCommand.self, RetryCommand.self,
       CancelCommand.self, MessagesCommand.self, ContactsCommand.self, ContactCommand.self, ChannelsCommand.self,
       ChannelCommand.self, RoomCommand.self, NodeCommand.self, JournalCommand.self, OutboxCommand.self,
-      UpstreamCommand.self,
-      SyncCommand.self, RadioCommand.self, DoctorCommand.self,
+      UpstreamCommand.self, DocumentsCommand.self, SyncCommand.self, RadioCommand.self, DoctorCommand.self,
     ], defaultSubcommand: StatusCommand.self)
 }
 

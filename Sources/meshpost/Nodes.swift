@@ -101,7 +101,7 @@ struct ContactCommand: ParsableCommand {
 
 struct ChannelCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "channel", abstract: "Join and leave channels.", subcommands: [Add.self, Remove.self])
+    commandName: "channel", abstract: "Join and leave channels.", subcommands: [Add.self, Remove.self, Relay.self])
 
   struct Add: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -143,7 +143,7 @@ struct NodeCommand: ParsableCommand {
     commandName: "node", abstract: "Ask repeaters, rooms, sensors and companions.",
     subcommands: [
       Login.self, Logout.self, Status.self, TelemetryCommand.self, NeighboursCommand.self, Trace.self, CLI.self,
-      Readings.self,
+      Readings.self, Alias.self, Note.self, Tag.self,
     ])
 
   struct Login: ParsableCommand {

@@ -66,7 +66,24 @@ enum Show {
     if let remedy = part["remedy"]?.string { print("          \(remedy)") }
   }
 
-  static func sync(_ sync: JSONValue) { print(syncLine(sync)) }
+  static func sync(_ sync: JSONValue) {
+    print(syncLine(sync))
+    for upstream in sync["updates"]?.array ?? [] { updates(upstream) }
+  }
+
+  private static func updates(_ upstream: JSONValue) {
+    let state = upstream["reachable"]?.bool == true ? "" : ", not reachable now"
+    print("updates   \(upstream["upstream"]?.string ?? "?")\(state), last \(time(upstream["last_success"]?.integer))")
+    if let trouble = upstream["trouble"]?.string { print("          \(clean(trouble))") }
+    for bucket in upstream["buckets"]?.array ?? [] {
+      func number(_ name: String) -> Int64 { bucket[name]?.integer ?? 0 }
+      let fetches = "\(number("fetches")) fetches (\(number("follow_ups")) followed)"
+      let fates = "\(number("applied")) applied, \(number("skipped")) skipped, \(number("duplicates")) known"
+      print(
+        "          \(clean(bucket["bucket"]?.string)) \(number("seq")), \(number("behind")) behind: \(fetches), \(fates)"
+      )
+    }
+  }
 
   static func syncLine(_ sync: JSONValue) -> String {
     var line = "sync      \(sync["state"]?.string ?? "?")"

@@ -36,7 +36,7 @@ final class Rig {
       \(extra)
       [[token]]
       file = "\(scratch.location("token"))"
-      access = "write"
+      access = "all"
       """)
   }
 

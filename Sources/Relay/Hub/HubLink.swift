@@ -120,7 +120,7 @@ final class HubLink: Carrier, UpdatesSource {
         subprotocol: Self.subprotocol), tls: tls, on: loop)
     socket.onOpen = { [weak self] in self?.opened(socket) }
     socket.onMessage = { [weak self] bytes in self?.received(bytes, on: socket) }
-    socket.onPong = { [weak self] in self?.pongLimit?.cancel() }
+    socket.onPong = { [weak self] in self?.heard() }
     socket.onEnd = { [weak self] failure in self?.ended(failure) }
     road = .opening(socket)
     socket.open()
@@ -248,7 +248,6 @@ final class HubLink: Carrier, UpdatesSource {
     let timer = loop.schedule(after: settings.road.timeout) { [weak self] in self?.giveUp("no answer in time") }
     batches.append((lastNumber, done, timer))
     socket.send(text: batch.encode(epoch: store.epoch, number: lastNumber))
-    keepAlive()
   }
 
   /// By and by, when nothing else is to be done.
@@ -292,7 +291,7 @@ final class HubLink: Carrier, UpdatesSource {
     guard let message = try? JSONValue(parsing: bytes), let type = message["type"]?.string else {
       return giveUp("the hub sends what is no message")
     }
-    keepAlive()
+    if case .live = road { heard() }
     switch type {
     case "welcome": welcomed(message, socket)
     case "taken", "refused", "busy", "out_of_order": answered(type, message)
@@ -315,22 +314,21 @@ final class HubLink: Carrier, UpdatesSource {
     road = .live(socket)
     liveAgainAt = nil
     hubWindow = Int(min(max(message["window"]?.integer ?? 1, 1), 16))
-    keepAlive()
+    heard()
     greeted(.has(message["acknowledged"]?.integer))
     onReachable(true)
     tellStates()
   }
 
   /// Silence for a while, then a ping, then an answer or the end.
-  private func keepAlive() {
+  private func heard() {
     pongLimit?.cancel()
     pinger?.cancel()
     pinger = loop.schedule(after: .seconds(settings.keepAlive)) { [weak self] in self?.ping() }
   }
 
   private func ping() {
-    guard case .live(let socket) = road else { return }
-    keepAlive()
+    guard case .live(let socket) = road, pongLimit?.isScheduled != true else { return }
     socket.ping()
     pongLimit = loop.schedule(after: Self.patience) { [weak self] in self?.giveUp("no answer to a ping") }
   }
@@ -379,7 +377,6 @@ final class HubLink: Carrier, UpdatesSource {
           json.field("method", question.method)
           json.objectField("params") { question.write(to: &$0) }
         })
-      keepAlive()
     case .http: http.ask(question, done)
     case .none, .opening: loop.later { done(nil) }
     }

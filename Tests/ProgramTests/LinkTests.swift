@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import HTTP
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// A gateway and a hub, live: what goes between them besides the journal.
+  @Suite struct Links {
+    /// Both programs up, the link open.
+    private func start(_ extra: String = "", relay: String = "", arguments: [String] = []) throws -> Rig {
+      let rig = try Rig()
+      rig.writeGatewayConfiguration(extra: "keep_alive_s = 5\n" + extra + "\n" + relay)
+      try rig.startRadio(arguments)
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      try waitForLink(rig, "live")
+      return rig
+    }
+
+    private func waitForLink(_ rig: Rig, _ road: String) throws {
+      try untilTrue("the link to be \(road): \(rig.gateway?.lines.suffix(5) ?? [])") {
+        let upstream = try rig.status()?["upstreams"]?.array?.first
+        return upstream?["link"]?.string == road && upstream?["pending"]?.integer == 0
+      }
+    }
+
+    private func command(_ rig: Rig, _ body: String, wait: Int = 20) throws -> (status: Int, json: JSONValue) {
+      let id = rig.gatewayID ?? ""
+      let response = rig.askHub("POST", "/v1/gateways/\(id)/commands?wait_s=\(wait)", body: body)
+      return (response?.status ?? 0, try JSONValue(parsing: response?.body ?? Array("null".utf8)))
+    }
+
+    private func sent(_ rig: Rig) throws -> [String] {
+      try rig.meshpost("outgoing", "--json").lines.compactMap { try JSONValue(parsing: $0)["text"]?.string }
+    }
+
+    @Test func `a command is carried out live, or waits on disk at both ends, and the same twice is one`() throws {
+      let rig = try start()
+      let live = try command(rig, #"{"id":"c1","command":"send","to":"Public","text":"now"}"#)
+      #expect(live.status == 200 && live.json["state"]?.string == "done", "\(live)")
+      #expect(
+        try command(rig, #"{"id":"c1","command":"send","to":"Public","text":"now"}"#).json["state"]?.string == "done")
+      let refused = try command(rig, #"{"id":"c2","command":"send","to":"nobody at all","text":"x"}"#)
+      #expect(refused.json["state"]?.string == "refused")
+      #expect(refused.json["answer"]?["code"]?.string == "not_found")
+      #expect(try command(rig, #"{"id":"c3","command":"sync"}"#).json["answer"]?["code"]?.string == "not_allowed")
+      rig.gateway?.kill9()
+      try untilTrue("the hub to notice") { try command(rig, #"{"command":"status"}"#).status == 503 }
+      let queued = try command(rig, #"{"id":"c4","command":"send","to":"Public","text":"later"}"#, wait: 0)
+      #expect(queued.status == 202 && queued.json["state"]?.string == "queued", "\(queued)")
+      rig.hub?.kill9()
+      try rig.startHub()
+      try rig.startGateway()
+      let id = rig.gatewayID ?? ""
+      try untilTrue("the queued command's end") {
+        let answer = rig.askHub("GET", "/v1/gateways/\(id)/commands/c4?wait_s=5")
+        return try JSONValue(parsing: answer?.body ?? [])["state"]?.string == "done"
+      }
+      #expect(try sent(rig).sorted() == ["later", "now"])
+      let journaled = try rig.hubRows("events").filter { $0["kind"]?.string == "command" }
+      #expect(Set(journaled.compactMap { $0["body"]?["id"]?.string }) == ["c1", "c2", "c3", "c4"])
+      #expect(journaled.allSatisfy { $0["body"]?["upstream"]?.string == "hub" })
+    }
+
+    @Test func `a node's alias is edited at both ends, and the last writer wins`() throws {
+      let rig = try start(#"allow = ["send", "documents"]"#, arguments: ["--contacts", "3"])
+      let key = try #require(
+        try rig.meshpost("contacts", "--json").lines.compactMap {
+          try JSONValue(parsing: $0)["key"]?.string
+        }.first)
+      let id = rig.gatewayID ?? ""
+      let path = "/v1/gateways/\(id)/documents/node/\(key)/alias"
+      #expect(try rig.meshpost("node", "alias", key, "Upper hut").code == 0)
+      try untilTrue("the alias at the hub") {
+        let answer = rig.askHub("GET", "/v1/gateways/\(id)/documents")
+        return try JSONValue(parsing: answer?.body ?? [])["documents"]?.array?.first?["value"]?.string == "Upper hut"
+      }
+      #expect(rig.askHub("PUT", path, body: #"{"value":"Hut 1"}"#)?.status == 200)
+      try untilTrue("the hub's at the gateway") {
+        try rig.meshpost("contacts", "--json").lines.contains { $0.contains(#""alias":"Hut 1""#) }
+      }
+      // While nobody hears the other; the gateway's comes later.
+      rig.hub?.send(SIGTERM)
+      _ = try rig.hub?.ended()
+      #expect(try rig.meshpost("node", "alias", key, "Hut one").code == 0)
+      try rig.startHub()
+      try untilTrue("the gateway's at the hub") {
+        let answer = rig.askHub("GET", "/v1/gateways/\(id)/documents")
+        return try JSONValue(parsing: answer?.body ?? [])["documents"]?.array?.first?["value"]?.string == "Hut one"
+      }
+      #expect(rig.askHub("DELETE", path)?.status == 200)
+      try untilTrue("the alias to be gone") {
+        try !rig.meshpost("contacts", "--json").lines.contains { $0.contains(#""alias""#) }
+      }
+      #expect(rig.askHub("PUT", path, body: #"{"value":7}"#)?.status == 422)
+      #expect(rig.askHub("PUT", "/v1/gateways/\(id)/documents/root/password", body: #"{"value":"x"}"#)?.status == 400)
+    }
+
+    @Test func `a hub that is stopped is noticed by ping, and the link comes back`() throws {
+      let rig = try start()
+      rig.hub?.send(SIGSTOP)
+      try rig.gateway?.line(with: "no answer to a ping")
+      rig.radio?.write("chan r1 0 while it was stopped")
+      rig.hub?.send(SIGCONT)
+      try waitForLink(rig, "live")
+      try untilTrue("the message at the hub") { try rig.hubTexts().contains("while it was stopped") }
+    }
+
+    /// What a proxy that knows no WebSockets makes of one.
+    private static let proxy = """
+      import http.server, sys, urllib.request, urllib.error
+      hub = sys.argv[1]
+      class Handler(http.server.BaseHTTPRequestHandler):
+          protocol_version = "HTTP/1.1"
+          def forward(self):
+              body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+              kept = {k: v for k, v in self.headers.items() if k.lower() not in ("upgrade", "connection", "host")}
+              request = urllib.request.Request(hub + self.path, body or None, kept, method=self.command)
+              try: answer = urllib.request.urlopen(request)
+              except urllib.error.HTTPError as error: answer = error
+              data = answer.read()
+              self.send_response(answer.status)
+              self.send_header("Content-Length", str(len(data))); self.end_headers(); self.wfile.write(data)
+          do_GET = do_POST = do_PUT = forward
+          def log_message(self, *_): pass
+      server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+      print("port", server.server_address[1], flush=True)
+      server.serve_forever()
+      """
+
+    @Test func `behind a proxy that knows no WebSocket all of it goes by HTTP`() throws {
+      let rig = try Rig()
+      let proxy = try Program(Program.python, ["-c", Self.proxy, "http://127.0.0.1:\(rig.hubPort)"])
+      let port = try proxy.line(with: "port ").split(separator: " ").last.map(String.init) ?? ""
+      rig.writeGatewayConfiguration(url: "http://127.0.0.1:\(port)")
+      try rig.startRadio()
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      try waitForLink(rig, "http")
+      #expect(rig.gateway?.lines.contains { $0.contains("no live link") } == true)
+      rig.radio?.write("chan r1 0 round about")
+      try untilTrue("the message at the hub") { try rig.hubTexts().contains("round about") }
+      #expect(try command(rig, #"{"id":"c1","command":"send","to":"Public","text":"by HTTP"}"#, wait: 0).status == 202)
+      _ = rig.control("POST", "/v1/sync")
+      try untilTrue("the command to be fetched") { try sent(rig) == ["by HTTP"] }
+      let id = rig.gatewayID ?? ""
+      try untilTrue("the gateway's state at the hub") {
+        let answer = rig.askHub("GET", "/v1/gateways/\(id)/state")
+        return try JSONValue(parsing: answer?.body ?? [])["gateway"]?["body"]?["sync"]?.string == "synced"
+      }
+    }
+
+    @Test func `tokens are exchanged without a pause`() throws {
+      let rig = try start()
+      _ = rig.scratch.write("token", "the-token-that-comes-next\na-token-for-the-tests\n")
+      rig.hub?.send(SIGHUP)
+      try rig.hub?.line(with: "tokens are read anew")
+      #expect(rig.askHub("GET", "/v1/gateways", token: "the-token-that-comes-next")?.status == 200)
+      #expect(rig.askHub("GET", "/v1/gateways")?.status == 200)
+      _ = rig.scratch.write("token", "the-token-that-comes-next\n")
+      rig.hub?.send(SIGHUP)
+      try untilTrue("the old one to be refused") { rig.askHub("GET", "/v1/gateways")?.status == 401 }
+      _ = rig.scratch.write("token", "no token at\n all\n")
+      rig.hub?.send(SIGHUP)
+      try rig.hub?.line(with: "tokens stay as they were")
+      #expect(rig.askHub("GET", "/v1/gateways", token: "the-token-that-comes-next")?.status == 200)
+    }
+  }
+}
