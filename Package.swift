@@ -175,6 +175,9 @@ let package = Package(
     .testTarget(
       name: "VirtualRadioTests", dependencies: ["Companion", "EventLoop", "TestSupport", "Timing", "VirtualRadio"],
       swiftSettings: strict),
+    .testTarget(
+      name: "HubTests", dependencies: ["Documents", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing"],
+      swiftSettings: strict),
     .testTarget(name: "MQTTTests", dependencies: ["EventLoop", "MQTT", "Timing"], swiftSettings: strict),
     .testTarget(name: "TimingTests", dependencies: ["Timing"], swiftSettings: strict),
     .testTarget(

@@ -6,8 +6,11 @@ import Foundation
 public final class Scratch {
   public let folder: URL
 
-  public init() {
-    folder = FileManager.default.temporaryDirectory.appending(path: "mp-\(UUID().uuidString.prefix(8))")
+  /// `inMemory`: where nothing is about the disk, on a file system without one.
+  public init(inMemory: Bool = false) {
+    let memory = URL(filePath: "/dev/shm")
+    let hasMemory = inMemory && FileManager.default.isWritableFile(atPath: memory.path())
+    folder = (hasMemory ? memory : FileManager.default.temporaryDirectory).appending(path: "mp-\(UUID().uuidString.prefix(8))")
     try! FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
   }
 
