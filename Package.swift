@@ -33,6 +33,7 @@ let package = Package(
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CSodium", pkgConfig: "libsodium", providers: [.apt(["libsodium-dev"])]),
+    .systemLibrary(name: "CPostgres", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
     .systemLibrary(name: "CBluetooth", providers: [.apt(["libbluetooth-dev"])]),
     // libdbus-1, loaded when it is first needed.
     .target(name: "CDBus"),
@@ -99,7 +100,8 @@ let package = Package(
     .target(
       name: "Hub",
       dependencies: [
-        "Documents", "MeshCrypto", "SQLite", "JSON", "TOML", .product(name: "Hummingbird", package: "hummingbird"),
+        "CPostgres", "Documents", "MeshCrypto", "SQLite", "JSON", "TOML",
+        .product(name: "Hummingbird", package: "hummingbird"),
         .product(name: "Logging", package: "swift-log"), .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOHTTP1", package: "swift-nio"), .product(name: "NIOWebSocket", package: "swift-nio"),
         .product(name: "NIOHTTPTypesHTTP1", package: "swift-nio-extras"),
@@ -176,7 +178,8 @@ let package = Package(
       name: "VirtualRadioTests", dependencies: ["Companion", "EventLoop", "TestSupport", "Timing", "VirtualRadio"],
       swiftSettings: strict),
     .testTarget(
-      name: "HubTests", dependencies: ["Documents", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing"],
+      name: "HubTests",
+      dependencies: ["Documents", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing"],
       swiftSettings: strict),
     .testTarget(name: "MQTTTests", dependencies: ["EventLoop", "MQTT", "Timing"], swiftSettings: strict),
     .testTarget(name: "TimingTests", dependencies: ["Timing"], swiftSettings: strict),

@@ -25,7 +25,9 @@ public struct HubConfiguration: Sendable {
 
   public var host: String
   public var port: Int
+  /// A file, or `postgresql://…`.
   public var location: String
+  public var password: String?
   public var tokens: [Token]
   public var mostBody: Int
   /// Events a second and gateway; 0 = no limit.
@@ -49,6 +51,7 @@ public struct HubConfiguration: Sendable {
     host = root.string("host") ?? "127.0.0.1"
     port = Int(root.integer("port", in: 0...65535, default: 8787))
     location = root.string("database") ?? "/var/lib/meshpost-hub/hub.db"
+    password = Self.password(&root)
     mostBody = Int(root.size("max_body", in: 1024...(64 << 20), default: 1 << 20))
     rateLimit = Int(root.integer("max_events_per_second", in: 0...1_000_000, default: 0))
     tokens = []
@@ -65,6 +68,15 @@ public struct HubConfiguration: Sendable {
       let lines = root.errors.sorted { $0.line < $1.line }.map { "\(file): \($0)" }
       throw Failure(description: lines.joined(separator: "\n"))
     }
+  }
+
+  /// Of a database server: not in its address, which is shown.
+  private static func password(_ root: inout TOMLReader) -> String? {
+    guard let file = root.string("database_password_file") else { return nil }
+    let text = FileManager.default.contents(atPath: file).map { String(decoding: $0, as: UTF8.self) } ?? ""
+    let line = text.split(whereSeparator: \.isNewline).first.map(String.init)
+    if line == nil { root.note("database_password_file", "\(file) cannot be read, or is empty") }
+    return line
   }
 
   private static func token(_ table: inout TOMLReader) -> Token? {

@@ -16,7 +16,8 @@ public struct HubServer: Sendable {
     self.configuration = configuration
     access = HubAccess(configuration.tokens)
     api = HubAPI(
-      store: try HubStore(location: configuration.location), access: access, registry: LinkRegistry(),
+      store: try HubStore(location: configuration.location, password: configuration.password), access: access,
+      registry: LinkRegistry(),
       limiter: RateLimiter(perSecond: configuration.rateLimit), mostBody: configuration.mostBody)
   }
 
@@ -24,6 +25,8 @@ public struct HubServer: Sendable {
   public func run(_ ready: @escaping @Sendable (Int) -> Void) async throws {
     let registry = api.registry
     await api.store.listen { news in Task { await registry.heard(news) } }
+    let listener = hearOthers()
+    defer { withExtendedLifetime(listener) {} }
     let application = Application(
       router: api.router(), server: HTTPServerBuilder { [api] responder in api.connections(responder) },
       configuration: .init(
@@ -31,6 +34,18 @@ public struct HubServer: Sendable {
       onServerRunning: { channel in ready(channel.localAddress?.port ?? 0) },
       logger: Logger(label: "hub") { _ in SwiftLogNoOpLogHandler() })
     try await application.runService()
+  }
+}
+
+extension HubServer {
+  /// Other hubs on the same database: what they write is told to the gateways that are linked here.
+  private func hearOthers() -> PostgresListener? {
+    guard HubStore.isServer(configuration.location) else { return nil }
+    let (registry, store) = (api.registry, api.store)
+    return PostgresListener(
+      address: configuration.location, password: configuration.password,
+      onConnect: { Task { await registry.tellAll(from: store) } },
+      onNews: { news in Task { await registry.heard(news) } })
   }
 }
 

@@ -76,7 +76,9 @@ private final class Pair {
   func ship(losesAnswer: Bool) async throws {
     let batch = try Batch(
       after: acknowledged, of: store, limits: Batch.Limits(events: 3, bytes: 65536),
-      filter: { var filter = EventFilter(); filter.own = Self.upstream; return filter }())
+      filter: {
+        var filter = EventFilter(); filter.own = Self.upstream; return filter
+      }())
     guard !batch.isEmpty else {
       acknowledged = batch.last
       return
@@ -149,7 +151,8 @@ private final class Pair {
     let madeAt: Int64
   }
 
-  @Test(arguments: [UInt64(20_261_121), 7]) func `5,000 schedules of edits at both ends end equal, and the last writer has won`(
+  @Test(arguments: [UInt64(20_261_121), 7])
+  func `5,000 schedules of edits at both ends end equal, and the last writer has won`(
     _ seed: UInt64
   ) async throws {
     var random = SeededRandom(seed: seed)
@@ -203,6 +206,8 @@ private final class Pair {
     pair.skew = -4 * 365 * 86_400_000
     _ = try pair.editHere("settings/a", "3")
     try await pair.settle()
-    #expect(try await pair.hub.document("settings/a", of: "g")?.value == "3", "a clock that is behind loses nothing it knew of")
+    #expect(
+      try await pair.hub.document("settings/a", of: "g")?.value == "3",
+      "a clock that is behind loses nothing it knew of")
   }
 }

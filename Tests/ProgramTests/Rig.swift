@@ -115,10 +115,12 @@ final class Rig {
     return try JSONValue(parsing: response.body)
   }
 
-  func askHub(_ method: String, _ target: String, body: String = "", token: String? = token) -> HTTPResponse? {
+  func askHub(
+    _ method: String, _ target: String, body: String = "", token: String? = token, port: Int? = nil
+  ) -> HTTPResponse? {
     var request = HTTPRequest(method, target, body: Array(body.utf8))
     if let token { request.headers.add("Authorization", "Bearer \(token)") }
-    return Self.ask(.tcp(host: "127.0.0.1", port: UInt16(hubPort), tls: false), request)
+    return Self.ask(.tcp(host: "127.0.0.1", port: UInt16(port ?? hubPort), tls: false), request)
   }
 
   /// All rows that the hub has of our gateway, page by page.

@@ -10,7 +10,8 @@ public final class Scratch {
   public init(inMemory: Bool = false) {
     let memory = URL(filePath: "/dev/shm")
     let hasMemory = inMemory && FileManager.default.isWritableFile(atPath: memory.path())
-    folder = (hasMemory ? memory : FileManager.default.temporaryDirectory).appending(path: "mp-\(UUID().uuidString.prefix(8))")
+    folder = (hasMemory ? memory : FileManager.default.temporaryDirectory).appending(
+      path: "mp-\(UUID().uuidString.prefix(8))")
     try! FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
   }
 

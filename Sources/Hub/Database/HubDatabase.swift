@@ -43,6 +43,8 @@ protocol HubDatabase: AnyObject {
   func begin() throws(HubDatabaseError)
   func commit() throws(HubDatabaseError)
   func rollback()
+  /// Within a transaction: nobody else gets past the same name before its end.
+  func lock(_ name: String) throws(HubDatabaseError)
   /// Tells other hubs on this database when the transaction is committed; within one.
   func notify(_ payload: String) throws(HubDatabaseError)
 }

@@ -61,6 +61,9 @@ final class SQLiteHubDatabase: HubDatabase {
     if database.isInTransaction { try? database.execute("ROLLBACK") }
   }
 
+  /// A transaction that writes is alone.
+  func lock(_ name: String) {}
+
   /// One process has this file.
   func notify(_ payload: String) {}
 }

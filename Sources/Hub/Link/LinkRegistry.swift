@@ -68,6 +68,17 @@ actor LinkRegistry {
     }
   }
 
+  /// News may have been missed: every gateway is told how far its buckets are.
+  func tellAll(from store: HubStore) async {
+    for (gateway, link) in links {
+      // `try?`: a database that is away has no news.
+      for state in (try? await store.bucketStates(Array(link.buckets), gateway: gateway)) ?? [] where state.seq > 0 {
+        links[gateway]?.unsaid[state.bucket] = state.seq
+      }
+      say(gateway)
+    }
+  }
+
   /// One message under way a link; what comes meanwhile is told together.
   private func say(_ gateway: String) {
     guard let link = links[gateway], !link.isSaying, !link.unsaid.isEmpty else { return }

@@ -36,6 +36,7 @@ extension HubStore {
     _ body: JSONValue, id: String, for gateway: String, by author: String, at now: Int64
   ) throws(HubDatabaseError) -> Queued {
     try transaction { () throws(HubDatabaseError) in
+      try database.lock(gateway)
       try expire(gateway, now)
       if let known = try command(id, of: gateway) { return .taken(known) }
       let waiting = try database.first(

@@ -14,6 +14,7 @@ extension HubStore {
     _ key: String, _ value: String?, of gateway: String, at now: Int64
   ) throws(HubDatabaseError) -> Document {
     try transaction { () throws(HubDatabaseError) in
+      try database.lock(gateway)
       let known = try document(key, of: gateway)
       let edit = Document.edit(key, value, of: known, at: now, byHub: true)
       try keep(edit, of: gateway, now)

@@ -37,14 +37,26 @@ public actor HubStore {
   }
 
   let database: any HubDatabase
+  private let executor = DatabaseExecutor()
   private var news: [HubNews] = []
   private var listener: @Sendable (HubNews) -> Void = { _ in }
 
+  /// Databases block: that is done on a thread of its own.
+  public nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+
   init(_ database: sending any HubDatabase) { self.database = database }
 
-  /// A store in an SQLite file.
-  public init(location: String) throws {
-    self.init(try SQLiteHubDatabase(location: location))
+  /// A store in an SQLite file, or, with an address `postgresql://…`, on a PostgreSQL server.
+  public init(location: String, password: String? = nil) throws {
+    if Self.isServer(location) {
+      self.init(try PostgresHubDatabase(address: location, password: password))
+    } else {
+      self.init(try SQLiteHubDatabase(location: location))
+    }
+  }
+
+  static func isServer(_ location: String) -> Bool {
+    location.hasPrefix("postgresql://") || location.hasPrefix("postgres://")
   }
 
   /// Hears what is new, once it is on disk.
@@ -79,8 +91,8 @@ public actor HubStore {
   ) throws(HubDatabaseError) -> Taken {
     try transaction { () throws(HubDatabaseError) in
       var added: Int64 = 0
-      // First, with nothing added: an event may speak of the gateway's own row, and on PostgreSQL this is the lock by which
-      // one gateway's batches go one after another.
+      try database.lock(gateway)
+      // First, with nothing added: an event may speak of the gateway's own row.
       try remember(gateway: gateway, epoch: batch.epoch, acknowledged: 0, added: 0, at: now)
       let before = try acknowledged(gateway: gateway, epoch: batch.epoch) ?? 0
       if let after, after > before { return .outOfOrder(before) }

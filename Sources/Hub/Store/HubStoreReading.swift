@@ -16,7 +16,7 @@ extension HubStore {
       try database.each(
         """
         SELECT id, epoch, seq, at, trusted, kind, body FROM events
-        WHERE gateway = ?1 AND (?2 IS NULL OR kind = ?2) AND id > ?3 ORDER BY id LIMIT ?4
+        WHERE gateway = ?1 AND (CAST(?2 AS TEXT) IS NULL OR kind = ?2) AND id > ?3 ORDER BY id LIMIT ?4
         """, [.text(gateway), .optional(kind), .integer(after), .integer(Int64(limit))]
       ) { (row) throws(HubDatabaseError) in
         rows += 1
@@ -77,7 +77,7 @@ extension HubStore {
     try database.each(
       """
       SELECT position, body FROM messages
-      WHERE position > ?1 AND (?2 IS NULL OR channel = ?2) ORDER BY position LIMIT ?3
+      WHERE position > ?1 AND (CAST(?2 AS TEXT) IS NULL OR channel = ?2) ORDER BY position LIMIT ?3
       """, [.integer(after), .optional(channel), .integer(Int64(limit))]
     ) { (row) throws(HubDatabaseError) in
       found.append((row.integer(0), row.text(1)))
@@ -116,7 +116,7 @@ extension HubStore {
       """
       SELECT g.id, g.epoch, coalesce(e.acknowledged, 0), g.events, g.last_seen, g.radio FROM gateways g
       LEFT JOIN epochs e ON e.gateway = g.id AND e.epoch = g.epoch
-      WHERE (?1 IS NULL OR g.id = ?1) AND g.id > ?2 ORDER BY g.id LIMIT ?3
+      WHERE (CAST(?1 AS TEXT) IS NULL OR g.id = ?1) AND g.id > ?2 ORDER BY g.id LIMIT ?3
       """, [.optional(only), .text(after), .integer(Int64(limit))]
     ) { (row) throws(HubDatabaseError) in
       found.append(

@@ -1,0 +1,2 @@
+// PostgreSQL's client library.
+#include <libpq-fe.h>

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+
+import Dispatch
+
+/// Runs an actor's work one after another on a queue, so that waiting for a disk or a server keeps no other work waiting.
+final class DatabaseExecutor: SerialExecutor {
+  private let queue = DispatchQueue(label: "meshpost.hub.database")
+
+  func enqueue(_ job: consuming ExecutorJob) {
+    let job = UnownedJob(job)
+    queue.async { job.runSynchronously(on: self.asUnownedSerialExecutor()) }
+  }
+
+  func asUnownedSerialExecutor() -> UnownedSerialExecutor { UnownedSerialExecutor(ordinary: self) }
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+
+import CPostgres
+import Foundation
+import SQLite
+
+/// A hub's database on a PostgreSQL server, which several hubs may share. Lost connections are opened again with the next
+/// transaction; what was under way fails as `unavailable`, and whoever asked tries again.
+final class PostgresHubDatabase: HubDatabase {
+  /// Where several hubs tell each other what is new.
+  static let channel = "meshpost"
+  /// Statements that are kept prepared.
+  private static let mostPrepared = 200
+
+  let connection: OpaquePointer
+  private var prepared: [String: String] = [:]
+  private var isInTransaction = false
+
+  /// `address`: a connection URI or string of libpq; `password`: kept out of it.
+  init(address: String, password: String?) throws(HubDatabaseError) {
+    connection = try Self.connect(address, password)
+    do {
+      try migrate()
+    } catch {
+      PQfinish(connection)
+      throw error
+    }
+  }
+
+  deinit { PQfinish(connection) }
+
+  static func connect(_ address: String, _ password: String?) throws(HubDatabaseError) -> OpaquePointer {
+    // Later ones win: the address may say otherwise of all but the password.
+    var keys = ["connect_timeout", "application_name", "tcp_user_timeout", "dbname"]
+    var values = ["10", "meshpost-hub", "20000", address]
+    if let password {
+      keys.append("password")
+      values.append(password)
+    }
+    let opened = withStrings(keys) { keys in withStrings(values) { PQconnectdbParams(keys, $0, 1) } }
+    guard let opened else { throw HubDatabaseError(kind: .unavailable, words: "libpq has no memory") }
+    guard PQstatus(opened) == CONNECTION_OK else {
+      let error = HubDatabaseError(kind: .unavailable, words: words(PQerrorMessage(opened)))
+      PQfinish(opened)
+      throw error
+    }
+    // Notices are for people at a terminal.
+    PQsetNoticeProcessor(opened, { _, _ in }, nil)
+    return opened
+  }
+
+  private static func withStrings<Result>(
+    _ strings: [String], _ body: (UnsafePointer<UnsafePointer<CChar>?>) -> Result
+  ) -> Result {
+    let copies = strings.map { strdup($0) }
+    defer { for copy in copies { free(copy) } }
+    return body(copies.map { UnsafePointer($0) } + [nil])
+  }
+
+  /// One line, without what libpq puts around it.
+  private static func words(_ text: UnsafePointer<CChar>?) -> String {
+    let whole = text.map { String(cString: $0) } ?? "?"
+    return whole.split(whereSeparator: \.isNewline).joined(separator: "; ")
+  }
+
+  // MARK: Statements
+
+  func execute(_ sql: String) throws(HubDatabaseError) { try finish(PQexec(connection, sql)) { _ in } }
+
+  func run(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> Int {
+    var count = 0
+    try finish(try ask(sql, values)) { result in
+      count = PQcmdTuples(result).flatMap { Int(String(cString: $0)) } ?? 0
+    }
+    return count
+  }
+
+  func each(
+    _ sql: String, _ values: [SQLiteValue], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
+  ) throws(HubDatabaseError) {
+    // Pages have a bound: all of it at once is little.
+    let answer = try ask(sql, values)
+    defer { PQclear(answer) }
+    try check(answer)
+    for index in 0..<PQntuples(answer) {
+      guard try row(PostgresRow(result: answer, row: index)) else { return }
+    }
+  }
+
+  private func ask(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> OpaquePointer? {
+    guard !isInTransaction else { return try askOnce(sql, values) }
+    // What only reads may be asked again on a new connection: how a lost one shows itself is a question that fails.
+    try reconnectIfLost()
+    do {
+      let answer = try askOnce(sql, values)
+      if PQstatus(connection) == CONNECTION_OK { return answer }
+      PQclear(answer)
+    } catch  where PQstatus(connection) != CONNECTION_OK {
+      // Once more, below.
+    }
+    try reconnectIfLost()
+    return try askOnce(sql, values)
+  }
+
+  private func askOnce(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> OpaquePointer? {
+    let name = try prepare(sql)
+    let texts = values.map(Self.text)
+    let copies = texts.map { text in text.map { strdup($0) } }
+    defer { for copy in copies { if let copy { free(copy) } } }
+    return PQexecPrepared(
+      connection, name, Int32(values.count), copies.map { $0.map { UnsafePointer($0) } ?? nil }, nil, nil, 0)
+  }
+
+  private func prepare(_ sql: String) throws(HubDatabaseError) -> String {
+    if let name = prepared[sql] { return name }
+    if prepared.count >= Self.mostPrepared, !isInTransaction {
+      prepared = [:]
+      try execute("DEALLOCATE ALL")
+    }
+    let name = "s\(prepared.count)"
+    try finish(PQprepare(connection, name, sql.replacing("?", with: "$"), 0, nil)) { _ in }
+    prepared[sql] = name
+    return name
+  }
+
+  /// PostgreSQL's texts have no NUL.
+  private static func text(_ value: SQLiteValue) -> String? {
+    switch value {
+    case .null: nil
+    case .integer(let value): String(value)
+    case .real(let value): String(value)
+    case .text(let value): value.contains("\0") ? value.replacing("\0", with: "\u{FFFD}") : value
+    case .blob(let bytes): String(decoding: bytes, as: UTF8.self)
+    }
+  }
+
+  private func finish(_ result: OpaquePointer?, _ read: (OpaquePointer?) -> Void) throws(HubDatabaseError) {
+    defer { PQclear(result) }
+    try check(result)
+    read(result)
+  }
+
+  private func check(_ result: OpaquePointer?) throws(HubDatabaseError) {
+    switch PQresultStatus(result) {
+    case PGRES_COMMAND_OK, PGRES_TUPLES_OK, PGRES_EMPTY_QUERY: return
+    default: break
+    }
+    let state = PQresultErrorField(result, Int32(UInt8(ascii: "C"))).map { String(cString: $0) } ?? ""
+    let kind: HubDatabaseError.Kind =
+      switch state {
+      // Serialisation failures, deadlocks, and rows that another hub has just inserted.
+      case "40001", "40P01", "23505": .conflict
+      // Connection, resources (disk, memory, connections), an operator's doing, and no answer at all.
+      case _ where state.isEmpty || ["08", "53", "57", "58"].contains(state.prefix(2)): .unavailable
+      default: .other
+      }
+    throw HubDatabaseError(kind: kind, words: "PostgreSQL \(state): \(Self.words(PQerrorMessage(connection)))")
+  }
+
+  // MARK: Transactions
+
+  private func reconnectIfLost() throws(HubDatabaseError) {
+    guard PQstatus(connection) != CONNECTION_OK else { return }
+    prepared = [:]
+    PQreset(connection)
+    guard PQstatus(connection) == CONNECTION_OK else {
+      throw HubDatabaseError(kind: .unavailable, words: Self.words(PQerrorMessage(connection)))
+    }
+  }
+
+  func begin() throws(HubDatabaseError) {
+    try reconnectIfLost()
+    // A connection that was lost unnoticed shows it here, before anything is at stake.
+    do {
+      try execute("BEGIN")
+    } catch  where PQstatus(connection) != CONNECTION_OK {
+      try reconnectIfLost()
+      try execute("BEGIN")
+    }
+    isInTransaction = true
+  }
+
+  func commit() throws(HubDatabaseError) {
+    isInTransaction = false
+    try execute("COMMIT")
+  }
+
+  func rollback() {
+    isInTransaction = false
+    // `try?`: a connection that is lost has rolled back.
+    try? execute("ROLLBACK")
+  }
+
+  func lock(_ name: String) throws(HubDatabaseError) {
+    try each("SELECT pg_advisory_xact_lock(hashtext(?1))", [.text(name)]) { _ in false }
+  }
+
+  func notify(_ payload: String) throws(HubDatabaseError) {
+    try each("SELECT pg_notify('\(Self.channel)', ?1)", [.text(payload)]) { _ in false }
+  }
+
+  // MARK: Schema
+
+  private func migrate() throws(HubDatabaseError) {
+    try transaction { () throws(HubDatabaseError) -> Void in
+      // Hubs that start together: one after another.
+      try lock("meshpost schema")
+      try execute("CREATE TABLE IF NOT EXISTS schema_version(version BIGINT NOT NULL)")
+      let current = try first("SELECT coalesce(max(version), 0) FROM schema_version") { $0.integer(0) } ?? 0
+      let steps = HubSchema.steps(.postgres)
+      guard current <= Int64(steps.count) else {
+        throw HubDatabaseError(
+          kind: .other, words: "the schema is of version \(current), this program knows up to \(steps.count)")
+      }
+      for step in steps where Int64(step.number) > current {
+        try execute(step.sql)
+        try run("INSERT INTO schema_version(version) VALUES (?1)", .integer(Int64(step.number)))
+      }
+    }
+  }
+}
+
+/// A row of a result in text form.
+private struct PostgresRow: HubRow {
+  let result: OpaquePointer?
+  let row: Int32
+
+  func integer(_ column: Int) -> Int64 { Int64(text(column)) ?? 0 }
+  func text(_ column: Int) -> String { textIfAny(column) ?? "" }
+
+  func textIfAny(_ column: Int) -> String? {
+    guard PQgetisnull(result, row, Int32(column)) == 0 else { return nil }
+    return PQgetvalue(result, row, Int32(column)).map { String(cString: $0) }
+  }
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+/// A real PostgreSQL server of the test's own. It does not run as root.
+private final class PostgresServer {
+  let port: Int
+  private let scratch = Scratch()
+  private var program: Program?
+  private let tools: String
+
+  init() throws {
+    let (descriptor, port) = try LoopbackPort.take()
+    close(descriptor)
+    self.port = Int(port)
+    let versions = try FileManager.default.contentsOfDirectory(atPath: "/usr/lib/postgresql").sorted()
+    tools = "/usr/lib/postgresql/\(versions.last ?? "")/bin"
+    if geteuid() == 0, let user = getpwnam("postgres") { chown(scratch.folder.path(), user.pointee.pw_uid, gid_t.max) }
+    let made = try run(
+      "initdb", ["-D", scratch.location("data"), "-U", "hub", "-A", "trust", "-E", "UTF8", "--no-sync"])
+    guard try made.ended() == 0 else { throw Program.Waited(description: "initdb: \(made.lines.suffix(5))") }
+    try start()
+    let create = try run("createdb", ["-h", "127.0.0.1", "-p", "\(port)", "-U", "hub", "mesh"])
+    guard try create.ended() == 0 else { throw Program.Waited(description: "createdb: \(create.lines)") }
+  }
+
+  private func run(_ tool: String, _ arguments: [String]) throws -> Program {
+    guard geteuid() == 0 else { return try Program("\(tools)/\(tool)", arguments, folder: scratch.folder) }
+    return try Program(
+      "/usr/sbin/runuser", ["-u", "postgres", "--", "\(tools)/\(tool)"] + arguments, folder: scratch.folder)
+  }
+
+  func start() throws {
+    program = try run(
+      "postgres",
+      [
+        "-D", scratch.location("data"), "-p", "\(port)", "-k", scratch.folder.path(), "-c",
+        "listen_addresses=127.0.0.1",
+        "-c", "logging_collector=off",
+      ])
+    try program?.line(with: "ready to accept connections")
+  }
+
+  /// As a power cut has it: what was acknowledged must be there all the same.
+  func crash() throws {
+    let stop = try run("pg_ctl", ["-D", scratch.location("data"), "stop", "-m", "immediate", "-W"])
+    _ = try stop.ended()
+    _ = try program?.ended()
+  }
+
+  deinit { try? crash() }
+
+  var address: String { "postgresql://hub@127.0.0.1:\(port)/mesh" }
+}
+
+extension WholeProgramTests {
+  @Suite struct Postgres {
+    private func startHub(_ rig: Rig, _ server: PostgresServer, port: Int) throws -> Program {
+      let file = rig.scratch.write(
+        "hub-\(port).toml",
+        """
+        port = \(port)
+        database = "\(server.address)"
+        [[token]]
+        file = "\(rig.scratch.location("token"))"
+        access = "all"
+        """)
+      let hub = try Program.own("meshpost-hub", ["serve", "--config", file])
+      try hub.line(with: "listening")
+      return hub
+    }
+
+    @Test func `two hubs on one server are one hub, and a crash of the server loses nothing`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      let (descriptor, taken) = try LoopbackPort.take()
+      close(descriptor)
+      rig.writeGatewayConfiguration(extra: #"allow = ["send", "documents"]"#)
+      try rig.startRadio(["--queue", "100000", "--contacts", "5"])
+      rig.hub = try startHub(rig, server, port: rig.hubPort)
+      // The gateway is linked to the first; operators and readers ask the second.
+      let other = try startHub(rig, server, port: Int(taken))
+      try rig.startGateway()
+      try rig.waitForSync()
+      let id = rig.gatewayID ?? ""
+      func ask(_ method: String, _ target: String, _ body: String = "") throws -> JSONValue {
+        let answer = rig.askHub(method, "/v1/gateways/\(id)\(target)", body: body, port: Int(taken))
+        return try JSONValue(parsing: answer?.body ?? Array("null".utf8))
+      }
+      try untilTrue("the link") { try rig.status()?["upstreams"]?.array?.first?["link"]?.string == "live" }
+      let done = try ask(
+        "POST", "/commands?wait_s=30", #"{"id":"c1","command":"send","to":"Public","text":"by the other"}"#)
+      #expect(done["state"]?.string == "done", "\(done)")
+      let key = try #require(try rig.hubRows("contacts").first?["key"]?.string)
+      #expect(try ask("PUT", "/documents/node/\(key)/note", #"{"value":"über the hill"}"#)["value"]?.string != nil)
+      try untilTrue("the note at the gateway") {
+        try rig.meshpost("documents").lines.contains { $0.contains("über the hill") }
+      }
+      rig.radio?.write("inject r0 300 2000")
+      for round in 0..<4 {
+        usleep(700_000)
+        if round % 2 == 0 {
+          try server.crash()
+          try server.start()
+        } else {
+          rig.hub?.kill9()
+          rig.hub = try startHub(rig, server, port: rig.hubPort)
+        }
+        _ = rig.control("POST", "/v1/outbox/resume")
+      }
+      try rig.radio?.line(with: "\"injected\"")
+      try untilTrue("everything there: \(rig.gateway?.lines.suffix(4) ?? [])") {
+        _ = rig.control("POST", "/v1/outbox/resume")
+        let status = try rig.status()
+        return try rig.radioStats()["queued"]?.integer == 0
+          && status?["upstreams"]?.array?.first?["pending"]?.integer == 0
+      }
+      let seqs = try rig.hubRows("events").compactMap { $0["seq"]?.integer }
+      let last = try rig.status()?["store"]?["last_seq"]?.integer ?? 0
+      // The note that the hub told the gateway of does not go back to it.
+      let own = try rig.meshpost("journal", "--limit", "100000", "--json").lines.compactMap { line in
+        let event = try JSONValue(parsing: line)
+        return event["body"]?["via"]?.string == "hub" ? event["seq"]?.integer : nil
+      }
+      #expect(own.count == 1)
+      let missing = Set(1...max(1, last)).subtracting(seqs + own).sorted()
+      #expect(missing.isEmpty, "of \(last): \(missing.prefix(20))")
+      #expect(seqs == seqs.sorted() && Set(seqs).count == seqs.count, "each once, in order")
+      #expect(try ask("GET", "/documents")["documents"]?.array?.count == 1)
+      withExtendedLifetime(other) {}
+    }
+
+    @Test func `a server that is not there is told of at once`() throws {
+      let rig = try Rig()
+      let file = rig.scratch.write(
+        "hub-x.toml",
+        """
+        database = "postgresql://hub@127.0.0.1:1/mesh"
+        [[token]]
+        file = "\(rig.scratch.location("token"))"
+        """)
+      let hub = try Program.own("meshpost-hub", ["serve", "--config", file])
+      #expect(try hub.ended() == 74)
+      #expect(hub.lines.joined().contains("Connection refused"))
+    }
+  }
+}
