@@ -4,6 +4,7 @@ PACKAGES := libsqlite3-dev libssl-dev libsodium-dev libdbus-1-3 libbluetooth-dev
 TEST_PACKAGES := python3 python3-venv curl openssl dbus-daemon mosquitto mosquitto-clients postgresql
 SWIFT ?= swift
 PYTHON_ENV := .build/python
+HOME_ASSISTANT := .build/home-assistant
 RELEASE := --configuration release --static-swift-stdlib
 
 .PHONY: run test build bench format lint packages test-packages bluez-bench clean
@@ -14,7 +15,7 @@ run: packages
 	./hardware/quickstart
 
 ## test: everything, with what it needs installed
-test: packages test-packages $(PYTHON_ENV)/ready lint bluez-bench
+test: packages test-packages $(PYTHON_ENV)/ready $(HOME_ASSISTANT)/ready lint bluez-bench
 	$(SWIFT) build --build-tests
 	$(SWIFT) test --skip-build
 
@@ -61,6 +62,12 @@ bluez-bench: .build/bluez-bench/initramfs.gz
 $(PYTHON_ENV)/ready: hardware/requirements.txt
 	python3 -m venv $(PYTHON_ENV)
 	$(PYTHON_ENV)/bin/pip install -q -r hardware/requirements.txt
+	touch $@
+
+# Home Assistant's schemas, which judge what is described to it. Without what they do not need, which is most of it.
+$(HOME_ASSISTANT)/ready: hardware/home-assistant.txt
+	python3 -m venv $(HOME_ASSISTANT)
+	$(HOME_ASSISTANT)/bin/pip install -q --no-deps -r hardware/home-assistant.txt
 	touch $@
 
 clean:

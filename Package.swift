@@ -49,7 +49,7 @@ let package = Package(
     .target(name: "Streams", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
     .target(
       name: "HTTP", dependencies: ["EventLoop", "Streams", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
-    .target(name: "MQTT", dependencies: ["EventLoop", "Streams", "Timing"], swiftSettings: strict),
+    .target(name: "MQTT", dependencies: ["EventLoop", "HTTP", "Streams", "Timing"], swiftSettings: strict),
 
     .target(name: "DBus", dependencies: ["EventLoop", "Timing", "CDBus"], swiftSettings: strict),
 
@@ -74,7 +74,10 @@ let package = Package(
         "Companion", "Delivery", "JSON", "MeshCrypto", "RadioSession", "Store", "Sync", "EventLoop", "Timing", "CLinux",
       ], swiftSettings: strict),
     .target(
-      name: "Relay", dependencies: ["Documents", "Store", "HTTP", "JSON", "MQTT", "Streams", "EventLoop", "Timing"],
+      name: "Relay",
+      dependencies: [
+        "Companion", "Documents", "MeshCrypto", "Store", "HTTP", "JSON", "MQTT", "Streams", "EventLoop", "Timing",
+      ],
       swiftSettings: strict),
     .target(
       name: "Control",
@@ -87,7 +90,8 @@ let package = Package(
     .target(
       name: "Gateway",
       dependencies: [
-        "Companion", "Control", "Delivery", "Documents", "JSON", "Messaging", "Relay", "Sync", "Store", "Transport",
+        "Companion", "Control", "Delivery", "Documents", "JSON", "Messaging", "RadioSession", "Relay", "Sync", "Store",
+        "Transport",
         "HTTP", "TOML", "EventLoop", "Timing", "CLinux",
       ],
       swiftSettings: strict),

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
+import Companion
 import Control
 import EventLoop
 import Glibc
+import JSON
 import Messaging
 import Relay
 import Store
@@ -33,7 +35,9 @@ public final class Daemon {
   private let messaging: MessagingParts
   private let remote: RemoteCommands
   private let exchange: ChannelExchange
+  private let voice: RadioVoice
   private var network: NetworkWatch?
+  private var wantsPackets = false
   private var stateTimer: LoopTimer?
   private var lastState: [UInt8] = []
   private var relay: Relay
@@ -69,6 +73,7 @@ public final class Daemon {
       throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
     remote = RemoteCommands(messaging.messenger, synchronizer)
+    voice = RadioVoice(connection)
     exchange = ChannelExchange(configuration.exchange, messaging.messenger, store, log: log)
     do {
       relay = try Self.makeRelay(configuration, store, loop, log)
@@ -113,9 +118,10 @@ public final class Daemon {
   private func connectMessaging() {
     connectCommands()
     let (messenger, nodes) = (messaging.messenger, messaging.nodes)
-    synchronizer.onPush = { push in
+    synchronizer.onPush = { [weak self] push in
       messenger.received(push)
       nodes.requests.received(push)
+      if case .logRxData(let snr, let rssi, let packet) = push { self?.heard(packet, snr, rssi) }
     }
     synchronizer.onContact = { messenger.contactChanged($0) }
     synchronizer.onMessage = { nodes.requests.received($0) }
@@ -129,10 +135,26 @@ public final class Daemon {
   private func connectCommands() {
     remote.status = { [unowned self] in self.control?.stateJSON() ?? Array("{}".utf8) }
     relay.setCommandHandler { [remote] command, done in remote.carryOut(command, done) }
+    relay.setRadio(voice)
+    wantsPackets = relay.wantsPackets
     relay.setReceivers(
       documentChanged: { [weak self] _ in self?.documentsChanged() },
       channelMessage: { [exchange] update in exchange.take(update) }, channels: { [exchange] in exchange.digests() })
     documentsChanged()
+  }
+
+  /// Packets are journaled while somebody wants them: they are many.
+  private func heard(_ packet: [UInt8], _ snr: SNR, _ rssi: Int8) {
+    guard wantsPackets else { return }
+    let moment = synchronizer.now
+    let body = JSONWriter.object { json in
+      json.field("raw", Hex.string(packet))
+      json.field("snr", snr.decibels)
+      json.field("rssi", rssi)
+    }
+    store.write({ store throws(SQLiteError) in try store.append(.packet, at: moment, body: body) }) { [log] failure in
+      if let failure { log.debug("a packet is not kept: \(failure)") }
+    }
   }
 
   /// Documents may say other things than the file, where a hub is allowed to have them say so.
@@ -321,6 +343,7 @@ public final class Daemon {
   private func syncChanged() {
     control?.somethingIsNew()
     guard synchronizer.state == .synced else { return }
+    relay.radioIsUp()
     relay.channelsChanged()
     loop.schedule(after: Self.calm) { [store] in
       store.releaseMemory()

@@ -28,15 +28,18 @@ enum UpstreamConfiguration {
     let details: UpstreamSettings.Kind? =
       switch kind {
       case "webhook": webhook(&table)
-      case "mqtt": mqtt(&table)
+      case "mqtt": mqtt(&table, url)
       default: hub(&table)
       }
     guard let name, let url, let details else { return nil }
+    var kept = filter
+    // An observer's feed is packets, and nothing else.
+    if case .mqtt(let mqtt) = details, mqtt.observer != nil { kept = EventFilter(kinds: ["packet"]) }
     let batches = if case .webhook(_, _, _, let batches) = details { batches } else { true }
     return UpstreamSettings(
       kind: details,
       journal: JournalUpstream.Settings(
-        name: name, batchEvents: batches ? Int(events) : 1, batchBytes: Int(bytes), filter: filter,
+        name: name, batchEvents: batches ? Int(events) : 1, batchBytes: Int(bytes), filter: kept,
         fromStart: fromStart, allowed: allowed, commandsPerMinute: Int(perMinute)),
       url: url, tokenFile: token, authorities: authorities, timeout: .seconds(timeout))
   }
@@ -58,14 +61,16 @@ enum UpstreamConfiguration {
   private static func checkURL(_ url: String?, _ kind: String, _ table: inout TOMLReader) {
     if kind == "mqtt" {
       if url.flatMap({ UpstreamSettings.broker($0) }) == nil {
-        table.note("url", "mqtt://HOST[:PORT] or mqtts://HOST[:PORT] is wanted, without user names")
+        table.note(
+          "url",
+          "mqtt://HOST[:PORT], mqtts://HOST[:PORT], ws://HOST[:PORT]/PATH or wss://… is wanted, without user names")
       }
     } else if !(url.map { UpstreamSettings.isURL($0, allowsQuery: kind == "webhook") } ?? false) {
       table.note("url", "http://HOST[:PORT][/PATH] or https://… is wanted, without user names")
     }
   }
 
-  private static func mqtt(_ table: inout TOMLReader) -> UpstreamSettings.Kind? {
+  private static func mqtt(_ table: inout TOMLReader, _ url: String?) -> UpstreamSettings.Kind? {
     let (user, password) = (table.string("user"), table.string("password_file"))
     let client = table.string("client_id")
     let (certificate, key) = (table.string("cert_file"), table.string("key_file"))
@@ -87,12 +92,40 @@ enum UpstreamConfiguration {
     let isPrefix = !prefix.isEmpty && !prefix.contains(where: { "+#{} ".contains($0) })
     if !isPrefix { table.note("home_assistant_prefix", "\"\(prefix)\" is no beginning of a topic") }
     let notify = table.strings("home_assistant_notify")
+    let observer = observer(&table)
+    let token = self.token(&table, url, hasUser: user != nil || password != nil)
+    let stats = table.integer("stats_interval_s", in: 30...86_400, default: 300)
     guard let topic, let status else { return nil }
-    return .mqtt(
-      UpstreamSettings.MQTTSettings(
-        user: user, passwordFile: password, clientID: client, certificate: certificate, key: key,
-        keepAlive: UInt16(keepAlive), topic: topic, statusTopic: status, template: template, commandTopic: commands,
-        homeAssistantPrefix: wantsHome ? prefix : nil, homeAssistantNotify: notify))
+    var mqtt = UpstreamSettings.MQTTSettings(
+      user: user, passwordFile: password, clientID: client, certificate: certificate, key: key,
+      keepAlive: UInt16(keepAlive), topic: topic, statusTopic: status, template: template, commandTopic: commands,
+      homeAssistantPrefix: wantsHome ? prefix : nil, homeAssistantNotify: notify)
+    (mqtt.observer, mqtt.token, mqtt.statsInterval) = (observer, token, stats)
+    return .mqtt(mqtt)
+  }
+
+  /// Every packet that is heard, for analyzers and maps.
+  private static func observer(_ table: inout TOMLReader) -> (iata: String, sendsRaw: Bool)? {
+    let isOn = table.bool("observer", default: false)
+    let code = table.string("iata")
+    let sendsRaw = table.bool("observer_raw", default: false)
+    guard isOn else { return nil }
+    guard let code, code.utf8.count == 3, code.allSatisfy({ $0.isASCII && $0.isUppercase }) else {
+      table.note("iata", "the code of the nearest airport, three capital letters, is missing")
+      return nil
+    }
+    return (code, sendsRaw)
+  }
+
+  private static func token(
+    _ table: inout TOMLReader, _ url: String?, hasUser: Bool
+  ) -> (audience: String, owner: String?, email: String?)? {
+    let isOn = table.bool("radio_token", default: false)
+    let audience = table.string("token_audience")
+    let (owner, email) = (table.string("token_owner"), table.string("token_email"))
+    guard isOn else { return nil }
+    if hasUser { table.note("radio_token", "the token is user and password: leave those out") }
+    return (audience ?? url.flatMap { UpstreamSettings.broker($0)?.host } ?? "", owner, email)
   }
 
   private static func topic(_ key: String, default text: String, _ table: inout TOMLReader) -> TopicTemplate? {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
+import HTTP
 import Streams
 import Timing
 
@@ -57,6 +58,8 @@ public final class MQTTClient {
   private let host: String
   private let port: UInt16
   private let tls: TLSContext?
+  /// Of the WebSocket that carries it; `nil`: plain TCP or TLS.
+  private let path: String?
   private let loop: EventLoop
   private var connector: Connector?
   private var stream: (any ByteStream)?
@@ -67,6 +70,8 @@ public final class MQTTClient {
   private var lastID: UInt16 = 0
   private var waiting: [UInt16: (UInt8) -> Void] = [:]
   private var keepAlive: UInt16 = 0
+  /// The largest packet that the broker takes.
+  private var mostBytes: Int?
   /// Counts connections.
   private var generation = 0
 
@@ -81,7 +86,8 @@ public final class MQTTClient {
   /// A message came; call the closure when it is safe: only then the broker may forget it.
   public var onMessage: (MQTTMessage, _ acknowledge: @escaping () -> Void) -> Void = { _, acknowledge in acknowledge() }
 
-  public init(host: String, port: UInt16, tls: TLSContext?, on loop: EventLoop) {
+  public init(host: String, port: UInt16, path: String? = nil, tls: TLSContext?, on loop: EventLoop) {
+    self.path = path
     self.host = host
     self.port = port
     self.tls = tls
@@ -91,6 +97,10 @@ public final class MQTTClient {
   public func connect(_ options: MQTTOptions) {
     close()
     self.options = options
+    if let path {
+      let settings = WebSocket.Settings(host: host, port: port, target: path, subprotocol: "mqtt")
+      return begin(WebSocketStream(settings, tls: tls, on: loop))
+    }
     connector = Connector(host: host, port: port, timeout: Self.connectLimit, on: loop) { [weak self] result in
       guard let self else { return }
       self.connector = nil
@@ -105,10 +115,14 @@ public final class MQTTClient {
     let plain = SocketStream(socket, on: loop)
     if let tls {
       guard let secure = TLSStream(plain, tls, host: host) else { return down(.unreachable("TLS is not set up")) }
-      stream = secure
+      begin(secure)
     } else {
-      stream = plain
+      begin(plain)
     }
+  }
+
+  private func begin(_ fresh: any ByteStream) {
+    stream = fresh
     decoder = MQTTDecoder(version)
     generation += 1
     stream?.onBytes = { [weak self] bytes in self?.received(bytes) }
@@ -142,8 +156,14 @@ public final class MQTTClient {
   public func publish(_ message: MQTTMessage, _ done: @escaping (UInt8) -> Void) {
     guard isUp else { return }
     repeat { lastID = lastID == .max ? 1 : lastID + 1 } while waiting[lastID] != nil && waiting.count < 65535
+    let command = MQTTCommand.publish(message, id: lastID, isRepeated: false, version)
+    // A broker would end the connection over it, again and again.
+    if let mostBytes, command.encode().count > mostBytes {
+      loop.later { done(0x95) }
+      return
+    }
     waiting[lastID] = done
-    send(.publish(message, id: lastID, isRepeated: false, version))
+    send(command)
     if waiting.count == 1 { expect("no acknowledgement") }
     pingLater()
   }
@@ -189,7 +209,8 @@ public final class MQTTClient {
 
   private func take(_ event: MQTTEvent) {
     switch event {
-    case .connected(let code, _, let receiveMaximum, let keepAlive, _):
+    case .connected(let code, _, let receiveMaximum, let keepAlive, let mostBytes):
+      self.mostBytes = mostBytes.map { Int($0) }
       greeted(code, receiveMaximum, keepAlive)
     case .acknowledged(let id, let code):
       guard let done = waiting.removeValue(forKey: id) else { return }

@@ -27,6 +27,8 @@ public struct EventFilter: Equatable, Sendable {
 
   func passes(_ event: JournalEvent) -> Bool {
     if let own, let passes = passesAsOwn(event, own) { return passes }
+    // Many, and of use to few: only who asks for them gets them.
+    if event.kind == EventKind.packet.rawValue { return kinds.contains(event.kind) }
     if passesAll || event.kind == EventKind.gap.rawValue { return true }
     guard kinds.isEmpty || kinds.contains(event.kind) else { return false }
     guard !channels.isEmpty || !contacts.isEmpty else { return true }

@@ -39,7 +39,7 @@ public final class JournalUpstream: Upstream {
     public let description: String
   }
 
-  private let settings: Settings
+  let settings: Settings
   var carrier: any Carrier
   let store: Store
   private let loop: EventLoop

@@ -10,6 +10,17 @@ extension JournalUpstream {
   public func refresh() { updatesDesk?.refresh() }
   public func setState(_ name: String, _ body: [UInt8]) { (carrier as? HubLink)?.setState(name, body) }
 
+  func setRadio(_ radio: any RadioAccess) { (carrier as? MQTTCarrier)?.radio = radio }
+  var wantsPackets: Bool { settings.filter.kinds.contains(EventKind.packet.rawValue) }
+
+  func radioIsUp() {
+    guard let carrier = carrier as? MQTTCarrier, carrier.settings.observer != nil || carrier.settings.token != nil,
+      case .waiting = shipment.state
+    else { return }
+    shipment.resume()
+    wake()
+  }
+
   /// The network is another than before: what waits is tried at once, what is connected has to show it.
   public func networkChanged() {
     (carrier as? HubLink)?.probe()

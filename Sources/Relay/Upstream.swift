@@ -82,6 +82,17 @@ public final class Relay {
     for case let upstream as JournalUpstream in upstreams { upstream.setReceivers(receivers) }
   }
 
+  /// The radio, for those who tell of it or have it sign.
+  public func setRadio(_ radio: any RadioAccess) {
+    for case let upstream as JournalUpstream in upstreams { upstream.setRadio(radio) }
+  }
+
+  /// The radio is there: who waited for it tries at once.
+  public func radioIsUp() { for case let upstream as JournalUpstream in upstreams { upstream.radioIsUp() } }
+
+  /// Somebody wants every packet that the radio hears.
+  public var wantsPackets: Bool { upstreams.contains { ($0 as? JournalUpstream)?.wantsPackets ?? false } }
+
   public func channelsChanged() { for upstream in upstreams { upstream.channelsChanged() } }
   public func refresh() { for upstream in upstreams { upstream.refresh() } }
   public func setState(_ name: String, _ body: [UInt8]) { for upstream in upstreams { upstream.setState(name, body) } }

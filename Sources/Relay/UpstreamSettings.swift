@@ -32,6 +32,12 @@ public struct UpstreamSettings: Sendable {
     public var homeAssistantPrefix: String?
     /// Nodes and channels that Home Assistant gets an entity for, to send to.
     public var homeAssistantNotify: [String]
+    /// Sends what the radio hears to analyzers, sorted by this airport's code; with the bytes alone, too.
+    public var observer: (iata: String, sendsRaw: Bool)?
+    /// The radio signs what the broker takes for a password.
+    public var token: (audience: String, owner: String?, email: String?)?
+    /// Seconds between looks at the radio's counters.
+    public var statsInterval: Int64 = 300
 
     public init(
       user: String? = nil, passwordFile: String? = nil, clientID: String? = nil, certificate: String? = nil,
@@ -54,17 +60,32 @@ public struct UpstreamSettings: Sendable {
     }
   }
 
-  /// The broker that a URL names; `nil` for anything else.
-  public static func broker(_ url: String) -> (host: String, port: UInt16, tls: Bool)? {
-    let tls = url.hasPrefix("mqtts://")
-    guard tls || url.hasPrefix("mqtt://") else { return nil }
+  /// Where a broker is.
+  public struct Broker: Equatable, Sendable {
+    public var host: String
+    public var port: UInt16
+    public var tls: Bool
+    /// Of a WebSocket; `nil`: plain MQTT.
+    public var path: String?
+  }
+
+  /// The broker that a URL names: `mqtt://HOST[:1883]`, `mqtts://HOST[:8883]`, or `ws://…` and `wss://HOST[:443]/PATH`;
+  /// `nil` for anything else.
+  public static func broker(_ url: String) -> Broker? {
+    let ports: [String: UInt16] = ["mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443]
+    guard let colon = url.firstIndex(of: ":"), let usual = ports[String(url[..<colon])],
+      url[colon...].hasPrefix("://")
+    else { return nil }
+    let scheme = String(url[..<colon]), tls = scheme == "mqtts" || scheme == "wss"
+    let isWebSocket = scheme.hasPrefix("ws")
     // Host and port are written as in other URLs.
-    let rest = url.dropFirst(tls ? 8 : 7)
-    guard !rest.contains("/"), case .tcp(let host, let port, _)? = HTTPEndpoint.parse("http://\(rest)")?.endpoint else {
-      return nil
-    }
+    let rest = url[colon...].dropFirst(3)
+    guard case .tcp(let host, let port, _)? = HTTPEndpoint.parse("http://\(rest)")?.endpoint else { return nil }
+    let path = rest.firstIndex(of: "/").map { String(rest[$0...]) }
+    guard isWebSocket || path == nil else { return nil }
     let hasPort = HTTPEndpoint.parse("https://\(rest)").map { $0.endpoint == .tcp(host: host, port: port, tls: true) }
-    return (host, hasPort ?? false ? port : tls ? 8883 : 1883, tls)
+    return Broker(
+      host: host, port: hasPort ?? false ? port : usual, tls: tls, path: isWebSocket ? path ?? "/" : nil)
   }
 
   public var kind: Kind
@@ -126,7 +147,7 @@ extension JournalUpstream {
     _ mqtt: UpstreamSettings.MQTTSettings, _ settings: UpstreamSettings, _ store: Store, _ loop: EventLoop
   ) throws -> any Carrier {
     guard let broker = UpstreamSettings.broker(settings.url) else {
-      throw SetupError(description: "\(settings.url) is no mqtt:// or mqtts:// URL")
+      throw SetupError(description: "\(settings.url) is no mqtt://, mqtts://, ws:// or wss:// URL")
     }
     var tls: TLSContext?
     if broker.tls {
@@ -140,7 +161,11 @@ extension JournalUpstream {
         template: mqtt.template, commandTopic: settings.journal.allowed.isEmpty ? nil : mqtt.commandTopic,
         homeAssistant: mqtt.homeAssistantPrefix.map {
           HomeAssistant.Settings(prefix: $0, notify: mqtt.homeAssistantNotify)
-        }), tls: tls,
+        }, path: broker.path,
+        observer: mqtt.observer.map {
+          ObserverFeed.Settings(iata: $0.iata, sendsRaw: $0.sendsRaw, client: "meshpost/\(settings.version)")
+        }, token: mqtt.token.map { ObserverToken.Claims(audience: $0.audience, owner: $0.owner, email: $0.email) },
+        statsInterval: .seconds(mqtt.statsInterval)), tls: tls,
       store: store, on: loop)
   }
 }

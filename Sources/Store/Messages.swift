@@ -205,6 +205,15 @@ extension Store {
     }
   }
 
+  /// Messages that came since then (milliseconds since 1970), counted among the newest ten thousand.
+  public func messageCount(since milliseconds: Int64) throws(StoreError) -> Int64 {
+    try translating { () throws(SQLiteError) in
+      try database.value(
+        "SELECT count(*) FROM messages WHERE id > (SELECT max(id) FROM messages) - 10000 AND at >= ?",
+        .integer(milliseconds))?.integer ?? 0
+    }
+  }
+
   /// Within a `write`: messages beyond `Settings.messagesMax` go, oldest first, some at a time. With them goes what
   /// tells a duplicate of them. Returns how many.
   public func trimMessages() throws(SQLiteError) -> Int {

@@ -19,7 +19,7 @@ final class HubLink: Carrier, UpdatesSource {
     var version: String
   }
 
-  private enum Road {
+  enum Road {
     case none
     case opening(WebSocket)
     case live(WebSocket)
@@ -27,7 +27,7 @@ final class HubLink: Carrier, UpdatesSource {
   }
 
   /// A message from us that wants an answer.
-  private struct Asked {
+  struct Asked {
     let done: (JSONValue?) -> Void
     let timer: LoopTimer
   }
@@ -38,7 +38,7 @@ final class HubLink: Carrier, UpdatesSource {
   private static let retryLive: Duration = .seconds(900)
   private static let subprotocol = "meshpost.v1"
   /// States that are told; the newest of each name.
-  private static let mostStates = 16
+  static let mostStates = 16
 
   let kind = "hub"
   let place: String
@@ -47,18 +47,18 @@ final class HubLink: Carrier, UpdatesSource {
   private let tls: TLSContext?
   private let path: String
   private let store: Store
-  private let loop: EventLoop
+  let loop: EventLoop
   private let log: Log
-  private let http: HubCarrier
-  private var road = Road.none
+  let http: HubCarrier
+  var road = Road.none
   private var greeting: ((Greeting) -> Void)?
   private var batches: [(number: Int, done: (Verdict) -> Void, timer: LoopTimer)] = []
-  private var lastNumber = 0
-  private var asked: [String: Asked] = [:]
+  var lastNumber = 0
+  var asked: [String: Asked] = [:]
   private var pinger: LoopTimer?
   private var pongLimit: LoopTimer?
   private var liveAgainAt: MonotonicTime?
-  private var states: [(name: String, body: [UInt8])] = []
+  var states: [(name: String, body: [UInt8])] = []
   private var closedBytes: UInt64 = 0
   private var hubWindow = 1
   var onLost: (Verdict) -> Void = { _ in }
@@ -359,53 +359,5 @@ final class HubLink: Carrier, UpdatesSource {
     var json = JSONWriter()
     json.value(.object([("type", .string("response")), ("id", .string(id))] + fields.filter { $0.0 != "id" }))
     socket.send(text: json.bytes)
-  }
-
-  // MARK: Questions
-
-  func ask(_ question: UpdatesQuestion, _ done: @escaping (JSONValue?) -> Void) {
-    switch road {
-    case .live(let socket):
-      lastNumber += 1
-      let id = String(lastNumber)
-      let timer = loop.schedule(after: Self.patience) { [weak self] in self?.asked.removeValue(forKey: id)?.done(nil) }
-      asked[id] = Asked(done: done, timer: timer)
-      socket.send(
-        text: JSONWriter.object { json in
-          json.field("type", "request")
-          json.field("id", id)
-          json.field("method", question.method)
-          json.objectField("params") { question.write(to: &$0) }
-        })
-    case .http: http.ask(question, done)
-    case .none, .opening: loop.later { done(nil) }
-    }
-  }
-
-  // MARK: States
-
-  /// The newest of its name is told now, or when the hub is there again.
-  func setState(_ name: String, _ body: [UInt8]) {
-    states.removeAll { $0.name == name }
-    states.append((name, body))
-    if states.count > Self.mostStates { states.removeFirst() }
-    tellStates()
-  }
-
-  private func tellStates() {
-    switch road {
-    case .live(let socket):
-      for state in states {
-        socket.send(
-          text: JSONWriter.object { json in
-            json.field("type", "state")
-            json.field("name", state.name)
-            json.field("body", json: state.body)
-          })
-      }
-      states = []
-    case .http: http.tell(&states)
-    case .none, .opening: break
-    }
   }
 }

@@ -64,7 +64,55 @@ struct HomeAssistant {
       json.field("payload_off", "offline")
       writeOwnDevice(to: &json)
     }
-    return [isThere] + settings.notify.compactMap(notify)
+    return [isThere] + radioEntities() + settings.notify.compactMap(notify)
+  }
+
+  private var radioTopic: String { "\(settings.prefix)/meshpost/\(ownDevice)/radio" }
+
+  private func radioEntities() -> [MQTTMessage] {
+    let link = describe("binary_sensor", ownDevice, "radio_link") { json in
+      json.field("name", "Radio link")
+      json.field("device_class", "connectivity")
+      json.field("entity_category", "diagnostic")
+      json.field("state_topic", radioTopic)
+      json.field("value_template", "{{ value_json.link }}")
+      json.field("payload_on", "up")
+      json.field("payload_off", "down")
+      writeAvailability(to: &json)
+      writeOwnDevice(to: &json)
+    }
+    return [link]
+      + Self.radioMeasures.map { field, measure in
+        describe("sensor", ownDevice, field) { json in
+          json.field("name", measure.name)
+          json.field("unit_of_measurement", measure.unit)
+          json.field("device_class", measure.deviceClass)
+          json.field("state_class", measure.stateClass)
+          json.field("state_topic", radioTopic)
+          json.field("value_template", "{{ value_json.\(field) | default(None) }}")
+          writeAvailability(to: &json)
+          writeOwnDevice(to: &json)
+        }
+      }
+  }
+
+  /// How the gateway's own radio is. `stats` is `nil` while it is away.
+  func state(_ stats: RadioStats?, _ facts: RadioFacts?, _ store: Store, at milliseconds: Int64) -> [MQTTMessage] {
+    // `try?`: without the count the rest is still worth telling.
+    let today = try? store.messageCount(since: milliseconds - milliseconds % 86_400_000)
+    let payload = JSONWriter.object { json in
+      json.field("link", stats == nil ? "down" : "up")
+      json.field("name", facts?.name)
+      json.field("battery_mv", stats?.batteryMillivolts)
+      json.field("uptime_s", stats?.uptimeSeconds)
+      json.field("queue", stats?.queueLength)
+      json.field("noise_floor_dbm", stats?.noiseFloor)
+      json.field("last_rssi_dbm", stats?.lastRSSI)
+      json.field("last_snr", stats?.lastSNR)
+      json.field("airtime_s", stats?.secondsSent)
+      json.field("messages_today", today)
+    }
+    return [MQTTMessage(topic: radioTopic, payload: payload, retain: true)]
   }
 
   private func notify(_ target: String) -> MQTTMessage? {
@@ -193,6 +241,11 @@ struct HomeAssistant {
     "frequency": Measure(name: "Frequency", unit: "Hz", deviceClass: "frequency"),
     "direction": Measure(name: "Direction", unit: "°"),
   ]
+
+  private static let radioMeasures =
+    statusMeasures + [
+      ("messages_today", Measure(name: "Messages today", unit: "messages", stateClass: "total_increasing"))
+    ]
 
   private static let statusMeasures: [(String, Measure)] = [
     ("battery_mv", Measure(name: "Battery", unit: "mV", deviceClass: "voltage")),

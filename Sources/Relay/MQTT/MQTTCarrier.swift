@@ -24,6 +24,12 @@ final class MQTTCarrier: Carrier {
     /// Where commands come from; `nil`: none are taken.
     var commandTopic: TopicTemplate?
     var homeAssistant: HomeAssistant.Settings?
+    /// The path of a WebSocket.
+    var path: String?
+    var observer: ObserverFeed.Settings?
+    var token: ObserverToken.Claims?
+    /// Between looks at the radio's counters, for those who show them.
+    var statsInterval: Duration = .seconds(300)
   }
 
   /// A batch on its way.
@@ -44,19 +50,30 @@ final class MQTTCarrier: Carrier {
 
   let kind = "mqtt"
   let keepsConnection = true
-  private let settings: Settings
-  private let client: MQTTClient
-  private let store: Store
+  let settings: Settings
+  let client: MQTTClient
+  let store: Store
+  private let loop: EventLoop
+  private let clock = WallClock()
   private var greeting: ((Greeting) -> Void)?
   private var delivery: Delivery?
   private var homeAssistant: HomeAssistant?
+  private var observer: ObserverFeed?
+  private var token: ObserverToken?
+  private var renewal: LoopTimer?
+  private var statsTimer: LoopTimer?
+  /// A batch that came while the connection was made anew.
+  private var parked: (batch: Batch, done: (Verdict) -> Void)?
+  private var isRenewing = false
+  weak var radio: (any RadioAccess)?
   var onLost: (Verdict) -> Void = { _ in }
   var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void = { _, done in done(nil) }
 
   init(_ settings: Settings, tls: TLSContext?, store: Store, on loop: EventLoop) {
     self.settings = settings
     self.store = store
-    client = MQTTClient(host: settings.host, port: settings.port, tls: tls, on: loop)
+    self.loop = loop
+    client = MQTTClient(host: settings.host, port: settings.port, path: settings.path, tls: tls, on: loop)
     client.onUp = { [weak self] in self?.up() }
     client.onDown = { [weak self] failure in self?.down(failure) }
     client.onMessage = { [weak self] message, acknowledge in self?.commanded(message, acknowledge) }
@@ -94,18 +111,84 @@ final class MQTTCarrier: Carrier {
 
   func greet(_ done: @escaping (Greeting) -> Void) {
     guard !client.isUp else { return done(.ready) }
-    var password: [UInt8]?
-    if let file = settings.passwordFile {
+    if settings.observer != nil || settings.token != nil, radio?.facts == nil {
+      return done(.failed(.retry(reason: "whose feed it is is not known: no radio was connected yet", after: nil)))
+    }
+    greeting = done
+    guard settings.token != nil else { return connect() }
+    obtainToken { [weak self] problem in
+      guard let self, self.greeting != nil else { return }
+      guard let problem else { return self.connect() }
+      self.greeting = nil
+      done(.failed(.retry(reason: problem, after: nil)))
+    }
+  }
+
+  private func connect() {
+    var (user, password) = (settings.user, token.map { Array($0.password.utf8) })
+    if let token { user = token.user }
+    if token == nil, let file = settings.passwordFile {
       guard let secret = SecretFile.read(file) else {
-        return done(.failed(.stopped(reason: "the password file \(file) cannot be read")))
+        let done = greeting
+        greeting = nil
+        done?(.failed(.stopped(reason: "the password file \(file) cannot be read")))
+        return
       }
       password = Array(secret.utf8)
     }
-    greeting = done
+    if let facts = radio?.facts { observer = settings.observer.map { ObserverFeed(settings: $0, facts: facts) } }
     client.connect(
       MQTTOptions(
-        clientID: settings.clientID, user: settings.user, password: password, keepAlive: settings.keepAlive,
-        will: status("offline")))
+        clientID: settings.clientID, user: user, password: password, keepAlive: settings.keepAlive,
+        will: observer?.status("offline", nil, at: clock.milliseconds) ?? status("offline")))
+  }
+
+  // MARK: The radio's token
+
+  /// A clock before this was never set (June 2025).
+  private static let longAgo: Int64 = 1_750_000_000
+
+  /// `nil`: there is one that is good for a while.
+  private func obtainToken(_ done: @escaping (String?) -> Void) {
+    let now = clock.seconds
+    if let token, now < token.expires - ObserverToken.margin, now > token.expires - ObserverToken.lifetime - 60 {
+      return done(nil)
+    }
+    guard now > Self.longAgo else { return done("the clock is not set: a token would have wrong times") }
+    guard let claims = settings.token, let radio, let facts = radio.facts else { return done("no radio to sign with") }
+    let unsigned = ObserverToken.unsigned(claims, key: facts.key, now: now)
+    radio.sign(Array(unsigned.utf8)) { [weak self] signature in
+      guard let self else { return }
+      guard let signature else { return done("the radio did not sign the token") }
+      self.token = ObserverToken(unsigned: unsigned, signature: signature, key: facts.key, now: now)
+      done(nil)
+    }
+  }
+
+  /// Before it runs out: a new one, then a new connection with it. What is to be carried meanwhile waits.
+  private func renewLater() {
+    renewal?.cancel()
+    guard let token else { return }
+    let left = max(1, token.expires - ObserverToken.margin - clock.seconds)
+    renewal = loop.schedule(after: .seconds(left)) { [weak self] in self?.renew() }
+  }
+
+  private func renew() {
+    guard client.isUp else { return }
+    // Not in the middle of a batch; and a radio that is away now may sign in a minute.
+    guard delivery == nil else { return retryRenewal() }
+    token = nil
+    obtainToken { [weak self] problem in
+      guard let self, self.client.isUp else { return }
+      guard problem == nil, self.delivery == nil else { return self.retryRenewal() }
+      self.isRenewing = true
+      self.client.close()
+      self.connect()
+    }
+  }
+
+  private func retryRenewal() {
+    renewal = loop.schedule(after: .seconds(20)) { [weak self] in self?.renew() }
   }
 
   private func up() {
@@ -113,7 +196,26 @@ final class MQTTCarrier: Carrier {
     homeAssistant = settings.homeAssistant.map {
       HomeAssistant($0, gateway: store.gatewayID, statusTopic: statusTopic, commandTopic: commandTopic)
     }
-    introduce([status("online")] + (homeAssistant?.greeting() ?? []))
+    renewLater()
+    let online = observer?.status("online", nil, at: clock.milliseconds) ?? status("online")
+    introduce([online] + (homeAssistant?.greeting() ?? []))
+    tellStats()
+  }
+
+  /// How the radio is: now, and now and then.
+  private func tellStats() {
+    statsTimer?.cancel()
+    guard observer != nil || homeAssistant != nil, let radio else { return }
+    statsTimer = loop.schedule(after: settings.statsInterval) { [weak self] in self?.tellStats() }
+    radio.readStats { [weak self] stats in
+      guard let self, self.client.isUp else { return }
+      var messages: [MQTTMessage] = []
+      if let observer = self.observer, let stats {
+        messages.append(observer.status("online", stats, at: self.clock.milliseconds))
+      }
+      messages += self.homeAssistant?.state(stats, radio.facts, self.store, at: self.clock.milliseconds) ?? []
+      for message in messages { self.client.publish(message) { _ in } }
+    }
   }
 
   /// One after another, whatever the broker says to them: then events may come.
@@ -121,13 +223,23 @@ final class MQTTCarrier: Carrier {
     guard let first = messages.first else {
       let done = greeting
       greeting = nil
+      isRenewing = false
       done?(.ready)
+      if let (batch, done) = parked {
+        parked = nil
+        carry(batch, done)
+      }
       return
     }
     client.publish(first) { [weak self] _ in self?.introduce(Array(messages.dropFirst())) }
   }
 
   private func down(_ failure: MQTTFailure) {
+    isRenewing = false
+    renewal?.cancel()
+    statsTimer?.cancel()
+    // A token that is not taken is not shown again.
+    if case .refused = failure { token = nil }
     let verdict: Verdict =
       switch failure {
       case .unreachable(let words): .retry(reason: words, after: nil)
@@ -136,6 +248,10 @@ final class MQTTCarrier: Carrier {
     if let done = greeting {
       greeting = nil
       return done(.failed(verdict))
+    }
+    if let (_, done) = parked {
+      parked = nil
+      return done(verdict)
     }
     guard let lost = delivery else { return onLost(verdict) }
     delivery = nil
@@ -148,6 +264,10 @@ final class MQTTCarrier: Carrier {
   }
 
   func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) {
+    if isRenewing {
+      parked = (batch, done)
+      return
+    }
     guard client.isUp else { return done(.retry(reason: "the broker is away", after: nil)) }
     delivery = Delivery(batch: batch, done: done, missing: batch.events.map { _ in 1 })
     publish()
@@ -160,9 +280,9 @@ final class MQTTCarrier: Carrier {
         client.publish(message) { [weak self] code in self?.acknowledged(place, code) }
         continue
       }
-      guard current.next < current.batch.events.count else { return }
+      guard current.next < current.batch.events.count else { return finishIfOver() }
       let event = current.batch.events[current.next]
-      let messages = (homeAssistant?.messages(for: event) ?? []) + [message(event)]
+      let messages = observer?.messages(for: event) ?? (homeAssistant?.messages(for: event) ?? []) + [message(event)]
       delivery?.queue = ArraySlice(messages.map { (current.next, $0) })
       delivery?.missing[current.next] = messages.count
       delivery?.next += 1
@@ -187,8 +307,12 @@ final class MQTTCarrier: Carrier {
       delivery?.refusal = (code, place)
     }
     guard let current = delivery else { return }
-    let isOver = current.refusal != nil || (current.next == current.batch.events.count && current.queue.isEmpty)
-    guard isOver, current.outstanding == 0 else { return publish() }
+    if current.refusal == nil, current.next < current.batch.events.count || !current.queue.isEmpty { return publish() }
+    finishIfOver()
+  }
+
+  private func finishIfOver() {
+    guard let current = delivery, current.outstanding == 0 else { return }
     delivery = nil
     current.done(Self.verdict(of: current))
   }
@@ -207,6 +331,10 @@ final class MQTTCarrier: Carrier {
   func close() {
     greeting = nil
     delivery = nil
+    parked = nil
+    isRenewing = false
+    renewal?.cancel()
+    statsTimer?.cancel()
     client.close()
   }
 }

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Glibc
+import JSON
+import MQTT
+import MeshCrypto
+import Store
+
+/// Every packet that the radio heard, as analyzers and maps of the mesh read it. Values are texts and keys in the spelling
+/// that they expect. Source: docs/mqtt.md, "Observer feed".
+struct ObserverFeed {
+  struct Settings: Equatable, Sendable {
+    /// The airport's code of the region, as the analyzers sort by it.
+    var iata: String
+    /// The bytes alone, too, on a topic of their own.
+    var sendsRaw: Bool
+    var client: String
+  }
+
+  let settings: Settings
+  let facts: RadioFacts
+
+  private var key: String { facts.key.uppercased() }
+  private func topic(_ name: String) -> String { "meshcore/\(settings.iata)/\(key)/\(name)" }
+
+  // MARK: Packets
+
+  /// Nothing for what is no packet.
+  func messages(for event: JournalEvent) -> [MQTTMessage] {
+    // `try?`: a damaged body tells nothing.
+    guard event.kind == EventKind.packet.rawValue, let body = try? JSONValue(parsing: event.body),
+      let raw = body["raw"]?.string, let bytes = Hex.bytes(raw), let packet = try? Packet(decoding: bytes)
+    else { return [] }
+    var messages = [MQTTMessage(topic: topic("packets"), payload: payload(event, body, raw, bytes.count, packet))]
+    guard settings.sendsRaw else { return messages }
+    let payload = JSONWriter.object { json in
+      writeOrigin(to: &json, at: event.at)
+      json.field("type", "RAW")
+      json.field("data", raw.uppercased())
+    }
+    messages.append(MQTTMessage(topic: topic("raw"), payload: payload))
+    return messages
+  }
+
+  private func payload(
+    _ event: JournalEvent, _ body: JSONValue, _ raw: String, _ count: Int, _ packet: Packet
+  ) -> [UInt8] {
+    let time = ObserverTime(milliseconds: event.at)
+    return JSONWriter.object { json in
+      writeOrigin(to: &json, at: event.at)
+      json.field("type", "PACKET")
+      json.field("direction", "rx")
+      json.field("time", time.clock)
+      json.field("date", time.date)
+      json.field("len", String(count))
+      json.field("packet_type", String(packet.type.rawValue))
+      json.field("route", Self.letter(packet.route))
+      json.field("payload_len", String(packet.payload.count))
+      json.field("raw", raw.uppercased())
+      json.field("SNR", body["snr"]?.number.map(Self.number) ?? "Unknown")
+      json.field("RSSI", body["rssi"]?.integer.map(String.init) ?? "Unknown")
+      json.field("hash", Hex.string(packet.identity).uppercased())
+      if packet.route == .direct, !packet.path.isEmpty { json.field("path", Self.hops(packet)) }
+    }
+  }
+
+  private func writeOrigin(to json: inout JSONWriter, at milliseconds: Int64) {
+    json.field("origin", facts.name)
+    json.field("origin_id", key)
+    json.field("timestamp", ObserverTime(milliseconds: milliseconds).stamp)
+  }
+
+  private static func letter(_ route: Packet.Route) -> String {
+    switch route {
+    case .flood: "F"
+    case .direct: "D"
+    case .transportFlood, .transportDirect: "T"
+    }
+  }
+
+  private static func hops(_ packet: Packet) -> String {
+    let size = max(1, packet.pathLength.bytesPerHop)
+    return stride(from: 0, to: packet.path.count, by: size).map { start in
+      Hex.string(Array(packet.path[start..<min(start + size, packet.path.count)]))
+    }.joined(separator: ",")
+  }
+
+  /// `12.5`, `-7`: no more digits than there are.
+  private static func number(_ value: Double) -> String {
+    value == value.rounded() && abs(value) < 1e6 ? String(Int(value)) : String(value)
+  }
+
+  // MARK: Status
+
+  func status(_ word: String, _ stats: RadioStats?, at milliseconds: Int64) -> MQTTMessage {
+    let payload = JSONWriter.object { json in
+      json.field("status", word)
+      json.field("timestamp", ObserverTime(milliseconds: milliseconds).stamp + "+00:00")
+      json.field("origin", facts.name)
+      json.field("origin_id", key)
+      json.field("model", facts.model)
+      json.field("firmware_version", facts.version)
+      json.field("radio", radio)
+      json.field("client_version", settings.client)
+      if let stats { json.objectField("stats") { Self.write(stats, to: &$0) } }
+    }
+    return MQTTMessage(topic: topic("status"), payload: payload, retain: true)
+  }
+
+  /// `869.525,250.0,11,5`: MHz, kHz, spreading factor, coding rate.
+  private var radio: String {
+    "\(Double(facts.frequency) / 1000),\(Double(facts.bandwidth) / 1000),\(facts.spreadingFactor),\(facts.codingRate)"
+  }
+
+  private static func write(_ stats: RadioStats, to json: inout JSONWriter) {
+    json.field("battery_mv", stats.batteryMillivolts)
+    json.field("uptime_secs", stats.uptimeSeconds)
+    json.field("queue_len", stats.queueLength)
+    json.field("noise_floor", stats.noiseFloor)
+    json.field("last_rssi", stats.lastRSSI)
+    json.field("last_snr", stats.lastSNR)
+    json.field("tx_air_secs", stats.secondsSent)
+    json.field("rx_air_secs", stats.secondsReceived)
+  }
+}
+
+/// A moment as the feed writes it, in UTC.
+struct ObserverTime {
+  private let parts: tm
+  private let fraction: Int64
+
+  init(milliseconds: Int64) {
+    var seconds = time_t(milliseconds >= 0 ? milliseconds / 1000 : 0)
+    var parts = tm()
+    gmtime_r(&seconds, &parts)
+    self.parts = parts
+    fraction = milliseconds >= 0 ? milliseconds % 1000 : 0
+  }
+
+  private static func digits(_ value: Int32, _ count: Int) -> String {
+    let text = String(value)
+    return String(repeating: "0", count: max(0, count - text.count)) + text
+  }
+
+  var clock: String {
+    [parts.tm_hour, parts.tm_min, parts.tm_sec].map { Self.digits($0, 2) }.joined(separator: ":")
+  }
+
+  var date: String { "\(Self.digits(parts.tm_mday, 2))/\(Self.digits(parts.tm_mon + 1, 2))/\(parts.tm_year + 1900)" }
+
+  /// `2026-11-20T12:00:00.000000`
+  var stamp: String {
+    let day = "\(parts.tm_year + 1900)-\(Self.digits(parts.tm_mon + 1, 2))-\(Self.digits(parts.tm_mday, 2))"
+    return "\(day)T\(clock).\(Self.digits(Int32(fraction), 3))000"
+  }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+
+/// What servers are told of the radio itself, and what only the radio can do.
+public protocol RadioAccess: AnyObject {
+  /// `nil` until a radio was connected.
+  var facts: RadioFacts? { get }
+  /// Ed25519 by the radio's identity; its private key stays in it. `nil`: the radio is away, or cannot.
+  func sign(_ message: [UInt8], _ done: @escaping ([UInt8]?) -> Void)
+  /// The radio's counters; `nil`: it is away, or has none.
+  func readStats(_ done: @escaping (RadioStats?) -> Void)
+}
+
+public struct RadioFacts: Equatable, Sendable {
+  /// 64 lower-case hex digits.
+  public var key: String
+  public var name: String
+  public var model: String
+  public var version: String
+  /// kHz, Hz.
+  public var frequency: UInt32
+  public var bandwidth: UInt32
+  public var spreadingFactor: UInt8
+  public var codingRate: UInt8
+
+  public init(
+    key: String, name: String, model: String, version: String, frequency: UInt32, bandwidth: UInt32,
+    spreadingFactor: UInt8, codingRate: UInt8
+  ) {
+    self.key = key
+    self.name = name
+    self.model = model
+    self.version = version
+    self.frequency = frequency
+    self.bandwidth = bandwidth
+    self.spreadingFactor = spreadingFactor
+    self.codingRate = codingRate
+  }
+}
+
+/// Counters run from the radio's boot. Source: companion.md, STATS.
+public struct RadioStats: Equatable, Sendable {
+  public var batteryMillivolts: UInt16
+  public var uptimeSeconds: UInt32
+  public var queueLength: UInt8
+  /// dBm.
+  public var noiseFloor: Int16?
+  public var lastRSSI: Int8?
+  /// dB.
+  public var lastSNR: Double?
+  public var secondsSent: UInt32?
+  public var secondsReceived: UInt32?
+
+  public init(
+    batteryMillivolts: UInt16, uptimeSeconds: UInt32, queueLength: UInt8, noiseFloor: Int16? = nil,
+    lastRSSI: Int8? = nil, lastSNR: Double? = nil, secondsSent: UInt32? = nil, secondsReceived: UInt32? = nil
+  ) {
+    self.batteryMillivolts = batteryMillivolts
+    self.uptimeSeconds = uptimeSeconds
+    self.queueLength = queueLength
+    self.noiseFloor = noiseFloor
+    self.lastRSSI = lastRSSI
+    self.lastSNR = lastSNR
+    self.secondsSent = secondsSent
+    self.secondsReceived = secondsReceived
+  }
+}
