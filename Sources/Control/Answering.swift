@@ -53,6 +53,8 @@ struct RequestBody {
     }
   }
 
+  var whole: JSONValue { value }
+
   func string(_ name: String) throws(Refusal) -> String {
     guard let text = value[name]?.string else { throw .invalid("\"\(name)\" is missing, or no string") }
     return text

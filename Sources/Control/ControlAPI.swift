@@ -42,13 +42,17 @@ public final class ControlAPI {
     public let log: Log
     /// The relay is made anew when its configuration is reloaded.
     public let relay: () -> Relay
+    /// Adds an upstream with these fields, or takes one of those away; the configuration is loaded anew.
+    public let addUpstream: (JSONValue) throws(Refusal) -> Void
+    public let removeUpstream: (String) throws(Refusal) -> Void
     /// A document was edited by an operator.
     public let documentChanged: (Document) -> Void
 
     public init(
       version: String, loop: EventLoop, store: Store, connection: RadioConnection, synchronizer: Synchronizer,
       messaging: MessagingParts, bluetooth: BluetoothOptions, log: Log, relay: @escaping () -> Relay,
-      documentChanged: @escaping (Document) -> Void
+      addUpstream: @escaping (JSONValue) throws(Refusal) -> Void,
+      removeUpstream: @escaping (String) throws(Refusal) -> Void, documentChanged: @escaping (Document) -> Void
     ) {
       self.version = version
       self.loop = loop
@@ -60,6 +64,8 @@ public final class ControlAPI {
       self.bluetooth = bluetooth
       self.log = log
       self.relay = relay
+      self.addUpstream = addUpstream
+      self.removeUpstream = removeUpstream
       self.documentChanged = documentChanged
     }
   }

@@ -10,7 +10,7 @@ import Store
 final class RelayAPI {
   static let paths = [
     "/v1/outbox", "/v1/outbox/retry", "/v1/outbox/drop", "/v1/outbox/resume", "/v1/upstreams/pause",
-    "/v1/upstreams/resume", "/v1/upstreams/test",
+    "/v1/upstreams/resume", "/v1/upstreams/test", "/v1/upstreams/add", "/v1/upstreams/remove",
   ]
 
   private let parts: ControlAPI.Parts
@@ -29,9 +29,23 @@ final class RelayAPI {
     case ("POST", "/v1/upstreams/pause"), ("POST", "/v1/upstreams/resume"), ("POST", "/v1/upstreams/test"):
       guard let upstream = upstream(request, responder) else { break }
       act(request.path, upstream, responder)
+    case ("POST", "/v1/upstreams/add"), ("POST", "/v1/upstreams/remove"): change(request, responder)
     default: return false
     }
     return true
+  }
+
+  private func change(_ request: HTTPRequest, _ responder: HTTPResponder) {
+    do throws(Refusal) {
+      if request.path == "/v1/upstreams/add" {
+        try parts.addUpstream(try RequestBody(request).whole)
+      } else {
+        try parts.removeUpstream(request.query["upstream"] ?? "")
+      }
+      Answering.answer(responder) { $0.field("ok", true) }
+    } catch {
+      Answering.refuse(responder, error)
+    }
   }
 
   private func upstream(_ request: HTTPRequest, _ responder: HTTPResponder) -> (any Upstream)? {

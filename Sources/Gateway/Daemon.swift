@@ -85,6 +85,8 @@ public final class Daemon {
         ControlAPI.Parts(
           version: Self.version, loop: loop, store: store, connection: connection, synchronizer: synchronizer,
           messaging: messaging, bluetooth: configuration.bluetooth, log: log, relay: { [unowned self] in self.relay },
+          addUpstream: { [unowned self] (fields) throws(Refusal) in try self.addUpstream(fields) },
+          removeUpstream: { [unowned self] (name) throws(Refusal) in try self.removeUpstream(name) },
           documentChanged: { [unowned self] _ in self.documentsChanged() }),
         location: configuration.controlSocket, group: configuration.controlGroup)
     } catch {
@@ -268,6 +270,25 @@ public final class Daemon {
     } catch {
       log.error("the upstreams are not reloaded: \(error)")
     }
+  }
+
+  private func addUpstream(_ fields: JSONValue) throws(Refusal) {
+    if let name = fields["name"]?.string, configuration.upstreams.contains(where: { $0.name == name }) {
+      throw .invalid("there is an upstream \"\(name)\" already")
+    }
+    try UpstreamFolder(store: configuration.store.location).add(fields)
+    reload()
+  }
+
+  private func removeUpstream(_ name: String) throws(Refusal) {
+    guard configuration.upstreams.contains(where: { $0.name == name }) else {
+      let names = configuration.upstreams.map(\.name).joined(separator: ", ")
+      throw .invalid("there is no upstream \"\(name)\"; there are: \(names)")
+    }
+    guard UpstreamFolder(store: configuration.store.location).remove(name) else {
+      throw .invalid("\"\(name)\" stands in \(file): take it out there, then SIGHUP")
+    }
+    reload()
   }
 
   // MARK: The store's care

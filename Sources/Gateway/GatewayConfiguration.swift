@@ -50,8 +50,16 @@ public struct GatewayConfiguration: Sendable {
         throw Failure(description: lines.joined(separator: "\n"))
       }
       self = parsed
+      for added in try UpstreamFolder(store: store.location).read() {
+        guard !upstreams.contains(where: { $0.name == added.name }) else {
+          throw Failure(description: "\(file): an upstream \"\(added.name)\" was added by `meshpost upstream add`, too")
+        }
+        upstreams.append(added)
+      }
     } catch let failure as Failure {
       throw failure
+    } catch let failure as UpstreamFolder.Failure {
+      throw Failure(description: failure.description)
     } catch {
       throw Failure(description: "\(file): \(error)")
     }

@@ -5,6 +5,7 @@ import Hummingbird
 import HummingbirdCore
 import Logging
 import ServiceLifecycle
+import Synchronization
 
 /// The hub: its HTTP API and its gateways' links. Source of truth: docs/hub-protocol.md.
 public struct HubServer: Sendable {
@@ -18,7 +19,8 @@ public struct HubServer: Sendable {
     api = HubAPI(
       store: try HubStore(location: configuration.location, password: configuration.password), access: access,
       registry: LinkRegistry(),
-      limiter: RateLimiter(perSecond: configuration.rateLimit), mostBody: configuration.mostBody)
+      limiter: RateLimiter(perSecond: configuration.rateLimit), admission: Admission(), mostBody: configuration.mostBody
+    )
   }
 
   /// Serves until it is told to stop (SIGTERM, SIGINT). `ready` gets the port.
@@ -52,6 +54,24 @@ extension HubServer {
 enum HubClock {
   /// Milliseconds since 1970.
   static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
+}
+
+/// How many batches may wait for the database at once: beyond it gateways are told to come again, which costs less than
+/// keeping what they sent.
+final class Admission: Sendable {
+  static let most = 64
+  private let waiting = Mutex(0)
+
+  /// False: too many are waiting.
+  func enter() -> Bool {
+    waiting.withLock { count in
+      guard count < Self.most else { return false }
+      count += 1
+      return true
+    }
+  }
+
+  func leave() { waiting.withLock { $0 -= 1 } }
 }
 
 /// A bucket of tokens a gateway: a second's worth at most.

@@ -10,6 +10,7 @@ struct HubAPI: Sendable {
   let access: HubAccess
   let registry: LinkRegistry
   let limiter: RateLimiter
+  let admission: Admission
   let mostBody: Int
 
   typealias Handler = @Sendable (Call) async throws -> Response
@@ -94,9 +95,10 @@ struct HubAPI: Sendable {
         else { return nil }
         return gateway
       },
-      serve: { [store, registry, limiter, mostBody] channel, gateway in
+      serve: { [store, registry, limiter, admission, mostBody] channel, gateway in
         await LinkSession(
-          gateway: gateway, store: store, registry: registry, limiter: limiter, mostMessage: mostBody
+          gateway: gateway, store: store, registry: registry, limiter: limiter, admission: admission,
+          mostMessage: mostBody
         ).run(channel)
       })
   }

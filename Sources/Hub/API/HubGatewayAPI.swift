@@ -19,6 +19,10 @@ extension HubAPI {
     if let wait = await limiter.admit(call.gateway, events: batch.events.count) {
       return Self.refusal(.tooManyRequests, "too many events", retryAfter: wait)
     }
+    guard admission.enter() else {
+      return Self.refusal(.serviceUnavailable, "many batches are waiting", retryAfter: 2)
+    }
+    defer { admission.leave() }
     switch try await store.take(batch, from: call.gateway, at: HubClock.now) {
     case .acknowledged(let through), .outOfOrder(let through):
       return Self.json(JSONWriter.object { $0.field("acknowledged", through) })

@@ -17,6 +17,7 @@ struct LinkSession: Sendable {
   let store: HubStore
   let registry: LinkRegistry
   let limiter: RateLimiter
+  let admission: Admission
   let mostMessage: Int
 
   /// When the gateway was last heard, and how often it speaks at least.
@@ -132,6 +133,8 @@ struct LinkSession: Sendable {
     if let wait = await limiter.admit(gateway, events: batch.events.count) {
       return Self.busy(number, "too many events", wait)
     }
+    guard admission.enter() else { return Self.busy(number, "many batches are waiting", 2) }
+    defer { admission.leave() }
     do {
       switch try await store.take(batch, from: gateway, after: message["after"]?.integer, at: HubClock.now) {
       case .acknowledged(let through): return Self.answer("taken", number) { $0.field("acknowledged", through) }

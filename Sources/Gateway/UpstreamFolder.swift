@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+import JSON
+import Messaging
+import Relay
+import Store
+import TOML
+
+/// Upstreams that were added while the daemon ran: a file each, beside the database, with the keys of an `[[upstream]]`.
+struct UpstreamFolder {
+  let location: String
+
+  init(store: String) { location = store + ".upstreams" }
+
+  /// What is wrong, a line each.
+  struct Failure: Error {
+    let description: String
+  }
+
+  private static let mostBytes = 64 * 1024
+
+  // MARK: Reading
+
+  func read() throws(Failure) -> [UpstreamSettings] {
+    var upstreams: [UpstreamSettings] = []
+    for name in names() {
+      let file = "\(location)/\(name).toml"
+      guard let bytes = Self.contents(file) else { throw Failure(description: "\(file): cannot be read") }
+      upstreams.append(try Self.parse(bytes, file: file))
+    }
+    return upstreams
+  }
+
+  private func names() -> [String] {
+    guard let folder = opendir(location) else { return [] }
+    defer { closedir(folder) }
+    var names: [String] = []
+    while let entry = Glibc.readdir(folder) {
+      let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+        pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      if name.hasSuffix(".toml"), !name.hasPrefix(".") { names.append(String(name.dropLast(5))) }
+    }
+    return names.sorted()
+  }
+
+  private static func contents(_ file: String) -> [UInt8]? {
+    let descriptor = open(file, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return nil }
+    defer { close(descriptor) }
+    var bytes = [UInt8](repeating: 0, count: mostBytes)
+    let count = Glibc.read(descriptor, &bytes, bytes.count)
+    return count >= 0 ? Array(bytes.prefix(count)) : nil
+  }
+
+  private static func parse(_ bytes: [UInt8], file: String) throws(Failure) -> UpstreamSettings {
+    do {
+      var table = TOMLReader(try TOMLParser.parse(bytes))
+      let upstream = UpstreamConfiguration.read(&table)
+      table.finish()
+      guard table.errors.isEmpty, let upstream else {
+        throw Failure(description: table.errors.map { "\(file): \($0)" }.joined(separator: "\n"))
+      }
+      return upstream
+    } catch let failure as Failure {
+      throw failure
+    } catch {
+      throw Failure(description: "\(file): \(error)")
+    }
+  }
+
+  // MARK: Changing
+
+  /// Looks whether the fields make an upstream, then keeps them.
+  func add(_ fields: JSONValue) throws(Refusal) {
+    let name = fields["name"]?.string ?? ""
+    guard Self.isName(name) else { throw .invalid("a name has 1 to 64 letters, digits, `.`, `_` and `-`") }
+    let text = try Self.toml(fields)
+    do {
+      _ = try Self.parse(Array(text.utf8), file: name)
+    } catch {
+      throw .invalid(error.description)
+    }
+    do throws(StoreError) {
+      try keep(text, name)
+    } catch {
+      throw .store(error)
+    }
+  }
+
+  /// False: it is none of these.
+  func remove(_ name: String) -> Bool {
+    guard Self.isName(name), unlink("\(location)/\(name).toml") == 0 else { return false }
+    sync(location)
+    return true
+  }
+
+  func has(_ name: String) -> Bool { Self.isName(name) && access("\(location)/\(name).toml", F_OK) == 0 }
+
+  private static func isName(_ name: String) -> Bool {
+    (1...64).contains(name.utf8.count) && !name.hasPrefix(".")
+      && name.utf8.allSatisfy { byte in
+        let character = Character(Unicode.Scalar(byte))
+        return byte < 0x80 && (character.isLetter || character.isNumber || "._-".contains(character))
+      }
+  }
+
+  /// Whole or not at all.
+  private func keep(_ text: String, _ name: String) throws(StoreError) {
+    let (file, fresh) = ("\(location)/\(name).toml", "\(location)/.\(name).new")
+    func fail(_ call: String) -> StoreError { .unavailable("\(call) \(fresh): \(String(cString: strerror(errno)))") }
+    guard mkdir(location, 0o750) == 0 || errno == EEXIST else { throw fail("mkdir for") }
+    let descriptor = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o640)
+    guard descriptor >= 0 else { throw fail("open") }
+    defer { close(descriptor) }
+    let bytes = Array(text.utf8)
+    guard write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else { throw fail("write") }
+    guard rename(fresh, file) == 0 else { throw fail("rename") }
+    sync(location)
+  }
+
+  /// A name that was made or removed stays so after a power cut.
+  private func sync(_ folder: String) {
+    let descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard descriptor >= 0 else { return }
+    fsync(descriptor)
+    close(descriptor)
+  }
+
+  // MARK: TOML
+
+  private static func toml(_ fields: JSONValue) throws(Refusal) -> String {
+    var lines: [String] = []
+    for (key, value) in fields.fields ?? [] where value != .null {
+      guard !key.isEmpty, key.utf8.allSatisfy({ $0 == 0x5F || (0x61...0x7A).contains($0) }) else {
+        throw .invalid("\"\(key)\" is no key")
+      }
+      lines.append("\(key) = \(try toml(value, key))\n")
+    }
+    return lines.joined()
+  }
+
+  private static func toml(_ value: JSONValue, _ key: String) throws(Refusal) -> String {
+    switch value {
+    case .string, .bool, .integer: return plain(value)
+    case .array(let items):
+      guard items.allSatisfy({ $0.string != nil }) else { throw .invalid("\"\(key)\" is a list of texts") }
+      return "[" + items.map(plain).joined(separator: ", ") + "]"
+    default: throw .invalid("\"\(key)\" is a text, a whole number, true, false, or a list of texts")
+    }
+  }
+
+  /// What JSON writes of these, TOML reads as the same.
+  private static func plain(_ value: JSONValue) -> String {
+    var writer = JSONWriter()
+    writer.value(value)
+    return writer.string
+  }
+}
