@@ -55,8 +55,11 @@ public struct EventBatch: Sendable, Equatable {
     try self.init(json)
   }
 
-  init(_ json: JSONValue) throws(Refusal) {
-    guard let epoch = json["epoch"]?.string, Name.isAllowed(epoch) else { throw .malformed("epoch is missing") }
+  /// `epoch`: of a link, where its batches do not say.
+  init(_ json: JSONValue, epoch known: String? = nil) throws(Refusal) {
+    guard let epoch = json["epoch"]?.string ?? known, Name.isAllowed(epoch) else {
+      throw .malformed("epoch is missing")
+    }
     guard let list = json["events"]?.array else { throw .malformed("events is missing") }
     guard list.count <= Self.mostEvents else { throw .tooLarge }
     self.epoch = epoch

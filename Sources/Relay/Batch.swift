@@ -84,7 +84,8 @@ struct Batch {
         json.field("n", number)
         json.field("after", after)
       }
-      json.field("epoch", epoch)
+      // A live link was told of it at its beginning.
+      if number == nil { json.field("epoch", epoch) }
       json.arrayField("events") { json in
         for event in events {
           json.object { json in

@@ -20,9 +20,9 @@ struct LinkSession: Sendable {
   let admission: Admission
   let mostMessage: Int
 
-  /// When the gateway was last heard, and how often it speaks at least.
+  /// When the gateway was last heard, how often it speaks at least, and its epoch.
   private final class Pulse: Sendable {
-    let state = Mutex((heard: ContinuousClock.now, interval: 120.0))
+    let state = Mutex((heard: ContinuousClock.now, interval: 120.0, epoch: String?.none))
     var silence: Double {
       state.withLock { state in
         let passed = ContinuousClock.now - state.heard
@@ -92,7 +92,7 @@ struct LinkSession: Sendable {
   ) async throws -> [UInt8]? {
     switch type {
     case "hello": return try await welcome(message, pulse)
-    case "events": return await events(message)
+    case "events": return await events(message, pulse.state.withLock { $0.epoch })
     case "request": return await request(message)
     case "response":
       if let id = message["id"]?.string { await registry.answered(gateway, id: id, message) }
@@ -107,6 +107,7 @@ struct LinkSession: Sendable {
 
   private func welcome(_ hello: JSONValue, _ pulse: Pulse) async throws -> [UInt8]? {
     guard let epoch = hello["epoch"]?.string, Name.isAllowed(epoch) else { return nil }
+    pulse.state.withLock { $0.epoch = epoch }
     if let interval = hello["keep_alive_s"]?.integer, (1...3600).contains(interval) {
       pulse.state.withLock { $0.interval = Double(interval) }
     }
@@ -122,11 +123,11 @@ struct LinkSession: Sendable {
 
   // MARK: Events
 
-  private func events(_ message: JSONValue) async -> [UInt8] {
+  private func events(_ message: JSONValue, _ epoch: String?) async -> [UInt8] {
     let number = message["n"]?.integer ?? 0
     let batch: EventBatch
     do throws(EventBatch.Refusal) {
-      batch = try EventBatch(message)
+      batch = try EventBatch(message, epoch: epoch)
     } catch {
       return Self.refusal(number, error)
     }

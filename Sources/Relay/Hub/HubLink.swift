@@ -58,6 +58,7 @@ final class HubLink: Carrier, UpdatesSource {
   private var pinger: LoopTimer?
   private var pongLimit: LoopTimer?
   private var liveAgainAt: MonotonicTime?
+  private var hasToldFallBack = false
   var states: [(name: String, body: [UInt8])] = []
   private var closedBytes: UInt64 = 0
   private var hubWindow = 1
@@ -149,10 +150,16 @@ final class HubLink: Carrier, UpdatesSource {
   private func greetByHTTP() {
     road = .http
     http.greet { [weak self] result in
-      self?.greeted(result)
+      guard let self else { return }
       if case .has = result {
-        self?.onReachable(true)
-        self?.tellStates()
+        self.greeted(result)
+        self.onReachable(true)
+        self.tellStates()
+      } else {
+        // It was not the WebSocket that did not get through.
+        self.road = .none
+        self.liveAgainAt = nil
+        self.greeted(result)
       }
     }
   }
@@ -194,9 +201,10 @@ final class HubLink: Carrier, UpdatesSource {
   }
 
   private func fallBack(_ failure: WebSocketFailure) {
-    if liveAgainAt == nil {
+    if !hasToldFallBack {
       log.notice("\(place): no live link (\(failure)): going on by plain HTTP; the link is tried again now and then")
     }
+    hasToldFallBack = true
     liveAgainAt = loop.now + Self.retryLive
     greetByHTTP()
   }
@@ -312,7 +320,7 @@ final class HubLink: Carrier, UpdatesSource {
     guard case .opening = road else { return }
     pongLimit?.cancel()
     road = .live(socket)
-    liveAgainAt = nil
+    (liveAgainAt, hasToldFallBack) = (nil, false)
     hubWindow = Int(min(max(message["window"]?.integer ?? 1, 1), 16))
     heard()
     greeted(.has(message["acknowledged"]?.integer))
