@@ -107,9 +107,10 @@ enum Show {
   static func upstream(_ upstream: JSONValue) {
     func number(_ name: String) -> Int64 { upstream[name]?.integer ?? 0 }
     let name = (upstream["name"]?.string ?? "?").padding(10)
+    let link = upstream["link"]?.string.map { " (\($0))" } ?? ""
     print(
       "\(name)\(upstream["state"]?.string ?? "?"), \(number("pending")) pending, \(number("dead_letters")) dead letters, "
-        + "last \(time(upstream["last_success"]?.integer)), \(upstream["url"]?.string ?? "")")
+        + "last \(time(upstream["last_success"]?.integer)), \(upstream["url"]?.string ?? "")\(link)")
     if let reason = upstream["reason"]?.string { print("          \(clean(reason))") }
   }
 

@@ -67,7 +67,7 @@ extension WholeProgramTests {
     }
 
     @Test func `a node's alias is edited at both ends, and the last writer wins`() throws {
-      let rig = try start(#"allow = ["send", "documents"]"#, arguments: ["--contacts", "3"])
+      let rig = try start(#"allow = ["send", "documents", "settings"]"#, arguments: ["--contacts", "3"])
       let key = try #require(
         try rig.meshpost("contacts", "--json").lines.compactMap {
           try JSONValue(parsing: $0)["key"]?.string
@@ -97,6 +97,14 @@ extension WholeProgramTests {
         try !rig.meshpost("contacts", "--json").lines.contains { $0.contains(#""alias""#) }
       }
       #expect(rig.askHub("PUT", path, body: #"{"value":7}"#)?.status == 422)
+      #expect(rig.gateway?.lines.contains { $0.hasPrefix("debug") } == false)
+      #expect(
+        rig.askHub("PUT", "/v1/gateways/\(id)/documents/settings/log_level", body: #"{"value":"debug"}"#)?.status == 200
+      )
+      try untilTrue("a setting from afar to count") {
+        _ = rig.control("POST", "/v1/sync")
+        return rig.gateway?.lines.contains { $0.hasPrefix("debug") } == true
+      }
       #expect(rig.askHub("PUT", "/v1/gateways/\(id)/documents/root/password", body: #"{"value":"x"}"#)?.status == 400)
     }
 

@@ -100,10 +100,10 @@ extension WholeProgramTests {
       configure(rig, broker)
       try rig.startGateway()
       try rig.waitForSync()
-      let total = 1000
-      rig.radio?.write("inject r0 200 \(total)")
-      for round in 0..<10 {
-        usleep(UInt32.random(in: 100_000...500_000, using: &random))
+      let total = 4000
+      rig.radio?.write("inject r0 150 \(total)")
+      for round in 0..<50 {
+        usleep(UInt32.random(in: 50_000...400_000, using: &random))
         switch round % 3 {
         case 0:
           rig.gateway?.kill9()
@@ -124,7 +124,7 @@ extension WholeProgramTests {
         let status = try rig.status()
         return try rig.radioStats()["queued"]?.integer == 0
           && status?["upstreams"]?.array?.first?["pending"]?.integer == 0
-          && status?["store"]?["messages"]?.integer ?? 0 >= Int64(total) - 10
+          && status?["store"]?["messages"]?.integer ?? 0 >= Int64(total) - 20
       }
       let stored = Int(try rig.status()?["store"]?["messages"]?.integer ?? 0)
       try untilTrue("all at the subscriber (seed \(seed)): \(Set(seqs(subscriber)).count) of \(stored)") {

@@ -87,7 +87,8 @@ extension WholeProgramTests {
       rig.gateway?.send(SIGHUP)
       try untilTrue("everything at the hub: \(rig.gateway?.lines ?? [])") {
         let upstream = try rig.status()?["upstreams"]?.array?.first
-        return try upstream?["pending"]?.integer == 0 && !rig.hubRows("events").isEmpty
+        return try upstream?["pending"]?.integer == 0 && upstream?["link"]?.string == "live"
+          && !rig.hubRows("events").isEmpty
       }
     }
 

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import TestSupport
+import Testing
+
+@testable import Hub
+
+@Suite struct HubStoreTests {
+  private let scratch = Scratch(inMemory: true)
+  private static let channel = "channel/0011223344556677"
+
+  private func store() throws -> HubStore { try HubStore(location: scratch.location("hub.db")) }
+
+  private func batch(_ seq: Int64, _ kind: String, _ body: String, epoch: String = "e") throws -> EventBatch {
+    let event = "{\"seq\":\(seq),\"at\":\(seq),\"trusted\":true,\"kind\":\"\(kind)\",\"body\":\(body)}"
+    return try EventBatch(parsing: Array("{\"epoch\":\"\(epoch)\",\"events\":[\(event)]}".utf8))
+  }
+
+  private func message(_ text: String, snr: Double, time: Int = 100) -> String {
+    """
+    {"kind":"channel","channel":"0011223344556677","channel_name":"#trees","sender_name":"Birch","sender_time":\(time),\
+    "text":"\(text)","snr":\(snr),"id":\(Int(snr))}
+    """
+  }
+
+  private func page(_ bytes: [UInt8]) throws -> JSONValue { try JSONValue(parsing: bytes) }
+
+  private func updates(
+    _ store: HubStore, _ bucket: String, of gateway: String, after: Int64 = 0, at: Int64? = nil, since: Int64? = nil
+  ) async throws -> JSONValue {
+    try page(
+      await store.updates(
+        bucket, of: gateway, from: HubStore.Position(after: after, at: at, since: since), until: nil, limit: 100))
+  }
+
+  @Test func `a message that several gateways hear is one, with who heard it and how well`() async throws {
+    let store = try store()
+    for (index, gateway) in ["hill", "valley", "hill"].enumerated() {
+      _ = try await store.take(
+        batch(Int64(index + 1), "message", message("hello", snr: Double(index) + 0.5)), from: gateway, at: 1000)
+    }
+    _ = try await store.take(batch(4, "message", message("hello", snr: 1, time: 101)), from: "hill", at: 1001)
+    let messages = try page(await store.joinedMessages(channel: nil, after: 0, limit: 10))["messages"]?.array ?? []
+    #expect(messages.count == 2, "the same text at another time is another message")
+    let heard = messages.first?["heard"]?.array ?? []
+    #expect(heard.compactMap { $0["gateway"]?.string } == ["hill", "valley"])
+    #expect(heard.compactMap { $0["snr"]?.number } == [0.5, 1.5])
+    #expect(messages.first?["body"]?["snr"] == nil && messages.first?["body"]?["text"]?.string == "hello")
+    // Each gateway is told of what it has not heard.
+    #expect(try await updates(store, Self.channel, of: "hill")["updates"]?.array?.isEmpty == true)
+    #expect(try await updates(store, Self.channel, of: "valley")["updates"]?.array?.count == 1)
+    #expect(try await updates(store, Self.channel, of: "far")["updates"]?.array?.count == 2)
+  }
+
+  @Test func `what was passed on is not passed on again`() async throws {
+    let store = try store()
+    _ = try await store.take(batch(1, "message", message("⇄Birch@hill: hello", snr: 1)), from: "valley", at: 1000)
+    #expect(try await updates(store, Self.channel, of: "far")["updates"]?.array?.isEmpty == true)
+  }
+
+  @Test func `a batch behind a gap is not taken, one that comes again is`() async throws {
+    let store = try store()
+    #expect(try await store.take(batch(5, "advert", "{}"), from: "g", after: 4, at: 1) == .outOfOrder(0))
+    #expect(try await store.take(batch(5, "advert", "{}"), from: "g", after: 0, at: 1) == .acknowledged(5))
+    #expect(try await store.take(batch(5, "advert", "{}"), from: "g", after: 0, at: 1) == .acknowledged(5))
+    #expect(try await store.take(batch(9, "advert", "{}"), from: "g", after: 5, at: 1) == .acknowledged(9))
+    #expect(try await store.gateways().first?.events == 2)
+  }
+
+  @Test func `a command is queued once, ends with the gateway's event, and is gone from the bucket then`() async throws
+  {
+    let store = try store()
+    let body = try JSONValue(parsing: #"{"command":"send","to":"x","text":"y"}"#)
+    for _ in 0..<2 {
+      guard case .taken(let command) = try await store.enqueue(body, id: "c1", for: "g", by: "me", at: 10) else {
+        Issue.record("full")
+        return
+      }
+      #expect(command.state == .queued && command.author == "me")
+    }
+    #expect(try await updates(store, "commands", of: "g")["updates"]?.array?.count == 1)
+    #expect(try await updates(store, "commands", of: "other")["updates"]?.array?.count == 0)
+    _ = try await store.take(batch(1, "command", #"{"id":"c1","error":"no","code":"x"}"#), from: "g", at: 20)
+    #expect(try await store.command("c1", of: "g")?.state == .refused)
+    #expect(try await updates(store, "commands", of: "g")["updates"]?.array?.count == 0)
+    // Nobody waits for longer than they said.
+    let brief = try JSONValue(parsing: #"{"command":"send","expires_s":5}"#)
+    _ = try await store.enqueue(brief, id: "c2", for: "g", by: "me", at: 1000)
+    _ = try await store.enqueue(body, id: "c3", for: "g", by: "me", at: 7000)
+    #expect(try await store.command("c2", of: "g")?.state == .expired)
+    for index in 0..<HubStore.mostWaiting {
+      _ = try await store.enqueue(body, id: "n\(index)", for: "g", by: "me", at: 7000)
+    }
+    #expect(try await store.enqueue(body, id: "one more", for: "g", by: "me", at: 7000) == .full)
+  }
+
+  @Test func `a hub that was restored is noticed by the time of an update, and tells from where to go on`() async throws
+  {
+    var hub: HubStore? = try store()
+    for index in 1...3 as ClosedRange<Int64> {
+      _ = try await hub?.take(
+        batch(index, "message", message("\(index)", snr: 1)), from: "g", at: index * 1000)
+    }
+    hub = nil
+    try FileManager.default.copyItem(atPath: scratch.location("hub.db"), toPath: scratch.location("backup"))
+    hub = try store()
+    for index in 4...5 as ClosedRange<Int64> {
+      _ = try await hub?.take(batch(index, "message", message("\(index)", snr: 1)), from: "g", at: index * 1000)
+    }
+    let before = try await updates(#require(hub), Self.channel, of: "far")
+    #expect(before["last"]?.integer == 5 && before["last_at"]?.integer == 5000)
+    hub = nil
+    for suffix in ["", "-wal", "-shm"] {
+      try? FileManager.default.removeItem(atPath: scratch.location("hub.db" + suffix))
+    }
+    try FileManager.default.copyItem(atPath: scratch.location("backup"), toPath: scratch.location("hub.db"))
+    let restored = try store()
+    // Fewer than the gateway knows of.
+    let fewer = try await updates(restored, Self.channel, of: "far", after: 5, at: 5000, since: 2500)
+    #expect(fewer["diverged"]?.bool == true && fewer["resume"]?.integer == 2 && fewer["resume_at"]?.integer == 2000)
+    // As many again, but others.
+    for index in 6...8 as ClosedRange<Int64> {
+      _ = try await restored.take(batch(index, "message", message("\(index)", snr: 1)), from: "g", at: index * 1000)
+    }
+    let others = try await updates(restored, Self.channel, of: "far", after: 5, at: 5000, since: 2500)
+    #expect(others["diverged"]?.bool == true && others["resume"]?.integer == 2)
+    let same = try await updates(restored, Self.channel, of: "far", after: 3, at: 3000)
+    #expect(same["updates"]?.array?.compactMap { $0["body"]?["text"]?.string } == ["6", "7", "8"])
+  }
+}
