@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// A network of the test's own, which it can take away. Needs the right to make one (root, in containers too).
+  @Suite struct Networks {
+    static let unshare = ["-n", "--fork", "--pid", "--kill-child"]
+
+    static var mayUnshare: Bool {
+      (try? Program("/usr/bin/unshare", unshare + ["ip", "link", "set", "lo", "up"]).ended()) == 0
+    }
+
+    @Test(.enabled("a network namespace cannot be made here") { mayUnshare })
+    func `a network that goes away is noticed at once, and so is its return`() throws {
+      let rig = try Rig()
+      rig.writeGatewayConfiguration()
+      let script = """
+        ip link set lo up
+        sleep 600 | "$1/meshpost-radio" --clock now --tty r0=\(rig.scratch.location("radio.tty")) >/dev/null 2>&1 &
+        "$1/meshpost-hub" serve --config \(rig.scratch.location("hub.toml")) >/dev/null 2>&1 &
+        "$1/meshpostd" --config \(rig.scratch.location("gw.toml")) &
+        while read -r way; do ip link set lo "$way"; done
+        """
+      let all = try Program(
+        "/usr/bin/unshare", Self.unshare + ["bash", "-c", script, "script", Program.programs.path()])
+      try untilTrue("the link: \(all.lines)") {
+        try rig.status()?["upstreams"]?.array?.first?["link"]?.string == "live"
+      }
+      // The next ping would be due in five minutes.
+      all.write("down")
+      try all.line(with: "no answer to a ping")
+      all.write("up")
+      try all.line(with: "connected again")
+      try untilTrue("the link to be back") {
+        try rig.status()?["upstreams"]?.array?.first?["link"]?.string == "live"
+      }
+    }
+  }
+}
