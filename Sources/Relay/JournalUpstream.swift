@@ -87,6 +87,10 @@ public final class JournalUpstream: Upstream {
     hasMarkedDeadLetters = true
     self.carrier.onCommand = { [desk] payload, done in desk.take(payload, done) }
     self.carrier.onLost = { [weak self] verdict in self?.connectionLost(verdict) }
+    (carrier as? HubLink)?.onGreetAgain = { [weak self] in
+      self?.shipment.greetAgain()
+      self?.wake()
+    }
     guard let source = carrier as? any UpdatesSource else { return }
     updatesDesk = UpdatesDesk(
       upstream: settings.name, rights: settings.allowed, store: store, source: source, commands: desk, on: loop,

@@ -192,6 +192,28 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("upstream", "remove", "late").code == 64)
     }
 
+    /// Connections that say nothing: one fresh, one after an answer, one in the middle of a request.
+    private static let idlers = """
+      import socket, sys, time
+      port = int(sys.argv[1])
+      fresh, asked, half = (socket.create_connection(("127.0.0.1", port)) for _ in range(3))
+      asked.sendall(b"GET /healthz HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+      assert b"200" in asked.recv(4096)
+      half.sendall(b"GET /heal")
+      print("ready", flush=True)
+      time.sleep(600)
+      """
+
+    @Test func `a hub that is told to end does so at once, whoever is connected`() throws {
+      let rig = try start()
+      let idlers = try Program(Program.python, ["-c", Self.idlers, "\(rig.hubPort)"])
+      try idlers.line(with: "ready")
+      rig.hub?.send(SIGTERM)
+      #expect(try rig.hub?.ended(within: 20) == 0)
+      try rig.startHub()
+      try waitForLink(rig, "live")
+    }
+
     @Test func `tokens are exchanged without a pause`() throws {
       let rig = try start()
       _ = rig.scratch.write("token", "the-token-that-comes-next\na-token-for-the-tests\n")

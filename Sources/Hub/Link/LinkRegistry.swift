@@ -63,7 +63,9 @@ actor LinkRegistry {
     }
     let concerned = news.gateway.isEmpty ? Array(links.keys) : [news.gateway]
     for gateway in concerned where links[gateway]?.buckets.contains(news.bucket) == true {
-      links[gateway]?.unsaid[news.bucket] = news.seq
+      // News may overtake each other.
+      let known = links[gateway]?.unsaid[news.bucket] ?? 0
+      links[gateway]?.unsaid[news.bucket] = max(known, news.seq)
       say(gateway)
     }
   }

@@ -33,6 +33,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
 
   func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
     channel.eventLoop.makeCompletedFuture {
+      try channel.pipeline.syncOperations.addHandler(UndecidedConnection())
       let upgrader = NIOTypedWebSocketServerUpgrader<Negotiated>(
         maxFrameSize: mostMessage,
         shouldUpgrade: { [admit] channel, head in
@@ -40,6 +41,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
         },
         upgradePipelineHandler: { [admit, mostMessage] channel, head in
           channel.eventLoop.makeCompletedFuture {
+            try UndecidedConnection.decided(channel)
             try channel.pipeline.syncOperations.addHandler(
               NIOWebSocketFrameAggregator(
                 minNonFinalFragmentSize: 0, maxAccumulatedFrameCount: 1024, maxAccumulatedFrameSize: mostMessage))
@@ -48,7 +50,10 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
         })
       let configuration = NIOTypedHTTPServerUpgradeConfiguration<Negotiated>(upgraders: [upgrader]) { channel in
         channel.eventLoop.makeCompletedFuture {
+          try UndecidedConnection.decided(channel)
           try channel.pipeline.syncOperations.addHandler(HTTP1ToHTTPServerCodec(secure: false))
+          // Closes it when the hub ends: at once while it is idle, else after the answer.
+          try channel.pipeline.syncOperations.addHandler(HTTPConnectionStateHandler(idleTimeout: nil, logger: logger))
           return .http(
             try HTTPChannel(
               wrappingChannelSynchronously: channel, configuration: .init(isOutboundHalfClosureEnabled: true)))
@@ -72,6 +77,24 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     case .link(let channel, let gateway): await serve(channel, gateway)
     case nil: break
     }
+  }
+}
+
+/// A connection that has not asked for anything yet: when the hub ends there is nothing to wait for.
+private final class UndecidedConnection: ChannelInboundHandler, RemovableChannelHandler {
+  typealias InboundIn = NIOAny
+
+  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    if event is ChannelShouldQuiesceEvent {
+      context.close(promise: nil)
+    } else {
+      context.fireUserInboundEventTriggered(event)
+    }
+  }
+
+  static func decided(_ channel: any Channel) throws {
+    let handler = try channel.pipeline.syncOperations.handler(type: UndecidedConnection.self)
+    channel.pipeline.syncOperations.removeHandler(handler, promise: nil)
   }
 }
 

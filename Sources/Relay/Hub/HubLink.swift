@@ -58,11 +58,15 @@ final class HubLink: Carrier, UpdatesSource {
   private var pinger: LoopTimer?
   private var pongLimit: LoopTimer?
   private var liveAgainAt: MonotonicTime?
+  private var liveTimer: LoopTimer?
+  private var isCarrying = false
   private var hasToldFallBack = false
   var states: [(name: String, body: [UInt8])] = []
   private var closedBytes: UInt64 = 0
   private var hubWindow = 1
   var onLost: (Verdict) -> Void = { _ in }
+  /// Nothing is wrong, but the connection should be made anew.
+  var onGreetAgain: () -> Void = {}
   var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void = { _, done in done(nil) }
   var onReachable: (Bool) -> Void = { _ in }
   var onHasNew: (_ bucket: String, _ seq: Int64) -> Void = { _, _ in }
@@ -155,6 +159,9 @@ final class HubLink: Carrier, UpdatesSource {
         self.greeted(result)
         self.onReachable(true)
         self.tellStates()
+        self.liveTimer = self.liveAgainAt.map { time in
+          self.loop.schedule(at: time) { [weak self] in self?.tryLiveAgain() }
+        }
       } else {
         // It was not the WebSocket that did not get through.
         self.road = .none
@@ -178,8 +185,8 @@ final class HubLink: Carrier, UpdatesSource {
 
   private func ended(_ failure: WebSocketFailure) {
     let wasOpening = if case .opening = road { true } else { false }
-    forgetSocket()
     onReachable(false)
+    forgetSocket()
     let verdict: Verdict
     switch failure {
     case .notUpgraded(let response) where response.status == 401 || response.status == 403:
@@ -215,6 +222,8 @@ final class HubLink: Carrier, UpdatesSource {
     road = .none
     pinger?.cancel()
     pongLimit?.cancel()
+    liveTimer?.cancel()
+    isCarrying = false
     let unanswered = asked
     asked = [:]
     for question in unanswered.values {
@@ -244,9 +253,10 @@ final class HubLink: Carrier, UpdatesSource {
   func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) {
     guard case .live(let socket) = road else {
       if case .http = road {
+        isCarrying = true
         http.carry(batch) { [weak self] verdict in
+          self?.isCarrying = false
           done(verdict)
-          self?.tryLiveAgain()
         }
         return
       }
@@ -258,12 +268,16 @@ final class HubLink: Carrier, UpdatesSource {
     socket.send(text: batch.encode(epoch: store.epoch, number: lastNumber))
   }
 
-  /// By and by, when nothing else is to be done.
+  /// By and by, when nothing else is under way.
   private func tryLiveAgain() {
-    guard case .http = road, settings.isLive, let time = liveAgainAt, loop.now >= time else { return }
-    road = .none
+    guard case .http = road, settings.isLive else { return }
+    guard !isCarrying else {
+      liveTimer = loop.schedule(after: Self.patience) { [weak self] in self?.tryLiveAgain() }
+      return
+    }
+    liveAgainAt = loop.now
     onReachable(false)
-    onLost(.retry(reason: "trying the live link again", after: nil))
+    onGreetAgain()
   }
 
   /// An answer to a batch; `nil` when it makes no sense.
@@ -344,7 +358,7 @@ final class HubLink: Carrier, UpdatesSource {
   /// The network has changed: is the link still one?
   func probe() {
     if case .live = road { ping() }
-    if case .http = road { liveAgainAt = liveAgainAt.map { _ in loop.now } }
+    if case .http = road { tryLiveAgain() }
   }
 
   private func requested(_ message: JSONValue, _ socket: WebSocket) {

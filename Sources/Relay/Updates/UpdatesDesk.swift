@@ -64,6 +64,8 @@ final class UpdatesDesk {
   private var backoff = Backoff(first: firstPause, limit: pollInterval)
   private var random = SystemRandomNumberGenerator()
   private var isReachable = false
+  /// Counts connections: what was asked on an earlier one is not answered.
+  private var connections = 0
   private var isClosed = false
   private var troubleLogged: String?
   private(set) var lastSuccess: Int64?
@@ -127,6 +129,7 @@ final class UpdatesDesk {
 
   private func reachable(_ isReachable: Bool) {
     self.isReachable = isReachable
+    connections += 1
     timer?.cancel()
     guard isReachable else { return catchUp.disconnected() }
     do {
@@ -159,8 +162,8 @@ final class UpdatesDesk {
   }
 
   private func askState(_ buckets: [String]) {
-    source.ask(.state(buckets)) { [weak self] answer in
-      guard let self, !self.isClosed else { return }
+    source.ask(.state(buckets)) { [weak self, connections] answer in
+      guard let self, !self.isClosed, self.connections == connections else { return }
       guard let list = answer?["buckets"]?.array else { return self.trouble("the hub does not tell what it has") }
       self.catchUp.stateArrived(
         list.compactMap { state in
@@ -173,8 +176,8 @@ final class UpdatesDesk {
   }
 
   private func fetch(_ bucket: String, _ from: CatchUp.Position, _ until: Int64?, _ limit: Int) {
-    source.ask(.page(bucket: bucket, from: from, until: until, limit: limit)) { [weak self] answer in
-      guard let self, !self.isClosed else { return }
+    source.ask(.page(bucket: bucket, from: from, until: until, limit: limit)) { [weak self, connections] answer in
+      guard let self, !self.isClosed, self.connections == connections else { return }
       guard let answer, let page = CatchUp.Page(answer), let outcome = self.catchUp.read(page, of: bucket) else {
         return self.trouble("the hub's answer about \(bucket) makes no sense, or did not come")
       }
