@@ -5,7 +5,9 @@ TEST_PACKAGES := python3 python3-venv curl openssl dbus-daemon mosquitto mosquit
 SWIFT ?= swift
 PYTHON_ENV := .build/python
 HOME_ASSISTANT := .build/home-assistant
-RELEASE := --configuration release --static-swift-stdlib
+# For size, and with short relocations: what is not in the program is not in memory.
+RELEASE := --configuration release --static-swift-stdlib -Xswiftc -Osize -Xswiftc -use-ld=lld \
+  -Xlinker --icf=safe -Xlinker --gc-sections -Xlinker -z -Xlinker pack-relative-relocs
 
 .PHONY: run test build bench format lint packages test-packages bluez-bench clean
 

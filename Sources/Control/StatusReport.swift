@@ -188,6 +188,8 @@ struct StatusReport {
     json.field("pending", status.pending)
     json.field("in_flight", status.inFlight)
     json.field("dead_letters", status.deadLetters)
+    json.field("lost", status.lost)
+    json.field("age_s", status.age)
     json.field("reason", status.reason)
     json.field("last_success", status.lastSuccess)
     json.field("batches", status.batches)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import Store
 
 /// What comes from the server besides acknowledgements.
@@ -35,12 +36,15 @@ extension JournalUpstream {
   public var status: UpstreamStatus {
     // `try?`: the count is for people; a store that cannot be read shows elsewhere.
     let deadLetters = (try? store.deadLetterCount(of: name)) ?? 0
+    let backlog = try? store.backlog(after: cursor)
+    let age = backlog?.oldest.map { max(0, (WallClock().milliseconds - $0) / 1000) }
     let (state, reason) = stateForPeople
     return UpstreamStatus(
       name: name, kind: carrier.kind, url: carrier.place, link: (carrier as? HubLink)?.roadName, state: state,
       cursor: cursor,
       pending: max(0, store.lastSeq - cursor), inFlight: flights.reduce(0) { $0 + $1.events.count },
       deadLetters: deadLetters,
+      lost: backlog?.lost ?? 0, age: age,
       reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent)
   }
 

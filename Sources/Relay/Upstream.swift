@@ -48,6 +48,9 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var pending: Int64
   public var inFlight: Int
   public var deadLetters: Int64
+  /// Events that were given up before it had them, and how old its oldest pending one is (seconds).
+  public var lost: Int64
+  public var age: Int64?
   /// Why it waits or is stopped.
   public var reason: String?
   /// Milliseconds since 1970 of the last acknowledgement.

@@ -151,6 +151,16 @@ extension Store {
     return found
   }
 
+  /// Of what comes after a seq: when the oldest was written (milliseconds since 1970), and how many were given up.
+  public func backlog(after seq: Int64) throws(StoreError) -> (oldest: Int64?, lost: Int64) {
+    try translating { () throws(SQLiteError) in
+      let oldest = try database.value("SELECT at FROM journal WHERE seq > ? ORDER BY seq LIMIT 1", .integer(seq))
+      let lost = try database.value(
+        "SELECT sum(last - max(first, ?1 + 1) + 1) FROM trims WHERE last > ?1", .integer(seq))
+      return (oldest?.integer, lost?.integer ?? 0)
+    }
+  }
+
   /// Rows deleted in one go at most, so that trimming never holds up a turn for long.
   static let trimStep: Int64 = 500
 

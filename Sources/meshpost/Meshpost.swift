@@ -86,7 +86,7 @@ struct JournalCommand: ParsableCommand {
 struct OutboxCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "outbox", abstract: "What upstreams have not had, and what they refused.",
-    subcommands: [List.self, Retry.self, Drop.self, Resume.self], defaultSubcommand: List.self)
+    subcommands: [List.self, Dead.self, Retry.self, Drop.self, Resume.self], defaultSubcommand: List.self)
 
   struct List: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Upstreams and dead letters.")
@@ -96,6 +96,17 @@ struct OutboxCommand: ParsableCommand {
       let outbox = try ControlClient(connection).get("/v1/outbox")
       if connection.json { return print(outbox.text) }
       Show.outbox(outbox.value)
+    }
+  }
+
+  struct Dead: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Dead letters: what upstreams refused, and their words.")
+    @OptionGroup var connection: Connection
+
+    func run() throws {
+      let outbox = try ControlClient(connection).get("/v1/outbox")
+      if connection.json { return print(outbox.text) }
+      for letter in outbox.value["dead_letters"]?.array ?? [] { Show.deadLetter(letter) }
     }
   }
 

@@ -111,6 +111,12 @@ enum Show {
     print(
       "\(name)\(upstream["state"]?.string ?? "?"), \(number("pending")) pending, \(number("dead_letters")) dead letters, "
         + "last \(time(upstream["last_success"]?.integer)), \(upstream["url"]?.string ?? "")\(link)")
+    if number("pending") > 0, number("age_s") > 60 {
+      print("          the oldest has waited for \(number("age_s") / 60) min, \(number("in_flight")) are on their way")
+    }
+    if number("lost") > 0 {
+      print("          \(number("lost")) were given up before it had them: it is told of the gap")
+    }
     if let reason = upstream["reason"]?.string { print("          \(clean(reason))") }
   }
 
@@ -148,13 +154,15 @@ enum Show {
     return "\(seq)\(time(event["at"]?.integer)) \((event["kind"]?.string ?? "?").padding(16))\(clean(body.string))"
   }
 
+  static func deadLetter(_ letter: JSONValue) {
+    let place = "\(letter["upstream"]?.string ?? "?") seq \(letter["seq"]?.integer ?? 0)"
+    print("refused   \(place) \(letter["kind"]?.string ?? "?"): \(clean(letter["reason"]?.string))")
+  }
+
   static func outbox(_ outbox: JSONValue) {
     for upstream in outbox["upstreams"]?.array ?? [] { self.upstream(upstream) }
     let letters = outbox["dead_letters"]?.array ?? []
-    for letter in letters {
-      let place = "\(letter["upstream"]?.string ?? "?") seq \(letter["seq"]?.integer ?? 0)"
-      print("refused   \(place) \(letter["kind"]?.string ?? "?"): \(clean(letter["reason"]?.string))")
-    }
+    for letter in letters { deadLetter(letter) }
     if !letters.isEmpty { print("send them again with: meshpost outbox retry") }
   }
 }

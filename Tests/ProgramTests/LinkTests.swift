@@ -40,6 +40,8 @@ extension WholeProgramTests {
 
     @Test func `a command is carried out live, or waits on disk at both ends, and the same twice is one`() throws {
       let rig = try start()
+      let buckets = try rig.meshpost("sync", "--json").lines.joined()
+      #expect(buckets.contains("\"commands\"") && !buckets.contains("channel/"), "messages from hubs are off")
       let live = try command(rig, #"{"id":"c1","command":"send","to":"Public","text":"now"}"#)
       #expect(live.status == 200 && live.json["state"]?.string == "done", "\(live)")
       #expect(

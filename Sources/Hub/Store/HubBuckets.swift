@@ -48,7 +48,8 @@ extension HubStore {
   ) throws(HubDatabaseError) -> Int64 {
     let scope = Self.scope(bucket, gateway)
     guard let (seq, at) = try next(bucket, scope, now) else { return 0 }
-    try supersede(bucket, of: gateway, id: id)
+    // A message is one update for ever.
+    if !scope.isEmpty { try supersede(bucket, of: gateway, id: id) }
     try database.run(
       "INSERT INTO updates(gateway, bucket, seq, id, at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)", .text(scope),
       .text(bucket), .integer(seq), .text(id), .integer(at), .text(body))
