@@ -247,6 +247,10 @@ extension WholeProgramTests {
         temperature["device_class"]?.string == "temperature" && temperature["unit_of_measurement"]?.string == "°C")
       #expect(temperature["value_template"]?.string == "{{ value_json.temperature_1 }}")
       #expect(temperature["device"]?["name"]?.string == "Ridge")
+      #expect(try rig.meshpost("node", "status", "Ridge").code == 0)
+      try untilTrue("its status: \(subscriber.lines.suffix(6))") { payload("meshpost/\(device)/node_status") != nil }
+      let judged = try Observers.judge(subscriber.lines, in: rig)
+      #expect(!judged.contains("'sensor': 8}") && judged.hasPrefix("valid"), "nodes' sensors are among them: \(judged)")
       let ids = subscriber.lines.filter { $0.contains("/config ") }.compactMap { line in
         (try? JSONValue(parsing: String(line.split(separator: " ", maxSplits: 1)[1])))?["unique_id"]?.string
       }

@@ -139,7 +139,7 @@ extension WholeProgramTests {
     }
 
     /// Home Assistant's own schemas, and its own tables of units.
-    private static let schemas = """
+    static let schemas = """
       import json, sys
       from homeassistant.components.mqtt import binary_sensor, sensor
       from homeassistant.components.sensor import DEVICE_CLASS_STATE_CLASSES, DEVICE_CLASS_UNITS
@@ -190,14 +190,19 @@ extension WholeProgramTests {
       let reader = try Program(Self.python, ["-c", Self.reader, "\(taken)"])
       try reader.line(with: "homeassistant/meshpost/meshpost_hill/radio")
       reader.kill9()
-      let told = rig.scratch.write("told", reader.lines.map { $0 + "\n" }.joined())
-      let judge = try Program("/bin/sh", ["-c", "exec \(Self.python) -c '\(Self.schemas)' < \(told)"])
-      #expect(try judge.ended() == 0, "\(judge.lines.suffix(5))")
-      print("Home Assistant: \(judge.lines.last ?? "")")
-      #expect(
-        judge.lines.last?.contains("'sensor': 8") == true && judge.lines.last?.contains("'binary_sensor': 2") == true)
+      let words = try Self.judge(reader.lines, in: rig)
+      #expect(words.contains("'sensor': 8") && words.contains("'binary_sensor': 2"), "\(words)")
       let state = try #require(reader.lines.last { $0.contains("meshpost_hill/radio ") })
       #expect(state.contains(#""link":"up""#) && state.contains(#""battery_mv""#))
+    }
+
+    /// Lines of topic and payload, as Home Assistant takes them; how many descriptions there were of each kind.
+    static func judge(_ lines: [String], in rig: Rig) throws -> String {
+      let told = rig.scratch.write("told", lines.map { $0 + "\n" }.joined())
+      let judge = try Program("/bin/sh", ["-c", "exec \(python) -c '\(schemas)' < \(told)"])
+      #expect(try judge.ended() == 0, "\(judge.lines.suffix(5))")
+      print("Home Assistant: \(judge.lines.last ?? "")")
+      return judge.lines.last ?? ""
     }
 
     private static let reader = """
