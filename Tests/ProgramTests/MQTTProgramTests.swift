@@ -138,6 +138,10 @@ extension WholeProgramTests {
       #expect(states(subscriber).last == "online")
       rig.gateway?.kill9()
       try untilTrue("the last will: \(states(subscriber))") { states(subscriber).last == "offline" }
+      try rig.startGateway()
+      try untilTrue("to be back: \(states(subscriber))") { states(subscriber).last == "online" }
+      rig.gateway?.send(SIGTERM)
+      try untilTrue("a goodbye: \(states(subscriber))") { states(subscriber).last == "offline" }
       subscriber.kill9()
     }
 

@@ -335,6 +335,10 @@ final class MQTTCarrier: Carrier {
     isRenewing = false
     renewal?.cancel()
     statsTimer?.cancel()
+    // An end in order is no reason for the last will.
+    if client.isUp {
+      client.publish(observer?.status("offline", nil, at: clock.milliseconds) ?? status("offline")) { _ in }
+    }
     client.close()
   }
 }
