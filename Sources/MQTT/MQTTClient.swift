@@ -72,6 +72,10 @@ public final class MQTTClient {
   private var keepAlive: UInt16 = 0
   /// The largest packet that the broker takes.
   private var mostBytes: Int?
+  /// Publications that the broker takes at once; and those that wait for it.
+  private var receiveMaximum = 65535
+  private var queued: [(message: MQTTMessage, done: (UInt8) -> Void)] = []
+  private static let mostQueued = 256
   /// Counts connections.
   private var generation = 0
 
@@ -155,6 +159,12 @@ public final class MQTTClient {
   /// `done` hears the broker's code: below 0x80 it has the message.
   public func publish(_ message: MQTTMessage, _ done: @escaping (UInt8) -> Void) {
     guard isUp else { return }
+    // More at once than the broker takes would end the connection: the rest waits for its turn.
+    guard waiting.count < receiveMaximum else {
+      guard queued.count < Self.mostQueued else { return loop.later { done(0x97) } }
+      queued.append((message, done))
+      return
+    }
     repeat { lastID = lastID == .max ? 1 : lastID + 1 } while waiting[lastID] != nil && waiting.count < 65535
     let command = MQTTCommand.publish(message, id: lastID, isRepeated: false, version)
     // A broker would end the connection over it, again and again.
@@ -189,6 +199,7 @@ public final class MQTTClient {
     stream = nil
     isUp = false
     waiting = [:]
+    queued = []
   }
 
   private func down(_ failure: MQTTFailure) {
@@ -216,6 +227,10 @@ public final class MQTTClient {
       guard let done = waiting.removeValue(forKey: id) else { return }
       if waiting.isEmpty { limit?.cancel() } else { expect("no acknowledgement") }
       done(code)
+      if !queued.isEmpty, isUp {
+        let (message, done) = queued.removeFirst()
+        publish(message, done)
+      }
     case .message(let message, let id):
       let connection = generation
       onMessage(message) { [weak self] in
@@ -244,6 +259,7 @@ public final class MQTTClient {
     }
     isUp = true
     window = Int(min(receiveMaximum, 64))
+    self.receiveMaximum = max(1, Int(receiveMaximum))
     self.keepAlive = keepAlive ?? options?.keepAlive ?? 0
     pingLater()
     onUp()
