@@ -189,7 +189,6 @@ public struct GatewayConfiguration: Sendable {
   private static func relay(_ table: inout TOMLReader) -> ChannelExchange.Settings {
     let isOn = table.bool("messages_from_hub", default: false)
     let channels = table.strings("channels")
-    if !channels.isEmpty, !isOn { table.note("channels", "it needs messages_from_hub = true") }
     let minutes = table.integer("max_age_min", in: 1...1440, default: 30)
     return ChannelExchange.Settings(isOn: isOn, channels: channels, longestAge: .seconds(60 * minutes))
   }
