@@ -26,7 +26,7 @@ import Transport
       line.hasPrefix("#") && !line.hasPrefix("# ") && line != "#" ? String(line.dropFirst()) : String(line)
     }.joined(separator: "\n")
     let configuration = try parse(open.replacingOccurrences(of: "ca_file = ", with: "#ca_file = "))
-    #expect(configuration.upstreams.count == 3)
+    #expect(configuration.upstreams.count == 4)
   }
 
   @Test(arguments: [
@@ -42,6 +42,12 @@ import Transport
     ("[store]\nmax_size = \"1 MB\"", "line 2", "256 MiB"),
     ("[[upstream]]\nname = \"a\"\nurl = \"ftp://x\"", "line 3", "http://"),
     ("[[upstream]]\nurl = \"http://x\"", "line 1", "name"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nallow = [\"format\"]", "line 4", "documents, settings"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nlink = \"pigeon\"", "line 4", "live"),
+    (
+      "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"wss://x/mqtt\"\nobserver = true\niata = \"zrh\"", "line 6",
+      "airport"
+    ),
     (
       "[[upstream]]\nname = \"a\"\nurl = \"http://x\"\n[[upstream]]\nname = \"a\"\nurl = \"http://y\"", "line 5",
       "twice"
