@@ -66,11 +66,12 @@ $(PYTHON_ENV)/ready: hardware/requirements.txt
 	$(PYTHON_ENV)/bin/pip install -q -r hardware/requirements.txt
 	touch $@
 
-# Home Assistant's schemas, which judge what is described to it. Without what they do not need, which is most of it.
+# Home Assistant's schemas, which judge what is described to it. Without what they do not need, which is most of it. Where this
+# version of it cannot be had (it wants Python 3.11 or 3.12), the tests that ask it say so and are skipped.
 $(HOME_ASSISTANT)/ready: hardware/home-assistant.txt
 	python3 -m venv $(HOME_ASSISTANT)
-	$(HOME_ASSISTANT)/bin/pip install -q --no-deps -r hardware/home-assistant.txt
-	touch $@
+	@if $(HOME_ASSISTANT)/bin/pip install -q --no-deps -r hardware/home-assistant.txt; then touch $@; \
+	else echo "home-assistant: not to be had here; tests that ask it are skipped"; fi
 
 clean:
 	rm -rf .build run
