@@ -11,11 +11,10 @@ extension WholeProgramTests {
     @Test func `pymc_core radios: contacts appear, a direct and a channel message arrive once`() throws {
       let rig = try Rig()
       let folder = rig.scratch.folder.appending(path: "mesh")
-      let base = try LoopbackPort.take()
-      close(base.descriptor)
+      let base = try LoopbackPort.pair()
       rig.radio = try Program(
         Program.python,
-        ["hardware/mesh.py", "--nodes", "2", "--dir", folder.path(), "--port", "\(base.port)", "--tty", "r0"])
+        ["hardware/mesh.py", "--nodes", "2", "--dir", folder.path(), "--port", "\(base)", "--tty", "r0"])
       try rig.radio?.line(with: "\"ready\"")
       rig.link = "serial:\(folder.appending(path: "r0.tty").path())"
       try rig.startHub()

@@ -210,16 +210,15 @@ extension WholeProgramTests {
       let rig = try Rig()
       let broker = try Broker(rig)
       let folder = rig.scratch.folder.appending(path: "mesh")
-      let base = try LoopbackPort.take()
-      close(base.descriptor)
+      let base = try LoopbackPort.pair()
       rig.radio = try Program(
         Program.python,
         [
-          "hardware/mesh.py", "--nodes", "2", "--dir", folder.path(), "--port", "\(base.port)", "--tty", "",
+          "hardware/mesh.py", "--nodes", "2", "--dir", folder.path(), "--port", "\(base)", "--tty", "",
           "--firmware-times", "--server", "Ridge=repeater",
         ])
       try rig.radio?.line(with: "\"ready\"")
-      rig.link = "tcp:127.0.0.1:\(base.port)"
+      rig.link = "tcp:127.0.0.1:\(base)"
       configure(rig, broker, "home_assistant = true\nhome_assistant_notify = [\"Public\"]")
       let file = rig.scratch.location("gw.toml")
       let text = try String(contentsOfFile: file, encoding: .utf8)

@@ -13,16 +13,15 @@ private final class PythonMesh {
   init(poll: String = "") throws {
     rig = try Rig()
     folder = rig.scratch.folder.appending(path: "mesh")
-    let base = try LoopbackPort.take()
-    close(base.descriptor)
+    let base = try LoopbackPort.pair()
     rig.radio = try Program(
       Program.python,
       [
-        "hardware/mesh.py", "--nodes", "2", "--dir", folder.path(), "--port", "\(base.port)", "--tty", "",
+        "hardware/mesh.py", "--nodes", "2", "--dir", folder.path(), "--port", "\(base)", "--tty", "",
         "--firmware-times", "--server", "Ridge=repeater", "--server", "Lobby=room",
       ])
     try rig.radio?.line(with: "\"ready\"")
-    rig.link = "tcp:127.0.0.1:\(base.port)"
+    rig.link = "tcp:127.0.0.1:\(base)"
     rig.writeGatewayConfiguration()
     let file = rig.scratch.location("gw.toml")
     let text = try String(contentsOfFile: file, encoding: .utf8)

@@ -19,7 +19,7 @@ final class Rig {
 
   init() throws {
     // A port that was free just now; the hub keeps it across restarts.
-    let (descriptor, port) = try LoopbackSocket.listen(on: 0)
+    let (descriptor, port) = try LoopbackPort.take()
     close(descriptor)
     hubPort = Int(port)
     link = "serial:\(scratch.location("radio.tty"))"
