@@ -149,7 +149,8 @@ let package = Package(
     .testTarget(
       name: "ProgramTests",
       dependencies: [
-        "Companion", "EventLoop", "MeshCrypto", "HTTP", "JSON", "TestSupport", "Timing", "meshpostd", "meshpost",
+        "Companion", "EventLoop", "MeshCrypto", "HTTP", "JSON", "Streams", "TestSupport", "Timing", "meshpostd",
+        "meshpost",
         "meshpost-hub", "meshpost-radio",
       ], swiftSettings: strict),
     .testTarget(

@@ -51,7 +51,7 @@ struct UpstreamFolder {
     defer { close(descriptor) }
     var bytes = [UInt8](repeating: 0, count: mostBytes)
     let count = Glibc.read(descriptor, &bytes, bytes.count)
-    return count >= 0 ? Array(bytes.prefix(count)) : nil
+    return (0..<mostBytes).contains(count) ? Array(bytes.prefix(count)) : nil
   }
 
   private static func parse(_ bytes: [UInt8], file: String) throws(Failure) -> UpstreamSettings {
@@ -77,6 +77,7 @@ struct UpstreamFolder {
     let name = fields["name"]?.string ?? ""
     guard Self.isName(name) else { throw .invalid("a name has 1 to 64 letters, digits, `.`, `_` and `-`") }
     let text = try Self.toml(fields)
+    guard text.utf8.count < Self.mostBytes else { throw .invalid("an upstream takes at most \(Self.mostBytes) bytes") }
     do {
       _ = try Self.parse(Array(text.utf8), file: name)
     } catch {

@@ -61,6 +61,9 @@ public final class WebSocket {
   private var stream: (any ByteStream)?
   private var decoder: WebSocketDecoder
   private var head: [UInt8]? = []
+  /// What came and is not told yet. Telling may bring more (TLS reads when it writes): that waits for its turn.
+  private var inbox: [WebSocketFrame] = []
+  private var isTelling = false
   private var limit: LoopTimer?
   private let key: String
   /// From `open` to the end.
@@ -185,9 +188,12 @@ public final class WebSocket {
       return
     }
     self.head = nil
-    let rest = Array(head[range.upperBound...])
     guard accept(Array(head[..<range.upperBound])) else { return }
-    decode(rest)
+    isTelling = true
+    decode(Array(head[range.upperBound...]))
+    if isOpen { onOpen() }
+    isTelling = false
+    tell()
   }
 
   /// True: it is open now.
@@ -213,16 +219,23 @@ public final class WebSocket {
     }
     limit?.cancel()
     isOpen = true
-    onOpen()
-    return isOpen
+    return true
   }
 
   private func decode(_ bytes: [UInt8]) {
     do throws(WebSocketError) {
-      try decoder.decode(bytes) { frame in take(frame) }
+      try decoder.decode(bytes) { frame in inbox.append(frame) }
     } catch {
-      end(.closed("\(error)"))
+      return end(.closed("\(error)"))
     }
+    tell()
+  }
+
+  private func tell() {
+    guard !isTelling else { return }
+    isTelling = true
+    defer { isTelling = false }
+    while isOpen, !inbox.isEmpty { take(inbox.removeFirst()) }
   }
 
   private func take(_ frame: WebSocketFrame) {

@@ -11,7 +11,7 @@ struct LinkSession: Sendable {
   /// Batches that a gateway may have under way.
   static let window = 4
   /// Somebody who was silent for so many of its own intervals is gone.
-  private static let silences = 2.5
+  fileprivate static let silences = 2.5
 
   let gateway: String
   let store: HubStore
@@ -23,10 +23,11 @@ struct LinkSession: Sendable {
   /// When the gateway was last heard, how often it speaks at least, and its epoch.
   private final class Pulse: Sendable {
     let state = Mutex((heard: ContinuousClock.now, interval: 120.0, epoch: String?.none))
-    var silence: Double {
+    /// Seconds until its silence has lasted too long.
+    var left: Double {
       state.withLock { state in
         let passed = ContinuousClock.now - state.heard
-        return Double(passed.components.seconds) / state.interval
+        return state.interval * LinkSession.silences - Double(passed.components.seconds)
       }
     }
   }
@@ -44,7 +45,9 @@ struct LinkSession: Sendable {
             (try? await outbound.write(Self.text(bytes))) != nil
           }, close: close)
         let watch = Task {
-          while !Task.isCancelled, pulse.silence < Self.silences { try await Task.sleep(for: .seconds(1)) }
+          // Seldom: there may be thousands of links. Not too seldom: the interval is told only with the hello.
+          while !Task.isCancelled, pulse.left > 0 { try await Task.sleep(for: .seconds(min(max(pulse.left, 1), 30))) }
+          guard !Task.isCancelled else { return }
           close()
         }
         do {

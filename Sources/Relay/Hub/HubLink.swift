@@ -123,8 +123,9 @@ final class HubLink: Carrier, UpdatesSource {
       WebSocket.Settings(
         host: endpoint.host, port: endpoint.port, target: "\(path)/link", headers: headers,
         subprotocol: Self.subprotocol), tls: tls, on: loop)
-    socket.onOpen = { [weak self] in self?.opened(socket) }
-    socket.onMessage = { [weak self] bytes in self?.received(bytes, on: socket) }
+    // Weak: a socket that holds itself by its own closures would stay for ever, one for each connection.
+    socket.onOpen = { [weak self, weak socket] in if let socket { self?.opened(socket) } }
+    socket.onMessage = { [weak self, weak socket] bytes in if let socket { self?.received(bytes, on: socket) } }
     socket.onPong = { [weak self] in self?.heard() }
     socket.onEnd = { [weak self] failure in self?.ended(failure) }
     road = .opening(socket)
@@ -166,6 +167,7 @@ final class HubLink: Carrier, UpdatesSource {
         // It was not the WebSocket that did not get through.
         self.road = .none
         self.liveAgainAt = nil
+        self.onReachable(false)
         self.greeted(result)
       }
     }
@@ -323,7 +325,9 @@ final class HubLink: Carrier, UpdatesSource {
       question.done(message["ok"]?.bool == true ? message["result"] ?? .null : nil)
     case "request": requested(message, socket)
     case "has_new":
-      if let bucket = message["bucket"]?.string, let seq = message["seq"]?.integer, seq > 0, seq < .max {
+      if let bucket = message["bucket"]?.string, let seq = message["seq"]?.integer,
+        (1...CatchUp.mostSeq).contains(seq)
+      {
         onHasNew(bucket, seq)
       }
     default: break  // from a newer hub

@@ -97,6 +97,9 @@ struct CatchUp {
     buckets = positions.sorted { $0.key < $1.key }.map { ($0.key, Bucket(position: $0.value)) }
   }
 
+  /// A hub that counts beyond this makes no sense, and sums of such numbers must not overflow.
+  static let mostSeq: Int64 = 1 << 53
+
   /// Commands and documents are never given up: there are only so many, and each counts.
   static func maySkip(_ bucket: String) -> Bool { bucket.hasPrefix("channel/") }
 

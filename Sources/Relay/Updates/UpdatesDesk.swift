@@ -167,7 +167,9 @@ final class UpdatesDesk {
       guard let list = answer?["buckets"]?.array else { return self.trouble("the hub does not tell what it has") }
       self.catchUp.stateArrived(
         list.compactMap { state in
-          guard let name = state["bucket"]?.string, let seq = state["seq"]?.integer, seq >= 0 else { return nil }
+          guard let name = state["bucket"]?.string, let seq = state["seq"]?.integer,
+            (0...CatchUp.mostSeq).contains(seq)
+          else { return nil }
           return (name, seq, state["at"]?.integer ?? 0)
         })
       self.succeeded()
@@ -186,6 +188,9 @@ final class UpdatesDesk {
   }
 
   // MARK: Applying
+  //
+  // What is written for a page is one turn's, and so one transaction with the bucket's position: `move` hears of a failure
+  // for all of it.
 
   private func apply(_ outcome: CatchUp.Outcome, _ bucket: String) {
     var (applied, duplicates, skipped) = (0, 0, Int64(0))

@@ -53,17 +53,17 @@ extension CatchUp.Page {
   /// `nil`: it is none.
   init?(_ json: JSONValue) {
     if json["diverged"]?.bool == true {
-      guard let resume = json["resume"]?.integer, resume >= 0 else { return nil }
+      guard let resume = json["resume"]?.integer, (0...CatchUp.mostSeq).contains(resume) else { return nil }
       self = .diverged(resume: resume, at: json["resume_at"]?.integer)
       return
     }
     guard let first = json["first"]?.integer, let last = json["last"]?.integer, let list = json["updates"]?.array,
-      (1...Int64.max - 1).contains(first), (0...Int64.max - 1).contains(last)
+      (1...CatchUp.mostSeq).contains(first), (0...CatchUp.mostSeq).contains(last)
     else { return nil }
     var updates: [CatchUp.Update] = []
     for value in list {
       guard let seq = value["seq"]?.integer, let at = value["at"]?.integer, let id = value["id"]?.string,
-        let body = value["body"], seq > 0, seq < .max, abs(at / 2) < 1 << 60
+        let body = value["body"], (1...CatchUp.mostSeq).contains(seq), abs(at / 2) < 1 << 60
       else { return nil }
       var writer = JSONWriter()
       writer.value(body)
