@@ -74,7 +74,9 @@ final class CommandDesk {
       if let answer = earlierAnswer(command.id) { return done(answer) }
       guard isWithinLimit() else {
         return done(
-          Self.answer(command, .refused(code: "full", words: "at most \(settings.perMinute) commands a minute")))
+          Self.answer(
+            command, .refused(code: "full", words: "at most \(settings.perMinute) commands a minute"),
+            mayComeAgain: true))
       }
       run(command, done)
     }
@@ -227,9 +229,13 @@ final class CommandDesk {
     }
   }
 
-  private static func answer(_ command: RemoteCommand, _ answer: CommandAnswer) -> [UInt8] {
+  /// `mayComeAgain`: nothing was decided, and the same command is taken later.
+  private static func answer(
+    _ command: RemoteCommand, _ answer: CommandAnswer, mayComeAgain: Bool = false
+  ) -> [UInt8] {
     JSONWriter.object { json in
       json.field("id", command.id)
+      if mayComeAgain { json.field("retry", true) }
       switch answer {
       case .done(let result):
         json.field("ok", true)

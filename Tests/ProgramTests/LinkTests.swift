@@ -68,6 +68,16 @@ extension WholeProgramTests {
       #expect(journaled.allSatisfy { $0["body"]?["upstream"]?.string == "hub" })
     }
 
+    @Test func `a command that comes too soon waits in the queue`() throws {
+      let rig = try start("commands_per_minute = 1")
+      #expect(
+        try command(rig, #"{"id":"c1","command":"send","to":"Public","text":"one"}"#).json["state"]?.string == "done")
+      let second = try command(rig, #"{"id":"c2","command":"send","to":"Public","text":"two"}"#, wait: 0)
+      #expect(second.status == 202 && second.json["state"]?.string == "queued", "\(second)")
+      #expect(try command(rig, #"{"id":"c3","command":"status"}"#).status == 503)
+      #expect(try sent(rig) == ["one"])
+    }
+
     @Test func `a node's alias is edited at both ends, and the last writer wins`() throws {
       let rig = try start(#"allow = ["send", "documents", "settings"]"#, arguments: ["--contacts", "3"])
       let key = try #require(

@@ -26,8 +26,8 @@ extension HubAPI {
     let isQueueable = body["queue"]?.bool ?? Self.queueable.contains(name)
     do {
       let answer = try await registry.request(call.gateway, id: id, command: request)
-      // What the gateway's disk did not take is for later.
-      if answer["code"]?.string != "store" {
+      // What the gateway's disk did not take, or what came too soon, is for later.
+      if answer["code"]?.string != "store", answer["retry"]?.bool != true {
         return try await record(answer, request, id, call, keep: name != "status")
       }
     } catch {
