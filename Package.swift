@@ -80,9 +80,17 @@ let package = Package(
       ],
       swiftSettings: strict),
     .target(
+      name: "Proxy",
+      dependencies: [
+        "CLinux", "Companion", "EventLoop", "MeshCrypto", "Messaging", "RadioSession", "Store", "Streams", "Sync",
+        "Timing",
+      ],
+      swiftSettings: strict),
+    .target(
       name: "Control",
       dependencies: [
-        "BluetoothSession", "Companion", "Delivery", "Documents", "Messaging", "Store", "Sync", "Relay", "Transport",
+        "BluetoothSession", "Companion", "Delivery", "Documents", "Messaging", "Proxy", "Store", "Sync", "Relay",
+        "Transport",
         "HTTP", "JSON",
         "EventLoop", "Timing",
       ],
@@ -90,8 +98,8 @@ let package = Package(
     .target(
       name: "Gateway",
       dependencies: [
-        "Companion", "Control", "Delivery", "Documents", "JSON", "Messaging", "RadioSession", "Relay", "Sync", "Store",
-        "Transport",
+        "Companion", "Control", "Delivery", "Documents", "JSON", "Messaging", "Proxy", "RadioSession", "Relay", "Sync",
+        "Store", "Transport",
         "HTTP", "TOML", "EventLoop", "Timing", "CLinux",
       ],
       swiftSettings: strict),
@@ -149,7 +157,8 @@ let package = Package(
     .testTarget(
       name: "ProgramTests",
       dependencies: [
-        "Companion", "EventLoop", "MeshCrypto", "HTTP", "JSON", "Streams", "TestSupport", "Timing", "meshpostd",
+        "Companion", "CLinux", "EventLoop", "MeshCrypto", "HTTP", "JSON", "Streams", "TestSupport", "Timing",
+        "meshpostd",
         "meshpost",
         "meshpost-hub", "meshpost-radio",
       ], swiftSettings: strict),
@@ -186,6 +195,7 @@ let package = Package(
       name: "HubTests",
       dependencies: ["Documents", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing"],
       swiftSettings: strict),
+    .testTarget(name: "ProxyTests", dependencies: ["Companion", "Proxy"], swiftSettings: strict),
     .testTarget(name: "MQTTTests", dependencies: ["EventLoop", "MQTT", "Timing"], swiftSettings: strict),
     .testTarget(name: "TimingTests", dependencies: ["Timing"], swiftSettings: strict),
     .testTarget(

@@ -6,6 +6,7 @@ import EventLoop
 import HTTP
 import JSON
 import Messaging
+import Proxy
 import Relay
 import Store
 import Sync
@@ -40,6 +41,7 @@ public final class ControlAPI {
     public let messaging: MessagingParts
     public let bluetooth: BluetoothOptions
     public let log: Log
+    public let proxy: CompanionProxy
     /// The relay is made anew when its configuration is reloaded.
     public let relay: () -> Relay
     /// Adds an upstream with these fields, or takes one of those away; the configuration is loaded anew.
@@ -50,7 +52,8 @@ public final class ControlAPI {
 
     public init(
       version: String, loop: EventLoop, store: Store, connection: RadioConnection, synchronizer: Synchronizer,
-      messaging: MessagingParts, bluetooth: BluetoothOptions, log: Log, relay: @escaping () -> Relay,
+      messaging: MessagingParts, bluetooth: BluetoothOptions, log: Log,
+      proxy: CompanionProxy, relay: @escaping () -> Relay,
       addUpstream: @escaping (JSONValue) throws(Refusal) -> Void,
       removeUpstream: @escaping (String) throws(Refusal) -> Void, documentChanged: @escaping (Document) -> Void
     ) {
@@ -63,6 +66,7 @@ public final class ControlAPI {
       self.messaging = messaging
       self.bluetooth = bluetooth
       self.log = log
+      self.proxy = proxy
       self.relay = relay
       self.addUpstream = addUpstream
       self.removeUpstream = removeUpstream

@@ -3,6 +3,7 @@
 import EventLoop
 import Glibc
 import JSON
+import Proxy
 import Relay
 import Store
 import Sync
@@ -27,6 +28,32 @@ struct StatusReport {
     json.arrayField("upstreams") { json in
       for upstream in parts.relay().upstreams { json.object { Self.write(upstream.status, to: &$0) } }
     }
+    writeProxies(to: &json)
+  }
+
+  private func writeProxies(to json: inout JSONWriter) {
+    json.arrayField("proxies") { json in
+      for report in parts.proxy.reports {
+        json.object { json in
+          json.field("name", report.name)
+          json.field("address", report.address)
+          json.field("error", report.trouble)
+          json.arrayField("clients") { json in
+            for client in report.clients { json.object { Self.write(client, to: &$0) } }
+          }
+        }
+      }
+    }
+  }
+
+  private static func write(_ client: CompanionProxy.Report.Client, to json: inout JSONWriter) {
+    json.field("name", client.name)
+    json.field("program", client.program)
+    json.field("connected_s", client.connectedSeconds)
+    json.field("commands", client.commands)
+    json.field("refusals", client.refusals)
+    json.field("behind", client.behind)
+    json.field("unread_bytes", client.unreadBytes)
   }
 
   func writeState(to json: inout JSONWriter) {

@@ -7,6 +7,7 @@ import EventLoop
 import Glibc
 import JSON
 import Messaging
+import Proxy
 import Relay
 import Store
 import Sync
@@ -36,6 +37,7 @@ public final class Daemon {
   private let remote: RemoteCommands
   private let exchange: ChannelExchange
   private let voice: RadioVoice
+  private let proxy: CompanionProxy
   private var network: NetworkWatch?
   private var wantsPackets = false
   private var stateTimer: LoopTimer?
@@ -74,6 +76,10 @@ public final class Daemon {
     }
     remote = RemoteCommands(messaging.messenger, synchronizer)
     voice = RadioVoice(connection)
+    proxy = CompanionProxy(
+      CompanionProxy.Parts(
+        loop: loop, log: log, store: store, synchronizer: synchronizer, messenger: messaging.messenger,
+        requests: messaging.nodes.requests, sign: { [voice] in voice.sign($0, $1) }))
     exchange = ChannelExchange(configuration.exchange, messaging.messenger, store, log: log)
     do {
       relay = try Self.makeRelay(configuration, store, loop, log)
@@ -84,7 +90,8 @@ public final class Daemon {
       control = try ControlAPI(
         ControlAPI.Parts(
           version: Self.version, loop: loop, store: store, connection: connection, synchronizer: synchronizer,
-          messaging: messaging, bluetooth: configuration.bluetooth, log: log, relay: { [unowned self] in self.relay },
+          messaging: messaging, bluetooth: configuration.bluetooth, log: log, proxy: proxy,
+          relay: { [unowned self] in self.relay },
           addUpstream: { [unowned self] (fields) throws(Refusal) in try self.addUpstream(fields) },
           removeUpstream: { [unowned self] (name) throws(Refusal) in try self.removeUpstream(name) },
           documentChanged: { [unowned self] _ in self.documentsChanged() }),
@@ -120,13 +127,17 @@ public final class Daemon {
   private func connectMessaging() {
     connectCommands()
     let (messenger, nodes) = (messaging.messenger, messaging.nodes)
-    synchronizer.onPush = { [weak self] push in
+    synchronizer.onPush = { [weak self, proxy, connection] push in
+      proxy.heard(push, connection.frameInHand)
       messenger.received(push)
       nodes.requests.received(push)
       if case .logRxData(let snr, let rssi, let packet) = push { self?.heard(packet, snr, rssi) }
     }
     synchronizer.onContact = { messenger.contactChanged($0) }
-    synchronizer.onMessage = { nodes.requests.received($0) }
+    synchronizer.onMessage = { [proxy] message in
+      nodes.requests.received(message)
+      proxy.messageStored()
+    }
     synchronizer.onLinkChange = { [weak self] in self?.radioChanged() }
     synchronizer.onStateChange = { [weak self] in
       self?.syncChanged()
@@ -199,6 +210,7 @@ public final class Daemon {
     network = NetworkWatch(on: loop) { [weak self] in self?.networkChanged() }
     connection.start()
     relay.start()
+    proxy.listen(configuration.proxies)
     maintain()
     loop.run()
   }
@@ -226,6 +238,7 @@ public final class Daemon {
     log.notice("ending")
     synchronizer.finish(within: Self.farewell) { [weak self] in
       guard let self else { return }
+      self.proxy.stop()
       self.connection.stop()
       self.relay.stop()
       self.control?.stop()
@@ -266,6 +279,7 @@ public final class Daemon {
       connectCommands()
       relay.start()
       relay.setState("gateway", lastState)
+      proxy.listen(fresh.proxies)
       log.notice("the configuration is reloaded")
     } catch {
       log.error("the upstreams are not reloaded: \(error)")
@@ -300,6 +314,7 @@ public final class Daemon {
       try store.keepOnlyCursors(of: relay.upstreams.map(\.name))
       relay.storeReplaced()
       messaging.messenger.storeReplaced()
+      proxy.storeReplaced()
       synchronizer.restart(fully: true)
     } catch {
       log.error("\(error). \(error.remedy) Trying again in a minute")

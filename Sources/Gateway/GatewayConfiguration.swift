@@ -2,6 +2,7 @@
 
 import EventLoop
 import Glibc
+import Proxy
 import Relay
 import Store
 import Sync
@@ -25,6 +26,7 @@ public struct GatewayConfiguration: Sendable {
   public var logLevel: Log.Level
   public var messaging: MessagingConfiguration
   public var upstreams: [UpstreamSettings]
+  public var proxies: [ProxySettings]
   var exchange: ChannelExchange.Settings
 
   public init(file: String) throws(Failure) {
@@ -68,7 +70,7 @@ public struct GatewayConfiguration: Sendable {
   private init(
     link: LinkAddress, bluetooth: BluetoothOptions, sync: Synchronizer.Settings, store: Store.Settings,
     controlSocket: String, controlGroup: String?, logLevel: Log.Level, messaging: MessagingConfiguration,
-    upstreams: [UpstreamSettings], exchange: ChannelExchange.Settings
+    upstreams: [UpstreamSettings], proxies: [ProxySettings], exchange: ChannelExchange.Settings
   ) {
     self.link = link
     self.bluetooth = bluetooth
@@ -79,6 +81,7 @@ public struct GatewayConfiguration: Sendable {
     self.logLevel = logLevel
     self.messaging = messaging
     self.upstreams = upstreams
+    self.proxies = proxies
     self.exchange = exchange
   }
 
@@ -92,6 +95,7 @@ public struct GatewayConfiguration: Sendable {
     var messaging = section(&root, "messaging") { MessagingConfiguration(reading: &$0, store: store.location) }
     messaging.readPolls(&root)
     let exchange = section(&root, "relay", relay)
+    let proxies = ProxyConfiguration.read(&root)
     var upstreams: [UpstreamSettings] = []
     for var table in root.tables("upstream") {
       if let upstream = UpstreamConfiguration.read(&table) {
@@ -106,7 +110,7 @@ public struct GatewayConfiguration: Sendable {
     guard let link else { return nil }
     return GatewayConfiguration(
       link: link, bluetooth: bluetooth, sync: sync, store: store, controlSocket: socket, controlGroup: group,
-      logLevel: level, messaging: messaging, upstreams: upstreams, exchange: exchange)
+      logLevel: level, messaging: messaging, upstreams: upstreams, proxies: proxies, exchange: exchange)
   }
 
   private static func section<Value>(

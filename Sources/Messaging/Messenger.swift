@@ -235,6 +235,12 @@ public final class Messenger {
 }
 
 extension Messenger {
+  /// A program that shares the radio puts so many bytes on the air, if the hour's budget has room for them.
+  public func spendShared(bytes: Int) -> Bool {
+    guard let radio = synchronizer.connection.identity?.info.radio else { return true }
+    return spend(Int64(Airtime.milliseconds(bytes: bytes, radio).rounded(.up)), .interactive)
+  }
+
   /// Something that is no message goes on the air, if the hour's budget has room for it.
   func spend(_ airtime: Int64, _ priority: DeliveryPriority) -> Bool {
     guard session.spend(airtime, priority, now: loop.now) else { return false }

@@ -21,7 +21,27 @@ public final class NodeRequests {
     let done: Done
   }
 
-  private struct Current {
+  /// Whose turn it is to ask.
+  private enum Turn {
+    case ours(Waiting)
+    /// A program that shares the radio asks; it says when it has its answer.
+    case foreign((_ release: @escaping () -> Void) -> Void)
+
+    var priority: DeliveryPriority {
+      switch self {
+      case .ours(let waiting): waiting.priority
+      case .foreign: .interactive
+      }
+    }
+  }
+
+  private enum Current {
+    case ours(Asked)
+    /// The number tells a late release from the present one.
+    case foreign(UInt64)
+  }
+
+  private struct Asked {
     let waiting: Waiting
     /// What the answer carries; known when the radio has taken the question.
     var tag: AckCode?
@@ -37,8 +57,9 @@ public final class NodeRequests {
   private static let cliExtra: Duration = .seconds(2)
 
   private let messenger: Messenger
-  private var queue: [Waiting] = []
+  private var queue: [Turn] = []
   private var current: Current?
+  private var lastForeign: UInt64 = 0
   /// A server takes a command with the time of the last one for its repetition.
   private var lastTime: UInt32 = 0
 
@@ -54,9 +75,20 @@ public final class NodeRequests {
     guard queue.count < Self.bound else {
       return done(.failure(.full("\(queue.count) requests to other nodes wait already")))
     }
-    let waiting = Waiting(question: question, contact: contact, priority: priority, done: done)
-    let place = queue.firstIndex { $0.priority > priority } ?? queue.count
-    queue.insert(waiting, at: place)
+    enqueue(.ours(Waiting(question: question, contact: contact, priority: priority, done: done)))
+  }
+
+  /// A program that shares the radio wants to ask another node something. `begin` is called when it may, and calls
+  /// `release` when the answer has come or will not come. False: too many wait already.
+  public func share(_ begin: @escaping (_ release: @escaping () -> Void) -> Void) -> Bool {
+    guard connection.state == .up, queue.count < Self.bound else { return false }
+    enqueue(.foreign(begin))
+    return true
+  }
+
+  private func enqueue(_ turn: Turn) {
+    let place = queue.firstIndex { $0.priority > turn.priority } ?? queue.count
+    queue.insert(turn, at: place)
     next()
   }
 
@@ -64,32 +96,53 @@ public final class NodeRequests {
   public func linkLost() {
     let lost = queue
     queue = []
+    if case .foreign = current { current = nil }
     finish(.failure(.linkDown))
-    for waiting in lost { waiting.done(.failure(.linkDown)) }
+    for turn in lost {
+      switch turn {
+      case .ours(let waiting): waiting.done(.failure(.linkDown))
+      // It asks, and hears from the radio's link that it is down.
+      case .foreign(let begin): begin {}
+      }
+    }
   }
 
   public func received(_ push: Push) {
-    guard let current, let tag = current.tag else { return }
-    let contact = current.waiting.contact
-    if case .loginFail(contact.key.prefix) = push, case .login = current.waiting.question {
+    guard case .ours(let asked) = current, let tag = asked.tag else { return }
+    let contact = asked.waiting.contact
+    if case .loginFail(contact.key.prefix) = push, case .login = asked.waiting.question {
       return finish(.failure(.radio("\(contact.name.string) refuses the password")))
     }
-    guard let answer = current.waiting.question.answer(in: push, from: contact, tag: tag) else { return }
+    guard let answer = asked.waiting.question.answer(in: push, from: contact, tag: tag) else { return }
     finish(.success(answer))
   }
 
   /// A reply of a remote CLI is an ordinary message.
   public func received(_ message: QueuedMessage) {
-    guard let current, case .cli = current.waiting.question, case .contact(let reply) = message,
-      reply.textType == .cliData, reply.sender == current.waiting.contact.key.prefix
+    guard case .ours(let asked) = current, case .cli = asked.waiting.question, case .contact(let reply) = message,
+      reply.textType == .cliData, reply.sender == asked.waiting.contact.key.prefix
     else { return }
     finish(.success(.cli(reply.text)))
   }
 
   private func next() {
     guard current == nil, !queue.isEmpty else { return }
-    let waiting = queue.removeFirst()
-    current = Current(waiting: waiting)
+    switch queue.removeFirst() {
+    case .ours(let waiting): ask(waiting)
+    case .foreign(let begin):
+      lastForeign &+= 1
+      let number = lastForeign
+      current = .foreign(number)
+      begin { [weak self] in
+        guard let self, case .foreign(number) = self.current else { return }
+        self.current = nil
+        self.next()
+      }
+    }
+  }
+
+  private func ask(_ waiting: Waiting) {
+    current = .ours(Asked(waiting: waiting))
     let path = waiting.contact.outPath?.bytes.count
     let radio = connection.identity?.info.radio
     let airtime = radio.map { Airtime.milliseconds(bytes: waiting.question.length(path: path ?? 0), $0) } ?? 0
@@ -103,10 +156,10 @@ public final class NodeRequests {
   }
 
   private func taken(_ outcome: RadioSession.Outcome) {
-    guard let waiting = current?.waiting else { return }
+    guard case .ours(let asked) = current else { return }
     switch outcome {
-    case .replied(.sent(let sent)): wait(for: waiting, sent)
-    case .failed(.refused(.notFound)): finish(.failure(.notOnRadio(waiting.contact.name.string)))
+    case .replied(.sent(let sent)): wait(asked, sent)
+    case .failed(.refused(.notFound)): finish(.failure(.notOnRadio(asked.waiting.contact.name.string)))
     case .failed(.linkLost): finish(.failure(.linkDown))
     case .failed(.refused(let error)):
       finish(.failure(.radio("the radio refuses: \(error.map(\.description) ?? "no reason given")")))
@@ -114,14 +167,20 @@ public final class NodeRequests {
     }
   }
 
-  private func wait(for waiting: Waiting, _ sent: Sent) {
-    current?.tag = sent.ackOrTag
-    guard waiting.question != .keepAlive else { return finish(.success(.sent)) }
-    var limit = max(Self.shortest, .milliseconds(Int64(Double(sent.suggestedTimeout) * Self.patience)))
-    if case .cli = waiting.question { limit += Self.cliExtra }
-    current?.timer = messenger.loop.schedule(after: min(limit, Self.longest)) { [weak self] in
-      self?.finish(.failure(.silence(Self.words(waiting))))
-    }
+  private func wait(_ asked: Asked, _ sent: Sent) {
+    var asked = asked
+    asked.tag = sent.ackOrTag
+    guard asked.waiting.question != .keepAlive else { return finish(.success(.sent)) }
+    var limit = Self.patience(sent)
+    if case .cli = asked.waiting.question { limit += Self.cliExtra }
+    let words = Self.words(asked.waiting)
+    asked.timer = messenger.loop.schedule(after: limit) { [weak self] in self?.finish(.failure(.silence(words))) }
+    current = .ours(asked)
+  }
+
+  /// How long an answer may take: what the radio suggests, and a little.
+  public static func patience(_ sent: Sent) -> Duration {
+    min(max(shortest, .milliseconds(Int64(Double(sent.suggestedTimeout) * patience))), longest)
   }
 
   private static func words(_ waiting: Waiting) -> String {
@@ -134,7 +193,7 @@ public final class NodeRequests {
   }
 
   private func finish(_ result: Result<NodeAnswer, Refusal>) {
-    guard let ended = current else { return }
+    guard case .ours(let ended) = current else { return }
     ended.timer?.cancel()
     current = nil
     ended.waiting.done(result)

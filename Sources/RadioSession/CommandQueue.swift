@@ -2,43 +2,58 @@
 
 import Companion
 
-/// Who is waiting: a person before the sync.
-public enum CommandPriority: Int, Comparable, Sendable {
-  case interactive = 0, sync = 1
+/// Who is waiting: a person at the gateway first; then the sync and other programs' clients, as they come.
+public enum CommandPriority: Sendable {
+  case interactive, sync
+  /// Another program that shares the radio. It has no precedence, and need not wait for a contact list to end.
+  case client
 
-  public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
+  var isFirst: Bool { self == .interactive }
 }
 
-/// Commands that wait for the link, at most `bound` of them; interactive ones first, else in order of arrival.
+/// Commands that wait for the link, at most `bound` of them; interactive ones first, else in order of arrival. What was
+/// submitted together goes out together, with nothing of anybody else's between.
 struct CommandQueue {
   struct Entry: Equatable {
     let id: UInt64
     let command: Command
     let priority: CommandPriority
+    /// The frame as somebody else wrote it; `nil`: the command's own.
+    var frame: [UInt8]?
   }
 
   /// More waiting commands than this are refused: whoever asks is told, and asks again later.
   static let bound = 64
 
-  private var waiting: [Entry] = []
+  /// Each with what must follow it directly.
+  private var waiting: [[Entry]] = []
+  /// The rest of what has begun.
+  private var begun: [Entry] = []
 
-  var isFull: Bool { waiting.count >= Self.bound }
-  var count: Int { waiting.count }
+  var isFull: Bool { count >= Self.bound }
+  var count: Int { begun.count + waiting.reduce(0) { $0 + $1.count } }
 
-  mutating func add(_ entry: Entry) { waiting.append(entry) }
+  mutating func add(_ group: [Entry]) { if !group.isEmpty { waiting.append(group) } }
 
   /// The next that `mayGo` lets pass.
   mutating func take(where mayGo: (Entry) -> Bool) -> Entry? {
-    for priority in [CommandPriority.interactive, .sync] {
-      if let index = waiting.firstIndex(where: { $0.priority == priority && mayGo($0) }) {
-        return waiting.remove(at: index)
+    if let next = begun.first { return mayGo(next) ? begun.removeFirst() : nil }
+    for isFirst in [true, false] {
+      let found = waiting.firstIndex { group in
+        group[0].priority.isFirst == isFirst && group.allSatisfy(mayGo)
       }
+      guard let found else { continue }
+      begun = waiting.remove(at: found)
+      return begun.removeFirst()
     }
     return nil
   }
 
   mutating func removeAll() -> [Entry] {
-    defer { waiting.removeAll() }
-    return waiting
+    defer {
+      waiting.removeAll()
+      begun.removeAll()
+    }
+    return begun + waiting.flatMap { $0 }
   }
 }

@@ -62,6 +62,8 @@ public struct RadioSession: Sendable {
     /// Serial: invert DTR, once. Other links: nothing.
     case tryOtherLineSettings
     case ready(RadioIdentity)
+    /// The contact list of command `id` begins: what START said.
+    case listBegan(id: UInt64, total: UInt32)
     /// A record of the contact list of command `id`.
     case contact(id: UInt64, Contact)
     case completed(id: UInt64, Outcome)
@@ -71,6 +73,17 @@ public struct RadioSession: Sendable {
     /// A frame that could not be read.
     case glitch(FrameError)
     case dropLink(DropReason)
+  }
+
+  /// A command, and its frame where somebody else wrote it: that goes out as it is.
+  public struct Submission: Sendable {
+    public let command: Command
+    public let frame: [UInt8]?
+
+    public init(_ command: Command, frame: [UInt8]? = nil) {
+      self.command = command
+      self.frame = frame
+    }
   }
 
   private struct InFlight {
@@ -134,10 +147,22 @@ public struct RadioSession: Sendable {
   public mutating func submit(
     _ command: Command, _ priority: CommandPriority, now: MonotonicTime
   ) -> (id: UInt64?, actions: [Action]) {
+    let (ids, actions) = submit(group: [Submission(command)], priority, now: now)
+    return (ids?.first, actions)
+  }
+
+  /// Queue commands that go out one directly after the other. `nil`: none of them is queued, ask again later.
+  public mutating func submit(
+    group: [Submission], _ priority: CommandPriority, now: MonotonicTime
+  ) -> (ids: [UInt64]?, actions: [Action]) {
     guard isUp, !queue.isFull else { return (nil, []) }
-    lastID &+= 1
-    queue.add(.init(id: lastID, command: command, priority: priority))
-    return (lastID, sendNext(now: now))
+    let entries = group.map { submission in
+      lastID &+= 1
+      return CommandQueue.Entry(
+        id: lastID, command: submission.command, priority: priority, frame: submission.frame)
+    }
+    queue.add(entries)
+    return (entries.map(\.id), sendNext(now: now))
   }
 
   /// A frame came.
@@ -219,7 +244,7 @@ public struct RadioSession: Sendable {
       inFlight = nil
       timeoutsInARow = 0
       iteration = ContactIteration(id: current.entry.id, total: total, now: now)
-      return sendNext(now: now)
+      return [.listBegan(id: current.entry.id, total: total)] + sendNext(now: now)
     case .completes:
       inFlight = nil
       timeoutsInARow = 0
@@ -261,8 +286,8 @@ public struct RadioSession: Sendable {
     return [.completed(id: current.entry.id, .pushed(push))] + sendNext(now: now)
   }
 
-  /// Sends what may go now: one command in flight, nothing just after a time-out; during a contact list only what a
-  /// person waits for and cannot be confused with it.
+  /// Sends what may go now: one command in flight, nothing just after a time-out; during a contact list only what
+  /// somebody waits for and cannot be confused with it.
   private mutating func sendNext(now: MonotonicTime) -> [Action] {
     if let quiet = quietUntil {
       guard now >= quiet else { return [] }
@@ -272,7 +297,7 @@ public struct RadioSession: Sendable {
     while inFlight == nil, isUp {
       let listing = iteration != nil
       guard let entry = queue.take(where: { !listing || Self.mayInterleave($0) }) else { break }
-      actions.append(.send(entry.command.encode()))
+      actions.append(.send(entry.frame ?? entry.command.encode()))
       if Expectation.isUnanswered(entry.command) {
         actions.append(.completed(id: entry.id, .unanswered))
       } else {
@@ -285,7 +310,7 @@ public struct RadioSession: Sendable {
   private static func mayInterleave(_ entry: CommandQueue.Entry) -> Bool {
     switch entry.command {
     case .getContacts, .getContactByKey, .appStart, .removeContact: false
-    default: entry.priority == .interactive
+    default: entry.priority != .sync
     }
   }
 

@@ -180,8 +180,7 @@ extension Store {
     try translating { () throws(SQLiteError) in
       try database.each(
         """
-        SELECT * FROM (SELECT id, kind, sender, sender_name, channel, slot, text_type, sender_time, author, text, snr,
-          path_length, data_type, at, trusted, copies FROM messages WHERE id > ? AND id < ? ORDER BY id DESC LIMIT ?)
+        SELECT * FROM (SELECT \(Self.messageColumns) FROM messages WHERE id > ? AND id < ? ORDER BY id DESC LIMIT ?)
         ORDER BY id
         """, [.integer(after), .integer(before), .integer(Int64(clamping: limit))]
       ) { (statement) throws(SQLiteError) in
@@ -224,7 +223,14 @@ extension Store {
       """, .integer(settings.messagesMax))
   }
 
-  private static func message(_ row: Statement) -> StoredMessage {
+  /// What `message(_:)` reads, in its order.
+  static let messageColumns =
+    """
+    id, kind, sender, sender_name, channel, slot, text_type, sender_time, author, text, snr, path_length, data_type, at,
+    trusted, copies
+    """
+
+  static func message(_ row: Statement) -> StoredMessage {
     StoredMessage(
       id: row.integer(0), kind: StoredMessage.Kind(rawValue: row.text(1)) ?? .direct,
       sender: row.blobIfAny(2).flatMap { KeyPrefix(bytes: $0) }, senderName: row.blobIfAny(3).map { Text(bytes: $0) },

@@ -6,6 +6,7 @@ import SQLite
 enum Schema {
   static let migrations = [
     Migration(number: 1, sql: first), Migration(number: 2, sql: messaging), Migration(number: 3, sql: updates),
+    Migration(number: 4, sql: clients),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so a number never comes back.
@@ -69,5 +70,10 @@ enum Schema {
     CREATE TABLE documents(
       key TEXT PRIMARY KEY, value TEXT, updated_at INTEGER NOT NULL, by_hub INTEGER NOT NULL,
       seq INTEGER NOT NULL) WITHOUT ROWID;
+    """
+
+  /// Programs that share the radio, and the last message that each has had.
+  private static let clients = """
+    CREATE TABLE clients(name TEXT PRIMARY KEY, message INTEGER NOT NULL, used_at INTEGER NOT NULL) WITHOUT ROWID;
     """
 }

@@ -42,6 +42,8 @@ public final class RadioConnection {
 
   public var onReady: (RadioIdentity) -> Void = { _ in }
   public var onLost: () -> Void = {}
+  /// A contact list begins: the command that asked, and how many records the radio has.
+  public var onListBegan: (UInt64, UInt32) -> Void = { _, _ in }
   public var onContact: (UInt64, Contact) -> Void = { _, _ in }
   public var onPush: (Push) -> Void = { _ in }
   public var onUnasked: (Reply) -> Void = { _ in }
@@ -78,6 +80,22 @@ public final class RadioConnection {
     return id
   }
 
+  /// Commands that go out one directly after the other. `done` hears the outcome of each, by its place. False: as above.
+  public func submit(
+    group: [RadioSession.Submission], _ priority: CommandPriority,
+    _ done: @escaping (Int, RadioSession.Outcome) -> Void
+  ) -> Bool {
+    let (ids, actions) = session.submit(group: group, priority, now: loop.now)
+    guard let ids else { return false }
+    for (place, id) in ids.enumerated() { completions[id] = { done(place, $0) } }
+    perform(actions)
+    arm()
+    return true
+  }
+
+  /// The frame that came, while something is told of it.
+  public private(set) var frameInHand: [UInt8] = []
+
   private func connect() {
     retry?.cancel()
     change(.connecting)
@@ -112,7 +130,9 @@ public final class RadioConnection {
     let now = loop.now
     lastHeard = now
     log.debug("radio → \(SecretMask.hex(frame, .fromRadio))")
+    frameInHand = frame
     perform(session.received(frame, now: now))
+    frameInHand = []
   }
 
   private func perform(_ actions: [RadioSession.Action]) {
@@ -126,7 +146,8 @@ public final class RadioConnection {
         if link.tryOtherLineSettings() { log.info("\(link.name): no answer, trying with DTR the other way") }
       case .ready(let identity): ready(identity)
       case .contact(let id, let contact): onContact(id, contact)
-      case .completed(let id, let outcome): completions.removeValue(forKey: id)?(outcome)
+      case .listBegan(let id, let total): onListBegan(id, total)
+      case .completed(let id, let outcome): completed(id, outcome)
       case .push(let push): onPush(push)
       case .unasked(let reply): onUnasked(reply)
       case .glitch(let error):
@@ -135,6 +156,16 @@ public final class RadioConnection {
       case .dropLink(let reason): drop(reason)
       }
     }
+  }
+
+  /// What the radio says of itself is remembered, whoever asked.
+  private func completed(_ id: UInt64, _ outcome: RadioSession.Outcome) {
+    switch outcome {
+    case .replied(.selfInfo(let info)): identity?.info = info
+    case .replied(.deviceInfo(let device)): identity?.device = device
+    default: break
+    }
+    completions.removeValue(forKey: id)?(outcome)
   }
 
   private func ready(_ identity: RadioIdentity) {
@@ -210,7 +241,7 @@ public final class RadioConnection {
   private func expire() {
     let now = loop.now
     decoder.timedOut(now: now)
-    while let frame = decoder.next(now: now) { perform(session.received(frame, now: now)) }
+    while let frame = decoder.next(now: now) { received(frame: frame) }
     perform(session.timedOut(now: now))
     arm()
   }

@@ -37,6 +37,8 @@ public final class Synchronizer {
   private var failureLogged: String?
 
   var contactSync: ContactSync?
+  /// Since the link came up.
+  var hasListedContacts = false
   var contactListID: UInt64?
   var radioClock: UInt32?
   private var radioClockRead: MonotonicTime?
@@ -58,6 +60,8 @@ public final class Synchronizer {
   public var onPush: (Push) -> Void = { _ in }
   /// A contact's record came, new or not.
   public var onContact: (Contact) -> Void = { _ in }
+  /// A record came that belongs to the contact list of this command, which somebody else asked for.
+  public var onForeignContact: (UInt64) -> Void = { _ in }
   /// A message is on disk for the first time.
   public var onMessage: (QueuedMessage) -> Void = { _ in }
 
@@ -101,10 +105,25 @@ public final class Synchronizer {
     backoff.reset()
     discovery = Discovery()
     drain = MessageDrain()
+    hasListedContacts = false
+    journal(identity)
+    syncTime()
+  }
+
+  private func journal(_ identity: RadioIdentity) {
     write({ [now] store throws(SQLiteError) in
       _ = try store.append(.radio, at: now, body: EventBody.radio(identity))
     })
-    syncTime()
+  }
+
+  /// The radio's settings were changed from here: what it says of itself is asked for anew.
+  public func refreshIdentity(_ done: @escaping () -> Void = {}) {
+    let before = connection.identity
+    ask(.start(client: "meshpost"), .interactive) { [weak self] outcome in
+      guard let self else { return }
+      if case .replied = outcome, let identity = self.connection.identity, identity != before { self.journal(identity) }
+      done()
+    }
   }
 
   private func ended() {
@@ -113,6 +132,7 @@ public final class Synchronizer {
     retry?.cancel()
     contactSync = nil
     contactListID = nil
+    hasListedContacts = false
     drain = MessageDrain()
     if held.isEmpty { enter(.idle) }
   }

@@ -43,7 +43,10 @@ extension Synchronizer {
   }
 
   func received(_ contact: Contact, ofList id: UInt64) {
-    guard id == contactListID else { return keepUnasked(contact) }
+    guard id == contactListID else {
+      onForeignContact(id)
+      return keep(contact, heard: false)
+    }
     contactSync?.received(contact)
     if case .syncing(.contacts, let current, _) = state {
       enter(.syncing(.contacts, current: current + 1, total: connection.identity?.device?.maxContacts ?? 0))
@@ -51,10 +54,12 @@ extension Synchronizer {
     keep(contact, heard: false)
   }
 
-  /// Contacts come unasked too: the rest of a list that an earlier client had asked for.
-  func keepUnasked(_ contact: Contact) {
-    counters.unaskedReplies += 1
-    keep(contact, heard: false)
+  /// The store has what the radio has: this connection's list is complete, and nothing that changed is on its way.
+  public var knowsAllContacts: Bool {
+    guard connection.state == .up, contactSync == nil, discovery.pending.isEmpty, !discovery.needsList else {
+      return false
+    }
+    return hasListedContacts
   }
 
   func keep(_ contact: Contact, heard: Bool, onRadio: Bool = true) {
@@ -72,6 +77,7 @@ extension Synchronizer {
   private func contactsEnded(_ outcome: RadioSession.Outcome) {
     guard let sync = contactSync else { return }
     contactSync = nil
+    hasListedContacts = false
     guard case .contacts(let total, let received, let lastModified) = outcome else {
       return failed("the contact list broke off (\(Self.words(outcome)))")
     }
@@ -105,7 +111,10 @@ extension Synchronizer {
       if let seen { try store.removeContacts(notIn: seen, at: moment) }
       try store.setContactWatermark(
         radio: radio, lastModified: watermark, fullAt: isFull ? moment.milliseconds : nil)
-    }) { [weak self] in self?.syncChannels(from: 0) }
+    }) { [weak self] in
+      self?.hasListedContacts = true
+      self?.syncChannels(from: 0)
+    }
   }
 
   static func words(_ outcome: RadioSession.Outcome) -> String {

@@ -59,6 +59,15 @@ enum Show {
     messaging(status["messaging"] ?? .null)
     store(status["store"] ?? .null)
     for upstream in status["upstreams"]?.array ?? [] { self.upstream(upstream) }
+    for proxy in status["proxies"]?.array ?? [] { self.proxy(proxy) }
+  }
+
+  private static func proxy(_ proxy: JSONValue) {
+    let clients = proxy["clients"]?.array ?? []
+    let names = clients.compactMap { $0["name"]?.string }.joined(separator: ", ")
+    let words = clients.isEmpty ? "nobody" : "\(clients.count) (\(names))"
+    print("shared    at \(proxy["address"]?.string ?? "?") with \(words)")
+    trouble(proxy)
   }
 
   private static func trouble(_ part: JSONValue) {

@@ -164,6 +164,25 @@ struct Shaken {
     #expect(radio.submit(.getDeviceTime).0 == nil)
   }
 
+  @Test func `what was submitted together goes out together, as it was written`() {
+    var radio = Shaken()
+    let (first, _) = radio.submit(.getDeviceTime)
+    let group = [
+      RadioSession.Submission(.getBattery, frame: [20, 9]), RadioSession.Submission(.getTuning),
+    ]
+    let (ids, _) = radio.session.submit(group: group, .client, now: radio.now)
+    let (person, _) = radio.submit(.getAutoAdd, .interactive)
+    #expect(radio.receive(.currentTime(1)) == [.completed(id: first!, .replied(.currentTime(1))), .send([59])])
+    let autoAdd = Reply.autoAdd(AutoAdd(flags: 0, maxHops: 0))
+    #expect(radio.receive(autoAdd) == [.completed(id: person!, .replied(autoAdd)), .send([20, 9])])
+    let (late, none) = radio.submit(.getDeviceTime, .interactive)
+    #expect(none.isEmpty)
+    let battery = Reply.battery(Battery(millivolts: 1))
+    #expect(radio.receive(battery) == [.completed(id: ids![0], .replied(battery)), .send([43])], "not the latecomer")
+    #expect(radio.receive(.error(.unsupported)).last == .send([5]))
+    #expect(late != nil)
+  }
+
   @Test func `unreadable frames are counted, and too many in a row drop the link`() {
     var radio = Shaken()
     for number in 1...64 {
@@ -181,7 +200,7 @@ struct Shaken {
   @Test func `records stream out one by one, a person's question goes in between`() {
     var radio = Shaken()
     let (list, _) = radio.submit(.getContacts(since: nil))
-    #expect(radio.receive(.contactsStart(total: 2)).isEmpty)
+    #expect(radio.receive(.contactsStart(total: 2)) == [.listBegan(id: list!, total: 2)])
     #expect(radio.receive(.contact(contact(1))) == [.contact(id: list!, contact(1))])
     let (sync, held) = radio.submit(.getChannel(slot: 0))
     #expect(held.isEmpty, "the sync waits for the end of the list")

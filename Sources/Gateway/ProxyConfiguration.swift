@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+
+import Proxy
+import TOML
+
+/// `[[proxy]]`: addresses at which other programs share the radio.
+enum ProxyConfiguration {
+  static func read(_ root: inout TOMLReader) -> [ProxySettings] {
+    var all: [ProxySettings] = []
+    for var table in root.tables("proxy") {
+      if let settings = read(&table, others: all) { all.append(settings) }
+      table.finish()
+      root.note(table.errors)
+    }
+    return all
+  }
+
+  private static func read(_ table: inout TOMLReader, others: [ProxySettings]) -> ProxySettings? {
+    let listen = table.string("listen") ?? "127.0.0.1:5000"
+    let name = table.string("name") ?? listen
+    let ranges = ranges(&table)
+    let allowed = dangers(&table)
+    let most = table.integer("max_clients", in: 1...16, default: 8)
+    let history = table.integer("history", in: 0...100_000, default: 0)
+    guard let address = ListenAddress(listen) else {
+      table.note("listen", "\"\(listen)\" is not allowed: an address in numbers and a port, such as \"127.0.0.1:5000\"")
+      return nil
+    }
+    if !address.address.isLoopback, ranges.isEmpty {
+      table.note(
+        "listen",
+        "\(listen) can be reached from other machines, and the protocol knows no password: say in allow_from "
+          + "which may connect, such as [\"192.168.1.0/24\"]")
+    }
+    if others.contains(where: { $0.address == address }) { table.note("listen", "\(listen) stands twice") }
+    if others.contains(where: { $0.name == name }) { table.note("name", "\"\(name)\" stands twice") }
+    if !(1...64).contains(name.utf8.count) { table.note("name", "a name has 1 to 64 bytes") }
+    return ProxySettings(
+      name: name, address: address, allowFrom: ranges, allows: allowed, mostClients: Int(most), history: history)
+  }
+
+  private static func ranges(_ table: inout TOMLReader) -> [AddressRange] {
+    table.strings("allow_from").compactMap { text in
+      if let range = AddressRange(text) { return range }
+      table.note("allow_from", "\"\(text)\" is not allowed: an address, or a range such as \"192.168.1.0/24\"")
+      return nil
+    }
+  }
+
+  private static func dangers(_ table: inout TOMLReader) -> Set<ProxySettings.Danger> {
+    var allowed: Set<ProxySettings.Danger> = []
+    for word in table.strings("allow") {
+      if let danger = ProxySettings.Danger(rawValue: word) {
+        allowed.insert(danger)
+      } else {
+        let known = ProxySettings.Danger.allCases.map(\.rawValue).joined(separator: ", ")
+        table.note("allow", "\"\(word)\" is not allowed: \(known)")
+      }
+    }
+    return allowed
+  }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+
+/// What becomes of a client's command. Pure.
+enum ClientRoute: Equatable {
+  /// The next message of the gateway's store: the radio's own queue belongs to the gateway.
+  case nextMessage
+  case start(client: Text)
+  case query(version: UInt8)
+  case contacts(since: UInt32)
+  case scope(FloodScopeOverride)
+  case signStart, signData([UInt8]), signFinish
+  /// To the radio, as it came.
+  case radio
+  /// To the radio; its answer comes over the air, and only one such question may be open.
+  case request(RemoteAnswer)
+  /// Not allowed to this client.
+  case danger(ProxySettings.Danger)
+  /// The radio would do harm with it (companion.md § 9.6, observed.md).
+  case refused(RadioError)
+
+  init(_ command: Command, allows: Set<ProxySettings.Danger>) {
+    if let danger = Self.danger(command), !allows.contains(danger) {
+      self = .danger(danger)
+    } else if Self.namesNobody(command) {
+      self = .refused(.notFound)
+    } else {
+      self = Self.local(command) ?? RemoteAnswer(to: command).map { .request($0) } ?? .radio
+    }
+  }
+
+  private static func local(_ command: Command) -> ClientRoute? {
+    switch command {
+    case .syncNextMessage: .nextMessage
+    case .appStart(let start): .start(client: start.client)
+    case .deviceQuery(let version): .query(version: version)
+    case .getContacts(let since): .contacts(since: since ?? 0)
+    case .setFloodScopeKey(let scope): .scope(scope)
+    case .signStart: .signStart
+    case .signData(let data): .signData(data)
+    case .signFinish: .signFinish
+    default: nil
+    }
+  }
+
+  private static func danger(_ command: Command) -> ProxySettings.Danger? {
+    switch command {
+    case .reboot: .reboot
+    case .factoryReset: .factoryReset
+    case .exportPrivateKey, .importPrivateKey: .privateKey
+    case .setDevicePIN: .pin
+    case .signStart, .signData, .signFinish: .sign
+    default: nil
+    }
+  }
+
+  /// From 1.17 on a key of zeros is an empty entry of the radio's table.
+  private static func namesNobody(_ command: Command) -> Bool {
+    switch command {
+    case .sendText(let text): text.recipient.isZero
+    case .addUpdateContact(let contact): contact.key.isZero || contact.key.prefix.isZero
+    case .resetPath(let key), .removeContact(let key), .shareContact(let key), .sendLogin(let key, _),
+      .sendStatusRequest(let key), .hasConnection(let key), .logout(let key), .getContactByKey(let key),
+      .getAdvertPath(let key), .sendBinaryRequest(let key, _), .sendPathDiscovery(let key):
+      key.isZero
+    case .exportContact(let key), .sendTelemetryRequest(let key): key?.isZero ?? false
+    default: false
+    }
+  }
+}
+
+/// The push that answers a question to another node (companion.md § 9.8).
+enum RemoteAnswer: Equatable {
+  case login(KeyPrefix), status(KeyPrefix), telemetry(KeyPrefix), path(KeyPrefix)
+  /// By the tag that SENT told.
+  case tagged
+
+  init?(to command: Command) {
+    switch command {
+    case .sendLogin(let key, _): self = .login(key.prefix)
+    case .sendStatusRequest(let key): self = .status(key.prefix)
+    case .sendTelemetryRequest(let key?): self = .telemetry(key.prefix)
+    case .sendPathDiscovery(let key): self = .path(key.prefix)
+    case .sendBinaryRequest, .sendAnonymousRequest: self = .tagged
+    default: return nil
+    }
+  }
+
+  func isAnswered(by push: Push, tag: AckCode) -> Bool {
+    switch (self, push) {
+    case (.login(let prefix), .loginSuccess(let login)): login.prefix == prefix
+    case (.login(let prefix), .loginFail(let other)): other == prefix
+    case (.status(let prefix), .statusResponse(let other, _)): other == prefix
+    case (.telemetry(let prefix), .telemetryResponse(let other, _)): other == prefix
+    case (.path(let prefix), .pathDiscoveryResponse(let found)): found.prefix == prefix
+    case (.tagged, .binaryResponse(let other, _)): other == tag
+    default: false
+    }
+  }
+}
+
+extension Command {
+  /// Goes out by flood, or may: the flood scope counts.
+  var mayFlood: Bool {
+    switch self {
+    case .sendText, .sendChannelText, .sendSelfAdvert, .sendChannelData: true
+    default: RemoteAnswer(to: self) != nil
+    }
+  }
+
+  /// Bytes that it puts on the air, about; 0: none.
+  var bytesOnAir: Int {
+    switch self {
+    case .sendText(let text): PacketLength.text(text.text.bytes.count, path: 0)
+    case .sendChannelText(_, _, _, let text): PacketLength.channelText(text.bytes.count + 16)
+    case .sendChannelData(let datagram): PacketLength.channelText(datagram.data.count)
+    case .sendSelfAdvert, .shareContact: 120
+    case .sendLogin(_, let password): PacketLength.request(password.bytes.count, path: 0, isLogin: true)
+    case .sendRawPacket(_, let packet): packet.count
+    case .sendRawData(let path, let payload): 2 + path.count + payload.count
+    case .sendTracePath(let trace): 11 + trace.path.count
+    case .sendControlData(let payload): 2 + payload.count
+    default: RemoteAnswer(to: self) == nil ? 0 : PacketLength.request(9, path: 0)
+    }
+  }
+
+  /// The channel slot that it sends on.
+  var slotOnAir: UInt8? {
+    switch self {
+    case .sendChannelText(_, let slot, _, _): slot
+    case .sendChannelData(let datagram): datagram.slot
+    default: nil
+    }
+  }
+
+  /// Changes what SELF_INFO or DEVICE_INFO tell.
+  var changesIdentity: Bool {
+    switch self {
+    case .setAdvertName, .setAdvertPosition, .setRadioParameters, .setTxPower, .setOtherParameters, .setPathHashMode,
+      .importPrivateKey:
+      true
+    default: false
+    }
+  }
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import MeshCrypto
+import Messaging
+import RadioSession
+import Store
+import Streams
+import Sync
+import Timing
+
+/// A program that shares the radio: its frames come in, one command at a time is carried out, its replies go out.
+///
+/// What goes to the radio goes as the program wrote it, and the answer comes back as the radio gave it. Messages come
+/// from the gateway's store, each client at its own place.
+final class ClientSession {
+  /// Commands that may wait for the one in hand; whoever sends more without reading is let go.
+  static let mostWaiting = 64
+  /// Bytes that may wait for a client to read them; beyond it is let go.
+  static let mostUnread = 128 * 1024
+  /// Its place is written down after so many messages, and whenever it has had all.
+  static let cursorStep = 32
+  /// Version 1 and 2 clients are told of messages without SNR.
+  private static let unknownVersion: UInt8 = 0
+
+  let parts: CompanionProxy.Parts
+  let settings: ProxySettings
+  let peer: IPAddress
+  /// Under which its place is kept: the listener, its address, and which of several from there.
+  let name: String
+  let stream: any ByteStream
+  let connectedAt: MonotonicTime
+  private var decoder = SerialDecoder(.toRadio)
+  private var frameTimer: LoopTimer?
+  private var waiting: [[UInt8]] = []
+  private var isBusy = false
+  var isOver = false
+  var onEnd: (String?) -> Void = { _ in }
+
+  var version = unknownVersion
+  /// As APP_START told; empty before.
+  var program = Text(bytes: [])
+  private(set) var commands: UInt64 = 0
+  private(set) var refusals: UInt64 = 0
+  /// The last message that it has had for certain, and the one handed over after it.
+  var cursor: Int64
+  var handedOver: Int64?
+  var uncounted = 0
+  /// The frame that sets its flood scope; `nil`: the radio's default.
+  var scopeFrame: [UInt8]?
+  var toSign: [UInt8] = []
+  var listing: ContactListing?
+  var question: OpenQuestion?
+
+  init(
+    _ stream: any ByteStream, _ peer: IPAddress, name: String, cursor: Int64, _ settings: ProxySettings,
+    _ parts: CompanionProxy.Parts
+  ) {
+    self.stream = stream
+    self.peer = peer
+    self.name = name
+    self.cursor = cursor
+    self.settings = settings
+    self.parts = parts
+    connectedAt = parts.loop.now
+  }
+
+  func start() {
+    stream.onBytes = { [weak self] bytes in self?.received(bytes) }
+    stream.onClose = { [weak self] words in self?.end(words) }
+    stream.onDrained = { [weak self] in self?.listing?.goOn() }
+    stream.start()
+  }
+
+  /// Lets it go.
+  func end(_ words: String?) {
+    guard !isOver else { return }
+    isOver = true
+    frameTimer?.cancel()
+    stream.close()
+    question?.release()
+    question = nil
+    listing = nil
+    keepCursor()
+    onEnd(words)
+  }
+
+  // MARK: Frames
+
+  private func received(_ bytes: [UInt8]) {
+    let now = parts.loop.now
+    decoder.append(bytes, now: now)
+    takeFrames(now)
+  }
+
+  private func takeFrames(_ now: MonotonicTime) {
+    while !isOver, let frame = decoder.next(now: now) {
+      guard waiting.count < Self.mostWaiting else { return end("it sent \(waiting.count) commands without waiting") }
+      waiting.append(frame)
+    }
+    frameTimer?.cancel()
+    if let deadline = decoder.deadline, !isOver {
+      frameTimer = parts.loop.schedule(at: deadline) { [weak self] in
+        guard let self else { return }
+        self.decoder.timedOut(now: self.parts.loop.now)
+        self.takeFrames(self.parts.loop.now)
+      }
+    }
+    next()
+  }
+
+  private func next() {
+    guard !isBusy, !isOver, !waiting.isEmpty else { return }
+    isBusy = true
+    commands &+= 1
+    carryOut(waiting.removeFirst())
+  }
+
+  /// The command in hand has its answer; more than one deep in a burst would be a deep stack.
+  func done() {
+    guard isBusy else { return }
+    isBusy = false
+    parts.loop.later { [weak self] in self?.next() }
+  }
+
+  func send(_ frame: [UInt8]) {
+    guard !isOver else { return }
+    stream.write(SerialFraming.wrap(frame, .fromRadio))
+    if stream.pendingBytes > Self.mostUnread {
+      parts.loop.later { [weak self] in self?.end("it does not read what it is told") }
+    }
+  }
+
+  func reply(_ reply: Reply) {
+    if case .error = reply { refusals &+= 1 }
+    send(reply.encode())
+    done()
+  }
+
+  /// An answer of the radio, as it came.
+  func reply(raw frame: [UInt8]) {
+    send(frame)
+    done()
+  }
+
+  // MARK: Commands
+
+  private func carryOut(_ frame: [UInt8]) {
+    parts.log.debug("client \(name) → \(SecretMask.hex(frame, .toRadio))")
+    guard frame.count <= longestFrame, let command = try? Command(decoding: frame) else {
+      // `try?`: the radio would fill a short frame with leftovers, and cut a long one.
+      return reply(.error(.unsupported))
+    }
+    switch ClientRoute(command, allows: settings.allows) {
+    case .nextMessage: handOverMessage()
+    case .start(let client): start(client, command, frame)
+    case .query(let version): query(version)
+    case .contacts(let since): list(since: since, frame)
+    case .scope(let scope): setScope(scope, frame)
+    case .signStart, .signData, .signFinish: sign(command)
+    case .radio: pass(command, frame)
+    case .request(let answer): ask(command, frame, answer)
+    case .danger(let danger):
+      parts.log.warning(
+        "client \(name) wanted \(danger.rawValue): refused; [[proxy]] allow = [\"\(danger.rawValue)\"] permits it")
+      reply(.error(.unsupported))
+    case .refused(let error): reply(.error(error))
+    }
+  }
+
+  private var longestFrame: Int {
+    guard let version = parts.connection.identity?.device?.details?.version.string else {
+      return SerialFraming.largestFrameBefore116
+    }
+    let isRecent = FirmwareVersion(version) >= FirmwareVersion(1, 16)
+    return isRecent ? SerialFraming.largestFrame : SerialFraming.largestFrameBefore116
+  }
+
+  private func pass(_ command: Command, _ frame: [UInt8]) {
+    guard mayGoOnAir(command) else { return reply(.error(.tableFull)) }
+    submit(command, frame) { [weak self] outcome in self?.ended(command, outcome) }
+  }
+
+  /// The empty slots of a radio are a channel under a key of zeros; and the hour's air time is everybody's.
+  private func mayGoOnAir(_ command: Command) -> Bool {
+    // `try?`: a store that cannot be read forbids nothing.
+    if let slot = command.slotOnAir, let channel = (try? parts.store.channel(slot: slot)) ?? nil, channel.isEmpty {
+      return false
+    }
+    let bytes = command.bytesOnAir
+    guard bytes > 0, !parts.messenger.spendShared(bytes: bytes) else { return true }
+    parts.log.info("client \(name) may not send now: the hour's air time is used up")
+    return false
+  }
+
+  /// To the radio, in its scope where that counts. `done` hears what the radio says to `command`.
+  private func submit(_ command: Command, _ frame: [UInt8], _ done: @escaping (RadioSession.Outcome) -> Void) {
+    var group = [RadioSession.Submission(command, frame: frame)]
+    if let scopeFrame, command.mayFlood {
+      let scope = RadioSession.Submission(.setFloodScopeKey(.useDefault), frame: scopeFrame)
+      group = [scope] + group + [RadioSession.Submission(.setFloodScopeKey(.useDefault))]
+    }
+    let place = group.count == 1 ? 0 : 1
+    let isTaken = parts.connection.submit(group: group, .client) { index, outcome in
+      if index == place { done(outcome) }
+    }
+    if !isTaken { done(.failed(.linkLost)) }
+  }
+
+  private func ended(_ command: Command, _ outcome: RadioSession.Outcome) {
+    switch outcome {
+    case .replied, .pushed:
+      learn(command, outcome)
+      reply(raw: parts.connection.frameInHand)
+    case .failed(.refused), .failed(.disabled):
+      refusals &+= 1
+      reply(raw: parts.connection.frameInHand)
+    case .unanswered: done()
+    case .failed, .contacts: reply(.error(.badState))
+    }
+  }
+
+  /// What a client has changed the gateway knows, too.
+  private func learn(_ command: Command, _ outcome: RadioSession.Outcome) {
+    guard case .replied(.ok) = outcome else { return }
+    let synchronizer = parts.synchronizer
+    switch command {
+    case .addUpdateContact(let contact): synchronizer.refresh(contact.key)
+    case .resetPath(let key): synchronizer.refresh(key)
+    case .removeContact(let key): synchronizer.forget(key)
+    case .setChannel(let channel): synchronizer.changed(channel) {}
+    default: if command.changesIdentity { synchronizer.refreshIdentity() }
+    }
+  }
+
+  private func start(_ client: Text, _ command: Command, _ frame: [UInt8]) {
+    program = client.beforeNul
+    submit(command, frame) { [weak self] outcome in
+      guard let self else { return }
+      if case .failed = outcome, let identity = self.parts.connection.identity {
+        self.reply(.selfInfo(identity.info))  // the link is down: what the radio was when it was last here
+      } else {
+        self.ended(command, outcome)
+      }
+      self.hint()
+    }
+  }
+
+  /// The radio is told our version: it would tell the gateway less for the sake of an old client.
+  private func query(_ version: UInt8) {
+    self.version = version
+    submit(.deviceQuery(clientVersion: RadioSession.clientVersion), nil) { [weak self] outcome in
+      guard let self else { return }
+      switch outcome {
+      case .replied(.deviceInfo): self.reply(raw: self.withoutPIN(self.parts.connection.frameInHand))
+      case .failed(.linkLost):
+        guard let device = self.parts.connection.identity?.device else { return self.reply(.error(.badState)) }
+        self.reply(raw: self.withoutPIN(Reply.deviceInfo(device).encode()))
+      default: self.ended(.deviceQuery(clientVersion: version), outcome)
+      }
+    }
+  }
+
+  private func submit(_ command: Command, _: Never?, _ done: @escaping (RadioSession.Outcome) -> Void) {
+    if parts.connection.submit(command, .client, done) == nil { done(.failed(.linkLost)) }
+  }
+
+  /// DEVICE_INFO with a PIN of 0, unless the client may know it: bytes 4 to 7.
+  private func withoutPIN(_ frame: [UInt8]) -> [UInt8] {
+    guard !settings.allows.contains(.pin), frame.count >= 8 else { return frame }
+    return Array(frame[..<4]) + [0, 0, 0, 0] + Array(frame[8...])
+  }
+
+  // MARK: What only one client at a time may do
+
+  /// The radio keeps one scope for all floods: a client's is set for each of its commands and taken back.
+  private func setScope(_ scope: FloodScopeOverride, _ frame: [UInt8]) {
+    let probe = [
+      RadioSession.Submission(.setFloodScopeKey(scope), frame: frame),
+      RadioSession.Submission(.setFloodScopeKey(.useDefault)),
+    ]
+    let isTaken = parts.connection.submit(group: probe, .client) { [weak self] index, outcome in
+      guard let self, index == 0 else { return }
+      if case .replied(.ok) = outcome { self.scopeFrame = scope == .useDefault ? nil : frame }
+      self.ended(.setFloodScopeKey(scope), outcome)
+    }
+    if !isTaken { reply(.error(.badState)) }
+  }
+
+  /// The radio has one buffer for what it is to sign, which the gateway uses, too.
+  private func sign(_ command: Command) {
+    switch command {
+    case .signStart:
+      toSign = []
+      reply(.signStart(limit: UInt32(Self.mostToSign)))
+    case .signData(let data):
+      guard toSign.count + data.count <= Self.mostToSign else { return reply(.error(.tableFull)) }
+      toSign += data
+      reply(.ok)
+    default:
+      guard !toSign.isEmpty else { return reply(.error(.badState)) }
+      parts.sign(toSign) { [weak self] signature in
+        self?.reply(signature.map { .signature($0) } ?? .error(.badState))
+      }
+      toSign = []
+    }
+  }
+
+  private static let mostToSign = 8192
+
+  private func ask(_ command: Command, _ frame: [UInt8], _ answer: RemoteAnswer) {
+    guard mayGoOnAir(command) else { return reply(.error(.tableFull)) }
+    let isTaken = parts.requests.share { [weak self] release in
+      guard let self, !self.isOver else { return release() }
+      self.submit(command, frame) { [weak self] outcome in
+        guard let self, !self.isOver, case .replied(.sent(let sent)) = outcome else {
+          release()
+          self?.ended(command, outcome)
+          return
+        }
+        let question = OpenQuestion(answer, sent.ackOrTag, release)
+        self.question = question
+        self.parts.loop.schedule(after: NodeRequests.patience(sent)) { question.release() }
+        self.ended(command, outcome)
+      }
+    }
+    if !isTaken { reply(.error(parts.connection.state == .up ? .tableFull : .badState)) }
+  }
+
+  /// The radio says something by itself.
+  func heard(_ push: Push, _ frame: [UInt8]) {
+    question?.heard(push)
+    send(frame)
+  }
+}
+
+/// A question to another node that has no answer yet: no other may be asked meanwhile.
+final class OpenQuestion {
+  private let answer: RemoteAnswer
+  private let tag: AckCode
+  private let whenOver: () -> Void
+  private var isOver = false
+
+  init(_ answer: RemoteAnswer, _ tag: AckCode, _ whenOver: @escaping () -> Void) {
+    self.answer = answer
+    self.tag = tag
+    self.whenOver = whenOver
+  }
+
+  func heard(_ push: Push) { if answer.isAnswered(by: push, tag: tag) { release() } }
+
+  func release() {
+    guard !isOver else { return }
+    isOver = true
+    whenOver()
+  }
+}

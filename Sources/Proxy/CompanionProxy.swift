@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import Companion
+import EventLoop
+import Glibc
+import Messaging
+import RadioSession
+import Store
+import Streams
+import Sync
+import Timing
+
+/// The companion protocol on TCP: other programs share the gateway's radio as if it were theirs.
+public final class CompanionProxy {
+  /// What the proxy works with.
+  public final class Parts {
+    let loop: EventLoop
+    let log: Log
+    let store: Store
+    let synchronizer: Synchronizer
+    let messenger: Messenger
+    let requests: NodeRequests
+    /// The radio signs this; `nil`: it does not.
+    let sign: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void
+    let lists: RadioLists
+    var connection: RadioConnection { synchronizer.connection }
+
+    public init(
+      loop: EventLoop, log: Log, store: Store, synchronizer: Synchronizer, messenger: Messenger,
+      requests: NodeRequests, sign: @escaping ([UInt8], @escaping ([UInt8]?) -> Void) -> Void
+    ) {
+      self.loop = loop
+      self.log = log
+      self.store = store
+      self.synchronizer = synchronizer
+      self.messenger = messenger
+      self.requests = requests
+      self.sign = sign
+      lists = RadioLists(synchronizer.connection, synchronizer)
+    }
+
+    func keepCursor(_ name: String, _ message: Int64) {
+      let at = synchronizer.now.milliseconds
+      store.write({ store throws(SQLiteError) in
+        try store.setClientCursor(name, message: message, at: at)
+      }) { [log] failure in
+        if let failure { log.info("the place of client \(name) is not kept: \(failure)") }
+      }
+    }
+  }
+
+  private let parts: Parts
+  private var listeners: [ProxyListener] = []
+  private var sessions: [ObjectIdentifier: ClientSession] = [:]
+
+  public init(_ parts: Parts) { self.parts = parts }
+
+  /// Listens there, and nowhere else. Clients of an address whose settings have changed are let go.
+  public func listen(_ settings: [ProxySettings]) {
+    for listener in listeners where !settings.contains(listener.settings) {
+      listener.stop()
+      for session in sessions.values where session.settings == listener.settings { session.end("reloaded") }
+    }
+    listeners = settings.map { wanted in
+      if let kept = listeners.first(where: { $0.settings == wanted && !$0.isStopped }) { return kept }
+      let listener = ProxyListener(wanted, parts.loop, parts.log)
+      listener.onClient = { [weak self] socket, peer in self?.accept(socket, peer, wanted) }
+      listener.start()
+      return listener
+    }
+  }
+
+  public func stop() {
+    for listener in listeners { listener.stop() }
+    for session in sessions.values { session.end(nil) }
+  }
+
+  // MARK: What all clients hear
+
+  /// The radio said something by itself, in this frame. That a message waits concerns the gateway, which takes it.
+  public func heard(_ push: Push, _ frame: [UInt8]) {
+    if case .messageWaiting = push { return }
+    for session in sessions.values { session.heard(push, frame) }
+  }
+
+  /// A message is in the store.
+  public func messageStored() { for session in sessions.values { session.hint() } }
+
+  /// Another database: its messages begin anew, and so does everybody's place.
+  public func storeReplaced() { for session in sessions.values { session.end("the database was replaced") } }
+
+  // MARK: Clients
+
+  private func accept(_ socket: Int32, _ peer: IPAddress, _ settings: ProxySettings) {
+    let there = sessions.values.filter { $0.settings == settings }
+    guard there.count < settings.mostClients else {
+      parts.log.info("proxy \(settings.name): \(peer) is turned away, \(there.count) clients are there already")
+      close(socket)
+      return
+    }
+    let name = freeName(settings, peer, there)
+    let cursor: Int64
+    do throws(StoreError) {
+      // A place beyond the end is of another database.
+      let newest = try parts.store.lastMessageID()
+      let kept = try parts.store.clientCursor(name).flatMap { $0 <= newest ? $0 : nil }
+      cursor = kept ?? max(0, newest - settings.history)
+      if kept == nil { parts.keepCursor(name, cursor) }
+    } catch {
+      parts.log.warning("proxy \(settings.name): \(peer) is turned away: \(error)")
+      close(socket)
+      return
+    }
+    begin(ClientSession(SocketStream(socket, on: parts.loop), peer, name: name, cursor: cursor, settings, parts))
+  }
+
+  /// The lowest number that nobody from there has: who comes back alone finds its own place.
+  private func freeName(_ settings: ProxySettings, _ peer: IPAddress, _ there: [ClientSession]) -> String {
+    let taken = Set(there.map(\.name))
+    var number = 1
+    while taken.contains("\(settings.name)/\(peer)/\(number)") { number += 1 }
+    return "\(settings.name)/\(peer)/\(number)"
+  }
+
+  private func begin(_ session: ClientSession) {
+    let id = ObjectIdentifier(session)
+    sessions[id] = session
+    session.onEnd = { [weak self, log = parts.log] words in
+      if let words { log.info("client \(session.name) is let go: \(words)") }
+      self?.sessions[id] = nil
+    }
+    session.start()
+  }
+
+  // MARK: Status
+
+  /// What the status shows of one address.
+  public struct Report: Sendable {
+    public struct Client: Sendable {
+      public let name: String
+      public let program: String
+      public let connectedSeconds: Int64
+      public let commands: UInt64
+      public let refusals: UInt64
+      /// Messages that it has not had.
+      public let behind: Int64
+      public let unreadBytes: Int
+    }
+
+    public let name: String
+    public let address: String
+    /// Why nobody can connect.
+    public let trouble: String?
+    public let clients: [Client]
+  }
+
+  public var reports: [Report] {
+    // `try?`: the store's trouble is told elsewhere.
+    let newest = (try? parts.store.lastMessageID()) ?? 0
+    return listeners.map { listener in
+      let clients = sessions.values.filter { $0.settings == listener.settings }.sorted { $0.name < $1.name }
+      return Report(
+        name: listener.settings.name, address: "\(listener.settings.address)", trouble: listener.trouble,
+        clients: clients.map { session in
+          Report.Client(
+            name: session.name, program: session.program.string,
+            connectedSeconds: Int64((parts.loop.now - session.connectedAt).inSeconds), commands: session.commands,
+            refusals: session.refusals, behind: max(0, newest - session.cursor),
+            unreadBytes: session.stream.pendingBytes)
+        })
+    }
+  }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Store
+
+/// A contact list on its way to a client, from the store, as fast as it reads: nothing is collected.
+final class ContactListing {
+  private static let page = 50
+  private static let mostPending = 16 * 1024
+
+  private unowned let client: ClientSession
+  private let since: UInt32
+  private var after: [UInt8] = []
+  private var newest: UInt32 = 0
+  private var isOver = false
+
+  init(_ client: ClientSession, since: UInt32) {
+    self.client = client
+    self.since = since
+  }
+
+  func begin() {
+    do throws(StoreError) {
+      let total = try client.parts.store.contactCount(onRadio: true)
+      client.send(Reply.contactsStart(total: UInt32(clamping: total)).encode())
+      goOn()
+    } catch {
+      finish(.error(.fileError))
+    }
+  }
+
+  func goOn() {
+    while !isOver, !client.isOver, client.stream.pendingBytes < Self.mostPending {
+      do throws(StoreError) {
+        if try !writePage() { finish(.endOfContacts(lastModified: newest)) }
+      } catch {
+        finish(.error(.fileError))
+      }
+    }
+  }
+
+  /// False: that was the last.
+  private func writePage() throws(StoreError) -> Bool {
+    var count = 0
+    try client.parts.store.eachContact(after: after, onRadioOnly: true) { stored in
+      let contact = stored.contact
+      after = contact.key.bytes
+      let modified = contact.lastModified ?? 0
+      if modified > since || since == 0 {
+        newest = max(newest, modified)
+        client.send(Reply.contact(contact).encode())
+      }
+      count += 1
+      return count < Self.page
+    }
+    return count == Self.page
+  }
+
+  private func finish(_ reply: Reply) {
+    isOver = true
+    client.listing = nil
+    client.reply(reply)
+  }
+}
+
+extension ClientSession {
+  /// From the store, while that is what the radio has; from the radio while it may have changed.
+  func list(since: UInt32, _ frame: [UInt8]) {
+    guard parts.synchronizer.knowsAllContacts else { return listFromRadio(since, frame) }
+    let listing = ContactListing(self, since: since)
+    self.listing = listing
+    listing.begin()
+  }
+
+  private func listFromRadio(_ since: UInt32, _ frame: [UInt8]) {
+    let id = parts.lists.ask(.getContacts(since: since), frame) { [weak self] event in
+      guard let self else { return }
+      switch event {
+      case .frame(let frame): self.send(frame)
+      case .ended(let frame): self.reply(raw: frame)
+      case .failed: self.reply(.error(.badState))
+      }
+    }
+    if !id { reply(.error(.badState)) }
+  }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+
+/// One address that other programs connect to, to share the radio, and what they may do there.
+public struct ProxySettings: Equatable, Sendable {
+  /// What may do harm, and is refused unless it is allowed.
+  public enum Danger: String, CaseIterable, Sendable {
+    case reboot
+    case factoryReset = "factory_reset"
+    /// Reading and replacing the private key.
+    case privateKey = "private_key"
+    /// Setting the PIN, and seeing it.
+    case pin
+    /// Having the radio sign anything: whoever can do that can speak for the node.
+    case sign
+  }
+
+  /// What it is called in the status, and in the memory of who has had which message.
+  public var name: String
+  public var address: ListenAddress
+  /// Who may connect; empty: this machine alone.
+  public var allowFrom: [AddressRange]
+  public var allows: Set<Danger>
+  public var mostClients: Int
+  /// Messages from before it came that a client that was never here is handed.
+  public var history: Int64
+
+  public init(
+    name: String, address: ListenAddress, allowFrom: [AddressRange] = [], allows: Set<Danger> = [],
+    mostClients: Int = 8, history: Int64 = 0
+  ) {
+    self.name = name
+    self.address = address
+    self.allowFrom = allowFrom
+    self.allows = allows
+    self.mostClients = mostClients
+    self.history = history
+  }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+
+import SQLite
+
+extension Store {
+  /// Programs whose place in the messages is remembered; of more, those that were away longest begin anew.
+  public static let mostClients: Int64 = 64
+
+  /// The id of the last message that a client of this name has had; `nil`: it was never here.
+  public func clientCursor(_ name: String) throws(StoreError) -> Int64? {
+    try translating { () throws(SQLiteError) in
+      try database.value("SELECT message FROM clients WHERE name = ?", .text(name))?.integer
+    }
+  }
+
+  /// Within a `write`: it has had all messages up to this one.
+  public func setClientCursor(_ name: String, message: Int64, at milliseconds: Int64) throws(SQLiteError) {
+    try database.run(
+      "INSERT OR REPLACE INTO clients(name, message, used_at) VALUES (?, ?, ?)", .text(name), .integer(message),
+      .integer(milliseconds))
+    try database.run(
+      """
+      DELETE FROM clients WHERE name IN (SELECT name FROM clients ORDER BY used_at DESC LIMIT -1 OFFSET \(Self.mostClients))
+      """)
+  }
+
+  /// The oldest message with a greater id; `nil`: there is none.
+  public func message(after id: Int64) throws(StoreError) -> StoredMessage? {
+    var found: StoredMessage?
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        "SELECT \(Self.messageColumns) FROM messages WHERE id > ? ORDER BY id LIMIT 1", [.integer(id)]
+      ) { (row) throws(SQLiteError) in
+        found = Self.message(row)
+        return false
+      }
+    }
+    return found
+  }
+}

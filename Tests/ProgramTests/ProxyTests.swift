@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// One radio, shared: clients that others wrote, at once.
+  @Suite struct SharedRadio {
+    /// A gateway with a virtual radio of 60 contacts and 8 channels, and a proxy on the port that is returned.
+    private func share(_ extra: String = "") throws -> (Rig, UInt16) {
+      let rig = try Rig()
+      let (descriptor, port) = try LoopbackPort.take()
+      close(descriptor)
+      try rig.startRadio(["--contacts", "60"])
+      rig.writeGatewayConfiguration(
+        extra: """
+          [messaging]
+          airtime_per_hour_s = 3600
+          messages_per_hour = 3600
+          [[proxy]]
+          name = "apps"
+          listen = "127.0.0.1:\(port)"
+          \(extra)
+          """)
+      try rig.startGateway()
+      try rig.gateway?.line(with: "share the radio")
+      try rig.waitForSync()
+      for slot in 1..<8 {
+        let added = try rig.meshpost("channel", "add", "#ch\(slot)")
+        #expect(added.code == 0, "\(added.lines)")
+      }
+      return (rig, port)
+    }
+
+    private func cli(_ port: UInt16, _ arguments: [String]) throws -> Program {
+      try Program(
+        Program.python,
+        ["-u", "-m", "meshcore_cli.meshcore_cli", "-t", "127.0.0.1", "-p", "\(port)", "-j"] + arguments)
+    }
+
+    /// Lines for one `meshcore-cli`, and what must stand in its output so many times.
+    private func script(_ rig: Rig, _ number: Int, commands: Int) -> (
+      location: String, slots: [Int], counts: [String: Int]
+    ) {
+      var random = SplitMix(seed: UInt64(number))
+      var (slots, counts): ([Int], [String: Int]) = ([], [:])
+      let kinds = [
+        ("clock", "\"time\":"), ("ver", "\"fw ver\":"), ("self_telemetry", "\"lpp\":"), ("get bat", "\"level\":"),
+        ("msg r1 \"from cli \(number)\"", "\"expected_ack\":"),
+      ]
+      let lines = (0..<commands).map { place -> String in
+        if place % 3 == 0 {
+          slots.append(Int(random.next() % 8))
+          return "get_channel \(slots[slots.count - 1])"
+        }
+        // Messages are few: the air is narrow.
+        let kind = kinds[place % 40 == 1 ? 4 : Int(random.next() % 4)]
+        counts[kind.1, default: 0] += 1
+        return kind.0
+      }
+      let location = rig.scratch.write("script\(number)", lines.joined(separator: "\n") + "\n")
+      return (location, slots, counts)
+    }
+
+    @Test
+    func `three meshcore-cli, the meshcore library and the gateway share a radio: 10,000 commands, no answer astray`()
+      throws
+    {
+      let (rig, port) = try share()
+      let messages = 300
+      let end = rig.scratch.write("end", "sync_msgs\n")
+      let library = try Program(
+        Program.python, ["hardware/clients.py", "--port", "\(port)", "--commands", "4000", "--messages", "\(messages)"])
+      try library.line(with: "started")
+      let scripts = (1...3).map { script(rig, $0, commands: 2000) }
+      let clients = try scripts.map { try cli(port, ["script", $0.location, "wait_key", "script", end]) }
+      try untilTrue("four clients") {
+        try rig.status()?["proxies"]?.array?.first?["clients"]?.array?.count == 4
+      }
+      let deaf = try DeafClient(port: port)
+      rig.radio?.write("inject r0 30 \(messages)")
+      try deaf.waitUntilLetGo()
+      try rig.radio?.line(with: "\"injected\":\(messages)")
+      try untilTrue("all messages in the store") {
+        try rig.status()?["store"]?["messages"]?.integer ?? 0 >= Int64(messages)
+      }
+      let report = try JSONValue(parsing: try library.line(with: "\"commands\""))
+      #expect(report["wrong"]?.array?.isEmpty == true, "\(report["wrong"]?.array?.prefix(5) ?? [])")
+      let texts = report["texts"]?.array?.compactMap(\.string) ?? []
+      #expect(Set(texts).count == texts.count, "a message came twice")
+      for (client, script) in zip(clients, scripts) {
+        client.write("")
+        #expect(try client.ended(within: 240) == 0)
+        check(client.lines.joined(separator: "\n"), script.slots, script.counts, texts)
+      }
+      #expect(try rig.status()?["sync"]?["counters"]?["timeouts"]?.integer == 0)
+    }
+
+    /// What one `meshcore-cli` printed: every answer its own, and all messages.
+    private func check(_ output: String, _ slots: [Int], _ counts: [String: Int], _ texts: [String]) {
+      #expect(output.matches(of: /'channel_idx': (\d+)/).map { Int($0.output.1) } == slots)
+      for (words, count) in counts {
+        // Acknowledged messages are told by a line of their own with another word.
+        #expect(output.ranges(of: words).count == count, "\(words)")
+      }
+      #expect(!output.contains("Problem executing") && !output.contains("\"error"), "\(output.suffix(500))")
+      let missing = texts.filter { !output.contains("\($0)\"") }
+      #expect(missing.isEmpty, "\(missing.count) messages missing: \(missing.prefix(3))")
+    }
+
+    @Test func `what may do harm is refused, unless that client may`() throws {
+      let (rig, port) = try share("allow = [\"pin\"]")
+      let client = try WireClient(port: port)
+      let key = Array(repeating: UInt8(0), count: 32)
+      for (frame, words) in [
+        ([19] + Array("reboot".utf8), "reboot"), ([51] + Array("reset".utf8), "factory_reset"), ([23], "private_key"),
+        ([33], "sign"),
+      ] {
+        #expect(try client.ask(frame) == [1, 1], "\(words)")
+        try rig.gateway?.line(with: "wanted \(words)")
+      }
+      #expect(try client.ask([37, 0x40, 0xE2, 1, 0]) == [0], "the PIN is allowed here")
+      #expect(try client.ask([15] + key) == [1, 2], "a key of zeros is an empty entry of the radio's table")
+      #expect(try client.ask([3, 0, 30, 0, 0, 0, 0, 65]) == [1, 3], "an empty slot is a channel that anybody reads")
+      #expect(try client.ask([9, 1, 2]) == [1, 1], "too short: the radio would fill it with leftovers")
+      #expect(try client.ask([5]).first == 9, "and it goes on")
+      #expect(try rig.status()?["radio"]?["state"]?.string == "up")
+    }
+
+    @Test func `each client has its own place in the messages, also after the gateway was killed`() throws {
+      let (rig, port) = try share()
+      let (first, second) = (try WireClient(port: port), try WireClient(port: port))
+      rig.radio?.write("chan r1 0 one")
+      try rig.radio?.line(with: "chan r1 0 one")
+      try first.push(0x83)
+      #expect(String(decoding: try first.ask([10]).suffix(7), as: UTF8.self) == "r1: one")
+      #expect(try first.ask([10]) == [10])
+      first.close()
+      try untilTrue("the first has gone") { try rig.status()?["proxies"]?.array?.first?["clients"]?.array?.count == 1 }
+      rig.gateway?.kill9()
+      rig.radio?.write("chan r1 0 two")
+      try rig.startGateway()
+      try rig.gateway?.line(with: "share the radio")
+      try rig.waitForSync()
+      let again = try WireClient(port: port)
+      #expect(
+        String(decoding: try again.ask([10]).suffix(7), as: UTF8.self) == "r1: two", "its own place: not `one` again")
+      let other = try WireClient(port: port)
+      #expect(
+        String(decoding: try other.ask([10]).suffix(7), as: UTF8.self) == "r1: one", "which the first had not taken")
+      _ = second
+    }
+
+    @Test func `a radio that is away: clients still read what is stored, and are told that it is away`() throws {
+      let (rig, port) = try share()
+      rig.radio?.write("chan r1 0 before")
+      let client = try WireClient(port: port)
+      try client.push(0x83)
+      rig.radio?.kill9()
+      try untilTrue("the link to be down") { try rig.status()?["radio"]?["state"]?.string == "down" }
+      #expect(try client.ask([5]) == [1, 4])
+      #expect(try client.ask([22, 3]).first == 13, "what it was when it was last here")
+      let me = try client.ask([1, 3, 32, 32, 32, 32, 32, 32, 65])
+      #expect(me.first == 5 && String(decoding: me.suffix(2), as: UTF8.self) == "r0")
+      #expect(String(decoding: try client.ask([10]).suffix(10), as: UTF8.self) == "r1: before")
+      try rig.startRadio(["--contacts", "60"])
+      try rig.waitForSync()
+      #expect(try client.ask([5]).first == 9)
+    }
+
+    @Test func `only this machine, or who is in the list`() throws {
+      let rig = try Rig()
+      rig.writeGatewayConfiguration(extra: "[[proxy]]\nlisten = \"0.0.0.0:5000\"\nallow = [\"everything\"]")
+      let gateway = try Program.own("meshpostd", ["--check", "--config", rig.scratch.location("gw.toml")])
+      #expect(try gateway.ended() == EX_CONFIG)
+      #expect(gateway.lines.contains { $0.contains("proxy.listen") && $0.contains("allow_from") }, "\(gateway.lines)")
+      #expect(gateway.lines.contains { $0.contains("factory_reset") })
+    }
+  }
+}
+
+/// Deterministic numbers.
+private struct SplitMix {
+  var state: UInt64
+  init(seed: UInt64) { state = seed }
+  mutating func next() -> UInt64 {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var value = state
+    value = (value ^ value >> 30) &* 0xBF58_476D_1CE4_E5B9
+    value = (value ^ value >> 27) &* 0x94D0_49BB_1331_11EB
+    return value ^ value >> 31
+  }
+}
+
+/// A client that says what it is told to, byte by byte.
+private final class WireClient {
+  private let socket: Int32
+  private var decoder = SerialDecoder(.fromRadio)
+  private var pushes: [[UInt8]] = []
+  private let loop = EventLoop()
+
+  init(port: UInt16) throws {
+    socket = try LoopbackPort.connect(port)
+    var limit = timeval(tv_sec: 30, tv_usec: 0)
+    setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+  }
+
+  deinit { close() }
+
+  func close() { Glibc.shutdown(socket, Int32(SHUT_RDWR)) }
+
+  func send(_ frame: [UInt8]) {
+    let bytes = SerialFraming.wrap(frame, .toRadio)
+    _ = Glibc.write(socket, bytes, bytes.count)
+  }
+
+  func ask(_ frame: [UInt8]) throws -> [UInt8] {
+    send(frame)
+    while true {
+      let frame = try next()
+      if frame[0] < 0x80 { return frame }
+      pushes.append(frame)
+    }
+  }
+
+  /// Waits for a push with this code.
+  func push(_ code: UInt8) throws {
+    while !pushes.contains(where: { $0.first == code }) { pushes.append(try next()) }
+  }
+
+  private func next() throws -> [UInt8] {
+    while true {
+      if let frame = decoder.next(now: loop.now) { return frame }
+      var buffer = [UInt8](repeating: 0, count: 4096)
+      let count = read(socket, &buffer, buffer.count)
+      guard count > 0 else { throw Program.Waited(description: "the proxy says nothing (\(count))") }
+      decoder.append(buffer.prefix(count), now: loop.now)
+    }
+  }
+}
+
+/// A client that asks for the contact list again and again and reads nothing.
+private final class DeafClient {
+  private let socket: Int32
+
+  init(port: UInt16) throws {
+    socket = try LoopbackPort.connect(port)
+    var small: Int32 = 4096
+    setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &small, socklen_t(MemoryLayout<Int32>.size))
+  }
+
+  deinit { close(socket) }
+
+  func waitUntilLetGo() throws {
+    let frame = SerialFraming.wrap([4], .toRadio)
+    try untilTrue("the proxy to let go of a client that does not read") {
+      for _ in 0..<10 where Glibc.send(self.socket, frame, frame.count, Int32(MSG_NOSIGNAL)) < 0 { return true }
+      return false
+    }
+  }
+}
