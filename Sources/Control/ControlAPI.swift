@@ -80,6 +80,7 @@ public final class ControlAPI {
   private let parts: Parts
   private let radio: RadioAPI
   private lazy var messaging = MessagingAPI(parts) { [unowned self] in self.stream($0, follow: $1, $2) }
+  private lazy var messages = MessagesAPI(parts) { [unowned self] in self.stream($0, follow: $1, $2) }
   private lazy var table = RadioTableAPI(parts)
   private lazy var node = NodeAPI(parts)
   private lazy var documents = DocumentAPI(parts)
@@ -115,7 +116,7 @@ public final class ControlAPI {
       case ("GET", "/v1/status"): try status(responder)
       case ("GET", "/v1/sync"): sync(request, responder)
       case ("POST", "/v1/sync"): startSync(request, responder)
-      case ("GET", "/v1/messages"): messages(request, responder)
+      case ("GET", "/v1/messages"): messages.handle(request, responder)
       case ("GET", "/v1/contacts"): contacts(request, responder)
       case ("GET", "/v1/channels"): try channels(responder)
       case ("GET", "/v1/readings"): try readings(request, responder)
@@ -189,71 +190,10 @@ public final class ControlAPI {
     stream.start()
   }
 
-  private static func line(_ body: (inout JSONWriter) -> Void) -> [UInt8] { JSONWriter.object(body) + [10] }
+  static func line(_ body: (inout JSONWriter) -> Void) -> [UInt8] { JSONWriter.object(body) + [10] }
 
-  private static func number(_ request: HTTPRequest, _ name: String) -> Int64? {
+  static func number(_ request: HTTPRequest, _ name: String) -> Int64? {
     request.query[name].flatMap { Int64($0) }
-  }
-
-  /// The newest `limit` messages (100), or those after an id; `follow=1` goes on with what comes.
-  private func messages(_ request: HTTPRequest, _ responder: HTTPResponder) {
-    let limit = Int(clamping: min(max(Self.number(request, "limit") ?? 100, 0), 1_000_000))
-    let store = parts.store
-    let wanted: KeyPrefix?
-    do throws(Refusal) {
-      wanted = try request.query["from"].map { name throws(Refusal) in
-        try Addressing(store).contact(name).contact.key.prefix
-      }
-    } catch {
-      return Answering.refuse(responder, error)
-    }
-    var after = Self.number(request, "after")
-    var left = limit
-    let follow = request.query["follow"] == "1"
-    stream(responder, follow: follow) {
-      if after == nil {
-        var oldest = try store.lastMessageID()
-        try store.eachMessage(limit: limit) { message in
-          oldest = message.id - 1
-          return false
-        }
-        after = oldest
-      }
-      let from = after ?? 0
-      var lines: [UInt8] = []
-      var count = 0
-      let most = follow ? Self.pageRows : min(Self.pageRows, left)
-      try store.eachMessage(after: from, before: from + Int64(most) + 1, limit: most) { message in
-        if wanted == nil || message.sender == wanted { lines += Self.line { Self.write(message, store, to: &$0) } }
-        count += 1
-        return true
-      }
-      after = from + Int64(most)
-      left -= count
-      let newest = try store.lastMessageID()
-      if from + Int64(most) > newest { after = max(from, newest) }
-      return (lines, (after ?? 0) >= newest || (!follow && left <= 0))
-    }
-  }
-
-  private static func write(_ message: StoredMessage, _ store: Store, to json: inout JSONWriter) {
-    // `try?`: without its name the channel still has its digest.
-    let channel = message.slot.flatMap { slot in (try? store.channel(slot: slot)) ?? nil }
-    EventBody.write(message, channelName: channel?.name, to: &json)
-    json.field("received_at", message.received.milliseconds)
-    json.field("clock_trusted", message.received.trusted)
-    json.field("copies", message.copies)
-    // `try?`: a message without its reactions is still the message.
-    let reactions = (try? store.reactions(to: .message(message.id))) ?? []
-    guard !reactions.isEmpty else { return }
-    json.arrayField("reactions") { json in
-      for reaction in reactions {
-        json.object { json in
-          json.field("emoji", reaction.emoji)
-          json.field("sender", reaction.sender)
-        }
-      }
-    }
   }
 
   /// What nodes told of themselves, the newest `limit`.

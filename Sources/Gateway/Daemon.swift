@@ -17,12 +17,8 @@ import Transport
 /// The gateway: all of its parts on one event loop.
 public final class Daemon {
   public static let version = "0.1.0"
-  /// The journal is looked at so often for what is too old.
-  private static let maintenanceInterval: Duration = .seconds(3600)
   /// Memory is given back so long after a burst.
   private static let calm: Duration = .seconds(2)
-  /// So many commits are worth giving memory back after them.
-  private static let burst = 100
   /// The message that the radio is handing over gets so long before the end.
   private static let farewell: Duration = .seconds(3)
 
@@ -45,10 +41,7 @@ public final class Daemon {
   private var relay: Relay
   private var control: ControlAPI?
   private var signals: Signals?
-  private var trimTimer: LoopTimer?
-  private var isTrimming = false
-  private var calmTimer: LoopTimer?
-  private var commits = 0
+  private let upkeep: StoreUpkeep
   private var isEnding = false
 
   /// Why the daemon cannot start, with the exit code of `sysexits.h`.
@@ -66,6 +59,7 @@ public final class Daemon {
     } catch {
       throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
+    upkeep = StoreUpkeep(store, journalMaxSize: configuration.store.journalMaxSize, on: loop, log: log)
     let link = Links.link(to: configuration.link, bluetooth: configuration.bluetooth, on: loop, log: log)
     connection = RadioConnection(link, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: configuration.sync, on: loop, log: log)
@@ -197,10 +191,7 @@ public final class Daemon {
     }
     loop.afterTurn { [store] in store.commit() }
     store.onDamage = { [weak self] in self?.loop.later { self?.replaceDamagedStore() } }
-    store.onCommit { [weak self] in
-      self?.trimIfFull()
-      self?.noteWork()
-    }
+    store.onCommit { [upkeep] in upkeep.somethingWasStored() }
     connectMessaging()
     if let location = store.setAside {
       log.error("the database was damaged: it is kept as \(location), a new one with a new epoch was begun")
@@ -211,7 +202,7 @@ public final class Daemon {
     connection.start()
     relay.start()
     proxy.listen(configuration.proxies)
-    maintain()
+    upkeep.start()
     loop.run()
   }
 
@@ -319,60 +310,6 @@ public final class Daemon {
     } catch {
       log.error("\(error). \(error.remedy) Trying again in a minute")
       loop.schedule(after: .seconds(60)) { [weak self] in self?.replaceDamagedStore() }
-    }
-  }
-
-  private func trimIfFull() {
-    guard !isTrimming, store.journalSize.bytes > configuration.store.journalMaxSize else { return }
-    loop.later { [weak self] in self?.trim() }
-  }
-
-  private func trim() {
-    guard !isTrimming else { return }
-    isTrimming = true
-    let clock = WallClock()
-    let before = store.journalSize.oldest
-    store.trimJournal(now: Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)) {
-      [weak self] failure in
-      guard let self else { return }
-      self.isTrimming = false
-      // More of it in the next turn, until nothing is left to trim.
-      if failure == nil, self.store.journalSize.oldest > before { self.loop.later { self.trim() } }
-    }
-    if store.journalSize.oldest == before { isTrimming = false }
-  }
-
-  /// Some at a time, until nothing is left to remove.
-  private func trimMessages() {
-    var removed = 0
-    store.write({ (store) throws(SQLiteError) in
-      removed = try store.trimMessages() + store.trimOutgoing()
-    }) { [weak self] failure in
-      if let failure { self?.log.warning("old messages are not removed: \(failure)") }
-      if failure == nil, removed > 0 { self?.loop.later { self?.trimMessages() } }
-    }
-  }
-
-  private func maintain() {
-    trim()
-    trimMessages()
-    trimTimer = loop.schedule(after: Self.maintenanceInterval) { [weak self] in self?.maintain() }
-  }
-
-  /// After many commits, when they have ceased, memory is given back.
-  private func noteWork() {
-    commits &+= 1
-    guard commits >= Self.burst, calmTimer == nil else { return }
-    waitForCalm(since: commits)
-  }
-
-  private func waitForCalm(since seen: Int) {
-    calmTimer = loop.schedule(after: Self.calm) { [weak self] in
-      guard let self else { return }
-      guard self.commits == seen else { return self.waitForCalm(since: self.commits) }
-      (self.calmTimer, self.commits) = (nil, 0)
-      self.store.releaseMemory()
-      malloc_trim(0)
     }
   }
 

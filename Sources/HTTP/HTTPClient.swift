@@ -95,7 +95,7 @@ public final class HTTPClient {
   public var isBusy: Bool { completion != nil }
 
   /// Sends the request and hears of the whole answer, or, with `onPiece`, of its body piece by piece (the answer then
-  /// comes with an empty body when it ends). `timeout` covers all of it; `nil` waits for ever.
+  /// comes with an empty body when it ends; a refusal comes whole). `timeout` covers all of it; `nil` waits for ever.
   public func send(
     _ request: HTTPRequest, timeout: Duration?, onPiece: (([UInt8]) -> Void)? = nil, _ completion: @escaping Completion
   ) {
@@ -180,7 +180,9 @@ public final class HTTPClient {
       try parser.parse(bytes) { event in
         switch event {
         case .response(let status, let headers): response = HTTPResponse(status: status, headers: headers)
-        case .body(let piece): if let onPiece { onPiece(piece) } else { response.body.append(contentsOf: piece) }
+        case .body(let piece):
+          let isGood = (200..<300).contains(response.status)
+          if let onPiece, isGood { onPiece(piece) } else { response.body.append(contentsOf: piece) }
         case .end: isOver = true
         case .request: break
         }

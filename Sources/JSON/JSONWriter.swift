@@ -166,3 +166,12 @@ public struct JSONWriter {
     bytes.append(UInt8(ascii: "\""))
   }
 }
+
+extension JSONValue {
+  /// As it is written, in one line.
+  public var text: String {
+    var writer = JSONWriter()
+    writer.value(self)
+    return writer.string
+  }
+}

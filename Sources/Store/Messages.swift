@@ -104,7 +104,7 @@ extension Store {
   }
 
   /// The name of the only contact whose key begins so; four bytes can be forged by the room, or collide.
-  private func nameOfAuthor(_ author: [UInt8]) throws(SQLiteError) -> Text? {
+  func nameOfAuthor(_ author: [UInt8]) throws(SQLiteError) -> Text? {
     var names: [Text] = []
     try database.each("SELECT name FROM contacts WHERE key >= ?1 AND substr(key, 1, 4) = ?1 LIMIT 2", [.blob(author)]) {
       (row) throws(SQLiteError) in
@@ -216,11 +216,12 @@ extension Store {
   /// Within a `write`: messages beyond `Settings.messagesMax` go, oldest first, some at a time. With them goes what
   /// tells a duplicate of them. Returns how many.
   public func trimMessages() throws(SQLiteError) -> Int {
-    try database.run(
-      """
-      DELETE FROM messages WHERE id <= (SELECT max(id) FROM messages) - ?
-      AND id < (SELECT min(id) FROM messages) + \(Self.trimStep)
-      """, .integer(settings.messagesMax))
+    let first = try database.value("SELECT min(id) FROM messages")?.integer ?? 0
+    let newest = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
+    let last = min(newest - settings.messagesMax, first + Self.trimStep - 1)
+    guard last >= first, newest > 0 else { return 0 }
+    try unindexMessages(upTo: last)
+    return try database.run("DELETE FROM messages WHERE id <= ?", .integer(last))
   }
 
   /// What `message(_:)` reads, in its order.

@@ -6,7 +6,7 @@ import SQLite
 enum Schema {
   static let migrations = [
     Migration(number: 1, sql: first), Migration(number: 2, sql: messaging), Migration(number: 3, sql: updates),
-    Migration(number: 4, sql: clients),
+    Migration(number: 4, sql: clients), Migration(number: 5, sql: search),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so a number never comes back.
@@ -75,5 +75,21 @@ enum Schema {
   /// Programs that share the radio, and the last message that each has had.
   private static let clients = """
     CREATE TABLE clients(name TEXT PRIMARY KEY, message INTEGER NOT NULL, used_at INTEGER NOT NULL) WITHOUT ROWID;
+    """
+
+  /// Words of messages, by which they are found. The texts themselves stay in `messages`: the index asks the view for
+  /// them. `place` holds who sent a message, its author in a room, and its channel, each as one word. The index's own
+  /// pages fit into the database's.
+  private static let search = """
+    CREATE VIEW message_words AS SELECT id,
+      CASE kind WHEN 'datagram' THEN '' ELSE CAST(text AS TEXT) END AS text,
+      ifnull(CAST(sender_name AS TEXT), '') AS sender,
+      ifnull('s' || lower(hex(sender)), '') || ifnull(' a' || lower(hex(author)), '') || ifnull(' c' || channel, '')
+        AS place
+      FROM messages;
+    CREATE VIRTUAL TABLE words USING fts5(
+      text, sender, place, content = 'message_words', content_rowid = 'id',
+      tokenize = 'unicode61 remove_diacritics 2');
+    INSERT INTO words(words, rank) VALUES ('pgsz', 960);
     """
 }

@@ -4,6 +4,7 @@
 //
 //   meshpost-bench frames FILE     decode the framed bytes of FILE again and again: frames a second
 //   meshpost-bench store FOLDER    messages a second into the store, one and ten a commit, and bytes written
+//   meshpost-bench fill FILE COUNT a store with COUNT messages of words as often as words are, indexed
 //   meshpost-bench bluetooth ADDRESS PIN
 //                                  a frame of the full length to a radio over Bluetooth, and its answer
 
@@ -11,6 +12,8 @@ import Companion
 import EventLoop
 import Glibc
 import JSON
+import MeshCrypto
+import SQLite
 import Store
 import Timing
 import Transport
@@ -90,6 +93,48 @@ func bytesWritten() -> Int64 {
   }
 }
 
+/// Words are drawn so that few are frequent and most are rare, as in what people write.
+@MainActor func fill(_ location: String, count: Int) throws {
+  let store = try Store(Store.Settings(location: location, maxSize: 1 << 34, messagesMax: 100_000_000))
+  let frequent = "the on at ridge hello weather storm battery repeater anyone copy test message from hill lake".split(
+    separator: " ")
+  store.write({ store throws(SQLiteError) in
+    _ = try store.setChannel(Channel(slot: 0, name: "Public", secret: .publicChannel))
+    _ = try store.setChannel(Channel(slot: 1, name: "#weather", secret: .hashtag("#weather")))
+  }) { _ in }
+  var state: UInt64 = 1
+  func random(_ limit: Int) -> Int {
+    state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+    return Int(state >> 33) % limit
+  }
+  for number in 0..<count {
+    var words = ["Walker \(random(300)):"]
+    for _ in 0..<(3 + random(12)) {
+      let rare = 20_000 / (1 + random(20_000))
+      words.append(random(10) < 7 ? String(frequent[random(frequent.count)]) : "w\(rare == 1 ? random(20_000) : rare)")
+    }
+    let message = QueuedMessage.channel(
+      ChannelMessage(
+        snr: SNR(quarters: 39), slot: UInt8(random(2)), path: ReceivedPath(raw: 2), senderTime: UInt32(number),
+        text: Text(words.joined(separator: " "))))
+    store.write({ store throws(SQLiteError) in
+      _ = try store.insert(message, at: Moment(milliseconds: Int64(number) * 1000, trusted: true))
+    }) { _ in }
+    if number % 256 == 255 {
+      store.write({ store throws(SQLiteError) in _ = try store.indexMessages() }) { _ in }
+      try store.commitNow()
+    }
+  }
+  try store.commitNow()
+  try store.checkpoint()
+  say {
+    $0.field("bench", "fill")
+    $0.field("messages", count)
+    // `try?`: a figure for information.
+    $0.field("bytes", (try? store.size()) ?? 0)
+  }
+}
+
 /// 176 bytes: a channel message that the radio cuts. Its answer proves that it came whole: a part would be another length.
 @MainActor func sendLongFrame(_ address: String, _ pin: String) {
   let log = Log(level: .info)
@@ -126,7 +171,9 @@ case "store":
   let folder = CommandLine.arguments.last ?? "."
   try storeMessages(folder, perCommit: 1, count: 5000)
   try storeMessages(folder, perCommit: 10, count: 20000)
+case "fill" where CommandLine.arguments.count == 4:
+  try fill(CommandLine.arguments[2], count: Int(CommandLine.arguments[3]) ?? 0)
 default:
-  print("usage: meshpost-bench frames FILE | store FOLDER | bluetooth ADDRESS PIN")
+  print("usage: meshpost-bench fill FILE COUNT | frames FILE | store FOLDER | bluetooth ADDRESS PIN")
   exit(EX_USAGE)
 }

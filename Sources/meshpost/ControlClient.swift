@@ -29,24 +29,32 @@ struct ControlClient {
   func lines(
     _ target: String, look: @escaping (JSONValue) -> Void = { _ in }, _ show: @escaping (JSONValue) -> String
   ) throws {
-    var partial: [UInt8] = []
     let json = connection.json
+    try rows(target) { row in
+      look(row)
+      print(json ? row.text : show(row))
+    }
+  }
+
+  /// Rows as they come. The first error of `take` ends it, and is thrown.
+  func rows(_ target: String, _ take: @escaping (JSONValue) throws -> Void) throws {
+    var partial: [UInt8] = []
+    var failure: (any Error)?
     let response = try send(HTTPRequest("GET", target), limit: nil) { piece in
-      for byte in piece {
-        guard byte == 10 else {
-          partial.append(byte)
-          continue
+      for line in (partial + piece).split(separator: 10, omittingEmptySubsequences: false).dropLast()
+      where failure == nil {
+        do {
+          // `try?`: a torn line, after the stream broke off.
+          if let value = try? JSONValue(parsing: Array(line)) { try take(value) }
+        } catch {
+          failure = error
         }
-        let line = partial
-        partial.removeAll()
-        // `try?`: a torn line, after the stream broke off.
-        let value = try? JSONValue(parsing: line)
-        if let value { look(value) }
-        if json { print(String(decoding: line, as: UTF8.self)) } else if let value { print(show(value)) }
       }
+      partial = Array((partial + piece).split(separator: 10, omittingEmptySubsequences: false).last ?? [])
       fflush(nil)
     }
-    guard response.status == 200 else { throw refusal(response, partial) }
+    if let failure { throw failure }
+    guard response.status == 200 else { throw refusal(response, response.body) }
   }
 
   private func ask(_ request: HTTPRequest, _ limit: Int) throws -> Answer {
@@ -93,9 +101,5 @@ struct ControlClient {
     }
   }
 
-  private func fail(_ words: String, _ code: Int32) -> any Error {
-    let line = Array("meshpost: \(words)\n".utf8)
-    _ = Glibc.write(2, line, line.count)  // nowhere is left to report that it failed
-    return ExitCode(code)
-  }
+  private func fail(_ words: String, _ code: Int32) -> any Error { Failure.say(words, code) }
 }

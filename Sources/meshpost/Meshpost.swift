@@ -11,7 +11,8 @@ struct Meshpost: ParsableCommand {
     discussion: "Talks to the daemon's control socket. Exit codes are those of sysexits.h.",
     subcommands: [
       StatusCommand.self, SendCommand.self, ReactCommand.self, OutgoingCommand.self, RetryCommand.self,
-      CancelCommand.self, MessagesCommand.self, ContactsCommand.self, ContactCommand.self, ChannelsCommand.self,
+      CancelCommand.self, MessagesCommand.self, SearchCommand.self, ExportCommand.self,
+      ContactsCommand.self, ContactCommand.self, ChannelsCommand.self,
       ChannelCommand.self, RoomCommand.self, NodeCommand.self, JournalCommand.self, OutboxCommand.self,
       UpstreamCommand.self, DocumentsCommand.self, SyncCommand.self, RadioCommand.self, DoctorCommand.self,
     ], defaultSubcommand: StatusCommand.self)
@@ -22,6 +23,7 @@ struct Connection: ParsableArguments {
   var socket = getenv("MESHPOST_SOCKET").map { String(cString: $0) } ?? "/run/meshpost/control.sock"
 
   @Flag(help: "Print JSON as the control socket gives it.") var json = false
+  @Flag(help: "Show times in UTC instead of local time.") var utc = false
 }
 
 struct StatusCommand: ParsableCommand {
@@ -32,21 +34,6 @@ struct StatusCommand: ParsableCommand {
     let status = try ControlClient(connection).get("/v1/status")
     if connection.json { return print(status.text) }
     Show.status(status.value)
-  }
-}
-
-struct MessagesCommand: ParsableCommand {
-  static let configuration = CommandConfiguration(commandName: "messages", abstract: "Messages, newest last.")
-  @OptionGroup var connection: Connection
-  @Option(help: "How many.") var limit = 20
-  @Option(help: "Those after this id.") var after: Int64?
-  @Flag(help: "Go on with what comes.") var follow = false
-
-  func run() throws {
-    var target = "/v1/messages?limit=\(limit)"
-    if let after { target += "&after=\(after)" }
-    if follow { target += "&follow=1" }
-    try ControlClient(connection).lines(target, Show.message)
   }
 }
 

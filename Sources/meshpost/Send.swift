@@ -126,7 +126,7 @@ struct RoomCommand: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "A room's posts, newest last.")
     @OptionGroup var connection: Connection
     @Argument(help: "The room.") var room: String
-    @Option(help: "How many of the newest messages to look through.") var limit = 200
+    @Option(help: "How many.") var limit = 20
 
     func run() throws {
       let target = "/v1/messages?limit=\(limit)&from=\(ControlClient.escape(room))"

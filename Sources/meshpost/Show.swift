@@ -7,11 +7,21 @@ import JSON
 enum Show {
   static func time(_ milliseconds: Int64?) -> String {
     guard let milliseconds else { return "never" }
+    return format(milliseconds, isUTC ? "%Y-%m-%d %H:%M:%SZ" : "%Y-%m-%d %H:%M:%S", isUTC: isUTC)
+  }
+
+  /// As other programs read it: RFC 3339, UTC.
+  static func iso(_ milliseconds: Int64) -> String { format(milliseconds, "%Y-%m-%dT%H:%M:%SZ", isUTC: true) }
+
+  /// Every command has `--utc`; asked for here, so that not every line has to be handed it.
+  private static let isUTC = CommandLine.arguments.contains("--utc")
+
+  static func format(_ milliseconds: Int64, _ form: String, isUTC: Bool = isUTC) -> String {
     var seconds = time_t(milliseconds / 1000)
     var parts = tm()
-    localtime_r(&seconds, &parts)
+    if isUTC { gmtime_r(&seconds, &parts) } else { localtime_r(&seconds, &parts) }
     var buffer = [CChar](repeating: 0, count: 32)
-    strftime(&buffer, buffer.count, "%Y-%m-%d %H:%M:%S", &parts)
+    strftime(&buffer, buffer.count, form, &parts)
     return String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import EventLoop
+import Glibc
+import Store
+import Timing
+
+/// What the store needs now and then: what is too old goes, words are indexed, memory is given back.
+final class StoreUpkeep {
+  /// It is looked for what is too old so often.
+  private static let interval: Duration = .seconds(3600)
+  /// So long after the last commit it is calm.
+  private static let calm: Duration = .seconds(2)
+  /// So many commits are worth giving memory back after them.
+  private static let burst = 100
+  /// Between two steps of indexing: everything else goes first.
+  private static let pause: Duration = .milliseconds(20)
+
+  private let store: Store
+  private let journalMaxSize: Int64
+  private let loop: EventLoop
+  private let log: Log
+  private var isTrimming = false
+  private var calmTimer: LoopTimer?
+  private var commits = 0
+
+  init(_ store: Store, journalMaxSize: Int64, on loop: EventLoop, log: Log) {
+    self.store = store
+    self.journalMaxSize = journalMaxSize
+    self.loop = loop
+    self.log = log
+  }
+
+  func start() { maintain() }
+
+  func somethingWasStored() {
+    trimIfFull()
+    noteWork()
+  }
+
+  private func trimIfFull() {
+    guard !isTrimming, store.journalSize.bytes > journalMaxSize else { return }
+    loop.later { [weak self] in self?.trim() }
+  }
+
+  private func trim() {
+    guard !isTrimming else { return }
+    isTrimming = true
+    let clock = WallClock()
+    let before = store.journalSize.oldest
+    store.trimJournal(now: Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)) {
+      [weak self] failure in
+      guard let self else { return }
+      self.isTrimming = false
+      // More of it in the next turn, until nothing is left to trim.
+      if failure == nil, self.store.journalSize.oldest > before { self.loop.later { self.trim() } }
+    }
+    if store.journalSize.oldest == before { isTrimming = false }
+  }
+
+  /// Some at a time, until nothing is left to remove.
+  private func trimMessages() {
+    var removed = 0
+    store.write({ (store) throws(SQLiteError) in
+      removed = try store.trimMessages() + store.trimOutgoing()
+    }) { [weak self] failure in
+      if let failure { self?.log.warning("old messages are not removed: \(failure)") }
+      if failure == nil, removed > 0 { self?.loop.later { self?.trimMessages() } }
+    }
+  }
+
+  /// The index of words follows the messages, a step at a time, so that nothing else waits.
+  private func indexMessages() {
+    var isDone = true
+    store.write({ (store) throws(SQLiteError) in isDone = try store.indexMessages() }) { [weak self] failure in
+      if let failure { self?.log.info("messages are not indexed: \(failure)") }
+      guard failure == nil, !isDone else { return }
+      self?.loop.schedule(after: Self.pause) { [weak self] in self?.indexMessages() }
+    }
+  }
+
+  private func maintain() {
+    indexMessages()
+    trim()
+    trimMessages()
+    loop.schedule(after: Self.interval) { [weak self] in self?.maintain() }
+  }
+
+  /// After many commits, when they have ceased, memory is given back.
+  private func noteWork() {
+    commits &+= 1
+    guard commits >= Self.burst, calmTimer == nil else { return }
+    waitForCalm(since: commits)
+  }
+
+  private func waitForCalm(since seen: Int) {
+    calmTimer = loop.schedule(after: Self.calm) { [weak self] in
+      guard let self else { return }
+      guard self.commits == seen else { return self.waitForCalm(since: self.commits) }
+      (self.calmTimer, self.commits) = (nil, 0)
+      self.indexMessages()
+      self.store.releaseMemory()
+      malloc_trim(0)
+    }
+  }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+
+/// Which messages are looked for. What is left out does not matter.
+public struct MessageQuery: Equatable, Sendable {
+  /// Words that all have to be in the text: `storm battery`; `"at the ridge"` for a phrase, `batter*` for a beginning,
+  /// `-test` for what must not be in it.
+  public var words: String?
+  /// Sent by this node; in a room, also posted by it; on a channel, under its name.
+  public var from: Contact?
+  /// On this channel.
+  public var channel: ChannelSecret?
+  /// Milliseconds since 1970, by when they came; both ends included.
+  public var since: Int64?
+  public var until: Int64?
+  /// Ids between these, both left out.
+  public var after: Int64
+  public var before: Int64
+
+  public init(
+    words: String? = nil, from: Contact? = nil, channel: ChannelSecret? = nil, since: Int64? = nil,
+    until: Int64? = nil, after: Int64 = 0, before: Int64 = .max
+  ) {
+    self.words = words
+    self.from = from
+    self.channel = channel
+    self.since = since
+    self.until = until
+    self.after = after
+    self.before = before
+  }
+
+  /// Why the words cannot be looked for.
+  public enum WordsError: Error, Equatable, Sendable, CustomStringConvertible {
+    case nothingToFind
+    case tooShort(String)
+    case tooMany
+
+    public var description: String {
+      switch self {
+      case .nothingToFind: "there is no word to look for: letters and digits are wanted, and not only after a `-`"
+      case .tooShort(let word):
+        "\"\(word)*\" is too short: a beginning has at least \(MessageQuery.shortestBeginning) letters"
+      case .tooMany: "more than \(MessageQuery.mostWords) words"
+      }
+    }
+  }
+
+  /// Shorter beginnings fit so many words that looking them up takes too long.
+  static let shortestBeginning = 3
+  static let mostWords = 32
+
+  /// The query as the index takes it; `nil`: no index is needed.
+  func expression() throws(WordsError) -> String? {
+    var parts: [String] = []
+    var (wanted, unwanted): ([String], [String]) = ([], [])
+    if let words {
+      let terms = Self.terms(words)
+      guard terms.count <= Self.mostWords else { throw .tooMany }
+      for term in terms {
+        if term.isUnwanted { unwanted.append(try term.quoted()) } else { wanted.append(try term.quoted()) }
+      }
+      guard !wanted.isEmpty else { throw .nothingToFind }
+      parts.append("text : (\(wanted.joined(separator: " AND ")))")
+    }
+    if let from {
+      let key = Hex.string(from.key.bytes)
+      var places = ["place : s\(key.prefix(12))", "place : a\(key.prefix(8))"]
+      let name = from.name.string
+      if name.contains(where: { $0.isLetter || $0.isNumber }) { places.append("sender : \(Self.quote(name))") }
+      parts.append("(\(places.joined(separator: " OR ")))")
+    }
+    if let channel { parts.append("place : c\(channel.digest)") }
+    guard !parts.isEmpty else { return nil }
+    let all = parts.joined(separator: " AND ")
+    return unwanted.isEmpty ? all : "(\(all)) NOT text : (\(unwanted.joined(separator: " OR ")))"
+  }
+
+  private struct Term {
+    let text: String
+    let isUnwanted: Bool
+    let isBeginning: Bool
+
+    func quoted() throws(WordsError) -> String {
+      guard isBeginning else { return MessageQuery.quote(text) }
+      guard text.count >= MessageQuery.shortestBeginning else { throw .tooShort(text) }
+      return MessageQuery.quote(text) + " *"
+    }
+  }
+
+  private static func quote(_ text: String) -> String {
+    "\"" + text.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
+  }
+
+  /// Words apart; what stands between quotes stays together. Marks that are no words are left out.
+  private static func terms(_ words: String) -> [Term] {
+    var terms: [Term] = []
+    for (place, piece) in words.split(separator: "\"", omittingEmptySubsequences: false).enumerated() {
+      let isPhrase = place % 2 == 1
+      for part in isPhrase ? [piece] : piece.split(whereSeparator: \.isWhitespace) {
+        let isUnwanted = !isPhrase && part.hasPrefix("-")
+        let isBeginning = !isPhrase && part.hasSuffix("*")
+        let text = String(part.dropFirst(isUnwanted ? 1 : 0).dropLast(isBeginning ? 1 : 0))
+        guard text.contains(where: { $0.isLetter || $0.isNumber }) else { continue }
+        terms.append(Term(text: text, isUnwanted: isUnwanted, isBeginning: isBeginning))
+      }
+    }
+    return terms
+  }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Glibc
+import JSON
+
+struct ExportCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "export", abstract: "Write out messages, nodes or readings for other programs.",
+    discussion: """
+      JSON lines are those of the control socket. In CSV, a text that a spreadsheet would take for a formula gets an \
+      apostrophe in front: names and texts come over the air. GeoJSON and GPX hold positions.
+      """,
+    subcommands: [Messages.self, Contacts.self, Readings.self])
+
+  enum Format: String, ExpressibleByArgument, CaseIterable { case jsonl, csv, geojson, gpx }
+
+  struct Target: ParsableArguments {
+    @Option(help: ArgumentHelp("Into this file instead of standard output.", valueName: "file")) var output: String?
+  }
+
+  struct Messages: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Messages, oldest first: jsonl or csv.")
+    @OptionGroup var connection: Connection
+    @OptionGroup var filter: MessageFilter
+    @OptionGroup var target: Target
+    @Option(help: "jsonl or csv.") var format = Format.jsonl
+    @Option(help: "At most so many, the newest.") var limit = 1_000_000
+
+    func run() throws {
+      let columns = [
+        "id", "received_at", "clock_trusted", "kind", "sender", "sender_name", "author", "author_name", "channel",
+        "channel_name", "sender_time", "text", "snr", "hops", "direct", "copies",
+      ]
+      let writer = try ExportCommand.writer(format, columns: columns, allowed: [.jsonl, .csv])
+      let query = "/v1/messages?limit=\(limit)\(filter.query)"
+      try ExportCommand.write(query, writer, target, connection)
+    }
+  }
+
+  struct Contacts: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Nodes that are known: jsonl, csv, or their positions as geojson or gpx.")
+    @OptionGroup var connection: Connection
+    @OptionGroup var target: Target
+    @Option(help: "jsonl, csv, geojson or gpx.") var format = Format.jsonl
+    @Flag(help: "Only those in the radio's table.") var onRadio = false
+
+    func run() throws {
+      let columns = [
+        "key", "name", "alias", "type", "favourite", "hops", "path", "lat", "lon", "last_advert", "last_heard",
+        "first_seen", "on_radio",
+      ]
+      let writer = try ExportCommand.writer(format, columns: columns, allowed: Format.allCases)
+      try ExportCommand.write("/v1/contacts\(onRadio ? "?on_radio=1" : "")", writer, target, connection)
+    }
+  }
+
+  struct Readings: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "What nodes told of themselves, oldest first: jsonl, csv, or where they were as a gpx track or geojson."
+    )
+    @OptionGroup var connection: Connection
+    @OptionGroup var target: Target
+    @Argument(help: "Of this node only.") var node: String?
+    @Option(help: "jsonl, csv, geojson or gpx.") var format = Format.jsonl
+    @Option(help: "At most so many, the newest.") var limit = 10_000
+
+    func run() throws {
+      let query = node.map { "&node=\(ControlClient.escape($0))" } ?? ""
+      let writer: any ExportWriter =
+        switch format {
+        case .jsonl: JSONLinesWriter()
+        case .csv: CSVWriter(columns: ["at", "kind", "node", "body"])
+        case .geojson: TrackWriter(GeoJSONWriter())
+        case .gpx: TrackWriter(GPXWriter())
+        }
+      try ExportCommand.write("/v1/readings?limit=\(limit)\(query)", writer, target, connection)
+    }
+  }
+
+  fileprivate static func writer(
+    _ format: Format, columns: [String], allowed: [Format]
+  ) throws -> any ExportWriter {
+    guard allowed.contains(format) else {
+      throw ValidationError("--format: \(allowed.map(\.rawValue).joined(separator: ", ")) are to be had here")
+    }
+    return switch format {
+    case .jsonl: JSONLinesWriter()
+    case .csv: CSVWriter(columns: columns)
+    case .geojson: GeoJSONWriter()
+    case .gpx: GPXWriter()
+    }
+  }
+
+  fileprivate static func write(
+    _ query: String, _ writer: any ExportWriter, _ target: Target, _ connection: Connection
+  ) throws {
+    var writer = writer
+    let file = try OutputFile(target.output)
+    try file.write(writer.head)
+    try ControlClient(connection).rows(query) { row in try file.write(writer.row(row)) }
+    try file.write(writer.tail)
+    try file.close()
+  }
+}
+
+/// A file that takes its name only when it is whole, or standard output.
+final class OutputFile {
+  private let descriptor: Int32
+  private let location: String?
+  private var pending: [UInt8] = []
+
+  init(_ location: String?) throws {
+    self.location = location
+    guard let location else {
+      descriptor = 1
+      return
+    }
+    descriptor = open(location + ".part", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
+    guard descriptor >= 0 else { throw Failure.file(location) }
+  }
+
+  func write(_ text: String) throws { try write(Array(text.utf8)) }
+
+  func write(_ bytes: [UInt8]) throws {
+    pending += bytes
+    if pending.count > 65536 { try flush() }
+  }
+
+  private func flush() throws {
+    var rest = pending[...]
+    while !rest.isEmpty {
+      let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+      if count < 0, errno == EINTR { continue }
+      guard count > 0 else { throw Failure.file(location ?? "standard output") }
+      rest = rest.dropFirst(count)
+    }
+    pending.removeAll(keepingCapacity: true)
+  }
+
+  func close() throws {
+    try flush()
+    guard let location else { return }
+    guard fsync(descriptor) == 0, Glibc.close(descriptor) == 0, rename(location + ".part", location) == 0 else {
+      throw Failure.file(location)
+    }
+  }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Glibc
+
+/// A moment as people type it.
+struct TimeArgument: ExpressibleByArgument {
+  static let forms =
+    "2026-11-21, \"2026-11-21 14:30\" (local, or UTC with a Z at the end), today, yesterday, 90m, 2h, 3d, 1w ago"
+
+  /// Since 1970.
+  let milliseconds: Int64
+
+  init?(argument: String) {
+    let now = time(nil)
+    guard let seconds = Self.relative(argument, now: now) ?? Self.absolute(argument) else { return nil }
+    milliseconds = Int64(seconds) * 1000
+  }
+
+  private static func relative(_ text: String, now: time_t) -> time_t? {
+    if text == "now" { return now }
+    if text == "today" || text == "yesterday" {
+      var (moment, parts) = (now, tm())
+      localtime_r(&moment, &parts)
+      (parts.tm_hour, parts.tm_min, parts.tm_sec, parts.tm_isdst) = (0, 0, 0, -1)
+      if text == "yesterday" { parts.tm_mday -= 1 }
+      return mktime(&parts)
+    }
+    let units: [Character: time_t] = ["s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604_800]
+    guard let last = text.last, let unit = units[last], let count = UInt32(text.dropLast()) else { return nil }
+    return now - time_t(count) * unit
+  }
+
+  /// A date, and a time of day where it matters.
+  private static func absolute(_ text: String) -> time_t? {
+    let isUTC = text.hasSuffix("Z")
+    let halves = text.dropLast(isUTC ? 1 : 0).split { $0 == " " || $0 == "T" }
+    guard let date = halves.first.flatMap({ numbers($0, "-") }), date.count == 3, halves.count <= 2 else { return nil }
+    let clock = halves.count == 2 ? numbers(halves[1], ":") : [0, 0]
+    guard let clock, (2...3).contains(clock.count) else { return nil }
+    guard (1970...9999).contains(date[0]), (1...12).contains(date[1]), (1...31).contains(date[2]), clock[0] < 24,
+      clock.dropFirst().allSatisfy({ $0 < 60 })
+    else { return nil }
+    var parts = tm()
+    (parts.tm_year, parts.tm_mon, parts.tm_mday) = (date[0] - 1900, date[1] - 1, date[2])
+    (parts.tm_hour, parts.tm_min, parts.tm_sec) = (clock[0], clock[1], clock.count > 2 ? clock[2] : 0)
+    parts.tm_isdst = -1
+    return isUTC ? timegm(&parts) : mktime(&parts)
+  }
+
+  private static func numbers(_ text: Substring, _ separator: Character) -> [Int32]? {
+    let parts = text.split(separator: separator, omittingEmptySubsequences: false)
+    let numbers = parts.compactMap { $0.allSatisfy(\.isNumber) ? Int32($0) : nil }
+    return numbers.count == parts.count ? numbers : nil
+  }
+}
