@@ -123,7 +123,8 @@ let package = Package(
 
     // Programs: wiring, arguments, exit codes.
     .executableTarget(
-      name: "meshpost-bench", dependencies: ["Companion", "EventLoop", "JSON", "MeshCrypto", "SQLite", "Store", "Timing", "Transport"],
+      name: "meshpost-bench",
+      dependencies: ["Companion", "EventLoop", "JSON", "MeshCrypto", "SQLite", "Store", "Timing", "Transport"],
       path: "Sources/meshpost-bench", swiftSettings: strict),
     .executableTarget(name: "meshpostd", dependencies: ["Gateway", "EventLoop"], swiftSettings: strict),
     .executableTarget(

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <malloc.h>
 #include <unistd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 
@@ -32,6 +34,10 @@ static inline int meshpost_set_no_hangup(struct termios *t, int on) {
   return 0;
 }
 static inline int meshpost_exit_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : -1; }
+static inline int meshpost_term_signal(int status) { return WIFSIGNALED(status) ? WTERMSIG(status) : 0; }
+static inline int meshpost_pipe(int ends[2]) { return (int)syscall(SYS_pipe2, ends, O_CLOEXEC); }
+// A descriptor that becomes readable when the process ends (Linux 5.3).
+static inline int meshpost_pidfd_open(pid_t process) { return (int)syscall(SYS_pidfd_open, process, 0); }
 
 // Declared by glibc only with feature macros that would tear this module apart from Swift's Glibc.
 extern int posix_openpt(int flags);

@@ -47,6 +47,8 @@ public final class ControlAPI {
     /// Adds an upstream with these fields, or takes one of those away; the configuration is loaded anew.
     public let addUpstream: (JSONValue) throws(Refusal) -> Void
     public let removeUpstream: (String) throws(Refusal) -> Void
+    /// Something was looked for that took memory.
+    public let memoryWasUsed: () -> Void
     /// A document was edited by an operator.
     public let documentChanged: (Document) -> Void
 
@@ -55,7 +57,8 @@ public final class ControlAPI {
       messaging: MessagingParts, bluetooth: BluetoothOptions, log: Log,
       proxy: CompanionProxy, relay: @escaping () -> Relay,
       addUpstream: @escaping (JSONValue) throws(Refusal) -> Void,
-      removeUpstream: @escaping (String) throws(Refusal) -> Void, documentChanged: @escaping (Document) -> Void
+      removeUpstream: @escaping (String) throws(Refusal) -> Void, memoryWasUsed: @escaping () -> Void,
+      documentChanged: @escaping (Document) -> Void
     ) {
       self.version = version
       self.loop = loop
@@ -70,6 +73,7 @@ public final class ControlAPI {
       self.relay = relay
       self.addUpstream = addUpstream
       self.removeUpstream = removeUpstream
+      self.memoryWasUsed = memoryWasUsed
       self.documentChanged = documentChanged
     }
   }

@@ -35,6 +35,7 @@ final class MessagesAPI {
       }
       if query.words != nil || query.from != nil || query.channel != nil { try prepare() }
       try list(query, limit: limit, hasAfter: hasAfter, responder)
+      parts.memoryWasUsed()
     } catch {
       Answering.refuse(responder, error)
     }

@@ -88,6 +88,7 @@ public final class Daemon {
           relay: { [unowned self] in self.relay },
           addUpstream: { [unowned self] (fields) throws(Refusal) in try self.addUpstream(fields) },
           removeUpstream: { [unowned self] (name) throws(Refusal) in try self.removeUpstream(name) },
+          memoryWasUsed: { [upkeep] in upkeep.memoryWasUsed() },
           documentChanged: { [unowned self] _ in self.documentsChanged() }),
         location: configuration.controlSocket, group: configuration.controlGroup)
     } catch {
@@ -196,8 +197,9 @@ public final class Daemon {
     if let location = store.setAside {
       log.error("the database was damaged: it is kept as \(location), a new one with a new epoch was begun")
     }
-    log.notice("meshpostd \(Self.version), gateway \(store.gatewayID), \(configuration.upstreams.count) upstreams")
-    if configuration.upstreams.isEmpty { log.warning("no upstream is configured: everything stays in the store") }
+    let servers = configuration.upstreams.count { if case .hook = $0.kind { false } else { true } }
+    log.notice("meshpostd \(Self.version), gateway \(store.gatewayID), \(servers) upstreams")
+    if servers == 0 { log.warning("no upstream is configured: everything stays in the store") }
     network = NetworkWatch(on: loop) { [weak self] in self?.networkChanged() }
     connection.start()
     relay.start()

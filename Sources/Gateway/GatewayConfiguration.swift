@@ -106,6 +106,7 @@ public struct GatewayConfiguration: Sendable {
       table.finish()
       root.note(table.errors)
     }
+    upstreams += HookConfiguration.read(&root, socket: socket)
     root.finish()
     guard let link else { return nil }
     return GatewayConfiguration(

@@ -24,6 +24,7 @@ final class StoreUpkeep {
   private var isTrimming = false
   private var calmTimer: LoopTimer?
   private var commits = 0
+  private var isMemoryDue = false
 
   init(_ store: Store, journalMaxSize: Int64, on loop: EventLoop, log: Log) {
     self.store = store
@@ -37,6 +38,21 @@ final class StoreUpkeep {
   func somethingWasStored() {
     trimIfFull()
     noteWork()
+  }
+
+  /// It is given back soon, once for all that comes until then.
+  func memoryWasUsed() {
+    guard !isMemoryDue else { return }
+    isMemoryDue = true
+    loop.schedule(after: Self.calm) { [weak self] in
+      self?.isMemoryDue = false
+      self?.giveMemoryBack()
+    }
+  }
+
+  private func giveMemoryBack() {
+    store.releaseMemory()
+    malloc_trim(0)
   }
 
   private func trimIfFull() {
@@ -100,8 +116,7 @@ final class StoreUpkeep {
       guard self.commits == seen else { return self.waitForCalm(since: self.commits) }
       (self.calmTimer, self.commits) = (nil, 0)
       self.indexMessages()
-      self.store.releaseMemory()
-      malloc_trim(0)
+      self.giveMemoryBack()
     }
   }
 }

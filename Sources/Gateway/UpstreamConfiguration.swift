@@ -137,7 +137,7 @@ enum UpstreamConfiguration {
     }
   }
 
-  private static func filter(_ table: inout TOMLReader) -> EventFilter {
+  static func filter(_ table: inout TOMLReader) -> EventFilter {
     let kinds = table.strings("kinds")
     for kind in kinds where EventKind(rawValue: kind) == nil {
       let known = EventKind.allCases.map(\.rawValue).joined(separator: ", ")

@@ -13,6 +13,36 @@ public struct UpstreamSettings: Sendable {
     case hub(isLive: Bool, keepAlive: Int64)
     case webhook(secretFile: String?, template: BodyTemplate?, contentType: String, batches: Bool)
     case mqtt(MQTTSettings)
+    case hook(HookSettings)
+  }
+
+  /// A program that is run for events. See docs/hooks.md.
+  public struct HookSettings: Equatable, Sendable {
+    /// The program, with its whole location, and its arguments.
+    public var run: [String]
+    /// The user that it runs as; `nil`: the daemon's own.
+    public var user: String?
+    public var timeout: Duration
+    /// Bytes of address space.
+    public var memory: Int64
+    /// Events that came longer ago (seconds) are passed over; `nil`: none is.
+    public var oldest: Int64?
+    /// What it prints is sent to where the message came from.
+    public var replies: Bool
+    /// The control socket, which the program is told.
+    public var socket: String
+
+    public init(
+      run: [String], user: String?, timeout: Duration, memory: Int64, oldest: Int64?, replies: Bool, socket: String
+    ) {
+      self.run = run
+      self.user = user
+      self.timeout = timeout
+      self.memory = memory
+      self.oldest = oldest
+      self.replies = replies
+      self.socket = socket
+    }
   }
 
   /// What an MQTT broker wants to know besides its URL, `mqtt://HOST[:1883]` or `mqtts://HOST[:8883]`.
@@ -140,6 +170,7 @@ extension JournalUpstream {
           road: road, secretFile: secretFile, template: template, contentType: contentType, batches: batches),
         store: store, on: loop)
     case .mqtt(let mqtt): return try self.mqtt(mqtt, settings, store, loop)
+    case .hook(let hook): return HookCarrier(hook, name: settings.name, store: store, on: loop, log: log)
     }
   }
 

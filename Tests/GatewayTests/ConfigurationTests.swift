@@ -26,7 +26,8 @@ import Transport
       line.hasPrefix("#") && !line.hasPrefix("# ") && line != "#" ? String(line.dropFirst()) : String(line)
     }.joined(separator: "\n")
     let configuration = try parse(open.replacingOccurrences(of: "ca_file = ", with: "#ca_file = "))
-    #expect(configuration.upstreams.count == 4)
+    #expect(configuration.upstreams.count == 5)
+    #expect(configuration.proxies.count == 1)
   }
 
   @Test(arguments: [

@@ -125,6 +125,11 @@ final class Program: Sendable {
     _ = Glibc.write(input, bytes, bytes.count)
   }
 
+  /// It has been told everything.
+  func endInput() { _ = dup2(Self.nowhere, input) }
+
+  private static let nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC)
+
   func send(_ signal: Int32) { if exitCode == nil { kill(processID, signal) } }
 
   /// Kills it, and returns when it is gone.

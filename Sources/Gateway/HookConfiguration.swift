@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+import Relay
+import TOML
+import Timing
+
+/// `[[hook]]`: programs that are run for events.
+enum HookConfiguration {
+  /// Each may have one program running; together they must leave room for the rest of a small machine.
+  private static let mostHooks = 16
+
+  static func read(_ root: inout TOMLReader, socket: String) -> [UpstreamSettings] {
+    var all: [UpstreamSettings] = []
+    for var table in root.tables("hook") {
+      if let hook = read(&table, socket: socket) {
+        if all.contains(where: { $0.name == hook.name }) { table.note("name", "\"\(hook.name)\" stands twice") }
+        if all.count == mostHooks { table.note("name", "more than \(mostHooks) hooks") }
+        all.append(hook)
+      }
+      table.finish()
+      root.note(table.errors)
+    }
+    return all
+  }
+
+  private static func read(_ table: inout TOMLReader, socket: String) -> UpstreamSettings? {
+    let name = table.string("name")
+    if !(name.map { (1...48).contains($0.utf8.count) } ?? false) {
+      table.note("name", "a name of 1 to 48 bytes is missing")
+    }
+    let run = table.strings("run")
+    checkProgram(run, &table)
+    let user = table.string("user")
+    checkUser(user, &table)
+    let filter = UpstreamConfiguration.filter(&table)
+    if filter.kinds.isEmpty { table.note("kinds", "say for which kinds of events, such as [\"message\"]") }
+    let seconds = table.integer("timeout_s", in: 1...600, default: 10)
+    let memory = table.size("memory", in: (8 << 20)...(4 << 30), default: 256 << 20)
+    let oldest = table.integer("max_age_s", in: 0...31_536_000, default: 300)
+    let replies = table.bool("reply", default: false)
+    let perMinute = table.integer("replies_per_minute", in: 1...60, default: 6)
+    let fromStart = table.choice("from", of: ["now", "start"], default: "now") == "start"
+    guard let name, let program = run.first else { return nil }
+    return UpstreamSettings(
+      kind: .hook(
+        .init(
+          run: run, user: user, timeout: .seconds(seconds), memory: memory, oldest: oldest == 0 ? nil : oldest,
+          replies: replies, socket: socket)),
+      journal: JournalUpstream.Settings(
+        name: "hook/\(name)", batchEvents: 1, filter: filter, fromStart: fromStart, allowed: replies ? ["send"] : [],
+        commandsPerMinute: Int(perMinute)), url: program)
+  }
+
+  private static func checkProgram(_ run: [String], _ table: inout TOMLReader) {
+    guard let program = run.first else {
+      return table.note("run", "the program and its arguments are missing, such as [\"/usr/local/bin/bot\"]")
+    }
+    if !program.hasPrefix("/") { table.note("run", "\"\(program)\" is not absolute: it is not looked for anywhere") }
+    if access(program, X_OK) != 0 { table.note("run", "\(program) is not there, or cannot be run") }
+  }
+
+  private static func checkUser(_ user: String?, _ table: inout TOMLReader) {
+    if let user {
+      if getpwnam(user) == nil { table.note("user", "there is no user \"\(user)\"") }
+    } else if geteuid() == 0 {
+      table.note(
+        "user", "the daemon is root, and what comes over the air must not reach a program that is: name a user")
+    }
+  }
+}

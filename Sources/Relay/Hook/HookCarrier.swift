@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Glibc
+import JSON
+import Store
+import Timing
+
+/// Runs a program for each event: the event as JSON on its standard input. Source: docs/hooks.md.
+///
+/// It has the cursor of an upstream, so nothing is left out over a restart, and an event may come a second time after a
+/// crash. One at a time, so that order is kept.
+final class HookCarrier: Carrier {
+  let kind = "hook"
+  var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void = { _, _ in }
+  private let settings: UpstreamSettings.HookSettings
+  private let name: String
+  private let store: Store
+  private let loop: EventLoop
+  private let log: Log
+  private let clock = WallClock()
+  private var running: ChildProcess?
+  private(set) var bytesSent: UInt64 = 0
+
+  /// A reply is at most so long; the rest is cut off. What it says to standard error is logged up to the same length.
+  private static let mostOutput = 1024
+  /// Programs that limit and run others; every Debian has them (util-linux).
+  private static let (limiter, switcher) = ("/usr/bin/prlimit", "/usr/bin/setpriv")
+
+  init(_ settings: UpstreamSettings.HookSettings, name: String, store: Store, on loop: EventLoop, log: Log) {
+    self.settings = settings
+    self.name = name
+    self.store = store
+    self.loop = loop
+    self.log = log
+  }
+
+  var place: String { settings.run.first ?? "" }
+
+  func greet(_ done: @escaping (Greeting) -> Void) { done(.ready) }
+
+  func close() { running = nil }
+
+  func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) {
+    guard let event = batch.events.first else { return done(.acknowledged(through: batch.last)) }
+    let through = batch.events.count > 1 ? event.seq : batch.last
+    guard !isTooOld(event), event.kind != EventKind.gap.rawValue else { return done(.acknowledged(through: through)) }
+    run(event) { [weak self] ended in
+      guard let self else { return }
+      self.running = nil
+      let verdict = self.verdict(ended, through: through)
+      if case .acknowledged = verdict, self.settings.replies {
+        self.reply(to: event, ended.output) { done(verdict) }
+      } else {
+        done(verdict)
+      }
+    } failed: {
+      done($0)
+    }
+  }
+
+  private func isTooOld(_ event: JournalEvent) -> Bool {
+    // A clock that is not right says nothing about age.
+    guard let oldest = settings.oldest, event.trusted, clock.isSynchronised else { return false }
+    return clock.milliseconds - event.at > oldest * 1000
+  }
+
+  /// As for any event, with one of kind `test`.
+  func test(_ done: @escaping (Verdict) -> Void) {
+    let body = JSONWriter.object { $0.field("text", "Meshpost gateway \(store.gatewayID) says hello") }
+    carry(Batch(JournalEvent(seq: 0, at: clock.milliseconds, trusted: false, kind: "test", body: body)), done)
+  }
+
+  // MARK: Running
+
+  private func run(
+    _ event: JournalEvent, _ ended: @escaping (ChildProcess.Ended) -> Void, failed: (Verdict) -> Void
+  ) {
+    let input = EventEnvelope.encode(event, gateway: store.gatewayID, epoch: store.epoch) + [10]
+    bytesSent &+= UInt64(input.count)
+    do {
+      running = try ChildProcess(
+        arguments,
+        environment: [
+          "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "MESHPOST_SOCKET": settings.socket,
+          "MESHPOST_HOOK": name, "MESHPOST_KIND": event.kind,
+        ], input: input, limit: settings.timeout, mostOutput: Self.mostOutput, on: loop, ended)
+    } catch {
+      failed(.retry(reason: "\(place) cannot be started: \(error)", after: nil))
+    }
+  }
+
+  /// Bounded in memory, processor time, open files and processes; never with more rights than it begins with.
+  private var arguments: [String] {
+    let seconds = max(1, Int64(settings.timeout.inSeconds.rounded(.up)))
+    var arguments = [
+      Self.limiter, "--as=\(settings.memory)", "--cpu=\(seconds)", "--nofile=64", "--nproc=256", "--core=0", "--",
+      Self.switcher, "--no-new-privs",
+    ]
+    if let user = settings.user {
+      arguments += ["--reuid=\(user)", "--regid=\(Self.group(of: user))", "--clear-groups"]
+    }
+    return arguments + ["--"] + settings.run
+  }
+
+  private static func group(of user: String) -> gid_t { getpwnam(user)?.pointee.pw_gid ?? 65534 }
+
+  private func verdict(_ ended: ChildProcess.Ended, through: Int64) -> Verdict {
+    let last = String(decoding: ended.errors, as: UTF8.self).split(whereSeparator: \.isNewline).last
+    let words = last.map { ": \($0)" } ?? ""
+    if !words.isEmpty { log.info("\(name)\(words)") }
+    if ended.tookTooLong {
+      return .refused(status: 0, reason: "it took longer than \(Int(settings.timeout.inSeconds)) s and was ended")
+    }
+    switch ended.code {
+    case 0: return .acknowledged(through: through)
+    case EX_TEMPFAIL: return .retry(reason: "it says: later (exit code 75)\(words)", after: nil)
+    case 126, 127: return .retry(reason: "it cannot be run\(words)", after: nil)
+    case let code?: return .refused(status: Int(code), reason: "exit code \(code)\(words)")
+    case nil: return .refused(status: 0, reason: "signal \(ended.signal) ended it\(words)")
+    }
+  }
+
+  // MARK: Replies
+
+  /// The same event twice is one reply: it has the event's identity.
+  private func reply(to event: JournalEvent, _ output: [UInt8], _ done: @escaping () -> Void) {
+    let text = String(decoding: output, as: UTF8.self).trimmed
+    // `try?`: a body that is no JSON has nobody to answer.
+    guard !text.isEmpty, event.kind == EventKind.message.rawValue, let body = try? JSONValue(parsing: event.body),
+      let to = body["channel_name"]?.string ?? body["sender"]?.string
+    else { return done() }
+    let command = JSONWriter.object { json in
+      json.field("id", "\(store.epoch).\(event.seq)")
+      json.field("command", "send")
+      json.field("to", to)
+      json.field("text", text)
+      json.field("split", true)
+      json.field("expires_s", 600)
+    }
+    onCommand(command) { [log, name] answer in
+      // `try?`: what is no answer is no refusal either.
+      let words = answer.flatMap { try? JSONValue(parsing: $0) }?["error"]?.string
+      if let words { log.warning("\(name): a reply is not sent: \(words)") }
+      done()
+    }
+  }
+}
+
+extension String {
+  fileprivate var trimmed: String {
+    var text = self[...]
+    while text.first?.isWhitespace == true { text.removeFirst() }
+    while text.last?.isWhitespace == true { text.removeLast() }
+    return String(text)
+  }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Foundation
+import Glibc
+import HTTP
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// Programs that are run for events.
+  @Suite struct Hooks {
+    private static let user = geteuid() == 0 ? "user = \"nobody\"" : ""
+
+    /// A gateway with this hook; the folder may be written to by whatever the hook runs as.
+    private func rig(_ run: [String], _ more: String = "") throws -> Rig {
+      let rig = try Rig()
+      chmod(rig.scratch.folder.path(), 0o777)
+      try rig.startRadio()
+      let arguments = run.map { "\"\($0)\"" }.joined(separator: ", ")
+      rig.writeGatewayConfiguration(
+        extra: "[[hook]]\nname = \"h\"\nkinds = [\"message\"]\nrun = [\(arguments)]\n\(Self.user)\n\(more)")
+      try rig.startGateway()
+      try rig.waitForSync()
+      return rig
+    }
+
+    private func script(_ rig: Scratch, _ text: String) -> String {
+      let location = rig.write("hook.sh", "#!/bin/sh\n\(text)\n")
+      chmod(location, 0o755)
+      return location
+    }
+
+    private func deadLetters(_ rig: Rig) throws -> [String] {
+      let outbox = try JSONValue(parsing: rig.control("GET", "/v1/outbox")?.body ?? [])
+      return outbox["dead_letters"]?.array?.compactMap { $0["reason"]?.string } ?? []
+    }
+
+    private static let folder = Fixtures.checkout.appending(path: "deploy/hooks").path()
+
+    @Test func `the ping bot answers who pinged, directly and on a channel, and nobody else`() throws {
+      let rig = try rig(["\(Self.folder)/ping"], "reply = true")
+      rig.radio?.write("dm r1 r0 ping")
+      rig.radio?.write("chan r1 0 hello")
+      rig.radio?.write("chan r1 0 !ping")
+      func sent() throws -> [String] { try rig.meshpost("outgoing").lines.filter { $0.contains("pong") } }
+      try untilTrue("two answers: \(try sent()) \(rig.gateway?.lines ?? [])") { try sent().count == 2 }
+      try untilTrue("the direct one to be delivered") { try sent().contains { $0.contains("delivered") } }
+      #expect(try sent().allSatisfy { $0.contains("heard you") && $0.contains("dB") })
+    }
+
+    @Test func `the weather bot asks and answers; without a network it says so`() throws {
+      let loop = EventLoop()
+      let server = try HTTPServer(loopbackPort: 0, on: loop) { request, responder in
+        let body = #"{"current":{"temperature_2m":-3.5,"wind_speed_10m":12,"weather_code":71}}"#
+        responder.respond(HTTPResponse(status: request.query["latitude"] == "47.1" ? 200 : 400, body: Array(body.utf8)))
+      }
+      defer { server.stop() }
+      func ask(_ url: String) throws -> [String] {
+        let message = #"{"kind":"message","body":{"text":"weather"}}"#
+        let bot = try Program("\(Self.folder)/weather", ["47.1", "8.2", url])
+        bot.write(message)
+        bot.endInput()
+        while bot.exitCode == nil { loop.schedule(after: .milliseconds(10)) {}; loop.turn(wait: true) }
+        #expect(try bot.ended() == 0)
+        return bot.lines
+      }
+      #expect(try ask("http://127.0.0.1:\(server.port)/v1").last == "-3.5 °C, wind 12 km/h, light snow")
+      #expect(try ask("http://127.0.0.1:1/v1").last == "I cannot get at the weather now")
+    }
+
+    @Test func `what runs too long, eats memory or fails is ended and noted, and the next event has its turn`() throws {
+      let scratch = Scratch()
+      chmod(scratch.folder.path(), 0o777)
+      let program = script(
+        scratch,
+        """
+        event=$(cat)
+        case "$event" in
+        *slow*) sleep 300 & echo $! > \(scratch.location("child")); sleep 300;;
+        *greedy*) exec python3 -c 'x = bytearray(1 << 30)';;
+        *wrong*) echo "it does not like that" >&2; exit 3;;
+        *) echo "$(id -un) $(ulimit -v) $MESHPOST_KIND" > \(scratch.location("good"));;
+        esac
+        """)
+      let rig = try rig([program], "timeout_s = 1\nmemory = \"64 MiB\"")
+      for word in ["slow", "greedy", "wrong", "good"] { rig.radio?.write("chan r1 0 \(word)") }
+      let good = try until("the last one to run: \(rig.gateway?.lines ?? [])") {
+        try? String(contentsOfFile: scratch.location("good"), encoding: .utf8)
+      }
+      let user = geteuid() == 0 ? "nobody" : NSUserName()
+      #expect(good.trimmingCharacters(in: .whitespacesAndNewlines) == "\(user) 65536 message")
+      let reasons = try until("three that failed") { try deadLetters(rig).count == 3 ? try deadLetters(rig) : nil }
+      #expect(reasons[0].contains("longer than 1 s"), "\(reasons)")
+      #expect(reasons[1].contains("MemoryError"), "\(reasons)")
+      #expect(reasons[2] == "exit code 3: it does not like that", "\(reasons)")
+      let child = try #require(Int32(try String(contentsOfFile: scratch.location("child"), encoding: .utf8).dropLast()))
+      try untilTrue("what the slow one had started to be gone") { kill(child, 0) != 0 }
+    }
+
+    @Test func `killed and restarted, the hook gets each message once, in order; later means later`() throws {
+      let scratch = Scratch()
+      chmod(scratch.folder.path(), 0o777)
+      let (seen, once) = (scratch.location("seen"), scratch.location("once"))
+      let program = script(
+        scratch,
+        """
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["body"]["text"])' > \(scratch.location("now"))
+        if grep -q 2 \(scratch.location("now")) && [ ! -e \(once) ]; then touch \(once); echo later >&2; exit 75; fi
+        cat \(scratch.location("now")) >> \(seen)
+        """)
+      let rig = try rig([program])
+      func texts() -> [String] {
+        ((try? String(contentsOfFile: seen, encoding: .utf8)) ?? "").split(separator: "\n").map(String.init)
+      }
+      for number in 1...3 {
+        rig.radio?.write("chan r1 0 number \(number)")
+        if number == 1 { try untilTrue("the first") { texts().count == 1 } }
+      }
+      try untilTrue("it to be asked to wait") { rig.gateway?.lines.contains { $0.contains("it says: later") } == true }
+      rig.gateway?.kill9()
+      rig.radio?.write("chan r1 0 number 4")
+      try rig.startGateway()
+      try untilTrue("all four: \(texts()) \(rig.gateway?.lines ?? [])") { texts().count >= 4 }
+      #expect(texts() == (1...4).map { "number \($0)" })
+    }
+
+    @Test func `a hook that cannot be, is refused at the start`() throws {
+      let rig = try Rig()
+      rig.writeGatewayConfiguration(
+        extra: "[[hook]]\nname = \"x\"\nrun = [\"bot\"]\nuser = \"nobody-of-that-name\"\nkinds = [\"mesage\"]")
+      let gateway = try Program.own("meshpostd", ["--check", "--config", rig.scratch.location("gw.toml")])
+      #expect(try gateway.ended() == EX_CONFIG)
+      for words in ["is not absolute", "is no kind of event", "there is no user"] {
+        #expect(gateway.lines.contains { $0.contains("hook.") && $0.contains(words) }, "\(words): \(gateway.lines)")
+      }
+    }
+  }
+}
