@@ -23,6 +23,7 @@ let package = Package(
   targets: [
     // Pure: no input or output, no clock, no Foundation.
     .target(name: "Timing", swiftSettings: strict),
+    .target(name: "Release", swiftSettings: strict),
     .target(name: "Companion", dependencies: ["Timing"], swiftSettings: strict),
     .target(name: "RadioSession", dependencies: ["Companion", "Timing"], swiftSettings: strict),
     .target(name: "BluetoothSession", dependencies: ["Timing"], swiftSettings: strict),
@@ -98,7 +99,8 @@ let package = Package(
     .target(
       name: "Gateway",
       dependencies: [
-        "Companion", "Control", "Delivery", "Documents", "JSON", "Messaging", "Proxy", "RadioSession", "Relay", "Sync",
+        "Companion", "Control", "Delivery", "Documents", "JSON", "Messaging", "Proxy", "RadioSession", "Relay",
+        "Release", "Sync",
         "Store", "Transport",
         "HTTP", "TOML", "EventLoop", "Timing", "CLinux",
       ],
@@ -130,7 +132,7 @@ let package = Package(
     .executableTarget(
       name: "meshpost",
       dependencies: [
-        "HTTP", "JSON", "EventLoop", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+        "HTTP", "JSON", "EventLoop", "Release", .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ], swiftSettings: strict),
     .executableTarget(
       name: "meshpost-hub",
@@ -196,6 +198,8 @@ let package = Package(
       name: "HubTests",
       dependencies: ["Documents", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing"],
       swiftSettings: strict),
+    .testTarget(
+      name: "ControlTests", dependencies: ["Control", "Relay", "TestSupport", "Transport"], swiftSettings: strict),
     .testTarget(name: "ProxyTests", dependencies: ["Companion", "Proxy"], swiftSettings: strict),
     .testTarget(name: "MQTTTests", dependencies: ["EventLoop", "MQTT", "Timing"], swiftSettings: strict),
     .testTarget(name: "TimingTests", dependencies: ["Timing"], swiftSettings: strict),

@@ -33,6 +33,7 @@ public final class ControlAPI {
   /// What the API shows and steers.
   public struct Parts {
     public let version: String
+    public let configurationFile: String
     public let loop: EventLoop
     public let startedAt: MonotonicTime
     public let store: Store
@@ -42,6 +43,8 @@ public final class ControlAPI {
     public let bluetooth: BluetoothOptions
     public let log: Log
     public let proxy: CompanionProxy
+    public let taps: TapAPI
+    public let counts: PacketCounts
     /// The relay is made anew when its configuration is reloaded.
     public let relay: () -> Relay
     /// Adds an upstream with these fields, or takes one of those away; the configuration is loaded anew.
@@ -53,14 +56,16 @@ public final class ControlAPI {
     public let documentChanged: (Document) -> Void
 
     public init(
-      version: String, loop: EventLoop, store: Store, connection: RadioConnection, synchronizer: Synchronizer,
+      version: String, configurationFile: String, loop: EventLoop, store: Store, connection: RadioConnection,
+      synchronizer: Synchronizer,
       messaging: MessagingParts, bluetooth: BluetoothOptions, log: Log,
-      proxy: CompanionProxy, relay: @escaping () -> Relay,
+      proxy: CompanionProxy, taps: TapAPI, counts: PacketCounts, relay: @escaping () -> Relay,
       addUpstream: @escaping (JSONValue) throws(Refusal) -> Void,
       removeUpstream: @escaping (String) throws(Refusal) -> Void, memoryWasUsed: @escaping () -> Void,
       documentChanged: @escaping (Document) -> Void
     ) {
       self.version = version
+      self.configurationFile = configurationFile
       self.loop = loop
       startedAt = loop.now
       self.store = store
@@ -70,6 +75,8 @@ public final class ControlAPI {
       self.bluetooth = bluetooth
       self.log = log
       self.proxy = proxy
+      self.taps = taps
+      self.counts = counts
       self.relay = relay
       self.addUpstream = addUpstream
       self.removeUpstream = removeUpstream
@@ -87,16 +94,26 @@ public final class ControlAPI {
   private lazy var messages = MessagesAPI(parts) { [unowned self] in self.stream($0, follow: $1, $2) }
   private lazy var table = RadioTableAPI(parts)
   private lazy var node = NodeAPI(parts)
+  private lazy var doctor = DoctorAPI(parts)
   private lazy var documents = DocumentAPI(parts)
   private lazy var relay = RelayAPI(parts)
   private var server: HTTPServer?
+  /// On loopback, for metrics alone.
+  private var metricsServer: HTTPServer?
   private var streams: [ObjectIdentifier: RowStream] = [:]
 
-  public init(_ parts: Parts, location: String, group: String?) throws {
+  /// `metricsPort`: on 127.0.0.1, where `/metrics` is to be had as well; 0: nowhere.
+  public init(_ parts: Parts, location: String, group: String?, metricsPort: UInt16 = 0) throws {
     self.parts = parts
     radio = RadioAPI(parts)
     server = try HTTPServer(location: location, group: group, on: parts.loop) { [weak self] request, responder in
       self?.handle(request, responder)
+    }
+    if metricsPort > 0 {
+      metricsServer = try HTTPServer(loopbackPort: metricsPort, on: parts.loop) { [weak self] request, responder in
+        guard request.path == "/metrics" else { return Answering.refuse(responder, .notFound(request.path)) }
+        self?.handle(HTTPRequest("GET", "/metrics"), responder)
+      }
     }
     parts.store.onCommit { [weak self] in self?.somethingIsNew() }
   }
@@ -111,13 +128,15 @@ public final class ControlAPI {
 
   public func stop() {
     server?.stop()
-    server = nil
+    metricsServer?.stop()
+    (server, metricsServer) = (nil, nil)
   }
 
   private func handle(_ request: HTTPRequest, _ responder: HTTPResponder) {
     do {
       switch (request.method, request.path) {
       case ("GET", "/v1/status"): try status(responder)
+      case ("GET", "/metrics"): try metrics(responder)
       case ("GET", "/v1/sync"): sync(request, responder)
       case ("POST", "/v1/sync"): startSync(request, responder)
       case ("GET", "/v1/messages"): messages.handle(request, responder)
@@ -128,7 +147,8 @@ public final class ControlAPI {
       case _ where try relay.handle(request, responder): break
       case _ where radio.handle(request, responder) || messaging.handle(request, responder): break
       case _ where table.handle(request, responder) || node.handle(request, responder): break
-      case _ where documents.handle(request, responder): break
+      case _ where documents.handle(request, responder) || parts.taps.handle(request, responder): break
+      case _ where doctor.handle(request, responder): break
       case (_, let path): refuse(responder, Self.paths.contains(path) ? 405 : 404, "\(request.method) \(path)")
       }
     } catch {
@@ -139,8 +159,9 @@ public final class ControlAPI {
   private static let paths =
     [
       "/v1/status", "/v1/sync", "/v1/messages", "/v1/contacts", "/v1/channels", "/v1/journal", "/v1/events",
-      "/v1/readings",
-    ] + RadioAPI.paths + MessagingAPI.paths + RadioTableAPI.paths + NodeAPI.paths + RelayAPI.paths + DocumentAPI.paths
+      "/v1/readings", "/metrics",
+    ] + TapAPI.paths + DoctorAPI.paths + RadioAPI.paths + MessagingAPI.paths + RadioTableAPI.paths + NodeAPI.paths
+    + RelayAPI.paths + DocumentAPI.paths
 
   private func answer(
     _ responder: HTTPResponder, status: Int = 200, _ body: (inout JSONWriter) throws -> Void
@@ -156,6 +177,12 @@ public final class ControlAPI {
 
   private func status(_ responder: HTTPResponder) throws {
     try answer(responder) { try StatusReport(parts: parts).write(to: &$0) }
+  }
+
+  private func metrics(_ responder: HTTPResponder) throws {
+    let body = try MetricsReport(parts: parts).write()
+    let headers: HTTPHeaders = ["Content-Type": "text/plain; version=0.0.4; charset=utf-8"]
+    responder.respond(HTTPResponse(status: 200, headers: headers, body: body))
   }
 
   /// One object, or with `follow=1` one a line whenever it has changed.

@@ -8,13 +8,12 @@ import Sync
 import Timing
 import Transport
 
-/// `/v1/radio/…` and `/v1/doctor/…`: what an operator does about the link itself.
+/// `/v1/radio/…`: what an operator does about the link itself.
 final class RadioAPI {
-  static let paths = ["/v1/radio/scan", "/v1/radio/pair", "/v1/radio/forget", "/v1/doctor/bluetooth"]
+  static let paths = ["/v1/radio/scan", "/v1/radio/pair", "/v1/radio/forget"]
 
   private let parts: ControlAPI.Parts
   private let tools: BluetoothTools
-  private var doctor: BluetoothDoctor?
 
   init(_ parts: ControlAPI.Parts) {
     self.parts = parts
@@ -27,7 +26,6 @@ final class RadioAPI {
     case ("GET", "/v1/radio/scan"): scan(request, responder)
     case ("POST", "/v1/radio/pair"): pair(request, responder)
     case ("POST", "/v1/radio/forget"): forget(request, responder)
-    case ("GET", "/v1/doctor/bluetooth"): examine(responder)
     default: return false
     }
     return true
@@ -124,24 +122,5 @@ final class RadioAPI {
     }
     Self.answer(responder, status: 400) { $0.field("error", "an address such as C0:FF:EE:00:00:01 is wanted") }
     return nil
-  }
-
-  private func examine(_ responder: HTTPResponder) {
-    let doctor = BluetoothDoctor(parts.connection.link.bluetoothTarget, parts.bluetooth, on: parts.loop)
-    self.doctor = doctor
-    doctor.examine { findings in
-      Self.answer(responder) { json in
-        json.arrayField("findings") { json in
-          for finding in findings {
-            json.object { json in
-              json.field("subject", finding.subject)
-              json.field("state", finding.state.rawValue)
-              json.field("words", finding.words)
-              json.field("remedy", finding.remedy)
-            }
-          }
-        }
-      }
-    }
   }
 }

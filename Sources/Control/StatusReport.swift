@@ -29,6 +29,7 @@ struct StatusReport {
       for upstream in parts.relay().upstreams { json.object { Self.write(upstream.status, to: &$0) } }
     }
     writeProxies(to: &json)
+    json.field("listeners", parts.taps.count)
   }
 
   private func writeProxies(to json: inout JSONWriter) {
@@ -73,7 +74,7 @@ struct StatusReport {
     json.field("store_error", parts.store.failure?.description)
   }
 
-  private static var residentKibibytes: Int64? {
+  static var residentKibibytes: Int64? {
     let file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC)
     guard file >= 0 else { return nil }
     defer { close(file) }
@@ -221,5 +222,6 @@ struct StatusReport {
     json.field("last_success", status.lastSuccess)
     json.field("batches", status.batches)
     json.field("bytes_sent", status.bytesSent)
+    json.field("certificate_expires", status.certificateExpiry)
   }
 }

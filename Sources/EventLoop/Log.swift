@@ -5,8 +5,9 @@ import Glibc
 
 /// Lines on standard error as journald likes them: a priority, no time (journald has its own), no secrets.
 ///
-/// With `JOURNAL_STREAM` set the line begins with `<N>`, which journald takes for the priority; on a terminal with the
-/// level's word.
+/// Where standard error is journald's (`JOURNAL_STREAM`), lines go to its own socket with fields: which upstream, which link,
+/// which client a line is about. On a terminal they begin with the level's word. The newest are remembered, for a
+/// report.
 public final class Log {
   public enum Level: Int, Comparable, Sendable {
     case error = 3, warning = 4, notice = 5, info = 6, debug = 7
@@ -25,19 +26,53 @@ public final class Log {
     }
 
     public static let names = "error, warning, notice, info, debug"
-    var word: String { ["error", "warning", "notice", "info", "debug"][rawValue - 3] }
+    public var word: String { ["error", "warning", "notice", "info", "debug"][rawValue - 3] }
   }
 
-  /// The least important level that is still written.
-  public var level: Level
-  private let forJournal: Bool
-  private let sink: ((Level, String) -> Void)?
+  /// What journald finds a line by.
+  public enum Field: String, Sendable {
+    case link = "MESHPOST_LINK"
+    case upstream = "MESHPOST_UPSTREAM"
+    case client = "MESHPOST_CLIENT"
+  }
+
+  /// What a log and those made of it have in common.
+  private final class Shared {
+    var level: Level
+    var recent = RecentLines()
+    let journal = JournalSocket()
+    let sink: ((Level, String) -> Void)?
+
+    init(_ level: Level, _ sink: ((Level, String) -> Void)?) {
+      self.level = level
+      self.sink = sink
+    }
+  }
+
+  private let shared: Shared
+  private let fields: [(Field, String)]
 
   public init(level: Level = .info, sink: ((Level, String) -> Void)? = nil) {
-    self.level = level
-    self.sink = sink
-    forJournal = getenv("JOURNAL_STREAM") != nil
+    shared = Shared(level, sink)
+    fields = []
   }
+
+  private init(_ shared: Shared, _ fields: [(Field, String)]) {
+    self.shared = shared
+    self.fields = fields
+  }
+
+  /// The same log for lines that are about something.
+  public func about(_ field: Field, _ value: String) -> Log { Log(shared, fields + [(field, value)]) }
+
+  /// The least important level that is still written.
+  public var level: Level {
+    get { shared.level }
+    set { shared.level = newValue }
+  }
+
+  /// The newest lines, oldest first, each with when it was written (milliseconds since 1970).
+  public var recent: [(at: Int64, level: Level, text: String)] { shared.recent.lines }
 
   public func error(_ text: @autoclosure () -> String) { write(.error, text) }
   public func warning(_ text: @autoclosure () -> String) { write(.warning, text) }
@@ -52,11 +87,27 @@ public final class Log {
     guard level <= self.level else { return }
     // One line each: a line break in a name from the air must not forge a line of its own.
     let line = String(text().map { $0.isNewline ? " " : $0 })
-    if let sink { return sink(level, line) }
-    let whole = (forJournal ? "<\(level.rawValue)>" : "\(level.word): ") + line + "\n"
+    // Of what is looked at while searching for something there is too much to keep.
+    if level < .debug { shared.recent.add(level, line) }
+    if let sink = shared.sink { return sink(level, line) }
+    if shared.journal.send(level.rawValue, line, fields.map { ($0.0.rawValue, $0.1) }) { return }
+    let whole = (shared.journal.isWanted ? "<\(level.rawValue)>" : "\(level.word): ") + line + "\n"
     whole.utf8.withContiguousStorageIfAvailable { bytes in
       _ = Glibc.write(2, bytes.baseAddress, bytes.count)  // nowhere is left to report that it failed
     }
+  }
+}
+
+/// The newest lines of a log: so many, each cut to a length.
+private struct RecentLines {
+  private static let most = 100
+  private static let longest = 300
+
+  private(set) var lines: [(at: Int64, level: Log.Level, text: String)] = []
+
+  mutating func add(_ level: Log.Level, _ text: String) {
+    if lines.count == Self.most { lines.removeFirst() }
+    lines.append((WallClock().milliseconds, level, String(text.prefix(Self.longest))))
   }
 }
 

@@ -9,6 +9,7 @@ import JSON
 import Messaging
 import Proxy
 import Relay
+import Release
 import Store
 import Sync
 import Timing
@@ -16,7 +17,7 @@ import Transport
 
 /// The gateway: all of its parts on one event loop.
 public final class Daemon {
-  public static let version = "0.1.0"
+  public static let version = Release.version
   /// Memory is given back so long after a burst.
   private static let calm: Duration = .seconds(2)
   /// The message that the radio is handing over gets so long before the end.
@@ -34,6 +35,8 @@ public final class Daemon {
   private let exchange: ChannelExchange
   private let voice: RadioVoice
   private let proxy: CompanionProxy
+  private let taps = TapAPI()
+  private let counts = PacketCounts()
   private var network: NetworkWatch?
   private var wantsPackets = false
   private var stateTimer: LoopTimer?
@@ -83,14 +86,16 @@ public final class Daemon {
     do {
       control = try ControlAPI(
         ControlAPI.Parts(
-          version: Self.version, loop: loop, store: store, connection: connection, synchronizer: synchronizer,
-          messaging: messaging, bluetooth: configuration.bluetooth, log: log, proxy: proxy,
+          version: Self.version, configurationFile: file, loop: loop, store: store, connection: connection,
+          synchronizer: synchronizer,
+          messaging: messaging, bluetooth: configuration.bluetooth, log: log, proxy: proxy, taps: taps, counts: counts,
           relay: { [unowned self] in self.relay },
           addUpstream: { [unowned self] (fields) throws(Refusal) in try self.addUpstream(fields) },
           removeUpstream: { [unowned self] (name) throws(Refusal) in try self.removeUpstream(name) },
           memoryWasUsed: { [upkeep] in upkeep.memoryWasUsed() },
           documentChanged: { [unowned self] _ in self.documentsChanged() }),
-        location: configuration.controlSocket, group: configuration.controlGroup)
+        location: configuration.controlSocket, group: configuration.controlGroup,
+        metricsPort: configuration.metricsPort)
     } catch {
       throw StartError(words: "the control socket: \(error)", code: EX_CANTCREAT)
     }
@@ -128,6 +133,9 @@ public final class Daemon {
       nodes.requests.received(push)
       if case .logRxData(let snr, let rssi, let packet) = push { self?.heard(packet, snr, rssi) }
     }
+    taps.onListening = { [connection, taps] isWanted in
+      connection.onFrame = isWanted ? { taps.frame($0, $1) } : nil
+    }
     synchronizer.onContact = { messenger.contactChanged($0) }
     synchronizer.onMessage = { [proxy] message in
       nodes.requests.received(message)
@@ -153,6 +161,8 @@ public final class Daemon {
 
   /// Packets are journaled while somebody wants them: they are many.
   private func heard(_ packet: [UInt8], _ snr: SNR, _ rssi: Int8) {
+    counts.heard(snr, rssi)
+    taps.heard(packet, snr, rssi, connection.identity?.info.radio)
     guard wantsPackets else { return }
     let moment = synchronizer.now
     let body = JSONWriter.object { json in

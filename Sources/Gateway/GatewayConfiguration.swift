@@ -23,6 +23,8 @@ public struct GatewayConfiguration: Sendable {
   public var store: Store.Settings
   public var controlSocket: String
   public var controlGroup: String?
+  /// On 127.0.0.1; 0: metrics are to be had on the control socket alone.
+  public var metricsPort: UInt16
   public var logLevel: Log.Level
   public var messaging: MessagingConfiguration
   public var upstreams: [UpstreamSettings]
@@ -69,7 +71,8 @@ public struct GatewayConfiguration: Sendable {
 
   private init(
     link: LinkAddress, bluetooth: BluetoothOptions, sync: Synchronizer.Settings, store: Store.Settings,
-    controlSocket: String, controlGroup: String?, logLevel: Log.Level, messaging: MessagingConfiguration,
+    controlSocket: String, controlGroup: String?, metricsPort: UInt16, logLevel: Log.Level,
+    messaging: MessagingConfiguration,
     upstreams: [UpstreamSettings], proxies: [ProxySettings], exchange: ChannelExchange.Settings
   ) {
     self.link = link
@@ -78,6 +81,7 @@ public struct GatewayConfiguration: Sendable {
     self.store = store
     self.controlSocket = controlSocket
     self.controlGroup = controlGroup
+    self.metricsPort = metricsPort
     self.logLevel = logLevel
     self.messaging = messaging
     self.upstreams = upstreams
@@ -90,7 +94,7 @@ public struct GatewayConfiguration: Sendable {
     let id = section(&root, "gateway", gateway)
     var store = section(&root, "store", store)
     store.gatewayID = id
-    let (socket, group) = section(&root, "control", control)
+    let (socket, group, metricsPort) = section(&root, "control", control)
     let level = section(&root, "log", log)
     var messaging = section(&root, "messaging") { MessagingConfiguration(reading: &$0, store: store.location) }
     messaging.readPolls(&root)
@@ -111,6 +115,7 @@ public struct GatewayConfiguration: Sendable {
     guard let link else { return nil }
     return GatewayConfiguration(
       link: link, bluetooth: bluetooth, sync: sync, store: store, controlSocket: socket, controlGroup: group,
+      metricsPort: metricsPort,
       logLevel: level, messaging: messaging, upstreams: upstreams, proxies: proxies, exchange: exchange)
   }
 
@@ -182,13 +187,14 @@ public struct GatewayConfiguration: Sendable {
       messagesMax: table.integer("messages_max", in: 100...100_000_000, default: 500_000))
   }
 
-  private static func control(_ table: inout TOMLReader) -> (String, String?) {
+  private static func control(_ table: inout TOMLReader) -> (String, String?, UInt16) {
     let socket = table.string("socket") ?? "/run/meshpost/control.sock"
     if !socket.hasPrefix("/") { table.note("socket", "\"\(socket)\" is not absolute") }
     if socket.utf8.count > 107 { table.note("socket", "longer than the 107 bytes that a Unix socket may have") }
     let group = table.string("group")
     if let group, getgrnam(group) == nil { table.note("group", "there is no group \"\(group)\"") }
-    return (socket, group)
+    let port = table.integer("metrics_port", in: 0...65535, default: 0)
+    return (socket, group, UInt16(clamping: port))
   }
 
   private static func relay(_ table: inout TOMLReader) -> ChannelExchange.Settings {

@@ -30,6 +30,7 @@ final class ClientSession {
   /// Under which its place is kept: the listener, its address, and which of several from there.
   let name: String
   let stream: any ByteStream
+  private let log: Log
   let connectedAt: MonotonicTime
   private var decoder = SerialDecoder(.toRadio)
   private var frameTimer: LoopTimer?
@@ -63,6 +64,7 @@ final class ClientSession {
     self.cursor = cursor
     self.settings = settings
     self.parts = parts
+    log = parts.log.about(.client, name)
     connectedAt = parts.loop.now
   }
 
@@ -147,7 +149,7 @@ final class ClientSession {
   // MARK: Commands
 
   private func carryOut(_ frame: [UInt8]) {
-    parts.log.debug("client \(name) → \(SecretMask.hex(frame, .toRadio))")
+    log.debug("client \(name) → \(SecretMask.hex(frame, .toRadio))")
     guard frame.count <= longestFrame, let command = try? Command(decoding: frame) else {
       // `try?`: the radio would fill a short frame with leftovers, and cut a long one.
       return reply(.error(.unsupported))
@@ -162,7 +164,7 @@ final class ClientSession {
     case .radio: pass(command, frame)
     case .request(let answer): ask(command, frame, answer)
     case .danger(let danger):
-      parts.log.warning(
+      log.warning(
         "client \(name) wanted \(danger.rawValue): refused; [[proxy]] allow = [\"\(danger.rawValue)\"] permits it")
       reply(.error(.unsupported))
     case .refused(let error): reply(.error(error))
@@ -190,7 +192,7 @@ final class ClientSession {
     }
     let bytes = command.bytesOnAir
     guard bytes > 0, !parts.messenger.spendShared(bytes: bytes) else { return true }
-    parts.log.info("client \(name) may not send now: the hour's air time is used up")
+    log.info("client \(name) may not send now: the hour's air time is used up")
     return false
   }
 

@@ -21,6 +21,8 @@ protocol Carrier: AnyObject {
   var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void { get set }
   /// So many bytes were handed to the network.
   var bytesSent: UInt64 { get }
+  /// Until when the server's certificate is good, seconds since 1970; `nil`: it has shown none.
+  var certificateExpiry: Int64? { get }
   /// Makes sure that the server is there, and asks what it has.
   func greet(_ done: @escaping (Greeting) -> Void)
   func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void)
@@ -31,6 +33,7 @@ protocol Carrier: AnyObject {
 
 extension Carrier {
   var keepsConnection: Bool { false }
+  var certificateExpiry: Int64? { nil }
   var window: Int { 1 }
   var onLost: (Verdict) -> Void {
     get { { _ in } }

@@ -21,6 +21,8 @@ final class HTTPRoad {
   let path: String
   private let settings: Settings
   private let client: HTTPClient
+  private let tls: TLSContext?
+  var certificateExpiry: Int64? { tls?.peerExpiry }
   private(set) var bytesSent: UInt64 = 0
 
   init(_ settings: Settings, on loop: EventLoop) throws {
@@ -31,6 +33,7 @@ final class HTTPRoad {
     if case .tcp(_, _, true) = endpoint { tls = try TLSContext(authorities: settings.authorities) }
     self.settings = settings
     self.path = path
+    self.tls = tls
     client = HTTPClient(endpoint, tls: tls, on: loop)
   }
 

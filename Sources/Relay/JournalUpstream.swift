@@ -76,6 +76,7 @@ public final class JournalUpstream: Upstream {
     self.carrier = carrier
     self.store = store
     self.loop = loop
+    let log = log.about(.upstream, settings.name)
     self.log = log
     shipment = Shipment(mostEvents: settings.batchEvents)
     desk = CommandDesk(

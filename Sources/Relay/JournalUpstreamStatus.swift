@@ -45,7 +45,8 @@ extension JournalUpstream {
       pending: max(0, store.lastSeq - cursor), inFlight: flights.reduce(0) { $0 + $1.events.count },
       deadLetters: deadLetters,
       lost: backlog?.lost ?? 0, age: age,
-      reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent)
+      reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent,
+      certificateExpiry: carrier.certificateExpiry)
   }
 
   private var stateForPeople: (UpstreamStatus.State, String?) {

@@ -57,6 +57,8 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var lastSuccess: Int64?
   public var batches: UInt64
   public var bytesSent: UInt64
+  /// Until when its certificate is good, seconds since 1970.
+  public var certificateExpiry: Int64?
 }
 
 /// All upstreams of the gateway. Each goes its own way: none holds up another.

@@ -170,7 +170,8 @@ extension JournalUpstream {
           road: road, secretFile: secretFile, template: template, contentType: contentType, batches: batches),
         store: store, on: loop)
     case .mqtt(let mqtt): return try self.mqtt(mqtt, settings, store, loop)
-    case .hook(let hook): return HookCarrier(hook, name: settings.name, store: store, on: loop, log: log)
+    case .hook(let hook):
+      return HookCarrier(hook, name: settings.name, store: store, on: loop, log: log.about(.upstream, settings.name))
     }
   }
 

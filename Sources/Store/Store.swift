@@ -44,6 +44,9 @@ public final class Store {
   static let pageSize: Int64 = 1024
 
   let settings: Settings
+  public var location: String { settings.location }
+  /// What the database may grow to.
+  public var mostBytes: Int64 { settings.maxSize }
   private(set) var database: Database
   private let lock: StoreLock
   private var waiting: [Committed] = []

@@ -2,10 +2,13 @@
 
 import COpenSSL
 import EventLoop
+import Glibc
 
 /// What TLS connections of one upstream share: whom to trust.
 public final class TLSContext {
   fileprivate let handle: OpaquePointer
+  /// Until when the certificate is good that the server showed last, seconds since 1970.
+  public fileprivate(set) var peerExpiry: Int64?
 
   public struct SetupError: Error, CustomStringConvertible, Sendable {
     public let description: String
@@ -100,6 +103,7 @@ public final class TLSStream: ByteStream {
     if !isReady {
       let code = SSL_do_handshake(session)
       isReady = code == 1
+      if isReady { context.peerExpiry = peerExpiry }
       let problem = SSL_get_error(session, code)
       sendOut()
       if !isReady {
@@ -110,6 +114,14 @@ public final class TLSStream: ByteStream {
     writeOut()
     readIn()
     sendOut()
+  }
+
+  private var peerExpiry: Int64? {
+    guard let certificate = SSL_get1_peer_certificate(session) else { return nil }
+    defer { X509_free(certificate) }
+    var parts = tm()
+    guard ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &parts) == 1 else { return nil }
+    return Int64(timegm(&parts))
   }
 
   private func writeOut() {

@@ -48,11 +48,13 @@ public final class RadioConnection {
   public var onPush: (Push) -> Void = { _ in }
   public var onUnasked: (Reply) -> Void = { _ in }
   public var onStateChange: () -> Void = {}
+  /// Every frame either way, for somebody who looks on; `nil`: nobody does.
+  public var onFrame: (([UInt8], FrameDirection) -> Void)?
 
   public init(_ link: any Link, on loop: EventLoop, log: Log) {
     self.link = link
     self.loop = loop
-    self.log = log
+    self.log = log.about(.link, link.name)
     link.onEvent = { [weak self] event in self?.handle(event) }
   }
 
@@ -130,6 +132,7 @@ public final class RadioConnection {
     let now = loop.now
     lastHeard = now
     log.debug("radio → \(SecretMask.hex(frame, .fromRadio))")
+    onFrame?(frame, .fromRadio)
     frameInHand = frame
     perform(session.received(frame, now: now))
     frameInHand = []
@@ -140,6 +143,7 @@ public final class RadioConnection {
       switch action {
       case .send(let frame):
         log.debug("radio ← \(SecretMask.hex(frame, .toRadio))")
+        onFrame?(frame, .toRadio)
         link.send(link.carriesFrames ? frame : SerialFraming.wrap(frame, .toRadio))
       case .sendRaw(let bytes): if !link.carriesFrames { link.send(bytes) }
       case .tryOtherLineSettings:

@@ -12,6 +12,8 @@ public enum SyncState: Equatable, Sendable {
   /// The radio or the store does not let it go on; it is tried again by itself.
   case failed(String)
 
+  public static let names = ["idle", "syncing", "synced", "failed"]
+
   public var name: String {
     switch self {
     case .idle: "idle"

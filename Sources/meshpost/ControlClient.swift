@@ -36,11 +36,18 @@ struct ControlClient {
     }
   }
 
-  /// Rows as they come. The first error of `take` ends it, and is thrown.
-  func rows(_ target: String, _ take: @escaping (JSONValue) throws -> Void) throws {
+  /// An answer that is no JSON.
+  func text(_ target: String) throws -> String {
+    let response = try send(HTTPRequest("GET", target), limit: 30, nil)
+    guard response.status == 200 else { throw refusal(response, response.body) }
+    return String(decoding: response.body, as: UTF8.self)
+  }
+
+  /// Rows as they come, until there are no more, or `ending` says so. The first error of `take` ends it, and is thrown.
+  func rows(_ target: String, until ending: Ending? = nil, _ take: @escaping (JSONValue) throws -> Void) throws {
     var partial: [UInt8] = []
     var failure: (any Error)?
-    let response = try send(HTTPRequest("GET", target), limit: nil) { piece in
+    let response = try send(HTTPRequest("GET", target), limit: nil, until: ending) { piece in
       for line in (partial + piece).split(separator: 10, omittingEmptySubsequences: false).dropLast()
       where failure == nil {
         do {
@@ -48,6 +55,7 @@ struct ControlClient {
           if let value = try? JSONValue(parsing: Array(line)) { try take(value) }
         } catch {
           failure = error
+          ending?.end()
         }
       }
       partial = Array((partial + piece).split(separator: 10, omittingEmptySubsequences: false).last ?? [])
@@ -83,9 +91,10 @@ struct ControlClient {
   }
 
   private func send(
-    _ request: HTTPRequest, limit: Int?, _ onPiece: (([UInt8]) -> Void)?
+    _ request: HTTPRequest, limit: Int?, until ending: Ending? = nil, _ onPiece: (([UInt8]) -> Void)?
   ) throws -> HTTPResponse {
     let loop = EventLoop()
+    ending?.watch(loop)
     let client = HTTPClient(.unix(location: connection.socket), on: loop)
     var result: Result<HTTPResponse, HTTPFailure>?
     client.send(request, timeout: limit.map { .seconds(Int64($0)) }, onPiece: onPiece) { outcome in
@@ -93,6 +102,7 @@ struct ControlClient {
       loop.stop()
     }
     if result == nil { loop.run() }
+    if result == nil, ending?.hasEnded == true { return HTTPResponse(status: 200) }
     switch result {
     case .success(let response): return response
     case .failure(let failure):
@@ -102,4 +112,25 @@ struct ControlClient {
   }
 
   private func fail(_ words: String, _ code: Int32) -> any Error { Failure.say(words, code) }
+}
+
+/// When enough has come: Ctrl-C, a time limit, or whoever takes it says so.
+final class Ending {
+  private let seconds: Int?
+  private(set) var hasEnded = false
+  private var loop: EventLoop?
+  private var signals: Signals?
+
+  init(seconds: Int?) { self.seconds = seconds }
+
+  func watch(_ loop: EventLoop) {
+    self.loop = loop
+    signals = Signals([SIGINT, SIGTERM], on: loop) { [weak self] _ in self?.end() }
+    if let seconds { loop.schedule(after: .seconds(seconds)) { [weak self] in self?.end() } }
+  }
+
+  func end() {
+    hasEnded = true
+    loop?.stop()
+  }
 }

@@ -109,15 +109,18 @@ struct ExportCommand: ParsableCommand {
 final class OutputFile {
   private let descriptor: Int32
   private let location: String?
+  private let part: String
   private var pending: [UInt8] = []
 
-  init(_ location: String?) throws {
+  /// `grows`: what is written shows at once, for a file that grows for hours.
+  init(_ location: String?, grows: Bool = false) throws {
     self.location = location
+    part = (location ?? "") + (grows ? "" : ".part")
     guard let location else {
       descriptor = 1
       return
     }
-    descriptor = open(location + ".part", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
+    descriptor = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
     guard descriptor >= 0 else { throw Failure.file(location) }
   }
 
@@ -128,7 +131,7 @@ final class OutputFile {
     if pending.count > 65536 { try flush() }
   }
 
-  private func flush() throws {
+  func flush() throws {
     var rest = pending[...]
     while !rest.isEmpty {
       let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
@@ -142,7 +145,9 @@ final class OutputFile {
   func close() throws {
     try flush()
     guard let location else { return }
-    guard fsync(descriptor) == 0, Glibc.close(descriptor) == 0, rename(location + ".part", location) == 0 else {
+    // A pipe or a device cannot be synced, and need not be.
+    let isSynced = fsync(descriptor) == 0 || errno == EINVAL
+    guard isSynced, Glibc.close(descriptor) == 0, part == location || rename(part, location) == 0 else {
       throw Failure.file(location)
     }
   }

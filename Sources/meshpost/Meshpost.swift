@@ -2,25 +2,31 @@
 
 import ArgumentParser
 import Glibc
+import Release
 
 /// `meshpost`: what an operator does.
 @main
 struct Meshpost: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "meshpost", abstract: "Look at, and steer, a Meshpost gateway.",
-    discussion: "Talks to the daemon's control socket. Exit codes are those of sysexits.h.",
+    discussion: "Talks to the daemon's control socket. Exit codes are those of sysexits.h.", version: Release.version,
     subcommands: [
       StatusCommand.self, SendCommand.self, ReactCommand.self, OutgoingCommand.self, RetryCommand.self,
       CancelCommand.self, MessagesCommand.self, SearchCommand.self, ExportCommand.self,
       ContactsCommand.self, ContactCommand.self, ChannelsCommand.self,
       ChannelCommand.self, RoomCommand.self, NodeCommand.self, JournalCommand.self, OutboxCommand.self,
       UpstreamCommand.self, DocumentsCommand.self, SyncCommand.self, RadioCommand.self, DoctorCommand.self,
+      ReportCommand.self,
+      CaptureCommand.self,
     ], defaultSubcommand: StatusCommand.self)
 }
 
 struct Connection: ParsableArguments {
   @Option(help: "The daemon's control socket (or $MESHPOST_SOCKET).")
   var socket = getenv("MESHPOST_SOCKET").map { String(cString: $0) } ?? "/run/meshpost/control.sock"
+
+  /// On this machine, not another's.
+  var isHere: Bool { true }
 
   @Flag(help: "Print JSON as the control socket gives it.") var json = false
   @Flag(help: "Show times in UTC instead of local time.") var utc = false

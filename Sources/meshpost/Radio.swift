@@ -59,23 +59,3 @@ struct RadioCommand: ParsableCommand {
     }
   }
 }
-
-struct DoctorCommand: ParsableCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "doctor", abstract: "Look for what is wrong, and say what to do.", subcommands: [Bluetooth.self],
-    defaultSubcommand: Bluetooth.self)
-
-  struct Bluetooth: ParsableCommand {
-    static let configuration = CommandConfiguration(
-      abstract: "Service, permissions, adapter, rfkill, versions and the radio's bond.",
-      discussion: "Ends with exit code 1 when something has failed.")
-    @OptionGroup var connection: Connection
-
-    func run() throws {
-      let answer = try ControlClient(connection).get("/v1/doctor/bluetooth")
-      let findings = answer.value["findings"]?.array ?? []
-      if connection.json { print(answer.text) } else { for finding in findings { Show.finding(finding) } }
-      if findings.contains(where: { $0["state"]?.string == "failed" }) { throw ExitCode(1) }
-    }
-  }
-}

@@ -59,6 +59,13 @@ final class Rig {
       """)
   }
 
+  /// One more key in a section of the configuration that was written.
+  func addToGatewayConfiguration(_ section: String, _ line: String) throws {
+    let file = scratch.location("gw.toml")
+    let text = try String(contentsOfFile: file, encoding: .utf8)
+    _ = scratch.write("gw.toml", text.replacingOccurrences(of: "[\(section)]\n", with: "[\(section)]\n\(line)\n"))
+  }
+
   var socket: String { scratch.location("ctl") }
 
   /// A virtual radio r0 on a pseudo-terminal, with others around it.

@@ -49,9 +49,9 @@ import Testing
     let server = try Program(Program.python, ["-c", Self.server], folder: scratch.folder)
     let port = UInt16(try server.line(with: "port ").split(separator: " ").last.map(String.init) ?? "") ?? 0
     let loop = EventLoop()
+    let tls = try TLSContext(authorities: scratch.location("server.pem"))
     let socket = WebSocket(
-      WebSocket.Settings(host: "localhost", port: port, target: "/"),
-      tls: try TLSContext(authorities: scratch.location("server.pem")), on: loop)
+      WebSocket.Settings(host: "localhost", port: port, target: "/"), tls: tls, on: loop)
     var texts: [String] = []
     var failure: WebSocketFailure?
     socket.onMessage = { [unowned socket] bytes in
@@ -68,6 +68,8 @@ import Testing
     let limit = loop.schedule(after: .seconds(30)) { loop.stop() }
     loop.run()
     limit.cancel()
+    let days = (tls.peerExpiry ?? 0) - Int64(Date().timeIntervalSince1970)
+    #expect((86_400...172_800).contains(days), "the certificate was made for two days")
     socket.close()
     #expect(failure == nil)
     #expect(texts == (0..<20).flatMap { ["\($0)", "x"] })

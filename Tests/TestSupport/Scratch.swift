@@ -19,6 +19,10 @@ public final class Scratch {
 
   public func location(_ name: String) -> String { folder.appending(path: name).path() }
 
+  public func makeFolder(_ name: String) {
+    try! FileManager.default.createDirectory(at: folder.appending(path: name), withIntermediateDirectories: true)
+  }
+
   public func write(_ name: String, _ text: String) -> String {
     let file = folder.appending(path: name)
     try! text.write(to: file, atomically: true, encoding: .utf8)

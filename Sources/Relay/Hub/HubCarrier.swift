@@ -26,6 +26,7 @@ final class HubCarrier {
     self.store = store
   }
 
+  var certificateExpiry: Int64? { road.certificateExpiry }
   var bytesSent: UInt64 { road.bytesSent &+ sideRoad.bytesSent }
 
   func greet(_ done: @escaping (Greeting) -> Void) {

@@ -87,6 +87,7 @@ final class HubLink: Carrier, UpdatesSource {
   }
 
   var keepsConnection: Bool { true }
+  var certificateExpiry: Int64? { tls?.peerExpiry ?? http.certificateExpiry }
   var window: Int { if case .live = road { hubWindow } else { 1 } }
 
   var bytesSent: UInt64 {

@@ -65,12 +65,14 @@ final class MQTTCarrier: Carrier {
   /// A batch that came while the connection was made anew.
   private var parked: (batch: Batch, done: (Verdict) -> Void)?
   private var isRenewing = false
+  private let tls: TLSContext?
   weak var radio: (any RadioAccess)?
   var onLost: (Verdict) -> Void = { _ in }
   var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void = { _, done in done(nil) }
 
   init(_ settings: Settings, tls: TLSContext?, store: Store, on loop: EventLoop) {
     self.settings = settings
+    self.tls = tls
     self.store = store
     self.loop = loop
     client = MQTTClient(host: settings.host, port: settings.port, path: settings.path, tls: tls, on: loop)
@@ -80,6 +82,7 @@ final class MQTTCarrier: Carrier {
   }
 
   var place: String { settings.url }
+  var certificateExpiry: Int64? { tls?.peerExpiry }
   var bytesSent: UInt64 { client.bytesSent }
 
   private var statusTopic: String { settings.statusTopic.render(kind: "status", gateway: store.gatewayID, body: .null) }

@@ -40,6 +40,7 @@ final class WebhookCarrier: Carrier {
   }
 
   var bytesSent: UInt64 { road.bytesSent }
+  var certificateExpiry: Int64? { road.certificateExpiry }
 
   /// It keeps no count that one could ask for.
   func greet(_ done: @escaping (Greeting) -> Void) { done(.ready) }

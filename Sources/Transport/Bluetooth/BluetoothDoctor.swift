@@ -8,22 +8,6 @@ import Timing
 
 /// Looks at everything that Bluetooth needs, and says of each what is wrong and what to do.
 public final class BluetoothDoctor {
-  public struct Finding: Equatable, Sendable {
-    public enum State: String, Sendable { case ok, warning, failed }
-
-    public let subject: String
-    public let state: State
-    public let words: String
-    public let remedy: String?
-
-    init(_ subject: String, _ state: State, _ words: String, _ remedy: String? = nil) {
-      self.subject = subject
-      self.state = state
-      self.words = words
-      self.remedy = remedy
-    }
-  }
-
   private let visit: BlueZVisit
   private let target: BluetoothTarget?
   private let options: BluetoothOptions

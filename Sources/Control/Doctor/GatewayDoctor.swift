@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import Glibc
+import Proxy
+import Relay
+import Store
+import Transport
+
+/// Looks at everything that goes wrong in practice with a gateway, and says of each what is wrong and what to do.
+struct GatewayDoctor {
+  /// Firmware older than this loses what newer keeps (docs/architecture.md).
+  private static let oldestFirmware = FirmwareVersion(1, 11)
+  /// A certificate that ends within so many days.
+  private static let fewDays: Int64 = 14
+
+  let parts: ControlAPI.Parts
+
+  func examine() -> [Finding] {
+    let location = parts.store.location
+    let folder = location.lastIndex(of: "/").map { String(location[..<$0]) } ?? "."
+    return radio() + clock() + store() + MachineDoctor(folder: folder).examine()
+      + parts.relay().upstreams.flatMap { Self.upstream($0.status, now: WallClock().seconds) }
+      + parts.proxy.reports.map(Self.proxy)
+  }
+
+  // MARK: The radio
+
+  private func radio() -> [Finding] {
+    let connection = parts.connection
+    guard case .up = connection.state else {
+      guard case .waiting(let error) = connection.state else {
+        return [Finding("radio", .warning, "\(connection.link.name): being opened", "Look again in a few seconds.")]
+      }
+      return [Finding("radio", .failed, "\(connection.link.name): \(error)", error.remedy)]
+        + serial(connection.link.name)
+    }
+    var findings = [Finding("radio", .ok, "\(connection.link.name) is up")]
+    if connection.unreadableFrames > 0 {
+      findings.append(
+        Finding(
+          "radio", .warning, "\(connection.unreadableFrames) frames could not be read",
+          "A bad cable or another program on the port: `fuser -v` the port."))
+    }
+    findings += [firmware(), table(), radioClock()].compactMap { $0 }
+    return findings
+  }
+
+  private func serial(_ link: String) -> [Finding] {
+    guard link.hasPrefix("serial:/") else { return [] }
+    let location = String(link.dropFirst(7).prefix { $0 != "?" })
+    guard access(location, F_OK) == 0, access(location, R_OK | W_OK) != 0 else { return [] }
+    return [
+      Finding(
+        "permission", .failed, "this user may not open \(location)", "Add it to the group of the port, mostly dialout.")
+    ]
+  }
+
+  private func firmware() -> Finding? {
+    guard let text = parts.connection.identity?.device?.details?.version.string else { return nil }
+    guard FirmwareVersion(text) >= Self.oldestFirmware else {
+      return Finding("firmware", .warning, "\(text) is old", "Flash a newer one: https://flasher.meshcore.co.uk")
+    }
+    return Finding("firmware", .ok, text)
+  }
+
+  private func table() -> Finding? {
+    // `try?`: what is wrong with the store is told there.
+    guard let most = parts.connection.identity?.device?.maxContacts, most > 0,
+      let count = try? parts.store.contactCount(onRadio: true)
+    else { return nil }
+    let words = "\(count) of \(most) places in the radio's contact table are taken"
+    guard Int(count) * 100 >= most * 95 else { return Finding("contacts", .ok, words) }
+    return Finding(
+      "contacts", .warning, words,
+      "Nodes that are new find no place: switch on [contacts] evict, or `meshpost contact remove NAME`.")
+  }
+
+  private func radioClock() -> Finding? {
+    guard let radio = parts.synchronizer.radioTime, WallClock().isSynchronised else { return nil }
+    let difference = Int64(radio) - WallClock().seconds
+    guard abs(difference) > 60 else { return Finding("radio's clock", .ok, "right within a minute") }
+    return Finding(
+      "radio's clock", .warning, "\(abs(difference)) s \(difference > 0 ? "ahead" : "behind")",
+      difference > 0
+        ? "Only losing its power can bring it back." : "`meshpost sync --now` sets it, if radio.set_time allows.")
+  }
+
+  // MARK: The gateway
+
+  private func clock() -> [Finding] {
+    guard WallClock().isSynchronised else {
+      return [
+        Finding(
+          "clock", .warning, "the machine's clock is not synchronised: times are marked, the radio's is not set",
+          "`timedatectl` tells why; a Pi without a network needs a clock chip or a GPS.")
+      ]
+    }
+    return [Finding("clock", .ok, "synchronised")]
+  }
+
+  private func store() -> [Finding] {
+    let store = parts.store
+    var findings: [Finding] = []
+    if let failure = store.failure { findings.append(Finding("store", .failed, "\(failure)", failure.remedy)) }
+    if let location = store.setAside {
+      findings.append(
+        Finding(
+          "store", .warning, "a damaged database was kept as \(location)",
+          "Look at the disk; `meshpost restore` has older data."))
+    }
+    // `try?`: a store that cannot be read has failed, and that stands above.
+    let (size, most) = ((try? store.size()) ?? 0, store.mostBytes)
+    let words = "\(size >> 20) of \(most >> 20) MiB"
+    if size * 10 >= most * 9 {
+      findings.append(Finding("store", .warning, words, "Raise store.max_size, or lower store.messages_max."))
+    } else if findings.isEmpty {
+      findings.append(Finding("store", .ok, words))
+    }
+    return findings
+  }
+
+  // MARK: Others
+
+  /// `now`: seconds since 1970.
+  static func upstream(_ status: UpstreamStatus, now: Int64) -> [Finding] {
+    let subject = status.kind == "hook" ? status.name : "upstream \(status.name)"
+    var findings: [Finding] = []
+    let reason = status.reason ?? ""
+    switch status.state {
+    case .stopped:
+      findings.append(Finding(subject, .failed, "stopped: \(reason)", "Mend it, then `meshpost outbox resume`."))
+    case .waiting: findings.append(Finding(subject, .warning, "waits: \(reason)", remedy(reason)))
+    case .paused:
+      findings.append(Finding(subject, .warning, "paused by an operator", "`meshpost upstream resume \(status.name)`"))
+    case .idle, .sending: findings.append(Finding(subject, .ok, "\(status.pending) events pending"))
+    }
+    if status.deadLetters > 0 {
+      findings.append(
+        Finding(
+          subject, .warning, "\(status.deadLetters) events were refused",
+          "`meshpost outbox dead` shows why; `meshpost outbox retry \(status.name)` sends them again."))
+    }
+    if let expiry = status.certificateExpiry, expiry - now < fewDays * 86400 {
+      findings.append(
+        Finding(
+          subject, .warning, "its certificate ends in \(max(0, (expiry - now) / 86400)) days",
+          "Whoever runs the server has to renew it."))
+    }
+    return findings
+  }
+
+  private static func remedy(_ reason: String) -> String {
+    if reason.hasPrefix("no address for") {
+      return "The name is wrong, or there is no DNS: `resolvectl query` the name."
+    }
+    if reason.contains("certificate") {
+      return "See the certificate: `openssl s_client -connect HOST:PORT`; a private authority goes into ca_file."
+    }
+    return "Nothing is lost; it is tried again by itself."
+  }
+
+  private static func proxy(_ report: CompanionProxy.Report) -> Finding {
+    let subject = "proxy \(report.name)"
+    guard let trouble = report.trouble else {
+      return Finding(subject, .ok, "\(report.clients.count) clients at \(report.address)")
+    }
+    return Finding(
+      subject, .failed, trouble, "Another program has the port (`ss -ltnp`), or the address is not this machine's.")
+  }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import EventLoop
+import Glibc
+import Transport
+
+/// Looks at the machine: disk and its wear, power, heat, memory, programs that are in the way.
+struct MachineDoctor {
+  /// In front of every location of the kernel's; empty but in tests.
+  var root = ""
+  /// The folder of the database.
+  var folder: String
+
+  func examine() -> [Finding] { disk() + wear() + power() + [heat(), memory(), modemManager()].compactMap { $0 } }
+
+  private static let fewBytes: UInt64 = 100 << 20
+  private static let hottest = 80
+
+  private func disk() -> [Finding] {
+    var space = statvfs()
+    guard statvfs(folder, &space) == 0 else {
+      return [Finding("disk", .failed, "\(folder): \(String(cString: strerror(errno)))", "See whether it is there.")]
+    }
+    let free = UInt64(space.f_bavail) * UInt64(space.f_frsize)
+    let words = "\(free >> 20) MiB free where the database is"
+    if space.f_flag & UInt(ST_RDONLY) != 0 {
+      return [
+        Finding(
+          "disk", .failed, "\(folder) is read-only",
+          "A card that wears out or a file system with errors is made so: see `dmesg`, save what is there, replace it.")
+      ]
+    }
+    guard free > Self.fewBytes else {
+      return [Finding("disk", .warning, words, "Make room: at 0 the gateway leaves messages in the radio.")]
+    }
+    return [Finding("disk", .ok, words)]
+  }
+
+  /// What eMMC and newer SD cards say of their life: tenths that are used up, and whether the reserve runs out.
+  private func wear() -> [Finding] {
+    Self.names(in: "\(root)/sys/block").filter { $0.hasPrefix("mmcblk") }.compactMap { disk in
+      let device = "\(root)/sys/block/\(disk)/device"
+      guard let life = Self.text("\(device)/life_time") else { return nil }
+      let tenths =
+        life.split(separator: " ").compactMap { Int($0.drop { $0 == "0" || $0 == "x" }, radix: 16) }.max() ?? 0
+      let reserve =
+        Self.text("\(device)/pre_eol_info").flatMap { Int($0.drop { $0 == "0" || $0 == "x" }, radix: 16) } ?? 0
+      guard tenths > 0 else { return nil }
+      let words = "\(disk): \(min(tenths, 10) * 10) % of its life is used up"
+      let isWorn = tenths >= 9 || reserve >= 2
+      return Finding("wear", isWorn ? .warning : .ok, words, isWorn ? "Replace it soon; `meshpost backup` first." : nil)
+    }
+  }
+
+  /// A Raspberry Pi says that its supply is too weak; what else goes wrong then is hard to tell from other faults.
+  private func power() -> [Finding] {
+    var findings: [Finding] = []
+    for sensor in Self.names(in: "\(root)/sys/class/hwmon") {
+      let device = "\(root)/sys/class/hwmon/\(sensor)"
+      guard Self.text("\(device)/name") == "rpi_volt" else { continue }
+      let isLow = Self.text("\(device)/in0_lcrit_alarm") == "1"
+      findings.append(
+        isLow ? Self.weak("the voltage is too low now") : Finding("power", .ok, "the voltage is right now"))
+    }
+    if let flags = Self.text("\(root)/sys/devices/platform/soc/soc:firmware/get_throttled").flatMap({
+      Int($0, radix: 16)
+    }) {
+      if flags & 0x1 != 0 { findings.append(Self.weak("the voltage is too low now")) }
+      if flags & 0x1_0000 != 0 { findings.append(Self.weak("the voltage was too low since the start")) }
+      if flags & 0x4 != 0 {
+        findings.append(Finding("power", .warning, "the processor is throttled now", "Cool it, or give it more power."))
+      }
+      if flags == 0 { findings.append(Finding("power", .ok, "no undervoltage, no throttling since the start")) }
+    }
+    return findings
+  }
+
+  private static func weak(_ words: String) -> Finding {
+    Finding(
+      "power", .failed, words, "Use a supply and a cable that hold 5.1 V under load: radios drop off the USB otherwise."
+    )
+  }
+
+  private func heat() -> Finding? {
+    guard let text = Self.text("\(root)/sys/class/thermal/thermal_zone0/temp"), let millidegrees = Int(text) else {
+      return nil
+    }
+    let degrees = millidegrees / 1000
+    guard degrees >= Self.hottest else { return Finding("heat", .ok, "\(degrees) °C") }
+    return Finding("heat", .warning, "\(degrees) °C: the processor slows down", "Give it air or shade.")
+  }
+
+  private func memory() -> Finding? {
+    let lines = Self.text("\(root)/proc/meminfo")?.split(separator: "\n") ?? []
+    guard let line = lines.first(where: { $0.hasPrefix("MemAvailable:") }),
+      let available = line.split(separator: " ").dropFirst().first.flatMap({ Int($0) })
+    else { return nil }
+    guard available < 32 << 10 else { return Finding("memory", .ok, "\(available >> 10) MiB to be had") }
+    return Finding(
+      "memory", .warning, "only \(available >> 10) MiB to be had", "See what else runs: `ps -eo rss,comm --sort -rss`.")
+  }
+
+  /// It takes serial ports for modems and talks to them.
+  private func modemManager() -> Finding? {
+    let isThere = Self.names(in: "\(root)/proc").contains { name in
+      name.allSatisfy(\.isNumber) && Self.text("\(root)/proc/\(name)/comm") == "ModemManager"
+    }
+    guard isThere else { return nil }
+    return Finding(
+      "ModemManager", .warning, "it runs, and tries radios on serial ports as if they were modems",
+      "Without a modem: `systemctl disable --now ModemManager`; else a udev rule with ENV{ID_MM_DEVICE_IGNORE}=\"1\".")
+  }
+
+  // MARK: Small files
+
+  /// The beginning of a small file, without white space at its end.
+  static func text(_ location: String) -> String? {
+    let file = open(location, O_RDONLY | O_CLOEXEC)
+    guard file >= 0 else { return nil }
+    defer { close(file) }
+    guard case .bytes(let bytes) = Descriptor.read(file) else { return nil }
+    var text = String(decoding: bytes, as: UTF8.self)
+    while text.last?.isWhitespace == true { text.removeLast() }
+    return text
+  }
+
+  private static func names(in location: String) -> [String] {
+    guard let folder = opendir(location) else { return [] }
+    defer { closedir(folder) }
+    var names: [String] = []
+    while let entry = readdir(folder) {
+      let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+        pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      if !name.hasPrefix(".") { names.append(name) }
+    }
+    return names.sorted()
+  }
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import EventLoop
+import Glibc
+import JSON
+import Store
+import Transport
+
+/// What a bug report needs, as one text: versions, findings, the status, the configuration, the newest log lines. Without
+/// secrets, keys, texts of messages and positions.
+struct TroubleReport {
+  private static let mostConfiguration = 64 << 10
+
+  let parts: ControlAPI.Parts
+
+  func write(_ findings: [Finding]) -> [UInt8] {
+    let sections = [
+      ("Versions", versions()), ("Doctor", Self.describe(findings)), ("Status", status()),
+      ("Configuration", configuration()), ("Log", log()),
+    ]
+    let text = sections.map { "## \($0.0)\n\n```\n\($0.1)\n```\n" }.joined(separator: "\n")
+    return Array("# Meshpost report\n\n\(text)".utf8)
+  }
+
+  private func versions() -> String {
+    var system = utsname()
+    uname(&system)
+    func field<Tuple>(_ tuple: Tuple) -> String {
+      withUnsafeBytes(of: tuple) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+    }
+    let release = MachineDoctor.text("/etc/os-release")?.split(separator: "\n").first { $0.hasPrefix("PRETTY_NAME=") }
+    let board = MachineDoctor.text("/proc/device-tree/model").map { $0.filter { $0 != "\0" } }
+    let details = parts.connection.identity?.device?.details
+    let lines = [
+      "meshpostd \(parts.version)", "\(field(system.sysname)) \(field(system.release)) \(field(system.machine))",
+      release.map { String($0.dropFirst(12)) } ?? "", board ?? "",
+      details.map { "radio: \($0.model.string) \($0.version.string), \($0.build.string)" } ?? "radio: not known",
+    ]
+    return lines.filter { !$0.isEmpty }.joined(separator: "\n")
+  }
+
+  static func describe(_ findings: [Finding]) -> String {
+    findings.map { "\($0.state.rawValue): \($0.subject): \(Redaction.line($0.words))" }.joined(separator: "\n")
+  }
+
+  private func status() -> String {
+    do {
+      let status = try JSONWriter.object { json throws(StoreError) in try StatusReport(parts: parts).write(to: &json) }
+      let value = try JSONValue(parsing: status)
+      return Redaction.line(Self.withoutPositions(value).text)
+    } catch {
+      return "\(error)"
+    }
+  }
+
+  private static func withoutPositions(_ value: JSONValue) -> JSONValue {
+    switch value {
+    case .object(let fields):
+      .object(fields.filter { $0.0 != "lat" && $0.0 != "lon" }.map { ($0.0, withoutPositions($0.1)) })
+    case .array(let values): .array(values.map(withoutPositions))
+    default: value
+    }
+  }
+
+  private func configuration() -> String {
+    let file = open(parts.configurationFile, O_RDONLY | O_CLOEXEC)
+    guard file >= 0 else { return "\(parts.configurationFile): \(String(cString: strerror(errno)))" }
+    defer { close(file) }
+    var bytes: [UInt8] = []
+    while bytes.count < Self.mostConfiguration, case .bytes(let more) = Descriptor.read(file) { bytes += more }
+    let lines = Redaction.configuration(String(decoding: bytes, as: UTF8.self)).split(separator: "\n")
+    return lines.filter { !$0.hasPrefix("#") }.joined(separator: "\n")
+  }
+
+  private func log() -> String {
+    parts.log.recent.map { line in "\(Self.time(line.at)) \(line.level.word): \(Redaction.line(line.text))" }
+      .joined(separator: "\n")
+  }
+
+  private static func time(_ milliseconds: Int64) -> String {
+    var (seconds, parts) = (time_t(milliseconds / 1000), tm())
+    gmtime_r(&seconds, &parts)
+    var buffer = [CChar](repeating: 0, count: 32)
+    strftime(&buffer, buffer.count, "%Y-%m-%d %H:%M:%SZ", &parts)
+    return String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import Proxy
+import Relay
+import Store
+import Sync
+import Timing
+
+/// What `/metrics` says; the names are promised in docs/observability.md.
+struct MetricsReport {
+  let parts: ControlAPI.Parts
+
+  func write() throws(StoreError) -> [UInt8] {
+    var text = Exposition()
+    gateway(&text)
+    radio(&text)
+    sync(&text)
+    messaging(&text)
+    try store(&text)
+    upstreams(&text)
+    proxies(&text)
+    return text.bytes
+  }
+
+  private func gateway(_ text: inout Exposition) {
+    text.metric("meshpost_build_info", .gauge, "Which version of which gateway.") {
+      $0.add(1, ("version", parts.version), ("gateway", parts.store.gatewayID))
+    }
+    let uptime = (parts.loop.now - parts.startedAt).inSeconds
+    text.metric("process_start_time_seconds", .gauge, "When the daemon was started, seconds since 1970.") {
+      $0.add((Double(WallClock().milliseconds) / 1000 - uptime).rounded())
+    }
+    text.gauge(
+      "process_resident_memory_bytes", "Resident memory.", StatusReport.residentKibibytes.map { $0 * 1024 })
+    text.counter("meshpost_wakeups_total", "Times that the daemon woke up.", parts.loop.wakeups)
+    text.gauge(
+      "meshpost_clock_synchronized", "1: the machine's clock is synchronised.", WallClock().isSynchronised ? 1 : 0)
+  }
+
+  private func radio(_ text: inout Exposition) {
+    let connection = parts.connection
+    text.gauge("meshpost_radio_up", "1: the link to the radio is up.", connection.state == .up ? 1 : 0)
+    if let identity = connection.identity {
+      text.metric("meshpost_radio_info", .gauge, "Which radio.") { samples in
+        let details = identity.device?.details
+        samples.add(
+          1, ("name", identity.info.name.string), ("key", identity.info.key.hex),
+          ("model", details?.model.string ?? ""), ("version", details?.version.string ?? ""))
+      }
+      text.gauge("meshpost_radio_tx_power_dbm", "Transmit power.", identity.info.txPower)
+    }
+    text.gauge("meshpost_radio_rssi_dbm", "How strongly the radio is heard over Bluetooth.", connection.link.rssi)
+    text.metric("meshpost_radio_silence_seconds", .gauge, "Since the radio last said something.") {
+      $0.add(connection.lastHeard.map { (parts.loop.now - $0).inSeconds.rounded() })
+    }
+    text.counter(
+      "meshpost_radio_unreadable_frames_total", "Frames that could not be read.", connection.unreadableFrames)
+    text.counter("meshpost_radio_packets_heard_total", "Packets that the radio heard.", parts.counts.packets)
+    text.metric("meshpost_radio_last_packet_snr_db", .gauge, "Signal-to-noise ratio of the last packet heard.") {
+      $0.add(parts.counts.lastSNR?.decibels)
+    }
+    text.gauge("meshpost_radio_last_packet_rssi_dbm", "Strength of the last packet heard.", parts.counts.lastRSSI)
+  }
+
+  private func sync(_ text: inout Exposition) {
+    let (state, counters) = (parts.synchronizer.state, parts.synchronizer.counters)
+    text.metric("meshpost_sync_state", .gauge, "1 for the state that the sync is in.") { samples in
+      for name in SyncState.names { samples.add(name == state.name ? 1 : 0, ("state", name)) }
+    }
+    text.metric("meshpost_sync_last_success_timestamp_seconds", .gauge, "When the gateway was last synced.") {
+      $0.add(parts.synchronizer.lastSynced.map { Double($0 / 1000) })
+    }
+    text.counter("meshpost_radio_connections_total", "Times that the link came up.", counters.connections)
+    text.counter("meshpost_radio_timeouts_total", "Commands that the radio did not answer.", counters.timeouts)
+    text.counter("meshpost_messages_received_total", "Messages taken in.", counters.messagesStored)
+    text.counter("meshpost_messages_duplicate_total", "Messages that came again.", counters.duplicates)
+    text.counter("meshpost_adverts_total", "Adverts heard.", counters.adverts)
+    text.counter("meshpost_contacts_changed_total", "Contacts that were new or changed.", counters.contactsChanged)
+  }
+
+  private func messaging(_ text: inout Exposition) {
+    let status = parts.messaging.messenger.status
+    text.gauge("meshpost_outgoing_waiting", "Messages of ours that wait.", status.waiting)
+    text.gauge("meshpost_outgoing_in_flight", "Messages of ours that wait for their acknowledgement.", status.inFlight)
+    text.metric("meshpost_messages_sent", .gauge, "Messages of ours by what became of them, as far as they are kept.") {
+      $0.add(Double(status.delivered), ("state", "delivered"))
+      $0.add(Double(status.failed), ("state", "failed"))
+      $0.add(Double(status.sentOnChannels), ("state", "sent"))
+    }
+    text.metric("meshpost_airtime_hour_seconds", .gauge, "On the air within the last hour.") {
+      $0.add(Double(status.airtime.used) / 1000)
+    }
+    text.metric("meshpost_airtime_hour_limit_seconds", .gauge, "What an hour may hold.") {
+      $0.add(Double(status.airtime.limit) / 1000)
+    }
+  }
+
+  private func store(_ text: inout Exposition) throws(StoreError) {
+    let store = parts.store
+    text.gauge("meshpost_store_up", "1: the last write succeeded.", store.failure == nil ? 1 : 0)
+    text.gauge("meshpost_store_messages", "Messages kept.", try store.messageCount())
+    let (all, onRadio) = (try store.contactCount(onRadio: false), try store.contactCount(onRadio: true))
+    text.gauge("meshpost_store_contacts", "Nodes known.", all)
+    text.gauge("meshpost_radio_contacts", "Nodes in the radio's table.", onRadio)
+    text.gauge(
+      "meshpost_radio_contacts_limit", "Nodes that fit into the radio's table.",
+      parts.connection.identity?.device?.maxContacts)
+    text.gauge("meshpost_store_size_bytes", "Size of the database.", try store.size())
+    text.gauge("meshpost_journal_size_bytes", "Size of the journal's events.", store.journalSize.bytes)
+    text.counter("meshpost_journal_events_total", "Events journaled: the last seq.", store.lastSeq)
+  }
+
+  private func upstreams(_ text: inout Exposition) {
+    let all = parts.relay().upstreams.map(\.status)
+    func each(_ samples: inout Exposition.Samples, _ value: (UpstreamStatus) -> Double?) {
+      for status in all { samples.add(value(status), ("upstream", status.name), ("kind", status.kind)) }
+    }
+    text.metric("meshpost_upstream_up", .gauge, "1: it takes what it is sent, or has all.") {
+      each(&$0) { $0.state == .idle || $0.state == .sending ? 1 : 0 }
+    }
+    text.metric("meshpost_upstream_pending_events", .gauge, "Events that it has not had.") {
+      each(&$0) { Double($0.pending) }
+    }
+    text.metric("meshpost_upstream_oldest_pending_seconds", .gauge, "Age of the oldest of them.") {
+      each(&$0) { Double($0.age ?? 0) }
+    }
+    text.metric("meshpost_upstream_dead_letters", .gauge, "Events that it refused.") {
+      each(&$0) { Double($0.deadLetters) }
+    }
+    text.metric("meshpost_upstream_lost_events", .gauge, "Events given up before it had them.") {
+      each(&$0) { Double($0.lost) }
+    }
+    text.metric("meshpost_upstream_sent_bytes_total", .counter, "Bytes handed to the network.") {
+      each(&$0) { Double($0.bytesSent) }
+    }
+    text.metric("meshpost_upstream_batches_total", .counter, "Batches acknowledged.") {
+      each(&$0) { Double($0.batches) }
+    }
+    text.metric("meshpost_upstream_last_success_timestamp_seconds", .gauge, "When it last acknowledged.") {
+      each(&$0) { $0.lastSuccess.map { Double($0 / 1000) } }
+    }
+  }
+
+  private func proxies(_ text: inout Exposition) {
+    let reports = parts.proxy.reports
+    text.metric("meshpost_proxy_up", .gauge, "1: clients can connect there.") { samples in
+      for report in reports { samples.add(report.trouble == nil ? 1 : 0, ("proxy", report.name)) }
+    }
+    text.metric("meshpost_proxy_clients", .gauge, "Clients that share the radio.") { samples in
+      for report in reports { samples.add(Double(report.clients.count), ("proxy", report.name)) }
+    }
+  }
+}

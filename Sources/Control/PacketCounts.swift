@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+
+/// What was heard, counted, since the start.
+public final class PacketCounts {
+  public private(set) var packets: UInt64 = 0
+  public private(set) var lastSNR: SNR?
+  public private(set) var lastRSSI: Int8?
+
+  public init() {}
+
+  public func heard(_ snr: SNR, _ rssi: Int8) {
+    packets &+= 1
+    (lastSNR, lastRSSI) = (snr, rssi)
+  }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import Glibc
+
+/// journald's own socket: lines with fields. Source: systemd's "Native Journal Protocol".
+final class JournalSocket {
+  /// Standard error is journald's: systemd says so, and it is so still.
+  let isWanted: Bool
+  private var descriptor: Int32 = -1
+
+  init() {
+    isWanted = Self.isStandardErrorJournal
+    guard isWanted else { return }
+    let location = getenv("MESHPOST_JOURNAL_SOCKET").map { String(cString: $0) } ?? "/run/systemd/journal/socket"
+    descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+    guard descriptor >= 0, !connect(to: location) else { return }
+    close(descriptor)
+    descriptor = -1
+  }
+
+  deinit { if descriptor >= 0 { close(descriptor) } }
+
+  /// `JOURNAL_STREAM` is `DEVICE:INODE` of standard error. A program that was started from a service and writes elsewhere
+  /// has inherited it, and it is not true then.
+  private static var isStandardErrorJournal: Bool {
+    guard let value = getenv("JOURNAL_STREAM") else { return false }
+    var status = stat()
+    guard fstat(2, &status) == 0 else { return false }
+    return String(cString: value) == "\(status.st_dev):\(status.st_ino)"
+  }
+
+  private func connect(to location: String) -> Bool {
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    guard location.utf8.count < MemoryLayout.size(ofValue: address.sun_path) else { return false }
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: location.utf8) }
+    return withUnsafePointer(to: &address) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
+      }
+    }
+  }
+
+  /// False: it did not take the line, which has no line breaks.
+  func send(_ priority: Int, _ line: String, _ fields: [(String, String)]) -> Bool {
+    guard descriptor >= 0 else { return false }
+    var text = "PRIORITY=\(priority)\nSYSLOG_IDENTIFIER=meshpostd\nMESSAGE=\(line)\n"
+    for (name, value) in fields { text += "\(name)=\(String(value.map { $0.isNewline ? " " : $0 }))\n" }
+    let bytes = Array(text.utf8)
+    return Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count
+  }
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+
+/// What a doctor found: of one thing, whether it is well, and what to do if it is not.
+public struct Finding: Equatable, Sendable {
+  public enum State: String, Sendable { case ok, warning, failed }
+
+  public let subject: String
+  public let state: State
+  public let words: String
+  public let remedy: String?
+
+  public init(_ subject: String, _ state: State, _ words: String, _ remedy: String? = nil) {
+    self.subject = subject
+    self.state = state
+    self.words = words
+    self.remedy = remedy
+  }
+}

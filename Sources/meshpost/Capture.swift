@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Glibc
+import JSON
+
+struct CaptureCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "capture", abstract: "Write down the packets that the radio hears, or the frames of its link.",
+    discussion: """
+      pcap is for Wireshark (LoRaTap, with strength, SNR and frequency); hex has one packet a line, as MeshCore's decoders \
+      take it; jsonl has everything that is known. With --frames it is what gateway and radio say to each other, secrets \
+      masked, as jsonl. Ends with Ctrl-C, after --seconds or after --count.
+      """)
+
+  enum Format: String, ExpressibleByArgument, CaseIterable { case pcap, hex, jsonl }
+
+  @OptionGroup var connection: Connection
+  @Argument(help: "The file; `-` is standard output.") var file: String
+  @Option(help: "pcap, hex or jsonl.") var format = Format.pcap
+  @Flag(help: "What is said on the link to the radio, instead of what is on the air.") var frames = false
+  @Option(help: "End after so many seconds.") var seconds: Int?
+  @Option(help: "End after so many packets.") var count: Int?
+
+  func run() throws {
+    let output = try OutputFile(file == "-" ? nil : file, grows: true)
+    if format == .pcap, !frames { try output.write(PacketCapture.head) }
+    try output.flush()
+    var taken = 0
+    let ending = Ending(seconds: seconds)
+    try ControlClient(connection).rows(frames ? "/v1/frames" : "/v1/packets", until: ending) { row in
+      if let lost = row["lost"]?.integer {
+        _ = Failure.say("\(lost) were left out: this end reads too slowly", 0)
+        return
+      }
+      try output.write(bytes(of: row))
+      try output.flush()
+      taken += 1
+      if taken == count { ending.end() }
+    }
+    try output.close()
+    if file != "-" { print(connection.json ? "{\"captured\":\(taken)}" : "\(taken) captured") }
+  }
+
+  private func bytes(of row: JSONValue) -> [UInt8] {
+    if frames || format == .jsonl { return Array((row.text + "\n").utf8) }
+    let raw = row["raw"]?.string ?? ""
+    return format == .hex ? Array("\(raw)\n".utf8) : PacketCapture.record(row)
+  }
+}
+
+/// pcap with LoRaTap (link type 270), version 0. Sources: wiki.wireshark.org/Development/LibpcapFileFormat,
+/// github.com/eriknl/LoRaTap.
+enum PacketCapture {
+  private static let linkType: UInt32 = 270
+  /// Of private LoRa networks, which MeshCore uses.
+  private static let syncWord: UInt8 = 0x12
+
+  static var head: [UInt8] {
+    little(0xA1B2_C3D4) + [2, 0, 4, 0] + little(0) + little(0) + little(65535) + little(linkType)
+  }
+
+  static func record(_ row: JSONValue) -> [UInt8] {
+    let packet = tap(row) + bytes(row["raw"]?.string ?? "")
+    let at = row["at"]?.integer ?? 0
+    let length = little(UInt32(clamping: packet.count))
+    return little(UInt32(clamping: at / 1000)) + little(UInt32(clamping: at % 1000 * 1000)) + length + length + packet
+  }
+
+  /// Big-endian: version, padding, length, frequency in Hz, bandwidth in steps of 125 kHz, spreading factor, strength as
+  /// dBm + 139 (of the packet, highest, now), SNR in quarters of a dB, sync word.
+  private static func tap(_ row: JSONValue) -> [UInt8] {
+    let frequency = UInt32(clamping: (row["frequency_khz"]?.integer ?? 0) * 1000)
+    let steps = UInt8(clamping: (row["bandwidth_hz"]?.integer ?? 0) / 125_000)
+    let strength = UInt8(clamping: (row["rssi"]?.integer ?? -139) + 139)
+    let quarters = Int8(clamping: Int64((row["snr"]?.number ?? 0) * 4))
+    let factor = UInt8(clamping: row["spreading_factor"]?.integer ?? 0)
+    return [0, 0, 0, 15] + little(frequency).reversed() + [steps, factor, strength, 255, 255]
+      + [UInt8(bitPattern: quarters), syncWord]
+  }
+
+  private static func little(_ number: UInt32) -> [UInt8] { withUnsafeBytes(of: number.littleEndian) { Array($0) } }
+
+  private static func bytes(_ hex: String) -> [UInt8] {
+    let digits = Array(hex.utf8)
+    return stride(from: 0, to: digits.count - 1, by: 2).compactMap { place in
+      UInt8(String(decoding: digits[place...place + 1], as: UTF8.self), radix: 16)
+    }
+  }
+}

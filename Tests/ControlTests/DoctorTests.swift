@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+
+import TestSupport
+import Testing
+import Transport
+
+@testable import Control
+@testable import Relay
+
+@Suite struct MachineDoctorTests {
+  private let scratch = Scratch()
+
+  private func examine(_ files: [String: String]) -> [Finding] {
+    for (location, text) in files {
+      scratch.makeFolder(String(location[..<(location.lastIndex(of: "/") ?? location.startIndex)]))
+      _ = scratch.write(location, text + "\n")
+    }
+    return MachineDoctor(root: scratch.location(""), folder: scratch.location("")).examine()
+  }
+
+  @Test func `a Pi whose supply is too weak`() {
+    let now = examine([
+      "sys/class/hwmon/hwmon1/name": "rpi_volt", "sys/class/hwmon/hwmon1/in0_lcrit_alarm": "1",
+      "sys/devices/platform/soc/soc:firmware/get_throttled": "50005",
+    ])
+    #expect(now.count { $0.subject == "power" && $0.state == .failed } == 3, "\(now)")
+    #expect(now.contains { $0.words.contains("throttled") && $0.state == .warning })
+  }
+
+  @Test func `a Pi that is well`() {
+    let findings = examine([
+      "sys/class/hwmon/hwmon0/name": "cpu_thermal", "sys/class/hwmon/hwmon1/name": "rpi_volt",
+      "sys/class/hwmon/hwmon1/in0_lcrit_alarm": "0", "sys/devices/platform/soc/soc:firmware/get_throttled": "0",
+      "sys/class/thermal/thermal_zone0/temp": "48200", "sys/block/mmcblk0/device/life_time": "0x01 0x02",
+      "sys/block/mmcblk0/device/pre_eol_info": "0x01", "proc/meminfo": "MemTotal: 1000000 kB\nMemAvailable: 400000 kB",
+    ])
+    #expect(findings.allSatisfy { $0.state == .ok }, "\(findings)")
+    #expect(findings.contains { $0.subject == "wear" && $0.words.contains("20 %") })
+  }
+
+  @Test func `worn, hot, full of others and short of memory`() {
+    let findings = examine([
+      "sys/block/mmcblk0/device/life_time": "0x0b 0x01", "sys/class/thermal/thermal_zone0/temp": "84500",
+      "proc/meminfo": "MemAvailable: 9000 kB", "proc/812/comm": "ModemManager", "proc/self/comm": "x",
+    ])
+    #expect(findings.filter { $0.state == .warning }.map(\.subject) == ["wear", "heat", "memory", "ModemManager"])
+    #expect(findings.allSatisfy { $0.state == .ok || $0.remedy != nil })
+  }
+
+  @Test func `a folder that is gone`() {
+    #expect(MachineDoctor(root: "/nowhere", folder: "/nowhere/at/all").examine().map(\.state) == [.failed])
+  }
+}
+
+@Suite struct UpstreamFindingTests {
+  private func status(_ state: UpstreamStatus.State, _ reason: String?, expiry: Int64? = nil) -> UpstreamStatus {
+    UpstreamStatus(
+      name: "hub", kind: "hub", url: "", link: nil, state: state, cursor: 0, pending: 3, inFlight: 0, deadLetters: 0,
+      lost: 0, age: nil, reason: reason, lastSuccess: nil, batches: 0, bytesSent: 0, certificateExpiry: expiry)
+  }
+
+  @Test func `what is wrong says what to do`() {
+    let dns = GatewayDoctor.upstream(status(.waiting, "no address for hub.example: x"), now: 0)
+    #expect(dns.first?.state == .warning && dns.first?.remedy?.contains("DNS") == true)
+    #expect(GatewayDoctor.upstream(status(.stopped, "HTTP 401"), now: 0).first?.state == .failed)
+    let ending = GatewayDoctor.upstream(status(.idle, nil, expiry: 10 * 86400), now: 0)
+    #expect(ending.map(\.state) == [.ok, .warning] && ending[1].words.contains("10 days"))
+    #expect(GatewayDoctor.upstream(status(.idle, nil, expiry: 100 * 86400), now: 0).map(\.state) == [.ok])
+  }
+}
+
+@Suite struct RedactionTests {
+  @Test(arguments: [
+    ("pin = \"123456\"", "pin = (hidden)"), ("#pin = \"123456\"", "#pin = (hidden)"),
+    ("  password=\"x = y\"", "  password= (hidden)"), ("pin_file = \"/etc/pin\"", "pin_file = \"/etc/pin\""),
+    ("url = \"https://hooks.example.org/services/T0/B0/XX\"", "url = \"https://hooks.example.org/…\""),
+    ("url = \"mqtts://u:p@broker:8883\"", "url = \"mqtts://broker:8883\""), ("[radio]", "[radio]"),
+    ("url = \"http://h?token=5\" # and http://x/y", "url = \"http://h/…\" # and http://x/…"),
+  ])
+  func `of the configuration`(line: String, shown: String) { #expect(Redaction.configuration(line) == shown) }
+
+  @Test(arguments: [
+    ("key 8b3387e9c5cdea6ac9e5edbaa115cd72 here", "key 8b3387e9… here"), ("6312eee62ef9", "6312eee62ef9"),
+    ("meshcore://8b3387e9c5cdea6ac9e5edbaa115cd72", "meshcore://8b3387e9…"), ("", ""), ("://", "://"),
+    ("a 12:34 b", "a 12:34 b"),
+  ])
+  func `of a line`(line: String, shown: String) { #expect(Redaction.line(line) == shown) }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// What an operator, or a machine in their place, sees of a gateway.
+  @Suite struct Observability {
+    private func python(_ script: String, _ arguments: String...) throws {
+      let program = try Program(Program.python, ["-c", script] + arguments)
+      #expect(try program.ended() == 0, "\(program.lines)")
+    }
+
+    @Test func `metrics are read by Prometheus' own parser, on the socket and on loopback`() throws {
+      let rig = try Rig()
+      let (descriptor, port) = try LoopbackPort.take()
+      close(descriptor)
+      try rig.startRadio(["--contacts", "5"])
+      rig.writeGatewayConfiguration(extra: "[[proxy]]\nname = \"p\\\"q\"\nlisten = \"127.0.0.1:\(try free())\"")
+      try rig.addToGatewayConfiguration("control", "metrics_port = \(port)")
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("chan r1 0 hello")
+      try untilTrue("a message") { try rig.status()?["store"]?["messages"]?.integer == 1 }
+      let answer = Rig.ask(.tcp(host: "127.0.0.1", port: port, tls: false), .init("GET", "/metrics"))
+      let text = String(decoding: answer?.body ?? [], as: UTF8.self)
+      #expect(text.contains("meshpost_messages_received_total 1\n") && text.contains("meshpost_radio_up 1\n"))
+      #expect(rig.control("GET", "/metrics")?.status == 200)
+      let other = Rig.ask(.tcp(host: "127.0.0.1", port: port, tls: false), .init("GET", "/v1/messages"))
+      #expect(other?.status == 404, "on loopback there are metrics, and nothing else")
+      try python(
+        """
+        import sys
+        from prometheus_client.parser import text_string_to_metric_families as parse
+        families = {f.name: f for f in parse(open(sys.argv[1]).read())}
+        assert len(families) > 30, families.keys()
+        for family in families.values():
+            assert family.documentation and family.type in ("gauge", "counter"), family
+            assert family.name.startswith(("meshpost_", "process_")), family
+            names = {s.name for s in family.samples}
+            assert names == {family.name + ("_total" if family.type == "counter" else "")}, names
+        up = families["meshpost_upstream_up"].samples[0]
+        assert up.labels == {"upstream": "hub", "kind": "hub"}, up
+        assert families["meshpost_proxy_up"].samples[0].labels["proxy"] == 'p"q'
+        """, rig.scratch.write("metrics", text))
+    }
+
+    private func free() throws -> UInt16 {
+      let (descriptor, port) = try LoopbackPort.take()
+      close(descriptor)
+      return port
+    }
+
+    @Test func `packets are captured so that Wireshark and a decoder of others read them`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      try rig.startGateway()
+      try rig.waitForSync()
+      let (pcap, hex) = (rig.scratch.location("air.pcap"), rig.scratch.location("air.hex"))
+      let captures = try [[pcap], [hex, "--format", "hex"]].map { arguments in
+        try Program.own("meshpost", ["capture"] + arguments + ["--count", "3", "--socket", rig.socket])
+      }
+      let frames = try Program.own("meshpost", ["capture", "-", "--frames", "--socket", rig.socket])
+      try untilTrue("three listeners") { try self.listeners(rig) }
+      for number in 1...3 { rig.radio?.write("chan r1 0 number \(number)") }
+      for capture in captures {
+        #expect(try capture.ended() == 0 && capture.lines == ["3 captured"], "\(capture.lines)")
+      }
+      try frames.line(with: "\"dir\":\"in\",\"hex\":\"88")
+      frames.send(SIGINT)
+      #expect(try frames.ended() == 0)
+      let shark = try Program(
+        "/usr/bin/tshark",
+        [
+          "-r", pcap, "-T", "fields", "-e", "loratap.channel.frequency", "-e", "loratap.channel.sf", "-e",
+          "loratap.rssi.snr",
+          "-e", "frame.len",
+        ])
+      #expect(try shark.ended() == 0)
+      let rows = shark.lines.filter { $0.hasPrefix("869618000\t8\t") }
+      #expect(rows.count == 3, "\(shark.lines)")
+      try python(
+        """
+        import sys
+        from pymc_core.protocol import Packet
+        lines = open(sys.argv[1]).read().split()
+        assert len(lines) == 3
+        for line in lines:
+            packet = Packet()
+            packet.read_from(bytes.fromhex(line))
+            assert packet.get_payload_type() == 5, packet.get_payload_type()  # a channel's text
+        """, hex)
+    }
+
+    /// Whoever listens is there: what is said reaches them.
+    private func listeners(_ rig: Rig) throws -> Bool {
+      let count = try rig.status()?["listeners"]?.integer
+      return count == 3
+    }
+
+    @Test func `the doctor finds what is wrong, and says what to do`() throws {
+      let rig = try Rig()
+      let (code, lines) = try rig.meshpost("doctor")
+      #expect(code == 1 && lines.contains { $0.contains("there is no control socket") }, "\(lines)")
+      #expect(lines.contains { $0.contains("systemctl status meshpostd") })
+      try rig.startRadio()
+      try rig.startGateway()
+      try rig.waitForSync()
+      try untilTrue("the hub to be missed") {
+        try rig.status()?["upstreams"]?.array?.first?["state"]?.string == "waiting"
+      }
+      let well = try rig.meshpost("doctor")
+      #expect(well.lines.contains { $0.hasPrefix("ok    radio: ") }, "\(well.lines)")
+      #expect(well.lines.contains { $0.hasPrefix("WARN  upstream hub: waits") }, "\(well.lines)")
+      rig.radio?.kill9()
+      try untilTrue("the radio to be missed") { try rig.status()?["radio"]?["state"]?.string == "down" }
+      let ill = try rig.meshpost("doctor", "--json")
+      let findings = try JSONValue(parsing: ill.lines.joined())["findings"]?.array ?? []
+      #expect(ill.code == 1)
+      #expect(
+        findings.contains { $0["subject"]?.string == "radio" && $0["state"]?.string == "failed" && $0["remedy"] != nil }
+      )
+      for subject in ["clock", "disk", "store", "version"] {
+        #expect(findings.contains { $0["subject"]?.string == subject }, "\(subject)")
+      }
+    }
+
+    @Test func `a report has what a bug needs, and no secret, key, text or position`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--contacts", "3"])
+      rig.writeGatewayConfiguration(
+        extra: """
+          [[upstream]]
+          name = "alarm"
+          kind = "webhook"
+          url = "http://127.0.0.1:1/services/a-secret-path"
+          """)
+      try rig.addToGatewayConfiguration("radio", "pin = \"987654\"")
+      try rig.startGateway()
+      try rig.waitForSync()
+      let secret = "00112233445566778899aabbccddeeff"
+      #expect(try rig.meshpost("channel", "add", "hidden", "--secret", secret).code == 0)
+      rig.radio?.write("dm r1 r0 a private word")
+      try untilTrue("a message") { try rig.status()?["store"]?["messages"]?.integer == 1 }
+      let file = rig.scratch.location("report.md")
+      let (code, lines) = try rig.meshpost("report", "--output", file)
+      #expect(code == 0, "\(lines)")
+      let report = try String(contentsOfFile: file, encoding: .utf8)
+      for part in [
+        "## Versions", "meshpostd 0.", "## Doctor", "ok: radio", "## Status", "[[upstream]]", "radio link up",
+      ] {
+        #expect(report.contains(part), "\(part)")
+      }
+      let key = try rig.status()?["radio"]?["identity"]?["key"]?.string ?? "?"
+      let token = try String(contentsOfFile: rig.scratch.location("token"), encoding: .utf8).prefix(12)
+      for hidden in ["987654", "a-secret-path", "a private word", "\"lat\"", secret, key, String(token)] {
+        #expect(!report.contains(hidden), "\(hidden)")
+      }
+    }
+
+    @Test func `journald gets lines with fields, and a priority`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      rig.writeGatewayConfiguration(url: "http://127.0.0.1:1")
+      let location = rig.scratch.location("journal")
+      let journal = try DatagramSocket(location)
+      let daemon = Program.programs.appending(path: "meshpostd").path()
+      let script =
+        "export JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2); exec \(daemon) --config \(rig.scratch.location("gw.toml"))"
+      rig.gateway = try Program("/bin/sh", ["-c", script], environment: ["MESHPOST_JOURNAL_SOCKET": location])
+      let line = try journal.entry { $0.contains("MESHPOST_UPSTREAM=hub") }
+      #expect(line.contains("PRIORITY=4\n") && line.contains("SYSLOG_IDENTIFIER=meshpostd\n"), "\(line)")
+      #expect(line.contains("MESSAGE=hub: "))
+      let up = try journal.entry { $0.contains("radio link up") }
+      #expect(up.contains("PRIORITY=5\n") && up.contains("MESHPOST_LINK=\(rig.link)\n"), "\(up)")
+      #expect(rig.gateway?.lines.isEmpty == true, "nothing twice: \(rig.gateway?.lines ?? [])")
+    }
+  }
+}
+
+/// A journald that keeps what it is told.
+private final class DatagramSocket {
+  private let descriptor: Int32
+  private var entries: [String] = []
+
+  init(_ location: String) throws {
+    descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: location.utf8) }
+    let bound = withUnsafePointer(to: &address) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+      }
+    }
+    guard bound == 0 else { throw SystemError("bind \(location)") }
+    Descriptor.setNonBlocking(descriptor)
+  }
+
+  deinit { close(descriptor) }
+
+  func entry(_ fits: (String) -> Bool) throws -> String {
+    try until("a line in the journal: \(entries)") {
+      while case .bytes(let bytes) = Descriptor.read(descriptor) {
+        entries.append(String(decoding: bytes, as: UTF8.self))
+      }
+      return entries.first(where: fits)
+    }
+  }
+}
