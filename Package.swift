@@ -132,7 +132,8 @@ let package = Package(
     .executableTarget(
       name: "meshpost",
       dependencies: [
-        "HTTP", "JSON", "EventLoop", "Release", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+        "COpenSSL", "HTTP", "JSON", "EventLoop", "Release",
+        .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ], swiftSettings: strict),
     .executableTarget(
       name: "meshpost-hub",

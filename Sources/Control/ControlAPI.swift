@@ -94,6 +94,8 @@ public final class ControlAPI {
   private lazy var messages = MessagesAPI(parts) { [unowned self] in self.stream($0, follow: $1, $2) }
   private lazy var table = RadioTableAPI(parts)
   private lazy var node = NodeAPI(parts)
+  private lazy var care = RadioCareAPI(parts) { [unowned self] in self.stream($0, follow: $1, $2) }
+  private lazy var backup = BackupAPI(parts)
   private lazy var doctor = DoctorAPI(parts)
   private lazy var documents = DocumentAPI(parts)
   private lazy var relay = RelayAPI(parts)
@@ -148,7 +150,8 @@ public final class ControlAPI {
       case _ where radio.handle(request, responder) || messaging.handle(request, responder): break
       case _ where table.handle(request, responder) || node.handle(request, responder): break
       case _ where documents.handle(request, responder) || parts.taps.handle(request, responder): break
-      case _ where doctor.handle(request, responder): break
+      case _ where doctor.handle(request, responder) || care.handle(request, responder): break
+      case _ where backup.handle(request, responder): break
       case (_, let path): refuse(responder, Self.paths.contains(path) ? 405 : 404, "\(request.method) \(path)")
       }
     } catch {
@@ -160,7 +163,8 @@ public final class ControlAPI {
     [
       "/v1/status", "/v1/sync", "/v1/messages", "/v1/contacts", "/v1/channels", "/v1/journal", "/v1/events",
       "/v1/readings", "/metrics",
-    ] + TapAPI.paths + DoctorAPI.paths + RadioAPI.paths + MessagingAPI.paths + RadioTableAPI.paths + NodeAPI.paths
+    ] + TapAPI.paths + DoctorAPI.paths + RadioCareAPI.paths + BackupAPI.paths + RadioAPI.paths + MessagingAPI.paths
+    + RadioTableAPI.paths + NodeAPI.paths
     + RelayAPI.paths + DocumentAPI.paths
 
   private func answer(

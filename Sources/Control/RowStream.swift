@@ -19,11 +19,15 @@ final class RowStream {
 
   private let responder: HTTPResponder
   private let follow: Bool
+  private let type: String
   private let produce: Producer
   private var isOver = false
   var onEnd: () -> Void = {}
 
-  init(_ responder: HTTPResponder, follow: Bool, _ produce: @escaping Producer) {
+  init(
+    _ responder: HTTPResponder, follow: Bool, type: String = "application/x-ndjson", _ produce: @escaping Producer
+  ) {
+    self.type = type
     self.responder = responder
     self.follow = follow
     self.produce = produce
@@ -32,7 +36,7 @@ final class RowStream {
   }
 
   func start() {
-    responder.begin(headers: ["Content-Type": "application/x-ndjson"])
+    responder.begin(headers: ["Content-Type": type])
     pump()
   }
 

@@ -101,6 +101,19 @@ public final class Daemon {
     }
   }
 
+  /// Puts a backup into the place of the store, with a new epoch. Returns what to tell the operator.
+  public static func restore(_ backup: String, _ configuration: GatewayConfiguration) throws(StartError) -> String {
+    do {
+      let kept = try Store.restore(backup, settings: configuration.store)
+      let store = try Store(configuration.store)
+      try store.renewEpoch()
+      let words = "\(backup) is restored, epoch \(store.epoch), \(store.lastSeq) events"
+      return kept.map { "\(words). What was there is kept as \($0)" } ?? words
+    } catch {
+      throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
+    }
+  }
+
   private static func makeRelay(
     _ configuration: GatewayConfiguration, _ store: Store, _ loop: EventLoop, _ log: Log
   ) throws -> Relay {

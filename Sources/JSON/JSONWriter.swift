@@ -169,9 +169,11 @@ public struct JSONWriter {
 
 extension JSONValue {
   /// As it is written, in one line.
-  public var text: String {
+  public var text: String { String(decoding: bytes, as: UTF8.self) }
+
+  public var bytes: [UInt8] {
     var writer = JSONWriter()
     writer.value(self)
-    return writer.string
+    return writer.bytes
   }
 }

@@ -158,6 +158,9 @@ public final class RadioTable {
     set(Channel(slot: UInt8(clamping: free), name: name, secret: secret), done)
   }
 
+  /// Puts a channel into its slot, whatever was there.
+  public func put(_ channel: Channel, _ done: @escaping (Result<Channel, Refusal>) -> Void) { set(channel, done) }
+
   public func remove(_ channel: Channel, _ done: @escaping (Result<Channel, Refusal>) -> Void) {
     set(Channel(slot: channel.slot, name: "", secret: .zero), done)
   }

@@ -42,7 +42,7 @@ public struct SQLiteError: Error, Equatable, Sendable, CustomStringConvertible {
 
 /// A connection. Not `Sendable`: one owner, one thread at a time.
 public final class Database {
-  private let handle: OpaquePointer
+  let handle: OpaquePointer
   private var cache: [String: Statement] = [:]
 
   /// Opens or creates the file.

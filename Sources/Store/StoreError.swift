@@ -14,7 +14,7 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
   case inUse(by: String, location: String)
   case other(String)
 
-  init(_ error: SQLiteError) {
+  public init(_ error: SQLiteError) {
     self =
       switch error.kind {
       case .full: .full(error.description)

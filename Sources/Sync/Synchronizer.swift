@@ -119,9 +119,10 @@ public final class Synchronizer {
   /// The radio's settings were changed from here: what it says of itself is asked for anew.
   public func refreshIdentity(_ done: @escaping () -> Void = {}) {
     let before = connection.identity
-    ask(.start(client: "meshpost"), .interactive) { [weak self] outcome in
+    ask(.start(client: "meshpost"), .interactive) { _ in }
+    ask(.deviceQuery(clientVersion: RadioSession.clientVersion), .interactive) { [weak self] _ in
       guard let self else { return }
-      if case .replied = outcome, let identity = self.connection.identity, identity != before { self.journal(identity) }
+      if let identity = self.connection.identity, identity != before { self.journal(identity) }
       done()
     }
   }

@@ -36,6 +36,17 @@ struct ControlClient {
     }
   }
 
+  /// An answer's bytes as they come. It must end as an answer ends: what broke off is an error.
+  func pieces(_ target: String, _ take: @escaping ([UInt8]) throws -> Void) throws {
+    var failure: (any Error)?
+    let response = try send(HTTPRequest("GET", target), limit: nil) { piece in
+      guard failure == nil else { return }
+      do { try take(piece) } catch { failure = error }
+    }
+    if let failure { throw failure }
+    guard response.status == 200 else { throw refusal(response, response.body) }
+  }
+
   /// An answer that is no JSON.
   func text(_ target: String) throws -> String {
     let response = try send(HTTPRequest("GET", target), limit: 30, nil)

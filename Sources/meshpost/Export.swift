@@ -112,15 +112,15 @@ final class OutputFile {
   private let part: String
   private var pending: [UInt8] = []
 
-  /// `grows`: what is written shows at once, for a file that grows for hours.
-  init(_ location: String?, grows: Bool = false) throws {
+  /// `grows`: what is written shows at once, for a file that grows for hours. `isSecret`: for the owner alone.
+  init(_ location: String?, grows: Bool = false, isSecret: Bool = false) throws {
     self.location = location
     part = (location ?? "") + (grows ? "" : ".part")
     guard let location else {
       descriptor = 1
       return
     }
-    descriptor = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
+    descriptor = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isSecret ? 0o600 : 0o644)
     guard descriptor >= 0 else { throw Failure.file(location) }
   }
 

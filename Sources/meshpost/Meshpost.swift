@@ -17,7 +17,7 @@ struct Meshpost: ParsableCommand {
       ChannelCommand.self, RoomCommand.self, NodeCommand.self, JournalCommand.self, OutboxCommand.self,
       UpstreamCommand.self, DocumentsCommand.self, SyncCommand.self, RadioCommand.self, DoctorCommand.self,
       ReportCommand.self,
-      CaptureCommand.self,
+      CaptureCommand.self, BackupCommand.self,
     ], defaultSubcommand: StatusCommand.self)
 }
 

@@ -7,7 +7,9 @@ import JSON
 struct RadioCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "radio", abstract: "Find, pair and forget radios over Bluetooth.",
-    subcommands: [Scan.self, Pair.self, Forget.self])
+    subcommands: [
+      Info.self, Set.self, Presets.self, Backup.self, Restore.self, Scan.self, Pair.self, Forget.self,
+    ])
 
   struct Scan: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "MeshCore radios in range, the strongest first.")

@@ -7,10 +7,11 @@ import Gateway
 import Glibc
 
 let usage = """
-  usage: meshpostd [--config FILE] [--check] [--version]
+  usage: meshpostd [--config FILE] [--check | --restore FILE] [--version]
 
     --config FILE   the configuration (default: /etc/meshpost/meshpostd.toml)
     --check         say whether the configuration is right, and end
+    --restore FILE  put a backup (meshpost backup) into the place of the store, and end
     --version       print the version, and end
   """
 
@@ -21,6 +22,7 @@ func fail(_ words: String, _ code: Int32) -> Never {
 
 var file = "/etc/meshpost/meshpostd.toml"
 var isCheck = false
+var backup: String?
 var arguments = CommandLine.arguments.dropFirst()
 while let argument = arguments.popFirst() {
   switch argument {
@@ -28,6 +30,9 @@ while let argument = arguments.popFirst() {
     guard let location = arguments.popFirst() else { fail("--config: a file is missing\n\(usage)", EX_USAGE) }
     file = location
   case "--check": isCheck = true
+  case "--restore":
+    guard let location = arguments.popFirst() else { fail("--restore: a file is missing\n\(usage)", EX_USAGE) }
+    backup = location
   case "--version":
     print("meshpostd \(Daemon.version)")
     exit(0)
@@ -41,6 +46,10 @@ while let argument = arguments.popFirst() {
 do {
   let configuration = try GatewayConfiguration(file: file)
   if isCheck { exit(0) }
+  if let backup {
+    print(try Daemon.restore(backup, configuration))
+    exit(0)
+  }
   let daemon = try Daemon(configuration, file: file)
   daemon.run()
 } catch let error as GatewayConfiguration.Failure {

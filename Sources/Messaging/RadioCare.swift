@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import JSON
+import RadioSession
+import Sync
+
+/// What the radio is and how it is set; and changes to that.
+public final class RadioCare {
+  /// What the radio answered, as far as its firmware knows the question.
+  public struct Facts: Equatable, Sendable {
+    public var identity: RadioIdentity
+    public var tuning: Tuning?
+    public var autoAdd: AutoAdd?
+    public var battery: Battery?
+    public var floodScope: FloodScope?
+    public var core: Stats.Core?
+    public var radio: Stats.Radio?
+    public var packets: Stats.Packets?
+  }
+
+  private let synchronizer: Synchronizer
+
+  public init(_ synchronizer: Synchronizer) { self.synchronizer = synchronizer }
+
+  private var connection: RadioConnection { synchronizer.connection }
+
+  /// Asks the radio for all of it.
+  public func read(_ done: @escaping (Result<Facts, Refusal>) -> Void) {
+    guard connection.state == .up else { return done(.failure(.linkDown)) }
+    synchronizer.refreshIdentity { [weak self] in
+      guard let self, let identity = self.connection.identity else { return done(.failure(.linkDown)) }
+      let questions: [Command] = [
+        .getTuning, .getAutoAdd, .getBattery, .getDefaultFloodScope, .getStats(0), .getStats(1), .getStats(2),
+      ]
+      self.ask(questions[...], Facts(identity: identity), done)
+    }
+  }
+
+  private func ask(
+    _ questions: ArraySlice<Command>, _ facts: Facts, _ done: @escaping (Result<Facts, Refusal>) -> Void
+  ) {
+    guard let question = questions.first else { return done(.success(facts)) }
+    submit(question) { [weak self] outcome in
+      var facts = facts
+      switch outcome {
+      case .replied(let reply): Self.note(reply, &facts)
+      case .failed(.linkLost): return done(.failure(.linkDown))
+      default: break  // an older firmware does not know the question
+      }
+      self?.ask(questions.dropFirst(), facts, done)
+    }
+  }
+
+  private static func note(_ reply: Reply, _ facts: inout Facts) {
+    switch reply {
+    case .tuning(let tuning): facts.tuning = tuning
+    case .autoAdd(let autoAdd): facts.autoAdd = autoAdd
+    case .battery(let battery): facts.battery = battery
+    case .defaultFloodScope(let scope): facts.floodScope = scope
+    case .stats(.core(let core)): facts.core = core
+    case .stats(.radio(let radio)): facts.radio = radio
+    case .stats(.packets(let packets)): facts.packets = packets
+    default: break
+    }
+  }
+
+  private func submit(_ command: Command, _ done: @escaping (RadioSession.Outcome) -> Void) {
+    if connection.submit(command, .interactive, done) == nil { done(.failed(.linkLost)) }
+  }
+
+  /// Sets one after the other, and stops at the first that the radio refuses. `done` hears how many were set.
+  public func apply(_ settings: [RadioSetting], _ done: @escaping (Result<Int, Refusal>) -> Void) {
+    read { [weak self] result in
+      switch result {
+      case .failure(let refusal): done(.failure(refusal))
+      case .success(let facts): self?.apply(settings[...], facts, 0, done)
+      }
+    }
+  }
+
+  private func apply(
+    _ settings: ArraySlice<RadioSetting>, _ facts: Facts, _ count: Int,
+    _ done: @escaping (Result<Int, Refusal>) -> Void
+  ) {
+    guard let setting = settings.first else {
+      return synchronizer.refreshIdentity { done(.success(count)) }
+    }
+    submit(setting.command(facts)) { [weak self] outcome in
+      guard case .replied(.ok) = outcome else {
+        self?.synchronizer.refreshIdentity()
+        return done(
+          .failure(.radio("\(setting.words) \(Self.words(outcome))\(count > 0 ? "; \(count) before it were set" : "")"))
+        )
+      }
+      self?.apply(settings.dropFirst(), facts, count + 1, done)
+    }
+  }
+
+  private static func words(_ outcome: RadioSession.Outcome) -> String {
+    switch outcome {
+    case .failed(.refused(let error)): "is refused by the radio: \(error?.description ?? "without a reason")"
+    case .failed(.linkLost): "was not sent: the link is down"
+    case .failed(.timedOut): "has no answer; it may have been set all the same"
+    default: "has an answer of another kind"
+    }
+  }
+
+  // MARK: The private key
+
+  /// 64 bytes; only for somebody who asked for it in so many words.
+  public func exportPrivateKey(_ done: @escaping (Result<[UInt8], Refusal>) -> Void) {
+    submit(.exportPrivateKey) { outcome in
+      switch outcome {
+      case .replied(.privateKey(let bytes)): done(.success(bytes))
+      case .failed(.disabled): done(.failure(.radio("this firmware gives its private key to nobody")))
+      case .failed(.linkLost): done(.failure(.linkDown))
+      default: done(.failure(.radio("the private key \(Self.words(outcome))")))
+      }
+    }
+  }
+
+  /// The radio becomes this node.
+  public func importPrivateKey(_ key: [UInt8], _ done: @escaping (Refusal?) -> Void) {
+    submit(.importPrivateKey(key)) { [weak self] outcome in
+      guard case .replied(.ok) = outcome else { return done(.radio("the private key \(Self.words(outcome))")) }
+      self?.synchronizer.refreshIdentity { done(nil) }
+    }
+  }
+}
+
+extension RadioSetting {
+  /// Settings that share a command keep what is not changed.
+  func command(_ facts: RadioCare.Facts) -> Command {
+    let info = facts.identity.info
+    let device = facts.identity.device
+    switch self {
+    case .name(let name): return .setAdvertName(name)
+    case .position(let latitude, let longitude):
+      return .setAdvertPosition(latitude: latitude, longitude: longitude, altitude: nil)
+    case .radio(let parameters, let wanted):
+      return .setRadioParameters(parameters, clientRepeat: wanted.map { $0 ? 1 : 0 } ?? device?.clientRepeat)
+    case .power(let dBm): return .setTxPower(dBm)
+    case .tuning(let delay, let factor):
+      let now = facts.tuning ?? Tuning(rxDelayBase: 0, airtimeFactor: 1000)
+      return .setTuning(Tuning(rxDelayBase: delay ?? now.rxDelayBase, airtimeFactor: factor ?? now.airtimeFactor))
+    case .autoAdd(let kinds, let overwrites, let hops): return Self.autoAdd(kinds, overwrites, hops, facts)
+    case .other(let other): return Self.other(other, info)
+    case .pathHashBytes(let bytes): return .setPathHashMode(bytes - 1)
+    case .pin(let pin): return .setDevicePIN(pin)
+    }
+  }
+
+  private static func other(_ wanted: Other, _ info: SelfInfo) -> Command {
+    let now = info.telemetryModes
+    let modes = TelemetryModes(
+      base: wanted.telemetry ?? now.base, location: wanted.telemetryLocation ?? now.location,
+      environment: wanted.telemetryEnvironment ?? now.environment)
+    return .setOtherParameters(
+      OtherParameters(
+        manualAddContacts: info.manualAddContacts, telemetryModes: modes,
+        locationPolicy: wanted.locationPolicy ?? info.locationPolicy, multiAcks: wanted.multiAcks ?? info.multiAcks))
+  }
+
+  private static func autoAdd(
+    _ kinds: Set<String>?, _ overwrites: Bool?, _ hops: UInt8?, _ facts: RadioCare.Facts
+  ) -> Command {
+    let now = facts.autoAdd ?? AutoAdd(flags: 0, maxHops: nil)
+    var flags = now.flags
+    if let kinds {
+      for kind in AutoAdd.kinds { flags = kinds.contains(kind.name) ? flags | kind.flag : flags & ~kind.flag }
+    }
+    if let overwrites { flags = overwrites ? flags | AutoAdd.overwriteFlag : flags & ~AutoAdd.overwriteFlag }
+    return .setAutoAdd(AutoAdd(flags: flags, maxHops: hops ?? now.maxHops))
+  }
+
+  /// For a refusal; no secret.
+  var words: String {
+    switch self {
+    case .name: "the name"
+    case .position: "the position"
+    case .radio: "the radio's parameters"
+    case .power: "the power"
+    case .tuning: "the tuning"
+    case .autoAdd: "auto-add"
+    case .other: "telemetry, location policy and multi-acks"
+    case .pathHashBytes: "the bytes of a path's hashes"
+    case .pin: "the PIN"
+    }
+  }
+}
+
+extension RadioCare.Facts {
+  /// The shape is in docs/control-socket.md.
+  public func write(to json: inout JSONWriter) {
+    let info = identity.info
+    json.field("key", info.key.hex)
+    if let details = identity.device?.details {
+      json.field("model", details.model.string)
+      json.field("version", details.version.string)
+      json.field("build", details.build.string)
+    }
+    json.field("battery_mv", battery?.millivolts)
+    json.field("storage_used_kib", battery?.usedKibibytes)
+    json.field("storage_total_kib", battery?.totalKibibytes)
+    json.objectField("settings") { writeSettings(to: &$0) }
+    json.objectField("stats") { writeStats(to: &$0) }
+  }
+
+  /// By the names under which they are set.
+  public func writeSettings(to json: inout JSONWriter) {
+    let info = identity.info
+    json.field("name", info.name.string)
+    json.field("position", "\(Double(info.latitude) / 1e6),\(Double(info.longitude) / 1e6)")
+    json.field("frequency", Double(info.radio.frequency) / 1000)
+    json.field("bandwidth", Double(info.radio.bandwidth) / 1000)
+    json.field("sf", info.radio.spreadingFactor)
+    json.field("cr", info.radio.codingRate)
+    json.field("repeat", identity.device?.clientRepeat.map { $0 != 0 ? "on" : "off" })
+    json.field("power", info.txPower)
+    json.field("rx-delay", tuning.map { Double($0.rxDelayBase) / 1000 })
+    json.field("airtime-factor", tuning.map { Double($0.airtimeFactor) / 1000 })
+    if let autoAdd {
+      let kinds = AutoAdd.kinds.filter { autoAdd.flags & $0.flag != 0 }.map(\.name)
+      json.field("auto-add", kinds.isEmpty ? "none" : kinds.joined(separator: ","))
+      json.field("auto-add-hops", autoAdd.maxHops)
+      json.field("overwrite", autoAdd.flags & AutoAdd.overwriteFlag != 0 ? "on" : "off")
+    }
+    let modes = ["deny", "contacts", "all", "all"]
+    json.field("telemetry", modes[Int(info.telemetryModes.base & 3)])
+    json.field("telemetry-location", modes[Int(info.telemetryModes.location & 3)])
+    json.field("telemetry-environment", modes[Int(info.telemetryModes.environment & 3)])
+    json.field("location-policy", info.locationPolicy)
+    json.field("multi-acks", info.multiAcks)
+    json.field("path-hash-bytes", identity.device?.pathHashMode.map { $0 &+ 1 })
+  }
+
+  private func writeStats(to json: inout JSONWriter) {
+    json.field("max_power_dbm", identity.info.maxTxPower)
+    json.field(
+      "presets", json: JSONValue.array(RadioPreset.names(fitting: identity.info.radio).map { .string($0) }).bytes)
+    json.field("manual_add", identity.info.manualAddContacts & 1 != 0)
+    json.field("flood_scope", floodScope?.name.string)
+    json.field("uptime_s", core?.uptime)
+    json.field("error_flags", core?.errorFlags)
+    json.field("queue", core?.queueLength)
+    json.field("noise_floor_dbm", radio?.noiseFloor)
+    json.field("last_rssi_dbm", radio?.lastRSSI)
+    json.field("last_snr", radio?.lastSNR.decibels)
+    json.field("airtime_s", radio?.secondsSent)
+    json.field("receiving_s", radio?.secondsReceived)
+    json.field("received", packets?.received)
+    json.field("sent", packets?.sent)
+  }
+}

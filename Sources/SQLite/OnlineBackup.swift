@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+
+import CSQLite
+
+/// A copy of a database while it is used, some pages at a time. What is written meanwhile through the same connection goes into
+/// the copy, too: it is that of the moment when it is complete.
+public final class OnlineBackup {
+  private let source: Database
+  private let target: Database
+  private let handle: OpaquePointer
+
+  public init(of source: Database, to location: String) throws(SQLiteError) {
+    self.source = source
+    target = try Database(location: location)
+    guard let handle = sqlite3_backup_init(target.handle, "main", source.handle, "main") else {
+      throw target.error(SQLITE_ERROR)
+    }
+    self.handle = handle
+  }
+
+  deinit { sqlite3_backup_finish(handle) }
+
+  /// Copies so many pages. True: that was the last.
+  public func step(pages: Int32) throws(SQLiteError) -> Bool {
+    switch sqlite3_backup_step(handle, pages) {
+    case SQLITE_DONE: return true
+    // Somebody writes just now; the next step goes on.
+    case SQLITE_OK, SQLITE_BUSY, SQLITE_LOCKED: return false
+    case let code: throw SQLiteError(code: code, words: String(cString: sqlite3_errstr(code)))
+    }
+  }
+}

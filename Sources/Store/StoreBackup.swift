@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Glibc
+import SQLite
+
+extension Store {
+  /// Begins a copy beside the database, which is there when `step` has returned true.
+  public func beginBackup(to location: String) throws(StoreError) -> OnlineBackup {
+    unlink(location)
+    // For the owner alone, from the first byte on: SQLite opens what is there.
+    let file = Glibc.open(location, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+    guard file >= 0 else { throw .unavailable("\(location): \(String(cString: strerror(errno)))") }
+    close(file)
+    return try translating { () throws(SQLiteError) in try OnlineBackup(of: database, to: location) }
+  }
+
+  /// Puts a backup into the place of the database, which nobody may have open. What was there is kept under another name,
+  /// which is returned; `nil`: there was nothing. The restored store gets a new epoch: numbers that it gives out from now on
+  /// are none that the old one gave out after the backup.
+  public static func restore(_ backup: String, settings: Settings) throws(StoreError) -> String? {
+    let lock = try StoreLock(location: settings.location)
+    defer { withExtendedLifetime(lock) {} }
+    try check(backup)
+    let part = settings.location + ".restoring"
+    try copy(backup, to: part)
+    var kept: String?
+    if access(settings.location, F_OK) == 0 { kept = try moveAside(settings.location) }
+    guard rename(part, settings.location) == 0 else {
+      throw .unavailable("\(settings.location): \(String(cString: strerror(errno)))")
+    }
+    return kept
+  }
+
+  /// Whole, sound, and of a version that is known.
+  private static func check(_ backup: String) throws(StoreError) {
+    guard access(backup, R_OK) == 0 else { throw .unavailable("\(backup): \(String(cString: strerror(errno)))") }
+    do throws(SQLiteError) {
+      let database = try Database(location: backup, readOnly: true)
+      let verdict = try database.value("PRAGMA integrity_check(1)")?.text
+      guard verdict == "ok" else { throw SQLiteError(code: 11, words: verdict ?? "it cannot be read") }
+      let version = try database.schemaVersion()
+      guard (1...(Schema.migrations.last?.number ?? 0)).contains(version),
+        try database.value("SELECT value FROM meta WHERE name = 'epoch'") != nil
+      else { throw SQLiteError(code: 1, words: "it is no store of this program, or of a newer version") }
+    } catch {
+      throw .unavailable("\(backup) is no sound backup: \(error.words)")
+    }
+  }
+
+  private static func moveAside(_ location: String) throws(StoreError) -> String {
+    var target = "\(location).replaced-\(time(nil))"
+    while access(target, F_OK) == 0 { target += "x" }
+    for suffix in ["", "-wal", "-shm"] where access(location + suffix, F_OK) == 0 {
+      guard rename(location + suffix, target + suffix) == 0 else {
+        throw .unavailable("\(location + suffix) cannot be renamed: \(String(cString: strerror(errno)))")
+      }
+    }
+    return target
+  }
+
+  private static func copy(_ source: String, to target: String) throws(StoreError) {
+    let input = Glibc.open(source, O_RDONLY | O_CLOEXEC)
+    let output = Glibc.open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o640)
+    defer {
+      if input >= 0 { close(input) }
+      if output >= 0 { close(output) }
+    }
+    var failed = input < 0 || output < 0
+    var buffer = [UInt8](repeating: 0, count: 65536)
+    while !failed {
+      let count = read(input, &buffer, buffer.count)
+      if count == 0 { break }
+      failed = count < 0 || Glibc.write(output, buffer, count) != count
+    }
+    guard !failed, fsync(output) == 0 else {
+      let words = String(cString: strerror(errno))
+      unlink(target)
+      throw .unavailable("\(target): \(words)")
+    }
+  }
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+
+import COpenSSL
+import Glibc
+import JSON
+
+/// A secret under a passphrase: scrypt (N 32768, r 8, p 1), AES-256-GCM with a nonce of 12 bytes; the tag follows the text.
+/// All of it is written down beside it, so that other programs can open it, too.
+enum KeyEnvelope {
+  enum Failure: Error, CustomStringConvertible {
+    case wrongPassphrase
+    case unknownForm
+    case openSSL
+
+    var description: String {
+      switch self {
+      case .wrongPassphrase: "the passphrase is wrong, or the file was changed"
+      case .unknownForm: "the key is kept in a form that this version does not know"
+      case .openSSL: "OpenSSL fails"
+      }
+    }
+  }
+
+  private static let (cost, block, parallel): (UInt64, UInt64, UInt64) = (32768, 8, 1)
+  private static let tagSize = 16
+
+  static func seal(_ secret: [UInt8], passphrase: String) throws -> [(String, JSONValue)] {
+    let salt = random(16), nonce = random(12)
+    let sealed = try encrypt(secret, try key(passphrase, salt), nonce)
+    return [
+      ("kdf", .string("scrypt")), ("n", .integer(Int64(cost))), ("r", .integer(Int64(block))),
+      ("p", .integer(Int64(parallel))), ("salt", .string(Hexadecimal.string(salt))), ("cipher", .string("aes-256-gcm")),
+      ("nonce", .string(Hexadecimal.string(nonce))), ("text", .string(Hexadecimal.string(sealed))),
+    ]
+  }
+
+  static func open(_ envelope: JSONValue, passphrase: String) throws -> [UInt8] {
+    guard envelope["kdf"]?.string == "scrypt", envelope["n"]?.integer == Int64(cost),
+      envelope["r"]?.integer == Int64(block), envelope["p"]?.integer == Int64(parallel),
+      envelope["cipher"]?.string == "aes-256-gcm", let salt = Hexadecimal.bytes(envelope["salt"]?.string),
+      let nonce = Hexadecimal.bytes(envelope["nonce"]?.string), nonce.count == 12,
+      let text = Hexadecimal.bytes(envelope["text"]?.string), text.count > tagSize
+    else { throw Failure.unknownForm }
+    return try decrypt(text, try key(passphrase, salt), nonce)
+  }
+
+  private static func random(_ count: Int) -> [UInt8] { (0..<count).map { _ in UInt8.random(in: .min ... .max) } }
+
+  private static func key(_ passphrase: String, _ salt: [UInt8]) throws -> [UInt8] {
+    var key = [UInt8](repeating: 0, count: 32)
+    let done = EVP_PBE_scrypt(
+      passphrase, passphrase.utf8.count, salt, salt.count, cost, block, parallel, 64 << 20, &key, key.count)
+    guard done == 1 else { throw Failure.openSSL }
+    return key
+  }
+
+  private static func encrypt(_ secret: [UInt8], _ key: [UInt8], _ nonce: [UInt8]) throws -> [UInt8] {
+    let context = EVP_CIPHER_CTX_new()
+    defer { EVP_CIPHER_CTX_free(context) }
+    var text = [UInt8](repeating: 0, count: secret.count), tag = [UInt8](repeating: 0, count: tagSize)
+    var (count, rest): (Int32, Int32) = (0, 0)
+    guard EVP_EncryptInit_ex(context, EVP_aes_256_gcm(), nil, key, nonce) == 1,
+      EVP_EncryptUpdate(context, &text, &count, secret, Int32(secret.count)) == 1,
+      EVP_EncryptFinal_ex(context, &tag, &rest) == 1,
+      EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, Int32(tagSize), &tag) == 1
+    else { throw Failure.openSSL }
+    return text + tag
+  }
+
+  private static func decrypt(_ sealed: [UInt8], _ key: [UInt8], _ nonce: [UInt8]) throws -> [UInt8] {
+    let context = EVP_CIPHER_CTX_new()
+    defer { EVP_CIPHER_CTX_free(context) }
+    let text = Array(sealed.dropLast(tagSize))
+    var tag = Array(sealed.suffix(tagSize)), secret = [UInt8](repeating: 0, count: text.count)
+    var (count, rest): (Int32, Int32) = (0, 0)
+    guard EVP_DecryptInit_ex(context, EVP_aes_256_gcm(), nil, key, nonce) == 1,
+      EVP_DecryptUpdate(context, &secret, &count, text, Int32(text.count)) == 1,
+      EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, Int32(tagSize), &tag) == 1
+    else { throw Failure.openSSL }
+    var end = [UInt8](repeating: 0, count: 16)
+    guard EVP_DecryptFinal_ex(context, &end, &rest) == 1 else { throw Failure.wrongPassphrase }
+    return secret
+  }
+}
+
+extension Hexadecimal {
+  static func bytes(_ hex: String?) -> [UInt8]? {
+    guard let digits = hex.map({ Array($0.utf8) }), digits.count % 2 == 0 else { return nil }
+    var bytes: [UInt8] = []
+    for place in stride(from: 0, to: digits.count, by: 2) {
+      guard let byte = UInt8(String(decoding: digits[place..<place + 2], as: UTF8.self), radix: 16) else { return nil }
+      bytes.append(byte)
+    }
+    return bytes
+  }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Glibc
+import JSON
+
+extension RadioCommand {
+  struct Backup: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Write the radio's settings, channels and contacts into a file.",
+      discussion: """
+        JSON lines, readable by the owner alone: the secrets of channels are in it. With --private-key the radio's identity, \
+        too, under a passphrase that is asked for (or the first line of standard input).
+        """)
+    @OptionGroup var connection: Connection
+    @Argument(help: "The file.") var file: String
+    @Flag(help: "With the private key: whoever has it, and the passphrase, is this node.") var privateKey = false
+
+    func run() throws {
+      let client = ControlClient(connection)
+      let passphrase = privateKey ? try Passphrase.new() : nil
+      let output = try OutputFile(file, isSecret: true)
+      var counts: [String: Int64] = [:]
+      try client.rows("/v1/radio/backup") { row in
+        counts[row["kind"]?.string ?? "?", default: 0] += 1
+        try output.write(row.text + "\n")
+      }
+      if let passphrase {
+        let answer = try client.post("/v1/radio/private-key", body: JSONValue.object([("export", .bool(true))]).bytes)
+        let key = Hexadecimal.bytes(answer.value["private_key"]?.string) ?? []
+        let sealed = try KeyEnvelope.seal(key, passphrase: passphrase)
+        try output.write(JSONValue.object([("kind", .string("private_key"))] + sealed).text + "\n")
+      }
+      try output.close()
+      let (channels, contacts) = (counts["channel"] ?? 0, counts["contact"] ?? 0)
+      if connection.json {
+        let fields: [(String, JSONValue)] = [
+          ("channels", .integer(channels)), ("contacts", .integer(contacts)), ("private_key", .bool(privateKey)),
+        ]
+        return print(JSONValue.object(fields).text)
+      }
+      print(
+        "settings, \(channels) channels, \(contacts) contacts\(privateKey ? " and the private key" : "") are in \(file)"
+      )
+    }
+  }
+
+  struct Restore: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Put a backup's settings, channels and contacts back into the radio.",
+      discussion: """
+        Onto the same radio, or another one. Contacts and channels that the backup does not have stay. The private key only \
+        with --private-key: then the radio becomes the node that was backed up.
+        """)
+    @OptionGroup var connection: Connection
+    @Argument(help: "The file.") var file: String
+    @Option(help: "Only these, separated by commas: settings, channels, contacts.") var only =
+      "settings,channels,contacts"
+    @Flag(help: "The private key as well; its passphrase is asked for (or the first line of standard input).")
+    var privateKey = false
+    @Flag(help: "Do not ask.") var yes = false
+
+    func run() throws {
+      let wanted = Swift.Set(only.split(separator: ",").map(String.init))
+      guard wanted.isSubset(of: ["settings", "channels", "contacts"]) else {
+        throw ValidationError("--only: settings, channels, contacts")
+      }
+      let rows = try Self.read(file)
+      let passphrase = privateKey ? try Passphrase.known() : nil
+      try confirm(rows, wanted)
+      let client = ControlClient(connection)
+      var counts: [String: Int64] = [:]
+      if let passphrase { try restoreKey(rows, passphrase, client) }
+      for row in rows {
+        let kind = row["kind"]?.string ?? ""
+        switch kind {
+        case "radio" where wanted.contains("settings"):
+          _ = try client.post("/v1/radio/set", body: (row["settings"] ?? .object([])).bytes)
+        case "channel" where wanted.contains("channels"): _ = try client.post("/v1/channels/put", body: row.bytes)
+        case "contact" where wanted.contains("contacts"): _ = try client.post("/v1/contacts/put", body: row.bytes)
+        default: continue
+        }
+        counts[kind, default: 0] += 1
+      }
+      tell(counts)
+    }
+
+    private func tell(_ counts: [String: Int64]) {
+      let (settings, channels, contacts) = (counts["radio"] ?? 0, counts["channel"] ?? 0, counts["contact"] ?? 0)
+      if connection.json {
+        let fields: [(String, JSONValue)] = [
+          ("settings", .bool(settings > 0)), ("channels", .integer(channels)), ("contacts", .integer(contacts)),
+          ("private_key", .bool(privateKey)),
+        ]
+        return print(JSONValue.object(fields).text)
+      }
+      print("\(settings > 0 ? "settings, " : "")\(channels) channels and \(contacts) contacts are restored")
+    }
+
+    private func confirm(_ rows: [JSONValue], _ wanted: Swift.Set<String>) throws {
+      guard !yes else { return }
+      let radio = rows.first
+      let name = Show.clean(radio?["settings"]?["name"]?.string)
+      print(
+        "backup of \(name), \(Show.time(radio?["at"]?.integer)): \(wanted.sorted().joined(separator: ", ")) go into the radio."
+      )
+      print("Go on? [y/N] ", terminator: "")
+      fflush(nil)
+      guard readLine()?.lowercased().hasPrefix("y") == true else {
+        throw Failure.say("nothing is changed", EX_TEMPFAIL)
+      }
+    }
+
+    private func restoreKey(_ rows: [JSONValue], _ passphrase: String, _ client: ControlClient) throws {
+      guard let envelope = rows.first(where: { $0["kind"]?.string == "private_key" }) else {
+        throw Failure.say("there is no private key in \(file)", EX_DATAERR)
+      }
+      do {
+        let key = try KeyEnvelope.open(envelope, passphrase: passphrase)
+        let body = JSONValue.object([("import", .string(Hexadecimal.string(key)))])
+        _ = try client.post("/v1/radio/private-key", body: body.bytes)
+      } catch let failure as KeyEnvelope.Failure {
+        throw Failure.say("\(failure)", EX_DATAERR)
+      }
+    }
+
+    private static func read(_ file: String) throws -> [JSONValue] {
+      let bytes = try InputFile.read(file)
+      // `try?`: a line that is no JSON makes the whole no backup.
+      let rows = bytes.split(separator: 10).map { try? JSONValue(parsing: Array($0)) }
+      let whole = rows.compactMap { $0 }
+      guard whole.count == rows.count, whole.first?["kind"]?.string == "radio", whole.first?["version"]?.integer == 1
+      else {
+        throw Failure.say("\(file) is no backup of a radio that this version knows", EX_DATAERR)
+      }
+      return whole
+    }
+  }
+}
+
+enum Passphrase {
+  private static let shortest = 8
+
+  static func new() throws -> String {
+    let first = Asking.hidden("passphrase for the private key: ") ?? ""
+    guard first.utf8.count >= shortest else {
+      throw Failure.say("a passphrase has at least \(shortest) characters", EX_USAGE)
+    }
+    guard isatty(0) == 0 || Asking.hidden("once more: ") == first else {
+      throw Failure.say("these are two different passphrases", EX_USAGE)
+    }
+    return first
+  }
+
+  static func known() throws -> String { Asking.hidden("passphrase of the private key: ") ?? "" }
+}
+
+enum InputFile {
+  private static let most = 64 << 20
+
+  static func read(_ location: String) throws -> [UInt8] {
+    let descriptor = open(location, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { throw Failure.file(location) }
+    defer { close(descriptor) }
+    var bytes: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 65536)
+    while bytes.count < most {
+      let count = Glibc.read(descriptor, &buffer, buffer.count)
+      guard count >= 0 else { throw Failure.file(location) }
+      if count == 0 { break }
+      bytes += buffer.prefix(count)
+    }
+    return bytes
+  }
+}
+
+struct BackupCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "backup", abstract: "Write the gateway's store into a file, while it runs.",
+    discussion: """
+      Everything that the gateway keeps: messages, nodes, channels with their secrets, the journal and how far each upstream \
+      is. The copy is that of one moment. Put it back with the daemon stopped: meshpostd --restore FILE. For the radio's \
+      own data see `meshpost radio backup`.
+      """)
+  @OptionGroup var connection: Connection
+  @Argument(help: "The file.") var file: String
+
+  func run() throws {
+    let output = try OutputFile(file, isSecret: true)
+    var count: Int64 = 0
+    try ControlClient(connection).pieces("/v1/backup") { piece in
+      count += Int64(piece.count)
+      try output.write(piece)
+    }
+    try output.close()
+    print(
+      connection.json
+        ? "{\"bytes\":\(count)}" : "\(count) bytes are in \(file); put it back with: meshpostd --restore \(file)")
+  }
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// The radio's care: its settings, and backups of it and of the store.
+  @Suite struct Care {
+    private func rig(_ radio: [String] = []) throws -> Rig {
+      let rig = try Rig()
+      try rig.startRadio(radio)
+      try rig.startGateway()
+      try rig.waitForSync()
+      return rig
+    }
+
+    private func radio(_ rig: Rig) throws -> JSONValue {
+      try JSONValue(parsing: try rig.meshpost("radio", "info", "--json").lines.joined())
+    }
+
+    @Test func `the radio is set, all or nothing, and says what it is then`() throws {
+      let rig = try rig()
+      let (code, lines) = try rig.meshpost(
+        "radio", "set", "name=Hilltop", "position=47.3769,8.5417", "preset=hungary", "power=14", "airtime-factor=2",
+        "auto-add=repeater,room", "overwrite=on", "telemetry=contacts", "multi-acks=1", "auto-add-hops=3")
+      #expect(code == 0, "\(lines)")
+      let settings = try radio(rig)["settings"]
+      #expect(settings?["name"]?.string == "Hilltop" && settings?["position"]?.string == "47.3769,8.5417")
+      #expect(
+        settings?["frequency"]?.number == 869.618 && settings?["sf"]?.integer == 7 && settings?["cr"]?.integer == 5)
+      #expect(settings?["path-hash-bytes"]?.integer == 2, "the preset's")
+      #expect(settings?["power"]?.integer == 14 && settings?["airtime-factor"]?.number == 2)
+      #expect(settings?["auto-add"]?.string == "repeater,room" && settings?["overwrite"]?.string == "on")
+      #expect(
+        settings?["telemetry"]?.string == "contacts" && settings?["multi-acks"]?.integer == 1, "one command sets both")
+      #expect(try radio(rig)["stats"]?["presets"]?.array?.contains(.string("Hungary")) == true)
+      #expect(try rig.status()?["radio"]?["identity"]?["name"]?.string == "Hilltop", "the gateway knows, too")
+      #expect(try rig.meshpost("journal").lines.contains { $0.contains("radio") && $0.contains("Hilltop") })
+      for wrong in [
+        "sf=13", "power=50", "name=", "colour=blue", "preset=eu", "position=91,0", "pin=12345", "repeat=yes",
+      ] {
+        let (code, lines) = try rig.meshpost("radio", "set", "name=Other", wrong)
+        #expect(code != 0, "\(wrong)")
+        #expect(!lines.joined().isEmpty, "\(wrong)")
+      }
+      #expect(try radio(rig)["settings"]?["name"]?.string == "Hilltop", "nothing was sent")
+      #expect(try rig.meshpost("radio", "set").lines.contains { $0.hasPrefix("preset ") })
+      #expect(try rig.meshpost("radio", "presets").lines.contains { $0.hasPrefix("EU/UK (Narrow)") })
+    }
+
+    @Test func `a radio's backup makes another radio the same, its private key under a passphrase`() throws {
+      let rig = try rig(["--contacts", "25"])
+      for channel in ["#one", "#two"] { #expect(try rig.meshpost("channel", "add", channel).code == 0) }
+      #expect(try rig.meshpost("radio", "set", "name=Original", "position=47,8").code == 0)
+      let file = rig.scratch.location("radio.backup")
+      let backup = try Program.own(
+        "meshpost", ["radio", "backup", file, "--private-key", "--socket", rig.socket])
+      backup.write("a good passphrase")
+      #expect(try backup.ended() == 0, "\(backup.lines)")
+      var status = stat()
+      stat(file, &status)
+      #expect(status.st_mode & 0o777 == 0o600, "secrets of channels are in it")
+      let key = try rig.status()?["radio"]?["identity"]?["key"]?.string
+      try opens(file, key: key ?? "")
+      // Another radio, empty.
+      rig.radio?.kill9()
+      try untilTrue("the radio to be missed") { try rig.status()?["radio"]?["state"]?.string == "down" }
+      try rig.startRadio(["--seed", "9"])
+      try rig.waitForSync()
+      try untilTrue("another radio") { try rig.status()?["radio"]?["identity"]?["key"]?.string != key }
+      let wrong = try restore(rig, file, "another passphrase")
+      #expect(wrong.code == EX_DATAERR && wrong.lines.joined().contains("passphrase is wrong"), "\(wrong.lines)")
+      let restored = try restore(rig, file, "a good passphrase")
+      #expect(restored.code == 0, "\(restored.lines)")
+      let settings = try radio(rig)["settings"]
+      #expect(settings?["name"]?.string == "Original" && settings?["position"]?.string == "47.0,8.0")
+      #expect(try rig.status()?["radio"]?["identity"]?["key"]?.string == key, "it is the same node")
+      #expect(try rig.meshpost("channels").lines.count == 3)
+      let names = try rig.meshpost("contacts", "--on-radio").lines
+      #expect(names.count { $0.contains("Node ") } == 25, "\(names.count)")
+    }
+
+    private func restore(_ rig: Rig, _ file: String, _ passphrase: String) throws -> (code: Int32, lines: [String]) {
+      let restore = try Program.own(
+        "meshpost", ["radio", "restore", file, "--private-key", "--yes", "--socket", rig.socket])
+      restore.write(passphrase)
+      return (try restore.ended(), restore.lines)
+    }
+
+    /// What is written down beside the key is enough for another program to open it; and it is the radio's key.
+    private func opens(_ file: String, key: String) throws {
+      let script = """
+        import hashlib, json, sys
+        from Crypto.Cipher import AES
+        rows = [json.loads(line) for line in open(sys.argv[1])]
+        box = next(r for r in rows if r["kind"] == "private_key")
+        hexes = {k: bytes.fromhex(box[k]) for k in ("salt", "nonce", "text")}
+        derived = hashlib.scrypt(b"a good passphrase", salt=hexes["salt"], n=box["n"], r=box["r"], p=box["p"], maxmem=1 << 27, dklen=32)
+        text, tag = hexes["text"][:-16], hexes["text"][-16:]
+        secret = AES.new(derived, AES.MODE_GCM, nonce=hexes["nonce"]).decrypt_and_verify(text, tag)
+        assert len(secret) == 64 and rows[0]["key"] == sys.argv[2]
+        assert secret.hex() not in open(sys.argv[1]).read()
+        assert sum(r["kind"] == "contact" for r in rows) >= 25 and sum(r["kind"] == "channel" for r in rows) == 3
+        """
+      let program = try Program(Program.python, ["-c", script, file, key])
+      #expect(try program.ended() == 0, "\(program.lines)")
+    }
+
+    @Test
+    func `a store's backup is made under traffic, is sound, and comes back with a new epoch; upstream misses nothing`()
+      throws
+    {
+      let rig = try rig()
+      try rig.startHub()
+      rig.radio?.write("inject r0 200 600")
+      try untilTrue("some messages") { try rig.status()?["store"]?["messages"]?.integer ?? 0 > 100 }
+      let file = rig.scratch.location("gw.backup")
+      let (code, lines) = try rig.meshpost("backup", file)
+      #expect(code == 0, "\(lines)")
+      let check = try Program(
+        "/usr/bin/env",
+        [
+          "python3", "-c",
+          "import sqlite3,sys; d=sqlite3.connect(sys.argv[1]); print(d.execute('pragma integrity_check').fetchone()[0], d.execute('select count(*) from messages').fetchone()[0])",
+          file,
+        ])
+      #expect(try check.ended() == 0 && check.lines.first?.hasPrefix("ok ") == true, "\(check.lines)")
+      let saved = Int(check.lines.first?.split(separator: " ").last ?? "") ?? 0
+      #expect(saved > 100)
+      try untilTrue("all of them at the hub") { try rig.hubTexts().count >= 600 }
+      let epoch = try rig.status()?["epoch"]?.string
+      let running = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml"), "--restore", file])
+      #expect(try running.ended() == EX_CANTCREAT, "not while the daemon has it: \(running.lines)")
+      rig.gateway?.send(SIGTERM)
+      #expect(try rig.gateway?.ended() == 0)
+      let damaged = rig.scratch.write("damaged", String(repeating: "x", count: 5000))
+      let refused = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml"), "--restore", damaged])
+      #expect(
+        try refused.ended() == EX_CANTCREAT && refused.lines.joined().contains("no sound backup"), "\(refused.lines)")
+      let restored = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml"), "--restore", file])
+      #expect(try restored.ended() == 0 && restored.lines.joined().contains("is kept as"), "\(restored.lines)")
+      try rig.startGateway()
+      try rig.waitForSync()
+      #expect(try rig.status()?["store"]?["messages"]?.integer == Int64(saved))
+      #expect(try rig.status()?["epoch"]?.string != epoch)
+      rig.radio?.write("chan r1 0 after the restore")
+      try untilTrue("what comes after at the hub") { try rig.hubTexts().contains("after the restore") }
+      let texts = try rig.hubTexts()
+      #expect(
+        (1...600).allSatisfy { number in texts.contains { $0 == "message \(number)" || $0 == "direct \(number)" } })
+    }
+  }
+}
