@@ -19,8 +19,12 @@ public struct MessagingParts {
   public let nodes: NodeService
   public let table: RadioTable
   public let routine: Routine
+  public let keeper: ContactKeeper
 
-  public init(messenger: Messenger, nodes: NodeService, table: RadioTable, routine: Routine) {
+  public init(
+    messenger: Messenger, nodes: NodeService, table: RadioTable, routine: Routine, keeper: ContactKeeper
+  ) {
+    self.keeper = keeper
     self.messenger = messenger
     self.nodes = nodes
     self.table = table

@@ -83,6 +83,7 @@ final class MessagesAPI {
   private func list(
     _ query: MessageQuery, limit: Int, hasAfter: Bool, _ responder: HTTPResponder
   ) throws(Refusal) {
+    if !hasAfter, limit <= Self.pageRows { return try newest(query, limit, responder) }
     var query = query
     let store = parts.store
     do throws(SearchError) {
@@ -96,10 +97,7 @@ final class MessagesAPI {
         query.after = oldest == .max ? .max - 1 : oldest - 1
       }
     } catch {
-      switch error {
-      case .words(let words): throw .invalid("\(words)")
-      case .store(let failure): throw .store(failure)
-      }
+      throw Self.refusal(error)
     }
     var left = limit
     stream(responder, false) {
@@ -114,6 +112,31 @@ final class MessagesAPI {
       }
       left -= count
       return (lines, count < most || left <= 0)
+    }
+  }
+
+  /// One page, read backwards: the words are looked up once.
+  private func newest(_ query: MessageQuery, _ limit: Int, _ responder: HTTPResponder) throws(Refusal) {
+    var found: [StoredMessage] = []
+    do throws(SearchError) {
+      try parts.store.eachMessage(query, limit: limit) { message in
+        found.append(message)
+        return true
+      }
+    } catch {
+      throw Self.refusal(error)
+    }
+    var lines = found.reversed().flatMap { message in ControlAPI.line { Self.write(message, parts.store, to: &$0) } }
+    stream(responder, false) {
+      defer { lines = [] }
+      return (lines, true)
+    }
+  }
+
+  private static func refusal(_ error: SearchError) -> Refusal {
+    switch error {
+    case .words(let words): .invalid("\(words)")
+    case .store(let failure): .store(failure)
     }
   }
 

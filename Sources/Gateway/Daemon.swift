@@ -132,8 +132,10 @@ public final class Daemon {
       store: store, synchronizer: synchronizer, settings: configuration.messenger, on: loop, log: log)
     let nodes = NodeService(messenger, credentials: Credentials(location: configuration.credentialsFile))
     let routine = Routine(messenger, nodes, configuration.routine)
-    return MessagingParts(
-      messenger: messenger, nodes: nodes, table: RadioTable(synchronizer, store: store), routine: routine)
+    let table = RadioTable(synchronizer, store: store)
+    let keeper = ContactKeeper(configuration.keeper, table, synchronizer, store: store, on: loop, log: log)
+    messenger.keeper = keeper
+    return MessagingParts(messenger: messenger, nodes: nodes, table: table, routine: routine, keeper: keeper)
   }
 
   /// What comes from the radio reaches those who send, too.
@@ -149,7 +151,10 @@ public final class Daemon {
     taps.onListening = { [connection, taps] isWanted in
       connection.onFrame = isWanted ? { taps.frame($0, $1) } : nil
     }
-    synchronizer.onContact = { messenger.contactChanged($0) }
+    synchronizer.onContact = { [messaging] contact in
+      messenger.contactChanged(contact)
+      messaging.keeper.look()
+    }
     synchronizer.onMessage = { [proxy] message in
       nodes.requests.received(message)
       proxy.messageStored()
@@ -279,6 +284,7 @@ public final class Daemon {
     }
     synchronizer.settings = fresh.sync
     messaging.routine.change(fresh.messaging.routine)
+    messaging.keeper.settings = fresh.messaging.keeper
     let old = configuration
     let keepsRunning = [
       ("radio.link", old.link != fresh.link), ("Bluetooth", old.bluetooth != fresh.bluetooth),

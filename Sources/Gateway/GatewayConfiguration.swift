@@ -98,6 +98,7 @@ public struct GatewayConfiguration: Sendable {
     let level = section(&root, "log", log)
     var messaging = section(&root, "messaging") { MessagingConfiguration(reading: &$0, store: store.location) }
     messaging.readPolls(&root)
+    section(&root, "contacts") { messaging.readContacts(&$0) }
     let exchange = section(&root, "relay", relay)
     let proxies = ProxyConfiguration.read(&root)
     var upstreams: [UpstreamSettings] = []

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import Delivery
 import Messaging
 import TOML
@@ -10,6 +11,7 @@ public struct MessagingConfiguration: Sendable {
   public var messenger = Messenger.Settings()
   public var routine = Routine.Settings()
   public var credentialsFile: String
+  public var keeper = ContactKeeper.Settings()
 
   init(reading table: inout TOMLReader, store: String) {
     var delivery = DeliverySettings()
@@ -31,6 +33,19 @@ public struct MessagingConfiguration: Sendable {
     routine.roomInterval = .seconds(60 * table.integer("room_interval_min", in: 0...10_080, default: 60))
     credentialsFile = table.string("credentials_file") ?? store + ".credentials"
     if !credentialsFile.hasPrefix("/") { table.note("credentials_file", "\"\(credentialsFile)\" is not absolute") }
+  }
+
+  /// `[contacts]`.
+  mutating func readContacts(_ table: inout TOMLReader) {
+    keeper.evicts = table.bool("evict", default: false)
+    keeper.keepFree = Int(table.integer("keep_free", in: 1...100, default: 10))
+    keeper.minimumAge = .seconds(86_400 * table.integer("min_age_days", in: 0...3650, default: 14))
+    guard let words = table.optionalStrings("types") else { return }
+    let known: [String: NodeType] = ["chat": .chat, "repeater": .repeater, "room": .room, "sensor": .sensor]
+    for word in words where known[word] == nil {
+      table.note("types", "\"\(word)\" is not allowed: chat, repeater, room, sensor")
+    }
+    keeper.types = Set(words.compactMap { known[$0]?.rawValue })
   }
 
   static let mostPolls = 64

@@ -92,6 +92,8 @@ public final class Messenger {
   }
 
   /// The database was replaced by a new one.
+  public weak var keeper: ContactKeeper?
+
   public func storeReplaced() {
     do {
       senderClock = try SenderClock(store)

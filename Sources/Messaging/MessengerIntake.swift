@@ -19,7 +19,22 @@ extension Messenger {
       try checkRoom(for: messages.count)
       keep(messages, done)
     } catch {
-      done(.failure(error))
+      guard case .notOnRadio = error else { return done(.failure(error)) }
+      putBack(request, error, done)
+    }
+  }
+
+  /// Who had to give way in the radio's table comes back when somebody writes to them.
+  private func putBack(
+    _ request: SendRequest, _ refusal: Refusal, _ done: @escaping (Result<[OutgoingMessage], Refusal>) -> Void
+  ) {
+    // `try?`: nobody of that name is what was said already.
+    guard let keeper, let stored = try? Addressing(store).contact(request.to), !stored.onRadio else {
+      return done(.failure(refusal))
+    }
+    keeper.putBack(stored) { [weak self] isBack in
+      guard isBack, let self else { return done(.failure(refusal)) }
+      self.send(request, done)
     }
   }
 

@@ -53,6 +53,7 @@ extension Store {
     stored.id = database.lastInsertedRow
     let seq = try append(.message, at: moment, body: EventBody.message(stored, channelName: try channelName(stored)))
     try noteReaction(stored, at: moment)
+    if let sender = stored.sender { try noteTalk(with: sender, at: moment.milliseconds) }
     return .stored(id: stored.id, seq: seq)
   }
 

@@ -98,6 +98,7 @@ extension Store {
       "INSERT INTO outgoing(\(Self.outgoingColumns)) VALUES (NULL\(String(repeating: ", ?", count: 21)))",
       Self.values(of: message))
     stored.id = database.lastInsertedRow
+    if let recipient = message.recipient { try noteTalk(with: recipient.prefix, at: message.created.milliseconds) }
     try append(.outgoing, at: message.created, body: EventBody.outgoing(stored))
     return stored
   }

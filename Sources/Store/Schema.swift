@@ -7,6 +7,7 @@ enum Schema {
   static let migrations = [
     Migration(number: 1, sql: first), Migration(number: 2, sql: messaging), Migration(number: 3, sql: updates),
     Migration(number: 4, sql: clients), Migration(number: 5, sql: search),
+    Migration(number: 6, sql: eviction),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so a number never comes back.
@@ -91,5 +92,12 @@ enum Schema {
       text, sender, place, content = 'message_words', content_rowid = 'id',
       tokenize = 'unicode61 remove_diacritics 2');
     INSERT INTO words(words, rank) VALUES ('pgsz', 960);
+    """
+
+  /// When we last had a direct message of a node or for it (about: it is written once a day), and whether it was taken out of
+  /// the radio's table to make room.
+  private static let eviction = """
+    ALTER TABLE contacts ADD COLUMN talked_at INTEGER;
+    ALTER TABLE contacts ADD COLUMN evicted INTEGER NOT NULL DEFAULT 0;
     """
 }

@@ -110,6 +110,32 @@ extension WholeProgramTests {
     }
 
     @Test
+    func `a contact table that is nearly full: the oldest give way, are kept here, and come back when written to`()
+      throws
+    {
+      let rig = try Rig()
+      try rig.startRadio(["--max-contacts", "40", "--contacts", "35"])
+      rig.writeGatewayConfiguration(
+        extra: "[contacts]\nevict = true\nmin_age_days = 0\nkeep_free = 15\ntypes = [\"repeater\", \"chat\"]")
+      try rig.startGateway()
+      try rig.waitForSync()
+      func onRadio() throws -> Int64 { try rig.status()?["store"]?["contacts_on_radio"]?.integer ?? 0 }
+      let all = try rig.status()?["store"]?["contacts"]?.integer ?? 0
+      try untilTrue("room to be made: \(rig.gateway?.lines ?? [])") { try onRadio() == 25 }
+      #expect(try rig.radioStats()["contacts"]?.integer == 25)
+      #expect(try rig.status()?["store"]?["contacts"]?.integer == all, "all are known still")
+      let line = try rig.gateway?.line(with: "gives way") ?? ""
+      let words = line.split(separator: ": ").last ?? ""
+      let name = String(words.replacing(" gives way, is kept here, and put back when needed", with: ""))
+      let sent = try rig.meshpost("send", name, "are you there?")
+      #expect(sent.code == 0, "\(name): \(sent.lines)")
+      try untilTrue("it to be back") { try rig.meshpost("contacts", "--on-radio").lines.contains { $0.contains(name) } }
+      try untilTrue("room again") { try onRadio() == 25 }
+      #expect(
+        try rig.meshpost("contacts", "--on-radio").lines.contains { $0.contains(name) }, "who was written to stays")
+    }
+
+    @Test
     func `a store's backup is made under traffic, is sound, and comes back with a new epoch; upstream misses nothing`()
       throws
     {

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import Store
+import Sync
+import Timing
+
+/// Keeps room in the radio's contact table: who was longest unheard gives way, is kept here, and is put back when somebody writes
+/// to them. Favourites never give way.
+public final class ContactKeeper {
+  public struct Settings: Equatable, Sendable {
+    /// Off by default: it changes what the radio has.
+    public var evicts = false
+    /// Places that are kept free.
+    public var keepFree = 10
+    public var minimumAge: Duration = .seconds(14 * 86_400)
+    public var types: Set<UInt8> = [
+      NodeType.chat.rawValue, NodeType.repeater.rawValue, NodeType.room.rawValue, NodeType.sensor.rawValue,
+    ]
+
+    public init() {}
+  }
+
+  /// What came in a burst is looked at once.
+  private static let pause: Duration = .seconds(5)
+  /// So many leave in one go; more follow after a pause.
+  private static let step = 10
+
+  public var settings: Settings { didSet { if settings != oldValue { look() } } }
+  private let table: RadioTable
+  private let synchronizer: Synchronizer
+  private let store: Store
+  private let loop: EventLoop
+  private let log: Log
+  private var timer: LoopTimer?
+  private var isBusy = false
+  private var isFullLogged = false
+  public private(set) var evicted: UInt64 = 0
+
+  public init(
+    _ settings: Settings, _ table: RadioTable, _ synchronizer: Synchronizer, store: Store, on loop: EventLoop, log: Log
+  ) {
+    self.settings = settings
+    self.table = table
+    self.synchronizer = synchronizer
+    self.store = store
+    self.loop = loop
+    self.log = log
+  }
+
+  /// The table may have become fuller.
+  public func look() {
+    guard settings.evicts, timer?.isScheduled != true, !isBusy else { return }
+    timer = loop.schedule(after: Self.pause) { [weak self] in self?.makeRoom() }
+  }
+
+  private func makeRoom() {
+    guard settings.evicts, !isBusy, synchronizer.knowsAllContacts,
+      let most = synchronizer.connection.identity?.device?.maxContacts, most > settings.keepFree
+    else { return }
+    do throws(StoreError) {
+      let over = Int(try store.contactCount(onRadio: true)) - (most - settings.keepFree)
+      guard over > 0 else {
+        isFullLogged = false
+        return
+      }
+      let oldest = synchronizer.now.milliseconds - Int64(settings.minimumAge.inSeconds) * 1000
+      let leaving = try store.evictable(types: settings.types, unheardSince: oldest, limit: min(over, Self.step))
+      guard !leaving.isEmpty else { return sayThatNobodyMayLeave(most) }
+      isBusy = true
+      evict(leaving[...])
+    } catch {
+      log.info("the contact table is not looked after: \(error)")
+    }
+  }
+
+  private func sayThatNobodyMayLeave(_ most: Int) {
+    guard !isFullLogged else { return }
+    isFullLogged = true
+    log.warning(
+      "fewer than \(settings.keepFree) of the radio's \(most) contacts are free, and none may give way: favourites, types that stay, "
+        + "or heard within \(Int(settings.minimumAge.inSeconds / 86_400)) days ([contacts])")
+  }
+
+  private func evict(_ leaving: ArraySlice<StoredContact>) {
+    guard let next = leaving.first else {
+      isBusy = false
+      return look()
+    }
+    let contact = next.contact
+    table.remove(contact.key) { [weak self] refusal in
+      guard let self else { return }
+      if let refusal {
+        self.isBusy = false
+        return self.log.info("\(contact.name.string) stays in the radio's contacts: \(refusal)")
+      }
+      self.evicted &+= 1
+      self.log.notice(
+        "the radio's contacts are nearly full: \(contact.name.string) gives way, is kept here, and put back when needed"
+      )
+      self.store.write({ store throws(SQLiteError) in try store.setEvicted(contact.key, true) }) {
+        [log = self.log] failure in
+        if let failure { log.warning("it is not noted that \(contact.name.string) gave way: \(failure)") }
+      }
+      self.evict(leaving.dropFirst())
+    }
+  }
+
+  /// Puts a node back that had given way. `false`: it had not, or cannot come back.
+  func putBack(_ stored: StoredContact, _ done: @escaping (Bool) -> Void) {
+    // `try?`: a store that cannot be read refuses what follows.
+    guard (try? store.isEvicted(stored.contact.key)) == true else { return done(false) }
+    table.add(stored.contact) { [weak self, log, store] refusal in
+      guard refusal == nil else {
+        log.warning("\(stored.contact.name.string) cannot be put back: \(refusal?.description ?? "")")
+        return done(false)
+      }
+      store.write({ store throws(SQLiteError) in
+        _ = try store.upsert(stored.contact, onRadio: true, heard: false, at: stored.firstSeen)
+        try store.setEvicted(stored.contact.key, false)
+      }) { _ in
+        done(true)
+        self?.look()
+      }
+    }
+  }
+}
