@@ -1,7 +1,8 @@
 # Meshpost: the words are the same at the desk and in CI.
 
 PACKAGES := libsqlite3-dev libssl-dev libsodium-dev libdbus-1-3 libbluetooth-dev libpq-dev pkg-config ca-certificates
-TEST_PACKAGES := python3 python3-venv curl openssl dbus-daemon mosquitto mosquitto-clients postgresql iproute2 tshark
+TEST_PACKAGES := python3 python3-venv curl openssl dbus-daemon mosquitto mosquitto-clients postgresql iproute2 tshark \
+  openssh-server openssh-client
 SWIFT ?= swift
 PYTHON_ENV := .build/python
 HOME_ASSISTANT := .build/home-assistant

@@ -10,6 +10,8 @@ import Timing
 public enum HTTPEndpoint: Equatable, Sendable {
   case tcp(host: String, port: UInt16, tls: Bool)
   case unix(location: String)
+  /// A socket that is connected already, which the client owns from then on; good for one connection.
+  case connected(Int32)
 
   /// `http://host:port/path` and `https://…` taken apart; the path has no `/` at its end. `nil` for anything else,
   /// user names among it.
@@ -43,7 +45,7 @@ public enum HTTPEndpoint: Equatable, Sendable {
     case .tcp(let host, let port, let tls):
       let shown = host.contains(":") ? "[\(host)]" : host
       return port == (tls ? 443 : 80) ? shown : "\(shown):\(port)"
-    case .unix: return "localhost"
+    case .unix, .connected: return "localhost"
     }
   }
 }
@@ -142,6 +144,7 @@ public final class HTTPClient {
         case .failure(let failure): self.fail(.unreachable(failure.description))
         }
       }
+    case .connected(let socket): connected(socket)
     case .unix(let location):
       do {
         connected(try UnixSocket.connect(location))

@@ -106,7 +106,8 @@ struct ControlClient {
   ) throws -> HTTPResponse {
     let loop = EventLoop()
     ending?.watch(loop)
-    let client = HTTPClient(.unix(location: connection.socket), on: loop)
+    let tunnel = try connection.place.flatMap { SSHAddress($0) }.map { try SSHTunnel($0) }
+    let client = HTTPClient(tunnel.map { .connected($0.socket) } ?? .unix(location: connection.socket), on: loop)
     var result: Result<HTTPResponse, HTTPFailure>?
     client.send(request, timeout: limit.map { .seconds(Int64($0)) }, onPiece: onPiece) { outcome in
       result = outcome
@@ -117,6 +118,10 @@ struct ControlClient {
     switch result {
     case .success(let response): return response
     case .failure(let failure):
+      if let tunnel {
+        client.close()
+        throw tunnel.failure("\(failure)")
+      }
       throw fail("\(failure). Is meshpostd running, and may you use its socket?", EX_UNAVAILABLE)
     case nil: throw fail("no answer", EX_UNAVAILABLE)
     }

@@ -12,6 +12,9 @@ enum Failure {
     return ExitCode(code)
   }
 
+  /// It was said already, by the far end.
+  static let saidAlready: any Error = ExitCode(EX_UNAVAILABLE)
+
   /// A file cannot be written; `errno` says why.
   static func file(_ location: String) -> any Error {
     say("\(location): \(String(cString: strerror(errno)))", EX_IOERR)

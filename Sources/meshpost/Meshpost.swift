@@ -17,7 +17,7 @@ struct Meshpost: ParsableCommand {
       ChannelCommand.self, RoomCommand.self, NodeCommand.self, JournalCommand.self, OutboxCommand.self,
       UpstreamCommand.self, DocumentsCommand.self, SyncCommand.self, RadioCommand.self, DoctorCommand.self,
       ReportCommand.self,
-      CaptureCommand.self, BackupCommand.self,
+      CaptureCommand.self, BackupCommand.self, ConnectCommand.self,
     ], defaultSubcommand: StatusCommand.self)
 }
 
@@ -25,11 +25,24 @@ struct Connection: ParsableArguments {
   @Option(help: "The daemon's control socket (or $MESHPOST_SOCKET).")
   var socket = getenv("MESHPOST_SOCKET").map { String(cString: $0) } ?? "/run/meshpost/control.sock"
 
-  /// On this machine, not another's.
-  var isHere: Bool { true }
+  @Option(
+    help: ArgumentHelp(
+      "Another machine's gateway, through ssh (or $MESHPOST_HOST): ssh://[user@]host[:port].", valueName: "url"))
+  var host: String?
+
+  /// Where the gateway is; `nil`: on this machine.
+  var place: String? { host ?? getenv("MESHPOST_HOST").map { String(cString: $0) }.flatMap { $0.isEmpty ? nil : $0 } }
+  var isHere: Bool { place == nil }
 
   @Flag(help: "Print JSON as the control socket gives it.") var json = false
   @Flag(help: "Show times in UTC instead of local time.") var utc = false
+}
+
+extension Connection {
+  func validate() throws {
+    guard let place, SSHAddress(place) == nil else { return }
+    throw ValidationError("--host: \(place) is no ssh://[user@]host[:port]")
+  }
 }
 
 struct StatusCommand: ParsableCommand {

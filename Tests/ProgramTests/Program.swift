@@ -99,7 +99,8 @@ final class Program: Sendable {
 
   private func take(_ text: String) {
     state.withLock { state in
-      state.partial += text
+      // Swift takes CR LF for one character, which no line ends with.
+      state.partial.unicodeScalars.append(contentsOf: text.unicodeScalars.filter { $0 != "\r" })
       while let end = state.partial.firstIndex(of: "\n") {
         state.lines.append(String(state.partial[..<end]))
         state.partial = String(state.partial[state.partial.index(after: end)...])

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import CLinux
+import Glibc
+
+/// The far end of `--host ssh://…`: standard input and output become the control socket.
+struct ConnectCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "connect", abstract: "Join standard input and output to the control socket.",
+    discussion: """
+      What `meshpost --host ssh://…` runs on the gateway. A key that may do nothing else: in authorized_keys \
+      restrict,command="meshpost connect" ssh-ed25519 …
+      """)
+  @OptionGroup var connection: Connection
+
+  func run() throws {
+    let socket = try Self.open(connection.socket)
+    defer { close(socket) }
+    var polled = [
+      pollfd(fd: 0, events: Int16(POLLIN), revents: 0), pollfd(fd: socket, events: Int16(POLLIN), revents: 0),
+    ]
+    while true {
+      guard poll(&polled, 2, -1) >= 0 || errno == EINTR else { throw Failure.file("poll") }
+      if polled[0].revents != 0, !Self.pass(from: 0, to: socket) {
+        shutdown(socket, Int32(SHUT_WR))
+        polled[0].fd = -1
+      }
+      if polled[1].revents != 0, !Self.pass(from: socket, to: 1) { return }
+    }
+  }
+
+  private static func open(_ location: String) throws -> Int32 {
+    let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    guard location.utf8.count < MemoryLayout.size(ofValue: address.sun_path) else {
+      throw Failure.say("\(location) is too long for a socket", EX_USAGE)
+    }
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: location.utf8) }
+    let isConnected = withUnsafePointer(to: &address) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
+      }
+    }
+    guard isConnected else {
+      throw Failure.say(
+        "\(location): \(String(cString: strerror(errno))). Is meshpostd running, and may you use its socket?",
+        EX_UNAVAILABLE)
+    }
+    return descriptor
+  }
+
+  /// False: that was the end.
+  private static func pass(from source: Int32, to target: Int32) -> Bool {
+    var buffer = [UInt8](repeating: 0, count: 16384)
+    let count = read(source, &buffer, buffer.count)
+    guard count > 0 else { return count < 0 && errno == EINTR }
+    var rest = buffer[..<count]
+    while !rest.isEmpty {
+      let written = rest.withUnsafeBytes { write(target, $0.baseAddress, $0.count) }
+      if written < 0, errno == EINTR { continue }
+      guard written > 0 else { return false }
+      rest = rest.dropFirst(written)
+    }
+    return true
+  }
+}

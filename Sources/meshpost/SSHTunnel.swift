@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Glibc
+
+/// `ssh://[USER@]HOST[:PORT][/SOCKET]`: a gateway that is reached by the system's own `ssh`.
+struct SSHAddress {
+  let user: String?
+  let host: String
+  let port: UInt16?
+  /// The control socket over there; `nil`: that machine's usual one.
+  let socket: String?
+
+  init?(_ text: String) {
+    guard text.hasPrefix("ssh://") else { return nil }
+    let rest = text.dropFirst(6)
+    let authority = rest.prefix { $0 != "/" }
+    let path = rest.dropFirst(authority.count)
+    var place = authority[...]
+    if let at = place.lastIndex(of: "@") {
+      user = String(place[..<at])
+      place = place[place.index(after: at)...]
+    } else {
+      user = nil
+    }
+    if let colon = place.lastIndex(of: ":"), !place.hasSuffix("]") {
+      guard let number = UInt16(place[place.index(after: colon)...]), number > 0 else { return nil }
+      port = number
+      place = place[..<colon]
+    } else {
+      port = nil
+    }
+    host = String(place.hasPrefix("[") && place.hasSuffix("]") ? place.dropFirst().dropLast() : place)
+    socket = path.count > 1 ? String(path) : nil
+    // None may be taken for an option, or for something else by a shell.
+    let harmless = { (text: String) in
+      !text.isEmpty && !text.hasPrefix("-") && text.allSatisfy { $0.isLetter || $0.isNumber || "._-:%/@+".contains($0) }
+    }
+    guard harmless(host), user.map(harmless) ?? true, socket.map(harmless) ?? true else { return nil }
+  }
+
+  /// How it is called. $MESHPOST_SSH is another `ssh`, with options of its own; $MESHPOST_REMOTE the program over there.
+  ///
+  /// Connections are shared for a minute, so that what follows is quick; a dead link is noticed within 45 s.
+  var arguments: [String] {
+    let ssh = Self.variable("MESHPOST_SSH")?.split(separator: " ").map(String.init) ?? ["ssh"]
+    let folder = Self.variable("XDG_RUNTIME_DIR") ?? "~/.ssh"
+    var arguments =
+      ssh + [
+        "-T", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3", "-o", "ControlMaster=auto", "-o",
+        "ControlPath=\(folder)/meshpost-%C", "-o", "ControlPersist=60",
+      ]
+    if let user { arguments += ["-l", user] }
+    if let port { arguments += ["-p", "\(port)"] }
+    let remote = Self.variable("MESHPOST_REMOTE") ?? "meshpost"
+    return arguments + ["--", host, "\(remote) connect\(socket.map { " --socket \($0)" } ?? "")"]
+  }
+
+  private static func variable(_ name: String) -> String? {
+    getenv(name).map { String(cString: $0) }.flatMap { $0.isEmpty ? nil : $0 }
+  }
+}
+
+/// A running `ssh` that ends at the control socket of another machine. It asks for passwords and shows its errors itself.
+final class SSHTunnel {
+  let socket: Int32
+  private let address: SSHAddress
+  private var process: pid_t = 0
+
+  init(_ address: SSHAddress) throws {
+    self.address = address
+    var ends: [Int32] = [-1, -1]
+    guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0 else {
+      throw Failure.say("socketpair: \(String(cString: strerror(errno)))", EX_OSERR)
+    }
+    defer { close(ends[1]) }
+    socket = ends[0]
+    Descriptor.setNonBlocking(socket)
+    var actions = posix_spawn_file_actions_t()
+    posix_spawn_file_actions_init(&actions)
+    defer { posix_spawn_file_actions_destroy(&actions) }
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 0)
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 1)
+    let arguments = address.arguments
+    var argv = arguments.map { strdup($0) } + [nil]
+    defer { for pointer in argv { free(pointer) } }
+    let code = posix_spawnp(&process, arguments[0], &actions, nil, &argv, environ)
+    guard code == 0 else {
+      throw Failure.say(
+        "\(arguments[0]): \(String(cString: strerror(code))). Is OpenSSH's client installed?", EX_UNAVAILABLE)
+    }
+  }
+
+  /// The tunnel has ended before the answer: why, as far as it can be told.
+  func failure(_ words: String) -> any Error {
+    var status: Int32 = 0
+    waitpid(process, &status, 0)
+    let host = address.host
+    switch status & 0x7F == 0 ? status >> 8 & 0xFF : -1 {
+    // `ssh` and the program over there have said it themselves.
+    case 255: return Failure.say("ssh does not get to \(host), or lost it. Try: ssh \(host) true", EX_NOHOST)
+    case 126, 127: return Failure.say("there is no meshpost on \(host), or it is not in the PATH there", EX_UNAVAILABLE)
+    case EX_UNAVAILABLE: return Failure.saidAlready
+    default: return Failure.say("the connection to \(host) ended: \(words)", EX_UNAVAILABLE)
+    }
+  }
+}
