@@ -2,7 +2,7 @@
 
 PACKAGES := libsqlite3-dev libssl-dev libsodium-dev libdbus-1-3 libbluetooth-dev libpq-dev pkg-config ca-certificates
 TEST_PACKAGES := python3 python3-venv curl openssl dbus-daemon mosquitto mosquitto-clients postgresql iproute2 tshark \
-  openssh-server openssh-client
+  openssh-server openssh-client groff-base zsh fish
 SWIFT ?= swift
 PYTHON_ENV := .build/python
 HOME_ASSISTANT := .build/home-assistant
@@ -10,7 +10,7 @@ HOME_ASSISTANT := .build/home-assistant
 RELEASE := --configuration release --static-swift-stdlib -Xswiftc -Osize -Xswiftc -use-ld=lld \
   -Xlinker --icf=safe -Xlinker --gc-sections -Xlinker -z -Xlinker pack-relative-relocs
 
-.PHONY: run test build bench format lint packages test-packages bluez-bench clean
+.PHONY: run test build bench manual format lint packages test-packages bluez-bench clean
 
 ## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
 run: packages
@@ -30,6 +30,13 @@ build: packages
 bench: packages test-packages $(PYTHON_ENV)/ready bluez-bench
 	$(SWIFT) build $(RELEASE)
 	./Benchmarks/run
+
+## manual: man pages and docs/json.md, made from the commands themselves
+manual:
+	$(SWIFT) build --product meshpost
+	mkdir -p docs/man
+	for page in $$(.build/debug/meshpost generate man); do .build/debug/meshpost generate man $$page >docs/man/$$page.1; done
+	.build/debug/meshpost generate shapes >docs/json.md
 
 format:
 	$(SWIFT) format format --in-place --recursive Sources Tests Benchmarks Package.swift

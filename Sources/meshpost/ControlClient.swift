@@ -36,6 +36,23 @@ struct ControlClient {
     }
   }
 
+  /// An answer within a moment, or nothing, without a word: for completions.
+  func quietly(_ target: String) -> JSONValue? {
+    // `try?`: there is nobody to tell.
+    guard let answer = try? send(HTTPRequest("GET", target), limit: 2, isQuiet: true, nil), answer.status == 200 else {
+      return nil
+    }
+    return try? JSONValue(parsing: answer.body)  // as above
+  }
+
+  func quietRows(_ target: String) -> [JSONValue] {
+    // `try?`: there is nobody to tell.
+    guard let answer = try? send(HTTPRequest("GET", target), limit: 2, isQuiet: true, nil), answer.status == 200 else {
+      return []
+    }
+    return answer.body.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }  // as above
+  }
+
   /// An answer's bytes as they come. It must end as an answer ends: what broke off is an error.
   func pieces(_ target: String, _ take: @escaping ([UInt8]) throws -> Void) throws {
     var failure: (any Error)?
@@ -102,7 +119,8 @@ struct ControlClient {
   }
 
   private func send(
-    _ request: HTTPRequest, limit: Int?, until ending: Ending? = nil, _ onPiece: (([UInt8]) -> Void)?
+    _ request: HTTPRequest, limit: Int?, until ending: Ending? = nil, isQuiet: Bool = false,
+    _ onPiece: (([UInt8]) -> Void)?
   ) throws -> HTTPResponse {
     let loop = EventLoop()
     ending?.watch(loop)
@@ -117,6 +135,7 @@ struct ControlClient {
     if result == nil, ending?.hasEnded == true { return HTTPResponse(status: 200) }
     switch result {
     case .success(let response): return response
+    case .failure where isQuiet: return HTTPResponse(status: 0)
     case .failure(let failure):
       if let tunnel {
         client.close()

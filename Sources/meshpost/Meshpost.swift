@@ -11,14 +11,15 @@ struct Meshpost: ParsableCommand {
     commandName: "meshpost", abstract: "Look at, and steer, a Meshpost gateway.",
     discussion: "Talks to the daemon's control socket. Exit codes are those of sysexits.h.", version: Release.version,
     subcommands: [
-      StatusCommand.self, SendCommand.self, ReactCommand.self, OutgoingCommand.self, RetryCommand.self,
+      OverviewCommand.self, StatusCommand.self, SendCommand.self, ReactCommand.self, OutgoingCommand.self,
+      RetryCommand.self,
       CancelCommand.self, MessagesCommand.self, SearchCommand.self, ExportCommand.self,
       ContactsCommand.self, ContactCommand.self, ChannelsCommand.self,
       ChannelCommand.self, RoomCommand.self, NodeCommand.self, JournalCommand.self, OutboxCommand.self,
       UpstreamCommand.self, DocumentsCommand.self, SyncCommand.self, RadioCommand.self, DoctorCommand.self,
       ReportCommand.self,
-      CaptureCommand.self, BackupCommand.self, ConnectCommand.self,
-    ], defaultSubcommand: StatusCommand.self)
+      CaptureCommand.self, BackupCommand.self, ConnectCommand.self, GenerateCommand.self,
+    ], defaultSubcommand: OverviewCommand.self)
 }
 
 struct Connection: ParsableArguments {
@@ -119,7 +120,7 @@ struct OutboxCommand: ParsableCommand {
   struct Retry: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Send dead letters again.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Of this upstream only.") var upstream: String?
+    @Argument(help: "Of this upstream only.", completion: Completing.upstreams) var upstream: String?
 
     func run() throws {
       let query = upstream.map { "?upstream=\(ControlClient.escape($0))" } ?? ""
@@ -131,7 +132,7 @@ struct OutboxCommand: ParsableCommand {
   struct Drop: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Give up an upstream's dead letters.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Of this upstream.") var upstream: String
+    @Argument(help: "Of this upstream.", completion: Completing.upstreams) var upstream: String
 
     func run() throws {
       let target = "/v1/outbox/drop?upstream=\(ControlClient.escape(upstream))"

@@ -4,9 +4,11 @@ import ArgumentParser
 
 /// By what messages are chosen.
 struct MessageFilter: ParsableArguments {
-  @Option(help: "Those of this node: sent by it, posted by it in a room, or under its name on a channel.")
+  @Option(
+    help: "Those of this node: sent by it, posted by it in a room, or under its name on a channel.",
+    completion: Completing.nodes)
   var from: String?
-  @Option(help: "Those on this channel.") var channel: String?
+  @Option(help: "Those on this channel.", completion: Completing.channels) var channel: String?
   @Option(help: ArgumentHelp("Those that came since then: \(TimeArgument.forms).", valueName: "time"))
   var since: TimeArgument?
   @Option(help: ArgumentHelp("Those that came until then.", valueName: "time")) var until: TimeArgument?

@@ -31,7 +31,7 @@ struct ContactCommand: ParsableCommand {
   struct Remove: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Take a node out of the radio's contacts.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The node.") var node: String
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
 
     func run() throws {
       let target = "/v1/contacts/remove?contact=\(ControlClient.escape(node))"
@@ -43,7 +43,7 @@ struct ContactCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "A node's card as a link; without a node the radio's own.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The node.") var node: String?
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String?
 
     func run() throws {
       let query = node.map { "?contact=\(ControlClient.escape($0))" } ?? ""
@@ -67,7 +67,7 @@ struct ContactCommand: ParsableCommand {
   struct Share: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Send a node's advert on to direct neighbours.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The node.") var node: String
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
 
     func run() throws {
       let target = "/v1/contacts/share?contact=\(ControlClient.escape(node))"
@@ -79,7 +79,7 @@ struct ContactCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
       commandName: "path", abstract: "Show, set, reset or discover the path to a node.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The node.") var node: String
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Option(help: "Set it: hex, the beginning of each repeater's key.") var set: String?
     @Option(help: "Bytes of each repeater's key in --set, 1 to 3.") var hashBytes = 1
     @Flag(help: "Forget it: the next message is flooded.") var reset = false
@@ -129,7 +129,7 @@ struct ChannelCommand: ParsableCommand {
   struct Remove: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Leave a channel: its slot becomes free.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Its name.") var channel: String
+    @Argument(help: "Its name.", completion: Completing.channels) var channel: String
 
     func run() throws {
       let target = "/v1/channels/remove?channel=\(ControlClient.escape(channel))"
@@ -150,7 +150,7 @@ struct NodeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Log in; the password is asked for (or read from standard input) and kept for later requests.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The node.") var node: String
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Flag(help: "Use the password that is stored.") var stored = false
 
     func run() throws { try NodeAsking.logIn(node, stored: stored, connection) }
@@ -159,7 +159,7 @@ struct NodeCommand: ParsableCommand {
   struct Logout: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Forget a node's password here.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The node.") var node: String
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
 
     func run() throws { try NodeAsking.ask("logout", node, connection, show: { _ in "the password is forgotten" }) }
   }
@@ -167,7 +167,7 @@ struct NodeCommand: ParsableCommand {
   struct Status: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "How a repeater or room is.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The node.") var node: String
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
 
     func run() throws { try NodeAsking.ask("status", node, connection, show: Show.fields) }
   }
@@ -176,7 +176,7 @@ struct NodeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
       commandName: "telemetry", abstract: "A node's sensors; `self` is the radio itself.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The node.") var node: String
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
 
     func run() throws { try NodeAsking.ask("telemetry", node, connection, show: Show.telemetry) }
   }
@@ -185,7 +185,7 @@ struct NodeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
       commandName: "neighbours", abstract: "Repeaters that a repeater hears.", aliases: ["neighbors"])
     @OptionGroup var connection: Connection
-    @Argument(help: "The repeater.") var node: String
+    @Argument(help: "The repeater.", completion: Completing.nodes) var node: String
 
     func run() throws { try NodeAsking.ask("neighbours", node, connection, show: Show.neighbours) }
   }
@@ -194,7 +194,7 @@ struct NodeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "How strongly each hop on the way to a node and back hears the one before.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The node.") var node: String
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Option(help: "Another round trip: hex, the beginning of each repeater's key, ending with one that we hear.")
     var path: String?
 
@@ -208,7 +208,7 @@ struct NodeCommand: ParsableCommand {
       commandName: "cli", abstract: "A command to a repeater's, room's or sensor's own command line, as admin.",
       discussion: "Some commands have no reply (reboot, poweroff): then exit code 69 says that none came.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The node.") var node: String
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "The command; after `--` words may begin with a dash.") var command: [String]
 
     func run() throws {
@@ -222,7 +222,7 @@ struct NodeCommand: ParsableCommand {
   struct Readings: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "What nodes told of themselves, newest last.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Of this node only.") var node: String?
+    @Argument(help: "Of this node only.", completion: Completing.nodes) var node: String?
     @Option(help: "How many.") var limit = 20
 
     func run() throws {

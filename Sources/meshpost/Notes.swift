@@ -9,7 +9,7 @@ extension NodeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Give a node a name of your own; without one, take it away.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The node.") var node: String
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "1 to 64 bytes.") var alias: String?
 
     func run() throws { try NodeCommand.note("alias", node, alias.map { .string($0) }, connection) }
@@ -18,7 +18,7 @@ extension NodeCommand {
   struct Note: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Note something of a node; without a text, take it away.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The node.") var node: String
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "1 to 1000 bytes.") var text: String?
 
     func run() throws { try NodeCommand.note("note", node, text.map { .string($0) }, connection) }
@@ -28,7 +28,7 @@ extension NodeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Tag a node; these take the place of what it had. Without any, take them away.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The node.") var node: String
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "At most 16, of 1 to 32 bytes each.") var tags: [String] = []
 
     func run() throws {

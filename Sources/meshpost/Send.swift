@@ -13,7 +13,7 @@ struct SendCommand: ParsableCommand {
       nobody acknowledged it or it expired, 76 when the radio refused it, 70 when it was cancelled.
       """)
   @OptionGroup var connection: Connection
-  @Argument(help: "To whom.") var to: String
+  @Argument(help: "To whom.", completion: Completing.everybody) var to: String
   @Argument(help: "What. `-`: what standard input says.") var text: [String]
   @Flag(help: "Wait until it is delivered or has failed.") var wait = false
   @Flag(help: "Cut a text that is too long into numbered parts.") var split = false
@@ -100,7 +100,7 @@ struct RoomCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Log in to a room and stay so: its posts come from then on, also after restarts.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The room.") var room: String
+    @Argument(help: "The room.", completion: Completing.nodes) var room: String
     @Flag(help: "Use the password that is stored.") var stored = false
 
     func run() throws { try NodeAsking.logIn(room, stored: stored, connection) }
@@ -109,7 +109,7 @@ struct RoomCommand: ParsableCommand {
   struct Post: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Post in a room.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The room.") var room: String
+    @Argument(help: "The room.", completion: Completing.nodes) var room: String
     @Argument(help: "What.") var text: [String]
     @Flag(help: "Wait until the room has acknowledged it.") var wait = false
 
@@ -125,7 +125,7 @@ struct RoomCommand: ParsableCommand {
   struct Read: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "A room's posts, newest last.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The room.") var room: String
+    @Argument(help: "The room.", completion: Completing.nodes) var room: String
     @Option(help: "How many.") var limit = 20
 
     func run() throws {
@@ -140,37 +140,47 @@ enum Sending {
   /// A message was taken in: say its id, or wait for its end.
   static func accepted(_ answer: ControlClient.Answer, _ connection: Connection, wait: Bool) throws {
     let messages = answer.value["messages"]?.array ?? []
-    if connection.json, !wait { return print(answer.text) }
-    var worst: Int32 = 0
-    for message in messages {
-      let id = message["id"]?.string ?? ""
-      guard wait else {
-        print("\(id) \(message["state"]?.string ?? "?")")
-        continue
-      }
-      worst = max(worst, try ended(id, connection))
+    guard wait else {
+      if connection.json { return print(answer.text) }
+      for message in messages { print("\(message["id"]?.string ?? "") \(message["state"]?.string ?? "?")") }
+      return
     }
-    if worst != 0 { throw ExitCode(worst) }
+    let ended = try messages.map { try follow($0["id"]?.string ?? "", connection) }
+    if connection.json { print(JSONValue.object([("messages", .array(ended))]).text) }
+    try leave(ended)
   }
 
   static func act(_ verb: String, _ id: String, _ connection: Connection, wait: Bool) throws {
     let client = ControlClient(connection)
     let answer = try client.post("/v1/outgoing/\(verb)?id=\(ControlClient.escape(id))")
     guard wait else { return print(connection.json ? answer.text : Show.outgoing(answer.value)) }
-    let code = try ended(id, connection)
-    if code != 0 { throw ExitCode(code) }
+    let ended = try follow(id, connection)
+    if connection.json { print(ended.text) }
+    try leave([ended])
   }
 
-  /// Follows a message to its end; the exit code that says which.
-  private static func ended(_ id: String, _ connection: Connection) throws -> Int32 {
+  /// Follows a message to its end, and shows each state to people.
+  private static func follow(_ id: String, _ connection: Connection) throws -> JSONValue {
     var last = JSONValue.null
-    let target = "/v1/outgoing?follow=1&id=\(ControlClient.escape(id))"
-    try ControlClient(connection).lines(target, look: { last = $0 }, Show.outgoing)
-    switch (last["state"]?.string, last["reason"]?.string) {
-    case ("delivered", _), ("sent", _): return 0
-    case (_, "cancelled"): return EX_SOFTWARE
-    case (_, "refused"), (_, "unknown_to_radio"): return EX_PROTOCOL
-    default: return EX_TEMPFAIL
+    try ControlClient(connection).rows("/v1/outgoing?follow=1&id=\(ControlClient.escape(id))") { message in
+      last = message
+      if !connection.json { print(Show.outgoing(message)) }
+    }
+    return last
+  }
+
+  /// With the exit code that says the worst of how they ended.
+  private static func leave(_ ended: [JSONValue]) throws {
+    let worst = ended.map(code).max() ?? 0
+    if worst != 0 { throw ExitCode(worst) }
+  }
+
+  private static func code(_ message: JSONValue) -> Int32 {
+    switch (message["state"]?.string, message["reason"]?.string) {
+    case ("delivered", _), ("sent", _): 0
+    case (_, "cancelled"): EX_SOFTWARE
+    case (_, "refused"), (_, "unknown_to_radio"): EX_PROTOCOL
+    default: EX_TEMPFAIL
     }
   }
 }

@@ -57,7 +57,7 @@ struct UpstreamCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Forward nothing more to a server that was added so; what was kept for it is freed.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Its name.") var upstream: String
+    @Argument(help: "Its name.", completion: Completing.upstreams) var upstream: String
 
     func run() throws {
       let target = "/v1/upstreams/remove?upstream=\(ControlClient.escape(upstream))"
@@ -69,7 +69,7 @@ struct UpstreamCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Send it nothing until it is resumed, also after a restart. Nothing is lost.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Its name.") var upstream: String
+    @Argument(help: "Its name.", completion: Completing.upstreams) var upstream: String
 
     func run() throws { try UpstreamCommand.act("pause", upstream, connection) }
   }
@@ -77,7 +77,7 @@ struct UpstreamCommand: ParsableCommand {
   struct Resume: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Go on, and try at once.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Its name.") var upstream: String
+    @Argument(help: "Its name.", completion: Completing.upstreams) var upstream: String
 
     func run() throws { try UpstreamCommand.act("resume", upstream, connection) }
   }
@@ -86,7 +86,7 @@ struct UpstreamCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Is it there, and does it take us? A webhook gets an event of kind `test`.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Its name.") var upstream: String
+    @Argument(help: "Its name.", completion: Completing.upstreams) var upstream: String
 
     func run() throws {
       let target = "/v1/upstreams/test?upstream=\(ControlClient.escape(upstream))"

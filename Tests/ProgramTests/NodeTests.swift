@@ -57,6 +57,14 @@ extension WholeProgramTests {
       #expect(try mesh.meshpost(["node", "login", "Ridge"], input: "wrong").code != 0)
       let login = try mesh.meshpost(["node", "login", "Ridge"], input: "password")
       #expect(login.code == 0 && login.lines == ["logged in to Ridge as admin"])
+      let shapes = try JSONShapes()
+      for words in [["node", "status", "Ridge"], ["node", "neighbours", "Ridge"], ["node", "cli", "Ridge", "ver"]] {
+        let program = try Program.own("meshpost", words + ["--json", "--socket", rig.socket])
+        #expect(try program.ended() == 0)
+        #expect(shapes.problems(words.prefix(2).joined(separator: " "), program.lines).isEmpty)
+      }
+      let again = try rig.meshpost("node", "login", "Ridge", "--stored", "--json")
+      #expect(shapes.problems("node login", again.lines).isEmpty, "\(again.lines)")
       let status = try rig.meshpost("node", "status", "Ridge", "--json")
       #expect(try JSONValue(parsing: status.lines.first ?? "")["battery_mv"]?.integer == 4015)
       let telemetry = try rig.meshpost("node", "telemetry", "Ridge")
@@ -82,10 +90,13 @@ extension WholeProgramTests {
       let mesh = try PythonMesh()
       let rig = mesh.rig
       #expect(try mesh.meshpost(["room", "login", "Lobby"], input: "hello").code == 0)
-      let post = try rig.meshpost("room", "post", "Lobby", "good evening", "--wait")
-      #expect(post.code == 0 && post.lines.last?.contains("delivered") == true, "\(post.lines)")
+      let shapes = try JSONShapes()
+      let post = try rig.meshpost("room", "post", "Lobby", "good evening", "--wait", "--json")
+      #expect(post.code == 0 && post.lines.last?.contains("\"state\":\"delivered\"") == true, "\(post.lines)")
+      #expect(shapes.problems("room post", post.lines).isEmpty, "\(post.lines)")
       try mesh.command("post Lobby first")
       try untilTrue("a post") { try rig.meshpost("room", "read", "Lobby").lines.count == 1 }
+      #expect(shapes.problems("room read", try rig.meshpost("room", "read", "Lobby", "--json").lines).isEmpty)
       rig.gateway?.kill9()
       try rig.startGateway()
       try rig.waitForSync()

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import JSON
+import Release
+
+/// Man pages (section 1), one for each top-level command and one for all, in man(7)'s macros.
+struct ManualPages {
+  private let root: JSONValue
+  private let commands: [JSONValue]
+
+  init() throws {
+    root = try JSONValue(parsing: Meshpost._dumpHelp())["command"] ?? .null
+    commands = Self.subcommands(root)
+  }
+
+  private static func subcommands(_ command: JSONValue) -> [JSONValue] {
+    (command["subcommands"]?.array ?? []).filter { child in
+      child["shouldDisplay"]?.bool != false && child["commandName"]?.string != "help"
+    }
+  }
+
+  private static func name(_ command: JSONValue) -> String { command["commandName"]?.string ?? "" }
+
+  var names: [String] { ["meshpost"] + commands.map { "meshpost-\(Self.name($0))" } }
+
+  func page(_ name: String) -> String? {
+    if name == "meshpost" { return overview() }
+    guard let command = commands.first(where: { "meshpost-\(Self.name($0))" == name }) else { return nil }
+    return page(of: command)
+  }
+
+  // MARK: Pages
+
+  private func overview() -> String {
+    var text = head("meshpost", root["abstract"]?.string ?? "")
+    text += ".SH SYNOPSIS\n.B meshpost\n.I COMMAND\n.RI [ ARGUMENTS ]\n"
+    text += ".SH DESCRIPTION\n" + paragraphs(root["discussion"]?.string)
+    text += ".PP\nWithout a command it shows what is going on and what to type.\n.SH COMMANDS\n"
+    for command in commands {
+      text += ".TP\n.BR meshpost\\-\(escape(Self.name(command))) (1)\n\(escape(command["abstract"]?.string ?? ""))\n"
+    }
+    text += ".SH ENVIRONMENT\n"
+    for (name, words) in Self.variables { text += ".TP\n.B \(name)\n\(escape(words))\n" }
+    return text + exitStatus + footer
+  }
+
+  private static let variables = [
+    ("MESHPOST_SOCKET", "The control socket, without --socket."), ("MESHPOST_HOST", "The gateway, without --host."),
+    ("MESHPOST_SSH", "Another ssh, with options, for --host."),
+    ("MESHPOST_REMOTE", "The program over there, for --host."), ("NO_COLOR", "Anything: no colours."),
+  ]
+
+  private func page(of command: JSONValue) -> String {
+    let name = Self.name(command)
+    var text = head("meshpost-\(name)", command["abstract"]?.string ?? "")
+    let leaves = Self.subcommands(command)
+    text += ".SH SYNOPSIS\n"
+    for (words, leaf) in leaves.isEmpty ? [([name], command)] : leaves.map({ ([name, Self.name($0)], $0) }) {
+      text += synopsis(words, leaf)
+    }
+    text += ".SH DESCRIPTION\n" + paragraphs(command["abstract"]?.string) + paragraphs(command["discussion"]?.string)
+    if leaves.isEmpty {
+      text += ".SH OPTIONS\n" + options(command) + json(name)
+    }
+    for leaf in leaves {
+      text += ".SH \(escape("\(name) \(Self.name(leaf))".uppercased()))\n"
+      text += paragraphs(leaf["abstract"]?.string) + paragraphs(leaf["discussion"]?.string) + options(leaf)
+      text += json("\(name) \(Self.name(leaf))")
+    }
+    return text + exitStatus + footer
+  }
+
+  private func head(_ name: String, _ abstract: String) -> String {
+    """
+    .\\" Made by `make manual`: change the command's own words instead.
+    .TH \(escape(name.uppercased())) 1 "" "Meshpost \(Release.version)" "Meshpost"
+    .SH NAME
+    \(escape(name)) \\- \(escape(abstract))
+
+    """
+  }
+
+  private func synopsis(_ words: [String], _ command: JSONValue) -> String {
+    var text = ".PP\n.B meshpost \(escape(words.joined(separator: " ")))\n"
+    for argument in command["arguments"]?.array ?? [] where argument["kind"]?.string == "positional" {
+      let value = (argument["valueName"]?.string ?? "").uppercased()
+      let many = argument["isRepeating"]?.bool == true ? " ..." : ""
+      text +=
+        argument["isOptional"]?.bool == true ? ".RI [ \(escape(value)) ]\(many)\n" : ".I \(escape(value))\(many)\n"
+    }
+    return text + ".RI [ OPTIONS ]\n"
+  }
+
+  private func options(_ command: JSONValue) -> String {
+    var text = ""
+    for argument in command["arguments"]?.array ?? [] where argument["shouldDisplay"]?.bool != false {
+      let value = escape((argument["valueName"]?.string ?? "").uppercased())
+      let names = (argument["names"]?.array ?? []).map { name in
+        (name["kind"]?.string == "short" ? "-" : "--") + (name["name"]?.string ?? "")
+      }
+      text += ".TP\n"
+      if argument["kind"]?.string == "positional" {
+        text += ".I \(value)\n"
+      } else {
+        let isFlag = argument["kind"]?.string == "flag"
+        text += ".B \(escape(names.joined(separator: ", ")))\(isFlag ? "" : " \\fI\(value)\\fP")\n"
+      }
+      let fallback = argument["defaultValue"]?.string.map { " Default: \($0)." } ?? ""
+      text += "\(escape((argument["abstract"]?.string ?? "") + fallback))\n"
+    }
+    return text
+  }
+
+  private func json(_ command: String) -> String {
+    guard let output = Shapes.commands[command] else { return "" }
+    let rows = output.form == .rows ? ", one object a line" : ""
+    var text = ".PP\nWith \\fB\\-\\-json\\fP\(rows):\n.nf\n"
+    for shape in ShapeReference.family(output.shape) {
+      text += "\n\\fI\(escape(shape))\\fP\n"
+      for field in ShapeReference.fields(shape) {
+        text +=
+          "  \(escape(field.name)) (\(escape(field.type)))\(field.words.isEmpty ? "" : " \(escape(field.words))")\n"
+      }
+    }
+    return text + ".fi\n"
+  }
+
+  private var exitStatus: String {
+    """
+    .SH EXIT STATUS
+    0: it worked. 1: \\fBmeshpost doctor\\fP has found something that has failed. Else as in \\fBsysexits.h\\fP(3head): 64 usage, 65 a text
+    that is too long, 67 no such node, channel or message, 68 \\fB\\-\\-host\\fP is not reached, 69 the daemon, the radio or a node does not
+    answer, 70 cancelled, 74 a file cannot be written, 75 later, 76 the radio refuses.
+
+    """
+  }
+
+  private var footer: String {
+    ".SH SEE ALSO\n.BR meshpost (1),\n.BR meshpostd (8)\n"
+  }
+
+  // MARK: Text
+
+  private func paragraphs(_ text: String?) -> String {
+    guard let text, !text.isEmpty else { return "" }
+    return text.split(separator: "\n\n").map { ".PP\n\(escape(String($0)))\n" }.joined()
+  }
+
+  /// roff takes a backslash, a leading dot or quote, and a hyphen for more than they are.
+  private func escape(_ text: String) -> String {
+    text.split(separator: "\n", omittingEmptySubsequences: false).map { line in
+      let escaped = line.replacing("\\", with: "\\e").replacing("-", with: "\\-")
+      return escaped.hasPrefix(".") || escaped.hasPrefix("'") ? "\\&" + escaped : String(escaped)
+    }.joined(separator: "\n")
+  }
+}

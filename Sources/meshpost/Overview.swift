@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Glibc
+import JSON
+
+/// `meshpost` alone: what is going on, and what to type.
+struct OverviewCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "overview", abstract: "What is going on, and what to type; the same as meshpost alone.")
+  @OptionGroup var connection: Connection
+
+  private static let newest = 5
+
+  func run() throws {
+    let client = ControlClient(connection)
+    let status = try client.get("/v1/status")
+    if connection.json { return print(status.text) }
+    print(Self.summary(status.value))
+    var messages: [String] = []
+    try client.rows("/v1/messages?limit=\(Self.newest)") { messages.append("  " + Show.message($0)) }
+    print("\nnewest messages")
+    print(messages.isEmpty ? "  none yet" : messages.joined(separator: "\n"))
+    print("\n" + Self.hints(status.value))
+  }
+
+  private static func summary(_ status: JSONValue) -> String {
+    let radio = status["radio"] ?? .null
+    let name = Show.clean(radio["identity"]?["name"]?.string)
+    let isUp = radio["state"]?.string == "up"
+    var lines = [
+      "radio     \(name.isEmpty ? "" : "\(name), ")\(radio["state"]?.string ?? "?"), \(status["sync"]?["state"]?.string ?? "?")"
+    ]
+    if !isUp, let error = radio["error"]?.string { lines.append("          \(error)") }
+    if !isUp, let remedy = radio["remedy"]?.string { lines.append("          \(remedy)") }
+    let store = status["store"] ?? .null
+    lines.append(
+      "store     \(store["messages"]?.integer ?? 0) messages, \(store["contacts"]?.integer ?? 0) nodes"
+        + (store["error"]?.string.map { ": \($0)" } ?? ""))
+    for upstream in status["upstreams"]?.array ?? [] {
+      let pending = upstream["pending"]?.integer ?? 0
+      let waiting = pending == 0 ? "has everything" : "\(pending) events to go"
+      let reason = upstream["reason"]?.string.map { ": \(Show.clean($0))" } ?? ""
+      lines.append(
+        "\((upstream["name"]?.string ?? "?").padding(10))\(upstream["state"]?.string ?? "?"), \(waiting)\(reason)")
+    }
+    if (status["upstreams"]?.array ?? []).isEmpty { lines.append("upstreams none: messages stay here") }
+    return lines.joined(separator: "\n")
+  }
+
+  private static func hints(_ status: JSONValue) -> String {
+    let isWell =
+      status["radio"]?["state"]?.string == "up" && status["store"]?["error"] == nil
+      && (status["upstreams"]?.array ?? []).allSatisfy {
+        ["idle", "sending", "paused"].contains($0["state"]?.string ?? "")
+      }
+    var hints = isWell ? [] : [("meshpost doctor", "what is wrong, and what to do")]
+    hints += [
+      ("meshpost messages --follow", "read along"),
+      ("meshpost send NAME TEXT", "say something to a node, a room or a #channel"),
+      ("meshpost search WORDS", "find a message"), ("meshpost contacts", "who is known"),
+      ("meshpost status", "all of the above, in full"), ("meshpost --help", "everything else"),
+    ]
+    return "what to type\n" + hints.map { "  \($0.0.padding(30))\($0.1)" }.joined(separator: "\n")
+  }
+}

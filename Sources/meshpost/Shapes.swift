@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: MIT
+
+/// What `--json` prints, command by command: the one place from which man pages, docs/json.md and the tests take it.
+///
+/// A line is `NAME TYPE WORDS`. Types: `string`, `integer`, `number`, `bool`, `any`, or another shape's name; `[]` after it: an
+/// array of them; `?` at the end: may be missing. Times are milliseconds since 1970 unless it says otherwise. Readers ignore names
+/// that they do not know; a change of what stands here raises `Shapes.version`.
+enum Shapes {
+  static let version = 1
+
+  /// What a command prints: one value, or rows, one a line.
+  enum Form: String { case object, rows }
+
+  struct Output {
+    let form: Form
+    let shape: String
+  }
+
+  private static func object(_ shape: String) -> Output { Output(form: .object, shape: shape) }
+  private static func rows(_ shape: String) -> Output { Output(form: .rows, shape: shape) }
+
+  /// By the command's words. What is missing prints no JSON of its own.
+  static let commands: [String: Output] = [
+    "overview": object("status"), "status": object("status"), "send": object("accepted"), "react": object("accepted"),
+    "outgoing": rows("outgoing"),
+    "retry": object("outgoing"), "cancel": object("outgoing"), "messages": rows("message"), "search": rows("message"),
+    "contacts": rows("contact"), "contact add": object("ok"), "contact remove": object("ok"),
+    "contact export": object("link"), "contact import": object("key"), "contact share": object("ok"),
+    "contact path": object("path"), "channels": rows("channel"), "channel add": object("channel"),
+    "channel remove": object("channel"), "channel relay": object("document"), "room login": object("login"),
+    "room post": object("accepted"), "room read": rows("message"), "node login": object("login"),
+    "node logout": object("ok"), "node status": object("node-status"), "node telemetry": object("telemetry"),
+    "node neighbours": object("neighbours"), "node trace": object("trace"), "node cli": object("reply"),
+    "node readings": rows("reading"), "node alias": object("document"), "node note": object("document"),
+    "node tag": object("document"), "journal": rows("event"), "outbox list": object("outbox"),
+    "outbox dead": object("outbox"), "outbox retry": object("retried"), "outbox drop": object("dropped"),
+    "outbox resume": object("ok"), "upstream list": object("outbox"), "upstream add": object("ok"),
+    "upstream remove": object("ok"), "upstream pause": object("upstream"), "upstream resume": object("upstream"),
+    "upstream test": object("ok"), "documents list": object("documents"), "documents set": object("document"),
+    "documents delete": object("document"), "sync": object("sync"), "radio info": object("radio"),
+    "radio set": object("radio"), "radio presets": object("presets"), "radio backup": object("backed-up"),
+    "radio restore": object("restored"), "radio scan": object("scan"), "radio pair": object("paired"),
+    "radio forget": object("forgotten"), "doctor all": object("findings"), "doctor bluetooth": object("findings"),
+    "report": object("report"), "capture": object("captured"), "backup": object("bytes"),
+  ]
+
+  static let shapes: [String: String] = messages.merging(tables) { a, _ in a }.merging(states) { a, _ in a }
+    .merging(small) { a, _ in a }
+
+  private static let small = [
+    "ok": "ok bool always true", "link": "link string a meshcore:// link",
+    "key": "key string the node's key, 64 hex digits", "reply": "reply string what the node printed",
+    "retried": "retried integer dead letters that are sent again",
+    "dropped": "dropped integer dead letters that were given up", "paired": "paired string the radio's address",
+    "forgotten": "forgotten string the radio's address", "report": "report string Markdown",
+    "captured": "captured integer packets or frames", "bytes": "bytes integer size of the copy",
+    "backed-up": """
+    channels integer how many
+    contacts integer how many
+    private_key bool whether it is in the file
+    """,
+    "restored": """
+    settings bool whether they were set
+    channels integer how many
+    contacts integer how many
+    private_key bool whether the radio got it
+    """,
+  ]
+
+  private static let messages = [
+    "message": """
+    id integer the message's number here
+    kind string direct, room, cli, channel or datagram
+    sender string? the first 12 digits of the sender's key; in a room, of the room's
+    sender_name string? the contact's name, or the name that a channel message claims
+    author string? a room post's author: the first 8 digits of the key
+    author_name string? the only contact that fits
+    channel string? the channel's digest
+    channel_name string? its name
+    sender_time integer? seconds since 1970 by the sender's clock
+    text string? the text
+    text_hex string? its bytes, where they are no UTF-8
+    data_type integer? of a datagram
+    data string? of a datagram, hexadecimal
+    mentions string[]? names between @[ and ]
+    snr number? dB
+    hops integer? how many it came over
+    direct bool it was routed, not flooded
+    received_at integer when it came
+    clock_trusted bool whether that clock was synchronised
+    copies integer how often it came
+    reactions reaction[]? to it
+    """,
+    "reaction": """
+    emoji string
+    sender string who reacted
+    """,
+    "accepted": "messages outgoing[] as many as the text has parts; with --wait, as they ended",
+    "outgoing": """
+    id string its id
+    number integer its number here
+    origin string who sent it
+    kind string direct, room or channel
+    recipient string? the recipient's key
+    channel string? the channel's digest
+    text string
+    created_at integer
+    state string pending, sending, sent, delivered or failed
+    reason string? why it failed
+    sender_time integer? seconds since 1970, by which the recipient tells repetitions
+    attempts integer?
+    floods integer? attempts that were flooded
+    round_trip_ms integer?
+    heard integer? repeaters that were heard sending it on
+    airtime_ms integer?
+    ended_at integer?
+    ended bool nothing more will become of it
+    """,
+    "event": """
+    seq integer
+    at integer
+    trusted bool whether the clock was synchronised
+    kind string as in hub-protocol.md
+    sound bool? false: damaged on disk
+    body any as in hub-protocol.md
+    """,
+    "reading": """
+    at integer
+    kind string status or telemetry
+    body any what the node told, with node and name
+    """,
+    "document": """
+    key string
+    value any? missing: deleted
+    updated_at integer
+    by_hub bool who wrote it last
+    """,
+    "documents": """
+    documents document[]
+    next string? the key after which more follow
+    """,
+  ]
+
+  private static let tables = [
+    "contact": """
+    key string 64 hex digits
+    name string
+    alias string? noted here or at the hub
+    note string?
+    tags string[]?
+    type string chat, repeater, room, sensor or none
+    favourite bool
+    flags integer as the radio has them
+    hops integer? of the known path; missing: messages are flooded
+    path string? hexadecimal
+    lat number? degrees
+    lon number? degrees
+    last_advert integer seconds since 1970 by the node's own clock
+    last_modified integer? seconds since 1970 by the radio's clock
+    on_radio bool in the radio's table
+    first_seen integer
+    last_heard integer?
+    """,
+    "channel": """
+    slot integer
+    name string empty: the slot is free
+    channel string? the channel's digest
+    """,
+    "path": """
+    ok bool? done
+    path string? hexadecimal, empty: a direct neighbour
+    hops integer?
+    out string? discovered: from us to the node
+    out_hops integer?
+    in string? discovered: from the node to us
+    in_hops integer?
+    """,
+    "outbox": """
+    upstreams upstream[]
+    dead_letters dead-letter[] the first 500
+    """,
+    "upstream": """
+    name string
+    kind string hub, webhook, mqtt or hook
+    url string without what is secret in it
+    link string? of a hub: live or http
+    state string idle, sending, waiting, stopped or paused
+    acknowledged integer the cursor
+    pending integer events
+    in_flight integer
+    dead_letters integer
+    lost integer events given up before it had them
+    age_s integer? of the oldest that is pending
+    reason string? why it waits or is stopped
+    last_success integer?
+    batches integer
+    bytes_sent integer
+    certificate_expires integer? seconds since 1970
+    """,
+    "dead-letter": """
+    upstream string
+    seq integer
+    at integer
+    kind string
+    status integer
+    reason string the server's words
+    body any
+    """,
+    "presets": """
+    settings setting[] what `radio set` takes
+    presets preset[]
+    """,
+    "setting": """
+    name string
+    allowed string
+    """,
+    "preset": """
+    name string
+    frequency number MHz
+    bandwidth number kHz
+    sf integer
+    cr integer
+    path_hash_bytes integer?
+    """,
+    "scan": "radios found-radio[] the strongest first",
+    "found-radio": """
+    address string
+    name string?
+    rssi integer? dBm
+    paired bool
+    connected bool
+    """,
+    "findings": "findings finding[]",
+    "finding": """
+    subject string
+    state string ok, warning or failed
+    words string
+    remedy string? what to do
+    """,
+  ]
+
+  private static let states = [
+    "status": """
+    version string of the daemon
+    gateway string its id
+    epoch string of its journal
+    uptime_s integer
+    clock_trusted bool
+    resident_kib integer?
+    wakeups integer
+    radio link-state
+    sync sync-state
+    messaging messaging
+    store store
+    upstreams upstream[]
+    proxies proxy[]
+    listeners integer who looks on at packets and frames
+    """,
+    "link-state": """
+    link string as configured
+    step string? Bluetooth: what is being done
+    rssi integer? Bluetooth: dBm
+    state string connecting, handshaking, up or down
+    error string?
+    remedy string?
+    last_heard_s integer?
+    unreadable_frames integer
+    identity any? the body of a radio event
+    """,
+    "sync-state": """
+    state string idle, syncing, synced or failed
+    phase string? time, contacts, channels or messages
+    current integer?
+    total integer?
+    reason string? why it failed
+    last_synced integer?
+    counters any since the start
+    """,
+    "sync": """
+    state string idle, syncing, synced or failed
+    phase string? time, contacts, channels or messages
+    current integer?
+    total integer?
+    reason string? why it failed
+    last_synced integer?
+    counters any since the start
+    updates any[] what is fetched from hubs
+    """,
+    "messaging": """
+    waiting integer
+    in_flight integer
+    delivered integer since the start
+    failed integer since the start
+    sent_on_channels integer since the start
+    airtime_used_ms integer within the last hour
+    airtime_limit_ms integer
+    hour_messages integer
+    hour_messages_limit integer
+    waits_for_airtime bool
+    polls any[]
+    """,
+    "store": """
+    messages integer
+    contacts integer
+    contacts_on_radio integer
+    last_seq integer
+    oldest_seq integer
+    journal_bytes integer
+    size_bytes integer
+    set_aside string? where a damaged database was put
+    error string?
+    remedy string?
+    """,
+    "proxy": """
+    name string
+    address string
+    error string?
+    clients any[]
+    """,
+    "radio": """
+    key string
+    model string?
+    version string? of its firmware
+    build string?
+    battery_mv integer?
+    storage_used_kib integer?
+    storage_total_kib integer?
+    settings any by the names that `radio set` takes
+    stats any the radio's own counters
+    """,
+    "login": """
+    admin bool
+    permissions integer?
+    server_time integer? seconds since 1970
+    firmware_level integer?
+    """,
+    "node-status": """
+    battery_mv integer
+    queue integer
+    noise_floor_dbm integer
+    last_rssi_dbm integer
+    last_snr number
+    received integer
+    sent integer
+    airtime_s integer
+    uptime_s integer
+    sent_flood integer
+    sent_direct integer
+    received_flood integer
+    received_direct integer
+    error_flags integer
+    duplicates_direct integer
+    duplicates_flood integer
+    receiving_s integer? of a repeater
+    receive_errors integer? of a repeater
+    posts_stored integer? of a room
+    posts_pushed integer? of a room
+    """,
+    "telemetry": """
+    readings sensor[]
+    unread_hex string? what could not be read
+    """,
+    "sensor": """
+    channel integer
+    type string
+    value number?
+    values number[]?
+    """,
+    "neighbours": """
+    total integer
+    neighbours neighbour[]
+    """,
+    "neighbour": """
+    key string its beginning
+    name string?
+    heard_s integer seconds ago
+    snr number
+    """,
+    "trace": """
+    hops hop[]
+    snr_here number
+    """,
+    "hop": """
+    node string
+    snr number
+    """,
+  ]
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// Help, man pages, shapes and what is printed: all say the same.
+  @Suite struct Manual {
+    private func generate(_ arguments: String...) throws -> String {
+      let program = try Program.own("meshpost", ["generate"] + arguments)
+      #expect(try program.ended() == 0, "\(program.lines)")
+      return program.lines.joined(separator: "\n") + "\n"
+    }
+
+    /// Commands that do something themselves, by their words, with their arguments as the parser has them.
+    private func leaves() throws -> [(words: [String], command: JSONValue)] {
+      let program = try Program.own("meshpost", ["--experimental-dump-help"])
+      _ = try program.ended()
+      let root = try JSONValue(parsing: program.lines.joined(separator: "\n"))["command"] ?? .null
+      func walk(_ command: JSONValue, _ words: [String]) -> [(words: [String], command: JSONValue)] {
+        let children = (command["subcommands"]?.array ?? []).filter {
+          $0["shouldDisplay"]?.bool != false && $0["commandName"]?.string != "help"
+        }
+        guard !children.isEmpty else { return [(words, command)] }
+        return children.flatMap { walk($0, words + [$0["commandName"]?.string ?? ""]) }
+      }
+      return walk(root, [])
+    }
+
+    @Test func `the manual that is shipped is the one that the commands make`() throws {
+      let folder = Fixtures.checkout.appending(path: "docs/man")
+      let names = try generate("man").split(separator: "\n").map(String.init)
+      let shipped = try FileManager.default.contentsOfDirectory(atPath: folder.path()).filter { $0.hasSuffix(".1") }
+      #expect(Set(shipped) == Set(names.map { $0 + ".1" }), "run `make manual`")
+      for name in names {
+        let text = try String(contentsOf: folder.appending(path: name + ".1"), encoding: .utf8)
+        #expect(try generate("man", name) == text, "\(name): run `make manual`")
+      }
+      let shapes = Fixtures.checkout.appending(path: "docs/json.md")
+      #expect(try generate("shapes") == String(contentsOf: shapes, encoding: .utf8), "run `make manual`")
+    }
+
+    @Test func `each command's help and man page name every argument, and man reads them without a complaint`() throws {
+      for (words, command) in try leaves() {
+        let help = try Program.own("meshpost", words + ["--help"])
+        #expect(try help.ended() == 0)
+        let text = help.lines.joined(separator: " ")
+        let page = try rendered(words[0])
+        for argument in command["arguments"]?.array ?? [] {
+          let name =
+            argument["preferredName"]?["name"]?.string.map { "--\($0)" } ?? argument["valueName"]?.string ?? "?"
+          #expect(text.contains(name), "\(words) --help: \(name)")
+          #expect(page.contains(name.hasPrefix("--") ? name : name.uppercased()), "man \(words): \(name)")
+        }
+        #expect(command["abstract"]?.string?.isEmpty == false, "\(words) says nothing of itself")
+      }
+    }
+
+    private func rendered(_ command: String) throws -> String {
+      let file = Fixtures.checkout.appending(path: "docs/man/meshpost-\(command).1").path()
+      let script = "MANWIDTH=1000 LC_ALL=C.UTF-8 groff -Kutf8 -man -ww -Tutf8 -rLL=1000n -P-cbou '\(file)'"
+      let program = try Program("/bin/sh", ["-c", script])
+      #expect(try program.ended() == 0)
+      #expect(!program.lines.contains { $0.contains("groff") || $0.contains("troff") }, "\(program.lines.prefix(3))")
+      return program.lines.joined(separator: " ")
+    }
+
+    @Test func `completions are scripts that their shells take`() throws {
+      for shell in ["bash", "zsh", "fish"] {
+        let script = try Program.own("meshpost", ["--generate-completion-script", shell])
+        #expect(try script.ended() == 0 && script.lines.count > 100)
+        let scratch = Scratch()
+        let file = scratch.write("completion", script.lines.joined(separator: "\n"))
+        guard access("/usr/bin/\(shell)", X_OK) == 0 || access("/bin/\(shell)", X_OK) == 0 else { continue }
+        let check = try Program("/usr/bin/env", [shell, "-n", file])
+        #expect(try check.ended() == 0, "\(shell): \(check.lines)")
+      }
+    }
+
+    @Test func `meshpost alone shows what is going on, and what to type`() throws {
+      let rig = try Rig()
+      #expect(try Program.own("meshpost", ["--socket", rig.socket]).ended() == EX_UNAVAILABLE)
+      try rig.startRadio()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("chan r1 0 good morning")
+      try untilTrue("a message") { try rig.status()?["store"]?["messages"]?.integer == 1 }
+      try untilTrue("the hub to be missed") {
+        try rig.status()?["upstreams"]?.array?.first?["state"]?.string == "waiting"
+      }
+      let text = try rig.meshpost().lines.joined(separator: "\n")
+      for words in [
+        "radio     r0, up, synced", "r1: good morning", "hub       waiting", "meshpost doctor", "meshpost send NAME",
+      ] {
+        #expect(text.contains(words), "\(words) in:\n\(text)")
+      }
+    }
+
+    @Test func `names are completed from what the gateway knows`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--contacts", "2"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      func complete(_ words: [String], _ name: String) throws -> [String] {
+        let asked = ["---completion"] + words + ["--", name, "0", "0", ""]
+        let program = try Program(
+          Program.programs.appending(path: "meshpost").path(), asked,
+          environment: ["MESHPOST_SOCKET": rig.socket, "SAP_SHELL": "bash"])
+        _ = try program.ended()
+        return program.lines
+      }
+      #expect(try complete(["send"], "positional@0").contains { $0.contains("r1") })
+      #expect(try complete(["send"], "positional@0").contains { $0.contains("Public") })
+    }
+
+    /// What commands print, each as it is promised. Those of other nodes are held against it where those nodes are:
+    /// NodeTests; Bluetooth's where there is Bluetooth.
+    @Test func `what --json prints is what is promised, for every command`() throws {
+      let rig = try Rig()
+      let shapes = try JSONShapes()
+      try rig.startRadio(["--contacts", "3"])
+      rig.writeGatewayConfiguration(
+        extra: "[[upstream]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://127.0.0.1:1/x\"")
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("dm r1 r0 hello @[r0]")
+      rig.radio?.write("chan r1 0 to all")
+      try untilTrue("two messages") { try rig.status()?["store"]?["messages"]?.integer == 2 }
+      let backup = rig.scratch.location("radio.backup")
+      var tried: Set<String> = []
+      func check(_ words: [String], _ arguments: [String] = [], mayBeEmpty: Bool = false, input: String = "") throws {
+        let program = try Program.own("meshpost", words + arguments + ["--json", "--socket", rig.socket])
+        if !input.isEmpty { program.write(input) }
+        _ = try program.ended()
+        let command = words.joined(separator: " ")
+        let problems = shapes.problems(command, program.lines, mayBeEmpty: mayBeEmpty)
+        #expect(problems.isEmpty, "\(problems.prefix(5))")
+        tried.insert(command)
+      }
+      try check(["send"], ["r1", "hi"])
+      try check(["send"], ["r1", "and wait", "--wait"])
+      try check(["react"], ["1", "👍"])
+      try check(["outgoing"])
+      // Nobody answers there, so there is something to cancel.
+      let far = try rig.meshpost("send", "Node 1", "far away", "--json").lines.first ?? ""
+      let id = try JSONValue(parsing: far)["messages"]?.array?.first?["id"]?.string ?? ""
+      try check(["cancel"], [id])
+      try check(["messages"])
+      try check(["search"], ["hello"])
+      try check(["contacts"])
+      try check(["contact", "add"], [String(repeating: "ab", count: 32), "--name", "New"])
+      try check(["contact", "remove"], ["New"])
+      for words in [
+        ["contact", "export"], ["channels"], ["documents", "list"], ["outbox", "list"], ["outbox", "dead"],
+      ] {
+        try check(words)
+      }
+      try check(["contact", "import"], [try rig.meshpost("contact", "export", "r1").lines[0]])
+      try check(["contact", "share"], ["r1"])
+      try check(["contact", "path"], ["r1"])
+      try check(["contact", "path"], ["r1", "--reset"])
+      try check(["channel", "add"], ["#test"])
+      try check(["channel", "relay"], ["#test", "on"])
+      try check(["channel", "remove"], ["#test"])
+      try check(["node", "alias"], ["r1", "Birch"])
+      try check(["node", "note"], ["r1", "by the pond"])
+      try check(["node", "tag"], ["r1", "a", "b"])
+      try check(["contacts"])
+      try check(["node", "telemetry"], ["self"])
+      try check(["node", "readings"], mayBeEmpty: true)
+      try check(["journal"], ["--limit", "50"])
+      for words in [
+        ["outbox", "retry"], ["outbox", "resume"], ["upstream", "list"], ["radio", "info"], ["radio", "presets"],
+      ] {
+        try check(words)
+      }
+      try check(["outbox", "drop"], ["hub"])
+      try check(["upstream", "add"], ["other", "http://127.0.0.1:1"])
+      try check(["upstream", "pause"], ["other"])
+      try check(["upstream", "resume"], ["other"])
+      try check(["upstream", "remove"], ["other"])
+      try check(["upstream", "test"], ["hub"])
+      try check(["documents", "set"], ["settings/log_level", "info"])
+      try check(["documents", "delete"], ["settings/log_level"])
+      try check(["sync"], ["--now"])
+      try rig.waitForSync()
+      try check(["radio", "set"], ["name=r0"])
+      try check(["radio", "backup"], [backup])
+      try check(["radio", "restore"], [backup, "--yes", "--only", "settings"])
+      for words in [["doctor", "all"], ["report"], ["status"], ["overview"]] { try check(words) }
+      try check(["backup"], [rig.scratch.location("store.backup")])
+      try check(["capture"], [rig.scratch.location("air.pcap"), "--seconds", "1"])
+      let elsewhere: Set<String> = [
+        "retry", "node login", "node logout", "node status", "node neighbours", "node trace", "node cli", "room login",
+        "room post", "room read", "radio scan", "radio pair", "radio forget", "doctor bluetooth",
+      ]
+      #expect(
+        Set(shapes.commands) == tried.union(elsewhere),
+        "\(Set(shapes.commands).symmetricDifference(tried.union(elsewhere)))")
+      let silent: Set<String> = ["export messages", "export contacts", "export readings", "connect"]
+      let all = Set(try leaves().map { $0.words.joined(separator: " ") })
+      #expect(
+        all == Set(shapes.commands).union(silent), "\(all.symmetricDifference(Set(shapes.commands).union(silent)))")
+    }
+  }
+}
