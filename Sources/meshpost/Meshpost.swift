@@ -13,7 +13,8 @@ struct Meshpost: ParsableCommand {
     subcommands: [
       OverviewCommand.self, StatusCommand.self, SendCommand.self, ReactCommand.self, OutgoingCommand.self,
       RetryCommand.self,
-      CancelCommand.self, MessagesCommand.self, SearchCommand.self, ExportCommand.self,
+      CancelCommand.self, MessagesCommand.self, SearchCommand.self, ExportCommand.self, MapCommand.self,
+      ChartCommand.self,
       ContactsCommand.self, ContactCommand.self, ChannelsCommand.self,
       ChannelCommand.self, RoomCommand.self, NodeCommand.self, JournalCommand.self, OutboxCommand.self,
       UpstreamCommand.self, DocumentsCommand.self, SyncCommand.self, RadioCommand.self, DoctorCommand.self,

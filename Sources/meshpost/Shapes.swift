@@ -41,7 +41,9 @@ enum Shapes {
     "radio set": object("radio"), "radio presets": object("presets"), "radio backup": object("backed-up"),
     "radio restore": object("restored"), "radio scan": object("scan"), "radio pair": object("paired"),
     "radio forget": object("forgotten"), "doctor all": object("findings"), "doctor bluetooth": object("findings"),
-    "report": object("report"), "capture": object("captured"), "backup": object("bytes"),
+    "map": object("map"), "chart signal": object("chart"), "chart battery": object("chart"),
+    "chart traffic": object("chart"), "report": object("report"), "capture": object("captured"),
+    "backup": object("bytes"),
   ]
 
   static let shapes: [String: String] = messages.merging(tables) { a, _ in a }.merging(states) { a, _ in a }
@@ -68,6 +70,26 @@ enum Shapes {
   ]
 
   private static let messages = [
+    "map": """
+    at string? when it was made, RFC 3339
+    own any? this radio, as in a radio event
+    nodes any as contact, or with --output how many
+    background any? GeoJSON
+    """,
+    "chart": """
+    title string?
+    unit string?
+    series series[]?
+    points integer? with --output: how many
+    """,
+    "series": """
+    name string
+    points point[]
+    """,
+    "point": """
+    at integer
+    value number
+    """,
     "message": """
     id integer the message's number here
     kind string direct, room, cli, channel or datagram

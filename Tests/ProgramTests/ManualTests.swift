@@ -191,8 +191,9 @@ extension WholeProgramTests {
       try check(["radio", "set"], ["name=r0"])
       try check(["radio", "backup"], [backup])
       try check(["radio", "restore"], [backup, "--yes", "--only", "settings"])
-      for words in [["doctor", "all"], ["report"], ["status"], ["overview"]] { try check(words) }
+      for words in [["doctor", "all"], ["report"], ["status"], ["overview"], ["map"]] { try check(words) }
       try check(["backup"], [rig.scratch.location("store.backup")])
+      for chart in ["signal", "battery", "traffic"] { try check(["chart", chart]) }
       try check(["capture"], [rig.scratch.location("air.pcap"), "--seconds", "1"])
       let elsewhere: Set<String> = [
         "retry", "node login", "node logout", "node status", "node neighbours", "node trace", "node cli", "room login",

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Glibc
+import JSON
+
+struct ChartCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "chart", abstract: "Draw signal, battery or traffic over time, as SVG.",
+    subcommands: [Signal.self, Battery.self, Traffic.self])
+
+  struct Options: ParsableArguments {
+    @Option(help: ArgumentHelp("Into this file instead of standard output.", valueName: "file")) var output: String?
+    @Option(help: ArgumentHelp("From then on: \(TimeArgument.forms).", valueName: "time")) var since: TimeArgument?
+
+    /// A week, when nothing is said.
+    var beginning: Int64 { since?.milliseconds ?? (Int64(time(nil)) - 7 * 86400) * 1000 }
+  }
+
+  struct Signal: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "How well messages were heard: signal-to-noise ratio, a dot each.")
+    @OptionGroup var connection: Connection
+    @OptionGroup var options: Options
+    @Argument(help: "Of this node only.", completion: Completing.nodes) var node: String?
+
+    func run() throws {
+      let query = node.map { "&from=\(ControlClient.escape($0))" } ?? ""
+      var points: [Chart.Point] = []
+      try ControlClient(connection).rows("/v1/messages?limit=100000&since=\(options.beginning)\(query)") { row in
+        if let at = row["received_at"]?.integer, let snr = row["snr"]?.number {
+          points.append(.init(at: at, value: snr))
+        }
+      }
+      let chart = Chart(
+        title: "signal\(node.map { " of \($0)" } ?? "")", unit: "dB", from: options.beginning, form: .dots,
+        series: [("signal-to-noise ratio", points)])
+      try ChartCommand.write(chart, options, connection)
+    }
+  }
+
+  struct Battery: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Voltage of a node, as far as it was asked for it ([[poll]], node status, node telemetry).")
+    @OptionGroup var connection: Connection
+    @OptionGroup var options: Options
+    @Argument(help: "Of this node; without one, of each that told it.", completion: Completing.nodes) var node: String?
+
+    func run() throws {
+      let query = node.map { "&node=\(ControlClient.escape($0))" } ?? ""
+      var series: [(String, [Chart.Point])] = []
+      try ControlClient(connection).rows("/v1/readings?limit=1000\(query)") { row in
+        guard let at = row["at"]?.integer, at >= options.beginning, let volts = Self.volts(row["body"]) else { return }
+        let name = row["body"]?["name"]?.string ?? "?"
+        let place = series.firstIndex { $0.0 == name } ?? series.count
+        if place == series.count { series.append((name, [])) }
+        series[place].1.append(.init(at: at, value: volts))
+      }
+      let chart = Chart(title: "battery", unit: "V", from: options.beginning, form: .line, series: series)
+      try ChartCommand.write(chart, options, connection)
+    }
+
+    /// Repeaters tell millivolts in their status, others a voltage among their sensors.
+    private static func volts(_ body: JSONValue?) -> Double? {
+      if let millivolts = body?["battery_mv"]?.number { return millivolts / 1000 }
+      return body?["readings"]?.array?.first { $0["type"]?.string == "voltage" }?["value"]?.number
+    }
+  }
+
+  struct Traffic: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Messages an hour, or a day over more than ten days: received, and of ours.")
+    @OptionGroup var connection: Connection
+    @OptionGroup var options: Options
+
+    func run() throws {
+      let client = ControlClient(connection)
+      let now = Int64(time(nil)) * 1000
+      let step: Int64 = now - options.beginning > 10 * 86_400_000 ? 86_400_000 : 3_600_000
+      var (received, sent): ([Int64: Double], [Int64: Double]) = ([:], [:])
+      try client.rows("/v1/messages?limit=1000000&since=\(options.beginning)") { row in
+        if let at = row["received_at"]?.integer { received[at / step, default: 0] += 1 }
+      }
+      try client.rows("/v1/outgoing?limit=10000") { row in
+        if let at = row["created_at"]?.integer, at >= options.beginning { sent[at / step, default: 0] += 1 }
+      }
+      func points(_ counts: [Int64: Double]) -> [Chart.Point] {
+        (options.beginning / step...now / step).map { .init(at: $0 * step, value: counts[$0] ?? 0) }
+      }
+      let chart = Chart(
+        title: step > 3_600_000 ? "messages a day" : "messages an hour", unit: "", from: options.beginning,
+        form: .steps(step),
+        series: [("received", points(received)), ("sent", points(sent))])
+      try ChartCommand.write(chart, options, connection)
+    }
+  }
+
+  fileprivate static func write(_ chart: Chart, _ options: Options, _ connection: Connection) throws {
+    let count = chart.series.reduce(0) { $0 + $1.1.count }
+    if connection.json, options.output == nil { return print(chart.json.text) }
+    let file = try OutputFile(options.output)
+    try file.write(chart.svg(to: Int64(time(nil)) * 1000))
+    try file.close()
+    if connection.json { print(JSONValue.object([("points", .integer(Int64(count)))]).text) }
+  }
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// What is drawn: a page and pictures that need nothing from elsewhere.
+  @Suite struct Pictures {
+    private func rig() throws -> Rig {
+      let rig = try Rig()
+      try rig.startRadio(["--contacts", "8"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      #expect(try rig.meshpost("radio", "set", "name=Hill </script><b>", "position=47,8").code == 0)
+      rig.radio?.write("inject r0 100 30")
+      try untilTrue("30 messages") { try rig.status()?["store"]?["messages"]?.integer == 30 }
+      return rig
+    }
+
+    @Test func `a map is one page that loads nothing, and a hostile name is only a name in it`() throws {
+      let rig = try rig()
+      let file = rig.scratch.location("map.html")
+      let coast = rig.scratch.write("coast.json", #"{"type":"LineString","coordinates":[[7.9,46.9],[8.1,47.1]]}"#)
+      #expect(try rig.meshpost("map", "--output", file, "--background", coast).code == 0)
+      let page = try String(contentsOfFile: file, encoding: .utf8)
+      #expect(page.contains("default-src 'none'") && !page.contains("http://") && !page.contains("https://"))
+      #expect(page.ranges(of: "</script>").count == 2, "the name does not end a script")
+      let start = try #require(page.range(of: "type=\"application/json\">")),
+        end = try #require(page.range(of: "</script>"))
+      let data = try JSONValue(parsing: String(page[start.upperBound..<end.lowerBound]))
+      #expect(data["own"]?["name"]?.string == "Hill </script><b>")
+      #expect(data["nodes"]?.array?.count == 9 && data["background"]?["type"]?.string == "LineString")
+      let chromium = "/usr/bin/chromium"
+      guard access(chromium, X_OK) == 0 else { return }
+      let browser = try Program(
+        chromium,
+        [
+          "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir=\(rig.scratch.location("chromium"))",
+          "--dump-dom",
+          "file://\(file)",
+        ])
+      #expect(try browser.ended() == 0)
+      let dom = browser.lines.joined(separator: "\n")
+      #expect(dom.ranges(of: "<li>").count == 10, "a line of the list for each")
+      #expect(dom.ranges(of: "class=\"node\"").count >= 9, "and a mark for each that has a position")
+      #expect(dom.contains("Hill &lt;/script&gt;&lt;b&gt;"))
+    }
+
+    @Test func `charts are pictures that an XML parser takes, with what was told in them`() throws {
+      let rig = try rig()
+      #expect(try rig.meshpost("send", "r1", "hello", "--wait").code == 0)
+      let script = """
+        import sys, xml.etree.ElementTree as e
+        root = e.parse(sys.argv[1]).getroot()
+        svg = "{http://www.w3.org/2000/svg}"
+        assert root.tag == svg + "svg", root.tag
+        found = len(root.findall(".//" + svg + sys.argv[2]))
+        assert found >= int(sys.argv[3]), found
+        """
+      for (arguments, tag, count) in [
+        (["signal", "--since", "1h"], "circle", 30), (["signal", "r1"], "text", 3),
+        (["traffic", "--since", "2d"], "rect", 4),
+        (["traffic", "--since", "40d"], "rect", 4), (["battery"], "text", 2),
+      ] {
+        let file = rig.scratch.location("chart.svg")
+        let chart = try Program.own("meshpost", ["chart"] + arguments + ["--output", file, "--socket", rig.socket])
+        #expect(try chart.ended() == 0, "\(chart.lines)")
+        let check = try Program("/usr/bin/env", ["python3", "-c", script, file, tag, "\(count)"])
+        #expect(try check.ended() == 0, "\(arguments): \(check.lines)")
+      }
+      let data = try JSONValue(parsing: try rig.meshpost("chart", "traffic", "--json").lines.joined())
+      let sums = data["series"]?.array?.map { series in
+        series["points"]?.array?.reduce(0) { $0 + ($1["value"]?.number ?? 0) } ?? 0
+      }
+      #expect(sums == [30, 1], "received, and sent")
+    }
+  }
+}
