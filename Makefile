@@ -2,7 +2,7 @@
 
 PACKAGES := libsqlite3-dev libssl-dev libsodium-dev libdbus-1-3 libbluetooth-dev libpq-dev pkg-config ca-certificates
 TEST_PACKAGES := python3 python3-venv curl openssl dbus-daemon mosquitto mosquitto-clients postgresql iproute2 tshark \
-  openssh-server openssh-client groff-base zsh fish
+  openssh-server openssh-client groff-base zsh fish tmux
 SWIFT ?= swift
 PYTHON_ENV := .build/python
 HOME_ASSISTANT := .build/home-assistant

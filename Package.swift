@@ -132,7 +132,7 @@ let package = Package(
     .executableTarget(
       name: "meshpost",
       dependencies: [
-        "COpenSSL", "HTTP", "JSON", "EventLoop", "Release",
+        "CLinux", "COpenSSL", "EventLoop", "HTTP", "JSON", "Release", "Timing",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ], swiftSettings: strict),
     .executableTarget(

@@ -263,23 +263,35 @@ public final class ControlAPI {
     }
   }
 
+  /// By key; with `heard=N` the N that were heard last, newest first.
   private func contacts(_ request: HTTPRequest, _ responder: HTTPResponder) {
     let onRadio = request.query["on_radio"] == "1"
     let store = parts.store
+    if let most = Self.number(request, "heard") {
+      return stream(responder) {
+        var lines: [UInt8] = []
+        try store.eachContactHeard(limit: Int(clamping: min(max(most, 0), 200))) { lines += Self.line(of: $0, store) }
+        return (lines, true)
+      }
+    }
     var after: [UInt8] = []
     stream(responder) {
       var lines: [UInt8] = []
       var count = 0
       try store.eachContact(after: after, onRadioOnly: onRadio) { stored in
-        lines += Self.line { json in
-          EventBody.write(stored, to: &json)
-          DocumentAPI.writeNotes(of: stored.contact.key, store, to: &json)
-        }
+        lines += Self.line(of: stored, store)
         after = stored.contact.key.bytes
         count += 1
         return count < Self.pageRows
       }
       return (lines, count < Self.pageRows)
+    }
+  }
+
+  private static func line(of stored: StoredContact, _ store: Store) -> [UInt8] {
+    line { json in
+      EventBody.write(stored, to: &json)
+      DocumentAPI.writeNotes(of: stored.contact.key, store, to: &json)
     }
   }
 

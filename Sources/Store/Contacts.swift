@@ -123,6 +123,19 @@ extension Store {
     }
   }
 
+  /// The contacts that were heard last, newest first.
+  public func eachContactHeard(limit: Int, _ row: (StoredContact) -> Void) throws(StoreError) {
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        "SELECT \(Self.columns) FROM contacts WHERE last_heard IS NOT NULL ORDER BY last_heard DESC LIMIT ?",
+        [.integer(Int64(clamping: limit))]
+      ) { (statement) throws(SQLiteError) in
+        if let stored = Self.contact(statement) { row(stored) }
+        return true
+      }
+    }
+  }
+
   public func contactCount(onRadio: Bool) throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in
       try database.value("SELECT count(*) FROM contacts WHERE on_radio >= ?", .integer(onRadio ? 1 : 0))?.integer ?? 0

@@ -124,8 +124,8 @@ struct ControlClient {
   ) throws -> HTTPResponse {
     let loop = EventLoop()
     ending?.watch(loop)
-    let tunnel = try connection.place.flatMap { SSHAddress($0) }.map { try SSHTunnel($0) }
-    let client = HTTPClient(tunnel.map { .connected($0.socket) } ?? .unix(location: connection.socket), on: loop)
+    let (endpoint, tunnel) = try connection.endpoint()
+    let client = HTTPClient(endpoint, on: loop)
     var result: Result<HTTPResponse, HTTPFailure>?
     client.send(request, timeout: limit.map { .seconds(Int64($0)) }, onPiece: onPiece) { outcome in
       result = outcome
@@ -167,5 +167,14 @@ final class Ending {
   func end() {
     hasEnded = true
     loop?.stop()
+  }
+}
+
+extension Connection {
+  /// Where the control socket is, and the tunnel to it when it is elsewhere.
+  func endpoint() throws -> (HTTPEndpoint, SSHTunnel?) {
+    guard let address = place.flatMap({ SSHAddress($0) }) else { return (.unix(location: socket), nil) }
+    let tunnel = try SSHTunnel(address)
+    return (.connected(tunnel.socket), tunnel)
   }
 }

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+import JSON
+
+/// What `meshpost top` shows, as lines for a screen of any size.
+final class TopView {
+  typealias Line = Terminal.Line
+  typealias Style = Terminal.Style
+
+  private static let mostMessages = 200
+  /// From so many columns on messages and nodes stand side by side.
+  private static let wide = 76
+  private static let nodesWidth = 34
+
+  var status: JSONValue
+  var radio = JSONValue.null
+  var nodes: [JSONValue] = []
+  var messages: [JSONValue] = []
+  /// The last SNR of a name.
+  private var signals: [String: Double] = [:]
+  var trouble: String?
+  var showsNodes = false
+
+  init(status: JSONValue) { self.status = status }
+
+  func add(_ message: JSONValue) {
+    messages.append(message)
+    if messages.count > Self.mostMessages { messages.removeFirst(messages.count - Self.mostMessages) }
+    if let name = message["sender_name"]?.string, let snr = message["snr"]?.number { signals[name] = snr }
+  }
+
+  func lines(_ size: Terminal.Size) -> [Line] {
+    var lines = head(size.columns)
+    let room = max(0, size.rows - lines.count - 1)
+    if size.columns >= Self.wide {
+      lines += sideBySide(size.columns, room)
+    } else {
+      lines += showsNodes ? nodeLines(size.columns, room) : messageLines(size.columns, room)
+    }
+    while lines.count < size.rows - 1 { lines.append(Line("")) }
+    let keys = size.columns >= Self.wide ? "q end   Space now" : "q end   Tab \(showsNodes ? "messages" : "nodes")"
+    return lines + [Line(keys, .faint)]
+  }
+
+  // MARK: The head
+
+  private func head(_ columns: Int) -> [Line] {
+    let identity = status["radio"]?["identity"]
+    let name = Show.clean(identity?["name"]?.string ?? "no radio yet")
+    let clock = Show.format(Int64(time(nil)) * 1000, "%H:%M:%S")
+    let left =
+      "\(name)  meshpost \(status["version"]?.string ?? "?"), up \(Self.span(status["uptime_s"]?.integer ?? 0))"
+    var lines = [Line(TextWidth.fit(left, to: max(0, columns - 9)) + " " + clock, .bold)]
+    if let trouble { lines.append(Line("no answer: \(trouble)", .bad)) }
+    lines += [radioLine(), syncLine()] + sendingLines(columns) + upstreamLines(columns)
+    return lines
+  }
+
+  private func radioLine() -> Line {
+    let state = status["radio"]?["state"]?.string ?? "?"
+    var words = status["radio"]?["link"]?.string ?? ""
+    if let error = status["radio"]?["error"]?.string { words = error }
+    if let battery = radio["battery_mv"]?.number, battery > 0 { words += ", \((battery / 10).rounded() / 100) V" }
+    if let noise = radio["stats"]?["noise_floor_dbm"]?.integer { words += ", noise \(noise) dBm" }
+    return Line([(.plain, "radio     "), (state == "up" ? .good : .bad, state), (.plain, " " + Show.clean(words))])
+  }
+
+  private func syncLine() -> Line {
+    let sync = status["sync"] ?? .null
+    let state = sync["state"]?.string ?? "?"
+    var words = ""
+    if let phase = sync["phase"]?.string { words += " \(phase) \(sync["current"]?.integer ?? 0)" }
+    if let reason = sync["reason"]?.string { words += ": \(reason)" }
+    let store = status["store"] ?? .null
+    let full = store["error"]?.string.map { ", \($0)" } ?? ""
+    let counts = "\(store["messages"]?.integer ?? 0) messages, \(store["contacts"]?.integer ?? 0) nodes"
+    return Line([
+      (.plain, "sync      "), (state == "synced" ? .good : state == "failed" ? .bad : .warning, state),
+      (.plain, "\(words); \(counts)"), (.bad, Show.clean(full)),
+    ])
+  }
+
+  private func sendingLines(_ columns: Int) -> [Line] {
+    let messaging = status["messaging"] ?? .null
+    func number(_ name: String) -> Int64 { messaging[name]?.integer ?? 0 }
+    let (used, limit) = (number("airtime_used_ms"), max(number("airtime_limit_ms"), 1))
+    let share = min(used * 100 / limit, 100)
+    let bar = Int(share) / 10
+    let air = String(repeating: "█", count: bar) + String(repeating: "░", count: 10 - bar)
+    let words = "\(number("waiting")) waiting, \(number("in_flight")) in flight; air "
+    return [Line([(.plain, "sending   \(words)"), (share > 80 ? .warning : .plain, "\(air) \(share) %")])]
+  }
+
+  private func upstreamLines(_ columns: Int) -> [Line] {
+    let upstreams = status["upstreams"]?.array ?? []
+    let most = 4
+    var lines = upstreams.prefix(most).map { upstream -> Line in
+      let state = upstream["state"]?.string ?? "?"
+      let style: Style = ["idle": .good, "sending": .good, "stopped": .bad][state] ?? .warning
+      let pending = upstream["pending"]?.integer ?? 0
+      let reason = upstream["reason"]?.string.map { ": \(Show.clean($0))" } ?? ""
+      let name = TextWidth.fit(Show.clean(upstream["name"]?.string), to: 9)
+      return Line([(.plain, "\(name) "), (style, state), (.plain, ", \(pending) to go\(reason)")])
+    }
+    if upstreams.count > most { lines.append(Line("          and \(upstreams.count - most) more upstreams", .faint)) }
+    return lines
+  }
+
+  // MARK: Messages and nodes
+
+  private func sideBySide(_ columns: Int, _ room: Int) -> [Line] {
+    let left = nodeLines(Self.nodesWidth, room), width = columns - Self.nodesWidth - 3
+    let right = messageLines(width, room)
+    return (0..<room).map { row in
+      var pieces = row < left.count ? left[row].pieces : [(.plain, "")]
+      let used = pieces.reduce(0) { $0 + TextWidth.of($1.text) }
+      pieces.append((.faint, String(repeating: " ", count: max(0, Self.nodesWidth - used)) + " │ "))
+      if row < right.count { pieces += right[row].pieces }
+      return Line(pieces.map { ($0.style, $0.text) })
+    }
+  }
+
+  private func nodeLines(_ columns: Int, _ room: Int) -> [Line] {
+    guard room > 0 else { return [] }
+    let now = Int64(time(nil)) * 1000
+    var lines = [Line(TextWidth.fit("heard", to: max(0, columns - 13)) + "   dB  hops", .faint)]
+    if nodes.isEmpty { lines.append(Line("nobody yet", .faint)) }
+    for node in nodes.prefix(room - 1) {
+      let age = Self.span(max(0, now - (node["last_heard"]?.integer ?? now)) / 1000)
+      let plain = node["name"]?.string ?? ""
+      let name = Show.clean(node["alias"]?.string ?? plain)
+      let signal = signals[plain].map { "\(Int($0.rounded()))" } ?? "·"
+      let hops = node["hops"]?.integer.map { "\($0)" } ?? "~"
+      let left = TextWidth.fit("\(TextWidth.fit(age, to: 4)) \(name)", to: max(0, columns - 13))
+      lines.append(Line(left + String(repeating: " ", count: max(0, 5 - signal.count)) + signal + "   " + hops))
+    }
+    return lines
+  }
+
+  /// The newest at the bottom; long ones go over several lines.
+  private func messageLines(_ columns: Int, _ room: Int) -> [Line] {
+    var lines: [Line] = []
+    for message in messages.reversed() where lines.count < room {
+      let wrapped = TextWidth.wrap(Self.words(message), to: columns, indent: 6)
+      let styled = wrapped.enumerated().map { number, text in
+        number == 0 ? Line([(.faint, String(text.prefix(5))), (.plain, String(text.dropFirst(5)))]) : Line(text)
+      }
+      lines = styled + lines
+    }
+    if lines.isEmpty { return [Line("no messages yet", .faint)] }
+    return Array(lines.suffix(room))
+  }
+
+  private static func words(_ message: JSONValue) -> String {
+    let at = Show.format(message["received_at"]?.integer ?? 0, "%H:%M")
+    let place = message["channel_name"]?.string.map { "[\(Show.clean($0))] " } ?? ""
+    let sender = Show.clean(
+      message["author_name"]?.string ?? message["sender_name"]?.string ?? message["sender"]?.string ?? "?")
+    let text = message["text"]?.string.map { Show.clean($0) } ?? "data \(message["data"]?.string ?? "")"
+    return "\(at) \(place)\(sender): \(text)"
+  }
+
+  private static func span(_ seconds: Int64) -> String {
+    switch seconds {
+    case ..<60: "\(seconds)s"
+    case ..<3600: "\(seconds / 60)m"
+    case ..<86_400: "\(seconds / 3600)h"
+    default: "\(seconds / 86_400)d"
+    }
+  }
+}

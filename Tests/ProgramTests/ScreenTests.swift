@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+/// A terminal of its own in tmux, in which a program runs: what it shows, what is typed.
+private final class Screen {
+  private let socket: String
+  private let scratch = Scratch()
+
+  init(_ command: String, columns: Int, rows: Int) throws {
+    socket = scratch.location("tmux")
+    let said = try tmux([
+      "-f", "/dev/null", "new-session", "-d", "-x", "\(columns)", "-y", "\(rows)",
+      "\(command); echo ended $?; sleep 60",
+    ])
+    guard said.code == 0 else { throw Program.Waited(description: "tmux: \(said.lines)") }
+  }
+
+  deinit { _ = try? tmux(["kill-server"]) }  // the folder goes, too
+
+  @discardableResult
+  private func tmux(_ arguments: [String]) throws -> (code: Int32, lines: [String]) {
+    let program = try Program(
+      "/usr/bin/tmux", ["-S", socket] + arguments, environment: ["LC_ALL": "C.UTF-8", "TERM": "xterm-256color"])
+    return (try program.ended(), program.lines)
+  }
+
+  var lines: [String] { get throws { try tmux(["capture-pane", "-p"]).lines } }
+  func type(_ keys: String...) throws { try tmux(["send-keys"] + keys) }
+  func resize(columns: Int, rows: Int) throws { try tmux(["resize-window", "-x", "\(columns)", "-y", "\(rows)"]) }
+
+  /// Waits until the screen shows it.
+  func shows(_ words: String, _ fits: ([String]) -> Bool) throws {
+    var last: [String] = []
+    do {
+      try untilTrue(words) {
+        last = try self.lines
+        return fits(last)
+      }
+    } catch {
+      throw Program.Waited(description: "\(error); the screen:\n\(last.joined(separator: "\n"))")
+    }
+  }
+}
+
+extension WholeProgramTests {
+  @Suite struct Screens {
+    private func rig() throws -> Rig {
+      let rig = try Rig()
+      try rig.startRadio(["--contacts", "4"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      return rig
+    }
+
+    private func top(_ rig: Rig) -> String {
+      "MESHPOST_SOCKET=\(rig.socket) \(Program.programs.appending(path: "meshpost").path()) top --interval 1"
+    }
+
+    @Test func `top on 80 by 24 and on a phone: link, upstreams, messages as they come, nodes as they are heard`()
+      throws
+    {
+      let rig = try rig()
+      let screen = try Screen(top(rig), columns: 80, rows: 24)
+      try screen.shows("the gateway") { lines in
+        lines.contains { $0.hasPrefix("radio     up") } && lines.contains { $0.hasPrefix("hub       waiting") }
+          && lines.contains { $0.hasPrefix("sync      synced") }
+      }
+      rig.radio?.write("advert r1")
+      let text = "Grüezi mitenand, this goes over more than one line 👍 日本"
+      rig.radio?.write("chan r1 0 \(text)")
+      try screen.shows("the message, wrapped beside the nodes") { lines in
+        lines.contains { $0.contains("│") && $0.contains("[Public] r1: Grüezi") }
+          && lines.contains { $0.contains("👍 日本") }
+          && lines.contains { $0.range(of: "s +r1 ", options: .regularExpression) != nil }
+      }
+      #expect(try screen.lines.count <= 24)
+      try screen.resize(columns: 40, rows: 20)
+      try screen.shows("one column") { lines in
+        lines.allSatisfy { !$0.contains("│") && $0.count <= 40 } && lines.contains { $0.contains("r1: Grüezi") }
+          && lines.contains { $0.contains("Tab nodes") }
+      }
+      try screen.type("Tab")
+      try screen.shows("the nodes") { lines in
+        lines.contains { $0.hasPrefix("heard") } && !lines.contains { $0.contains("Grüezi") }
+      }
+      rig.radio?.kill9()
+      try screen.shows("the link to be down") { lines in lines.contains { $0.hasPrefix("radio     down") } }
+      rig.gateway?.kill9()
+      try screen.shows("nobody to answer") { lines in lines.contains { $0.hasPrefix("no answer") } }
+      try screen.type("q")
+      try screen.shows("the end, with the screen given back") { $0.contains { $0.hasPrefix("ended") } }
+    }
+
+    @Test func `top over a line of 9,600 baud: what comes is there within seconds, and no old pictures pile up`() throws
+    {
+      let rig = try rig()
+      let script = """
+        import fcntl, os, pty, select, struct, sys, termios, time
+        process, terminal = pty.fork()
+        if process == 0: os.execvp("/bin/sh", ["sh", "-c", sys.argv[1]])
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        said, begin, next_, shown = b"", time.monotonic(), time.monotonic(), False
+        while time.monotonic() - begin < 60:
+            if select.select([terminal], [], [], 1)[0]:
+                try: data = os.read(terminal, 96)
+                except OSError: break
+                if not data: break
+                # A terminal answers when it gets to the question.
+                for _ in range((said[-3:] + data).count(b"\\x1b[5n")): os.write(terminal, b"\\x1b[0n")
+                said += data
+                # 960 bytes a second, and not more.
+                next_ = max(next_, time.monotonic() - 0.1) + len(data) / 960
+                time.sleep(max(0, next_ - time.monotonic()))
+            if b"radio     " in said and not shown:
+                shown = True
+                print("shown", flush=True)
+            if b"number 40" in said:
+                print("seen", round(time.monotonic() - begin, 1), len(said), flush=True)
+                os.write(terminal, b"q")
+                said = b""
+        print("ended", flush=True)
+        """
+      let reader = try Program("/usr/bin/env", ["TERM=xterm", "python3", "-c", script, top(rig)])
+      try reader.line(with: "shown")
+      for number in 1...40 {
+        rig.radio?.write("chan r1 0 number \(number)")
+        try rig.radio?.line(with: "chan r1 0 number \(number)")
+      }
+      let stored = Date()
+      try reader.line(with: "seen")
+      #expect(Date().timeIntervalSince(stored) < 20, "what was drawn meanwhile does not stand in line: \(reader.lines)")
+      try reader.line(with: "ended")
+    }
+  }
+}
