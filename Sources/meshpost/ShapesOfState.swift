@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+
+/// Shapes of how things are: the gateway, the radio, other nodes.
+extension Shapes {
+  static let states = [
+    "status": """
+    version string of the daemon
+    gateway string its id
+    epoch string of its journal
+    uptime_s integer
+    clock_trusted bool
+    resident_kib integer?
+    wakeups integer
+    radio link-state
+    sync sync-state
+    messaging messaging
+    store store
+    upstreams upstream[]
+    proxies proxy[]
+    listeners integer who looks on at packets and frames
+    """,
+    "link-state": """
+    link string as configured
+    step string? Bluetooth: what is being done
+    rssi integer? Bluetooth: dBm
+    state string connecting, handshaking, up or down
+    error string?
+    remedy string?
+    last_heard_s integer?
+    unreadable_frames integer
+    identity any? the body of a radio event
+    """,
+    "sync-state": """
+    state string idle, syncing, synced or failed
+    phase string? time, contacts, channels or messages
+    current integer?
+    total integer?
+    reason string? why it failed
+    last_synced integer?
+    counters any since the start
+    """,
+    "sync": """
+    state string idle, syncing, synced or failed
+    phase string? time, contacts, channels or messages
+    current integer?
+    total integer?
+    reason string? why it failed
+    last_synced integer?
+    counters any since the start
+    updates any[] what is fetched from hubs
+    """,
+    "messaging": """
+    waiting integer
+    in_flight integer
+    delivered integer since the start
+    failed integer since the start
+    sent_on_channels integer since the start
+    airtime_used_ms integer within the last hour
+    airtime_limit_ms integer
+    hour_messages integer
+    hour_messages_limit integer
+    waits_for_airtime bool
+    polls any[]
+    """,
+    "store": """
+    messages integer
+    contacts integer
+    contacts_on_radio integer
+    last_seq integer
+    oldest_seq integer
+    journal_bytes integer
+    size_bytes integer
+    set_aside string? where a damaged database was put
+    error string?
+    remedy string?
+    """,
+    "proxy": """
+    name string
+    address string
+    error string?
+    clients any[]
+    """,
+    "radio": """
+    key string
+    model string?
+    version string? of its firmware
+    build string?
+    battery_mv integer?
+    storage_used_kib integer?
+    storage_total_kib integer?
+    settings any by the names that `radio set` takes
+    stats any the radio's own counters
+    """,
+    "login": """
+    admin bool
+    permissions integer?
+    server_time integer? seconds since 1970
+    firmware_level integer?
+    """,
+    "node-status": """
+    battery_mv integer
+    queue integer
+    noise_floor_dbm integer
+    last_rssi_dbm integer
+    last_snr number
+    received integer
+    sent integer
+    airtime_s integer
+    uptime_s integer
+    sent_flood integer
+    sent_direct integer
+    received_flood integer
+    received_direct integer
+    error_flags integer
+    duplicates_direct integer
+    duplicates_flood integer
+    receiving_s integer? of a repeater
+    receive_errors integer? of a repeater
+    posts_stored integer? of a room
+    posts_pushed integer? of a room
+    """,
+    "telemetry": """
+    readings sensor[]
+    unread_hex string? what could not be read
+    """,
+    "sensor": """
+    channel integer
+    type string
+    value number?
+    values number[]?
+    """,
+    "neighbours": """
+    total integer
+    neighbours neighbour[]
+    """,
+    "neighbour": """
+    key string its beginning
+    name string?
+    heard_s integer seconds ago
+    snr number
+    """,
+    "trace": """
+    hops hop[]
+    snr_here number
+    """,
+    "hop": """
+    node string
+    snr number
+    """,
+  ]
+}
