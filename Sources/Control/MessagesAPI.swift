@@ -185,16 +185,6 @@ final class MessagesAPI {
     json.field("received_at", message.received.milliseconds)
     json.field("clock_trusted", message.received.trusted)
     json.field("copies", message.copies)
-    // `try?`: a message without its reactions is still the message.
-    let reactions = (try? store.reactions(to: .message(message.id))) ?? []
-    guard !reactions.isEmpty else { return }
-    json.arrayField("reactions") { json in
-      for reaction in reactions {
-        json.object { json in
-          json.field("emoji", reaction.emoji)
-          json.field("sender", reaction.sender)
-        }
-      }
-    }
+    ReactionList.write(to: .message(message.id), store, &json)
   }
 }

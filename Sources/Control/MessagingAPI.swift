@@ -11,7 +11,7 @@ import Store
 /// `/v1/send`, `/v1/react`, `/v1/outgoing…`: what an operator says, and what has become of it.
 final class MessagingAPI {
   static let paths = [
-    "/v1/send", "/v1/react", "/v1/outgoing", "/v1/outgoing/retry", "/v1/outgoing/cancel",
+    "/v1/resolve", "/v1/send", "/v1/react", "/v1/outgoing", "/v1/outgoing/retry", "/v1/outgoing/cancel",
   ]
 
   private let parts: ControlAPI.Parts
@@ -28,6 +28,7 @@ final class MessagingAPI {
   func handle(_ request: HTTPRequest, _ responder: HTTPResponder) -> Bool {
     do throws(Refusal) {
       switch (request.method, request.path) {
+      case ("GET", "/v1/resolve"): try resolve(request.query["name"] ?? "", responder)
       case ("POST", "/v1/send"): try send(RequestBody(request), responder)
       case ("POST", "/v1/react"): try react(RequestBody(request), responder)
       case ("GET", "/v1/outgoing"): try outgoing(request, responder)
@@ -39,6 +40,23 @@ final class MessagingAPI {
       Answering.refuse(responder, error)
     }
     return true
+  }
+
+  /// Who is meant by a name, as `send` would take it.
+  private func resolve(_ name: String, _ responder: HTTPResponder) throws(Refusal) {
+    let addressee = try Addressing(parts.store).find(name)
+    Answering.answer(responder) { json in
+      switch addressee {
+      case .contact(let stored):
+        json.field("kind", "contact")
+        EventBody.write(stored, to: &json)
+      case .channel(let channel):
+        json.field("kind", "channel")
+        json.field("slot", channel.slot)
+        json.field("name", channel.name.string)
+        json.field("channel", channel.secret.digest)
+      }
+    }
   }
 
   private func send(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
@@ -141,7 +159,10 @@ final class MessagingAPI {
       var lines: [UInt8] = []
       var count = 0
       try store.eachOutgoing(after: after ?? 0, limit: after == nil ? limit : .max) { message in
-        lines += JSONWriter.object { EventBody.write(message, to: &$0) } + [10]
+        lines += ControlAPI.line { json in
+          EventBody.write(message, to: &json)
+          ReactionList.write(to: .outgoing(message.id), store, &json)
+        }
         after = message.id
         count += 1
         return count < 100

@@ -192,6 +192,7 @@ struct StatusReport {
     let store = parts.store
     let (messages, contacts) = (try store.messageCount(), try store.contactCount(onRadio: false))
     let (onRadio, size) = (try store.contactCount(onRadio: true), try store.size())
+    let unindexed = try store.unindexedMessages()
     json.objectField("store") { json in
       json.field("messages", messages)
       json.field("contacts", contacts)
@@ -200,6 +201,7 @@ struct StatusReport {
       json.field("oldest_seq", store.journalSize.oldest)
       json.field("journal_bytes", store.journalSize.bytes)
       json.field("size_bytes", size)
+      json.field("unindexed", unindexed)
       json.field("set_aside", store.setAside)
       json.field("error", store.failure?.description)
       json.field("remedy", store.failure?.remedy)

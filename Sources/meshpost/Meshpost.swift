@@ -11,7 +11,7 @@ struct Meshpost: ParsableCommand {
     commandName: "meshpost", abstract: "Look at, and steer, a Meshpost gateway.",
     discussion: "Talks to the daemon's control socket. Exit codes are those of sysexits.h.", version: Release.version,
     subcommands: [
-      OverviewCommand.self, StatusCommand.self, TopCommand.self, SendCommand.self, ReactCommand.self,
+      OverviewCommand.self, StatusCommand.self, TopCommand.self, ChatCommand.self, SendCommand.self, ReactCommand.self,
       OutgoingCommand.self,
       RetryCommand.self,
       CancelCommand.self, MessagesCommand.self, SearchCommand.self, ExportCommand.self, MapCommand.self,

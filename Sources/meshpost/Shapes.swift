@@ -137,6 +137,7 @@ enum Shapes {
     airtime_ms integer?
     ended_at integer?
     ended bool nothing more will become of it
+    reactions reaction[]? to it
     """,
     "event": """
     seq integer

@@ -70,6 +70,7 @@ extension Shapes {
     oldest_seq integer
     journal_bytes integer
     size_bytes integer
+    unindexed integer messages that `search` takes in first
     set_aside string? where a damaged database was put
     error string?
     remedy string?

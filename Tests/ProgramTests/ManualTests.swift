@@ -202,7 +202,7 @@ extension WholeProgramTests {
       #expect(
         Set(shapes.commands) == tried.union(elsewhere),
         "\(Set(shapes.commands).symmetricDifference(tried.union(elsewhere)))")
-      let silent: Set<String> = ["export messages", "export contacts", "export readings", "connect", "top"]
+      let silent: Set<String> = ["export messages", "export contacts", "export readings", "connect", "top", "chat"]
       let all = Set(try leaves().map { $0.words.joined(separator: " ") })
       #expect(
         all == Set(shapes.commands).union(silent), "\(all.symmetricDifference(Set(shapes.commands).union(silent)))")

@@ -96,6 +96,62 @@ extension WholeProgramTests {
       try screen.shows("the end, with the screen given back") { $0.contains { $0.hasPrefix("ended") } }
     }
 
+    private func chat(_ rig: Rig, _ to: String) -> String {
+      "MESHPOST_SOCKET=\(rig.socket) \(Program.programs.appending(path: "meshpost").path()) chat '\(to)'"
+    }
+
+    @Test func `chat: what is said, its marks, reactions, names, another conversation; also on a phone`() throws {
+      let rig = try rig()
+      rig.radio?.write("dm r1 r0 are you there?")
+      try untilTrue("a message") { try rig.status()?["store"]?["messages"]?.integer == 1 }
+      let screen = try Screen(chat(rig, "r1"), columns: 80, rows: 24)
+      try screen.shows("what was said before") { lines in
+        lines.first?.hasPrefix("r1 (chat") == true && lines.contains { $0.hasSuffix("r1: are you there?") }
+      }
+      try screen.type("-l", "yes, Grüezi 👍")
+      try screen.shows("what is typed") { $0.contains("> yes, Grüezi 👍") }
+      try screen.type("Enter")
+      try screen.shows("that it is delivered") { $0.contains { $0.contains("me: yes, Grüezi 👍  ✓") } && $0.last == ">" }
+      rig.radio?.write("dm r1 r0 fine")
+      try screen.shows("the answer as it comes") { $0.contains { $0.hasSuffix("r1: fine") } }
+      try screen.type("-l", "/react 🎉")
+      try screen.type("Enter")
+      try screen.shows("the reaction at its message") { $0.contains { $0.contains("r1: fine") && $0.contains("🎉") } }
+      // The radio's table has nobody of this name within reach: it waits, and can be cancelled.
+      try screen.type("-l", "/to Node 1")
+      try screen.type("Tab")
+      try screen.shows("the name completed") { $0.contains { $0.hasPrefix("> /to Node 1 ") } }
+      try screen.type("Enter")
+      try screen.shows("another conversation") {
+        $0.first?.hasPrefix("Node 1 ") == true && $0.contains("nothing was said yet")
+      }
+      rig.radio?.write("chan r1 0 elsewhere")
+      try screen.shows("that something was said elsewhere") { $0.contains("r1 in Public said something") }
+      try screen.type("-l", "/to Public")
+      try screen.type("Enter")
+      try screen.shows("the channel") { $0.first == "channel Public" && $0.contains { $0.hasSuffix("r1: elsewhere") } }
+      try screen.type("-l", "hi r")
+      try screen.type("Tab")
+      try screen.shows("a mention") { $0.contains("> hi @[r1]") }
+      try screen.type("Enter")
+      try screen.shows("that it is sent") { $0.contains { $0.contains("me: hi @[r1]  ✓") } }
+      try screen.resize(columns: 40, rows: 20)
+      let long = String(repeating: "word ", count: 20)
+      try screen.type("-l", long)
+      try screen.shows("the end of what is typed") { lines in
+        lines.allSatisfy { $0.count <= 40 } && lines.last?.hasPrefix("> ") == true
+          && lines.last?.hasSuffix("word") == true
+      }
+      try screen.type("C-u")
+      try screen.type("-l", String(repeating: "x", count: 200))
+      try screen.type("Enter")
+      try screen.shows("why it is not sent, and the text is kept") { lines in
+        lines.contains { $0.contains("too long") } && lines.last?.hasSuffix("xxx") == true
+      }
+      try screen.type("C-c")
+      try screen.shows("the end") { $0.contains { $0.hasPrefix("ended 0") } }
+    }
+
     @Test func `top over a line of 9,600 baud: what comes is there within seconds, and no old pictures pile up`() throws
     {
       let rig = try rig()

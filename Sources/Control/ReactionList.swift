@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Store
+
+/// Reactions to a message, as rows show them.
+enum ReactionList {
+  static func write(to target: ReactionTarget, _ store: Store, _ json: inout JSONWriter) {
+    // `try?`: a message without its reactions is still the message.
+    let reactions = (try? store.reactions(to: target)) ?? []
+    guard !reactions.isEmpty else { return }
+    json.arrayField("reactions") { json in
+      for reaction in reactions {
+        json.object { json in
+          json.field("emoji", reaction.emoji)
+          json.field("sender", reaction.sender)
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+import JSON
+
+/// What `meshpost chat` shows: the conversation, a line for what is to be noticed, a line for what is typed.
+final class ChatView {
+  typealias Line = Terminal.Line
+
+  private(set) var target: JSONValue
+  var received: [JSONValue] = []
+  var sent: [JSONValue] = []
+  var names: [String] = []
+  var channels: [String] = []
+  var notice: String?
+  private(set) var editor = LineEditor()
+  /// Counted from the newest; `nil`: none is chosen.
+  private var choice: Int?
+  /// What was typed when Tab was pressed, and which of those that fit is shown: the next Tab goes on to the next.
+  private var completion: (stem: String, shown: String, place: Int)?
+
+  init(_ target: JSONValue) { self.target = target }
+
+  var isChannel: Bool { target["kind"]?.string == "channel" }
+  /// As `send` takes it.
+  var address: String { target["key"]?.string ?? target["name"]?.string ?? "" }
+
+  func change(to target: JSONValue) {
+    self.target = target
+    (received, choice) = ([], nil)
+    editor.set("")
+  }
+
+  /// It was taken: the line is free for the next.
+  func said() {
+    editor.set("")
+    choice = nil
+  }
+
+  /// A message came, perhaps elsewhere.
+  func noticed(_ message: JSONValue) {
+    guard !belongs(message) else { return }
+    let place = message["channel_name"]?.string.map { " in \($0)" } ?? ""
+    let sender = message["sender_name"]?.string ?? message["sender"]?.string ?? "somebody"
+    notice = "\(sender)\(place) said something"
+  }
+
+  // MARK: The conversation
+
+  static func isOurs(_ message: JSONValue) -> Bool { message["number"] != nil }
+
+  private func belongs(_ message: JSONValue) -> Bool {
+    if isChannel { return message["channel"]?.string == target["channel"]?.string }
+    guard message["channel"] == nil, let sender = message["sender"]?.string else { return false }
+    return target["key"]?.string?.hasPrefix(sender) ?? false
+  }
+
+  /// What we said here, oldest first.
+  var ours: [JSONValue] {
+    sent.filter { message in
+      isChannel
+        ? message["channel"]?.string == target["channel"]?.string
+        : message["recipient"]?.string == target["key"]?.string
+    }
+  }
+
+  private var all: [JSONValue] { (received.filter(belongs) + ours).sorted { Self.time($0) < Self.time($1) } }
+
+  private static func time(_ message: JSONValue) -> Int64 {
+    message["received_at"]?.integer ?? message["created_at"]?.integer ?? 0
+  }
+
+  /// The chosen message, or the newest that came.
+  var chosen: JSONValue? {
+    let all = all
+    if let choice, choice < all.count { return all[all.count - 1 - choice] }
+    return all.last { !Self.isOurs($0) }
+  }
+
+  // MARK: Keys
+
+  func take(_ key: Terminal.Key) {
+    if editor.take(key) {
+      completion = nil
+      return
+    }
+    switch key {
+    case .up: choose(by: 1)
+    case .down: choose(by: -1)
+    case .pageUp: choose(by: 10)
+    case .pageDown: choose(by: -10)
+    default: break
+    }
+  }
+
+  private func choose(by step: Int) {
+    let place = (choice ?? -1) + step
+    choice = place < 0 || all.isEmpty ? nil : min(place, all.count - 1)
+  }
+
+  /// Names after `/to`, and of whom to mention: `@[Name]`.
+  func complete() {
+    let isTarget = editor.text.hasPrefix("/to ")
+    let typed = isTarget ? String(editor.text.dropFirst(4)) : editor.word
+    let goesOn = completion.map { $0.shown == typed } ?? false
+    let stem = goesOn ? completion?.stem ?? typed : typed
+    let bare = isTarget ? stem : String(stem.drop { $0 == "@" || $0 == "[" })
+    guard !bare.isEmpty || isTarget else { return }
+    let fitting = (isTarget ? channels + names : people).filter { $0.lowercased().hasPrefix(bare.lowercased()) }
+    guard !fitting.isEmpty else { return notice = "nobody is called \(bare)…" }
+    let place = goesOn ? ((completion?.place ?? 0) + 1) % fitting.count : 0
+    // A blank in a name would end the word that is being completed.
+    let shown = isTarget ? fitting[place] : "@[\(fitting[place])]"
+    if isTarget { editor.set("/to \(shown)") } else { replaceWord(typed, with: shown, goesOn) }
+    completion = (stem, isTarget ? shown : editor.word, place)
+  }
+
+  private func replaceWord(_ typed: String, with shown: String, _ goesOn: Bool) {
+    // The last completion may hold blanks: all of it goes.
+    if goesOn, let place = editor.text.lastPlace(of: "@[") {
+      editor.set(String(editor.text[..<place]) + shown)
+    } else {
+      editor.replaceWord(with: shown)
+    }
+  }
+
+  /// Who spoke here last, then everybody else.
+  private var people: [String] {
+    var known: [String] = []
+    for name in received.compactMap({ $0["sender_name"]?.string }).reversed() + names where !known.contains(name) {
+      known.append(name)
+    }
+    return known
+  }
+
+  // MARK: Drawing
+
+  func lines(_ size: Terminal.Size) -> ([Line], (row: Int, column: Int)) {
+    let room = max(0, size.rows - 3)
+    var body: [Line] = []
+    for (place, message) in all.reversed().enumerated() where body.count < room || place <= (choice ?? -1) {
+      // What is newer than the chosen one is cut off below it, where there is no room for both.
+      body = draw(message, size.columns, isChosen: place == choice) + body
+      if let choice, place == choice, body.count > room { body = Array(body.prefix(room)) }
+    }
+    if all.isEmpty { body = [Line("nothing was said yet", .faint)] }
+    body = choice == nil ? body.suffix(room) : body.prefix(max(room, 0)).map { $0 }
+    let empty = Array(repeating: Line(""), count: max(0, room - body.count))
+    let hint = notice.map(Show.clean) ?? "Enter sends, Tab completes, /to /react /retry /cancel /quit"
+    let (text, cursor) = editor.window(size.columns - 3)
+    let lines =
+      [Line(title(size.columns), .bold)] + empty + body
+      + [Line(hint, .faint), Line([(.accent, "> "), (.plain, text)])]
+    return (Array(lines.suffix(size.rows)), (max(size.rows - 1, 0), cursor + 2))
+  }
+
+  private func title(_ columns: Int) -> String {
+    let name = Show.clean(target["name"]?.string ?? "?")
+    if isChannel { return TextWidth.cut("channel \(name)", to: columns) }
+    let hops = target["hops"]?.integer.map { $0 == 0 ? ", direct" : ", \($0) hops" } ?? ""
+    let away = target["on_radio"]?.bool == false ? ", not on the radio" : ""
+    return TextWidth.cut("\(name) (\(target["type"]?.string ?? "?")\(hops)\(away))", to: columns)
+  }
+
+  private func draw(_ message: JSONValue, _ columns: Int, isChosen: Bool) -> [Line] {
+    let isOurs = Self.isOurs(message)
+    let author = message["author_name"]?.string ?? message["sender_name"]?.string ?? message["sender"]?.string ?? "?"
+    let reactions = (message["reactions"]?.array ?? []).compactMap { $0["emoji"]?.string }.joined()
+    let tail = (isOurs ? "  " + Self.mark(message) : "") + (reactions.isEmpty ? "" : "  " + Show.clean(reactions))
+    let text = message["text"]?.string.map { Show.clean($0) } ?? "data"
+    let words = "\(Show.format(Self.time(message), "%H:%M")) \(isOurs ? "me" : Show.clean(author)): \(text)\(tail)"
+    let style: Terminal.Style = message["state"]?.string == "failed" ? .bad : isOurs ? .good : .plain
+    return TextWidth.wrap(words, to: columns - 1, indent: 6).enumerated().map { number, line in
+      Line([(.accent, isChosen && number == 0 ? "▸" : " "), (style, line)])
+    }
+  }
+
+  private static func mark(_ message: JSONValue) -> String {
+    switch message["state"]?.string {
+    case "pending": return "…"
+    case "sent" where message["kind"]?.string == "channel":
+      let heard = message["heard"]?.integer ?? 0
+      return heard > 0 ? "✓\(heard)" : "✓"
+    case "sending", "sent": return "→"
+    case "delivered": return "✓"
+    default: return "✗ \(message["reason"]?.string ?? "")"
+    }
+  }
+}
+
+extension String {
+  /// Where the last piece of this kind begins.
+  fileprivate func lastPlace(of mark: String) -> Index? {
+    indices.last { self[$0...].hasPrefix(mark) }
+  }
+}
