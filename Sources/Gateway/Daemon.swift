@@ -349,9 +349,6 @@ public final class Daemon {
     guard synchronizer.state == .synced else { return }
     relay.radioIsUp()
     relay.channelsChanged()
-    loop.schedule(after: Self.calm) { [store] in
-      store.releaseMemory()
-      malloc_trim(0)
-    }
+    upkeep.memoryWasUsed()
   }
 }

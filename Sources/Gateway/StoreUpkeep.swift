@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import CLinux
 import EventLoop
-import Glibc
 import Store
 import Timing
 
@@ -52,7 +50,7 @@ final class StoreUpkeep {
 
   private func giveMemoryBack() {
     store.releaseMemory()
-    malloc_trim(0)
+    SpareMemory.giveBack()
   }
 
   private func trimIfFull() {
