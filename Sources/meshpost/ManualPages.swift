@@ -49,6 +49,7 @@ struct ManualPages {
     ("MESHPOST_SOCKET", "The control socket, without --socket."), ("MESHPOST_HOST", "The gateway, without --host."),
     ("MESHPOST_SSH", "Another ssh, with options, for --host."),
     ("MESHPOST_REMOTE", "The program over there, for --host."), ("NO_COLOR", "Anything: no colours."),
+    ("NO_COLOR", "Anything: no colours."),
   ]
 
   private func page(of command: JSONValue) -> String {

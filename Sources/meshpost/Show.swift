@@ -42,7 +42,7 @@ enum Show {
 
   static func finding(_ finding: JSONValue) {
     let mark = ["ok": "ok  ", "warning": "WARN", "failed": "FAIL"][finding["state"]?.string ?? ""] ?? "?"
-    print("\(mark)  \(finding["subject"]?.string ?? "?"): \(clean(finding["words"]?.string))")
+    print("\(Paint.state(mark))  \(finding["subject"]?.string ?? "?"): \(clean(finding["words"]?.string))")
     if let remedy = finding["remedy"]?.string { print("      \(clean(remedy))") }
   }
 
@@ -59,7 +59,7 @@ enum Show {
     let strength = radio["rssi"]?.integer.map { ", \($0) dBm" } ?? ""
     let isUp = radio["state"]?.string == "up"
     let step = isUp ? "" : radio["step"]?.string.map { ", \($0)" } ?? ""
-    print("radio     \(radio["state"]?.string ?? "?"), \(radio["link"]?.string ?? "?")\(strength)\(step)")
+    print("radio     \(Paint.state(radio["state"]?.string ?? "?")), \(radio["link"]?.string ?? "?")\(strength)\(step)")
     if let identity {
       let version = clean(identity["version"]?.string)
       print("          \(clean(identity["name"]?.string)), \(clean(identity["model"]?.string)) \(version)")
@@ -105,7 +105,7 @@ enum Show {
   }
 
   static func syncLine(_ sync: JSONValue) -> String {
-    var line = "sync      \(sync["state"]?.string ?? "?")"
+    var line = "sync      \(Paint.state(sync["state"]?.string ?? "?"))"
     if let phase = sync["phase"]?.string {
       line += " \(phase) \(sync["current"]?.integer ?? 0)"
       if let total = sync["total"]?.integer { line += "/\(total)" }
@@ -128,7 +128,7 @@ enum Show {
     let name = (upstream["name"]?.string ?? "?").padding(10)
     let link = upstream["link"]?.string.map { " (\($0))" } ?? ""
     print(
-      "\(name)\(upstream["state"]?.string ?? "?"), \(number("pending")) pending, \(number("dead_letters")) dead letters, "
+      "\(name)\(Paint.state(upstream["state"]?.string ?? "?")), \(number("pending")) pending, \(number("dead_letters")) dead letters, "
         + "last \(time(upstream["last_success"]?.integer)), \(upstream["url"]?.string ?? "")\(link)")
     if number("pending") > 0, number("age_s") > 60 {
       print("          the oldest has waited for \(number("age_s") / 60) min, \(number("in_flight")) are on their way")

@@ -130,71 +130,7 @@ extension WholeProgramTests {
       rig.radio?.write("dm r1 r0 hello @[r0]")
       rig.radio?.write("chan r1 0 to all")
       try untilTrue("two messages") { try rig.status()?["store"]?["messages"]?.integer == 2 }
-      let backup = rig.scratch.location("radio.backup")
-      var tried: Set<String> = []
-      func check(_ words: [String], _ arguments: [String] = [], mayBeEmpty: Bool = false, input: String = "") throws {
-        let program = try Program.own("meshpost", words + arguments + ["--json", "--socket", rig.socket])
-        if !input.isEmpty { program.write(input) }
-        _ = try program.ended()
-        let command = words.joined(separator: " ")
-        let problems = shapes.problems(command, program.lines, mayBeEmpty: mayBeEmpty)
-        #expect(problems.isEmpty, "\(problems.prefix(5))")
-        tried.insert(command)
-      }
-      try check(["send"], ["r1", "hi"])
-      try check(["send"], ["r1", "and wait", "--wait"])
-      try check(["react"], ["1", "👍"])
-      try check(["outgoing"])
-      // Nobody answers there, so there is something to cancel.
-      let far = try rig.meshpost("send", "Node 1", "far away", "--json").lines.first ?? ""
-      let id = try JSONValue(parsing: far)["messages"]?.array?.first?["id"]?.string ?? ""
-      try check(["cancel"], [id])
-      try check(["messages"])
-      try check(["search"], ["hello"])
-      try check(["contacts"])
-      try check(["contact", "add"], [String(repeating: "ab", count: 32), "--name", "New"])
-      try check(["contact", "remove"], ["New"])
-      for words in [
-        ["contact", "export"], ["channels"], ["documents", "list"], ["outbox", "list"], ["outbox", "dead"],
-      ] {
-        try check(words)
-      }
-      try check(["contact", "import"], [try rig.meshpost("contact", "export", "r1").lines[0]])
-      try check(["contact", "share"], ["r1"])
-      try check(["contact", "path"], ["r1"])
-      try check(["contact", "path"], ["r1", "--reset"])
-      try check(["channel", "add"], ["#test"])
-      try check(["channel", "relay"], ["#test", "on"])
-      try check(["channel", "remove"], ["#test"])
-      try check(["node", "alias"], ["r1", "Birch"])
-      try check(["node", "note"], ["r1", "by the pond"])
-      try check(["node", "tag"], ["r1", "a", "b"])
-      try check(["contacts"])
-      try check(["node", "telemetry"], ["self"])
-      try check(["node", "readings"], mayBeEmpty: true)
-      try check(["journal"], ["--limit", "50"])
-      for words in [
-        ["outbox", "retry"], ["outbox", "resume"], ["upstream", "list"], ["radio", "info"], ["radio", "presets"],
-      ] {
-        try check(words)
-      }
-      try check(["outbox", "drop"], ["hub"])
-      try check(["upstream", "add"], ["other", "http://127.0.0.1:1"])
-      try check(["upstream", "pause"], ["other"])
-      try check(["upstream", "resume"], ["other"])
-      try check(["upstream", "remove"], ["other"])
-      try check(["upstream", "test"], ["hub"])
-      try check(["documents", "set"], ["settings/log_level", "info"])
-      try check(["documents", "delete"], ["settings/log_level"])
-      try check(["sync"], ["--now"])
-      try rig.waitForSync()
-      try check(["radio", "set"], ["name=r0"])
-      try check(["radio", "backup"], [backup])
-      try check(["radio", "restore"], [backup, "--yes", "--only", "settings"])
-      for words in [["doctor", "all"], ["report"], ["status"], ["overview"], ["map"]] { try check(words) }
-      try check(["backup"], [rig.scratch.location("store.backup")])
-      for chart in ["signal", "battery", "traffic"] { try check(["chart", chart]) }
-      try check(["capture"], [rig.scratch.location("air.pcap"), "--seconds", "1"])
+      let tried = try EveryCommand(rig, shapes).run()
       let elsewhere: Set<String> = [
         "retry", "node login", "node logout", "node status", "node neighbours", "node trace", "node cli", "room login",
         "room post", "room read", "radio scan", "radio pair", "radio forget", "doctor bluetooth",

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import TestSupport
+import Testing
+
+/// Every command that needs neither a repeater nor Bluetooth, once or more, with `--json`: each prints what it promises.
+final class EveryCommand {
+  private let rig: Rig
+  private let shapes: JSONShapes
+  private let start: ([String]) throws -> Program
+  private var tried: Set<String> = []
+
+  /// `start`: how a command is run; without it, here, on the rig's socket. The rig has two messages and a hub.
+  init(_ rig: Rig, _ shapes: JSONShapes, start: (([String]) throws -> Program)? = nil) {
+    self.rig = rig
+    self.shapes = shapes
+    self.start = start ?? { try Program.own("meshpost", $0 + ["--socket", rig.socket]) }
+  }
+
+  private func check(_ words: [String], _ arguments: [String] = [], mayBeEmpty: Bool = false) throws {
+    let program = try start(words + arguments + ["--json"])
+    _ = try program.ended()
+    let command = words.joined(separator: " ")
+    let problems = shapes.problems(command, program.lines, mayBeEmpty: mayBeEmpty)
+    #expect(problems.isEmpty, "\(problems.prefix(5))")
+    tried.insert(command)
+  }
+
+  /// What was tried, by the commands' words.
+  func run() throws -> Set<String> {
+    let backup = rig.scratch.location("radio.backup")
+    try check(["send"], ["r1", "hi"])
+    try check(["send"], ["r1", "and wait", "--wait"])
+    try check(["react"], ["1", "👍"])
+    try check(["outgoing"])
+    // Nobody answers there, so there is something to cancel.
+    let far = try rig.meshpost("send", "Node 1", "far away", "--json").lines.first ?? ""
+    let id = try JSONValue(parsing: far)["messages"]?.array?.first?["id"]?.string ?? ""
+    try check(["cancel"], [id])
+    try check(["messages"])
+    try check(["search"], ["hello"])
+    try check(["contacts"])
+    try check(["contact", "add"], [String(repeating: "ab", count: 32), "--name", "New"])
+    try check(["contact", "remove"], ["New"])
+    for words in [
+      ["contact", "export"], ["channels"], ["documents", "list"], ["outbox", "list"], ["outbox", "dead"],
+    ] {
+      try check(words)
+    }
+    try check(["contact", "import"], [try rig.meshpost("contact", "export", "r1").lines[0]])
+    try check(["contact", "share"], ["r1"])
+    try check(["contact", "path"], ["r1"])
+    try check(["contact", "path"], ["r1", "--reset"])
+    try check(["channel", "add"], ["#test"])
+    try check(["channel", "relay"], ["#test", "on"])
+    try check(["channel", "remove"], ["#test"])
+    try check(["node", "alias"], ["r1", "Birch"])
+    try check(["node", "note"], ["r1", "by the pond"])
+    try check(["node", "tag"], ["r1", "a", "b"])
+    try check(["contacts"])
+    try check(["node", "telemetry"], ["self"])
+    try check(["node", "readings"], mayBeEmpty: true)
+    try check(["journal"], ["--limit", "50"])
+    for words in [
+      ["outbox", "retry"], ["outbox", "resume"], ["upstream", "list"], ["radio", "info"], ["radio", "presets"],
+    ] {
+      try check(words)
+    }
+    try check(["outbox", "drop"], ["hub"])
+    try check(["upstream", "add"], ["other", "http://127.0.0.1:1"])
+    try check(["upstream", "pause"], ["other"])
+    try check(["upstream", "resume"], ["other"])
+    try check(["upstream", "remove"], ["other"])
+    try check(["upstream", "test"], ["hub"])
+    try check(["documents", "set"], ["settings/log_level", "info"])
+    try check(["documents", "delete"], ["settings/log_level"])
+    try check(["sync"], ["--now"])
+    try rig.waitForSync()
+    try check(["radio", "set"], ["name=r0"])
+    try check(["radio", "backup"], [backup])
+    try check(["radio", "restore"], [backup, "--yes", "--only", "settings"])
+    for words in [["doctor", "all"], ["report"], ["status"], ["overview"], ["map"]] { try check(words) }
+    try check(["backup"], [rig.scratch.location("store.backup")])
+    for chart in ["signal", "battery", "traffic"] { try check(["chart", chart]) }
+    try check(["capture"], [rig.scratch.location("air.pcap"), "--seconds", "1"])
+    return tried
+  }
+}
