@@ -16,6 +16,7 @@ final class BackupAPI {
 
   private let parts: ControlAPI.Parts
   private var backup: OnlineBackup?
+  private var nextStep: LoopTimer?
   private var sending: RowStream?
 
   init(_ parts: ControlAPI.Parts) { self.parts = parts }
@@ -31,6 +32,7 @@ final class BackupAPI {
     }
     do throws(StoreError) {
       backup = try parts.store.beginBackup(to: location)
+      responder.onGone = { [weak self] in self?.giveUp() }
       step(responder)
     } catch {
       Answering.refuse(responder, .store(error))
@@ -38,18 +40,26 @@ final class BackupAPI {
     return true
   }
 
+  /// Nobody waits for it any more.
+  private func giveUp() {
+    nextStep?.cancel()
+    backup = nil
+    removeFile()
+  }
+
+  private func removeFile() { for suffix in ["", "-wal", "-shm", "-journal"] { unlink(location + suffix) } }
+
   private func step(_ responder: HTTPResponder) {
     guard let backup else { return }
     do throws(SQLiteError) {
       guard try backup.step(pages: Self.pages) else {
-        parts.loop.schedule(after: .milliseconds(1)) { [weak self] in self?.step(responder) }
+        nextStep = parts.loop.schedule(after: .milliseconds(1)) { [weak self] in self?.step(responder) }
         return
       }
       self.backup = nil
       send(responder)
     } catch {
-      self.backup = nil
-      unlink(location)
+      giveUp()
       Answering.refuse(responder, .store(StoreError(error)))
     }
   }
@@ -57,7 +67,7 @@ final class BackupAPI {
   private func send(_ responder: HTTPResponder) {
     let file = open(location, O_RDONLY | O_CLOEXEC)
     // Nobody else needs its name; it is gone with the last byte, or with us.
-    for suffix in ["", "-wal", "-shm", "-journal"] { unlink(location + suffix) }
+    removeFile()
     guard file >= 0 else { return Answering.refuse(responder, .store(.unavailable("the backup cannot be read"))) }
     let owned = OwnedDescriptor(file)
     let stream = RowStream(responder, follow: false, type: "application/vnd.sqlite3") {

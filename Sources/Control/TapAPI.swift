@@ -44,6 +44,8 @@ public final class TapAPI {
     listeners[path, default: []].append(listener)
     stream.onEnd = { [weak self, weak listener] in
       self?.listeners[path]?.removeAll { $0 === listener }
+      // They hold each other until then.
+      listener?.stream = nil
       self?.tellListening()
     }
     stream.start()

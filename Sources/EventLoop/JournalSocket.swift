@@ -48,6 +48,7 @@ final class JournalSocket {
     var text = "PRIORITY=\(priority)\nSYSLOG_IDENTIFIER=meshpostd\nMESSAGE=\(line)\n"
     for (name, value) in fields { text += "\(name)=\(String(value.map { $0.isNewline ? " " : $0 }))\n" }
     let bytes = Array(text.utf8)
-    return Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count
+    // A journald that is stuck must not hold up the radio.
+    return Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL | MSG_DONTWAIT)) == bytes.count
   }
 }

@@ -36,7 +36,6 @@ public final class ContactKeeper {
   private var timer: LoopTimer?
   private var isBusy = false
   private var isFullLogged = false
-  public private(set) var evicted: UInt64 = 0
 
   public init(
     _ settings: Settings, _ table: RadioTable, _ synchronizer: Synchronizer, store: Store, on loop: EventLoop, log: Log
@@ -95,7 +94,6 @@ public final class ContactKeeper {
         self.isBusy = false
         return self.log.info("\(contact.name.string) stays in the radio's contacts: \(refusal)")
       }
-      self.evicted &+= 1
       self.log.notice(
         "the radio's contacts are nearly full: \(contact.name.string) gives way, is kept here, and put back when needed"
       )

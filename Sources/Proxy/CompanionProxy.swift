@@ -88,7 +88,13 @@ public final class CompanionProxy {
   public func messageStored() { for session in sessions.values { session.hint() } }
 
   /// Another database: its messages begin anew, and so does everybody's place.
-  public func storeReplaced() { for session in sessions.values { session.end("the database was replaced") } }
+  public func storeReplaced() {
+    for session in sessions.values {
+      // Its place was one of the old database.
+      session.uncounted = 0
+      session.end("the database was replaced")
+    }
+  }
 
   // MARK: Clients
 

@@ -51,10 +51,4 @@ extension Store {
       try database.value("SELECT evicted FROM contacts WHERE key = ? AND on_radio = 0", .blob(key.bytes))?.integer == 1
     }
   }
-
-  public func evictedCount() throws(StoreError) -> Int64 {
-    try translating { () throws(SQLiteError) in
-      try database.value("SELECT count(*) FROM contacts WHERE evicted = 1 AND on_radio = 0")?.integer ?? 0
-    }
-  }
 }

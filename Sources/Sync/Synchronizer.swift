@@ -119,12 +119,15 @@ public final class Synchronizer {
   /// The radio's settings were changed from here: what it says of itself is asked for anew.
   public func refreshIdentity(_ done: @escaping () -> Void = {}) {
     let before = connection.identity
-    ask(.start(client: "meshpost"), .interactive) { _ in }
-    ask(.deviceQuery(clientVersion: RadioSession.clientVersion), .interactive) { [weak self] _ in
-      guard let self else { return }
+    connection.submit(.start(client: "meshpost"), .interactive) { _ in }
+    // Whatever becomes of the sync meanwhile, whoever waits is told.
+    let id = connection.submit(.deviceQuery(clientVersion: RadioSession.clientVersion), .interactive) {
+      [weak self] _ in
+      guard let self else { return done() }
       if let identity = self.connection.identity, identity != before { self.journal(identity) }
       done()
     }
+    if id == nil { loop.later(done) }
   }
 
   private func ended() {

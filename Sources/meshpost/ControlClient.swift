@@ -25,15 +25,10 @@ struct ControlClient {
     try ask(HTTPRequest("POST", target, body: body), limit)
   }
 
-  /// Rows as they come: printed as they are with `--json`, else shown for people. `look` sees each of them.
-  func lines(
-    _ target: String, look: @escaping (JSONValue) -> Void = { _ in }, _ show: @escaping (JSONValue) -> String
-  ) throws {
+  /// Rows as they come: printed as they are with `--json`, else shown for people.
+  func lines(_ target: String, _ show: @escaping (JSONValue) -> String) throws {
     let json = connection.json
-    try rows(target) { row in
-      look(row)
-      print(json ? row.text : show(row))
-    }
+    try rows(target) { print(json ? $0.text : show($0)) }
   }
 
   /// An answer within a moment, or nothing, without a word: for completions.

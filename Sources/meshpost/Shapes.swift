@@ -149,7 +149,7 @@ enum Shapes {
     """,
     "reading": """
     at integer
-    kind string status or telemetry
+    kind string node_status or telemetry
     body any what the node told, with node and name
     """,
     "document": """

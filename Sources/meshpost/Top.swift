@@ -45,8 +45,10 @@ struct TopCommand: ParsableCommand {
 
 /// Asks the daemon again and again, and follows its messages.
 final class TopFeed {
-  /// Nodes change seldom, and the radio is asked for its battery seldom.
+  /// Nodes change seldom.
   private static let nodesEvery = 5
+  /// Each time the radio itself is asked, over its link.
+  private static let radioEvery: Duration = .seconds(60)
 
   private let connection: Connection
   private let view: TopView
@@ -58,6 +60,7 @@ final class TopFeed {
   private var tunnels: [SSHTunnel] = []
   private var partial: [UInt8] = []
   private var rounds = 0
+  private var radioDue: Duration = .zero
   private var waiting: [(String, (JSONValue) -> Void)] = []
   private var timer: LoopTimer?
   private(set) var trouble: String?
@@ -89,7 +92,10 @@ final class TopFeed {
     ask("/v1/status") { [view] in view.status = $0 }
     if rounds % Self.nodesEvery == 0 {
       ask("/v1/contacts?heard=50") { [view] in view.nodes = $0.array ?? [] }
+    }
+    if interval * rounds >= radioDue {
       ask("/v1/radio") { [view] in view.radio = $0 }
+      radioDue = interval * rounds + Self.radioEvery
     }
     rounds += 1
     timer = loop.schedule(after: interval) { [weak self] in self?.look() }

@@ -11,11 +11,26 @@ final class EveryCommand {
   private let start: ([String]) throws -> Program
   private var tried: Set<String> = []
 
-  /// `start`: how a command is run; without it, here, on the rig's socket. The rig has two messages and a hub.
+  /// `start`: how a command is run; without it, here, on the rig's socket. The rig is `rig()`.
   init(_ rig: Rig, _ shapes: JSONShapes, start: (([String]) throws -> Program)? = nil) {
     self.rig = rig
     self.shapes = shapes
     self.start = start ?? { try Program.own("meshpost", $0 + ["--socket", rig.socket]) }
+  }
+
+  /// A gateway with two messages, a hub, and a webhook that nobody answers.
+  static func rig() throws -> Rig {
+    let rig = try Rig()
+    try rig.startRadio(["--contacts", "3"])
+    rig.writeGatewayConfiguration(
+      extra: "[[upstream]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://127.0.0.1:1/x\"")
+    try rig.startHub()
+    try rig.startGateway()
+    try rig.waitForSync()
+    rig.radio?.write("dm r1 r0 hello @[r0]")
+    rig.radio?.write("chan r1 0 to all")
+    try untilTrue("two messages") { try rig.status()?["store"]?["messages"]?.integer == 2 }
+    return rig
   }
 
   private func check(_ words: [String], _ arguments: [String] = [], mayBeEmpty: Bool = false) throws {

@@ -119,17 +119,8 @@ extension WholeProgramTests {
     /// What commands print, each as it is promised. Those of other nodes are held against it where those nodes are:
     /// NodeTests; Bluetooth's where there is Bluetooth.
     @Test func `what --json prints is what is promised, for every command`() throws {
-      let rig = try Rig()
+      let rig = try EveryCommand.rig()
       let shapes = try JSONShapes()
-      try rig.startRadio(["--contacts", "3"])
-      rig.writeGatewayConfiguration(
-        extra: "[[upstream]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://127.0.0.1:1/x\"")
-      try rig.startHub()
-      try rig.startGateway()
-      try rig.waitForSync()
-      rig.radio?.write("dm r1 r0 hello @[r0]")
-      rig.radio?.write("chan r1 0 to all")
-      try untilTrue("two messages") { try rig.status()?["store"]?["messages"]?.integer == 2 }
       let tried = try EveryCommand(rig, shapes).run()
       let elsewhere: Set<String> = [
         "retry", "node login", "node logout", "node status", "node neighbours", "node trace", "node cli", "room login",

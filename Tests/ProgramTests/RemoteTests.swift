@@ -120,16 +120,7 @@ extension WholeProgramTests {
     }
 
     @Test func `every command works over ssh, and prints what it promises`() throws {
-      let rig = try Rig()
-      try rig.startRadio(["--contacts", "3"])
-      rig.writeGatewayConfiguration(
-        extra: "[[upstream]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://127.0.0.1:1/x\"")
-      try rig.startHub()
-      try rig.startGateway()
-      try rig.waitForSync()
-      rig.radio?.write("dm r1 r0 hello @[r0]")
-      rig.radio?.write("chan r1 0 to all")
-      try untilTrue("two messages") { try rig.status()?["store"]?["messages"]?.integer == 2 }
+      let rig = try EveryCommand.rig()
       let server = try Server()
       server.scratch.makeFolder("mux-user-known")
       let tried = try EveryCommand(rig, JSONShapes()) { try server.start($0, of: rig) }.run()

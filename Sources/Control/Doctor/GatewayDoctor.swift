@@ -10,7 +10,7 @@ import Transport
 
 /// Looks at everything that goes wrong in practice with a gateway, and says of each what is wrong and what to do.
 struct GatewayDoctor {
-  /// Firmware older than this loses what newer keeps (docs/architecture.md).
+  /// Firmware older than this does not tell its counters: GET_STATS came with it (companion.md § 3).
   private static let oldestFirmware = FirmwareVersion(1, 11)
   /// A certificate that ends within so many days.
   private static let fewDays: Int64 = 14
@@ -60,7 +60,9 @@ struct GatewayDoctor {
   private func firmware() -> Finding? {
     guard let text = parts.connection.identity?.device?.details?.version.string else { return nil }
     guard FirmwareVersion(text) >= Self.oldestFirmware else {
-      return Finding("firmware", .warning, "\(text) is old", "Flash a newer one: https://flasher.meshcore.co.uk")
+      return Finding(
+        "firmware", .warning, "\(text) is old: it does not tell its counters",
+        "Flash a newer one: https://flasher.meshcore.co.uk")
     }
     return Finding("firmware", .ok, text)
   }
@@ -108,7 +110,7 @@ struct GatewayDoctor {
       findings.append(
         Finding(
           "store", .warning, "a damaged database was kept as \(location)",
-          "Look at the disk; `meshpost restore` has older data."))
+          "Look at the disk; `meshpostd --restore` puts a backup back."))
     }
     // `try?`: a store that cannot be read has failed, and that stands above.
     let (size, most) = ((try? store.size()) ?? 0, store.mostBytes)

@@ -6,7 +6,6 @@ struct LineEditor: Equatable {
   private(set) var position = 0
 
   var text: String { String(characters) }
-  var isEmpty: Bool { characters.isEmpty }
 
   /// The word before the cursor, which is being completed.
   var word: String {
