@@ -26,5 +26,9 @@ final class StoreLock {
     if ftruncate(descriptor, 0) == 0 { _ = pwrite(descriptor, owner, owner.count, 0) }
   }
 
-  deinit { close(descriptor) }
+  deinit {
+    // Closing would not do: a child that has not got to its exec yet still has the descriptor, and the lock with it.
+    flock(descriptor, LOCK_UN)
+    close(descriptor)
+  }
 }

@@ -320,6 +320,20 @@ struct Shop {
     }
   }
 
+  @Test func `a store that was let go of can be had again, though a child still has its descriptors`() throws {
+    var shop: Shop? = try Shop()
+    let scratch = try #require(shop?.scratch)
+    let lock = scratch.location("gw.db.lock")
+    // As between a fork and its exec. `try?`: most numbers are not open.
+    let own = (0..<1024).first {
+      (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)")) == lock
+    }
+    let inherited = dup(Int32(try #require(own)))
+    defer { close(inherited) }
+    shop = nil
+    _ = try Store(Store.Settings(location: scratch.location("gw.db")))
+  }
+
   @Test func `a damaged file is set aside, never deleted, and a new epoch begins`() throws {
     let scratch = Scratch()
     let settings = Store.Settings(location: scratch.location("gw.db"))

@@ -64,6 +64,8 @@ final class SerialPort {
 
   deinit {
     _ = meshpost_tty_shared(descriptor)
+    // A child that has not got to its exec yet still has the descriptor, and would keep the lock.
+    flock(descriptor, LOCK_UN)
     Glibc.close(descriptor)
   }
 
