@@ -47,6 +47,7 @@ let package = Package(
     .target(name: "TOML", swiftSettings: strict),
     .target(name: "Documents", dependencies: ["JSON"], swiftSettings: strict),
     .target(name: "EventLoop", dependencies: ["Timing", "CLinux"], swiftSettings: strict),
+    .target(name: "ServiceManager", dependencies: ["CLinux"], swiftSettings: strict),
     .target(name: "Streams", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
     .target(
       name: "HTTP", dependencies: ["EventLoop", "Streams", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
@@ -58,7 +59,7 @@ let package = Package(
     .target(
       name: "Transport",
       dependencies: [
-        "Companion", "BluetoothSession", "CBluetooth", "DBus", "EventLoop", "Timing", "CLinux",
+        "Companion", "BluetoothSession", "CBluetooth", "DBus", "EventLoop", "ServiceManager", "Timing", "CLinux",
       ],
       swiftSettings: strict),
     .target(
@@ -100,7 +101,7 @@ let package = Package(
       name: "Gateway",
       dependencies: [
         "Companion", "Control", "Delivery", "Documents", "JSON", "Messaging", "Proxy", "RadioSession", "Relay",
-        "Release", "Sync",
+        "Release", "ServiceManager", "Sync",
         "Store", "Transport",
         "HTTP", "TOML", "EventLoop", "Timing", "CLinux",
       ],
@@ -203,6 +204,8 @@ let package = Package(
       name: "ControlTests", dependencies: ["Control", "Relay", "TestSupport", "Transport"], swiftSettings: strict),
     .testTarget(name: "ProxyTests", dependencies: ["Companion", "Proxy"], swiftSettings: strict),
     .testTarget(name: "MQTTTests", dependencies: ["EventLoop", "MQTT", "Timing"], swiftSettings: strict),
+    .testTarget(
+      name: "ServiceManagerTests", dependencies: ["CLinux", "ServiceManager", "TestSupport"], swiftSettings: strict),
     .testTarget(name: "TimingTests", dependencies: ["Timing"], swiftSettings: strict),
     .testTarget(
       name: "RadioSessionTests", dependencies: ["Companion", "RadioSession", "TestSupport", "Timing"],

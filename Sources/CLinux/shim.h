@@ -16,8 +16,10 @@
 #include <stdlib.h>
 #include <malloc.h>
 #include <unistd.h>
+#include <errno.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <string.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 
@@ -38,6 +40,40 @@ static inline int meshpost_term_signal(int status) { return WIFSIGNALED(status) 
 static inline int meshpost_pipe(int ends[2]) { return (int)syscall(SYS_pipe2, ends, O_CLOEXEC); }
 // A descriptor that becomes readable when the process ends (Linux 5.3).
 static inline int meshpost_pidfd_open(pid_t process) { return (int)syscall(SYS_pidfd_open, process, 0); }
+
+// Moves what is there from a descriptor into a pipe, within the kernel: it is in the one or in the other, whoever is killed.
+static inline ssize_t meshpost_splice(int from, int to, size_t most) {
+  return syscall(SYS_splice, from, NULL, to, NULL, most, 2 /* SPLICE_F_NONBLOCK */);
+}
+// Copies what is in a pipe into another one, and takes nothing out.
+static inline ssize_t meshpost_tee(int from, int to, size_t most) {
+  return syscall(SYS_tee, from, to, most, 2 /* SPLICE_F_NONBLOCK */);
+}
+static inline int meshpost_set_pipe_size(int fd, int size) { return fcntl(fd, 1031 /* F_SETPIPE_SZ */, size); }
+// How many bytes wait in a pipe or on a line; -1 where that cannot be told.
+static inline int meshpost_waiting(int fd) {
+  int count = 0;
+  return ioctl(fd, FIONREAD, &count) == 0 ? count : -1;
+}
+// A datagram to a service manager, with descriptors (at most 4); 0 or an errno.
+static inline int meshpost_send_descriptors(
+    int socket, const struct sockaddr_un *to, socklen_t length, const void *text, size_t size, const int *fds, int count) {
+  union { struct cmsghdr header; char room[CMSG_SPACE(4 * sizeof(int))]; } control;
+  struct iovec body = {.iov_base = (void *)text, .iov_len = size};
+  struct msghdr message = {.msg_name = (void *)to, .msg_namelen = length, .msg_iov = &body, .msg_iovlen = 1};
+  if (count > 4) return E2BIG;
+  if (count > 0) {
+    memset(&control, 0, sizeof control);
+    message.msg_control = &control;
+    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    struct cmsghdr *part = CMSG_FIRSTHDR(&message);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(part), fds, count * sizeof(int));
+  }
+  return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
+}
 
 // Declared by glibc only with feature macros that would tear this module apart from Swift's Glibc.
 extern int posix_openpt(int flags);

@@ -47,6 +47,9 @@ public struct SerialDecoder: Sendable {
   /// When `timedOut` wants to be called; `nil` while nothing is half done.
   public var deadline: MonotonicTime? { startedAt.map { $0 + Self.frameTimeout } }
 
+  /// Bytes that are held: of a frame that is not complete yet.
+  public var pending: Int { buffer.count - start }
+
   /// Bytes came. Call `next` until it returns `nil`.
   public mutating func append(_ chunk: some Collection<UInt8>, now: MonotonicTime) {
     if start == buffer.count {

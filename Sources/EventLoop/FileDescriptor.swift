@@ -41,6 +41,8 @@ public enum WriteResult: Equatable {
 }
 
 public enum Descriptor {
+  public static func close(_ descriptor: Int32) { _ = Glibc.close(descriptor) }
+
   /// The most that one read takes.
   public static let chunk = 4096
 

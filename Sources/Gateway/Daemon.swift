@@ -10,6 +10,7 @@ import Messaging
 import Proxy
 import Relay
 import Release
+import ServiceManager
 import Store
 import Sync
 import Timing
@@ -45,6 +46,7 @@ public final class Daemon {
   private var control: ControlAPI?
   private var signals: Signals?
   private let upkeep: StoreUpkeep
+  private let duties: ServiceDuties?
   private var isEnding = false
 
   /// Why the daemon cannot start, with the exit code of `sysexits.h`.
@@ -63,9 +65,13 @@ public final class Daemon {
       throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
     upkeep = StoreUpkeep(store, journalMaxSize: configuration.store.journalMaxSize, on: loop, log: log)
-    let link = Links.link(to: configuration.link, bluetooth: configuration.bluetooth, on: loop, log: log)
+    let manager = ServiceManager.ofThisProcess()
+    let link = Links.link(
+      to: configuration.link, bluetooth: configuration.bluetooth, manager: manager, on: loop, log: log)
+    manager?.dropInherited()
     connection = RadioConnection(link, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: configuration.sync, on: loop, log: log)
+    duties = manager.map { [synchronizer, loop, log] in ServiceDuties($0, synchronizer, on: loop, log: log) }
     do {
       messaging = try Self.makeMessaging(configuration.messaging, store, synchronizer, loop, log)
     } catch {
@@ -219,6 +225,7 @@ public final class Daemon {
       if signal == SIGHUP { self?.reload() } else { self?.end() }
     }
     loop.afterTurn { [store] in store.commit() }
+    loop.afterTurn { [synchronizer, connection] in if !synchronizer.hasMessageInHand { connection.settle() } }
     store.onDamage = { [weak self] in self?.loop.later { self?.replaceDamagedStore() } }
     store.onCommit { [upkeep] in upkeep.somethingWasStored() }
     connectMessaging()
@@ -233,7 +240,19 @@ public final class Daemon {
     relay.start()
     proxy.listen(configuration.proxies)
     upkeep.start()
+    loop.later { [weak self] in if let self { self.duties?.ready(self.summary) } }
     loop.run()
+  }
+
+  /// For `systemctl status`, one line.
+  private var summary: String {
+    let radio =
+      switch connection.state {
+      case .up: "radio up, \(synchronizer.state.name)"
+      case .waiting(let error): "radio down: \(error)"
+      case .connecting, .handshaking: "looking for the radio"
+      }
+    return store.failure.map { "\(radio); \($0)" } ?? radio
   }
 
   private func networkChanged() {
@@ -245,7 +264,9 @@ public final class Daemon {
   private func tellState() {
     guard stateTimer?.isScheduled != true else { return }
     stateTimer = loop.schedule(after: Self.calm) { [weak self] in
-      guard let self, let state = self.control?.stateJSON(), state != self.lastState else { return }
+      guard let self else { return }
+      self.duties?.changed(self.summary)
+      guard let state = self.control?.stateJSON(), state != self.lastState else { return }
       self.lastState = state
       self.relay.setState("gateway", state)
     }
@@ -256,6 +277,7 @@ public final class Daemon {
   private func end() {
     guard !isEnding else { return }
     isEnding = true
+    duties?.ending()
     log.notice("ending")
     synchronizer.finish(within: Self.farewell) { [weak self] in
       guard let self else { return }
@@ -275,6 +297,8 @@ public final class Daemon {
 
   /// What can be reloaded: the log's level, upstreams and their credentials, whether the radio's time is set.
   private func reload() {
+    duties?.reloading()
+    defer { duties?.reloaded() }
     let fresh: GatewayConfiguration
     do {
       fresh = try GatewayConfiguration(file: file)

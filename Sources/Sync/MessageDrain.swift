@@ -21,6 +21,9 @@ struct MessageDrain: Equatable {
   /// A message was asked for and is not on disk yet: the worst moment to stop.
   var isBusy: Bool { state != .idle }
 
+  /// The radio has forgotten it, and it is not on disk yet.
+  var isStoring: Bool { state == .storing }
+
   /// The radio says, or the clock suggests, that something waits.
   mutating func messageWaiting() -> Action {
     guard state == .idle else {

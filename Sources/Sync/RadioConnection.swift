@@ -19,7 +19,8 @@ public final class RadioConnection {
 
   /// A link that stayed up for so long was a good one: the next failure starts the back-off anew.
   private static let goodLink: Duration = .seconds(60)
-  /// A link that is up has so much time to say hello before its opening counts as failed (three handshake tries).
+  /// Between two questions to a radio that says nothing by itself lies a minute; three unanswered ones end a link.
+  private static let standstillLimit: Duration = .seconds(300)
   public let link: any Link
   private let loop: EventLoop
   private let log: Log
@@ -64,7 +65,7 @@ public final class RadioConnection {
   public func stop() {
     retry?.cancel()
     timer?.cancel()
-    link.close()
+    link.end()
     perform(session.linkLost())
   }
 
@@ -94,6 +95,26 @@ public final class RadioConnection {
     arm()
     return true
   }
+
+  /// Nothing of what should happen happens: up, and neither heard of nor given up; down, and not about to be tried again. That is never
+  /// the radio's doing. `nil`: it gets on.
+  public func standstill(now: MonotonicTime) -> String? {
+    switch state {
+    case .up:
+      guard let lastHeard, now - lastHeard > Self.standstillLimit else { return nil }
+      return "the radio is silent and was not asked for \(Int((now - lastHeard).inSeconds)) s"
+    case .handshaking:
+      guard let upSince, now - upSince > Self.standstillLimit else { return nil }
+      return "the handshake does not end"
+    case .waiting:
+      guard !link.healsItself, retry?.isScheduled != true else { return nil }
+      return "the radio's link is down and is not tried again"
+    case .connecting: return nil
+    }
+  }
+
+  /// All that was received is on disk: whoever comes after us need not hear it again.
+  public func settle() { link.settled(pending: decoder.pending) }
 
   /// The frame that came, while something is told of it.
   public private(set) var frameInHand: [UInt8] = []

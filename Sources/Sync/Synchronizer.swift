@@ -47,6 +47,8 @@ public final class Synchronizer {
   /// Messages that the radio has forgotten and the disk does not have yet: usually one, for the time of a commit.
   var held: [QueuedMessage] = []
   var heldRetry: LoopTimer?
+  /// Messages about which the radio is asked before they are kept.
+  var undecided = 0
   /// Unasked messages beyond it are lost while the disk refuses, and said so.
   static let mostHeld = 64
 
@@ -81,6 +83,9 @@ public final class Synchronizer {
     connection.onStateChange = { [weak self] in self?.onLinkChange() }
     connection.onUnasked = { [weak self] reply in self?.receivedUnasked(reply) }
   }
+
+  /// The radio has handed over a message that is not on disk yet.
+  public var hasMessageInHand: Bool { !held.isEmpty || undecided > 0 || drain.isStoring }
 
   /// The radio's clock as far as it is known, seconds since 1970.
   public var radioTime: UInt32? {

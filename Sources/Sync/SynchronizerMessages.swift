@@ -58,8 +58,10 @@ extension Synchronizer {
   /// A message on a slot that is empty for all we know: the radio is asked before it is judged.
   private func arrived(_ message: QueuedMessage) {
     guard let slot = message.slot, isEmpty(slot) else { return keep(message) }
+    undecided += 1
     let id = connection.submit(.getChannel(slot: slot), .sync) { [weak self] outcome in
       guard let self else { return }
+      self.undecided -= 1
       guard case .replied(.channelInfo(let channel)) = outcome else { return self.keep(message) }
       guard channel.isEmpty else {
         self.keep(channel)
@@ -69,7 +71,9 @@ extension Synchronizer {
       self.counters.emptySlotMessages += 1
       self.perform(self.drain.committed())
     }
-    if id == nil { keep(message) }
+    guard id == nil else { return }
+    undecided -= 1
+    keep(message)
   }
 
   private func isEmpty(_ slot: UInt8) -> Bool {

@@ -2,6 +2,7 @@
 
 import BluetoothSession
 import EventLoop
+import ServiceManager
 
 /// What a link tells its owner.
 public enum LinkEvent {
@@ -25,6 +26,10 @@ public protocol Link: AnyObject {
   func close()
   /// The radio behind the link did not answer: as `close`, and the link may draw its conclusions.
   func close(isBad: Bool)
+  /// The daemon ends: as `close`, but what a successor can take over stays open.
+  func end()
+  /// All that came is on disk, but for the last so many bytes of it.
+  func settled(pending: Int)
   /// What is sent is one frame without framing, and what comes are such frames.
   var carriesFrames: Bool { get }
   /// It goes on trying by itself after `down`, and tells of `up`.
@@ -46,6 +51,8 @@ public protocol Link: AnyObject {
 
 extension Link {
   public func close(isBad: Bool) { close() }
+  public func end() { close() }
+  public func settled(pending: Int) {}
   public var carriesFrames: Bool { false }
   public var healsItself: Bool { false }
   public var step: String? { nil }
@@ -106,12 +113,15 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
 
 /// Makes the link of an address.
 public enum Links {
+  /// `manager`: who keeps a serial port open across our restarts.
   public static func link(
-    to address: LinkAddress, bluetooth: BluetoothOptions = .init(), on loop: EventLoop, log: Log
+    to address: LinkAddress, bluetooth: BluetoothOptions = .init(), manager: ServiceManager? = nil, on loop: EventLoop,
+    log: Log
   ) -> any Link {
     switch address {
-    case .serial(let location, let baud): SerialLink(.named(location), baud: baud, on: loop)
-    case .auto(let baud): SerialLink(.onlyOne, baud: baud, on: loop)
+    case .serial(let location, let baud):
+      SerialLink(.named(location), baud: baud, kept: manager.map { KeptPort($0) }, on: loop)
+    case .auto(let baud): SerialLink(.onlyOne, baud: baud, kept: manager.map { KeptPort($0) }, on: loop)
     case .tcp(let host, let port): TCPLink(host: host, port: port, on: loop)
     case .bluetooth(let target): BluetoothLink(target, bluetooth, on: loop, log: log)
     }

@@ -10,10 +10,15 @@ public final class PseudoTerminalPort: RadioPort {
   private let link: String
   private var master: Int32 = -1
   private var slave: Int32 = -1
+  private let isForgetful: Bool
+  /// How often it is seen whether anybody has the port open.
+  private static let glance: Duration = .milliseconds(5)
 
-  /// `link` is a symbolic link that is made anew at each plugging in.
-  public init(_ radio: VirtualRadio, on loop: EventLoop, link: String) throws {
+  /// `link` is a symbolic link that is made anew at each plugging in. `isForgetful`: as with a real serial port, what nobody has
+  /// read is gone when the last who had it open closes it.
+  public init(_ radio: VirtualRadio, on loop: EventLoop, link: String, isForgetful: Bool = false) throws {
     self.link = link
+    self.isForgetful = isForgetful
     super.init(radio, on: loop, .serial)
     try plugIn()
     radio.onReboot = { [weak self] in self?.unplug(for: .seconds(1)) }
@@ -37,9 +42,23 @@ public final class PseudoTerminalPort: RadioPort {
     tcsetattr(slave, TCSANOW, &line)
     let temporary = link + ".new"
     Glibc.unlink(temporary)
+    if isForgetful { forgetWhenClosed(String(cString: name)) }
     guard symlink(name, temporary) == 0, rename(temporary, link) == 0 else { throw SystemError("symlink \(link)") }
     resetReceiver(.serial)
     loop.watch(master, for: .readable) { [weak self] readiness in self?.ready(readiness) }
+  }
+
+  /// Only with no other end open does the master say so: ours is closed for a moment to see it.
+  private func forgetWhenClosed(_ name: String) {
+    loop.schedule(after: Self.glance) { [weak self] in
+      guard let self, self.master >= 0 else { return }
+      close(self.slave)
+      var look = pollfd(fd: self.master, events: 0, revents: 0)
+      let isAlone = poll(&look, 1, 0) > 0 && look.revents & Int16(POLLHUP) != 0
+      self.slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC)
+      if isAlone { tcflush(self.slave, TCIFLUSH) }
+      self.forgetWhenClosed(name)
+    }
   }
 
   private func pullOut() {

@@ -39,10 +39,10 @@ public final class VirtualMesh {
     return radio
   }
 
-  public func openTerminal(_ name: String, link: String) throws {
+  public func openTerminal(_ name: String, link: String, isForgetful: Bool = false) throws {
     let radio = try find(name)
     radio.isClientConnected = true
-    announce(name, try PseudoTerminalPort(radio, on: loop, link: link))
+    announce(name, try PseudoTerminalPort(radio, on: loop, link: link, isForgetful: isForgetful))
   }
 
   public func openTCP(_ name: String, port: UInt16) throws {

@@ -35,6 +35,8 @@ struct MeshpostRadio: ParsableCommand {
   @Option(help: "Times on air are multiplied by this; 0 = at once.") var airtime = 0.1
   @Option(help: "Repeaters that send on what is flooded.") var repeaters = 0
   @Option(help: "A file with lines to carry out at start.") var script: String?
+  @Flag(help: "Pseudo-terminals forget what was not read when the last program closes them, as real ports do.")
+  var forgetful = false
   @Flag(help: "Go on when standard input ends.") var keep = false
 
   func validate() throws {
@@ -83,7 +85,7 @@ struct MeshpostRadio: ParsableCommand {
   private func openPorts(_ mesh: VirtualMesh) throws {
     for choice in tty {
       let (name, location) = try split(choice, option: "--tty")
-      try mesh.openTerminal(name, link: location)
+      try mesh.openTerminal(name, link: location, isForgetful: forgetful)
     }
     for choice in tcp {
       let (name, port) = try split(choice, option: "--tcp")

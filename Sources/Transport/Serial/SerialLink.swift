@@ -28,10 +28,13 @@ final class SerialLink: Link {
   private var directory: DirectoryWatch?
   /// The DTR setting that was tried last: after a change it is where the next opening begins.
   private var dtr: Bool?
+  private let kept: KeptPort?
+  private var isEnding = false
   var onEvent: (LinkEvent) -> Void = { _ in }
 
-  init(_ choice: Choice, baud: UInt32, on loop: EventLoop) {
+  init(_ choice: Choice, baud: UInt32, kept: KeptPort? = nil, on loop: EventLoop) {
     self.choice = choice
+    self.kept = kept
     self.baud = baud
     self.loop = loop
   }
@@ -51,13 +54,27 @@ final class SerialLink: Link {
         case .named(let location): location
         case .onlyOne: try SerialDevices.only()
         }
-      let opened = try SerialPort(location: location, baud: baud, dtr: dtr)
+      let opened = try SerialPort(location: location, baud: baud, dtr: dtr, inherited: kept?.takeInherited())
       port = opened
+      kept?.opened(opened)
       loop.watch(opened.descriptor, for: .readable) { [weak self] readiness in self?.ready(readiness) }
-      loop.later { [weak self] in if self?.port === opened { self?.onEvent(.up) } }
+      loop.later { [weak self] in if self?.port === opened { self?.begin() } }
     } catch {
       loop.later { [weak self] in self?.onEvent(.down(error)) }
     }
+  }
+
+  private func begin() {
+    onEvent(.up)
+    let leftOver = kept?.takeLeftOvers() ?? []
+    if !leftOver.isEmpty { onEvent(.bytes(leftOver)) }
+  }
+
+  func settled(pending: Int) { kept?.spool?.settled(pending: pending) }
+
+  func end() {
+    isEnding = true
+    close()
   }
 
   func close() {
@@ -65,8 +82,11 @@ final class SerialLink: Link {
     stall?.cancel()
     stall = nil
     pending.removeAll()
-    if let port { loop.unwatch(port.descriptor) }
-    port = nil
+    guard let port else { return }
+    loop.unwatch(port.descriptor)
+    // Whoever comes after us finds it open.
+    if !isEnding { kept?.closed() }
+    self.port = nil
   }
 
   func tryOtherLineSettings() -> Bool {
@@ -119,7 +139,7 @@ final class SerialLink: Link {
   private func ready(_ readiness: EventLoop.Readiness) {
     if readiness.contains(.writable) { flush() }
     while let port {
-      switch Descriptor.read(port.descriptor) {
+      switch read(port) {
       case .bytes(let bytes): onEvent(.bytes(bytes))
       case .wouldBlock:
         if readiness.isDisjoint(with: .closed) { return }
@@ -128,6 +148,14 @@ final class SerialLink: Link {
       case .failed(let error): return fail(Self.isGone(error) ? .unplugged(name) : .system(error.description))
       }
     }
+  }
+
+  private func read(_ port: SerialPort) -> ReadResult {
+    if let spool = kept?.spool {
+      if let result = spool.read(from: port.descriptor) { return result }
+      kept?.giveSpoolUp()
+    }
+    return Descriptor.read(port.descriptor)
   }
 
   private static func isGone(_ error: SystemError) -> Bool { [EIO, ENXIO, ENODEV, EPIPE].contains(error.code) }

@@ -28,13 +28,19 @@ final class SerialPort {
   /// What the name resolved to.
   let device: String
   private(set) var isDTRHigh: Bool
-  private let before: termios
+  /// A predecessor had opened it.
+  let isInherited: Bool
 
-  /// `dtr`: `nil` for the board's usual setting.
-  init(location: String, baud: UInt32, dtr: Bool?) throws(LinkError) {
-    device = Self.resolve(location)
+  /// `dtr`: `nil` for the board's usual setting. `inherited`: what a predecessor had open; it is taken if it is this device and
+  /// not gone, else closed.
+  init(location: String, baud: UInt32, dtr: Bool?, inherited: Int32? = nil) throws(LinkError) {
+    let device = Self.resolve(location)
+    self.device = device
     isDTRHigh = dtr ?? BoardKind(device: device).raisesDTR
-    let opened = open(device, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC)
+    let kept = inherited.flatMap { Self.isAlive($0, device: device) ? $0 : nil }
+    if kept == nil, let inherited { Glibc.close(inherited) }
+    isInherited = kept != nil
+    let opened = kept ?? open(device, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC)
     guard opened >= 0 else { throw Self.failure(location, device: device, errno) }
     guard flock(opened, LOCK_EX | LOCK_NB) == 0, meshpost_tty_exclusive(opened) == 0 || errno == ENOTTY else {
       Glibc.close(opened)
@@ -46,7 +52,6 @@ final class SerialPort {
       throw .system("\(location) is no serial device")
     }
     descriptor = opened
-    before = line
     cfmakeraw(&line)
     line.c_cflag |= tcflag_t(CLOCAL | CREAD)
     line.c_cflag &= ~tcflag_t(CSTOPB | PARENB)
@@ -80,6 +85,15 @@ final class SerialPort {
     let dtr = meshpost_tty_line(descriptor, meshpost_tty_dtr(), isDTRHigh ? 1 : 0)
     let rts = meshpost_tty_line(descriptor, meshpost_tty_rts(), 0)
     return dtr == 0 && rts == 0
+  }
+
+  /// It is this device's, and nobody has pulled it out: the name may belong to another device by now.
+  private static func isAlive(_ descriptor: Int32, device: String) -> Bool {
+    var (ours, named) = (stat(), stat())
+    guard fstat(descriptor, &ours) == 0, stat(device, &named) == 0 else { return false }
+    guard ours.st_rdev == named.st_rdev, ours.st_ino == named.st_ino, ours.st_dev == named.st_dev else { return false }
+    var look = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+    return poll(&look, 1, 0) >= 0 && look.revents & Int16(POLLHUP | POLLERR | POLLNVAL) == 0
   }
 
   private static func resolve(_ location: String) -> String {

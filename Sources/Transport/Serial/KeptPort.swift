@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import ServiceManager
+
+/// A serial port that outlives this process: a service manager keeps it open, and with it what the radio said
+/// meanwhile and what was read and is not on disk yet.
+final class KeptPort {
+  private enum Name {
+    static let port = "radio"
+    static let spool = "radio-spool"
+  }
+
+  private let manager: ServiceManager
+  private var inherited: Int32?
+  /// `nil`: none can be had; bytes are read straight from the port.
+  private(set) var spool: ReceiveSpool?
+  private var hasLeftOvers: Bool
+
+  init(_ manager: ServiceManager) {
+    self.manager = manager
+    let ports = manager.take(Name.port)
+    inherited = ports.last
+    for extra in ports.dropLast() { Descriptor.close(extra) }
+    spool = ReceiveSpool(inherited: manager.take(Name.spool))
+    hasLeftOvers = spool?.isInherited == true
+    if !hasLeftOvers, let spool {
+      manager.forget(Name.spool)
+      manager.keep(spool.ends, as: Name.spool)
+    }
+  }
+
+  /// What a predecessor had open, once.
+  func takeInherited() -> Int32? {
+    defer { inherited = nil }
+    return inherited
+  }
+
+  func opened(_ port: SerialPort) {
+    guard !port.isInherited else { return }
+    manager.forget(Name.port)
+    manager.keep([port.descriptor], as: Name.port)
+  }
+
+  /// It is gone, or no radio: nothing worth keeping.
+  func closed() { manager.forget(Name.port) }
+
+  /// What a predecessor had read and had not finished with, once.
+  func takeLeftOvers() -> [UInt8] {
+    defer { hasLeftOvers = false }
+    return hasLeftOvers ? spool?.leftOver() ?? [] : []
+  }
+
+  func giveSpoolUp() { spool = nil }
+}

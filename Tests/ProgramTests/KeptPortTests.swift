@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import TestSupport
+import Testing
+import Timing
+
+extension WholeProgramTests {
+  /// The serial port outlives the gateway: a service manager keeps it, and what was read and is not on disk.
+  @Suite struct KeptPort {
+    static let kills = 100
+
+    private func start(_ rig: Rig, watchdog: Double? = nil) throws -> Program {
+      rig.writeGatewayConfiguration()
+      let command = watchdog.map { ["--watchdog", "\($0)"] } ?? []
+      let keeper = try Program(
+        Fixtures.checkout.appending(path: "hardware/keeper").path(),
+        command + [
+          Program.programs.appending(path: "meshpostd").path(), "--config", rig.scratch.location("gw.toml"),
+        ])
+      try keeper.line(with: "READY=1")
+      return keeper
+    }
+
+    @Test(arguments: [UInt64(20_261_122)])
+    func `no message is lost between radio and store, however often it is killed`(
+      _ seed: UInt64
+    ) throws {
+      var random = SeededRandom(seed: seed)
+      let rig = try Rig()
+      try rig.startRadio(["--queue", "100000", "--contacts", "20", "--forgetful"])
+      let keeper = try start(rig)
+      try rig.waitForSync()
+      let total = 6000
+      rig.radio?.write("inject r0 300 \(total)")
+      for _ in 0..<Self.kills {
+        usleep(UInt32.random(in: 20_000...250_000, using: &random))
+        let before = keeper.lines.count
+        keeper.send(SIGUSR1)
+        try keeper.line(with: "READY=1", from: before)
+      }
+      try rig.radio?.line(with: "\"injected\"")
+      try rig.waitForSync()
+      try untilTrue("the radio's queue to be empty") { try rig.radioStats()["queued"]?.integer == 0 }
+      let handedOver = try rig.radioStats()["handed_over"]?.integer ?? 0
+      let stored = try #require(try rig.status()?["store"]?["messages"]?.integer)
+      print("kept port: \(Self.kills) kills, \(handedOver) handed over, \(stored) stored")
+      #expect(handedOver == Int64(total))
+      #expect(stored == handedOver, "seed \(seed)")
+    }
+
+    @Test func `a gateway that hangs is ended and started anew, and one that is restarted loses nothing`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--queue", "100000", "--forgetful"])
+      let keeper = try start(rig, watchdog: 3)
+      try rig.waitForSync()
+      rig.radio?.write("inject r0 200 1000")
+      let first = try #require(process(of: keeper))
+      kill(first, SIGSTOP)
+      try keeper.line(with: "keeper: watchdog: no sign of life")
+      try untilTrue("another process") {
+        process(of: keeper) != first && keeper.lines.last { $0.contains("READY=1") } != nil
+      }
+      for _ in 0..<5 {
+        let before = keeper.lines.count
+        keeper.send(SIGUSR2)
+        try keeper.line(with: "STOPPING=1", from: before)
+        try keeper.line(with: "with 3 descriptors", from: before)
+        try keeper.line(with: "READY=1", from: before)
+      }
+      try rig.radio?.line(with: "\"injected\"")
+      try untilTrue("all of them to be stored") { try rig.status()?["store"]?["messages"]?.integer == 1000 }
+      try keeper.line(with: "WATCHDOG=1")
+      try keeper.line(with: "STATUS=radio up, synced")
+    }
+
+    @Test func `a port that was pulled out meanwhile is not taken for the one that is there now`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--queue", "100000", "--forgetful"])
+      let keeper = try start(rig)
+      try rig.waitForSync()
+      let first = try #require(process(of: keeper))
+      kill(first, SIGSTOP)
+      let before = rig.radio?.lines.count ?? 0
+      rig.radio?.write("unplug r0 1")
+      rig.radio?.write("stats r0")
+      try rig.radio?.line(with: "\"stats\"", from: before)
+      try untilTrue("it to be plugged in again") {
+        FileManager.default.fileExists(atPath: rig.scratch.location("radio.tty"))
+      }
+      keeper.send(SIGUSR1)
+      rig.radio?.write("inject r0 0 50")
+      try untilTrue("what came after that") { try rig.status()?["store"]?["messages"]?.integer == 50 }
+      #expect(process(of: keeper) != first)
+    }
+
+    /// The gateway that was started last.
+    private func process(of keeper: Program) -> Int32? {
+      keeper.lines.last { $0.hasPrefix("keeper: started") }.flatMap { Int32($0.split(separator: " ")[2]) }
+    }
+  }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+@testable import ServiceManager
+
+@Suite struct ServiceManagerTests {
+  private let process = "\(getpid())"
+
+  @Test(
+    arguments: [
+      ("3", "a:b:a", ["a": [3, 5], "b": [4]]), ("1", nil, ["unknown": [3]]), ("2", "a", ["a": [3], "unknown": [4]]),
+      ("0", nil, [:]), ("-1", nil, [:]), ("65", nil, [:]), ("99999999999", nil, [:]), ("x", "a", [:]), (nil, "a", [:]),
+    ] as [(String?, String?, [String: [Int32]])])
+  func `descriptors have the names they were kept under`(_ count: String?, _ names: String?, _ found: [String: [Int32]])
+  {
+    #expect(Environment.inherited(count: count, names: names, process: process) == found)
+  }
+
+  @Test func `what is meant for another process is not taken`() {
+    #expect(Environment.inherited(count: "1", names: "a", process: "1").isEmpty)
+    #expect(Environment.inherited(count: "1", names: "a", process: nil).isEmpty)
+    #expect(Environment.watchdog("1000", process: "1") == nil)
+  }
+
+  @Test func `the watchdog's time is in microseconds`() {
+    #expect(Environment.watchdog("2000000", process: process) == .seconds(2))
+    #expect(Environment.watchdog("2000000", process: nil) == .seconds(2))
+    for wrong in ["0", "-5", "", "1e3", "99999999999999999999"] {
+      #expect(Environment.watchdog(wrong, process: nil) == nil)
+    }
+  }
+
+  @Test func `lines reach the socket, and descriptors with them`() throws {
+    let scratch = Scratch()
+    let listener = try Listener(scratch.location("notify"))
+    let manager = try #require(
+      ServiceManager(location: scratch.location("notify"), watchdog: nil, inherited: [:]))
+    manager.ready("two\nlines")
+    #expect(listener.next() == "READY=1\nSTATUS=two lines")
+    var ends: [Int32] = [-1, -1]
+    #expect(meshpost_pipe(&ends) == 0)
+    #expect(manager.keep(ends, as: "spool"))
+    #expect(listener.next() == "FDSTORE=1\nFDNAME=spool")
+    manager.forget("spool")
+    #expect(listener.next() == "FDSTOREREMOVE=1\nFDNAME=spool")
+    for end in ends { close(end) }
+  }
+
+  @Test func `a manager that is away or does not listen holds nobody up`() throws {
+    let scratch = Scratch()
+    let away = try #require(ServiceManager(location: scratch.location("away"), watchdog: nil, inherited: [:]))
+    #expect(!away.keep([0], as: "x"))
+    _ = try Listener(scratch.location("deaf"))
+    let deaf = try #require(ServiceManager(location: scratch.location("deaf"), watchdog: nil, inherited: [:]))
+    for _ in 0..<10_000 { deaf.lives() }
+    for wrong in ["", "/", "relative", "vsock:2:1", "/" + String(repeating: "x", count: 200)] {
+      #expect(ServiceManager(location: wrong, watchdog: nil, inherited: [:]) == nil)
+    }
+  }
+}
+
+/// The manager's end.
+private final class Listener {
+  private let descriptor: Int32
+
+  init(_ location: String) throws {
+    descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue), 0)
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: location.utf8) }
+    let code = withUnsafePointer(to: &address) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+      }
+    }
+    try #require(code == 0)
+  }
+
+  deinit { close(descriptor) }
+
+  func next() -> String {
+    var bytes = [UInt8](repeating: 0, count: 4096)
+    let count = recv(descriptor, &bytes, bytes.count, 0)
+    return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
+  }
+}
