@@ -1,6 +1,7 @@
 # Meshpost: the words are the same at the desk and in CI.
 
 PACKAGES := libsqlite3-dev libssl-dev libsodium-dev libdbus-1-3 libbluetooth-dev libpq-dev pkg-config ca-certificates
+DEB_PACKAGES := debhelper dpkg-dev lintian
 TEST_PACKAGES := python3 python3-venv curl openssl dbus-daemon mosquitto mosquitto-clients postgresql iproute2 tshark \
   openssh-server openssh-client groff-base zsh fish tmux
 SWIFT ?= swift
@@ -10,7 +11,7 @@ HOME_ASSISTANT := .build/home-assistant
 RELEASE := --configuration release --static-swift-stdlib -Xswiftc -Osize -Xswiftc -use-ld=lld \
   -Xlinker --icf=safe -Xlinker --gc-sections -Xlinker -z -Xlinker pack-relative-relocs
 
-.PHONY: run test build bench manual format lint packages test-packages bluez-bench clean
+.PHONY: run test build deb bench manual format lint packages test-packages bluez-bench clean
 
 ## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
 run: packages
@@ -25,6 +26,12 @@ test: packages test-packages $(PYTHON_ENV)/ready $(HOME_ASSISTANT)/ready lint bl
 ## build: the release programs
 build: packages
 	$(SWIFT) build $(RELEASE)
+
+## deb: Debian packages for this machine's architecture, in .build/packages, and lintian's judgement of them
+deb: packages build
+	$(call install_missing,$(DEB_PACKAGES))
+	./deploy/package
+	lintian --allow-root --fail-on error,warning .build/packages/*.changes
 
 ## bench: the measurements of docs/benchmarks.md, printed as one table
 bench: packages test-packages $(PYTHON_ENV)/ready bluez-bench

@@ -78,7 +78,9 @@ let package = Package(
     .target(
       name: "Relay",
       dependencies: [
-        "Companion", "Documents", "MeshCrypto", "Store", "HTTP", "JSON", "MQTT", "Streams", "EventLoop", "Timing",
+        "Companion", "Documents", "MeshCrypto", "ServiceManager", "Store", "HTTP", "JSON", "MQTT", "Streams",
+        "EventLoop",
+        "Timing",
       ],
       swiftSettings: strict),
     .target(
@@ -115,7 +117,7 @@ let package = Package(
     .target(
       name: "Hub",
       dependencies: [
-        "CPostgres", "Documents", "MeshCrypto", "SQLite", "JSON", "TOML",
+        "CPostgres", "Documents", "MeshCrypto", "ServiceManager", "SQLite", "JSON", "TOML",
         .product(name: "Hummingbird", package: "hummingbird"),
         .product(name: "Logging", package: "swift-log"), .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOHTTP1", package: "swift-nio"), .product(name: "NIOWebSocket", package: "swift-nio"),
@@ -139,7 +141,8 @@ let package = Package(
     .executableTarget(
       name: "meshpost-hub",
       dependencies: [
-        "Hub", "HTTP", "JSON", "EventLoop", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+        "Hub", "HTTP", "JSON", "EventLoop", "ServiceManager",
+        .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: strict),
     .executableTarget(

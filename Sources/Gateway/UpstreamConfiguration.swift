@@ -2,6 +2,7 @@
 
 import Glibc
 import Relay
+import ServiceManager
 import Store
 import TOML
 import Timing
@@ -16,7 +17,7 @@ enum UpstreamConfiguration {
     let url = table.string("url")
     checkURL(url, kind, &table)
     let token = table.string("token_file")
-    let authorities = table.string("ca_file")
+    let authorities = table.string("ca_file").map { Credential.location($0) }
     if let authorities, access(authorities, R_OK) != 0 { table.note("ca_file", "\(authorities) cannot be read") }
     let events = table.integer("batch_events", in: 1...1000, default: 200)
     let bytes = table.size("batch_bytes", in: 1024...(1 << 20), default: 64 << 10)
@@ -73,7 +74,10 @@ enum UpstreamConfiguration {
   private static func mqtt(_ table: inout TOMLReader, _ url: String?) -> UpstreamSettings.Kind? {
     let (user, password) = (table.string("user"), table.string("password_file"))
     let client = table.string("client_id")
-    let (certificate, key) = (table.string("cert_file"), table.string("key_file"))
+    let (certificate, key) = (
+      table.string("cert_file").map { Credential.location($0) },
+      table.string("key_file").map { Credential.location($0) }
+    )
     if key != nil, certificate == nil { table.note("key_file", "it belongs to a cert_file") }
     let keepAlive = table.integer("keep_alive_s", in: 0...65535, default: 300)
     let topic = self.topic("topic", default: "meshpost/{gateway}/{kind}", &table)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Foundation
+import ServiceManager
 import TOML
 
 /// What `meshpost-hub` is told by its file. deploy/hub.toml is the manual.
@@ -73,10 +74,16 @@ public struct HubConfiguration: Sendable {
   /// Of a database server: not in its address, which is shown.
   private static func password(_ root: inout TOMLReader) -> String? {
     guard let file = root.string("database_password_file") else { return nil }
-    let text = FileManager.default.contents(atPath: file).map { String(decoding: $0, as: UTF8.self) } ?? ""
+    let text = contents(of: file)
     let line = text.split(whereSeparator: \.isNewline).first.map(String.init)
     if line == nil { root.note("database_password_file", "\(file) cannot be read, or is empty") }
     return line
+  }
+
+  /// `name`: a location, or a credential's name.
+  private static func contents(of name: String) -> String {
+    let location = Credential.location(name, or: "/etc/meshpost-hub/credentials")
+    return FileManager.default.contents(atPath: location).map { String(decoding: $0, as: UTF8.self) } ?? ""
   }
 
   private static func token(_ table: inout TOMLReader) -> Token? {
@@ -88,7 +95,7 @@ public struct HubConfiguration: Sendable {
       table.note("file", "the token's file is missing")
       return nil
     }
-    let text = FileManager.default.contents(atPath: location).map { String(decoding: $0, as: UTF8.self) } ?? ""
+    let text = contents(of: location)
     let secrets = text.split(whereSeparator: \.isNewline).map { $0.trimmingCharacters(in: .whitespaces) }
       .filter { !$0.isEmpty }
     guard !secrets.isEmpty, secrets.allSatisfy({ $0.utf8.count >= 16 }) else {

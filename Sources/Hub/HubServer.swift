@@ -23,6 +23,12 @@ public struct HubServer: Sendable {
     )
   }
 
+  /// Returns when the database's thread has dealt with a question: with an answer or an error.
+  public func pulse() async {
+    // `try?`: that it came back is what counts.
+    _ = try? await api.store.acknowledged(gateway: "", epoch: "")
+  }
+
   /// Serves until it is told to stop (SIGTERM, SIGINT). `ready` gets the port.
   public func run(_ ready: @escaping @Sendable (Int) -> Void) async throws {
     let registry = api.registry

@@ -2,12 +2,13 @@
 
 import EventLoop
 import Glibc
+import ServiceManager
 
 /// Secrets come from files, never from the command line.
 public enum SecretFile {
-  /// The first line, without spaces around it. `nil` when there is none.
-  public static func read(_ location: String) -> String? {
-    let descriptor = open(location, O_RDONLY | O_CLOEXEC)
+  /// `name`: a location, or a credential's name. The first line, without spaces around it. `nil` when there is none.
+  public static func read(_ name: String) -> String? {
+    let descriptor = open(Credential.location(name), O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }
     guard case .bytes(let bytes) = Descriptor.read(descriptor) else { return nil }

@@ -33,9 +33,14 @@ struct Serve: AsyncParsableCommand {
       throw ExitCode(74)  // EX_IOERR
     }
     let reloading = reloadOnHangUp(server)
-    defer { reloading.cancel() }
+    let duties = HubDuties(server)
+    defer {
+      reloading.cancel()
+      duties.end()
+    }
     do {
       try await server.run { port in
+        duties.isReady(port: port)
         FileHandle.standardError.write(Data("notice: listening on \(configuration.host) port \(port)\n".utf8))
       }
     } catch {

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+
+/// Secrets that a service manager hands to a service (systemd.exec(5), "Credentials"): files in `$CREDENTIALS_DIRECTORY`.
+public enum Credential {
+  /// What the files of a folder are called that `LoadCredential=meshpost:FOLDER` loads.
+  private static let prefix = "meshpost_"
+
+  /// Where a secret is that a configuration names: a name without a slash is a credential; where there are none, a file in
+  /// `folder`. Everything else is a location already.
+  public static func location(_ name: String, or folder: String = "/etc/meshpost/credentials") -> String {
+    guard !name.isEmpty, !name.contains("/") else { return name }
+    if let credentials = getenv("CREDENTIALS_DIRECTORY").map({ String(cString: $0) }) {
+      for candidate in ["\(credentials)/\(name)", "\(credentials)/\(prefix)\(name)"]
+      where access(candidate, R_OK) == 0 { return candidate }
+    }
+    return "\(folder)/\(name)"
+  }
+}
