@@ -135,7 +135,7 @@ let package = Package(
     .executableTarget(
       name: "meshpost",
       dependencies: [
-        "CLinux", "COpenSSL", "EventLoop", "HTTP", "JSON", "Release", "Timing",
+        "CLinux", "COpenSSL", "EventLoop", "HTTP", "JSON", "Release", "Timing", "Transport",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ], swiftSettings: strict),
     .executableTarget(
@@ -194,7 +194,11 @@ let package = Package(
         "Companion", "EventLoop", "RadioSession", "Store", "Sync", "TestSupport", "Timing", "Transport", "VirtualRadio",
       ], swiftSettings: strict),
     .testTarget(
-      name: "TransportTests", dependencies: ["BluetoothSession", "DBus", "TestSupport", "Transport"],
+      name: "TransportTests",
+      dependencies: [
+        "BluetoothSession", "CLinux", "Companion", "DBus", "EventLoop", "TestSupport", "Timing", "Transport",
+        "VirtualRadio",
+      ],
       swiftSettings: strict),
     .testTarget(
       name: "VirtualRadioTests", dependencies: ["Companion", "EventLoop", "TestSupport", "Timing", "VirtualRadio"],

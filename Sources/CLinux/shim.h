@@ -79,7 +79,7 @@ static inline int meshpost_send_descriptors(
 extern int posix_openpt(int flags);
 extern int grantpt(int fd);
 extern int unlockpt(int fd);
-extern char *ptsname(int fd);
+extern int ptsname_r(int fd, char *name, size_t size);
 extern int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags);
 
 // A socket on which the kernel tells of changes to links, addresses and routes; -1 where there is none to be had.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import CLinux
 import Glibc
 
 /// A descriptor with one owner, closed when the owner lets go of it.
@@ -42,6 +43,13 @@ public enum WriteResult: Equatable {
 
 public enum Descriptor {
   public static func close(_ descriptor: Int32) { _ = Glibc.close(descriptor) }
+
+  /// The device at the other end of a pseudo-terminal's master.
+  public static func terminalName(of master: Int32) -> String? {
+    var name = [CChar](repeating: 0, count: 64)
+    guard ptsname_r(master, &name, name.count) == 0 else { return nil }
+    return String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
 
   /// The most that one read takes.
   public static let chunk = 4096

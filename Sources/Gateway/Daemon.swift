@@ -67,9 +67,11 @@ public final class Daemon {
     upkeep = StoreUpkeep(store, journalMaxSize: configuration.store.journalMaxSize, on: loop, log: log)
     let manager = ServiceManager.ofThisProcess()
     let link = Links.link(
-      to: configuration.link, bluetooth: configuration.bluetooth, manager: manager, on: loop, log: log)
+      to: configuration.link, bluetooth: configuration.bluetooth, key: configuration.radioKey, manager: manager,
+      on: loop,
+      log: log)
     manager?.dropInherited()
-    connection = RadioConnection(link, on: loop, log: log)
+    connection = RadioConnection(link, key: configuration.radioKey, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: configuration.sync, on: loop, log: log)
     duties = manager.map { [synchronizer, loop, log] in ServiceDuties($0, synchronizer, on: loop, log: log) }
     do {
@@ -311,7 +313,8 @@ public final class Daemon {
     messaging.keeper.settings = fresh.messaging.keeper
     let old = configuration
     let keepsRunning = [
-      ("radio.link", old.link != fresh.link), ("Bluetooth", old.bluetooth != fresh.bluetooth),
+      ("radio.link", old.link != fresh.link), ("radio.key", old.radioKey != fresh.radioKey),
+      ("Bluetooth", old.bluetooth != fresh.bluetooth),
       ("store", old.store.location != fresh.store.location),
       ("control", old.controlSocket != fresh.controlSocket),
       ("messaging.credentials_file", old.messaging.credentialsFile != fresh.messaging.credentialsFile),

@@ -18,6 +18,8 @@ public struct GatewayConfiguration: Sendable {
   }
 
   public var link: LinkAddress
+  /// Beginning of the wanted radio's public key, hex; `nil`: any.
+  public var radioKey: String?
   public var bluetooth: BluetoothOptions
   public var sync: Synchronizer.Settings
   public var store: Store.Settings
@@ -70,12 +72,14 @@ public struct GatewayConfiguration: Sendable {
   }
 
   private init(
-    link: LinkAddress, bluetooth: BluetoothOptions, sync: Synchronizer.Settings, store: Store.Settings,
+    link: LinkAddress, radioKey: String?, bluetooth: BluetoothOptions, sync: Synchronizer.Settings,
+    store: Store.Settings,
     controlSocket: String, controlGroup: String?, metricsPort: UInt16, logLevel: Log.Level,
     messaging: MessagingConfiguration,
     upstreams: [UpstreamSettings], proxies: [ProxySettings], exchange: ChannelExchange.Settings
   ) {
     self.link = link
+    self.radioKey = radioKey
     self.bluetooth = bluetooth
     self.sync = sync
     self.store = store
@@ -90,7 +94,11 @@ public struct GatewayConfiguration: Sendable {
   }
 
   private static func read(_ root: inout TOMLReader) -> GatewayConfiguration? {
-    let (link, bluetooth, sync) = section(&root, "radio", radio)
+    var key: String?
+    let (link, bluetooth, sync) = section(&root, "radio") { table in
+      key = radioKey(&table)
+      return radio(&table)
+    }
     let id = section(&root, "gateway", gateway)
     var store = section(&root, "store", store)
     store.gatewayID = id
@@ -115,7 +123,8 @@ public struct GatewayConfiguration: Sendable {
     root.finish()
     guard let link else { return nil }
     return GatewayConfiguration(
-      link: link, bluetooth: bluetooth, sync: sync, store: store, controlSocket: socket, controlGroup: group,
+      link: link, radioKey: key, bluetooth: bluetooth, sync: sync, store: store, controlSocket: socket,
+      controlGroup: group,
       metricsPort: metricsPort,
       logLevel: level, messaging: messaging, upstreams: upstreams, proxies: proxies, exchange: exchange)
   }
@@ -142,6 +151,14 @@ public struct GatewayConfiguration: Sendable {
       table.note("link", error.description)
       return (nil, bluetooth, sync)
     }
+  }
+
+  private static func radioKey(_ table: inout TOMLReader) -> String? {
+    guard let text = table.string("key")?.lowercased() else { return nil }
+    if !(8...64).contains(text.utf8.count) || !text.utf8.allSatisfy({ "0123456789abcdef".utf8.contains($0) }) {
+      table.note("key", "the beginning of the radio's public key is wanted: 8 to 64 hex digits")
+    }
+    return text
   }
 
   private static func bluetooth(_ table: inout TOMLReader) -> BluetoothOptions {

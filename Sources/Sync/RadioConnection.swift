@@ -24,6 +24,7 @@ public final class RadioConnection {
   public let link: any Link
   private let loop: EventLoop
   private let log: Log
+  private let wantedKey: String?
   private var decoder = SerialDecoder(.fromRadio)
   private var session = RadioSession()
   private var backoff = Backoff(first: .seconds(1), limit: .seconds(60))
@@ -52,8 +53,10 @@ public final class RadioConnection {
   /// Every frame either way, for somebody who looks on; `nil`: nobody does.
   public var onFrame: (([UInt8], FrameDirection) -> Void)?
 
-  public init(_ link: any Link, on loop: EventLoop, log: Log) {
+  /// `key`: beginning of the wanted radio's public key, in hex; another radio is not taken.
+  public init(_ link: any Link, key: String? = nil, on loop: EventLoop, log: Log) {
     self.link = link
+    wantedKey = key
     self.loop = loop
     self.log = log.about(.link, link.name)
     link.onEvent = { [weak self] event in self?.handle(event) }
@@ -194,6 +197,11 @@ public final class RadioConnection {
   }
 
   private func ready(_ identity: RadioIdentity) {
+    if let wantedKey, !identity.info.key.hex.hasPrefix(wantedKey) {
+      let words = "the radio on \(link.name) is \(identity.info.name.string), key \(identity.info.key.hex.prefix(12)), "
+      link.close(isBad: true)
+      return lost(.wrongRadio(words + "and not the one with the key \(wantedKey)"), mayRetry: true)
+    }
     self.identity = identity
     change(.up)
     onReady(identity)

@@ -66,7 +66,11 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
   case notPermitted(String, group: String?)
   case inUse(String, by: String)
   case noDeviceFound
-  case severalDevices([String])
+  /// What each serial device turned out to be; none is the radio that is wanted.
+  case noRadioAmong([String])
+  case severalRadios([String])
+  /// Another one than the configuration's `radio.key` says.
+  case wrongRadio(String)
   case unplugged(String)
   case stalled(String)
   case connection(String)
@@ -82,7 +86,9 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
     case .notPermitted(let device, _): "no permission to open \(device)"
     case .inUse(let device, let owner): "\(device) is in use by \(owner)"
     case .noDeviceFound: "no serial device was found"
-    case .severalDevices(let devices): "several serial devices were found: \(devices.joined(separator: ", "))"
+    case .noRadioAmong(let devices): "none of the serial devices is the radio: \(devices.joined(separator: "; "))"
+    case .severalRadios(let devices): "there are several radios: \(devices.joined(separator: "; "))"
+    case .wrongRadio(let words): words
     case .unplugged(let device): "\(device) was unplugged"
     case .stalled(let device): "\(device) takes no data"
     case .connection(let words): words
@@ -100,7 +106,10 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
     case .notPermitted(_, let group):
       group.map { "Add this user to the group \($0) and start again." } ?? "Give this user access to the device."
     case .inUse(_, let owner): "Stop \(owner): two programs would split the radio's bytes between them."
-    case .severalDevices: "Name one of them as radio.link in the configuration."
+    case .noRadioAmong:
+      "Plug the radio in, or name its device as radio.link; what is no radio is asked again in ten minutes."
+    case .severalRadios: "Say which: radio.key, the beginning of its key, or radio.link in the configuration."
+    case .wrongRadio: "Plug in the radio that radio.key names, or change radio.key."
     case .unplugged, .closedByPeer, .stalled: "Nothing to do: the link comes back when the radio does."
     case .connection: "Check the radio's address, and that it is on; the gateway keeps trying."
     case .system: "Look at the kernel's log (dmesg); the gateway keeps trying."
@@ -115,13 +124,14 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
 public enum Links {
   /// `manager`: who keeps a serial port open across our restarts.
   public static func link(
-    to address: LinkAddress, bluetooth: BluetoothOptions = .init(), manager: ServiceManager? = nil, on loop: EventLoop,
-    log: Log
+    to address: LinkAddress, bluetooth: BluetoothOptions = .init(), key: String? = nil, manager: ServiceManager? = nil,
+    on loop: EventLoop, log: Log
   ) -> any Link {
     switch address {
     case .serial(let location, let baud):
       SerialLink(.named(location), baud: baud, kept: manager.map { KeptPort($0) }, on: loop)
-    case .auto(let baud): SerialLink(.onlyOne, baud: baud, kept: manager.map { KeptPort($0) }, on: loop)
+    case .auto(let baud):
+      SerialLink(.anyRadio(key: key), baud: baud, kept: manager.map { KeptPort($0) }, on: loop)
     case .tcp(let host, let port): TCPLink(host: host, port: port, on: loop)
     case .bluetooth(let target): BluetoothLink(target, bluetooth, on: loop, log: log)
     }

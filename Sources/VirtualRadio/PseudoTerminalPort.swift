@@ -30,19 +30,20 @@ public final class PseudoTerminalPort: RadioPort {
 
   private func plugIn() throws {
     master = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC)
-    guard master >= 0, grantpt(master) == 0, unlockpt(master) == 0, let name = ptsname(master) else {
+    guard master >= 0, grantpt(master) == 0, unlockpt(master) == 0, let name = Descriptor.terminalName(of: master)
+    else {
       throw SystemError("posix_openpt")
     }
     // Kept open: without any open slave the master reads EIO, and the line settings are forgotten.
     slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC)
-    guard slave >= 0 else { throw SystemError("open \(String(cString: name))") }
+    guard slave >= 0 else { throw SystemError("open \(name)") }
     var line = termios()
     tcgetattr(slave, &line)
     cfmakeraw(&line)
     tcsetattr(slave, TCSANOW, &line)
     let temporary = link + ".new"
     Glibc.unlink(temporary)
-    if isForgetful { forgetWhenClosed(String(cString: name)) }
+    if isForgetful { forgetWhenClosed(name) }
     guard symlink(name, temporary) == 0, rename(temporary, link) == 0 else { throw SystemError("symlink \(link)") }
     resetReceiver(.serial)
     loop.watch(master, for: .readable) { [weak self] readiness in self?.ready(readiness) }

@@ -11,6 +11,7 @@ struct Meshpost: ParsableCommand {
     commandName: "meshpost", abstract: "Look at, and steer, a Meshpost gateway.",
     discussion: "Talks to the daemon's control socket. Exit codes are those of sysexits.h.", version: Release.version,
     subcommands: [
+      SetupCommand.self, RunCommand.self,
       OverviewCommand.self, StatusCommand.self, TopCommand.self, ChatCommand.self, SendCommand.self, ReactCommand.self,
       OutgoingCommand.self,
       RetryCommand.self,
@@ -26,7 +27,13 @@ struct Meshpost: ParsableCommand {
 
 struct Connection: ParsableArguments {
   @Option(help: "The daemon's control socket (or $MESHPOST_SOCKET).")
-  var socket = getenv("MESHPOST_SOCKET").map { String(cString: $0) } ?? "/run/meshpost/control.sock"
+  var socket = getenv("MESHPOST_SOCKET").map { String(cString: $0) } ?? Self.usualSocket
+
+  /// The system's; without one, that of `meshpost run`.
+  private static var usualSocket: String {
+    let system = "/run/meshpost/control.sock"
+    return access(system, F_OK) == 0 ? system : RunCommand.Places.runningSocket ?? system
+  }
 
   @Option(
     help: ArgumentHelp(

@@ -6,9 +6,9 @@ import JSON
 
 struct RadioCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "radio", abstract: "Find, pair and forget radios over Bluetooth.",
+    commandName: "radio", abstract: "Find radios, pair with them, set them, back them up.",
     subcommands: [
-      Info.self, Set.self, Presets.self, Backup.self, Restore.self, Scan.self, Pair.self, Forget.self,
+      Probe.self, Info.self, Set.self, Presets.self, Backup.self, Restore.self, Scan.self, Pair.self, Forget.self,
     ])
 
   struct Scan: ParsableCommand {

@@ -39,7 +39,8 @@ enum Shapes {
     "upstream test": object("ok"), "documents list": object("documents"), "documents set": object("document"),
     "documents delete": object("document"), "sync": object("sync"), "radio info": object("radio"),
     "radio set": object("radio"), "radio presets": object("presets"), "radio backup": object("backed-up"),
-    "radio restore": object("restored"), "radio scan": object("scan"), "radio pair": object("paired"),
+    "radio restore": object("restored"), "radio probe": object("probed"), "radio scan": object("scan"),
+    "radio pair": object("paired"),
     "radio forget": object("forgotten"), "doctor all": object("findings"), "doctor bluetooth": object("findings"),
     "map": object("map"), "chart signal": object("chart"), "chart battery": object("chart"),
     "chart traffic": object("chart"), "report": object("report"), "capture": object("captured"),
@@ -244,6 +245,15 @@ enum Shapes {
     sf integer
     cr integer
     path_hash_bytes integer?
+    """,
+    "probed": "devices probed-device[] one for each serial device",
+    "probed-device": """
+    device string its location
+    result string radio, other (sends something else), silent, or closed (cannot be opened)
+    name string? the radio's
+    key string? its public key, hex
+    model string? board and version
+    error string? why it cannot be opened
     """,
     "scan": "radios found-radio[] the strongest first",
     "found-radio": """

@@ -30,6 +30,13 @@ final class KeptPort {
     }
   }
 
+  /// The name of what a predecessor had open.
+  var inheritedDevice: String? {
+    guard let inherited else { return nil }
+    let target = PortHolder.target("/proc/self/fd/\(inherited)")
+    return target.hasPrefix("/dev/") ? target : nil
+  }
+
   /// What a predecessor had open, once.
   func takeInherited() -> Int32? {
     defer { inherited = nil }

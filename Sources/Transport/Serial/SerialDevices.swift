@@ -2,18 +2,16 @@
 
 /// Serial devices that could be radios.
 public enum SerialDevices {
-  /// udev's stable names where there are any, else the kernel's.
-  public static func all() -> [String] {
-    let byID = PortHolder.entries("/dev/serial/by-id").map { "/dev/serial/by-id/\($0)" }
-    if !byID.isEmpty { return byID }
-    return PortHolder.entries("/dev").filter { $0.hasPrefix("ttyACM") || $0.hasPrefix("ttyUSB") }.map { "/dev/\($0)" }
-  }
+  static func isKnownBoard(_ device: String) -> Bool { device.contains("/dev/meshpost/") }
 
-  /// The only one.
-  static func only() throws(LinkError) -> String {
-    let devices = all()
-    guard let first = devices.first else { throw .noDeviceFound }
-    guard devices.count == 1 else { throw .severalDevices(devices) }
-    return first
+  /// The first of these that has any: names of boards that are known to run MeshCore (udev/70-meshpost.rules), udev's other stable
+  /// names, the kernel's. `root` is in front of all of them; empty but in tests.
+  public static func all(root: String = "") -> [String] {
+    for folder in ["/dev/meshpost", "/dev/serial/by-id"] {
+      let names = PortHolder.entries(root + folder).filter { !$0.hasPrefix(".") }
+      if !names.isEmpty { return names.map { "\(root)\(folder)/\($0)" } }
+    }
+    let names = PortHolder.entries(root + "/dev").filter { $0.hasPrefix("ttyACM") || $0.hasPrefix("ttyUSB") }
+    return names.map { "\(root)/dev/\($0)" }
   }
 }

@@ -8,8 +8,8 @@ import Timing
 final class SerialLink: Link {
   enum Choice: Equatable {
     case named(String)
-    /// `auto:`
-    case onlyOne
+    /// `auto:`, and the beginning of the wanted radio's key
+    case anyRadio(key: String?)
   }
 
   /// A line that takes no byte for so long is stuck.
@@ -29,12 +29,14 @@ final class SerialLink: Link {
   /// The DTR setting that was tried last: after a change it is where the next opening begins.
   private var dtr: Bool?
   private let kept: KeptPort?
+  private let search: SerialSearch
   private var isEnding = false
   var onEvent: (LinkEvent) -> Void = { _ in }
 
   init(_ choice: Choice, baud: UInt32, kept: KeptPort? = nil, on loop: EventLoop) {
     self.choice = choice
     self.kept = kept
+    search = SerialSearch(on: loop)
     self.baud = baud
     self.loop = loop
   }
@@ -42,18 +44,33 @@ final class SerialLink: Link {
   var name: String {
     switch choice {
     case .named(let location): "serial:\(location)"
-    case .onlyOne: port.map { "serial:\($0.device)" } ?? "auto:"
+    case .anyRadio: port.map { "serial:\($0.device)" } ?? "auto:"
     }
   }
 
   func open() {
     close()
+    switch choice {
+    case .named(let location): open(location)
+    case .anyRadio(let key): find(key)
+    }
+  }
+
+  /// What a predecessor had open; else each device is asked whether it is the radio.
+  private func find(_ key: String?) {
+    if let device = kept?.inheritedDevice { return open(device) }
+    let devices = SerialDevices.all()
+    guard !devices.isEmpty else { return loop.later { [weak self] in self?.onEvent(.down(.noDeviceFound)) } }
+    search.look(devices, key: key, baud: baud) { [weak self] result in
+      switch result {
+      case .success(let device): self?.open(device)
+      case .failure(let error): self?.onEvent(.down(error))
+      }
+    }
+  }
+
+  private func open(_ location: String) {
     do {
-      let location =
-        switch choice {
-        case .named(let location): location
-        case .onlyOne: try SerialDevices.only()
-        }
       let opened = try SerialPort(location: location, baud: baud, dtr: dtr, inherited: kept?.takeInherited())
       port = opened
       kept?.opened(opened)
@@ -79,6 +96,7 @@ final class SerialLink: Link {
 
   func close() {
     directory = nil
+    search.cancel()
     stall?.cancel()
     stall = nil
     pending.removeAll()
@@ -100,7 +118,7 @@ final class SerialLink: Link {
     let location =
       switch choice {
       case .named(let location): location
-      case .onlyOne: "/dev/serial/by-id/any"
+      case .anyRadio: "/dev/serial/by-id/any"
       }
     directory = DirectoryWatch(appearanceOf: location, on: loop) { [weak self] in
       guard let self, self.mayHaveReturned(location) else { return }
@@ -109,7 +127,10 @@ final class SerialLink: Link {
   }
 
   private func mayHaveReturned(_ location: String) -> Bool {
-    choice == .onlyOne ? !SerialDevices.all().isEmpty : access(location, F_OK) == 0
+    switch choice {
+    case .anyRadio: return !SerialDevices.all().isEmpty
+    case .named: return access(location, F_OK) == 0
+    }
   }
 
   func send(_ bytes: [UInt8]) {

@@ -30,6 +30,7 @@ final class SerialPort {
   private(set) var isDTRHigh: Bool
   /// A predecessor had opened it.
   let isInherited: Bool
+  private let before: termios
 
   /// `dtr`: `nil` for the board's usual setting. `inherited`: what a predecessor had open; it is taken if it is this device and
   /// not gone, else closed.
@@ -52,6 +53,7 @@ final class SerialPort {
       throw .system("\(location) is no serial device")
     }
     descriptor = opened
+    before = line
     cfmakeraw(&line)
     line.c_cflag |= tcflag_t(CLOCAL | CREAD)
     line.c_cflag &= ~tcflag_t(CSTOPB | PARENB)
@@ -74,6 +76,13 @@ final class SerialPort {
     Glibc.close(descriptor)
   }
 
+  /// The line's settings as they were before.
+  func restore() {
+    var line = before
+    line.c_cflag &= ~tcflag_t(HUPCL)  // closing must not reset what is behind it
+    tcsetattr(descriptor, TCSANOW, &line)
+  }
+
   func invertDTR() -> Bool {
     isDTRHigh.toggle()
     return applyLines()
@@ -82,6 +91,8 @@ final class SerialPort {
   /// False where the device has no such lines: pseudo-terminals answer ENOTTY or EINVAL, and that is fine.
   @discardableResult
   private func applyLines() -> Bool {
+    // Both at once: RTS alone resets boards with the usual two transistors between these lines and the processor.
+    if !isDTRHigh { return meshpost_tty_line(descriptor, meshpost_tty_dtr() | meshpost_tty_rts(), 0) == 0 }
     let dtr = meshpost_tty_line(descriptor, meshpost_tty_dtr(), isDTRHigh ? 1 : 0)
     let rts = meshpost_tty_line(descriptor, meshpost_tty_rts(), 0)
     return dtr == 0 && rts == 0

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import EventLoop
+import Glibc
+import JSON
+import Transport
+
+/// What serial devices of this machine are, asked without the daemon.
+enum Probing {
+  struct Found {
+    let device: String
+    let result: SerialProbe.Result
+
+    var isRadio: Bool { if case .radio = result { true } else { false } }
+
+    /// For people.
+    var words: String {
+      switch result {
+      case .radio(let name, let key, let model): "\(Show.clean(name)), key \(key.prefix(12)), \(Show.clean(model))"
+      case .other: "no radio: it sends something else"
+      case .silent: "no answer"
+      case .closed(let error): error.description
+      }
+    }
+
+    var json: JSONValue {
+      var fields: [(String, JSONValue)] = [("device", .string(device))]
+      switch result {
+      case .radio(let name, let key, let model):
+        fields += [
+          ("result", .string("radio")), ("name", .string(name)), ("key", .string(key)), ("model", .string(model)),
+        ]
+      case .other: fields.append(("result", .string("other")))
+      case .silent: fields.append(("result", .string("silent")))
+      case .closed(let error): fields += [("result", .string("closed")), ("error", .string(error.description))]
+      }
+      return .object(fields)
+    }
+  }
+
+  /// One after the other.
+  static func look(at devices: [String], baud: UInt32 = LinkAddress.defaultBaud) -> [Found] {
+    devices.map { device in
+      let loop = EventLoop()
+      var found: SerialProbe.Result = .silent
+      let probe = SerialProbe(device, baud: baud, on: loop) { result in
+        found = result
+        loop.stop()
+      }
+      withExtendedLifetime(probe) { loop.run() }
+      return Found(device: device, result: found)
+    }
+  }
+}
+
+extension RadioCommand {
+  struct Probe: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Which serial devices of this machine are radios.",
+      discussion: """
+        Asks each device that no other program has open, gently: what sends by itself is only listened to, everything \
+        else gets one question of five bytes, twice. Without devices, all that there are. Needs no daemon. \
+        Ends with 69 when there is no radio.
+        """)
+    @Flag(help: "Print JSON.") var json = false
+    @Option(help: "The rate, where it is not 115200.") var baud: UInt32 = LinkAddress.defaultBaud
+    @Argument(help: "Devices, such as /dev/ttyUSB0.", completion: .file()) var devices: [String] = []
+
+    func run() throws {
+      let all = devices.isEmpty ? SerialDevices.all() : devices
+      let found = Probing.look(at: all, baud: baud)
+      if json {
+        var writer = JSONWriter()
+        writer.value(.object([("devices", .array(found.map(\.json)))]))
+        print(writer.string)
+      } else {
+        if found.isEmpty { print("no serial device is plugged in") }
+        for device in found { print("\(device.device)  \(device.words)") }
+      }
+      guard found.contains(where: \.isRadio) else { throw ExitCode(EX_UNAVAILABLE) }
+    }
+  }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Foundation
+import Glibc
+import JSON
+
+/// The gateway is started with what was written, and everything in it is tried.
+extension Setup {
+  private static let patience: TimeInterval = 60
+
+  func start() throws {
+    guard run("/usr/bin/meshpostd", ["--check", "--config", config]) == 0 else {
+      throw Failure.say("the configuration is not right; see above", EX_CONFIG)
+    }
+    guard access("/run/systemd/system", F_OK) == 0 else {
+      return print("there is no systemd here: start it with `meshpostd --config \(config)`")
+    }
+    guard run("/usr/bin/systemctl", ["enable", "--quiet", "meshpostd"]) == 0,
+      run("/usr/bin/systemctl", ["restart", "meshpostd"]) == 0
+    else { throw Failure.say("the gateway does not start: see `journalctl -u meshpostd`", EX_UNAVAILABLE) }
+    print("the gateway runs, and starts with the machine")
+    let isRadioWell = waitForRadio()
+    let isUpstreamWell = upstreams.map { isWell($0) }.allSatisfy { $0 }
+    print("`meshpost status` shows how it is; `sudo adduser $USER meshpost` lets you do so without sudo")
+    if !isRadioWell || !isUpstreamWell { throw ExitCode(EX_UNAVAILABLE) }
+  }
+
+  private func client() -> ControlClient? {
+    // `try?`: these arguments are right.
+    (try? Connection.parse(["--socket", "/run/meshpost/control.sock"])).map { ControlClient($0) }
+  }
+
+  private func waitForRadio() -> Bool {
+    let end = Date(timeIntervalSinceNow: Self.patience)
+    var words = "nothing is known of it"
+    while Date() < end {
+      let radio = client()?.quietly("/v1/status")?["radio"]
+      if radio?["state"]?.string == "up" {
+        print("the radio is up: \(Show.clean(radio?["identity"]?["name"]?.string))")
+        return true
+      }
+      words = [radio?["error"]?.string, radio?["remedy"]?.string].compactMap { $0 }.joined(separator: ". ")
+      usleep(300_000)
+    }
+    print("the radio is not there yet: \(words)")
+    return false
+  }
+
+  private func isWell(_ upstream: Upstream) -> Bool {
+    // `try?`: what it is was said already.
+    guard let client = client(),
+      (try? client.post("/v1/upstreams/test?upstream=\(ControlClient.escape(upstream.name))", limit: 90)) != nil
+    else {
+      print("\(upstream.name) does not answer as it should; the gateway keeps everything and goes on trying")
+      return false
+    }
+    print("\(upstream.name) is there, and takes us")
+    return true
+  }
+
+  private func run(_ program: String, _ arguments: [String]) -> Int32 {
+    let process = Process()
+    process.executableURL = URL(filePath: program)
+    process.arguments = arguments
+    // `try?`: that it did not run is what is told.
+    guard (try? process.run()) != nil else { return -1 }
+    process.waitUntilExit()
+    return process.terminationStatus
+  }
+}
