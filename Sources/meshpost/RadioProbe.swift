@@ -40,8 +40,11 @@ enum Probing {
   }
 
   /// One after the other.
-  static func look(at devices: [String], baud: UInt32 = LinkAddress.defaultBaud) -> [Found] {
+  static func look(
+    at devices: [String], besides known: Found? = nil, baud: UInt32 = LinkAddress.defaultBaud
+  ) -> [Found] {
     devices.map { device in
+      if let known, known.device == device { return known }
       let loop = EventLoop()
       var found: SerialProbe.Result = .silent
       let probe = SerialProbe(device, baud: baud, on: loop) { result in

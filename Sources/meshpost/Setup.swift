@@ -136,7 +136,7 @@ struct Setup {
       self.link = link
       return try askForPIN()
     }
-    let found = Probing.look(at: SerialDevices.all())
+    let found = Probing.look(at: SerialDevices.all(), besides: Self.radioInUse())
     let radios = found.filter(\.isRadio)
     for device in found { print("\(device.device)  \(device.words)") }
     if isUnattended {
@@ -147,6 +147,18 @@ struct Setup {
     }
     try choose(radios)
     try askForPIN()
+  }
+
+  /// The one that the gateway of this machine has at the moment.
+  private static func radioInUse() -> Probing.Found? {
+    // `try?`: without arguments there is nothing wrong with them.
+    let client = (try? Connection.parse(["--socket", "/run/meshpost/control.sock"])).map { ControlClient($0) }
+    guard let radio = client?.quietly("/v1/status")?["radio"], let link = radio["link"]?.string, link.hasPrefix("serial:"),
+      let identity = radio["identity"], let name = identity["name"]?.string, let key = identity["key"]?.string
+    else { return nil }
+    let target = URL(filePath: String(link.dropFirst(7))).resolvingSymlinksInPath()
+    let device = SerialDevices.all().first { URL(filePath: $0).resolvingSymlinksInPath() == target } ?? target.path()
+    return Probing.Found(device: device, result: .radio(name: name, key: key, model: "in use by the gateway"))
   }
 
   private mutating func choose(_ radios: [Probing.Found]) throws {
