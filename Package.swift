@@ -78,7 +78,7 @@ let package = Package(
     .target(
       name: "Relay",
       dependencies: [
-        "Companion", "Documents", "MeshCrypto", "ServiceManager", "Store", "HTTP", "JSON", "MQTT", "Streams",
+        "CLinux", "Companion", "Documents", "MeshCrypto", "ServiceManager", "Store", "HTTP", "JSON", "MQTT", "Streams",
         "EventLoop",
         "Timing",
       ],

@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+
 #include <string.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -50,11 +51,8 @@ static inline ssize_t meshpost_tee(int from, int to, size_t most) {
   return syscall(SYS_tee, from, to, most, 2 /* SPLICE_F_NONBLOCK */);
 }
 static inline int meshpost_set_pipe_size(int fd, int size) { return fcntl(fd, 1031 /* F_SETPIPE_SZ */, size); }
-// How many bytes wait in a pipe or on a line; -1 where that cannot be told.
-static inline int meshpost_waiting(int fd) {
-  int count = 0;
-  return ioctl(fd, FIONREAD, &count) == 0 ? count : -1;
-}
+// 1: this process and those it starts can gain no privileges.
+static inline int meshpost_no_new_privileges(void) { return (int)syscall(SYS_prctl, 39 /* PR_GET_NO_NEW_PRIVS */, 0, 0, 0, 0); }
 // A datagram to a service manager, with descriptors (at most 4); 0 or an errno.
 static inline int meshpost_send_descriptors(
     int socket, const struct sockaddr_un *to, socklen_t length, const void *text, size_t size, const int *fds, int count) {

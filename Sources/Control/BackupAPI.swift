@@ -52,6 +52,8 @@ final class BackupAPI {
   private func step(_ responder: HTTPResponder) {
     guard let backup else { return }
     do throws(SQLiteError) {
+      // What waits for company is in the copy, and on disk.
+      parts.store.commit(everything: true)
       guard try backup.step(pages: Self.pages) else {
         nextStep = parts.loop.schedule(after: .milliseconds(1)) { [weak self] in self?.step(responder) }
         return

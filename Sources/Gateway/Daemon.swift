@@ -196,7 +196,8 @@ public final class Daemon {
       json.field("snr", snr.decibels)
       json.field("rssi", rssi)
     }
-    store.write({ store throws(SQLiteError) in try store.append(.packet, at: moment, body: body) }) { [log] failure in
+    store.write(when: .soon, { store throws(SQLiteError) in try store.append(.packet, at: moment, body: body) }) {
+      [log] failure in
       if let failure { log.debug("a packet is not kept: \(failure)") }
     }
   }
@@ -227,7 +228,11 @@ public final class Daemon {
       if signal == SIGHUP { self?.reload() } else { self?.end() }
     }
     loop.afterTurn { [store] in store.commit() }
-    loop.afterTurn { [synchronizer, connection] in if !synchronizer.hasMessageInHand { connection.settle() } }
+    loop.afterTurn { [synchronizer, connection, store] in
+      if connection.link.isFilling, store.gathersMessages { store.commit(everything: true) }
+      if !synchronizer.hasMessageInHand { connection.settle() }
+    }
+    store.onDeferred = { [loop, store] pause in loop.schedule(after: pause) { store.commit(everything: true) } }
     store.onDamage = { [weak self] in self?.loop.later { self?.replaceDamagedStore() } }
     store.onCommit { [upkeep] in upkeep.somethingWasStored() }
     connectMessaging()
@@ -287,7 +292,7 @@ public final class Daemon {
       self.connection.stop()
       self.relay.stop()
       self.control?.stop()
-      self.store.commit()
+      self.store.commit(everything: true)
       do {
         try self.store.checkpoint()
       } catch {

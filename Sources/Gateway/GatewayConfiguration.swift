@@ -200,9 +200,11 @@ public struct GatewayConfiguration: Sendable {
     let mostBytes = table.size("max_size", in: (4 << 20)...(1 << 40), default: 1 << 30)
     let journal = table.size("journal_max_size", in: (1 << 20)...(1 << 40), default: min(256 << 20, mostBytes))
     let days = table.integer("journal_max_age_days", in: 1...36500, default: 90)
+    let profile = table.choice("profile", of: StoreProfile.allCases.map(\.rawValue), default: "durable")
     return Store.Settings(
       location: location, maxSize: mostBytes, journalMaxSize: journal, journalMaxAge: days * 86400,
-      messagesMax: table.integer("messages_max", in: 100...100_000_000, default: 500_000))
+      messagesMax: table.integer("messages_max", in: 100...100_000_000, default: 500_000),
+      profile: StoreProfile(rawValue: profile) ?? .durable)
   }
 
   private static func control(_ table: inout TOMLReader) -> (String, String?, UInt16) {

@@ -247,9 +247,12 @@ extension Messenger {
   func spend(_ airtime: Int64, _ priority: DeliveryPriority) -> Bool {
     guard session.spend(airtime, priority, now: loop.now) else { return false }
     let moment = synchronizer.now
-    store.write({ store throws(SQLiteError) in
-      try store.recordAirtime(airtime, channel: nil, at: moment.milliseconds)
-    }) { [log] failure in
+    store.write(
+      when: .soon,
+      { store throws(SQLiteError) in
+        try store.recordAirtime(airtime, channel: nil, at: moment.milliseconds)
+      }
+    ) { [log] failure in
       if let failure { log.debug("air time is not kept: \(failure)") }
     }
     return true

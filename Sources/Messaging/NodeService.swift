@@ -145,9 +145,12 @@ public final class NodeService {
       answer.write(to: &json)
     }
     let moment = messenger.synchronizer.now
-    messenger.store.write({ store throws(SQLiteError) in
-      try store.keepReading(of: contact.key, kind: kind, body: body, at: moment)
-    }) { [log] failure in
+    messenger.store.write(
+      when: .soon,
+      { store throws(SQLiteError) in
+        try store.keepReading(of: contact.key, kind: kind, body: body, at: moment)
+      }
+    ) { [log] failure in
       if let failure { log.warning("what \(contact.name.string) told is lost: \(failure)") }
     }
   }

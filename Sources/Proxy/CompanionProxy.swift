@@ -42,9 +42,12 @@ public final class CompanionProxy {
 
     func keepCursor(_ name: String, _ message: Int64) {
       let at = synchronizer.now.milliseconds
-      store.write({ store throws(SQLiteError) in
-        try store.setClientCursor(name, message: message, at: at)
-      }) { [log] failure in
+      store.write(
+        when: .soon,
+        { store throws(SQLiteError) in
+          try store.setClientCursor(name, message: message, at: at)
+        }
+      ) { [log] failure in
         if let failure { log.info("the place of client \(name) is not kept: \(failure)") }
       }
     }

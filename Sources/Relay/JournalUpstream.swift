@@ -217,7 +217,8 @@ public final class JournalUpstream: Upstream {
     if through != cursor {
       // A filter leaves a tail out that the server never counts; then this is how it always is.
       let words = "\(name): the server has everything up to \(through), not \(cursor): going on from there"
-      if through > cursor || settings.filter.leavesNothingOut { log.notice(words) } else { log.debug(words) }
+      // Further on than where we were: that is written along with something else, and a power cut may have taken it.
+      if through < cursor, settings.filter.leavesNothingOut { log.notice(words) } else { log.debug(words) }
       advance(to: through)
     } else {
       recovered()
@@ -334,13 +335,19 @@ public final class JournalUpstream: Upstream {
     }) { [weak self] failure in self?.moved(to: through, failure) }
   }
 
-  /// The cursor moves in a transaction of its own; if that is lost, events are sent again, which is always safe.
+  /// The cursor moves in a transaction of its own; if that is lost, events are sent again, which is always safe. A hub says itself
+  /// what it has: where it is, is written along with something else.
   private func advance(to seq: Int64) {
     lastSuccess = clock.milliseconds
     taken = seq
     recovered()
     guard seq != cursor else { return wake() }
-    store.write({ [name] store throws(SQLiteError) in try store.setCursor(of: name, to: seq) }) {
+    if carrier.kind == "hub" {
+      store.write(when: .retold, { [name] store throws(SQLiteError) in try store.setCursor(of: name, to: seq) }) { _ in
+      }
+      return moved(to: seq, nil)
+    }
+    store.write(when: .soon, { [name] store throws(SQLiteError) in try store.setCursor(of: name, to: seq) }) {
       [weak self] failure in self?.moved(to: seq, failure)
     }
   }

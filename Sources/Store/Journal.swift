@@ -124,8 +124,9 @@ extension Store {
   ) throws(StoreError) {
     try translating { () throws(SQLiteError) in
       try database.each(
-        "SELECT seq, at, trusted, kind, body, checksum FROM journal WHERE seq > ? ORDER BY seq LIMIT ?",
-        [.integer(after), .integer(Int64(clamping: limit))]
+        // What is not on disk yet is nobody's: after a power cut another event would have its seq.
+        "SELECT seq, at, trusted, kind, body, checksum FROM journal WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
+        [.integer(after), .integer(journalState.durable), .integer(Int64(clamping: limit))]
       ) { (statement) throws(SQLiteError) in
         let event = JournalEvent(
           seq: statement.integer(0), at: statement.integer(1), trusted: statement.integer(2) != 0,

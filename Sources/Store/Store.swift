@@ -24,10 +24,12 @@ public final class Store {
     public var messagesMax: Int64
     /// What this gateway calls itself; `nil`: a random id, made once.
     public var gatewayID: String?
+    public var profile: StoreProfile
 
     public init(
       location: String, maxSize: Int64 = 1 << 30, journalMaxSize: Int64 = 256 << 20,
-      journalMaxAge: Int64 = 90 * 86400, messagesMax: Int64 = 500_000, gatewayID: String? = nil
+      journalMaxAge: Int64 = 90 * 86400, messagesMax: Int64 = 500_000, gatewayID: String? = nil,
+      profile: StoreProfile = .durable
     ) {
       self.location = location
       self.maxSize = maxSize
@@ -35,6 +37,7 @@ public final class Store {
       self.journalMaxAge = journalMaxAge
       self.messagesMax = messagesMax
       self.gatewayID = gatewayID
+      self.profile = profile
     }
   }
 
@@ -50,6 +53,12 @@ public final class Store {
   private(set) var database: Database
   private let lock: StoreLock
   private var waiting: [Committed] = []
+  /// Something waits that is to be on disk at the end of this turn.
+  private var isUrgent = false
+  /// Somebody knows that the transaction is to be committed later.
+  private var isPromised = false
+  /// Something was written that may wait: somebody must call `commit(everything:)` after so long.
+  public var onDeferred: ((Duration) -> Void)?
   private var doomed: StoreError?
   private var onDisk: [() -> Void] = []
   var journalState = JournalState()
@@ -92,7 +101,7 @@ public final class Store {
       try database.execute(
         """
         PRAGMA page_size = \(pageSize); PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
-        PRAGMA wal_autocheckpoint = 200; PRAGMA cache_size = -512; PRAGMA foreign_keys = ON;
+        PRAGMA wal_autocheckpoint = \(settings.profile.pagesToCheckpoint); PRAGMA cache_size = -512; PRAGMA foreign_keys = ON;
         PRAGMA journal_size_limit = 1048576
         """)
       try database.migrate(Schema.migrations)
@@ -187,8 +196,11 @@ public final class Store {
   /// Do `work` in this turn's transaction; `committed` hears at the end of the turn whether it is on disk.
   ///
   /// A failure undoes the whole turn: everything written in it hears of it.
-  public func write(_ work: (Store) throws(SQLiteError) -> Void, _ committed: @escaping Committed) {
+  public func write(
+    when: When = .now, _ work: (Store) throws(SQLiteError) -> Void, _ committed: @escaping Committed
+  ) {
     waiting.append(committed)
+    if settings.profile.isUrgent(when) { isUrgent = true }
     guard doomed == nil else { return }
     do {
       if !database.isInTransaction { try database.execute("BEGIN IMMEDIATE") }
@@ -198,19 +210,40 @@ public final class Store {
     }
   }
 
+  /// Messages that the radio has handed over may wait for company.
+  public var gathersMessages: Bool { !settings.profile.isUrgent(.message) }
+  public var profile: StoreProfile { settings.profile }
+
   /// Called whenever something new is on disk: the relay sends on then.
   public func onCommit(_ action: @escaping () -> Void) { onDisk.append(action) }
 
   /// The end of a turn: commit what was written, tell everybody who waits. Who is told may write again: that is
   /// committed too.
-  public func commit() {
-    for _ in 0..<Self.mostRounds where !waiting.isEmpty { commitOnce() }
+  ///
+  /// What may wait (`When.soon`) waits, in the open transaction, until something else is committed or its time has come.
+  public func commit(everything: Bool = false) {
+    if everything { isUrgent = true }
+    for _ in 0..<Self.mostRounds where !waiting.isEmpty {
+      guard isUrgent || doomed != nil || waiting.count >= Self.mostDeferred else { return promise() }
+      commitOnce()
+    }
+    isUrgent = false
+  }
+
+  /// Writes that wait at most.
+  private static let mostDeferred = 500
+
+  private func promise() {
+    guard !isPromised else { return }
+    isPromised = true
+    if let onDeferred { onDeferred(settings.profile.gathering) } else { commit(everything: true) }
   }
 
   /// Rounds of one turn at most: more would mean that two parts of the program feed each other.
   private static let mostRounds = 64
 
   private func commitOnce() {
+    (isUrgent, isPromised) = (false, false)
     if doomed == nil, database.isInTransaction {
       do {
         try database.execute("COMMIT")
@@ -237,7 +270,7 @@ public final class Store {
 
   /// Commits at once; for the few places that cannot go on without knowing.
   public func commitNow() throws(StoreError) {
-    commit()
+    commit(everything: true)
     if let failure { throw failure }
   }
 

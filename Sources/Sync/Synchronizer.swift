@@ -116,9 +116,11 @@ public final class Synchronizer {
   }
 
   private func journal(_ identity: RadioIdentity) {
-    write({ [now] store throws(SQLiteError) in
-      _ = try store.append(.radio, at: now, body: EventBody.radio(identity))
-    })
+    write(
+      when: .soon,
+      { [now] store throws(SQLiteError) in
+        _ = try store.append(.radio, at: now, body: EventBody.radio(identity))
+      })
   }
 
   /// The radio's settings were changed from here: what it says of itself is asked for anew.
@@ -188,9 +190,11 @@ public final class Synchronizer {
   }
 
   /// Write, and tell when it failed: then the sync starts over once the disk is well again.
-  func write(_ work: (Store) throws(SQLiteError) -> Void, _ done: @escaping () -> Void = {}) {
+  func write(
+    when: When = .now, _ work: (Store) throws(SQLiteError) -> Void, _ done: @escaping () -> Void = {}
+  ) {
     let attempt = generation
-    store.write(work) { [weak self] failure in
+    store.write(when: when, work) { [weak self] failure in
       guard let self, self.generation == attempt else { return }
       if let failure { return self.failed("\(failure)") }
       done()

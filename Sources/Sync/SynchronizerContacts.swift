@@ -66,12 +66,15 @@ extension Synchronizer {
     guard !contact.key.isZero else { return }
     if onRadio { onContact(contact) }
     let moment = now
-    write({ store throws(SQLiteError) in
-      let change = try store.upsert(contact, onRadio: onRadio, heard: heard, at: moment.milliseconds)
-      guard heard || change != .unchanged, let stored = try store.readForEvent(contact.key) else { return }
-      _ = try store.append(heard ? .advert : .contact, at: moment, body: EventBody.contact(stored))
-      if change != .unchanged { counters.contactsChanged += 1 }
-    })
+    // The radio has it, and tells it again.
+    write(
+      when: .soon,
+      { store throws(SQLiteError) in
+        let change = try store.upsert(contact, onRadio: onRadio, heard: heard, at: moment.milliseconds)
+        guard heard || change != .unchanged, let stored = try store.readForEvent(contact.key) else { return }
+        _ = try store.append(heard ? .advert : .contact, at: moment, body: EventBody.contact(stored))
+        if change != .unchanged { counters.contactsChanged += 1 }
+      })
   }
 
   private func contactsEnded(_ outcome: RadioSession.Outcome) {

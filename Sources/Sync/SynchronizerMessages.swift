@@ -7,7 +7,7 @@ import Store
 extension Synchronizer {
   /// Something waits in the radio's queue, or may wait.
   func messageWaiting() {
-    guard held.isEmpty, connection.state == .up else { return }
+    guard connection.state == .up, held.isEmpty || isGathering else { return }
     perform(drain.messageWaiting())
   }
 
@@ -42,6 +42,7 @@ extension Synchronizer {
   /// The daemon ends: what the radio is handing over just now is stored first, nothing more is asked for.
   public func finish(within limit: Duration, _ done: @escaping () -> Void) {
     ending = done
+    store.commit(everything: true)
     guard drain.isBusy || !held.isEmpty else { return ended(nil) }
     loop.schedule(after: limit) { [weak self] in self?.ended("the radio did not answer any more") }
   }
@@ -85,6 +86,8 @@ extension Synchronizer {
 
   /// Keeps a message here until the disk has it; none is asked for meanwhile, so only what comes unasked adds up.
   private func keep(_ message: QueuedMessage) {
+    // A predecessor's may be many at once.
+    if held.count >= Self.mostGathered, store.gathersMessages { store.commit(everything: true) }
     guard held.count < Self.mostHeld else {
       return log.error("a message that came unasked was lost: \(held.count) wait for the disk already")
     }
@@ -95,7 +98,7 @@ extension Synchronizer {
   private func store(_ message: QueuedMessage) {
     let moment = now
     var arrival: MessageArrival?
-    store.write({ store throws(SQLiteError) in arrival = try store.insert(message, at: moment) }) {
+    store.write(when: .message, { store throws(SQLiteError) in arrival = try store.insert(message, at: moment) }) {
       [weak self] failure in
       guard let self else { return }
       if let failure { return self.holdOn(failure) }
@@ -104,7 +107,25 @@ extension Synchronizer {
       if case .stored = arrival { self.onMessage(message) }
       self.goOn()
     }
+    gather()
   }
+
+  /// Where messages may wait for company, the next is asked for before this one is on disk: so many, and then it is.
+  private func gather() {
+    guard store.gathersMessages else { return }
+    guard held.count < Self.mostGathered else { return loop.later { [store] in store.commit(everything: true) } }
+    guard drain.isStoring else { return }
+    let attempt = generation
+    loop.later { [weak self] in
+      guard let self, self.generation == attempt, self.drain.isStoring, !self.held.isEmpty else { return }
+      self.perform(self.drain.committed())
+    }
+  }
+
+  private static let mostGathered = 32
+
+  /// Messages wait for company, and not because the disk refuses them.
+  private var isGathering: Bool { store.gathersMessages && store.failure == nil && held.count < Self.mostGathered }
 
   /// All of them are on disk: ask for the next, or take up what the failure broke off.
   private func goOn() {

@@ -28,6 +28,8 @@ public protocol Link: AnyObject {
   func close(isBad: Bool)
   /// The daemon ends: as `close`, but what a successor can take over stays open.
   func end()
+  /// What is not on disk yet should be, before more comes.
+  var isFilling: Bool { get }
   /// All that came is on disk, but for the last so many bytes of it.
   func settled(pending: Int)
   /// What is sent is one frame without framing, and what comes are such frames.
@@ -53,6 +55,7 @@ extension Link {
   public func close(isBad: Bool) { close() }
   public func end() { close() }
   public func settled(pending: Int) {}
+  public var isFilling: Bool { false }
   public var carriesFrames: Bool { false }
   public var healsItself: Bool { false }
   public var step: String? { nil }

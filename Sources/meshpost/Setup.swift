@@ -153,7 +153,8 @@ struct Setup {
   private static func radioInUse() -> Probing.Found? {
     // `try?`: without arguments there is nothing wrong with them.
     let client = (try? Connection.parse(["--socket", "/run/meshpost/control.sock"])).map { ControlClient($0) }
-    guard let radio = client?.quietly("/v1/status")?["radio"], let link = radio["link"]?.string, link.hasPrefix("serial:"),
+    guard let radio = client?.quietly("/v1/status")?["radio"], let link = radio["link"]?.string,
+      link.hasPrefix("serial:"),
       let identity = radio["identity"], let name = identity["name"]?.string, let key = identity["key"]?.string
     else { return nil }
     let target = URL(filePath: String(link.dropFirst(7))).resolvingSymlinksInPath()

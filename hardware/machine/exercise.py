@@ -252,14 +252,17 @@ def memory(rig):
     anonymous = int(rig.machine.do(f"grep -E '^anon ' {group}/memory.stat | cut -d' ' -f2"))
     first = rig.machine.do("systemctl show -p MainPID --value meshpostd").strip()
     rig.machine.do("cp /etc/meshpost/meshpostd.toml /root/kept.toml; "
-                   "printf '\\n[[hook]]\\nname = \"greedy\"\\nkinds = [\"message\"]\\nmemory = \"1 GiB\"\\ntimeout_s = 30\\n"
+                   "printf '\\n[[hook]]\\nname = \"greedy\"\\nkinds = [\"message\"]\\nmemory = \"1 GiB\"\\ntimeout_s = 15\\n"
                    "run = [\"/bin/bash\", \"-c\", \"head -c 300M /dev/zero | tail\"]\\n' >>/etc/meshpost/meshpostd.toml; systemctl reload meshpostd")
     rig.radio.tell("chan r1 0 for the greedy one")
-    rig.machine.until("the hook to be ended", lambda: "oom_kill 0" not in rig.machine.do(f"grep -w oom_kill {group}/memory.events"))
+    rig.machine.until("the hook to be ended", lambda: "greedy: event" in rig.machine.do("journalctl -u meshpostd --no-pager -n 50") or
+                      "oom_kill 0" not in rig.machine.do(f"grep -w oom_kill {group}/memory.events"))
+    highest = int(rig.machine.do(f"cat {group}/memory.peak"))
+    assert highest <= 96 << 20, f"{highest} bytes, more than the limit"
     rig.machine.do("cp /root/kept.toml /etc/meshpost/meshpostd.toml; systemctl reload meshpostd")
     assert rig.machine.do("systemctl show -p MainPID --value meshpostd").strip() == first, "the gateway was ended, too"
     rig.wait_for_radio()
-    say(f"memory: {now >> 10} KiB now, of it {anonymous >> 10} anonymous, {peak >> 10 or '?'} at most; a hook at the limit was ended, the gateway was not")
+    say(f"memory: {now >> 10} KiB now, of it {anonymous >> 10} anonymous, {peak >> 10 or '?'} at most; a hook that wanted 300 MiB was ended at {highest >> 10}, the gateway was not")
 
 
 def usb(rig):

@@ -17,7 +17,7 @@ from disk import Disk
 here = pathlib.Path(__file__).resolve().parent
 checkout = here.parent.parent
 cache = pathlib.Path(os.environ.get("MESHPOST_MACHINE", checkout / ".build/machine"))
-PATIENCE = float(os.environ.get("MESHPOST_TEST_PATIENCE", "60")) * 4
+PATIENCE = float(os.environ.get("MESHPOST_TEST_PATIENCE", "60")) * 2
 
 
 class Machine:

@@ -11,7 +11,7 @@ import Glibc
 /// finds them in the port or in the pipe. What was on disk already and had not been taken out yet comes twice, and the
 /// store knows it.
 ///
-/// Bound: the pipe, 64 reads of any size. When a disk refuses messages for long and it fills, it is emptied: only a kill in
+/// Bound: the pipe, 256 reads of any size. When a disk refuses messages for long and it fills, it is emptied: only a kill in
 /// that state loses what is held in memory for the disk.
 final class ReceiveSpool {
   /// The pipe's ends: to read, to write.
@@ -22,7 +22,13 @@ final class ReceiveSpool {
   /// Bytes at the front of the pipe that were given out already.
   private var given = 0
   /// Bytes that a pipe is made for; each read takes a page of it, however short.
-  private static let size: Int32 = 1 << 18
+  private static let size: Int32 = 1 << 20
+  /// Reads after which it is time to have things on disk.
+  private static let many = 96
+  private var reads = 0
+
+  /// More should not come before what is here is on disk.
+  var isFilling: Bool { reads >= Self.many }
 
   /// `inherited`: the ends that a predecessor left, in any order.
   init?(inherited: [Int32]) {
@@ -51,14 +57,16 @@ final class ReceiveSpool {
   /// What a predecessor had not finished with; empty when there is nothing.
   func leftOver() -> [UInt8] {
     given = 0
-    return fresh()
+    let bytes = fresh()
+    // How many reads that was is not known.
+    if !bytes.isEmpty { reads = Self.many }
+    return bytes
   }
 
   /// Reads from the port by way of the pipe. `nil`: this kernel cannot move bytes from such a port.
   func read(from port: Int32) -> ReadResult? {
     var count = meshpost_splice(port, ends[1], Descriptor.chunk)
-    if count < 0, errno == EAGAIN, meshpost_waiting(port) > 0 {
-      // The pipe is what is full.
+    if count < 0, errno == EAGAIN, isFull {
       forget(given)
       count = meshpost_splice(port, ends[1], Descriptor.chunk)
     }
@@ -68,8 +76,14 @@ final class ReceiveSpool {
       if code == EINVAL || code == ENOSYS { return nil }
       return code == EAGAIN || code == EINTR ? .wouldBlock : .failed(SystemError("splice", code: code))
     }
+    reads += 1
     let bytes = fresh()
     return bytes.isEmpty ? .failed(SystemError("tee", code: EIO)) : .bytes(bytes)
+  }
+
+  private var isFull: Bool {
+    var look = pollfd(fd: ends[1], events: Int16(POLLOUT), revents: 0)
+    return poll(&look, 1, 0) == 0
   }
 
   /// What is in the pipe and was not given out yet.
@@ -91,5 +105,6 @@ final class ReceiveSpool {
     var left = count
     while left > 0, case .bytes(let bytes) = Descriptor.read(ends[0], most: min(left, 16_384)) { left -= bytes.count }
     given -= count - left
+    if given == 0 { reads = 0 }
   }
 }

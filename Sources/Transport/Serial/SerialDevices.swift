@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: MIT
 
+import Glibc
+
 /// Serial devices that could be radios.
 public enum SerialDevices {
-  static func isKnownBoard(_ device: String) -> Bool { device.contains("/dev/meshpost/") }
+  /// It has its USB in its own processor, and one that MeshCore's boards have.
+  static func isKnownBoard(_ device: String) -> Bool {
+    guard device.contains("/dev/meshpost/"), let real = realpath(device, nil) else { return false }
+    defer { free(real) }
+    return BoardKind(device: String(cString: real)) == .nativeUSB
+  }
 
   /// The first of these that has any: names of boards that are known to run MeshCore (udev/70-meshpost.rules), udev's other stable
   /// names, the kernel's. `root` is in front of all of them; empty but in tests.

@@ -87,6 +87,8 @@ final class SerialLink: Link {
     if !leftOver.isEmpty { onEvent(.bytes(leftOver)) }
   }
 
+  var isFilling: Bool { kept?.spool?.isFilling ?? false }
+
   func settled(pending: Int) { kept?.spool?.settled(pending: pending) }
 
   func end() {

@@ -38,7 +38,7 @@ final class SerialSearch {
       guard case .radio(_, let own, _)? = findings[device]?.result else { return false }
       return key.map { own.hasPrefix($0) } ?? true
     }
-    // A board that is known to run MeshCore and is alone may need more than a probe does to be woken.
+    // A board with a USB of its own that is alone may need more than a probe does to be woken. A bridge may be anything's.
     let isAlone =
       devices.count == 1 && SerialDevices.isKnownBoard(devices[0]) && findings[devices[0]]?.result == .silent
     // What is a radio, or cannot be opened, is asked again the next time.

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Store
+
+/// What is on disk when, in each profile.
+@Suite struct ProfileTests {
+  private final class Shelf {
+    let scratch = Scratch()
+    let store: Store
+    var told: [String] = []
+    var pauses: [Duration] = []
+
+    init(_ profile: StoreProfile) throws {
+      store = try Store(Store.Settings(location: scratch.location("gw.db"), profile: profile))
+      store.onDeferred = { [unowned self] in self.pauses.append($0) }
+    }
+
+    func append(_ name: String, _ when: When) {
+      store.write(
+        when: when, { store throws(SQLiteError) in try store.append(.advert, at: Shop.moment, body: Array("{}".utf8)) }
+      ) { [unowned self] failure in told.append(failure == nil ? name : "\(name) failed") }
+    }
+
+    /// What another process would find after a kill or a power cut.
+    func onDisk() throws -> Int64 {
+      let reader = try Database(location: scratch.location("gw.db"), readOnly: true)
+      return try reader.value("SELECT count(*) FROM journal")?.integer ?? 0
+    }
+
+    func toBeSent() throws -> Int {
+      var count = 0
+      try store.readJournal(after: 0) { _, _ in
+        count += 1
+        return true
+      }
+      return count
+    }
+  }
+
+  @Test(arguments: [
+    (StoreProfile.durable, [When.now, .soon, .message], [When.retold]),
+    (.balanced, [.now, .message], [.retold, .soon]), (.wear, [.now], [.retold, .soon, .message]),
+  ]) func `what may wait waits, and what may not is on disk at the end of the turn`(
+    _ profile: StoreProfile, _ atOnce: [When], _ later: [When]
+  ) throws {
+    for when in atOnce {
+      let shelf = try Shelf(profile)
+      shelf.append("a", when)
+      shelf.store.commit()
+      #expect(try shelf.onDisk() == 1 && shelf.told == ["a"] && shelf.pauses.isEmpty, "\(profile) \(when)")
+    }
+    for when in later {
+      let shelf = try Shelf(profile)
+      shelf.append("a", when)
+      shelf.store.commit()
+      shelf.append("b", when)
+      shelf.store.commit()
+      #expect(try shelf.onDisk() == 0 && shelf.told.isEmpty && shelf.pauses.count == 1, "\(profile) \(when)")
+      #expect(try shelf.toBeSent() == 0, "what is not on disk is not sent: its seq is not final")
+      #expect(shelf.store.lastSeq == 0)
+      shelf.append("c", .now)
+      shelf.store.commit()
+      #expect(try shelf.onDisk() == 3 && shelf.told == ["a", "b", "c"])
+      #expect(try shelf.toBeSent() == 3)
+      shelf.append("d", when)
+      shelf.store.commit()
+      #expect(shelf.pauses.count == 2, "the next that may wait is promised anew")
+      shelf.store.commit(everything: true)
+      #expect(try shelf.onDisk() == 4)
+    }
+  }
+
+  @Test func `so many wait at most`() throws {
+    let shelf = try Shelf(.wear)
+    for number in 1...499 {
+      shelf.append("\(number)", .soon)
+      shelf.store.commit()
+    }
+    #expect(try shelf.onDisk() == 0)
+    shelf.append("500", .soon)
+    shelf.store.commit()
+    #expect(try shelf.onDisk() == 500)
+  }
+
+  @Test func `what waited and cannot be written fails with what came after it, and their numbers come again`() throws {
+    let shelf = try Shelf(.balanced)
+    shelf.append("a", .soon)
+    shelf.store.commit()
+    shelf.store.write({ _ throws(SQLiteError) in throw SQLiteError(code: 13, words: "full") }) {
+      [unowned shelf] failure in
+      shelf.told.append(failure == nil ? "b" : "b failed")
+    }
+    shelf.store.commit()
+    #expect(shelf.told == ["a failed", "b failed"])
+    #expect(try shelf.onDisk() == 0 && shelf.store.lastSeq == 0)
+    shelf.append("c", .now)
+    shelf.store.commit()
+    #expect(shelf.store.lastSeq == 1)
+  }
+}
