@@ -58,6 +58,7 @@ public final class ControlAPI {
     public let memoryWasUsed: () -> Void
     /// A document was edited by an operator.
     public let documentChanged: (Document) -> Void
+    public let power: () -> PowerReport
 
     public init(
       version: String, configurationFile: String, loop: EventLoop, store: Store, connection: RadioConnection,
@@ -66,8 +67,9 @@ public final class ControlAPI {
       proxy: CompanionProxy, taps: TapAPI, counts: PacketCounts, relay: @escaping () -> Relay,
       addUpstream: @escaping (JSONValue) throws(Refusal) -> Void,
       removeUpstream: @escaping (String) throws(Refusal) -> Void, memoryWasUsed: @escaping () -> Void,
-      documentChanged: @escaping (Document) -> Void
+      documentChanged: @escaping (Document) -> Void, power: @escaping () -> PowerReport
     ) {
+      self.power = power
       self.version = version
       self.configurationFile = configurationFile
       self.loop = loop

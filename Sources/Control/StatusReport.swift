@@ -29,6 +29,12 @@ struct StatusReport {
       for upstream in parts.relay().upstreams { json.object { Self.write(upstream.status, to: &$0) } }
     }
     writeProxies(to: &json)
+    json.objectField("power") { json in
+      let power = parts.power()
+      json.field("battery_mv", power.millivolts)
+      json.field("battery_low", power.isBatteryLow)
+      json.field("supply_low", power.isSupplyLow)
+    }
     json.field("listeners", parts.taps.count)
   }
 

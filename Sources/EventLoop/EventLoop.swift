@@ -16,6 +16,8 @@ public final class EventLoop {
     public init(rawValue: UInt32) { self.rawValue = rawValue }
     public static let readable = Readiness(rawValue: 1)
     public static let writable = Readiness(rawValue: 4)
+    /// The kernel has something out of the ordinary: a file of its own has changed.
+    public static let urgent = Readiness(rawValue: 2)
     /// Error or hang-up; always reported, never asked for.
     public static let closed = Readiness(rawValue: 8 | 16)
   }

@@ -47,6 +47,7 @@ public final class Daemon {
   private var signals: Signals?
   private let upkeep: StoreUpkeep
   private let duties: ServiceDuties?
+  private let power: PowerWatch
   private var isEnding = false
 
   /// Why the daemon cannot start, with the exit code of `sysexits.h`.
@@ -73,6 +74,7 @@ public final class Daemon {
     manager?.dropInherited()
     connection = RadioConnection(link, key: configuration.radioKey, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: configuration.sync, on: loop, log: log)
+    power = PowerWatch(synchronizer, store, limit: configuration.lowBattery, on: loop, log: log)
     duties = manager.map { [synchronizer, loop, log] in ServiceDuties($0, synchronizer, on: loop, log: log) }
     do {
       messaging = try Self.makeMessaging(configuration.messaging, store, synchronizer, loop, log)
@@ -101,7 +103,7 @@ public final class Daemon {
           addUpstream: { [unowned self] (fields) throws(Refusal) in try self.addUpstream(fields) },
           removeUpstream: { [unowned self] (name) throws(Refusal) in try self.removeUpstream(name) },
           memoryWasUsed: { [upkeep] in upkeep.memoryWasUsed() },
-          documentChanged: { [unowned self] _ in self.documentsChanged() }),
+          documentChanged: { [unowned self] _ in self.documentsChanged() }, power: { [power] in power.report }),
         location: configuration.controlSocket, group: configuration.controlGroup,
         metricsPort: configuration.metricsPort)
     } catch {
@@ -247,6 +249,9 @@ public final class Daemon {
     relay.start()
     proxy.listen(configuration.proxies)
     upkeep.start()
+    synchronizer.onIdle = { [power] in power.radioIsIdle() }
+    power.onChange = { [weak self] in self?.tellState() }
+    power.start()
     loop.later { [weak self] in if let self { self.duties?.ready(self.summary) } }
     loop.run()
   }
@@ -315,6 +320,7 @@ public final class Daemon {
     }
     synchronizer.settings = fresh.sync
     messaging.routine.change(fresh.messaging.routine)
+    power.change(limit: fresh.lowBattery)
     messaging.keeper.settings = fresh.messaging.keeper
     let old = configuration
     let keepsRunning = [

@@ -28,6 +28,8 @@ public struct GatewayConfiguration: Sendable {
   /// On 127.0.0.1; 0: metrics are to be had on the control socket alone.
   public var metricsPort: UInt16
   public var logLevel: Log.Level
+  /// Millivolts under which the radio's battery is low; 0: it is not looked at.
+  public var lowBattery: UInt16
   public var messaging: MessagingConfiguration
   public var upstreams: [UpstreamSettings]
   public var proxies: [ProxySettings]
@@ -74,7 +76,7 @@ public struct GatewayConfiguration: Sendable {
   private init(
     link: LinkAddress, radioKey: String?, bluetooth: BluetoothOptions, sync: Synchronizer.Settings,
     store: Store.Settings,
-    controlSocket: String, controlGroup: String?, metricsPort: UInt16, logLevel: Log.Level,
+    controlSocket: String, controlGroup: String?, metricsPort: UInt16, logLevel: Log.Level, lowBattery: UInt16,
     messaging: MessagingConfiguration,
     upstreams: [UpstreamSettings], proxies: [ProxySettings], exchange: ChannelExchange.Settings
   ) {
@@ -87,6 +89,7 @@ public struct GatewayConfiguration: Sendable {
     self.controlGroup = controlGroup
     self.metricsPort = metricsPort
     self.logLevel = logLevel
+    self.lowBattery = lowBattery
     self.messaging = messaging
     self.upstreams = upstreams
     self.proxies = proxies
@@ -104,6 +107,7 @@ public struct GatewayConfiguration: Sendable {
     store.gatewayID = id
     let (socket, group, metricsPort) = section(&root, "control", control)
     let level = section(&root, "log", log)
+    let lowBattery = section(&root, "power") { $0.integer("low_battery_mv", in: 0...20_000, default: 3400) }
     var messaging = section(&root, "messaging") { MessagingConfiguration(reading: &$0, store: store.location) }
     messaging.readPolls(&root)
     section(&root, "contacts") { messaging.readContacts(&$0) }
@@ -126,7 +130,7 @@ public struct GatewayConfiguration: Sendable {
       link: link, radioKey: key, bluetooth: bluetooth, sync: sync, store: store, controlSocket: socket,
       controlGroup: group,
       metricsPort: metricsPort,
-      logLevel: level, messaging: messaging, upstreams: upstreams, proxies: proxies, exchange: exchange)
+      logLevel: level, lowBattery: UInt16(clamping: lowBattery), messaging: messaging, upstreams: upstreams, proxies: proxies, exchange: exchange)
   }
 
   private static func section<Value>(

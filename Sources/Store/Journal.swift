@@ -7,6 +7,8 @@ public enum EventKind: String, Sendable, CaseIterable {
   case radio, message, contact, contactRemoved = "contact_removed", advert, channel, gap
   case outgoing, reaction, telemetry, status = "node_status", command
   case document, bucketGap = "bucket_gap"
+  /// A battery or a supply has become too weak, or is well again.
+  case power
   /// A packet that the radio heard, whoever it was for; only while somebody wants them.
   case packet
 }

@@ -64,6 +64,8 @@ public final class Synchronizer {
   public var onContact: (Contact) -> Void = { _ in }
   /// A record came that belongs to the contact list of this command, which somebody else asked for.
   public var onForeignContact: (UInt64) -> Void = { _ in }
+  /// The radio was asked for messages, and has none.
+  public var onIdle: () -> Void = {}
   /// A message is on disk for the first time.
   public var onMessage: (QueuedMessage) -> Void = { _ in }
 
@@ -248,6 +250,7 @@ public final class Synchronizer {
     lastSynced = clock.milliseconds
     if state != .synced { log.log(connection.isFlapping ? .debug : .info, "synced with the radio") }
     enter(.synced)
+    onIdle()
     schedulePoll()
   }
 

@@ -17,7 +17,13 @@ extension Shapes {
     store store
     upstreams upstream[]
     proxies proxy[]
+    power power
     listeners integer who looks on at packets and frames
+    """,
+    "power": """
+    battery_mv integer? the radio's battery; 0: it cannot measure
+    battery_low bool
+    supply_low bool? this machine's supply, where it can tell
     """,
     "link-state": """
     link string as configured

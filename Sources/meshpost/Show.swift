@@ -50,6 +50,14 @@ enum Show {
     bytes < 1 << 20 ? "\(bytes >> 10) KiB" : "\(bytes >> 20) MiB"
   }
 
+  /// Only what is wrong: a battery that is well is seen with `meshpost radio info`.
+  private static func power(_ power: JSONValue) {
+    if power["battery_low"]?.bool == true {
+      print("          " + Paint.bad("battery low: \(Double(power["battery_mv"]?.integer ?? 0) / 1000) V"))
+    }
+    if power["supply_low"]?.bool == true { print("          " + Paint.bad("this machine's voltage is too low")) }
+  }
+
   static func status(_ status: JSONValue) {
     let radio = status["radio"] ?? .null
     let identity = radio["identity"]
@@ -65,6 +73,7 @@ enum Show {
       print("          \(clean(identity["name"]?.string)), \(clean(identity["model"]?.string)) \(version)")
     }
     trouble(radio)
+    power(status["power"] ?? .null)
     sync(status["sync"] ?? .null)
     messaging(status["messaging"] ?? .null)
     store(status["store"] ?? .null)

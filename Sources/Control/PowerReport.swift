@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+
+/// How the radio's battery and this machine's supply are, as far as they tell.
+public struct PowerReport: Equatable, Sendable {
+  /// The radio's battery; `nil`: not asked yet.
+  public var millivolts: UInt16?
+  public var isBatteryLow: Bool
+  /// `nil`: this machine cannot tell.
+  public var isSupplyLow: Bool?
+
+  public init(millivolts: UInt16?, isBatteryLow: Bool, isSupplyLow: Bool?) {
+    (self.millivolts, self.isBatteryLow, self.isSupplyLow) = (millivolts, isBatteryLow, isSupplyLow)
+  }
+}

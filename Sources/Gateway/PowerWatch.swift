@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Control
+import EventLoop
+import JSON
+import Store
+import Sync
+import Timing
+
+/// The radio's battery and this machine's supply: what is low is said, journaled and forwarded, once when it begins and once when it ends.
+///
+/// The battery is asked for together with the question for messages that is asked anyway, every ten minutes; once an hour what it was
+/// is kept, for charts.
+final class PowerWatch {
+  private static let between: Duration = .seconds(590)
+  private static let betweenReadings: Duration = .seconds(3590)
+
+  private let synchronizer: Synchronizer
+  private let store: Store
+  private let loop: EventLoop
+  private let log: Log
+  private let supply: SupplyWatch
+  private var level: BatteryLevel
+  private var asked: MonotonicTime?
+  private var kept: MonotonicTime?
+  private var millivolts: UInt16?
+
+  var report: PowerReport {
+    PowerReport(millivolts: millivolts, isBatteryLow: level.isLow, isSupplyLow: supply.isLow)
+  }
+
+  /// Something has changed that a status shows.
+  var onChange: () -> Void = {}
+
+  init(_ synchronizer: Synchronizer, _ store: Store, limit: UInt16, on loop: EventLoop, log: Log, root: String = "") {
+    self.synchronizer = synchronizer
+    self.store = store
+    self.loop = loop
+    self.log = log
+    level = BatteryLevel(limit: limit)
+    supply = SupplyWatch(on: loop, root: root)
+  }
+
+  func change(limit: UInt16) { if limit != level.limit { level = BatteryLevel(limit: limit) } }
+
+  func start() {
+    supply.onChange = { [weak self] isLow in self?.supplyChanged(isLow) }
+    if supply.isLow == true { supplyChanged(true) }
+  }
+
+  /// The radio was just asked for messages, and has none.
+  func radioIsIdle() {
+    supply.look()
+    if let asked, loop.now - asked < Self.between { return }
+    asked = loop.now
+    synchronizer.connection.submit(.getBattery, .sync) { [weak self] outcome in
+      if case .replied(.battery(let battery)) = outcome { self?.read(battery.millivolts) }
+    }
+  }
+
+  private func read(_ millivolts: UInt16) {
+    self.millivolts = millivolts
+    if level.read(millivolts) { batteryChanged(millivolts) }
+    // Whether it is low for good is soon known.
+    if level.isDoubtful { asked = nil }
+    guard millivolts > 0, kept.map({ loop.now - $0 >= Self.betweenReadings }) ?? true else { return }
+    kept = loop.now
+    keep(millivolts)
+  }
+
+  private func batteryChanged(_ millivolts: UInt16) {
+    let volts = "\(millivolts / 1000).\(String(1000 + Int(millivolts % 1000)).dropFirst()) V"
+    if level.isLow {
+      log.warning("the radio's battery is low: \(volts)")
+    } else {
+      log.notice("the radio's battery is well again: \(volts)")
+    }
+    tell(of: "battery", isLow: level.isLow, millivolts)
+  }
+
+  private func supplyChanged(_ isLow: Bool) {
+    if isLow {
+      log.warning("this machine's voltage is too low. Use a supply and a cable that hold 5.1 V under load")
+    } else {
+      log.notice("this machine's voltage is right again")
+    }
+    tell(of: "supply", isLow: isLow, nil)
+  }
+
+  private func tell(of source: String, isLow: Bool, _ millivolts: UInt16?) {
+    let moment = synchronizer.now
+    let body = JSONWriter.object { json in
+      json.field("source", source)
+      json.field("state", isLow ? "low" : "ok")
+      json.field("battery_mv", millivolts)
+    }
+    store.write({ store throws(SQLiteError) in try store.append(.power, at: moment, body: body) }) { [log] failure in
+      if let failure { log.warning("that is not journaled: \(failure)") }
+    }
+    onChange()
+  }
+
+  private func keep(_ millivolts: UInt16) {
+    guard let identity = synchronizer.connection.identity else { return }
+    let moment = synchronizer.now
+    let body = JSONWriter.object { json in
+      json.field("node", identity.info.key.hex)
+      json.field("name", identity.info.name.string)
+      json.field("battery_mv", millivolts)
+    }
+    store.write(
+      when: .soon,
+      { store throws(SQLiteError) in
+        try store.keepReading(of: identity.info.key, kind: .status, body: body, at: moment)
+      }
+    ) { [log] failure in if let failure { log.info("the battery's reading is not kept: \(failure)") } }
+  }
+}
