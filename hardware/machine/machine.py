@@ -115,7 +115,7 @@ class Machine:
 
     def _attach(self, name, port, serial):
         address = {"type": "inet", "data": {"host": "127.0.0.1", "port": str(port)}}
-        self.qmp("chardev-add", id=f"{name}-line", backend={"type": "socket", "data": {"addr": address, "server": False}})
+        self.qmp("chardev-add", id=f"{name}-line", backend={"type": "socket", "data": {"addr": address, "server": False, "reconnect": 1}})
         self.qmp("device_add", driver="usb-serial", id=name, chardev=f"{name}-line", serial=serial)
 
     def qmp(self, command, **arguments):
