@@ -218,7 +218,8 @@ let package = Package(
       name: "RadioSessionTests", dependencies: ["Companion", "RadioSession", "TestSupport", "Timing"],
       swiftSettings: strict),
     .testTarget(name: "LanguageTests", dependencies: ["JSON", "TOML"], swiftSettings: strict),
-    .testTarget(name: "GatewayTests", dependencies: ["EventLoop", "Gateway", "TestSupport", "Transport"], swiftSettings: strict),
+    .testTarget(
+      name: "GatewayTests", dependencies: ["EventLoop", "Gateway", "TestSupport", "Transport"], swiftSettings: strict),
     .testTarget(
       name: "MeshCryptoTests", dependencies: ["Companion", "MeshCrypto", "MeshIdentity", "TestSupport"],
       swiftSettings: strict),

@@ -130,7 +130,8 @@ public struct GatewayConfiguration: Sendable {
       link: link, radioKey: key, bluetooth: bluetooth, sync: sync, store: store, controlSocket: socket,
       controlGroup: group,
       metricsPort: metricsPort,
-      logLevel: level, lowBattery: UInt16(clamping: lowBattery), messaging: messaging, upstreams: upstreams, proxies: proxies, exchange: exchange)
+      logLevel: level, lowBattery: UInt16(clamping: lowBattery), messaging: messaging, upstreams: upstreams,
+      proxies: proxies, exchange: exchange)
   }
 
   private static func section<Value>(

@@ -23,7 +23,8 @@ extension WholeProgramTests {
       print(answer.lines.joined(separator: "\n"))
       #expect(answer.code == 0)
       #expect(answer.lines.contains { $0.contains("ok      a message from the second radio") })
-      let report = try JSONValue(parsing: String(contentsOfFile: rig.scratch.location("out/report.json"), encoding: .utf8))
+      let report = try JSONValue(
+        parsing: String(contentsOfFile: rig.scratch.location("out/report.json"), encoding: .utf8))
       #expect((report["trials"]?.array ?? []).count == 9)
       let messages = try String(contentsOfFile: rig.scratch.location("out/messages.jsonl"), encoding: .utf8)
       #expect(messages.contains("this waited in the radio"), "what was taken from the radio is kept")

@@ -5,12 +5,15 @@ import Timing
 
 @Suite struct PowerLevelTests {
   /// Readings, and what is said of each: `-` nothing, `L` it became low, `O` it is well again.
-  @Test(arguments: [
-    ([3500, 3300, 3300, 3200, 3450, 3500, 3600], "--L--O-"), ([3300, 3500, 3300, 3500], "----"), ([0, 0, 3300, 0, 3300], "----L"),
-    ([3300, 3300, 3499, 3300, 3500], "-L--O"),
-  ] as [([UInt16], String)]) func `a battery is low when it is so twice, and well a tenth of a volt above`(
-    _ readings: [UInt16], _ said: String
-  ) {
+  @Test(
+    arguments: [
+      ([3500, 3300, 3300, 3200, 3450, 3500, 3600], "--L--O-"), ([3300, 3500, 3300, 3500], "----"),
+      ([0, 0, 3300, 0, 3300], "----L"),
+      ([3300, 3300, 3499, 3300, 3500], "-L--O"),
+    ] as [([UInt16], String)]) func `a battery is low when it is so twice, and well a tenth of a volt above`(
+      _ readings: [UInt16], _ said: String
+    )
+  {
     var level = BatteryLevel(limit: 3400)
     let heard = readings.map { level.read($0) ? (level.isLow ? "L" : "O") : "-" }
     #expect(heard.joined() == said)
