@@ -25,6 +25,22 @@ extension WholeProgramTests {
       try exercise(["killed"], environment: ["BENCH_ESP32": "1"])
     }
 
+    @Test(
+      .enabled(if: isReady, "hardware/bluez-bench/setup could not prepare the emulated machine here"),
+      .timeLimit(.minutes(20)))
+    func `the trials that owners run with their radios pass over Bluetooth`() throws {
+      let scratch = Scratch()
+      let run = try Program(
+        Self.bench.appending(path: "run").path(),
+        [
+          "--timeout", "900", "--rw", scratch.folder.path(), "--backend", "127.0.0.1:5500", "--",
+          Self.bench.appending(path: "accept").path(), Program.programs.path(),
+        ], environment: ["MESHPOST_TEST_PATIENCE": "120"])
+      let code = try run.ended(within: 1000)
+      print(run.lines.joined(separator: "\n"))
+      #expect(code == 0)
+    }
+
     private func exercise(_ faults: [String], environment: [String: String] = [:]) throws {
       let scratch = Scratch()
       let programs = Fixtures.checkout.appending(path: ".build/debug").path()
