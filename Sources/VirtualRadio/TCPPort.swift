@@ -11,9 +11,12 @@ public final class TCPPort: RadioPort {
   private var client: Int32 = -1
   public private(set) var port: UInt16 = 0
 
-  /// Loopback only. Port 0 takes a free one.
-  public init(_ radio: VirtualRadio, on loop: EventLoop, port: UInt16) throws {
-    super.init(radio, on: loop, .wifi)
+  private let kind: FirmwareReceiver.Kind
+
+  /// Loopback only. Port 0 takes a free one. `isLine`: a serial line is carried over it, so it behaves as one: what is no frame is skipped.
+  public init(_ radio: VirtualRadio, on loop: EventLoop, port: UInt16, isLine: Bool = false) throws {
+    kind = isLine ? .serial : .wifi
+    super.init(radio, on: loop, kind)
     radio.isClientConnected = false
     try listen(on: port)
     radio.onReboot = { [weak self] in self?.dropClient() }
@@ -40,7 +43,7 @@ public final class TCPPort: RadioPort {
     dropClient()
     client = accepted
     radio.isClientConnected = true
-    resetReceiver(.wifi)
+    resetReceiver(kind)
     loop.watch(client, for: .readable) { [weak self] readiness in self?.ready(readiness) }
   }
 

@@ -45,8 +45,9 @@ public final class VirtualMesh {
     announce(name, try PseudoTerminalPort(radio, on: loop, link: link, isForgetful: isForgetful))
   }
 
-  public func openTCP(_ name: String, port: UInt16) throws {
-    announce(name, try TCPPort(try find(name), on: loop, port: port))
+  /// `isLine`: something carries a serial line over it.
+  public func openTCP(_ name: String, port: UInt16, isLine: Bool = false) throws {
+    announce(name, try TCPPort(try find(name), on: loop, port: port, isLine: isLine))
   }
 
   private func announce(_ name: String, _ port: RadioPort) {

@@ -25,6 +25,8 @@ struct MeshpostRadio: ParsableCommand {
   var tty: [String] = []
   @Option(help: "Give a radio a TCP port on loopback: NAME=PORT (0: a free one). May be repeated.")
   var tcp: [String] = []
+  @Option(help: "As --tcp, for something that carries a serial line over it, such as an emulated machine. May be repeated.")
+  var line: [String] = []
   @Option(help: "Nodes that are in r0's contact table from the start (at most --max-contacts).") var contacts = 0
   @Option(help: "Size of the contact table.") var maxContacts = 350
   @Option(help: "Channel slots.") var channels = 40
@@ -87,10 +89,10 @@ struct MeshpostRadio: ParsableCommand {
       let (name, location) = try split(choice, option: "--tty")
       try mesh.openTerminal(name, link: location, isForgetful: forgetful)
     }
-    for choice in tcp {
-      let (name, port) = try split(choice, option: "--tcp")
-      guard let number = UInt16(port) else { throw ValidationError("--tcp \(choice): no port") }
-      try mesh.openTCP(name, port: number)
+    for (choice, option) in tcp.map({ ($0, "--tcp") }) + line.map({ ($0, "--line") }) {
+      let (name, port) = try split(choice, option: option)
+      guard let number = UInt16(port) else { throw ValidationError("\(option) \(choice): no port") }
+      try mesh.openTCP(name, port: number, isLine: option == "--line")
     }
   }
 

@@ -98,7 +98,7 @@ class Rig:
             f'port = {self.hub_port}\ndatabase = "{self.folder}/hub.db"\n[[token]]\nfile = "{self.folder}/token"\naccess = "all"\n')
         self.radio = Program(
             "meshpost-radio", "--nodes", 3, "--clock", "now", "--queue", 100000, "--contacts", 10, "--keep",
-            "--tcp", f"r0={self.ports[0]}", "--tcp", f"r1={self.ports[1]}")
+            "--line", f"r0={self.ports[0]}", "--line", f"r1={self.ports[1]}")
         self.radio.line("ready")
         self.keys = [json.loads(self.radio.line(f'"r{n}"'))["key"] for n in (0, 1)]
         self.hub = Program("meshpost-hub", "serve", "--config", self.folder / "hub.toml")
