@@ -25,7 +25,8 @@ struct MeshpostRadio: ParsableCommand {
   var tty: [String] = []
   @Option(help: "Give a radio a TCP port on loopback: NAME=PORT (0: a free one). May be repeated.")
   var tcp: [String] = []
-  @Option(help: "As --tcp, for something that carries a serial line over it, such as an emulated machine. May be repeated.")
+  @Option(
+    help: "As --tcp, for something that carries a serial line over it, such as an emulated machine. May be repeated.")
   var line: [String] = []
   @Option(help: "Nodes that are in r0's contact table from the start (at most --max-contacts).") var contacts = 0
   @Option(help: "Size of the contact table.") var maxContacts = 350
