@@ -112,7 +112,7 @@ final class PowerWatch {
     store.write(
       when: .soon,
       { store throws(SQLiteError) in
-        try store.keepReading(of: identity.info.key, kind: .status, body: body, at: moment)
+        try store.keepReading(of: identity.info.key, kind: .status, body: body, at: moment, isJournaled: false)
       }
     ) { [log] failure in if let failure { log.info("the battery's reading is not kept: \(failure)") } }
   }

@@ -7,16 +7,17 @@ extension Store {
   /// Readings that are kept, of all nodes and kinds together.
   public static let mostReadings: Int64 = 10_000
 
-  /// Within a `write`: what a node told of itself, as JSON, and journals it.
+  /// Within a `write`: what a node told of itself, as JSON, and journals it. `isJournaled`: false for our own radio, which upstreams hear
+  /// of by other ways.
   public func keepReading(
-    of key: PublicKey, kind: EventKind, body: [UInt8], at moment: Moment
+    of key: PublicKey, kind: EventKind, body: [UInt8], at moment: Moment, isJournaled: Bool = true
   ) throws(SQLiteError) {
     try database.run(
       "INSERT INTO readings(node, kind, at, trusted, body) VALUES (?, ?, ?, ?, ?)", .blob(key.bytes),
       .text(kind.rawValue), .integer(moment.milliseconds), .integer(moment.trusted ? 1 : 0), .blob(body))
     try database.run(
       "DELETE FROM readings WHERE id <= (SELECT max(id) FROM readings) - \(Self.mostReadings)")
-    try append(kind, at: moment, body: body)
+    if isJournaled { try append(kind, at: moment, body: body) }
   }
 
   /// Readings of a node (of all without one), oldest first; the newest `limit`.

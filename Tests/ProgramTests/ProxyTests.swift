@@ -146,7 +146,7 @@ extension WholeProgramTests {
       rig.radio?.write("chan r1 0 two")
       try rig.startGateway()
       try rig.gateway?.line(with: "share the radio")
-      try rig.waitForSync()
+      try untilTrue("the second message to be stored") { try rig.status()?["store"]?["messages"]?.integer == 2 }
       let again = try WireClient(port: port)
       #expect(
         String(decoding: try again.ask([10]).suffix(7), as: UTF8.self) == "r1: two", "its own place: not `one` again")
