@@ -47,7 +47,22 @@ extension Setup {
     return false
   }
 
+  /// It has taken something already, or is about to: then there is nothing to try.
+  private func hasTaken(_ upstream: Upstream) -> Bool {
+    for _ in 0..<20 {
+      let found = client()?.quietly("/v1/status")?["upstreams"]?.array?.first { $0["name"]?.string == upstream.name }
+      if found?["last_success"]?.integer != nil { return true }
+      guard found?["state"]?.string == "sending" else { return false }
+      usleep(500_000)
+    }
+    return false
+  }
+
   private func isWell(_ upstream: Upstream) -> Bool {
+    if hasTaken(upstream) {
+      print("\(upstream.name) is there, and takes us")
+      return true
+    }
     // `try?`: what it is was said already.
     guard let client = client(),
       (try? client.post("/v1/upstreams/test?upstream=\(ControlClient.escape(upstream.name))", limit: 90)) != nil
