@@ -41,6 +41,7 @@ public final class Daemon {
   private var network: NetworkWatch?
   private var wantsPackets = false
   private var stateTimer: LoopTimer?
+  private var commitTimer: LoopTimer?
   private var lastState: [UInt8] = []
   private var relay: Relay
   private var control: ControlAPI?
@@ -234,7 +235,7 @@ public final class Daemon {
       if connection.link.isFilling, store.gathersMessages { store.commit(everything: true) }
       if !synchronizer.hasMessageInHand { connection.settle() }
     }
-    store.onDeferred = { [loop, store] pause in loop.schedule(after: pause) { store.commit(everything: true) } }
+    store.onDeferred = { [weak self] pause in self?.commitLater(pause) }
     store.onDamage = { [weak self] in self?.loop.later { self?.replaceDamagedStore() } }
     store.onCommit { [upkeep] in upkeep.somethingWasStored() }
     connectMessaging()
@@ -254,6 +255,12 @@ public final class Daemon {
     power.start()
     loop.later { [weak self] in if let self { self.duties?.ready(self.summary) } }
     loop.run()
+  }
+
+  /// One timer for all that waits, however often something is promised.
+  private func commitLater(_ pause: Duration) {
+    guard commitTimer?.isScheduled != true else { return }
+    commitTimer = loop.schedule(after: pause) { [store] in store.commit(everything: true) }
   }
 
   /// For `systemctl status`, one line.

@@ -23,7 +23,7 @@ import VirtualRadio
     private let slave: Int32
     private(set) var heard: [UInt8] = []
 
-    init(_ loop: EventLoop, says line: String? = nil, every pause: Duration = .milliseconds(100)) {
+    init(_ loop: EventLoop, says line: String? = nil, every pause: Duration = .seconds(1)) {
       master = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK)
       grantpt(master)
       unlockpt(master)

@@ -23,7 +23,8 @@ public final class SerialProbe {
   private enum Step { case listening, asking, startingSession(DeviceInfo?) }
 
   /// So long it is only listened to; boards that the opening has reset tell of their start meanwhile.
-  private static let hush: Duration = .milliseconds(300)
+  /// Longer than the second between two lines of a GPS.
+  private static let hush: Duration = .milliseconds(1200)
   /// Who talks for so long and not in frames is something else.
   private static let chatter: Duration = .seconds(3)
   private static let patience: Duration = .seconds(2)
@@ -90,8 +91,10 @@ public final class SerialProbe {
     decoder.append(bytes, now: loop.now)
     while port != nil, let bytes = decoder.next(now: loop.now) {
       // `try?`: bytes that look like a frame and are none.
-      guard let frame = try? RadioFrame(decoding: bytes), case .reply(let reply) = frame else { continue }
-      heard(reply)
+      guard let frame = try? RadioFrame(decoding: bytes) else { continue }
+      // A radio that tells what it hears: it may be asked at once.
+      if case .listening = step { beginAsking() }
+      if case .reply(let reply) = frame { heard(reply) }
     }
   }
 
@@ -134,12 +137,16 @@ public final class SerialProbe {
     case .listening:
       guard !isTalking || loop.now - begun > Self.chatter else { return listenOn() }
       if isTalking, loop.now - begun > Self.chatter { return end(.other) }
-      step = .asking
-      ask()
+      beginAsking()
     case .asking, .startingSession:
       if questions < 2 { return ask() }
       end(isTalking ? .other : .silent)
     }
+  }
+
+  private func beginAsking() {
+    step = .asking
+    ask()
   }
 
   /// Until it has been quiet for a moment.
