@@ -155,25 +155,6 @@ enum Passphrase {
   static func known() throws -> String { Asking.hidden("passphrase of the private key: ") ?? "" }
 }
 
-enum InputFile {
-  private static let most = 64 << 20
-
-  static func read(_ location: String) throws -> [UInt8] {
-    let descriptor = open(location, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { throw Failure.file(location) }
-    defer { close(descriptor) }
-    var bytes: [UInt8] = []
-    var buffer = [UInt8](repeating: 0, count: 65536)
-    while bytes.count < most {
-      let count = Glibc.read(descriptor, &buffer, buffer.count)
-      guard count >= 0 else { throw Failure.file(location) }
-      if count == 0 { break }
-      bytes += buffer.prefix(count)
-    }
-    return bytes
-  }
-}
-
 struct BackupCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "backup", abstract: "Write the gateway's store into a file, while it runs.",

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import EventLoop
-import Foundation
 import Glibc
 import Transport
 
@@ -30,23 +28,9 @@ struct RunCommand: ParsableCommand {
     let gateway = try Self.start(["--config", file])
     let reader = quiet || socket == nil ? nil : follow(socket ?? "")
     // After it was started: it must not ignore them.
-    let signals = Self.pass([SIGINT, SIGTERM, SIGHUP], to: gateway)
-    gateway.waitUntilExit()
-    withExtendedLifetime(signals) {}
-    reader?.terminate()
-    throw ExitCode(gateway.terminationStatus)
-  }
-
-  /// The gateway ends in order, and we with it.
-  private static func pass(_ numbers: [Int32], to gateway: Process) -> [any DispatchSourceSignal] {
-    numbers.map { number in
-      signal(number, SIG_IGN)
-      let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-      let process = gateway.processIdentifier
-      source.setEventHandler { kill(process, number == SIGHUP ? SIGTERM : number) }
-      source.resume()
-      return source
-    }
+    let code = gateway.wait(handing: [SIGINT, SIGTERM, SIGHUP])
+    reader?.send(SIGTERM)
+    throw ExitCode(code)
   }
 
   private static func checked(_ link: String) throws -> LinkAddress {
@@ -68,39 +52,25 @@ struct RunCommand: ParsableCommand {
       text += Setup.Upstream(name: "upstream", url: upstream, tokenFile: tokenFile).toml
     }
     let file = places.state + "/run.toml"
-    guard Setup.write(text, to: file, mode: 0o600) else { throw Failure.file(file) }
+    try OutputFile.write(text, to: file, isSecret: true)
     print("keeping what comes in \(places.state); other commands find this gateway by themselves")
     fflush(nil)
     return file
   }
 
-  private func follow(_ socket: String) -> Process? {
-    let reader = Process()
-    reader.executableURL = URL(filePath: "/bin/sh")
+  private func follow(_ socket: String) -> ChildProgram? {
     // Until it listens there is nothing to follow.
     let script = """
       while [ ! -S "$1" ]; do sleep 0.2; done; exec "$0" messages --follow --limit 5 --socket "$1"
       """
-    reader.arguments = [
-      "-c", script, CommandLine.arguments[0].contains("/") ? CommandLine.arguments[0] : "meshpost", socket,
-    ]
-    // `try?`: without it the messages are not shown, and that is seen.
-    guard (try? reader.run()) != nil else { return nil }
-    return reader
+    // `try?`: without it the messages are not shown, and that was said.
+    return try? ChildProgram(["/bin/sh", "-c", script, Folder.resolved("/proc/self/exe"), socket])
   }
 
   /// The daemon beside this program, or the one of the system.
-  private static func start(_ arguments: [String]) throws -> Process {
-    let process = Process()
-    let beside = Bundle.main.executableURL?.deletingLastPathComponent().appending(path: "meshpostd").path() ?? ""
-    process.executableURL = URL(filePath: access(beside, X_OK) == 0 ? beside : "/usr/bin/meshpostd")
-    process.arguments = arguments
-    do {
-      try process.run()
-    } catch {
-      throw Failure.say("meshpostd cannot be started: \(error.localizedDescription)", EX_UNAVAILABLE)
-    }
-    return process
+  private static func start(_ arguments: [String]) throws -> ChildProgram {
+    let beside = Folder.of(Folder.resolved("/proc/self/exe")) + "/meshpostd"
+    return try ChildProgram([access(beside, X_OK) == 0 ? beside : "/usr/bin/meshpostd"] + arguments)
   }
 
   /// Where a user's own gateway keeps things (XDG Base Directory Specification).
@@ -112,10 +82,7 @@ struct RunCommand: ParsableCommand {
     static func make() throws -> Places {
       let state = folder("XDG_STATE_HOME", or: ".local/state") + "/meshpost"
       let runtime = runtimeFolder ?? state
-      for folder in [state, runtime] {
-        try FileManager.default.createDirectory(
-          atPath: folder, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
-      }
+      for folder in [state, runtime] { try Folder.make(folder) }
       return Places(
         state: state, socket: runtime + "/control.sock",
         configurationFolder: folder("XDG_CONFIG_HOME", or: ".config") + "/meshpost")
@@ -127,12 +94,17 @@ struct RunCommand: ParsableCommand {
     }
 
     private static func folder(_ variable: String, or standard: String) -> String {
-      getenv(variable).map { String(cString: $0) }.flatMap { $0.hasPrefix("/") ? $0 : nil } ?? NSHomeDirectory() + "/"
-        + standard
+      location(variable) ?? home + "/" + standard
     }
 
-    private static var runtimeFolder: String? {
-      getenv("XDG_RUNTIME_DIR").map { String(cString: $0) }.flatMap { $0.hasPrefix("/") ? $0 + "/meshpost" : nil }
+    private static var runtimeFolder: String? { location("XDG_RUNTIME_DIR").map { $0 + "/meshpost" } }
+
+    private static func location(_ variable: String) -> String? {
+      getenv(variable).map { String(cString: $0) }.flatMap { $0.hasPrefix("/") ? $0 : nil }
+    }
+
+    private static var home: String {
+      location("HOME") ?? getpwuid(getuid()).flatMap { $0.pointee.pw_dir }.map { String(cString: $0) } ?? "/"
     }
 
     /// The control socket of a user's own gateway, where there is one: of two, the system's counts.

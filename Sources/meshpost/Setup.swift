@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import Foundation
 import Glibc
 import JSON
 import Transport
@@ -46,41 +45,6 @@ struct SetupCommand: ParsableCommand {
 
 /// What is going to be configured.
 struct Setup {
-  struct Upstream {
-    var name: String
-    var url: String
-    var user: String?
-    /// A location, or a credential's name.
-    var tokenFile: String?
-
-    var isBroker: Bool { ["mqtt:", "mqtts:", "ws:", "wss:"].contains { url.hasPrefix($0) } }
-
-    init(name: String, url: String, user: String? = nil, tokenFile: String? = nil) {
-      (self.name, self.url, self.user, self.tokenFile) = (name, url, user, tokenFile)
-    }
-
-    /// `text`: `[NAME=]URL`; `tokens` and `users`: `[NAME=]…`, without a name for the first.
-    init(_ text: String, number: Int, tokens: [String], users: [String]) throws {
-      let (name, url) = Setup.split(text)
-      self.url = url
-      self.name = name ?? (number == 1 ? "hub" : "hub\(number)")
-      if name == nil, isBroker { self.name = number == 1 ? "broker" : "broker\(number)" }
-      guard url.contains("://") else { throw ValidationError("--upstream \(text): [NAME=]URL is wanted") }
-      tokenFile = Setup.of(self.name, isFirst: number == 1, tokens)
-      user = Setup.of(self.name, isFirst: number == 1, users)
-    }
-
-    var toml: String {
-      var lines = [
-        "[[upstream]]", "name = \(Setup.quoted(name))", "kind = \"\(isBroker ? "mqtt" : "hub")\"",
-        "url = \(Setup.quoted(url))",
-      ]
-      if let user { lines.append("user = \(Setup.quoted(user))") }
-      if let tokenFile { lines.append("\(isBroker ? "password_file" : "token_file") = \(Setup.quoted(tokenFile))") }
-      return lines.joined(separator: "\n") + "\n\n"
-    }
-  }
-
   let config: String
   let isUnattended: Bool
   var link = "auto:"
@@ -88,9 +52,6 @@ struct Setup {
   var pinFile: String?
   var name: String?
   var upstreams: [Upstream] = []
-
-  /// Where secrets are kept that were typed in or named by file.
-  private var credentials: String { (config as NSString).deletingLastPathComponent + "/credentials" }
 
   init(config: String, isUnattended: Bool) {
     self.config = config
@@ -103,14 +64,11 @@ struct Setup {
 
   /// What somebody has written by hand is not replaced unasked.
   func checkPlace(mayReplace: Bool) throws {
-    let folder = (config as NSString).deletingLastPathComponent
+    let folder = Folder.of(config)
     guard access(folder, W_OK) == 0 else {
       throw Failure.say("\(folder) cannot be written: run `sudo meshpost setup`", EX_NOPERM)
     }
-    // `try?`: there is none.
-    guard let old = try? String(contentsOfFile: config, encoding: .utf8), !mayReplace, !Self.isUntouched(old) else {
-      return
-    }
+    guard let old = InputFile.text(config), !mayReplace, !Self.isUntouched(old) else { return }
     guard !isUnattended else {
       throw Failure.say(
         "\(config) was edited: --replace writes a new one and keeps it under another name", EX_CANTCREAT)
@@ -124,7 +82,7 @@ struct Setup {
   static func isUntouched(_ text: String) -> Bool {
     text.hasPrefix(mark)
       || !text.split(separator: "\n").contains { line in
-        let line = line.trimmingCharacters(in: .whitespaces)
+        let line = line.drop(while: \.isWhitespace)
         return !line.isEmpty && !line.hasPrefix("#") && !line.hasPrefix("[")
       }
   }
@@ -157,8 +115,8 @@ struct Setup {
       link.hasPrefix("serial:"),
       let identity = radio["identity"], let name = identity["name"]?.string, let key = identity["key"]?.string
     else { return nil }
-    let target = URL(filePath: String(link.dropFirst(7))).resolvingSymlinksInPath()
-    let device = SerialDevices.all().first { URL(filePath: $0).resolvingSymlinksInPath() == target } ?? target.path()
+    let target = Folder.resolved(String(link.dropFirst(7)))
+    let device = SerialDevices.all().first { Folder.resolved($0) == target } ?? target
     return Probing.Found(device: device, result: .radio(name: name, key: key, model: "in use by the gateway"))
   }
 
@@ -205,89 +163,5 @@ struct Setup {
       }
       upstreams.append(upstream)
     }
-  }
-
-  // MARK: What is written
-
-  /// A secret, for root alone; systemd hands it to the gateway. Returns its name.
-  private func keep(_ secret: String, as name: String) throws -> String {
-    if access(credentials, F_OK) != 0 { mkdir(credentials, 0o700) }
-    let file = "\(credentials)/\(name)"
-    guard Self.write(secret + "\n", to: file, mode: 0o600) else { throw Failure.file(file) }
-    return name
-  }
-
-  /// Secrets that were named by file are copied to where the service finds them.
-  private func adopted(_ file: String?, as name: String) throws -> String? {
-    guard let file, file.contains("/"), !file.hasPrefix(credentials) else { return file }
-    // `try?`: said right below.
-    guard let line = (try? String(contentsOfFile: file, encoding: .utf8))?.split(separator: "\n").first, !line.isEmpty
-    else {
-      throw Failure.say("\(file): cannot be read, or its first line is empty", EX_NOINPUT)
-    }
-    return try keep(String(line), as: name)
-  }
-
-  mutating func writeConfiguration() throws {
-    for place in upstreams.indices {
-      upstreams[place].tokenFile = try adopted(upstreams[place].tokenFile, as: "\(upstreams[place].name).token")
-    }
-    pinFile = try adopted(pinFile, as: "radio.pin")
-    // `try?`: there is none.
-    let old = try? String(contentsOfFile: config, encoding: .utf8)
-    if let old, !Self.isUntouched(old) {
-      let kept = "\(config).before-\(Int(Date().timeIntervalSince1970))"
-      guard rename(config, kept) == 0 else { throw Failure.file(kept) }
-      print("what was there is kept as \(kept)")
-    }
-    guard Self.write(text, to: config, mode: 0o644) else { throw Failure.file(config) }
-    print("\(config) is written")
-  }
-
-  var text: String {
-    var text =
-      "\(Self.mark). All keys are explained in /usr/share/meshpost/meshpostd.toml; change what you like, then\n"
-    text +=
-      "# `systemctl reload meshpostd` (radio, store: restart). A further setup keeps what you have changed under another name.\n\n"
-    if let name { text += "[gateway]\nid = \(Self.quoted(name))\n\n" }
-    text += "[radio]\nlink = \(Self.quoted(link))\n"
-    if let key { text += "key = \(Self.quoted(key))\n" }
-    if let pinFile { text += "pin_file = \(Self.quoted(pinFile))\n" }
-    return text + "\n" + upstreams.map(\.toml).joined()
-  }
-
-  /// All of it or nothing, also when the power goes.
-  static func write(_ text: String, to file: String, mode: mode_t) -> Bool {
-    let part = file + ".part"
-    let descriptor = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode)
-    guard descriptor >= 0 else { return false }
-    let bytes = Array(text.utf8)
-    let isWritten = Glibc.write(descriptor, bytes, bytes.count) == bytes.count && fsync(descriptor) == 0
-    close(descriptor)
-    return isWritten && rename(part, file) == 0
-  }
-
-  /// A TOML string.
-  static func quoted(_ text: String) -> String {
-    let escaped = text.unicodeScalars.map { scalar -> String in
-      switch scalar {
-      case "\"": "\\\""
-      case "\\": "\\\\"
-      case _ where scalar.value < 0x20 || scalar.value == 0x7F: "\\u" + String(format: "%04x", scalar.value)
-      default: String(scalar)
-      }
-    }
-    return "\"\(escaped.joined())\""
-  }
-
-  static func split(_ text: String) -> (name: String?, value: String) {
-    let parts = text.split(separator: "=", maxSplits: 1).map(String.init)
-    guard parts.count == 2, !parts[0].contains(":"), !parts[0].contains("/") else { return (nil, text) }
-    return (parts[0], parts[1])
-  }
-
-  static func of(_ name: String, isFirst: Bool, _ texts: [String]) -> String? {
-    let pairs = texts.map(split)
-    return pairs.first { $0.name == name }?.value ?? (isFirst ? pairs.first { $0.name == nil }?.value : nil)
   }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import Foundation
 import Glibc
 import JSON
 
 /// The gateway is started with what was written, and everything in it is tried.
 extension Setup {
-  private static let patience: TimeInterval = 60
+  /// In seconds.
+  private static let patience = 60
 
   func start() throws {
     guard run("/usr/bin/meshpostd", ["--check", "--config", config]) == 0 else {
@@ -32,9 +32,9 @@ extension Setup {
   }
 
   private func waitForRadio() -> Bool {
-    let end = Date(timeIntervalSinceNow: Self.patience)
+    let end = time(nil) + Self.patience
     var words = "nothing is known of it"
-    while Date() < end {
+    while time(nil) < end {
       let radio = client()?.quietly("/v1/status")?["radio"]
       if radio?["state"]?.string == "up" {
         print("the radio is up: \(Show.clean(radio?["identity"]?["name"]?.string))")
@@ -75,12 +75,7 @@ extension Setup {
   }
 
   private func run(_ program: String, _ arguments: [String]) -> Int32 {
-    let process = Process()
-    process.executableURL = URL(filePath: program)
-    process.arguments = arguments
     // `try?`: that it did not run is what is told.
-    guard (try? process.run()) != nil else { return -1 }
-    process.waitUntilExit()
-    return process.terminationStatus
+    (try? ChildProgram([program] + arguments))?.wait() ?? -1
   }
 }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import Glibc
+
+/// Another program that shares our terminal, its input and its output.
+struct ChildProgram {
+  let process: pid_t
+
+  /// `arguments`: the program's location first.
+  init(_ arguments: [String]) throws {
+    var argv = arguments.map { strdup($0) } + [nil]
+    defer { for pointer in argv { free(pointer) } }
+    // Signals that we wait for reach it as usual.
+    var (attributes, none) = (posix_spawnattr_t(), sigset_t())
+    posix_spawnattr_init(&attributes)
+    defer { posix_spawnattr_destroy(&attributes) }
+    sigemptyset(&none)
+    posix_spawnattr_setsigmask(&attributes, &none)
+    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
+    var process: pid_t = 0
+    let code = posix_spawn(&process, arguments.first ?? "", nil, &attributes, &argv, environ)
+    guard code == 0 else {
+      throw Failure.say("\(arguments.first ?? ""): \(String(cString: strerror(code)))", EX_UNAVAILABLE)
+    }
+    self.process = process
+  }
+
+  /// Its exit code; as shells count when a signal ended it.
+  func wait() -> Int32 {
+    var status: Int32 = 0
+    while waitpid(process, &status, 0) < 0, errno == EINTR {}
+    return Self.code(status)
+  }
+
+  func send(_ signal: Int32) { kill(process, signal) }
+
+  /// Waits for its end as `wait` does, and hands it what of `signals` comes to us meanwhile.
+  func wait(handing signals: [Int32]) -> Int32 {
+    var mask = sigset_t()
+    sigemptyset(&mask)
+    for number in signals + [SIGCHLD] { sigaddset(&mask, number) }
+    pthread_sigmask(SIG_BLOCK, &mask, nil)
+    while true {
+      var status: Int32 = 0
+      // It may have ended before we listened.
+      if waitpid(process, &status, WNOHANG) == process { return Self.code(status) }
+      var number: Int32 = 0
+      if sigwait(&mask, &number) == 0, number != SIGCHLD { send(number) }
+    }
+  }
+
+  private static func code(_ status: Int32) -> Int32 {
+    let code = meshpost_exit_status(status)
+    return code < 0 ? 128 + meshpost_term_signal(status) : code
+  }
+}

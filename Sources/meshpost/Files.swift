@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+
+/// A file that is read as a whole, up to a bound.
+enum InputFile {
+  private static let most = 64 << 20
+
+  static func read(_ location: String) throws -> [UInt8] {
+    let descriptor = open(location, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { throw Failure.file(location) }
+    defer { close(descriptor) }
+    var bytes: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 65536)
+    while bytes.count < most {
+      let count = Glibc.read(descriptor, &buffer, buffer.count)
+      guard count >= 0 else { throw Failure.file(location) }
+      if count == 0 { break }
+      bytes += buffer.prefix(count)
+    }
+    return bytes
+  }
+
+  /// `nil` when there is none, or none that we may read.
+  static func text(_ location: String) -> String? {
+    guard access(location, R_OK) == 0 else { return nil }
+    // `try?`: it said so.
+    return (try? read(location)).map { String(decoding: $0, as: UTF8.self) }
+  }
+
+  /// The first line; `nil` as above, or when that is empty.
+  static func firstLine(_ location: String) -> String? {
+    text(location)?.split(separator: "\n", maxSplits: 1, omittingEmptySubsequences: false).first
+      .flatMap { $0.isEmpty ? nil : String($0) }
+  }
+}
+
+/// A file that takes its name only when it is whole, or standard output.
+final class OutputFile {
+  private let descriptor: Int32
+  private let location: String?
+  private let part: String
+  private var pending: [UInt8] = []
+
+  /// `grows`: what is written shows at once, for a file that grows for hours. `isSecret`: for the owner alone.
+  init(_ location: String?, grows: Bool = false, isSecret: Bool = false) throws {
+    self.location = location
+    part = (location ?? "") + (grows ? "" : ".part")
+    guard let location else {
+      descriptor = 1
+      return
+    }
+    // What an earlier attempt left might be readable for others.
+    if !grows { unlink(part) }
+    descriptor = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isSecret ? 0o600 : 0o644)
+    guard descriptor >= 0 else { throw Failure.file(location) }
+  }
+
+  func write(_ text: String) throws { try write(Array(text.utf8)) }
+
+  func write(_ bytes: [UInt8]) throws {
+    pending += bytes
+    if pending.count > 65536 { try flush() }
+  }
+
+  func flush() throws {
+    var rest = pending[...]
+    while !rest.isEmpty {
+      let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+      if count < 0, errno == EINTR { continue }
+      guard count > 0 else { throw Failure.file(location ?? "standard output") }
+      rest = rest.dropFirst(count)
+    }
+    pending.removeAll(keepingCapacity: true)
+  }
+
+  func close() throws {
+    try flush()
+    guard let location else { return }
+    // A pipe or a device cannot be synced, and need not be.
+    let isSynced = fsync(descriptor) == 0 || errno == EINVAL
+    guard isSynced, Glibc.close(descriptor) == 0, part == location || rename(part, location) == 0 else {
+      throw Failure.file(location)
+    }
+  }
+}
+
+extension OutputFile {
+  /// All of it or nothing, also when the power goes.
+  static func write(_ text: String, to location: String, isSecret: Bool = false) throws {
+    let file = try OutputFile(location, isSecret: isSecret)
+    try file.write(text)
+    try file.close()
+  }
+}
+
+enum Folder {
+  /// The folder that `location` is in.
+  static func of(_ location: String) -> String {
+    guard let slash = location.lastIndex(of: "/") else { return "." }
+    return slash == location.startIndex ? "/" : String(location[..<slash])
+  }
+
+  /// For the owner alone, with those above it.
+  static func make(_ location: String) throws {
+    if mkdir(location, 0o700) == 0 || errno == EEXIST { return }
+    guard errno == ENOENT, location.contains("/") else { throw Failure.file(location) }
+    try make(of(location))
+    guard mkdir(location, 0o700) == 0 || errno == EEXIST else { throw Failure.file(location) }
+  }
+
+  /// What a chain of links ends at; the location itself where there is nothing.
+  static func resolved(_ location: String) -> String {
+    guard let end = realpath(location, nil) else { return location }
+    defer { free(end) }
+    return String(cString: end)
+  }
+}
