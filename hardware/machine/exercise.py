@@ -408,7 +408,7 @@ def upgrade(rig):
     machine.do("systemctl is-enabled --quiet meshpostd")
     say(f"upgrade: {versions[0]} → {versions[-1]}; {there - stored} messages meanwhile, all stored; configuration untouched")
     machine.do("dpkg --purge meshpost")
-    left = machine.run("ls -d /etc/meshpost /var/lib/meshpost /run/meshpost /lib/systemd/system/meshpostd.service /lib/udev/rules.d/*meshpost* 2>/dev/null; "
+    left = machine.run("ls -d /etc/meshpost /var/lib/meshpost /run/meshpost /dev/meshpost /lib/systemd/system/meshpostd.service /lib/udev/rules.d/*meshpost* 2>/dev/null; "
                        "systemctl list-units --all --no-legend 'meshpostd*'")[1]
     assert left.strip() == "", left
     say("purge: nothing is left")
