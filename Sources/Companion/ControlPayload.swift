@@ -30,7 +30,7 @@ public enum ControlPayload: Equatable, Sendable {
     var writer = FrameWriter()
     switch self {
     case .discoverRequest(let prefixOnly, let filter, let tag, let since):
-      writer.raw([0x80 | (prefixOnly ? 1 : 0), filter])
+      writer.raw([prefixOnly ? 0x81 : 0x80, filter])
       writer.u32(tag)
       if let since { writer.u32(since) }
     case .discoverResponse(let type, let snr, let tag, let key):

@@ -165,13 +165,14 @@ public final class ControlAPI {
     }
   }
 
-  private static let paths =
-    [
-      "/v1/status", "/v1/sync", "/v1/messages", "/v1/contacts", "/v1/channels", "/v1/journal", "/v1/events",
-      "/v1/readings", "/metrics",
-    ] + TapAPI.paths + DoctorAPI.paths + RadioCareAPI.paths + BackupAPI.paths + RadioAPI.paths + MessagingAPI.paths
-    + RadioTableAPI.paths + NodeAPI.paths
-    + RelayAPI.paths + DocumentAPI.paths
+  private static let ownPaths = [
+    "/v1/status", "/v1/sync", "/v1/messages", "/v1/contacts", "/v1/channels", "/v1/journal", "/v1/events",
+    "/v1/readings", "/metrics",
+  ]
+  private static let paths: [String] = [
+    ownPaths, TapAPI.paths, DoctorAPI.paths, RadioCareAPI.paths, BackupAPI.paths, RadioAPI.paths, MessagingAPI.paths,
+    RadioTableAPI.paths, NodeAPI.paths, RelayAPI.paths, DocumentAPI.paths,
+  ].flatMap(\.self)
 
   private func answer(
     _ responder: HTTPResponder, status: Int = 200, _ body: (inout JSONWriter) throws -> Void

@@ -182,12 +182,13 @@ struct Chart {
       let steps: [Int64] = [
         60, 300, 900, 3600, 10800, 21600, 43200, 86400, 2 * 86400, 7 * 86400, 30 * 86400, 365 * 86400,
       ]
-      let step = steps.first { seconds / $0 <= 9 } ?? seconds
+      let step: Int64 = steps.first { seconds / $0 <= 9 } ?? seconds
       var (begin, parts) = (time_t(from / 1000), tm())
       localtime_r(&begin, &parts)
       // Days begin where the reader is.
       let offset = Int64(parts.tm_gmtoff)
-      let first = ((from / 1000 + offset) / step + 1) * step - offset
+      let passed: Int64 = (from / 1000 + offset) / step
+      let first: Int64 = (passed + 1) * step - offset
       return stride(from: first, to: to / 1000, by: Int(step)).map { at in
         (at * 1000, Show.format(at * 1000, step >= 86400 ? "%d %b" : "%H:%M"))
       }

@@ -23,11 +23,12 @@ struct WebSocketFrame: Equatable {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(payload.count + 14)
     bytes.append((isFinal ? 0x80 : 0) | opcode.rawValue)
+    // With the bit that says "masked".
     switch payload.count {
     case ..<126: bytes.append(0x80 | UInt8(payload.count))
-    case ..<65536: bytes += [0x80 | 126, UInt8(payload.count >> 8), UInt8(payload.count & 0xFF)]
+    case ..<65536: bytes += [0xFE, UInt8(payload.count >> 8), UInt8(payload.count & 0xFF)]
     default:
-      bytes.append(0x80 | 127)
+      bytes.append(0xFF)
       for shift in stride(from: 56, through: 0, by: -8) {
         bytes.append(UInt8(truncatingIfNeeded: payload.count >> shift))
       }
