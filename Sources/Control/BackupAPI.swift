@@ -53,7 +53,7 @@ final class BackupAPI {
     guard let backup else { return }
     do throws(SQLiteError) {
       // What waits for company is in the copy, and on disk.
-      parts.store.commit(everything: true)
+      parts.store.settle()
       guard try backup.step(pages: Self.pages) else {
         nextStep = parts.loop.schedule(after: .milliseconds(1)) { [weak self] in self?.step(responder) }
         return

@@ -304,7 +304,7 @@ public final class Daemon {
       self.connection.stop()
       self.relay.stop()
       self.control?.stop()
-      self.store.commit(everything: true)
+      self.store.settle()
       do {
         try self.store.checkpoint()
       } catch {

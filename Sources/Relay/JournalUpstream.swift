@@ -336,15 +336,14 @@ public final class JournalUpstream: Upstream {
   }
 
   /// The cursor moves in a transaction of its own; if that is lost, events are sent again, which is always safe. A hub says itself
-  /// what it has: where it is, is written along with something else.
+  /// what it has: where it is, goes along with something else.
   private func advance(to seq: Int64) {
     lastSuccess = clock.milliseconds
     taken = seq
     recovered()
     guard seq != cursor else { return wake() }
     if carrier.kind == "hub" {
-      store.write(when: .retold, { [name] store throws(SQLiteError) in try store.setCursor(of: name, to: seq) }) { _ in
-      }
+      store.writeAlong("cursor:\(name)") { [name] store throws(SQLiteError) in try store.setCursor(of: name, to: seq) }
       return moved(to: seq, nil)
     }
     store.write(when: .soon, { [name] store throws(SQLiteError) in try store.setCursor(of: name, to: seq) }) {

@@ -171,12 +171,12 @@ extension Store {
   /// had: that leaves a gap, which is remembered. The newest row always stays. Call it now and then.
   public func trimJournal(now: Moment, _ committed: @escaping Committed) {
     guard journalState.oldest < journalState.durable else { return }
-    let acknowledged = slowestCursor() ?? journalState.durable
     let cutoff = now.trusted ? now.milliseconds - settings.journalMaxAge * 1000 : .min
     let isOver = journalState.bytes > settings.journalMaxSize
     guard isOver || oldestIsBefore(cutoff) else { return }
     write(
       { (store) throws(SQLiteError) in
+        let acknowledged = store.slowestCursor() ?? store.journalState.durable
         let last = min(store.journalState.oldest + Self.trimStep, store.journalState.durable) - 1
         let free = min(last, acknowledged)
         if free >= store.journalState.oldest {

@@ -43,6 +43,7 @@ public final class Store {
 
   /// What becomes of a write: `nil` when it is on disk.
   public typealias Committed = (StoreError?) -> Void
+  public typealias Work = (Store) throws(SQLiteError) -> Void
 
   static let pageSize: Int64 = 1024
 
@@ -53,6 +54,9 @@ public final class Store {
   private(set) var database: Database
   private let lock: StoreLock
   private var waiting: [Committed] = []
+  /// What goes along with the next transaction, and what went along with this one, by name.
+  private var alongside: [String: Work] = [:]
+  private var taken: [String: Work] = [:]
   /// Something waits that is to be on disk at the end of this turn.
   private var isUrgent = false
   /// Somebody knows that the transaction is to be committed later.
@@ -87,10 +91,11 @@ public final class Store {
       setAside = try Self.moveAway(settings.location)
       database = try Self.open(settings)
     }
-    try begin()
+    try load()
   }
 
-  private func begin() throws(StoreError) {
+  private func load() throws(StoreError) {
+    (alongside, taken) = ([:], [:])
     try loadIdentity()
     journalState = try translating { () throws(SQLiteError) in try JournalState(database) }
   }
@@ -132,7 +137,7 @@ public final class Store {
   public func replaceDamaged() throws(StoreError) -> String {
     let target = try Self.moveAway(settings.location)
     database = try Self.open(settings)
-    try begin()
+    try load()
     setAside = target
     failure = nil
     return target
@@ -197,17 +202,34 @@ public final class Store {
   ///
   /// A failure undoes the whole turn: everything written in it hears of it.
   public func write(
-    when: When = .now, _ work: (Store) throws(SQLiteError) -> Void, _ committed: @escaping Committed
+    when: When = .now, _ work: Work, _ committed: @escaping Committed
   ) {
     waiting.append(committed)
     if settings.profile.isUrgent(when) { isUrgent = true }
     guard doomed == nil else { return }
     do {
-      if !database.isInTransaction { try database.execute("BEGIN IMMEDIATE") }
+      try begin()
       try work(self)
     } catch {
       doomed = StoreError(error)
     }
+  }
+
+  private func begin() throws(SQLiteError) {
+    guard !database.isInTransaction else { return }
+    try database.execute("BEGIN IMMEDIATE")
+    swap(&taken, &alongside)
+    for work in taken.values { try work(self) }
+  }
+
+  /// `work` is not worth a commit of its own: it goes along with the next transaction that begins, and is forgotten by a power cut before that.
+  /// Of several with one `name` the last does. Who needs all on disk calls `settle`.
+  public func writeAlong(_ name: String, _ work: @escaping Work) { alongside[name] = work }
+
+  /// Everything that waits for anything is written and committed now.
+  public func settle() {
+    if !alongside.isEmpty { write({ _ in }) { _ in } }
+    commit(everything: true)
   }
 
   /// Messages that the radio has handed over may wait for company.
@@ -260,10 +282,12 @@ public final class Store {
       // Already rolled back when SQLite did it by itself (disk full, I/O error); then this is refused, and right so.
       if database.isInTransaction { try? database.execute("ROLLBACK") }
       journalState.undo()
+      alongside.merge(taken) { newer, _ in newer }
       if case .corrupt = failed { onDamage?() }
     } else {
       journalState.keep()
     }
+    taken = [:]
     for committed in told { committed(failed) }
     if failed == nil { for action in onDisk { action() } }
   }

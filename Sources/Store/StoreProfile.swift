@@ -4,8 +4,6 @@
 public enum When: Sendable {
   /// At the end of this turn: what is acknowledged, or would be lost.
   case now
-  /// What the other side tells again, or would do again without harm: where a hub is.
-  case retold
   /// What comes again by itself, or is only of interest: adverts, packets, readings, places of clients and of upstreams.
   case soon
   /// A message that the radio has handed over and forgotten.
@@ -30,7 +28,6 @@ public enum StoreProfile: String, Sendable, CaseIterable {
   func isUrgent(_ when: When) -> Bool {
     switch when {
     case .now: true
-    case .retold: false
     case .soon: self == .durable
     case .message: self != .wear
     }

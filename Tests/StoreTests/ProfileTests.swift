@@ -41,9 +41,36 @@ import Testing
     }
   }
 
+  @Test func `what goes along costs no commit, is the last of its name, and is on disk with the next one`() throws {
+    let shelf = try Shelf(.durable)
+    shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 1) }
+    shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 2) }
+    shelf.store.commit(everything: true)
+    #expect(try shelf.store.cursor(of: "a") == 0, "nothing else was written")
+    shelf.append("x", .now)
+    // In the midst of a transaction: with the next.
+    shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 3) }
+    shelf.store.commit()
+    #expect(try shelf.store.cursor(of: "a") == 2)
+    shelf.store.settle()
+    #expect(try shelf.store.cursor(of: "a") == 3)
+    #expect(shelf.told == ["x"])
+  }
+
+  @Test func `what went along with a transaction that failed goes along with the next`() throws {
+    let shelf = try Shelf(.durable)
+    shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 1) }
+    shelf.store.write({ _ throws(SQLiteError) in throw SQLiteError(code: 13, words: "full") }) { _ in }
+    shelf.store.commit()
+    #expect(try shelf.store.cursor(of: "a") == 0)
+    shelf.append("x", .now)
+    shelf.store.commit()
+    #expect(try shelf.store.cursor(of: "a") == 1)
+  }
+
   @Test(arguments: [
-    (StoreProfile.durable, [When.now, .soon, .message], [When.retold]),
-    (.balanced, [.now, .message], [.retold, .soon]), (.wear, [.now], [.retold, .soon, .message]),
+    (StoreProfile.durable, [When.now, .soon, .message], [When]()),
+    (.balanced, [.now, .message], [.soon]), (.wear, [.now], [.soon, .message]),
   ]) func `what may wait waits, and what may not is on disk at the end of the turn`(
     _ profile: StoreProfile, _ atOnce: [When], _ later: [When]
   ) throws {
