@@ -43,7 +43,7 @@ extension WholeProgramTests {
 
     private func exercise(_ faults: [String], environment: [String: String] = [:]) throws {
       let scratch = Scratch()
-      let programs = Fixtures.checkout.appending(path: ".build/debug").path()
+      let programs = Program.programs.path()
       let run = try Program(
         Self.bench.appending(path: "run").path(),
         [

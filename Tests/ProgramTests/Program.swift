@@ -26,7 +26,10 @@ final class Program: Sendable {
   private let input: Int32
   private let state = Mutex(State())
 
-  static let programs = Fixtures.checkout.appending(path: ".build/debug")
+  /// $MESHPOST_PROGRAMS: others than the debug builds, those of another machine in an emulator for instance.
+  static let programs =
+    ProcessInfo.processInfo.environment["MESHPOST_PROGRAMS"].map { URL(filePath: $0) }
+    ?? Fixtures.checkout.appending(path: ".build/debug")
   static let python = Fixtures.checkout.appending(path: ".build/python/bin/python").path()
 
   /// Starts one of the project's own programs.
