@@ -4,58 +4,56 @@ import Foundation
 import TestSupport
 import Testing
 
-extension WholeProgramTests {
-  /// A real BlueZ with a virtual radio, in an emulated machine: hardware/bluez-bench.
-  @Suite struct Bluetooth {
-    private static let bench = Fixtures.checkout.appending(path: "hardware/bluez-bench")
-    private static let isReady = FileManager.default.fileExists(
-      atPath: Fixtures.checkout.appending(path: ".build/bluez-bench/initramfs.gz").path())
+/// A real BlueZ with a virtual radio, in an emulated machine: hardware/bluez-bench. It takes long and mostly waits, so it runs beside the others.
+@Suite(.serialized) struct BluetoothTests {
+  private static let bench = Fixtures.checkout.appending(path: "hardware/bluez-bench")
+  private static let isReady = FileManager.default.fileExists(
+    atPath: Fixtures.checkout.appending(path: ".build/bluez-bench/initramfs.gz").path())
 
-    @Test(
-      .enabled(if: isReady, "hardware/bluez-bench/setup could not prepare the emulated machine here"),
-      .timeLimit(.minutes(40)))
-    func `a radio over Bluetooth: paired, synced, and back by itself from every fault`() throws {
-      try exercise([])
-    }
+  @Test(
+    .enabled(if: isReady, "hardware/bluez-bench/setup could not prepare the emulated machine here"),
+    .timeLimit(.minutes(40)))
+  func `a radio over Bluetooth: paired, synced, and back by itself from every fault`() async throws {
+    try await exercise([])
+  }
 
-    @Test(
-      .enabled(if: isReady, "hardware/bluez-bench/setup could not prepare the emulated machine here"),
-      .timeLimit(.minutes(40)))
-    func `a radio that takes writes with response only, as ESP32 boards`() throws {
-      try exercise(["killed"], environment: ["BENCH_ESP32": "1"])
-    }
+  @Test(
+    .enabled(if: isReady, "hardware/bluez-bench/setup could not prepare the emulated machine here"),
+    .timeLimit(.minutes(40)))
+  func `a radio that takes writes with response only, as ESP32 boards`() async throws {
+    try await exercise(["killed"], environment: ["BENCH_ESP32": "1"])
+  }
 
-    @Test(
-      .enabled(if: isReady, "hardware/bluez-bench/setup could not prepare the emulated machine here"),
-      .timeLimit(.minutes(20)))
-    func `the trials that owners run with their radios pass over Bluetooth`() throws {
-      let scratch = Scratch()
-      let run = try Program(
-        Self.bench.appending(path: "run").path(),
-        [
-          "--timeout", "900", "--rw", scratch.folder.path(), "--backend", "127.0.0.1:5500", "--",
-          Self.bench.appending(path: "accept").path(), Program.programs.path(),
-        ], environment: ["MESHPOST_TEST_PATIENCE": "120"])
-      let code = try run.ended(within: 1000)
-      print(run.lines.joined(separator: "\n"))
-      #expect(code == 0)
-    }
+  @Test(
+    .enabled(if: isReady, "hardware/bluez-bench/setup could not prepare the emulated machine here"),
+    .timeLimit(.minutes(20)))
+  func `the trials that owners run with their radios pass over Bluetooth`() async throws {
+    let scratch = Scratch()
+    let run = try Program(
+      Self.bench.appending(path: "run").path(),
+      [
+        "--timeout", "900", "--rw", scratch.folder.path(), "--backend", "127.0.0.1:5500", "--",
+        Self.bench.appending(path: "accept").path(), Program.programs.path(),
+      ], environment: ["MESHPOST_TEST_PATIENCE": "120"])
+    let code = try await run.ends(within: 1000)
+    print(run.lines.joined(separator: "\n"))
+    #expect(code == 0)
+  }
 
-    private func exercise(_ faults: [String], environment: [String: String] = [:]) throws {
-      let scratch = Scratch()
-      let programs = Program.programs.path()
-      let run = try Program(
-        Self.bench.appending(path: "run").path(),
-        [
-          "--timeout", "2100", "--rw", scratch.folder.path(), "--backend", "127.0.0.1:5500", "--", "python3",
-          Self.bench.appending(path: "exercise.py").path(), programs, scratch.folder.path(),
-        ] + faults, environment: environment)
-      let code = try run.ended(within: 2200)
-      print(run.lines.joined(separator: "\n"))
-      if code != 0 {
-        print(try String(contentsOfFile: scratch.location("gateway.log"), encoding: .utf8).suffix(20_000))
-      }
-      #expect(code == 0)
+  private func exercise(_ faults: [String], environment: [String: String] = [:]) async throws {
+    let scratch = Scratch()
+    let programs = Program.programs.path()
+    let run = try Program(
+      Self.bench.appending(path: "run").path(),
+      [
+        "--timeout", "2100", "--rw", scratch.folder.path(), "--backend", "127.0.0.1:5500", "--", "python3",
+        Self.bench.appending(path: "exercise.py").path(), programs, scratch.folder.path(),
+      ] + faults, environment: environment)
+    let code = try await run.ends(within: 2200)
+    print(run.lines.joined(separator: "\n"))
+    if code != 0 {
+      print(try String(contentsOfFile: scratch.location("gateway.log"), encoding: .utf8).suffix(20_000))
     }
+    #expect(code == 0)
   }
 }

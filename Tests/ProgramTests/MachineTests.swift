@@ -4,26 +4,26 @@ import Foundation
 import TestSupport
 import Testing
 
-extension WholeProgramTests {
-  /// The packages in an emulated Debian machine, with systemd as init: hardware/machine.
-  @Suite struct Machine {
-    private static let isReady = FileManager.default.fileExists(
-      atPath: Fixtures.checkout.appending(path: ".build/machine/disk.img").path())
+/// The packages in an emulated Debian machine, with systemd as init: hardware/machine. It takes long and mostly waits, so it runs beside the others.
+@Suite struct MachineTests {
+  private static let isReady = FileManager.default.fileExists(
+    atPath: Fixtures.checkout.appending(path: ".build/machine/disk.img").path())
 
-    /// Some power cuts and kills; twenty and more are for `hardware/machine/exercise.py` by hand.
-    @Test(
-      .enabled(if: isReady, "hardware/machine/setup could not prepare the emulated machine here"),
-      .timeLimit(.minutes(30)))
-    func `installed and set up without a hand, it survives reboots, kills, hangs, other ports and power cuts`() throws {
-      let run = try Program(
-        Fixtures.checkout.appending(path: "hardware/machine/exercise.py").path(),
-        [
-          "--programs", Program.programs.path(), "--cuts", "3", "--kills", "5", "--seed", "20261121",
-          "setup", "security", "kills", "watchdog", "usb", "cuts",
-        ])
-      let code = try run.ended(within: 1500)
-      print(run.lines.joined(separator: "\n"))
-      #expect(code == 0)
-    }
+  /// Some power cuts and kills; twenty and more are for `hardware/machine/exercise.py` by hand.
+  @Test(
+    .enabled(if: isReady, "hardware/machine/setup could not prepare the emulated machine here"),
+    .timeLimit(.minutes(30)))
+  func `installed and set up without a hand, it survives reboots, kills, hangs, other ports and power cuts`()
+    async throws
+  {
+    let run = try Program(
+      Fixtures.checkout.appending(path: "hardware/machine/exercise.py").path(),
+      [
+        "--programs", Program.programs.path(), "--cuts", "3", "--kills", "5", "--seed", "20261121",
+        "setup", "security", "kills", "watchdog", "usb", "cuts",
+      ])
+    let code = try await run.ends(within: 1500)
+    print(run.lines.joined(separator: "\n"))
+    #expect(code == 0)
   }
 }

@@ -148,6 +148,13 @@ final class Program: Sendable {
     try wait(for: "\(name) to print \(text)") { lines.dropFirst(from).first { $0.contains(text) } }
   }
 
+  /// As `ended`, without a thread of the test runner's few meanwhile: for programs that run for minutes.
+  func ends(within seconds: Double) async throws -> Int32 {
+    try await withCheckedThrowingContinuation { continuation in
+      Thread.detachNewThread { continuation.resume(with: Result { try self.ended(within: seconds) }) }
+    }
+  }
+
   /// Waits for the end, and for all that it printed; the exit code.
   func ended(within seconds: Double = Program.patience) throws -> Int32 {
     try wait(for: "\(name) to end", within: seconds) { state.withLock { $0.isAtEnd } ? exitCode : nil }
