@@ -11,7 +11,7 @@ HOME_ASSISTANT := .build/home-assistant
 RELEASE := --configuration release --static-swift-stdlib -Xswiftc -Osize -Xswiftc -use-ld=lld \
   -Xlinker --icf=safe -Xlinker --gc-sections -Xlinker -z -Xlinker pack-relative-relocs
 
-.PHONY: run test build deb bench manual format lint packages test-packages bluez-bench machine clean
+.PHONY: run test build deb deb-arm64 bench manual format lint packages test-packages bluez-bench machine clean
 
 ## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
 run: packages
@@ -32,6 +32,15 @@ deb: packages build
 	$(call install_missing,$(DEB_PACKAGES))
 	./deploy/package
 	lintian --allow-root --fail-on error,warning .build/packages/*.changes
+
+## deb-arm64: Debian packages for arm64, built on an amd64 machine
+deb-arm64: packages
+	$(call install_missing,$(DEB_PACKAGES) binutils-aarch64-linux-gnu)
+	$(SWIFT) build --product meshpost
+	./deploy/cross-arm64
+	LIBRARIES=$(CURDIR)/.build/cross/sdk/meshpost.artifactbundle/arm64/sysroot/usr/lib/aarch64-linux-gnu SHLIBS=.build/cross/shlibs \
+	  NATIVE_PROGRAMS=.build/debug ./deploy/package .build/cross/arm64 arm64
+	lintian --allow-root --fail-on error,warning .build/packages/*_arm64.changes
 
 ## bench: the measurements of docs/benchmarks.md, printed as one table
 bench: packages test-packages $(PYTHON_ENV)/ready bluez-bench
