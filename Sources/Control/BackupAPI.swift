@@ -31,6 +31,7 @@ final class BackupAPI {
       return true
     }
     do throws(StoreError) {
+      parts.store.settle()
       backup = try parts.store.beginBackup(to: location)
       responder.onGone = { [weak self] in self?.giveUp() }
       step(responder)
@@ -53,7 +54,7 @@ final class BackupAPI {
     guard let backup else { return }
     do throws(SQLiteError) {
       // What waits for company is in the copy, and on disk.
-      parts.store.settle()
+      parts.store.commit(everything: true)
       guard try backup.step(pages: Self.pages) else {
         nextStep = parts.loop.schedule(after: .milliseconds(1)) { [weak self] in self?.step(responder) }
         return

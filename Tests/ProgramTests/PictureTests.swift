@@ -11,7 +11,7 @@ extension WholeProgramTests {
   @Suite struct Pictures {
     private func rig() throws -> Rig {
       let rig = try Rig()
-      try rig.startRadio(["--contacts", "8"])
+      try rig.startRadio(["--contacts", "8", "--queue", "1000"])
       try rig.startGateway()
       try rig.waitForSync()
       #expect(try rig.meshpost("radio", "set", "name=Hill </script><b>", "position=47,8").code == 0)

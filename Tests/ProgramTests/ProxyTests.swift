@@ -16,7 +16,7 @@ extension WholeProgramTests {
       let rig = try Rig()
       let (descriptor, port) = try LoopbackPort.take()
       close(descriptor)
-      try rig.startRadio(["--contacts", "60"])
+      try rig.startRadio(["--contacts", "60", "--queue", "1000"])
       rig.writeGatewayConfiguration(
         extra: """
           [messaging]
@@ -168,7 +168,7 @@ extension WholeProgramTests {
       let me = try client.ask([1, 3, 32, 32, 32, 32, 32, 32, 65])
       #expect(me.first == 5 && String(decoding: me.suffix(2), as: UTF8.self) == "r0")
       #expect(String(decoding: try client.ask([10]).suffix(10), as: UTF8.self) == "r1: before")
-      try rig.startRadio(["--contacts", "60"])
+      try rig.startRadio(["--contacts", "60", "--queue", "1000"])
       try rig.waitForSync()
       #expect(try client.ask([5]).first == 9)
     }

@@ -11,7 +11,7 @@ extension WholeProgramTests {
     /// A gateway that has 40 messages and 20 nodes, 30 messages of `Walker` on a channel, 10 from nodes.
     private func filled() throws -> Rig {
       let rig = try Rig()
-      try rig.startRadio(["--contacts", "20"])
+      try rig.startRadio(["--contacts", "20", "--queue", "1000"])
       try rig.startGateway()
       try rig.waitForSync()
       rig.radio?.write("inject r0 50 40")
