@@ -141,14 +141,15 @@ let package = Package(
     .executableTarget(
       name: "meshpost-hub",
       dependencies: [
-        "Hub", "HTTP", "JSON", "EventLoop", "ServiceManager",
+        "Hub", "HTTP", "JSON", "EventLoop", "Release", "ServiceManager",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: strict),
     .executableTarget(
       name: "meshpost-radio",
       dependencies: [
-        "VirtualRadio", "EventLoop", "CLinux", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+        "VirtualRadio", "EventLoop", "CLinux", "Release",
+        .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: strict),
 

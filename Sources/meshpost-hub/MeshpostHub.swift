@@ -3,19 +3,20 @@
 import ArgumentParser
 import Foundation
 import Hub
+import Release
 
 /// `meshpost-hub`: the reference upstream server.
 @main
 struct MeshpostHub: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "meshpost-hub", abstract: "Takes many gateways' journals and serves them.",
+    commandName: "meshpost-hub", abstract: "Takes many gateways' journals and serves them.", version: Release.version,
     subcommands: [Serve.self, Watch.self])
 }
 
 struct Serve: AsyncParsableCommand {
   static let configuration = CommandConfiguration(abstract: "Serve the HTTP API until SIGTERM.")
 
-  @Option(help: "The configuration file.") var config = "/etc/meshpost/hub.toml"
+  @Option(help: "The configuration file.") var config = "/etc/meshpost-hub/hub.toml"
 
   func run() async throws {
     let configuration: HubConfiguration

@@ -4,6 +4,7 @@ import ArgumentParser
 import CLinux
 import EventLoop
 import Glibc
+import Release
 import VirtualRadio
 
 /// `meshpost-radio`: a virtual companion radio, or a small mesh of them.
@@ -18,7 +19,7 @@ struct MeshpostRadio: ParsableCommand {
       \(VirtualMesh.help)
 
       Prints one JSON object a line. Ends at end of input, unless --keep is given.
-      """)
+      """, version: Release.version)
 
   @Option(help: "How many radios.") var nodes = 2
   @Option(help: "Give a radio a pseudo-terminal: NAME=LOCATION, e.g. r0=/tmp/r0.tty. May be repeated.")
