@@ -11,7 +11,7 @@ HOME_ASSISTANT := .build/home-assistant
 RELEASE := --configuration release --static-swift-stdlib -Xswiftc -Osize -Xswiftc -use-ld=lld \
   -Xlinker --icf=safe -Xlinker --gc-sections -Xlinker -z -Xlinker pack-relative-relocs
 
-.PHONY: run test build deb deb-arm64 bench manual format lint packages test-packages bluez-bench machine clean
+.PHONY: run test test-arm64 build deb deb-arm64 bench manual format lint packages test-packages bluez-bench machine clean
 
 ## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
 run: packages
@@ -22,6 +22,11 @@ run: packages
 test: packages test-packages $(PYTHON_ENV)/ready $(HOME_ASSISTANT)/ready lint bluez-bench machine
 	$(SWIFT) build --build-tests
 	$(SWIFT) test --skip-build
+
+## test-arm64: the whole-program tests with what `make deb-arm64` has built, in an emulator
+test-arm64: packages test-packages $(PYTHON_ENV)/ready
+	$(SWIFT) build --build-tests
+	MESHPOST_PROGRAMS=$$(./hardware/emulate-arm64) MESHPOST_TEST_PATIENCE=120 $(SWIFT) test --skip-build --filter WholeProgramTests
 
 ## build: the release programs
 build: packages
