@@ -25,6 +25,8 @@ class Disk:
         self.flush_seconds = 0.0
         self.failing = None  # EIO or EROFS: writes fail
         self.is_on = True
+        self.trap = None  # a seed: the power goes when the machine next asks for a flush, before it is done
+        self.trapped = threading.Event()
         self.address = address
         self.listener = socket.socket(socket.AF_UNIX)
         if os.path.exists(address):
@@ -39,18 +41,29 @@ class Disk:
 
     def cut(self, seed):
         """The power goes. Returns how many writes were not flushed, and how many of those stayed."""
-        chance = random.Random(seed)
         with self.lock:
-            self.is_on = False
-            pending, self.undo = self.undo, []
-            for offset, before, _ in reversed(pending):
-                os.pwrite(self.file, before, offset)
-            kept = [write for write in pending if chance.random() < 0.5]
-            for place, (offset, _, after) in enumerate(kept):
-                if place == len(kept) - 1 and len(after) > 512:
-                    after = after[: 512 * chance.randrange(1, len(after) // 512 + 1)]
-                os.pwrite(self.file, after, offset)
-            return len(pending), len(kept)
+            return self._cut(seed)
+
+    def cut_at_flush(self, seed, patience):
+        """The power goes at the worst moment: everything that a flush was asked for is at stake. Returns as `cut` does."""
+        self.trapped.clear()
+        with self.lock:
+            self.trap = seed
+        assert self.trapped.wait(patience), "the machine asked for no flush"
+        return self.outcome
+
+    def _cut(self, seed):
+        chance = random.Random(seed)
+        self.is_on = False
+        pending, self.undo = self.undo, []
+        for offset, before, _ in reversed(pending):
+            os.pwrite(self.file, before, offset)
+        kept = [write for write in pending if chance.random() < 0.5]
+        for place, (offset, _, after) in enumerate(kept):
+            if place == len(kept) - 1 and len(after) > 512:
+                after = after[: 512 * chance.randrange(1, len(after) // 512 + 1)]
+            os.pwrite(self.file, after, offset)
+        return len(pending), len(kept)
 
     # What qemu asks for. Source: the NBD protocol's own description (fixed newstyle, simple replies).
 
@@ -106,6 +119,10 @@ class Disk:
         error, answer = 0, b""
         with self.lock:
             if not self.is_on:
+                raise ConnectionError
+            if kind == FLUSH and self.trap is not None and self.undo:
+                self.outcome, self.trap = self._cut(self.trap), None
+                self.trapped.set()
                 raise ConnectionError
             if kind == READ:
                 answer = os.pread(self.file, length, offset)

@@ -363,7 +363,7 @@ def card(rig):
 
 
 def cuts(rig):
-    """the power goes at random moments under traffic, and the disk forgets what was not flushed"""
+    """the power goes under traffic, at random moments and in the midst of flushes, and the disk forgets what was not flushed"""
     chance = random.Random(options.seed)
     machine = rig.machine
     handed_before, stored_before = rig.everything_is_there()
@@ -372,7 +372,7 @@ def cuts(rig):
     for cut in range(options.cuts):
         rig.radio.tell("inject r0 25 600")
         time.sleep(chance.uniform(0.2, 6))
-        lost, stayed = machine.cut(options.seed + cut)
+        lost, stayed = machine.cut(options.seed + cut, at_flush=cut % 2 == 0)
         forgotten, kept = forgotten + lost - stayed, kept + stayed
         rig.boot()
         # No hand helps it.

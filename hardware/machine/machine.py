@@ -77,11 +77,12 @@ class Machine:
                 assert time.monotonic() < end, f"{name}: nobody listens"
                 time.sleep(0.05)
 
-    def cut(self, seed):
-        """The power goes, at this moment."""
+    def cut(self, seed, at_flush=False):
+        """The power goes, at this moment, or when the disk is next asked to flush what it has."""
+        outcome = self.disk.cut_at_flush(seed, PATIENCE) if at_flush else None
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        return self.disk.cut(seed)
+        return outcome or self.disk.cut(seed)
 
     def shut_down(self):
         """As `poweroff` does."""
