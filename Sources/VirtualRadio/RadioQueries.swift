@@ -13,7 +13,7 @@ extension VirtualRadio {
       volatile.clientVersion = version
       reply(.deviceInfo(deviceInfo))
     case .getDeviceTime: reply(.currentTime(clock))
-    case .getBattery: reply(.battery(Battery(millivolts: 4120, usedKibibytes: 48, totalKibibytes: 1404)))
+    case .getBattery: reply(.battery(Battery(millivolts: batteryMillivolts, usedKibibytes: 48, totalKibibytes: 1404)))
     case .exportPrivateKey: reply(.privateKey(stored.identity.expanded))
     case .getChannel(let slot):
       guard Int(slot) < stored.channels.count else {
@@ -66,7 +66,7 @@ extension VirtualRadio {
   private func stats(_ type: UInt8) -> Stats? {
     switch type {
     case 0:
-      .core(Stats.Core(batteryMillivolts: 4120, uptime: uptime, errorFlags: 0, queueLength: 0))
+      .core(Stats.Core(batteryMillivolts: batteryMillivolts, uptime: uptime, errorFlags: 0, queueLength: 0))
     case 1:
       .radio(
         Stats.Radio(

@@ -93,6 +93,7 @@ public final class VirtualMesh {
     advert NAME                flood an advert
     inject NAME RATE COUNT     COUNT messages at RATE a second (0: at once) into NAME's queue, as if heard
     loss P                     lose each packet with probability P from now on
+    battery NAME MILLIVOLTS    what its battery measures from now on
     silence NAME SECONDS       the port neither reads nor writes
     garbage NAME COUNT         random bytes on the port
     half NAME                  the next frame breaks off
@@ -126,6 +127,7 @@ public final class VirtualMesh {
     case "inject": try inject(words)
     case "advert": try find(second).received(Command.sendSelfAdvert(flood: true).encode())
     case "loss": ether.loss = try number(second)
+    case "battery": try find(second).batteryMillivolts = UInt16(clamping: Int(try number(words.dropFirst(2).first)))
     case "silence": try port(second).perform(.silence(.seconds(try number(words.dropFirst(2).first))))
     case "garbage": try port(second).perform(.garbage(Int(try number(words.dropFirst(2).first))))
     case "half": try port(second).perform(.halfFrame)

@@ -30,6 +30,8 @@ public final class VirtualRadio {
   public var onReboot: (() -> Void)?
   /// Serial lines always count as connected; on TCP only while a client is there.
   public var isClientConnected = true
+  /// What its battery measures, in millivolts.
+  public var batteryMillivolts: UInt16 = 4120
 
   public init(_ settings: VirtualRadioSettings, on loop: EventLoop) {
     self.settings = settings
