@@ -3,13 +3,14 @@
 
 Voluntary context switches of all threads, and the loop's own count, over SECONDS (default 300) after everything has come up.
 """
-import json
 import pathlib
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+
+from gateway import status, until
 
 programs, seconds = pathlib.Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 300
 root = pathlib.Path(__file__).resolve().parent.parent
@@ -27,28 +28,6 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def status(place):
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(place / "ctl"))
-        connection.sendall(b"GET /v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        answer = b""
-        while data := connection.recv(65536):
-            answer += data
-    return json.loads(answer.split(b"\r\n\r\n", 1)[1])
-
-
-def until(condition):
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        try:
-            if condition():
-                return
-        except (OSError, ValueError, KeyError):
-            pass
-        time.sleep(0.1)
-    sys.exit("wakeups: waited in vain")
 
 
 def switches(process):
@@ -80,12 +59,12 @@ try:
         place.mkdir()
         if upstream != "none":
             start(programs / "meshpost-radio", "--clock", "now", "--nodes", 1, "--keep", "--tty", f"r0={place}/tty")
-            until(lambda: (place / "tty").exists())
+            until("the radio", lambda: (place / "tty").exists())
         text = f'[radio]\nlink = "serial:{place}/tty"\n[store]\nlocation = "{place}/gw.db"\n[control]\nsocket = "{place}/ctl"\n'
         (place / "gw.toml").write_text(text + (upstream if upstream.startswith("[[") else ""))
         command = [programs / "meshpostd", "--config", place / "gw.toml"]
         daemon = start(root / "hardware/keeper", "--watchdog", 240, *command) if upstream == "watched" else start(*command)
-        until(lambda: status(place)["sync"]["state"] == "synced" or upstream == "none")
+        until("the sync", lambda: status(place / "ctl")["sync"]["state"] == "synced" or upstream == "none")
         process = daemon.pid
         if upstream == "watched":
             process = int(subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True).stdout.split()[0])

@@ -20,6 +20,8 @@ import threading
 import time
 import urllib.request
 
+from gateway import status, until
+
 arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 arguments.add_argument("programs", type=pathlib.Path)
 arguments.add_argument("--messages", type=int, default=100)
@@ -40,19 +42,6 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def until(what, condition, limit=120):
-    end = time.monotonic() + limit
-    while True:
-        try:
-            if condition():
-                return
-        except (OSError, ValueError, KeyError, IndexError, TypeError):
-            pass
-        if time.monotonic() > end:
-            raise RuntimeError(f"waited in vain for {what}")
-        time.sleep(0.01)
 
 
 class Wire:
@@ -135,24 +124,15 @@ def measure(name, begin, scheme, extra, command=None):
         f'[[upstream]]\nname = "far"\nurl = "{scheme}://127.0.0.1:{wire.port}"\nkinds = ["message"]\n{extra}\n')
     start(options.programs / "meshpostd", "--config", place / "gw.toml")
 
-    def status():
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(str(place / "ctl"))
-            connection.sendall(b"GET /v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            answer = b""
-            while data := connection.recv(65536):
-                answer += data
-        return json.loads(answer.split(b"\r\n\r\n", 1)[1])
-
     def say(line):
         radio.stdin.write(line + "\n")
         radio.stdin.flush()
 
     def is_done(messages):
-        now = status()
+        now = status(place / "ctl")
         return now["store"]["messages"] >= messages and now["upstreams"][0]["pending"] == 0
 
-    until("the sync", lambda: status()["sync"]["state"] == "synced" and status()["upstreams"][0]["pending"] == 0)
+    until("the sync", lambda: status(place / "ctl")["sync"]["state"] == "synced" and status(place / "ctl")["upstreams"][0]["pending"] == 0)
     say("chan r1 0 the first one, for the connection")
     until("the first", lambda: is_done(1))
     time.sleep(1)
@@ -163,7 +143,7 @@ def measure(name, begin, scheme, extra, command=None):
     single = [count / options.messages for count in wire.counted()]
     wire.is_cut = True
     say(f"inject r0 0 {options.backlog}")
-    until("the backlog", lambda: status()["store"]["messages"] >= 1 + options.messages + options.backlog)
+    until("the backlog", lambda: status(place / "ctl")["store"]["messages"] >= 1 + options.messages + options.backlog)
     wire.counted()
     wire.is_cut = False
     with socket.socket(socket.AF_UNIX) as connection:

@@ -167,7 +167,7 @@ extension WholeProgramTests {
       try rig.startRadio()
       rig.writeGatewayConfiguration(url: "http://127.0.0.1:1")
       let location = rig.scratch.location("journal")
-      let journal = try DatagramSocket(location)
+      let journal = try Journal(location)
       let daemon = Program.programs.appending(path: "meshpostd").path()
       let script =
         "export JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2); exec \(daemon) --config \(rig.scratch.location("gw.toml"))"
@@ -183,31 +183,15 @@ extension WholeProgramTests {
 }
 
 /// A journald that keeps what it is told.
-private final class DatagramSocket {
-  private let descriptor: Int32
+private final class Journal {
+  private let listener: DatagramListener
   private var entries: [String] = []
 
-  init(_ location: String) throws {
-    descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-    var address = sockaddr_un()
-    address.sun_family = sa_family_t(AF_UNIX)
-    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: location.utf8) }
-    let bound = withUnsafePointer(to: &address) { pointer in
-      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
-      }
-    }
-    guard bound == 0 else { throw SystemError("bind \(location)") }
-    Descriptor.setNonBlocking(descriptor)
-  }
-
-  deinit { close(descriptor) }
+  init(_ location: String) throws { listener = try #require(DatagramListener(location)) }
 
   func entry(_ fits: (String) -> Bool) throws -> String {
     try until("a line in the journal: \(entries)") {
-      while case .bytes(let bytes) = Descriptor.read(descriptor) {
-        entries.append(String(decoding: bytes, as: UTF8.self))
-      }
+      while let entry = listener.nextNow() { entries.append(entry) }
       return entries.first(where: fits)
     }
   }

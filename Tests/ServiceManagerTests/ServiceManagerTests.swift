@@ -37,7 +37,7 @@ import Testing
 
   @Test func `lines reach the socket, and descriptors with them`() throws {
     let scratch = Scratch()
-    let listener = try Listener(scratch.location("notify"))
+    let listener = try #require(DatagramListener(scratch.location("notify")))
     let manager = try #require(
       ServiceManager(location: scratch.location("notify"), watchdog: nil, inherited: [:]))
     manager.ready("two\nlines")
@@ -55,37 +55,11 @@ import Testing
     let scratch = Scratch()
     let away = try #require(ServiceManager(location: scratch.location("away"), watchdog: nil, inherited: [:]))
     #expect(!away.keep([0], as: "x"))
-    _ = try Listener(scratch.location("deaf"))
+    _ = try #require(DatagramListener(scratch.location("deaf")))
     let deaf = try #require(ServiceManager(location: scratch.location("deaf"), watchdog: nil, inherited: [:]))
     for _ in 0..<10_000 { deaf.lives() }
     for wrong in ["", "/", "relative", "vsock:2:1", "/" + String(repeating: "x", count: 200)] {
       #expect(ServiceManager(location: wrong, watchdog: nil, inherited: [:]) == nil)
     }
-  }
-}
-
-/// The manager's end.
-private final class Listener {
-  private let descriptor: Int32
-
-  init(_ location: String) throws {
-    descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue), 0)
-    var address = sockaddr_un()
-    address.sun_family = sa_family_t(AF_UNIX)
-    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: location.utf8) }
-    let code = withUnsafePointer(to: &address) { pointer in
-      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
-      }
-    }
-    try #require(code == 0)
-  }
-
-  deinit { close(descriptor) }
-
-  func next() -> String {
-    var bytes = [UInt8](repeating: 0, count: 4096)
-    let count = recv(descriptor, &bytes, bytes.count, 0)
-    return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
   }
 }
