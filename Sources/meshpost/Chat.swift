@@ -51,35 +51,29 @@ struct ChatCommand: ParsableCommand {
 final class ChatDesk {
   private static let history = 100
 
-  private let connection: Connection
   private let view: ChatView
   private let loop: EventLoop
   private let changed: () -> Void
-  private var asking: HTTPClient?
-  private var following: HTTPClient?
-  private var tunnels: [SSHTunnel] = []
-  private var waiting: [(HTTPRequest, (HTTPResponse) -> Void)] = []
-  private var partial: [UInt8] = []
+  private let line: GatewayLine
   private var lookTimer: LoopTimer?
-  private(set) var trouble: String?
+  var trouble: String? { line.trouble }
 
   init(_ connection: Connection, _ view: ChatView, _ loop: EventLoop, _ changed: @escaping () -> Void) throws {
-    self.connection = connection
     self.view = view
     self.loop = loop
     self.changed = changed
-    (asking, following) = (try open(), try open())
+    line = try GatewayLine(connection, most: 32, on: loop)
+    line.onAnswer = { [weak self] in self?.answered() }
   }
 
-  private func open() throws -> HTTPClient {
-    let (endpoint, tunnel) = try connection.endpoint()
-    if let tunnel { tunnels.append(tunnel) }
-    return HTTPClient(endpoint, on: loop)
+  private func answered() {
+    if let trouble { view.notice = "no answer: \(trouble)" }
+    changed()
   }
 
   func start() {
-    get("/v1/contacts") { [view] in view.names = $0.compactMap { $0["name"]?.string } }
-    get("/v1/channels") { [view] in view.channels = $0.compactMap { $0["name"]?.string } }
+    line.rows("/v1/contacts") { [view] in view.names = $0.compactMap { $0["name"]?.string } }
+    line.rows("/v1/channels") { [view] in view.channels = $0.compactMap { $0["name"]?.string } }
     look()
     follow()
   }
@@ -89,11 +83,11 @@ final class ChatDesk {
   private func look() {
     let target = view.target
     let name = ControlClient.escape(view.address)
-    get("/v1/messages?limit=\(Self.history)&\(view.isChannel ? "channel" : "from")=\(name)") { [view] rows in
+    line.rows("/v1/messages?limit=\(Self.history)&\(view.isChannel ? "channel" : "from")=\(name)") { [view] rows in
       // Somebody may have gone on to another conversation meanwhile.
       if view.target == target { view.received = rows }
     }
-    get("/v1/outgoing?limit=\(Self.history)") { [view] in view.sent = $0 }
+    line.rows("/v1/outgoing?limit=\(Self.history)") { [view] in view.sent = $0 }
   }
 
   /// Several events of one moment are one look.
@@ -103,21 +97,11 @@ final class ChatDesk {
   }
 
   private func follow() {
-    following?.send(HTTPRequest("GET", "/v1/journal?follow=1&limit=0"), timeout: nil) { [weak self] piece in
-      guard let self else { return }
-      self.partial += piece
-      while let end = self.partial.firstIndex(of: 10) {
-        // `try?`: a torn line is no event.
-        if let event = try? JSONValue(parsing: Array(self.partial[..<end])) { self.noticed(event) }
-        self.partial.removeFirst(end + 1)
-      }
-    } _: { [weak self] _ in
-      guard let self, self.tunnels.isEmpty else { return }
-      self.partial = []
-      self.loop.schedule(after: .seconds(2)) { [weak self] in
-        self?.follow()
-        self?.look()
-      }
+    line.follow("/v1/journal?follow=1&limit=0", pause: .seconds(2)) { [weak self] event in
+      self?.noticed(event)
+    } again: { [weak self] in
+      self?.follow()
+      self?.look()
     }
   }
 
@@ -130,16 +114,8 @@ final class ChatDesk {
 
   // MARK: Asking
 
-  private func get(_ target: String, _ take: @escaping ([JSONValue]) -> Void) {
-    submit(HTTPRequest("GET", target)) { response in
-      guard response.status == 200 else { return }
-      // `try?`: what cannot be read is left out.
-      take(response.body.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) })
-    }
-  }
-
   private func post(_ target: String, _ body: JSONValue) {
-    submit(HTTPRequest("POST", target, body: body.bytes)) { [weak self] response in
+    line.ask(HTTPRequest("POST", target, body: body.bytes)) { [weak self] response in
       if (200..<300).contains(response.status) { self?.view.said() } else { self?.refused(response) }
       self?.lookSoon()
     }
@@ -149,32 +125,6 @@ final class ChatDesk {
     // `try?`: a refusal without words is one all the same.
     let answer = try? JSONValue(parsing: response.body)
     view.notice = answer?["error"]?.string ?? "refused: HTTP \(response.status)"
-  }
-
-  private func submit(_ request: HTTPRequest, _ take: @escaping (HTTPResponse) -> Void) {
-    guard waiting.count < 32 else { return }
-    waiting.append((request, take))
-    if waiting.count == 1 { next() }
-  }
-
-  private func next() {
-    guard let (request, take) = waiting.first else { return }
-    asking?.send(request, timeout: .seconds(30)) { [weak self] result in
-      guard let self else { return }
-      switch result {
-      case .success(let response):
-        self.trouble = nil
-        take(response)
-      case .failure(let failure):
-        self.trouble = "\(failure)"
-        self.view.notice = "no answer: \(failure)"
-        // A tunnel is good for one connection.
-        if !self.tunnels.isEmpty { return self.loop.stop() }
-      }
-      self.waiting.removeFirst()
-      self.changed()
-      self.loop.later { self.next() }
-    }
   }
 
   // MARK: What is typed
@@ -199,7 +149,7 @@ final class ChatDesk {
   }
 
   private func change(to name: String) {
-    submit(HTTPRequest("GET", "/v1/resolve?name=\(ControlClient.escape(name))")) { [weak self] response in
+    line.ask(HTTPRequest("GET", "/v1/resolve?name=\(ControlClient.escape(name))")) { [weak self] response in
       // `try?`: then it is refused.
       guard response.status == 200, let target = try? JSONValue(parsing: response.body) else {
         self?.refused(response)

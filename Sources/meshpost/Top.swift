@@ -50,36 +50,30 @@ final class TopFeed {
   /// Each time the radio itself is asked, over its link.
   private static let radioEvery: Duration = .seconds(60)
 
-  private let connection: Connection
   private let view: TopView
   private let loop: EventLoop
   private let interval: Duration
   private let changed: () -> Void
-  private var asking: HTTPClient?
-  private var following: HTTPClient?
-  private var tunnels: [SSHTunnel] = []
-  private var partial: [UInt8] = []
+  private let line: GatewayLine
   private var rounds = 0
   private var radioDue: Duration = .zero
-  private var waiting: [(String, (JSONValue) -> Void)] = []
   private var timer: LoopTimer?
-  private(set) var trouble: String?
+  var trouble: String? { line.trouble }
 
   init(
     _ connection: Connection, _ view: TopView, _ loop: EventLoop, interval: Duration, _ changed: @escaping () -> Void
   ) throws {
-    self.connection = connection
     self.view = view
     self.loop = loop
     self.interval = interval
     self.changed = changed
-    (asking, following) = (try open(), try open())
+    line = try GatewayLine(connection, most: 8, on: loop)
+    line.onAnswer = { [weak self] in self?.answered() }
   }
 
-  private func open() throws -> HTTPClient {
-    let (endpoint, tunnel) = try connection.endpoint()
-    if let tunnel { tunnels.append(tunnel) }
-    return HTTPClient(endpoint, on: loop)
+  private func answered() {
+    view.trouble = trouble
+    changed()
   }
 
   func start() {
@@ -89,64 +83,25 @@ final class TopFeed {
 
   func look() {
     timer?.cancel()
-    ask("/v1/status") { [view] in view.status = $0 }
+    line.rows("/v1/status") { [view] in view.status = $0.first ?? .null }
     if rounds % Self.nodesEvery == 0 {
-      ask("/v1/contacts?heard=50") { [view] in view.nodes = $0.array ?? [] }
+      line.rows("/v1/contacts?heard=50") { [view] in view.nodes = $0 }
     }
     if interval * rounds >= radioDue {
-      ask("/v1/radio") { [view] in view.radio = $0 }
+      line.rows("/v1/radio") { [view] in view.radio = $0.first ?? .null }
       radioDue = interval * rounds + Self.radioEvery
     }
     rounds += 1
     timer = loop.schedule(after: interval) { [weak self] in self?.look() }
   }
 
-  /// One after the other: it is one connection.
-  private func ask(_ target: String, _ take: @escaping (JSONValue) -> Void) {
-    guard waiting.count < 8 else { return }
-    waiting.append((target, take))
-    if waiting.count == 1 { next() }
-  }
-
-  private func next() {
-    guard let (target, take) = waiting.first else { return }
-    asking?.send(HTTPRequest("GET", target), timeout: .seconds(30)) { [weak self] result in
-      guard let self else { return }
-      switch result {
-      case .success(let response):
-        self.trouble = nil
-        let rows = response.body.split(separator: 10)
-        // `try?`: what cannot be read is left as it was.
-        let values = rows.compactMap { try? JSONValue(parsing: Array($0)) }
-        if response.status == 200 { take(target.contains("contacts") ? .array(values) : values.first ?? .null) }
-      case .failure(let failure):
-        self.trouble = "\(failure)"
-        self.view.trouble = "\(failure)"
-        // A tunnel is good for one connection: without it there is nothing to watch.
-        if !self.tunnels.isEmpty { return self.loop.stop() }
-      }
-      if self.trouble == nil { self.view.trouble = nil }
-      self.waiting.removeFirst()
-      self.changed()
-      self.loop.later { self.next() }
-    }
-  }
-
   private func follow() {
-    following?.send(HTTPRequest("GET", "/v1/messages?follow=1&limit=200"), timeout: nil) { [weak self] piece in
-      guard let self else { return }
-      self.partial += piece
-      while let end = self.partial.firstIndex(of: 10) {
-        // `try?`: a torn line is no message.
-        if let message = try? JSONValue(parsing: Array(self.partial[..<end])) { self.view.add(message) }
-        self.partial.removeFirst(end + 1)
-      }
-      self.changed()
-    } _: { [weak self] _ in
-      guard let self, self.tunnels.isEmpty else { return }
-      self.partial = []
-      self.view.messages = []
-      self.loop.schedule(after: self.interval) { [weak self] in self?.follow() }
+    line.follow("/v1/messages?follow=1&limit=200", pause: interval) { [weak self] message in
+      self?.view.add(message)
+      self?.changed()
+    } again: { [weak self] in
+      self?.view.messages = []
+      self?.follow()
     }
   }
 }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import HTTP
+import JSON
+
+/// Two connections of a program with a whole screen: one to ask on, one question after the other, and one on which rows are followed.
+final class GatewayLine {
+  private let loop: EventLoop
+  private let asking: HTTPClient
+  private let following: HTTPClient
+  private let tunnels: [SSHTunnel]
+  private let most: Int
+  private var waiting: [(request: HTTPRequest, take: (HTTPResponse) -> Void)] = []
+  private var partial: [UInt8] = []
+  /// Why the last question has no answer; `nil`: it has one. On a tunnel the loop is stopped then: it is good for one connection.
+  private(set) var trouble: String?
+  /// A question was answered, or was not.
+  var onAnswer: () -> Void = {}
+
+  /// `most`: questions that wait; what is beyond is dropped, because a far end that is so slow is asked again soon.
+  init(_ connection: Connection, most: Int, on loop: EventLoop) throws {
+    (self.loop, self.most) = (loop, most)
+    let (first, second) = (try connection.endpoint(), try connection.endpoint())
+    asking = HTTPClient(first.0, on: loop)
+    following = HTTPClient(second.0, on: loop)
+    tunnels = [first.1, second.1].compactMap(\.self)
+  }
+
+  // MARK: Asking
+
+  func ask(_ request: HTTPRequest, _ take: @escaping (HTTPResponse) -> Void) {
+    guard waiting.count < most else { return }
+    waiting.append((request, take))
+    if waiting.count == 1 { next() }
+  }
+
+  /// The objects of a good answer, one a line.
+  func rows(_ target: String, _ take: @escaping ([JSONValue]) -> Void) {
+    ask(HTTPRequest("GET", target)) { response in
+      guard response.status == 200 else { return }
+      // `try?`: what cannot be read is left out.
+      take(response.body.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) })
+    }
+  }
+
+  private func next() {
+    guard let (request, take) = waiting.first else { return }
+    asking.send(request, timeout: .seconds(30)) { [weak self] result in
+      guard let self else { return }
+      switch result {
+      case .success(let response):
+        self.trouble = nil
+        take(response)
+      case .failure(let failure):
+        self.trouble = "\(failure)"
+        if !self.tunnels.isEmpty { return self.loop.stop() }
+      }
+      self.waiting.removeFirst()
+      self.onAnswer()
+      self.loop.later { self.next() }
+    }
+  }
+
+  // MARK: Following
+
+  /// Takes each row that comes; when the connection has ended, `again` after a pause, which follows anew.
+  func follow(
+    _ target: String, pause: Duration, _ take: @escaping (JSONValue) -> Void, again: @escaping () -> Void
+  ) {
+    partial = []
+    following.send(HTTPRequest("GET", target), timeout: nil) { [weak self] piece in
+      guard let self else { return }
+      self.partial += piece
+      while let end = self.partial.firstIndex(of: 10) {
+        // `try?`: a torn line is no row.
+        if let row = try? JSONValue(parsing: Array(self.partial[..<end])) { take(row) }
+        self.partial.removeFirst(end + 1)
+      }
+    } _: { [weak self] _ in
+      guard let self, self.tunnels.isEmpty else { return }
+      self.loop.schedule(after: pause) { again() }
+    }
+  }
+}
