@@ -28,6 +28,8 @@ parser.add_argument("--packages", default=checkout / ".build/packages", type=pat
 parser.add_argument("--cuts", default=20, type=int)
 parser.add_argument("--kills", default=20, type=int)
 parser.add_argument("--seed", default=20261121, type=int)
+parser.add_argument("--profiles", default="durable,balanced,wear", help="what `measure` measures")
+parser.add_argument("--mount", help="further options of the file system for `measure`: lazytime, noatime, …")
 parser.add_argument("--list", action="store_true")
 parser.add_argument("--keep", action="store_true", help="leave the folder with disk and logs")
 parser.add_argument("scenarios", nargs="*")
@@ -445,6 +447,9 @@ def measure(rig):
     machine.do("mkdir -p /etc/systemd/journald.conf.d; printf '[Journal]\\nStorage=volatile\\n' >/etc/systemd/journald.conf.d/bench.conf; systemctl restart systemd-journald; "
                "systemctl stop meshpostd; systemctl mask --now e2scrub_reap.timer e2scrub_all.timer fstrim.timer apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer 2>/dev/null; true")
 
+    if options.mount:
+        machine.do(f"mount -o remount,{options.mount} /")
+
     def fold():
         """The log into the database, so that each measurement begins and ends with none of it."""
         machine.do("sync; [ ! -e /var/lib/meshpost/gateway.db-wal ] || sqlite3 /var/lib/meshpost/gateway.db 'PRAGMA wal_checkpoint(PASSIVE)' >/dev/null; sync; sync")
@@ -477,7 +482,7 @@ def measure(rig):
     floor = written(lambda: machine.do("sqlite3 /var/lib/floor.db </share/floor.sql >/dev/null; sync"))
     (pathlib.Path(options.packages) / "floor.sql").unlink()
     say(f"| SQLite alone, a row of 120 bytes a commit | {floor // 1000:,} | | | |")
-    for profile in ["durable", "balanced", "wear"]:
+    for profile in options.profiles.split(","):
         machine.do("sed -i '/^profile/d; /^\\[store\\]/d' /etc/meshpost/meshpostd.toml; printf '[store]\\nprofile = \"%s\"\\n' >>/etc/meshpost/meshpostd.toml; "
                    "systemctl restart meshpostd" % profile)
         rig.wait_for_radio()
