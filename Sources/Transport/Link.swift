@@ -67,6 +67,8 @@ extension Link {
 public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
   case noSuchDevice(String)
   case notPermitted(String, group: String?)
+  /// The user may, but what started us lets no device of this kind through: systemd's DeviceAllow.
+  case kindNotAllowed(String)
   case inUse(String, by: String)
   case noDeviceFound
   /// What each serial device turned out to be; none is the radio that is wanted.
@@ -87,6 +89,7 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
     switch self {
     case .noSuchDevice(let device): "\(device) does not exist"
     case .notPermitted(let device, _): "no permission to open \(device)"
+    case .kindNotAllowed(let device): "the service may not open devices such as \(device)"
     case .inUse(let device, let owner): "\(device) is in use by \(owner)"
     case .noDeviceFound: "no serial device was found"
     case .noRadioAmong(let devices): "none of the serial devices is the radio: \(devices.joined(separator: "; "))"
@@ -108,6 +111,8 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
     case .noSuchDevice, .noDeviceFound: "Plug the radio in; the gateway notices by itself."
     case .notPermitted(_, let group):
       group.map { "Add this user to the group \($0) and start again." } ?? "Give this user access to the device."
+    case .kindNotAllowed(let device):
+      "`systemctl edit meshpostd`, below [Service]: DeviceAllow=\(device) rw. Then restart it."
     case .inUse(_, let owner): "Stop \(owner): two programs would split the radio's bytes between them."
     case .noRadioAmong:
       "Plug the radio in, or name its device as radio.link; what is no radio is asked again in ten minutes."

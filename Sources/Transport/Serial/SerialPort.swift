@@ -116,7 +116,8 @@ final class SerialPort {
   private static func failure(_ location: String, device: String, _ code: Int32) -> LinkError {
     switch code {
     case ENOENT, ENXIO, ENODEV: return .noSuchDevice(location)
-    case EACCES, EPERM:
+    case EPERM: return .kindNotAllowed(location)
+    case EACCES:
       var status = stat()
       let group = stat(device, &status) == 0 ? getgrgid(status.st_gid).map { String(cString: $0.pointee.gr_name) } : nil
       return .notPermitted(location, group: group)
