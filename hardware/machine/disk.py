@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import struct
+import subprocess
 import threading
 import time
 
@@ -27,6 +28,7 @@ class Disk:
         self.is_on = True
         self.trap = None  # a seed: the power goes when the machine next asks for a flush, before it is done
         self.trapped = threading.Event()
+        self.log = None  # while it records: (time, offset, data) of each write, (time, None, None) of each flush
         self.address = address
         self.listener = socket.socket(socket.AF_UNIX)
         if os.path.exists(address):
@@ -38,6 +40,17 @@ class Disk:
     def power_on(self):
         with self.lock:
             self.is_on = True
+
+    def record(self, copy):
+        """From now on every write and flush is kept in the list that is returned; `copy` becomes the disk as it is now."""
+        with self.lock:
+            subprocess.run(["cp", "--sparse=always", "--reflink=auto", f"/proc/self/fd/{self.file}", copy], check=True, pass_fds=[self.file])
+            self.log = []
+            return self.log
+
+    def stop_recording(self):
+        with self.lock:
+            self.log = None
 
     def cut(self, seed):
         """The power goes. Returns how many writes were not flushed, and how many of those stayed."""
@@ -133,9 +146,13 @@ class Disk:
                 os.pwrite(self.file, data, offset)
                 self.written += length
                 self.writes += 1
+                if self.log is not None:
+                    self.log.append((time.monotonic(), offset, data))
             if kind == FLUSH or flags & 1:
                 self.flushes += 1
                 self.undo.clear()
+                if self.log is not None:
+                    self.log.append((time.monotonic(), None, None))
         if self.flush_seconds and (kind == FLUSH or flags & 1):
             time.sleep(self.flush_seconds)
         client.sendall(struct.pack(">IIQ", 0x67446698, error, handle) + answer)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""exercise.py [--programs FOLDER] [--packages FOLDER] [--cuts N] [--kills N] [--seed N] [SCENARIO ...]
+"""exercise.py [--programs FOLDER] [--packages FOLDER] [--cuts N] [--kills N] [--moments N] [--seed N] [SCENARIO ...]
 
 Installs the packages in an emulated Debian machine and does to it what happens to a gateway in the field. Radios and the hub run outside of it, on this
 machine, so that they know what they handed over and what they were given whatever happens in there. Without scenarios, all of them; `--list` names them.
@@ -21,12 +21,14 @@ import urllib.request
 
 from disk import EIO
 from machine import Machine, PATIENCE, checkout
+from moments import Moments
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--programs", default=checkout / ".build/release", type=pathlib.Path)
 parser.add_argument("--packages", default=checkout / ".build/packages", type=pathlib.Path)
 parser.add_argument("--cuts", default=20, type=int)
 parser.add_argument("--kills", default=20, type=int)
+parser.add_argument("--moments", default=200, type=int, help="moments of a recording at which the power goes")
 parser.add_argument("--seed", default=20261121, type=int)
 parser.add_argument("--profiles", default="durable,balanced,wear", help="what `measure` measures")
 parser.add_argument("--mount", help="further options of the file system for `measure`: lazytime, noatime, …")
@@ -395,6 +397,35 @@ def cuts(rig):
         f"{handed - stored} were in hand when the power went")
 
 
+def moments(rig):
+    """what was written under traffic is recorded, and the disk is put together as after power cuts at many moments of it"""
+    machine = rig.machine
+    handed_before, stored_before = rig.everything_is_there()
+    gateway, seq = rig.status()["gateway"], 0
+    machine.do("sync")
+    recording = machine.disk.record(rig.folder / "recorded.img")
+    known, last = [], len(rig.radio.lines)
+    rig.radio.tell("inject r0 12 300")
+    while not any('"injected"' in line for line in rig.radio.lines[last:]):
+        # What others know must be on disk from then on.
+        handed = rig.radio.stats("r0")["handed_over"]
+        rows = rig.ask_hub(f"/v1/gateways/{gateway}/events?after={seq}&limit=1000")["events"]
+        seq = rows[-1]["seq"] if rows else seq
+        known.append((time.monotonic(), handed, seq))
+        time.sleep(0.03)
+    machine.disk.stop_recording()
+    images = Moments(rig.folder / "recorded.img", recording, options.seed)
+    for moment in images.chosen(options.moments):
+        begun = recording[moment - 1][0]
+        _, handed, seq = max((entry for entry in known if entry[0] <= begun), default=(0, handed_before, 0))
+        messages, last_event = images.at(moment)
+        least = stored_before + handed - handed_before - 1
+        assert messages >= least, f"step {moment}: {messages} messages are stored, the radio had handed over {handed - handed_before} and is asked for the next when one is"
+        assert last_event >= seq, f"step {moment}: the hub has event {seq}, the database ends with {last_event}"
+    say(f"moments: {options.moments} of {len(recording)} writes and flushes while 300 messages came; {images.at_stake} writes at stake; each time the file system mended itself, "
+        "the database was sound, and had what the radio had been asked to go on after and what the hub had")
+
+
 def upgrade(rig):
     """from the version before, with data and configuration in place; purge takes everything away"""
     machine = rig.machine
@@ -496,7 +527,7 @@ def measure(rig):
         say(f"| {profile} | {many:,.0f} | {few:,.0f} | {heard:,.0f} | {still * 86400 / seconds / 1e6:.1f} MB |")
 
 
-ALL = [setup, security, kills, watchdog, memory, usb, card, hub, cuts, upgrade]
+ALL = [setup, security, kills, watchdog, memory, usb, card, hub, cuts, moments, upgrade]
 if options.list:
     for scenario in [*ALL, measure]:
         print(f"{scenario.__name__:10}{scenario.__doc__}")
