@@ -19,8 +19,9 @@ import Testing
     let run = try Program(
       Fixtures.checkout.appending(path: "hardware/machine/exercise.py").path(),
       [
-        "--programs", Program.programs.path(), "--cuts", "3", "--kills", "5", "--seed", "20261121",
-        "setup", "security", "kills", "watchdog", "usb", "cuts",
+        "--programs", Program.programs.path(), "--cuts", "3", "--kills", "5", "--moments", "60", "--seed",
+        "20261121",
+        "setup", "security", "kills", "watchdog", "usb", "cuts", "moments",
       ])
     let code = try await run.ends(within: 1500)
     print(run.lines.joined(separator: "\n"))
