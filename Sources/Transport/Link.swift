@@ -137,9 +137,9 @@ public enum Links {
   ) -> any Link {
     switch address {
     case .serial(let location, let baud):
-      SerialLink(.named(location), baud: baud, kept: manager.map { KeptPort($0) }, on: loop)
+      SerialLink(.named(location), baud: baud, kept: manager.map { KeptPort($0, log: log) }, on: loop)
     case .auto(let baud):
-      SerialLink(.anyRadio(key: key), baud: baud, kept: manager.map { KeptPort($0) }, on: loop)
+      SerialLink(.anyRadio(key: key), baud: baud, kept: manager.map { KeptPort($0, log: log) }, on: loop)
     case .tcp(let host, let port): TCPLink(host: host, port: port, on: loop)
     case .bluetooth(let target): BluetoothLink(target, bluetooth, on: loop, log: log)
     }

@@ -16,9 +16,12 @@ final class KeptPort {
   /// `nil`: none can be had; bytes are read straight from the port.
   private(set) var spool: ReceiveSpool?
   private var hasLeftOvers: Bool
+  private let log: Log
+  private var hasSaidFull = false
 
-  init(_ manager: ServiceManager) {
+  init(_ manager: ServiceManager, log: Log) {
     self.manager = manager
+    self.log = log
     let ports = manager.take(Name.port)
     inherited = ports.last
     for extra in ports.dropLast() { Descriptor.close(extra) }
@@ -58,5 +61,22 @@ final class KeptPort {
     return hasLeftOvers ? spool?.leftOver() ?? [] : []
   }
 
-  func giveSpoolUp() { spool = nil }
+  private func giveSpoolUp() { spool = nil }
+
+  /// Reads from the port, by way of the spool where that is possible.
+  func read(from port: Int32) -> ReadResult {
+    guard let spool else { return Descriptor.read(port) }
+    guard let result = spool.read(from: port) else {
+      giveSpoolUp()
+      return Descriptor.read(port)
+    }
+    if spool.wasEmptied != hasSaidFull {
+      hasSaidFull = spool.wasEmptied
+      if hasSaidFull {
+        log.warning(
+          "more waits for the disk than systemd keeps for us: until it is on disk, a crash could take some of it")
+      }
+    }
+    return result
+  }
 }

@@ -26,6 +26,8 @@ final class ReceiveSpool {
   /// Reads after which it is time to have things on disk.
   private static let many = 96
   private var reads = 0
+  /// It was emptied because it was full; until all is on disk again, a kill can take something.
+  private(set) var wasEmptied = false
 
   /// More should not come before what is here is on disk.
   var isFilling: Bool { reads >= Self.many }
@@ -68,6 +70,7 @@ final class ReceiveSpool {
     var count = meshpost_splice(port, ends[1], Descriptor.chunk)
     if count < 0, errno == EAGAIN, isFull {
       forget(given)
+      wasEmptied = true
       count = meshpost_splice(port, ends[1], Descriptor.chunk)
     }
     if count == 0 { return .end }
@@ -99,6 +102,7 @@ final class ReceiveSpool {
   func settled(pending: Int) {
     let count = given - max(0, pending)
     if count > 0 { forget(count) }
+    wasEmptied = false
   }
 
   private func forget(_ count: Int) {

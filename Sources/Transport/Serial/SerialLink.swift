@@ -162,7 +162,7 @@ final class SerialLink: Link {
   private func ready(_ readiness: EventLoop.Readiness) {
     if readiness.contains(.writable) { flush() }
     while let port {
-      switch read(port) {
+      switch kept?.read(from: port.descriptor) ?? Descriptor.read(port.descriptor) {
       case .bytes(let bytes): onEvent(.bytes(bytes))
       case .wouldBlock:
         if readiness.isDisjoint(with: .closed) { return }
@@ -171,14 +171,6 @@ final class SerialLink: Link {
       case .failed(let error): return fail(Self.isGone(error) ? .unplugged(name) : .system(error.description))
       }
     }
-  }
-
-  private func read(_ port: SerialPort) -> ReadResult {
-    if let spool = kept?.spool {
-      if let result = spool.read(from: port.descriptor) { return result }
-      kept?.giveSpoolUp()
-    }
-    return Descriptor.read(port.descriptor)
   }
 
   private static func isGone(_ error: SystemError) -> Bool { [EIO, ENXIO, ENODEV, EPIPE].contains(error.code) }
