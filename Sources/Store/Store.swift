@@ -100,12 +100,14 @@ public final class Store {
     journalState = try translating { () throws(SQLiteError) in try JournalState(database) }
   }
 
+  /// Nobody else opens it meanwhile: the index of the log is then in memory, and not in a file whose pages the kernel writes to
+  /// the disk after each message that comes alone.
   private static func open(_ settings: Settings) throws(StoreError) -> Database {
     do {
       let database = try Database(location: settings.location)
       try database.execute(
         """
-        PRAGMA page_size = \(pageSize); PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+        PRAGMA page_size = \(pageSize); PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
         PRAGMA wal_autocheckpoint = \(settings.profile.pagesToCheckpoint); PRAGMA cache_size = -512; PRAGMA foreign_keys = ON;
         PRAGMA journal_size_limit = 1048576
         """)

@@ -4,13 +4,13 @@ import EventLoop
 import Foundation
 import JSON
 import SQLite
-import Store
 import TestSupport
 import Testing
 import Timing
 
 @testable import HTTP
 @testable import Relay
+@testable import Store
 
 /// A store, a webhook and a server that notes what it is sent, on one loop.
 private final class Hook {
@@ -123,8 +123,7 @@ private final class Hook {
     hook.upstream.setPaused(true)
     for number in 1...4 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
     try hook.store.commitNow()
-    let damaged = try Database(location: hook.scratch.location("gw.db"))
-    try damaged.execute("DELETE FROM journal WHERE seq < 3")
+    try hook.store.database.execute("DELETE FROM journal WHERE seq < 3")
     hook.statuses = [400]
     hook.upstream.setPaused(false)
     try hook.allSent()

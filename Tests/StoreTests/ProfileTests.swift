@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Foundation
 import SQLite
 import TestSupport
 import Testing
@@ -27,7 +28,12 @@ import Testing
 
     /// What another process would find after a kill or a power cut.
     func onDisk() throws -> Int64 {
-      let reader = try Database(location: scratch.location("gw.db"), readOnly: true)
+      let (store, copy) = (scratch.location("gw.db"), scratch.location("after.db"))
+      for suffix in ["", "-wal"] {
+        try? FileManager.default.removeItem(atPath: copy + suffix)  // there is none the first time
+        try FileManager.default.copyItem(atPath: store + suffix, toPath: copy + suffix)
+      }
+      let reader = try Database(location: copy)
       return try reader.value("SELECT count(*) FROM journal")?.integer ?? 0
     }
 
