@@ -503,10 +503,11 @@ def measure(rig):
     idle = written(lambda: time.sleep(seconds))
     say(f"| without a gateway | | | | {idle * 86400 // seconds / 1e6:.1f} MB |")
     inserts = "".join(f"INSERT INTO t VALUES({n}, hex(randomblob(60)));" for n in range(1000))
-    (pathlib.Path(options.packages) / "floor.sql").write_text(
+    script = pathlib.Path(options.packages) / f"floor-{os.getpid()}.sql"
+    script.write_text(
         "PRAGMA page_size=1024; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=200; CREATE TABLE t(n INTEGER PRIMARY KEY, body);" + inserts)
-    floor = written(lambda: machine.do("sqlite3 /var/lib/floor.db </share/floor.sql >/dev/null; sync"))
-    (pathlib.Path(options.packages) / "floor.sql").unlink()
+    floor = written(lambda: machine.do(f"sqlite3 /var/lib/floor.db </share/{script.name} >/dev/null"))
+    script.unlink()
     say(f"| SQLite alone, a row of 120 bytes a commit | {floor // 1000:,} | | | |")
     for profile in options.profiles.split(","):
         machine.do("sed -i '/^profile/d; /^\\[store\\]/d' /etc/meshpost/meshpostd.toml; printf '[store]\\nprofile = \"%s\"\\n' >>/etc/meshpost/meshpostd.toml; "
