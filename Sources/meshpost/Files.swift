@@ -21,16 +21,15 @@ enum InputFile {
     return bytes
   }
 
-  /// `nil` when there is none, or none that we may read.
-  static func text(_ location: String) -> String? {
-    guard access(location, R_OK) == 0 else { return nil }
-    // `try?`: it said so.
-    return (try? read(location)).map { String(decoding: $0, as: UTF8.self) }
+  /// `nil` when there is none.
+  static func text(_ location: String) throws -> String? {
+    guard access(location, F_OK) == 0 || errno != ENOENT else { return nil }
+    return String(decoding: try read(location), as: UTF8.self)
   }
 
   /// The first line; `nil` as above, or when that is empty.
-  static func firstLine(_ location: String) -> String? {
-    text(location)?.split(separator: "\n", maxSplits: 1, omittingEmptySubsequences: false).first
+  static func firstLine(_ location: String) throws -> String? {
+    try text(location)?.split(separator: "\n", maxSplits: 1, omittingEmptySubsequences: false).first
       .flatMap { $0.isEmpty ? nil : String($0) }
   }
 }

@@ -68,7 +68,7 @@ struct Setup {
     guard access(folder, W_OK) == 0 else {
       throw Failure.say("\(folder) cannot be written: run `sudo meshpost setup`", EX_NOPERM)
     }
-    guard let old = InputFile.text(config), !mayReplace, !Self.isUntouched(old) else { return }
+    guard let old = try InputFile.text(config), !mayReplace, !Self.isUntouched(old) else { return }
     guard !isUnattended else {
       throw Failure.say(
         "\(config) was edited: --replace writes a new one and keeps it under another name", EX_CANTCREAT)

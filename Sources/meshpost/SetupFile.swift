@@ -54,7 +54,7 @@ extension Setup {
   /// Secrets that were named by file are copied to where the service finds them.
   private func adopted(_ file: String?, as name: String) throws -> String? {
     guard let file, file.contains("/"), !file.hasPrefix(credentials) else { return file }
-    guard let line = InputFile.firstLine(file) else {
+    guard let line = try InputFile.firstLine(file) else {
       throw Failure.say("\(file): cannot be read, or its first line is empty", EX_NOINPUT)
     }
     return try keep(line, as: name)
@@ -65,7 +65,7 @@ extension Setup {
       upstreams[place].tokenFile = try adopted(upstreams[place].tokenFile, as: "\(upstreams[place].name).token")
     }
     pinFile = try adopted(pinFile, as: "radio.pin")
-    if let old = InputFile.text(config), !Self.isUntouched(old) {
+    if let old = try InputFile.text(config), !Self.isUntouched(old) {
       let kept = "\(config).before-\(time(nil))"
       guard rename(config, kept) == 0 else { throw Failure.file(kept) }
       print("what was there is kept as \(kept)")
