@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Store
+
+@Suite struct StoreFaultTests {
+  @Test func `a second program is refused, and told who has it`() throws {
+    let shop = try Shop()
+    do {
+      _ = try Store(Store.Settings(location: shop.scratch.location("gw.db")))
+      Issue.record("opened twice")
+    } catch {
+      guard case .inUse(let owner, _) = error else {
+        Issue.record("\(error)")
+        return
+      }
+      #expect(owner == "process \(ProcessInfo.processInfo.processIdentifier)")
+    }
+  }
+
+  @Test func `a store that was let go of can be had again, though a child still has its descriptors`() throws {
+    var shop: Shop? = try Shop()
+    let scratch = try #require(shop?.scratch)
+    let lock = scratch.location("gw.db.lock")
+    // As between a fork and its exec. `try?`: most numbers are not open.
+    let own = (0..<1024).first {
+      (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)")) == lock
+    }
+    let inherited = dup(Int32(try #require(own)))
+    defer { close(inherited) }
+    shop = nil
+    _ = try Store(Store.Settings(location: scratch.location("gw.db")))
+  }
+
+  @Test func `a damaged file is set aside, never deleted, and a new epoch begins`() throws {
+    let scratch = Scratch()
+    let settings = Store.Settings(location: scratch.location("gw.db"))
+    var (id, epoch) = ("", "")
+    do {
+      let store = try Store(settings)
+      (id, epoch) = (store.gatewayID, store.epoch)
+      store.write({ store throws(SQLiteError) in
+        for _ in 0..<100 { try store.append(.message, at: Shop.moment, body: [UInt8](repeating: 1, count: 100)) }
+      }) { _ in }
+      try store.commitNow()
+      try store.checkpoint()
+    }
+    let handle = try FileHandle(forWritingTo: URL(filePath: settings.location))
+    try handle.write(contentsOf: Data(repeating: 0x55, count: 4096))
+    try handle.close()
+    let store = try Store(settings)
+    let kept = try #require(store.setAside)
+    #expect(FileManager.default.fileExists(atPath: kept))
+    #expect(store.gatewayID == id, "it is still the same gateway")
+    #expect(store.epoch != epoch)
+    #expect(store.lastSeq == 0)
+  }
+
+  @Test func `a full store refuses, keeps what it has, and goes on when there is room`() throws {
+    let scratch = Scratch()
+    let location = scratch.location("gw.db")
+    func fill(_ store: Store) -> StoreError? {
+      var failure: StoreError?
+      store.write({ store throws(SQLiteError) in
+        try store.append(.message, at: Shop.moment, body: [UInt8](repeating: 7, count: 3000))
+      }) { failure = $0 }
+      store.commit()
+      return failure
+    }
+    var written: Int64 = 0
+    do {
+      let store = try Store(Store.Settings(location: location, maxSize: 200 * 1024))
+      while fill(store) == nil { #expect(store.lastSeq < 1000) }
+      guard case .full? = fill(store) else {
+        Issue.record("\(String(describing: store.failure))")
+        return
+      }
+      written = store.lastSeq
+      #expect(store.failure != nil)
+      // The cursor and the trimming still work: the queue is not wedged.
+      store.write({ store throws(SQLiteError) in try store.setCursor(of: "hub", to: written) }) { _ in }
+      store.commit()
+      #expect(try store.cursor(of: "hub") == written)
+    }
+    let store = try Store(Store.Settings(location: location, maxSize: 1 << 30))
+    #expect(store.lastSeq == written)
+    #expect(fill(store) == nil)
+    #expect(store.failure == nil)
+  }
+
+  @Test func `a schema of a newer version is refused`() throws {
+    let scratch = Scratch()
+    let location = scratch.location("gw.db")
+    do {
+      let database = try Database(location: location)
+      try database.execute("PRAGMA user_version = 999")
+    }
+    #expect(throws: StoreError.self) { try Store(Store.Settings(location: location)) }
+  }
+}
