@@ -1,7 +1,13 @@
-"""What the benchmarks share: a gateway's status by its control socket, and patience."""
+"""What the benchmarks share: a gateway's status by its control socket, a free port, and patience."""
 import json
 import socket
 import time
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def status(location):

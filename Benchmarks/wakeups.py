@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """wakeups.py PROGRAMS [SECONDS]: how often an idle gateway wakes, and why: several beside each other, each with a radio that says nothing.
 
-Voluntary context switches of all threads, and the loop's own count, over SECONDS (default 300) after everything has come up.
+Voluntary context switches of all threads over SECONDS (default 300) after everything has come up.
 """
 import pathlib
-import socket
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
-from gateway import status, until
+from gateway import free_port, status, until
 
 programs, seconds = pathlib.Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 300
 root = pathlib.Path(__file__).resolve().parent.parent
@@ -22,12 +22,6 @@ def start(*command, **options):
     process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
     started.append(process)
     return process
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def switches(process):
@@ -79,3 +73,5 @@ try:
 finally:
     for process in started:
         process.terminate()
+        process.wait()
+    shutil.rmtree(folder)

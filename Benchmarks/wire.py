@@ -20,7 +20,7 @@ import threading
 import time
 import urllib.request
 
-from gateway import status, until
+from gateway import free_port, status, until
 
 arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 arguments.add_argument("programs", type=pathlib.Path)
@@ -36,12 +36,6 @@ def start(*command, **more):
     process = subprocess.Popen([str(part) for part in command], stderr=subprocess.DEVNULL, **more)
     started.append(process)
     return process
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Wire:
