@@ -25,8 +25,10 @@ test: packages test-packages $(PYTHON_ENV)/ready $(HOME_ASSISTANT)/ready lint bl
 
 ## test-arm64: the whole-program tests with what `make deb-arm64` has built, in an emulator
 test-arm64: packages test-packages $(PYTHON_ENV)/ready
+	$(call install_missing,qemu-user-static)
 	$(SWIFT) build --build-tests
-	MESHPOST_PROGRAMS=$$(./hardware/emulate-arm64) MESHPOST_TEST_PATIENCE=120 $(SWIFT) test --skip-build --filter WholeProgramTests
+	programs=$$(./hardware/emulate-arm64) && \
+	  MESHPOST_PROGRAMS=$$programs MESHPOST_TEST_PATIENCE=120 $(SWIFT) test --skip-build --filter WholeProgramTests
 
 ## build: the release programs
 build: packages

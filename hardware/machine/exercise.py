@@ -415,14 +415,15 @@ def moments(rig):
         time.sleep(0.03)
     machine.disk.stop_recording()
     images = Moments(rig.folder / "recorded.img", recording, options.seed)
-    for moment in images.chosen(options.moments):
+    chosen = images.chosen(options.moments)
+    for moment in chosen:
         begun = recording[moment - 1][0]
         _, handed, seq = max((entry for entry in known if entry[0] <= begun), default=(0, handed_before, 0))
         messages, last_event = images.at(moment)
         least = stored_before + handed - handed_before - 1
         assert messages >= least, f"step {moment}: {messages} messages are stored, the radio had handed over {handed - handed_before} and is asked for the next when one is"
         assert last_event >= seq, f"step {moment}: the hub has event {seq}, the database ends with {last_event}"
-    say(f"moments: {options.moments} of {len(recording)} writes and flushes while 300 messages came; {images.at_stake} writes at stake; each time the file system mended itself, "
+    say(f"moments: {len(chosen)} of {len(recording)} writes and flushes while 300 messages came; {images.at_stake} writes at stake; each time the file system mended itself, "
         "the database was sound, and had what the radio had been asked to go on after and what the hub had")
 
 
