@@ -148,7 +148,8 @@ public struct TOMLReader {
   /// Call when everything known was taken: the rest is unknown.
   public mutating func finish() {
     let known = taken.sorted().joined(separator: ", ")
-    for entry in table.entries where !taken.contains(entry.key) {
+    // By bytes, as the table does: a key that only looks like a known one is unknown.
+    for entry in table.entries where !taken.contains(where: { $0.utf8.elementsEqual(entry.key.utf8) }) {
       errors.append(
         TOMLError(line: entry.value.line, reason: "\(full(entry.key)) is not known here; known are: \(known)"))
     }

@@ -5,6 +5,7 @@ public struct TOMLValue: Equatable, Sendable {
   public enum Kind: Equatable, Sendable {
     case string(String)
     case integer(Int64)
+    /// `inf` and `nan` too.
     case number(Double)
     case bool(Bool)
     case array([TOMLValue])
@@ -25,23 +26,6 @@ public struct TOMLValue: Equatable, Sendable {
     case .table: "a table"
     }
   }
-}
-
-/// A table: keys in order of their appearance.
-public struct TOMLTable: Equatable, Sendable {
-  public struct Entry: Equatable, Sendable {
-    public var key: String
-    public var value: TOMLValue
-  }
-
-  public internal(set) var entries: [Entry] = []
-  public internal(set) var line: Int
-  /// Made by a `[header]` or inline: may not be opened again.
-  var isClosed = false
-
-  init(line: Int) { self.line = line }
-
-  public subscript(key: String) -> TOMLValue? { entries.first { $0.key == key }?.value }
 }
 
 /// Why a document is no TOML that we take.

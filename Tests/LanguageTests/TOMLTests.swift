@@ -40,7 +40,7 @@ import Testing
   @Test(arguments: [
     ("a = 1\na = 2", 2, "twice"), ("a = \n", 1, "missing"), ("[a]\n[a]", 2, "twice"), ("a = \"x", 1, "does not end"),
     ("\n\na = 2026-11-21", 3, "date"), ("a = 1 b = 2", 1, "follows"), ("= 1", 1, "key is missing"),
-    ("a = 1\n[a]\nb = 1", 2, "already"), ("a = 012", 1, "no value"), ("[a", 1, "missing"), ("a = [1 2]", 1, "`,`"),
+    ("a = 1\n[a]\nb = 1", 2, "already"), ("a = 012", 1, "no number"), ("[a", 1, "missing"), ("a = [1 2]", 1, "`,`"),
   ]) func `mistakes are told with their line`(_ text: String, _ line: Int, _ words: String) {
     do {
       _ = try parse(text)
@@ -48,6 +48,70 @@ import Testing
     } catch {
       #expect(error.line == line, "\(text): \(error)")
       #expect(error.reason.contains(words), "\(text): \(error)")
+    }
+  }
+
+  /// What each document is, as its keys and values in one line.
+  @Test(arguments: [
+    ("\u{FEFF}a = 1", "a=1"), ("a = 1\r\nb = 2\r\n", "a=1 b=2"), ("a = inf\nb = -inf", "a=inf b=-inf"),
+    ("a = nan", "a=nan"), ("a = +1\nb = -0", "a=1 b=0"), ("a = 1e3\nb = 6.02E+2_3", "a=1000.0 b=6.02e+23"),
+    ("a = 0xDEAD_beef\nb = 0o17\nc = 0b1_0", "a=3735928559 b=15 c=2"),
+    ("a = -9223372036854775808", "a=-9223372036854775808"),
+    ("a = \"\"\"x \\\n   \n  y\"\"\"", "a=<x y>"), ("a = \"\"\"x \\  \r\n y\"\"\"", "a=<x y>"),
+    ("a = \"\"\"x\r\ny\"\"\"", "a=<x\ny>"), ("a = \"\"\"\"x\"\"\"\"\"", "a=<\"x\"\">"), ("a = ''''x''''", "a=<'x'>"),
+    ("a = \"\"\"\\\"\"\"\"", "a=<\">"), ("\"\" = 1\n'b c' = 2", "=1 b c=2"),
+    // Equal as Strings of Swift, two keys of TOML.
+    ("\"\u{E9}\" = 1\n\"e\u{301}\" = 2", "\u{E9}=1 e\u{301}=2"),
+    // A mark behind a quote does not hide it.
+    ("a = \"x\"\u{20}# \u{301}", "a=<x>"), ("a = \"\u{301}\"", "a=<\u{301}>"),
+    ("[a.b]\nx = 1\n[a]\ny = 2", "a={b={x=1} y=2}"),
+    ("[a]\nb.c = 1\nb.d = 2\n[a.b.e]\nf = 3", "a={b={c=1 d=2 e={f=3}}}"),
+    ("[[a]]\n[[a.b]]\nx = 1\n[[a]]\n[a.b]\nx = 2", "a=[{b=[{x=1}]} {b={x=2}}]"), ("a = [ # x\n1, \n2,\n]", "a=[1 2]"),
+    ("a = { b.c = 1, b.d = [ {}, ] }", "a={b={c=1 d=[{}]}}"),
+  ]) func `what TOML 1.0 allows is taken`(_ text: String, _ contents: String) throws {
+    #expect(described(try parse(text)) == contents, "\(text.debugDescription)")
+  }
+
+  @Test(arguments: [
+    ("a = 1.", 1), ("a = .5", 1), ("a = 1.e3", 1), ("a = 1e", 1), ("a = 1__0", 1), ("a = 1_", 1), ("a = -0xff", 1),
+    ("a = +0b1", 1), ("a = 0x-1", 1), ("a = 0xG", 1), ("a = 0X1", 1), ("a = 00", 1), ("a = ++1", 1), ("a = Inf", 1),
+    ("a = 9223372036854775808", 1), ("a = True", 1), ("a = 1\rb = 2", 1), ("a = 1 # x\ry", 1), ("a = 1 # \u{0}", 1),
+    ("a = \"\u{1}\"", 1), ("a = '\u{7F}'", 1), ("\na = \"\"\"\n\u{1B}\"\"\"", 3), ("a = \"\"\"x\ry\"\"\"", 1),
+    ("a = \"\"\"x\"\"\"\"\"\"", 1), ("a = \"\\u+123\"", 1), ("a = \"\\uD800\"", 1), ("a = \"\\x41\"", 1),
+    ("a = \"\"\"\\ x\"\"\"", 1), ("\"\"\"a\"\"\" = 1", 1), ("'''\na''' = 1", 1), ("a\n= 1", 1), ("a =\n1", 1),
+    ("[a]\nb = 1\n[a.b]", 3), ("[a.b]\n[a]\nb.c = 1", 3), ("a.b = 1\n[a]", 2), ("[t]\na.b = 1\n[t.a]", 3),
+    ("a = {}\n[a.b]", 2), ("a = {}\na.b = 1", 2), ("a = { b = { c = 1 }, b.d = 2 }", 1),
+    ("a = { b.c = 1 }\na.b.d = 2", 2),
+    ("a = [{}]\n[[a]]", 2), ("a = []\n[[a]]", 2), ("[a]\n[[a]]", 2), ("[[a]]\n[a]", 2), ("[[a.b]]\n[[a]]", 2),
+    ("a = { b = 1, }", 1), ("a = { b = 1\n}", 1), ("[ [a]]", 1), ("[a]]", 1), ("[]", 1), ("[a.]", 1), ("a = [1,,2]", 1),
+    ("\u{FEFF}\u{FEFF}a = 1", 1), ("a = 12:00:00", 1),
+  ]) func `what TOML 1.0 forbids is refused, with its line`(_ text: String, _ line: Int) {
+    do {
+      let table = try parse(text)
+      Issue.record("\(text.debugDescription) was taken as \(described(table))")
+    } catch {
+      #expect(error.line == line, "\(text.debugDescription): \(error)")
+    }
+  }
+
+  @Test func `a byte that is no UTF-8 is told with its line`() {
+    #expect(throws: TOMLError(line: 2, reason: "the text is no UTF-8")) {
+      try TOMLParser.parse(Array("a = 1\nb = \"".utf8) + [0xC3] + Array("\"\nc = 1".utf8))
+    }
+  }
+
+  private func described(_ table: TOMLTable) -> String {
+    table.entries.map { "\($0.key)=\(described($0.value))" }.joined(separator: " ")
+  }
+
+  private func described(_ value: TOMLValue) -> String {
+    switch value.kind {
+    case .string(let text): "<\(text)>"
+    case .integer(let number): "\(number)"
+    case .number(let number): "\(number)"
+    case .bool(let bool): "\(bool)"
+    case .array(let elements): "[\(elements.map(described).joined(separator: " "))]"
+    case .table(let table): "{\(described(table))}"
     }
   }
 
@@ -60,5 +124,13 @@ import Testing
     #expect(reader.errors.map(\.line).sorted() == [1, 2, 3, 4])
     #expect(reader.errors.contains { $0.reason.contains("nmae is not known here; known are: level, port, size") })
     #expect(reader.errors.contains { $0.reason.contains("low, high") })
+  }
+
+  @Test(arguments: ["inf", "-inf", "nan", "1e400", "2.5"]) func `no number but a whole one passes for one`(
+    _ number: String
+  ) throws {
+    var reader = TOMLReader(try parse("port = \(number)"))
+    #expect(reader.integer("port", in: 1...10, default: 3) == 3)
+    #expect(reader.errors.count == 1)
   }
 }

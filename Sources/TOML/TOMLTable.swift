@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+
+/// A table: keys in order of their appearance.
+public struct TOMLTable: Equatable, Sendable {
+  public struct Entry: Equatable, Sendable {
+    public var key: String
+    public var value: TOMLValue
+  }
+
+  /// What made a table decides who may add to it.
+  enum Origin: Equatable, Sendable {
+    /// On the way to a `[header]`: may still get a header of its own.
+    case implicit
+    /// By its `[header]` or `[[header]]`; the document, too.
+    case header
+    /// By a key with dots: further keys of the same section add to it, and headers of tables within it.
+    case dotted
+    /// `{ … }`: nobody adds to it.
+    case inline
+  }
+
+  public internal(set) var entries: [Entry] = []
+  public internal(set) var line: Int
+  private var origin: Origin
+
+  /// An empty table, as it stands for one that is missing.
+  init(line: Int) { self.init(line: line, origin: .header) }
+
+  init(line: Int, origin: Origin) {
+    self.line = line
+    self.origin = origin
+  }
+
+  public subscript(key: String) -> TOMLValue? { index(of: key).map { entries[$0].value } }
+
+  /// TOML compares keys by their bytes; two Strings are also equal when they only look the same.
+  private func index(of key: String) -> Int? { entries.firstIndex { $0.key.utf8.elementsEqual(key.utf8) } }
+
+  // MARK: Headers
+
+  /// `[path]`.
+  mutating func openTable(_ path: ArraySlice<String>, _ line: Int) throws(TOMLError) {
+    guard let key = path.last else { return }
+    try reach(path.dropLast(), line) { (parent) throws(TOMLError) in
+      guard let index = parent.index(of: key) else {
+        return parent.add(key, .table(TOMLTable(line: line, origin: .header)), line)
+      }
+      guard case .table(var table) = parent.entries[index].value.kind else { throw parent.isTaken(index, line) }
+      guard table.origin == .implicit else {
+        throw TOMLError(
+          line: line, reason: "[\(path.joined(separator: "."))] stands twice (first on line \(table.line))")
+      }
+      table.origin = .header
+      table.line = line
+      parent.entries[index].value = TOMLValue(kind: .table(table), line: line)
+    }
+  }
+
+  /// `[[path]]`.
+  mutating func openElement(_ path: ArraySlice<String>, _ line: Int) throws(TOMLError) {
+    guard let key = path.last else { return }
+    try reach(path.dropLast(), line) { (parent) throws(TOMLError) in
+      let element = TOMLValue(kind: .table(TOMLTable(line: line, origin: .header)), line: line)
+      guard let index = parent.index(of: key) else { return parent.add(key, .array([element]), line) }
+      guard case .array(var elements) = parent.entries[index].value.kind, Self.isOpen(elements) else {
+        throw TOMLError(
+          line: line, reason: "`\(key)` is no list of tables (line \(parent.entries[index].value.line))")
+      }
+      elements.append(element)
+      parent.entries[index].value.kind = .array(elements)
+    }
+  }
+
+  /// Made by `[[headers]]`, and not by `[ … ]`.
+  private static func isOpen(_ elements: [TOMLValue]) -> Bool {
+    if case .table(let last)? = elements.last?.kind { last.origin == .header } else { false }
+  }
+
+  /// Changes the table at a header's path; makes what is missing on the way. Of a list of tables it is the last.
+  mutating func reach(
+    _ path: ArraySlice<String>, _ line: Int, _ body: (inout TOMLTable) throws(TOMLError) -> Void
+  ) throws(TOMLError) {
+    guard let key = path.first else { return try body(&self) }
+    if index(of: key) == nil { add(key, .table(TOMLTable(line: line, origin: .implicit)), line) }
+    guard let index = index(of: key) else { return }
+    switch entries[index].value.kind {
+    case .table(var inner) where inner.origin != .inline:
+      try inner.reach(path.dropFirst(), line, body)
+      entries[index].value.kind = .table(inner)
+    case .array(var elements) where Self.isOpen(elements):
+      guard case .table(var inner)? = elements.popLast()?.kind else { return }
+      try inner.reach(path.dropFirst(), line, body)
+      elements.append(TOMLValue(kind: .table(inner), line: inner.line))
+      entries[index].value.kind = .array(elements)
+    default: throw isTaken(index, line)
+    }
+  }
+
+  // MARK: Keys
+
+  /// `path = value`.
+  mutating func set(_ path: ArraySlice<String>, _ value: TOMLValue) throws(TOMLError) {
+    guard let key = path.first else { return }
+    guard path.count > 1 else {
+      if let first = self[key] {
+        throw TOMLError(line: value.line, reason: "`\(key)` stands twice (first on line \(first.line))")
+      }
+      return add(key, value.kind, value.line)
+    }
+    if index(of: key) == nil { add(key, .table(TOMLTable(line: value.line, origin: .dotted)), value.line) }
+    guard let index = index(of: key) else { return }
+    guard case .table(var inner) = entries[index].value.kind, inner.origin == .dotted else {
+      throw isTaken(index, value.line)
+    }
+    try inner.set(path.dropFirst(), value)
+    entries[index].value.kind = .table(inner)
+  }
+
+  /// An inline table is complete with its `}`, and so is what its keys with dots made.
+  mutating func close() {
+    origin = .inline
+    for index in entries.indices {
+      guard case .table(var inner) = entries[index].value.kind else { continue }
+      inner.close()
+      entries[index].value.kind = .table(inner)
+    }
+  }
+
+  private mutating func add(_ key: String, _ kind: TOMLValue.Kind, _ line: Int) {
+    entries.append(Entry(key: key, value: TOMLValue(kind: kind, line: line)))
+  }
+
+  private func isTaken(_ index: Int, _ line: Int) -> TOMLError {
+    let (key, first) = (entries[index].key, entries[index].value)
+    return TOMLError(line: line, reason: "`\(key)` is \(first.kindName) already (line \(first.line))")
+  }
+}
