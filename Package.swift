@@ -161,7 +161,10 @@ let package = Package(
       name: "StoreTests", dependencies: ["Companion", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport"],
       swiftSettings: strict),
     .testTarget(
-      name: "RelayTests", dependencies: ["EventLoop", "HTTP", "JSON", "Relay", "Store", "TestSupport", "Timing"],
+      name: "RelayTests",
+      dependencies: [
+        "Companion", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Relay", "SQLite", "Store", "TestSupport", "Timing",
+      ],
       swiftSettings: strict),
     .testTarget(
       name: "ProgramTests",

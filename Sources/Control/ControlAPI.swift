@@ -52,7 +52,8 @@ public final class ControlAPI {
     /// The relay is made anew when its configuration is reloaded.
     public let relay: () -> Relay
     /// Adds an upstream with these fields, or takes one of those away; the configuration is loaded anew.
-    public let addUpstream: (JSONValue) throws(Refusal) -> Void
+    /// Returns what is not wise about it.
+    public let addUpstream: (JSONValue) throws(Refusal) -> [String]
     public let removeUpstream: (String) throws(Refusal) -> Void
     /// Something was looked for that took memory.
     public let memoryWasUsed: () -> Void
@@ -65,7 +66,7 @@ public final class ControlAPI {
       synchronizer: Synchronizer,
       messaging: MessagingParts, bluetooth: BluetoothOptions, log: Log,
       proxy: CompanionProxy, taps: TapAPI, counts: PacketCounts, relay: @escaping () -> Relay,
-      addUpstream: @escaping (JSONValue) throws(Refusal) -> Void,
+      addUpstream: @escaping (JSONValue) throws(Refusal) -> [String],
       removeUpstream: @escaping (String) throws(Refusal) -> Void, memoryWasUsed: @escaping () -> Void,
       documentChanged: @escaping (Document) -> Void, power: @escaping () -> PowerReport
     ) {

@@ -37,12 +37,17 @@ final class RelayAPI {
 
   private func change(_ request: HTTPRequest, _ responder: HTTPResponder) {
     do throws(Refusal) {
+      var warnings: [String] = []
       if request.path == "/v1/upstreams/add" {
-        try parts.addUpstream(try RequestBody(request).whole)
+        warnings = try parts.addUpstream(try RequestBody(request).whole)
       } else {
         try parts.removeUpstream(request.query["upstream"] ?? "")
       }
-      Answering.answer(responder) { $0.field("ok", true) }
+      Answering.answer(responder) { json in
+        json.field("ok", true)
+        guard !warnings.isEmpty else { return }
+        json.arrayField("warnings") { json in for words in warnings { json.value(words) } }
+      }
     } catch {
       Answering.refuse(responder, error)
     }

@@ -96,7 +96,8 @@ final class ChannelExchange {
   /// What is refused is refused at once; what is taken is on disk with the end of the turn, or comes again.
   private func attempt(_ text: Text, _ update: ChannelUpdate, _ channel: Channel, _ lifetime: Duration) -> Refusal? {
     let request = SendRequest(
-      to: channel.name.string, text: text, key: "⇄" + update.id, lifetime: lifetime, priority: .relayed,
+      // Not by its name: a node, or another channel, may have that, too.
+      to: channel.secret.digest, text: text, key: "⇄" + update.id, lifetime: lifetime, priority: .relayed,
       origin: "\(update.upstream)/\(update.gateway)")
     var refusal: Refusal?
     messenger.send(request) { result in

@@ -70,8 +70,7 @@ public final class Daemon {
     let manager = ServiceManager.ofThisProcess()
     let link = Links.link(
       to: configuration.link, bluetooth: configuration.bluetooth, key: configuration.radioKey, manager: manager,
-      on: loop,
-      log: log)
+      on: loop, log: log)
     manager?.dropInherited()
     connection = RadioConnection(link, key: configuration.radioKey, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: configuration.sync, on: loop, log: log)
@@ -325,6 +324,7 @@ public final class Daemon {
       log.error("the configuration is not reloaded:\n\(error)")
       return
     }
+    for words in fresh.warnings { log.warning(words) }
     synchronizer.settings = fresh.sync
     messaging.routine.change(fresh.messaging.routine)
     power.change(limit: fresh.lowBattery)
@@ -353,12 +353,13 @@ public final class Daemon {
     }
   }
 
-  private func addUpstream(_ fields: JSONValue) throws(Refusal) {
+  private func addUpstream(_ fields: JSONValue) throws(Refusal) -> [String] {
     if let name = fields["name"]?.string, configuration.upstreams.contains(where: { $0.name == name }) {
       throw .invalid("there is an upstream \"\(name)\" already")
     }
-    try UpstreamFolder(store: configuration.store.location).add(fields)
+    let warnings = try UpstreamFolder(store: configuration.store.location).add(fields)
     reload()
+    return warnings
   }
 
   private func removeUpstream(_ name: String) throws(Refusal) {

@@ -33,6 +33,8 @@ public struct GatewayConfiguration: Sendable {
   public var messaging: MessagingConfiguration
   public var upstreams: [UpstreamSettings]
   public var proxies: [ProxySettings]
+  /// What is taken as it stands, and is not wise: a line each.
+  public var warnings: [String] = []
   var exchange: ChannelExchange.Settings
 
   public init(file: String) throws(Failure) {
@@ -58,7 +60,10 @@ public struct GatewayConfiguration: Sendable {
         throw Failure(description: lines.joined(separator: "\n"))
       }
       self = parsed
-      for added in try UpstreamFolder(store: store.location).read() {
+      warnings = root.warnings.sorted { $0.line < $1.line }.map { "\(file): \($0)" }
+      let folder = try UpstreamFolder(store: store.location).read()
+      warnings += folder.warnings
+      for added in folder.upstreams {
         guard !upstreams.contains(where: { $0.name == added.name }) else {
           throw Failure(description: "\(file): an upstream \"\(added.name)\" was added by `meshpost upstream add`, too")
         }
@@ -122,6 +127,7 @@ public struct GatewayConfiguration: Sendable {
       }
       table.finish()
       root.note(table.errors)
+      root.warn(table.warnings)
     }
     upstreams += HookConfiguration.read(&root, socket: socket)
     root.finish()
@@ -141,6 +147,7 @@ public struct GatewayConfiguration: Sendable {
     let value = read(&table)
     table.finish()
     root.note(table.errors)
+    root.warn(table.warnings)
     return value
   }
 

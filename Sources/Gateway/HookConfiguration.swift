@@ -20,6 +20,7 @@ enum HookConfiguration {
       }
       table.finish()
       root.note(table.errors)
+      root.warn(table.warnings)
     }
     return all
   }
@@ -33,7 +34,7 @@ enum HookConfiguration {
     checkProgram(run, &table)
     let user = table.string("user")
     checkUser(user, &table)
-    let filter = UpstreamConfiguration.filter(&table)
+    let filter = UpstreamConfiguration.filter(&table, wantsWholeKeys: true)
     if filter.kinds.isEmpty { table.note("kinds", "say for which kinds of events, such as [\"message\"]") }
     let seconds = table.integer("timeout_s", in: 1...600, default: 10)
     let memory = table.size("memory", in: (8 << 20)...(4 << 30), default: 256 << 20)

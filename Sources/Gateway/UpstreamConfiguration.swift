@@ -141,14 +141,22 @@ enum UpstreamConfiguration {
     }
   }
 
-  static func filter(_ table: inout TOMLReader) -> EventFilter {
+  /// `wantsWholeKeys`: what passes is acted on.
+  static func filter(_ table: inout TOMLReader, wantsWholeKeys: Bool = false) -> EventFilter {
     let kinds = table.strings("kinds")
     for kind in kinds where EventKind(rawValue: kind) == nil {
       let known = EventKind.allCases.map(\.rawValue).joined(separator: ", ")
       table.note("kinds", "\"\(kind)\" is no kind of event: \(known)")
     }
-    return EventFilter(
-      kinds: Set(kinds), channels: Set(table.strings("channels")), contacts: Set(table.strings("contacts")))
+    let channels = table.optionalStrings("channels"), contacts = table.optionalStrings("contacts")
+    let rooms = table.optionalStrings("rooms")
+    let filter = EventFilter(
+      kinds: Set(kinds), channels: channels ?? [], contacts: contacts ?? [], rooms: rooms ?? [],
+      wantsWholeKeys: wantsWholeKeys)
+    for weakness in filter.weaknesses(channels: channels, contacts: contacts, rooms: rooms) {
+      table.warn(weakness.key, weakness.words)
+    }
+    return filter
   }
 
   private static func webhook(_ table: inout TOMLReader) -> UpstreamSettings.Kind {

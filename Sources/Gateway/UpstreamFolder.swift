@@ -22,14 +22,17 @@ struct UpstreamFolder {
 
   // MARK: Reading
 
-  func read() throws(Failure) -> [UpstreamSettings] {
+  func read() throws(Failure) -> (upstreams: [UpstreamSettings], warnings: [String]) {
     var upstreams: [UpstreamSettings] = []
+    var warnings: [String] = []
     for name in names() {
       let file = "\(location)/\(name).toml"
       guard let bytes = Self.contents(file) else { throw Failure(description: "\(file): cannot be read") }
-      upstreams.append(try Self.parse(bytes, file: file))
+      let parsed = try Self.parse(bytes, file: file)
+      upstreams.append(parsed.upstream)
+      warnings += parsed.warnings
     }
-    return upstreams
+    return (upstreams, warnings)
   }
 
   private func names() -> [String] {
@@ -54,7 +57,9 @@ struct UpstreamFolder {
     return (0..<mostBytes).contains(count) ? Array(bytes.prefix(count)) : nil
   }
 
-  private static func parse(_ bytes: [UInt8], file: String) throws(Failure) -> UpstreamSettings {
+  private static func parse(
+    _ bytes: [UInt8], file: String
+  ) throws(Failure) -> (upstream: UpstreamSettings, warnings: [String]) {
     do {
       var table = TOMLReader(try TOMLParser.parse(bytes))
       let upstream = UpstreamConfiguration.read(&table)
@@ -62,7 +67,7 @@ struct UpstreamFolder {
       guard table.errors.isEmpty, let upstream else {
         throw Failure(description: table.errors.map { "\(file): \($0)" }.joined(separator: "\n"))
       }
-      return upstream
+      return (upstream, table.warnings.map { "\(file): \($0)" })
     } catch let failure as Failure {
       throw failure
     } catch {
@@ -72,14 +77,15 @@ struct UpstreamFolder {
 
   // MARK: Changing
 
-  /// Looks whether the fields make an upstream, then keeps them.
-  func add(_ fields: JSONValue) throws(Refusal) {
+  /// Looks whether the fields make an upstream, then keeps them. Returns what is not wise about it.
+  func add(_ fields: JSONValue) throws(Refusal) -> [String] {
     let name = fields["name"]?.string ?? ""
     guard Self.isName(name) else { throw .invalid("a name has 1 to 64 letters, digits, `.`, `_` and `-`") }
     let text = try Self.toml(fields)
     guard text.utf8.count < Self.mostBytes else { throw .invalid("an upstream takes at most \(Self.mostBytes) bytes") }
+    let warnings: [String]
     do {
-      _ = try Self.parse(Array(text.utf8), file: name)
+      warnings = try Self.parse(Array(text.utf8), file: name).warnings
     } catch {
       throw .invalid(error.description)
     }
@@ -88,6 +94,7 @@ struct UpstreamFolder {
     } catch {
       throw .store(error)
     }
+    return warnings
   }
 
   /// False: it is none of these.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import MeshCrypto
 import Store
 
 /// Who is meant by what an operator typed.
@@ -9,7 +10,8 @@ public enum Addressee: Equatable, Sendable {
   case channel(Channel)
 }
 
-/// Finds nodes and channels by name, unique beginning, or key. What is ambiguous is refused with the candidates.
+/// Finds nodes and channels by name, unique beginning, key, or a channel's digest. What is ambiguous is refused with the
+/// candidates.
 public struct Addressing {
   private let store: Store
 
@@ -19,10 +21,12 @@ public struct Addressing {
   private static let mostCandidates = 8
   /// A beginning of a key has at least so many digits: shorter ones are more likely a name.
   private static let fewestDigits = 4
+  /// So many are how messages name their sender: a node that takes them for its name is not meant.
+  private static let digitsOfPrefix = 12
 
   /// How well something fits; a better rank alone counts.
   private enum Rank: Int, Comparable {
-    case key, name, nameInAnyCase, beginning, keyBeginning
+    case key, keyPrefix, name, nameInAnyCase, beginning, keyBeginning
 
     static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
   }
@@ -48,6 +52,7 @@ public struct Addressing {
     var found = Found()
     do throws(StoreError) {
       try store.eachChannel { channel in
+        if channel.secret.digest == text { return found.add(.channel(channel), .key) }
         if let rank = Self.rank(channel.name.string, "", text) { found.add(.channel(channel), rank) }
       }
       if !text.hasPrefix("#") {
@@ -90,7 +95,8 @@ public struct Addressing {
   private static func rank(_ name: String, _ key: String, _ text: String) -> Rank? {
     let typed = text.lowercased()
     if !key.isEmpty, key == typed { return .key }
-    if name == text { return .name }
+    if typed.utf8.count >= digitsOfPrefix, key.hasPrefix(typed) { return .keyPrefix }
+    if name.utf8.elementsEqual(text.utf8) { return .name }
     let lower = name.lowercased()
     if lower == typed { return .nameInAnyCase }
     if lower.hasPrefix(typed) { return .beginning }

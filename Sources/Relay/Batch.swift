@@ -33,6 +33,7 @@ struct Batch {
     var size = 0
     var expected = cursor + 1
     var leftOut = 0
+    var failure: StoreError?
     try store.readJournal(after: cursor, limit: limits.events + Self.mostLeftOut) { event, isSound in
       guard collected.count < limits.events, leftOut < Self.mostLeftOut else { return false }
       guard collected.isEmpty || size + event.body.count <= limits.bytes else { return false }
@@ -44,9 +45,16 @@ struct Batch {
         guard collected.count < limits.events else { return false }
       }
       expected = event.seq + 1
-      guard !isSound || filter.passes(event) else {
-        leftOut += 1
-        return true
+      do throws(StoreError) {
+        let passes = isSound ? try filter.passes(event, store) : true
+        guard passes else {
+          leftOut += 1
+          return true
+        }
+      } catch {
+        // Whose it is cannot be told now: the batch is read again.
+        failure = error
+        return false
       }
       let body = isSound ? event.body : EventBody.gap(first: event.seq, last: event.seq, reason: "corrupt")
       let kind = isSound ? event.kind : EventKind.gap.rawValue
@@ -55,6 +63,7 @@ struct Batch {
       size += event.body.count
       return true
     }
+    if let failure { throw failure }
     for gap in missing {
       guard let index = collected.firstIndex(where: { $0.seq == gap.last && $0.kind == "gap" && $0.body.isEmpty })
       else { continue }

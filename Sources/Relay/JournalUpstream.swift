@@ -71,7 +71,9 @@ public final class JournalUpstream: Upstream {
 
   init(_ settings: Settings, carrier: any Carrier, store: Store, on loop: EventLoop, log: Log) throws(StoreError) {
     var settings = settings
+    settings.filter.upstream = settings.name
     if carrier is any UpdatesSource { settings.filter.own = settings.name }
+    settings.filter.exchangesDocuments = !settings.allowed.isDisjoint(with: ["documents", "settings"])
     self.settings = settings
     self.carrier = carrier
     self.store = store

@@ -104,6 +104,22 @@ extension Store {
     return found
   }
 
+  /// The keys known here that begin with these 6 bytes; two at most, which is one too many to tell whose it is.
+  public func contactKeys(beginningWith prefix: KeyPrefix) throws(StoreError) -> [PublicKey] {
+    let next = prefix.value == 0xFFFF_FFFF_FFFF ? nil : KeyPrefix(value: prefix.value + 1).bytes
+    var found: [PublicKey] = []
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        "SELECT key FROM contacts WHERE key >= ?1 AND (?2 IS NULL OR key < ?2) LIMIT 2",
+        [.blob(prefix.bytes), .optional(next)]
+      ) { (row) throws(SQLiteError) in
+        if let key = PublicKey(bytes: row.blob(0)) { found.append(key) }
+        return true
+      }
+    }
+    return found
+  }
+
   func hasContact(named name: [UInt8]) throws(SQLiteError) -> Bool {
     try database.value("SELECT 1 FROM contacts WHERE name = ? LIMIT 1", .blob(name)) != nil
   }

@@ -7,6 +7,8 @@ public struct TOMLReader {
   private let name: String
   private var taken: Set<String> = []
   public private(set) var errors: [TOMLError] = []
+  /// What is taken as it stands, and is not wise.
+  public private(set) var warnings: [TOMLError] = []
 
   /// `name`: how the table is called in messages, empty for the document itself.
   public init(_ table: TOMLTable, name: String = "") {
@@ -23,6 +25,12 @@ public struct TOMLReader {
   }
 
   public mutating func note(_ more: [TOMLError]) { errors += more }
+
+  public mutating func warn(_ key: String, _ reason: String) {
+    warnings.append(TOMLError(line: table[key]?.line ?? table.line, reason: "\(full(key)): \(reason)"))
+  }
+
+  public mutating func warn(_ more: [TOMLError]) { warnings += more }
 
   private mutating func take(_ key: String) -> TOMLValue? {
     taken.insert(key)

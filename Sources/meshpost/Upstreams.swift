@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Foundation
 import JSON
 
 struct UpstreamCommand: ParsableCommand {
@@ -49,7 +50,11 @@ struct UpstreamCommand: ParsableCommand {
       }
       var body = JSONWriter()
       body.value(.object(fields))
-      try Asking.done("/v1/upstreams/add", body.bytes, "\(name) is added; see `meshpost upstream list`", connection)
+      let answer = try ControlClient(connection).post("/v1/upstreams/add", body: body.bytes)
+      for words in answer.value["warnings"]?.array ?? [] {
+        FileHandle.standardError.write(Data("warning: \(words.string ?? "")\n".utf8))
+      }
+      print(connection.json ? answer.text : "\(name) is added; see `meshpost upstream list`")
     }
   }
 

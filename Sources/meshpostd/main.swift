@@ -45,6 +45,7 @@ while let argument = arguments.popFirst() {
 
 do {
   let configuration = try GatewayConfiguration(file: file)
+  for line in configuration.warnings { Log().warning(line) }
   if isCheck { exit(0) }
   if let backup {
     print(try Daemon.restore(backup, configuration))

@@ -75,6 +75,36 @@ import Transport
   }
 
   @Test(arguments: [
+    ("channels = [\"#emergency\"]\ncontacts = []", []),
+    ("channels = [\"#emergency\"]", ["line 4", "no direct messages any more", "contacts = []"]),
+    ("contacts = [\"\(Self.key)\"]", ["line 4", "no channels any more"]),
+    ("contacts = [\"\(Self.key)\"]\nchannels = []", []),
+    ("contacts = [\"Birch\"]\nchannels = []", ["line 4", "\"Birch\" is no whole key", "64 hex digits"]),
+    ("contacts = [\"6312\"]\nchannels = []", ["\"6312\" is no whole key"]),
+    ("rooms = [\"6312eee62ef9\"]", ["upstream.rooms", "no whole key"]),
+    ("kinds = [\"telemetry\"]\nchannels = [\"#emergency\"]", ["nothing can pass"]),
+    ("kinds = [\"message\", \"packet\"]\nchannels = [\"#emergency\"]\ncontacts = []", ["no \"packet\""]),
+    ("kinds = [\"telemetry\"]\ncontacts = [\"\(Self.key)\"]", []), ("kinds = [\"packet\"]", []),
+  ]) func `a filter that is weak, or lets nothing pass, is warned of`(_ text: String, _ words: [String]) throws {
+    let upstream = "[[upstream]]\nname = \"a\"\nurl = \"http://x\"\n"
+    let warnings = try parse(upstream + text).warnings
+    #expect(warnings.isEmpty == words.isEmpty, "\(warnings)")
+    for word in words { #expect(warnings.contains { $0.contains(word) }, "\(word): \(warnings)") }
+  }
+
+  private static let key = String(repeating: "6312eee6", count: 8)
+
+  @Test func `a hook whose contacts are no whole keys runs for nobody, and that is said`() throws {
+    let user = geteuid() == 0 ? "user = \"nobody\"" : ""
+    let hook = "[[hook]]\nname = \"x\"\nrun = [\"/bin/true\"]\nkinds = [\"message\"]\n\(user)\n"
+    for name in ["Birch", "6312", "6312eee62ef9"] {
+      let warnings = try parse(hook + "contacts = [\"\(name)\"]").warnings
+      #expect(warnings.contains { $0.contains("nobody passes by it") }, "\(warnings)")
+      #expect(warnings.contains { $0.contains("nothing can pass") }, "\(warnings)")
+    }
+  }
+
+  @Test(arguments: [
     ("ble:c0:ff:ee:00:00:01", LinkAddress.bluetooth(.address("C0:FF:EE:00:00:01"))), ("ble:", .bluetooth(.only)),
     ("ble:Hilltop", .bluetooth(.name("Hilltop"))),
     ("serial:/dev/ttyACM0", .serial(location: "/dev/ttyACM0", baud: 115_200)),

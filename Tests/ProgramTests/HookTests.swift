@@ -14,10 +14,10 @@ extension WholeProgramTests {
     private static let user = geteuid() == 0 ? "user = \"nobody\"" : ""
 
     /// A gateway with this hook; the folder may be written to by whatever the hook runs as.
-    private func rig(_ run: [String], _ more: String = "") throws -> Rig {
+    private func rig(_ run: [String], _ more: String = "", nodes: Int = 2) throws -> Rig {
       let rig = try Rig()
       chmod(rig.scratch.folder.path(), 0o777)
-      try rig.startRadio()
+      try rig.startRadio(["--nodes", "\(nodes)"])
       let arguments = run.map { "\"\($0)\"" }.joined(separator: ", ")
       rig.writeGatewayConfiguration(
         extra: "[[hook]]\nname = \"h\"\nkinds = [\"message\"]\nrun = [\(arguments)]\n\(Self.user)\n\(more)")
@@ -124,6 +124,27 @@ extension WholeProgramTests {
       try rig.startGateway()
       try untilTrue("all four: \(texts()) \(rig.gateway?.lines ?? [])") { texts().count >= 4 }
       #expect(texts() == (1...4).map { "number \($0)" })
+    }
+
+    @Test func `a hook for one node's words runs for nobody else, nor for a channel`() throws {
+      let scratch = Scratch()
+      chmod(scratch.folder.path(), 0o777)
+      let seen = scratch.location("seen")
+      let program = script(
+        scratch, "python3 -c 'import json, sys; print(json.load(sys.stdin)[\"body\"][\"text\"])' >> \(seen)")
+      // The virtual radios are the same ones each time.
+      let before = try rig([program], nodes: 3)
+      let contacts = try before.meshpost("contacts", "--json").lines.map { try JSONValue(parsing: Array($0.utf8)) }
+      let trusted = try #require(contacts.first { $0["name"]?.string == "r1" }?["key"]?.string)
+      let rig = try rig([program], "contacts = [\"\(trusted)\"]\nchannels = []", nodes: 3)
+      rig.radio?.write("chan r1 0 open, by channel")
+      rig.radio?.write("dm r2 r0 open, by another")
+      rig.radio?.write("dm r1 r0 open")
+      try untilTrue("three messages") { try rig.status()?["store"]?["messages"]?.integer == 3 }
+      try untilTrue("the hook to have had all") {
+        try rig.status()?["upstreams"]?.array?.first { $0["name"]?.string == "hook/h" }?["pending"]?.integer == 0
+      }
+      #expect(try String(contentsOfFile: seen, encoding: .utf8) == "open\n")
     }
 
     @Test func `a hook that cannot be, is refused at the start`() throws {

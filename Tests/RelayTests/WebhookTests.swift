@@ -143,19 +143,17 @@ private final class Hook {
   }
 
   @Test func `what does not pass the filter is neither sent nor missed`() throws {
-    let filter = EventFilter(kinds: ["message"], channels: ["Trees"], contacts: ["Birch"])
+    let filter = EventFilter(kinds: ["message"], channels: ["00ff00ff00ff00ff"], contacts: ["Birch"])
     let hook = try Hook(filter: filter)
     for body in [
-      #"{"channel":"00ff","channel_name":"Trees","text":"1"}"#,
-      #"{"channel":"11ff","channel_name":"Public","text":"2"}"#,
-      #"{"sender":"aabbccddeeff","sender_name":"Birch","text":"3"}"#, #"{"sender":"112233445566","text":"4"}"#,
+      #"{"kind":"channel","channel":"00ff00ff00ff00ff","channel_name":"Trees","text":"1"}"#,
+      #"{"kind":"channel","channel":"11ff00ff00ff00ff","channel_name":"Public","text":"2"}"#,
+      #"{"kind":"direct","sender":"aabbccddeeff","sender_name":"Birch","text":"3"}"#,
+      #"{"kind":"direct","sender":"112233445566","text":"4"}"#,
     ] { try hook.append(.message, body) }
     for _ in 0..<50 { try hook.append(.contact, #"{"name":"Birch"}"#) }
     try hook.allSent()
     #expect(hook.got.map { $0.json["body"]?["text"]?.string } == ["1", "3"])
-    #expect(EventFilter(contacts: ["AABB"]).passes(event(#"{"sender":"aabbccddeeff"}"#)))
-    #expect(!EventFilter(contacts: ["AAB"]).passes(event(#"{"sender":"aabbccddeeff"}"#)), "too short to mean a key")
-    #expect(EventFilter(channels: ["Trees"]).passes(event(#"{"sender":"aabbccddeeff"}"#)), "direct: no channel's")
   }
 
   private func event(_ body: String) -> JournalEvent {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
+import Companion
 import EventLoop
 import Glibc
 import JSON
@@ -130,9 +131,12 @@ final class HookCarrier: Carrier {
   private func reply(to event: JournalEvent, _ output: [UInt8], _ done: @escaping () -> Void) {
     let text = String(decoding: output, as: UTF8.self).trimmed
     // `try?`: a body that is no JSON has nobody to answer.
-    guard !text.isEmpty, event.kind == EventKind.message.rawValue, let body = try? JSONValue(parsing: event.body),
-      let to = body["channel_name"]?.string ?? body["sender"]?.string
+    guard !text.isEmpty, event.kind == EventKind.message.rawValue, let body = try? JSONValue(parsing: event.body)
     else { return done() }
+    guard let to = addressee(body) else {
+      log.warning("\(name): a reply is not sent: whom the message came from cannot be told for certain")
+      return done()
+    }
     let command = JSONWriter.object { json in
       json.field("id", "\(store.epoch).\(event.seq)")
       json.field("command", "send")
@@ -141,6 +145,26 @@ final class HookCarrier: Carrier {
       json.field("split", true)
       json.field("expires_s", 600)
     }
+    send(command, done)
+  }
+
+  /// The channel's digest or the sender's whole key: a name may be anybody's, and so may the beginning of a key that messages
+  /// name their sender by.
+  private func addressee(_ body: JSONValue) -> String? {
+    switch body["kind"]?.string {
+    case "channel", "datagram": return body["channel"]?.string
+    case "direct", "room":
+      guard let prefix = body["sender"]?.string.flatMap({ Hex.bytes($0) }).flatMap({ KeyPrefix(bytes: $0) }) else {
+        return nil
+      }
+      // `try?`: a store that cannot be read cannot keep the reply either.
+      let known = (try? store.contactKeys(beginningWith: prefix)) ?? []
+      return known.count == 1 ? known[0].hex : nil
+    default: return nil
+    }
+  }
+
+  private func send(_ command: [UInt8], _ done: @escaping () -> Void) {
     onCommand(command) { [log, name] answer in
       // `try?`: what is no answer is no refusal either.
       let words = answer.flatMap { try? JSONValue(parsing: $0) }?["error"]?.string

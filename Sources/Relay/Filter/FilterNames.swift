@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import MeshCrypto
+import Store
+
+/// A node as a filter names it. Texts are compared byte by byte.
+enum NodeName: Equatable, Sendable {
+  /// Its whole public key: this is who it is.
+  case key(PublicKey)
+  /// Its name, or four digits and more that its key begins with: anybody can take that name, or make such a key.
+  case loose(Text)
+
+  private static let fewestDigits = 4
+
+  init(_ text: String) { self = PublicKey(hex: text).map { .key($0) } ?? .loose(Text(text)) }
+
+  var isWeak: Bool { if case .loose = self { true } else { false } }
+
+  /// Whether one of them is who a message names by the first six bytes of a key. A whole key is theirs only if no other key
+  /// that is known here begins so.
+  static func any(
+    _ names: [NodeName], are prefix: KeyPrefix, name: String?, _ store: Store
+  ) throws(StoreError) -> Bool {
+    guard !names.isEmpty else { return false }
+    let known = try store.contactKeys(beginningWith: prefix)
+    let hex = known.count == 1 ? known[0].hex : prefix.hex
+    return names.contains {
+      switch $0 {
+      case .key(let key): known == [key]
+      case .loose(let text): text.bytes == name.map { Array($0.utf8) } || begins(hex, with: text)
+      }
+    }
+  }
+
+  static func any(
+    _ names: [NodeName], are key: PublicKey, name: String?, _ store: Store
+  ) throws(StoreError) -> Bool {
+    guard !names.isEmpty else { return false }
+    var name = name.map { Array($0.utf8) }
+    if name == nil, names.contains(where: \.isWeak) { name = try store.contact(key)?.contact.name.bytes }
+    return names.contains {
+      switch $0 {
+      case .key(let wanted): wanted == key
+      case .loose(let text): text.bytes == name || begins(key.hex, with: text)
+      }
+    }
+  }
+
+  private static func begins(_ hex: String, with text: Text) -> Bool {
+    text.bytes.count >= fewestDigits && hex.utf8.starts(with: text.string.lowercased().utf8)
+  }
+}
+
+/// A channel as a filter names it.
+///
+/// A name is not a secret, and two channels may have the same one. `#name` is the channel whose secret follows from the name.
+/// Any other name counts while one channel of the radio has it.
+enum ChannelName: Equatable, Sendable {
+  /// The digest of its secret, 16 lower-case hex digits.
+  case digest(String)
+  case name(Text)
+
+  init(_ text: String) {
+    self = Hex.bytes(text)?.count == 8 ? .digest(text.lowercased()) : .name(Text(text))
+  }
+
+  /// `name`: as the channel was called when the event came; `nil`: the event does not say.
+  func means(_ digest: String, name: String?, _ store: Store) throws(StoreError) -> Bool {
+    let wanted: Text
+    switch self {
+    case .digest(let own): return own == digest
+    case .name(let text): wanted = text
+    }
+    if wanted.bytes.first == UInt8(ascii: "#"), ChannelSecret.hashtag(wanted.string).digest == digest { return true }
+    var isCalledSo = name.map { Array($0.utf8) } == wanted.bytes
+    var isAnother = false
+    try store.eachChannel { channel in
+      guard channel.name == wanted else { return }
+      if channel.secret.digest != digest { isAnother = true } else if name == nil { isCalledSo = true }
+    }
+    return isCalledSo && !isAnother
+  }
+}

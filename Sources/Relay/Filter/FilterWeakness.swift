@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+
+import Store
+
+extension EventFilter {
+  /// Something about a filter that an operator should know: the key that it is about, and words.
+  public struct Weakness: Equatable, Sendable {
+    public let key: String
+    public let words: String
+  }
+
+  /// Kinds whose events can be told to be a channel's, or a node's.
+  private static let ofChannels: Set<EventKind> = [.message, .outgoing, .reaction, .channel, .document, .command]
+  private static let ofNodes: Set<EventKind> = [
+    .message, .outgoing, .reaction, .contact, .advert, .contactRemoved, .telemetry, .status, .document, .command,
+  ]
+  private static let ofTheGateway: Set<EventKind> = [.radio, .power, .bucketGap, .document, .command]
+
+  /// What is weak in what was written. `nil`: the key was left out; an empty list is said on purpose.
+  public func weaknesses(channels: [String]?, contacts: [String]?, rooms: [String]?) -> [Weakness] {
+    guard isSelective else { return [] }
+    var found: [Weakness] = []
+    for (key, names) in [("contacts", contacts ?? []), ("rooms", rooms ?? [])] {
+      for name in names where NodeName(name).isWeak { found.append(Weakness(key: key, words: weakness(of: name))) }
+    }
+    let passable = passableKinds
+    if passable.isEmpty {
+      let key = !(contacts ?? []).isEmpty ? "contacts" : !(rooms ?? []).isEmpty ? "rooms" : "channels"
+      found.append(Weakness(key: key, words: "nothing can pass: no event of these kinds can be told to be of these"))
+    } else {
+      for kind in kinds.sorted() where !passable.contains(kind) && kind != EventKind.gap.rawValue {
+        found.append(Weakness(key: "kinds", words: "no \"\(kind)\" can be told to be of those named: none passes"))
+      }
+      found += change(channels, contacts)
+    }
+    return found
+  }
+
+  private func weakness(of name: String) -> String {
+    wantsWholeKeys
+      ? "\"\(name)\" is no whole key, and nobody passes by it: a name or a beginning is easily taken by somebody else. "
+        + "Write the 64 hex digits"
+      : "\"\(name)\" is no whole key: whoever takes that name, or makes a key that begins so, passes. "
+        + "Write the 64 hex digits"
+  }
+
+  /// Before 0.2 what one of the two lists did not name passed by the other.
+  private func change(_ channels: [String]?, _ contacts: [String]?) -> [Weakness] {
+    let messages: Set<String> = ["message", "outgoing", "reaction"]
+    guard kinds.isEmpty || !kinds.isDisjoint(with: messages) else { return [] }
+    if !(channels ?? []).isEmpty, contacts == nil {
+      return [
+        Weakness(
+          key: "channels",
+          words: "only these channels pass, and no direct messages any more: name their senders in `contacts`, or say "
+            + "`contacts = []`")
+      ]
+    }
+    if !(contacts ?? []).isEmpty, channels == nil {
+      return [
+        Weakness(
+          key: "contacts",
+          words: "only direct messages of these pass, and no channels any more: name those in `channels`, or say "
+            + "`channels = []`")
+      ]
+    }
+    return []
+  }
+
+  private var passableKinds: Set<String> {
+    var passable: Set<EventKind> = []
+    if !channels.isEmpty { passable.formUnion(Self.ofChannels) }
+    if !contacts.isEmpty || !rooms.isEmpty { passable.formUnion(Self.ofNodes) }
+    if !kinds.isEmpty { passable.formUnion(Self.ofTheGateway) }
+    let names = Set(passable.map(\.rawValue))
+    return kinds.isEmpty ? names : names.intersection(kinds)
+  }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import MeshCrypto
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Relay
+@testable import Store
+
+/// Who is who on this mesh: what events name in short.
+private final class Mesh {
+  let scratch = Scratch()
+  let store: Store
+  static let birch = Mesh.key("aabbccddeeff", 1), ridge = Mesh.key("0102030405ff", 2)
+  static let trees = ChannelSecret.hashtag("#trees").digest
+  static let family = ChannelSecret(bytes: Array(repeating: 7, count: 16))!.digest
+
+  static func key(_ beginning: String, _ end: UInt8) -> PublicKey {
+    PublicKey(bytes: Hex.bytes(beginning)! + Array(repeating: end, count: 26))!
+  }
+
+  init() throws {
+    store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
+    try add(Self.birch, "Birch")
+    try add(Self.ridge, "Ridge", .room)
+    try add("#trees", ChannelSecret.hashtag("#trees"), slot: 1)
+    try add("Family", ChannelSecret(bytes: Array(repeating: 7, count: 16))!, slot: 2)
+  }
+
+  func write(_ work: (Store) throws(SQLiteError) -> Void) throws {
+    store.write(work) { _ in }
+    try store.commitNow()
+  }
+
+  func add(_ key: PublicKey, _ name: Text, _ type: NodeType = .chat) throws {
+    try write { store throws(SQLiteError) in
+      _ = try store.upsert(Contact(key: key, type: type, name: name), onRadio: true, heard: false, at: 1)
+    }
+  }
+
+  func add(_ name: Text, _ secret: ChannelSecret, slot: UInt8) throws {
+    try write { store throws(SQLiteError) in _ = try store.setChannel(Channel(slot: slot, name: name, secret: secret)) }
+  }
+
+  func passes(_ filter: EventFilter, _ kind: EventKind, _ body: String) throws -> Bool {
+    let event = JournalEvent(seq: 1, at: 5, trusted: true, kind: kind.rawValue, body: Array(body.utf8))
+    return try filter.passes(event, store)
+  }
+
+  /// One event of each kind that has to do with a channel, or with a node.
+  static let ofTrees: [(EventKind, String)] = [
+    (.message, ##"{"kind":"channel","channel":"\##(trees)","channel_name":"#trees","sender_name":"Birch"}"##),
+    (.message, ##"{"kind":"datagram","channel":"\##(trees)","channel_name":"#trees"}"##),
+    (.outgoing, #"{"id":"x","state":"pending","channel":"\#(trees)"}"#),
+    (.reaction, #"{"conversation":"\#(trees)","sender":"Birch"}"#),
+    (.channel, ##"{"slot":1,"name":"#trees","channel":"\##(trees)"}"##),
+    (.document, #"{"key":"channel/\#(trees)/relay"}"#),
+    (.command, #"{"upstream":"other","command":"send","result":{"messages":[{"channel":"\#(trees)"}]}}"#),
+  ]
+  static let ofBirch: [(EventKind, String)] = [
+    (.message, #"{"kind":"direct","sender":"aabbccddeeff","sender_name":"Birch"}"#),
+    (.outgoing, #"{"id":"y","state":"pending","recipient":"\#(birch.hex)"}"#),
+    (.reaction, #"{"conversation":"aabbccddeeff","sender":"self"}"#),
+    (.contact, #"{"key":"\#(birch.hex)","name":"Birch"}"#), (.advert, #"{"key":"\#(birch.hex)","name":"Birch"}"#),
+    (.contactRemoved, #"{"key":"\#(birch.hex)"}"#), (.telemetry, #"{"node":"\#(birch.hex)","name":"Birch"}"#),
+    (.status, #"{"node":"\#(birch.hex)","name":"Birch"}"#), (.document, #"{"key":"node/\#(birch.hex)/note"}"#),
+    (.command, #"{"upstream":"other","command":"send","result":{"messages":[{"recipient":"\#(birch.hex)"}]}}"#),
+  ]
+  static let ofRidge: [(EventKind, String)] = [
+    (
+      .message,
+      #"{"kind":"room","sender":"0102030405ff","sender_name":"Ridge","author":"aabbccdd","author_name":"Birch"}"#
+    ),
+    (.outgoing, #"{"id":"z","state":"pending","recipient":"\#(ridge.hex)"}"#),
+    (.telemetry, #"{"node":"\#(ridge.hex)","name":"Ridge"}"#),
+  ]
+  /// Of nobody who could be named.
+  static let ofNobody: [(EventKind, String)] = [
+    (.message, #"{"kind":"cli","sender":"aabbccddeeff","sender_name":"Birch"}"#), (.message, "{}"),
+    (.message, "no JSON"),
+    (.message, ##"{"kind":"channel","sender_name":"Birch","channel_name":"#trees"}"##),
+    (.outgoing, #"{"id":"gone","state":"failed"}"#), (.reaction, "{}"), (.packet, #"{"raw":"00"}"#), (.radio, "{}"),
+    (.power, "{}"), (.bucketGap, "{}"), (.document, #"{"key":"settings/log_level"}"#),
+    (.command, #"{"upstream":"other","command":"sync"}"#),
+    (.command, #"{"upstream":"other","command":"send","error":"Birch or Birch2?"}"#),
+    (
+      .command,
+      #"{"upstream":"other","command":"send","result":{"messages":[{"channel":"\#(trees)"},{"recipient":"00"}]}}"#
+    ),
+  ]
+}
+
+@Suite struct FilterTests {
+  private func passing(_ mesh: Mesh, _ filter: EventFilter, _ events: [(EventKind, String)]) throws -> [String] {
+    try events.filter { try mesh.passes(filter, $0.0, $0.1) }.map { "\($0.0) \($0.1)" }
+  }
+
+  @Test func `a filter that names channels passes what is theirs, and nothing else of any kind`() throws {
+    let mesh = try Mesh()
+    for name in ["#trees", Mesh.trees, Mesh.trees.uppercased()] {
+      let filter = EventFilter(channels: [name])
+      #expect(try passing(mesh, filter, Mesh.ofTrees).count == Mesh.ofTrees.count, "\(name)")
+      #expect(try passing(mesh, filter, Mesh.ofBirch + Mesh.ofRidge + Mesh.ofNobody) == [], "\(name)")
+    }
+    #expect(try passing(mesh, EventFilter(channels: ["Family"]), Mesh.ofTrees) == [])
+  }
+
+  @Test func `one that names contacts passes their direct messages and news of them alone`() throws {
+    let mesh = try Mesh()
+    for keysOnly in [false, true] {
+      let filter = EventFilter(contacts: [Mesh.birch.hex], wantsWholeKeys: keysOnly)
+      #expect(try passing(mesh, filter, Mesh.ofBirch).count == Mesh.ofBirch.count)
+      #expect(try passing(mesh, filter, Mesh.ofTrees + Mesh.ofRidge + Mesh.ofNobody) == [])
+    }
+    let rooms = EventFilter(rooms: [Mesh.ridge.hex])
+    #expect(try passing(mesh, rooms, Mesh.ofRidge).count == Mesh.ofRidge.count)
+    #expect(try passing(mesh, rooms, Mesh.ofTrees + Mesh.ofNobody) == [])
+    let both = EventFilter(channels: ["#trees"], contacts: [Mesh.birch.hex])
+    #expect(try passing(mesh, both, Mesh.ofTrees + Mesh.ofBirch).count == Mesh.ofTrees.count + Mesh.ofBirch.count)
+    #expect(try passing(mesh, both, Mesh.ofRidge + Mesh.ofNobody) == [])
+  }
+
+  @Test func `kinds say which kinds, the rest which of them; what is nobody's passes only if kinds name it`() throws {
+    let mesh = try Mesh()
+    let filter = EventFilter(kinds: ["message", "radio", "packet"], channels: ["#trees"])
+    #expect(try passing(mesh, filter, Mesh.ofTrees).count == 2)
+    #expect(try mesh.passes(filter, .radio, "{}"))
+    #expect(try !mesh.passes(filter, .packet, #"{"raw":"00"}"#), "whose it is cannot be told")
+    #expect(try mesh.passes(EventFilter(kinds: ["packet"]), .packet, #"{"raw":"00"}"#))
+    #expect(try mesh.passes(filter, .gap, "{}"))
+  }
+
+  @Test func `a name or a beginning of a key is nobody for whoever acts, and leaves nothing open`() throws {
+    let mesh = try Mesh()
+    for weak in ["Birch", "aabb", "aabbccddeeff", String(Mesh.birch.hex.dropLast())] {
+      let acting = EventFilter(contacts: [weak], wantsWholeKeys: true)
+      #expect(try passing(mesh, acting, Mesh.ofBirch + Mesh.ofTrees + Mesh.ofNobody) == [], "\(weak)")
+      #expect(try passing(mesh, EventFilter(contacts: [weak]), Mesh.ofBirch).count == Mesh.ofBirch.count, "\(weak)")
+    }
+    #expect(try passing(mesh, EventFilter(contacts: ["aab", "birch", "Birc"]), Mesh.ofBirch) == [])
+  }
+
+  @Test func `a message names six bytes of a key: they are a whole key's only while no other begins so`() throws {
+    let mesh = try Mesh()
+    let filter = EventFilter(contacts: [Mesh.birch.hex], wantsWholeKeys: true)
+    #expect(try mesh.passes(filter, .message, Mesh.ofBirch[0].1))
+    let unknown = EventFilter(contacts: [Mesh.key("aabbccddeeff", 9).hex], wantsWholeKeys: true)
+    #expect(try !mesh.passes(unknown, .message, Mesh.ofBirch[0].1), "that is Birch, not who is named")
+    try mesh.add(Mesh.key("aabbccddeeff", 9), "made to look like Birch")
+    #expect(try !mesh.passes(filter, .message, Mesh.ofBirch[0].1))
+  }
+
+  @Test func `a channel's name is not its secret`() throws {
+    let mesh = try Mesh()
+    let secret = ChannelSecret(bytes: Array(repeating: 8, count: 16))!
+    func message(_ name: String, _ digest: String) -> String {
+      #"{"kind":"channel","channel":"\#(digest)","channel_name":"\#(name)"}"#
+    }
+    #expect(try mesh.passes(EventFilter(channels: ["Family"]), .message, message("Family", Mesh.family)))
+    try mesh.add("Family", secret, slot: 3)
+    try mesh.add("#trees", secret, slot: 4)
+    for digest in [Mesh.family, secret.digest] {
+      #expect(try !mesh.passes(EventFilter(channels: ["Family"]), .message, message("Family", digest)), "which?")
+      #expect(try mesh.passes(EventFilter(channels: [digest]), .message, message("Family", digest)))
+    }
+    #expect(try mesh.passes(EventFilter(channels: ["#trees"]), .message, message("#trees", Mesh.trees)))
+    #expect(try !mesh.passes(EventFilter(channels: ["#trees"]), .message, message("#trees", secret.digest)))
+    // The same to Swift, not the same bytes.
+    let (composed, apart) = ("Caf\u{E9}", "Cafe\u{301}")
+    #expect(try !mesh.passes(EventFilter(channels: [composed]), .message, message(apart, "0011223344556677")))
+    #expect(try mesh.passes(EventFilter(channels: [apart]), .message, message(apart, "0011223344556677")))
+  }
+
+  @Test func `later states of a message go where its first went; what a server had sent, back to it`() throws {
+    let mesh = try Mesh()
+    for (key, recipient, channel) in [("d", Mesh.birch, nil), ("c", nil, Mesh.trees)] as [(String, PublicKey?, String?)]
+    {
+      try mesh.write { store throws(SQLiteError) in
+        _ = try store.insertOutgoing(
+          OutgoingMessage(
+            key: key, origin: "hub", priority: 1, kind: recipient == nil ? .channel : .direct, recipient: recipient,
+            channel: channel, text: "x", created: Moment(milliseconds: 1, trusted: true), lifetime: 1))
+      }
+    }
+    let (direct, channel) = (#"{"id":"d","state":"delivered"}"#, #"{"id":"c","state":"sent"}"#)
+    let trees = EventFilter(channels: ["#trees"]), birch = EventFilter(contacts: [Mesh.birch.hex])
+    #expect(try mesh.passes(trees, .outgoing, channel) && !mesh.passes(trees, .outgoing, direct))
+    #expect(try mesh.passes(birch, .outgoing, direct) && !mesh.passes(birch, .outgoing, channel))
+    var hub = trees
+    hub.upstream = "hub"
+    #expect(try mesh.passes(hub, .outgoing, direct))
+  }
+
+  @Test func `a hub gets documents in any case only if it may edit them`() throws {
+    let mesh = try Mesh()
+    var filter = EventFilter(channels: ["#trees"])
+    filter.own = "hub"
+    let note = #"{"key":"node/\#(Mesh.birch.hex)/note","via":"other"}"#
+    #expect(try !mesh.passes(filter, .document, note))
+    filter.exchangesDocuments = true
+    #expect(try mesh.passes(filter, .document, note))
+    #expect(try !mesh.passes(filter, .document, note.replacing("other", with: "hub")))
+    #expect(try mesh.passes(filter, .command, #"{"upstream":"hub","command":"send","error":"x"}"#))
+  }
+}
