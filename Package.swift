@@ -154,7 +154,7 @@ let package = Package(
       swiftSettings: strict),
 
     .target(
-      name: "TestSupport", dependencies: ["Companion"], path: "Tests/TestSupport", swiftSettings: strict),
+      name: "TestSupport", dependencies: ["Companion", "EventLoop"], path: "Tests/TestSupport", swiftSettings: strict),
     .testTarget(
       name: "CompanionTests", dependencies: ["Companion", "MeshCrypto", "TestSupport", "Timing"], swiftSettings: strict),
     .testTarget(
@@ -214,7 +214,8 @@ let package = Package(
     .testTarget(
       name: "ControlTests", dependencies: ["Control", "Relay", "TestSupport", "Transport"], swiftSettings: strict),
     .testTarget(name: "ProxyTests", dependencies: ["Companion", "Proxy"], swiftSettings: strict),
-    .testTarget(name: "MQTTTests", dependencies: ["EventLoop", "MQTT", "Timing"], swiftSettings: strict),
+    .testTarget(
+      name: "MQTTTests", dependencies: ["EventLoop", "MQTT", "TestSupport", "Timing"], swiftSettings: strict),
     .testTarget(
       name: "ServiceManagerTests", dependencies: ["CLinux", "ServiceManager", "TestSupport"], swiftSettings: strict),
     .testTarget(name: "TimingTests", dependencies: ["Timing"], swiftSettings: strict),

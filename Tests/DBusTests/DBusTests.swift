@@ -36,7 +36,8 @@ private final class Daemon {
     process.standardError = FileHandle.nullDevice
     try process.run()
     self.process = process
-    for _ in 0..<1000 where !FileManager.default.fileExists(atPath: location) { usleep(10_000) }
+    var patience = Patience()
+    while !FileManager.default.fileExists(atPath: location), !patience.isOver() { usleep(10_000) }
   }
 
   func stop() {
@@ -54,13 +55,9 @@ private final class Daemon {
 
   init() throws { daemon = try Daemon() }
 
-  private func run(until condition: () -> Bool, _ what: Comment, within limit: Duration = .seconds(20)) {
-    let end = loop.now + limit
-    while !condition(), loop.now < end {
-      loop.schedule(after: .milliseconds(50)) {}
-      loop.turn(wait: true)
-    }
-    #expect(condition(), what)
+  private func run(until condition: () -> Bool, _ what: Comment) {
+    let isSo = turn(loop, until: condition)
+    #expect(isSo, what)
   }
 
   private func bus() -> Bus {

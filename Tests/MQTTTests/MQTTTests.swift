@@ -2,6 +2,7 @@
 
 import EventLoop
 import Glibc
+import TestSupport
 import Testing
 import Timing
 
@@ -142,13 +143,8 @@ private final class ScriptedBroker {
 
 @Suite struct MQTTClientTests {
   private func run(_ loop: EventLoop, _ condition: () -> Bool) throws {
-    let end = loop.now + .seconds(20)
-    let wake = loop.schedule(at: end) {}
-    defer { wake.cancel() }
-    while !condition() {
-      try #require(loop.now < end, "20 s passed")
-      loop.turn(wait: true)
-    }
+    let isSo = turn(loop, until: condition)
+    try #require(isSo, "waited in vain")
   }
 
   @Test(arguments: [[UInt8](arrayLiteral: 0x20, 2, 0, 1), [0x20, 3, 0, 0x84, 0]])

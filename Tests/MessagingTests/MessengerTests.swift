@@ -46,16 +46,10 @@ private final class Bench {
     try run("synced") { self.synchronizer.state == .synced }
   }
 
-  /// Turns the loop until something is so; the loop has its own clock, so a limit is a number of turns.
+  /// Turns the loop until something is so.
   func run(_ what: String, _ condition: () throws -> Bool) throws {
-    let end = loop.now + .seconds(30)
-    // The loop must turn once more at the end, even if nothing happens.
-    let wake = loop.schedule(at: end) {}
-    defer { wake.cancel() }
-    while try !condition() {
-      try #require(loop.now < end, "30 s passed while waiting: \(what)")
-      loop.turn(wait: true)
-    }
+    let isSo = try turn(loop, until: condition)
+    try #require(isSo, "waited in vain: \(what)")
   }
 
   func send(_ request: SendRequest) throws -> Result<[OutgoingMessage], Refusal> {

@@ -12,7 +12,7 @@ extension WholeProgramTests {
       let program = try Program(
         Fixtures.checkout.appending(path: "hardware/acceptance").path(),
         ["--programs", Program.programs.path(), "--output", rig.scratch.location("out"), "--yes"] + arguments)
-      return (try program.ended(within: 300), program.lines)
+      return (try program.ended(), program.lines)
     }
 
     @Test func `two radios that are well pass, and are as they were`() throws {

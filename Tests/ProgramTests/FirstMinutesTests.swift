@@ -44,7 +44,7 @@ extension WholeProgramTests {
       let file = scratch.write(
         "session.sh", "trap 'kill $(jobs -p) 2>/dev/null' EXIT\nwhile true; do\n\(script)\nbreak\ndone\n")
       let shell = try Program("/bin/bash", [file], folder: scratch.folder, environment: ["PATH": path])
-      _ = try shell.ended(within: 120)
+      _ = try shell.ended()
       var lines = shell.lines[...]
       for (number, step) in steps.enumerated() {
         let end = lines.firstIndex(of: "done \(number)")

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Whole programs over real sockets and pseudo-terminals. One at a time: they share two cores.
-@Suite(.serialized, .timeLimit(.minutes(10))) struct WholeProgramTests {
+@Suite(.serialized, .timeLimit(.minutes(30))) struct WholeProgramTests {
   @Suite struct MainJob {
     @Test func `what others say reaches the store and the hub, once`() throws {
       let rig = try Rig()

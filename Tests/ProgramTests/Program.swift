@@ -11,9 +11,6 @@ final class Program: Sendable {
     let description: String
   }
 
-  /// Nothing here takes so long; machines that run tests are slow and shared.
-  static let patience = ProcessInfo.processInfo.environment["MESHPOST_TEST_PATIENCE"].flatMap(Double.init) ?? 60
-
   private struct State {
     var lines: [String] = []
     var partial = ""
@@ -148,38 +145,45 @@ final class Program: Sendable {
     try wait(for: "\(name) to print \(text)") { lines.dropFirst(from).first { $0.contains(text) } }
   }
 
-  /// As `ended`, without a thread of the test runner's few meanwhile: for programs that run for minutes.
-  func ends(within seconds: Double) async throws -> Int32 {
-    try await withCheckedThrowingContinuation { continuation in
-      Thread.detachNewThread { continuation.resume(with: Result { try self.ended(within: seconds) }) }
+  /// Waits for the end without a thread of the test runner's few: for programs that run for many minutes beside other tests, and
+  /// have limits of their own. Nobody else waits for what they do.
+  func ends() async -> Int32 {
+    Work.leaveOut(processID)
+    return await withCheckedContinuation { continuation in
+      Thread.detachNewThread {
+        while true {
+          if self.state.withLock({ $0.isAtEnd }), let code = self.exitCode {
+            return continuation.resume(returning: code)
+          }
+          usleep(200_000)
+        }
+      }
     }
   }
 
   /// Waits for the end, and for all that it printed; the exit code.
-  func ended(within seconds: Double = Program.patience) throws -> Int32 {
-    try wait(for: "\(name) to end", within: seconds) { state.withLock { $0.isAtEnd } ? exitCode : nil }
+  func ended() throws -> Int32 {
+    try wait(for: "\(name) to end") { state.withLock { $0.isAtEnd } ? exitCode : nil }
   }
 
-  private func wait<Value>(
-    for what: String, within seconds: Double = Program.patience, _ look: () -> Value?
-  ) throws -> Value {
+  private func wait<Value>(for what: String, _ look: () -> Value?) throws -> Value {
     do {
-      return try until(what, within: seconds, look)
+      return try until(what, look)
     } catch {
       throw Waited(description: "\(error); it printed:\n\(lines.suffix(30).joined(separator: "\n"))")
     }
   }
 }
 
-/// Looks again and again until there is something, or throws after a long time with what was waited for.
-func until<Value>(
-  _ what: String, within seconds: Double = Program.patience, _ look: () throws -> Value?
-) throws -> Value {
-  let limit = Date(timeIntervalSinceNow: seconds)
+/// Looks again and again until there is something, or throws when nothing moves any more, with what was waited for.
+func until<Value>(_ what: String, _ look: () throws -> Value?) throws -> Value {
+  var patience = Patience()
   while true {
     if let value = try look() { return value }
-    guard Date() < limit else { throw Program.Waited(description: "waited \(Int(seconds)) s for \(what)") }
-    usleep(20_000)
+    guard !patience.isOver() else {
+      throw Program.Waited(description: "waited \(Int(patience.waited())) s for \(what); nothing moves any more")
+    }
+    usleep(UInt32(patience.pause() * 1_000_000))
   }
 }
 

@@ -58,16 +58,13 @@ import Testing
       texts.append(String(decoding: bytes, as: UTF8.self))
       // Writing makes TLS read on.
       socket.send(text: bytes)
-      if texts.count == 40 { loop.stop() }
     }
     socket.onEnd = { words in
       failure = words
-      loop.stop()
     }
     socket.open()
-    let limit = loop.schedule(after: .seconds(30)) { loop.stop() }
-    loop.run()
-    limit.cancel()
+    let isOver = turn(loop) { texts.count == 40 || failure != nil }
+    #expect(isOver)
     let days = (tls.peerExpiry ?? 0) - Int64(Date().timeIntervalSince1970)
     #expect((86_400...172_800).contains(days), "the certificate was made for two days")
     socket.close()

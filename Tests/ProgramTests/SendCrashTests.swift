@@ -101,7 +101,7 @@ extension WholeProgramTests {
         }
       }
       // Longer than any wait within a step: what did not come is said by the step.
-      _ = try until("all steps to end", within: Program.patience * 4) {
+      _ = try until("all steps to end") {
         results.withLock { $0.count == Step.allCases.count } ? true : nil
       }
       print("killed                                                      ends       attempts on the air")

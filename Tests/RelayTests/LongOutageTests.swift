@@ -91,10 +91,8 @@ private final class LongOutage {
   }
 
   func until(_ condition: () -> Bool) {
-    let limit = loop.now + .seconds(60)
-    let timer = loop.schedule(at: limit) {}
-    while !condition(), loop.now < limit { loop.turn(wait: true) }
-    timer.cancel()
+    let isSo = turn(loop, until: condition)
+    #expect(isSo)
   }
 }
 

@@ -99,15 +99,11 @@ final class Bench {
     }) { _ in }
   }
 
-  /// Turns the loop until it is so; a minute is far more than any of it takes.
+  /// Turns the loop until it is so.
   func run(until condition: () -> Bool, _ what: Comment) {
-    let limit = loop.now + .seconds(60)
     loop.later {}
-    while !condition(), loop.now < limit {
-      loop.schedule(after: .milliseconds(20)) {}
-      loop.turn(wait: true)
-    }
-    #expect(condition(), what)
+    let isSo = turn(loop, until: condition)
+    #expect(isSo, what)
   }
 
   var here: [Int64] { received[store.epoch] ?? [] }

@@ -64,13 +64,8 @@ private final class Hook {
   }
 
   func run(_ what: String, _ condition: () throws -> Bool) throws {
-    let end = loop.now + .seconds(30)
-    let wake = loop.schedule(at: end) {}
-    defer { wake.cancel() }
-    while try !condition() {
-      try #require(loop.now < end, "30 s passed while waiting: \(what)")
-      loop.turn(wait: true)
-    }
+    let isSo = try turn(loop, until: condition)
+    try #require(isSo, "waited in vain: \(what)")
   }
 
   func allSent() throws { try run("everything sent") { upstream.status.pending == 0 } }

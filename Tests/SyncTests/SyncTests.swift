@@ -109,12 +109,8 @@ private final class Pair {
   }
 
   func run(until condition: () -> Bool, _ what: Comment) {
-    let limit = loop.now + .seconds(30)
-    while !condition(), loop.now < limit {
-      loop.schedule(after: .milliseconds(5)) {}
-      loop.turn(wait: true)
-    }
-    #expect(condition(), what)
+    let isSo = turn(loop, until: condition)
+    #expect(isSo, what)
   }
 
   func sync() {
