@@ -110,7 +110,7 @@ def measure(name, begin, scheme, extra, command=None):
     place = folder / name.replace(" ", "-").replace(",", "")
     place.mkdir()
     radio = start(
-        options.programs / "meshpost-radio", "--clock", "now", "--nodes", "2", "--queue", options.backlog + 100, "--tty",
+        options.programs / "meshpost-radio", "--clock", "now", "--advertise", "--nodes", "2", "--queue", options.backlog + 100, "--tty",
         f"r0={place}/tty", stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     until("the radio", lambda: (place / "tty").exists())
     (place / "gw.toml").write_text(

@@ -7,10 +7,11 @@ import MeshCrypto
 import Messaging
 import Store
 
-/// `/v1/radio`, `/v1/radio/set`, `…/backup`, `…/private-key`, and what a backup is put back with.
+/// `/v1/radio`, `/v1/radio/set`, `…/advert`, `…/backup`, `…/private-key`, and what a backup is put back with.
 final class RadioCareAPI {
   static let paths = [
-    "/v1/radio", "/v1/radio/set", "/v1/radio/presets", "/v1/radio/backup", "/v1/radio/private-key", "/v1/contacts/put",
+    "/v1/radio", "/v1/radio/set", "/v1/radio/advert", "/v1/radio/presets", "/v1/radio/backup", "/v1/radio/private-key",
+    "/v1/contacts/put",
     "/v1/channels/put",
   ]
   /// Of the lines of a backup.
@@ -33,6 +34,7 @@ final class RadioCareAPI {
       case ("GET", "/v1/radio"): show(responder)
       case ("GET", "/v1/radio/presets"): presets(responder)
       case ("POST", "/v1/radio/set"): try set(RequestBody(request), responder)
+      case ("POST", "/v1/radio/advert"): try advert(RequestBody(request), responder)
       case ("GET", "/v1/radio/backup"): backup(responder)
       case ("POST", "/v1/radio/private-key"): try privateKey(RequestBody(request), responder)
       case ("POST", "/v1/contacts/put"): try putContact(RequestBody(request), responder)
@@ -84,6 +86,18 @@ final class RadioCareAPI {
     care.apply(try RadioSetting.read(body.whole, present: present)) { [weak self] result in
       if case .failure(let refusal) = result { return Answering.refuse(responder, refusal) }
       self?.show(responder)
+    }
+  }
+
+  /// `{"flood":true}`: through the whole mesh; `{}`: to direct neighbours.
+  private func advert(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+    let isFlood = body.flag("flood")
+    parts.messaging.routine.advert.send(isFlood: isFlood) { refusal in
+      if let refusal { return Answering.refuse(responder, refusal) }
+      Answering.answer(responder) { json in
+        json.field("ok", true)
+        json.field("flood", isFlood)
+      }
     }
   }
 

@@ -108,6 +108,12 @@ struct StatusReport {
     if let identity = connection.identity {
       json.objectField("identity") { EventBody.write(identity, to: &$0) }
     }
+    guard let advert = parts.messaging.routine.advert.report else { return }
+    json.objectField("advert") { json in
+      json.field("at", advert.at)
+      json.field("flood", advert.isFlood)
+      json.field("current", advert.isCurrent)
+    }
   }
 
   func writeSync(to json: inout JSONWriter) {

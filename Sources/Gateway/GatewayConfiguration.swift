@@ -2,6 +2,7 @@
 
 import EventLoop
 import Glibc
+import Messaging
 import Proxy
 import Relay
 import Store
@@ -103,8 +104,10 @@ public struct GatewayConfiguration: Sendable {
 
   private static func read(_ root: inout TOMLReader) -> GatewayConfiguration? {
     var key: String?
+    var advert = SelfAdvert.Settings()
     let (link, bluetooth, sync) = section(&root, "radio") { table in
       key = radioKey(&table)
+      advert = MessagingConfiguration.advert(&table)
       return radio(&table)
     }
     let id = section(&root, "gateway", gateway)
@@ -115,6 +118,7 @@ public struct GatewayConfiguration: Sendable {
     let lowBattery = section(&root, "power") { $0.integer("low_battery_mv", in: 0...20_000, default: 3400) }
     var messaging = section(&root, "messaging") { MessagingConfiguration(reading: &$0, store: store.location) }
     messaging.readPolls(&root)
+    messaging.routine.advert = advert
     section(&root, "contacts") { messaging.readContacts(&$0) }
     let exchange = section(&root, "relay", relay)
     let proxies = ProxyConfiguration.read(&root)

@@ -48,6 +48,14 @@ public struct MessagingConfiguration: Sendable {
     keeper.types = Set(words.compactMap { known[$0]?.rawValue })
   }
 
+  /// Of `[radio]`: when the radio is advertised by itself.
+  static func advert(_ table: inout TOMLReader) -> SelfAdvert.Settings {
+    var advert = SelfAdvert.Settings()
+    advert.whenNew = table.bool("advert_when_new", default: false)
+    advert.every = .seconds(3600 * table.integer("advert_every_h", in: 0...720, default: 0))
+    return advert
+  }
+
   static let mostPolls = 64
 
   mutating func readPolls(_ root: inout TOMLReader) {

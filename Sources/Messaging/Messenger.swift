@@ -53,6 +53,8 @@ public final class Messenger {
 
   /// A flood arrived and brought no path back.
   public var onPathWanted: (PublicKey) -> Void = { _ in }
+  /// A program that shares the radio had it advertise itself: through the mesh (true), or to direct neighbours.
+  public var onAdvertised: (Bool) -> Void = { _ in }
 
   public init(
     store: Store, synchronizer: Synchronizer, settings: Settings, on loop: EventLoop, log: Log

@@ -6,7 +6,7 @@ import EventLoop
 import Store
 import Timing
 
-/// What is done by the clock: nodes are polled, rooms are kept. Spread over time, one after another, with what the
+/// What is done by the clock: nodes are polled, rooms are kept, the radio is advertised. Spread over time, one after another, with what the
 /// budget leaves: a question that does not fit, or is met with silence, is asked again at its next time.
 public final class Routine {
   public struct Poll: Equatable, Sendable {
@@ -27,6 +27,7 @@ public final class Routine {
     public var polls: [Poll] = []
     /// Rooms with a stored password hear from us so often; zero: never.
     public var roomInterval: Duration = .seconds(3600)
+    public var advert = SelfAdvert.Settings()
 
     public init() {}
   }
@@ -38,6 +39,7 @@ public final class Routine {
     public var trouble: String?
   }
 
+  public let advert: SelfAdvert
   private let messenger: Messenger
   private let service: NodeService
   private let log: Log
@@ -57,11 +59,13 @@ public final class Routine {
     self.settings = settings
     log = messenger.log
     reports = settings.polls.map { Report(poll: $0) }
+    advert = SelfAdvert(messenger, settings.advert)
   }
 
   public func change(_ settings: Settings) {
     guard settings != self.settings else { return }
     self.settings = settings
+    advert.change(settings.advert)
     reports = settings.polls.map { Report(poll: $0) }
     let wasUp = isUp
     linkDown()
@@ -71,6 +75,7 @@ public final class Routine {
   public func linkUp() {
     guard !isUp else { return }
     isUp = true
+    advert.linkUp()
     for place in reports.indices {
       // Anywhere in its interval, so that polls do not come in a bunch.
       plan(place, after: part(of: reports[place].poll.every, 0...1))
@@ -87,6 +92,7 @@ public final class Routine {
 
   public func linkDown() {
     isUp = false
+    advert.linkDown()
     for timer in timers { timer.cancel() }
     timers = []
   }

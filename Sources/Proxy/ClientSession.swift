@@ -232,6 +232,7 @@ final class ClientSession {
     case .resetPath(let key): synchronizer.refresh(key)
     case .removeContact(let key): synchronizer.forget(key)
     case .setChannel(let channel): synchronizer.changed(channel) {}
+    case .sendSelfAdvert(let flood): parts.messenger.onAdvertised(flood ?? false)
     default: if command.changesIdentity { synchronizer.refreshIdentity() }
     }
   }

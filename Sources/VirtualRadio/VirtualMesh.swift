@@ -90,7 +90,7 @@ public final class VirtualMesh {
   public static let help = """
     dm FROM TO TEXT            direct message from one radio to another
     chan FROM SLOT TEXT        channel message (slot 0 is the public channel, which all have)
-    advert NAME                flood an advert
+    advert NAME                flood an advert, as when somebody presses its button
     inject NAME RATE COUNT     COUNT messages at RATE a second (0: at once) into NAME's queue, as if heard
     loss P                     lose each packet with probability P from now on
     battery NAME MILLIVOLTS    what its battery measures from now on

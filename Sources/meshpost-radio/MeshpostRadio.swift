@@ -14,7 +14,8 @@ struct MeshpostRadio: ParsableCommand {
     commandName: "meshpost-radio",
     abstract: "A virtual MeshCore companion radio, or a small mesh of them.",
     discussion: """
-      The radios r0, r1, … hear each other. Each line on standard input, or in the script, drives them:
+      The radios r0, r1, … hear each other. As real ones they know nobody until an advert is heard: --advertise has each \
+      send one at the start. Each line on standard input, or in the script, drives them:
 
       \(VirtualMesh.help)
 
@@ -74,7 +75,7 @@ struct MeshpostRadio: ParsableCommand {
     }
     try openPorts(mesh)
     let lines = try script.map { try readLines(of: $0) } ?? []
-    mesh.advertiseAll {
+    let begin = {
       print(#"{"ready":true}"#)
       fflush(nil)
       for line in lines { mesh.perform(line) }
@@ -89,6 +90,7 @@ struct MeshpostRadio: ParsableCommand {
   private func openPorts(_ mesh: VirtualMesh) throws {
     for choice in tty {
       let (name, location) = try split(choice, option: "--tty")
+    if advertise { mesh.advertiseAll(begin) } else { begin() }
       try mesh.openTerminal(name, link: location, isForgetful: forgetful)
     }
     for (choice, option) in tcp.map({ ($0, "--tcp") }) + line.map({ ($0, "--line") }) {

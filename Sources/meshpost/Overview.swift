@@ -57,6 +57,9 @@ struct OverviewCommand: ParsableCommand {
         ["idle", "sending", "paused"].contains($0["state"]?.string ?? "")
       }
     var hints = isWell ? [] : [("meshpost doctor", "what is wrong, and what to do")]
+    if let advert = status["radio"]?["advert"], advert["at"] == nil {
+      hints.append(("meshpost radio advert", "let others know this radio"))
+    }
     hints += [
       ("meshpost messages --follow", "read along"),
       ("meshpost send NAME TEXT", "say something to a node, a room or a #channel"),

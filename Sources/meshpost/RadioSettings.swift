@@ -36,7 +36,11 @@ extension RadioCommand {
       guard !fields.isEmpty else { return try tellKeys() }
       let answer = try ControlClient(connection).post("/v1/radio/set", body: JSONValue.object(fields).bytes)
       print(connection.json ? answer.text : Show.radioInfo(answer.value))
+      if !connection.json, fields.contains(where: { Self.advertised.contains($0.0) }) { print(Advert.offer) }
     }
+
+    /// What others know of the radio from its adverts alone.
+    private static let advertised = ["name", "position", "location-policy"]
 
     private func tellKeys() throws {
       let answer = try ControlClient(connection).get("/v1/radio/presets")

@@ -18,6 +18,7 @@ struct RunCommand: ParsableCommand {
   @Option(help: "A server to forward to: the address of a hub or of an MQTT broker.") var upstream: String?
   @Option(help: "The file that holds its bearer token.", completion: .file()) var tokenFile: String?
   @Option(help: "Another configuration.", completion: .file()) var config: String?
+  @Flag(help: "Do not advertise the radio. Else it tells its direct neighbours who it is, once.") var noAdvert = false
   @Flag(help: "Show the gateway's log only, not the messages.") var quiet = false
 
   func run() throws {
@@ -42,6 +43,7 @@ struct RunCommand: ParsableCommand {
       # Written by `meshpost run`, anew each time. Yours would be \(places.configurationFolder)/meshpostd.toml.
       [radio]
       link = \(Setup.quoted(link ?? "auto:"))
+      advert_when_new = \(!noAdvert)
       [store]
       location = \(Setup.quoted(places.state + "/gateway.db"))
       [control]

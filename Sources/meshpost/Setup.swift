@@ -27,6 +27,7 @@ struct SetupCommand: ParsableCommand {
   @Flag(help: "Ask nothing.") var unattended = false
   @Flag(help: "Replace a configuration that somebody has edited, too. It is kept under another name.") var replace =
     false
+  @Flag(help: "Do not advertise the radio. Else it tells its direct neighbours once who it is.") var noAdvert = false
   @Flag(help: "Only write the configuration; do not start the gateway.") var noStart = false
 
   func run() throws {
@@ -34,10 +35,12 @@ struct SetupCommand: ParsableCommand {
     try setup.checkPlace(mayReplace: replace)
     try setup.chooseRadio(link: link, key: key, pinFile: pinFile)
     setup.name = name
+    setup.advertises = !noAdvert
     for (place, text) in upstream.enumerated() {
       setup.upstreams.append(try Setup.Upstream(text, number: place + 1, tokens: tokenFile, users: user))
     }
     if !unattended { try setup.askForUpstreams() }
+    if !unattended, !noAdvert { setup.askForAdvert() }
     try setup.writeConfiguration()
     if !noStart { try setup.start() }
   }
@@ -52,6 +55,8 @@ struct Setup {
   var pinFile: String?
   var name: String?
   var upstreams: [Upstream] = []
+  /// Once, when the gateway first has this radio.
+  var advertises = true
 
   init(config: String, isUnattended: Bool) {
     self.config = config
@@ -143,6 +148,11 @@ struct Setup {
     guard link.hasPrefix("ble:"), pinFile == nil, !isUnattended else { return }
     guard let pin = Dialogue.secret("The PIN that it shows or was given (empty: none)") else { return }
     pinFile = try keep(pin, as: "radio.pin")
+  }
+
+  /// Nobody can write to a radio that they have not heard of.
+  mutating func askForAdvert() {
+    advertises = Dialogue.yes("Tell the radio's direct neighbours who it is (an advert, once)?", standard: true)
   }
 
   mutating func askForUpstreams() throws {

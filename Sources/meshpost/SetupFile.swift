@@ -82,6 +82,7 @@ extension Setup {
     if let name { text += "[gateway]\nid = \(Self.quoted(name))\n\n" }
     text += "[radio]\nlink = \(Self.quoted(link))\n"
     if let key { text += "key = \(Self.quoted(key))\n" }
+    if advertises { text += "advert_when_new = true\n" }
     if let pinFile { text += "pin_file = \(Self.quoted(pinFile))\n" }
     return text + "\n" + upstreams.map(\.toml).joined()
   }

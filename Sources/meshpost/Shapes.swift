@@ -38,7 +38,8 @@ enum Shapes {
     "upstream remove": object("ok"), "upstream pause": object("upstream"), "upstream resume": object("upstream"),
     "upstream test": object("ok"), "documents list": object("documents"), "documents set": object("document"),
     "documents delete": object("document"), "sync": object("sync"), "radio info": object("radio"),
-    "radio set": object("radio"), "radio presets": object("presets"), "radio backup": object("backed-up"),
+    "radio set": object("radio"), "radio advert": object("advertised"), "radio presets": object("presets"),
+    "radio backup": object("backed-up"),
     "radio restore": object("restored"), "radio probe": object("probed"), "radio scan": object("scan"),
     "radio pair": object("paired"),
     "radio forget": object("forgotten"), "doctor all": object("findings"), "doctor bluetooth": object("findings"),
@@ -51,7 +52,11 @@ enum Shapes {
     .merging(small) { a, _ in a }
 
   private static let small = [
-    "ok": "ok bool always true", "link": "link string a meshcore:// link",
+    "ok": "ok bool always true",
+    "advertised": """
+    ok bool always true
+    flood bool through the mesh, or to direct neighbours
+    """, "link": "link string a meshcore:// link",
     "key": "key string the node's key, 64 hex digits", "reply": "reply string what the node printed",
     "retried": "retried integer dead letters that are sent again",
     "dropped": "dropped integer dead letters that were given up", "paired": "paired string the radio's address",

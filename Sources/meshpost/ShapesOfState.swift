@@ -35,6 +35,12 @@ extension Shapes {
     last_heard_s integer?
     unreadable_frames integer
     identity any? the body of a radio event
+    advert advert? when it last told who it is
+    """,
+    "advert": """
+    at integer? missing: not through this gateway
+    flood bool through the mesh, or to direct neighbours
+    current bool name and position are still those that it told
     """,
     "sync-state": """
     state string idle, syncing, synced or failed

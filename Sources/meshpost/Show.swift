@@ -72,6 +72,7 @@ enum Show {
       let version = clean(identity["version"]?.string)
       print("          \(clean(identity["name"]?.string)), \(clean(identity["model"]?.string)) \(version)")
     }
+    advert(radio)
     trouble(radio)
     power(status["power"] ?? .null)
     sync(status["sync"] ?? .null)

@@ -35,7 +35,7 @@ import Transport
     ("[radio]\nlink = \"serial:ttyACM0\"", "line 2", "absolute"),
     ("[radio]\nlink = \"tcp:host:0\"", "line 2", "1 to 65535"),
     ("[radio]\nlink = \"serial:/dev/x?baud=7\"", "line 2", "115200"),
-    ("[radio]\nlnik = \"auto:\"", "line 2", "known are: adapter, key, link, pin"),
+    ("[radio]\nlnik = \"auto:\"", "line 2", "known are: adapter, advert_every_h, advert_when_new, key"),
     ("[radio]\nlink = \"ble:a:b\"", "line 2", "C0:FF:EE:00:00:01"),
     ("[radio]\nkey = \"77f0\"", "line 2", "8 to 64 hex digits"),
     ("[store]\nprofile = \"fast\"", "line 2", "durable"),
@@ -63,6 +63,7 @@ import Transport
     ("[[poll]]\nkind = \"weather\"\nnode = \"x\"", "line 2", "status, telemetry"),
     ("[[poll]]\nevery_min = 5", "line 1", "node"),
     ("[gateway]\nid = \"a b\"", "line 2", "letters"), ("[control]\ngroup = \"no-such-group\"", "line 2", "no group"),
+    ("[radio]\nadvert_every_h = 721", "line 2", "720"),
     ("nonsense", "line 1", "`=`"),
   ]) func `a mistake is refused with file, line and what is allowed`(_ text: String, _ line: String, _ words: String) {
     do {

@@ -94,6 +94,7 @@ final class EveryCommand {
     try rig.waitForSync()
     try check(["radio", "set"], ["name=r0"])
     try check(["radio", "backup"], [backup])
+    try check(["radio", "advert"])
     try check(["radio", "restore"], [backup, "--yes", "--only", "settings"])
     for words in [["doctor", "all"], ["report"], ["status"], ["overview"], ["map"]] { try check(words) }
     try check(["backup"], [rig.scratch.location("store.backup")])

@@ -43,7 +43,8 @@ extension WholeProgramTests {
     }
 
     @Test func `meshcore-cli talks to the virtual radio: infos, contacts, channels, send, receive`() throws {
-      let radio = try Program.own("meshpost-radio", ["--clock", "now", "--contacts", "3", "--tcp", "r0=0"])
+      let radio = try Program.own(
+        "meshpost-radio", ["--clock", "now", "--contacts", "3", "--advertise", "--tcp", "r0=0"])
       let address = try JSONValue(parsing: try radio.line(with: "tcp:127.0.0.1"))["address"]?.string ?? ""
       let port = address.split(separator: ":").last.map(String.init) ?? ""
       try radio.line(with: "ready")

@@ -34,7 +34,7 @@ import Testing
 
     @Test func `the same over TCP`() throws {
       let rig = try Rig()
-      rig.radio = try Program.own("meshpost-radio", ["--clock", "now", "--tcp", "r0=0"])
+      rig.radio = try Program.own("meshpost-radio", ["--clock", "now", "--advertise", "--tcp", "r0=0"])
       let line = try #require(try rig.radio?.line(with: "tcp:127.0.0.1"))
       rig.link = try #require(try JSONValue(parsing: line)["address"]?.string)
       try rig.radio?.line(with: "ready")

@@ -68,10 +68,12 @@ final class Rig {
 
   var socket: String { scratch.location("ctl") }
 
-  /// A virtual radio r0 on a pseudo-terminal, with others around it.
-  func startRadio(_ arguments: [String] = []) throws {
+  /// A virtual radio r0 on a pseudo-terminal, with others around it. `isKnown`: all have been advertised, and know each other;
+  /// else nobody knows anybody, as with radios out of the box.
+  func startRadio(_ arguments: [String] = [], isKnown: Bool = true) throws {
     radio = try Program.own(
-      "meshpost-radio", ["--clock", "now", "--tty", "r0=\(scratch.location("radio.tty"))"] + arguments)
+      "meshpost-radio",
+      ["--clock", "now", "--tty", "r0=\(scratch.location("radio.tty"))"] + (isKnown ? ["--advertise"] : []) + arguments)
     try radio?.line(with: "ready")
   }
 

@@ -44,6 +44,7 @@ extension WholeProgramTests {
       let program = try Program(
         Program.programs.appending(path: "meshpost").path(), ["run", "--link", rig.link], environment: places)
       try program.line(with: "synced with the radio")
+      try program.line(with: "advertised to its direct neighbours")
       rig.radio?.write("chan r1 0 hello from the ridge")
       try program.line(with: "hello from the ridge")
       let status = try meshpost(["status"], environment: places)
@@ -74,7 +75,8 @@ extension WholeProgramTests {
       #expect(answer.code == 0, "\(answer.lines)")
       let text = try String(contentsOfFile: file, encoding: .utf8)
       for line in [
-        "id = \"hilltop\"", "link = \"\(rig.link)\"", "key = \"77f0b83f\"", "token_file = \"hub.token\"",
+        "id = \"hilltop\"", "link = \"\(rig.link)\"", "advert_when_new = true", "key = \"77f0b83f\"",
+        "token_file = \"hub.token\"",
         "password_file = \"field.token\"", "user = \"hill\\\"top\"",
       ] { #expect(text.contains(line), "\(line) in \(text)") }
       #expect(!text.contains("a-token-that-is-secret"))

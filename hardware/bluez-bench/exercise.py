@@ -160,7 +160,7 @@ faults = {
 }
 
 radio = subprocess.Popen(
-    [f"{programs}/meshpost-radio", "--nodes", "2", "--contacts", "20", "--clock", "now", "--airtime", "0", "--tcp", "r0=5500"],
+    [f"{programs}/meshpost-radio", "--nodes", "2", "--contacts", "20", "--clock", "now", "--advertise", "--airtime", "0", "--tcp", "r0=5500"],
     stdin=subprocess.PIPE, stdout=open(f"{logs}/radio.json", "w"), text=True)
 
 

@@ -79,7 +79,7 @@ def gateway(what, link):
 
 
 subprocess.Popen(
-    [f"{programs}/meshpost-radio", "--nodes", "2", "--contacts", "100", "--clock", "now", "--tcp", "r0=5500",
+    [f"{programs}/meshpost-radio", "--nodes", "2", "--contacts", "100", "--clock", "now", "--advertise", "--tcp", "r0=5500",
      "--tty", f"r1={folder}/tty", "--keep"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 while not os.path.exists(f"{folder}/tty"):
     time.sleep(0.1)

@@ -101,7 +101,7 @@ class Rig:
         (self.folder / "hub.toml").write_text(
             f'port = {self.hub_port}\ndatabase = "{self.folder}/hub.db"\n[[token]]\nfile = "{self.folder}/token"\naccess = "all"\n')
         self.radio = Program(
-            "meshpost-radio", "--nodes", 3, "--clock", "now", "--queue", 100000, "--contacts", 10, "--keep",
+            "meshpost-radio", "--nodes", 3, "--clock", "now", "--advertise", "--queue", 100000, "--contacts", 10, "--keep",
             "--line", f"r0={self.ports[0]}", "--line", f"r1={self.ports[1]}")
         self.radio.line("ready")
         self.keys = [json.loads(self.radio.line(f'"r{n}"'))["key"] for n in (0, 1)]

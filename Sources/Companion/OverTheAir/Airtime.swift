@@ -27,6 +27,11 @@ public enum PacketLength {
   /// A channel message, always flooded; `bytes` with the name in front.
   public static func channelText(_ bytes: Int) -> Int { headed(path: 0, payload: 3 + blocks(5 + bytes)) }
 
+  /// A flooded advert in a scope: transport codes, key, time, signature, and what it tells. One to direct neighbours is a little shorter.
+  public static func advert(name: Int, hasPosition: Bool) -> Int {
+    headed(path: 0, payload: 4 + 32 + 4 + 64 + min(32, 1 + (hasPosition ? 8 : 0) + max(0, name)))
+  }
+
   /// A request to another node; a login carries the whole key.
   public static func request(_ bytes: Int, path: Int, isLogin: Bool = false) -> Int {
     headed(path: path, payload: (isLogin ? 35 : 4) + blocks(4 + bytes))

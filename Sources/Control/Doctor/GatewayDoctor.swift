@@ -3,6 +3,7 @@
 import Companion
 import EventLoop
 import Glibc
+import Messaging
 import Proxy
 import Relay
 import Store
@@ -43,7 +44,7 @@ struct GatewayDoctor {
           "radio", .warning, "\(connection.unreadableFrames) frames could not be read",
           "A bad cable or another program on the port: `fuser -v` the port."))
     }
-    findings += [firmware(), table(), radioClock()].compactMap { $0 }
+    findings += [firmware(), table(), radioClock(), advert()].compactMap { $0 }
     return findings
   }
 
@@ -87,6 +88,34 @@ struct GatewayDoctor {
       "radio's clock", .warning, "\(abs(difference)) s \(difference > 0 ? "ahead" : "behind")",
       difference > 0
         ? "Only losing its power can bring it back." : "`meshpost sync --now` sets it, if radio.set_time allows.")
+  }
+
+  private func advert() -> Finding? {
+    parts.messaging.routine.advert.report.map { Self.advert($0, now: WallClock().milliseconds) }
+  }
+
+  /// Nodes that have not heard of this radio for so long may have given its place in their tables to others.
+  private static let longUnheard: Int64 = 30 * 86_400_000
+
+  /// `now`: milliseconds since 1970.
+  static func advert(_ report: SelfAdvert.Report, now: Int64) -> Finding {
+    let offer = "`meshpost radio advert` tells direct neighbours, `--flood` the whole mesh"
+    guard let at = report.at else {
+      return Finding(
+        "advert", .warning, "this gateway has not advertised the radio: who does not know it cannot write to it",
+        "\(offer).")
+    }
+    guard report.isCurrent else {
+      return Finding(
+        "advert", .warning, "the radio's name or position has changed since it was advertised", "\(offer).")
+    }
+    let days = max(0, now - at) / 86_400_000
+    guard now - at >= longUnheard else {
+      return Finding("advert", .ok, days == 0 ? "within a day" : "\(days) days ago")
+    }
+    return Finding(
+      "advert", .warning, "the radio was last advertised \(days) days ago",
+      "\(offer); radio.advert_every_h does it by itself.")
   }
 
   // MARK: The gateway

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Delivery
+import EventLoop
+import RadioSession
+import Store
+import Timing
+
+/// Has the radio tell who it is: its signed advert, from which others take its key and name.
+///
+/// Companion firmware adverts only when it is told to. Who has not heard an advert cannot read what this radio sends, and
+/// cannot write to it. Source: companion.md § 9.14; firmware `MyMesh.cpp`, `CMD_SEND_SELF_ADVERT`.
+public final class SelfAdvert {
+  public struct Settings: Equatable, Sendable {
+    /// Once, to direct neighbours, for a radio that this gateway has not advertised yet.
+    public var whenNew = false
+    /// Again and again, to direct neighbours; zero: not by itself.
+    public var every: Duration = .zero
+
+    public init() {}
+  }
+
+  /// What `status` and the doctor tell.
+  public struct Report: Equatable, Sendable {
+    /// Milliseconds since 1970; `nil`: this gateway has not advertised this radio.
+    public var at: Int64?
+    public var isFlood: Bool
+    /// Name and position are still those that the advert told.
+    public var isCurrent: Bool
+  }
+
+  /// After the sync a moment passes, so that gateways that get their power back together do not speak together.
+  private static let spread: ClosedRange<Double> = 1...5
+  /// What the air-time budget or the radio refused is tried again after this.
+  private static let retry: Duration = .seconds(600)
+
+  private let messenger: Messenger
+  private let log: Log
+  private let startedAt: MonotonicTime
+  private var settings: Settings
+  private var record: AdvertRecord?
+  /// When `record` was made, if this program made it.
+  private var madeAt: MonotonicTime?
+  private var timer: LoopTimer?
+  private var isUp = false
+  private var refusalLogged: Refusal?
+
+  init(_ messenger: Messenger, _ settings: Settings) {
+    self.messenger = messenger
+    self.settings = settings
+    log = messenger.log
+    startedAt = messenger.loop.now
+    do {
+      record = try messenger.store.lastAdvert()
+    } catch {
+      log.error("it is not known when the radio was advertised: \(error)")
+    }
+    messenger.onAdvertised = { [weak self] isFlood in self?.wasSent(isFlood: isFlood) }
+  }
+
+  private var info: SelfInfo? { messenger.synchronizer.connection.identity?.info }
+
+  /// Of the radio that is attached; `nil`: none was yet.
+  public var report: Report? {
+    guard let info else { return nil }
+    let own = record.flatMap { $0.radio == info.key ? $0 : nil }
+    return Report(
+      at: own?.at.milliseconds, isFlood: own?.isFlood ?? false, isCurrent: own?.content == Self.content(info))
+  }
+
+  /// What an advert of this radio tells.
+  private static func content(_ info: SelfInfo) -> String {
+    info.locationPolicy == 0 ? info.name.string : "\(info.latitude),\(info.longitude) \(info.name.string)"
+  }
+
+  // MARK: Sending
+
+  /// `isFlood`: through the whole mesh, in the radio's default scope; else to direct neighbours. `done` hears exactly once.
+  public func send(
+    isFlood: Bool, _ priority: DeliveryPriority = .interactive, _ done: @escaping (Refusal?) -> Void
+  ) {
+    let connection = messenger.synchronizer.connection
+    guard connection.state == .up, let info else { return done(.linkDown) }
+    let bytes = PacketLength.advert(name: info.name.bytes.count, hasPosition: info.locationPolicy != 0)
+    let airtime = Airtime.milliseconds(bytes: bytes, info.radio)
+    guard messenger.spend(Int64(airtime.rounded(.up)), priority) else {
+      return done(.full("the hour's air time for \(priority.name) traffic is used up; try later"))
+    }
+    let id = connection.submit(.sendSelfAdvert(flood: isFlood), .interactive) { [weak self] outcome in
+      let refusal = Self.refusal(outcome)
+      if refusal == nil { self?.wasSent(isFlood: isFlood) }
+      done(refusal)
+    }
+    if id == nil { done(.linkDown) }
+  }
+
+  private static func refusal(_ outcome: RadioSession.Outcome) -> Refusal? {
+    switch outcome {
+    case .replied(.ok): nil
+    case .failed(.linkLost): .linkDown
+    case .failed(.timedOut): .silence("the radio does not answer; it may have advertised itself all the same")
+    case .failed(.refused(let error)):
+      .radio("the radio does not advertise itself: \(error.map(\.description) ?? "no reason given")")
+    default: .radio("the radio gave an answer of another kind")
+    }
+  }
+
+  /// The radio was advertised, from here or by a program that shares it.
+  private func wasSent(isFlood: Bool) {
+    guard let info else { return }
+    let fresh = AdvertRecord(
+      radio: info.key, at: messenger.synchronizer.now, isFlood: isFlood, content: Self.content(info))
+    (record, madeAt, refusalLogged) = (fresh, messenger.loop.now, nil)
+    log.info("the radio was advertised \(isFlood ? "through the mesh" : "to its direct neighbours")")
+    messenger.store.write({ store throws(SQLiteError) in try store.setLastAdvert(fresh) }) { [log] failure in
+      if let failure { log.warning("a restart may advertise the radio again: \(failure)") }
+    }
+    plan()
+  }
+
+  // MARK: By itself
+
+  func change(_ settings: Settings) {
+    self.settings = settings
+    plan()
+  }
+
+  func linkUp() {
+    isUp = true
+    plan()
+  }
+
+  func linkDown() {
+    isUp = false
+    timer?.cancel()
+  }
+
+  private func plan() {
+    timer?.cancel()
+    guard isUp, let wait else { return }
+    schedule(after: wait)
+  }
+
+  private func schedule(after wait: Duration) {
+    timer = messenger.loop.schedule(after: wait) { [weak self] in self?.isDue() }
+  }
+
+  /// How long until the next advert; `nil`: there is none.
+  var wait: Duration? {
+    guard let info else { return nil }
+    let pause: Duration = .milliseconds(Int64(Double.random(in: Self.spread) * 1000))
+    guard let record, record.radio == info.key else {
+      return settings.whenNew || settings.every > .zero ? pause : nil
+    }
+    return settings.every > .zero ? max(pause, settings.every - age(of: record)) : nil
+  }
+
+  /// By a clock that cannot be compared, the advert of an earlier run is as old as this run.
+  private func age(of record: AdvertRecord) -> Duration {
+    if let madeAt { return messenger.loop.now - madeAt }
+    let now = messenger.synchronizer.now
+    let isComparable = now.trusted && record.at.trusted && record.at.milliseconds <= now.milliseconds
+    return isComparable
+      ? .milliseconds(now.milliseconds - record.at.milliseconds) : messenger.loop.now - startedAt
+  }
+
+  private func isDue() {
+    send(isFlood: false, .bulk) { [weak self] refusal in
+      guard let self, let refusal, self.isUp else { return }
+      if self.refusalLogged != refusal { self.log.info("the radio is not advertised now: \(refusal)") }
+      self.refusalLogged = refusal
+      self.schedule(after: Self.retry)
+    }
+  }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import Store
+import Sync
+import TestSupport
+import Testing
+import Timing
+import Transport
+import VirtualRadio
+
+@testable import Messaging
+
+/// A gateway's lower half, its radio r0 and another radio r1, on one loop, joined in memory.
+final class Bench {
+  let scratch = Scratch()
+  let loop = EventLoop()
+  let store: Store
+  let ether: Ether
+  let own: VirtualRadio
+  let other: VirtualRadio
+  let synchronizer: Synchronizer
+  let messenger: Messenger
+
+  init(_ settings: Messenger.Settings = Messenger.Settings(), maxSize: Int64 = 1 << 30) throws {
+    store = try Store(Store.Settings(location: scratch.location("gw.db"), maxSize: maxSize))
+    ether = Ether(on: loop, seed: 1, airtimeFactor: 0)
+    own = VirtualRadio(VirtualRadioSettings(name: "r0", seed: 1, channelSlots: 4, clock: 1_795_000_000), on: loop)
+    other = VirtualRadio(VirtualRadioSettings(name: "r1", seed: 2, channelSlots: 4, clock: 1_795_000_000), on: loop)
+    for radio in [own, other] { ether.add(radio) }
+    let log = Log(level: .error, sink: { _, _ in })
+    let connection = RadioConnection(MemoryLink(own, on: loop), on: loop, log: log)
+    synchronizer = Synchronizer(connection, store: store, settings: .init(), on: loop, log: log)
+    messenger = try Messenger(store: store, synchronizer: synchronizer, settings: settings, on: loop, log: log)
+    loop.afterTurn { [store] in store.commit() }
+    synchronizer.onPush = { [messenger] in messenger.received($0) }
+    synchronizer.onContact = { [messenger] in messenger.contactChanged($0) }
+    synchronizer.onStateChange = { [messenger] in messenger.radioChanged() }
+    synchronizer.onLinkChange = { [messenger] in messenger.radioChanged() }
+    for radio in [own, other] { radio.received(Command.sendSelfAdvert(flood: true).encode()) }
+    connection.start()
+    try run("synced") { self.synchronizer.state == .synced }
+  }
+
+  /// Turns the loop until something is so.
+  func run(_ what: String, _ condition: () throws -> Bool) throws {
+    let isSo = try turn(loop, until: condition)
+    try #require(isSo, "waited in vain: \(what)")
+  }
+
+  func send(_ request: SendRequest) throws -> Result<[OutgoingMessage], Refusal> {
+    var result: Result<[OutgoingMessage], Refusal>?
+    // As everything that comes from outside: within a turn, at whose end the store commits.
+    loop.later { [messenger] in messenger.send(request) { result = $0 } }
+    try run("an answer to send") { result != nil }
+    return try #require(result)
+  }
+
+  /// The journal is trimmed to nothing.
+  func makeRoom() {
+    store.trimJournal(now: Moment(milliseconds: .max, trusted: true)) { _ in }
+    store.commit()
+  }
+
+  func state(_ key: String) throws -> OutgoingMessage { try #require(try store.outgoing(key: key)) }
+}
+
+/// Carries frames to a virtual radio in memory.
+private final class MemoryLink: Link {
+  private let radio: VirtualRadio
+  private let loop: EventLoop
+  private var decoder = SerialDecoder(.toRadio)
+  let name = "memory"
+  var onEvent: (LinkEvent) -> Void = { _ in }
+
+  init(_ radio: VirtualRadio, on loop: EventLoop) {
+    self.radio = radio
+    self.loop = loop
+    radio.output = { [weak self] frame in
+      loop.later { self?.onEvent(.bytes(SerialFraming.wrap(frame, .fromRadio))) }
+    }
+  }
+
+  func open() { loop.later { [weak self] in self?.onEvent(.up) } }
+  func close() {}
+  func send(_ bytes: [UInt8]) {
+    decoder.append(bytes, now: loop.now)
+    while let frame = decoder.next(now: loop.now) { loop.later { [radio] in radio.received(frame) } }
+  }
+  func tryOtherLineSettings() -> Bool { false }
+  func watchForReturn(_ action: @escaping () -> Void) {}
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Delivery
+import EventLoop
+import Store
+import TestSupport
+import Testing
+import Timing
+import VirtualRadio
+
+@testable import Messaging
+
+@Suite struct SelfAdvertTests {
+  private func settings(whenNew: Bool = false, every: Duration = .zero) -> SelfAdvert.Settings {
+    var settings = SelfAdvert.Settings()
+    (settings.whenNew, settings.every) = (whenNew, every)
+    return settings
+  }
+
+  private func send(_ advert: SelfAdvert, _ bench: Bench, isFlood: Bool = false) throws -> Refusal? {
+    var answer: Refusal??
+    bench.loop.later { advert.send(isFlood: isFlood) { answer = .some($0) } }
+    try bench.run("an answer to the advert") { answer != nil }
+    return try #require(answer)
+  }
+
+  @Test func `an advert is due when the radio is new, then after the interval, and a restart changes nothing`() throws {
+    let bench = try Bench()
+    #expect(SelfAdvert(bench.messenger, settings()).wait == nil)
+    let advert = SelfAdvert(bench.messenger, settings(whenNew: true))
+    #expect(try #require(advert.wait) <= .seconds(5))
+    #expect(advert.report?.at == nil)
+    #expect(try send(advert, bench) == nil)
+    #expect(advert.wait == nil, "it is not new any more")
+    #expect(advert.report?.at != nil && advert.report?.isFlood == false && advert.report?.isCurrent == true)
+    let daily = settings(whenNew: true, every: .seconds(86_400))
+    let later = SelfAdvert(bench.messenger, daily)
+    #expect(later.report?.at == advert.report?.at, "it is on disk")
+    #expect(try #require(later.wait) > .seconds(80_000))
+    #expect(SelfAdvert(bench.messenger, settings(whenNew: true)).wait == nil)
+  }
+
+  @Test func `an advert of long ago is due at once, one that a wrong clock dated is not`() throws {
+    let bench = try Bench()
+    #expect(try send(SelfAdvert(bench.messenger, settings()), bench) == nil)
+    var record = try #require(try bench.store.lastAdvert())
+    for (at, trusted) in [(0, true), (Int64.max, true), (0, false)] {
+      record.at = Moment(milliseconds: at, trusted: trusted)
+      bench.store.write({ store throws(SQLiteError) in try store.setLastAdvert(record) }) { _ in }
+      try bench.store.commitNow()
+      let wait = try #require(SelfAdvert(bench.messenger, settings(every: .seconds(86_400))).wait)
+      let isOld = at == 0 && trusted && bench.synchronizer.now.trusted
+      #expect(isOld ? wait <= .seconds(5) : wait > .seconds(80_000), "\(at) \(trusted)")
+    }
+    record.radio = bench.other.key
+    bench.store.write({ store throws(SQLiteError) in try store.setLastAdvert(record) }) { _ in }
+    try bench.store.commitNow()
+    #expect(SelfAdvert(bench.messenger, settings()).report?.at == nil, "that was another radio")
+  }
+
+  @Test func `an advert is part of the hour's air time, and one of a program that shares the radio counts`() throws {
+    var delivery = Messenger.Settings()
+    delivery.delivery.budget.airtime = 1500
+    let bench = try Bench(delivery)
+    let advert = SelfAdvert(bench.messenger, settings())
+    #expect(try send(advert, bench, isFlood: true) == nil)
+    #expect(bench.messenger.status.airtime.used > 500)
+    guard case .full? = try send(advert, bench) else {
+      Issue.record("a second one does not fit")
+      return
+    }
+    #expect(advert.report?.isFlood == true)
+    bench.messenger.onAdvertised(false)
+    #expect(advert.report?.isFlood == false)
+  }
+}
