@@ -148,7 +148,7 @@ let package = Package(
     .executableTarget(
       name: "meshpost-radio",
       dependencies: [
-        "VirtualRadio", "EventLoop", "CLinux", "Release",
+        "VirtualRadio", "EventLoop", "CLinux", "MeshCrypto", "Release",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: strict),

@@ -5,6 +5,7 @@ import Documents
 import EventLoop
 import HTTP
 import JSON
+import MeshCrypto
 import Messaging
 import Proxy
 import Relay
@@ -301,7 +302,11 @@ public final class ControlAPI {
 
   private func channels(_ responder: HTTPResponder) throws {
     var lines: [UInt8] = []
-    try parts.store.eachChannel { channel in lines += EventBody.channel(channel) + [10] }
+    var found: [Channel] = []
+    try parts.store.eachChannel { found.append($0) }
+    for channel in found {
+      lines += EventBody.channel(channel, region: try parts.store.region(ofChannel: channel.secret.digest)) + [10]
+    }
     stream(responder) {
       defer { lines = [] }
       return (lines, true)

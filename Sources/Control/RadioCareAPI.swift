@@ -134,13 +134,18 @@ final class RadioCareAPI {
       json.field("key", facts.identity.info.key.hex)
       json.field("model", facts.identity.device?.details?.model.string)
       json.field("firmware", facts.identity.device?.details?.version.string)
-      json.objectField("settings") { facts.writeSettings(to: &$0) }
+      json.objectField("settings") { facts.writeSettings(to: &$0, withKeys: true) }
     }
     var after: [UInt8] = []
     stream(responder, false) {
       if var lines = head {
         head = nil
-        try store.eachChannel { channel in lines += ControlAPI.line { Self.write(channel, to: &$0) } }
+        var channels: [Channel] = []
+        try store.eachChannel { channels.append($0) }
+        for channel in channels {
+          let region = try store.region(ofChannel: channel.secret.digest)
+          lines += ControlAPI.line { Self.write(channel, region, to: &$0) }
+        }
         return (lines, false)
       }
       var (lines, count): ([UInt8], Int) = ([], 0)
@@ -154,12 +159,13 @@ final class RadioCareAPI {
     }
   }
 
-  private static func write(_ channel: Channel, to json: inout JSONWriter) {
+  private static func write(_ channel: Channel, _ region: String?, to json: inout JSONWriter) {
     json.field("kind", "channel")
     json.field("slot", channel.slot)
     json.field("name_hex", Hex.string(channel.name.bytes))
     json.field("name", channel.name.string)
     json.field("secret", Hex.string(channel.secret.bytes))
+    json.field("region", region)
   }
 
   private static func write(_ contact: Contact, to json: inout JSONWriter) {
@@ -211,9 +217,11 @@ final class RadioCareAPI {
     guard let slot = try body.integer("slot", in: 0...255) else { throw .invalid("\"slot\" is missing") }
     let secret = try MeshLink.secret(try body.string("secret"))
     let channel = Channel(slot: UInt8(clamping: slot), name: try Self.name(body), secret: secret)
-    parts.messaging.table.put(channel) { result in
+    let region = try body.optional("region").map { text throws(Refusal) in try MeshLink.region(text) }
+    let table = parts.messaging.table
+    table.put(channel) { result in
       if case .failure(let refusal) = result { return Answering.refuse(responder, refusal) }
-      Answering.answer(responder) { $0.field("ok", true) }
+      table.setRegion(region, of: channel, self.done(responder))
     }
   }
 

@@ -11,7 +11,7 @@ import Store
 final class RadioTableAPI {
   static let paths = [
     "/v1/contacts/add", "/v1/contacts/remove", "/v1/contacts/export", "/v1/contacts/import", "/v1/contacts/share",
-    "/v1/contacts/path", "/v1/channels/add", "/v1/channels/remove",
+    "/v1/contacts/path", "/v1/channels/add", "/v1/channels/remove", "/v1/channels/region",
   ]
 
   private let parts: ControlAPI.Parts
@@ -35,7 +35,8 @@ final class RadioTableAPI {
       case ("POST", "/v1/channels/add"): try addChannel(RequestBody(request), responder)
       case ("POST", "/v1/channels/remove"):
         let channel = try addressing.channel(request.query["channel"] ?? "")
-        table.remove(channel) { self.tell($0, responder) }
+        table.remove(channel) { self.tell($0, nil, responder) }
+      case ("POST", "/v1/channels/region"): try setRegion(RequestBody(request), responder)
       default: return false
       }
     } catch {
@@ -120,11 +121,13 @@ final class RadioTableAPI {
     let secret = try body.optional("secret")
     let name: Text
     let key: ChannelSecret
+    var region = try region(body)
     if text.lowercased().hasPrefix("meshcore://") {
-      guard case .channel(let linked, let its) = try MeshLink(parsing: text) else {
+      guard case .channel(let linked, let its, let place) = try MeshLink(parsing: text) else {
         throw .invalid("that is a node's link: meshpost contact import takes it")
       }
       (name, key) = (linked, its)
+      region = region ?? place
     } else if let secret {
       (name, key) = (Text(text), try MeshLink.secret(secret))
     } else if text.hasPrefix("#") {
@@ -134,10 +137,30 @@ final class RadioTableAPI {
     } else {
       throw .invalid("a private channel needs its secret; a new one is made by --new")
     }
-    table.add(name: name, secret: key) { self.tell($0, responder) }
+    table.add(name: name, secret: key) { result in
+      guard case .success(let channel) = result, let region else { return self.tell(result, nil, responder) }
+      self.set(region, of: channel, responder)
+    }
   }
 
-  private func tell(_ result: Result<Channel, Refusal>, _ responder: HTTPResponder) {
+  private func region(_ body: RequestBody) throws(Refusal) -> Region? {
+    guard let text = try body.optional("region") else { return nil }
+    return try MeshLink.region(text)
+  }
+
+  /// Without `region`: as the radio's default says.
+  private func setRegion(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+    set(try region(body), of: try addressing.channel(try body.string("channel")), responder)
+  }
+
+  private func set(_ region: Region?, of channel: Channel, _ responder: HTTPResponder) {
+    table.setRegion(region, of: channel) { refusal in
+      self.tell(refusal.map { .failure($0) } ?? .success(channel), region, responder)
+    }
+  }
+
+  /// A channel that had a region before keeps it when it is joined again; what is told is what was set now.
+  private func tell(_ result: Result<Channel, Refusal>, _ region: Region?, _ responder: HTTPResponder) {
     switch result {
     case .failure(let refusal): Answering.refuse(responder, refusal)
     case .success(let channel):
@@ -145,6 +168,7 @@ final class RadioTableAPI {
         json.field("slot", channel.slot)
         json.field("name", channel.name.string)
         json.field("channel", channel.isEmpty ? nil : channel.secret.digest)
+        json.field("region", region?.text)
       }
     }
   }

@@ -9,7 +9,8 @@ public enum MeshLink: Equatable, Sendable {
   case card([UInt8], Advert)
   /// Unsigned: a key with a name.
   case contact(PublicKey, name: Text, type: NodeType)
-  case channel(name: Text, ChannelSecret)
+  /// `region`: where messages to it are to go, if the link says.
+  case channel(name: Text, ChannelSecret, region: Region?)
 
   private static let scheme = "meshcore://"
 
@@ -38,11 +39,25 @@ public enum MeshLink: Equatable, Sendable {
   private static func channel(_ query: [String: [UInt8]]) throws(Refusal) -> MeshLink {
     let name = Text(bytes: query["name"] ?? [])
     guard (1...31).contains(name.bytes.count) else { throw .invalid("the link's name has not 1 to 31 bytes") }
+    let region = try query["region_scope"].flatMap { bytes throws(Refusal) in
+      bytes.isEmpty ? nil : try Self.region(String(decoding: bytes, as: UTF8.self))
+    }
     guard let hex = query["secret"] else {
       guard name.bytes.first == UInt8(ascii: "#") else { throw .invalid("the link has no secret") }
-      return .channel(name: name, .hashtag(name.string))
+      return .channel(name: name, .hashtag(name.string), region: region)
     }
-    return .channel(name: name, try secret(String(decoding: hex, as: UTF8.self)))
+    return .channel(name: name, try secret(String(decoding: hex, as: UTF8.self)), region: region)
+  }
+
+  /// A region as people write it.
+  public static func region(_ text: String) throws(Refusal) -> Region {
+    guard let region = Region(text) else {
+      throw .invalid(
+        text.utf8.first == UInt8(ascii: "$")
+          ? "a region that begins with $ has a key of its own, which a link does not tell: leave region_scope out"
+          : "a region is 1 to 30 letters, digits and -, or * for none")
+    }
+    return region
   }
 
   /// A channel's secret: 32 hex digits, not all zero.

@@ -131,6 +131,7 @@ public final class Messenger {
     guard !isReady, synchronizer.state == .synced else { return }
     isReady = true
     session.radio = synchronizer.connection.identity?.info.radio
+    resetScope()
     perform(session.linkUp(now: loop.now))
   }
 

@@ -121,8 +121,50 @@ extension Messenger {
       echoes.expect(
         message.id, text: message.text, time: time, name: name, secret: channel.secret, now: loop.now)
     }
-    submit(.sendChannelText(type: .plain, slot: channel.slot, time: time, text: message.text), message.id)
+    let command = Command.sendChannelText(type: .plain, slot: channel.slot, time: time, text: message.text)
+    let region: Region?
+    do {
+      region = try store.region(ofChannel: channel.secret.digest).flatMap { Region($0) }
+    } catch {
+      return answer(message.id, .notTried)
+    }
+    guard let region else { return submit(command, message.id) }
+    submit(command, in: region, message.id)
   }
+
+  /// The radio has one scope for all that it floods: it is set for this one message, and taken back (companion.md § 9.7).
+  private func submit(_ command: Command, in region: Region, _ id: Int64) {
+    let group = [.setFloodScopeKey(region.scopeOverride), command, .setFloodScopeKey(.useDefault)]
+      .map { RadioSession.Submission($0) }
+    let isTaken = synchronizer.connection.submit(group: group, .interactive) { [weak self] place, outcome in
+      switch (place, outcome) {
+      case (0, .replied(.ok)), (2, .replied(.ok)), (2, .failed(.refused)): break
+      case (0, .failed(.refused)): self?.sayThatRegionsAreUnknown(region)
+      case (1, _): self?.answer(id, Self.meaning(of: outcome))
+      case (2, .failed(.timedOut)): self?.resetScope()
+      default: break
+      }
+    }
+    if !isTaken { answer(id, .notTried) }
+  }
+
+  private func sayThatRegionsAreUnknown(_ region: Region) {
+    log.warning(
+      "the radio's firmware cannot send to the region \(region.text): the message goes where its default says. Regions need 1.10, * needs 1.16"
+    )
+  }
+
+  /// What somebody else has set, or a group that broke off has left, no longer counts: the radio's own default does.
+  func resetScope() {
+    guard let version = synchronizer.connection.identity?.device?.protocolVersion, version >= Self.firstWithScopes
+    else { return }
+    synchronizer.connection.submit(.setFloodScopeKey(.useDefault), .interactive) { [log] outcome in
+      if case .failed(.timedOut) = outcome { log.info("the radio did not say whether its flood scope is the default") }
+    }
+  }
+
+  /// SET_FLOOD_SCOPE_KEY came with protocol version 8 (companion.md § 11).
+  private static let firstWithScopes: UInt8 = 8
 
   private func submit(_ command: Command, _ id: Int64) {
     let submitted = synchronizer.connection.submit(command, .interactive) { [weak self] outcome in

@@ -2,6 +2,7 @@
 
 import Companion
 import JSON
+import MeshCrypto
 import RadioSession
 import Sync
 
@@ -13,7 +14,10 @@ public final class RadioCare {
     public var tuning: Tuning?
     public var autoAdd: AutoAdd?
     public var battery: Battery?
+    /// The region that floods go to.
     public var floodScope: FloodScope?
+    /// The firmware has such a thing: 1.15 and later.
+    public var knowsFloodScope = false
     public var core: Stats.Core?
     public var radio: Stats.Radio?
     public var packets: Stats.Packets?
@@ -57,7 +61,7 @@ public final class RadioCare {
     case .tuning(let tuning): facts.tuning = tuning
     case .autoAdd(let autoAdd): facts.autoAdd = autoAdd
     case .battery(let battery): facts.battery = battery
-    case .defaultFloodScope(let scope): facts.floodScope = scope
+    case .defaultFloodScope(let scope): (facts.floodScope, facts.knowsFloodScope) = (scope, true)
     case .stats(.core(let core)): facts.core = core
     case .stats(.radio(let radio)): facts.radio = radio
     case .stats(.packets(let packets)): facts.packets = packets
@@ -85,6 +89,11 @@ public final class RadioCare {
   ) {
     guard let setting = settings.first else {
       return synchronizer.refreshIdentity { done(.success(count)) }
+    }
+    if case .floodScope(let scope) = setting, !facts.knowsFloodScope {
+      // An older radio floods into no region by itself: there is nothing to take back.
+      if scope == nil { return apply(settings.dropFirst(), facts, count + 1, done) }
+      return done(.failure(.radio("this firmware has no default region: flood-scope needs 1.15")))
     }
     submit(setting.command(facts)) { [weak self] outcome in
       guard case .replied(.ok) = outcome else {
@@ -147,6 +156,7 @@ extension RadioSetting {
     case .autoAdd(let kinds, let overwrites, let hops): return Self.autoAdd(kinds, overwrites, hops, facts)
     case .other(let other): return Self.other(other, info)
     case .pathHashBytes(let bytes): return .setPathHashMode(bytes - 1)
+    case .floodScope(let scope): return .setDefaultFloodScope(scope)
     case .pin(let pin): return .setDevicePIN(pin)
     }
   }
@@ -185,6 +195,7 @@ extension RadioSetting {
     case .autoAdd: "auto-add"
     case .other: "telemetry, location policy and multi-acks"
     case .pathHashBytes: "the bytes of a path's hashes"
+    case .floodScope: "the default region"
     case .pin: "the PIN"
     }
   }
@@ -207,8 +218,8 @@ extension RadioCare.Facts {
     json.objectField("stats") { writeStats(to: &$0) }
   }
 
-  /// By the names under which they are set.
-  public func writeSettings(to json: inout JSONWriter) {
+  /// By the names under which they are set. `withKeys`: for a backup, also the key of a region that does not follow from its name.
+  public func writeSettings(to json: inout JSONWriter, withKeys: Bool = false) {
     let info = identity.info
     json.field("name", info.name.string)
     json.field("position", "\(Double(info.latitude) / 1e6),\(Double(info.longitude) / 1e6)")
@@ -233,6 +244,12 @@ extension RadioCare.Facts {
     json.field("location-policy", info.locationPolicy)
     json.field("multi-acks", info.multiAcks)
     json.field("path-hash-bytes", identity.device?.pathHashMode.map { $0 &+ 1 })
+    guard knowsFloodScope else { return }
+    let name = floodScope?.name.beforeNul.string ?? "none"
+    json.field("flood-scope", name)
+    if withKeys, let key = floodScope?.key, key != Region(name)?.key {
+      json.field("flood-scope-key", Hex.string(key.bytes))
+    }
   }
 
   private func writeStats(to json: inout JSONWriter) {
@@ -240,7 +257,6 @@ extension RadioCare.Facts {
     json.field(
       "presets", json: JSONValue.array(RadioPreset.names(fitting: identity.info.radio).map { .string($0) }).bytes)
     json.field("manual_add", identity.info.manualAddContacts & 1 != 0)
-    json.field("flood_scope", floodScope?.name.string)
     json.field("uptime_s", core?.uptime)
     json.field("error_flags", core?.errorFlags)
     json.field("queue", core?.queueLength)

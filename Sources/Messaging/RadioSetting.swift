@@ -2,6 +2,7 @@
 
 import Companion
 import JSON
+import MeshCrypto
 
 /// A change to the radio's settings, as somebody asked for it: checked before anything is sent.
 public enum RadioSetting: Equatable, Sendable {
@@ -16,6 +17,8 @@ public enum RadioSetting: Equatable, Sendable {
   case autoAdd(kinds: Set<String>?, overwrites: Bool?, maxHops: UInt8?)
   case other(Other)
   case pathHashBytes(UInt8)
+  /// Into which region goes what the radio floods; `nil`: into none.
+  case floodScope(FloodScope?)
   case pin(UInt32)
 
   /// What goes out in one command; `nil` leaves it as it is.
@@ -41,7 +44,10 @@ public enum RadioSetting: Equatable, Sendable {
     ("telemetry", "deny, contacts or all: who may read voltage and temperature"),
     ("telemetry-location", "deny, contacts or all"), ("telemetry-environment", "deny, contacts or all"),
     ("location-policy", "0: adverts tell no position, 1: they do"), ("multi-acks", "0 or 1"),
-    ("path-hash-bytes", "1 to 3"), ("pin", "six digits, or 0; counts from the radio's next start"),
+    ("path-hash-bytes", "1 to 3"),
+    ("flood-scope", "the region that floods go to, such as ottawa, or none; needs firmware 1.15"),
+    ("flood-scope-key", "32 hex digits, with flood-scope: the key of a region that begins with $"),
+    ("pin", "six digits, or 0; counts from the radio's next start"),
   ]
 
   /// From an object with these names; values are strings or numbers.
@@ -49,15 +55,42 @@ public enum RadioSetting: Equatable, Sendable {
     let fields = body.fields ?? []
     guard !fields.isEmpty else { throw .invalid("nothing is to be set; \(list)") }
     var reader = Reader(present)
+    let scope = try floodScope(fields)
     for (name, value) in fields {
       guard let rule = known.first(where: { $0.name == name }) else {
         throw .invalid("\"\(name)\" cannot be set; \(list)")
       }
+      guard !Self.scopeNames.contains(name) else { continue }
       guard try reader.take(name, Self.words(value)) else {
         throw .invalid("\(name): \"\(Self.words(value))\" is not allowed: \(rule.allowed)")
       }
     }
-    return reader.settings
+    return reader.settings + (scope.map { [.floodScope($0)] } ?? [])
+  }
+
+  private static let scopeNames = ["flood-scope", "flood-scope-key"]
+
+  /// Both names at once; `nil`: neither is there.
+  private static func floodScope(_ fields: [(String, JSONValue)]) throws(Refusal) -> FloodScope?? {
+    func given(_ name: String) -> String? { fields.last { $0.0 == name }.map { words($0.1) } }
+    let key = try given("flood-scope-key").map { hex throws(Refusal) in try MeshLink.secret(hex) }
+    guard let name = given("flood-scope") else {
+      guard key == nil else { throw .invalid("flood-scope-key: it goes together with flood-scope") }
+      return nil
+    }
+    guard let key else {
+      guard name != "none", name != Region.unscopedMark else { return .some(nil) }
+      guard case .named(let text)? = Region(name), let own = Region.named(text).key else {
+        throw .invalid(
+          "flood-scope: \"\(name)\" is no public region: 1 to 30 letters, digits and -, or none; one that begins with $ needs flood-scope-key"
+        )
+      }
+      return FloodScope(name: Text(text), key: own)
+    }
+    guard (1...30).contains(name.utf8.count), name != "none", !name.utf8.contains(0) else {
+      throw .invalid("flood-scope: a name has 1 to 30 bytes")
+    }
+    return FloodScope(name: Text(name), key: key)
   }
 
   private static var list: String { "there are: \(known.map(\.name).joined(separator: ", "))" }

@@ -162,7 +162,17 @@ public final class RadioTable {
   public func put(_ channel: Channel, _ done: @escaping (Result<Channel, Refusal>) -> Void) { set(channel, done) }
 
   public func remove(_ channel: Channel, _ done: @escaping (Result<Channel, Refusal>) -> Void) {
-    set(Channel(slot: channel.slot, name: "", secret: .zero), done)
+    set(Channel(slot: channel.slot, name: "", secret: .zero)) { [weak self] result in
+      guard let self, case .success = result else { return done(result) }
+      self.setRegion(nil, of: channel) { _ in done(result) }
+    }
+  }
+
+  /// Where messages to this channel go from now on; `nil`: as the radio's default says. The radio does not keep that.
+  public func setRegion(_ region: Region?, of channel: Channel, _ done: @escaping Done) {
+    store.write({ store throws(SQLiteError) in
+      try store.setRegion(region?.text, ofChannel: channel.secret.digest)
+    }) { failure in done(failure.map { .store($0) }) }
   }
 
   private func set(_ channel: Channel, _ done: @escaping (Result<Channel, Refusal>) -> Void) {

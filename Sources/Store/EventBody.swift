@@ -73,11 +73,13 @@ public enum EventBody {
     }
   }
 
-  public static func channel(_ channel: Channel) -> [UInt8] {
+  /// `region`: where messages to it go, if it has one of its own.
+  public static func channel(_ channel: Channel, region: String? = nil) -> [UInt8] {
     JSONWriter.object {
       $0.field("slot", channel.slot)
       $0.field("name", channel.name.string)
       $0.field("channel", channel.isEmpty ? nil : channel.secret.digest)
+      $0.field("region", region)
     }
   }
 

@@ -7,7 +7,7 @@ enum Schema {
   static let migrations = [
     Migration(number: 1, sql: first), Migration(number: 2, sql: messaging), Migration(number: 3, sql: updates),
     Migration(number: 4, sql: clients), Migration(number: 5, sql: search),
-    Migration(number: 6, sql: eviction),
+    Migration(number: 6, sql: eviction), Migration(number: 7, sql: regions),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so a number never comes back.
@@ -99,5 +99,10 @@ enum Schema {
   private static let eviction = """
     ALTER TABLE contacts ADD COLUMN talked_at INTEGER;
     ALTER TABLE contacts ADD COLUMN evicted INTEGER NOT NULL DEFAULT 0;
+    """
+
+  /// Into which region messages to a channel are flooded: a region's name, or `*` for none. `channel` is a secret's digest.
+  private static let regions = """
+    CREATE TABLE channel_regions(channel TEXT PRIMARY KEY, region TEXT NOT NULL) WITHOUT ROWID;
     """
 }

@@ -2,6 +2,7 @@
 
 import Companion
 import EventLoop
+import MeshCrypto
 import Timing
 
 /// The air that virtual radios share: what one sends, all others hear after its time on air, unless it is lost.
@@ -16,6 +17,12 @@ public final class Ether {
   public var loss: Double = 0
   /// Repeaters that hear everybody: the first byte of each one's key. They send on what is flooded, once.
   public var repeaters: [UInt8] = []
+  /// The keys of the regions that the repeaters carry: a flood with the code of another goes nowhere.
+  public var regions: [ChannelSecret] = []
+  /// They carry floods without a region, too.
+  public var carriesUnscoped = true
+  /// The radios are out of each other's range: only repeaters hear them, and are heard by them.
+  public var isFar = false
   /// Packets that a repeater has sent on, for each one the last 160, as firmware remembers them.
   private var repeated: [UInt8: [[UInt8]]] = [:]
   /// Real time on air is multiplied by this: 0 = at once.
@@ -33,7 +40,12 @@ public final class Ether {
   }
 
   func carry(_ packet: Packet, from sender: VirtualRadio) {
-    spread(packet, to: radios.filter { $0 !== sender }, sender.stored.radio)
+    spread(packet, to: isFar ? [] : radios.filter { $0 !== sender }, sender.stored.radio)
+  }
+
+  /// As `allowPacketForward` of the firmware's repeater: a flood goes on if its region is known, or if it has none and those may.
+  private func mayPass(_ packet: Packet) -> Bool {
+    packet.route == .transportFlood ? regions.contains { packet.isInScope(of: $0) } : carriesUnscoped
   }
 
   private func spread(_ packet: Packet, to listeners: [VirtualRadio], _ parameters: RadioParameters) {
@@ -41,8 +53,11 @@ public final class Ether {
     for radio in listeners where Double.random(in: 0..<1, using: &random) >= loss {
       loop.schedule(after: .nanoseconds(Int64(time * 1e6))) { [weak radio] in radio?.heard(packet) }
     }
-    guard packet.route.isFlood, packet.pathLength.bytesPerHop == 1, packet.pathLength.hops < 62 else { return }
-    for repeater in repeaters where Double.random(in: 0..<1, using: &random) >= loss {
+    guard packet.pathLength.bytesPerHop == 1, packet.pathLength.hops < 62 else { return }
+    let isFlood = packet.route.isFlood
+    guard isFlood ? mayPass(packet) : isFar && packet.type != .trace else { return }
+    for repeater in repeaters where isFlood || packet.path.first == repeater {
+      guard Double.random(in: 0..<1, using: &random) >= loss else { continue }
       loop.schedule(after: .nanoseconds(Int64(time * 1e6))) { [weak self] in
         self?.send(packet, by: repeater, parameters)
       }
@@ -55,8 +70,9 @@ public final class Ether {
     repeated[repeater, default: []].append(identity)
     if repeated[repeater, default: []].count > 160 { repeated[repeater]?.removeFirst() }
     var next = packet
-    next.path.append(repeater)
+    if packet.route.isFlood { next.path.append(repeater) } else { next.path.removeFirst() }
     next.pathLength = PathLength(raw: UInt8(next.path.count))
-    spread(next, to: radios, parameters)
+    // What is routed is for whoever comes next on its path.
+    spread(next, to: packet.route.isFlood || next.path.isEmpty ? radios : [], parameters)
   }
 }

@@ -10,7 +10,8 @@ extension VirtualRadio {
     case .sendSelfAdvert(let flood):
       var packet = selfAdvert()
       if flood != true { packet.route = .direct }
-      transmit(packet)
+      // The override does not count for adverts.
+      transmit(packet, in: stored.defaultScope?.key)
       reply(.ok)
     case .sendText(let text): return send(text)
     case .sendChannelText(let type, let slot, let time, let text):
@@ -158,7 +159,21 @@ extension VirtualRadio {
     return true
   }
 
+  /// What the firmware floods for a client goes into the scope that was set last, else into the default one.
   func transmit(_ packet: Packet) {
+    switch volatile.scope {
+    case .unscoped: transmit(packet, in: nil)
+    case .key(let key) where !key.isZero: transmit(packet, in: key)
+    default: transmit(packet, in: stored.defaultScope?.key)
+    }
+  }
+
+  private func transmit(_ plain: Packet, in scope: ChannelSecret?) {
+    var packet = plain
+    if packet.route == .flood, let scope, !scope.isZero {
+      packet.route = .transportFlood
+      packet.transportCodes = Packet.TransportCodes(first: packet.transportCode(scopeKey: scope), second: 0)
+    }
     volatile.sent &+= 1
     if packet.route.isFlood { volatile.sentFlood &+= 1 }
     volatile.sentMilliseconds += Airtime.milliseconds(bytes: packet.encode().count, stored.radio)

@@ -3,6 +3,7 @@
 import Companion
 import EventLoop
 import JSON
+import MeshCrypto
 import Timing
 
 /// Several virtual radios in one ether, driven by lines of text: the quick start, the tests and the benchmarks.
@@ -19,14 +20,19 @@ public final class VirtualMesh {
   private let report: (String) -> Void
 
   /// `report` gets one JSON object a line: what is listening, what each radio did.
-  /// `repeaters`: how many there are that send on what is flooded.
+  /// `repeaters`: how many there are that send on what is flooded. `regions`: names of those that they carry, `*` among them for
+  /// what has none. `isFar`: the radios hear each other by them alone.
   public init(
-    on loop: EventLoop, seed: UInt64, airtimeFactor: Double, repeaters: Int = 0, _ report: @escaping (String) -> Void
+    on loop: EventLoop, seed: UInt64, airtimeFactor: Double, repeaters: Int = 0, regions: [Region] = [.unscoped],
+    isFar: Bool = false, _ report: @escaping (String) -> Void
   ) {
     self.loop = loop
     self.report = report
     ether = Ether(on: loop, seed: seed, airtimeFactor: airtimeFactor)
     ether.repeaters = (0..<repeaters).map { UInt8(truncatingIfNeeded: 0xA0 + $0) }
+    ether.regions = regions.compactMap(\.key)
+    ether.carriesUnscoped = regions.contains(.unscoped)
+    ether.isFar = isFar
   }
 
   @discardableResult
@@ -59,7 +65,8 @@ public final class VirtualMesh {
     }
   }
 
-  /// Everybody says who they are, without time on air: peers appear in each other's tables. `done` is called then.
+  /// Has everybody say who they are, without time on air: peers appear in each other's tables. `done` is called then. No radio does that
+  /// by itself.
   public func advertiseAll(_ done: @escaping () -> Void) {
     let factor = ether.airtimeFactor
     ether.airtimeFactor = 0

@@ -4,6 +4,7 @@ import ArgumentParser
 import CLinux
 import EventLoop
 import Glibc
+import MeshCrypto
 import Release
 import VirtualRadio
 
@@ -39,6 +40,10 @@ struct MeshpostRadio: ParsableCommand {
   @Option(help: "Seed of identities and of everything random.") var seed: UInt64 = 1
   @Option(help: "Times on air are multiplied by this; 0 = at once.") var airtime = 0.1
   @Option(help: "Repeaters that send on what is flooded.") var repeaters = 0
+  @Option(help: "Regions that the repeaters carry, separated by commas; `*`: floods without a region.") var regions =
+    "*"
+  @Flag(help: "The radios are out of each other's range: they hear each other by repeaters alone.") var far = false
+  @Flag(help: "Have each radio flood an advert at the start, so that all know each other.") var advertise = false
   @Option(help: "A file with lines to carry out at start.") var script: String?
   @Flag(help: "Pseudo-terminals forget what was not read when the last program closes them, as real ports do.")
   var forgetful = false
@@ -46,6 +51,7 @@ struct MeshpostRadio: ParsableCommand {
 
   func validate() throws {
     guard (0...16).contains(repeaters) else { throw ValidationError("--repeaters: 0 to 16") }
+    guard !carried.contains(where: { $0 == nil }) else { throw ValidationError("--regions: names of regions, or *") }
     guard (1...64).contains(nodes) else { throw ValidationError("--nodes: 1 to 64") }
     guard (2...1000).contains(maxContacts), maxContacts % 2 == 0 else {
       throw ValidationError("--max-contacts: an even number from 2 to 1000")
@@ -58,10 +64,14 @@ struct MeshpostRadio: ParsableCommand {
     }
   }
 
+  private var carried: [Region?] { regions.split(separator: ",").map { Region(String($0)) } }
+
   func run() throws {
     let loop = EventLoop()
     let signals = Signals([SIGTERM, SIGINT], on: loop) { _ in loop.stop() }
-    let mesh = VirtualMesh(on: loop, seed: seed, airtimeFactor: airtime, repeaters: repeaters) { line in
+    let mesh = VirtualMesh(
+      on: loop, seed: seed, airtimeFactor: airtime, repeaters: repeaters, regions: carried.compactMap { $0 }, isFar: far
+    ) { line in
       print(line)
       fflush(nil)
     }
@@ -80,6 +90,7 @@ struct MeshpostRadio: ParsableCommand {
       fflush(nil)
       for line in lines { mesh.perform(line) }
     }
+    if advertise { mesh.advertiseAll(begin) } else { begin() }
     let input = LineInput(0, on: loop)
     input.onLine = { mesh.perform($0) }
     input.onEnd = { [keep] in if !keep { loop.stop() } }
@@ -90,7 +101,6 @@ struct MeshpostRadio: ParsableCommand {
   private func openPorts(_ mesh: VirtualMesh) throws {
     for choice in tty {
       let (name, location) = try split(choice, option: "--tty")
-    if advertise { mesh.advertiseAll(begin) } else { begin() }
       try mesh.openTerminal(name, link: location, isForgetful: forgetful)
     }
     for (choice, option) in tcp.map({ ($0, "--tcp") }) + line.map({ ($0, "--line") }) {

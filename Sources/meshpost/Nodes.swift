@@ -101,7 +101,8 @@ struct ContactCommand: ParsableCommand {
 
 struct ChannelCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "channel", abstract: "Join and leave channels.", subcommands: [Add.self, Remove.self, Relay.self])
+    commandName: "channel", abstract: "Join and leave channels.",
+    subcommands: [Add.self, Remove.self, RegionCommand.self, Relay.self])
 
   struct Add: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -110,6 +111,8 @@ struct ChannelCommand: ParsableCommand {
     @OptionGroup var connection: Connection
     @Argument(help: "#name, a name, or a link.") var channel: String
     @Option(help: "A private channel's secret, 32 hex digits; `-`: asked for.") var secret: String?
+    @Option(help: "The region that messages to it go to; `*`: none. Without it a link's, or the radio's default.")
+    var region: String?
     @Flag(help: "Make a new private channel, and print its link once.") var new = false
 
     func run() throws {
@@ -118,11 +121,44 @@ struct ChannelCommand: ParsableCommand {
       let body = JSONWriter.object { json in
         json.field("channel", channel)
         json.field("secret", key)
+        json.field("region", region)
       }
       let answer = try ControlClient(connection).post("/v1/channels/add", body: body)
-      print(connection.json ? answer.text : "channel \(channel) is in slot \(answer.value["slot"]?.integer ?? 0)")
-      guard fresh != nil, let key else { return }
-      print("meshcore://channel/add?name=\(ControlClient.escape(channel))&secret=\(key)")
+      let scope = answer.value["region"]?.string
+      let link = fresh.map {
+        "meshcore://channel/add?name=\(ControlClient.escape(channel))&secret=\(Hexadecimal.string($0))"
+          + (scope.map { "&region_scope=\(ControlClient.escape($0))" } ?? "")
+      }
+      guard !connection.json else {
+        let fields = (answer.value.fields ?? []) + (link.map { [("link", .string($0))] } ?? [])
+        return print(JSONValue.object(fields).text)
+      }
+      let place = scope.map { ", and what is sent there goes to \(Show.region($0))" } ?? ""
+      print("channel \(channel) is in slot \(answer.value["slot"]?.integer ?? 0)\(place)")
+      if let link { print(link) }
+    }
+  }
+
+  struct RegionCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      commandName: "region", abstract: "Say into which region messages to a channel go.",
+      discussion: """
+        Repeaters pass on what is sent to a region that they carry; many refuse what is sent to none. The radio's own default: \
+        meshpost radio set flood-scope=NAME.
+        """)
+    @OptionGroup var connection: Connection
+    @Argument(help: "The channel.", completion: Completing.channels) var channel: String
+    @Argument(help: "A region's name; `*`: none; `default`: as the radio's default says.") var region: String
+
+    func run() throws {
+      let body = JSONWriter.object { json in
+        json.field("channel", channel)
+        json.field("region", region == "default" ? nil : region)
+      }
+      let answer = try ControlClient(connection).post("/v1/channels/region", body: body)
+      guard !connection.json else { return print(answer.text) }
+      let place = answer.value["region"]?.string.map(Show.region) ?? "where the radio's default says"
+      print("what is sent to \(channel) goes to \(place)")
     }
   }
 

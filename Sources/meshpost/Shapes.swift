@@ -27,7 +27,8 @@ enum Shapes {
     "contacts": rows("contact"), "contact add": object("ok"), "contact remove": object("ok"),
     "contact export": object("link"), "contact import": object("key"), "contact share": object("ok"),
     "contact path": object("path"), "channels": rows("channel"), "channel add": object("channel"),
-    "channel remove": object("channel"), "channel relay": object("document"), "room login": object("login"),
+    "channel remove": object("channel"), "channel region": object("channel"),
+    "channel relay": object("document"), "room login": object("login"),
     "room post": object("accepted"), "room read": rows("message"), "node login": object("login"),
     "node logout": object("ok"), "node status": object("node-status"), "node telemetry": object("telemetry"),
     "node neighbours": object("neighbours"), "node trace": object("trace"), "node cli": object("reply"),
@@ -194,6 +195,8 @@ enum Shapes {
     slot integer
     name string empty: the slot is free
     channel string? the channel's digest
+    region string? into which messages to it go, where that is not the radio's default; `*`: into none
+    link string? of a channel that was just made: its secret is in it
     """,
     "path": """
     ok bool? done

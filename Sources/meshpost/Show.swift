@@ -173,8 +173,11 @@ enum Show {
 
   static func channel(_ channel: JSONValue) -> String {
     let slot = String(channel["slot"]?.integer ?? 0).padding(4)
-    return "\(slot)\(clean(channel["name"]?.string).padding(26))\(channel["channel"]?.string ?? "")"
+    let region = channel["region"]?.string.map { "  \(self.region($0))" } ?? ""
+    return "\(slot)\(clean(channel["name"]?.string).padding(26))\(channel["channel"]?.string ?? "")\(region)"
   }
+
+  static func region(_ text: String) -> String { text == "*" ? "no region" : "the region \(clean(text))" }
 
   static func event(_ event: JSONValue) -> String {
     var body = JSONWriter()

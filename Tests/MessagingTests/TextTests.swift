@@ -72,12 +72,14 @@ import Timing
     let node = try MeshLink(parsing: "meshcore://contact/add?name=Hill+Top%20%2B1&public_key=\(key)&type=2")
     #expect(node == .contact(try #require(PublicKey(hex: key)), name: "Hill Top +1", type: .repeater))
     let channel = try MeshLink(parsing: "meshcore://channel/add?name=Club&secret=000102030405060708090a0b0c0d0e0f")
-    guard case .channel(let name, let secret) = channel else {
+    guard case .channel(let name, let secret, nil) = channel else {
       Issue.record("\(channel)")
       return
     }
     #expect(name == "Club" && secret.bytes == Array(0...15))
-    #expect(try MeshLink(parsing: "meshcore://channel/add?name=%23test") == .channel(name: "#test", .hashtag("#test")))
+    #expect(
+      try MeshLink(parsing: "meshcore://channel/add?name=%23test")
+        == .channel(name: "#test", .hashtag("#test"), region: nil))
   }
 
   @Test func `a card is taken when its signature is right, and refused when it was altered`() throws {

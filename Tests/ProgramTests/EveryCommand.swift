@@ -68,6 +68,7 @@ final class EveryCommand {
     try check(["contact", "path"], ["r1"])
     try check(["contact", "path"], ["r1", "--reset"])
     try check(["channel", "add"], ["#test"])
+    try check(["channel", "region"], ["#test", "ottawa"])
     try check(["channel", "relay"], ["#test", "on"])
     try check(["channel", "remove"], ["#test"])
     try check(["node", "alias"], ["r1", "Birch"])
@@ -93,8 +94,8 @@ final class EveryCommand {
     try check(["sync"], ["--now"])
     try rig.waitForSync()
     try check(["radio", "set"], ["name=r0"])
-    try check(["radio", "backup"], [backup])
     try check(["radio", "advert"])
+    try check(["radio", "backup"], [backup])
     try check(["radio", "restore"], [backup, "--yes", "--only", "settings"])
     for words in [["doctor", "all"], ["report"], ["status"], ["overview"], ["map"]] { try check(words) }
     try check(["backup"], [rig.scratch.location("store.backup")])

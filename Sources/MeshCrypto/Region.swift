@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+
+/// Where a flooded packet may go: into one region, or without any. Source: app-conventions.md § 6; firmware `RegionMap.cpp`.
+public enum Region: Hashable, Sendable {
+  /// A public region, by its name without `#`: its key follows from that.
+  case named(String)
+  /// Into none: repeaters may refuse such floods, or pass them on for few hops.
+  case unscoped
+
+  /// What a link and an operator write for `unscoped`.
+  public static let unscopedMark = "*"
+  /// A radio keeps names of at most so many bytes (companion.md § 10).
+  static let longestName = 30
+
+  /// `ottawa`, `#ottawa` or `*`. `nil`: no public region is called so; one that begins with `$` is private, with a key of its own.
+  public init?(_ text: String) {
+    guard text != Self.unscopedMark else {
+      self = .unscoped
+      return
+    }
+    let name = text.utf8.first == UInt8(ascii: "#") ? Array(text.utf8.dropFirst()) : Array(text.utf8)
+    guard (1...Self.longestName).contains(name.count), name.allSatisfy(Self.isAllowed) else { return nil }
+    self = .named(String(decoding: name, as: UTF8.self))
+  }
+
+  /// Letters and digits of any language, and `-`: as repeaters have it, but for `$` and `#`, which mean something in front.
+  private static func isAllowed(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+      UInt8(ascii: "_"), UInt8(ascii: "a")...UInt8(ascii: "z"), 0x80...0xFF:
+      true
+    default: false
+    }
+  }
+
+  /// As it is kept and shown: the name, or `*`.
+  public var text: String {
+    switch self {
+    case .named(let name): name
+    case .unscoped: Self.unscopedMark
+    }
+  }
+
+  /// First 16 bytes of SHA-256 of the name **with** `#`; `nil` for `unscoped`.
+  public var key: ChannelSecret? {
+    switch self {
+    case .named(let name): .hashtag("#" + name)
+    case .unscoped: nil
+    }
+  }
+
+  /// What the radio is told, so that what it floods next goes there.
+  public var scopeOverride: FloodScopeOverride { key.map { .key($0) } ?? .unscoped }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import MeshCrypto
+import Store
+import TestSupport
+import Testing
+import Transport
+
+@testable import Messaging
+@testable import VirtualRadio
+
+@Suite struct RegionTests {
+  @Test func `a region is named as repeaters name it, and its key is made with the number sign`() {
+    #expect(Region("ottawa") == .named("ottawa") && Region("#ottawa") == .named("ottawa") && Region("*") == .unscoped)
+    #expect(Region("ottawa")?.key == .hashtag("#ottawa") && Region("*")?.key == nil)
+    #expect(Region("Ottawa")?.key != Region("ottawa")?.key)
+    for text in ["", "#", "$own", "a b", "a,b", "##x", String(repeating: "x", count: 31), "x\u{0}"] {
+      #expect(Region(text) == nil, "\(text)")
+    }
+    #expect(Region(String(repeating: "x", count: 30)) != nil && Region("Zürich") != nil)
+  }
+
+  @Test func `a link may say where messages to its channel go`() throws {
+    let link = "meshcore://channel/add?name=%23hill"
+    #expect(
+      try MeshLink(parsing: link + "&region_scope=%23ottawa")
+        == .channel(name: "#hill", .hashtag("#hill"), region: .named("ottawa")))
+    #expect(try MeshLink(parsing: link + "&region_scope=") == .channel(name: "#hill", .hashtag("#hill"), region: nil))
+    #expect(throws: Refusal.self) { try MeshLink(parsing: link + "&region_scope=%24private") }
+  }
+
+  /// The radio keeps what was set last, whoever it was, until it reboots.
+  @Test func `a scope that somebody left in the radio is taken back when the link comes up`() throws {
+    let bench = try Bench()
+    bench.own.received(Command.setFloodScopeKey(.key(.hashtag("#elsewhere"))).encode())
+    #expect(bench.own.volatile.scope != .useDefault)
+    bench.synchronizer.connection.link.onEvent(.down(.unplugged("memory")))
+    try bench.run("the scope to be the default again") { bench.own.volatile.scope == .useDefault }
+  }
+
+  @Test func `a message in a channel's region leaves the scope as it was`() throws {
+    let bench = try Bench()
+    bench.store.write({ store throws(SQLiteError) in
+      try store.setRegion("ottawa", ofChannel: ChannelSecret.publicChannel.digest)
+    }) { #expect($0 == nil) }
+    try bench.store.commitNow()
+    bench.ether.repeaters = [0xA0]
+    bench.ether.regions = [.hashtag("#ottawa")]
+    bench.ether.carriesUnscoped = false
+    bench.ether.isFar = true
+    let queued = bench.other.queuedMessages
+    _ = try bench.send(SendRequest(to: "Public", text: "to ottawa", key: "o")).get()
+    try bench.run("r1 to have it") { bench.other.queuedMessages == queued + 1 }
+    try bench.run("the scope to be taken back") { bench.own.volatile.scope == .useDefault }
+    #expect(try bench.state("o").state == .sent)
+  }
+}
