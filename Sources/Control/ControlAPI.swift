@@ -236,8 +236,9 @@ public final class ControlAPI {
 
   static func line(_ body: (inout JSONWriter) -> Void) -> [UInt8] { JSONWriter.object(body) + [10] }
 
+  /// 0 to 2⁵³; what lies outside counts as the bound. `nil`: it is not there, or no whole number.
   static func number(_ request: HTTPRequest, _ name: String) -> Int64? {
-    request.query[name].flatMap { Int64($0) }
+    request.query[name].flatMap { Int64($0) }.map { min(max($0, 0), JSONValue.wholeNumbers.upperBound) }
   }
 
   /// What nodes told of themselves, the newest `limit`.

@@ -52,8 +52,10 @@ final class MessagesAPI {
   }
 
   private func time(_ request: HTTPRequest, _ name: String) throws(Refusal) -> Int64? {
-    guard let text = request.query[name] else { return nil }
-    guard let number = Int64(text) else { throw .invalid("\(name): milliseconds since 1970 are wanted") }
+    guard request.query[name] != nil else { return nil }
+    guard let number = ControlAPI.number(request, name) else {
+      throw .invalid("\(name): milliseconds since 1970 are wanted")
+    }
     return number
   }
 

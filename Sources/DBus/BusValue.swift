@@ -72,8 +72,9 @@ public indirect enum BusValue: Equatable, Sendable {
     case .uint16(let value): Int64(value)
     case .int32(let value): Int64(value)
     case .uint32(let value): Int64(value)
-    case .int64(let value): value
-    case .uint64(let value): Int64(exactly: value)
+    // Nothing on the bus counts so far; sums with what is left cannot overflow.
+    case .int64(let value): (-(1 << 53)...(1 << 53)).contains(value) ? value : nil
+    case .uint64(let value): value <= 1 << 53 ? Int64(value) : nil
     default: nil
     }
   }

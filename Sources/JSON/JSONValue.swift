@@ -4,7 +4,7 @@
 public enum JSONValue: Equatable, Sendable {
   case null
   case bool(Bool)
-  /// A number without fraction or exponent that fits 64 bits.
+  /// A number without fraction or exponent, when read within `JSONValue.wholeNumbers`.
   case integer(Int64)
   case number(Double)
   case string(String)
@@ -29,8 +29,15 @@ public enum JSONValue: Equatable, Sendable {
     return fields.last { $0.0 == name }?.1
   }
 
+  /// Whole numbers that every program reads as the same (RFC 8259 § 6): −2⁵³ to 2⁵³. Whatever comes from outside as an integer lies
+  /// in it, so that a sum, a difference or a conversion between seconds and milliseconds cannot overflow; larger ones are
+  /// read as `number`.
+  public static let wholeNumbers: ClosedRange<Int64> = -(1 << 53)...(1 << 53)
+
   public var string: String? { if case .string(let value) = self { value } else { nil } }
   public var integer: Int64? { if case .integer(let value) = self { value } else { nil } }
+  /// A number of things, a position, a time: 0 to 2⁵³. `nil` for anything else.
+  public var count: Int64? { integer.flatMap { $0 >= 0 && Self.wholeNumbers.contains($0) ? $0 : nil } }
   public var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
   public var array: [JSONValue]? { if case .array(let values) = self { values } else { nil } }
   public var fields: [(String, JSONValue)]? { if case .object(let fields) = self { fields } else { nil } }
@@ -163,7 +170,7 @@ private struct JSONParser {
       try skipDigits()
     }
     let text = String(decoding: bytes[start..<position], as: UTF8.self)
-    if isWhole, let integer = Int64(text) { return .integer(integer) }
+    if isWhole, let integer = Int64(text), JSONValue.wholeNumbers.contains(integer) { return .integer(integer) }
     guard let number = Double(text), number.isFinite else { throw error("a number that is out of range") }
     return .number(number)
   }

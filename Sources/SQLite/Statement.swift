@@ -79,7 +79,15 @@ public final class Statement {
     sqlite3_clear_bindings(handle)
   }
 
-  public func integer(_ column: Int) -> Int64 { sqlite3_column_int64(handle, Int32(column)) }
+  /// Within ±2⁵³, where all numbers of ours are: one that a damaged file makes larger is taken for the bound, so that no sum
+  /// with it overflows.
+  public func integer(_ column: Int) -> Int64 { min(max(bits(column), -Self.bound), Self.bound) }
+
+  /// All 64 bits, for what is no number: a checksum.
+  public func bits(_ column: Int) -> Int64 { sqlite3_column_int64(handle, Int32(column)) }
+
+  public static let bound: Int64 = 1 << 53
+
   public func real(_ column: Int) -> Double { sqlite3_column_double(handle, Int32(column)) }
   public func isNull(_ column: Int) -> Bool { sqlite3_column_type(handle, Int32(column)) == SQLITE_NULL }
   public func integerIfAny(_ column: Int) -> Int64? { isNull(column) ? nil : integer(column) }

@@ -60,10 +60,12 @@ struct JournalState {
 
   init(_ database: Database) throws(SQLiteError) {
     last = try database.value("SELECT max(seq) FROM journal")?.integer ?? 0
+    // No seq comes near it in a thousand years: a bit has flipped, and those that follow could not be told apart.
+    guard last < Statement.bound else { throw SQLiteError(code: 11, words: "a seq that cannot be: \(last)") }
     oldest = try database.value("SELECT min(seq) FROM journal")?.integer ?? 1
     bytes =
       try database.value("SELECT total(length(body) + \(Self.rowOverhead)) FROM journal").map { value in
-        if case .real(let total) = value { Int64(min(total, 9e18)) } else { 0 }
+        if case .real(let total) = value { Int64(min(max(total, 0), 9e15)) } else { 0 }
       } ?? 0
     durable = last
     durableBytes = bytes
@@ -134,7 +136,7 @@ extension Store {
           seq: statement.integer(0), at: statement.integer(1), trusted: statement.integer(2) != 0,
           kind: statement.text(3), body: statement.blob(4))
         let sum = RowChecksum.of(seq: event.seq, at: event.at, kind: event.kind, body: event.body)
-        return row(event, sum == statement.integer(5))
+        return row(event, sum == statement.bits(5))
       }
     }
   }

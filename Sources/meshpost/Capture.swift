@@ -73,7 +73,7 @@ enum PacketCapture {
     let frequency = UInt32(clamping: (row["frequency_khz"]?.integer ?? 0) * 1000)
     let steps = UInt8(clamping: (row["bandwidth_hz"]?.integer ?? 0) / 125_000)
     let strength = UInt8(clamping: (row["rssi"]?.integer ?? -139) + 139)
-    let quarters = Int8(clamping: Int64((row["snr"]?.number ?? 0) * 4))
+    let quarters = Int8(saturating: (row["snr"]?.number ?? 0) * 4)
     let factor = UInt8(clamping: row["spreading_factor"]?.integer ?? 0)
     return [0, 0, 0, 15] + little(frequency).reversed() + [steps, factor, strength, 255, 255]
       + [UInt8(bitPattern: quarters), syncWord]

@@ -85,7 +85,7 @@ struct ChartCommand: ParsableCommand {
         if let at = row["created_at"]?.integer, at >= options.beginning { sent[at / step, default: 0] += 1 }
       }
       func points(_ counts: [Int64: Double]) -> [Chart.Point] {
-        (options.beginning / step...now / step).map { .init(at: $0 * step, value: counts[$0] ?? 0) }
+        (min(options.beginning, now) / step...now / step).map { .init(at: $0 * step, value: counts[$0] ?? 0) }
       }
       let chart = Chart(
         title: step > 3_600_000 ? "messages a day" : "messages an hour", unit: "", from: options.beginning,

@@ -14,7 +14,8 @@ struct TimeArgument: ExpressibleByArgument {
   init?(argument: String) {
     let now = time(nil)
     guard let seconds = Self.relative(argument, now: now) ?? Self.absolute(argument) else { return nil }
-    milliseconds = Int64(seconds) * 1000
+    // Before 1970 there is nothing to be shown.
+    milliseconds = max(0, Int64(seconds)) * 1000
   }
 
   private static func relative(_ text: String, now: time_t) -> time_t? {

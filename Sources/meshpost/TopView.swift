@@ -85,7 +85,7 @@ final class TopView {
     let messaging = status["messaging"] ?? .null
     func number(_ name: String) -> Int64 { messaging[name]?.integer ?? 0 }
     let (used, limit) = (number("airtime_used_ms"), max(number("airtime_limit_ms"), 1))
-    let share = min(used * 100 / limit, 100)
+    let share = min(max(used, 0) * 100 / limit, 100)
     let bar = Int(share) / 10
     let air = String(repeating: "█", count: bar) + String(repeating: "░", count: 10 - bar)
     let words = "\(number("waiting")) waiting, \(number("in_flight")) in flight; air "
@@ -130,7 +130,7 @@ final class TopView {
       let age = Self.span(max(0, now - (node["last_heard"]?.integer ?? now)) / 1000)
       let plain = node["name"]?.string ?? ""
       let name = Show.clean(node["alias"]?.string ?? plain)
-      let signal = signals[plain].map { "\(Int($0.rounded()))" } ?? "·"
+      let signal = signals[plain].map { "\(Int(saturating: $0.rounded()))" } ?? "·"
       let hops = node["hops"]?.integer.map { "\($0)" } ?? "~"
       let left = TextWidth.fit("\(TextWidth.fit(age, to: 4)) \(name)", to: max(0, columns - 13))
       lines.append(Line(left + String(repeating: " ", count: max(0, 5 - signal.count)) + signal + "   " + hops))

@@ -37,8 +37,31 @@ import Testing
 
   @Test func `escapes and surrogates read as the standard says`() throws {
     #expect(try JSONValue(parsing: #""\u00e9\ud83c\udf32\/\b""#).string == "é🌲/\u{8}")
-    #expect(try JSONValue(parsing: "9223372036854775807").integer == .max)
     #expect(try JSONValue(parsing: "9223372036854775808").number == 9223372036854775808)
+  }
+
+  @Test func `whole numbers are those that every program reads as the same, and no sum of them overflows`() throws {
+    let most: Int64 = 1 << 53
+    #expect(try JSONValue(parsing: "9007199254740992").integer == most)
+    #expect(try JSONValue(parsing: "-9007199254740992").integer == -most)
+    #expect(try JSONValue(parsing: "0").count == 0)
+    #expect(try JSONValue(parsing: "9007199254740992").count == most)
+    for text in [
+      "9007199254740993", "-9007199254740993", "9223372036854775807", "-9223372036854775808", "1e308", "0.5",
+    ] {
+      #expect(try JSONValue(parsing: text).integer == nil, "\(text)")
+      #expect(try JSONValue(parsing: text).count == nil, "\(text)")
+      #expect(try JSONValue(parsing: text).number != nil, "\(text)")
+    }
+    #expect(try JSONValue(parsing: "-1").count == nil)
+    #expect(JSONValue.integer(.max).count == nil, "one that was not read is not believed either")
+  }
+
+  @Test func `a conversion of a number ends at what the type holds`() {
+    #expect(Int(saturating: 1e308) == .max && Int64(saturating: -1e308) == .min)
+    #expect(Int8(saturating: 128) == 127 && Int8(saturating: -128.9) == -128 && UInt8(saturating: -0.5) == 0)
+    #expect(Int(saturating: .nan) == 0 && Int32(saturating: .infinity) == .max)
+    #expect(Int64(saturating: 0x1p63) == .max && Int(saturating: -7.9) == -7)
   }
 
   @Test func `nesting has a bound, so that the stack has one`() {

@@ -27,6 +27,8 @@ final class Bench {
   var answers: [(HTTPRequest, HTTPResponder) -> Void] = []
   /// Seqs that this hub refuses with 422.
   var refused: Set<Int64> = []
+  /// The next greetings; when empty, the hub says what it has.
+  var greetings: [String] = []
   var posts = 0
   var postTimes: [MonotonicTime] = []
 
@@ -53,6 +55,7 @@ final class Bench {
   private func handle(_ request: HTTPRequest, _ responder: HTTPResponder) {
     let epoch = request.query["epoch"] ?? store.epoch
     if request.method == "GET" {
+      if !greetings.isEmpty { return answer(200, body: greetings.removeFirst())(request, responder) }
       let body = JSONWriter.object { $0.field("acknowledged", acknowledged[epoch]) }
       return responder.respond(HTTPResponse(status: 200, body: body))
     }
@@ -178,7 +181,25 @@ final class Bench {
     #expect(bench.here == [1, 2, 3])
   }
 
-  @Test(arguments: ["garbage", "{\"ok\":true}", "[1]", "", "{\"acknowledged\":\"x\"}", "{\"acknowledged\":0}"])
+  /// Numbers that a hub cannot mean: they overflow where they are counted with, or lie beyond all that was sent.
+  static let absurd = [
+    "-9223372036854775808", "9223372036854775807", "-1", "9007199254740993", "1e308", "0.5",
+    String(repeating: "9", count: 400),
+  ]
+
+  @Test(arguments: absurd) func `a greeting with a number that cannot be is waited out`(_ number: String) throws {
+    let bench = try Bench()
+    bench.append(2)
+    bench.greetings = ["{\"acknowledged\":\(number)}"]
+    bench.run(until: { bench.upstream.status.state == .waiting }, "waits")
+    #expect(bench.posts == 0, "nothing is sent after what makes no sense")
+    bench.run(until: { bench.isDelivered }, "delivered")
+    #expect(bench.here == [1, 2])
+  }
+
+  @Test(
+    arguments: ["garbage", "{\"ok\":true}", "[1]", "", "{\"acknowledged\":\"x\"}", "{\"acknowledged\":0}"]
+      + absurd.map { "{\"acknowledged\":\($0)}" })
   func `an answer that makes no sense acknowledges nothing`(_ body: String) throws {
     let bench = try Bench()
     bench.answers = [bench.answer(200, body: body)]

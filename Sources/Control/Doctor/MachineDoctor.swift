@@ -22,7 +22,7 @@ struct MachineDoctor {
     guard statvfs(folder, &space) == 0 else {
       return [Finding("disk", .failed, "\(folder): \(String(cString: strerror(errno)))", "See whether it is there.")]
     }
-    let free = UInt64(space.f_bavail) * UInt64(space.f_frsize)
+    let free = UInt64(space.f_bavail) &* UInt64(space.f_frsize)
     let words = "\(free >> 20) MiB free where the database is"
     if space.f_flag & UInt(ST_RDONLY) != 0 {
       return [

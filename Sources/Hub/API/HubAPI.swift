@@ -25,7 +25,10 @@ struct HubAPI: Sendable {
     let parameters: Parameters
 
     func query(_ name: String) -> String? { request.uri.queryParameters.get(name) }
-    func number(_ name: String) -> Int64? { request.uri.queryParameters.get(name, as: Int64.self) }
+    /// 0 to 2⁵³; what lies outside counts as the bound.
+    func number(_ name: String) -> Int64? {
+      request.uri.queryParameters.get(name, as: Int64.self).map { min(max($0, 0), JSONValue.wholeNumbers.upperBound) }
+    }
     /// 100 rows a page unless asked for less or more, 1000 at most.
     var limit: Int { min(max(request.uri.queryParameters.get("limit", as: Int.self) ?? 100, 1), 1000) }
   }

@@ -225,7 +225,7 @@ private struct PostgresRow: HubRow {
   let result: OpaquePointer?
   let row: Int32
 
-  func integer(_ column: Int) -> Int64 { Int64(text(column)) ?? 0 }
+  func integer(_ column: Int) -> Int64 { min(max(Int64(text(column)) ?? 0, -Statement.bound), Statement.bound) }
   func text(_ column: Int) -> String { textIfAny(column) ?? "" }
 
   func textIfAny(_ column: Int) -> String? {

@@ -35,8 +35,10 @@ final class HubCarrier {
       var acknowledged: Int64?
       let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
         // `try?`: what is no JSON makes no sense.
-        guard let json = try? JSONValue(parsing: body), json.fields != nil else { return nil }
-        acknowledged = json["acknowledged"]?.integer
+        guard let json = try? JSONValue(parsing: body), json.fields != nil,
+          let has = Self.acknowledged(json)
+        else { return nil }
+        acknowledged = has
         return acknowledged ?? 0
       }
       guard case .acknowledged = verdict else { return done(.failed(verdict)) }
@@ -46,13 +48,20 @@ final class HubCarrier {
     }
   }
 
+  /// What a greeting says that the hub has: `.some(nil)` where it has never heard of this journal, `nil` where that makes no
+  /// sense.
+  static func acknowledged(_ greeting: JSONValue) -> Int64?? {
+    guard let given = greeting["acknowledged"], given != .null else { return .some(nil) }
+    return given.count.map { .some($0) }
+  }
+
   func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) {
     let request = HTTPRequest("POST", "\(path)/events", body: batch.encode(epoch: store.epoch))
     road.send(request) { [clock] result in
       done(
         RetryPolicy.verdict(result, now: clock.seconds) { body in
           // `try?`: an answer that is no JSON makes no sense, and that is all there is to know.
-          (try? JSONValue(parsing: body))?["acknowledged"]?.integer
+          (try? JSONValue(parsing: body))?["acknowledged"]?.count
         })
     } refused: {
       done($0)

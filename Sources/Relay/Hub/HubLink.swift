@@ -287,7 +287,7 @@ final class HubLink: Carrier, UpdatesSource {
   private static func verdict(_ type: String, _ message: JSONValue) -> Verdict? {
     let words = message["error"]?.string ?? type
     switch type {
-    case "taken": return message["acknowledged"]?.integer.map { .acknowledged(through: $0) }
+    case "taken": return message["acknowledged"]?.count.map { .acknowledged(through: $0) }
     case "refused": return .refused(status: Int(message["status"]?.integer ?? 422), reason: words)
     case "busy":
       let seconds = min(max(message["retry_after_s"]?.integer ?? 1, 0), RetryPolicy.longestRetryAfter)
@@ -337,12 +337,14 @@ final class HubLink: Carrier, UpdatesSource {
 
   private func welcomed(_ message: JSONValue, _ socket: WebSocket) {
     guard case .opening = road else { return }
+    // Of nothing that can be it is not gone on from: neither from the beginning, nor anywhere else.
+    guard let acknowledged = HubCarrier.acknowledged(message) else { return giveUp("a welcome that makes no sense") }
     pongLimit?.cancel()
     road = .live(socket)
     (liveAgainAt, hasToldFallBack) = (nil, false)
     hubWindow = Int(min(max(message["window"]?.integer ?? 1, 1), 16))
     heard()
-    greeted(.has(message["acknowledged"]?.integer))
+    greeted(.has(acknowledged))
     onReachable(true)
     tellStates()
   }

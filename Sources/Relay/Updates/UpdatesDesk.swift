@@ -170,7 +170,7 @@ final class UpdatesDesk {
           guard let name = state["bucket"]?.string, let seq = state["seq"]?.integer,
             (0...CatchUp.mostSeq).contains(seq)
           else { return nil }
-          return (name, seq, state["at"]?.integer ?? 0)
+          return (name, seq, state["at"]?.count ?? 0)
         })
       self.succeeded()
       self.goOn()
@@ -280,7 +280,7 @@ final class UpdatesDesk {
   private func takeDocument(_ update: CatchUp.Update, _ changed: inout [Document]) -> ChannelUpdateFate {
     // `try?`: it was JSON when it came.
     guard let body = try? JSONValue(parsing: update.body), let text = body["key"]?.string,
-      let key = DocumentKey(text), let updatedAt = body["updated_at"]?.integer,
+      let key = DocumentKey(text), let updatedAt = body["updated_at"]?.count,
       rights.contains(key.isSetting ? "settings" : "documents")
     else { return .skipped }
     let given = body["value"] ?? .null

@@ -54,7 +54,7 @@ extension CatchUp.Page {
   init?(_ json: JSONValue) {
     if json["diverged"]?.bool == true {
       guard let resume = json["resume"]?.integer, (0...CatchUp.mostSeq).contains(resume) else { return nil }
-      self = .diverged(resume: resume, at: json["resume_at"]?.integer)
+      self = .diverged(resume: resume, at: json["resume_at"]?.count)
       return
     }
     guard let first = json["first"]?.integer, let last = json["last"]?.integer, let list = json["updates"]?.array,
@@ -62,14 +62,14 @@ extension CatchUp.Page {
     else { return nil }
     var updates: [CatchUp.Update] = []
     for value in list {
-      guard let seq = value["seq"]?.integer, let at = value["at"]?.integer, let id = value["id"]?.string,
-        let body = value["body"], (1...CatchUp.mostSeq).contains(seq), abs(at / 2) < 1 << 60
+      guard let seq = value["seq"]?.integer, let at = value["at"]?.count, let id = value["id"]?.string,
+        let body = value["body"], (1...CatchUp.mostSeq).contains(seq)
       else { return nil }
       var writer = JSONWriter()
       writer.value(body)
       updates.append(CatchUp.Update(seq: seq, at: at, id: id, body: writer.bytes))
     }
     self = .updates(
-      updates, first: first, last: last, lastAt: json["last_at"]?.integer, more: json["more"]?.bool ?? false)
+      updates, first: first, last: last, lastAt: json["last_at"]?.count, more: json["more"]?.bool ?? false)
   }
 }

@@ -71,7 +71,7 @@ public final class BluetoothDoctor {
     guard let text = Self.bluetoothdVersion() else {
       return Finding("bluetoothd", .warning, "its version is not to be found", "Install the package bluez.")
     }
-    let parts = text.split(separator: ".").compactMap { Int($0) }
+    let parts = text.split(separator: ".").compactMap { UInt16($0).map(Int.init) }
     guard parts.count >= 2 else { return Finding("bluetoothd", .warning, "version \(text)") }
     let number = parts[0] * 1000 + parts[1]
     for fault in Self.faults where fault.versions.contains(number) {

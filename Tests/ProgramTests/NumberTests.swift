@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import HTTP
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// Numbers that no field can be, from whoever can send one: none of them ends a program.
+  @Suite struct Numbers {
+    @Test func `whatever numbers a hub answers with, the gateway goes on, and nothing is lost`() throws {
+      let rig = try Rig()
+      let (descriptor, port) = try LoopbackPort.take()
+      close(descriptor)
+      let peer = try LyingPeer(rig.scratch, listen: "\(port)", target: "\(rig.hubPort)")
+      let side = """
+        allow = ["send", "documents", "settings"]
+        [[upstream]]
+        name = "side"
+        url = "http://127.0.0.1:\(port)/"
+        token_file = "\(rig.scratch.location("token"))"
+        link = "http"
+        allow = ["send", "documents", "settings"]
+        """
+      rig.writeGatewayConfiguration(url: "http://127.0.0.1:\(port)", extra: side)
+      try rig.startRadio()
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      let fields = ["acknowledged", "seq,at,first,last,last_at,resume,resume_at", "window,n,status,retry_after_s", ""]
+      for number in LyingPeer.numbers {
+        for keys in fields {
+          try peer.tell(number, under: keys.isEmpty ? [] : keys.split(separator: ",").map(String.init))
+          _ = rig.control("POST", "/v1/outbox/resume")
+          // The other fields are not in every answer.
+          if keys == "acknowledged" || keys.isEmpty { try peer.haveLied() }
+          #expect(try rig.status() != nil, "\(number) as \(keys): \(rig.gateway?.lines.suffix(5) ?? [])")
+          guard rig.gateway?.exitCode == nil else { return }
+        }
+        rig.radio?.write("chan r1 0 while it said \(number.prefix(20))")
+      }
+      try peer.tell(nil)
+      _ = rig.control("POST", "/v1/outbox/resume")
+      try untilTrue("all to arrive: \(rig.gateway?.lines.suffix(8) ?? [])") {
+        _ = rig.control("POST", "/v1/outbox/resume")
+        return try Set(rig.hubTexts()).count == LyingPeer.numbers.count
+      }
+    }
+
+    @Test func `whatever numbers a gateway answers with, no command traps`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("chan r1 0 one")
+      rig.radio?.write("dm r1 r0 two")
+      try untilTrue("the messages") { try rig.hubTexts().count == 2 }
+      _ = try rig.meshpost("send", "Public", "three")
+      _ = try rig.meshpost("node", "telemetry", "self")
+      _ = try rig.meshpost("node", "telemetry", "r1")
+      let lying = rig.scratch.location("lying")
+      let peer = try LyingPeer(rig.scratch, listen: lying, target: rig.socket)
+      let commands = [
+        ["status"], ["overview"], ["messages"], ["search", "one"], ["contacts"], ["channels"], ["outgoing"],
+        ["journal"],
+        ["outbox", "list"], ["outbox", "dead"], ["upstream", "list"], ["sync"], ["radio", "info"],
+        ["radio", "presets"],
+        ["radio", "backup", rig.scratch.location("radio.backup")], ["node", "readings"], ["node", "telemetry", "self"],
+        ["chart", "signal"], ["chart", "battery"], ["chart", "traffic"], ["doctor"], ["report"], ["map"],
+        ["export", "messages", "--format", "csv"], ["export", "contacts", "--format", "gpx"],
+        ["export", "contacts", "--format", "geojson"], ["documents", "list"], ["send", "Public", "x"],
+        ["capture", rig.scratch.location("air.pcap"), "--seconds", "1"], ["channel", "add", "#numbers"],
+      ]
+      for number in LyingPeer.numbers {
+        try peer.tell(number)
+        for command in commands {
+          for more in number == LyingPeer.numbers[0] ? [[], ["--json"]] : [[]] {
+            let program = try Program.own("meshpost", command + more + ["--socket", lying])
+            let code = try program.ended()
+            #expect(code < 128, "\(command + more) with \(number.prefix(24)): \(program.lines.suffix(3))")
+          }
+        }
+      }
+    }
+
+    @Test func `whatever numbers the control socket is asked with, the gateway goes on`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("chan r1 0 one")
+      try untilTrue("the message") { try rig.hubTexts() == ["one"] }
+      let queries = [
+        "messages?limit=N", "messages?after=N", "messages?before=N", "messages?since=N", "messages?until=N",
+        "messages?since=N&until=N&after=N&before=N&limit=N&q=one", "messages?q=one&before=N", "contacts?heard=N",
+        "journal?limit=N", "journal?after=N", "journal?after=N&limit=N", "events?after=N", "outgoing?limit=N",
+        "readings?limit=N", "documents?after=N",
+      ]
+      let bodies = [
+        ("send", #"{"to":"Public","text":"x","expires_s":N,"priority":N}"#), ("react", #"{"message":N,"emoji":"👍"}"#),
+        ("contacts/path", #"{"contact":"r1","path":"","hash_bytes":N}"#),
+        ("node/trace", #"{"node":"r1","path":"aa","hash_bytes":N}"#),
+        ("radio/set", #"{"frequency":N,"power":N,"sf":N}"#),
+        ("radio/set", #"{"position":"N,N"}"#), ("radio/set", #"{"path-hash-bytes":"N","rx-delay":"N"}"#),
+        (
+          "contacts/put",
+          #"{"kind":"contact","key":"\#(String(repeating: "ab", count: 32))","name":"x","type":N,"flags":N,"latitude":N,"longitude":N,"last_advert":N,"path_hash_bytes":N,"path":""}"#
+        ),
+        ("channels/put", #"{"kind":"channel","slot":N,"name":"x","secret":"00112233445566778899aabbccddeeff"}"#),
+        ("documents", #"{"key":"settings/airtime_per_hour_s","value":N}"#),
+        ("contacts/add", #"{"key":"\#(String(repeating: "cd", count: 32))","name":"x","type":N}"#),
+        ("upstreams/add", #"{"name":"x","url":"http://127.0.0.1:1","timeout_s":N,"batch_bytes":N,"keep_alive_s":N}"#),
+      ]
+      for number in LyingPeer.numbers {
+        for query in queries {
+          _ = rig.control("GET", "/v1/" + query.replacingOccurrences(of: "N", with: number))
+        }
+        for (path, body) in bodies {
+          let filled = body.replacingOccurrences(of: "N", with: number)
+          _ = Rig.ask(.unix(location: rig.socket), HTTPRequest("POST", "/v1/\(path)", body: Array(filled.utf8)))
+        }
+        #expect(try rig.status() != nil, "\(number): \(rig.gateway?.lines.suffix(5) ?? [])")
+        guard rig.gateway?.exitCode == nil else { return }
+      }
+    }
+
+    @Test func `whatever numbers a hub is sent, it goes on, and takes what makes sense`() throws {
+      let rig = try Rig()
+      try rig.startHub()
+      for number in LyingPeer.numbers {
+        let paths = [
+          "gateways/g/events?after=N&limit=N", "gateways/g/messages?after=N&limit=N", "messages?after=N&limit=N",
+          "gateways/g/updates?bucket=commands&after=N&at=N&since=N&until=N&limit=N", "gateways/g/commands/c?wait_s=0",
+          "gateways?limit=N", "gateways/g?epoch=e", "gateways/g/documents?limit=N",
+        ]
+        let bodies = [
+          (
+            "gateways/g/events",
+            #"{"epoch":"e","after":N,"events":[{"seq":N,"at":N,"trusted":true,"kind":"message","body":{}}]}"#
+          ),
+          (
+            "gateways/g/events",
+            #"{"epoch":"e","events":[{"seq":1,"at":N,"trusted":true,"kind":"message","body":{"id":N,"sender_time":N,"snr":N,"hops":N,"channel":"ab","text":"x"}}]}"#
+          ),
+          (
+            "gateways/g/events",
+            #"{"epoch":"e","events":[{"seq":2,"at":1,"trusted":true,"kind":"gap","body":{"first":N,"last":N,"count":N}},{"seq":3,"at":1,"trusted":true,"kind":"document","body":{"key":"node/x/alias","value":"y","updated_at":N}}]}"#
+          ),
+          ("gateways/g/commands?wait_s=0", #"{"id":"c","command":"send","to":"x","text":"y","expires_s":N}"#),
+        ]
+        for path in paths { _ = rig.askHub("GET", "/v1/" + path.replacingOccurrences(of: "N", with: number)) }
+        for (path, body) in bodies {
+          _ = rig.askHub("POST", "/v1/\(path)", body: body.replacingOccurrences(of: "N", with: number))
+        }
+        #expect(rig.askHub("GET", "/healthz")?.status == 200, "\(number): \(rig.hub?.lines.suffix(5) ?? [])")
+        guard rig.hub?.exitCode == nil else { return }
+      }
+      let event = #"{"epoch":"f","events":[{"seq":1,"at":1,"trusted":true,"kind":"packet","body":{}}]}"#
+      #expect(rig.askHub("POST", "/v1/gateways/g/events", body: event)?.status == 200)
+    }
+  }
+}
