@@ -135,7 +135,7 @@ let package = Package(
     .executableTarget(
       name: "meshpost",
       dependencies: [
-        "CLinux", "COpenSSL", "EventLoop", "HTTP", "JSON", "Release", "Timing", "Transport",
+        "CLinux", "COpenSSL", "EventLoop", "HTTP", "JSON", "Release", "TOML", "Timing", "Transport",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ], swiftSettings: strict),
     .executableTarget(
@@ -158,7 +158,8 @@ let package = Package(
     .testTarget(
       name: "CompanionTests", dependencies: ["Companion", "MeshCrypto", "TestSupport", "Timing"], swiftSettings: strict),
     .testTarget(
-      name: "StoreTests", dependencies: ["Companion", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport"],
+      name: "StoreTests",
+      dependencies: ["Companion", "Documents", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport"],
       swiftSettings: strict),
     .testTarget(
       name: "RelayTests",

@@ -59,6 +59,13 @@ final class DocumentAPI {
       writer.value(given)
       value = writer.string
     }
+    let hasRoom: Bool
+    do throws(StoreError) {
+      hasRoom = try parts.store.hasRoomForDocument(text)
+    } catch {
+      throw .store(error)
+    }
+    guard hasRoom else { throw .full("there are \(Store.mostDocuments) documents already; delete does not free one") }
     let moment = parts.synchronizer.now
     var edited: Document?
     parts.store.write({ store throws(SQLiteError) in

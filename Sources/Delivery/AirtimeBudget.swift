@@ -43,6 +43,9 @@ public struct AirtimeBudget: Equatable, Sendable {
     self.uses = uses.sorted { $0.at < $1.at }
   }
 
+  /// What counts, oldest first: for a budget that takes the place of this one.
+  public var remembered: [Use] { uses }
+
   /// Milliseconds and messages of the last hour.
   public func used(now: MonotonicTime, channel: String? = nil) -> (airtime: Int64, messages: Int) {
     var (airtime, messages): (Int64, Int) = (0, 0)

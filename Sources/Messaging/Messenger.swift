@@ -49,6 +49,8 @@ public final class Messenger {
   private var isReady = false
   private var budgetToldAt: MonotonicTime?
   private var hasToldDisk = false
+  /// Messages that were taken in and are not on disk yet.
+  var arriving = 0
   var counts = (delivered: 0, failed: 0, channel: 0)
 
   /// A flood arrived and brought no path back.
@@ -93,17 +95,26 @@ public final class Messenger {
     for message in waiting { enqueue(message) }
   }
 
-  /// The database was replaced by a new one.
   public weak var keeper: ContactKeeper?
 
+  /// The database was replaced by a new one. What was on the air within the last hour was on the air all the same.
   public func storeReplaced() {
     do {
       senderClock = try SenderClock(store)
     } catch {
       log.error("\(error)")
     }
-    session = DeliverySession(settings.delivery, seed: UInt64.random(in: .min ... .max))
+    let (uses, now, at) = (session.budget.remembered, loop.now, synchronizer.now.milliseconds)
+    session = DeliverySession(settings.delivery, uses: uses, seed: UInt64.random(in: .min ... .max))
     (unsaved, isReady) = ([:], false)
+    store.write({ store throws(SQLiteError) in
+      for use in uses {
+        let age = (now - use.at).wholeNanoseconds / 1_000_000
+        try store.recordAirtime(use.airtime, channel: use.channel, at: at - age)
+      }
+    }) { [log] failure in
+      if let failure { log.warning("the last hour's air time is not kept over a restart: \(failure)") }
+    }
   }
 
   public func change(_ settings: Settings) {

@@ -52,8 +52,10 @@ extension Messenger {
   }
 
   private func checkRoom(for count: Int) throws(Refusal) {
-    guard session.pending + count <= settings.mostWaiting else {
-      throw .full("\(session.pending) messages wait already (messaging.queue); try again later")
+    // Those of this turn, too, which are not on disk yet.
+    let waiting = session.pending + arriving
+    guard waiting + count <= settings.mostWaiting else {
+      throw .full("\(waiting) messages wait already (messaging.queue); try again later")
     }
   }
 
@@ -116,6 +118,7 @@ extension Messenger {
   private func keep(_ messages: [OutgoingMessage], _ done: @escaping (Result<[OutgoingMessage], Refusal>) -> Void) {
     var kept: [OutgoingMessage] = []
     var fresh: [OutgoingMessage] = []
+    arriving += messages.count
     store.write({ store throws(SQLiteError) in
       for message in messages {
         if let stored = try store.insertOutgoing(message) {
@@ -128,6 +131,7 @@ extension Messenger {
       }
     }) { [weak self] failure in
       guard let self else { return }
+      self.arriving -= messages.count
       if let failure { return done(.failure(.store(failure))) }
       done(.success(kept))
       for message in fresh { self.enqueue(message) }

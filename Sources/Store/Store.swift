@@ -77,6 +77,8 @@ public final class Store {
   public private(set) var epochFirst: Int64 = 1
   /// Where a damaged database was put at opening; `nil` when it was sound.
   public private(set) var setAside: String?
+  /// What the log held and the medium has lost, and where that log is kept; `nil`: nothing. A new epoch was begun then.
+  public private(set) var lostFromLog: String?
   /// The last failure to write; `nil` when the last write succeeded.
   public private(set) var failure: StoreError?
 
@@ -84,14 +86,26 @@ public final class Store {
   public init(_ settings: Settings) throws(StoreError) {
     self.settings = settings
     lock = try StoreLock(location: settings.location)
+    let trouble = StoreFiles.logTrouble(settings.location)
+    if trouble == .databaseIsGone { setAside = try Self.moveAway(settings.location) }
+    if case .breaksOff(let lost) = trouble {
+      let kept = Self.freeName(settings.location) + "-wal"
+      try StoreFiles.copy(settings.location + "-wal", to: kept)
+      lostFromLog = "the store's log is damaged: \(lost) transactions or more are lost. It is kept as \(kept)"
+    }
     do {
       database = try Self.open(settings)
+      try load()
     } catch {
       guard case .corrupt = error else { throw error }
       setAside = try Self.moveAway(settings.location)
       database = try Self.open(settings)
+      try load()
     }
-    try load()
+    // What the log still holds behind a damaged place must not be found again, nor be taken for a loss after a power cut.
+    try checkpoint()
+    // Numbers that were given out before would be given out again.
+    if lostFromLog != nil { try renewEpoch() }
   }
 
   private func load() throws(StoreError) {
@@ -103,6 +117,7 @@ public final class Store {
   /// Nobody else opens it meanwhile: the index of the log is then in memory, and not in a file whose pages the kernel writes to
   /// the disk after each message that comes alone.
   private static func open(_ settings: Settings) throws(StoreError) -> Database {
+    try StoreFiles.protect(settings.location)
     do {
       let database = try Database(location: settings.location)
       try database.execute(
@@ -121,9 +136,8 @@ public final class Store {
 
   /// Renames the damaged files. They are kept: somebody may want to look at them.
   private static func moveAway(_ location: String) throws(StoreError) -> String {
-    var target = "\(location).corrupt-\(time(nil))"
-    while access(target, F_OK) == 0 { target += "x" }
-    guard rename(location, target) == 0 else {
+    let target = freeName(location)
+    guard rename(location, target) == 0 || errno == ENOENT else {
       throw .unavailable("\(location) is damaged and cannot be renamed: \(String(cString: strerror(errno)))")
     }
     for suffix in ["-wal", "-shm"] where access(location + suffix, F_OK) == 0 {
@@ -131,6 +145,12 @@ public final class Store {
         throw .unavailable("\(location + suffix) cannot be renamed: \(String(cString: strerror(errno)))")
       }
     }
+    return target
+  }
+
+  private static func freeName(_ location: String) -> String {
+    var target = "\(location).corrupt-\(time(nil))"
+    while ["", "-wal"].contains(where: { access(target + $0, F_OK) == 0 }) { target += "x" }
     return target
   }
 
@@ -189,7 +209,7 @@ public final class Store {
   }
 
   private static func writeSmallFile(_ location: String, _ text: String) throws(StoreError) {
-    let descriptor = Glibc.open(location, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o640)
+    let descriptor = Glibc.open(location, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0o640)
     guard descriptor >= 0 else { throw .unavailable("\(location): \(String(cString: strerror(errno)))") }
     defer { close(descriptor) }
     let bytes = Array((text + "\n").utf8)

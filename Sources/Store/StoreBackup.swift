@@ -9,7 +9,7 @@ extension Store {
   public func beginBackup(to location: String) throws(StoreError) -> OnlineBackup {
     unlink(location)
     // For the owner alone, from the first byte on: SQLite opens what is there.
-    let file = Glibc.open(location, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+    let file = Glibc.open(location, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
     guard file >= 0 else { throw .unavailable("\(location): \(String(cString: strerror(errno)))") }
     close(file)
     return try translating { () throws(SQLiteError) in try OnlineBackup(of: database, to: location) }
@@ -23,7 +23,7 @@ extension Store {
     defer { withExtendedLifetime(lock) {} }
     try check(backup)
     let part = settings.location + ".restoring"
-    try copy(backup, to: part)
+    try StoreFiles.copy(backup, to: part)
     var kept: String?
     if access(settings.location, F_OK) == 0 { kept = try moveAside(settings.location) }
     guard rename(part, settings.location) == 0 else {
@@ -57,26 +57,5 @@ extension Store {
       }
     }
     return target
-  }
-
-  private static func copy(_ source: String, to target: String) throws(StoreError) {
-    let input = Glibc.open(source, O_RDONLY | O_CLOEXEC)
-    let output = Glibc.open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o640)
-    defer {
-      if input >= 0 { close(input) }
-      if output >= 0 { close(output) }
-    }
-    var failed = input < 0 || output < 0
-    var buffer = [UInt8](repeating: 0, count: 65536)
-    while !failed {
-      let count = read(input, &buffer, buffer.count)
-      if count == 0 { break }
-      failed = count < 0 || Glibc.write(output, buffer, count) != count
-    }
-    guard !failed, fsync(output) == 0 else {
-      let words = String(cString: strerror(errno))
-      unlink(target)
-      throw .unavailable("\(target): \(words)")
-    }
   }
 }

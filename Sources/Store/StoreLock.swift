@@ -10,8 +10,10 @@ final class StoreLock {
 
   init(location: String) throws(StoreError) {
     let lockLocation = location + ".lock"
-    descriptor = open(lockLocation, O_RDWR | O_CREAT | O_CLOEXEC, 0o640)
+    // A link in its place would have another file written to.
+    descriptor = open(lockLocation, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o640)
     guard descriptor >= 0 else {
+      if errno == ELOOP { throw .unavailable("\(lockLocation) is a link, which is not followed: remove it") }
       throw .unavailable("\(lockLocation): \(String(cString: strerror(errno)))")
     }
     guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {

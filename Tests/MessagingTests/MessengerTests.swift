@@ -87,6 +87,41 @@ import VirtualRadio
     #expect(bench.messenger.status.messages.used == 1)
   }
 
+  @Test func `a burst within one turn does not get past the queue's bound`() throws {
+    var settings = Messenger.Settings()
+    settings.mostWaiting = 5
+    let bench = try Bench(settings)
+    var (taken, refused) = (0, 0)
+    bench.loop.later { [messenger = bench.messenger] in
+      for number in 0..<40 {
+        messenger.send(SendRequest(to: "Public", text: Text("burst \(number)"))) { result in
+          switch result {
+          case .success(let messages): taken += messages.count
+          case .failure(.full): refused += 1
+          case .failure(let other): Issue.record("\(other)")
+          }
+        }
+      }
+    }
+    try bench.run("all to be answered") { taken + refused == 40 }
+    #expect(taken == 5 && refused == 35, "\(taken) taken, \(refused) refused")
+  }
+
+  @Test func `what was on the air counts although the store was replaced, and after a restart too`() throws {
+    let bench = try Bench()
+    _ = try bench.send(SendRequest(to: "Public", text: "on the air"))
+    try bench.run("it to be sent") { bench.messenger.status.sentOnChannels == 1 }
+    let used = bench.messenger.status.airtime.used
+    #expect(used > 0)
+    try bench.store.forgetAirtime()
+    bench.messenger.storeReplaced()
+    #expect(bench.messenger.status.airtime.used == used)
+    try bench.store.commitNow()
+    var kept: Int64 = 0
+    try bench.store.eachAirtime { _, milliseconds, _ in kept += milliseconds }
+    #expect(kept == used, "in the new store, too")
+  }
+
   @Test func `on a full disk nothing is promised and nothing is sent; it goes on when there is room`() throws {
     let bench = try Bench(maxSize: 200 << 10)
     bench.ether.loss = 1
@@ -158,5 +193,13 @@ import VirtualRadio
     hear(Text("🎉\n\(TextDigest.reactionHash("ours", senderTime: ours.senderTime ?? 0))"), at: 9000)
     try bench.run("the last") { try bench.store.messageCount() == 5 }
     #expect(try bench.store.reactions(to: .outgoing(ours.id)).map(\.emoji) == ["🎉"])
+  }
+}
+
+extension Store {
+  /// As a new one that has taken its place.
+  fileprivate func forgetAirtime() throws {
+    write({ store throws(SQLiteError) in try store.recordAirtime(0, channel: nil, at: .max / 2) }) { _ in }
+    try commitNow()
   }
 }

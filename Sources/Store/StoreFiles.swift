@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+
+/// The store's files, before SQLite opens them: who may read them, and what SQLite would pass over in silence.
+enum StoreFiles {
+  /// What is wrong with the log beside a database.
+  enum LogTrouble: Equatable {
+    /// The database is empty or gone, and SQLite would delete the log with all that it holds.
+    case databaseIsGone
+    /// The log breaks off in its middle: transactions behind that were on disk, and SQLite would drop them.
+    case breaksOff(lost: Int)
+  }
+
+  /// Makes the database for its owner alone, whatever the umask, before SQLite does; the log and a rollback's journal get the
+  /// same mode from it. Others lose what an older version has let them do; a group may go on reading.
+  static func protect(_ location: String) throws(StoreError) {
+    // Opened for nothing else: to close a file that SQLite has open would take its locks.
+    let fresh = open(location, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+    if fresh >= 0 {
+      close(fresh)
+      return
+    }
+    guard errno == EEXIST else { throw .unavailable("\(location): \(String(cString: strerror(errno)))") }
+    for suffix in ["", "-wal", "-shm"] {
+      var facts = stat()
+      guard stat(location + suffix, &facts) == 0, facts.st_mode & 0o137 != 0, facts.st_uid == geteuid() else {
+        continue
+      }
+      guard chmod(location + suffix, facts.st_mode & 0o640) == 0 else {
+        throw .unavailable("\(location + suffix): \(String(cString: strerror(errno)))")
+      }
+    }
+  }
+
+  /// `nil`: there is no log, it is whole, or it ends as a power cut may leave it.
+  static func logTrouble(_ location: String) -> LogTrouble? {
+    guard let log = size(location + "-wal"), log > WriteAheadLog.headerSize else { return nil }
+    guard let database = size(location), database > 0 else { return .databaseIsGone }
+    return WriteAheadLog.lostTransactions(location + "-wal").map { .breaksOff(lost: $0) }
+  }
+
+  private static func size(_ location: String) -> Int? {
+    var facts = stat()
+    return stat(location, &facts) == 0 ? Int(facts.st_size) : nil
+  }
+
+  /// A copy for its owner alone, on disk when it returns.
+  static func copy(_ source: String, to target: String) throws(StoreError) {
+    // What an earlier attempt left, or a link that somebody made, is not written through.
+    unlink(target)
+    let input = open(source, O_RDONLY | O_CLOEXEC)
+    let output = open(target, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+    defer {
+      if input >= 0 { close(input) }
+      if output >= 0 { close(output) }
+    }
+    var failed = input < 0 || output < 0
+    var buffer = [UInt8](repeating: 0, count: 65536)
+    while !failed {
+      let count = read(input, &buffer, buffer.count)
+      if count == 0 { break }
+      failed = count < 0 || write(output, buffer, count) != count
+    }
+    guard !failed, fsync(output) == 0 else {
+      let words = String(cString: strerror(errno))
+      unlink(target)
+      throw .unavailable("\(target): \(words)")
+    }
+  }
+}

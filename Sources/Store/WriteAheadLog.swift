@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+
+/// Looks through SQLite's write-ahead log for transactions that SQLite will not read.
+///
+/// SQLite takes frames up to the first whose checksum is wrong, and says nothing of what follows. A power cut leaves such a
+/// place only within the last transaction, for each is on disk before the next begins. Whole transactions behind it mean that
+/// the medium has lost what it had. Source: sqlite.org/fileformat2.html, "The Write-Ahead Log".
+///
+///     header, 32 bytes: magic, version, page size, checkpoint, salt (2), checksum (2)      big-endian words
+///     frame: page number, pages of the database after a commit or 0, salt (2), checksum (2), page
+enum WriteAheadLog {
+  static let headerSize = 32
+  private static let frameHeaderSize = 24
+
+  /// Transactions at least that are lost; `nil`: none.
+  static func lostTransactions(_ location: String) -> Int? {
+    let descriptor = open(location, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return nil }
+    defer { close(descriptor) }
+    guard let header = read(descriptor, headerSize) else { return nil }
+    let words = header.words
+    let pageSize = Int(words[2] == 1 ? 65536 : words[2])
+    let isHeader = words[0] | 1 == 0x377F_0683 && (512...65536).contains(pageSize) && pageSize & (pageSize - 1) == 0
+    // Not even that it is one can be read, but it is longer than one.
+    guard isHeader else { return read(descriptor, frameHeaderSize) == nil ? nil : 1 }
+    var sum = Checksum(isBigEndian: words[0] & 1 == 1)
+    sum.add(header.bytes[..<24])
+    var scan = Scan(salt: (words[4], words[5]), isBroken: !sum.has(words[6], words[7]))
+    // Where the header itself is wrong, the first frame shows whether its own checksum began with the one that stands there.
+    sum.set(words[6], words[7])
+    while let frame = read(descriptor, frameHeaderSize + pageSize) {
+      guard scan.take(frame, &sum) else { break }
+    }
+    return scan.lost
+  }
+
+  private struct Block {
+    let bytes: [UInt8]
+
+    /// Big-endian, of the first 32 bytes at most.
+    var words: [UInt32] {
+      stride(from: 0, to: min(bytes.count, 32), by: 4).map { place in
+        bytes[place..<place + 4].reduce(0) { $0 << 8 | UInt32($1) }
+      }
+    }
+  }
+
+  /// Exactly so many bytes; `nil`: there are not so many.
+  private static func read(_ descriptor: Int32, _ count: Int) -> Block? {
+    var bytes = [UInt8](repeating: 0, count: count)
+    var done = 0
+    while done < count {
+      let got = bytes.withUnsafeMutableBytes { Glibc.read(descriptor, $0.baseAddress.map { $0 + done }, count - done) }
+      guard got > 0 else { return nil }
+      done += got
+    }
+    return Block(bytes: bytes)
+  }
+
+  /// What has been seen of the frames.
+  private struct Scan {
+    let salt: (UInt32, UInt32)
+    var isBroken: Bool
+    /// The header is wrong, and the next frame is the first.
+    var wantsProof: Bool
+    /// The broken frame says of itself that it ends a transaction: what follows it is another one.
+    var brokeAtCommit = false
+    var framesAfter = 0
+    var commitsAfter = 0
+
+    init(salt: (UInt32, UInt32), isBroken: Bool) {
+      self.salt = salt
+      self.isBroken = isBroken
+      wantsProof = isBroken
+    }
+
+    /// False: the rest is of an earlier time, and no matter.
+    mutating func take(_ frame: Block, _ sum: inout Checksum) -> Bool {
+      let words = frame.words
+      let isOurs = words[2] == salt.0 && words[3] == salt.1
+      if isBroken, !wantsProof {
+        guard isOurs else { return false }
+        framesAfter += 1
+        if words[1] != 0 { commitsAfter += 1 }
+        return true
+      }
+      sum.add(frame.bytes[..<8])
+      sum.add(frame.bytes[24...])
+      let isWhole = sum.has(words[4], words[5])
+      if wantsProof {
+        // A header that a power cut has torn stands before frames of an earlier time.
+        guard isWhole || isOurs else { return false }
+        (wantsProof, brokeAtCommit, framesAfter) = (false, true, 1)
+        return true
+      }
+      if isWhole, isOurs { return true }
+      // Its salt alone is wrong, or its content; else it is what an earlier time has left there.
+      guard isOurs || isWhole else { return false }
+      (isBroken, brokeAtCommit) = (true, words[1] != 0)
+      return true
+    }
+
+    /// A transaction that was torn has one end behind the break, its own.
+    var lost: Int? {
+      guard isBroken, !wantsProof else { return nil }
+      if brokeAtCommit { return framesAfter > 0 ? commitsAfter + 1 : nil }
+      return commitsAfter > 1 ? commitsAfter : nil
+    }
+  }
+
+  /// SQLite's sum over pairs of words.
+  private struct Checksum {
+    let isBigEndian: Bool
+    private var (first, second): (UInt32, UInt32) = (0, 0)
+
+    init(isBigEndian: Bool) { self.isBigEndian = isBigEndian }
+
+    mutating func set(_ first: UInt32, _ second: UInt32) { (self.first, self.second) = (first, second) }
+    func has(_ first: UInt32, _ second: UInt32) -> Bool { (self.first, self.second) == (first, second) }
+
+    mutating func add(_ bytes: ArraySlice<UInt8>) {
+      bytes.withUnsafeBytes { raw in
+        for place in stride(from: 0, to: raw.count - 7, by: 8) {
+          let one = raw.loadUnaligned(fromByteOffset: place, as: UInt32.self)
+          let two = raw.loadUnaligned(fromByteOffset: place + 4, as: UInt32.self)
+          first = first &+ (isBigEndian ? UInt32(bigEndian: one) : UInt32(littleEndian: one)) &+ second
+          second = second &+ (isBigEndian ? UInt32(bigEndian: two) : UInt32(littleEndian: two)) &+ first
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+
+import Documents
+import Foundation
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Store
+
+/// The files of a store: who may read them, and what becomes of damage that SQLite says nothing of.
+@Suite struct StoreFileTests {
+  private func mode(_ location: String) throws -> Int {
+    try #require(FileManager.default.attributesOfItem(atPath: location)[.posixPermissions] as? Int)
+  }
+
+  @Test func `all files of a store are for their owner, whatever the umask, and those of an older version become so`()
+    throws
+  {
+    let scratch = Scratch()
+    let settings = Store.Settings(location: scratch.location("gw.db"))
+    // The whole process has one umask; for a moment every file of it may be made so.
+    let old = umask(0)
+    let copy = scratch.location("copy")
+    do {
+      let store = try Store(settings)
+      store.write({ store throws(SQLiteError) in try store.append(.message, at: Shop.moment, body: [0x7B, 0x7D]) }) {
+        _ in
+      }
+      try store.commitNow()
+      for name in ["gw.db", "gw.db-wal"] { #expect(try mode(scratch.location(name)) == 0o600, "\(name)") }
+      for name in ["gw.db.lock", "gw.db.id"] { #expect(try mode(scratch.location(name)) & 0o137 == 0, "\(name)") }
+      let backup = try store.beginBackup(to: copy)
+      while try !backup.step(pages: 100) {}
+      #expect(try mode(copy) == 0o600)
+    }
+    _ = try Store.restore(copy, settings: settings)
+    umask(old)
+    #expect(try mode(settings.location) == 0o600)
+    for name in ["gw.db"] { chmod(scratch.location(name), 0o664) }
+    _ = try Store(settings)
+    #expect(try mode(settings.location) == 0o640, "a group that may read goes on reading")
+  }
+
+  @Test func `a lock that is a link is refused, and what it points to is not written`() throws {
+    let scratch = Scratch()
+    let victim = scratch.write("victim", "precious")
+    #expect(symlink(victim, scratch.location("gw.db.lock")) == 0)
+    do {
+      _ = try Store(Store.Settings(location: scratch.location("gw.db")))
+      Issue.record("opened")
+    } catch {
+      #expect("\(error)".contains("is a link"), "\(error)")
+    }
+    #expect(try String(contentsOfFile: victim, encoding: .utf8) == "precious")
+  }
+
+  /// A store after a power cut: `count` transactions in the log, nothing of them in the database.
+  private func cut(_ count: Int) throws -> (scratch: Scratch, settings: Store.Settings, epoch: String, log: Data) {
+    let shop = try Shop()
+    let scratch = Scratch()
+    let settings = Store.Settings(location: scratch.location("gw.db"))
+    try shop.store.checkpoint()
+    for number in 0..<count { try shop.insert(Shop.direct("message \(number)", time: UInt32(number + 1))) }
+    let log = try Data(contentsOf: URL(filePath: shop.scratch.location("gw.db-wal")))
+    try FileManager.default.copyItem(atPath: shop.scratch.location("gw.db"), toPath: settings.location)
+    try FileManager.default.copyItem(atPath: shop.scratch.location("gw.db.id"), toPath: settings.location + ".id")
+    return (scratch, settings, shop.store.epoch, log)
+  }
+
+  private static let frame = 24 + Int(Store.pageSize)
+
+  @Test func `a flipped bit anywhere in the log but its end is said, the log is kept, and a new epoch begins`() throws {
+    let (scratch, settings, epoch, log) = try cut(22)
+    let database = try Data(contentsOf: URL(filePath: settings.location))
+    let frames = (log.count - 32) / Self.frame
+    #expect(frames > 60)
+    // The header's magic, version, page size, salt, checksum; then of frames: number, end, salt, checksum, page.
+    let places =
+      [0, 9, 17, 21, 25, 29]
+      + stride(from: 0, to: frames - 12, by: 5).flatMap { number in
+        [2, 6, 9, 13, 17, 22, 24, 500].map { 32 + number * Self.frame + $0 }
+      }
+    for place in places {
+      for name in try FileManager.default.contentsOfDirectory(atPath: scratch.folder.path())
+      where !name.hasSuffix(".id") {
+        try FileManager.default.removeItem(atPath: scratch.location(name))
+      }
+      var log = log
+      log[place] ^= 0x10
+      try database.write(to: URL(filePath: settings.location))
+      try log.write(to: URL(filePath: settings.location + "-wal"))
+      let store = try Store(settings)
+      let messages = try store.messageCount()
+      #expect(messages < 22, "at \(place)")
+      let words = try #require(store.lostFromLog, "at \(place): \(22 - messages) of 22 are gone without a word")
+      #expect(store.epoch != epoch && store.epochFirst == store.lastSeq + 1, "at \(place)")
+      let kept = try #require(words.split(separator: " ").last.map(String.init))
+      #expect(try Data(contentsOf: URL(filePath: kept)) == log, "the log is kept as it was")
+      #expect(try mode(kept) == 0o600)
+    }
+  }
+
+  @Test func `what was lost from the log is told once`() throws {
+    let (scratch, settings, _, log) = try cut(22)
+    var damaged = log
+    damaged[32 + 3 * Self.frame + 300] ^= 1
+    try damaged.write(to: URL(filePath: settings.location + "-wal"))
+    var store: Store? = try Store(settings)
+    let epoch = try #require(store?.epoch)
+    #expect(store?.lostFromLog != nil)
+    // As after a kill: the log is not folded in.
+    for name in ["gw.db", "gw.db-wal"] {
+      try FileManager.default.copyItem(atPath: scratch.location(name), toPath: scratch.location("copy-" + name))
+    }
+    store = nil
+    for name in ["gw.db", "gw.db-wal"] {
+      try? FileManager.default.removeItem(atPath: scratch.location(name))
+      try FileManager.default.moveItem(atPath: scratch.location("copy-" + name), toPath: scratch.location(name))
+    }
+    let again = try Store(settings)
+    #expect(again.lostFromLog == nil && again.epoch == epoch)
+  }
+
+  @Test func `what a power cut leaves of the last transaction is no damage`() throws {
+    let (scratch, settings, epoch, log) = try cut(6)
+    let database = try Data(contentsOf: URL(filePath: settings.location))
+    let ends = stride(from: 32, to: log.count, by: Self.frame).filter { log[$0 + 4..<$0 + 8].contains { $0 != 0 } }
+    let last = try #require(ends.dropLast().last) + Self.frame
+    #expect(log.count - last >= Self.frame)
+    // Cut off anywhere, or written in another order than it was meant.
+    for place in [last, last + 7, last + 24, last + 900, log.count - 1] {
+      for torn in [Data(log[..<place]), log[..<last] + Data(count: place - last) + log[place...]] {
+        for name in try FileManager.default.contentsOfDirectory(atPath: scratch.folder.path())
+        where !name.hasSuffix(".id") {
+          try FileManager.default.removeItem(atPath: scratch.location(name))
+        }
+        try database.write(to: URL(filePath: settings.location))
+        try torn.write(to: URL(filePath: settings.location + "-wal"))
+        let store = try Store(settings)
+        #expect(store.lostFromLog == nil && store.setAside == nil, "at \(place - last)")
+        #expect(try store.epoch == epoch && store.messageCount() >= 5, "at \(place - last)")
+      }
+    }
+  }
+
+  @Test func `an emptied or missing database beside a log that holds something is set aside with it`() throws {
+    for isMissing in [false, true] {
+      let (scratch, settings, epoch, log) = try cut(3)
+      try log.write(to: URL(filePath: settings.location + "-wal"))
+      if isMissing {
+        try FileManager.default.removeItem(atPath: settings.location)
+      } else {
+        try Data().write(to: URL(filePath: settings.location))
+      }
+      let store = try Store(settings)
+      let kept = try #require(store.setAside, "nothing is said")
+      #expect(try Data(contentsOf: URL(filePath: kept + "-wal")) == log)
+      #expect(store.epoch != epoch)
+      withExtendedLifetime(scratch) {}
+    }
+  }
+
+  @Test func `documents have a bound, and those that are there can still be edited`() throws {
+    let shop = try Shop()
+    func key(_ number: Int) -> String {
+      "node/" + String(repeating: "0", count: 64 - "\(number)".count) + "\(number)/alias"
+    }
+    func apply(_ number: Int, _ value: String) throws -> Bool {
+      var isNew = false
+      shop.store.write({ store throws(SQLiteError) in
+        isNew = try store.applyDocument(
+          Document(key: key(number), value: value, updatedAt: 5, byHub: true), via: "hub", acknowledged: 1 << 40,
+          at: Shop.moment)
+      }) { _ in }
+      try shop.store.commitNow()
+      return isNew
+    }
+    shop.store.write({ store throws(SQLiteError) in
+      for number in 0..<Int(Store.mostDocuments) {
+        try store.database.run(
+          "INSERT INTO documents(key, value, updated_at, by_hub, seq) VALUES (?, '\"x\"', 1, 1, 0)", .text(key(number)))
+      }
+    }) { _ in }
+    try shop.store.commitNow()
+    let seq = shop.store.lastSeq
+    #expect(try !apply(Int(Store.mostDocuments), "\"one more\""))
+    #expect(shop.store.lastSeq == seq, "and it is not told to other hubs")
+    #expect(try shop.store.hasRoomForDocument(key(7)) && !shop.store.hasRoomForDocument("settings/log_level"))
+    #expect(try apply(7, "\"another\""))
+  }
+}
