@@ -24,8 +24,8 @@ public final class Daemon {
   /// The message that the radio is handing over gets so long before the end.
   private static let farewell: Duration = .seconds(3)
 
-  private let file: String
-  private var configuration: GatewayConfiguration
+  let file: String
+  private(set) var configuration: GatewayConfiguration
   private let loop = EventLoop()
   private let log: Log
   private let store: Store
@@ -43,7 +43,7 @@ public final class Daemon {
   private var stateTimer: LoopTimer?
   private var commitTimer: LoopTimer?
   private var lastState: [UInt8] = []
-  private var relay: Relay
+  private let relay: Relay
   private var control: ControlAPI?
   private var signals: Signals?
   private let upkeep: StoreUpkeep
@@ -89,9 +89,9 @@ public final class Daemon {
         requests: messaging.nodes.requests, sign: { [voice] in voice.sign($0, $1) }))
     exchange = ChannelExchange(configuration.exchange, messaging.messenger, store, log: log)
     do {
-      relay = try Self.makeRelay(configuration, store, loop, log)
+      relay = try Relay(configuration.upstreams, store: store, on: loop, log: log)
     } catch {
-      throw StartError(words: "\(error)", code: EX_CONFIG)
+      throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
     do {
       control = try ControlAPI(
@@ -122,17 +122,6 @@ public final class Daemon {
     } catch {
       throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
-  }
-
-  private static func makeRelay(
-    _ configuration: GatewayConfiguration, _ store: Store, _ loop: EventLoop, _ log: Log
-  ) throws -> Relay {
-    let upstreams = try configuration.upstreams.map { settings in
-      var settings = settings
-      settings.version = version
-      return try JournalUpstream(settings, store: store, on: loop, log: log)
-    }
-    return try Relay(upstreams, store: store)
   }
 
   private static func makeMessaging(
@@ -241,6 +230,8 @@ public final class Daemon {
     if let location = store.setAside {
       log.error("the database was damaged: it is kept as \(location), a new one with a new epoch was begun")
     }
+    for lack in configuration.lacks { log.warning(lack) }
+    if let words = store.lostFromLog { log.error("\(words). A new epoch was begun") }
     let servers = configuration.upstreams.count { if case .hook = $0.kind { false } else { true } }
     log.notice("meshpostd \(Self.version), gateway \(store.gatewayID), \(servers) upstreams")
     if servers == 0 { log.warning("no upstream is configured: everything stays in the store") }
@@ -340,37 +331,24 @@ public final class Daemon {
     ]
     for (name, changed) in keepsRunning where changed { log.warning("\(name) changes at the next start only") }
     do {
-      relay.stop()
-      relay = try Self.makeRelay(fresh, store, loop, log)
-      configuration = fresh
-      connectCommands()
-      relay.start()
-      relay.setState("gateway", lastState)
+      try change(to: fresh)
+      // Whoever waits or is stopped may have what it needs by now.
+      relay.resume()
       proxy.listen(fresh.proxies)
+      for lack in fresh.lacks { log.warning(lack) }
       log.notice("the configuration is reloaded")
     } catch {
-      log.error("the upstreams are not reloaded: \(error)")
+      log.error("the configuration is not reloaded: \(error)")
     }
   }
 
-  private func addUpstream(_ fields: JSONValue) throws(Refusal) -> [String] {
-    if let name = fields["name"]?.string, configuration.upstreams.contains(where: { $0.name == name }) {
-      throw .invalid("there is an upstream \"\(name)\" already")
-    }
-    let warnings = try UpstreamFolder(store: configuration.store.location).add(fields)
-    reload()
-    return warnings
-  }
-
-  private func removeUpstream(_ name: String) throws(Refusal) {
-    guard configuration.upstreams.contains(where: { $0.name == name }) else {
-      let names = configuration.upstreams.map(\.name).joined(separator: ", ")
-      throw .invalid("there is no upstream \"\(name)\"; there are: \(names)")
-    }
-    guard UpstreamFolder(store: configuration.store.location).remove(name) else {
-      throw .invalid("\"\(name)\" stands in \(file): take it out there, then SIGHUP")
-    }
-    reload()
+  /// Upstreams whose settings are the same go on running. When it throws, nothing has changed.
+  func change(to fresh: GatewayConfiguration) throws(StoreError) {
+    let added = try relay.change(to: fresh.upstreams)
+    configuration = fresh
+    connectCommands()
+    for upstream in added { upstream.setState("gateway", lastState) }
+    relay.start()
   }
 
   // MARK: The store's care

@@ -36,6 +36,9 @@ public struct GatewayConfiguration: Sendable {
   public var proxies: [ProxySettings]
   /// What is taken as it stands, and is not wise: a line each.
   public var warnings: [String] = []
+  /// What is written as it should be and cannot be used here and now, a line each, as in `Failure`. Each stops its upstream or
+  /// hook, and nothing else.
+  public private(set) var lacks: [String] = []
   var exchange: ChannelExchange.Settings
 
   public init(file: String) throws(Failure) {
@@ -61,9 +64,9 @@ public struct GatewayConfiguration: Sendable {
         throw Failure(description: lines.joined(separator: "\n"))
       }
       self = parsed
-      warnings = root.warnings.sorted { $0.line < $1.line }.map { "\(file): \($0)" }
-      let folder = try UpstreamFolder(store: store.location).read()
-      warnings += folder.warnings
+      let folder = UpstreamFolder(store: store.location).read()
+      lacks = root.lacks.sorted { $0.line < $1.line }.map { "\(file): \($0)" } + folder.lacks
+      warnings = root.warnings.sorted { $0.line < $1.line }.map { "\(file): \($0)" } + folder.warnings
       for added in folder.upstreams {
         guard !upstreams.contains(where: { $0.name == added.name }) else {
           throw Failure(description: "\(file): an upstream \"\(added.name)\" was added by `meshpost upstream add`, too")
@@ -72,8 +75,6 @@ public struct GatewayConfiguration: Sendable {
       }
     } catch let failure as Failure {
       throw failure
-    } catch let failure as UpstreamFolder.Failure {
-      throw Failure(description: failure.description)
     } catch {
       throw Failure(description: "\(file): \(error)")
     }
@@ -130,8 +131,7 @@ public struct GatewayConfiguration: Sendable {
         upstreams.append(upstream)
       }
       table.finish()
-      root.note(table.errors)
-      root.warn(table.warnings)
+      root.note(from: table)
     }
     upstreams += HookConfiguration.read(&root, socket: socket)
     root.finish()

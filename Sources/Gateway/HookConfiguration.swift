@@ -19,8 +19,7 @@ enum HookConfiguration {
         all.append(hook)
       }
       table.finish()
-      root.note(table.errors)
-      root.warn(table.warnings)
+      root.note(from: table)
     }
     return all
   }
@@ -43,7 +42,7 @@ enum HookConfiguration {
     let perMinute = table.integer("replies_per_minute", in: 1...60, default: 6)
     let fromStart = table.choice("from", of: ["now", "start"], default: "now") == "start"
     guard let name, let program = run.first else { return nil }
-    return UpstreamSettings(
+    let hook = UpstreamSettings(
       kind: .hook(
         .init(
           run: run, user: user, timeout: .seconds(seconds), memory: memory, oldest: oldest == 0 ? nil : oldest,
@@ -51,6 +50,8 @@ enum HookConfiguration {
       journal: JournalUpstream.Settings(
         name: "hook/\(name)", batchEvents: 1, filter: filter, fromStart: fromStart, allowed: replies ? ["send"] : [],
         commandsPerMinute: Int(perMinute)), url: program)
+    for trouble in hook.fileTroubles() { table.lack(trouble.key, trouble.reason) }
+    return hook
   }
 
   private static func checkProgram(_ run: [String], _ table: inout TOMLReader) {
@@ -58,13 +59,10 @@ enum HookConfiguration {
       return table.note("run", "the program and its arguments are missing, such as [\"/usr/local/bin/bot\"]")
     }
     if !program.hasPrefix("/") { table.note("run", "\"\(program)\" is not absolute: it is not looked for anywhere") }
-    if access(program, X_OK) != 0 { table.note("run", "\(program) is not there, or cannot be run") }
   }
 
   private static func checkUser(_ user: String?, _ table: inout TOMLReader) {
-    if let user {
-      if getpwnam(user) == nil { table.note("user", "there is no user \"\(user)\"") }
-    } else if geteuid() == 0 {
+    if user == nil, geteuid() == 0 {
       table.note(
         "user", "the daemon is root, and what comes over the air must not reach a program that is: name a user")
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import Glibc
 import Relay
+import Release
 import ServiceManager
 import Store
 import TOML
@@ -13,12 +13,13 @@ enum UpstreamConfiguration {
   static func read(_ table: inout TOMLReader) -> UpstreamSettings? {
     let name = table.string("name")
     if name == nil || name == "" { table.note("name", "a name of its own is missing") }
+    // Both have a cursor by their name.
+    if let name, name.hasPrefix("hook/") { table.note("name", "\"\(name)\" is the name of a hook") }
     let kind = table.choice("kind", of: ["hub", "webhook", "mqtt"], default: "hub")
     let url = table.string("url")
     checkURL(url, kind, &table)
     let token = table.string("token_file")
     let authorities = table.string("ca_file").map { Credential.location($0) }
-    if let authorities, access(authorities, R_OK) != 0 { table.note("ca_file", "\(authorities) cannot be read") }
     let events = table.integer("batch_events", in: 1...1000, default: 200)
     let bytes = table.size("batch_bytes", in: 1024...(1 << 20), default: 64 << 10)
     let timeout = table.integer("timeout_s", in: 1...600, default: 30)
@@ -37,12 +38,15 @@ enum UpstreamConfiguration {
     // An observer's feed is packets, and nothing else.
     if case .mqtt(let mqtt) = details, mqtt.observer != nil { kept = EventFilter(kinds: ["packet"]) }
     let batches = if case .webhook(_, _, _, let batches) = details { batches } else { true }
-    return UpstreamSettings(
+    var upstream = UpstreamSettings(
       kind: details,
       journal: JournalUpstream.Settings(
         name: name, batchEvents: batches ? Int(events) : 1, batchBytes: Int(bytes), filter: kept,
         fromStart: fromStart, allowed: allowed, commandsPerMinute: Int(perMinute)),
       url: url, tokenFile: token, authorities: authorities, timeout: .seconds(timeout))
+    upstream.version = Release.version
+    for trouble in upstream.fileTroubles() { table.lack(trouble.key, trouble.reason) }
+    return upstream
   }
 
   private static func allowed(_ table: inout TOMLReader) -> Set<String> {
@@ -109,7 +113,7 @@ enum UpstreamConfiguration {
   }
 
   /// Every packet that is heard, for analyzers and maps.
-  private static func observer(_ table: inout TOMLReader) -> (iata: String, sendsRaw: Bool)? {
+  private static func observer(_ table: inout TOMLReader) -> UpstreamSettings.MQTTSettings.Observer? {
     let isOn = table.bool("observer", default: false)
     let code = table.string("iata")
     let sendsRaw = table.bool("observer_raw", default: false)
@@ -118,18 +122,19 @@ enum UpstreamConfiguration {
       table.note("iata", "the code of the nearest airport, three capital letters, is missing")
       return nil
     }
-    return (code, sendsRaw)
+    return UpstreamSettings.MQTTSettings.Observer(iata: code, sendsRaw: sendsRaw)
   }
 
   private static func token(
     _ table: inout TOMLReader, _ url: String?, hasUser: Bool
-  ) -> (audience: String, owner: String?, email: String?)? {
+  ) -> UpstreamSettings.MQTTSettings.RadioToken? {
     let isOn = table.bool("radio_token", default: false)
     let audience = table.string("token_audience")
     let (owner, email) = (table.string("token_owner"), table.string("token_email"))
     guard isOn else { return nil }
     if hasUser { table.note("radio_token", "the token is user and password: leave those out") }
-    return (audience ?? url.flatMap { UpstreamSettings.broker($0)?.host } ?? "", owner, email)
+    return UpstreamSettings.MQTTSettings.RadioToken(
+      audience: audience ?? url.flatMap { UpstreamSettings.broker($0)?.host } ?? "", owner: owner, email: email)
   }
 
   private static func topic(_ key: String, default text: String, _ table: inout TOMLReader) -> TopicTemplate? {

@@ -8,6 +8,9 @@ import Store
 import TOML
 
 /// Upstreams that were added while the daemon ran: a file each, beside the database, with the keys of an `[[upstream]]`.
+///
+/// Whoever may add one need not be allowed to read what the daemon can: the files that such an upstream names, as its
+/// token's, lie in a folder within this one, and nowhere else.
 struct UpstreamFolder {
   let location: String
 
@@ -22,17 +25,26 @@ struct UpstreamFolder {
 
   // MARK: Reading
 
-  func read() throws(Failure) -> (upstreams: [UpstreamSettings], warnings: [String]) {
+  /// All of them. One whose file makes no sense is there, too, with the reason: its place in the journal is kept.
+  func read() -> (upstreams: [UpstreamSettings], lacks: [String], warnings: [String]) {
     var upstreams: [UpstreamSettings] = []
-    var warnings: [String] = []
+    var (lacks, warnings): ([String], [String]) = ([], [])
     for name in names() {
       let file = "\(location)/\(name).toml"
-      guard let bytes = Self.contents(file) else { throw Failure(description: "\(file): cannot be read") }
-      let parsed = try Self.parse(bytes, file: file)
-      upstreams.append(parsed.upstream)
-      warnings += parsed.warnings
+      do throws(Failure) {
+        guard let bytes = Self.contents(file) else { throw Failure(description: "\(file): cannot be read") }
+        let parsed = try Self.parse(bytes, file: file)
+        upstreams.append(parsed.upstream)
+        lacks += parsed.lacks
+        warnings += parsed.warnings
+      } catch {
+        let words = error.description
+        lacks += words.split(separator: "\n").map(String.init)
+        upstreams.append(
+          UpstreamSettings(kind: .unreadable(reason: words), journal: JournalUpstream.Settings(name: name), url: ""))
+      }
     }
-    return (upstreams, warnings)
+    return (upstreams, lacks, warnings)
   }
 
   private func names() -> [String] {
@@ -57,9 +69,10 @@ struct UpstreamFolder {
     return (0..<mostBytes).contains(count) ? Array(bytes.prefix(count)) : nil
   }
 
-  private static func parse(
-    _ bytes: [UInt8], file: String
-  ) throws(Failure) -> (upstream: UpstreamSettings, warnings: [String]) {
+  /// An upstream, what keeps it from working, and what is not wise about it.
+  typealias Parsed = (upstream: UpstreamSettings, lacks: [String], warnings: [String])
+
+  private static func parse(_ bytes: [UInt8], file: String) throws(Failure) -> Parsed {
     do {
       var table = TOMLReader(try TOMLParser.parse(bytes))
       let upstream = UpstreamConfiguration.read(&table)
@@ -67,7 +80,7 @@ struct UpstreamFolder {
       guard table.errors.isEmpty, let upstream else {
         throw Failure(description: table.errors.map { "\(file): \($0)" }.joined(separator: "\n"))
       }
-      return (upstream, table.warnings.map { "\(file): \($0)" })
+      return (upstream, table.lacks.map { "\(file): \($0)" }, table.warnings.map { "\(file): \($0)" })
     } catch let failure as Failure {
       throw failure
     } catch {
@@ -77,34 +90,44 @@ struct UpstreamFolder {
 
   // MARK: Changing
 
-  /// Looks whether the fields make an upstream, then keeps them. Returns what is not wise about it.
-  func add(_ fields: JSONValue) throws(Refusal) -> [String] {
+  /// Looks whether the fields make an upstream that works, then keeps them.
+  func add(_ fields: JSONValue) throws(Refusal) -> Parsed {
     let name = fields["name"]?.string ?? ""
     guard Self.isName(name) else { throw .invalid("a name has 1 to 64 letters, digits, `.`, `_` and `-`") }
-    let text = try Self.toml(fields)
-    guard text.utf8.count < Self.mostBytes else { throw .invalid("an upstream takes at most \(Self.mostBytes) bytes") }
-    let warnings: [String]
-    do {
-      warnings = try Self.parse(Array(text.utf8), file: name).warnings
+    do throws(Refusal) {
+      let fields = try files.keep(fields, for: name)
+      let text = try Self.toml(fields)
+      guard text.utf8.count < Self.mostBytes else {
+        throw .invalid("an upstream takes at most \(Self.mostBytes) bytes")
+      }
+      let added: Parsed
+      do throws(Failure) {
+        added = try Self.parse(Array(text.utf8), file: name)
+      } catch {
+        throw .invalid(error.description)
+      }
+      guard added.lacks.isEmpty else { throw .invalid(added.lacks.joined(separator: "\n")) }
+      do throws(StoreError) {
+        try keep(text, name)
+      } catch {
+        throw .store(error)
+      }
+      return added
     } catch {
-      throw .invalid(error.description)
+      files.remove(of: name)
+      throw error
     }
-    do throws(StoreError) {
-      try keep(text, name)
-    } catch {
-      throw .store(error)
-    }
-    return warnings
   }
 
   /// False: it is none of these.
   func remove(_ name: String) -> Bool {
     guard Self.isName(name), unlink("\(location)/\(name).toml") == 0 else { return false }
+    files.remove(of: name)
     sync(location)
     return true
   }
 
-  func has(_ name: String) -> Bool { Self.isName(name) && access("\(location)/\(name).toml", F_OK) == 0 }
+  private var files: UpstreamSecrets { UpstreamSecrets(location: location + "/files") }
 
   private static func isName(_ name: String) -> Bool {
     (1...64).contains(name.utf8.count) && !name.hasPrefix(".")

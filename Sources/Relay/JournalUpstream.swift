@@ -7,7 +7,7 @@ import Timing
 /// Ships the journal to one server through a `Carrier`: in order, one batch under way, the cursor behind what was
 /// acknowledged.
 public final class JournalUpstream: Upstream {
-  public struct Settings: Sendable {
+  public struct Settings: Equatable, Sendable {
     public var name: String
     public var batchEvents: Int
     public var batchBytes: Int
@@ -39,8 +39,10 @@ public final class JournalUpstream: Upstream {
     public let description: String
   }
 
-  let settings: Settings
+  private(set) var settings: Settings
   var carrier: any Carrier
+  /// What it was made from; `nil`: not from a configuration.
+  var built: (settings: UpstreamSettings, stamps: [UpstreamSettings.FileStamp?])?
   let store: Store
   private let loop: EventLoop
   private let log: Log
@@ -65,14 +67,16 @@ public final class JournalUpstream: Upstream {
   var isPaused = false
   private var epochRenewals = 0
   private let desk: CommandDesk
-  var updatesDesk: UpdatesDesk?
+  private(set) var updatesDesk: UpdatesDesk?
+  /// Kept for a carrier that is built later.
+  var receivers: UpdatesDesk.Receivers? { didSet { if let receivers { updatesDesk?.receivers = receivers } } }
+  weak var radio: (any RadioAccess)? { didSet { (carrier as? MQTTCarrier)?.radio = radio } }
 
   public var name: String { settings.name }
 
   init(_ settings: Settings, carrier: any Carrier, store: Store, on loop: EventLoop, log: Log) throws(StoreError) {
     var settings = settings
     settings.filter.upstream = settings.name
-    if carrier is any UpdatesSource { settings.filter.own = settings.name }
     settings.filter.exchangesDocuments = !settings.allowed.isDisjoint(with: ["documents", "settings"])
     self.settings = settings
     self.carrier = carrier
@@ -88,16 +92,24 @@ public final class JournalUpstream: Upstream {
     taken = cursor
     isPaused = try store.isPaused(settings.name)
     hasMarkedDeadLetters = true
-    self.carrier.onCommand = { [desk] payload, done in desk.take(payload, done) }
-    self.carrier.onLost = { [weak self] verdict in self?.connectionLost(verdict) }
+    connect()
+  }
+
+  /// The carrier tells us of what comes.
+  func connect() {
+    carrier.onCommand = { [desk] payload, done in desk.take(payload, done) }
+    carrier.onLost = { [weak self] verdict in self?.connectionLost(verdict) }
     (carrier as? HubLink)?.onGreetAgain = { [weak self] in
       self?.shipment.greetAgain()
       self?.wake()
     }
     guard let source = carrier as? any UpdatesSource else { return }
-    updatesDesk = UpdatesDesk(
+    settings.filter.own = settings.name
+    let updatesDesk = UpdatesDesk(
       upstream: settings.name, rights: settings.allowed, store: store, source: source, commands: desk, on: loop,
       log: log, acknowledged: { [weak self] in self?.taken ?? 0 })
+    if let receivers { updatesDesk.receivers = receivers }
+    self.updatesDesk = updatesDesk
   }
 
   /// Who carries out what the server asks for.
@@ -166,6 +178,7 @@ public final class JournalUpstream: Upstream {
 
   public func test(_ done: @escaping (String?) -> Void) {
     if case .sending = shipment.state { return done("busy sending; see its state in `meshpost status`") }
+    mend()
     // Nothing else is sent meanwhile.
     shipment.greetingSent()
     carrier.test { [weak self] verdict in
@@ -197,6 +210,7 @@ public final class JournalUpstream: Upstream {
   // MARK: Sending
 
   private func greet() {
+    mend()
     shipment.greetingSent()
     carrier.greet { [weak self] greeting in
       guard let self, !self.isClosed else { return }

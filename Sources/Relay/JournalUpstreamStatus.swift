@@ -5,13 +5,14 @@ import Store
 
 /// What comes from the server besides acknowledgements.
 extension JournalUpstream {
-  func setReceivers(_ receivers: UpdatesDesk.Receivers) { updatesDesk?.receivers = receivers }
   public var updates: UpdatesReport? { updatesDesk?.report }
   public func channelsChanged() { updatesDesk?.wantsChanged() }
   public func refresh() { updatesDesk?.refresh() }
-  public func setState(_ name: String, _ body: [UInt8]) { (carrier as? HubLink)?.setState(name, body) }
+  public func setState(_ name: String, _ body: [UInt8]) {
+    (carrier as? HubLink)?.setState(name, body)
+    (carrier as? StoppedCarrier)?.setState(name, body)
+  }
 
-  func setRadio(_ radio: any RadioAccess) { (carrier as? MQTTCarrier)?.radio = radio }
   var wantsPackets: Bool { settings.filter.kinds.contains(EventKind.packet.rawValue) }
 
   func radioIsUp() {

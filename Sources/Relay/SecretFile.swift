@@ -8,7 +8,8 @@ import ServiceManager
 public enum SecretFile {
   /// `name`: a location, or a credential's name. The first line, without spaces around it. `nil` when there is none.
   public static func read(_ name: String) -> String? {
-    let descriptor = open(Credential.location(name), O_RDONLY | O_CLOEXEC)
+    // A pipe that nobody writes to must not hold up the daemon.
+    let descriptor = open(Credential.location(name), O_RDONLY | O_CLOEXEC | O_NONBLOCK)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }
     guard case .bytes(let bytes) = Descriptor.read(descriptor) else { return nil }

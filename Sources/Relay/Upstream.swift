@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Documents
+import EventLoop
 import Store
 
 /// A server that gets the journal.
@@ -63,13 +64,38 @@ public struct UpstreamStatus: Equatable, Sendable {
 
 /// All upstreams of the gateway. Each goes its own way: none holds up another.
 public final class Relay {
-  public let upstreams: [any Upstream]
+  public private(set) var upstreams: [any Upstream] = []
+  private let store: Store
+  private let loop: EventLoop
+  private let log: Log
 
-  public init(_ upstreams: [any Upstream], store: Store) throws(StoreError) {
-    self.upstreams = upstreams
-    try store.keepOnlyCursors(of: upstreams.map(\.name))
-    // A relay that was replaced, when the configuration was reloaded, goes with its upstreams.
+  public init(_ settings: [UpstreamSettings], store: Store, on loop: EventLoop, log: Log) throws(StoreError) {
+    (self.store, self.loop, self.log) = (store, loop, log)
+    try change(to: settings)
     store.onCommit { [weak self] in self?.start() }
+  }
+
+  /// Builds what is new or changed, then lets go of what it takes the place of; the others go on running. Returns those that are
+  /// new. When it throws, nothing has changed.
+  @discardableResult
+  public func change(to wanted: [UpstreamSettings]) throws(StoreError) -> [any Upstream] {
+    // How far an upstream has come is on disk before another takes its place.
+    store.settle()
+    var (all, fresh): ([any Upstream], [any Upstream]) = ([], [])
+    for settings in wanted {
+      if let kept = upstreams.first(where: { ($0 as? JournalUpstream)?.isBuilt(from: settings) ?? false }) {
+        all.append(kept)
+      } else {
+        let made = try JournalUpstream(settings, store: store, on: loop, log: log)
+        all.append(made)
+        fresh.append(made)
+      }
+    }
+    try store.keepOnlyCursors(of: all.map(\.name))
+    let gone = upstreams.filter { old in !all.contains { $0 === old } }
+    upstreams = all
+    for upstream in gone { upstream.stop() }
+    return fresh
   }
 
   /// Who carries out what servers ask for.
@@ -84,12 +110,12 @@ public final class Relay {
   ) {
     let receivers = UpdatesDesk.Receivers(
       documentChanged: documentChanged, channelMessage: channelMessage, channels: channels)
-    for case let upstream as JournalUpstream in upstreams { upstream.setReceivers(receivers) }
+    for case let upstream as JournalUpstream in upstreams { upstream.receivers = receivers }
   }
 
   /// The radio, for those who tell of it or have it sign.
   public func setRadio(_ radio: any RadioAccess) {
-    for case let upstream as JournalUpstream in upstreams { upstream.setRadio(radio) }
+    for case let upstream as JournalUpstream in upstreams { upstream.radio = radio }
   }
 
   /// The radio is there: who waited for it tries at once.

@@ -7,13 +7,15 @@ import Streams
 import Timing
 
 /// An upstream as the configuration describes it.
-public struct UpstreamSettings: Sendable {
-  public enum Kind: Sendable {
+public struct UpstreamSettings: Equatable, Sendable {
+  public enum Kind: Equatable, Sendable {
     /// `isLive`: with a WebSocket where that gets through; `keepAlive`: seconds between its pings.
     case hub(isLive: Bool, keepAlive: Int64)
     case webhook(secretFile: String?, template: BodyTemplate?, contentType: String, batches: Bool)
     case mqtt(MQTTSettings)
     case hook(HookSettings)
+    /// One that was added and whose file makes no sense any more: it keeps its place in the journal, and is stopped.
+    case unreadable(reason: String)
   }
 
   /// A program that is run for events. See docs/hooks.md.
@@ -46,7 +48,31 @@ public struct UpstreamSettings: Sendable {
   }
 
   /// What an MQTT broker wants to know besides its URL, `mqtt://HOST[:1883]` or `mqtts://HOST[:8883]`.
-  public struct MQTTSettings: Sendable {
+  public struct MQTTSettings: Equatable, Sendable {
+    /// A feed of packets, sorted by the code of the nearest airport; `sendsRaw`: with the bytes alone, too.
+    public struct Observer: Equatable, Sendable {
+      public var iata: String
+      public var sendsRaw: Bool
+
+      public init(iata: String, sendsRaw: Bool) {
+        self.iata = iata
+        self.sendsRaw = sendsRaw
+      }
+    }
+
+    /// What a token says that the radio signs: whom it is for, and who is shown as the radio's owner.
+    public struct RadioToken: Equatable, Sendable {
+      public var audience: String
+      public var owner: String?
+      public var email: String?
+
+      public init(audience: String, owner: String? = nil, email: String? = nil) {
+        self.audience = audience
+        self.owner = owner
+        self.email = email
+      }
+    }
+
     public var user: String?
     public var passwordFile: String?
     public var clientID: String?
@@ -62,10 +88,10 @@ public struct UpstreamSettings: Sendable {
     public var homeAssistantPrefix: String?
     /// Nodes and channels that Home Assistant gets an entity for, to send to.
     public var homeAssistantNotify: [String]
-    /// Sends what the radio hears to analyzers, sorted by this airport's code; with the bytes alone, too.
-    public var observer: (iata: String, sendsRaw: Bool)?
+    /// Sends what the radio hears to analyzers.
+    public var observer: Observer?
     /// The radio signs what the broker takes for a password.
-    public var token: (audience: String, owner: String?, email: String?)?
+    public var token: RadioToken?
     /// Seconds between looks at the radio's counters.
     public var statsInterval: Int64 = 300
 
@@ -141,6 +167,27 @@ public struct UpstreamSettings: Sendable {
 
   public var name: String { journal.name }
 
+  /// The word of the configuration: `hub`, `webhook`, `mqtt`, `hook`; `unknown` where that cannot be read.
+  public var kindName: String {
+    switch kind {
+    case .hub: "hub"
+    case .webhook: "webhook"
+    case .mqtt: "mqtt"
+    case .hook: "hook"
+    case .unreadable: "unknown"
+    }
+  }
+
+  /// Where it goes, for people. The address of a webhook is a secret itself: all but its host is hidden.
+  public var place: String { if case .webhook = kind { WebhookCarrier.place(url) } else { url } }
+
+  var usesTLS: Bool {
+    // A hook's program is no URL, and an unreadable one has none.
+    if case .mqtt = kind { return Self.broker(url)?.tls ?? false }
+    guard case .tcp(_, _, let tls)? = HTTPEndpoint.parse(url, allowsQuery: true)?.endpoint else { return false }
+    return tls
+  }
+
   /// Whether a text can be the URL of an upstream over HTTP.
   public static func isURL(_ text: String, allowsQuery: Bool = false) -> Bool {
     HTTPRoad.isURL(text, allowsQuery: allowsQuery)
@@ -148,14 +195,32 @@ public struct UpstreamSettings: Sendable {
 }
 
 extension JournalUpstream {
-  public convenience init(_ settings: UpstreamSettings, store: Store, on loop: EventLoop, log: Log) throws {
-    let carrier = try Self.carrier(settings, store, loop, log)
+  /// Where the carrier cannot be built, the upstream is there and stopped: one bad file must not hold up the others.
+  public convenience init(_ settings: UpstreamSettings, store: Store, on loop: EventLoop, log: Log) throws(StoreError) {
+    let stamps = settings.fileStamps()
+    let build = { try Self.carrier(settings, store, loop, log) }
+    let carrier: any Carrier
+    do {
+      carrier = try build()
+    } catch {
+      carrier = StoppedCarrier(settings, reason: "\(error)", build: build)
+    }
     try self.init(settings.journal, carrier: carrier, store: store, on: loop, log: log)
+    built = (settings, stamps)
+  }
+
+  /// It is what these settings and the files that they name make of it: there is no reason to build it anew.
+  func isBuilt(from settings: UpstreamSettings) -> Bool {
+    built.map { $0.settings == settings && $0.stamps == settings.fileStamps() } ?? false
   }
 
   private static func carrier(
     _ settings: UpstreamSettings, _ store: Store, _ loop: EventLoop, _ log: Log
   ) throws -> any Carrier {
+    let troubles = settings.fileTroubles()
+    guard troubles.isEmpty else {
+      throw SetupError(description: troubles.map(\.description).joined(separator: "; "))
+    }
     var road = HTTPRoad.Settings(
       url: settings.url, tokenFile: settings.tokenFile, authorities: settings.authorities, timeout: settings.timeout)
     switch settings.kind {
@@ -172,6 +237,7 @@ extension JournalUpstream {
     case .mqtt(let mqtt): return try self.mqtt(mqtt, settings, store, loop)
     case .hook(let hook):
       return HookCarrier(hook, name: settings.name, store: store, on: loop, log: log.about(.upstream, settings.name))
+    case .unreadable(let reason): throw SetupError(description: reason)
     }
   }
 

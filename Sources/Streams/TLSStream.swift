@@ -11,6 +11,10 @@ public final class TLSContext {
   public fileprivate(set) var peerExpiry: Int64?
 
   public struct SetupError: Error, CustomStringConvertible, Sendable {
+    /// What is wrong: whom to trust, or by what the server knows us.
+    public enum Part: Sendable { case authorities, certificate, key }
+
+    public let part: Part
     public let description: String
   }
 
@@ -19,7 +23,9 @@ public final class TLSContext {
   public init(
     authorities: String? = nil, certificate: String? = nil, key: String? = nil
   ) throws(SetupError) {
-    guard let context = SSL_CTX_new(TLS_client_method()) else { throw SetupError(description: "OpenSSL has no TLS") }
+    guard let context = SSL_CTX_new(TLS_client_method()) else {
+      throw SetupError(part: .authorities, description: "OpenSSL has no TLS")
+    }
     handle = context
     _ = meshpost_SSL_CTX_require_tls_1_2(context)
     _ = meshpost_SSL_CTX_release_buffers(context)
@@ -27,15 +33,22 @@ public final class TLSContext {
     let loaded =
       authorities.map { SSL_CTX_load_verify_file(context, $0) } ?? SSL_CTX_set_default_verify_paths(context)
     guard loaded == 1 else {
-      throw SetupError(description: "\(authorities ?? "the system's certificates"): \(TLSStream.lastError())")
+      let place = authorities.map { "\($0) has no certificates in PEM" } ?? "the system's certificates"
+      throw SetupError(part: .authorities, description: "\(place): \(TLSStream.lastError())")
     }
     guard let certificate else { return }
     guard SSL_CTX_use_certificate_chain_file(context, certificate) == 1 else {
-      throw SetupError(description: "\(certificate): \(TLSStream.lastError())")
+      throw SetupError(
+        part: .certificate, description: "\(certificate) has no certificate in PEM: \(TLSStream.lastError())")
     }
     guard SSL_CTX_use_PrivateKey_file(context, key ?? certificate, SSL_FILETYPE_PEM) == 1,
       SSL_CTX_check_private_key(context) == 1
-    else { throw SetupError(description: "\(key ?? certificate): \(TLSStream.lastError())") }
+    else {
+      throw SetupError(
+        part: .key,
+        description: "\(key ?? certificate) has no key in PEM that belongs to the certificate: \(TLSStream.lastError())"
+      )
+    }
   }
 
   deinit { SSL_CTX_free(handle) }

@@ -9,6 +9,8 @@ public struct TOMLReader {
   public private(set) var errors: [TOMLError] = []
   /// What is taken as it stands, and is not wise.
   public private(set) var warnings: [TOMLError] = []
+  /// What is written as it should be, and cannot be used here and now: a file that is not there.
+  public private(set) var lacks: [TOMLError] = []
 
   /// `name`: how the table is called in messages, empty for the document itself.
   public init(_ table: TOMLTable, name: String = "") {
@@ -22,6 +24,17 @@ public struct TOMLReader {
 
   public mutating func note(_ key: String, _ reason: String) {
     errors.append(TOMLError(line: table[key]?.line ?? table.line, reason: "\(full(key)): \(reason)"))
+  }
+
+  public mutating func lack(_ key: String, _ reason: String) {
+    lacks.append(TOMLError(line: table[key]?.line ?? table.line, reason: "\(full(key)): \(reason)"))
+  }
+
+  /// Takes over what an inner table has noted.
+  public mutating func note(from inner: TOMLReader) {
+    errors += inner.errors
+    lacks += inner.lacks
+    warnings += inner.warnings
   }
 
   public mutating func note(_ more: [TOMLError]) { errors += more }

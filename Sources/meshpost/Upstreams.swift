@@ -25,13 +25,16 @@ struct UpstreamCommand: ParsableCommand {
       abstract: "Forward to one more server, from now on, or from the beginning of the journal.",
       discussion: """
         It is kept beside the database, and stays until it is removed. Keys are those of [[upstream]] in \
-        deploy/meshpostd.toml. Secrets are named by file: the daemon must be able to read it.
+        deploy/meshpostd.toml. Tokens and other files are read here, where the command runs, and kept on the gateway for the \
+        daemon alone: whoever may add an upstream need not be allowed to read the gateway's own secrets.
         """)
     @OptionGroup var connection: Connection
     @Argument(help: "A name of its own.") var name: String
     @Argument(help: "Its address.") var url: String
     @Option(help: "hub, webhook or mqtt; without it mqtt or hub, as the address says.") var kind: String?
-    @Option(help: "The file that holds a bearer token.") var tokenFile: String?
+    @Option(help: "A file here that holds the bearer token; for a broker, the password.") var tokenFile: String?
+    @Flag(help: "The token is the first line of standard input, or typed in.") var tokenStdin = false
+    @Option(help: "Another file here, by the key that names it, as ca_file=ca.pem.") var file: [String] = []
     @Option(help: "now, or start: with what the journal has already.") var from = "now"
     @Option(help: "Another key and its value: JSON, or else a text.") var set: [String] = []
 
@@ -41,13 +44,13 @@ struct UpstreamCommand: ParsableCommand {
         ("name", .string(name)), ("kind", .string(kind ?? (isBroker ? "mqtt" : "hub"))), ("url", .string(url)),
         ("from", .string(from)),
       ]
-      if let tokenFile { fields.append(("token_file", .string(tokenFile))) }
       for setting in set {
-        let parts = setting.split(separator: "=", maxSplits: 1).map(String.init)
-        guard parts.count == 2 else { throw ValidationError("--set: key=value is wanted") }
+        let (key, value) = try Self.pair(setting, "--set: key=value is wanted")
         // `try?`: what is no JSON is a text.
-        fields.append((parts[0], (try? JSONValue(parsing: parts[1])) ?? .string(parts[1])))
+        fields.append((key, (try? JSONValue(parsing: value)) ?? .string(value)))
       }
+      let files = try files(tokenKey: fields[1].1 == .string("mqtt") ? "password_file" : "token_file")
+      if !files.isEmpty { fields.append(("files", .object(files))) }
       var body = JSONWriter()
       body.value(.object(fields))
       let answer = try ControlClient(connection).post("/v1/upstreams/add", body: body.bytes)
@@ -55,6 +58,32 @@ struct UpstreamCommand: ParsableCommand {
         FileHandle.standardError.write(Data("warning: \(words.string ?? "")\n".utf8))
       }
       print(connection.json ? answer.text : "\(name) is added; see `meshpost upstream list`")
+    }
+
+    /// What is sent along, by the key that is to name it on the gateway.
+    private func files(tokenKey: String) throws -> [(String, JSONValue)] {
+      var files = try file.map { item in
+        let (key, location) = try Self.pair(item, "--file: key=FILE is wanted, as ca_file=ca.pem")
+        return (key, JSONValue.string(String(decoding: try InputFile.read(location), as: UTF8.self)))
+      }
+      guard !tokenStdin || tokenFile == nil else {
+        throw ValidationError("--token-file and --token-stdin exclude each other")
+      }
+      if let tokenFile {
+        files.append((tokenKey, .string(String(decoding: try InputFile.read(tokenFile), as: UTF8.self))))
+      } else if tokenStdin {
+        guard let token = Asking.hidden("Token: "), !token.isEmpty else {
+          throw ValidationError("--token-stdin: there is none")
+        }
+        files.append((tokenKey, .string(token)))
+      }
+      return files
+    }
+
+    private static func pair(_ text: String, _ wanted: String) throws -> (String, String) {
+      let parts = text.split(separator: "=", maxSplits: 1).map(String.init)
+      guard parts.count == 2 else { throw ValidationError(wanted) }
+      return (parts[0], parts[1])
     }
   }
 

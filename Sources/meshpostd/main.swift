@@ -46,7 +46,10 @@ while let argument = arguments.popFirst() {
 do {
   let configuration = try GatewayConfiguration(file: file)
   for line in configuration.warnings { Log().warning(line) }
-  if isCheck { exit(0) }
+  if isCheck {
+    guard configuration.lacks.isEmpty else { fail(configuration.lacks.joined(separator: "\n"), EX_CONFIG) }
+    exit(0)
+  }
   if let backup {
     print(try Daemon.restore(backup, configuration))
     exit(0)

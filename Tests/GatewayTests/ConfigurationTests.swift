@@ -25,7 +25,7 @@ import Transport
     let open = text.split(separator: "\n", omittingEmptySubsequences: false).map { line -> String in
       line.hasPrefix("#") && !line.hasPrefix("# ") && line != "#" ? String(line.dropFirst()) : String(line)
     }.joined(separator: "\n")
-    let configuration = try parse(open.replacingOccurrences(of: "ca_file = ", with: "#ca_file = "))
+    let configuration = try parse(open)
     #expect(configuration.upstreams.count == 5)
     #expect(configuration.proxies.count == 1)
   }
@@ -103,6 +103,33 @@ import Transport
       #expect(warnings.contains { $0.contains("nobody passes by it") }, "\(warnings)")
       #expect(warnings.contains { $0.contains("nothing can pass") }, "\(warnings)")
     }
+  }
+
+  @Test(arguments: [
+    ("[[upstream]]\nname = \"a\"\nurl = \"https://x\"\nca_file = \"/nowhere/ca.pem\"", "line 4", "No such file"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"https://x\"\nca_file = \"/proc/version\"", "line 4", "no certificates"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"https://x\"\ntoken_file = \"/dev/null\"", "line 4", "is no file"),
+    (
+      "[[upstream]]\nname = \"a\"\nkind = \"webhook\"\nurl = \"http://x\"\nsecret_file = \"/nowhere/s\"", "line 5",
+      "No such file"
+    ),
+    (
+      "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtts://x\"\ncert_file = \"/proc/version\"", "line 5",
+      "no certificate in PEM"
+    ),
+    (
+      "[[hook]]\nname = \"a\"\nkinds = [\"message\"]\nuser = \"nobody\"\nrun = [\"/nowhere/bot\"]", "line 5",
+      "not there"
+    ),
+    ("[[hook]]\nname = \"a\"\nkinds = [\"message\"]\nuser = \"no-such\"\nrun = [\"/bin/true\"]", "line 4", "no user"),
+  ]) func `a file that cannot be used is told with its line, and is no mistake of the configuration`(
+    _ text: String, _ line: String, _ words: String
+  ) throws {
+    let configuration = try parse(text)
+    #expect(configuration.upstreams.count == 1)
+    #expect(configuration.lacks.count == 1, "\(configuration.lacks)")
+    #expect(configuration.lacks.first?.hasPrefix("test.toml: \(line): ") == true, "\(configuration.lacks)")
+    #expect(configuration.lacks.first?.contains(words) == true, "\(configuration.lacks)")
   }
 
   @Test(arguments: [

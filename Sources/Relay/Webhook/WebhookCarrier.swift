@@ -33,9 +33,11 @@ final class WebhookCarrier: Carrier {
     road = try HTTPRoad(settings.road, on: loop)
   }
 
+  var place: String { Self.place(settings.road.url) }
+
   /// Addresses of webhooks are secrets themselves: all but the host is hidden.
-  var place: String {
-    let parts = settings.road.url.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: true)
+  static func place(_ url: String) -> String {
+    let parts = url.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: true)
     return parts.count > 1 ? "\(parts[0])//\(parts[1])\(parts.count > 2 ? "/…" : "")" : "…"
   }
 

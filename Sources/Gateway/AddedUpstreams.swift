@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Messaging
+import Store
+
+/// Upstreams that operators add and remove while the daemon runs.
+extension Daemon {
+  /// Returns what is not wise about it.
+  func addUpstream(_ fields: JSONValue) throws(Refusal) -> [String] {
+    if let name = fields["name"]?.string, configuration.upstreams.contains(where: { $0.name == name }) {
+      throw .invalid("there is an upstream \"\(name)\" already")
+    }
+    let folder = UpstreamFolder(store: configuration.store.location)
+    let added = try folder.add(fields)
+    var fresh = configuration
+    fresh.upstreams.append(added.upstream)
+    do throws(StoreError) {
+      try change(to: fresh)
+    } catch {
+      _ = folder.remove(added.upstream.name)
+      throw .store(error)
+    }
+    return added.warnings
+  }
+
+  func removeUpstream(_ name: String) throws(Refusal) {
+    guard configuration.upstreams.contains(where: { $0.name == name }) else {
+      let names = configuration.upstreams.map(\.name).joined(separator: ", ")
+      throw .invalid("there is no upstream \"\(name)\"; there are: \(names)")
+    }
+    guard UpstreamFolder(store: configuration.store.location).remove(name) else {
+      throw .invalid("\"\(name)\" stands in \(file): take it out there, then SIGHUP")
+    }
+    var fresh = configuration
+    fresh.upstreams.removeAll { $0.name == name }
+    do throws(StoreError) {
+      try change(to: fresh)
+    } catch {
+      throw .store(error)
+    }
+  }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+
+/// Stands in for a carrier that cannot be built, as one whose file of authorities is no PEM. Its upstream is shown as
+/// stopped, with the reason, and keeps its place in the journal. Each greeting tries again to build what should be there.
+final class StoppedCarrier: Carrier {
+  let kind: String
+  let place: String
+  /// So that it is greeted, and its reason shown, before there is anything to send.
+  let keepsConnection = true
+  let bytesSent: UInt64 = 0
+  private var reason: String
+  private let build: () throws -> any Carrier
+  /// What a hub is to be told once it is there: the newest of each name.
+  private(set) var states: [(name: String, body: [UInt8])] = []
+  var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void = { _, done in done(nil) }
+
+  init(_ settings: UpstreamSettings, reason: String, build: @escaping () throws -> any Carrier) {
+    kind = settings.kindName
+    place = settings.place
+    self.reason = reason
+    self.build = build
+  }
+
+  /// The carrier that should be there; `nil`: it still cannot be built.
+  func mended() -> (any Carrier)? {
+    do {
+      return try build()
+    } catch {
+      reason = "\(error)"
+      return nil
+    }
+  }
+
+  func setState(_ name: String, _ body: [UInt8]) {
+    states.removeAll { $0.name == name }
+    states.append((name, body))
+    if states.count > HubLink.mostStates { states.removeFirst() }
+  }
+
+  func greet(_ done: @escaping (Greeting) -> Void) { done(.failed(.stopped(reason: reason))) }
+  func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) { done(.stopped(reason: reason)) }
+  func close() {}
+}
+
+extension JournalUpstream {
+  /// What kept the carrier from being built may be mended by now.
+  func mend() {
+    guard let stopped = carrier as? StoppedCarrier, let mended = stopped.mended() else { return }
+    carrier = mended
+    connect()
+    (carrier as? MQTTCarrier)?.radio = radio
+    for state in stopped.states { setState(state.name, state.body) }
+  }
+}
