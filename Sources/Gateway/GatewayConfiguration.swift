@@ -60,7 +60,7 @@ public struct GatewayConfiguration: Sendable {
       var root = TOMLReader(try TOMLParser.parse(bytes))
       let parsed = Self.read(&root)
       guard root.errors.isEmpty, let parsed else {
-        let lines = root.errors.sorted { $0.line < $1.line }.map { "\(file): \($0)" }
+        let lines = (root.errors + root.lacks).sorted { $0.line < $1.line }.map { "\(file): \($0)" }
         throw Failure(description: lines.joined(separator: "\n"))
       }
       self = parsed

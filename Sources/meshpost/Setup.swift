@@ -10,8 +10,9 @@ struct SetupCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "setup", abstract: "Set the gateway of this machine up: radio, servers, configuration, service.",
     discussion: """
-      Asks for what it is not told; with --unattended it asks nothing. What was configured before is kept beside the new \
-      configuration. Secrets come from files, or are typed in without an echo; they are kept for root alone. \
+      Asks for what it is not told; with --unattended it asks nothing. What is configured already stays: what it is told changes \
+      that, or is added to it, and the same again changes nothing. The configuration as it was is kept beside the new one. \
+      What the gateway is called changes with --name alone. Secrets come from files, or are typed in without an echo; they are kept for root alone. \
       Ends with 0 when the gateway runs and everything answers; 69 when it runs and something does not answer yet.
       """)
 
@@ -25,20 +26,21 @@ struct SetupCommand: ParsableCommand {
   @Option(help: "The user at an MQTT broker: [NAME=]USER. May be repeated.") var user: [String] = []
   @Option(help: "The configuration that is written.", completion: .file()) var config = "/etc/meshpost/meshpostd.toml"
   @Flag(help: "Ask nothing.") var unattended = false
-  @Flag(help: "Replace a configuration that somebody has edited, too. It is kept under another name.") var replace =
-    false
+  @Flag(help: "Begin anew: of what is configured nothing is taken over but the gateway's name. It is kept beside.")
+  var replace = false
   @Flag(help: "Do not advertise the radio. Else it tells its direct neighbours once who it is.") var noAdvert = false
   @Flag(help: "Only write the configuration; do not start the gateway.") var noStart = false
 
   func run() throws {
     var setup = Setup(config: config, isUnattended: unattended)
-    try setup.checkPlace(mayReplace: replace)
+    try setup.lookAround(beginsAnew: replace)
     try setup.chooseRadio(link: link, key: key, pinFile: pinFile)
-    setup.name = name
-    setup.advertises = !noAdvert
+    if let name { setup.name = name }
+    if noAdvert { setup.advertises = false }
     for (place, text) in upstream.enumerated() {
       setup.upstreams.append(try Setup.Upstream(text, number: place + 1, tokens: tokenFile, users: user))
     }
+    setup.settleNames()
     if !unattended { try setup.askForUpstreams() }
     if !unattended, !noAdvert { setup.askForAdvert() }
     try setup.writeConfiguration()
@@ -50,13 +52,16 @@ struct SetupCommand: ParsableCommand {
 struct Setup {
   let config: String
   let isUnattended: Bool
-  var link = "auto:"
+  /// `nil`: as it is configured, or found by itself.
+  var link: String?
   var key: String?
   var pinFile: String?
   var name: String?
   var upstreams: [Upstream] = []
-  /// Once, when the gateway first has this radio.
-  var advertises = true
+  /// Once, when the gateway first has this radio; `nil`: as it is configured, else it does.
+  var advertises: Bool?
+  /// What is configured, when that is what it begins with.
+  var existing: ConfigurationText?
 
   init(config: String, isUnattended: Bool) {
     self.config = config
@@ -67,29 +72,21 @@ struct Setup {
 
   static let mark = "# Written by `meshpost setup`"
 
-  /// What somebody has written by hand is not replaced unasked.
-  func checkPlace(mayReplace: Bool) throws {
+  /// What is there is where it begins, unless it is told to begin anew.
+  mutating func lookAround(beginsAnew: Bool) throws {
     let folder = Folder.of(config)
     guard access(folder, W_OK) == 0 else {
       throw Failure.say("\(folder) cannot be written: run `sudo meshpost setup`", EX_NOPERM)
     }
-    guard let old = try InputFile.text(config), !mayReplace, !Self.isUntouched(old) else { return }
-    guard !isUnattended else {
-      throw Failure.say(
-        "\(config) was edited: --replace writes a new one and keeps it under another name", EX_CANTCREAT)
+    guard let old = try InputFile.text(config) else { return }
+    if beginsAnew {
+      // `try?`: what cannot be read has no name that could be kept.
+      name = (try? ConfigurationText(old, location: config))?.string("gateway", "id")
+    } else {
+      let text = try ConfigurationText(old, location: config)
+      // As the package brought it, every key commented out, it says nothing.
+      existing = text.isEmpty ? nil : text
     }
-    guard Dialogue.yes("\(config) was edited. Write a new one (the old one is kept beside it)?", standard: false) else {
-      throw ExitCode(EX_OK)
-    }
-  }
-
-  /// As the package brought it, every key commented out, or as we wrote it.
-  static func isUntouched(_ text: String) -> Bool {
-    text.hasPrefix(mark)
-      || !text.split(separator: "\n").contains { line in
-        let line = line.drop(while: \.isWhitespace)
-        return !line.isEmpty && !line.hasPrefix("#") && !line.hasPrefix("[")
-      }
   }
 
   mutating func chooseRadio(link: String?, key: String?, pinFile: String?) throws {
@@ -98,6 +95,9 @@ struct Setup {
       do { _ = try LinkAddress(parsing: link) } catch { throw ValidationError("--link: \(error)") }
       self.link = link
       return try askForPIN()
+    }
+    if let configured = existing?.string("radio", "link") {
+      guard !isUnattended, !Dialogue.yes("The radio stays at \(configured)?", standard: true) else { return }
     }
     let found = Probing.look(at: SerialDevices.all(), besides: Self.radioInUse())
     let radios = found.filter(\.isRadio)
@@ -136,34 +136,41 @@ struct Setup {
     case "b": link = "ble:" + Dialogue.line("Its name or address (empty: the only one in range)", standard: "")
     case "t": link = "tcp:" + Dialogue.line("Its address, HOST or HOST:PORT", standard: "")
     default:
-      guard let number = Int(answer), radios.indices.contains(number - 1) else {
+      guard let number = UInt16(answer).map(Int.init), radios.indices.contains(number - 1) else {
         throw Failure.say("\"\(answer)\" is none of them", EX_USAGE)
       }
       link = "serial:\(radios[number - 1].device)"
     }
-    do { _ = try LinkAddress(parsing: link) } catch { throw Failure.say("\(error)", EX_USAGE) }
+    do { _ = try LinkAddress(parsing: link ?? "auto:") } catch { throw Failure.say("\(error)", EX_USAGE) }
   }
 
   private mutating func askForPIN() throws {
-    guard link.hasPrefix("ble:"), pinFile == nil, !isUnattended else { return }
+    guard link?.hasPrefix("ble:") == true, pinFile == nil, existing?.string("radio", "pin_file") == nil, !isUnattended
+    else { return }
     guard let pin = Dialogue.secret("The PIN that it shows or was given (empty: none)") else { return }
     pinFile = try keep(pin, as: "radio.pin")
   }
 
   /// Nobody can write to a radio that they have not heard of.
   mutating func askForAdvert() {
+    guard existing?.flag("radio", "advert_when_new") == nil else { return }
     advertises = Dialogue.yes("Tell the radio's direct neighbours who it is (an advert, once)?", standard: true)
   }
 
   mutating func askForUpstreams() throws {
-    while Dialogue.yes(upstreams.isEmpty ? "Forward messages to a server?" : "To another one?", standard: false) {
+    let stays = existing?.upstreams ?? []
+    for upstream in stays { print("\(upstream.name) stays: \(upstream.url)") }
+    let isFirst = upstreams.isEmpty && stays.isEmpty
+    while Dialogue.yes(
+      isFirst && upstreams.isEmpty ? "Forward messages to a server?" : "To another one?", standard: false)
+    {
       let url = Dialogue.line("Its address (https://… for a hub, mqtts://… for a broker)", standard: "")
       guard url.contains("://") else {
         print("that is no address")
         continue
       }
       var upstream = try Upstream(url, number: upstreams.count + 1, tokens: [], users: [])
-      upstream.name = Dialogue.line("A name for it", standard: upstream.name)
+      upstream.name = Dialogue.line("A name for it", standard: freeName(upstream))
       if upstream.isBroker {
         let user = Dialogue.line("The user there (empty: none)", standard: "")
         upstream.user = user.isEmpty ? nil : user

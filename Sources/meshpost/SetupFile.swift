@@ -12,6 +12,11 @@ extension Setup {
     /// A location, or a credential's name.
     var tokenFile: String?
 
+    /// Somebody has said what it is called.
+    var isNamed = true
+
+    var kind: String { isBroker ? "mqtt" : "hub" }
+    var tokenKey: String { isBroker ? "password_file" : "token_file" }
     var isBroker: Bool { ["mqtt:", "mqtts:", "ws:", "wss:"].contains { url.hasPrefix($0) } }
 
     init(name: String, url: String, user: String? = nil, tokenFile: String? = nil) {
@@ -23,6 +28,7 @@ extension Setup {
       let (name, url) = Setup.split(text)
       self.url = url
       self.name = name ?? (number == 1 ? "hub" : "hub\(number)")
+      isNamed = name != nil
       if name == nil, isBroker { self.name = number == 1 ? "broker" : "broker\(number)" }
       guard url.contains("://") else { throw ValidationError("--upstream \(text): [NAME=]URL is wanted") }
       tokenFile = Setup.of(self.name, isFirst: number == 1, tokens)
@@ -31,11 +37,11 @@ extension Setup {
 
     var toml: String {
       var lines = [
-        "[[upstream]]", "name = \(Setup.quoted(name))", "kind = \"\(isBroker ? "mqtt" : "hub")\"",
+        "[[upstream]]", "name = \(Setup.quoted(name))", "kind = \"\(kind)\"",
         "url = \(Setup.quoted(url))",
       ]
       if let user { lines.append("user = \(Setup.quoted(user))") }
-      if let tokenFile { lines.append("\(isBroker ? "password_file" : "token_file") = \(Setup.quoted(tokenFile))") }
+      if let tokenFile { lines.append("\(tokenKey) = \(Setup.quoted(tokenFile))") }
       return lines.joined(separator: "\n") + "\n\n"
     }
   }
@@ -65,24 +71,87 @@ extension Setup {
       upstreams[place].tokenFile = try adopted(upstreams[place].tokenFile, as: "\(upstreams[place].name).token")
     }
     pinFile = try adopted(pinFile, as: "radio.pin")
-    if let old = try InputFile.text(config), !Self.isUntouched(old) {
-      let kept = "\(config).before-\(time(nil))"
-      guard rename(config, kept) == 0 else { throw Failure.file(kept) }
-      print("what was there is kept as \(kept)")
+    let text = try merged() ?? self.text
+    let old = try InputFile.text(config)
+    guard text != old else { return print("\(config) says all that already") }
+    let kept = try old.map { _ in try keepOld() }
+    try write(text)
+    print("\(config) is written" + (kept.map { "; what was there is kept as \($0)" } ?? ""))
+  }
+
+  /// What is configured, with what we were told; `nil`: there is nothing to begin with.
+  private func merged() throws -> String? {
+    guard var text = existing else { return nil }
+    if let name { try text.set("gateway", "id", name) }
+    if let link { try text.set("radio", "link", link) }
+    if let key { try text.set("radio", "key", key) }
+    if let pinFile { try text.set("radio", "pin_file", pinFile) }
+    if let advertises, advertises != (text.flag("radio", "advert_when_new") ?? false) {
+      try text.set("radio", "advert_when_new", advertises)
     }
-    try OutputFile.write(text, to: config)
-    print("\(config) is written")
+    for upstream in upstreams {
+      guard let place = text.upstreams.firstIndex(where: { $0.name == upstream.name }) else {
+        try text.append(upstream.toml)
+        continue
+      }
+      if text.upstreams[place].url != upstream.url {
+        try text.setUpstream(place, "kind", upstream.kind)
+        try text.setUpstream(place, "url", upstream.url)
+      }
+      if let user = upstream.user { try text.setUpstream(place, "user", user) }
+      if let tokenFile = upstream.tokenFile { try text.setUpstream(place, upstream.tokenKey, tokenFile) }
+    }
+    return text.text
+  }
+
+  /// One without a name of its own is that with the same address, or a further one: nothing that is configured makes way for it.
+  mutating func settleNames() {
+    for place in upstreams.indices where !upstreams[place].isNamed {
+      let same = existing?.upstreams.first { $0.url == upstreams[place].url }?.name
+      upstreams[place].name = same ?? freeName(upstreams[place], besides: place)
+    }
+  }
+
+  /// Its name, with a number where that is another's.
+  func freeName(_ upstream: Upstream, besides own: Int? = nil) -> String {
+    let others = upstreams.indices.filter { $0 != own }.map { upstreams[$0].name }
+    let taken = Set((existing?.upstreams.map(\.name) ?? []) + others)
+    guard taken.contains(upstream.name) else { return upstream.name }
+    let base = upstream.isBroker ? "broker" : "hub"
+    var number = 2
+    while taken.contains("\(base)\(number)") { number += 1 }
+    return "\(base)\(number)"
+  }
+
+  /// Under another name, before there is a new one: at no moment is there none.
+  private func keepOld() throws -> String {
+    var kept = "\(config).before-\(time(nil))"
+    while access(kept, F_OK) == 0 { kept += "x" }
+    // Where the file system has no links, it is renamed.
+    guard Glibc.link(config, kept) == 0 || rename(config, kept) == 0 else { throw Failure.file(kept) }
+    return kept
+  }
+
+  /// Who may read it stays as it was.
+  private func write(_ text: String) throws {
+    var facts = stat()
+    let isThere = stat(config, &facts) == 0
+    try OutputFile.write(text, to: config, isSecret: isThere && facts.st_mode & 0o044 == 0)
+    guard isThere else { return }
+    // Only root can give it back to somebody else; everybody else is who it belongs to.
+    if geteuid() == 0 { _ = chown(config, facts.st_uid, facts.st_gid) }
+    guard chmod(config, facts.st_mode & 0o777) == 0 else { throw Failure.file(config) }
   }
 
   var text: String {
     var text =
       "\(Self.mark). All keys are explained in /usr/share/meshpost/meshpostd.toml; change what you like, then\n"
     text +=
-      "# `systemctl reload meshpostd` (radio, store: restart). A further setup keeps what you have changed under another name.\n\n"
+      "# `systemctl reload meshpostd` (radio, store: restart). A further setup changes what it is told, and keeps the rest.\n\n"
     if let name { text += "[gateway]\nid = \(Self.quoted(name))\n\n" }
-    text += "[radio]\nlink = \(Self.quoted(link))\n"
+    text += "[radio]\nlink = \(Self.quoted(link ?? "auto:"))\n"
     if let key { text += "key = \(Self.quoted(key))\n" }
-    if advertises { text += "advert_when_new = true\n" }
+    if advertises ?? true { text += "advert_when_new = true\n" }
     if let pinFile { text += "pin_file = \(Self.quoted(pinFile))\n" }
     return text + "\n" + upstreams.map(\.toml).joined()
   }

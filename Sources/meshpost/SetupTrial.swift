@@ -21,7 +21,9 @@ extension Setup {
     else { throw Failure.say("the gateway does not start: see `journalctl -u meshpostd`", EX_UNAVAILABLE) }
     print("the gateway runs, and starts with the machine")
     let isRadioWell = waitForRadio()
-    let isUpstreamWell = upstreams.map { isWell($0) }.allSatisfy { $0 }
+    let stay = (existing?.upstreams ?? []).filter { old in !upstreams.contains { $0.name == old.name } }
+    let all = upstreams + stay.map { Upstream(name: $0.name, url: $0.url) }
+    let isUpstreamWell = all.map { isWell($0) }.allSatisfy { $0 }
     print("`meshpost status` shows how it is; `sudo adduser $USER meshpost` lets you do so without sudo")
     if !isRadioWell || !isUpstreamWell { throw ExitCode(EX_UNAVAILABLE) }
   }

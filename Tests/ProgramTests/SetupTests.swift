@@ -84,15 +84,112 @@ extension WholeProgramTests {
       #expect(try String(contentsOfFile: secret, encoding: .utf8) == "a-token-that-is-secret\n")
       let mode = try FileManager.default.attributesOfItem(atPath: secret)[.posixPermissions] as? Int
       #expect(mode == 0o600)
-      let check = try Program.own("meshpostd", ["--check", "--config", file])
+      // The service is handed what root alone can read.
+      let check = try Program(
+        Program.programs.appending(path: "meshpostd").path(), ["--check", "--config", file],
+        environment: ["CREDENTIALS_DIRECTORY": rig.scratch.location("credentials")])
       #expect(try check.ended() == 0, "\(check.lines)")
-      // A second time as well; but not over what somebody has edited.
-      #expect(try meshpost(words).code == 0)
-      try ("# mine\n" + text).write(toFile: file, atomically: true, encoding: .utf8)
-      #expect(try meshpost(words).code == 73)
-      #expect(try meshpost(words + ["--replace"]).code == 0)
-      let kept = try FileManager.default.contentsOfDirectory(atPath: rig.scratch.folder.path())
-      #expect(kept.contains { $0.hasPrefix("etc.toml.before-") })
+      // The same again changes nothing.
+      func kept() throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: rig.scratch.folder.path()).filter {
+          $0.hasPrefix("etc.toml.before-")
+        }
+      }
+      let again = try meshpost(words)
+      #expect(again.code == 0 && again.lines.contains { $0.contains("says all that already") }, "\(again.lines)")
+      #expect(try String(contentsOfFile: file, encoding: .utf8) == text && kept().isEmpty)
+      // Begun anew, it is still called what it was called.
+      let anew = ["setup", "--unattended", "--no-start", "--config", file, "--link", rig.link, "--replace"]
+      #expect(try meshpost(anew).code == 0)
+      let fresh = try String(contentsOfFile: file, encoding: .utf8)
+      #expect(fresh.contains("id = \"hilltop\"") && !fresh.contains("upstream"), "\(fresh)")
+      #expect(try kept().count == 1)
+    }
+
+    @Test func `setup a second time keeps what is there, and changes what it is told`() throws {
+      let rig = try Rig()
+      let written = """
+        # by hand
+        [gateway]
+        id = "hilltop" # as on the map
+
+        [radio]
+        link = "tcp:10.0.0.7:5001"
+        [store]
+        location = "\(rig.scratch.location("gw.db"))"
+        profile = "wear"
+        [[upstream]]
+        name = "hub"
+        url = "https://hub.example.org"
+        token_file = "hub.token"
+        kinds = [
+          "message",
+        ]
+        [[upstream]]
+        name = "alarm"
+        kind = "webhook"
+        url = "https://hooks.example.org/x?y=z"
+        [[hook]]
+        name = "bot"
+        run = ["/bin/true"]
+        kinds = ["message"]
+        user = "nobody"
+
+        """
+      let file = rig.scratch.write("etc.toml", written)
+      chmod(file, 0o640)
+      let setup = ["setup", "--unattended", "--no-start", "--config", file]
+      func text() throws -> String { try String(contentsOfFile: file, encoding: .utf8) }
+      func beside() throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: rig.scratch.folder.path()).filter {
+          $0.hasPrefix("etc.toml.before-")
+        }
+      }
+      #expect(try meshpost(setup).code == 0)
+      #expect(try text() == written && beside().isEmpty, "nothing was asked for, nothing is changed")
+
+      let told = setup + ["--upstream", "hub=https://new.example.org", "--upstream", "mqtts://broker.example.org"]
+      let answer = try meshpost(told)
+      #expect(answer.code == 0, "\(answer.lines)")
+      let changed = written.replacingOccurrences(of: "https://hub.example.org\"", with: "https://new.example.org\"")
+      let now = try text()
+      for line in changed.split(separator: "\n") { #expect(now.contains(line), "\(line) in \(now)") }
+      #expect(try text().contains("url = \"mqtts://broker.example.org\"") && !text().contains("hub.example.org"))
+      let old = try beside()
+      #expect(try old.count == 1 && String(contentsOfFile: rig.scratch.location(old[0]), encoding: .utf8) == written)
+      let mode = try FileManager.default.attributesOfItem(atPath: file)[.posixPermissions] as? Int
+      #expect(mode == 0o640)
+      let once = try text()
+      #expect(try meshpost(told).code == 0)
+      #expect(try text() == once && beside().count == 1, "the same again changes nothing")
+
+      // Another hub without a name is a further one, not in the place of the first.
+      #expect(try meshpost(setup + ["--upstream", "https://third.example.org", "--link", "auto:"]).code == 0)
+      let third = try text()
+      #expect(
+        third.contains("name = \"hub2\"") && third.contains("new.example.org") && third.contains("link = \"auto:\""))
+      #expect(third.contains("id = \"hilltop\" # as on the map") && third.contains("profile = \"wear\""))
+      let check = try Program(
+        Program.programs.appending(path: "meshpostd").path(), ["--check", "--config", file],
+        environment: ["CREDENTIALS_DIRECTORY": rig.scratch.folder.path()])
+      // The token is not there, and that is all that is wrong.
+      #expect(try check.ended() == 78)
+      #expect(check.lines.filter { $0.contains("error") }.allSatisfy { $0.contains("token_file") }, "\(check.lines)")
+
+      // A name is changed when that is what is asked for.
+      #expect(try meshpost(setup + ["--name", "ridge"]).code == 0)
+      #expect(try text().contains("id = \"ridge\""))
+    }
+
+    @Test func `setup leaves a file alone that it cannot change safely`() throws {
+      let rig = try Rig()
+      for written in ["radio = { link = \"auto:\" }\n", "radio.link = \"\"\"\nauto:\"\"\"\n", "[radio\n"] {
+        let file = rig.scratch.write("etc.toml", written)
+        let answer = try meshpost(
+          ["setup", "--unattended", "--no-start", "--config", file, "--link", "tcp:10.0.0.7:5001"])
+        #expect(answer.code == 78, "\(written) \(answer.lines)")
+        #expect(try String(contentsOfFile: file, encoding: .utf8) == written)
+      }
     }
 
     @Test func `setup asks, and what is answered is what is written`() throws {

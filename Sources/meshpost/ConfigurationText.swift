@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+import TOML
+
+/// A configuration that is there already, changed in a few places. Everything else in it stays as it is written: comments, other
+/// keys, sections that nothing here knows of.
+struct ConfigurationText {
+  private var lines: [[UInt8]]
+  private var document: TOMLTable
+  private let location: String
+
+  init(_ text: String, location: String) throws {
+    self.location = location
+    lines = text.utf8.split(separator: 10, omittingEmptySubsequences: false).map(Array.init)
+    document = try Self.parse(lines, location)
+  }
+
+  var text: String { String(decoding: Array(lines.joined(separator: [10])), as: UTF8.self) }
+
+  private static func parse(_ lines: [[UInt8]], _ location: String) throws -> TOMLTable {
+    do {
+      return try TOMLParser.parse(Array(lines.joined(separator: [10])))
+    } catch {
+      throw Failure.say("\(location): \(error): mend that, or begin anew with --replace", EX_CONFIG)
+    }
+  }
+
+  // MARK: Reading
+
+  /// Nothing has a value.
+  var isEmpty: Bool { Self.flat(document).isEmpty }
+
+  func string(_ section: String, _ key: String) -> String? { Self.table(document[section])?[key].flatMap(Self.string) }
+
+  func flag(_ section: String, _ key: String) -> Bool? {
+    if case .bool(let flag)? = Self.table(document[section])?[key]?.kind { flag } else { nil }
+  }
+
+  /// In their order.
+  var upstreams: [(name: String, url: String)] {
+    elements("upstream").map { ($0["name"].flatMap(Self.string) ?? "", $0["url"].flatMap(Self.string) ?? "") }
+  }
+
+  private func elements(_ name: String) -> [TOMLTable] {
+    guard case .array(let values)? = document[name]?.kind else { return [] }
+    return values.compactMap { Self.table($0) }
+  }
+
+  private static func table(_ value: TOMLValue?) -> TOMLTable? {
+    if case .table(let table)? = value?.kind { table } else { nil }
+  }
+
+  private static func string(_ value: TOMLValue) -> String? {
+    if case .string(let text) = value.kind { text } else { nil }
+  }
+
+  // MARK: Changing
+
+  /// A text under a key of a section, which is made where there is none.
+  mutating func set(_ section: String, _ key: String, _ value: String) throws {
+    if string(section, key) != value { try set(section, key, toml: Setup.quoted(value)) }
+  }
+
+  mutating func set(_ section: String, _ key: String, _ value: Bool) throws {
+    if flag(section, key) != value { try set(section, key, toml: "\(value)") }
+  }
+
+  private mutating func set(_ section: String, _ key: String, toml value: String) throws {
+    guard let table = Self.table(document[section]) else {
+      return try change(only: "\(section).\(key)") { lines in
+        Self.add("[\(section)]\n\(key) = \(value)\n", to: &lines)
+      }
+    }
+    try put(key, value, in: table, path: "\(section).\(key)")
+  }
+
+  /// The same for the upstream at a place.
+  mutating func setUpstream(_ place: Int, _ key: String, _ value: String) throws {
+    let table = elements("upstream")[place]
+    guard table[key].flatMap(Self.string) != value else { return }
+    try put(key, Setup.quoted(value), in: table, path: "upstream[\(place)].\(key)")
+  }
+
+  /// A section more, at the end.
+  mutating func append(_ section: String) throws {
+    try change(only: "upstream[\(elements("upstream").count)]") { Self.add(section, to: &$0) }
+  }
+
+  private static func add(_ section: String, to lines: inout [[UInt8]]) {
+    while lines.last?.isEmpty == true { lines.removeLast() }
+    lines += [[]] + section.utf8.split(separator: 10, omittingEmptySubsequences: false).map(Array.init)
+    while lines.last?.isEmpty == true { lines.removeLast() }
+    lines.append([])
+  }
+
+  private mutating func put(_ key: String, _ value: String, in table: TOMLTable, path: String) throws {
+    let line = Array("\(key) = \(value)".utf8)
+    let (place, isThere) = (table[key]?.line ?? table.line, table[key] != nil)
+    try change(only: path) { lines in
+      guard lines.indices.contains(place - 1) else { return }
+      if isThere {
+        lines[place - 1] = lines[place - 1].prefix { $0 == 0x20 || $0 == 0x09 } + line
+      } else {
+        lines.insert(line, at: place)
+      }
+    }
+  }
+
+  /// Lines are changed, and what they mean is compared: a file that is written in a way that this does not fit (values over several
+  /// lines, keys with dots) is left as it is.
+  private mutating func change(only path: String, _ edit: (inout [[UInt8]]) -> Void) throws {
+    var edited = lines
+    edit(&edited)
+    // `try?`: what is no TOML any more is not what was meant.
+    let changed = try? TOMLParser.parse(Array(edited.joined(separator: [10])))
+    let old = Self.flat(document)
+    guard let changed, edited != lines,
+      Self.flat(changed).filter({ !$0.key.hasPrefix(path) }) == old.filter({ !$0.key.hasPrefix(path) })
+    else {
+      throw Failure.say(
+        "\(path) in \(location) is written in a way that cannot be changed here: do it by hand", EX_CONFIG)
+    }
+    (lines, document) = (edited, changed)
+  }
+
+  /// What a document says, without where.
+  private static func flat(_ table: TOMLTable, _ path: String = "") -> [String: String] {
+    var all: [String: String] = [:]
+    for entry in table.entries {
+      all.merge(flat(entry.value, path.isEmpty ? entry.key : "\(path).\(entry.key)")) { first, _ in first }
+    }
+    return all
+  }
+
+  private static func flat(_ value: TOMLValue, _ path: String) -> [String: String] {
+    switch value.kind {
+    case .table(let table): return flat(table, path)
+    case .array(let values):
+      var all: [String: String] = [:]
+      for (place, value) in values.enumerated() {
+        all.merge(flat(value, "\(path)[\(place)]")) { first, _ in first }
+      }
+      return all
+    case .string(let text): return [path: "\"\(text)"]
+    case .integer(let number): return [path: "\(number)"]
+    case .number(let number): return [path: "\(number)f"]
+    case .bool(let flag): return [path: "\(flag)"]
+    }
+  }
+}
