@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import MeshCrypto
 import Synchronization
 
 /// Who may do what. Tokens can be exchanged while the hub runs: it knows old and new ones until the old are taken away.
@@ -17,28 +18,47 @@ public final class HubAccess: Sendable {
     /// The token's name.
     case allowed(String)
     case unknown(String)
-    case forbidden
+    /// The token's name.
+    case forbidden(String)
   }
 
-  private let tokens: Mutex<[HubConfiguration.Token]>
+  /// A token as it is looked for: what is compared are digests, which says nothing of its length either.
+  private struct Key {
+    let token: HubConfiguration.Token
+    let digests: [[UInt8]]
 
-  init(_ tokens: [HubConfiguration.Token]) { self.tokens = Mutex(tokens) }
+    init(_ token: HubConfiguration.Token) {
+      self.token = token
+      digests = token.secrets.map { Digest.sha256(Array($0.utf8)) }
+    }
+  }
+
+  private let keys: Mutex<[Key]>
+
+  init(_ tokens: [HubConfiguration.Token]) { keys = Mutex(tokens.map(Key.init)) }
 
   /// From now on these count.
-  public func replace(with fresh: [HubConfiguration.Token]) { tokens.withLock { $0 = fresh } }
+  public func replace(with fresh: [HubConfiguration.Token]) {
+    let fresh = fresh.map(Key.init)
+    keys.withLock { $0 = fresh }
+  }
 
   /// `gateway`: `nil` for what concerns all of them.
   func check(_ authorization: String?, gateway: String?, _ deed: Deed) -> Verdict {
-    guard let authorization, authorization.hasPrefix("Bearer ") else { return .unknown("a bearer token is wanted") }
-    let presented = Array(authorization.dropFirst(7).utf8)
-    let matching = tokens.withLock { tokens in
-      tokens.filter { token in token.secrets.contains { Self.isEqual(Array($0.utf8), presented) } }
+    let scheme = Array("bearer ".utf8)
+    guard let sent = authorization.map({ Array($0.utf8) }), sent.count > scheme.count,
+      zip(sent, scheme).allSatisfy({ $0 | 0x20 == $1 })
+    else { return .unknown("a bearer token is wanted") }
+    let presented = Digest.sha256(Array(sent.dropFirst(scheme.count)))
+    let matching = keys.withLock { keys in
+      // All of them are looked at, whichever it is.
+      keys.filter { key in key.digests.filter { Self.isEqual($0, presented) }.count > 0 }.map(\.token)
     }
-    guard !matching.isEmpty else { return .unknown("the token is not known") }
+    guard let first = matching.first else { return .unknown("the token is not known") }
     let fitting = matching.first { token in
       (token.gateway == "*" || token.gateway == gateway) && token.access.allows(deed)
     }
-    return fitting.map { .allowed($0.name) } ?? .forbidden
+    return fitting.map { .allowed($0.name) } ?? .forbidden(first.name)
   }
 
   /// Takes as long for a wrong token as for a right one.

@@ -33,6 +33,10 @@ public struct HubConfiguration: Sendable {
   public var mostBody: Int
   /// Events a second and gateway; 0 = no limit.
   public var rateLimit: Int
+  /// Bytes of batches a day and gateway; 0 = no limit.
+  public var bytesPerDay: Int64
+  /// Connections at once, as far as the limit of open files allows.
+  public var mostConnections: Int
 
   public init(file: String) throws(Failure) {
     guard let data = FileManager.default.contents(atPath: file) else {
@@ -55,6 +59,8 @@ public struct HubConfiguration: Sendable {
     password = Self.password(&root)
     mostBody = Int(root.size("max_body", in: 1024...(64 << 20), default: 1 << 20))
     rateLimit = Int(root.integer("max_events_per_second", in: 0...1_000_000, default: 0))
+    bytesPerDay = Int64(root.size("max_bytes_per_day", in: 0...(1 << 40), default: 1 << 30))
+    mostConnections = Int(root.integer("max_connections", in: 1...1_000_000, default: 4096))
     tokens = []
     for var table in root.tables("token") {
       if let token = Self.token(&table) { tokens.append(token) }

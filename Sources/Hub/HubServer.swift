@@ -4,8 +4,8 @@ import Foundation
 import Hummingbird
 import HummingbirdCore
 import Logging
+import NIOCore
 import ServiceLifecycle
-import Synchronization
 
 /// The hub: its HTTP API and its gateways' links. Source of truth: docs/hub-protocol.md.
 public struct HubServer: Sendable {
@@ -16,12 +16,28 @@ public struct HubServer: Sendable {
   public init(_ configuration: HubConfiguration) throws {
     self.configuration = configuration
     access = HubAccess(configuration.tokens)
+    let store = try HubStore(location: configuration.location, password: configuration.password)
+    let limit = OpenFiles.raiseLimit()
+    let room = Places.room(limit: limit, open: OpenFiles.count + Self.loops, wanted: configuration.mostConnections)
+    guard room >= min(Places.fewest, configuration.mostConnections) else {
+      throw HubConfiguration.Failure(
+        description: "a limit of \(limit) open files leaves no room for connections: raise LimitNOFILE")
+    }
+    if room < configuration.mostConnections {
+      HubLog.write(
+        .notice,
+        "a limit of \(limit) open files leaves room for \(room) connections, not \(configuration.mostConnections)")
+    }
     api = HubAPI(
-      store: try HubStore(location: configuration.location, password: configuration.password), access: access,
-      registry: LinkRegistry(),
-      limiter: RateLimiter(perSecond: configuration.rateLimit), admission: Admission(), mostBody: configuration.mostBody
-    )
+      store: store, access: access, registry: LinkRegistry(),
+      limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
+      admission: Admission(), memory: HubMemory(largest: configuration.mostBody),
+      places: Places(most: room, log: HubLog.write), refused: RefusedLogins(HubLog.write),
+      mostBody: configuration.mostBody)
   }
+
+  /// Descriptors of NIO's loops, three each, and of the one that it listens on; they are opened later.
+  private static var loops: Int { System.coreCount * 3 + 1 }
 
   /// Returns when the database's thread has dealt with a question: with an answer or an error.
   public func pulse() async {
@@ -38,7 +54,8 @@ public struct HubServer: Sendable {
     let application = Application(
       router: api.router(), server: HTTPServerBuilder { [api] responder in api.connections(responder) },
       configuration: .init(
-        address: .hostname(configuration.host, port: configuration.port), serverName: "meshpost-hub"),
+        address: .hostname(configuration.host, port: configuration.port), serverName: "meshpost-hub",
+        availableConnectionsDelegate: api.places),
       onServerRunning: { channel in ready(channel.localAddress?.port ?? 0) },
       logger: Logger(label: "hub") { _ in SwiftLogNoOpLogHandler() })
     try await application.runService()
@@ -60,46 +77,4 @@ extension HubServer {
 enum HubClock {
   /// Milliseconds since 1970.
   static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
-}
-
-/// How many batches may wait for the database at once: beyond it gateways are told to come again, which costs less than
-/// keeping what they sent.
-final class Admission: Sendable {
-  static let most = 64
-  private let waiting = Mutex(0)
-
-  /// False: too many are waiting.
-  func enter() -> Bool {
-    waiting.withLock { count in
-      guard count < Self.most else { return false }
-      count += 1
-      return true
-    }
-  }
-
-  func leave() { waiting.withLock { $0 -= 1 } }
-}
-
-/// A bucket of tokens a gateway: a second's worth at most.
-actor RateLimiter {
-  private let perSecond: Int
-  private var buckets: [String: (tokens: Double, at: ContinuousClock.Instant)] = [:]
-
-  init(perSecond: Int) { self.perSecond = perSecond }
-
-  /// `nil` when it may pass; else after how many seconds to try again.
-  func admit(_ gateway: String, events: Int) -> Int? {
-    guard perSecond > 0 else { return nil }
-    let now = ContinuousClock.now
-    let rate = Double(perSecond)
-    let bucket = buckets[gateway] ?? (rate, now)
-    let elapsed = Double((now - bucket.at).components.seconds) + Double((now - bucket.at).components.attoseconds) / 1e18
-    let tokens = min(rate, bucket.tokens + elapsed * rate)
-    // A batch larger than a second's worth may pass from a full bucket, and leaves a debt.
-    guard tokens >= min(Double(events), rate) else {
-      return max(1, Int(((min(Double(events), rate) - tokens) / rate).rounded(.up)))
-    }
-    buckets[gateway] = (tokens - Double(events), now)
-    return nil
-  }
 }

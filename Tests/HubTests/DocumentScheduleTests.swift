@@ -51,7 +51,7 @@ private final class Pair {
   }
 
   func editThere(_ key: String, _ value: String?) async throws -> Document {
-    try await hub.editDocument(key, value, of: "g", at: now)
+    try #require(try await hub.editDocument(key, value, of: "g", at: now))
   }
 
   /// The process begins again with what is on disk.

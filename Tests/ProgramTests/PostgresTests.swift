@@ -134,6 +134,39 @@ extension WholeProgramTests {
       withExtendedLifetime(other) {}
     }
 
+    @Test func `pages end at 1 MiB here, too`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      rig.hub = try startHub(rig, server, port: rig.hubPort)
+      let text = String(repeating: "x", count: 300_000)
+      for seq in 1...10 {
+        let event = """
+          {"seq":\(seq),"at":1,"trusted":true,"kind":"message","body":{"kind":"direct","sender_time":\(seq),"text":"\(text)"}}
+          """
+        let taken = rig.askHub("POST", "/v1/gateways/g/events", body: #"{"epoch":"e","events":[\#(event)]}"#)
+        #expect(taken?.status == 200)
+      }
+      for path in ["/v1/gateways/g/events", "/v1/gateways/g/messages", "/v1/messages"] {
+        var (after, pages, rows) = (Int64(0), 0, 0)
+        while pages < 20 {
+          // The client refuses answers of more than 1 MiB.
+          let answer = try #require(rig.askHub("GET", "\(path)?after=\(after)&limit=1000"))
+          let page = try JSONValue(parsing: answer.body)
+          rows += (page["messages"] ?? page["events"])?.array?.count ?? 0
+          pages += 1
+          guard let next = page["next"]?.integer else { break }
+          after = next
+        }
+        #expect(rows == 10 && pages == 4, "\(path): \(rows) in \(pages)")
+      }
+      // NUL, which PostgreSQL's texts do not have, also where a combining character follows it.
+      let odd = #"{"seq":11,"at":1,"trusted":true,"kind":"contact","body":{"key":"a\u0000\u0301b","name":"x"}}"#
+      #expect(
+        rig.askHub("POST", "/v1/gateways/g/events", body: #"{"epoch":"e","events":[\#(odd)]}"#)?.status == 200)
+      let contacts = try JSONValue(parsing: rig.askHub("GET", "/v1/gateways/g/contacts")?.body ?? [])
+      #expect(contacts["contacts"]?.array?.count == 1)
+    }
+
     @Test func `a server that is not there is told of at once`() throws {
       let rig = try Rig()
       let file = rig.scratch.write(

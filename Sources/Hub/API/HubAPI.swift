@@ -3,6 +3,7 @@
 import Hummingbird
 import HummingbirdCore
 import JSON
+import NIOCore
 
 /// The hub's HTTP API. Source of truth: docs/hub-protocol.md.
 struct HubAPI: Sendable {
@@ -11,6 +12,9 @@ struct HubAPI: Sendable {
   let registry: LinkRegistry
   let limiter: RateLimiter
   let admission: Admission
+  let memory: HubMemory
+  let places: Places
+  let refused: RefusedLogins
   let mostBody: Int
 
   typealias Handler = @Sendable (Call) async throws -> Response
@@ -33,8 +37,8 @@ struct HubAPI: Sendable {
     var limit: Int { min(max(request.uri.queryParameters.get("limit", as: Int.self) ?? 100, 1), 1000) }
   }
 
-  func router() -> Router<BasicRequestContext> {
-    let router = Router()
+  func router() -> Router<HubContext> {
+    let router = Router(context: HubContext.self)
     router.get("/healthz") { _, _ in Self.json(Array("{\"ok\":true}".utf8)) }
     route(router, .get, "", .read, gateways)
     router.get("/v1/messages") { request, context in
@@ -59,7 +63,7 @@ struct HubAPI: Sendable {
   }
 
   private func route(
-    _ router: Router<BasicRequestContext>, _ method: HTTPRequest.Method, _ path: String, _ deed: HubAccess.Deed,
+    _ router: Router<HubContext>, _ method: HTTPRequest.Method, _ path: String, _ deed: HubAccess.Deed,
     _ handler: @escaping Handler
   ) {
     router.on(RouterPath("/v1/gateways" + path), method: method) { request, context in
@@ -68,19 +72,29 @@ struct HubAPI: Sendable {
   }
 
   private func answer(
-    _ request: Request, _ context: BasicRequestContext, _ deed: HubAccess.Deed, _ handler: Handler
+    _ request: Request, _ context: HubContext, _ deed: HubAccess.Deed, _ handler: Handler
   ) async throws -> Response {
     let gateway = context.parameters.get("id")
     switch access.check(request.headers[.authorization], gateway: gateway, deed) {
-    case .unknown(let words): return Self.refusal(.unauthorized, words)
-    case .forbidden: return Self.refusal(.forbidden, "the token is not for this")
+    case .unknown(let words):
+      refused.note(from: Places.host(context.channel), words, request.method.rawValue, request.uri.path)
+      return Self.refusal(.unauthorized, words)
+    case .forbidden(let name):
+      let words = "the token \(name) is not for this"
+      refused.note(from: Places.host(context.channel), words, request.method.rawValue, request.uri.path)
+      return Self.refusal(.forbidden, "the token is not for this")
     case .allowed(let author):
+      guard places.showed(context.channel, as: Self.holder(author, gateway)) else {
+        return Self.refusal(.tooManyRequests, "too many connections with this token are open", retryAfter: 30)
+      }
       if let gateway, !Name.isAllowed(gateway) {
         return Self.refusal(.badRequest, "a gateway's id is \(Name.allowed)")
       }
       let call = Call(request: request, gateway: gateway ?? "", author: author, parameters: context.parameters)
       do {
-        return try await handler(call)
+        return try await handled(call, handler)
+      } catch let error as HubDatabaseError where error.kind == .unfit {
+        return Self.refusal(.unprocessableContent, error.words)
       } catch let error as HubDatabaseError {
         // Disk full, a database that is away: whoever asks keeps everything and tries again.
         return Self.refusal(.serviceUnavailable, error.words, retryAfter: 10)
@@ -88,15 +102,41 @@ struct HubAPI: Sendable {
     }
   }
 
+  /// What is large has its share of the memory until it is taken: a body before it is read, an answer before it is sent.
+  private func handled(_ call: Call, _ handler: Handler) async throws -> Response {
+    let holder = Self.holder(call.author, call.gateway)
+    let isAsking = [.get, .head, .delete].contains(call.request.method)
+    let length = call.request.headers[.contentLength].flatMap { Int($0) } ?? mostBody
+    let body = isAsking || length <= HubMemory.small ? 0 : min(max(length, 0), mostBody)
+    guard let reading = memory.take(body, for: holder) else { return Self.noMemory }
+    defer { withExtendedLifetime(reading) {} }
+    let response = try await handler(call)
+    let bytes = response.body.contentLength ?? 0
+    guard bytes > HubMemory.small else { return response }
+    guard let sending = memory.take(bytes, for: holder) else { return Self.noMemory }
+    let content = response.body
+    var slow = response
+    slow.body = ResponseBody(contentLength: bytes) { writer in
+      try await content.write(writer)
+      withExtendedLifetime(sending) {}
+    }
+    return slow
+  }
+
+  private static var noMemory: Response {
+    refusal(.serviceUnavailable, "many large requests are under way", retryAfter: 2)
+  }
+
   /// HTTP, and what becomes of it where a gateway opens its link.
   func connections(_ responder: @escaping HTTPChannelHandler.Responder) -> LinkUpgradeChannel {
     LinkUpgradeChannel(
-      responder: responder, mostMessage: mostBody,
+      responder: responder, mostMessage: mostBody, places: places,
       admit: { [access] head in
         guard let gateway = LinkProtocol.gateway(in: head.uri),
-          case .allowed = access.check(head.headers.first(name: "Authorization"), gateway: gateway, .write)
+          case .allowed(let name) = access.check(
+            head.headers.first(name: "Authorization"), gateway: gateway, .write)
         else { return nil }
-        return gateway
+        return LinkProtocol.Visitor(gateway: gateway, holder: Self.holder(name, gateway))
       },
       serve: { [store, registry, limiter, admission, mostBody] channel, gateway in
         await LinkSession(
@@ -106,12 +146,27 @@ struct HubAPI: Sendable {
       })
   }
 
+  /// Whose connection it is when they are counted.
+  private static func holder(_ token: String, _ gateway: String?) -> String { "\(token)/\(gateway ?? "")" }
+
   // MARK: Answers
 
   static func json(_ body: [UInt8], status: HTTPResponse.Status = .ok) -> Response {
     var headers = HTTPFields()
     headers[.contentType] = "application/json"
-    return Response(status: status, headers: headers, body: .init(byteBuffer: ByteBuffer(bytes: body)))
+    let buffer = ByteBuffer(bytes: body)
+    guard body.count > HubMemory.small else {
+      return Response(status: status, headers: headers, body: .init(byteBuffer: buffer))
+    }
+    // In pieces: each waits until the one before is on its way.
+    let pieces = ResponseBody(contentLength: body.count) { writer in
+      var rest = buffer
+      while let piece = rest.readSlice(length: min(HubMemory.small, rest.readableBytes)), piece.readableBytes > 0 {
+        try await writer.write(piece)
+      }
+      try await writer.finish(nil)
+    }
+    return Response(status: status, headers: headers, body: pieces)
   }
 
   static func refusal(
@@ -141,5 +196,16 @@ struct HubAPI: Sendable {
     // `try?`: what is no JSON is refused, in words of the API.
     let value = try? JSONValue(parsing: bytes)
     return value?.fields == nil ? nil : value
+  }
+}
+
+/// What a request comes with.
+struct HubContext: RequestContext {
+  var coreContext: CoreRequestContextStorage
+  let channel: any Channel
+
+  init(source: ApplicationRequestContextSource) {
+    coreContext = CoreRequestContextStorage(source: source)
+    channel = source.channel
   }
 }

@@ -23,6 +23,9 @@ extension HubAPI {
     if let known = try await store.command(id, of: call.gateway) { return await ended(known, call, wait: wait) }
     let request = JSONValue.object(
       (body.fields ?? []).filter { !["id", "queue"].contains($0.0) } + [("id", .string(id))])
+    guard JSONWriterText.text(request).utf8.count <= HubBounds.commandBytes else {
+      return Self.refusal(.contentTooLarge, "a command has \(HubBounds.commandBytes) bytes at most")
+    }
     let isQueueable = body["queue"]?.bool ?? Self.queueable.contains(name)
     do {
       let answer = try await registry.request(call.gateway, id: id, command: request)
@@ -104,13 +107,14 @@ extension HubAPI {
   // MARK: Documents
 
   func documents(_ call: Call) async throws -> Response {
-    let found = try await store.documents(of: call.gateway, after: call.query("after") ?? "", limit: call.limit)
+    let (found, hasMore) = try await store.documents(
+      of: call.gateway, after: call.query("after") ?? "", limit: call.limit)
     return Self.json(
       JSONWriter.object { json in
         json.arrayField("documents") { json in
           for document in found { json.object { HubStore.write(document, to: &$0) } }
         }
-        if found.count == call.limit { json.field("next", found.last?.key) }
+        if hasMore { json.field("next", found.last?.key) }
       })
   }
 
@@ -125,7 +129,9 @@ extension HubAPI {
       }
       value = JSONWriterText.text(given)
     }
-    let document = try await store.editDocument(key, value, of: call.gateway, at: HubClock.now)
+    guard let document = try await store.editDocument(key, value, of: call.gateway, at: HubClock.now) else {
+      return Self.refusal(.tooManyRequests, "a gateway has \(HubBounds.documents) documents at most")
+    }
     return Self.json(JSONWriter.object { HubStore.write(document, to: &$0) })
   }
 }

@@ -16,13 +16,13 @@ extension HubAPI {
       if case .badEvent(let seq, _) = error { return Self.refusal(.unprocessableContent, error.words, seq: seq) }
       return Self.refusal(HTTPResponse.Status(code: error.status), error.words)
     }
-    if let wait = await limiter.admit(call.gateway, events: batch.events.count) {
-      return Self.refusal(.tooManyRequests, "too many events", retryAfter: wait)
+    if let wait = await limiter.admit(call.gateway, events: batch.events.count, bytes: bytes.count) {
+      return Self.refusal(.tooManyRequests, RateLimiter.words, retryAfter: wait)
     }
-    guard admission.enter() else {
+    guard admission.enter(call.gateway) else {
       return Self.refusal(.serviceUnavailable, "many batches are waiting", retryAfter: 2)
     }
-    defer { admission.leave() }
+    defer { admission.leave(call.gateway) }
     switch try await store.take(batch, from: call.gateway, at: HubClock.now) {
     case .acknowledged(let through), .outOfOrder(let through):
       return Self.json(JSONWriter.object { $0.field("acknowledged", through) })
@@ -106,7 +106,11 @@ extension HubAPI {
     guard let name = call.parameters.get("name"), Name.isAllowed(name), let body = await object(of: call) else {
       return Self.refusal(.badRequest, "a JSON object is wanted, and a name: \(Name.allowed)")
     }
-    try await store.setState(name, body, of: call.gateway, at: HubClock.now)
+    guard try await store.setState(name, body, of: call.gateway, at: HubClock.now) else {
+      return Self.refusal(
+        .contentTooLarge,
+        "a gateway has \(HubBounds.states) states at most, of \(HubBounds.stateBytes) bytes at most")
+    }
     return Self.json(Array("{\"ok\":true}".utf8))
   }
 }

@@ -9,6 +9,8 @@ public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConverti
     case conflict
     /// The server is away, the disk is full, and the like: later, perhaps.
     case unavailable
+    /// What was to be kept is nothing that this database takes, now or later.
+    case unfit
     /// Anything else: our own mistake.
     case other
   }
@@ -47,6 +49,8 @@ protocol HubDatabase: AnyObject {
   func lock(_ name: String) throws(HubDatabaseError)
   /// Tells other hubs on this database when the transaction is committed; within one.
   func notify(_ payload: String) throws(HubDatabaseError)
+  /// SQL for the bytes of a text, found without reading all of it where that is possible.
+  func bytes(_ column: String) -> String
 }
 
 extension HubDatabase {

@@ -129,7 +129,10 @@ final class PostgresHubDatabase: HubDatabase {
     case .null: nil
     case .integer(let value): String(value)
     case .real(let value): String(value)
-    case .text(let value): value.contains("\0") ? value.replacing("\0", with: "\u{FFFD}") : value
+    // By bytes: a NUL that a combining character follows is no character of its own.
+    case .text(let value):
+      value.utf8.contains(0)
+        ? String(String.UnicodeScalarView(value.unicodeScalars.map { $0 == "\0" ? "\u{FFFD}" : $0 })) : value
     case .blob(let bytes): String(decoding: bytes, as: UTF8.self)
     }
   }
@@ -146,15 +149,21 @@ final class PostgresHubDatabase: HubDatabase {
     default: break
     }
     let state = PQresultErrorField(result, Int32(UInt8(ascii: "C"))).map { String(cString: $0) } ?? ""
-    let kind: HubDatabaseError.Kind =
-      switch state {
-      // Serialisation failures, deadlocks, and rows that another hub has just inserted.
-      case "40001", "40P01", "23505": .conflict
-      // Connection, resources (disk, memory, connections), an operator's doing, and no answer at all.
-      case _ where state.isEmpty || ["08", "53", "57", "58"].contains(state.prefix(2)): .unavailable
-      default: .other
-      }
-    throw HubDatabaseError(kind: kind, words: "PostgreSQL \(state): \(Self.words(PQerrorMessage(connection)))")
+    throw HubDatabaseError(
+      kind: Self.kind(of: state), words: "PostgreSQL \(state): \(Self.words(PQerrorMessage(connection)))")
+  }
+
+  /// Source: PostgreSQL, "Error Codes".
+  static func kind(of state: String) -> HubDatabaseError.Kind {
+    switch state {
+    // Serialisation failures, deadlocks, and rows that another hub has just inserted.
+    case "40001", "40P01", "23505": .conflict
+    // Connection, resources (disk, memory, connections), an operator's doing, and no answer at all.
+    case _ where state.isEmpty || ["08", "53", "57", "58"].contains(state.prefix(2)): .unavailable
+    // Data that it cannot represent, or that is larger than its limits.
+    case _ where ["22", "54"].contains(state.prefix(2)): .unfit
+    default: .other
+    }
   }
 
   // MARK: Transactions
@@ -198,6 +207,8 @@ final class PostgresHubDatabase: HubDatabase {
   func notify(_ payload: String) throws(HubDatabaseError) {
     try each("SELECT pg_notify('\(Self.channel)', ?1)", [.text(payload)]) { _ in false }
   }
+
+  func bytes(_ column: String) -> String { "octet_length(\(column))" }
 
   // MARK: Schema
 

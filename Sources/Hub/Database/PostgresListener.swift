@@ -47,8 +47,10 @@ final class PostgresListener: Sendable {
 extension HubNews {
   /// As it was told: gateway, bucket and number.
   init?(_ payload: String) {
-    let parts = payload.split(separator: " ", omittingEmptySubsequences: false).map(String.init)
-    guard parts.count == 3, let seq = Int64(parts[2]) else { return nil }
-    self.init(gateway: parts[0], bucket: parts[1], seq: seq)
+    // A command's id, which stands in the middle, may hold blanks.
+    guard let first = payload.firstIndex(of: " "), let last = payload.lastIndex(of: " "), first < last,
+      let seq = Int64(payload[payload.index(after: last)...])
+    else { return nil }
+    self.init(gateway: String(payload[..<first]), bucket: String(payload[payload.index(after: first)..<last]), seq: seq)
   }
 }

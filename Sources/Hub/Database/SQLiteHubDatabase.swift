@@ -66,6 +66,8 @@ final class SQLiteHubDatabase: HubDatabase {
 
   /// One process has this file.
   func notify(_ payload: String) {}
+
+  func bytes(_ column: String) -> String { "length(CAST(\(column) AS BLOB))" }
 }
 
 extension Statement: HubRow {}
@@ -76,6 +78,8 @@ extension HubDatabaseError {
       switch error.kind {
       case .busy: .conflict
       case .full, .unavailable, .corrupt: .unavailable
+      // SQLITE_TOOBIG
+      case .other where error.code & 0xFF == 18: .unfit
       case .constraint, .other: .other
       }
     self.init(kind: kind, words: error.description)

@@ -12,6 +12,8 @@ struct LinkSession: Sendable {
   static let window = 4
   /// Somebody who was silent for so many of its own intervals is gone.
   fileprivate static let silences = 2.5
+  /// Seconds to say hello in; pings before it count for nothing.
+  fileprivate static let helloLimit = 10.0
 
   let gateway: String
   let store: HubStore
@@ -22,13 +24,18 @@ struct LinkSession: Sendable {
 
   /// When the gateway was last heard, how often it speaks at least, and its epoch.
   private final class Pulse: Sendable {
+    private let opened = ContinuousClock.now
     let state = Mutex((heard: ContinuousClock.now, interval: 120.0, epoch: String?.none))
-    /// Seconds until its silence has lasted too long.
+    /// Seconds until its silence has lasted too long, or until it must have said hello.
     var left: Double {
       state.withLock { state in
-        let passed = ContinuousClock.now - state.heard
-        return state.interval * LinkSession.silences - Double(passed.components.seconds)
+        guard state.epoch != nil else { return LinkSession.helloLimit - Self.seconds(since: opened) }
+        return state.interval * LinkSession.silences - Self.seconds(since: state.heard)
       }
+    }
+
+    private static func seconds(since moment: ContinuousClock.Instant) -> Double {
+      Double((ContinuousClock.now - moment).components.seconds)
     }
   }
 
@@ -82,12 +89,25 @@ struct LinkSession: Sendable {
       return false
     case .text:
       let bytes = Array(buffer: frame.unmaskedData)
-      // `try?`: what is no JSON ends the link; there is nothing to tell it by.
-      guard let message = try? JSONValue(parsing: bytes), let type = message["type"]?.string else { return false }
+      // `try?`: what is no JSON ends the link; there is nothing to tell it by, but for a batch.
+      guard let message = try? JSONValue(parsing: bytes), let type = message["type"]?.string else {
+        guard let number = Self.batch(of: bytes) else { return false }
+        try await outbound.write(Self.text(Self.refusal(number, .malformed("the batch is no JSON that can be read"))))
+        return true
+      }
       if let answer = try await answer(type, message, bytes, pulse) { try await outbound.write(Self.text(answer)) }
     default: break
     }
     return true
+  }
+
+  /// The number of a batch that cannot be read. It is refused as by HTTP, and the gateway finds the event that spoils it; if the
+  /// link ended, the same batch would come again for ever.
+  static func batch(of bytes: [UInt8]) -> Int64? {
+    let beginning = Array(#"{"type":"events","n":"#.utf8)
+    guard bytes.starts(with: beginning) else { return nil }
+    return Int64(
+      String(decoding: bytes.dropFirst(beginning.count).prefix(20).prefix { $0 != UInt8(ascii: ",") }, as: UTF8.self))
   }
 
   private func answer(
@@ -95,13 +115,19 @@ struct LinkSession: Sendable {
   ) async throws -> [UInt8]? {
     switch type {
     case "hello": return try await welcome(message, pulse)
-    case "events": return await events(message, pulse.state.withLock { $0.epoch })
+    case "events": return await events(message, bytes.count, pulse.state.withLock { $0.epoch })
     case "request": return await request(message)
     case "response":
       if let id = message["id"]?.string { await registry.answered(gateway, id: id, message) }
     case "state":
       if let name = message["name"]?.string, Name.isAllowed(name), let body = message["body"], body.fields != nil {
-        try await store.setState(name, body, of: gateway, at: HubClock.now)
+        do {
+          try await store.setState(name, body, of: gateway, at: HubClock.now)
+        } catch {
+          // What no database takes would be told again on the next link, and end that, too.
+          let failure: any Error = error
+          guard (failure as? HubDatabaseError)?.kind == .unfit else { throw failure }
+        }
       }
     default: break  // from a newer gateway
     }
@@ -126,7 +152,7 @@ struct LinkSession: Sendable {
 
   // MARK: Events
 
-  private func events(_ message: JSONValue, _ epoch: String?) async -> [UInt8] {
+  private func events(_ message: JSONValue, _ bytes: Int, _ epoch: String?) async -> [UInt8] {
     let number = message["n"]?.integer ?? 0
     let batch: EventBatch
     do throws(EventBatch.Refusal) {
@@ -134,17 +160,21 @@ struct LinkSession: Sendable {
     } catch {
       return Self.refusal(number, error)
     }
-    if let wait = await limiter.admit(gateway, events: batch.events.count) {
-      return Self.busy(number, "too many events", wait)
+    if let wait = await limiter.admit(gateway, events: batch.events.count, bytes: bytes) {
+      return Self.busy(number, RateLimiter.words, wait)
     }
-    guard admission.enter() else { return Self.busy(number, "many batches are waiting", 2) }
-    defer { admission.leave() }
+    guard admission.enter(gateway) else { return Self.busy(number, "many batches are waiting", 2) }
+    defer { admission.leave(gateway) }
     do {
       switch try await store.take(batch, from: gateway, after: message["after"]?.integer, at: HubClock.now) {
       case .acknowledged(let through): return Self.answer("taken", number) { $0.field("acknowledged", through) }
       case .outOfOrder(let through): return Self.answer("out_of_order", number) { $0.field("acknowledged", through) }
       }
     } catch {
+      let failure: any Error = error
+      if let refused = failure as? HubDatabaseError, refused.kind == .unfit {
+        return Self.refusal(number, .badEvent(seq: nil, reason: refused.words))
+      }
       // Disk full and the like: the gateway keeps everything and tries again.
       return Self.busy(number, "\(error)", 10)
     }
@@ -213,7 +243,7 @@ struct LinkSession: Sendable {
   /// Asking is subscribing: the gateway is told of what is new in these.
   private func updatesState(_ parameters: JSONValue) async throws -> [UInt8] {
     let names = (parameters["buckets"]?.array ?? []).compactMap(\.string)
-    await registry.subscribe(gateway, Set(names.prefix(64)))
+    await registry.subscribe(gateway, Set(names.prefix(64).filter(HubStore.isBucket)))
     return HubUpdates.states(try await store.bucketStates(names, gateway: gateway))
   }
 

@@ -27,47 +27,71 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   let responder: HTTPChannelHandler.Responder
   /// Bytes of a message at most.
   let mostMessage: Int
-  /// The gateway whose link this is; `nil`: it is none, or not allowed, and HTTP answers.
-  let admit: @Sendable (HTTPRequestHead) -> String?
+  let places: Places
+  /// Whose link this is; `nil`: it is none, or not allowed, and HTTP answers.
+  let admit: @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?
   let serve: @Sendable (FrameChannel, _ gateway: String) async -> Void
 
   func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
     channel.eventLoop.makeCompletedFuture {
-      try channel.pipeline.syncOperations.addHandler(UndecidedConnection())
-      let upgrader = NIOTypedWebSocketServerUpgrader<Negotiated>(
-        maxFrameSize: mostMessage,
-        shouldUpgrade: { [admit] channel, head in
-          channel.eventLoop.makeSucceededFuture(admit(head) == nil ? nil : HTTPHeaders([LinkProtocol.header]))
-        },
-        upgradePipelineHandler: { [admit, mostMessage] channel, head in
-          channel.eventLoop.makeCompletedFuture {
-            try UndecidedConnection.decided(channel)
-            try channel.pipeline.syncOperations.addHandler(
-              NIOWebSocketFrameAggregator(
-                minNonFinalFragmentSize: 0, maxAccumulatedFrameCount: 1024, maxAccumulatedFrameSize: mostMessage))
-            return .link(try FrameChannel(wrappingChannelSynchronously: channel), gateway: admit(head) ?? "")
-          }
-        })
-      let configuration = NIOTypedHTTPServerUpgradeConfiguration<Negotiated>(upgraders: [upgrader]) { channel in
-        channel.eventLoop.makeCompletedFuture {
-          try UndecidedConnection.decided(channel)
-          try channel.pipeline.syncOperations.addHandler(HTTP1ToHTTPServerCodec(secure: false))
-          // Closes it when the hub ends: at once while it is idle, else after the answer.
-          try channel.pipeline.syncOperations.addHandler(HTTPConnectionStateHandler(idleTimeout: nil, logger: logger))
-          return .http(
-            try HTTPChannel(
-              wrappingChannelSynchronously: channel, configuration: .init(isOutboundHalfClosureEnabled: true)))
-        }
+      switch places.admit(channel) {
+      case .seated: return Value(channel: channel, negotiated: try negotiation(channel, logger))
+      case .turnedAway: try channel.pipeline.syncOperations.addHandler(TurnedAway())
+      case .dropped: channel.close(promise: nil)
       }
-      var pipeline = NIOUpgradableHTTPServerPipelineConfiguration(upgradeConfiguration: configuration)
-      // As Hummingbird has it: requests are taken one after another, and errors are answered above.
-      pipeline.enablePipelining = false
-      pipeline.enableErrorHandling = false
-      pipeline.enableResponseHeaderValidation = false
-      return Value(
-        channel: channel,
-        negotiated: try channel.pipeline.syncOperations.configureUpgradableHTTPServerPipeline(configuration: pipeline))
+      return Value(channel: channel, negotiated: channel.eventLoop.makeFailedFuture(ChannelError.ioOnClosedChannel))
     }
+  }
+
+  private func negotiation(_ channel: any Channel, _ logger: Logger) throws -> EventLoopFuture<Negotiated> {
+    let operations = channel.pipeline.syncOperations
+    try operations.addHandler(UndecidedConnection())
+    let upgrader = NIOTypedWebSocketServerUpgrader<Negotiated>(
+      maxFrameSize: mostMessage,
+      // The gate has let through what may be one.
+      shouldUpgrade: { channel, _ in channel.eventLoop.makeSucceededFuture(HTTPHeaders([LinkProtocol.header])) },
+      upgradePipelineHandler: { [self] channel, _ in
+        channel.eventLoop.makeCompletedFuture { try link(channel) }
+      })
+    let configuration = NIOTypedHTTPServerUpgradeConfiguration<Negotiated>(upgraders: [upgrader]) { [self] channel in
+      channel.eventLoop.makeCompletedFuture { try requests(channel, logger) }
+    }
+    var pipeline = NIOUpgradableHTTPServerPipelineConfiguration(upgradeConfiguration: configuration)
+    // As Hummingbird has it: requests are taken one after another, and errors are answered above.
+    pipeline.enablePipelining = false
+    pipeline.enableErrorHandling = false
+    pipeline.enableResponseHeaderValidation = false
+    let negotiated = try operations.configureUpgradableHTTPServerPipeline(configuration: pipeline)
+    let upgrade = try operations.handler(type: NIOTypedHTTPServerUpgradeHandler<Negotiated>.self)
+    try operations.addHandler(LinkGate(admit), position: .before(upgrade))
+    return negotiated
+  }
+
+  private func link(_ channel: any Channel) throws -> Negotiated {
+    let operations = channel.pipeline.syncOperations
+    try UndecidedConnection.decided(channel)
+    let gate = try operations.handler(type: LinkGate.self)
+    operations.removeHandler(gate, promise: nil)
+    guard let visitor = gate.visitor, places.showed(channel, as: visitor.holder) else {
+      channel.close(promise: nil)
+      throw ChannelError.inappropriateOperationForState
+    }
+    try operations.addHandler(
+      NIOWebSocketFrameAggregator(
+        minNonFinalFragmentSize: 0, maxAccumulatedFrameCount: 1024, maxAccumulatedFrameSize: mostMessage))
+    return .link(try FrameChannel(wrappingChannelSynchronously: channel), gateway: visitor.gateway)
+  }
+
+  private func requests(_ channel: any Channel, _ logger: Logger) throws -> Negotiated {
+    let operations = channel.pipeline.syncOperations
+    try UndecidedConnection.decided(channel)
+    operations.removeHandler(try operations.handler(type: LinkGate.self), promise: nil)
+    try operations.addHandler(HTTP1ToHTTPServerCodec(secure: false))
+    try operations.addHandler(RequestClock(places))
+    // Closes it when the hub ends: at once while it is idle, else after the answer.
+    try operations.addHandler(HTTPConnectionStateHandler(idleTimeout: nil, logger: logger))
+    return .http(
+      try HTTPChannel(wrappingChannelSynchronously: channel, configuration: .init(isOutboundHalfClosureEnabled: true)))
   }
 
   func handle(value: Value, logger: Logger) async {
@@ -80,28 +104,25 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   }
 }
 
-/// A connection that has not asked for anything yet: when the hub ends there is nothing to wait for.
-private final class UndecidedConnection: ChannelInboundHandler, RemovableChannelHandler {
-  typealias InboundIn = NIOAny
-
-  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-    if event is ChannelShouldQuiesceEvent {
-      context.close(promise: nil)
-    } else {
-      context.fireUserInboundEventTriggered(event)
-    }
-  }
-
-  static func decided(_ channel: any Channel) throws {
-    let handler = try channel.pipeline.syncOperations.handler(type: UndecidedConnection.self)
-    channel.pipeline.syncOperations.removeHandler(handler, promise: nil)
-  }
-}
-
 /// What both ends of a link have agreed upon. Source: docs/hub-protocol.md.
 enum LinkProtocol {
   static let name = "meshpost.v1"
   static let header = ("Sec-WebSocket-Protocol", name)
+
+  /// A gateway that may open its link.
+  struct Visitor: Sendable {
+    let gateway: String
+    /// For the count of connections: the token's name and the gateway.
+    let holder: String
+  }
+
+  /// What RFC 6455 asks of it; NIO closes a connection where it is missing.
+  static func isHandshake(_ head: HTTPRequestHead) -> Bool {
+    head.method == .GET && head.headers["Sec-WebSocket-Key"].count == 1
+      && head.headers["Sec-WebSocket-Version"] == ["13"]
+      && head.headers[canonicalForm: "Upgrade"].contains { $0.lowercased() == "websocket" }
+      && head.headers[canonicalForm: "Connection"].contains { $0.lowercased() == "upgrade" }
+  }
 
   /// The gateway that a link's address names.
   static func gateway(in target: String) -> String? {

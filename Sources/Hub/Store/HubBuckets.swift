@@ -8,7 +8,7 @@ extension HubStore {
   /// Updates of a shared bucket that are kept; who was away for longer hears where they begin.
   static let mostShared: Int64 = 10_000
   /// Bytes of one page's updates, about.
-  private static let pageBytes = 256 * 1024
+  private static let bucketPageBytes: Int64 = 256 * 1024
 
   public struct BucketState: Sendable, Equatable {
     public var bucket: String
@@ -37,8 +37,9 @@ extension HubStore {
 
   static func isBucket(_ name: String) -> Bool {
     if ["commands", "documents"].contains(name) { return true }
-    let digest = name.dropFirst("channel/".count)
-    return name.hasPrefix("channel/") && digest.utf8.count == 16 && digest.allSatisfy { $0.isHexDigit }
+    let digest = name.utf8.dropFirst("channel/".utf8.count)
+    return name.utf8.starts(with: "channel/".utf8) && digest.count == 16
+      && digest.allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0 | 0x20) }
   }
 
   /// Within a transaction: a new update; older ones of the same id have nothing more to say.
@@ -159,23 +160,20 @@ extension HubStore {
   private func read(
     _ bucket: String, _ scope: String, _ gateway: String, after: Int64, until: Int64, limit: Int
   ) throws(HubDatabaseError) -> (list: [UInt8], count: Int, reached: (seq: Int64, isCut: Bool)) {
+    let filter = """
+      FROM updates u
+      WHERE gateway = ?1 AND bucket = ?2 AND seq > ?3 AND seq <= ?4 AND body <> '' AND (?1 <> '' OR NOT EXISTS (
+      SELECT 1 FROM heard h JOIN messages m ON m.position = h.message WHERE m.identity = u.id AND h.gateway = ?5))
+      ORDER BY seq LIMIT ?6
+      """
+    let values: [SQLiteValue] = [.text(scope), .text(bucket), .integer(after), .integer(until), .text(gateway)]
+    let fit = try fitting(
+      "SELECT \(bytes("body")) \(filter)", values + [.integer(Int64(limit))], most: Self.bucketPageBytes)
     var list = JSONWriter()
-    var (count, reached, isCut) = (0, after, false)
+    var reached = after
     try list.array { (json) throws(HubDatabaseError) in
-      try database.each(
-        """
-        SELECT seq, at, id, body FROM updates u
-        WHERE gateway = ?1 AND bucket = ?2 AND seq > ?3 AND seq <= ?4 AND body <> '' AND (?1 <> '' OR NOT EXISTS (
-        SELECT 1 FROM heard h JOIN messages m ON m.position = h.message WHERE m.identity = u.id AND h.gateway = ?5))
-        ORDER BY seq LIMIT ?6
-        """,
-        [.text(scope), .text(bucket), .integer(after), .integer(until), .text(gateway), .integer(Int64(limit))]
-      ) { (row) throws(HubDatabaseError) in
-        guard json.bytes.count < Self.pageBytes else {
-          isCut = true
-          return false
-        }
-        count += 1
+      try database.each("SELECT seq, at, id, body \(filter)", values + [.integer(Int64(fit.rows))]) {
+        (row) throws(HubDatabaseError) in
         reached = row.integer(0)
         json.object { json in
           json.field("seq", row.integer(0))
@@ -186,6 +184,6 @@ extension HubStore {
         return true
       }
     }
-    return (list.bytes, count, (reached, isCut))
+    return (list.bytes, fit.rows, (reached, fit.isCut))
   }
 }

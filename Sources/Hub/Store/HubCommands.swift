@@ -59,14 +59,15 @@ extension HubStore {
       .text(gateway), .text(id), read: Self.command)
   }
 
-  /// The newest first.
+  /// The newest first, as many as fit a page.
   public func commands(of gateway: String, limit: Int) throws(HubDatabaseError) -> [Command] {
+    let filter = "FROM commands WHERE gateway = ?1 ORDER BY created_at DESC, id LIMIT ?2"
+    let fit = try fitting(
+      "SELECT \(bytes("body")) + \(bytes("answer")) \(filter)", [.text(gateway), .integer(Int64(limit))])
     var found: [Command] = []
     try database.each(
-      """
-      SELECT id, state, body, answer, author, created_at, ended_at FROM commands WHERE gateway = ?1
-      ORDER BY created_at DESC, id LIMIT ?2
-      """, [.text(gateway), .integer(Int64(limit))]
+      "SELECT id, state, body, answer, author, created_at, ended_at \(filter)",
+      [.text(gateway), .integer(Int64(fit.rows))]
     ) { (row) throws(HubDatabaseError) in
       found.append(Self.command(row))
       return true
@@ -92,7 +93,8 @@ extension HubStore {
         INSERT INTO commands(gateway, id, body, state, answer, author, created_at, ended_at)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT(gateway, id) DO NOTHING
         """, .text(gateway), .text(id), .text(JSONWriterText.text(body)), .text(state.rawValue),
-        .text(JSONWriterText.text(answer)), .text(author), .integer(now))
+        .text(Self.kept(answer)), .text(author), .integer(now))
+      try forget(gateway)
     }
   }
 
@@ -103,10 +105,33 @@ extension HubStore {
     let ended = try database.run(
       """
       UPDATE commands SET state = ?3, answer = ?4, ended_at = ?5 WHERE gateway = ?1 AND id = ?2 AND state = 'queued'
-      """, .text(gateway), .text(id), .text(state.rawValue), .text(JSONWriterText.text(event.body)), .integer(now))
+      """, .text(gateway), .text(id), .text(state.rawValue), .text(Self.kept(event.body)), .integer(now))
     guard ended > 0 else { return }
+    try forget(gateway)
     try supersede("commands", of: gateway, id: id)
     announce(HubNews(gateway: gateway, bucket: "result/\(id)", seq: 0))
+  }
+
+  /// The answer, or that it was too large to be kept.
+  private static func kept(_ answer: JSONValue) -> String {
+    let text = JSONWriterText.text(answer)
+    guard text.utf8.count > HubBounds.answerBytes else { return text }
+    return JSONWriterText.object { json in
+      json.field("ok", answer["ok"]?.bool)
+      json.field("code", "too_large")
+      json.field("error", "the answer had \(text.utf8.count) bytes and is not kept")
+    }
+  }
+
+  /// Within a transaction, now and then: the oldest of those that have ended.
+  private func forget(_ gateway: String) throws(HubDatabaseError) {
+    ended += 1
+    guard ended % 100 == 0 else { return }
+    try database.run(
+      """
+      DELETE FROM commands WHERE gateway = ?1 AND state <> 'queued' AND id NOT IN (
+      SELECT id FROM commands WHERE gateway = ?1 AND state <> 'queued' ORDER BY ended_at DESC, id LIMIT ?2)
+      """, .text(gateway), .integer(HubBounds.endedCommands))
   }
 
   private func expire(_ gateway: String, _ now: Int64) throws(HubDatabaseError) {
@@ -127,6 +152,7 @@ extension HubStore {
         .text(id), .integer(now))
       try supersede("commands", of: gateway, id: id)
       announce(HubNews(gateway: gateway, bucket: "result/\(id)", seq: 0))
+      try forget(gateway)
     }
   }
 }

@@ -9,13 +9,14 @@ extension HubStore {
   /// Milliseconds that a gateway's clock may be ahead of ours; beyond it an edit counts as made now.
   static let mostAhead: Int64 = 60_000
 
-  /// An edit at the hub: of what is known here, so it is later than that, whatever the clocks say.
+  /// An edit at the hub: of what is known here, so it is later than that, whatever the clocks say. `nil`: there are too many.
   public func editDocument(
     _ key: String, _ value: String?, of gateway: String, at now: Int64
-  ) throws(HubDatabaseError) -> Document {
+  ) throws(HubDatabaseError) -> Document? {
     try transaction { () throws(HubDatabaseError) in
       try database.lock(gateway)
       let known = try document(key, of: gateway)
+      if known == nil, try !hasRoomForDocument(gateway) { return nil }
       let edit = Document.edit(key, value, of: known, at: now, byHub: true)
       try keep(edit, of: gateway, now)
       return edit
@@ -28,6 +29,8 @@ extension HubStore {
       let updatedAt = event.body["updated_at"]?.count
     else { return }
     let value = event.body["value"].flatMap { $0 == .null ? nil : JSONWriterText.text($0) }
+    // What no document is so large as is nobody's edit.
+    guard value?.utf8.count ?? 0 <= HubBounds.documentBytes else { return }
     let edit = Document(
       key: key, value: value, updatedAt: updatedAt > now + Self.mostAhead ? now : updatedAt, byHub: false)
     let known = try document(key, of: gateway)
@@ -36,7 +39,15 @@ extension HubStore {
       guard known.value != edit.value || known.updatedAt != updatedAt else { return }
       return try announceDocument(known, of: gateway, now)
     }
+    if known == nil, try !hasRoomForDocument(gateway) { return }
     try keep(edit, of: gateway, now)
+  }
+
+  private func hasRoomForDocument(_ gateway: String) throws(HubDatabaseError) -> Bool {
+    let count = try database.first("SELECT count(*) FROM documents WHERE gateway = ?1", .text(gateway)) {
+      $0.integer(0)
+    }
+    return (count ?? 0) < HubBounds.documents
   }
 
   private func keep(_ document: Document, of gateway: String, _ now: Int64) throws(HubDatabaseError) {
@@ -69,19 +80,20 @@ extension HubStore {
       read: Self.document)
   }
 
+  /// A page of them, and whether there are more.
   public func documents(
     of gateway: String, after: String, limit: Int
-  ) throws(HubDatabaseError) -> [Document] {
+  ) throws(HubDatabaseError) -> (found: [Document], hasMore: Bool) {
+    let filter = "FROM documents WHERE gateway = ?1 AND key > ?2 ORDER BY key LIMIT ?3"
+    let values: [SQLiteValue] = [.text(gateway), .text(after)]
+    let fit = try fitting("SELECT \(bytes("value")) \(filter)", values + [.integer(Int64(limit))])
     var found: [Document] = []
-    try database.each(
-      """
-      SELECT key, value, updated_at, by_hub FROM documents WHERE gateway = ?1 AND key > ?2 ORDER BY key LIMIT ?3
-      """, [.text(gateway), .text(after), .integer(Int64(limit))]
-    ) { (row) throws(HubDatabaseError) in
+    try database.each("SELECT key, value, updated_at, by_hub \(filter)", values + [.integer(Int64(fit.rows))]) {
+      (row) throws(HubDatabaseError) in
       found.append(Self.document(row))
       return true
     }
-    return found
+    return (found, fit.isCut || fit.rows == limit)
   }
 
   private static func document(_ row: any HubRow) -> Document {

@@ -27,7 +27,10 @@ extension HubStore {
       json.field("gateway", gateway)
       json.field("at", event.at)
       json.field("seq", event.seq)
-      for name in ["snr", "hops", "direct"] { if let value = event.body[name] { json.field(name, value) } }
+      // Numbers and truth values: nothing else grows a list of hearers.
+      for name in ["snr", "hops", "direct"] {
+        if let value = event.body[name], value.number != nil || value.bool != nil { json.field(name, value) }
+      }
     }
     try database.run(
       """
@@ -63,13 +66,13 @@ extension HubStore {
     _ event: HubEvent, _ identity: String, _ channel: String?, from gateway: String, _ now: Int64
   ) throws(HubDatabaseError) {
     guard let channel, Self.isBucket("channel/\(channel)"), let text = event.body["text"]?.string,
-      !text.hasPrefix(Self.relayMark)
+      !text.utf8.starts(with: Self.relayMark.utf8), text.utf8.count <= HubBounds.textBytes
     else { return }
     let body = JSONWriterText.object { json in
       json.field("gateway", gateway)
       json.field("channel", channel)
-      json.field("channel_name", event.body["channel_name"]?.string)
-      json.field("sender_name", event.body["sender_name"]?.string)
+      json.field("channel_name", HubBounds.cut(event.body["channel_name"]?.string, HubBounds.nameBytes))
+      json.field("sender_name", HubBounds.cut(event.body["sender_name"]?.string, HubBounds.nameBytes))
       json.field("sender_time", event.body["sender_time"]?.integer)
       json.field("at", event.at)
       json.field("text", text)

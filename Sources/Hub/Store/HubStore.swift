@@ -39,6 +39,8 @@ public actor HubStore {
   let database: any HubDatabase
   private let executor = DatabaseExecutor()
   private var news: [HubNews] = []
+  /// Commands that have ended since the start: every so many, old ones are forgotten.
+  var ended = 0
   private var listener: @Sendable (HubNews) -> Void = { _ in }
 
   /// Databases block: that is done on a thread of its own.
@@ -122,7 +124,8 @@ public actor HubStore {
     case "contact_removed": try removeContact(event, gateway)
     case "radio":
       try database.run(
-        "UPDATE gateways SET radio = ?2 WHERE id = ?1", .text(gateway), .optional(event.body["name"]?.string))
+        "UPDATE gateways SET radio = ?2 WHERE id = ?1", .text(gateway),
+        .optional(HubBounds.cut(event.body["name"]?.string, HubBounds.nameBytes)))
     case "message": try join(event, from: gateway, epoch: epoch, now: now)
     case "command": try endCommand(event, of: gateway, now: now)
     case "document": try mergeDocument(event, from: gateway, now: now)
@@ -132,7 +135,7 @@ public actor HubStore {
   }
 
   private func keepContact(_ event: HubEvent, _ body: String, _ gateway: String) throws(HubDatabaseError) {
-    guard let key = event.body["key"]?.string else { return }
+    guard let key = event.body["key"]?.string, key.utf8.count <= HubBounds.keyBytes else { return }
     try database.run(
       """
       INSERT INTO contacts(gateway, key, body, at) VALUES (?1, ?2, ?3, ?4)

@@ -4,29 +4,32 @@ import JSON
 import SQLite
 
 /// Pages of rows as JSON objects: `{"NAME": […], "next": …}`; `next` is what to pass as `after` for the next page, absent at
-/// the end.
+/// the end. A page ends early when it has `pageBytes`.
 extension HubStore {
+  /// Gateways that are named as hearers of one message: the first that heard it.
+  private static let mostHeard = 100
+
   public func events(
     gateway: String, kind: String?, after: Int64, limit: Int
   ) throws(HubDatabaseError) -> [UInt8] {
-    var rows = 0
-    var last: Int64 = after
+    let (filter, size) = (
+      "WHERE gateway = ?1 AND (CAST(?2 AS TEXT) IS NULL OR kind = ?2) AND id > ?3 ORDER BY id LIMIT ?4", bytes("body")
+    )
+    let values: [SQLiteValue] = [.text(gateway), .optional(kind), .integer(after)]
+    let fit = try fitting("SELECT \(size) FROM events \(filter)", values + [.integer(Int64(limit))])
+    var last = after
     var list = JSONWriter()
     try list.array { (json) throws(HubDatabaseError) in
       try database.each(
-        """
-        SELECT id, epoch, seq, at, trusted, kind, body FROM events
-        WHERE gateway = ?1 AND (CAST(?2 AS TEXT) IS NULL OR kind = ?2) AND id > ?3 ORDER BY id LIMIT ?4
-        """, [.text(gateway), .optional(kind), .integer(after), .integer(Int64(limit))]
+        "SELECT id, epoch, seq, at, trusted, kind, body FROM events \(filter)", values + [.integer(Int64(fit.rows))]
       ) { (row) throws(HubDatabaseError) in
-        rows += 1
         last = row.integer(0)
         Self.write(row, to: &json)
         return true
       }
     }
     return Self.page(kind == "message" ? "messages" : "events", list) { json in
-      if rows == limit { json.field("next", last) }
+      if fit.isCut || fit.rows == limit { json.field("next", last) }
     }
   }
 
@@ -52,34 +55,35 @@ extension HubStore {
   }
 
   public func contacts(gateway: String, after: String, limit: Int) throws(HubDatabaseError) -> [UInt8] {
-    var rows = 0
+    let filter = "FROM contacts WHERE gateway = ?1 AND key > ?2 ORDER BY key LIMIT ?3"
+    let values: [SQLiteValue] = [.text(gateway), .text(after)]
+    let fit = try fitting("SELECT \(bytes("body")) \(filter)", values + [.integer(Int64(limit))])
     var last = after
     var list = JSONWriter()
     try list.array { (json) throws(HubDatabaseError) in
-      try database.each(
-        "SELECT key, body FROM contacts WHERE gateway = ?1 AND key > ?2 ORDER BY key LIMIT ?3",
-        [.text(gateway), .text(after), .integer(Int64(limit))]
-      ) { (row) throws(HubDatabaseError) in
-        rows += 1
+      try database.each("SELECT key, body \(filter)", values + [.integer(Int64(fit.rows))]) {
+        (row) throws(HubDatabaseError) in
         last = row.text(0)
         json.raw(Array(row.text(1).utf8))
         return true
       }
     }
     return Self.page("contacts", list) { json in
-      if rows == limit { json.field("next", last) }
+      if fit.isCut || fit.rows == limit { json.field("next", last) }
     }
   }
 
   /// Messages of all gateways, each once, in the order in which they were first heard of, with who heard it and how well.
   public func joinedMessages(channel: String?, after: Int64, limit: Int) throws(HubDatabaseError) -> [UInt8] {
+    let filter =
+      "FROM messages m WHERE position > ?1 AND (CAST(?2 AS TEXT) IS NULL OR channel = ?2) ORDER BY position LIMIT ?3"
+    let values: [SQLiteValue] = [.integer(after), .optional(channel)]
+    let heard = "(SELECT sum(\(bytes("h.body"))) FROM heard h WHERE h.message = m.position)"
+    let fit = try fitting(
+      "SELECT \(bytes("m.body")) + coalesce(\(heard), 0) \(filter)", values + [.integer(Int64(limit))])
     var found: [(position: Int64, body: String)] = []
-    try database.each(
-      """
-      SELECT position, body FROM messages
-      WHERE position > ?1 AND (CAST(?2 AS TEXT) IS NULL OR channel = ?2) ORDER BY position LIMIT ?3
-      """, [.integer(after), .optional(channel), .integer(Int64(limit))]
-    ) { (row) throws(HubDatabaseError) in
+    try database.each("SELECT position, body \(filter)", values + [.integer(Int64(fit.rows))]) {
+      (row) throws(HubDatabaseError) in
       found.append((row.integer(0), row.text(1)))
       return true
     }
@@ -89,7 +93,8 @@ extension HubStore {
         var heard = JSONWriter()
         try heard.array { (json) throws(HubDatabaseError) in
           try database.each(
-            "SELECT gateway, at, body FROM heard WHERE message = ?1 ORDER BY at, gateway", [.integer(message.position)]
+            "SELECT gateway, at, body FROM heard WHERE message = ?1 ORDER BY at, gateway LIMIT \(Self.mostHeard)",
+            [.integer(message.position)]
           ) { (row) throws(HubDatabaseError) in
             json.raw(Array(row.text(2).utf8))
             return true
@@ -103,7 +108,7 @@ extension HubStore {
       }
     }
     return Self.page("messages", list) { json in
-      if found.count == limit { json.field("next", found.last?.position) }
+      if fit.isCut || fit.rows == limit { json.field("next", found.last?.position) }
     }
   }
 
@@ -130,23 +135,33 @@ extension HubStore {
 
   // MARK: States
 
-  /// The newest of its name, told by the gateway itself.
-  func setState(_ name: String, _ body: JSONValue, of gateway: String, at now: Int64) throws(HubDatabaseError) {
-    try transaction { () throws(HubDatabaseError) -> Void in
+  /// The newest of its name, told by the gateway itself. False: it is too large, or there are too many names.
+  @discardableResult
+  func setState(_ name: String, _ body: JSONValue, of gateway: String, at now: Int64) throws(HubDatabaseError) -> Bool {
+    let text = JSONWriterText.text(body)
+    guard text.utf8.count <= HubBounds.stateBytes else { return false }
+    return try transaction { () throws(HubDatabaseError) -> Bool in
+      try database.lock(gateway)
+      let others = try database.first(
+        "SELECT count(*) FROM states WHERE gateway = ?1 AND name <> ?2", .text(gateway), .text(name)
+      ) { $0.integer(0) }
+      guard (others ?? 0) < HubBounds.states else { return false }
       try database.run(
         """
         INSERT INTO states(gateway, name, at, body) VALUES (?1, ?2, ?3, ?4)
         ON CONFLICT(gateway, name) DO UPDATE SET at = excluded.at, body = excluded.body
-        """, .text(gateway), .text(name), .integer(now), .text(JSONWriterText.text(body)))
+        """, .text(gateway), .text(name), .integer(now), .text(text))
+      return true
     }
   }
 
   /// `{"NAME": {"at": …, "body": {…}}, …}`
   public func states(of gateway: String) throws(HubDatabaseError) -> [UInt8] {
+    let filter = "FROM states WHERE gateway = ?1 ORDER BY name LIMIT ?2"
+    let fit = try fitting("SELECT \(bytes("body")) \(filter)", [.text(gateway), .integer(HubBounds.states)])
     var found: [(String, Int64, String)] = []
-    try database.each(
-      "SELECT name, at, body FROM states WHERE gateway = ?1 ORDER BY name LIMIT 32", [.text(gateway)]
-    ) { (row) throws(HubDatabaseError) in
+    try database.each("SELECT name, at, body \(filter)", [.text(gateway), .integer(Int64(fit.rows))]) {
+      (row) throws(HubDatabaseError) in
       found.append((row.text(0), row.integer(1), row.text(2)))
       return true
     }

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+
+import Synchronization
+
+/// How many batches may wait for the database at once, altogether and of one gateway: beyond it gateways are told to come
+/// again, which costs less than keeping what they sent.
+final class Admission: Sendable {
+  static let most = 64
+  /// As many as a link may have under way.
+  static let mostOfOne = LinkSession.window
+  private let waiting = Mutex((all: 0, gateways: [String: Int]()))
+
+  /// False: too many are waiting.
+  func enter(_ gateway: String) -> Bool {
+    waiting.withLock { waiting in
+      let own = waiting.gateways[gateway] ?? 0
+      guard waiting.all < Self.most, own < Self.mostOfOne else { return false }
+      waiting.all += 1
+      waiting.gateways[gateway] = own + 1
+      return true
+    }
+  }
+
+  func leave(_ gateway: String) {
+    waiting.withLock { waiting in
+      waiting.all -= 1
+      let own = waiting.gateways[gateway] ?? 0
+      waiting.gateways[gateway] = own > 1 ? own - 1 : nil
+    }
+  }
+}
+
+/// Bytes of bodies that are read and of answers that are taken slowly: so many altogether, and so many for one holder of a
+/// token, so that nobody fills the hub's memory, and nobody keeps the others out.
+final class HubMemory: Sendable {
+  /// Less than this is not counted.
+  static let small = 64 * 1024
+  private let most: Int
+  private let mostOfOne: Int
+  private let used = Mutex((all: 0, holders: [String: Int]()))
+
+  /// `largest`: of a body.
+  init(largest: Int) {
+    most = max(64 << 20, largest * 4)
+    mostOfOne = max(8 << 20, largest * 2)
+  }
+
+  /// A share, given back when nobody holds it any more.
+  final class Share: Sendable {
+    private let memory: HubMemory
+    private let holder: String
+    private let count: Int
+
+    fileprivate init(_ memory: HubMemory, _ holder: String, _ count: Int) {
+      (self.memory, self.holder, self.count) = (memory, holder, count)
+    }
+
+    deinit { memory.giveBack(count, of: holder) }
+  }
+
+  /// `nil`: there is no room now.
+  func take(_ count: Int, for holder: String) -> Share? {
+    used.withLock { used in
+      let own = used.holders[holder] ?? 0
+      guard count <= most - used.all, count <= mostOfOne - own else { return nil }
+      used.all += count
+      used.holders[holder] = own + count
+      return Share(self, holder, count)
+    }
+  }
+
+  private func giveBack(_ count: Int, of holder: String) {
+    used.withLock { used in
+      used.all -= count
+      let left = (used.holders[holder] ?? 0) - count
+      used.holders[holder] = left > 0 ? left : nil
+    }
+  }
+}
+
+/// What a gateway may hand over: so many events a second, a second's worth at most at once, and so many bytes a day, a day's
+/// worth at most at once.
+actor RateLimiter {
+  static let words = "too many events or bytes"
+  /// Gateways that are remembered; one that is forgotten begins with a full measure.
+  private static let mostKept = 10_000
+
+  private struct Measure {
+    let perSecond: Double
+    let most: Double
+    var level: Double
+    var at: ContinuousClock.Instant
+
+    mutating func refill(_ now: ContinuousClock.Instant) {
+      let passed = (now - at).components
+      level = min(most, level + (Double(passed.seconds) + Double(passed.attoseconds) / 1e18) * perSecond)
+      at = now
+    }
+
+    /// What is larger than all of it may pass when it is full, and leaves a debt.
+    func wait(for amount: Double) -> Int? {
+      let wanted = min(amount, most)
+      return level >= wanted ? nil : max(1, Int(((wanted - level) / perSecond).rounded(.up)))
+    }
+  }
+
+  private let limits: [Measure?]
+  private var measures: [String: [Measure?]] = [:]
+
+  /// 0: no limit.
+  init(perSecond: Int, bytesPerDay: Int64 = 0, now: ContinuousClock.Instant = .now) {
+    let (events, bytes) = (Double(perSecond), Double(bytesPerDay))
+    limits = [
+      perSecond > 0 ? Measure(perSecond: events, most: events, level: events, at: now) : nil,
+      bytesPerDay > 0 ? Measure(perSecond: bytes / 86_400, most: bytes, level: bytes, at: now) : nil,
+    ]
+  }
+
+  /// `nil` when it may pass; else after how many seconds to try again.
+  func admit(_ gateway: String, events: Int, bytes: Int, now: ContinuousClock.Instant = .now) -> Int? {
+    if measures.count >= Self.mostKept, measures[gateway] == nil { measures.removeAll() }
+    var own =
+      measures[gateway]
+      ?? limits.map { $0.map { Measure(perSecond: $0.perSecond, most: $0.most, level: $0.most, at: now) } }
+    // A batch without events costs a row, too.
+    let amounts = [Double(events), Double(max(bytes, 256))]
+    for index in own.indices { own[index]?.refill(now) }
+    let waits = zip(own, amounts).compactMap { $0?.wait(for: $1) }
+    if waits.isEmpty { for (index, amount) in amounts.enumerated() { own[index]?.level -= amount } }
+    measures[gateway] = own
+    return waits.max()
+  }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+
+import NIOCore
+import NIOHTTP1
+import NIOHTTPTypes
+
+/// A connection that has not asked for anything yet: it must do so soon, and when the hub ends there is nothing to wait for.
+final class UndecidedConnection: ChannelInboundHandler, RemovableChannelHandler {
+  typealias InboundIn = NIOAny
+  private var limit: Scheduled<Void>?
+
+  func handlerAdded(context: ChannelHandlerContext) {
+    let channel = context.channel
+    limit = context.eventLoop.scheduleTask(in: .milliseconds(RequestWatch.patience)) { channel.close(promise: nil) }
+  }
+
+  func handlerRemoved(context: ChannelHandlerContext) { limit?.cancel() }
+
+  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    if event is ChannelShouldQuiesceEvent {
+      context.close(promise: nil)
+    } else {
+      context.fireUserInboundEventTriggered(event)
+    }
+  }
+
+  /// It is a request, or a link.
+  static func decided(_ channel: any Channel) throws {
+    let handler = try channel.pipeline.syncOperations.handler(type: UndecidedConnection.self)
+    channel.pipeline.syncOperations.removeHandler(handler, promise: nil)
+  }
+}
+
+/// Lets only links through to the upgrade that will be opened. NIO closes what it does not upgrade without a word; without
+/// these headers it is a request, and HTTP says what is wrong: the token, or that a WebSocket is wanted.
+final class LinkGate: ChannelInboundHandler, RemovableChannelHandler {
+  typealias InboundIn = HTTPServerRequestPart
+  typealias InboundOut = HTTPServerRequestPart
+  private let admit: @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?
+  /// Whose link was let through.
+  private(set) var visitor: LinkProtocol.Visitor?
+
+  init(_ admit: @escaping @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?) { self.admit = admit }
+
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    guard case .head(var head) = unwrapInboundIn(data), head.headers.contains(name: "Upgrade") else {
+      return context.fireChannelRead(data)
+    }
+    visitor = LinkProtocol.isHandshake(head) ? admit(head) : nil
+    if visitor == nil {
+      head.headers.remove(name: "Upgrade")
+      head.headers.remove(name: "Connection")
+    }
+    context.fireChannelRead(wrapInboundOut(.head(head)))
+  }
+}
+
+/// Closes a connection whose requests, or whose taking of answers, do not get on.
+final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
+  typealias InboundIn = HTTPRequestPart
+  typealias InboundOut = HTTPRequestPart
+  typealias OutboundIn = HTTPResponsePart
+  typealias OutboundOut = HTTPResponsePart
+  private static let interval = TimeAmount.seconds(2)
+
+  private let places: Places
+  private var watch = RequestWatch(now: RequestClock.now)
+  private var timer: RepeatedTask?
+
+  init(_ places: Places) { self.places = places }
+
+  private static var now: Int64 { Int64(clamping: NIODeadline.now().uptimeNanoseconds / 1_000_000) }
+
+  func handlerAdded(context: ChannelHandlerContext) {
+    let this = NIOLoopBound((handler: self, channel: context.channel), eventLoop: context.eventLoop)
+    timer = context.eventLoop.scheduleRepeatedTask(initialDelay: Self.interval, delay: Self.interval) { task in
+      let (handler, channel) = this.value
+      if !handler.mayGoOn(channel) {
+        task.cancel()
+        channel.close(promise: nil)
+      }
+    }
+  }
+
+  func handlerRemoved(context: ChannelHandlerContext) { timer?.cancel() }
+
+  func channelInactive(context: ChannelHandlerContext) {
+    timer?.cancel()
+    context.fireChannelInactive()
+  }
+
+  private func mayGoOn(_ channel: any Channel) -> Bool {
+    // `try?`: a channel that cannot say has nothing to say.
+    let buffered = (try? channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
+    return watch.mayGoOn(now: Self.now, isKnown: places.isKnown(channel), buffered: buffered)
+  }
+
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    switch unwrapInboundIn(data) {
+    case .head:
+      watch.began(now: Self.now)
+      places.idle(context.channel, false)
+    case .body(let bytes): watch.received(bytes.readableBytes, now: Self.now)
+    case .end: watch.ended(now: Self.now)
+    }
+    context.fireChannelRead(data)
+  }
+
+  func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+    if case .end = unwrapOutboundIn(data) {
+      watch.answered(now: Self.now)
+      places.idle(context.channel, watch.isIdle)
+    }
+    context.write(data, promise: promise)
+  }
+}
+
+/// There is no room: that is said, and the connection ends.
+final class TurnedAway: ChannelInboundHandler {
+  typealias InboundIn = ByteBuffer
+  typealias OutboundOut = ByteBuffer
+  /// To ask something, and to hear the answer.
+  private static let patience = TimeAmount.seconds(2)
+  private var hasAnswered = false
+
+  func handlerAdded(context: ChannelHandlerContext) {
+    let channel = context.channel
+    context.eventLoop.scheduleTask(in: Self.patience) { channel.close(promise: nil) }
+  }
+
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    guard !hasAnswered else { return }
+    hasAnswered = true
+    let body = "{\"error\":\"the hub has no room for more connections\"}"
+    let head =
+      "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 30\r\nConnection: close\r\nContent-Type: application/json\r\n"
+      + "Content-Length: \(body.utf8.count)\r\n\r\n"
+    let channel = context.channel
+    context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: head + body))).whenComplete { _ in
+      channel.close(mode: .output, promise: nil)
+    }
+  }
+
+  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    if event is ChannelShouldQuiesceEvent || (event as? ChannelEvent) == .inputClosed { context.close(promise: nil) }
+  }
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+
+/// How many descriptors this process may have.
+enum OpenFiles {
+  /// More than any hub needs; where a machine allows more, nothing is gained by it.
+  private static let enough: rlim_t = 1 << 20
+
+  /// Raises the soft limit to the hard one; the limit that counts from now on.
+  static func raiseLimit() -> Int {
+    var limit = rlimit()
+    // What every system allows.
+    guard getrlimit(kind, &limit) == 0 else { return 1024 }
+    let wanted = min(limit.rlim_max, enough)
+    if limit.rlim_cur < wanted {
+      var raised = limit
+      raised.rlim_cur = wanted
+      // Where it may not be raised, less fits.
+      if setrlimit(kind, &raised) == 0 { return Int(clamping: wanted) }
+    }
+    return Int(clamping: min(limit.rlim_cur, enough))
+  }
+
+  private static var kind: __rlimit_resource_t { __rlimit_resource_t(RLIMIT_NOFILE.rawValue) }
+
+  /// Descriptors in use.
+  static var count: Int {
+    // `try?`: without /proc, about what a hub has before its first connection.
+    (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 48
+  }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+
+import HummingbirdCore
+import NIOCore
+import Synchronization
+
+/// The hub's connections, never more than there are descriptors for: `Seating` decides, this closes and says so in the log.
+final class Places: Sendable {
+  enum Admission { case seated, turnedAway, dropped }
+
+  /// Connections that are told that there is no room, at once; those beyond are closed without a word.
+  static let mostTurnedAway = 8
+  /// Descriptors that NIO may accept before it looks at the count again.
+  static let mostAccepted = 4
+  /// Descriptors for everything else: the database, timers, configuration.
+  static let spare = 16
+  /// With less room than this a hub is of no use.
+  static let fewest = 4
+
+  private struct State {
+    var seating: Seating
+    var lastNumber = 0
+    var numbers: [ObjectIdentifier: Int] = [:]
+    var channels: [Int: any Channel] = [:]
+    var turnedAway = 0
+    /// Accepted and not closed yet, whoever they are.
+    var open = 0
+  }
+
+  let most: Int
+  private let state: Mutex<State>
+  private let crowd: RareLine
+  private let fullness: RareLine
+
+  init(most: Int, log: @escaping HubLog.Write) {
+    self.most = most
+    state = Mutex(State(seating: Seating(most: most)))
+    crowd = RareLine(log)
+    fullness = RareLine(log)
+  }
+
+  /// How many connections fit under a limit of open files when `open` are in use already; at most `wanted`.
+  static func room(limit: Int, open: Int, wanted: Int) -> Int {
+    min(wanted, limit - open - spare - mostTurnedAway - mostAccepted)
+  }
+
+  var count: Int { state.withLock { $0.seating.count } }
+
+  func admit(_ channel: any Channel) -> Admission {
+    let (admission, closing) = state.withLock { state -> (Admission, (any Channel)?) in
+      state.lastNumber += 1
+      let number = state.lastNumber
+      var evicted: (any Channel)?
+      switch state.seating.arrived(number, from: Self.address(of: channel)) {
+      case .full:
+        guard state.turnedAway < Self.mostTurnedAway else { return (.dropped, nil) }
+        state.turnedAway += 1
+        return (.turnedAway, nil)
+      case .seatedInPlaceOf(let victim): evicted = Self.forget(victim, &state)
+      case .seated: break
+      }
+      state.numbers[ObjectIdentifier(channel)] = number
+      state.channels[number] = channel
+      return (.seated, evicted)
+    }
+    if let closing {
+      closing.close(promise: nil)
+      crowd.say("all \(most) connections are taken: the oldest ones that have shown no token make room")
+    }
+    if admission != .seated {
+      fullness.say(
+        "all \(most) connections are taken: others are turned away; max_connections and LimitNOFILE allow more")
+    }
+    channel.closeFuture.whenComplete { [self] _ in left(channel, admission) }
+    return admission
+  }
+
+  private static func forget(_ number: Int, _ state: inout State) -> (any Channel)? {
+    guard let channel = state.channels.removeValue(forKey: number) else { return nil }
+    state.numbers[ObjectIdentifier(channel)] = nil
+    return channel
+  }
+
+  private func left(_ channel: any Channel, _ admission: Admission) {
+    state.withLock { state in
+      if admission == .turnedAway { state.turnedAway -= 1 }
+      guard let number = state.numbers[ObjectIdentifier(channel)] else { return }
+      _ = Self.forget(number, &state)
+      state.seating.left(number)
+    }
+  }
+
+  /// Whose token it showed. False: there are too many of theirs.
+  func showed(_ channel: any Channel, as holder: String) -> Bool {
+    state.withLock { state in
+      state.numbers[ObjectIdentifier(channel)].map { state.seating.showed($0, as: holder) } ?? true
+    }
+  }
+
+  func idle(_ channel: any Channel, _ isIdle: Bool) {
+    state.withLock { state in
+      if let number = state.numbers[ObjectIdentifier(channel)] { state.seating.idle(number, isIdle) }
+    }
+  }
+
+  func isKnown(_ channel: any Channel) -> Bool {
+    state.withLock { state in state.numbers[ObjectIdentifier(channel)].map { state.seating.isKnown($0) } ?? false }
+  }
+
+  /// Who shares an address: of IPv6 a network of 64 bits, which is what one household has.
+  static func address(of channel: any Channel) -> String {
+    guard case .v6(let address)? = channel.remoteAddress else { return host(channel) }
+    let bytes = withUnsafeBytes(of: address.address.sin6_addr) { Array($0) }
+    // IPv4 in the clothes of IPv6.
+    let isMapped = bytes.prefix(10).allSatisfy { $0 == 0 } && bytes[10] == 0xFF && bytes[11] == 0xFF
+    return isMapped ? host(channel) : bytes.prefix(8).map { String($0, radix: 16) }.joined(separator: ":")
+  }
+
+  /// The peer's address, for people and for tools that read the log.
+  static func host(_ channel: any Channel) -> String {
+    let address = channel.remoteAddress?.ipAddress ?? "?"
+    return address.hasPrefix("::ffff:") && address.contains(".") ? String(address.dropFirst(7)) : address
+  }
+}
+
+/// Where too many were accepted already none is accepted until some have gone.
+extension Places: AvailableConnectionsDelegate {
+  func connectionOpened() { state.withLock { $0.open += 1 } }
+  func connectionClosed() { state.withLock { $0.open -= 1 } }
+  func isAcceptingNewConnections() -> Bool { state.withLock { $0.open < most + Self.mostTurnedAway } }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+
+/// Who may be connected. A *stranger* has shown no token yet; the others are known by the token and the gateway that they
+/// showed. When all places are taken, strangers make room first: the oldest of the address that holds the most. So whoever
+/// opens connections without a token pushes out their own, and gateways come through.
+struct Seating {
+  /// A holder of more connections than this gives up idle ones when others need them.
+  static let fairShare = 8
+
+  enum Arrival: Equatable {
+    case seated
+    /// Seated, and this one is to be closed for it.
+    case seatedInPlaceOf(Int)
+    case full
+  }
+
+  private struct Guest {
+    var holder: String
+    var isKnown: Bool
+    var isIdle = false
+  }
+
+  let most: Int
+  private var guests: [Int: Guest] = [:]
+  /// Numbers of connections by who holds them, the oldest first.
+  private var strangers: [String: [Int]] = [:]
+  private var known: [String: [Int]] = [:]
+
+  init(most: Int) { self.most = most }
+
+  var count: Int { guests.count }
+
+  func isKnown(_ number: Int) -> Bool { guests[number]?.isKnown == true }
+
+  /// `number` grows from one connection to the next.
+  mutating func arrived(_ number: Int, from address: String) -> Arrival {
+    var arrival = Arrival.seated
+    if guests.count >= most {
+      guard let victim = stranger(before: address) ?? idler() else { return .full }
+      left(victim)
+      arrival = .seatedInPlaceOf(victim)
+    }
+    guests[number] = Guest(holder: address, isKnown: false)
+    strangers[address, default: []].append(number)
+    return arrival
+  }
+
+  /// It has shown a token that counts. False: who holds it has so many that others would be left out.
+  mutating func showed(_ number: Int, as holder: String) -> Bool {
+    guard let guest = guests[number], !guest.isKnown || guest.holder != holder else { return true }
+    guard known[holder]?.count ?? 0 < mostOfOne else { return false }
+    left(number)
+    guests[number] = Guest(holder: holder, isKnown: true)
+    known[holder, default: []].append(number)
+    return true
+  }
+
+  private var mostOfOne: Int { max(Self.fairShare, most / 4) }
+
+  /// Between requests; a live link never is.
+  mutating func idle(_ number: Int, _ isIdle: Bool) { guests[number]?.isIdle = isIdle }
+
+  mutating func left(_ number: Int) {
+    guard let guest = guests.removeValue(forKey: number) else { return }
+    if guest.isKnown {
+      Self.remove(number, of: guest.holder, from: &known)
+    } else {
+      Self.remove(number, of: guest.holder, from: &strangers)
+    }
+  }
+
+  private static func remove(_ number: Int, of holder: String, from table: inout [String: [Int]]) {
+    table[holder]?.removeAll { $0 == number }
+    if table[holder]?.isEmpty == true { table[holder] = nil }
+  }
+
+  /// The newcomer counts with those of its address.
+  private func stranger(before newcomer: String) -> Int? {
+    func weight(_ entry: (key: String, value: [Int])) -> Int { entry.value.count + (entry.key == newcomer ? 1 : 0) }
+    let heaviest = strangers.max { left, right in
+      let (less, more) = (weight(left), weight(right))
+      return less == more ? (left.value.first ?? 0) > (right.value.first ?? 0) : less < more
+    }
+    return heaviest?.value.first
+  }
+
+  private func idler() -> Int? {
+    let heaviest = known.max { $0.value.count < $1.value.count }
+    guard let numbers = heaviest?.value, numbers.count > Self.fairShare else { return nil }
+    return numbers.first { guests[$0]?.isIdle == true }
+  }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import TestSupport
+import Testing
+
+@testable import Hub
+
+/// What a gateway's token can make a hub keep, send and hold.
+@Suite struct PageTests {
+  private let scratch = Scratch(inMemory: true)
+
+  private func store() throws -> HubStore { try HubStore(location: scratch.location("hub.db")) }
+
+  private func batch(_ events: [(seq: Int64, kind: String, body: JSONValue)]) throws -> EventBatch {
+    let list = events.map { event in
+      JSONValue.object([
+        ("seq", .integer(event.seq)), ("at", .integer(event.seq)), ("trusted", .bool(true)),
+        ("kind", .string(event.kind)), ("body", event.body),
+      ])
+    }
+    return try EventBatch(.object([("epoch", .string("e")), ("events", .array(list))]))
+  }
+
+  private func batch(_ seq: Int64, _ kind: String, _ body: JSONValue) throws -> EventBatch {
+    try batch([(seq, kind, body)])
+  }
+
+  private func message(_ seq: Int64, _ text: String) -> JSONValue {
+    .object([
+      ("kind", .string("direct")), ("sender", .string("aabbccddeeff")), ("sender_time", .integer(seq)),
+      ("text", .string(text)),
+    ])
+  }
+
+  @Test func `a page ends at 1 MiB, and pages together are all of it`() async throws {
+    let store = try store()
+    let text = String(repeating: "x", count: 300_000)
+    let count: Int64 = 12
+    for seq in 1...count {
+      _ = try await store.take(batch(seq, "message", message(seq, text)), from: "g", at: seq)
+      let contact = JSONValue.object([("key", .string("k\(1000 + seq)")), ("name", .string(text))])
+      _ = try await store.take(batch(count + seq, "contact", contact), from: "h", at: seq)
+    }
+    func read(_ name: String, _ page: (String) async throws -> [UInt8]) async throws -> Int {
+      var (rows, after, pages) = (0, "", 0)
+      while true {
+        let bytes = try await page(after)
+        #expect(bytes.count <= 1 << 20, "\(name): \(bytes.count) bytes")
+        let json = try JSONValue(parsing: bytes)
+        rows += json[name]?.array?.count ?? 0
+        pages += 1
+        guard let next = json["next"] else { break }
+        after = next.string ?? "\(next.integer ?? 0)"
+      }
+      #expect(pages >= 3)
+      return rows
+    }
+    #expect(
+      try await read("events") {
+        try await store.events(gateway: "g", kind: nil, after: Int64($0) ?? 0, limit: 1000)
+      } == count)
+    #expect(
+      try await read("messages") {
+        try await store.events(gateway: "g", kind: "message", after: Int64($0) ?? 0, limit: 1000)
+      } == count)
+    #expect(try await read("contacts") { try await store.contacts(gateway: "h", after: $0, limit: 1000) } == count)
+    #expect(
+      try await read("messages") {
+        try await store.joinedMessages(channel: nil, after: Int64($0) ?? 0, limit: 1000)
+      } == count)
+  }
+
+  @Test func `a row that is larger than a page is a page of its own`() async throws {
+    let store = try store()
+    for seq in 1...2 as ClosedRange<Int64> {
+      let body = message(seq, String(repeating: "y", count: 2_000_000))
+      _ = try await store.take(batch(seq, "message", body), from: "g", at: seq)
+    }
+    let first = try JSONValue(parsing: try await store.events(gateway: "g", kind: nil, after: 0, limit: 100))
+    #expect(first["events"]?.array?.count == 1)
+    let next = try #require(first["next"]?.integer)
+    let second = try JSONValue(parsing: try await store.events(gateway: "g", kind: nil, after: next, limit: 100))
+    #expect(second["events"]?.array?.count == 1 && second["next"] == nil)
+  }
+
+  @Test func `states, documents and ended commands of a gateway have a bound each`() async throws {
+    let store = try store()
+    for number in 0..<40 {
+      let taken = try await store.setState("s\(number)", .object([("n", .integer(1))]), of: "g", at: 1)
+      #expect(taken == (number < HubBounds.states))
+    }
+    #expect(try await store.setState("s3", .object([("n", .integer(2))]), of: "g", at: 2), "a known one may change")
+    let large = JSONValue.object([("x", .string(String(repeating: "z", count: HubBounds.stateBytes)))])
+    #expect(try await store.setState("s3", large, of: "g", at: 2) == false)
+    let states = try JSONValue(parsing: try await store.states(of: "g"))
+    #expect(states.fields?.count == Int(HubBounds.states) && states["s3"]?["body"]?["n"]?.integer == 2)
+
+    // By the gateway's journal, in batches.
+    for start in stride(from: 0, to: 11_000, by: 1000) {
+      let events = (start..<start + 1000).map { number -> (seq: Int64, kind: String, body: JSONValue) in
+        (
+          Int64(number + 1), "document",
+          JSONValue.object([
+            ("key", .string("node/\(number)")), ("value", .string("v")), ("updated_at", .integer(Int64(number))),
+          ])
+        )
+      }
+      _ = try await store.take(batch(events), from: "g", at: 1)
+    }
+    #expect(try await store.document("node/9999", of: "g") != nil)
+    #expect(try await store.document("node/10000", of: "g") == nil)
+    #expect(try await store.editDocument("node/new", "1", of: "g", at: 5) == nil)
+    #expect(try await store.editDocument("node/1", "1", of: "g", at: 5) != nil)
+
+    let request = JSONValue.object([("command", .string("status"))])
+    let answer = JSONValue.object([("ok", .bool(true)), ("x", .string(String(repeating: "a", count: 100_000)))])
+    for number in 0..<1300 {
+      try await store.record(
+        request, answer: number == 1299 ? answer : .object([("ok", .bool(true))]), id: "c\(number)", for: "g", by: "me",
+        at: Int64(number))
+    }
+    #expect(try await store.command("c0", of: "g") == nil)
+    let last = try #require(try await store.command("c1299", of: "g"))
+    #expect(last.answer?.utf8.count ?? 0 < 200 && last.answer?.contains("too_large") == true)
+    #expect(try await store.commands(of: "g", limit: 5000).count <= HubBounds.endedCommands + 100)
+  }
+
+  @Test func `a gateway has its measure of bytes a day, and another has its own`() async {
+    let start = ContinuousClock.now
+    let limiter = RateLimiter(perSecond: 0, bytesPerDay: 86_400, now: start)
+    #expect(await limiter.admit("g", events: 1, bytes: 50_000, now: start) == nil)
+    #expect(await limiter.admit("g", events: 1, bytes: 50_000, now: start) == 13_600)
+    #expect(await limiter.admit("h", events: 1, bytes: 50_000, now: start) == nil)
+    #expect(await limiter.admit("g", events: 1, bytes: 50_000, now: start + .seconds(13_600)) == nil)
+    // Larger than a day's: when there is all of it, and then there is a debt.
+    #expect(await limiter.admit("i", events: 1, bytes: 100_000, now: start) == nil)
+    #expect(await limiter.admit("i", events: 0, bytes: 0, now: start) == 13_856)
+    let events = RateLimiter(perSecond: 10, now: start)
+    #expect(await events.admit("g", events: 10, bytes: 1, now: start) == nil)
+    #expect(await events.admit("g", events: 5, bytes: 1, now: start) == 1)
+    #expect(await events.admit("g", events: 5, bytes: 1, now: start + .milliseconds(600)) == nil)
+  }
+
+  @Test func `memory for slow readers is shared out, and comes back`() {
+    let memory = HubMemory(largest: 1 << 20)
+    var shares: [HubMemory.Share?] = (0..<8).map { _ in memory.take(1 << 20, for: "greedy") }
+    #expect(!shares.contains { $0 == nil })
+    #expect(memory.take(1 << 20, for: "greedy") == nil, "one holder has 8 MiB")
+    #expect(memory.take(1 << 20, for: "other") != nil)
+    shares += (0..<7).flatMap { holder in (0..<8).map { _ in memory.take(1 << 20, for: "h\(holder)") } }
+    #expect(!shares.contains { $0 == nil })
+    #expect(memory.take(1 << 20, for: "late") == nil, "all have 64 MiB")
+    shares = []
+    #expect(memory.take(8 << 20, for: "greedy") != nil)
+  }
+
+  @Test func `batches that wait are few of one gateway`() {
+    let admission = Admission()
+    for _ in 0..<Admission.mostOfOne { #expect(admission.enter("g")) }
+    #expect(!admission.enter("g") && admission.enter("h"))
+    admission.leave("g")
+    #expect(admission.enter("g"))
+  }
+
+  @Test func `what a database never takes is refused, what it does not take now is waited for`() {
+    #expect(["22021", "22P05", "54000"].map(PostgresHubDatabase.kind) == [.unfit, .unfit, .unfit])
+    #expect(["53100", "08006", "57P01", ""].map(PostgresHubDatabase.kind).allSatisfy { $0 == .unavailable })
+    #expect(PostgresHubDatabase.kind(of: "40001") == .conflict && PostgresHubDatabase.kind(of: "42P01") == .other)
+  }
+
+  @Test func `a batch that cannot be read has a number all the same`() {
+    #expect(LinkSession.batch(of: Array(#"{"type":"events","n":12,"after":3,"events":[{"#.utf8)) == 12)
+    for other in [
+      #"{"type":"events","n":"x","#, #"{"type":"hello","n":1,"#, "", #"{"type":"events","n":99999999999999999999,"#,
+    ] {
+      #expect(LinkSession.batch(of: Array(other.utf8)) == nil)
+    }
+  }
+
+  @Test func `news of a command whose id holds blanks is understood`() {
+    #expect(HubNews("g result/a b c 0") == HubNews(gateway: "g", bucket: "result/a b c", seq: 0))
+    #expect(HubNews(" channel/0011223344556677 5") == HubNews(gateway: "", bucket: "channel/0011223344556677", seq: 5))
+    #expect(HubNews("g 5") == nil && HubNews("") == nil && HubNews("g b x") == nil)
+  }
+}
