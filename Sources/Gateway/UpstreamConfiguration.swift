@@ -84,6 +84,7 @@ enum UpstreamConfiguration {
     )
     if key != nil, certificate == nil { table.note("key_file", "it belongs to a cert_file") }
     let keepAlive = table.integer("keep_alive_s", in: 0...65535, default: 300)
+    let version = table.choice("version", of: ["auto", "5", "3.1.1"], default: "auto")
     let topic = self.topic("topic", default: "meshpost/{gateway}/{kind}", &table)
     let status = self.topic("status_topic", default: "meshpost/{gateway}/status", &table)
     let commands = self.topic("command_topic", default: "meshpost/{gateway}/command", &table)
@@ -109,6 +110,7 @@ enum UpstreamConfiguration {
       keepAlive: UInt16(keepAlive), topic: topic, statusTopic: status, template: template, commandTopic: commands,
       homeAssistantPrefix: wantsHome ? prefix : nil, homeAssistantNotify: notify)
     (mqtt.observer, mqtt.token, mqtt.statsInterval) = (observer, token, stats)
+    mqtt.version = UpstreamSettings.MQTTSettings.versions[version] ?? nil
     return .mqtt(mqtt)
   }
 

@@ -5,55 +5,19 @@ import HTTP
 import Streams
 import Timing
 
-/// What a broker is told at the beginning.
-public struct MQTTOptions: Equatable, Sendable {
-  /// Messages from the broker that may wait for our acknowledgement.
-  static let receiveMaximum: UInt16 = 16
-
-  public var clientID: String
-  public var user: String?
-  public var password: [UInt8]?
-  /// Seconds; 0: no pings.
-  public var keepAlive: UInt16
-  /// Seconds that the broker keeps what comes for us while we are away (MQTT 5).
-  public var sessionExpiry: UInt32
-  public var will: MQTTMessage?
-
-  public init(
-    clientID: String, user: String? = nil, password: [UInt8]? = nil, keepAlive: UInt16 = 300,
-    sessionExpiry: UInt32 = 86400, will: MQTTMessage? = nil
-  ) {
-    self.clientID = clientID
-    self.user = user
-    self.password = password
-    self.keepAlive = keepAlive
-    self.sessionExpiry = sessionExpiry
-    self.will = will
-  }
-}
-
-/// Why there is no connection, or none any more.
-public enum MQTTFailure: Error, Equatable, Sendable, CustomStringConvertible {
-  /// No network, time-out, a broker that is going down: worth trying again.
-  case unreachable(String)
-  /// The broker does not take us: user, password, rights.
-  case refused(String)
-
-  public var description: String {
-    switch self {
-    case .unreachable(let words), .refused(let words): words
-    }
-  }
-}
-
 /// One connection to a broker: MQTT 5, or 3.1.1 where the broker does not know 5. Publishes with QoS 1, any number at
 /// once; who uses it keeps to `window`.
 ///
-/// It does not connect again by itself, and keeps nothing: who uses it does.
+/// It does not connect again by itself, and keeps nothing: who uses it does. What it does not know of a broker it finds out with a
+/// connection more: whether it knows version 5, and whether it retains anything.
 public final class MQTTClient {
   private static let connectLimit: Duration = .seconds(15)
   /// The broker's answer to hello, to a ping, to a publication.
   private static let patience: Duration = .seconds(20)
+  /// To a hello of a version that it may not know.
+  private static let guessPatience: Duration = .seconds(10)
+  /// Messages that may wait for us with a broker that has not been told a bound (3.1.1).
+  private static let mostIncoming = 1024
 
   private let host: String
   private let port: UInt16
@@ -61,25 +25,32 @@ public final class MQTTClient {
   /// Of the WebSocket that carries it; `nil`: plain TCP or TLS.
   private let path: String?
   private let loop: EventLoop
+  private let patience: (hello: Duration, guess: Duration)
   private var connector: Connector?
   private var stream: (any ByteStream)?
   private var decoder = MQTTDecoder(.v5)
+  private var search: VersionSearch
   private var options: MQTTOptions?
   private var limit: LoopTimer?
   private var pinger: LoopTimer?
   private var lastID: UInt16 = 0
-  private var waiting: [UInt16: (UInt8) -> Void] = [:]
-  private var keepAlive: UInt16 = 0
+  private var waiting: [UInt16: (MQTTAnswer) -> Void] = [:]
+  private var subscribing: Set<UInt16> = []
+  /// Messages of the broker that are not acknowledged yet.
+  private var incoming: Set<UInt16> = []
+  private var keepAlive = 0
   /// The largest packet that the broker takes.
   private var mostBytes: Int?
+  private var retains = true
+  /// A client id that the broker gave us.
+  private var givenID: String?
   /// Publications that the broker takes at once; and those that wait for it.
   private var receiveMaximum = 65535
-  private var queued: [(message: MQTTMessage, done: (UInt8) -> Void)] = []
+  private var queued: [(message: MQTTMessage, done: (MQTTAnswer) -> Void)] = []
   private static let mostQueued = 256
   /// Counts connections.
   private var generation = 0
 
-  public private(set) var version = MQTTVersion.v5
   public private(set) var isUp = false
   /// Publications that may wait for their acknowledgement.
   public private(set) var window = 1
@@ -90,17 +61,40 @@ public final class MQTTClient {
   /// A message came; call the closure when it is safe: only then the broker may forget it.
   public var onMessage: (MQTTMessage, _ acknowledge: @escaping () -> Void) -> Void = { _, acknowledge in acknowledge() }
 
-  public init(host: String, port: UInt16, path: String? = nil, tls: TLSContext?, on loop: EventLoop) {
+  /// `version`: the only one to be spoken; `nil`: 5, or 3.1.1 where that does not work.
+  public convenience init(
+    host: String, port: UInt16, path: String? = nil, tls: TLSContext?, version: MQTTVersion? = nil, on loop: EventLoop
+  ) {
+    self.init(
+      host: host, port: port, path: path, tls: tls, version: version, patience: (Self.patience, Self.guessPatience),
+      on: loop)
+  }
+
+  /// `patience`: for the answer to a hello, and to one of a version that is a guess.
+  init(
+    host: String, port: UInt16, path: String? = nil, tls: TLSContext?, version: MQTTVersion? = nil,
+    patience: (hello: Duration, guess: Duration), on loop: EventLoop
+  ) {
     self.path = path
     self.host = host
     self.port = port
     self.tls = tls
     self.loop = loop
+    self.patience = patience
+    search = VersionSearch(version)
   }
+
+  /// The version that is spoken.
+  public var version: MQTTVersion { search.version }
 
   public func connect(_ options: MQTTOptions) {
     close()
     self.options = options
+    search.begins(now: loop.now)
+    open()
+  }
+
+  private func open() {
     if let path {
       let settings = WebSocket.Settings(host: host, port: port, target: path, subprotocol: "mqtt")
       return begin(WebSocketStream(settings, tls: tls, on: loop))
@@ -113,6 +107,12 @@ public final class MQTTClient {
       case .failure(let failure): self.down(.unreachable(failure.description))
       }
     }
+  }
+
+  /// Once more, with what was learnt.
+  private func openAgain() {
+    drop()
+    open()
   }
 
   private func connected(_ socket: Int32) {
@@ -129,19 +129,32 @@ public final class MQTTClient {
     stream = fresh
     decoder = MQTTDecoder(version)
     generation += 1
+    let connection = generation
     stream?.onBytes = { [weak self] bytes in self?.received(bytes) }
     stream?.onClose = { [weak self] words in
-      self?.stream = nil
-      self?.ended(words ?? "the broker closed the connection")
+      guard let self, self.generation == connection, let stream = self.stream else { return }
+      self.stream = nil
+      self.ended(words ?? "the broker closed the connection", heardUs: stream.pendingBytes == 0)
     }
     stream?.start()
-    if let options { send(.connect(options, version)) }
-    expect("no answer to hello")
+    if var options {
+      if options.clientID.isEmpty { options.clientID = givenID ?? "" }
+      if !retains { options.will?.retain = false }
+      send(.connect(options, version))
+    }
+    limit?.cancel()
+    limit = loop.schedule(after: search.isGuess ? patience.guess : patience.hello) { [weak self] in
+      guard let self else { return }
+      if self.search.failed(.silent, now: self.loop.now) { return self.openAgain() }
+      self.down(.unreachable("no answer to hello in time"))
+    }
   }
 
-  private func ended(_ words: String) {
-    let hint = isUp ? "" : ", before it took us: does it want TLS, or a certificate of ours?"
-    down(.unreachable(words + hint))
+  /// `heardUs`: our hello went out; where TLS or a WebSocket did not come about, another version changes nothing.
+  private func ended(_ words: String, heardUs: Bool) {
+    guard !isUp else { return down(.unreachable(words)) }
+    if heardUs, search.failed(.hungUp, now: loop.now) { return openAgain() }
+    down(.unreachable(words + ", before it took us: does it want TLS, or a certificate of ours?"))
   }
 
   private func send(_ command: MQTTCommand) {
@@ -156,37 +169,49 @@ public final class MQTTClient {
     limit = loop.schedule(after: Self.patience) { [weak self] in self?.down(.unreachable("\(words) in time")) }
   }
 
-  /// `done` hears the broker's code: below 0x80 it has the message.
-  public func publish(_ message: MQTTMessage, _ done: @escaping (UInt8) -> Void) {
+  /// `done` hears the broker's answer.
+  public func publish(_ message: MQTTMessage, _ done: @escaping (MQTTAnswer) -> Void) {
     guard isUp else { return }
     // More at once than the broker takes would end the connection: the rest waits for its turn.
     guard waiting.count < receiveMaximum else {
-      guard queued.count < Self.mostQueued else { return loop.later { done(0x97) } }
+      guard queued.count < Self.mostQueued else { return loop.later { done(MQTTAnswer(0x97)) } }
       queued.append((message, done))
       return
     }
-    repeat { lastID = lastID == .max ? 1 : lastID + 1 } while waiting[lastID] != nil && waiting.count < 65535
-    let command = MQTTCommand.publish(message, id: lastID, isRepeated: false, version)
+    let id = freshID()
+    var message = message
+    if !retains { message.retain = false }
+    let command = MQTTCommand.publish(message, id: id, isRepeated: false, version)
     // A broker would end the connection over it, again and again.
     if let mostBytes, command.encode().count > mostBytes {
-      loop.later { done(0x95) }
+      loop.later { done(MQTTAnswer(0x95)) }
       return
     }
-    waiting[lastID] = done
+    waiting[id] = done
     send(command)
     if waiting.count == 1 { expect("no acknowledgement") }
     pingLater()
   }
 
+  /// One that is not in use.
+  private func freshID() -> UInt16 {
+    repeat {
+      lastID = lastID == .max ? 1 : lastID + 1
+    } while (waiting[lastID] != nil || subscribing.contains(lastID))
+      && waiting.count + subscribing.count < 65535
+    return lastID
+  }
+
   public func subscribe(_ topic: String) {
     guard isUp else { return }
-    lastID = lastID == .max ? 1 : lastID + 1
-    send(.subscribe(topic: topic, id: lastID, version))
+    let id = freshID()
+    subscribing.insert(id)
+    send(.subscribe(topic: topic, id: id, version))
   }
 
   /// In order, so that the last will is not published.
   public func close() {
-    if isUp { send(.disconnect) }
+    if isUp { send(.disconnect(code: 0)) }
     drop()
   }
 
@@ -199,6 +224,8 @@ public final class MQTTClient {
     stream = nil
     isUp = false
     waiting = [:]
+    subscribing = []
+    incoming = []
     queued = []
   }
 
@@ -212,55 +239,96 @@ public final class MQTTClient {
   private func received(_ bytes: [UInt8]) {
     decoder.append(bytes)
     do {
-      while stream != nil, let event = try decoder.next() { take(event) }
+      while stream != nil, let event = try decoder.next() { try take(event) }
     } catch {
+      // Only a broker that has taken us knows this packet.
+      if isUp, version == .v5 { send(.disconnect(code: error.code)) }
       down(.unreachable("the broker sends what is no MQTT: \(error)"))
     }
   }
 
-  private func take(_ event: MQTTEvent) {
+  private func take(_ event: MQTTEvent) throws(MQTTError) {
+    if case .connected(let greeting) = event {
+      guard !isUp else { throw .protocolError("a second greeting") }
+      return greeted(greeting)
+    }
+    if case .disconnected(let code, let reason, let server) = event {
+      let words = "the broker ends the connection: \(MQTTReason.words(code, reason, server: server))"
+      return down(MQTTReason.stopsConnection(code) ? .refused(words) : .unreachable(words))
+    }
+    guard isUp else { throw .protocolError("something before its greeting") }
     switch event {
-    case .connected(let code, _, let receiveMaximum, let keepAlive, let mostBytes):
-      self.mostBytes = mostBytes.map { Int($0) }
-      greeted(code, receiveMaximum, keepAlive)
-    case .acknowledged(let id, let code):
-      guard let done = waiting.removeValue(forKey: id) else { return }
-      if waiting.isEmpty { limit?.cancel() } else { expect("no acknowledgement") }
-      done(code)
-      if !queued.isEmpty, isUp {
-        let (message, done) = queued.removeFirst()
-        publish(message, done)
-      }
-    case .message(let message, let id):
-      let connection = generation
-      onMessage(message) { [weak self] in
-        // An acknowledgement on another connection would be for another message.
-        guard let self, let id, self.generation == connection else { return }
-        self.send(.acknowledge(id: id))
-      }
+    case .connected, .disconnected: break
+    case .acknowledged(let id, let code, let reason): try acknowledged(id, MQTTAnswer(code, reason))
+    case .message(let message, let id, let isRepeated): try came(message, id, isRepeated)
     case .pong: if waiting.isEmpty { limit?.cancel() }
-    case .subscribed(_, let code): if code >= 0x80 { down(.refused("the broker refuses the subscription (\(code))")) }
-    case .disconnected(let code): down(.unreachable("the broker ends the connection (\(Self.words(code)))"))
+    case .subscribed(let id, let code, let reason):
+      guard subscribing.remove(id) != nil else { throw .protocolError("an answer to no subscription") }
+      guard code >= 0x80 else { return }
+      down(.refused("the broker refuses the subscription (\(MQTTReason.words(code, reason)))"))
     }
   }
 
-  private func greeted(_ code: UInt8, _ receiveMaximum: UInt16, _ keepAlive: UInt16?) {
+  private func acknowledged(_ id: UInt16, _ answer: MQTTAnswer) throws(MQTTError) {
+    guard let done = waiting.removeValue(forKey: id) else {
+      throw .protocolError("an acknowledgement of what is not on its way")
+    }
+    if waiting.isEmpty { limit?.cancel() } else { expect("no acknowledgement") }
+    done(answer)
+    if !queued.isEmpty, isUp {
+      let (message, done) = queued.removeFirst()
+      publish(message, done)
+    }
+  }
+
+  private func came(_ message: MQTTMessage, _ id: UInt16?, _ isRepeated: Bool) throws(MQTTError) {
+    if let id {
+      guard !incoming.contains(id) else {
+        // Old brokers send again what we have not acknowledged yet; it is in hand.
+        guard isRepeated else { throw .init(code: 0x91, description: "two messages with one identifier") }
+        return
+      }
+      let most = version == .v5 ? Int(MQTTOptions.receiveMaximum) : Self.mostIncoming
+      guard incoming.count < most else { throw .init(code: 0x93, description: "more messages than we take at once") }
+      incoming.insert(id)
+    }
+    let connection = generation
+    onMessage(message) { [weak self] in
+      // An acknowledgement on another connection would be for another message.
+      guard let self, let id, self.generation == connection, self.incoming.remove(id) != nil else { return }
+      self.send(.acknowledge(id: id))
+    }
+  }
+
+  private func greeted(_ greeting: MQTTGreeting) {
     limit?.cancel()
+    let code = greeting.code
     // 3.1.1 brokers answer 1 (unacceptable protocol version), those that know of 5 answer 0x84.
-    if code != 0, version == .v5, code == 0x84 || code == 1 {
-      version = .v3
-      guard let options else { return }
-      return connect(options)
+    if code == 0x84 || code == 1 {
+      if search.failed(.refused, now: loop.now) { return openAgain() }
+    } else {
+      search.answered()
     }
     guard code == 0 else {
-      let words = "the broker refuses: \(Self.words(code))"
-      let isOurs = [4, 5, 0x85, 0x86, 0x87, 0x8A, 0x8C].contains(code)
-      return down(isOurs ? .refused(words) : .unreachable(words))
+      // The will is to be retained: without that it may do.
+      if code == 0x9A, retains {
+        retains = false
+        return openAgain()
+      }
+      let words = "the broker refuses: \(MQTTReason.words(code, greeting.reason, server: greeting.server))"
+      return down(MQTTReason.stopsGreeting(code) ? .refused(words) : .unreachable(words))
+    }
+    guard greeting.takesQuality1 else {
+      send(.disconnect(code: 0))
+      return down(.refused("the broker cannot be used: \(MQTTReason.words(0x9B))"))
     }
     isUp = true
-    window = Int(min(receiveMaximum, 64))
-    self.receiveMaximum = max(1, Int(receiveMaximum))
-    self.keepAlive = keepAlive ?? options?.keepAlive ?? 0
+    givenID = greeting.clientID ?? givenID
+    retains = greeting.retains
+    mostBytes = greeting.mostBytes
+    receiveMaximum = max(1, greeting.receiveMaximum)
+    window = min(receiveMaximum, 64)
+    keepAlive = greeting.keepAlive ?? options.map { Int($0.keepAlive) } ?? 0
     pingLater()
     onUp()
   }
@@ -273,23 +341,6 @@ public final class MQTTClient {
       self.send(.ping)
       self.expect("no answer to a ping")
       self.pingLater()
-    }
-  }
-
-  /// Codes of CONNACK (3.1.1 and 5), PUBACK and DISCONNECT.
-  static func words(_ code: UInt8) -> String {
-    switch code {
-    case 2, 0x85: "the client id is not allowed"
-    case 3, 0x88: "the server is unavailable"
-    case 4, 0x86: "user or password is wrong"
-    case 5, 0x87: "not authorised"
-    case 0x8A: "banned"
-    case 0x8B: "it is shutting down"
-    case 0x8D: "no ping came in time"
-    case 0x8E: "another client took over this client id"
-    case 0x95: "the packet is too large"
-    case 0x97: "a quota is exceeded"
-    default: "code \(code)"
     }
   }
 }

@@ -34,7 +34,8 @@ enum MQTTCommand: Equatable {
   case acknowledge(id: UInt16)
   case subscribe(topic: String, id: UInt16, MQTTVersion)
   case ping
-  case disconnect
+  /// 0: in order. Another code, of version 5: why.
+  case disconnect(code: UInt8)
 
   func encode() -> [UInt8] {
     switch self {
@@ -49,7 +50,7 @@ enum MQTTCommand: Equatable {
       let body = Self.word(id) + (version == .v5 ? [0] : []) + Self.string(topic) + [1]
       return Self.packet(0x82, body)
     case .ping: return [0xC0, 0]
-    case .disconnect: return [0xE0, 0]
+    case .disconnect(let code): return code == 0 ? [0xE0, 0] : [0xE0, 1, code]
     }
   }
 
@@ -113,19 +114,44 @@ enum MQTTCommand: Equatable {
   private static func string(_ text: String) -> [UInt8] { binary(Array(text.utf8)) }
 }
 
-/// What a broker sends.
-enum MQTTEvent: Equatable {
-  /// 0: taken. `receiveMaximum`: publications that may wait for their acknowledgement.
-  case connected(code: UInt8, hasSession: Bool, receiveMaximum: UInt16, keepAlive: UInt16?, mostBytes: Int?)
-  /// 0 or below 0x80: taken.
-  case acknowledged(id: UInt16, code: UInt8)
-  case message(MQTTMessage, id: UInt16?)
-  case subscribed(id: UInt16, code: UInt8)
-  case pong
-  case disconnected(code: UInt8)
+/// How a broker begins. What it does not say is as the standard has it.
+struct MQTTGreeting: Equatable {
+  /// 0: taken.
+  var code: UInt8
+  var hasSession = false
+  /// Publications that may wait for their acknowledgement.
+  var receiveMaximum = 65535
+  /// Seconds, in place of those that we said.
+  var keepAlive: Int?
+  /// The largest packet that it takes.
+  var mostBytes: Int?
+  var takesQuality1 = true
+  var retains = true
+  /// Given to us where we had none.
+  var clientID: String?
+  /// For people, and the server that it points to.
+  var reason: String?
+  var server: String?
 }
 
-/// Bytes of a broker that are no MQTT.
+/// What a broker sends.
+enum MQTTEvent: Equatable {
+  case connected(MQTTGreeting)
+  /// 0 or below 0x80: taken.
+  case acknowledged(id: UInt16, code: UInt8, reason: String?)
+  /// `isRepeated`: it came before, on this connection or an earlier one.
+  case message(MQTTMessage, id: UInt16?, isRepeated: Bool)
+  case subscribed(id: UInt16, code: UInt8, reason: String?)
+  case pong
+  case disconnected(code: UInt8, reason: String?, server: String?)
+}
+
+/// What a broker must not send.
 struct MQTTError: Error, Equatable, CustomStringConvertible {
+  /// As a client of version 5 says it when it ends the connection.
+  let code: UInt8
   let description: String
+
+  static func malformed(_ words: String) -> MQTTError { MQTTError(code: 0x81, description: words) }
+  static func protocolError(_ words: String) -> MQTTError { MQTTError(code: 0x82, description: words) }
 }

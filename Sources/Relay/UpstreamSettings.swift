@@ -2,6 +2,7 @@
 
 import EventLoop
 import HTTP
+import MQTT
 import Store
 import Streams
 import Timing
@@ -80,6 +81,8 @@ public struct UpstreamSettings: Equatable, Sendable {
     public var key: String?
     /// Seconds between pings when nothing else is sent.
     public var keepAlive: UInt16
+    /// The only version to be spoken; `nil`: 5, or 3.1.1 where that does not work.
+    public var version: MQTTVersion?
     public var topic: TopicTemplate
     public var statusTopic: TopicTemplate
     public var template: BodyTemplate?
@@ -94,6 +97,9 @@ public struct UpstreamSettings: Equatable, Sendable {
     public var token: RadioToken?
     /// Seconds between looks at the radio's counters.
     public var statsInterval: Int64 = 300
+
+    /// Versions by their names in the configuration.
+    public static let versions: [String: MQTTVersion?] = ["auto": .none, "5": .v5, "3.1.1": .v3]
 
     public init(
       user: String? = nil, passwordFile: String? = nil, clientID: String? = nil, certificate: String? = nil,
@@ -255,7 +261,8 @@ extension JournalUpstream {
       MQTTCarrier.Settings(
         url: settings.url, host: broker.host, port: broker.port,
         clientID: mqtt.clientID ?? "meshpost-\(store.gatewayID)-\(settings.name)", user: mqtt.user,
-        passwordFile: mqtt.passwordFile, keepAlive: mqtt.keepAlive, topic: mqtt.topic, statusTopic: mqtt.statusTopic,
+        passwordFile: mqtt.passwordFile, keepAlive: mqtt.keepAlive, version: mqtt.version, topic: mqtt.topic,
+        statusTopic: mqtt.statusTopic,
         template: mqtt.template, commandTopic: settings.journal.allowed.isEmpty ? nil : mqtt.commandTopic,
         homeAssistant: mqtt.homeAssistantPrefix.map {
           HomeAssistant.Settings(prefix: $0, notify: mqtt.homeAssistantNotify)

@@ -40,19 +40,74 @@ import Timing
       [0x20, 6, 0, 0, 3, 0x21, 0, 20] + [0x40, 2, 0, 7] + [0x40, 4, 0, 8, 0x87, 0] + [0xD0, 0] + [0xE0, 1, 0x8B]
     #expect(
       try events(bytes) == [
-        .connected(code: 0, hasSession: false, receiveMaximum: 20, keepAlive: nil, mostBytes: nil),
-        .acknowledged(id: 7, code: 0), .acknowledged(id: 8, code: 0x87), .pong, .disconnected(code: 0x8B),
+        .connected(MQTTGreeting(code: 0, receiveMaximum: 20)), .acknowledged(id: 7, code: 0, reason: nil),
+        .acknowledged(id: 8, code: 0x87, reason: nil), .pong, .disconnected(code: 0x8B, reason: nil, server: nil),
       ])
     #expect(
-      try events([0x20, 2, 1, 5], .v3) == [
-        .connected(code: 5, hasSession: true, receiveMaximum: 65535, keepAlive: nil, mostBytes: nil)
-      ])
+      try events([0x20, 2, 1, 0], .v3) == [.connected(MQTTGreeting(code: 0, hasSession: true))])
     let command: [UInt8] = [0x32, 16, 0, 1, 0x74, 0, 9, 8, 0x08, 0, 1, 0x72, 0x09, 0, 1, 0xFF, 0x68, 0x69]
     #expect(
       try events(command) == [
         .message(
-          MQTTMessage(topic: "t", payload: [0x68, 0x69], responseTopic: "r", correlation: [0xFF]), id: 9)
+          MQTTMessage(topic: "t", payload: [0x68, 0x69], responseTopic: "r", correlation: [0xFF]), id: 9,
+          isRepeated: false)
       ])
+  }
+
+  @Test func `what a broker is able to do, and says, is read`() throws {
+    let properties: [UInt8] =
+      [0x24, 0, 0x25, 0, 0x27, 0, 0, 1, 0, 0x13, 0, 9, 0x22, 0, 5, 0x28, 0, 0x29, 0] + [0x12, 0, 1, 0x61]
+      + [0x1F, 0, 2, 0x68, 0x69] + [0x1C, 0, 1, 0x73] + [0x26, 0, 1, 0x61, 0, 1, 0x62, 0x26, 0, 1, 0x61, 0, 1, 0x62]
+    let bytes: [UInt8] = [0x20, UInt8(properties.count + 3), 0, 0x9C, UInt8(properties.count)] + properties
+    #expect(
+      try events(bytes) == [
+        .connected(
+          MQTTGreeting(
+            code: 0x9C, keepAlive: 9, mostBytes: 256, takesQuality1: false, retains: false, clientID: "a", reason: "hi",
+            server: "s"))
+      ])
+    #expect(MQTTReason.words(0x9C, "hi", server: "s") == "another server is to be used for now: hi; it names s")
+    #expect(
+      try events([0x40, 9, 0, 8, 0x99, 5, 0x1F, 0, 2, 0x68, 0x69]) == [.acknowledged(id: 8, code: 0x99, reason: "hi")])
+    #expect(
+      try events([0xE0, 10, 0x9D, 8, 0x1C, 0, 1, 0x73, 0x1F, 0, 1, 0x68]) == [
+        .disconnected(code: 0x9D, reason: "h", server: "s")
+      ])
+  }
+
+  /// Each of these a broker must not send: version, bytes.
+  private static let breaches: [(String, MQTTVersion, [UInt8])] = [
+    ("reserved flags of a greeting", .v5, [0x21, 3, 0, 0, 0]), ("of an acknowledgement", .v3, [0x41, 2, 0, 1]),
+    ("of a pong", .v3, [0xD2, 0]), ("of a goodbye", .v5, [0xE1, 0]), ("of a subscription", .v3, [0x92, 3, 0, 1, 1]),
+    ("QoS 3", .v5, [0x36, 6, 0, 1, 0x74, 0, 1, 0]), ("QoS 2", .v5, [0x34, 6, 0, 1, 0x74, 0, 1, 0]),
+    ("repeated, of QoS 0", .v3, [0x38, 3, 0, 1, 0x74]), ("identifier 0", .v3, [0x32, 5, 0, 1, 0x74, 0, 0]),
+    ("an acknowledgement of 0", .v3, [0x40, 2, 0, 0]), ("greeting's flags", .v5, [0x20, 3, 2, 0, 0]),
+    ("a refusal with a session", .v5, [0x20, 3, 1, 0x87, 0]), ("a greeting too long", .v3, [0x20, 3, 0, 0, 0]),
+    ("a greeting too short", .v3, [0x20, 1, 0]), ("a pong with content", .v3, [0xD0, 1, 0]),
+    ("an acknowledgement too long", .v3, [0x40, 3, 0, 1, 0]), ("no UTF-8", .v3, [0x30, 4, 0, 2, 0xC3, 0x28]),
+    ("a surrogate", .v3, [0x30, 5, 0, 3, 0xED, 0xA0, 0x80]), ("a NUL in a topic", .v3, [0x30, 3, 0, 1, 0]),
+    ("a wildcard", .v3, [0x30, 3, 0, 1, 0x23]), ("an empty topic", .v5, [0x30, 3, 0, 0, 0]),
+    ("a topic alias", .v5, [0x30, 7, 0, 1, 0x74, 3, 0x23, 0, 1]),
+    ("a property twice", .v5, [0x20, 7, 0, 0, 4, 0x24, 1, 0x24, 1]),
+    ("a property of another packet", .v5, [0x40, 6, 0, 1, 0, 2, 0x24, 1]),
+    ("QoS 2 as a flag", .v5, [0x20, 5, 0, 0, 2, 0x24, 2]),
+    ("receive maximum 0", .v5, [0x20, 6, 0, 0, 3, 0x21, 0, 0]),
+    ("no packet at all", .v5, [0x20, 8, 0, 0, 5, 0x27, 0, 0, 0, 0]),
+    ("properties longer than the packet", .v5, [0x20, 3, 0, 0, 9]),
+    ("an unknown property", .v5, [0x20, 5, 0, 0, 2, 0x7F, 1]),
+    ("a long length", .v5, [0x20, 0x83, 0x00, 0, 0, 0]),
+    ("a length without end", .v5, [0x20, 0x80, 0x80, 0x80, 0x80, 1]),
+    ("a long number", .v5, [0x20, 4, 0, 0, 0x80, 0x00]), ("a goodbye in 3.1.1", .v3, [0xE0, 0]),
+    ("connect", .v5, [0x10, 0]), ("subscribe", .v5, [0x80, 0]), ("ping", .v5, [0xC0, 0]), ("auth", .v5, [0xF0, 0]),
+    ("unsubscribed", .v5, [0xB0, 3, 0, 1, 0]), ("received", .v5, [0x50, 2, 0, 1]), ("type 0", .v5, [0, 0]),
+    ("a subscription's code", .v3, [0x90, 3, 0, 1, 3]), ("two codes", .v3, [0x90, 4, 0, 1, 1, 1]),
+    ("a large packet in 5", .v5, [0x30, 0xFF, 0xFF, 0x7F]),
+  ]
+
+  @Test func `what a broker must not send is an error`() {
+    for (what, version, bytes) in Self.breaches {
+      #expect(throws: MQTTError.self, "\(what)") { try events(bytes, version) }
+    }
   }
 
   @Test func `mutated packets never trap, and nothing grows without bound`() {
@@ -97,25 +152,34 @@ import Timing
     }
     decoder.append([0xD0, 0])
     while let event = try decoder.next() { events.append(event) }
-    #expect(events == [.message(MQTTMessage(topic: "t", payload: []), id: 77), .pong])
+    #expect(events == [.message(MQTTMessage(topic: "t", payload: []), id: 77, isRepeated: false), .pong])
   }
 }
 
-/// A broker that answers from a list.
+/// A broker that answers from a list: to each packet, or to a connection that begins, with the next.
 private final class ScriptedBroker {
+  enum Answer { case bytes([UInt8]), silence, hangUp }
+
   let port: UInt16
   private let listener: Int32
   private let loop: EventLoop
   private var client: Int32 = -1
   /// First bytes of what each connection began with: the version stands at 8.
   private(set) var hellos: [[UInt8]] = []
-  var answers: [[UInt8]]
+  /// All else that came.
+  private(set) var received: [[UInt8]] = []
+  private(set) var ends = 0
+  var answers: [Answer]
 
-  init(on loop: EventLoop, answers: [[UInt8]]) throws {
+  init(on loop: EventLoop, _ answers: [Answer]) throws {
     self.loop = loop
     self.answers = answers
     (listener, port) = try LoopbackSocket.listen(on: 0)
     loop.watch(listener, for: .readable) { [unowned self] _ in self.accept() }
+  }
+
+  convenience init(on loop: EventLoop, answers: [[UInt8]]) throws {
+    try self.init(on: loop, answers.map { .bytes($0) })
   }
 
   deinit {
@@ -123,20 +187,29 @@ private final class ScriptedBroker {
     close(listener)
   }
 
+  func say(_ bytes: [UInt8]) { _ = Glibc.write(client, bytes, bytes.count) }
+
+  private func end(_ socket: Int32) {
+    ends += 1
+    loop.unwatch(socket)
+    close(socket)
+  }
+
   private func accept() {
     let socket = Glibc.accept(listener, nil, nil)
     guard socket >= 0 else { return }
+    client = socket
     Descriptor.setNonBlocking(socket)
     loop.watch(socket, for: .readable) { [unowned self] _ in
-      guard case .bytes(let bytes) = Descriptor.read(socket) else {
-        self.loop.unwatch(socket)
-        close(socket)
-        return
+      guard case .bytes(let bytes) = Descriptor.read(socket) else { return self.end(socket) }
+      if bytes.first == 0x10 { self.hellos.append(bytes) } else { self.received.append(bytes) }
+      // Nobody answers a goodbye.
+      guard bytes.first != 0xE0, !self.answers.isEmpty else { return }
+      switch self.answers.removeFirst() {
+      case .bytes(let answer): _ = Glibc.write(socket, answer, answer.count)
+      case .silence: break
+      case .hangUp: self.end(socket)
       }
-      if bytes.first == 0x10 { self.hellos.append(bytes) }
-      guard !self.answers.isEmpty else { return }
-      let answer = self.answers.removeFirst()
-      _ = Glibc.write(socket, answer, answer.count)
     }
   }
 }
@@ -170,5 +243,192 @@ private final class ScriptedBroker {
     client.connect(MQTTOptions(clientID: "c"))
     try run(loop) { failures.count == 2 }
     #expect(failures[1].description.contains("no MQTT"))
+  }
+
+  private func client(
+    _ broker: ScriptedBroker, _ loop: EventLoop, version: MQTTVersion? = nil, guess: Duration = .milliseconds(200)
+  ) -> MQTTClient {
+    MQTTClient(
+      host: "127.0.0.1", port: broker.port, tls: nil, version: version, patience: (.seconds(20), guess), on: loop)
+  }
+
+  @Test(arguments: [true, false])
+  func `a broker that is silent at version 5, or hangs up, is spoken to in 3.1.1, and from then on`(_ isSilent: Bool)
+    throws
+  {
+    let loop = EventLoop()
+    let taken: [UInt8] = [0x20, 2, 0, 0]
+    let broker = try ScriptedBroker(on: loop, [isSilent ? .silence : .hangUp, .bytes(taken), .bytes(taken)])
+    let client = client(broker, loop)
+    client.connect(MQTTOptions(clientID: "c"))
+    try run(loop) { client.isUp }
+    #expect(broker.hellos.map { $0[8] } == [5, 4])
+    client.close()
+    client.connect(MQTTOptions(clientID: "c"))
+    try run(loop) { client.isUp }
+    #expect(broker.hellos.map { $0[8] } == [5, 4, 4])
+    client.close()
+  }
+
+  @Test func `a version that is wished for is the only one`() throws {
+    let loop = EventLoop()
+    let broker = try ScriptedBroker(on: loop, [.bytes([0x20, 2, 0, 0]), .bytes([0x20, 3, 0, 0x84, 0]), .hangUp])
+    let old = client(broker, loop, version: .v3)
+    old.connect(MQTTOptions(clientID: "c"))
+    try run(loop) { old.isUp }
+    old.close()
+    var failures: [MQTTFailure] = []
+    let new = client(broker, loop, version: .v5)
+    new.onDown = { failures.append($0) }
+    new.connect(MQTTOptions(clientID: "c"))
+    try run(loop) { failures.count == 1 }
+    #expect(failures[0] == .refused("the broker refuses: it does not know this version of MQTT"))
+    new.connect(MQTTOptions(clientID: "c"))
+    try run(loop) { failures.count == 2 }
+    #expect(broker.hellos.map { $0[8] } == [4, 5, 5])
+  }
+
+  private static let seventeen = (1...17).flatMap { (id: UInt8) -> [UInt8] in [0x32, 6, 0, 1, 0x74, 0, id, 0] }
+
+  /// What a broker says after it has taken us, and with which code a client of version 5 says goodbye.
+  private static let breaches: [(String, [UInt8], UInt8)] = [
+    ("a second greeting", [0x20, 3, 0, 0, 0], 0x82), ("an acknowledgement of nothing", [0x40, 2, 0, 9], 0x82),
+    ("an answer to no subscription", [0x90, 4, 0, 9, 0, 1], 0x82), ("bad UTF-8", [0x30, 5, 0, 2, 0xC3, 0x28, 0], 0x81),
+    ("one identifier twice", [0x32, 6, 0, 1, 0x74, 0, 9, 0, 0x32, 6, 0, 1, 0x74, 0, 9, 0], 0x91),
+    ("more than we take", seventeen, 0x93),
+    ("a topic alias", [0x30, 7, 0, 1, 0x74, 3, 0x23, 0, 1], 0x94), ("too large", [0x30, 0xFF, 0xFF, 0x7F], 0x95),
+  ]
+
+  @Test func `what breaks the protocol ends the connection, and the broker is told why`() throws {
+    for (what, bytes, code) in Self.breaches {
+      let loop = EventLoop()
+      let broker = try ScriptedBroker(on: loop, answers: [[0x20, 3, 0, 0, 0]])
+      let client = client(broker, loop)
+      var failures: [MQTTFailure] = []
+      client.onDown = { failures.append($0) }
+      client.onMessage = { _, _ in }  // and does not acknowledge
+      client.connect(MQTTOptions(clientID: "c", keepAlive: 0))
+      try run(loop) { client.isUp }
+      broker.say(bytes)
+      try run(loop) { failures.count == 1 && broker.ends == 1 }
+      #expect(failures.first?.description.contains("no MQTT") == true, "\(what)")
+      #expect(broker.received.flatMap(\.self) == [0xE0, 1, code], "\(what)")
+    }
+  }
+
+  @Test func `a message that comes again is in hand already`() throws {
+    let loop = EventLoop()
+    let broker = try ScriptedBroker(on: loop, answers: [[0x20, 2, 0, 0]])
+    let client = client(broker, loop, version: .v3)
+    var acknowledge: [() -> Void] = []
+    client.onMessage = { _, done in acknowledge.append(done) }
+    client.connect(MQTTOptions(clientID: "c", keepAlive: 0))
+    try run(loop) { client.isUp }
+    broker.say([0x32, 5, 0, 1, 0x74, 0, 9, 0x3A, 5, 0, 1, 0x74, 0, 9, 0x32, 5, 0, 1, 0x74, 0, 10])
+    try run(loop) { acknowledge.count == 2 }
+    acknowledge.forEach { $0() }
+    acknowledge.forEach { $0() }
+    try run(loop) { broker.received.flatMap(\.self).count >= 8 }
+    #expect(broker.received.flatMap(\.self) == [0x40, 2, 0, 9, 0x40, 2, 0, 10], "each once")
+    #expect(client.isUp)
+    client.close()
+  }
+
+  @Test func `a broker that retains nothing is asked for nothing to retain, and one of QoS 0 is not used`() throws {
+    let loop = EventLoop()
+    let will = MQTTMessage(topic: "w", payload: [], retain: true)
+    // It refuses the will first; then it takes us.
+    let broker = try ScriptedBroker(on: loop, answers: [[0x20, 3, 0, 0x9A, 0], [0x20, 5, 0, 0, 2, 0x25, 0]])
+    let client = client(broker, loop)
+    client.connect(MQTTOptions(clientID: "c", keepAlive: 0, will: will))
+    try run(loop) { client.isUp }
+    #expect(broker.hellos.map { $0[9] & 0x20 } == [0x20, 0])
+    client.publish(MQTTMessage(topic: "t", payload: [], retain: true)) { _ in }
+    try run(loop) { !broker.received.isEmpty }
+    #expect(broker.received.first?.first == 0x32)
+    client.close()
+
+    let weak = try ScriptedBroker(on: loop, answers: [[0x20, 5, 0, 0, 2, 0x24, 0], [0x20, 3, 0, 0x9B, 0]])
+    let other = self.client(weak, loop)
+    var failures: [MQTTFailure] = []
+    other.onDown = { failures.append($0) }
+    for count in 1...2 {
+      other.connect(MQTTOptions(clientID: "c"))
+      try run(loop) { failures.count == count }
+      guard case .refused(let words)? = failures.last else {
+        Issue.record("\(failures)")
+        return
+      }
+      #expect(words.contains("QoS 0 only"))
+    }
+  }
+
+  @Test func `answers say what the broker says`() throws {
+    let loop = EventLoop()
+    let broker = try ScriptedBroker(
+      on: loop,
+      answers: [
+        [0x20, 8, 0, 0, 5, 0x27, 0, 0, 0, 40], [0x40, 9, 0, 1, 0x99, 5, 0x1F, 0, 2, 0x68, 0x69],
+        [0xE0, 7, 0x9D, 5, 0x1C, 0, 2, 0x62, 0x32],
+      ])
+    let client = client(broker, loop)
+    var (answers, failures): ([MQTTAnswer], [MQTTFailure]) = ([], [])
+    client.onDown = { failures.append($0) }
+    client.connect(MQTTOptions(clientID: "c", keepAlive: 0))
+    try run(loop) { client.isUp }
+    client.publish(MQTTMessage(topic: "t", payload: [1])) { answers.append($0) }
+    client.publish(MQTTMessage(topic: "t", payload: [UInt8](repeating: 1, count: 100))) { answers.append($0) }
+    try run(loop) { answers.count == 2 }
+    #expect(Set(answers.map(\.words)) == ["the payload is not what it wants: hi", "the packet is too large"])
+    client.publish(MQTTMessage(topic: "t", payload: [1])) { _ in }
+    try run(loop) { failures.count == 1 }
+    #expect(
+      failures
+        == [.refused("the broker ends the connection: another server is to be used from now on; it names b2")])
+  }
+}
+
+@Suite struct VersionSearchTests {
+  private let start = MonotonicTime(seconds: 0)
+
+  @Test func `5 is tried first, 3.1.1 where that is not answered, and what works is kept to`() {
+    var search = VersionSearch(nil)
+    search.begins(now: start)
+    #expect(search.version == .v5 && search.isGuess)
+    #expect(search.failed(.silent, now: start) == true)
+    #expect(search.version == .v3 && !search.isGuess)
+    search.answered()
+    for _ in 1...2 {
+      #expect(search.failed(.hungUp, now: start) == false)
+      #expect(search.version == .v3, "it has worked: the broker is going down")
+    }
+    search.answered()
+    #expect(search.failed(.hungUp, now: start) == false)
+    // A day later it is asked again: perhaps it only was busy.
+    search.begins(now: start + .seconds(86_399))
+    #expect(search.version == .v3)
+    search.begins(now: start + .seconds(86_400))
+    #expect(search.version == .v5 && search.isGuess)
+    search.answered()
+    #expect(search.failed(.hungUp, now: start) == false && search.version == .v5, "proven")
+    #expect(search.failed(.silent, now: start) == false && search.version == .v5)
+    #expect(search.failed(.silent, now: start) == false, "the third time it is doubted")
+    #expect(search.isGuess)
+  }
+
+  @Test func `a broker that says it does not know 5 is believed, and one that answers neither begins anew`() {
+    var search = VersionSearch(nil)
+    #expect(search.failed(.refused, now: start) == true)
+    #expect(search.version == .v3)
+    search.answered()
+    search.begins(now: start + .seconds(1_000_000))
+    #expect(search.version == .v3)
+    #expect(search.failed(.refused, now: start) == false, "it was exchanged for another")
+    #expect(search.version == .v5)
+    #expect(search.failed(.hungUp, now: start) == true)
+    #expect(search.failed(.hungUp, now: start) == false)
+    #expect(search.version == .v5)
+    var wished = VersionSearch(.v3)
+    #expect(wished.failed(.refused, now: start) == false && wished.version == .v3 && !wished.isGuess)
   }
 }

@@ -18,6 +18,8 @@ final class MQTTCarrier: Carrier {
     var user: String?
     var passwordFile: String?
     var keepAlive: UInt16
+    /// `nil`: 5, or 3.1.1 where that does not work.
+    var version: MQTTVersion?
     var topic: TopicTemplate
     var statusTopic: TopicTemplate
     var template: BodyTemplate?
@@ -42,7 +44,7 @@ final class MQTTCarrier: Carrier {
     var outstanding = 0
     /// Messages of each event that are not acknowledged yet; one at least until they are made.
     var missing: [Int]
-    var refusal: (code: UInt8, event: Int)?
+    var refusal: (answer: MQTTAnswer, event: Int)?
 
     /// Everything before it is with the broker.
     var taken: Int { missing.firstIndex { $0 > 0 } ?? missing.count }
@@ -75,7 +77,8 @@ final class MQTTCarrier: Carrier {
     self.tls = tls
     self.store = store
     self.loop = loop
-    client = MQTTClient(host: settings.host, port: settings.port, path: settings.path, tls: tls, on: loop)
+    client = MQTTClient(
+      host: settings.host, port: settings.port, path: settings.path, tls: tls, version: settings.version, on: loop)
     client.onUp = { [weak self] in self?.up() }
     client.onDown = { [weak self] failure in self?.down(failure) }
     client.onMessage = { [weak self] message, acknowledge in self?.commanded(message, acknowledge) }
@@ -280,7 +283,7 @@ final class MQTTCarrier: Carrier {
     while let current = delivery, current.refusal == nil, current.outstanding < client.window {
       if let (place, message) = delivery?.queue.popFirst() {
         delivery?.outstanding += 1
-        client.publish(message) { [weak self] code in self?.acknowledged(place, code) }
+        client.publish(message) { [weak self] answer in self?.acknowledged(place, answer) }
         continue
       }
       guard current.next < current.batch.events.count else { return finishIfOver() }
@@ -302,12 +305,12 @@ final class MQTTCarrier: Carrier {
     return MQTTMessage(topic: topic, payload: payload)
   }
 
-  private func acknowledged(_ place: Int, _ code: UInt8) {
+  private func acknowledged(_ place: Int, _ answer: MQTTAnswer) {
     delivery?.outstanding -= 1
-    if code < 0x80 {
+    if answer.isTaken {
       delivery?.missing[place] -= 1
     } else if delivery.map({ place < $0.refusal?.event ?? .max }) ?? false {
-      delivery?.refusal = (code, place)
+      delivery?.refusal = (answer, place)
     }
     guard let current = delivery else { return }
     if current.refusal == nil, current.next < current.batch.events.count || !current.queue.isEmpty { return publish() }
@@ -324,10 +327,14 @@ final class MQTTCarrier: Carrier {
     guard let refusal = ended.refusal else { return .acknowledged(through: ended.batch.last) }
     // First what is taken; the refused one is then the next batch's first.
     guard ended.taken == 0 else { return .acknowledged(through: ended.batch.events[ended.taken - 1].seq) }
-    switch refusal.code {
-    case 0x87: return .stopped(reason: "the broker does not let us publish there")
-    case 0x80, 0x83, 0x97: return .retry(reason: "the broker cannot take it now (code \(refusal.code))", after: nil)
-    default: return .refused(status: Int(refusal.code), reason: "the broker refuses it (code \(refusal.code))")
+    let answer = refusal.answer
+    switch answer.code {
+    case 0x87: return .stopped(reason: "the broker does not let us publish there (\(answer.words))")
+    // Of these the broker may think otherwise later; an identifier in use is our own next one's matter.
+    case 0x80, 0x83, 0x89, 0x91, 0x93, 0x96, 0x97:
+      return .retry(reason: "the broker cannot take it now (\(answer.words))", after: nil)
+    // The topic, the payload, its size: the same again would be refused again.
+    default: return .refused(status: Int(answer.code), reason: "the broker refuses it (\(answer.words))")
     }
   }
 

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+
+/// Codes of CONNACK (3.1.1 and 5), PUBACK, SUBACK and DISCONNECT: in words, and what follows from them.
+enum MQTTReason {
+  /// What the broker says, with its own words and the server that it points to.
+  static func words(_ code: UInt8, _ reason: String? = nil, server: String? = nil) -> String {
+    var words = name(code)
+    if let reason, !reason.isEmpty { words += ": \(short(reason))" }
+    if let server, !server.isEmpty { words += "; it names \(short(server))" }
+    return words
+  }
+
+  /// Words from outside do not fill the log.
+  private static func short(_ text: String) -> String {
+    String(String.UnicodeScalarView(text.unicodeScalars.prefix(200)))
+  }
+
+  private static func name(_ code: UInt8) -> String {
+    switch code {
+    case 1, 0x84: "it does not know this version of MQTT"
+    case 2, 0x85: "the client id is not allowed"
+    case 3, 0x88: "the server is unavailable"
+    case 4, 0x86: "user or password is wrong"
+    case 5, 0x87: "not authorised"
+    case 0x81: "it takes a packet for malformed"
+    case 0x82: "it takes a packet for a breach of the protocol"
+    case 0x83: "for a reason of its own"
+    case 0x89: "it is busy"
+    case 0x8A: "banned"
+    case 0x8B: "it is shutting down"
+    case 0x8C: "it wants another way of authentication"
+    case 0x8D: "no ping came in time"
+    case 0x8E: "another client took over this client id"
+    case 0x8F, 0x90: "the topic is not allowed"
+    case 0x93: "more was under way than it takes at once"
+    case 0x95: "the packet is too large"
+    case 0x96: "messages came too fast"
+    case 0x97: "a quota is exceeded"
+    case 0x98: "an operator ended it"
+    case 0x99: "the payload is not what it wants"
+    case 0x9A: "it retains nothing"
+    case 0x9B: "it takes QoS 0 only, which acknowledges nothing"
+    case 0x9C: "another server is to be used for now"
+    case 0x9D: "another server is to be used from now on"
+    case 0x9F: "too many connections came"
+    case 0xA0: "the longest time of a connection is over"
+    default: "code \(code)"
+    }
+  }
+
+  /// A refusal at the greeting that only people can mend: the configuration, or rights at the broker.
+  static func stopsGreeting(_ code: UInt8) -> Bool {
+    [1, 2, 4, 5, 0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x90, 0x95, 0x99, 0x9A, 0x9B, 0x9D].contains(code)
+  }
+
+  /// The same when a broker ends a connection that was up.
+  static func stopsConnection(_ code: UInt8) -> Bool { [0x87, 0x8A, 0x9D].contains(code) }
+}
