@@ -72,6 +72,25 @@ private final class Hook {
 }
 
 @Suite struct WebhookTests {
+  @Test func `nobody on the mesh calls a whole channel of a chat server`() throws {
+    let hook = try Hook(
+      template: BodyTemplate(#"{"text": "{{sender_name:chat}}: {{ text:chat }}", "raw": "{{text}}"}"#, isJSON: true))
+    let text = "@everyone <!channel> <https://bad.example|good> & @\u{301}all"
+    let body = JSONWriter.object { json in
+      json.field("sender_name", "@here")
+      json.field("text", text)
+    }
+    try hook.append(.message, String(decoding: body, as: UTF8.self))
+    try hook.run("the request") { hook.got.count == 1 }
+    let blank = "\u{200B}"
+    #expect(
+      hook.got[0].json["text"]?.string
+        == "@\(blank)here: @\(blank)everyone &lt;!channel&gt; &lt;https://bad.example|good&gt; &amp; @\(blank)\u{301}all"
+    )
+    #expect(hook.got[0].json["raw"]?.string == text)
+    #expect(throws: BodyTemplate.Failure.self) { try BodyTemplate("{{text:other}}", isJSON: false) }
+  }
+
   @Test func `each event is a request of its own, signed, and the same again after an error`() throws {
     let hook = try Hook(secret: "key")
     hook.statuses = [503]

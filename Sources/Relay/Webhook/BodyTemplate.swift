@@ -6,7 +6,9 @@ import Store
 /// The body of a webhook: a text with `{{field}}` where fields of the event go.
 ///
 /// Fields are those of the event's body, and `kind`, `seq`, `at`, `gateway`. One that the event does not have is empty.
-/// In a JSON template each value is escaped, without quotes around it; else it goes in as it is.
+/// In a JSON template each value is escaped, without quotes around it; else it goes in as it is. `{{field:chat}}` takes from a
+/// value what makes chat servers call people (`@everyone`, `<!channel>`) or show links under other names: anybody on the mesh
+/// may write that.
 public struct BodyTemplate: Equatable, Sendable {
   public struct Failure: Error, Equatable, CustomStringConvertible, Sendable {
     public let description: String
@@ -14,7 +16,7 @@ public struct BodyTemplate: Equatable, Sendable {
 
   private enum Piece: Equatable {
     case text([UInt8])
-    case field(String)
+    case field(String, isForChat: Bool)
   }
 
   private let pieces: [Piece]
@@ -31,11 +33,13 @@ public struct BodyTemplate: Equatable, Sendable {
       guard let close = Self.position(of: "}}", in: rest) else {
         throw Failure(description: "\"{{\" without \"}}\"")
       }
-      let name = rest[..<close].filter { $0 != " " }
+      let written = rest[..<close].filter { $0 != " " }
+      let isForChat = written.hasSuffix(":chat")
+      let name = isForChat ? String(written.dropLast(5)) : written
       guard !name.isEmpty, name.allSatisfy({ $0.isLetter || $0.isNumber || $0 == "_" }) else {
         throw Failure(description: "\"{{\(rest[..<close])}}\" names no field")
       }
-      pieces.append(.field(name))
+      pieces.append(.field(name, isForChat: isForChat))
       rest = rest[rest.index(close, offsetBy: 2)...]
     }
     pieces.append(.text(Array(rest.utf8)))
@@ -88,10 +92,28 @@ public struct BodyTemplate: Equatable, Sendable {
     for piece in pieces {
       switch piece {
       case .text(let bytes): result += bytes
-      case .field(let name): result += isJSON ? Self.escaped(value(name)) : Array(value(name).utf8)
+      case .field(let name, let isForChat):
+        let text = isForChat ? Self.harmless(value(name)) : value(name)
+        result += isJSON ? Self.escaped(text) : Array(text.utf8)
       }
     }
     return result
+  }
+
+  /// By scalars: no combining character hides one of these. A blank of no width after `@` is not seen, and ends a mention;
+  /// the entities are Slack's.
+  private static func harmless(_ text: String) -> String {
+    var result = String.UnicodeScalarView()
+    for scalar in text.unicodeScalars {
+      switch scalar {
+      case "@": result.append(contentsOf: "@\u{200B}".unicodeScalars)
+      case "<": result.append(contentsOf: "&lt;".unicodeScalars)
+      case ">": result.append(contentsOf: "&gt;".unicodeScalars)
+      case "&": result.append(contentsOf: "&amp;".unicodeScalars)
+      default: result.append(scalar)
+      }
+    }
+    return String(result)
   }
 
   /// As inside a JSON string.
