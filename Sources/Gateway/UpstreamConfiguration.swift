@@ -34,6 +34,10 @@ enum UpstreamConfiguration {
       default: hub(&table)
       }
     guard let name, let url, let details else { return nil }
+    if let shown = secret(token, details), UpstreamSettings.isOpen(url) {
+      let schemes = kind == "mqtt" ? "mqtts:// or wss://" : "https://"
+      table.warn("url", "\(shown) goes over the network in the clear, for anybody on the way to read: use \(schemes)")
+    }
     var kept = filter
     // An observer's feed is packets, and nothing else.
     if case .mqtt(let mqtt) = details, mqtt.observer != nil { kept = EventFilter(kinds: ["packet"]) }
@@ -47,6 +51,15 @@ enum UpstreamConfiguration {
     upstream.version = Release.version
     for trouble in upstream.fileTroubles() { table.lack(trouble.key, trouble.reason) }
     return upstream
+  }
+
+  /// What an upstream shows to its server, and nobody else should see.
+  private static func secret(_ token: String?, _ kind: UpstreamSettings.Kind) -> String? {
+    if case .mqtt(let mqtt) = kind {
+      if mqtt.passwordFile != nil { return "the password" }
+      return mqtt.token == nil ? nil : "the radio's token"
+    }
+    return token == nil ? nil : "the token"
   }
 
   private static func allowed(_ table: inout TOMLReader) -> Set<String> {

@@ -122,6 +122,21 @@ public struct UpstreamSettings: Equatable, Sendable {
     }
   }
 
+  /// Whether what goes to this URL can be read on the way: it is not encrypted, and leaves this machine.
+  public static func isOpen(_ url: String) -> Bool {
+    let host: String
+    if let broker = broker(url) {
+      guard !broker.tls else { return false }
+      host = broker.host
+    } else if case .tcp(let name, _, false)? = HTTPEndpoint.parse(url, allowsQuery: true)?.endpoint {
+      host = name
+    } else {
+      return false
+    }
+    let isNumber = host.utf8.allSatisfy { (0x30...0x39).contains($0) || $0 == UInt8(ascii: ".") }
+    return host != "localhost" && host != "::1" && !(isNumber && host.utf8.starts(with: "127.".utf8))
+  }
+
   /// Where a broker is.
   public struct Broker: Equatable, Sendable {
     public var host: String

@@ -66,6 +66,15 @@ import Transport
     let ending = GatewayDoctor.upstream(status(.idle, nil, expiry: 10 * 86400), now: 0)
     #expect(ending.map(\.state) == [.ok, .warning] && ending[1].words.contains("10 days"))
     #expect(GatewayDoctor.upstream(status(.idle, nil, expiry: 100 * 86400), now: 0).map(\.state) == [.ok])
+    for (url, isOpen) in [
+      ("http://hub.example", true), ("mqtt://10.0.0.7:1883", true), ("ws://b.example/mqtt", true),
+      ("https://hub.example", false), ("mqtts://b.example", false), ("http://127.0.0.1:8787", false), ("a hook", false),
+    ] {
+      var shown = status(.idle, nil)
+      shown.url = url
+      let findings = GatewayDoctor.upstream(shown, now: 0)
+      #expect(findings.contains { $0.words.contains("can be read on the way") } == isOpen, "\(url)")
+    }
   }
 }
 

@@ -93,6 +93,37 @@ import Transport
     for word in words { #expect(warnings.contains { $0.contains(word) }, "\(word): \(warnings)") }
   }
 
+  @Test(arguments: [
+    ("url = \"http://hub.example\"\ntoken_file = \"t\"", "the token goes over the network in the clear"),
+    ("url = \"http://127.0.0.1:8787\"\ntoken_file = \"t\"", ""), ("url = \"http://hub.example\"", ""),
+    ("url = \"http://[::1]:8787\"\ntoken_file = \"t\"", ""),
+    ("url = \"https://hub.example\"\ntoken_file = \"t\"", ""),
+    ("url = \"http://127.0.0.1.example\"\ntoken_file = \"t\"", "in the clear"),
+    ("kind = \"mqtt\"\nurl = \"mqtt://b.example\"\nuser = \"u\"\npassword_file = \"p\"", "the password goes over"),
+    ("kind = \"mqtt\"\nurl = \"ws://b.example/mqtt\"\nradio_token = true", "the radio's token goes over"),
+    ("kind = \"mqtt\"\nurl = \"mqtts://b.example\"\nuser = \"u\"\npassword_file = \"p\"", ""),
+    ("kind = \"mqtt\"\nurl = \"mqtt://localhost\"\nuser = \"u\"\npassword_file = \"p\"", ""),
+    ("kind = \"mqtt\"\nurl = \"mqtt://b.example\"", ""),
+  ]) func `a token or a password that others can read on the way is warned of`(_ text: String, _ words: String) throws {
+    let warnings = try parse("[[upstream]]\nname = \"a\"\n" + text).warnings.filter { $0.contains("in the clear") }
+    #expect(warnings.isEmpty == (words.isEmpty), "\(warnings)")
+    if !words.isEmpty { #expect(warnings.first?.contains(words) == true, "\(warnings)") }
+  }
+
+  @Test func `the version of MQTT is one of three words`() throws {
+    func text(_ version: String) -> String {
+      "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\nversion = \"\(version)\""
+    }
+    for (word, byte) in [("5", UInt8(5)), ("3.1.1", 4), ("auto", 0)] {
+      guard case .mqtt(let mqtt)? = try parse(text(word)).upstreams.first?.kind else {
+        Issue.record("\(word)")
+        continue
+      }
+      #expect(mqtt.version?.rawValue ?? 0 == byte)
+    }
+    #expect(throws: (any Error).self) { try parse(text("4")) }
+  }
+
   private static let key = String(repeating: "6312eee6", count: 8)
 
   @Test func `a hook whose contacts are no whole keys runs for nobody, and that is said`() throws {

@@ -173,6 +173,12 @@ struct GatewayDoctor {
           subject, .warning, "\(status.deadLetters) events were refused",
           "`meshpost outbox dead` shows why; `meshpost outbox retry \(status.name)` sends them again."))
     }
+    if UpstreamSettings.isOpen(status.url) {
+      findings.append(
+        Finding(
+          subject, .warning, "what goes to \(status.url) can be read on the way: messages, and tokens or passwords",
+          "Use https:// or mqtts://; in front of a hub put a TLS proxy."))
+    }
     if let expiry = status.certificateExpiry, expiry - now < fewDays * 86400 {
       findings.append(
         Finding(
