@@ -77,6 +77,23 @@ extension WholeProgramTests {
       #expect(try rig.hub?.ended() == 0)
     }
 
+    @Test func `a gateway with a wrong token stops and says so, and the hub's log says where it came from`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      try rig.startHub()
+      rig.writeGatewayConfiguration()
+      let file = rig.scratch.location("gw.toml")
+      let wrong = rig.scratch.write("wrong", "no-token-of-this-hub\n")
+      let text = try String(contentsOfFile: file, encoding: .utf8)
+      _ = rig.scratch.write("gw.toml", text.replacingOccurrences(of: rig.scratch.location("token"), with: wrong))
+      try rig.startGateway()
+      let stopped = try rig.gateway?.line(with: "stopped: HTTP 401")
+      #expect(stopped?.contains("check the token") == true, "\(stopped ?? "")")
+      #expect(rig.gateway?.lines.contains { $0.contains("going on by plain HTTP") } == false)
+      try rig.hub?.line(with: "login refused from 127.0.0.1: the token is not known (GET /v1/gateways/")
+      #expect(rig.hub?.lines.joined().contains("no-token-of-this-hub") == false)
+    }
+
     @Test func `a hub that is full of gateways turns others away with 503, and they come again`() throws {
       let rig = try Rig()
       rig.writeHubConfiguration(extra: "max_connections = 1")
