@@ -30,6 +30,46 @@ extension WholeProgramTests {
       #expect(messages.contains("this waited in the radio"), "what was taken from the radio is kept")
     }
 
+    @Test func `what others may not read is theirs alone, and a radio that does not know the other is named`() throws {
+      let rig = try Rig()
+      let second = rig.scratch.location("second.tty")
+      try rig.startRadio(["--tty", "r1=\(second)", "--forgetful"], isKnown: false)
+      // The first knows the second, and not the reverse.
+      rig.radio?.write("advert r1")
+      let answer = try accept(rig, ["--link", rig.link, "--second", "serial:\(second)"])
+      #expect(answer.code == 1)
+      #expect(
+        answer.lines.contains { $0.hasPrefix("FAILED  a message to the second") && $0.contains("r1 does not know r0") },
+        "\(answer.lines)")
+      for place in ["out", "out/first/gateway.db", "out/first/gateway.log", "out/messages.jsonl"] {
+        let facts = try FileManager.default.attributesOfItem(atPath: rig.scratch.location(place))
+        #expect(((facts[.posixPermissions] as? Int) ?? 0o777) & 0o077 == 0, "\(place)")
+      }
+    }
+
+    @Test func `a radio is as it was when its secrets, paths and flags are, too`() throws {
+      func picture(secret: String = "aa", contact: String) -> String {
+        "{\"key\":\"00\",\"settings\":{},\"channels\":[[0,\"Public\",\"\(secret)\",\"\"]],\"contacts\":{\"k\":\(contact)}}"
+      }
+      let node = #"{"name":"n","type":"chat","flags":0,"path":"a0","last_modified":5}"#
+      func compare(_ after: String) throws -> String {
+        let scratch = Scratch()
+        let file = scratch.write("pictures.json", "[\(picture(contact: node)),\(after)]")
+        let program = try Program(
+          Fixtures.checkout.appending(path: "hardware/acceptance").path(), ["--output", scratch.location("out")],
+          environment: ["MESHPOST_COMPARE": file])
+        _ = try program.ended()
+        return program.lines.last ?? ""
+      }
+      #expect(try compare(picture(contact: node)) == "[[], []]")
+      #expect(try compare(picture(secret: "bb", contact: node)).contains("channels"))
+      #expect(try compare(picture(contact: node.replacing("a0", with: "b0"))) == #"[["path of n"], []]"#)
+      #expect(
+        try compare(picture(contact: node.replacing("a0", with: "b0").replacing(":5", with: ":6")))
+          == #"[[], ["path of n"]]"#)
+      #expect(try compare(picture(contact: node.replacing("\"flags\":0", with: "\"flags\":1"))).contains("flags of n"))
+    }
+
     @Test func `what is no radio fails, and it is said why`() throws {
       let rig = try Rig()
       let program = try Program(
