@@ -35,6 +35,7 @@ public final class RadioConnection {
   private var completions: [UInt64: (RadioSession.Outcome) -> Void] = [:]
   private var lastLogged: String?
   private var flaps = FlapLimit()
+  private var contest = LinkContest()
 
   public private(set) var state: State = .connecting
   public private(set) var identity: RadioIdentity?
@@ -219,21 +220,34 @@ public final class RadioConnection {
   }
 
   /// `mayRetry`: it is ours to open the link again; one that heals itself tells when it is up.
-  private func lost(_ error: LinkError, mayRetry: Bool) {
+  private func lost(_ failure: LinkError, mayRetry: Bool) {
     let wasUp = state == .up
+    let (error, truce) = judged(failure)
     if let since = upSince, wasUp, loop.now - since > Self.goodLink { backoff.reset() }
     upSince = nil
     change(.waiting(error))
     perform(session.linkLost())
     if wasUp { onLost() }
     guard mayRetry else { return }
-    let wait = backoff.next(using: &random)
+    let wait = truce ?? backoff.next(using: &random)
     retry?.cancel()
     retry = loop.schedule(after: wait) { [weak self] in self?.connect() }
     link.watchForReturn { [weak self] in
       guard let self, case .waiting = self.state else { return }
       self.connect()
     }
+  }
+
+  /// Whether the link was lost to somebody else, and how long the radio is left to them then.
+  private func judged(_ failure: LinkError) -> (LinkError, truce: Duration?) {
+    guard let upSince else { return (failure, nil) }
+    let lifetime = loop.now - upSince
+    guard case .closedByPeer(let peer) = failure else {
+      contest.lost(after: lifetime)
+      return (failure, nil)
+    }
+    let truce = contest.closed(after: lifetime, using: &random)
+    return (truce == nil ? failure : .takenAway(peer), truce)
   }
 
   /// Each state is logged once, however often it is entered anew for the same reason.

@@ -80,6 +80,8 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
   case stalled(String)
   case connection(String)
   case closedByPeer(String)
+  /// Closed again and again, soon after it was opened: somebody else connects to it.
+  case takenAway(String)
   case system(String)
   /// The radio behind the link is the trouble: it does not answer, or sends garbage.
   case radio(String)
@@ -98,7 +100,9 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
     case .unplugged(let device): "\(device) was unplugged"
     case .stalled(let device): "\(device) takes no data"
     case .connection(let words): words
-    case .closedByPeer(let peer): "\(peer) closed the connection (it serves one client at a time)"
+    case .closedByPeer(let peer): "\(peer) closed the connection"
+    case .takenAway(let peer):
+      "another program connects to \(peer), which serves one client at a time, the newest: it is left to that program for a while"
     case .system(let words): words
     case .radio(let words): words
     case .bluetooth(let trouble): trouble.description
@@ -118,7 +122,11 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
       "Plug the radio in, or name its device as radio.link; what is no radio is asked again in ten minutes."
     case .severalRadios: "Say which: radio.key, the beginning of its key, or radio.link in the configuration."
     case .wrongRadio: "Plug in the radio that radio.key names, or change radio.key."
-    case .unplugged, .closedByPeer, .stalled: "Nothing to do: the link comes back when the radio does."
+    case .closedByPeer:
+      "If the radio was not restarted, another program connects to it: give that one the gateway's address (see [[proxy]])."
+    case .takenAway:
+      "Stop the other program, or have it connect to the gateway instead: [[proxy]] in the configuration shares the radio."
+    case .unplugged, .stalled: "Nothing to do: the link comes back when the radio does."
     case .connection: "Check the radio's address, and that it is on; the gateway keeps trying."
     case .system: "Look at the kernel's log (dmesg); the gateway keeps trying."
     case .bluetooth(let trouble): trouble.remedy

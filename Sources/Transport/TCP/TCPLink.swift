@@ -84,6 +84,7 @@ final class TCPLink: Link {
     switch Descriptor.write(socket, pending[...]) {
     case .wrote(let count): pending.removeFirst(count)
     case .wouldBlock: break
+    case .failed(let error) where error.code == ECONNRESET || error.code == EPIPE: return fail(.closedByPeer(name))
     case .failed(let error): return fail(.system("\(name): \(error.words)"))
     }
     loop.changeInterest(socket, to: pending.isEmpty ? .readable : [.readable, .writable])
@@ -96,6 +97,8 @@ final class TCPLink: Link {
       case .bytes(let bytes): onEvent(.bytes(bytes))
       case .wouldBlock: return
       case .end: return fail(.closedByPeer(name))
+      // Some stacks drop the client that has to go without a farewell.
+      case .failed(let error) where error.code == ECONNRESET: return fail(.closedByPeer(name))
       case .failed(let error): return fail(.system("\(name): \(error.words)"))
       }
     }

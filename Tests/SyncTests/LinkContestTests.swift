@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+
+import Testing
+import Timing
+
+@testable import Sync
+
+@Suite struct LinkContestTests {
+  @Test func `a radio that is taken again and again is left alone, longer each time, but not for ever`() {
+    var random = SeededRandom(seed: 1)
+    var contest = LinkContest()
+    #expect(contest.closed(after: .seconds(2), using: &random) == nil, "it may have restarted")
+    var total: Duration = .zero
+    for _ in 0..<40 {
+      guard let wait = contest.closed(after: .seconds(2), using: &random) else {
+        Issue.record("it was taken")
+        return
+      }
+      #expect(wait >= .seconds(10) && wait <= .seconds(610))
+      total += wait
+    }
+    #expect(total > .seconds(3600), "forty defeats take hours, and not seconds")
+  }
+
+  @Test func `it is over when the radio was ours for some minutes, however it was lost then`() {
+    var random = SeededRandom(seed: 2)
+    var contest = LinkContest()
+    _ = contest.closed(after: .seconds(2), using: &random)
+    #expect(contest.closed(after: .seconds(2), using: &random) != nil)
+    #expect(contest.closed(after: .seconds(299), using: &random) != nil, "who takes it every few minutes takes it, too")
+    #expect(contest.closed(after: .seconds(301), using: &random) == nil)
+    #expect(contest.closed(after: .seconds(2), using: &random) == nil)
+    #expect(contest.closed(after: .seconds(2), using: &random) != nil)
+    contest.lost(after: .seconds(10))
+    #expect(contest.closed(after: .seconds(2), using: &random) != nil)
+    contest.lost(after: .seconds(400))
+    #expect(contest.closed(after: .seconds(2), using: &random) == nil)
+  }
+}
