@@ -8,7 +8,8 @@ public struct StoredContact: Equatable, Sendable {
   public var contact: Contact
   /// False for nodes that the radio heard but does not keep, and for removed ones.
   public var onRadio: Bool
-  /// Milliseconds since 1970; `lastHeard` `nil` until an advert was heard while we listened.
+  /// Milliseconds since 1970; `lastHeard`: when something came that it alone can have sent (about: it is written once in ten
+  /// minutes), `nil`: never while we listened. Packets of others on the air name their sender by one byte, which is no identity.
   public var firstSeen: Int64
   public var lastHeard: Int64?
 

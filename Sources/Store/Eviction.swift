@@ -10,6 +10,19 @@ extension Store {
   /// A radio's clock that shows less was never set.
   private static let plausibleClock: Int64 = 1_700_000_000
 
+  /// Within a `write` that happens anyway: something came that this node alone can have sent, be it a message, an acknowledgement or an
+  /// answer. Written down at most once in ten minutes a node.
+  public func noteHeard(_ key: KeyPrefix, at milliseconds: Int64) throws(SQLiteError) {
+    try database.run(
+      """
+      UPDATE contacts SET last_heard = ?1 WHERE key >= ?2 AND key < ?3
+        AND (last_heard IS NULL OR last_heard NOT BETWEEN ?1 - \(Self.heardStep) AND ?1 + \(Self.heardStep))
+      """, .integer(milliseconds), .blob(key.bytes), .blob(key.bytes + Array(repeating: 0xFF, count: 26)))
+  }
+
+  /// Milliseconds.
+  private static let heardStep: Int64 = 600_000
+
   /// Within a `write`: a direct message of this node, or for it.
   public func noteTalk(with key: KeyPrefix, at milliseconds: Int64) throws(SQLiteError) {
     try database.run(

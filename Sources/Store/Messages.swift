@@ -47,6 +47,7 @@ extension Store {
   public func insert(_ message: QueuedMessage, at moment: Moment) throws(SQLiteError) -> MessageArrival {
     var stored = try describe(message, at: moment)
     let identity = Self.identity(of: stored)
+    if let sender = stored.sender { try noteHeard(sender, at: moment.milliseconds) }
     let copies = try database.run("UPDATE messages SET copies = copies + 1 WHERE identity = ?", .blob(identity))
     guard copies == 0 else { return .duplicate }
     try insertRow(stored, identity: identity)

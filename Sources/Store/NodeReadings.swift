@@ -17,6 +17,7 @@ extension Store {
       .text(kind.rawValue), .integer(moment.milliseconds), .integer(moment.trusted ? 1 : 0), .blob(body))
     try database.run(
       "DELETE FROM readings WHERE id <= (SELECT max(id) FROM readings) - \(Self.mostReadings)")
+    try noteHeard(key.prefix, at: moment.milliseconds)
     if isJournaled { try append(kind, at: moment, body: body) }
   }
 

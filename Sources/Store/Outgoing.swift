@@ -109,6 +109,10 @@ extension Store {
       """
       UPDATE outgoing SET (\(Self.outgoingColumns.dropFirst(4))) = (?\(String(repeating: ", ?", count: 20))) WHERE id = ?
       """, Self.values(of: message) + [.integer(message.id)])
+    // Only who could read it can have acknowledged it.
+    if message.state == .delivered, let recipient = message.recipient {
+      try noteHeard(recipient.prefix, at: moment.milliseconds)
+    }
     try append(.outgoing, at: moment, body: EventBody.outgoingState(message))
   }
 

@@ -9,25 +9,36 @@ import Store
 struct Discovery: Equatable {
   static let bound = 128
 
-  private(set) var pending: [PublicKey: Bool] = [:]
+  /// What named a contact: each tells more of it than the one before.
+  enum Sign: Int, Comparable {
+    /// It was changed from here.
+    case change
+    /// It has answered, and a path came with that.
+    case path
+    case advert
+
+    static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
+  }
+
+  private(set) var pending: [PublicKey: Sign] = [:]
   private(set) var needsList = false
 
-  /// `heard`: an advert, as opposed to a path. True when the contact has to be asked for now.
-  mutating func named(_ key: PublicKey, heard: Bool) -> Bool {
+  /// True when the contact has to be asked for now.
+  mutating func named(_ key: PublicKey, by sign: Sign) -> Bool {
     if let known = pending[key] {
-      pending[key] = known || heard
+      pending[key] = max(known, sign)
       return false
     }
     guard pending.count < Self.bound else {
       needsList = true
       return false
     }
-    pending[key] = heard
+    pending[key] = sign
     return true
   }
 
-  /// The contact came, or will not come: whether an advert had named it.
-  mutating func took(_ key: PublicKey) -> Bool { pending.removeValue(forKey: key) ?? false }
+  /// The contact came, or will not come: what had named it.
+  mutating func took(_ key: PublicKey) -> Sign { pending.removeValue(forKey: key) ?? .change }
 
   /// True once, when names were left out.
   mutating func takeNeedsList() -> Bool {
@@ -44,8 +55,8 @@ extension Synchronizer {
     case .advert(let key):
       counters.adverts += 1
       contactSync?.changedMeanwhile = true
-      fetch(key, heard: true)
-    case .pathUpdated(let key): fetch(key, heard: false)
+      fetch(key, .advert)
+    case .pathUpdated(let key): fetch(key, .path)
     case .newAdvert(let contact):
       // Heard, and **not** in the radio's table: manual mode, hop limit or a full table.
       counters.adverts += 1
@@ -57,7 +68,7 @@ extension Synchronizer {
   }
 
   /// Asks for a contact's record: it was changed from here.
-  public func refresh(_ key: PublicKey) { fetch(key, heard: false) }
+  public func refresh(_ key: PublicKey) { fetch(key, .change) }
 
   /// The radio no longer has it: it was removed from here.
   public func forget(_ key: PublicKey) {
@@ -68,12 +79,14 @@ extension Synchronizer {
     })
   }
 
-  private func fetch(_ key: PublicKey, heard: Bool) {
-    guard !key.isZero, discovery.named(key, heard: heard) else { return }
+  private func fetch(_ key: PublicKey, _ sign: Discovery.Sign) {
+    guard !key.isZero, discovery.named(key, by: sign) else { return }
     ask(.getContactByKey(key)) { [weak self] outcome in
       guard let self else { return }
-      let wasHeard = self.discovery.took(key)
-      if case .replied(.contact(let contact)) = outcome { self.keep(contact, heard: wasHeard) }
+      let sign = self.discovery.took(key)
+      if case .replied(.contact(let contact)) = outcome {
+        self.keep(contact, heard: sign == .advert, hasAnswered: sign == .path)
+      }
       if self.discovery.takeNeedsList(), self.contactSync == nil { self.syncContacts() }
     }
   }

@@ -62,7 +62,8 @@ extension Synchronizer {
     return hasListedContacts
   }
 
-  func keep(_ contact: Contact, heard: Bool, onRadio: Bool = true) {
+  /// `heard`: by its advert. `hasAnswered`: something of it came that is no advert.
+  func keep(_ contact: Contact, heard: Bool, onRadio: Bool = true, hasAnswered: Bool = false) {
     guard !contact.key.isZero else { return }
     if onRadio { onContact(contact) }
     let moment = now
@@ -71,6 +72,7 @@ extension Synchronizer {
       when: .soon,
       { store throws(SQLiteError) in
         let change = try store.upsert(contact, onRadio: onRadio, heard: heard, at: moment.milliseconds)
+        if hasAnswered { try store.noteHeard(contact.key.prefix, at: moment.milliseconds) }
         guard heard || change != .unchanged, let stored = try store.readForEvent(contact.key) else { return }
         _ = try store.append(heard ? .advert : .contact, at: moment, body: EventBody.contact(stored))
         if change != .unchanged { counters.contactsChanged += 1 }

@@ -189,7 +189,7 @@ enum Shapes {
     last_modified integer? seconds since 1970 by the radio's clock
     on_radio bool in the radio's table
     first_seen integer
-    last_heard integer?
+    last_heard integer? when something came that it alone can have sent, to about ten minutes
     """,
     "channel": """
     slot integer

@@ -74,12 +74,14 @@ import VirtualRadio
 
   @Test func `each contact that pushes name is fetched once, and too many become a list`() {
     var discovery = Discovery()
-    let answers = [discovery.named(radio, heard: false), discovery.named(radio, heard: true), discovery.took(radio)]
+    let answers = [
+      discovery.named(radio, by: .path), discovery.named(radio, by: .advert), discovery.took(radio) == .advert,
+    ]
     #expect(answers == [true, false, true], "fetch, do not fetch twice, an advert had named it")
     for number in 0..<200 {
       var bytes = [UInt8](repeating: 0, count: 32)
       bytes[0] = UInt8(number)
-      _ = discovery.named(PublicKey(bytes: bytes)!, heard: true)
+      _ = discovery.named(PublicKey(bytes: bytes)!, by: .advert)
     }
     #expect(discovery.pending.count == Discovery.bound)
     #expect(discovery.needsList)
