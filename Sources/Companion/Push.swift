@@ -21,6 +21,9 @@ public struct LoginSuccess: Equatable, Sendable {
   public var acl: UInt8?
   public var firmwareLevel: UInt8?
 
+  /// A room lets us read, and ignores what we post: what it also answers to a wrong password, where it lets anybody read.
+  public var isReadOnly: Bool { permissions == 2 }
+
   public init(
     permissions: UInt8, prefix: KeyPrefix, serverTime: UInt32? = nil, acl: UInt8? = nil, firmwareLevel: UInt8? = nil
   ) {

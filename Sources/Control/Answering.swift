@@ -33,6 +33,7 @@ enum Answering {
     case .notFound: 404
     case .ambiguous, .notOnRadio: 409
     case .tooLong, .invalid: 400
+    case .readOnly: 403
     case .full: 429
     case .linkDown, .store: 503
     case .radio: 502

@@ -27,7 +27,9 @@ final class NodeAPI {
       switch request.path {
       case "/v1/node/login":
         let password = try body.optional("password")
-        nodes.logIn(node, password: password.map { Text($0) }) { Self.tell($0, responder) }
+        nodes.logIn(node, password: password.map { Text($0) }, keepsReadOnly: body.flag("read_only")) {
+          Self.tell($0, responder)
+        }
       case "/v1/node/logout": try forget(node.contact, responder)
       case "/v1/node/status": nodes.ask(.status, of: node) { Self.tell($0, responder) }
       case "/v1/node/telemetry": nodes.ask(.telemetry, of: node) { Self.tell($0, responder) }

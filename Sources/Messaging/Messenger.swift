@@ -55,6 +55,8 @@ public final class Messenger {
 
   /// A flood arrived and brought no path back.
   public var onPathWanted: (PublicKey) -> Void = { _ in }
+  /// Whether a room lets us read and ignores what we post, as far as is known.
+  public var isReadOnly: (PublicKey) -> Bool = { _ in false }
   /// A program that shares the radio had it advertise itself: through the mesh (true), or to direct neighbours.
   public var onAdvertised: (Bool) -> Void = { _ in }
 

@@ -90,7 +90,9 @@ extension Messenger {
       guard stored.onRadio else { throw .notOnRadio(contact.name.string) }
       guard !contact.key.prefix.isZero else { throw .invalid("a key of zeros is nobody") }
       switch contact.type {
-      case .room: return TextLimit.room
+      case .room:
+        guard !isReadOnly(contact.key) else { throw .readOnly(contact.name.string) }
+        return TextLimit.room
       case .repeater: throw .invalid("\(contact.name.string) is a repeater and takes no messages; see `meshpost node`")
       default: return TextLimit.direct
       }

@@ -32,6 +32,9 @@ extension Messenger {
       change(id) { message in
         message.state = .failed
         message.reason = failure.rawValue
+        if failure == .noAcknowledgement, message.kind == .room, let room = message.recipient, self.isReadOnly(room) {
+          message.reason = Self.readOnly
+        }
         self.end(&message)
       }
     case .waiting(let id): waits(id)
@@ -39,6 +42,9 @@ extension Messenger {
     case .discoverPath(let key): onPathWanted(key)
     }
   }
+
+  /// Why a post failed that a room ignores.
+  static let readOnly = "read_only"
 
   private func end(_ message: inout OutgoingMessage) {
     message.endedAt = synchronizer.now.milliseconds

@@ -82,7 +82,10 @@ extension NodeQuestion {
   func answer(in push: Push, from contact: Contact, tag: AckCode) -> NodeAnswer? {
     let prefix = contact.key.prefix
     switch (self, push) {
-    case (.login, .loginSuccess(let login)) where login.prefix == prefix: return .login(login)
+    case (.login, .loginSuccess(var login)) where login.prefix == prefix:
+      // A room ignores what guests post, whatever else their permissions say.
+      if contact.type == .room, login.permissions == 0, let acl = login.acl, acl & 3 == 0 { login.permissions = 2 }
+      return .login(login)
     case (.status, .statusResponse(prefix, let data)):
       // `try?`: too short for a status: a late answer to something else (observed.md).
       return (try? NodeStatus(decoding: data, of: contact.type)).map { .status($0) }
@@ -104,6 +107,7 @@ extension NodeAnswer {
     case .login(let login):
       json.field("admin", login.permissions == 1 || (login.acl.map { $0 & 3 == 3 } ?? false))
       json.field("permissions", login.acl)
+      if login.isReadOnly { json.field("read_only", true) }
       json.field("server_time", login.serverTime)
       json.field("firmware_level", login.firmwareLevel)
     case .status(let status): Self.write(status, to: &json)

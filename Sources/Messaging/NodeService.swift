@@ -16,6 +16,8 @@ public final class NodeService {
   private let log: Log
   /// Who let us in since this program started: a login costs air time, and is remembered by the server.
   private var loggedIn: Set<PublicKey> = []
+  /// Rooms that let us in since this program started, and ignore what we post.
+  private var readOnly: Set<PublicKey> = []
   /// When a path was last asked for: not more than once an hour each.
   private var pathsAsked: [PublicKey: MonotonicTime] = [:]
   private static let pathPause: Duration = .seconds(3600)
@@ -27,6 +29,7 @@ public final class NodeService {
     log = messenger.log
     requests = NodeRequests(messenger)
     messenger.onPathWanted = { [weak self] key in self?.discoverPath(key) }
+    messenger.isReadOnly = { [weak self] key in self?.readOnly.contains(key) ?? false }
   }
 
   /// `done` hears exactly once.
@@ -79,8 +82,11 @@ public final class NodeService {
     }
   }
 
-  /// Logs in with this password, and keeps it when it was right.
-  public func logIn(_ stored: StoredContact, password: Text?, _ done: @escaping NodeRequests.Done) {
+  /// Logs in with this password, and keeps it when it was right. A room that anybody may read lets in whoever comes with a wrong
+  /// password, too, to read only: then it is kept only if it is empty, or `keepsReadOnly`.
+  public func logIn(
+    _ stored: StoredContact, password: Text?, keepsReadOnly: Bool = false, _ done: @escaping NodeRequests.Done
+  ) {
     let contact = stored.contact
     guard stored.onRadio else { return done(.failure(.notOnRadio(contact.name.string))) }
     guard let given = password ?? self.password(contact.key) else {
@@ -90,7 +96,8 @@ public final class NodeService {
       return done(.failure(.invalid("a password has at most 15 bytes and no control characters")))
     }
     askOnce(.login(password: given), contact, .interactive) { [weak self] result in
-      guard let self, case .success = result, password != nil else { return done(result) }
+      guard let self, case .success(let answer) = result, password != nil else { return done(result) }
+      if case .login(let login) = answer, login.isReadOnly, !given.isEmpty, !keepsReadOnly { return done(result) }
       do {
         try self.credentials.set(given, for: contact.key)
         done(result)
@@ -130,11 +137,37 @@ public final class NodeService {
 
   private func took(_ answer: NodeAnswer, _ contact: Contact) {
     switch answer {
-    case .login: loggedIn.insert(contact.key)
+    case .login(let login):
+      loggedIn.insert(contact.key)
+      noteAccess(login, contact)
     case .status: keep(answer, .status, contact)
     case .telemetry: keep(answer, .telemetry, contact)
     case .path(let found): use(found.out, contact)
     case .neighbours, .trace, .cli, .sent: break
+    }
+    switch answer {
+    case .login, .path, .neighbours: noteHeard(contact)
+    // Readings and a CLI's words are kept, and it with them; a trace tells of nodes by one byte, which is no identity.
+    case .status, .telemetry, .cli, .trace, .sent: break
+    }
+  }
+
+  private func noteAccess(_ login: LoginSuccess, _ contact: Contact) {
+    guard login.isReadOnly else {
+      readOnly.remove(contact.key)
+      return
+    }
+    guard readOnly.insert(contact.key).inserted else { return }
+    log.warning("room \(contact.name.string) lets us in read only: posts will be ignored")
+  }
+
+  private func noteHeard(_ contact: Contact) {
+    let moment = messenger.synchronizer.now
+    messenger.store.write(
+      when: .soon,
+      { store throws(SQLiteError) in try store.noteHeard(contact.key.prefix, at: moment.milliseconds) }
+    ) { [log] failure in
+      if let failure { log.debug("that \(contact.name.string) was heard is not kept: \(failure)") }
     }
   }
 

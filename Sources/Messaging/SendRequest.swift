@@ -49,6 +49,8 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
   /// The outgoing queue, or the air time, is used up for now.
   case full(String)
   case linkDown
+  /// This room lets us read, and ignores what we post.
+  case readOnly(String)
   case store(StoreError)
   /// The radio said no.
   case radio(String)
@@ -66,7 +68,9 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     case .tooLong(let over, let limit):
       "the text is \(over) bytes too long (at most \(limit)). Shorten it, or let it be split"
     case .invalid(let words), .full(let words), .radio(let words), .silence(let words): words
-    case .linkDown: "the radio's link is down, or it is not synced yet"
+    case .readOnly(let name):
+      "\(name) lets us in read only: posts will be ignored. Log in with a password that lets post: meshpost room login \(name)"
+    case .linkDown: "the radio's link is down, or it is not synced yet; `meshpost status` tells which, and what to do"
     case .store(let error): "\(error). \(error.remedy)"
     }
   }
@@ -81,6 +85,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     case .invalid: "invalid"
     case .full: "full"
     case .linkDown: "link_down"
+    case .readOnly: "read_only"
     case .store: "store"
     case .radio: "radio"
     case .silence: "silence"

@@ -107,6 +107,7 @@ struct ControlClient {
     case "ambiguous", "invalid": EX_USAGE
     case "too_long": EX_DATAERR
     case "not_found", "not_on_radio": EX_NOUSER
+    case "read_only": EX_NOPERM
     case "full": EX_TEMPFAIL
     case "radio": EX_PROTOCOL
     default: EX_UNAVAILABLE

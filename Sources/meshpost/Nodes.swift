@@ -188,8 +188,9 @@ struct NodeCommand: ParsableCommand {
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Flag(help: "Use the password that is stored.") var stored = false
+    @Flag(help: "A room: to read is enough, and the password is kept for that.") var readOnly = false
 
-    func run() throws { try NodeAsking.logIn(node, stored: stored, connection) }
+    func run() throws { try NodeAsking.logIn(node, stored: stored, isReadOnly: readOnly, connection) }
   }
 
   struct Logout: ParsableCommand {
@@ -272,23 +273,38 @@ enum NodeAsking {
   /// Answers come over the air, perhaps after a login: that takes up to a few minutes.
   static let patience = 260
 
+  @discardableResult
   static func ask(
     _ verb: String, _ node: String, _ connection: Connection, more: (inout JSONWriter) -> Void = { _ in },
     show: (JSONValue) -> String
-  ) throws {
+  ) throws -> JSONValue {
     let body = JSONWriter.object { json in
       json.field("node", node)
       more(&json)
     }
     let answer = try ControlClient(connection).post("/v1/node/\(verb)", body: body, limit: patience)
     print(connection.json ? answer.text : show(answer.value))
+    return answer.value
   }
 
-  static func logIn(_ node: String, stored: Bool, _ connection: Connection) throws {
+  /// `isReadOnly`: a room in which nothing can be posted is what is wanted.
+  static func logIn(_ node: String, stored: Bool, isReadOnly: Bool, _ connection: Connection) throws {
     let password = stored ? nil : Asking.hidden("password of \(node): ") ?? ""
-    try ask("login", node, connection, more: { $0.field("password", password) }) { answer in
-      "logged in to \(node)\(answer["admin"]?.bool == true ? " as admin" : "")"
+    let answer = try ask(
+      "login", node, connection,
+      more: { json in
+        json.field("password", password)
+        if isReadOnly { json.field("read_only", true) }
+      }
+    ) { answer in
+      let name = Show.clean(node)
+      guard answer["read_only"]?.bool == true else {
+        return "logged in to \(name)\(answer["admin"]?.bool == true ? " as admin" : "")"
+      }
+      let kept = isReadOnly || stored || password == "" ? "" : ". It is not kept; --read-only keeps it, to read"
+      return "\(name) lets us in read only: posts will be ignored. That is what it says to a wrong password, too\(kept)"
     }
+    if answer["read_only"]?.bool == true, !isReadOnly, password != "" { throw ExitCode(EX_NOPERM) }
   }
 }
 

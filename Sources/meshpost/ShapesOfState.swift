@@ -106,6 +106,7 @@ extension Shapes {
     """,
     "login": """
     admin bool
+    read_only bool? a room: what is posted there is ignored
     permissions integer?
     server_time integer? seconds since 1970
     firmware_level integer?

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import MeshCrypto
+import Store
+import TestSupport
+import Testing
+
+@testable import Messaging
+@testable import VirtualRadio
+
+/// A room that lets anybody read answers a wrong password, too: with a login, as a guest whose posts it ignores.
+@Suite struct ReadOnlyRoomTests {
+  private let room = Contact(
+    key: PublicKey(bytes: Array(repeating: 0x52, count: 32))!, type: .room, name: "Lobby")
+
+  private struct Fixture {
+    let bench: Bench
+    let service: NodeService
+    let stored: StoredContact
+  }
+
+  private func fixture() throws -> Fixture {
+    var settings = Messenger.Settings()
+    settings.delivery.maxAttempts = 1
+    let bench = try Bench(settings)
+    bench.own.received(Command.addUpdateContact(room).encode())
+    bench.synchronizer.refresh(room.key)
+    try bench.run("the room to be known") { try bench.store.contact(room.key) != nil }
+    let service = NodeService(bench.messenger, credentials: Credentials(location: bench.scratch.location("passwords")))
+    bench.synchronizer.onPush = { [messenger = bench.messenger] push in
+      messenger.received(push)
+      service.requests.received(push)
+    }
+    return Fixture(bench: bench, service: service, stored: try #require(try bench.store.contact(room.key)))
+  }
+
+  /// `permissions`, `acl`: what the room answers.
+  private func logIn(
+    _ fixture: Fixture, _ password: Text, permissions: UInt8, acl: UInt8, keeps: Bool = false
+  ) throws -> LoginSuccess? {
+    var result: Result<NodeAnswer, Refusal>?
+    fixture.bench.loop.later {
+      fixture.service.logIn(fixture.stored, password: password, keepsReadOnly: keeps) { result = $0 }
+    }
+    let answer = Push.loginSuccess(
+      LoginSuccess(permissions: permissions, prefix: room.key.prefix, serverTime: 1, acl: acl, firmwareLevel: 1))
+    // After the radio has taken the question.
+    fixture.bench.loop.schedule(after: .milliseconds(200)) { fixture.bench.own.push(answer) }
+    try fixture.bench.run("an answer") { result != nil }
+    guard case .success(.login(let login)) = result else { return nil }
+    return login
+  }
+
+  @Test func `a login that lets read only says so, is not kept, and a post there is refused with the reason`() throws {
+    let fixture = try fixture()
+    #expect(try logIn(fixture, "wrong", permissions: 2, acl: 0)?.isReadOnly == true)
+    #expect(try fixture.service.credentials.read()[room.key] == nil)
+    #expect(try fixture.bench.send(SendRequest(to: "Lobby", text: "hello")) == .failure(.readOnly("Lobby")))
+    #expect(try logIn(fixture, "wrong", permissions: 0, acl: 0)?.isReadOnly == true, "a guest, whatever the first byte")
+    #expect(try logIn(fixture, "to read", permissions: 2, acl: 0, keeps: true) != nil)
+    #expect(try fixture.service.credentials.read()[room.key] == "to read", "somebody wants just that")
+    #expect(try logIn(fixture, "right", permissions: 0, acl: 2)?.isReadOnly == false)
+    #expect(try fixture.service.credentials.read()[room.key] == "right")
+    #expect(try fixture.bench.send(SendRequest(to: "Lobby", text: "hello")).get().count == 1)
+  }
+
+  @Test func `a post that waited already fails as what it is`() throws {
+    let fixture = try fixture()
+    _ = try fixture.bench.send(SendRequest(to: "Lobby", text: "too early", key: "p")).get()
+    _ = try logIn(fixture, "wrong", permissions: 2, acl: 0)
+    try fixture.bench.run("its end") { try fixture.bench.state("p").state == .failed }
+    #expect(try fixture.bench.state("p").reason == "read_only")
+  }
+}
