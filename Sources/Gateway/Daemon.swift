@@ -64,7 +64,7 @@ public final class Daemon {
     do {
       store = try Store(configuration.store)
     } catch {
-      throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
+      throw StartError(words: "\(error). \(error.remedy)", code: error.passesByItself ? EX_TEMPFAIL : EX_CANTCREAT)
     }
     upkeep = StoreUpkeep(store, journalMaxSize: configuration.store.journalMaxSize, on: loop, log: log)
     let manager = ServiceManager.ofThisProcess()

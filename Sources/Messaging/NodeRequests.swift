@@ -185,10 +185,18 @@ public final class NodeRequests {
 
   private static func words(_ waiting: Waiting) -> String {
     let name = waiting.contact.name.string
-    return switch waiting.question {
-    case .login: "\(name) does not answer: a wrong password, out of range, or a stale path"
-    case .cli: "\(name) does not answer: not logged in as admin, out of range, or a command without a reply"
-    default: "\(name) does not answer: out of range, a stale path, or it does not know us (meshpost node login)"
+    let stranger = "or it does not know this radio (meshpost radio advert --flood)"
+    return switch (waiting.question, waiting.contact.type) {
+    case (.path, .chat), (.telemetry, .chat):
+      "\(name) does not answer: a companion answers this only if its owner lets others read its telemetry, which is denied unless they "
+        + "change it; or it is out of range, \(stranger)"
+    case (.login, _): "\(name) does not answer: a wrong password, out of range, or a stale path"
+    case (.cli, _): "\(name) does not answer: not logged in as admin, out of range, or a command without a reply"
+    case (.trace, _):
+      "no trace came back: a hop is out of range of the next, or does not pass packets on (repeaters do, unless switched off)"
+    case (_, .chat): "\(name) does not answer: a companion answers no such question; or it is out of range, \(stranger)"
+    default:
+      "\(name) does not answer: out of range, a stale path (meshpost contact path NAME --reset), or it does not know us (meshpost node login)"
     }
   }
 

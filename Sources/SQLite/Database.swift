@@ -31,7 +31,7 @@ public struct SQLiteError: Error, Equatable, Sendable, CustomStringConvertible {
       case SQLITE_FULL: .full
       case SQLITE_IOERR, SQLITE_READONLY, SQLITE_CANTOPEN, SQLITE_PERM: .unavailable
       case SQLITE_CORRUPT, SQLITE_NOTADB: .corrupt
-      case SQLITE_BUSY, SQLITE_LOCKED: .busy
+      case SQLITE_BUSY, SQLITE_LOCKED, SQLITE_PROTOCOL: .busy
       case SQLITE_CONSTRAINT: .constraint
       default: .other
       }

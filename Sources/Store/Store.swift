@@ -120,6 +120,8 @@ public final class Store {
     try StoreFiles.protect(settings.location)
     do {
       let database = try Database(location: settings.location)
+      // Somebody who looks into it is done in a moment, mostly.
+      try database.execute("PRAGMA busy_timeout = \(patienceWithReaders)")
       try database.execute(
         """
         PRAGMA page_size = \(pageSize); PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
@@ -128,11 +130,16 @@ public final class Store {
         """)
       try database.migrate(Schema.migrations)
       try database.execute("PRAGMA max_page_count = \(max(64, settings.maxSize / pageSize))")
+      try database.execute("PRAGMA busy_timeout = 0")
       return database
     } catch {
-      throw StoreError(error)
+      guard error.kind == .busy else { throw StoreError(error) }
+      throw .locked(by: FileHolder.name(of: settings.location))
     }
   }
+
+  /// Milliseconds.
+  private static let patienceWithReaders = 3000
 
   /// Renames the damaged files. They are kept: somebody may want to look at them.
   private static func moveAway(_ location: String) throws(StoreError) -> String {

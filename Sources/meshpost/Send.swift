@@ -10,7 +10,8 @@ struct SendCommand: ParsableCommand {
     discussion: """
       TO is a name, a unique beginning of one, a key or its beginning, or a #channel. The message is kept and sent when \
       the radio and the air allow it. With --wait: exit code 0 when it is delivered (or, to a channel, sent), 75 when \
-      nobody acknowledged it or it expired, 76 when the radio refused it, 70 when it was cancelled.
+      nobody acknowledged it or it expired, 76 when the radio refused it, 77 when the room lets us only read, 70 when it \
+      was cancelled.
       """)
   @OptionGroup var connection: Connection
   @Argument(help: "To whom.", completion: Completing.everybody) var to: String
@@ -70,7 +71,16 @@ struct OutgoingCommand: ParsableCommand {
   @OptionGroup var connection: Connection
   @Option(help: "How many.") var limit = 20
 
-  func run() throws { try ControlClient(connection).lines("/v1/outgoing?limit=\(limit)", Show.outgoing) }
+  func run() throws {
+    var reasons: [String] = []
+    try ControlClient(connection).lines("/v1/outgoing?limit=\(limit)") { message in
+      if message["state"]?.string == "failed", let reason = message["reason"]?.string, !reasons.contains(reason) {
+        reasons.append(reason)
+      }
+      return Show.outgoing(message)
+    }
+    for hint in reasons.compactMap({ Show.hint($0) }) { print("\n\(hint)") }
+  }
 }
 
 struct RetryCommand: ParsableCommand {
@@ -102,8 +112,9 @@ struct RoomCommand: ParsableCommand {
     @OptionGroup var connection: Connection
     @Argument(help: "The room.", completion: Completing.nodes) var room: String
     @Flag(help: "Use the password that is stored.") var stored = false
+    @Flag(help: "To read is enough, and the password is kept for that.") var readOnly = false
 
-    func run() throws { try NodeAsking.logIn(room, stored: stored, connection) }
+    func run() throws { try NodeAsking.logIn(room, stored: stored, isReadOnly: readOnly, connection) }
   }
 
   struct Post: ParsableCommand {
@@ -147,7 +158,7 @@ enum Sending {
     }
     let ended = try messages.map { try follow($0["id"]?.string ?? "", connection) }
     if connection.json { print(JSONValue.object([("messages", .array(ended))]).text) }
-    try leave(ended)
+    try leave(ended, connection)
   }
 
   static func act(_ verb: String, _ id: String, _ connection: Connection, wait: Bool) throws {
@@ -156,7 +167,7 @@ enum Sending {
     guard wait else { return print(connection.json ? answer.text : Show.outgoing(answer.value)) }
     let ended = try follow(id, connection)
     if connection.json { print(ended.text) }
-    try leave([ended])
+    try leave([ended], connection)
   }
 
   /// Follows a message to its end, and shows each state to people.
@@ -170,7 +181,10 @@ enum Sending {
   }
 
   /// With the exit code that says the worst of how they ended.
-  private static func leave(_ ended: [JSONValue]) throws {
+  private static func leave(_ ended: [JSONValue], _ connection: Connection) throws {
+    if !connection.json {
+      for hint in Set(ended.filter { code($0) != 0 }.compactMap { Show.hint($0["reason"]?.string) }) { print(hint) }
+    }
     let worst = ended.map(code).max() ?? 0
     if worst != 0 { throw ExitCode(worst) }
   }
@@ -180,6 +194,7 @@ enum Sending {
     case ("delivered", _), ("sent", _): 0
     case (_, "cancelled"): EX_SOFTWARE
     case (_, "refused"), (_, "unknown_to_radio"): EX_PROTOCOL
+    case (_, "read_only"): EX_NOPERM
     default: EX_TEMPFAIL
     }
   }

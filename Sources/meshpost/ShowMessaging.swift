@@ -16,6 +16,29 @@ extension Show {
     return "\(time(message["created_at"]?.integer)) \(id) to \(to): \(state): \(clean(message["text"]?.string))"
   }
 
+  /// What a reason means, and what to do: a word alone helps nobody.
+  static func hint(_ reason: String?) -> String? {
+    switch reason {
+    case nil: nil
+    case "no_acknowledgement":
+      "no_acknowledgement: nobody answered. It is out of range, or it does not know this radio: `meshpost radio advert --flood` tells it. "
+        + "Then `meshpost retry ID`"
+    case "read_only":
+      "read_only: the room lets us read and ignores posts. Log in with a password that lets post: `meshpost room login ROOM`"
+    case "expired":
+      "expired: its time was over before it could be sent, or was acknowledged. Is the radio up, is there air time: `meshpost status`; "
+        + "more time: `meshpost send --expires`"
+    case "unknown_to_radio":
+      "unknown_to_radio: the radio has no such contact or channel any more. Add it (`meshpost contact add`, `meshpost channel add`), "
+        + "then `meshpost retry ID`"
+    case "refused":
+      "refused: the radio does not take it, in a channel perhaps because its name has grown and the text no longer fits. "
+        + "`journalctl -u meshpostd` has more"
+    case "cancelled": "cancelled: somebody did not want it any more. `meshpost retry ID` sends it after all"
+    case let other?: "\(clean(other)): see `meshpost doctor`"
+    }
+  }
+
   static func path(_ answer: JSONValue) -> String {
     if answer["ok"] != nil { return "done" }
     if let out = answer["out"]?.string {

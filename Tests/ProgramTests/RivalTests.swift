@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// Other programs that want what the gateway has: the radio, the database.
+  @Suite struct Rivals {
+    @Test func `a TCP radio that another program takes again and again is left to it, and the cause is named`() throws {
+      let rig = try Rig()
+      rig.radio = try Program.own("meshpost-radio", ["--clock", "now", "--tcp", "r0=0"])
+      let line = try rig.radio?.line(with: "tcp:127.0.0.1") ?? "{}"
+      let address = try JSONValue(parsing: line)["address"]?.string ?? ""
+      let port = UInt16(address.split(separator: ":").last ?? "") ?? 0
+      rig.link = address
+      try rig.startGateway()
+      try rig.waitForSync()
+      func connections() throws -> Int64 {
+        try rig.status()?["sync"]?["counters"]?["connections"]?.integer ?? 0
+      }
+      // As a phone's app does: it connects again whenever it was thrown out.
+      var rival = try LoopbackPort.connect(port)
+      try untilTrue("the gateway to be back") { try connections() == 2 }
+      close(rival)
+      rival = try LoopbackPort.connect(port)
+      try untilTrue("the cause to be named: \(rig.gateway?.lines.suffix(5) ?? [])") {
+        try rig.status()?["radio"]?["error"]?.string?.contains("another program connects") == true
+      }
+      #expect(try rig.status()?["radio"]?["remedy"]?.string?.contains("[[proxy]]") == true)
+      #expect(try connections() == 2, "it waits, and does not fight")
+      #expect(try rig.meshpost("doctor").lines.joined().contains("[[proxy]]"))
+      close(rival)
+      try untilTrue("the gateway to have its radio again") {
+        try rig.status()?["radio"]?["state"]?.string == "up"
+      }
+    }
+
+    @Test func `a program that has the database open is named, and the start is worth another try`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.gateway?.send(SIGTERM)
+      #expect(try rig.gateway?.ended() == 0)
+      let script = """
+        import sqlite3, sys
+        d = sqlite3.connect(sys.argv[1], isolation_level=None)
+        d.execute('begin'); d.execute('select count(*) from contacts').fetchone()
+        print('reading', flush=True); sys.stdin.readline()
+        """
+      let reader = try Program(
+        "/usr/bin/env", ["python3", "-c", script, rig.scratch.location("gw.db")])
+      try reader.line(with: "reading")
+      let gateway = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml")])
+      #expect(try gateway.ended() == EX_TEMPFAIL)
+      let said = gateway.lines.joined(separator: "\n")
+      #expect(said.contains("open in another program: python3 (process "), "\(said)")
+      #expect(!said.contains("bug"))
+      reader.write("")
+      #expect(try reader.ended() == 0)
+      try rig.startGateway()
+      try rig.waitForSync()
+    }
+
+    @Test func `whatever becomes of a message, people are told what it means and what to do`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      rig.writeGatewayConfiguration(extra: "[messaging]\nattempts = 1")
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("loss 1")
+      let lost = try rig.meshpost("send", "r1", "lost", "--wait")
+      #expect(lost.code == 75 && lost.lines.last?.contains("meshpost radio advert --flood") == true, "\(lost.lines)")
+      let list = try rig.meshpost("outgoing")
+      #expect(list.lines.last?.hasPrefix("no_acknowledgement: ") == true, "\(list.lines)")
+      let found = try rig.meshpost("contact", "path", "r1", "--discover")
+      #expect(found.code == 69 && found.lines.joined().contains("lets others read its telemetry"), "\(found.lines)")
+      let rows = try rig.meshpost("outgoing", "--json").lines
+      #expect(try rows.allSatisfy { try JSONValue(parsing: $0)["id"] != nil }, "JSON and nothing else: \(rows)")
+    }
+  }
+}
