@@ -176,6 +176,9 @@ let package = Package(
         "meshpost-hub", "meshpost-radio",
       ], swiftSettings: strict),
     .testTarget(
+      name: "EventLoopTests", dependencies: ["CLinux", "EventLoop", "Streams", "TestSupport", "Timing"],
+      swiftSettings: strict),
+    .testTarget(
       name: "BluetoothSessionTests", dependencies: ["BluetoothSession", "Timing"], swiftSettings: strict),
     .testTarget(name: "DeliveryTests", dependencies: ["Companion", "Delivery", "Timing"], swiftSettings: strict),
     .testTarget(

@@ -17,6 +17,9 @@ public final class ChildProcess {
     public var errors: [UInt8]
   }
 
+  /// Reads that empty a pipe, which holds 64 KiB.
+  private static let pipeReads = 65536 / Descriptor.chunk
+
   private let loop: EventLoop
   private let mostOutput: Int
   private var process: pid_t = 0
@@ -141,10 +144,11 @@ public final class ChildProcess {
     input = -1
   }
 
-  private func read(_ descriptor: Int32) {
-    while let kept = streams[descriptor] {
+  private func read(_ descriptor: Int32, most: Int = Descriptor.readsPerTurn) {
+    for _ in 0..<most {
+      guard let kept = streams[descriptor]?.count else { return }
       switch Descriptor.read(descriptor) {
-      case .bytes(let bytes): streams[descriptor] = kept + bytes.prefix(max(0, mostOutput - kept.count))
+      case .bytes(let bytes): streams[descriptor]?.append(contentsOf: bytes.prefix(max(0, mostOutput - kept)))
       case .wouldBlock: return
       case .end, .failed: return loop.unwatch(descriptor)
       }
@@ -158,7 +162,8 @@ public final class ChildProcess {
     Glibc.kill(-process, SIGKILL)
     process = 0
     timer?.cancel()
-    for descriptor in [output, errors] { read(descriptor) }
+    // What it has said at the end fits into a pipe; who still writes into it now is not it.
+    for descriptor in [output, errors] { read(descriptor, most: Self.pipeReads) }
     let code = meshpost_exit_status(status)
     let ended = Ended(
       code: code < 0 ? nil : code, signal: meshpost_term_signal(status), tookTooLong: tookTooLong,

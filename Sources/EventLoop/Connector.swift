@@ -4,43 +4,62 @@ import CLinux
 import Glibc
 import Timing
 
-/// Opens a TCP connection without ever blocking the loop: the name is looked up on a short-lived thread, each address is
-/// tried in turn, and a time limit covers all of it.
+/// Opens a TCP connection without ever blocking the loop: the name is looked up on a short-lived thread, its addresses race
+/// (`ConnectionRace`), the first that connects wins, and a time limit covers all of it.
 public final class Connector {
+  /// Why there is no connection.
   public enum Failure: Error, Equatable, Sendable, CustomStringConvertible {
     case noSuchHost(String, words: String)
-    case refused(String, SystemError)
-    case timedOut(String)
+    /// Every address has failed.
+    case failed(String, [Attempt])
+    case timedOut(String, [Attempt])
+
+    /// What came of one address.
+    public struct Attempt: Equatable, Sendable {
+      public let address: String
+      public let words: String
+    }
 
     public var description: String {
       switch self {
       case .noSuchHost(let host, let words): "no address for \(host): \(words)"
-      case .refused(let target, let error): "\(target): \(error.words)"
-      case .timedOut(let target): "\(target): no answer in time"
+      case .failed(let target, let attempts), .timedOut(let target, let attempts):
+        "\(target): \(Self.summary(attempts))"
       }
+    }
+
+    /// Each outcome once, and which addresses it was, a few of them.
+    private static func summary(_ attempts: [Attempt]) -> String {
+      guard attempts.count > 1 else { return attempts.first?.words ?? "no answer in time to the look-up of its name" }
+      var outcomes: [(words: String, addresses: [String])] = []
+      for attempt in attempts {
+        if let place = outcomes.firstIndex(where: { $0.words == attempt.words }) {
+          outcomes[place].addresses.append(attempt.address)
+        } else {
+          outcomes.append((attempt.words, [attempt.address]))
+        }
+      }
+      return outcomes.map { words, addresses in
+        let rest = addresses.count - 3
+        return "\(words) (\(addresses.prefix(3).joined(separator: ", "))\(rest > 0 ? " and \(rest) more" : ""))"
+      }.joined(separator: ", ")
     }
   }
 
-  /// An address as the kernel takes it.
-  struct Address: Sendable {
-    let family: Int32
-    let bytes: [UInt8]
-  }
+  private static let silence = "no answer in time"
 
   private let loop: EventLoop
   private let target: String
   private let done: (Result<Int32, Failure>) -> Void
-  private var remaining: [Address] = []
-  private var socket: Int32 = -1
-  private var timer: LoopTimer?
-  private var answer: Wakeup<LookupResult>?
+  private var addresses: [NetworkAddress] = []
+  private var race = ConnectionRace(families: [])
+  /// Of the attempts under way, by the address's number.
+  private var sockets: [Int: Int32] = [:]
+  private var outcomes: [(address: Int, words: String)] = []
+  private var limit: LoopTimer?
+  private var pace: LoopTimer?
+  private var answer: Wakeup<NameLookup.Result>?
   private var isOver = false
-  private var lastError: Failure?
-
-  enum LookupResult: Sendable {
-    case addresses([Address])
-    case failed(String)
-  }
 
   /// `done` gets the connected, non-blocking socket, whose owner it becomes. Keep the connector until then;
   /// `cancel` to give up.
@@ -51,135 +70,118 @@ public final class Connector {
     self.loop = loop
     self.done = done
     target = "\(host) port \(port)"
-    timer = loop.schedule(after: timeout) { [weak self] in
-      guard let self else { return }
-      self.finish(.failure(.timedOut(self.target)))
-    }
-    lookUp(host, port)
+    limit = loop.schedule(after: timeout) { [weak self] in self?.timedOut() }
+    let wakeup = Wakeup<NameLookup.Result>()
+    answer = wakeup
+    wakeup.attach(to: loop) { [weak self] result in self?.lookedUp(host, result) }
+    NameLookup.run(host, port, wakeup)
   }
 
   deinit { cancel() }
 
+  var isLookingUp: Bool { answer != nil }
+
+  /// Lets go of every socket and timer; nothing is told.
   public func cancel() {
     isOver = true
-    timer?.cancel()
+    limit?.cancel()
+    pace?.cancel()
     answer?.detach(from: loop)
     answer = nil
-    closeSocket()
+    for address in Array(sockets.keys) { closeSocket(address) }
   }
 
-  private func lookUp(_ host: String, _ port: UInt16) {
-    let wakeup = Wakeup<LookupResult>()
-    answer = wakeup
-    wakeup.attach(to: loop) { [weak self] result in
-      guard let self, !self.isOver else { return }
-      self.answer?.detach(from: self.loop)
-      self.answer = nil
-      switch result {
-      case .addresses(let addresses):
-        self.remaining = addresses
-        self.tryNext()
-      case .failed(let words): self.finish(.failure(.noSuchHost(host, words: words)))
+  private func lookedUp(_ host: String, _ result: NameLookup.Result) {
+    guard !isOver else { return }
+    answer?.detach(from: loop)
+    answer = nil
+    switch result {
+    case .addresses(let found):
+      addresses = found
+      let first = loop.goodAddresses[target].flatMap { found.firstIndex(of: $0) }
+      race = ConnectionRace(families: found.map(\.family), first: first)
+      perform(race.begin(now: loop.now))
+    case .failed(let words): finish(.failure(.noSuchHost(host, words: words)))
+    }
+  }
+
+  // MARK: The race
+
+  private func perform(_ actions: [ConnectionRace.Action]) {
+    for action in actions where !isOver {
+      switch action {
+      case .start(let address): start(address)
+      case .giveUp(let address):
+        closeSocket(address)
+        outcomes.append((address, Self.silence))
+      case .lost: finish(.failure(.failed(target, attempts)))
       }
     }
-    ResolverThread.run { wakeup.send(Self.resolve(host, port)) }
+    pace?.cancel()
+    pace = nil
+    guard !isOver, let next = race.nextAt else { return }
+    pace = loop.schedule(at: next) { [weak self] in
+      guard let self else { return }
+      self.perform(self.race.timePassed(now: self.loop.now))
+    }
   }
 
-  private static func resolve(_ host: String, _ port: UInt16) -> LookupResult {
-    var hints = addrinfo()
-    hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
-    hints.ai_flags = AI_ADDRCONFIG
-    var list: UnsafeMutablePointer<addrinfo>?
-    let code = getaddrinfo(host, String(port), &hints, &list)
-    guard code == 0 else { return .failed(String(cString: gai_strerror(code))) }
-    defer { freeaddrinfo(list) }
-    var addresses: [Address] = []
-    var next = list
-    while let entry = next, addresses.count < 8 {
-      if let address = entry.pointee.ai_addr {
-        let bytes = UnsafeRawBufferPointer(start: address, count: Int(entry.pointee.ai_addrlen))
-        addresses.append(Address(family: entry.pointee.ai_family, bytes: Array(bytes)))
+  private func start(_ address: Int) {
+    do throws(SystemError) {
+      let (socket, isConnected) = try addresses[address].connect()
+      sockets[address] = socket
+      if isConnected { return succeed(address) }
+      guard loop.watch(socket, for: .writable, { [weak self] _ in self?.answered(address) }) else {
+        throw SystemError("epoll_ctl")
       }
-      next = entry.pointee.ai_next
+    } catch {
+      failed(address, error)
     }
-    return .addresses(addresses)
   }
 
-  private func tryNext() {
-    guard !remaining.isEmpty else {
-      return finish(.failure(lastError ?? .noSuchHost(target, words: "no address")))
-    }
-    let address = remaining.removeFirst()
-    let flags = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
-    socket = Glibc.socket(address.family, flags, 0)
-    guard socket >= 0 else { return failed(SystemError("socket")) }
-    let code = address.bytes.withUnsafeBytes { bytes in
-      bytes.withMemoryRebound(to: sockaddr.self) { connect(socket, $0.baseAddress, socklen_t(bytes.count)) }
-    }
-    if code == 0 { return succeed() }
-    guard errno == EINPROGRESS else { return failed(SystemError("connect")) }
-    loop.watch(socket, for: .writable) { [weak self] _ in self?.connected() }
-  }
-
-  private func connected() {
+  private func answered(_ address: Int) {
+    guard let socket = sockets[address] else { return }
     var code: Int32 = 0
     var size = socklen_t(MemoryLayout<Int32>.size)
     getsockopt(socket, SOL_SOCKET, SO_ERROR, &code, &size)
+    if code == 0 { succeed(address) } else { failed(address, SystemError("connect", code: code)) }
+  }
+
+  private func failed(_ address: Int, _ error: SystemError) {
+    closeSocket(address)
+    outcomes.append((address, error.words))
+    if addresses[address] == loop.goodAddresses[target] { loop.goodAddresses.forget(target) }
+    perform(race.failed(address, now: loop.now))
+  }
+
+  private func succeed(_ address: Int) {
+    guard let socket = sockets.removeValue(forKey: address) else { return }
     loop.unwatch(socket)
-    if code == 0 { succeed() } else { failed(SystemError("connect", code: code)) }
-  }
-
-  private func failed(_ error: SystemError) {
-    lastError = .refused(target, error)
-    closeSocket()
-    tryNext()
-  }
-
-  private func succeed() {
+    loop.goodAddresses.worked(addresses[address], for: target)
     var yes: Int32 = 1
     setsockopt(socket, Int32(IPPROTO_TCP), TCP_NODELAY, &yes, socklen_t(MemoryLayout<Int32>.size))
-    let connected = socket
-    socket = -1
-    finish(.success(connected))
+    finish(.success(socket))
   }
 
-  private func closeSocket() {
-    guard socket >= 0 else { return }
+  private func timedOut() {
+    loop.goodAddresses.forget(target)
+    outcomes += race.underWay.map { ($0, Self.silence) }
+    finish(.failure(.timedOut(target, attempts)))
+  }
+
+  private var attempts: [Failure.Attempt] {
+    outcomes.map { Failure.Attempt(address: "\(addresses[$0.address])", words: $0.words) }
+  }
+
+  private func closeSocket(_ address: Int) {
+    guard let socket = sockets.removeValue(forKey: address) else { return }
     loop.unwatch(socket)
     close(socket)
-    socket = -1
   }
 
   private func finish(_ result: Result<Int32, Failure>) {
     guard !isOver else { return }
     cancel()
     done(result)
-  }
-}
-
-/// A detached thread with a small stack for one name look-up: getaddrinfo has no form that does not wait.
-private enum ResolverThread {
-  private final class Work {
-    let body: @Sendable () -> Void
-    init(_ body: @escaping @Sendable () -> Void) { self.body = body }
-  }
-
-  static func run(_ body: @escaping @Sendable () -> Void) {
-    var attributes = pthread_attr_t()
-    pthread_attr_init(&attributes)
-    pthread_attr_setdetachstate(&attributes, Int32(PTHREAD_CREATE_DETACHED))
-    pthread_attr_setstacksize(&attributes, 256 * 1024)
-    defer { pthread_attr_destroy(&attributes) }
-    var thread = pthread_t()
-    let work = Unmanaged.passRetained(Work(body)).toOpaque()
-    let code = pthread_create(
-      &thread, &attributes,
-      { argument in
-        guard let argument else { return nil }
-        Unmanaged<Work>.fromOpaque(argument).takeRetainedValue().body()
-        return nil
-      }, work)
-    // No thread to be had: the connector's time limit ends the attempt.
-    if code != 0 { Unmanaged<Work>.fromOpaque(work).release() }
   }
 }

@@ -25,20 +25,42 @@ public final class EventLoop {
   private final class Watch {
     let handler: (Readiness) -> Void
     var interest: Readiness
-    init(_ interest: Readiness, _ handler: @escaping (Readiness) -> Void) {
+    /// The kernel uses numbers of descriptors again at once: an event that was waiting for a closed one must not reach its
+    /// successor. So events carry the watch's own number, too.
+    let generation: UInt32
+
+    init(_ interest: Readiness, _ generation: UInt32, _ handler: @escaping (Readiness) -> Void) {
       self.interest = interest
+      self.generation = generation
       self.handler = handler
+    }
+
+    func event(_ descriptor: Int32) -> epoll_event {
+      var event = epoll_event()
+      event.events = interest.rawValue
+      event.data.u64 = UInt64(generation) << 32 | UInt64(UInt32(bitPattern: descriptor))
+      return event
     }
   }
 
+  /// Deferred work that defers more goes on so often within a turn; then timers and descriptors have theirs.
+  private static let mostRounds = 64
+
   private let poll: Int32
   private var watches: [Int32: Watch] = [:]
+  private var lastGeneration: UInt32 = 0
   private var timers = TimerQueue()
   private var deferred: [() -> Void] = []
+  private var nextTurns: [() -> Void] = []
   private var turnEnds: [() -> Void] = []
   private var isStopped = false
   /// Times that the loop woke up so far: what idleness is measured by.
   public private(set) var wakeups: UInt64 = 0
+  /// What connections of this loop have learnt.
+  var goodAddresses = GoodAddresses()
+
+  /// Descriptors that are watched.
+  var watchCount: Int { watches.count }
 
   public init() {
     poll = epoll_create1(Int32(EPOLL_CLOEXEC))
@@ -60,20 +82,18 @@ public final class EventLoop {
   public func watch(
     _ descriptor: Int32, for interest: Readiness, _ handler: @escaping (Readiness) -> Void
   ) -> Bool {
-    var event = epoll_event()
-    event.events = interest.rawValue
-    event.data.fd = descriptor
+    lastGeneration &+= 1
+    let watch = Watch(interest, lastGeneration, handler)
+    var event = watch.event(descriptor)
     guard epoll_ctl(poll, EPOLL_CTL_ADD, descriptor, &event) == 0 else { return false }
-    watches[descriptor] = Watch(interest, handler)
+    watches[descriptor] = watch
     return true
   }
 
   public func changeInterest(_ descriptor: Int32, to interest: Readiness) {
     guard let watch = watches[descriptor], watch.interest != interest else { return }
     watch.interest = interest
-    var event = epoll_event()
-    event.events = interest.rawValue
-    event.data.fd = descriptor
+    var event = watch.event(descriptor)
     epoll_ctl(poll, EPOLL_CTL_MOD, descriptor, &event)
   }
 
@@ -96,6 +116,9 @@ public final class EventLoop {
   /// Run `action` soon, after what is being done now.
   public func later(_ action: @escaping () -> Void) { deferred.append(action) }
 
+  /// Run `action` in the next turn, which comes at once: whoever has much to do shares the loop that way.
+  public func nextTurn(_ action: @escaping () -> Void) { nextTurns.append(action) }
+
   /// Run `action` at the end of every turn in which something happened.
   public func afterTurn(_ action: @escaping () -> Void) { turnEnds.append(action) }
 
@@ -108,32 +131,50 @@ public final class EventLoop {
     while !isStopped { turn(wait: true) }
   }
 
-  /// One turn: wait for something (or not), handle all of it.
+  /// One turn: wait for something (or not), handle all of it. Whoever handles a descriptor takes so much at a time
+  /// (`Descriptor.readsPerTurn`): what is left is reported again in the next turn, after the timers and the others.
   public func turn(wait: Bool) {
     var events = [epoll_event](repeating: epoll_event(), count: 64)
-    let timeout = wait && deferred.isEmpty ? millisecondsToNextTimer() : 0
+    let hasMore = !deferred.isEmpty || !nextTurns.isEmpty
+    let timeout = wait && !hasMore ? millisecondsToNextTimer() : 0
     let count = epoll_wait(poll, &events, 64, timeout)
     wakeups &+= 1
-    if count > 0 {
-      for event in events.prefix(Int(count)) {
-        let interest = Readiness(rawValue: event.events)
-        watches[event.data.fd]?.handler(interest)
-      }
-    }
-    while let action = timers.due(now: now) { action() }
+    if count > 0 { for event in events.prefix(Int(count)) { handle(event) } }
+    runTimers()
+    let continued = nextTurns
+    nextTurns.removeAll()
+    for action in continued { action() }
     endTurn()
   }
 
-  /// Deferred work may defer more; it runs to the end, then the turn's end actions, which may defer again.
+  private func handle(_ event: epoll_event) {
+    let descriptor = Int32(truncatingIfNeeded: event.data.u64)
+    let generation = UInt32(truncatingIfNeeded: event.data.u64 >> 32)
+    guard let watch = watches[descriptor], watch.generation == generation else { return }
+    watch.handler(Readiness(rawValue: event.events))
+  }
+
+  /// Those that are due now; one that an action sets for now comes in the next turn.
+  private func runTimers() {
+    let time = now
+    for _ in 0..<timers.count {
+      guard let action = timers.due(now: time) else { return }
+      action()
+    }
+  }
+
+  /// Deferred work may defer more, and so may the turn's end actions; nearly always all of it is done in this turn.
   private func endTurn() {
+    var rounds = 0
     repeat {
-      while !deferred.isEmpty {
+      while !deferred.isEmpty, rounds < Self.mostRounds {
         let batch = deferred
         deferred.removeAll()
         for action in batch { action() }
+        rounds += 1
       }
       for action in turnEnds { action() }
-    } while !deferred.isEmpty && !isStopped
+    } while !deferred.isEmpty && !isStopped && rounds < Self.mostRounds
   }
 
   private func millisecondsToNextTimer() -> Int32 {

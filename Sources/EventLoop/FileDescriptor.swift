@@ -53,6 +53,8 @@ public enum Descriptor {
 
   /// The most that one read takes.
   public static let chunk = 4096
+  /// The most reads of one descriptor in one turn of the loop: a peer that never stops leaves the others their turn.
+  public static let readsPerTurn = 8
 
   public static func setNonBlocking(_ descriptor: Int32) {
     let flags = fcntl(descriptor, F_GETFL)

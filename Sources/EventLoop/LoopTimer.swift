@@ -19,7 +19,15 @@ public final class LoopTimer {
 
 /// Timers by time: a binary heap. Cancelled ones are dropped when their turn comes, or when they are the many.
 struct TimerQueue {
+  /// Fewer are not worth a search for cancelled ones.
+  private static let few = 64
+
   private var heap: [LoopTimer] = []
+  /// At this number the cancelled ones are taken out; twice what was alive then, so that no call pays for all.
+  private var sweepAt = few
+
+  /// With cancelled ones.
+  var count: Int { heap.count }
 
   /// When the next timer that still counts is due.
   var next: MonotonicTime? {
@@ -30,10 +38,11 @@ struct TimerQueue {
   }
 
   mutating func add(at time: MonotonicTime, _ action: @escaping () -> Void) -> LoopTimer {
-    if heap.count > 64, heap.count(where: { $0.action == nil }) > heap.count / 2 {
+    if heap.count > sweepAt {
       let alive = heap.filter { $0.action != nil }
       heap.removeAll(keepingCapacity: true)
       for timer in alive { push(timer) }
+      sweepAt = max(Self.few, 2 * alive.count)
     }
     let timer = LoopTimer(time, action)
     push(timer)

@@ -36,13 +36,14 @@ public final class NetworkWatch {
   private func drain() -> Bool {
     var hasChanged = false
     var buffer = [UInt8](repeating: 0, count: 8192)
-    while true {
+    for _ in 0..<Descriptor.readsPerTurn {
       let count = recv(descriptor, &buffer, buffer.count, Int32(MSG_DONTWAIT))
       if count > 0 || (count < 0 && errno == ENOBUFS) {
         hasChanged = true
       } else {
-        return hasChanged
+        break
       }
     }
+    return hasChanged
   }
 }

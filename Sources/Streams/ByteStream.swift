@@ -23,6 +23,8 @@ public final class SocketStream: ByteStream {
   private let loop: EventLoop
   private var pending: [UInt8] = []
   private var sent = 0
+  private var isPaused = false
+  private var isTellingDrained = false
   public var onBytes: ([UInt8]) -> Void = { _ in }
   public var onClose: (String?) -> Void = { _ in }
   public var onDrained: () -> Void = {}
@@ -39,6 +41,20 @@ public final class SocketStream: ByteStream {
 
   public func start() {
     loop.watch(socket, for: .readable) { [weak self] readiness in self?.ready(readiness) }
+  }
+
+  /// Reads on, or leaves what comes with the kernel, which then holds the peer back. That the peer is gone is told either way.
+  public func setReading(_ isReading: Bool) {
+    guard isPaused == isReading else { return }
+    isPaused = !isReading
+    updateInterest()
+  }
+
+  private func updateInterest() {
+    guard socket >= 0 else { return }
+    var interest: EventLoop.Readiness = isPaused ? [] : .readable
+    if sent < pending.count { interest.insert(.writable) }
+    loop.changeInterest(socket, to: interest)
   }
 
   public func close() {
@@ -63,20 +79,33 @@ public final class SocketStream: ByteStream {
           pending.removeFirst(sent)
           sent = 0
         }
-        return loop.changeInterest(socket, to: [.readable, .writable])
+        return updateInterest()
       case .failed(let error): return fail(error.words)
       }
     }
     guard socket >= 0 else { return }
     pending.removeAll(keepingCapacity: pending.capacity <= 16384)
     sent = 0
-    loop.changeInterest(socket, to: .readable)
-    loop.later { [weak self] in if self?.pendingBytes == 0 { self?.onDrained() } }
+    updateInterest()
+    tellDrained()
+  }
+
+  /// Once for all that was written meanwhile.
+  private func tellDrained() {
+    guard !isTellingDrained else { return }
+    isTellingDrained = true
+    loop.later { [weak self] in
+      guard let self else { return }
+      self.isTellingDrained = false
+      if self.pendingBytes == 0 { self.onDrained() }
+    }
   }
 
   private func ready(_ readiness: EventLoop.Readiness) {
     if readiness.contains(.writable) { flush() }
-    while socket >= 0 {
+    // Gone, and nothing that it still said can be answered.
+    if isPaused, !readiness.isDisjoint(with: .closed) { return fail(nil) }
+    for _ in 0..<Descriptor.readsPerTurn where socket >= 0 && !isPaused {
       switch Descriptor.read(socket) {
       case .bytes(let bytes): onBytes(bytes)
       case .wouldBlock: return

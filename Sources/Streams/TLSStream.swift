@@ -62,7 +62,12 @@ public final class TLSStream: ByteStream {
   private let incoming: OpaquePointer
   private let outgoing: OpaquePointer
   private var unsent: [UInt8] = []
+  /// How much of `unsent` OpenSSL has taken.
+  private var taken = 0
   private var isReady = false
+  private var isClosed = false
+  /// Whoever is told of bytes may write, which makes TLS read: those that come then wait until this piece was told.
+  private var isReading = false
   public var onBytes: ([UInt8]) -> Void = { _ in }
   public var onClose: (String?) -> Void = { _ in }
   public var onDrained: () -> Void = {}
@@ -90,19 +95,29 @@ public final class TLSStream: ByteStream {
 
   deinit { SSL_free(session) }
 
-  public var pendingBytes: Int { unsent.count + socket.pendingBytes }
+  public var pendingBytes: Int { unsent.count - taken + socket.pendingBytes }
 
   public func start() {
     socket.onBytes = { [weak self] bytes in self?.received(bytes) }
-    socket.onClose = { [weak self] words in self?.onClose(words) }
+    socket.onClose = { [weak self] words in self?.ended(words) }
     socket.onDrained = { [weak self] in if self?.unsent.isEmpty == true { self?.onDrained() } }
     socket.start()
     advance()
   }
 
-  public func close() { socket.close() }
+  public func close() {
+    isClosed = true
+    socket.close()
+  }
+
+  private func ended(_ words: String?) {
+    guard !isClosed else { return }
+    close()
+    onClose(words)
+  }
 
   public func write(_ bytes: [UInt8]) {
+    guard !isClosed else { return }
     unsent.append(contentsOf: bytes)
     advance()
   }
@@ -113,6 +128,7 @@ public final class TLSStream: ByteStream {
   }
 
   private func advance() {
+    guard !isClosed else { return }
     if !isReady {
       let code = SSL_do_handshake(session)
       isReady = code == 1
@@ -138,17 +154,24 @@ public final class TLSStream: ByteStream {
   }
 
   private func writeOut() {
-    while !unsent.isEmpty {
-      let written = SSL_write(session, unsent, Int32(min(unsent.count, 16384)))
+    while taken < unsent.count {
+      let written = unsent.withUnsafeBytes { bytes in
+        SSL_write(session, bytes.baseAddress.map { $0 + taken }, Int32(min(bytes.count - taken, 16384)))
+      }
       guard written > 0 else { return }
-      unsent.removeFirst(Int(written))
+      taken += Int(written)
       sendOut()
     }
+    unsent.removeAll(keepingCapacity: unsent.capacity <= 16384)
+    taken = 0
   }
 
   private func readIn() {
+    guard !isReading else { return }
+    isReading = true
+    defer { isReading = false }
     var buffer = [UInt8](repeating: 0, count: 4096)
-    while true {
+    while !isClosed {
       let count = SSL_read(session, &buffer, Int32(buffer.count))
       if count > 0 {
         onBytes(Array(buffer.prefix(Int(count))))
@@ -156,9 +179,7 @@ public final class TLSStream: ByteStream {
       }
       switch SSL_get_error(session, count) {
       case SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE: return
-      case SSL_ERROR_ZERO_RETURN:
-        socket.close()
-        return onClose(nil)
+      case SSL_ERROR_ZERO_RETURN: return ended(nil)
       default: return fail()
       }
     }
@@ -177,8 +198,7 @@ public final class TLSStream: ByteStream {
     let words =
       result == Int(X509_V_OK)
       ? Self.lastError() : "the certificate: \(String(cString: X509_verify_cert_error_string(result)))"
-    socket.close()
-    onClose("TLS failed: \(words)")
+    ended("TLS failed: \(words)")
   }
 
   static func lastError() -> String {

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import Glibc
+
+/// An address and port as the kernel takes them.
+struct NetworkAddress: Hashable, Sendable {
+  let family: Int32
+  let bytes: [UInt8]
+
+  /// Starts to connect a new socket, without waiting.
+  func connect() throws(SystemError) -> (socket: Int32, isConnected: Bool) {
+    let flags = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
+    let socket = Glibc.socket(family, flags, 0)
+    guard socket >= 0 else { throw SystemError("socket") }
+    let code = bytes.withUnsafeBytes { bytes in
+      bytes.withMemoryRebound(to: sockaddr.self) { Glibc.connect(socket, $0.baseAddress, socklen_t(bytes.count)) }
+    }
+    if code == 0 { return (socket, true) }
+    if errno == EINPROGRESS { return (socket, false) }
+    let error = SystemError("connect")
+    close(socket)
+    throw error
+  }
+}
+
+extension NetworkAddress: CustomStringConvertible {
+  /// The address in figures, without the port.
+  var description: String {
+    var text = [CChar](repeating: 0, count: 64)
+    let code = bytes.withUnsafeBytes { bytes in
+      bytes.withMemoryRebound(to: sockaddr.self) {
+        getnameinfo($0.baseAddress, socklen_t(bytes.count), &text, socklen_t(text.count), nil, 0, NI_NUMERICHOST)
+      }
+    }
+    guard code == 0 else { return "an address of family \(family)" }
+    return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+}
+
+/// Which address of a host has worked last: it is tried first the next time. Bounded; the oldest is forgotten.
+struct GoodAddresses {
+  private static let most = 32
+
+  private var entries: [(host: String, address: NetworkAddress)] = []
+
+  subscript(host: String) -> NetworkAddress? { entries.first { $0.host == host }?.address }
+
+  mutating func worked(_ address: NetworkAddress, for host: String) {
+    forget(host)
+    if entries.count == Self.most { entries.removeFirst() }
+    entries.append((host, address))
+  }
+
+  mutating func forget(_ host: String) { entries.removeAll { $0.host == host } }
+}
+
+/// What a name stands for. The look-up is a system call that waits, so it has a thread of its own, for as long as it takes.
+enum NameLookup {
+  enum Result: Sendable {
+    case addresses([NetworkAddress])
+    case failed(String)
+  }
+
+  /// Of a name with more addresses the others are not tried.
+  private static let mostAddresses = 32
+
+  /// In the order in which the resolver would try them (RFC 6724).
+  static func run(_ host: String, _ port: UInt16, _ answer: Wakeup<Result>) {
+    ResolverThread.run { answer.send(resolve(host, port)) }
+  }
+
+  private static func resolve(_ host: String, _ port: UInt16) -> Result {
+    var hints = addrinfo()
+    hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+    hints.ai_flags = AI_ADDRCONFIG
+    var list: UnsafeMutablePointer<addrinfo>?
+    let code = getaddrinfo(host, String(port), &hints, &list)
+    guard code == 0 else { return .failed(String(cString: gai_strerror(code))) }
+    defer { freeaddrinfo(list) }
+    var addresses: [NetworkAddress] = []
+    var next = list
+    while let entry = next, addresses.count < mostAddresses {
+      if let address = entry.pointee.ai_addr {
+        let bytes = UnsafeRawBufferPointer(start: address, count: Int(entry.pointee.ai_addrlen))
+        let found = NetworkAddress(family: entry.pointee.ai_family, bytes: Array(bytes))
+        if !addresses.contains(found) { addresses.append(found) }
+      }
+      next = entry.pointee.ai_next
+    }
+    return addresses.isEmpty ? .failed("no address") : .addresses(addresses)
+  }
+}
+
+/// A detached thread with a small stack for one name look-up: getaddrinfo has no form that does not wait.
+private enum ResolverThread {
+  private final class Work {
+    let body: @Sendable () -> Void
+    init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+  }
+
+  static func run(_ body: @escaping @Sendable () -> Void) {
+    var attributes = pthread_attr_t()
+    pthread_attr_init(&attributes)
+    pthread_attr_setdetachstate(&attributes, Int32(PTHREAD_CREATE_DETACHED))
+    pthread_attr_setstacksize(&attributes, 256 * 1024)
+    defer { pthread_attr_destroy(&attributes) }
+    var thread = pthread_t()
+    let work = Unmanaged.passRetained(Work(body)).toOpaque()
+    let code = pthread_create(
+      &thread, &attributes,
+      { argument in
+        guard let argument else { return nil }
+        Unmanaged<Work>.fromOpaque(argument).takeRetainedValue().body()
+        return nil
+      }, work)
+    // No thread to be had: the connector's time limit ends the attempt.
+    if code != 0 { Unmanaged<Work>.fromOpaque(work).release() }
+  }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import Glibc
+import TestSupport
+import Testing
+import Timing
+
+@testable import EventLoop
+
+private typealias Action = ConnectionRace.Action
+
+@Suite struct ConnectionRaceTests {
+  private let start = MonotonicTime(seconds: 100)
+  private let four = AF_INET
+  private let six = AF_INET6
+
+  /// The order in which addresses are tried when each of them fails at once.
+  private func order(_ families: [Int32], first: Int? = nil) -> [Int] {
+    var race = ConnectionRace(families: families, first: first)
+    var tried: [Int] = []
+    var actions = race.begin(now: start)
+    while case .start(let address)? = actions.first {
+      tried.append(address)
+      actions = race.failed(address, now: start)
+    }
+    #expect(actions == [.lost])
+    return tried
+  }
+
+  @Test func `families alternate, beginning with the resolver's first`() {
+    #expect(order([six, six, six, four, four]) == [0, 3, 1, 4, 2])
+    #expect(order([four, four, six]) == [0, 2, 1])
+    #expect(order([six]) == [0])
+    #expect(order([six, six, four, four], first: 3) == [3, 0, 2, 1], "what worked last time, then the other family")
+    #expect(order([six, four], first: 7) == [0, 1], "it is not among them any more")
+  }
+
+  @Test func `silence of 250 ms brings the next, a refusal at once`() {
+    var race = ConnectionRace(families: [six, four, six])
+    #expect(race.begin(now: start) == [.start(0)])
+    #expect(race.nextAt == start + .milliseconds(250))
+    #expect(race.timePassed(now: start + .milliseconds(249)) == [])
+    #expect(race.timePassed(now: start + .milliseconds(250)) == [.start(1)])
+    #expect(race.failed(1, now: start + .milliseconds(260)) == [.start(2)])
+    #expect(race.nextAt == nil, "there is nobody left to wait for")
+    #expect(race.failed(2, now: start + .milliseconds(270)) == [], "the first may still answer")
+    #expect(race.underWay == [0])
+    #expect(race.failed(0, now: start + .seconds(3)) == [.lost])
+  }
+
+  @Test func `of many addresses that swallow everything eight are tried at once, and all come to their turn`() {
+    var race = ConnectionRace(families: [Int32](repeating: six, count: 30))
+    var (now, started, givenUp) = (start, [Int](), [Int]())
+    func note(_ actions: [Action]) {
+      for action in actions {
+        switch action {
+        case .start(let address): started.append(address)
+        case .giveUp(let address): givenUp.append(address)
+        case .lost: Issue.record("somebody may still answer")
+        }
+      }
+    }
+    note(race.begin(now: now))
+    while let next = race.nextAt {
+      now = next
+      note(race.timePassed(now: now))
+      #expect(race.underWay.count <= ConnectionRace.mostAtOnce)
+    }
+    #expect(started == Array(0..<30))
+    #expect(givenUp == Array(0..<22), "the oldest make room")
+    #expect(now - start == .milliseconds(29 * 250), "within the limit of every connection")
+    #expect(race.failed(3, now: now) == [], "it was given up")
+  }
+
+  @Test(arguments: [UInt64(1), 2, 3]) func `whatever comes when, every address is tried once and the race ends`(
+    _ seed: UInt64
+  ) {
+    var random = SeededRandom(seed: seed)
+    for _ in 0..<2000 {
+      let families = (0..<Int.random(in: 1...20, using: &random)).map { _ in Bool.random(using: &random) ? four : six }
+      var race = ConnectionRace(families: families, first: Int.random(in: 0...20, using: &random))
+      var (now, started, isLost) = (start, [Int](), false)
+      var actions = race.begin(now: now)
+      while !isLost {
+        for action in actions {
+          if case .start(let address) = action { started.append(address) }
+          if action == .lost { isLost = true }
+        }
+        now = now + .milliseconds(Int64.random(in: 0...400, using: &random))
+        if Bool.random(using: &random), let address = race.underWay.randomElement(using: &random) {
+          actions = race.failed(address, now: now)
+        } else {
+          actions = race.timePassed(now: now)
+        }
+      }
+      #expect(started.sorted() == Array(families.indices))
+      #expect(race.nextAt == nil && race.underWay.isEmpty)
+    }
+  }
+
+  @Test func `good addresses are few, and the newest of a host counts`() {
+    var good = GoodAddresses()
+    func address(_ last: UInt8) -> NetworkAddress { NetworkAddress(family: four, bytes: [last]) }
+    for number in 0..<40 { good.worked(address(UInt8(number)), for: "host \(number)") }
+    #expect(good["host 0"] == nil && good["host 39"] == address(39))
+    good.worked(address(7), for: "host 39")
+    #expect(good["host 39"] == address(7))
+    good.forget("host 39")
+    #expect(good["host 39"] == nil)
+  }
+}
+
+@Suite struct ConnectorTests {
+  private static func connect(_ host: String, _ port: UInt16, on loop: EventLoop) -> Result<Int32, Connector.Failure>? {
+    var result: Result<Int32, Connector.Failure>?
+    let connector = Connector(host: host, port: port, timeout: .seconds(30), on: loop) {
+      result = $0
+      loop.stop()
+    }
+    loop.run()
+    connector.cancel()
+    return result
+  }
+
+  @Test func `the address that worked is remembered, and forgotten when it fails`() throws {
+    let loop = EventLoop()
+    let (listener, port) = try LoopbackSocket.listen(on: 0)
+    let socket = try #require(try Self.connect("127.0.0.1", port, on: loop)?.get())
+    close(socket)
+    #expect(loop.goodAddresses["127.0.0.1 port \(port)"]?.description == "127.0.0.1")
+    close(listener)
+    guard case .failure(let failure)? = Self.connect("127.0.0.1", port, on: loop) else {
+      Issue.record("nobody listens there")
+      return
+    }
+    #expect(failure.description == "127.0.0.1 port \(port): Connection refused")
+    #expect(loop.goodAddresses["127.0.0.1 port \(port)"] == nil)
+  }
+
+  @Test func `what came of each address is told, like with like`() {
+    let attempts = [("::1", "no answer in time"), ("192.0.2.1", "Connection refused"), ("::2", "no answer in time")]
+      .map { Connector.Failure.Attempt(address: $0.0, words: $0.1) }
+    #expect(
+      Connector.Failure.timedOut("hub port 443", attempts).description
+        == "hub port 443: no answer in time (::1, ::2), Connection refused (192.0.2.1)")
+    #expect(
+      Connector.Failure.timedOut("hub port 443", []).description
+        == "hub port 443: no answer in time to the look-up of its name")
+  }
+
+  @Test func `who cancels leaves no socket, and hears nothing`() throws {
+    let loop = EventLoop()
+    // A listener whose queue is full swallows what else comes, as a dead address does.
+    let (listener, port) = try LoopbackSocket.listen(on: 0)
+    listen(listener, 0)
+    let address = NetworkAddress(family: AF_INET, bytes: Self.loopback(port))
+    let fillers = try (0..<4).map { _ in try address.connect().socket }
+    defer { for socket in fillers + [listener] { close(socket) } }
+    weak var gone: Connector?
+    do {
+      let connector = Connector(host: "127.0.0.1", port: port, timeout: .seconds(60), on: loop) { _ in
+        Issue.record("it was cancelled")
+      }
+      gone = connector
+      // Its name is looked up, and it waits for an answer.
+      while loop.watchCount < 1 || connector.isLookingUp { loop.turn(wait: true) }
+      connector.cancel()
+      #expect(loop.watchCount == 0)
+    }
+    #expect(gone == nil)
+  }
+
+  private static func loopback(_ port: UInt16) -> [UInt8] {
+    [UInt8(AF_INET), 0, UInt8(port >> 8), UInt8(port & 0xFF), 127, 0, 0, 1] + [UInt8](repeating: 0, count: 8)
+  }
+}

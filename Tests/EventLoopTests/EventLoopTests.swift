@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import Glibc
+import Streams
+import Testing
+import Timing
+
+@testable import EventLoop
+
+@Suite struct EventLoopTests {
+  private func pair() throws -> (Int32, Int32) {
+    var ends: [Int32] = [-1, -1]
+    guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0 else { throw SystemError("socketpair") }
+    for end in ends { Descriptor.setNonBlocking(end) }
+    return (ends[0], ends[1])
+  }
+
+  @Test func `an event of a descriptor that was closed does not reach the next one of its number`() throws {
+    let loop = EventLoop()
+    let pairs = [try pair(), try pair()]
+    var successor: Int32 = -1
+    var told = 0
+    for (index, ends) in pairs.enumerated() {
+      _ = Descriptor.write(ends.1, [1][...])
+      loop.watch(ends.0, for: .readable) { _ in
+        // Both are ready: whoever is first closes the other, whose number goes to somebody who is silent.
+        let other = pairs[1 - index].0
+        loop.unwatch(other)
+        close(other)
+        var fresh: [Int32] = [-1, -1]
+        socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &fresh)
+        successor = dup2(fresh[0], other)
+        #expect(successor == other)
+        loop.watch(successor, for: .readable) { _ in told += 1 }
+        loop.unwatch(ends.0)
+      }
+    }
+    loop.turn(wait: true)
+    #expect(successor >= 0 && told == 0)
+  }
+
+  @Test func `a peer that never stops leaves timers and others their turn`() throws {
+    let loop = EventLoop()
+    let (ours, theirs) = try pair()
+    let stream = SocketStream(ours, on: loop)
+    var bytes = 0
+    stream.onBytes = { piece in
+      bytes += piece.count
+      // As fast as it is read: there is always more.
+      while case .wrote = Descriptor.write(theirs, [UInt8](repeating: 0, count: 4096)[...]) {}
+    }
+    stream.start()
+    while case .wrote = Descriptor.write(theirs, [UInt8](repeating: 0, count: 4096)[...]) {}
+    var timers = 0
+    for turn in 1...10 {
+      loop.schedule(after: .zero) { timers += 1 }
+      loop.turn(wait: true)
+      #expect(timers == turn)
+      #expect(bytes <= turn * Descriptor.readsPerTurn * Descriptor.chunk)
+    }
+    #expect(bytes > 0)
+    stream.close()
+    close(theirs)
+  }
+
+  @Test func `work that defers itself, and timers that set themselves, end with the turn`() {
+    let loop = EventLoop()
+    var (deferred, timers, next) = (0, 0, 0)
+    func again() {
+      deferred += 1
+      loop.later(again)
+    }
+    func tick() {
+      timers += 1
+      loop.schedule(at: MonotonicTime(seconds: 0), tick)
+    }
+    func goOn() {
+      next += 1
+      loop.nextTurn(goOn)
+    }
+    loop.later(again)
+    loop.schedule(at: MonotonicTime(seconds: 0), tick)
+    loop.nextTurn(goOn)
+    for _ in 0..<3 { loop.turn(wait: true) }
+    #expect(timers == 3 && next == 3)
+    #expect((3...300).contains(deferred))
+  }
+
+  @Test func `a reader who pauses hears nothing until he goes on, but that the peer is gone`() throws {
+    let loop = EventLoop()
+    let (ours, theirs) = try pair()
+    let stream = SocketStream(ours, on: loop)
+    var (bytes, isGone) = (0, false)
+    stream.onBytes = { bytes += $0.count }
+    stream.onClose = { _ in isGone = true }
+    stream.start()
+    stream.setReading(false)
+    _ = Descriptor.write(theirs, [1, 2, 3][...])
+    loop.turn(wait: false)
+    #expect(bytes == 0)
+    stream.setReading(true)
+    loop.turn(wait: false)
+    #expect(bytes == 3)
+    stream.setReading(false)
+    close(theirs)
+    loop.turn(wait: false)
+    #expect(isGone)
+  }
+
+  @Test func `timers that were cancelled go, and those that count stay`() {
+    var queue = TimerQueue()
+    let kept = (0..<100).map { (second: Int) in queue.add(at: MonotonicTime(seconds: Double(second))) {} }
+    for second in 0..<10_000 { queue.add(at: MonotonicTime(seconds: Double(second)), {}).cancel() }
+    #expect(queue.count <= 2 * kept.count + 1)
+    var due = 0
+    while queue.due(now: MonotonicTime(seconds: 100_000)) != nil { due += 1 }
+    #expect(due == 100)
+  }
+
+  @Test func `what a program says without end is kept to its bound, and its end is heard`() throws {
+    let loop = EventLoop()
+    var ended: ChildProcess.Ended?
+    let flood = try ChildProcess(
+      ["/bin/sh", "-c", "head -c 3000000 /dev/zero; echo done >&2"], environment: [:], input: [], limit: .seconds(60),
+      mostOutput: 1000, on: loop
+    ) {
+      ended = $0
+      loop.stop()
+    }
+    loop.run()
+    _ = flood
+    #expect(ended?.code == 0 && ended?.output.count == 1000 && ended?.errors == Array("done\n".utf8))
+  }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// A host with two addresses, of which the first swallows what is sent to it: as a host whose IPv6 is broken.
+  @Suite struct DeadAddresses {
+    /// In a network of its own: what goes to 2001:db8::dead leaves by a cable whose other end is nobody's.
+    private static let network = """
+      set -e
+      ip link set lo up
+      ip addr add 192.0.2.1/32 dev lo
+      ip link add dead0 type veth peer name dead1
+      ip addr add 2001:db8::1/64 dev dead0 nodad
+      ip link set dead0 up; ip link set dead1 up
+      ip neigh add 2001:db8::dead lladdr 02:00:00:00:00:01 dev dead0 nud permanent
+      printf '2001:db8::dead twin\\n192.0.2.1 twin\\n127.0.0.1 localhost\\n' >"$1/hosts"
+      mount --bind "$1/hosts" /etc/hosts
+      getent ahosts twin | head -1 | grep -q 2001:db8::dead
+      ! timeout 1 bash -c '</dev/tcp/2001:db8::dead/80' 2>/dev/null
+
+      """
+    private static let unshare = ["-n", "-m", "--propagation", "private", "--fork", "--pid", "--kill-child"]
+
+    private static var mayUnshare: Bool {
+      let scratch = Scratch()
+      return
+        (try? Program(
+          "/usr/bin/unshare", unshare + ["bash", "-c", network, "network", scratch.folder.path()]
+        ).ended()) == 0
+    }
+
+    /// Carries what comes to 192.0.2.1 to the same port of 127.0.0.1, and is a webhook itself.
+    private static let servers = """
+      import http.server, socket, sys, threading
+      class Handler(http.server.BaseHTTPRequestHandler):
+          def do_POST(self):
+              print("hook", self.rfile.read(int(self.headers["Content-Length"])).decode(), flush=True)
+              self.send_response(204); self.end_headers()
+          def log_message(self, *_): pass
+      def pump(a, b):
+          try:
+              while data := a.recv(65536): b.sendall(data)
+          except OSError: pass
+          for end in (a, b):
+              try: end.shutdown(socket.SHUT_RDWR)
+              except OSError: pass
+      def carry(port):
+          listener = socket.create_server(("192.0.2.1", port))
+          while True:
+              ours, _ = listener.accept()
+              try: theirs = socket.create_connection(("127.0.0.1", port))
+              except OSError: ours.close(); continue
+              threading.Thread(target=pump, args=(ours, theirs), daemon=True).start()
+              threading.Thread(target=pump, args=(theirs, ours), daemon=True).start()
+      for port in sys.argv[2:]: threading.Thread(target=carry, args=(int(port),), daemon=True).start()
+      http.server.ThreadingHTTPServer(("192.0.2.1", int(sys.argv[1])), Handler).serve_forever()
+      """
+
+    @Test(
+      .enabled("a network namespace with a dead address cannot be made here (needs root, veth and bind mounts)") {
+        mayUnshare
+      })
+    func `hub, broker, webhook and radio are reached although their first address is dead`() throws {
+      let rig = try Rig()
+      let ports = try (0..<3).map { _ in
+        let (descriptor, port) = try LoopbackPort.take()
+        close(descriptor)
+        return Int(port)
+      }
+      let (hook, broker, radio) = (ports[0], ports[1], ports[2])
+      rig.link = "tcp:twin:\(radio)"
+      rig.writeGatewayConfiguration(
+        url: "http://twin:\(rig.hubPort)",
+        extra: """
+          [[upstream]]
+          name = "broker"
+          kind = "mqtt"
+          url = "mqtt://twin:\(broker)"
+          [[upstream]]
+          name = "hook"
+          kind = "webhook"
+          url = "http://twin:\(hook)/"
+          kinds = ["message"]
+          template = '{"text":"{{text}}"}'
+          """)
+      _ = rig.scratch.write("mosquitto.conf", "listener \(broker) 127.0.0.1\nallow_anonymous true\nuser root\n")
+      let script =
+        Self.network + """
+          "$3" -c '\(Self.servers)' \(hook) \(rig.hubPort) \(broker) \(radio) &
+          mosquitto -c "$1/mosquitto.conf" >/dev/null 2>&1 &
+          "$2/meshpost-hub" serve --config "$1/hub.toml" >/dev/null 2>&1 &
+          "$2/meshpostd" --config "$1/gw.toml" &
+          exec "$2/meshpost-radio" --clock now --tcp r0=\(radio)
+          """
+      let all = try Program(
+        "/usr/bin/unshare",
+        Self.unshare + [
+          "bash", "-c", script, "script", rig.scratch.folder.path(), Program.programs.path(), Program.python,
+        ])
+      rig.gateway = all
+      try rig.waitForSync()
+      all.write("chan r1 0 hello from afar")
+      try untilTrue("all three to have it: \(all.lines)") {
+        let upstreams = try rig.status()?["upstreams"]?.array ?? []
+        return upstreams.count == 3 && upstreams.allSatisfy { $0["pending"]?.integer == 0 }
+          && all.lines.contains { $0.hasPrefix("hook") && $0.contains("hello from afar") }
+      }
+      let upstreams = try rig.status()?["upstreams"]?.array ?? []
+      #expect(upstreams.first { $0["name"]?.string == "hub" }?["link"]?.string == "live")
+      // The whole limit of a connection was not waited for, by anybody.
+      #expect(!all.lines.contains { $0.contains("no answer in time") })
+    }
+  }
+}
