@@ -20,6 +20,9 @@ final class BusTransport {
   /// some 100 KiB.
   private static let mostBytes = 4 << 20
 
+  /// A bus in a crowded place tells of many devices: others have their turn in between.
+  private static let messagesPerTurn = 64
+
   init(address: String, on loop: EventLoop) throws(BusError) {
     self.loop = loop
     guard meshpost_dbus_is_installed() != 0 else {
@@ -192,8 +195,14 @@ final class BusTransport {
     isDispatching = false
     guard let connection else { return }
     dbus_connection_ref(connection)
-    while self.connection != nil, dbus_connection_dispatch(connection) == DBUS_DISPATCH_DATA_REMAINS {}
+    var hasMore = true
+    for _ in 0..<Self.messagesPerTurn where hasMore {
+      hasMore = self.connection != nil && dbus_connection_dispatch(connection) == DBUS_DISPATCH_DATA_REMAINS
+    }
     dbus_connection_unref(connection)
+    guard hasMore, !isDispatching else { return }
+    isDispatching = true
+    loop.nextTurn { [weak self] in self?.dispatch() }
   }
 
   private func received(_ message: OpaquePointer) -> Bool {

@@ -10,11 +10,15 @@ struct MQTTDecoder {
 
   var version: MQTTVersion
   private var buffer: [UInt8] = []
+  /// What of `buffer` was read already.
+  private var start = 0
   private var skipping = 0
 
   init(_ version: MQTTVersion) { self.version = version }
 
   mutating func append(_ bytes: [UInt8]) {
+    if start > 0 { buffer.removeFirst(start) }
+    start = 0
     let skipped = min(skipping, bytes.count)
     skipping -= skipped
     buffer += bytes.dropFirst(skipped)
@@ -22,7 +26,7 @@ struct MQTTDecoder {
 
   /// The next whole packet; `nil`: more bytes are needed.
   mutating func next() throws(MQTTError) -> MQTTEvent? {
-    var (length, shift, place) = (0, 0, 1)
+    var (length, shift, place) = (0, 0, start + 1)
     while true {
       guard place < buffer.count else { return nil }
       let byte = buffer[place]
@@ -35,11 +39,11 @@ struct MQTTDecoder {
       shift += 7
       guard shift <= 21 else { throw .malformed("a packet's length has no end") }
     }
-    guard let first = buffer.first else { return nil }
+    let first = buffer[start]
     guard length <= Self.mostBytes else { return try skip(first, from: place, length) }
     guard buffer.count >= place + length else { return nil }
     var body = MQTTBody(bytes: buffer[place..<place + length])
-    buffer.removeFirst(place + length)
+    start = place + length
     return try event(first, &body)
   }
 
@@ -55,7 +59,7 @@ struct MQTTDecoder {
     let id = qos == 1 ? try head.identifier() : nil
     let kept = max(0, buffer.count - place - length)
     skipping = max(0, place + length - buffer.count)
-    buffer = Array(buffer.suffix(kept))
+    start = buffer.count - kept
     return .message(
       MQTTMessage(topic: topic, payload: [], retain: first & 1 != 0), id: id, isRepeated: first & 8 != 0)
   }

@@ -76,7 +76,10 @@ public final class PseudoTerminalPort: RadioPort {
       flush()
       updateInterest()
     }
-    while master >= 0, case .bytes(let bytes) = Descriptor.read(master) { received(bytes) }
+    for _ in 0..<Descriptor.readsPerTurn {
+      guard master >= 0, case .bytes(let bytes) = Descriptor.read(master) else { return }
+      received(bytes)
+    }
   }
 
   override func writeOut(_ bytes: ArraySlice<UInt8>) -> Int {

@@ -13,6 +13,8 @@ struct ControlClient {
     let value: JSONValue
   }
 
+  private static let longestRow = 1 << 20
+
   private let connection: Connection
 
   init(_ connection: Connection) { self.connection = connection }
@@ -71,17 +73,20 @@ struct ControlClient {
     var partial: [UInt8] = []
     var failure: (any Error)?
     let response = try send(HTTPRequest("GET", target), limit: nil, until: ending) { piece in
-      for line in (partial + piece).split(separator: 10, omittingEmptySubsequences: false).dropLast()
-      where failure == nil {
+      let lines = piece.split(separator: 10, omittingEmptySubsequences: false)
+      for (index, line) in lines.enumerated() where failure == nil {
+        partial += line
         do {
+          guard partial.count <= Self.longestRow else { throw fail("a row without end", EX_PROTOCOL) }
+          guard index < lines.count - 1 else { break }
           // `try?`: a torn line, after the stream broke off.
-          if let value = try? JSONValue(parsing: Array(line)) { try take(value) }
+          if let value = try? JSONValue(parsing: partial) { try take(value) }
         } catch {
           failure = error
           ending?.end()
         }
+        partial.removeAll(keepingCapacity: true)
       }
-      partial = Array((partial + piece).split(separator: 10, omittingEmptySubsequences: false).last ?? [])
       fflush(nil)
     }
     if let failure { throw failure }

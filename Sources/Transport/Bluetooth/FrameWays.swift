@@ -13,6 +13,8 @@ final class FrameWays {
   private static let mostBytes = 1024
   /// Frames that wait to be written; the session has one command under way, so more means that nothing is taken.
   private static let mostWaiting = 16
+  /// Others have their turn in between.
+  private static let framesPerTurn = 32
   private static let writeLimit: Duration = .seconds(10)
 
   private let bus: Bus
@@ -102,7 +104,7 @@ final class FrameWays {
 
   private func readSocket() {
     var buffer = [UInt8](repeating: 0, count: Self.mostBytes)
-    while reading >= 0 {
+    for _ in 0..<Self.framesPerTurn where reading >= 0 {
       let count = recv(reading, &buffer, buffer.count, 0)
       if count > 0 {
         onFrame(Array(buffer.prefix(count)))

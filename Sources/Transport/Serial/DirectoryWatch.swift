@@ -18,7 +18,8 @@ final class DirectoryWatch {
     guard inotify_add_watch(descriptor, Self.nearestFolder(of: location), events) >= 0 else { return nil }
     let source = descriptor
     loop.watch(source, for: .readable) { _ in
-      while case .bytes = Descriptor.read(source) {}
+      // What there is beyond is told in the next turn.
+      for _ in 0..<Descriptor.readsPerTurn { guard case .bytes = Descriptor.read(source) else { break } }
       appeared()
     }
   }

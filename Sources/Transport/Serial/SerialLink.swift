@@ -161,7 +161,8 @@ final class SerialLink: Link {
 
   private func ready(_ readiness: EventLoop.Readiness) {
     if readiness.contains(.writable) { flush() }
-    while let port {
+    for _ in 0..<Descriptor.readsPerTurn {
+      guard let port else { return }
       switch kept?.read(from: port.descriptor) ?? Descriptor.read(port.descriptor) {
       case .bytes(let bytes): onEvent(.bytes(bytes))
       case .wouldBlock:

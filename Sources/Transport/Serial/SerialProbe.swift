@@ -76,8 +76,8 @@ public final class SerialProbe {
   }
 
   private func read() {
-    guard let port else { return }
-    while self.port != nil {
+    for _ in 0..<Descriptor.readsPerTurn {
+      guard let port else { return }
       switch Descriptor.read(port.descriptor) {
       case .bytes(let bytes): take(bytes)
       case .wouldBlock: return

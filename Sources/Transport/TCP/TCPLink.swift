@@ -92,7 +92,7 @@ final class TCPLink: Link {
 
   private func ready(_ readiness: EventLoop.Readiness) {
     if readiness.contains(.writable) { flush() }
-    while socket >= 0 {
+    for _ in 0..<Descriptor.readsPerTurn where socket >= 0 {
       switch Descriptor.read(socket) {
       case .bytes(let bytes): onEvent(.bytes(bytes))
       case .wouldBlock: return
