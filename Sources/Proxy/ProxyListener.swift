@@ -17,6 +17,7 @@ final class ProxyListener {
   private let loop: EventLoop
   private let log: Log
   private var descriptor: Int32 = -1
+  private var acceptor: Acceptor?
   private var retry: LoopTimer?
   private(set) var isStopped = false
   private(set) var trouble: String?
@@ -35,7 +36,9 @@ final class ProxyListener {
     guard !isStopped else { return }
     do {
       descriptor = try settings.address.listen()
-      loop.watch(descriptor, for: .readable) { [weak self] _ in self?.accept() }
+      acceptor = Acceptor(descriptor, name: "proxy \(settings.name)", reserve: .turnsAway, on: loop, log: log) {
+        [weak self] in self?.accept($0)
+      }
       log.notice("proxy \(settings.name): other programs share the radio at \(settings.address)")
       trouble = nil
     } catch {
@@ -50,23 +53,20 @@ final class ProxyListener {
   func stop() {
     isStopped = true
     retry?.cancel()
+    acceptor?.stop()
+    acceptor = nil
     guard descriptor >= 0 else { return }
-    loop.unwatch(descriptor)
     close(descriptor)
     descriptor = -1
   }
 
-  private func accept() {
-    while true {
-      let socket = accept4(descriptor, nil, nil, Int32(SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue))
-      guard socket >= 0 else { return }
-      guard let peer = ListenAddress.peer(of: socket), isAllowed(peer) else {
-        close(socket)
-        continue
-      }
-      prepare(socket)
-      onClient(socket, peer)
+  private func accept(_ socket: Int32) {
+    guard let peer = ListenAddress.peer(of: socket), isAllowed(peer) else {
+      close(socket)
+      return
     }
+    prepare(socket)
+    onClient(socket, peer)
   }
 
   private func isAllowed(_ peer: IPAddress) -> Bool {

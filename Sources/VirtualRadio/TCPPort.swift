@@ -8,6 +8,7 @@ import Timing
 /// The port of a Wi-Fi radio: one client on TCP, and a new one throws out the one before.
 public final class TCPPort: RadioPort {
   private var listener: Int32 = -1
+  private var acceptor: Acceptor?
   private var client: Int32 = -1
   public private(set) var port: UInt16 = 0
 
@@ -24,22 +25,27 @@ public final class TCPPort: RadioPort {
 
   deinit {
     dropClient()
-    if listener >= 0 {
-      loop.unwatch(listener)
-      close(listener)
-    }
+    stopListening()
   }
 
   public override var address: String { "tcp:127.0.0.1:\(port)" }
 
   private func listen(on wanted: UInt16) throws {
     (listener, port) = try LoopbackSocket.listen(on: wanted)
-    loop.watch(listener, for: .readable) { [weak self] _ in self?.accept() }
+    acceptor = Acceptor(listener, name: address, reserve: .turnsAway, on: loop, log: Log()) { [weak self] in
+      self?.accept($0)
+    }
   }
 
-  private func accept() {
-    let accepted = accept4(listener, nil, nil, Int32(SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue))
-    guard accepted >= 0 else { return }
+  private func stopListening() {
+    acceptor?.stop()
+    acceptor = nil
+    guard listener >= 0 else { return }
+    close(listener)
+    listener = -1
+  }
+
+  private func accept(_ accepted: Int32) {
     dropClient()
     client = accepted
     radio.isClientConnected = true
@@ -60,7 +66,7 @@ public final class TCPPort: RadioPort {
       flush()
       updateInterest()
     }
-    while client >= 0 {
+    for _ in 0..<Descriptor.readsPerTurn where client >= 0 {
       switch Descriptor.read(client) {
       case .bytes(let bytes): received(bytes)
       case .wouldBlock: return
@@ -87,9 +93,7 @@ public final class TCPPort: RadioPort {
 
   public override func unplug(for duration: Duration) {
     dropClient()
-    loop.unwatch(listener)
-    close(listener)
-    listener = -1
+    stopListening()
     let wanted = port
     loop.schedule(after: duration) { [weak self] in
       do { try self?.listen(on: wanted) } catch { Log().error("\(error)") }
