@@ -179,6 +179,9 @@ let package = Package(
       name: "EventLoopTests", dependencies: ["CLinux", "EventLoop", "Streams", "TestSupport", "Timing"],
       swiftSettings: strict),
     .testTarget(
+      name: "HTTPTests", dependencies: ["CLinux", "EventLoop", "HTTP", "Streams", "TestSupport", "Timing"],
+      swiftSettings: strict),
+    .testTarget(
       name: "BluetoothSessionTests", dependencies: ["BluetoothSession", "Timing"], swiftSettings: strict),
     .testTarget(name: "DeliveryTests", dependencies: ["Companion", "Delivery", "Timing"], swiftSettings: strict),
     .testTarget(

@@ -116,11 +116,12 @@ public final class ControlAPI {
   public init(_ parts: Parts, location: String, group: String?, metricsPort: UInt16 = 0) throws {
     self.parts = parts
     radio = RadioAPI(parts)
-    server = try HTTPServer(location: location, group: group, on: parts.loop) { [weak self] request, responder in
-      self?.handle(request, responder)
+    server = try HTTPServer(location: location, group: group, on: parts.loop, log: parts.log) {
+      [weak self] request, responder in self?.handle(request, responder)
     }
     if metricsPort > 0 {
-      metricsServer = try HTTPServer(loopbackPort: metricsPort, on: parts.loop) { [weak self] request, responder in
+      metricsServer = try HTTPServer(loopbackPort: metricsPort, on: parts.loop, log: parts.log) {
+        [weak self] request, responder in
         guard request.path == "/metrics" else { return Answering.refuse(responder, .notFound(request.path)) }
         self?.handle(HTTPRequest("GET", "/metrics"), responder)
       }

@@ -9,6 +9,8 @@ final class RowStream {
   /// Bytes that may wait for a slow reader before reading on.
   private static let mostPending = 32 * 1024
 
+  private static let pagesAtOnce = 4
+
   /// Produces the next page; `isEnd` when there is nothing more for now.
   typealias Producer = () throws -> (lines: [UInt8], isEnd: Bool)
 
@@ -36,16 +38,18 @@ final class RowStream {
   }
 
   func start() {
-    responder.begin(headers: ["Content-Type": type])
+    guard responder.begin(headers: ["Content-Type": type]) else { return finish() }
     pump()
   }
 
-  /// Something may be new.
+  /// Something may be new. A reader who is as fast as we are is told when he has had so many pages, as everybody is.
   func pump() {
-    while !isOver, responder.pendingBytes < Self.mostPending {
+    var pages = 0
+    while !isOver, responder.pendingBytes < Self.mostPending, pages < Self.pagesAtOnce {
       do {
         let (lines, isEnd) = try produce()
         responder.write(lines)
+        if !lines.isEmpty { pages += 1 }
         guard isEnd else { continue }
         if !follow {
           responder.end()

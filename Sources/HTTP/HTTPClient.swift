@@ -79,12 +79,13 @@ public final class HTTPClient {
   private let loop: EventLoop
   private var stream: (any ByteStream)?
   private var connector: Connector?
-  private var parser = HTTPParser(.responses, mostBody: mostBody)
+  private var parser = HTTPParser(.responses, mostBody: HTTPClient.mostBody)
   private var timer: LoopTimer?
   private var completion: Completion?
   private var onPiece: (([UInt8]) -> Void)?
   private var response = HTTPResponse(status: 0)
   private var request: HTTPRequest?
+  private var isTooLarge = false
   /// The request went out on a connection that had been idle: the server may have closed it just then.
   private var isReused = false
 
@@ -106,11 +107,13 @@ public final class HTTPClient {
     self.onPiece = onPiece
     self.request = request
     response = HTTPResponse(status: 0)
+    isTooLarge = false
     if let timeout {
       timer = loop.schedule(after: timeout) { [weak self] in self?.fail(.timedOut) }
     }
     if stream != nil {
       isReused = true
+      parser.mostBody = mostBody
       write()
     } else {
       isReused = false
@@ -154,6 +157,9 @@ public final class HTTPClient {
     }
   }
 
+  /// Of what goes on piece by piece nothing is kept.
+  private var mostBody: Int { onPiece == nil ? Self.mostBody : .max }
+
   private func connected(_ socket: Int32) {
     let plain = SocketStream(socket, on: loop)
     if case .tcp(let host, _, true) = endpoint {
@@ -164,7 +170,7 @@ public final class HTTPClient {
     } else {
       stream = plain
     }
-    parser = HTTPParser(.responses, mostBody: Self.mostBody)
+    parser = HTTPParser(.responses, mostBody: mostBody)
     stream?.onBytes = { [weak self] bytes in self?.received(bytes) }
     stream?.onClose = { [weak self] words in self?.closed(words) }
     stream?.start()
@@ -179,13 +185,12 @@ public final class HTTPClient {
   private func received(_ bytes: [UInt8]) {
     guard completion != nil else { return closeStream() }  // an answer that nobody asked for
     var isOver = false
-    do {
-      try parser.parse(bytes) { event in
+    let taken: Int
+    do throws(HTTPParseError) {
+      taken = try parser.parse(bytes[...]) { event in
         switch event {
         case .response(let status, let headers): response = HTTPResponse(status: status, headers: headers)
-        case .body(let piece):
-          let isGood = (200..<300).contains(response.status)
-          if let onPiece, isGood { onPiece(piece) } else { response.body.append(contentsOf: piece) }
+        case .body(let piece): take(piece)
         case .end: isOver = true
         case .request: break
         }
@@ -193,11 +198,20 @@ public final class HTTPClient {
     } catch {
       return fail(.malformed("\(error)"))
     }
-    if isOver { finish() }
+    if isTooLarge { return fail(.malformed("\(HTTPParseError.bodyTooLarge)")) }
+    guard isOver else { return }
+    // More than was asked for: whose answer the next would be is not known.
+    finish(mayReuse: taken == bytes.count)
   }
 
-  private func finish() {
-    if !parser.keepsAlive { closeStream() }
+  private func take(_ piece: [UInt8]) {
+    if let onPiece, (200..<300).contains(response.status) { return onPiece(piece) }
+    isTooLarge = isTooLarge || response.body.count + piece.count > Self.mostBody
+    if !isTooLarge { response.body.append(contentsOf: piece) }
+  }
+
+  private func finish(mayReuse: Bool) {
+    if !parser.keepsAlive || !mayReuse { closeStream() }
     complete(.success(response))
   }
 
@@ -227,42 +241,5 @@ public final class HTTPClient {
     onPiece = nil
     request = nil
     completion?(result)
-  }
-}
-
-/// Unix sockets by location.
-enum UnixSocket {
-  private static let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
-
-  static func connect(_ location: String) throws(SystemError) -> Int32 {
-    try make(location, "connect") { Glibc.connect($0, $1, $2) }
-  }
-
-  static func bind(_ location: String) throws(SystemError) -> Int32 {
-    try make(location, "bind") { Glibc.bind($0, $1, $2) }
-  }
-
-  private static func make(
-    _ location: String, _ call: String, _ use: (Int32, UnsafePointer<sockaddr>, socklen_t) -> Int32
-  ) throws(SystemError) -> Int32 {
-    var address = sockaddr_un()
-    address.sun_family = sa_family_t(AF_UNIX)
-    let bytes = Array(location.utf8)
-    let room = MemoryLayout.size(ofValue: address.sun_path) - 1
-    guard bytes.count <= room else { throw SystemError(call, code: ENAMETOOLONG) }
-    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
-    let descriptor = socket(AF_UNIX, type, 0)
-    guard descriptor >= 0 else { throw SystemError("socket") }
-    let code = withUnsafePointer(to: &address) {
-      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        use(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
-      }
-    }
-    guard code == 0 else {
-      let error = SystemError(call)
-      close(descriptor)
-      throw error
-    }
-    return descriptor
   }
 }

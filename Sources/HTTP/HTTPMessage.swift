@@ -17,11 +17,36 @@ public struct HTTPHeaders: Sendable, Equatable, ExpressibleByDictionaryLiteral {
 
   /// Line breaks are taken out: a value must not forge a header of its own.
   public mutating func add(_ name: String, _ value: String) {
-    fields.append(Field(name: name, value: String(value.filter { !$0.isNewline && $0 != "\0" })))
+    var clean = String.UnicodeScalarView()
+    clean.append(contentsOf: value.unicodeScalars.filter { !["\r", "\n", "\0"].contains($0) })
+    fields.append(Field(name: name, value: String(clean)))
   }
 
+  /// A field's value went on in the next line.
+  mutating func extendLast(_ more: String) {
+    guard let last = fields.popLast() else { return }
+    fields.append(Field(name: last.name, value: last.value + " " + more))
+  }
+
+  /// Of several of that name the first.
   public subscript(name: String) -> String? {
-    fields.first { $0.name.lowercased() == name.lowercased() }?.value
+    let wanted = name.lowercased()
+    return fields.first { $0.name.lowercased() == wanted }?.value
+  }
+
+  public func values(of name: String) -> [String] {
+    let wanted = name.lowercased()
+    return fields.filter { $0.name.lowercased() == wanted }.map(\.value)
+  }
+
+  /// Whether a list, which may be spread over several fields of that name, has this word in it; case does not count.
+  public func hasToken(_ token: String, in name: String) -> Bool {
+    values(of: name).contains { value in
+      value.lowercased().utf8.split(separator: UInt8(ascii: ",")).contains { part in
+        let word = part.filter { $0 != 0x20 && $0 != 9 }
+        return word.elementsEqual(token.utf8)
+      }
+    }
   }
 
   func write(to bytes: inout [UInt8]) {
@@ -100,11 +125,14 @@ public struct HTTPResponse: Sendable, Equatable {
     }
   }
 
-  func encode() -> [UInt8] {
+  /// `withoutBody`: the answer to HEAD, which tells the length only.
+  func encode(withoutBody: Bool = false) -> [UInt8] {
     var bytes = Array("HTTP/1.1 \(status) \(Self.reason(status))\r\n".utf8)
     headers.write(to: &bytes)
+    // These have no body, and must not tell the length of one (RFC 9110 § 8.6).
+    guard status >= 200, status != 204, status != 304 else { return bytes + [13, 10] }
     bytes.append(contentsOf: "Content-Length: \(body.count)\r\n\r\n".utf8)
-    bytes.append(contentsOf: body)
+    if !withoutBody { bytes.append(contentsOf: body) }
     return bytes
   }
 }

@@ -7,11 +7,18 @@ public enum HTTPParseError: Error, Equatable, Sendable {
   case bodyTooLarge
 }
 
-/// Reads HTTP/1.1 messages from bytes as they come. Total, with bounds: the head 16 KiB, the body as told.
+/// Reads HTTP/1.1 messages from bytes as they come. Total, with bounds: the head 16 KiB and 128 fields, interim answers 16, the body
+/// as told.
 ///
-/// Bodies come by Content-Length, chunked, or (responses) up to the end of the connection.
+/// Bodies come by Content-Length, chunked, or (responses) up to the end of the connection. What could be read in two ways is
+/// refused. Source: RFC 9112.
 struct HTTPParser {
-  enum Kind { case requests, responses }
+  enum Kind {
+    case requests
+    case responses
+    /// Of the answer to a request to switch protocols: 101 ends it, and what follows is not HTTP.
+    case upgrade
+  }
 
   /// What was read. A head, pieces of its body, and the end.
   enum Event: Equatable {
@@ -22,6 +29,11 @@ struct HTTPParser {
   }
 
   static let mostHead = 16 * 1024
+  static let mostFields = 128
+  /// 100 Continue, 103 Early Hints and the like before one answer.
+  static let mostInterim = 16
+  /// What sizes and extensions of chunks may add to a body, beyond eight times its own length.
+  private static let mostFraming = 16 * 1024
 
   private enum State {
     case head
@@ -31,156 +43,180 @@ struct HTTPParser {
     case chunk(left: Int)
     case chunkEnd
     case trailer
+    case switched
   }
 
   private let kind: Kind
-  private let mostBody: Int
+  /// Larger bodies are refused before they are read.
+  var mostBody: Int
   private var state: State = .head
   private var line: [UInt8] = []
-  private var head: [String] = []
+  private var head: HTTPHead?
   private var headBytes = 0
+  private var interim = 0
   private var bodyBytes = 0
+  private var framingBytes = 0
   private(set) var keepsAlive = true
 
-  /// `mostBody`: larger ones are refused before they are read.
   init(_ kind: Kind, mostBody: Int) {
     self.kind = kind
     self.mostBody = mostBody
   }
 
   /// True between messages: the peer may close then.
-  var isIdle: Bool { if case .head = state { headBytes == 0 } else { false } }
+  var isIdle: Bool { if case .head = state { headBytes == 0 && interim == 0 } else { false } }
   var endsWithConnection: Bool { if case .untilClose = state { true } else { false } }
 
-  mutating func parse(_ bytes: [UInt8], _ emit: (Event) -> Void) throws(HTTPParseError) {
-    var position = 0
-    while position < bytes.count {
+  /// Reads on, up to the end of one message at most. Returns how many of the bytes it took: the rest belongs to what follows.
+  mutating func parse(_ bytes: ArraySlice<UInt8>, _ emit: (Event) -> Void) throws(HTTPParseError) -> Int {
+    var rest = bytes
+    while !rest.isEmpty {
+      var isOver = false
       switch state {
       case .head, .chunkSize, .chunkEnd, .trailer:
-        guard let text = try takeLine(bytes, &position) else { continue }
-        try take(text, emit)
+        guard let whole = try takeLine(&rest) else { return bytes.count }
+        isOver = try take(whole, emit)
       case .fixed(let left), .chunk(let left):
-        let count = min(left, bytes.count - position)
-        try addBody(Array(bytes[position..<position + count]), emit)
-        position += count
-        advance(left - count, emit)
+        let count = min(left, rest.count)
+        try addBody(rest.prefix(count), emit)
+        rest = rest.dropFirst(count)
+        isOver = advance(left - count)
       case .untilClose:
-        try addBody(Array(bytes[position...]), emit)
-        position = bytes.count
+        try addBody(rest, emit)
+        return bytes.count
+      case .switched: return bytes.count - rest.count
       }
+      guard isOver else { continue }
+      finish(emit)
+      return bytes.count - rest.count
     }
+    return bytes.count
   }
 
-  private mutating func advance(_ left: Int, _ emit: (Event) -> Void) {
+  /// True: that was all of the message.
+  private mutating func advance(_ left: Int) -> Bool {
     if case .chunk = state {
       state = left == 0 ? .chunkEnd : .chunk(left: left)
-    } else if left == 0 {
-      finish(emit)
-    } else {
-      state = .fixed(left: left)
+      return false
     }
+    state = .fixed(left: left)
+    return left == 0
   }
 
   private mutating func finish(_ emit: (Event) -> Void) {
-    state = .head
-    headBytes = 0
-    bodyBytes = 0
+    if case .switched = state {} else { state = .head }
+    (headBytes, interim, bodyBytes, framingBytes) = (0, 0, 0, 0)
     emit(.end)
   }
 
-  private mutating func addBody(_ bytes: [UInt8], _ emit: (Event) -> Void) throws(HTTPParseError) {
+  private mutating func addBody(_ bytes: ArraySlice<UInt8>, _ emit: (Event) -> Void) throws(HTTPParseError) {
+    guard bytes.count <= mostBody - bodyBytes else { throw .bodyTooLarge }
     bodyBytes += bytes.count
-    guard bodyBytes <= mostBody else { throw .bodyTooLarge }
-    if !bytes.isEmpty { emit(.body(bytes)) }
+    if !bytes.isEmpty { emit(.body(Array(bytes))) }
   }
 
-  private mutating func takeLine(_ bytes: [UInt8], _ position: inout Int) throws(HTTPParseError) -> String? {
-    while position < bytes.count {
-      let byte = bytes[position]
-      position += 1
-      headBytes += 1
-      guard headBytes <= Self.mostHead else { throw .headTooLarge }
-      guard byte == 10 else {
-        line.append(byte)
-        continue
-      }
-      if line.last == 13 { line.removeLast() }
-      let text = String(decoding: line, as: UTF8.self)
-      line.removeAll()
-      return text
-    }
-    return nil
+  /// A line without its end; `nil`: it is not whole yet.
+  private mutating func takeLine(_ rest: inout ArraySlice<UInt8>) throws(HTTPParseError) -> [UInt8]? {
+    let end = rest.firstIndex(of: 10)
+    let count = (end ?? rest.endIndex) - rest.startIndex
+    headBytes += count + (end == nil ? 0 : 1)
+    guard headBytes <= Self.mostHead else { throw .headTooLarge }
+    line.append(contentsOf: rest.prefix(count))
+    rest = rest.dropFirst(end == nil ? count : count + 1)
+    guard end != nil else { return nil }
+    if line.last == 13 { line.removeLast() }
+    guard !line.contains(where: { $0 == 0 || $0 == 13 }) else { throw .malformed("a line with NUL or a lone CR") }
+    defer { line.removeAll(keepingCapacity: true) }
+    return line
   }
 
-  private mutating func take(_ text: String, _ emit: (Event) -> Void) throws(HTTPParseError) {
+  /// True: that was all of the message.
+  private mutating func take(_ line: [UInt8], _ emit: (Event) -> Void) throws(HTTPParseError) -> Bool {
     switch state {
     case .head:
-      if text.isEmpty {
-        guard !head.isEmpty else { return }  // blank lines before a message are allowed
-        let lines = head
-        head = []
-        try begin(lines, emit)
-      } else {
-        head.append(text)
+      guard head != nil else {
+        // Blank lines before a message are allowed.
+        if !line.isEmpty { head = HTTPHead(startLine: line) }
+        return false
       }
+      guard line.isEmpty else {
+        try head?.add(line, mayFold: kind != .requests)
+        return false
+      }
+      guard let whole = head else { return false }
+      head = nil
+      return try begin(whole, emit)
     case .chunkSize:
-      let digits = text.prefix { $0 != ";" }.filter { $0 != " " }
-      guard let size = Int(digits, radix: 16), size >= 0, size <= mostBody else {
-        throw digits.isEmpty || Int(digits, radix: 16) == nil ? .malformed("chunk size") : .bodyTooLarge
-      }
+      try countFraming(line.count + 2)
+      let size = try HTTPHead.chunkSize(line)
+      guard size <= mostBody - bodyBytes else { throw .bodyTooLarge }
       headBytes = 0
       state = size == 0 ? .trailer : .chunk(left: size)
+      if size == 0 { head = HTTPHead(startLine: []) }
+      return false
     case .chunkEnd:
-      guard text.isEmpty else { throw .malformed("chunk end") }
+      guard line.isEmpty else { throw .malformed("chunk end") }
+      try countFraming(2)
+      headBytes = 0
       state = .chunkSize
+      return false
     default:
-      if text.isEmpty { finish(emit) }
+      // What stands in a trailer is for nobody here, and has to be right all the same.
+      if !line.isEmpty { try head?.add(line, mayFold: kind != .requests) } else { head = nil }
+      return line.isEmpty
     }
   }
 
-  private mutating func begin(_ lines: [String], _ emit: (Event) -> Void) throws(HTTPParseError) {
-    var headers = HTTPHeaders()
-    for line in lines.dropFirst() {
-      guard let colon = line.firstIndex(of: ":"), colon != line.startIndex, !line.hasPrefix(" ") else {
-        throw .malformed("header")
-      }
-      headers.add(String(line[..<colon]), String(line[line.index(after: colon)...].drop { $0 == " " || $0 == "\t" }))
+  private mutating func countFraming(_ count: Int) throws(HTTPParseError) {
+    framingBytes += count
+    guard framingBytes - Self.mostFraming <= bodyBytes.multipliedReportingOverflow(by: 8).partialValue else {
+      throw .malformed("chunks with more around them than in them")
     }
-    let words = lines[0].split(separator: " ", maxSplits: 2, omittingEmptySubsequences: false).map(String.init)
-    guard words.count >= 2 else { throw .malformed("first line") }
+  }
+
+  private mutating func begin(_ head: HTTPHead, _ emit: (Event) -> Void) throws(HTTPParseError) -> Bool {
     headBytes = 0
-    keepsAlive = headers["Connection"]?.lowercased() != "close"
-    if kind == .requests {
-      guard words.count == 3, words[2].hasPrefix("HTTP/1."), words[1].hasPrefix("/") else {
-        throw .malformed("request line")
-      }
-      emit(.request(method: words[0], target: words[1], headers))
-      try beginBody(headers, hasBody: true, emit)
-    } else {
-      guard words[0].hasPrefix("HTTP/1."), let status = Int(words[1]), (100...599).contains(status) else {
-        throw .malformed("status line")
-      }
-      guard status >= 200 else { return }  // 100 Continue and the like: the real head follows
-      emit(.response(status: status, headers))
-      try beginBody(headers, hasBody: status != 204 && status != 304, emit)
+    let isRequest = kind == .requests
+    if isRequest {
+      let (method, target, isOld) = try head.requestLine()
+      guard isOld || head.headers.values(of: "Host").count == 1 else { throw .malformed("Host is wanted, once") }
+      keepsAlive = head.keepsAlive(isOld: isOld)
+      let framing = try head.framing(isRequest: true)
+      emit(.request(method: method, target: target, head.headers))
+      return try beginBody(framing)
     }
+    let (status, isOld) = try head.statusLine()
+    keepsAlive = head.keepsAlive(isOld: isOld)
+    if status == 101 {
+      guard kind == .upgrade else { throw .malformed("another protocol, which nobody asked for") }
+      state = .switched
+      emit(.response(status: status, head.headers))
+      return true
+    }
+    if status < 200 {
+      // The real head follows.
+      interim += 1
+      guard interim <= Self.mostInterim else { throw .malformed("interim answers without end") }
+      return false
+    }
+    // These two have no body, whatever their head says (RFC 9112 § 6.3).
+    let framing = status == 204 || status == 304 ? HTTPHead.Framing.none : try head.framing(isRequest: false)
+    emit(.response(status: status, head.headers))
+    return try beginBody(framing)
   }
 
-  private mutating func beginBody(
-    _ headers: HTTPHeaders, hasBody: Bool, _ emit: (Event) -> Void
-  ) throws(HTTPParseError) {
-    if let coding = headers["Transfer-Encoding"] {
-      guard coding.lowercased() == "chunked" else { throw .malformed("transfer encoding") }
-      state = .chunkSize
-    } else if let text = headers["Content-Length"] {
-      guard let length = Int(text), length >= 0 else { throw .malformed("content length") }
+  private mutating func beginBody(_ framing: HTTPHead.Framing) throws(HTTPParseError) -> Bool {
+    switch framing {
+    case .none: return true
+    case .chunked: state = .chunkSize
+    case .length(let length):
       guard length <= mostBody else { throw .bodyTooLarge }
       state = .fixed(left: length)
-      if length == 0 { finish(emit) }
-    } else if kind == .responses, hasBody {
+      return length == 0
+    case .untilClose:
+      keepsAlive = false
       state = .untilClose
-    } else {
-      finish(emit)
     }
+    return false
   }
 }

@@ -291,7 +291,9 @@ final class Bench {
 
 extension HTTPResponder {
   /// A responder whose answer nobody gets.
-  static var swallowing: HTTPResponder { HTTPResponder(NowhereStream()) {} }
+  static var swallowing: HTTPResponder {
+    HTTPResponder(NowhereStream(), isHead: false, mayStream: { false }, giveUp: {}) {}
+  }
 }
 
 private final class NowhereStream: ByteStream {

@@ -52,7 +52,8 @@ public final class WebSocket {
 
   /// Name look-up, TCP, TLS and the opening handshake together.
   private static let openLimit: Duration = .seconds(20)
-  private static let mostHead = 16 * 1024
+  /// Pings are not answered while more than this waits to be read.
+  private static let mostUnsent = 64 * 1024
 
   private let settings: Settings
   private let tls: TLSContext?
@@ -60,10 +61,13 @@ public final class WebSocket {
   private var connector: Connector?
   private var stream: (any ByteStream)?
   private var decoder: WebSocketDecoder
-  private var head: [UInt8]? = []
-  /// What came and is not told yet. Telling may bring more (TLS reads when it writes): that waits for its turn.
-  private var inbox: [WebSocketFrame] = []
+  private var handshake = HTTPParser(.upgrade, mostBody: 0)
+  /// Telling may bring more (TLS reads when it writes): that waits for its turn.
   private var isTelling = false
+  /// Pings that are answered at once; of more that came together only the newest is (RFC 6455 § 5.5.3).
+  private static let pongsAtOnce = 16
+  private var pongsLeft = pongsAtOnce
+  private var newestPing: [UInt8]?
   private var limit: LoopTimer?
   private let key: String
   /// From `open` to the end.
@@ -179,42 +183,32 @@ public final class WebSocket {
 
   private func received(_ bytes: [UInt8]) {
     bytesReceived &+= UInt64(bytes.count)
-    guard var head else { return decode(bytes) }
-    head += bytes
-    let end = [13, 10, 13, 10] as [UInt8]
-    guard let range = head.firstRange(of: end) else {
-      self.head = head
-      if head.count > Self.mostHead { self.end(.blocked("the answer is no HTTP")) }
-      return
+    guard !isOpen else { return decode(bytes) }
+    var answer: HTTPResponse?
+    do throws(HTTPParseError) {
+      let taken = try handshake.parse(bytes[...]) { event in
+        if case .response(let status, let headers) = event { answer = HTTPResponse(status: status, headers: headers) }
+      }
+      guard let answer, accept(answer) else { return }
+      isTelling = true
+      decoder.append(Array(bytes[taken...]))
+      onOpen()
+      isTelling = false
+      tell()
+    } catch {
+      // Of an answer whose head was right, the body does not matter.
+      if answer.map(accept) == nil { end(.blocked("the answer is no HTTP: \(error)")) }
     }
-    self.head = nil
-    guard accept(Array(head[..<range.upperBound])) else { return }
-    isTelling = true
-    decode(Array(head[range.upperBound...]))
-    if isOpen { onOpen() }
-    isTelling = false
-    tell()
   }
 
   /// True: it is open now.
-  private func accept(_ head: [UInt8]) -> Bool {
-    let lines = String(decoding: head, as: UTF8.self).split(separator: "\r\n")
-    let words = lines.first?.split(separator: " ") ?? []
-    guard words.count >= 2, words[0].hasPrefix("HTTP/1."), let status = Int(words[1]) else {
-      end(.blocked("the answer is no HTTP"))
+  private func accept(_ answer: HTTPResponse) -> Bool {
+    guard answer.status == 101 else {
+      end(.notUpgraded(answer))
       return false
     }
-    var headers = HTTPHeaders()
-    for line in lines.dropFirst() {
-      let parts = line.split(separator: ":", maxSplits: 1)
-      if parts.count == 2 { headers.add(String(parts[0]), String(parts[1].drop { $0 == " " })) }
-    }
-    guard status == 101 else {
-      end(.notUpgraded(HTTPResponse(status: status, headers: headers)))
-      return false
-    }
-    guard headers["Sec-WebSocket-Accept"] == WebSocketKey.answer(to: key) else {
-      end(.blocked("the answer to the handshake is wrong"))
+    if let words = objection(answer.headers) {
+      end(.blocked("the answer to the handshake is wrong: \(words)"))
       return false
     }
     limit?.cancel()
@@ -222,33 +216,72 @@ public final class WebSocket {
     return true
   }
 
-  private func decode(_ bytes: [UInt8]) {
-    do throws(WebSocketError) {
-      try decoder.decode(bytes) { frame in inbox.append(frame) }
-    } catch {
-      return end(.closed("\(error)"))
+  /// What is wrong with the server's answer. Source: RFC 6455 § 4.1.
+  private func objection(_ headers: HTTPHeaders) -> String? {
+    guard headers.hasToken("websocket", in: "Upgrade") else { return "Upgrade" }
+    guard headers.hasToken("upgrade", in: "Connection") else { return "Connection" }
+    guard headers.values(of: "Sec-WebSocket-Accept") == [WebSocketKey.answer(to: key)] else {
+      return "Sec-WebSocket-Accept"
     }
+    guard headers.values(of: "Sec-WebSocket-Extensions").isEmpty else { return "an extension nobody asked for" }
+    let subprotocols = headers.values(of: "Sec-WebSocket-Protocol")
+    guard subprotocols.isEmpty || subprotocols == settings.subprotocol.map({ [$0] }) else {
+      return "a subprotocol nobody asked for"
+    }
+    return nil
+  }
+
+  private func decode(_ bytes: [UInt8]) {
+    decoder.append(bytes)
     tell()
   }
 
   private func tell() {
     guard !isTelling else { return }
     isTelling = true
+    pongsLeft = Self.pongsAtOnce
     defer { isTelling = false }
-    while isOpen, !inbox.isEmpty { take(inbox.removeFirst()) }
+    do throws(WebSocketError) {
+      while isOpen, let frame = try decoder.next() { try take(frame) }
+    } catch {
+      return fail(error)
+    }
+    answerNewestPing()
   }
 
-  private func take(_ frame: WebSocketFrame) {
-    guard isOpen else { return }
+  private func take(_ frame: WebSocketFrame) throws(WebSocketError) {
     switch frame.opcode {
-    case .ping: send(WebSocketFrame(opcode: .pong, payload: frame.payload))
+    case .ping: answerPing(frame.payload)
     case .pong: onPong()
     case .close:
-      let reason = String(decoding: frame.payload.dropFirst(2), as: UTF8.self)
+      let reason = try WebSocketClose.reason(frame.payload)
+      answerNewestPing()
       send(WebSocketFrame(opcode: .close, payload: Array(frame.payload.prefix(2))))
       end(.closed(reason.isEmpty ? "closed by the server" : reason))
     default: onMessage(frame.payload)
     }
+  }
+
+  private func answerPing(_ payload: [UInt8]) {
+    guard pongsLeft > 0, pendingBytes <= Self.mostUnsent else {
+      newestPing = payload
+      return
+    }
+    pongsLeft -= 1
+    newestPing = nil
+    send(WebSocketFrame(opcode: .pong, payload: payload))
+  }
+
+  private func answerNewestPing() {
+    guard let payload = newestPing, pendingBytes <= Self.mostUnsent else { return }
+    newestPing = nil
+    send(WebSocketFrame(opcode: .pong, payload: payload))
+  }
+
+  /// The server is told why, as far as it goes out at once.
+  private func fail(_ error: WebSocketError) {
+    send(WebSocketFrame(opcode: .close, payload: [UInt8(error.code >> 8), UInt8(error.code & 0xFF)]))
+    end(.closed("\(error)"))
   }
 }
 

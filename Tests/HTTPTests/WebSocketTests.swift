@@ -20,7 +20,10 @@ import Timing
     let bytes: [UInt8] = [
       0x01, 0x03, 0x48, 0x65, 0x6C, 0x89, 0x05, 0x48, 0x65, 0x6C, 0x6C, 0x6F, 0x80, 0x02, 0x6C, 0x6F,
     ]
-    for byte in bytes { try decoder.decode([byte]) { got.append($0) } }
+    for byte in bytes {
+      decoder.append([byte])
+      while let frame = try decoder.next() { got.append(frame) }
+    }
     #expect(got == [WebSocketFrame(opcode: .ping, payload: Array("Hello".utf8)), masked5("Hello")])
   }
 
@@ -34,11 +37,11 @@ import Timing
     bytes[1] &= 0x7F
     bytes.removeSubrange(header..<header + 4)
     var decoder = WebSocketDecoder(mostPayload: count)
-    var got: [WebSocketFrame] = []
-    try decoder.decode(bytes) { got.append($0) }
-    #expect(got.first?.payload.count == count)
+    decoder.append(bytes)
+    #expect(try decoder.next()?.payload.count == count)
     var strict = WebSocketDecoder(mostPayload: count - 1)
-    #expect(throws: WebSocketError.tooLarge) { try strict.decode(bytes) { _ in } }
+    strict.append(bytes)
+    #expect(throws: WebSocketError.tooLarge) { try strict.next() }
   }
 
   @Test(arguments: [UInt64(1), 2, 3]) func `random bytes are frames or an error, never more`(_ seed: UInt64) {
@@ -48,8 +51,36 @@ import Timing
       let bytes = (0..<Int.random(in: 0...40, using: &random)).map { _ in
         UInt8.random(in: .min ... .max, using: &random)
       }
+      decoder.append(bytes)
       // `try?`: an error is as good as a frame here; a trap is what must not come.
-      try? decoder.decode(bytes) { frame in #expect(frame.payload.count <= 40) }
+      while let frame = try? decoder.next() { #expect(frame.payload.count <= 40) }
+    }
+  }
+
+  @Test func `empty pieces without end are refused, and those of a large message are not`() throws {
+    var decoder = WebSocketDecoder(mostPayload: 1 << 20)
+    decoder.append([0x01, 0x00] + [UInt8](repeating: 0, count: 4096))
+    #expect(throws: WebSocketError.malformed("pieces without end")) { while try decoder.next() != nil {} }
+    var other = WebSocketDecoder(mostPayload: 1 << 20)
+    let piece = [0x00, 64] + [UInt8](repeating: 0x61, count: 64)
+    for number in 0..<16_384 {
+      other.append((number == 0 ? [0x02] : number == 16_383 ? [0x80] : [0x00]) + piece.dropFirst())
+      let frame = try other.next()
+      #expect((frame?.payload.count ?? 0) == (number == 16_383 ? 1 << 20 : 0))
+    }
+  }
+
+  @Test func `UTF-8 is checked as it comes, and like the standard library does it`() {
+    var random = SeededRandom(seed: 4)
+    for _ in 0..<50_000 {
+      let starts: [UInt8] = [0x61, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF3, 0xF4, 0xF5, 0x80, 0xBF]
+      let bytes = (0..<Int.random(in: 1...6, using: &random)).map { _ in
+        Bool.random(using: &random)
+          ? starts.randomElement(using: &random) ?? 0 : UInt8.random(in: 0x7E...0xC0, using: &random)
+      }
+      var check = UTF8Check()
+      let isGood = bytes.allSatisfy { check.take([$0]) } && check.isComplete
+      #expect(isGood == (String(validating: bytes, as: UTF8.self) != nil), "\(bytes)")
     }
   }
 }

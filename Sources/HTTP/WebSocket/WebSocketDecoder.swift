@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+
+/// Why bytes are no WebSocket that we take.
+enum WebSocketError: Error, Equatable, CustomStringConvertible {
+  case malformed(String)
+  /// A text, or the reason of a close, is no UTF-8.
+  case notText
+  case tooLarge
+
+  /// What the peer is told. Source: RFC 6455 § 7.4.1.
+  var code: UInt16 {
+    switch self {
+    case .malformed: 1002
+    case .notText: 1007
+    case .tooLarge: 1009
+    }
+  }
+
+  var description: String {
+    switch self {
+    case .malformed(let words): "it is no WebSocket: \(words)"
+    case .notText: "a text that is no UTF-8"
+    case .tooLarge: "a message that is too large"
+    }
+  }
+}
+
+/// Reads what a server sends. Total; holds `mostPayload` bytes of a message and what was appended last. What is wrong is refused as
+/// soon as it shows: a text at its first wrong byte. Source: RFC 6455 §§ 5 to 8.
+struct WebSocketDecoder {
+  private struct Header {
+    let isFinal: Bool
+    let opcode: WebSocketFrame.Opcode
+  }
+
+  /// A message may come in so many pieces, and one more for each so many bytes: empty ones cost work and say nothing.
+  private static let freePieces = 1024
+  private static let bytesPerPiece = 16
+
+  private let mostPayload: Int
+  private var bytes: [UInt8] = []
+  private var position = 0
+  /// Of the frame that is coming, and how much of its payload has not come.
+  private var header: Header?
+  private var left = 0
+  private var control: [UInt8] = []
+  /// The message that is coming; `nil`: none has begun.
+  private var opcode: WebSocketFrame.Opcode?
+  private var message: [UInt8] = []
+  private var pieces = 0
+  private var text = UTF8Check()
+
+  init(mostPayload: Int) { self.mostPayload = mostPayload }
+
+  mutating func append(_ more: [UInt8]) {
+    if position == bytes.count {
+      bytes = more
+    } else {
+      bytes.removeFirst(position)
+      bytes += more
+    }
+    position = 0
+  }
+
+  /// The next whole message or control frame; `nil`: more bytes are needed.
+  mutating func next() throws(WebSocketError) -> WebSocketFrame? {
+    while true {
+      if header == nil { header = try readHeader() }
+      guard let header else { return nil }
+      let count = min(left, bytes.count - position)
+      try take(bytes[position..<position + count], of: header)
+      position += count
+      left -= count
+      guard left == 0 else { return nil }
+      self.header = nil
+      if let whole = try finish(header) { return whole }
+    }
+  }
+
+  private mutating func take(_ piece: ArraySlice<UInt8>, of header: Header) throws(WebSocketError) {
+    guard !header.opcode.isControl else {
+      control.append(contentsOf: piece)
+      return
+    }
+    guard opcode != .text || text.take(piece) else { throw .notText }
+    message.append(contentsOf: piece)
+  }
+
+  private mutating func finish(_ header: Header) throws(WebSocketError) -> WebSocketFrame? {
+    if header.opcode.isControl {
+      defer { control = [] }
+      return WebSocketFrame(opcode: header.opcode, payload: control)
+    }
+    guard header.isFinal, let opcode else { return nil }
+    guard opcode != .text || text.isComplete else { throw .notText }
+    defer {
+      self.opcode = nil
+      message = []
+    }
+    return WebSocketFrame(opcode: opcode, payload: message)
+  }
+
+  // MARK: Headers
+
+  /// `nil`: not all of it is there yet.
+  private mutating func readHeader() throws(WebSocketError) -> Header? {
+    guard bytes.count - position >= 1 else { return nil }
+    let first = bytes[position]
+    guard first & 0x70 == 0 else { throw .malformed("reserved bits: an extension nobody asked for") }
+    guard let opcode = WebSocketFrame.Opcode(rawValue: first & 0x0F) else { throw .malformed("unknown opcode") }
+    let isFinal = first & 0x80 != 0
+    guard bytes.count - position >= 2 else { return nil }
+    let second = bytes[position + 1]
+    guard second & 0x80 == 0 else { throw .malformed("a server does not mask") }
+    let short = second & 0x7F
+    guard !opcode.isControl || (isFinal && short <= 125) else { throw .malformed("control frame") }
+    guard let length = try length(short, at: position + 2) else { return nil }
+    if !opcode.isControl { try begin(opcode, length) }
+    position += short < 126 ? 2 : short == 126 ? 4 : 10
+    left = length
+    return Header(isFinal: isFinal, opcode: opcode)
+  }
+
+  private func length(_ short: UInt8, at start: Int) throws(WebSocketError) -> Int? {
+    guard short >= 126 else { return Int(short) }
+    let count = short == 126 ? 2 : 8
+    guard bytes.count - start >= count else { return nil }
+    let value = bytes[start..<start + count].reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+    guard value >= (short == 126 ? 126 : 65536) else { throw .malformed("a length that is longer than it need be") }
+    guard let length = Int(exactly: value) else { throw .tooLarge }
+    return length
+  }
+
+  /// A frame of a message: its first, or another piece.
+  private mutating func begin(_ opcode: WebSocketFrame.Opcode, _ length: Int) throws(WebSocketError) {
+    guard (opcode == .continuation) == (self.opcode != nil) else { throw .malformed("pieces out of order") }
+    guard length <= mostPayload - message.count else { throw .tooLarge }
+    if opcode != .continuation {
+      self.opcode = opcode
+      pieces = 0
+      text = UTF8Check()
+    }
+    pieces += 1
+    guard pieces <= Self.freePieces + message.count / Self.bytesPerPiece else { throw .malformed("pieces without end") }
+  }
+}
+
+/// What a close says.
+enum WebSocketClose {
+  /// Its reason. What must not be sent is refused. Source: RFC 6455 §§ 5.5.1 and 7.4, and the codes that IANA has.
+  static func reason(_ payload: [UInt8]) throws(WebSocketError) -> String {
+    guard !payload.isEmpty else { return "" }
+    guard payload.count >= 2 else { throw .malformed("half a close code") }
+    switch UInt16(payload[0]) << 8 | UInt16(payload[1]) {
+    case 1000...1003, 1007...1014, 3000...4999: break
+    case let code: throw .malformed("close code \(code)")
+    }
+    guard let reason = String(validating: payload[2...], as: UTF8.self) else { throw .notText }
+    return reason
+  }
+}
+
+/// Whether bytes are UTF-8, as they come. Source: RFC 3629 § 4.
+struct UTF8Check {
+  /// Bytes that a character still wants, and what the next of them may be.
+  private var wanted = 0
+  private var range: ClosedRange<UInt8> = 0x80...0xBF
+
+  /// No character is half done.
+  var isComplete: Bool { wanted == 0 }
+
+  /// False: whatever follows, it is none.
+  mutating func take(_ bytes: ArraySlice<UInt8>) -> Bool {
+    for byte in bytes {
+      if wanted > 0 {
+        guard range.contains(byte) else { return false }
+        wanted -= 1
+        range = 0x80...0xBF
+        continue
+      }
+      guard byte >= 0x80 else { continue }
+      switch byte {
+      case 0xC2...0xDF: wanted = 1
+      case 0xE0...0xEF: wanted = 2
+      case 0xF0...0xF4: wanted = 3
+      default: return false
+      }
+      switch byte {
+      case 0xE0: range = 0xA0...0xBF  // shorter forms
+      case 0xED: range = 0x80...0x9F  // surrogates
+      case 0xF0: range = 0x90...0xBF
+      case 0xF4: range = 0x80...0x8F  // beyond U+10FFFF
+      default: range = 0x80...0xBF
+      }
+    }
+    return true
+  }
+}

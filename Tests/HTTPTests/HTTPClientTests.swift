@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Testing
+import Timing
+
+@testable import HTTP
+
+@Suite struct HTTPClientTests {
+  private func ask(_ client: HTTPClient, _ loop: EventLoop, _ target: String = "/") -> Result<
+    HTTPResponse, HTTPFailure
+  >? {
+    var result: Result<HTTPResponse, HTTPFailure>?
+    client.send(HTTPRequest("GET", target), timeout: .seconds(60)) {
+      result = $0
+      loop.stop()
+    }
+    loop.run()
+    return result
+  }
+
+  @Test func `an answer without a body ends with its head, and the connection is used again`() throws {
+    let loop = EventLoop()
+    let server = try RawServer(on: loop)
+    var answers = [
+      "HTTP/1.1 204 No Content\r\nContent-Length: 12\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n",
+      "HTTP/1.1 200 OK\r\nServer: x \t\r\nContent-Length: 2 \r\n\r\nok",
+    ]
+    server.onHeard = { server in if !answers.isEmpty { server.say(answers.removeFirst()) } }
+    let client = HTTPClient(.tcp(host: "127.0.0.1", port: server.port, tls: false), on: loop)
+    #expect(try ask(client, loop)?.get().status == 204)
+    #expect(try ask(client, loop)?.get().status == 304)
+    #expect(try ask(client, loop)?.get().body == Array("ok".utf8))
+    #expect(server.connections.count == 1)
+    client.close()
+  }
+
+  @Test func `a second answer in the same bytes is nobody's`() throws {
+    let loop = EventLoop()
+    let server = try RawServer(on: loop)
+    server.onHeard = { server in
+      server.say("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\noneHTTP/1.1 500 No\r\nContent-Length: 3\r\n\r\ntwo")
+    }
+    let client = HTTPClient(.tcp(host: "127.0.0.1", port: server.port, tls: false), on: loop)
+    for _ in 0..<2 {
+      let answer = try ask(client, loop)?.get()
+      #expect(answer?.status == 200 && answer?.body == Array("one".utf8))
+    }
+    #expect(server.connections.count == 2, "whose answer the next would be is not known")
+    client.close()
+  }
+
+  @Test func `interim answers without end end the request`() throws {
+    let loop = EventLoop()
+    let server = try RawServer(on: loop)
+    func flood() {
+      server.say(String(repeating: "HTTP/1.1 100 Continue\r\n\r\n", count: 100))
+      if server.ended == 0 { loop.nextTurn(flood) }
+    }
+    server.onHeard = { _ in flood() }
+    let client = HTTPClient(.tcp(host: "127.0.0.1", port: server.port, tls: false), on: loop)
+    #expect(ask(client, loop) == .failure(.malformed(#"malformed("interim answers without end")"#)))
+  }
+
+  @Test func `what goes on piece by piece has no bound, and a refusal has`() throws {
+    let loop = EventLoop()
+    let server = try RawServer(on: loop)
+    var (status, left) = (200, 40)
+    func more() {
+      guard left > 0 else { return server.say("0\r\n\r\n") }
+      left -= 1
+      server.say("10000\r\n" + String(repeating: "x", count: 65536) + "\r\n")
+      loop.nextTurn(more)
+    }
+    server.onHeard = { server in
+      server.onHeard = { _ in }
+      server.say("HTTP/1.1 \(status) x\r\nTransfer-Encoding: chunked\r\n\r\n")
+      more()
+    }
+    var pieces = 0
+    func stream() -> Result<HTTPResponse, HTTPFailure>? {
+      let client = HTTPClient(.tcp(host: "127.0.0.1", port: server.port, tls: false), on: loop)
+      var result: Result<HTTPResponse, HTTPFailure>?
+      client.send(HTTPRequest("GET", "/"), timeout: nil, onPiece: { pieces += $0.count }) {
+        result = $0
+        loop.stop()
+      }
+      loop.run()
+      client.close()
+      return result
+    }
+    #expect(try stream()?.get().status == 200)
+    #expect(pieces == 40 * 65536)
+    (status, left) = (503, 40)
+    server.onHeard = { server in
+      server.onHeard = { _ in }
+      server.say("HTTP/1.1 503 x\r\nTransfer-Encoding: chunked\r\n\r\n")
+      more()
+    }
+    #expect(stream() == .failure(.malformed("bodyTooLarge")))
+    #expect(pieces == 40 * 65536)
+  }
+}
