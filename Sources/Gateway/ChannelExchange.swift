@@ -63,7 +63,9 @@ final class ChannelExchange {
 
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate {
     guard settings.isOn, !update.text.hasPrefix(Self.mark), update.gateway != store.gatewayID else { return .skipped }
-    let age: Duration = .milliseconds(max(0, clock.milliseconds - update.at))
+    guard !update.isOfUnknownAge else { return .skipped }
+    let (passed, overflow) = clock.milliseconds.subtractingReportingOverflow(update.at)
+    let age: Duration = overflow ? settings.longestAge : .milliseconds(max(0, passed))
     // A clock that is wrong cannot tell what is old.
     guard !clock.isSynchronised || age < settings.longestAge else { return .skipped }
     do throws(StoreError) {

@@ -33,20 +33,21 @@ enum HookConfiguration {
     checkProgram(run, &table)
     let user = table.string("user")
     checkUser(user, &table)
-    let filter = UpstreamConfiguration.filter(&table, wantsWholeKeys: true)
+    var filter = UpstreamConfiguration.filter(&table, wantsWholeKeys: true)
     if filter.kinds.isEmpty { table.note("kinds", "say for which kinds of events, such as [\"message\"]") }
     let seconds = table.integer("timeout_s", in: 1...600, default: 10)
     let memory = table.size("memory", in: (8 << 20)...(4 << 30), default: 256 << 20)
     let oldest = table.integer("max_age_s", in: 0...31_536_000, default: 300)
     let replies = table.bool("reply", default: false)
+    filter.age = AgeLimit(
+      oldest: oldest == 0 ? nil : oldest, takesWaited: table.bool("waited", default: !replies), isStrict: replies)
     let perMinute = table.integer("replies_per_minute", in: 1...60, default: 6)
     let fromStart = table.choice("from", of: ["now", "start"], default: "now") == "start"
     guard let name, let program = run.first else { return nil }
     let hook = UpstreamSettings(
       kind: .hook(
         .init(
-          run: run, user: user, timeout: .seconds(seconds), memory: memory, oldest: oldest == 0 ? nil : oldest,
-          replies: replies, socket: socket)),
+          run: run, user: user, timeout: .seconds(seconds), memory: memory, replies: replies, socket: socket)),
       journal: JournalUpstream.Settings(
         name: "hook/\(name)", batchEvents: 1, filter: filter, fromStart: fromStart, allowed: replies ? ["send"] : [],
         commandsPerMinute: Int(perMinute)), url: program)

@@ -35,6 +35,14 @@ final class RemoteCommands {
     }
   }
 
+  /// Seconds that a command stood in queues, by a clock that can be trusted.
+  private func waited(_ command: RemoteCommand) -> Int64 {
+    let now = synchronizer.now
+    guard now.trusted, let asked = command.asked else { return 0 }
+    let (passed, overflow) = now.milliseconds.subtractingReportingOverflow(asked)
+    return overflow ? 0 : max(0, passed / 1000)
+  }
+
   /// As `POST /v1/send`; its turn comes after people's here.
   private func send(_ command: RemoteCommand, _ done: @escaping (CommandAnswer) -> Void) {
     guard let to = command.body["to"]?.string, let text = command.body["text"]?.string else {
@@ -47,7 +55,11 @@ final class RemoteCommands {
       guard (1...2_592_000).contains(seconds) else {
         return done(.refused(code: "invalid", words: "\"expires_s\" is 1 to 2592000"))
       }
-      request.lifetime = .seconds(seconds)
+      let left = seconds - waited(command)
+      guard left > 0 else {
+        return done(.refused(code: "expired", words: "it waited longer than \(seconds) s for the gateway"))
+      }
+      request.lifetime = .seconds(left)
     }
     messenger.send(request) { result in
       switch result {

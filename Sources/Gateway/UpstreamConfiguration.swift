@@ -27,6 +27,8 @@ enum UpstreamConfiguration {
     let fromStart = table.choice("from", of: ["now", "start"], default: "now") == "start"
     let allowed = allowed(&table)
     let perMinute = table.integer("commands_per_minute", in: 1...600, default: 10)
+    let oldest = table.integer("max_age_s", in: 0...31_536_000, default: 0)
+    let takesWaited = table.bool("waited", default: true)
     let details: UpstreamSettings.Kind? =
       switch kind {
       case "webhook": webhook(&table)
@@ -39,6 +41,9 @@ enum UpstreamConfiguration {
       table.warn("url", "\(shown) goes over the network in the clear, for anybody on the way to read: use \(schemes)")
     }
     var kept = filter
+    if oldest > 0 || !takesWaited {
+      kept.age = AgeLimit(oldest: oldest == 0 ? nil : oldest, takesWaited: takesWaited)
+    }
     // An observer's feed is packets, and nothing else.
     if case .mqtt(let mqtt) = details, mqtt.observer != nil { kept = EventFilter(kinds: ["packet"]) }
     let batches = if case .webhook(_, _, _, let batches) = details { batches } else { true }

@@ -25,7 +25,8 @@ struct Batch {
   /// What the filter does not let pass is left out and counts as being in it; `mostLeftOut` of that end the batch, so that
   /// nobody is held up by a long stretch that is not for this server.
   init(
-    after cursor: Int64, of store: Store, limits: Limits, filter: EventFilter = EventFilter()
+    after cursor: Int64, of store: Store, limits: Limits, filter: EventFilter = EventFilter(),
+    present: AgeLimit.Present? = nil
   ) throws(StoreError) {
     last = cursor
     var missing: [(first: Int64, last: Int64, at: Int64)] = []
@@ -46,8 +47,9 @@ struct Batch {
       }
       expected = event.seq + 1
       do throws(StoreError) {
+        let isYoung = present.map { filter.age?.passes(event, $0) ?? true } ?? true
         let passes = isSound ? try filter.passes(event, store) : true
-        guard passes else {
+        guard passes, isYoung || !isSound else {
           leftOut += 1
           return true
         }

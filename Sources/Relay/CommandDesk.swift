@@ -14,6 +14,8 @@ public struct RemoteCommand: Sendable {
   public var name: String
   /// The whole request.
   public var body: JSONValue
+  /// Milliseconds since 1970 when it was asked for; `nil`: just now.
+  public var asked: Int64?
 }
 
 /// What has become of a command.
@@ -150,6 +152,7 @@ final class CommandDesk {
     case .success(var command):
       // The queue's name of it: what stands in it is what ends it.
       command.id = next.id
+      command.asked = next.at
       run(command, again)
     }
   }

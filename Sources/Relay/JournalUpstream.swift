@@ -64,6 +64,7 @@ public final class JournalUpstream: Upstream {
   var lastSuccess: Int64?
   var batches: UInt64 = 0
   private var isClosed = false
+  private var times: JournalTimes
   var isPaused = false
   private var epochRenewals = 0
   private let desk: CommandDesk
@@ -90,6 +91,7 @@ public final class JournalUpstream: Upstream {
       store: store, on: loop, log: log)
     (cursor, beginning) = try store.openCursor(of: settings.name, fromStart: settings.fromStart)
     taken = cursor
+    times = JournalTimes(last: store.lastSeq)
     isPaused = try store.isPaused(settings.name)
     hasMarkedDeadLetters = true
     connect()
@@ -130,6 +132,7 @@ public final class JournalUpstream: Upstream {
   }
 
   public func wake() {
+    if settings.filter.age != nil { times.committed(through: store.lastSeq, now: loop.now) }
     guard !isClosed, !isPaused else { return }
     for _ in 0..<max(1, carrier.window) {
       let wantsConnection = carrier.keepsConnection && shipment.isDisconnected
@@ -194,6 +197,7 @@ public final class JournalUpstream: Upstream {
   public func storeReplaced() {
     carrier.close()
     (cursor, beginning, taken, serverHas) = (0, 0, 0, 0)
+    times.reset(last: 0)
     forgetFlights()
     updatesDesk?.storeReplaced()
     shipment.greetAgain()
@@ -268,7 +272,8 @@ public final class JournalUpstream: Upstream {
     do {
       if let letter = try nextDeadLetter() { return send(Batch(letter), isDeadLetter: true) }
       let limits = Batch.Limits(events: limit, bytes: settings.batchBytes)
-      var batch = try Batch(after: readThrough, of: store, limits: limits, filter: settings.filter)
+      var batch = try Batch(
+        after: readThrough, of: store, limits: limits, filter: settings.filter, present: present)
       guard let last = batch.events.last else {
         // Nothing of it is for this server.
         if batch.last > taken, flights.isEmpty { advance(to: batch.last) }
@@ -281,6 +286,13 @@ public final class JournalUpstream: Upstream {
       shipment.greetingSent()
       took(.retry(reason: "\(error)", after: nil))
     }
+  }
+
+  /// By what events are judged for their age; `nil`: they are not.
+  private var present: AgeLimit.Present? {
+    guard settings.filter.age != nil else { return nil }
+    let wall = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
+    return AgeLimit.Present(wall: wall, now: loop.now, times: times)
   }
 
   private func nextDeadLetter() throws(StoreError) -> JournalEvent? {

@@ -28,21 +28,18 @@ public struct UpstreamSettings: Equatable, Sendable {
     public var timeout: Duration
     /// Bytes of address space.
     public var memory: Int64
-    /// Events that came longer ago (seconds) are passed over; `nil`: none is.
-    public var oldest: Int64?
     /// What it prints is sent to where the message came from.
     public var replies: Bool
     /// The control socket, which the program is told.
     public var socket: String
 
     public init(
-      run: [String], user: String?, timeout: Duration, memory: Int64, oldest: Int64?, replies: Bool, socket: String
+      run: [String], user: String?, timeout: Duration, memory: Int64, replies: Bool, socket: String
     ) {
       self.run = run
       self.user = user
       self.timeout = timeout
       self.memory = memory
-      self.oldest = oldest
       self.replies = replies
       self.socket = socket
     }

@@ -23,6 +23,8 @@ public struct QueuedCommand: Equatable, Sendable {
   public var id: String
   /// The request, JSON.
   public var body: [UInt8]
+  /// Milliseconds since 1970 when it was asked for, by the server's clock or ours: the earlier.
+  public var at: Int64
 }
 
 extension Store {
@@ -92,11 +94,11 @@ extension Store {
     try translating { () throws(SQLiteError) in
       try database.each(
         """
-        SELECT number, id, body FROM commands WHERE upstream = ? AND number > ? AND answer IS NULL
+        SELECT number, id, body, at FROM commands WHERE upstream = ? AND number > ? AND answer IS NULL
         ORDER BY number LIMIT 1
         """, [.text(upstream), .integer(number)]
       ) { (row) throws(SQLiteError) in
-        found = QueuedCommand(number: row.integer(0), id: row.text(1), body: row.blob(2))
+        found = QueuedCommand(number: row.integer(0), id: row.text(1), body: row.blob(2), at: row.integer(3))
         return false
       }
     }

@@ -40,6 +40,14 @@ public enum EventBody {
     json.field("snr", message.snr?.decibels)
     json.field("hops", message.path.hops)
     json.field("direct", message.path.isDirect)
+    switch message.wait {
+    case .none: break
+    case .atMost(let seconds):
+      json.field("waited", true)
+      json.field("waited_s", seconds)
+    case .unknown: json.field("waited", true)
+    }
+    json.field("age_s", message.age)
   }
 
   public static func contact(_ stored: StoredContact) -> [UInt8] {

@@ -30,6 +30,10 @@ public struct StoredMessage: Equatable, Sendable {
   public var received: Moment
   /// How often it came: sender's retries, echoes.
   public var copies: Int
+  /// Whether it had waited in the radio.
+  public var wait: RadioWait = .none
+  /// Seconds between its being sent and its coming here, by the sender's clock; `nil`: new, or not known.
+  public var age: Int64?
 }
 
 /// What became of an arriving message.
@@ -44,8 +48,13 @@ extension Store {
   static let datagramWindow: Int64 = 60_000
 
   /// Within a `write`: keeps the message and journals it, or counts it as another copy of one we have.
-  public func insert(_ message: QueuedMessage, at moment: Moment) throws(SQLiteError) -> MessageArrival {
+  public func insert(
+    _ message: QueuedMessage, at moment: Moment, wait: RadioWait = .none
+  ) throws(SQLiteError) -> MessageArrival {
     var stored = try describe(message, at: moment)
+    stored.wait = wait
+    let offset = try stored.sender.flatMap { sender throws(SQLiteError) in try clockOffset(of: sender) }
+    stored.age = MessageAge.seconds(senderTime: stored.senderTime, received: moment, offset: offset, wait: wait)
     let identity = Self.identity(of: stored)
     if let sender = stored.sender { try noteHeard(sender, at: moment.milliseconds) }
     let copies = try database.run("UPDATE messages SET copies = copies + 1 WHERE identity = ?", .blob(identity))
@@ -62,12 +71,14 @@ extension Store {
     try database.run(
       """
       INSERT INTO messages(identity, kind, sender, sender_name, channel, slot, text_type, sender_time, author, text,
-        snr, path_length, data_type, at, trusted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        snr, path_length, data_type, at, trusted, waited, age)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
       """, .blob(identity), .text(stored.kind.rawValue), .optional(stored.sender?.bytes),
       .optional(stored.senderName?.bytes), .optional(stored.channel), .optional(stored.slot),
       .integer(Int64(stored.textType.rawValue)), .optional(stored.senderTime), .optional(stored.author),
       .blob(stored.text.bytes), .optional(stored.snr?.quarters), .integer(Int64(stored.path.raw)),
-      .optional(stored.dataType), .integer(stored.received.milliseconds), .integer(stored.received.trusted ? 1 : 0))
+      .optional(stored.dataType), .integer(stored.received.milliseconds), .integer(stored.received.trusted ? 1 : 0),
+      .optional(stored.wait.column), .optional(stored.age))
   }
 
   private func channelName(_ stored: StoredMessage) throws(SQLiteError) -> Text? {
@@ -230,7 +241,7 @@ extension Store {
   static let messageColumns =
     """
     id, kind, sender, sender_name, channel, slot, text_type, sender_time, author, text, snr, path_length, data_type, at,
-    trusted, copies
+    trusted, copies, waited, age
     """
 
   static func message(_ row: Statement) -> StoredMessage {
@@ -243,6 +254,7 @@ extension Store {
       text: Text(bytes: row.blob(9)), snr: row.integerIfAny(10).map { SNR(quarters: Int8(truncatingIfNeeded: $0)) },
       path: ReceivedPath(raw: UInt8(truncatingIfNeeded: row.integer(11))),
       dataType: row.integerIfAny(12).map { UInt16(truncatingIfNeeded: $0) },
-      received: Moment(milliseconds: row.integer(13), trusted: row.integer(14) != 0), copies: Int(row.integer(15)))
+      received: Moment(milliseconds: row.integer(13), trusted: row.integer(14) != 0), copies: Int(row.integer(15)),
+      wait: RadioWait(column: row.integerIfAny(16)), age: row.integerIfAny(17))
   }
 }

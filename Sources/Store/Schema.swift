@@ -7,7 +7,7 @@ enum Schema {
   static let migrations = [
     Migration(number: 1, sql: first), Migration(number: 2, sql: messaging), Migration(number: 3, sql: updates),
     Migration(number: 4, sql: clients), Migration(number: 5, sql: search),
-    Migration(number: 6, sql: eviction), Migration(number: 7, sql: regions),
+    Migration(number: 6, sql: eviction), Migration(number: 7, sql: regions), Migration(number: 8, sql: waiting),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so a number never comes back.
@@ -104,5 +104,13 @@ enum Schema {
   /// Into which region messages to a channel are flooded: a region's name, or `*` for none. `channel` is a secret's digest.
   private static let regions = """
     CREATE TABLE channel_regions(channel TEXT PRIMARY KEY, region TEXT NOT NULL) WITHOUT ROWID;
+    """
+
+  /// Whether a message had waited in the radio (seconds at most; -1: not known), how old it was by its sender's clock, and how far
+  /// a node's clock is ahead of ours (seconds).
+  private static let waiting = """
+    ALTER TABLE messages ADD COLUMN waited INTEGER;
+    ALTER TABLE messages ADD COLUMN age INTEGER;
+    ALTER TABLE contacts ADD COLUMN clock_offset INTEGER;
     """
 }

@@ -43,6 +43,7 @@ public final class Synchronizer {
   var radioClock: UInt32?
   private var radioClockRead: MonotonicTime?
   var drain = MessageDrain()
+  var queue = RadioQueue()
   var discovery = Discovery()
   /// Messages that the radio has forgotten and the disk does not have yet: usually one, for the time of a commit.
   var held: [QueuedMessage] = []
@@ -112,6 +113,7 @@ public final class Synchronizer {
     backoff.reset()
     discovery = Discovery()
     drain = MessageDrain()
+    queue.connected(to: identity.info.key)
     hasListedContacts = false
     journal(identity)
     syncTime()

@@ -73,6 +73,7 @@ extension Synchronizer {
       { store throws(SQLiteError) in
         let change = try store.upsert(contact, onRadio: onRadio, heard: heard, at: moment.milliseconds)
         if hasAnswered { try store.noteHeard(contact.key.prefix, at: moment.milliseconds) }
+        if heard { try store.noteClock(of: contact.key, advert: contact.lastAdvert, at: moment) }
         guard heard || change != .unchanged, let stored = try store.readForEvent(contact.key) else { return }
         _ = try store.append(heard ? .advert : .contact, at: moment, body: EventBody.contact(stored))
         if change != .unchanged { counters.contactsChanged += 1 }

@@ -26,8 +26,10 @@ extension Synchronizer {
   /// Whatever has become of the sync meanwhile, a message that comes is kept: the radio has forgotten it.
   private func askForMessage() {
     let attempt = generation
+    let asked = loop.now
     let id = connection.submit(.syncNextMessage, .sync) { [weak self] outcome in
       guard let self else { return }
+      if case .replied(.noMoreMessages) = outcome { self.queue.wasEmpty(askedAt: asked) }
       if case .failed(.timedOut) = outcome { self.counters.timeouts += 1 }
       if self.generation == attempt { return self.perform(self.drain.received(outcome)) }
       if case .replied(.message(let message)) = outcome { self.arrived(message) }
@@ -97,9 +99,12 @@ extension Synchronizer {
 
   private func store(_ message: QueuedMessage) {
     let moment = now
+    let wait = queue.wait(now: loop.now)
     var arrival: MessageArrival?
-    store.write(when: .message, { store throws(SQLiteError) in arrival = try store.insert(message, at: moment) }) {
-      [weak self] failure in
+    store.write(
+      when: .message,
+      { store throws(SQLiteError) in arrival = try store.insert(message, at: moment, wait: wait) }
+    ) { [weak self] failure in
       guard let self else { return }
       if let failure { return self.holdOn(failure) }
       if let place = self.held.firstIndex(of: message) { self.held.remove(at: place) }

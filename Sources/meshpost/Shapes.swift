@@ -35,7 +35,7 @@ enum Shapes {
     "node readings": rows("reading"), "node alias": object("document"), "node note": object("document"),
     "node tag": object("document"), "journal": rows("event"), "outbox list": object("outbox"),
     "outbox dead": object("outbox"), "outbox retry": object("retried"), "outbox drop": object("dropped"),
-    "outbox resume": object("ok"), "upstream list": object("outbox"), "upstream add": object("ok"),
+    "outbox resume": object("ok"), "upstream list": object("outbox"), "upstream add": object("added"),
     "upstream remove": object("ok"), "upstream pause": object("upstream"), "upstream resume": object("upstream"),
     "upstream test": object("ok"), "documents list": object("documents"), "documents set": object("document"),
     "documents delete": object("document"), "sync": object("sync"), "radio info": object("radio"),
@@ -57,7 +57,12 @@ enum Shapes {
     "advertised": """
     ok bool always true
     flood bool through the mesh, or to direct neighbours
-    """, "link": "link string a meshcore:// link",
+    """,
+    "added": """
+    ok bool always true
+    warnings string[]? what is not wise about it
+    """,
+    "link": "link string a meshcore:// link",
     "key": "key string the node's key, 64 hex digits", "reply": "reply string what the node printed",
     "retried": "retried integer dead letters that are sent again",
     "dropped": "dropped integer dead letters that were given up", "paired": "paired string the radio's address",
@@ -115,6 +120,9 @@ enum Shapes {
     snr number? dB
     hops integer? how many it came over
     direct bool it was routed, not flooded
+    waited bool? true: it had waited in the radio, or may have
+    waited_s integer? seconds that it waited at most, where that is known
+    age_s integer? seconds between its being sent and its coming, by the sender's clock; absent: new, or not known
     received_at integer when it came
     clock_trusted bool whether that clock was synchronised
     copies integer how often it came

@@ -126,6 +126,26 @@ extension WholeProgramTests {
       #expect(texts() == (1...4).map { "number \($0)" })
     }
 
+    @Test func `pings that waited in the radio are not answered, and say that they waited`() throws {
+      let rig = try Rig()
+      rig.writeGatewayConfiguration(
+        extra:
+          "[[hook]]\nname = \"h\"\nkinds = [\"message\"]\nrun = [\"\(Self.folder)/ping\"]\nreply = true\n\(Self.user)")
+      try rig.startRadio()
+      for word in ["ping", "Ping", "!ping"] { rig.radio?.write("dm r1 r0 \(word)") }
+      func queued() throws -> Int64 { try rig.radioStats()["queued"]?.integer ?? 0 }
+      try untilTrue("messages in the radio: \(try rig.radioStats())") { try queued() == 3 }
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("chan r1 0 PING")
+      func sent() throws -> [String] { try rig.meshpost("outgoing").lines.filter { $0.contains("pong") } }
+      try untilTrue("an answer to the one that is new: \(rig.gateway?.lines ?? [])") { try sent().count == 1 }
+      let messages = try rig.meshpost("messages", "--json").lines.map { try JSONValue(parsing: Array($0.utf8)) }
+      let waited = messages.filter { $0["waited"]?.bool == true }.compactMap { $0["text"]?.string }
+      #expect(Set(waited) == ["ping", "Ping", "!ping"], "\(messages)")
+      #expect(try sent().count == 1)
+    }
+
     @Test func `a hook for one node's words runs for nobody else, nor for a channel`() throws {
       let scratch = Scratch()
       chmod(scratch.folder.path(), 0o777)

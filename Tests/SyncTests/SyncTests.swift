@@ -40,6 +40,28 @@ import VirtualRadio
   }
 }
 
+@Suite struct RadioQueueTests {
+  private let radio = PublicKey(bytes: Array(repeating: 1, count: 32))!
+  private let other = PublicKey(bytes: Array(repeating: 2, count: 32))!
+
+  @Test func `what comes after the radio was empty is new, what comes before may have waited since it last was`() {
+    var queue = RadioQueue()
+    func at(_ seconds: Double) -> MonotonicTime { MonotonicTime(seconds: seconds) }
+    #expect(queue.wait(now: at(1)) == .unknown)
+    queue.connected(to: radio)
+    #expect(queue.wait(now: at(5)) == .unknown, "nobody knows how long")
+    queue.wasEmpty(askedAt: at(10))
+    #expect(queue.wait(now: at(70)) == .none)
+    #expect(queue.wait(now: at(500)) == .atMost(seconds: 490), "the disk was full, and nobody asked")
+    queue.wasEmpty(askedAt: at(600))
+    queue.connected(to: radio)
+    #expect(queue.wait(now: at(602.5)) == .atMost(seconds: 3), "the link came back at once")
+    #expect(queue.wait(now: at(11_400)) == .atMost(seconds: 10_800))
+    queue.connected(to: other)
+    #expect(queue.wait(now: at(602.5)) == .unknown, "another radio's queue")
+  }
+}
+
 @Suite struct ContactSyncTests {
   private let radio = PublicKey(bytes: Array(repeating: 1, count: 32))!
   private let other = PublicKey(bytes: Array(repeating: 2, count: 32))!

@@ -28,7 +28,7 @@ extension HubStore {
       json.field("at", event.at)
       json.field("seq", event.seq)
       // Numbers and truth values: nothing else grows a list of hearers.
-      for name in ["snr", "hops", "direct"] {
+      for name in ["snr", "hops", "direct", "waited", "waited_s", "age_s"] {
         if let value = event.body[name], value.number != nil || value.bool != nil { json.field(name, value) }
       }
     }
@@ -57,7 +57,7 @@ extension HubStore {
 
   /// Without what differs from one hearer to the next.
   private static func shared(_ body: JSONValue) -> JSONValue {
-    let own: Set = ["id", "snr", "hops", "direct", "slot", "received_at"]
+    let own: Set = ["id", "snr", "hops", "direct", "slot", "received_at", "waited", "waited_s", "age_s"]
     return .object((body.fields ?? []).filter { !own.contains($0.0) })
   }
 
@@ -75,6 +75,11 @@ extension HubStore {
       json.field("sender_name", HubBounds.cut(event.body["sender_name"]?.string, HubBounds.nameBytes))
       json.field("sender_time", event.body["sender_time"]?.integer)
       json.field("at", event.at)
+      json.field("trusted", event.trusted)
+      // Whoever sends it on their air must know that it is not new.
+      json.field("waited", event.body["waited"]?.bool)
+      json.field("waited_s", event.body["waited_s"]?.integer)
+      json.field("age_s", event.body["age_s"]?.integer)
       json.field("text", text)
     }
     try push("channel/\(channel)", of: gateway, id: identity, body: body, now: now)

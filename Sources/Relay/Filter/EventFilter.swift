@@ -27,6 +27,8 @@ public struct EventFilter: Equatable, Sendable {
   /// The upstream's own name, where the server has to do with commands and documents: what has become of its commands it
   /// gets in any case, and what it told us itself it does not get back.
   var own: String?
+  /// What is older does not pass.
+  public var age: AgeLimit?
   /// The server may edit documents, and gets all of them.
   var exchangesDocuments = false
 
@@ -47,7 +49,7 @@ public struct EventFilter: Equatable, Sendable {
 
   var passesAll: Bool { kinds.isEmpty && !isSelective }
 
-  var leavesNothingOut: Bool { passesAll && own == nil }
+  var leavesNothingOut: Bool { passesAll && own == nil && age == nil }
 
   /// `store`: whose keys and channels those are that an event names in short.
   func passes(_ event: JournalEvent, _ store: Store) throws(StoreError) -> Bool {

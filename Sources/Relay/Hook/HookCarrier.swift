@@ -46,7 +46,7 @@ final class HookCarrier: Carrier {
   func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) {
     guard let event = batch.events.first else { return done(.acknowledged(through: batch.last)) }
     let through = batch.events.count > 1 ? event.seq : batch.last
-    guard !isTooOld(event), event.kind != EventKind.gap.rawValue else { return done(.acknowledged(through: through)) }
+    guard event.kind != EventKind.gap.rawValue else { return done(.acknowledged(through: through)) }
     run(event) { [weak self] ended in
       guard let self else { return }
       self.running = nil
@@ -59,12 +59,6 @@ final class HookCarrier: Carrier {
     } failed: {
       done($0)
     }
-  }
-
-  private func isTooOld(_ event: JournalEvent) -> Bool {
-    // A clock that is not right says nothing about age.
-    guard let oldest = settings.oldest, event.trusted, clock.isSynchronised else { return false }
-    return clock.milliseconds - event.at > oldest * 1000
   }
 
   /// As for any event, with one of kind `test`.

@@ -19,8 +19,23 @@ public struct ChannelUpdate: Equatable, Sendable {
   /// Seconds since 1970 by the sender's clock.
   public var senderTime: UInt32
   public var text: String
-  /// Milliseconds since 1970 when the hub had it.
+  /// Milliseconds since 1970 when it was sent, as far as can be told: when the hub had it, or before.
   public var at: Int64
+  /// It waited in the other gateway's radio, nobody knows how long.
+  public var isOfUnknownAge = false
+
+  /// When a message was sent, as far as can be told: the other gateway may have been away from the hub for long, and its radio
+  /// from it. `at`: when the hub had it.
+  static func sent(_ at: Int64, _ body: JSONValue) -> Int64 {
+    var at = at
+    if body["trusted"]?.bool == true, let heard = body["at"]?.integer, heard >= 0 { at = min(at, heard) }
+    let before = max(body["waited_s"]?.integer ?? 0, body["age_s"]?.integer ?? 0)
+    let (result, overflow) = at.subtractingReportingOverflow(min(max(before, 0), mostSeconds) * 1000)
+    return overflow ? 0 : result
+  }
+
+  /// A hundred years are for ever.
+  private static let mostSeconds: Int64 = 3_200_000_000
 }
 
 /// What becomes of a message from elsewhere. What is written in the same turn is in one transaction with its bucket's state.
@@ -272,7 +287,8 @@ final class UpdatesDesk {
     guard (1...48).contains(update.id.utf8.count), update.body.count <= CommandDesk.mostBytes else { return .skipped }
     var isNew = false
     store.write({ [upstream, clock] store throws(SQLiteError) in
-      isNew = try store.queueCommand(update.body, id: update.id, of: upstream, at: clock.milliseconds)
+      // What the hub kept it for counts towards its lifetime.
+      isNew = try store.queueCommand(update.body, id: update.id, of: upstream, at: min(update.at, clock.milliseconds))
     }) { _ in }
     return isNew ? .sent : .known
   }
@@ -307,7 +323,9 @@ final class UpdatesDesk {
     return receivers.channelMessage(
       ChannelUpdate(
         upstream: upstream, id: update.id, gateway: gateway, channel: channel,
-        senderName: body["sender_name"]?.string ?? "?", senderTime: time, text: text, at: update.at))
+        senderName: body["sender_name"]?.string ?? "?", senderTime: time, text: text,
+        at: ChannelUpdate.sent(update.at, body),
+        isOfUnknownAge: body["waited"]?.bool == true && body["waited_s"] == nil && body["age_s"] == nil))
   }
 
   // MARK: Trouble

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import SQLite
+
+/// How long a message may have waited in the radio before the gateway had it.
+///
+/// A radio keeps messages while nobody asks for them, and does not say when they came. Only this is known: they came after the
+/// radio last said that it had none.
+public enum RadioWait: Equatable, Sendable {
+  /// It came just now, or within the last two minutes.
+  case none
+  /// At most so many seconds.
+  case atMost(seconds: Int64)
+  /// Since nobody knows when: before the gateway began, or in another radio.
+  case unknown
+
+  private static let unknownColumn: Int64 = -1
+
+  var column: Int64? {
+    switch self {
+    case .none: nil
+    case .atMost(let seconds): max(0, seconds)
+    case .unknown: Self.unknownColumn
+    }
+  }
+
+  init(column: Int64?) {
+    self = column.map { $0 < 0 ? .unknown : .atMost(seconds: $0) } ?? .none
+  }
+}
+
+/// How long ago a message was sent, by its sender's clock.
+///
+/// Whoever sends chooses that time. So it can make a message older, and never newer: what waited has waited, whatever it
+/// says; a time that cannot be is no time.
+enum MessageAge {
+  /// Seconds; `nil`: it is new, or nothing can be told. `offset`: seconds that the sender's clock is ahead of ours, as
+  /// its adverts showed.
+  ///
+  /// Without an offset the clock may be anything. What has just come over the air is then taken to be new; of what waited
+  /// the time is told if it can be right.
+  static func seconds(senderTime: UInt32?, received: Moment, offset: Int64?, wait: RadioWait) -> Int64? {
+    guard let senderTime, received.trusted else { return nil }
+    let (sent, overflow) = Int64(senderTime).subtractingReportingOverflow(offset ?? 0)
+    let (age, overflows) = (received.milliseconds / 1000).subtractingReportingOverflow(sent)
+    guard !overflow, !overflows, age <= longest else { return nil }
+    guard offset != nil else {
+      guard wait != .none, age >= 0 else { return nil }
+      if case .atMost(let seconds) = wait, age - transit > seconds { return nil }
+      return age
+    }
+    guard age >= -tolerance else { return nil }
+    return age < fresh && wait == .none ? nil : max(0, age)
+  }
+
+  /// Seconds beyond which a clock is likelier wrong than a message old.
+  private static let longest: Int64 = 30 * 86_400
+  /// A clock that was right when its advert came may have gone wrong by so much.
+  private static let tolerance: Int64 = 600
+  /// A message takes its time over the mesh.
+  private static let transit: Int64 = 600
+  /// Seconds under which a message is new.
+  private static let fresh: Int64 = 60
+}
+
+extension Store {
+  /// Within a `write`: an advert of this node has just come, with the time of its clock.
+  public func noteClock(of key: PublicKey, advert: UInt32, at moment: Moment) throws(SQLiteError) {
+    guard moment.trusted else { return }
+    let offset = Int64(advert) - moment.milliseconds / 1000
+    try database.run(
+      "UPDATE contacts SET clock_offset = ?2 WHERE key = ?1 AND (clock_offset IS NULL OR abs(clock_offset - ?2) > 5)",
+      .blob(key.bytes), .integer(offset))
+  }
+
+  /// Seconds that this node's clock is ahead of ours; `nil`: not known, or the beginning of several keys.
+  func clockOffset(of prefix: KeyPrefix) throws(SQLiteError) -> Int64? {
+    let next = prefix.value == 0xFFFF_FFFF_FFFF ? nil : KeyPrefix(value: prefix.value + 1).bytes
+    var found: [Int64?] = []
+    try database.each(
+      "SELECT clock_offset FROM contacts WHERE key >= ?1 AND (?2 IS NULL OR key < ?2) LIMIT 2",
+      [.blob(prefix.bytes), .optional(next)]
+    ) { (row) throws(SQLiteError) in
+      found.append(row.integerIfAny(0))
+      return true
+    }
+    return found.count == 1 ? found[0] : nil
+  }
+}

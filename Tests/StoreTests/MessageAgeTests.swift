@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import JSON
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Store
+
+@Suite struct MessageAgeTests {
+  private static let now = Moment(milliseconds: 1_795_000_000_000, trusted: true)
+  private static let seconds: UInt32 = 1_795_000_000
+
+  @Test func `the sender's time makes a message older, never newer, and what cannot be is no time`() {
+    func age(_ time: UInt32?, offset: Int64? = nil, _ wait: RadioWait = .unknown, trusted: Bool = true) -> Int64? {
+      MessageAge.seconds(
+        senderTime: time, received: Moment(milliseconds: Self.now.milliseconds, trusted: trusted), offset: offset,
+        wait: wait)
+    }
+    #expect(age(Self.seconds - 10_800) == 10_800)
+    #expect(age(Self.seconds - 10_800, trusted: false) == nil, "our own clock tells nothing")
+    #expect(age(Self.seconds + 10_800) == nil && age(.max) == nil && age(0) == nil && age(nil) == nil)
+    #expect(age(Self.seconds - 31 * 86_400) == nil, "likelier a clock that was never set")
+    #expect(age(Self.seconds - 10_800, .none) == nil, "it has just come over the air: that clock is likelier wrong")
+    #expect(age(Self.seconds - 10_800, .atMost(seconds: 60)) == nil, "it cannot have waited so long")
+    #expect(age(Self.seconds - 10_800, .atMost(seconds: 12_000)) == 10_800)
+    // A clock that the adverts showed to be an hour ahead.
+    #expect(age(Self.seconds, offset: 3600, .none) == 3600)
+    #expect(age(Self.seconds + 3600, offset: 3600, .none) == nil, "new")
+    #expect(age(Self.seconds + 3600, offset: 3600, .unknown) == 0)
+    #expect(age(Self.seconds + 9000, offset: 3600, .none) == nil)
+    for offset in [Int64.min, -1, 0, .max] { _ = age(.max, offset: offset, .none) }
+    #expect(
+      MessageAge.seconds(
+        senderTime: 1, received: Moment(milliseconds: .min, trusted: true), offset: 5, wait: .unknown) == nil)
+  }
+
+  @Test func `a message tells that it waited, and how old it is by a clock that adverts have shown`() throws {
+    let scratch = Scratch()
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let key = PublicKey(bytes: Array(repeating: 5, count: 32))!
+    func insert(_ text: Text, sent: UInt32, _ wait: RadioWait) throws -> JSONValue {
+      let message = QueuedMessage.contact(
+        ContactMessage(snr: nil, sender: key.prefix, path: ReceivedPath(raw: 0), senderTime: sent, text: text))
+      store.write({ store throws(SQLiteError) in _ = try store.insert(message, at: Self.now, wait: wait) }) { _ in }
+      try store.commitNow()
+      var body = JSONValue.null
+      try store.readJournal(after: store.lastSeq - 1) { event, _ in
+        body = (try? JSONValue(parsing: event.body)) ?? .null
+        return true
+      }
+      var row: StoredMessage?
+      try store.eachMessage(limit: 1) {
+        row = $0; return true
+      }
+      #expect(row?.wait == wait && row?.age == body["age_s"]?.integer)
+      return body
+    }
+    let live = try insert("now", sent: Self.seconds - 5000, .none)
+    #expect(live["waited"] == nil && live["waited_s"] == nil && live["age_s"] == nil)
+    let unknown = try insert("some time", sent: Self.seconds + 99, .unknown)
+    #expect(unknown["waited"]?.bool == true && unknown["waited_s"] == nil && unknown["age_s"] == nil)
+    let known = try insert("a while", sent: Self.seconds - 50, .atMost(seconds: 70))
+    #expect(known["waited"]?.bool == true && known["waited_s"]?.integer == 70 && known["age_s"]?.integer == 50)
+    store.write({ store throws(SQLiteError) in
+      _ = try store.upsert(Contact(key: key, name: "late"), onRadio: true, heard: true, at: 1)
+      try store.noteClock(of: key, advert: Self.seconds - 5000, at: Self.now)
+    }) { _ in }
+    #expect(try insert("by a slow clock", sent: Self.seconds - 5000, .none)["age_s"] == nil)
+    #expect(try insert("held back", sent: Self.seconds - 9000, .none)["age_s"]?.integer == 4000)
+  }
+}
