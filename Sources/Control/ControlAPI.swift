@@ -122,11 +122,23 @@ public final class ControlAPI {
     if metricsPort > 0 {
       metricsServer = try HTTPServer(loopbackPort: metricsPort, on: parts.loop, log: parts.log) {
         [weak self] request, responder in
-        guard request.path == "/metrics" else { return Answering.refuse(responder, .notFound(request.path)) }
+        guard request.path == "/metrics", Self.namesNobody(request.headers["Host"]) else {
+          return Answering.refuse(responder, .notFound(request.path))
+        }
         self?.handle(HTTPRequest("GET", "/metrics"), responder)
       }
     }
     parts.store.onCommit { [weak self] in self?.somethingIsNew() }
+  }
+
+  /// A web page may have its own name point to this machine, and have the browser read what is here: then the request says that
+  /// name. Addresses and `localhost` are nobody's.
+  static func namesNobody(_ host: String?) -> Bool {
+    guard let host = host?.utf8 else { return true }
+    if host.first == UInt8(ascii: "[") { return true }
+    let name = host.prefix { $0 != UInt8(ascii: ":") }
+    if String(name)?.lowercased() == "localhost" { return true }
+    return name.allSatisfy { $0 == UInt8(ascii: ".") || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
   }
 
   /// Rows or states may have come: whoever follows is told.

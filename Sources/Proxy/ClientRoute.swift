@@ -20,11 +20,14 @@ enum ClientRoute: Equatable {
   /// The radio would do harm with it (companion.md § 9.6, observed.md).
   case refused(RadioError)
 
-  init(_ command: Command, allows: Set<ProxySettings.Danger>) {
-    if let danger = Self.danger(command), !allows.contains(danger) {
-      self = .danger(danger)
+  /// `now`: seconds since 1970 by a clock that can be trusted, else by the radio's.
+  init(_ command: Command, allows: Set<ProxySettings.Danger>, now: Int64? = nil) {
+    if Self.isUnknown(command) {
+      self = .refused(.unsupported)
     } else if Self.namesNobody(command) {
       self = .refused(.notFound)
+    } else if let danger = Self.danger(command), !allows.contains(danger), !Self.isRightTime(command, now) {
+      self = .danger(danger)
     } else {
       self = Self.local(command) ?? RemoteAnswer(to: command).map { .request($0) } ?? .radio
     }
@@ -44,8 +47,33 @@ enum ClientRoute: Equatable {
     }
   }
 
+  /// What this version does not know may be anything in the next.
+  private static func isUnknown(_ command: Command) -> Bool {
+    switch command {
+    case .unknown, .setFloodScopeKey(.unknown): true
+    default: false
+    }
+  }
+
+  /// Apps set the clock whenever they connect. To the right time, that does no harm.
+  private static func isRightTime(_ command: Command, _ now: Int64?) -> Bool {
+    guard case .setDeviceTime(let time) = command, let now else { return false }
+    return (now - rightTime...now + rightTime).contains(Int64(time))
+  }
+
+  private static let rightTime: Int64 = 60
+
   private static func danger(_ command: Command) -> ProxySettings.Danger? {
     switch command {
+    case .setDeviceTime: .time
+    case .setRadioParameters, .setTxPower, .setTuning: .radio
+    case .setAdvertName: .name
+    case .setAdvertPosition: .position
+    case .sendSelfAdvert, .shareContact: .advert
+    case .addUpdateContact, .removeContact, .importContact, .resetPath: .contacts
+    case .setChannel, .setChannelLongSecret: .channels
+    case .setOtherParameters, .setAutoAdd, .setCustomVariable, .setPathHashMode, .setDefaultFloodScope: .settings
+    case .sendRawData, .sendRawPacket: .raw
     case .reboot: .reboot
     case .factoryReset: .factoryReset
     case .exportPrivateKey, .importPrivateKey: .privateKey

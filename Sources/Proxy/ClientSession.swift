@@ -32,7 +32,7 @@ final class ClientSession {
   let stream: any ByteStream
   private let log: Log
   let connectedAt: MonotonicTime
-  private var decoder = SerialDecoder(.toRadio)
+  private var decoder = FrameStream(.toRadio)
   private var frameTimer: LoopTimer?
   private var waiting: [[UInt8]] = []
   private var isBusy = false
@@ -101,6 +101,8 @@ final class ClientSession {
       guard waiting.count < Self.mostWaiting else { return end("it sent \(waiting.count) commands without waiting") }
       waiting.append(frame)
     }
+    // Nothing is carried out of what came along with it.
+    if let fault = decoder.fault { return end(Self.words(fault)) }
     frameTimer?.cancel()
     if let deadline = decoder.deadline, !isOver {
       frameTimer = parts.loop.schedule(at: deadline) { [weak self] in
@@ -110,6 +112,14 @@ final class ClientSession {
       }
     }
     next()
+  }
+
+  private static func words(_ fault: FrameStream.Fault) -> String {
+    switch fault {
+    case .noMarker: "it does not speak the companion protocol (a web page, perhaps)"
+    case .length(let length): "it does not speak the companion protocol (a frame of \(length) bytes)"
+    case .unfinished: "it did not end a frame that it had begun"
+    }
   }
 
   private func next() {
@@ -154,7 +164,9 @@ final class ClientSession {
       // `try?`: the radio would fill a short frame with leftovers, and cut a long one.
       return reply(.error(.unsupported))
     }
-    switch ClientRoute(command, allows: settings.allows) {
+    let (now, radios) = (parts.synchronizer.now, parts.synchronizer.radioTime)
+    let time = now.trusted ? now.milliseconds / 1000 : radios.map { Int64($0) }
+    switch ClientRoute(command, allows: settings.allows, now: time) {
     case .nextMessage: handOverMessage()
     case .start(let client): start(client, command, frame)
     case .query(let version): query(version)

@@ -6,6 +6,18 @@ import Companion
 public struct ProxySettings: Equatable, Sendable {
   /// What may do harm, and is refused unless it is allowed.
   public enum Danger: String, CaseIterable, Sendable {
+    /// Setting the clock to another time than the right one.
+    case time
+    /// Frequency, power, tuning.
+    case radio
+    case name, position
+    /// Advertising the radio, and contacts of it.
+    case advert
+    case contacts, channels
+    /// What the radio does by itself: telemetry, automatic adding, paths' hashes, the default flood scope, variables.
+    case settings
+    /// Packets as the client wrote them, which may be anybody's.
+    case raw
     case reboot
     case factoryReset = "factory_reset"
     /// Reading and replacing the private key.

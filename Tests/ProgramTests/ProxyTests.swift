@@ -132,6 +132,44 @@ extension WholeProgramTests {
       #expect(try rig.status()?["radio"]?["state"]?.string == "up")
     }
 
+    @Test func `a web page's request is not carried out, nor what follows a frame and is none`() throws {
+      let (rig, port) = try share("allow = [\"name\", \"channels\", \"radio\"]")
+      let rename = SerialFraming.wrap([8] + Array("owned".utf8), .toRadio)
+      let say = SerialFraming.wrap([3, 0, 0, 0, 0, 0, 0] + Array("owned".utf8), .toRadio)
+      let head = "POST / HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nContent-Type: text/plain\r\nContent-Length: 99\r\n\r\n"
+      let battery = SerialFraming.wrap([20], .toRadio)
+      for bytes in [Array(head.utf8) + rename + say, battery + [10] + rename + say, [0x3C, 0xFF, 0xFF] + rename] {
+        let client = try WireClient(port: port)
+        client.send(raw: bytes)
+        #expect(client.isLetGo(), "\(bytes.prefix(4))")
+      }
+      let client = try WireClient(port: port)
+      let head2 = try WireClient(port: port)
+      head2.send(raw: Array(head.utf8))
+      #expect(head2.isLetGo(), "at once, before the body comes")
+      #expect(try client.ask([66, 1, 2]) == [1, 1], "a command that nobody knows yet")
+      #expect(try client.ask([200]) == [1, 1])
+      let me = try client.ask([1, 3, 32, 32, 32, 32, 32, 32, 65])
+      #expect(String(decoding: me.suffix(2), as: UTF8.self) == "r0")
+      #expect(try client.ask([8] + Array("mine".utf8)) == [0], "a client that may")
+      #expect(try rig.status()?["radio"]?["state"]?.string == "up")
+    }
+
+    @Test func `clients that others wrote read and send as they come; what changes the radio wants leave`() throws {
+      let (rig, port) = try share("allow = [\"name\"]")
+      func run(_ arguments: String...) throws -> String {
+        let program = try cli(port, arguments)
+        _ = try program.ended()
+        return program.lines.joined(separator: "\n")
+      }
+      #expect(try run("infos").contains("\"name\": \"r0\""))
+      #expect(try run("msg", "r1", "hi", "wait_ack").contains("ack"))
+      _ = try run("set", "tx", "3")
+      try rig.gateway?.line(with: "wanted radio")
+      _ = try run("set", "name", "hill")
+      #expect(try run("infos").contains("\"name\": \"hill\""))
+    }
+
     @Test func `each client has its own place in the messages, also after the gateway was killed`() throws {
       let (rig, port) = try share()
       let (first, second) = (try WireClient(port: port), try WireClient(port: port))
@@ -217,6 +255,17 @@ private final class WireClient {
   func send(_ frame: [UInt8]) {
     let bytes = SerialFraming.wrap(frame, .toRadio)
     _ = Glibc.write(socket, bytes, bytes.count)
+  }
+
+  func send(raw bytes: [UInt8]) { _ = Glibc.send(socket, bytes, bytes.count, Int32(MSG_NOSIGNAL)) }
+
+  /// The other end has closed.
+  func isLetGo() -> Bool {
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    while true {
+      let count = read(socket, &buffer, buffer.count)
+      if count <= 0 { return count == 0 || errno == ECONNRESET }
+    }
   }
 
   func ask(_ frame: [UInt8]) throws -> [UInt8] {

@@ -10,12 +10,40 @@ import Testing
 
   @Test(arguments: [
     (Command.reboot, ProxySettings.Danger.reboot), (.factoryReset, .factoryReset), (.exportPrivateKey, .privateKey),
-    (.importPrivateKey([]), .privateKey), (.setDevicePIN(1), .pin), (.signFinish, .sign),
+    (.importPrivateKey([]), .privateKey), (.setDevicePIN(1), .pin), (.signFinish, .sign), (.setDeviceTime(5), .time),
+    (.setTxPower(22), .radio), (.setTuning(Tuning(rxDelayBase: 0, airtimeFactor: 0)), .radio),
+    (.setAdvertName("x"), .name), (.setAdvertPosition(latitude: 0, longitude: 0, altitude: nil), .position),
+    (.sendSelfAdvert(flood: nil), .advert), (.importContact(card: []), .contacts),
+    (.setChannel(Channel(slot: 1, name: "", secret: .zero)), .channels), (.setPathHashMode(1), .settings),
+    (.setOtherParameters(OtherParameters(manualAddContacts: 1)), .settings), (.setDefaultFloodScope(nil), .settings),
+    (.setCustomVariable("gps:1"), .settings), (.sendRawPacket(priority: 0, packet: [1, 2]), .raw),
+    (.removeContact(PublicKey(bytes: Array(repeating: 7, count: 32))!), .contacts),
+    (.resetPath(PublicKey(bytes: Array(repeating: 7, count: 32))!), .contacts),
+    (.shareContact(PublicKey(bytes: Array(repeating: 7, count: 32))!), .advert),
   ])
   func `what may do harm is refused unless it is allowed`(command: Command, danger: ProxySettings.Danger) {
     #expect(ClientRoute(command, allows: []) == .danger(danger))
     #expect(ClientRoute(command, allows: Set(ProxySettings.Danger.allCases).subtracting([danger])) == .danger(danger))
     #expect(ClientRoute(command, allows: [danger]) != .danger(danger))
+  }
+
+  @Test func `each command is read, said or sent, or must be allowed, or is refused`() {
+    for code in UInt8.min...UInt8.max where CommandCode(rawValue: code) == nil {
+      let route = ClientRoute(.unknown(code: code, payload: []), allows: Set(ProxySettings.Danger.allCases))
+      #expect(route == .refused(.unsupported), "\(code)")
+    }
+    #expect(ClientRoute(.setFloodScopeKey(.unknown(mode: 9, rest: [])), allows: []) == .refused(.unsupported))
+  }
+
+  @Test func `the right time may be set by all, another by whom it is allowed`() {
+    let now: Int64 = 1_795_000_000
+    for (time, now, isRight) in [
+      (1_795_000_050, now, true), (1_794_999_950, now, true), (1_795_000_061, now, false), (0, now, false),
+      (.max, now, false), (1_795_000_000, nil, false),
+    ] as [(UInt32, Int64?, Bool)] {
+      let route = ClientRoute(.setDeviceTime(time), allows: [], now: now)
+      #expect(route == (isRight ? .radio : .danger(.time)), "\(time)")
+    }
   }
 
   @Test func `messages and lists do not take the radio's`() {
