@@ -95,7 +95,7 @@ let package = Package(
       dependencies: [
         "BluetoothSession", "Companion", "Delivery", "Documents", "Messaging", "Proxy", "Store", "Sync", "Relay",
         "Transport",
-        "HTTP", "JSON",
+        "HTTP", "JSON", "TOML",
         "EventLoop", "Timing",
       ],
       swiftSettings: strict),
@@ -188,7 +188,7 @@ let package = Package(
       name: "MessagingTests",
       dependencies: [
         "Companion", "Delivery", "EventLoop", "JSON", "MeshCrypto", "MeshIdentity", "Messaging", "RadioSession",
-        "Store",
+        "SQLite", "Store",
         "Sync", "TestSupport", "Timing", "Transport", "VirtualRadio",
       ], swiftSettings: strict),
     .testTarget(

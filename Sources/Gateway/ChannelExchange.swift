@@ -45,7 +45,7 @@ final class ChannelExchange {
       try store.eachChannel { channel in if !channel.secret.isZero { known.append(channel) } }
       for channel in known {
         let digest = channel.secret.digest
-        let named = settings.channels.contains(channel.name.string) || settings.channels.contains(digest)
+        let named = try isNamed(channel)
         if try saysDocument(digest) ?? named, !wanted.contains(digest) { wanted.append(digest) }
       }
     } catch {
@@ -53,6 +53,14 @@ final class ChannelExchange {
       return []
     }
     return wanted
+  }
+
+  /// Two channels may have the same name: then it is neither's, but for that of a `#channel`.
+  private func isNamed(_ channel: Channel) throws(StoreError) -> Bool {
+    for name in settings.channels {
+      if try ChannelName(name).means(channel.secret.digest, name: channel.name.string, store) { return true }
+    }
+    return false
   }
 
   private func saysDocument(_ digest: String) throws(StoreError) -> Bool? {

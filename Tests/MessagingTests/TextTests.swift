@@ -4,6 +4,7 @@ import Companion
 import Foundation
 import MeshCrypto
 import MeshIdentity
+import SQLite
 import Store
 import TestSupport
 import Testing
@@ -40,6 +41,33 @@ import Timing
   @Test func `a channel's limit counts the name that the radio puts in front`() {
     #expect(TextLimit.channel(ownName: "Hilltop") == 151)
     #expect(TextLimit.channel(ownName: nil) == 127, "as for the longest name")
+  }
+}
+
+@Suite struct AddressingTests {
+  private let scratch = Scratch()
+
+  @Test func `a node that takes a key's digits for its name, or a channel's name, is not meant by them`() throws {
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let key = try #require(PublicKey(bytes: (1...32).map { UInt8($0) }))
+    let secret = ChannelSecret.hashtag("#trees")
+    let names: [Text] = [Text(key.prefix.hex), Text(key.hex), "trees", Text(secret.digest)]
+    store.write({ store throws(SQLiteError) in
+      _ = try store.upsert(Contact(key: key, name: "Birch"), onRadio: true, heard: false, at: 1)
+      for (number, name) in names.enumerated() {
+        let other = PublicKey(bytes: Array(repeating: UInt8(100 + number), count: 32))
+        _ = try other.map { other throws(SQLiteError) in
+          try store.upsert(Contact(key: other, name: name), onRadio: true, heard: false, at: 1)
+        }
+      }
+      _ = try store.setChannel(Channel(slot: 1, name: "trees", secret: secret))
+    }) { _ in }
+    try store.commitNow()
+    let addressing = Addressing(store)
+    #expect(try addressing.contact(key.hex).contact.name == "Birch")
+    #expect(try addressing.contact(key.prefix.hex).contact.name == "Birch")
+    #expect(try addressing.channel(secret.digest).slot == 1)
+    #expect(throws: Refusal.self, "two have that name") { try addressing.find("trees") }
   }
 }
 

@@ -52,21 +52,21 @@ enum NodeName: Equatable, Sendable {
   }
 }
 
-/// A channel as a filter names it.
+/// A channel as a configuration names it.
 ///
 /// A name is not a secret, and two channels may have the same one. `#name` is the channel whose secret follows from the name.
 /// Any other name counts while one channel of the radio has it.
-enum ChannelName: Equatable, Sendable {
+public enum ChannelName: Equatable, Sendable {
   /// The digest of its secret, 16 lower-case hex digits.
   case digest(String)
   case name(Text)
 
-  init(_ text: String) {
+  public init(_ text: String) {
     self = Hex.bytes(text)?.count == 8 ? .digest(text.lowercased()) : .name(Text(text))
   }
 
   /// `name`: as the channel was called when the event came; `nil`: the event does not say.
-  func means(_ digest: String, name: String?, _ store: Store) throws(StoreError) -> Bool {
+  public func means(_ digest: String, name: String?, _ store: Store) throws(StoreError) -> Bool {
     let wanted: Text
     switch self {
     case .digest(let own): return own == digest
