@@ -27,7 +27,8 @@ final class HTTPRoad {
 
   init(_ settings: Settings, on loop: EventLoop) throws {
     guard let (endpoint, path) = HTTPEndpoint.parse(settings.url, allowsQuery: settings.allowsQuery) else {
-      throw JournalUpstream.SetupError(description: "\(settings.url) is no http:// or https:// URL")
+      throw JournalUpstream.SetupError(
+        description: "\(ServerAddress.shown(settings.url)) is no http:// or https:// URL")
     }
     var tls: TLSContext?
     if case .tcp(_, _, true) = endpoint { tls = try TLSContext(authorities: settings.authorities) }

@@ -14,6 +14,16 @@ enum Verdict: Equatable {
   case refused(status: Int, reason: String)
   /// 401, 403: nothing is lost, somebody has to act.
   case stopped(reason: String)
+
+  /// With other words for people.
+  func rewording(_ words: (String) -> String) -> Verdict {
+    switch self {
+    case .acknowledged: self
+    case .retry(let reason, let after): .retry(reason: words(reason), after: after)
+    case .refused(let status, let reason): .refused(status: status, reason: words(reason))
+    case .stopped(let reason): .stopped(reason: words(reason))
+    }
+  }
 }
 
 enum RetryPolicy {

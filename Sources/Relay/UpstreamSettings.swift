@@ -197,7 +197,7 @@ public struct UpstreamSettings: Equatable, Sendable {
   }
 
   /// Where it goes, for people. The address of a webhook is a secret itself: all but its host is hidden.
-  public var place: String { if case .webhook = kind { WebhookCarrier.place(url) } else { url } }
+  public var place: String { if case .webhook = kind { ServerAddress.shown(url) } else { url } }
 
   var usesTLS: Bool {
     // A hook's program is no URL, and an unreadable one has none.
@@ -263,7 +263,7 @@ extension JournalUpstream {
     _ mqtt: UpstreamSettings.MQTTSettings, _ settings: UpstreamSettings, _ store: Store, _ loop: EventLoop
   ) throws -> any Carrier {
     guard let broker = UpstreamSettings.broker(settings.url) else {
-      throw SetupError(description: "\(settings.url) is no mqtt://, mqtts://, ws:// or wss:// URL")
+      throw SetupError(description: "\(ServerAddress.shown(settings.url)) is no mqtt://, mqtts://, ws:// or wss:// URL")
     }
     var tls: TLSContext?
     if broker.tls {

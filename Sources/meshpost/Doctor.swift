@@ -119,8 +119,10 @@ struct ReportCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "report", abstract: "Gather what a bug report needs, without secrets and keys.",
     discussion: """
-      Versions, what `meshpost doctor` finds, the status, the configuration and the newest log lines, as one text. Left out \
-      are secrets, keys, texts of messages and positions; names of nodes are not. Read it before you send it.
+      Versions, what `meshpost doctor` finds, the status, the configuration and the newest log lines, as one text. Of the \
+      configuration only what is known to be harmless is shown. Left out are secrets, keys, texts of messages, positions, \
+      what hooks say, and all of an address but its host; names of nodes are not. Read it before you send it. A file that it \
+      goes into is readable for its owner alone.
       """)
   @OptionGroup var connection: Connection
   @Option(help: ArgumentHelp("Into this file instead of standard output.", valueName: "file")) var output: String?
@@ -128,7 +130,7 @@ struct ReportCommand: ParsableCommand {
   func run() throws {
     let text = try ControlClient(connection).text("/v1/report") + "\nmeshpost \(Release.version)\n"
     if connection.json { return print(JSONValue.object([("report", .string(text))]).text) }
-    let file = try OutputFile(output)
+    let file = try OutputFile(output, isSecret: true)
     try file.write(text)
     try file.close()
   }

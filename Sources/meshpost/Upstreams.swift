@@ -30,7 +30,7 @@ struct UpstreamCommand: ParsableCommand {
         """)
     @OptionGroup var connection: Connection
     @Argument(help: "A name of its own.") var name: String
-    @Argument(help: "Its address.") var url: String
+    @Argument(help: "Its address; - reads it from standard input, for one that is a secret.") var address: String
     @Option(help: "hub, webhook or mqtt; without it mqtt or hub, as the address says.") var kind: String?
     @Option(help: "A file here that holds the bearer token; for a broker, the password.") var tokenFile: String?
     @Flag(help: "The token is the first line of standard input, or typed in.") var tokenStdin = false
@@ -39,6 +39,9 @@ struct UpstreamCommand: ParsableCommand {
     @Option(help: "Another key and its value: JSON, or else a text.") var set: [String] = []
 
     func run() throws {
+      guard let url = address == "-" ? readLine() : address, !url.isEmpty else {
+        throw ValidationError("an address is missing on standard input")
+      }
       let isBroker = ["mqtt:", "mqtts:", "ws:", "wss:"].contains { url.hasPrefix($0) }
       var fields: [(String, JSONValue)] = [
         ("name", .string(name)), ("kind", .string(kind ?? (isBroker ? "mqtt" : "hub"))), ("url", .string(url)),

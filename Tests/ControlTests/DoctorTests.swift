@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Foundation
 import TestSupport
 import Testing
 import Transport
@@ -80,18 +81,57 @@ import Transport
 
 @Suite struct RedactionTests {
   @Test(arguments: [
-    ("pin = \"123456\"", "pin = (hidden)"), ("#pin = \"123456\"", "#pin = (hidden)"),
-    ("  password=\"x = y\"", "  password= (hidden)"), ("pin_file = \"/etc/pin\"", "pin_file = \"/etc/pin\""),
-    ("url = \"https://hooks.example.org/services/T0/B0/XX\"", "url = \"https://hooks.example.org/…\""),
-    ("url = \"mqtts://u:p@broker:8883\"", "url = \"mqtts://broker:8883\""), ("[radio]", "[radio]"),
-    ("url = \"http://h?token=5\" # and http://x/y", "url = \"http://h/…\" # and http://x/…"),
+    ("[radio]\npin = \"123456\" # PIN: 123456", "[radio]\npin = (hidden)"), ("#pin = \"123456\"", ""),
+    ("[radio]\npin = 123456\npin_file = \"/etc/pin\"", "[radio]\npin = (hidden)\npin_file = \"/etc/pin\""),
+    (
+      "[[upstream]]\nurl = \"https://hooks.example.org/services/T0/B0/XX\"",
+      "[[upstream]]\nurl = \"https://hooks.example.org/…\""
+    ),
+    ("[[upstream]]\nurl = \"mqtts://u:p@broker:8883\"", "[[upstream]]\nurl = \"mqtts://broker:8883\""),
+    ("[[upstream]]\nurl = \"http://h?token=5\"", "[[upstream]]\nurl = \"http://h/…\""),
+    ("[[upstream]]\nurl = \"s3cret\"", "[[upstream]]\nurl = (hidden)"),
+    ("[[upstream]]\ntoken_file = \"s3cret\"", "[[upstream]]\ntoken_file = (hidden)"),
+    ("[[upstream]]\ntemplate = '{\"url\":\"https://x/s3cret\"}'", "[[upstream]]\ntemplate = (hidden)"),
+    ("[[upstream]]\nchannels = [\"#s3cret\"]", "[[upstream]]\nchannels = […] (1, hidden)"),
+    ("[[upstream]]\nkinds = [\"message\"]\nbatch = true", "[[upstream]]\nkinds = [\"message\"]\nbatch = true"),
+    (
+      "[[hook]]\nrun = [\"/usr/bin/curl\", \"-u\", \"me:s3cret\"]",
+      "[[hook]]\nrun = [\"/usr/bin/curl\", …] (2 arguments, hidden)"
+    ), ("[[hook]]\nrun = [\"s3cret\"]", "[[hook]]\nrun = (hidden)"),
+    ("[radio]\ns3cret = 1\n[s3cret]\nid = \"x\"", "[radio]\n(unknown) = (hidden)\n[(unknown)]\nid = (hidden)"),
+    ("[radio]\npin = \"s3cret", "line 2 is wrong, and nothing is shown"),
   ])
-  func `of the configuration`(line: String, shown: String) { #expect(Redaction.configuration(line) == shown) }
+  func `of the configuration`(text: String, shown: String) {
+    #expect(ShownConfiguration.text(Array(text.utf8)) == shown)
+  }
+
+  @Test func `every key of the shipped configuration is known to it`() throws {
+    let file = Fixtures.checkout.appending(path: "deploy/meshpostd.toml")
+    let text = try String(contentsOf: file, encoding: .utf8).split(separator: "\n").map { line in
+      line.hasPrefix("#") && !line.hasPrefix("# ") ? String(line.dropFirst()) : String(line)
+    }.joined(separator: "\n")
+    #expect(!ShownConfiguration.text(Array(text.utf8)).contains("(unknown)"))
+  }
+
+  @Test func `a server that says back what it was asked for gives no secret away`() {
+    let path = "/services/T00000001/abcdef?key=0123456"
+    let words = "HTTP 404: Cannot POST /services/T00000001/abcdef?key=0123456, or T00000001"
+    let shown = ServerAddress.hiding(path, in: words)
+    #expect(!shown.contains("T00000001") && !shown.contains("abcdef") && !shown.contains("0123456"), "\(shown)")
+    #expect(shown.contains("HTTP 404: Cannot POST"))
+    #expect(ServerAddress.shown("https://u:p@h:1/a/b?c") == "https://h:1/…")
+    #expect(ServerAddress.shown("mqtt://broker") == "mqtt://broker" && ServerAddress.shown("http://h/") == "http://h")
+    #expect(ServerAddress.shown("s3cret") == "…" && ServerAddress.shown("http://h?t=s") == "http://h/…")
+  }
 
   @Test(arguments: [
     ("key 8b3387e9c5cdea6ac9e5edbaa115cd72 here", "key 8b3387e9… here"), ("6312eee62ef9", "6312eee62ef9"),
     ("meshcore://8b3387e9c5cdea6ac9e5edbaa115cd72", "meshcore://8b3387e9…"), ("", ""), ("://", "://"),
-    ("a 12:34 b", "a 12:34 b"),
+    ("a 12:34 b", "a 12:34 b"), ("at https://h/a,b'c)d<e/f then", "at https://h/… then"),
+    ("https://u:p/w@h/x", "https:///…"), ("https://h/x@y", "https:///…"), ("x://h\u{301}/s3cret", "x://h/…"),
+    ("a://\u{301}/s3cret", "a:///…"), ("token xoxb-2345-abcdefghijklmnopqrst", "token xoxb-234…"),
+    ("key=8b3387e9c5cdea6ac9e5edbaa115cd72", "key=8b3387e9…"), ("serial:/dev/ttyUSB0", "serial:/dev/ttyUSB0"),
+    ("the-radio-does-not-answer-any-more", "the-radio-does-not-answer-any-more"),
   ])
   func `of a line`(line: String, shown: String) { #expect(Redaction.line(line) == shown) }
 }

@@ -138,6 +138,12 @@ extension WholeProgramTests {
           name = "alarm"
           kind = "webhook"
           url = "http://127.0.0.1:1/services/a-secret-path"
+          template = '{"text":"{{text}}","to":"https://elsewhere.example/a-secret-template"}'
+          [[hook]]
+          name = "talker"
+          kinds = ["message"]
+          run = ["/bin/sh", "-c", "echo a-secret-word >&2; exit 3", "a-secret-argument"]
+          \(geteuid() == 0 ? "user = \"nobody\"" : "")
           """)
       try rig.addToGatewayConfiguration("radio", "pin = \"987654\"")
       try rig.startGateway()
@@ -146,6 +152,9 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("channel", "add", "hidden", "--secret", secret).code == 0)
       rig.radio?.write("dm r1 r0 a private word")
       try untilTrue("a message") { try rig.status()?["store"]?["messages"]?.integer == 1 }
+      try untilTrue("the hook to have spoken") {
+        rig.gateway?.lines.contains { $0.contains("hook/talker: a-secret-word") } == true
+      }
       let file = rig.scratch.location("report.md")
       let (code, lines) = try rig.meshpost("report", "--output", file)
       #expect(code == 0, "\(lines)")
@@ -157,7 +166,13 @@ extension WholeProgramTests {
       }
       let key = try rig.status()?["radio"]?["identity"]?["key"]?.string ?? "?"
       let token = try String(contentsOfFile: rig.scratch.location("token"), encoding: .utf8).prefix(12)
-      for hidden in ["987654", "a-secret-path", "a private word", "\"lat\"", secret, key, String(token)] {
+      var facts = stat()
+      #expect(stat(file, &facts) == 0 && facts.st_mode & 0o777 == 0o600)
+      for hidden in [
+        "a-secret-template", "a-secret-argument", "a-secret-word", "987654", "a-secret-path", "a private word",
+        "\"lat\"", secret, key,
+        String(token),
+      ] {
         #expect(!report.contains(hidden), "\(hidden)")
       }
     }

@@ -41,7 +41,11 @@ struct TroubleReport {
   }
 
   static func describe(_ findings: [Finding]) -> String {
-    findings.map { "\($0.state.rawValue): \($0.subject): \(Redaction.line($0.words))" }.joined(separator: "\n")
+    findings.map { finding in
+      let isHooks = finding.subject.utf8.starts(with: "hook/".utf8) && finding.state != .ok
+      let words = isHooks ? "(hidden)" : Redaction.line(finding.words)
+      return "\(finding.state.rawValue): \(finding.subject): \(words)"
+    }.joined(separator: "\n")
   }
 
   private func status() -> String {
@@ -57,10 +61,17 @@ struct TroubleReport {
   private static func withoutPositions(_ value: JSONValue) -> JSONValue {
     switch value {
     case .object(let fields):
-      .object(fields.filter { $0.0 != "lat" && $0.0 != "lon" }.map { ($0.0, withoutPositions($0.1)) })
+      .object(fields.compactMap { shown($0.0, $0.1, ofHook: value["kind"]?.string == "hook") })
     case .array(let values): .array(values.map(withoutPositions))
     default: value
     }
+  }
+
+  private static func shown(_ key: String, _ value: JSONValue, ofHook: Bool) -> (String, JSONValue)? {
+    if key == "lat" || key == "lon" { return nil }
+    // What a program said may be anything, also what it was told.
+    if key == "reason", ofHook { return (key, .string("(hidden)")) }
+    return (key, withoutPositions(value))
   }
 
   private func configuration() -> String {
@@ -69,13 +80,19 @@ struct TroubleReport {
     defer { close(file) }
     var bytes: [UInt8] = []
     while bytes.count < Self.mostConfiguration, case .bytes(let more) = Descriptor.read(file) { bytes += more }
-    let lines = Redaction.configuration(String(decoding: bytes, as: UTF8.self)).split(separator: "\n")
-    return lines.filter { !$0.hasPrefix("#") }.joined(separator: "\n")
+    return ShownConfiguration.text(bytes)
   }
 
   private func log() -> String {
-    parts.log.recent.map { line in "\(Self.time(line.at)) \(line.level.word): \(Redaction.line(line.text))" }
+    parts.log.recent.map { line in "\(Self.time(line.at)) \(line.level.word): \(Self.line(line.text))" }
       .joined(separator: "\n")
+  }
+
+  /// What a hook said itself is left out.
+  static func line(_ text: String) -> String {
+    guard text.utf8.starts(with: "hook/".utf8) else { return Redaction.line(text) }
+    let name = text.unicodeScalars.prefix { $0 != ":" }
+    return Redaction.line(String(name)) + ": (hidden)"
   }
 
   private static func time(_ milliseconds: Int64) -> String {

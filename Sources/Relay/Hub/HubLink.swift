@@ -74,14 +74,17 @@ final class HubLink: Carrier, UpdatesSource {
   init(_ settings: Settings, store: Store, on loop: EventLoop, log: Log) throws {
     guard let (endpoint, base) = HTTPEndpoint.parse(settings.road.url),
       case .tcp(let host, let port, let tls) = endpoint
-    else { throw JournalUpstream.SetupError(description: "\(settings.road.url) is no http:// or https:// URL") }
+    else {
+      throw JournalUpstream.SetupError(
+        description: "\(ServerAddress.shown(settings.road.url)) is no http:// or https:// URL")
+    }
     self.settings = settings
     self.store = store
     self.loop = loop
     self.log = log
     self.endpoint = (host, port, tls)
     self.tls = tls ? try TLSContext(authorities: settings.road.authorities) : nil
-    place = settings.road.url
+    place = ServerAddress.shown(settings.road.url)
     path = "\(base)/v1/gateways/\(PercentCoding.encode(store.gatewayID))"
     http = try HubCarrier(settings.road, store: store, on: loop)
   }

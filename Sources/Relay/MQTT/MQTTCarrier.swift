@@ -84,7 +84,7 @@ final class MQTTCarrier: Carrier {
     client.onMessage = { [weak self] message, acknowledge in self?.commanded(message, acknowledge) }
   }
 
-  var place: String { settings.url }
+  var place: String { ServerAddress.shown(settings.url) }
   var certificateExpiry: Int64? { tls?.peerExpiry }
   var bytesSent: UInt64 { client.bytesSent }
 

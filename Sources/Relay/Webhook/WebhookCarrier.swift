@@ -33,13 +33,7 @@ final class WebhookCarrier: Carrier {
     road = try HTTPRoad(settings.road, on: loop)
   }
 
-  var place: String { Self.place(settings.road.url) }
-
-  /// Addresses of webhooks are secrets themselves: all but the host is hidden.
-  static func place(_ url: String) -> String {
-    let parts = url.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: true)
-    return parts.count > 1 ? "\(parts[0])//\(parts[1])\(parts.count > 2 ? "/…" : "")" : "…"
-  }
+  var place: String { ServerAddress.shown(settings.road.url) }
 
   var bytesSent: UInt64 { road.bytesSent }
   var certificateExpiry: Int64? { road.certificateExpiry }
@@ -62,8 +56,9 @@ final class WebhookCarrier: Carrier {
     }
     // Without batches the rest of it stays for the next time: only the first was sent.
     let through = settings.batches ? batch.last : batch.events.count > 1 ? first.seq : batch.last
-    road.send(request) { [clock] result in
-      done(RetryPolicy.webhookVerdict(result, now: clock.seconds, through: through))
+    road.send(request) { [clock, path = road.path] result in
+      let verdict = RetryPolicy.webhookVerdict(result, now: clock.seconds, through: through)
+      done(verdict.rewording { ServerAddress.hiding(path, in: $0) })
     } refused: {
       done($0)
     }

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import TOML
+
+/// A configuration as strangers may see it: what is known to be harmless is shown, all else is named and hidden.
+///
+/// A key that is new is hidden until it is listed here. Secrets are in places that nobody thinks of: arguments of programs,
+/// texts of templates, names of channels (of which the secret of a `#channel` follows).
+enum ShownConfiguration {
+  private enum Way {
+    /// As it is, without what looks like a secret.
+    case whole
+    /// The scheme and the host of an address.
+    case host
+    /// A file's location; what is none may be the secret itself.
+    case location
+    /// A program, and the number of its arguments.
+    case program
+    /// How many they are.
+    case count
+  }
+
+  private static let ways: [String: [String: Way]] = [
+    "gateway": ["id": .whole],
+    "radio": [
+      "link": .whole, "key": .whole, "set_time": .whole, "adapter": .whole, "power_on": .whole, "unblock": .whole,
+      "power_cycle": .whole, "pin_file": .location, "advert_when_new": .whole, "advert_every_h": .whole,
+    ],
+    "store": [
+      "location": .location, "profile": .whole, "max_size": .whole, "messages_max": .whole, "journal_max_size": .whole,
+      "journal_max_age_days": .whole,
+    ],
+    "messaging": [
+      "attempts": .whole, "flood_after": .whole, "floods": .whole, "timeout_percent": .whole, "in_flight": .whole,
+      "path_discovery": .whole, "airtime_per_hour_s": .whole, "messages_per_hour": .whole,
+      "channel_airtime_per_hour_s": .whole, "channel_messages_per_hour": .whole, "queue": .whole,
+      "room_interval_min": .whole, "credentials_file": .location,
+    ],
+    "poll": ["node": .whole, "kind": .whole, "every_min": .whole],
+    "relay": ["messages_from_hub": .whole, "channels": .count, "max_age_min": .whole],
+    "control": ["socket": .location, "group": .whole, "metrics_port": .whole], "power": ["low_battery_mv": .whole],
+    "log": ["level": .whole],
+    "contacts": ["evict": .whole, "keep_free": .whole, "min_age_days": .whole, "types": .whole],
+    "hook": [
+      "name": .whole, "kinds": .whole, "run": .program, "user": .whole, "channels": .count, "contacts": .count,
+      "rooms": .count, "timeout_s": .whole, "memory": .whole, "max_age_s": .whole, "waited": .whole, "reply": .whole,
+      "replies_per_minute": .whole, "from": .whole,
+    ],
+    "proxy": [
+      "name": .whole, "listen": .whole, "allow_from": .count, "allow": .whole, "max_clients": .whole, "history": .whole,
+    ],
+    "upstream": [
+      "name": .whole, "kind": .whole, "url": .host, "token_file": .location, "ca_file": .location,
+      "secret_file": .location, "password_file": .location, "cert_file": .location, "key_file": .location,
+      "batch_events": .whole, "batch_bytes": .whole, "from": .whole, "timeout_s": .whole, "link": .whole,
+      "keep_alive_s": .whole, "allow": .whole, "commands_per_minute": .whole, "kinds": .whole, "channels": .count,
+      "contacts": .count, "rooms": .count, "max_age_s": .whole, "waited": .whole, "content_type": .whole,
+      "batch": .whole, "home_assistant": .whole, "home_assistant_notify": .count, "observer": .whole, "iata": .whole,
+      "observer_raw": .whole, "radio_token": .whole, "stats_interval_s": .whole,
+    ],
+  ]
+
+  /// `bytes`: the file. One that cannot be read says where, and nothing of what stands there.
+  static func text(_ bytes: [UInt8]) -> String {
+    do {
+      let table = try TOMLParser.parse(bytes)
+      return table.entries.flatMap { section($0.key, $0.value) }.joined(separator: "\n")
+    } catch {
+      return "line \(error.line) is wrong, and nothing is shown"
+    }
+  }
+
+  private static func section(_ name: String, _ value: TOMLValue) -> [String] {
+    switch value.kind {
+    case .table(let table): ["[\(shown(name))]"] + lines(table, ways[name] ?? [:])
+    case .array(let elements) where elements.contains { if case .table = $0.kind { true } else { false } }:
+      elements.flatMap { element in
+        guard case .table(let table) = element.kind else { return ["[[\(shown(name))]]"] }
+        return ["[[\(shown(name))]]"] + lines(table, ways[name] ?? [:])
+      }
+    default: ["\(shown(name)) = \(hidden)"]
+    }
+  }
+
+  private static let hidden = "(hidden)"
+
+  private static func lines(_ table: TOMLTable, _ ways: [String: Way]) -> [String] {
+    table.entries.map { entry in
+      "\(shown(entry.key)) = \(ways[entry.key].flatMap { shown(entry.value, $0) } ?? hidden)"
+    }
+  }
+
+  /// A name that we gave; a secret may stand in a key's place.
+  private static func shown(_ key: String) -> String {
+    ways[key] != nil || ways.values.contains { $0[key] != nil } || Self.secrets.contains(key) ? key : "(unknown)"
+  }
+
+  /// Keys that are known, and never shown.
+  private static let secrets: Set<String> = [
+    "pin", "user", "template", "client_id", "topic", "status_topic", "command_topic", "home_assistant_prefix",
+    "token_audience", "token_owner", "token_email",
+  ]
+
+  /// `nil`: hidden.
+  private static func shown(_ value: TOMLValue, _ way: Way) -> String? {
+    switch (way, value.kind) {
+    case (.whole, .integer(let number)): return "\(number)"
+    case (.whole, .bool(let bool)): return "\(bool)"
+    case (.whole, .string(let text)): return quoted(Redaction.line(text))
+    case (.whole, .array(let elements)):
+      let texts = elements.map { shown($0, .whole) ?? hidden }
+      return "[\(texts.joined(separator: ", "))]"
+    case (.host, .string(let text)):
+      // Without a scheme it is no address, and may be anything.
+      return text.utf8.contains(UInt8(ascii: ":")) && text.contains("://") ? quoted(Redaction.line(text)) : nil
+    case (.location, .string(let text)):
+      return text.utf8.first == UInt8(ascii: "/") ? quoted(Redaction.line(text)) : nil
+    case (.program, .array(let elements)):
+      guard let first = elements.first, let program = shown(first, .location) else { return nil }
+      return elements.count == 1 ? "[\(program)]" : "[\(program), …] (\(elements.count - 1) arguments, hidden)"
+    case (.count, .array(let elements)): return "[…] (\(elements.count), hidden)"
+    default: return nil
+    }
+  }
+
+  private static func quoted(_ text: String) -> String {
+    var json = JSONWriter()
+    json.value(text)
+    return json.string
+  }
+}
