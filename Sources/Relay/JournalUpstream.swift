@@ -44,9 +44,9 @@ public final class JournalUpstream: Upstream {
   /// What it was made from; `nil`: not from a configuration.
   var built: (settings: UpstreamSettings, stamps: [UpstreamSettings.FileStamp?])?
   let store: Store
-  private let loop: EventLoop
+  let loop: EventLoop
   private let log: Log
-  private let clock = WallClock()
+  let clock = WallClock()
   private var random = SystemRandomNumberGenerator()
   var shipment: Shipment
   var cursor: Int64
@@ -64,7 +64,7 @@ public final class JournalUpstream: Upstream {
   var lastSuccess: Int64?
   var batches: UInt64 = 0
   private var isClosed = false
-  private var times: JournalTimes
+  var times: JournalTimes
   var isPaused = false
   private var epochRenewals = 0
   private let desk: CommandDesk
@@ -286,24 +286,6 @@ public final class JournalUpstream: Upstream {
       shipment.greetingSent()
       took(.retry(reason: "\(error)", after: nil))
     }
-  }
-
-  /// By what events are judged for their age; `nil`: they are not.
-  private var present: AgeLimit.Present? {
-    guard settings.filter.age != nil else { return nil }
-    let wall = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
-    return AgeLimit.Present(wall: wall, now: loop.now, times: times)
-  }
-
-  private func nextDeadLetter() throws(StoreError) -> JournalEvent? {
-    guard hasMarkedDeadLetters, flights.isEmpty else { return nil }
-    var found: JournalEvent?
-    try store.eachDeadLetter(of: name, marked: true, limit: 1) { letter in
-      found = letter.event
-      return false
-    }
-    hasMarkedDeadLetters = found != nil
-    return found
   }
 
   private func send(_ batch: Batch, isDeadLetter: Bool) {

@@ -197,7 +197,7 @@ public struct UpstreamSettings: Equatable, Sendable {
   }
 
   /// Where it goes, for people. The address of a webhook is a secret itself: all but its host is hidden.
-  public var place: String { if case .webhook = kind { ServerAddress.shown(url) } else { url } }
+  public var place: String { if case .hook = kind { url } else { ServerAddress.shown(url) } }
 
   var usesTLS: Bool {
     // A hook's program is no URL, and an unreadable one has none.
