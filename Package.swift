@@ -64,7 +64,7 @@ let package = Package(
       swiftSettings: strict),
     .target(
       name: "Store",
-      dependencies: ["Companion", "Documents", "RadioSession", "MeshCrypto", "SQLite", "JSON", "CLinux"],
+      dependencies: ["Companion", "Documents", "RadioSession", "MeshCrypto", "SQLite", "JSON", "Timing", "CLinux"],
       swiftSettings: strict),
     .target(
       name: "Sync",

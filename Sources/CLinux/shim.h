@@ -30,6 +30,11 @@ static inline int meshpost_tty_shared(int fd) { return ioctl(fd, TIOCNXCL); }
 static inline int meshpost_tty_line(int fd, int line, int high) {
   return ioctl(fd, high ? TIOCMBIS : TIOCMBIC, &line);
 }
+// Bytes in a socket that its peer has not acknowledged (SIOCOUTQ); -1: the kernel cannot tell.
+static inline int meshpost_unacknowledged(int fd) {
+  int count = 0;
+  return ioctl(fd, TIOCOUTQ, &count) == 0 ? count : -1;
+}
 static inline int meshpost_tty_dtr(void) { return TIOCM_DTR; }
 static inline int meshpost_tty_rts(void) { return TIOCM_RTS; }
 static inline int meshpost_set_no_hangup(struct termios *t, int on) {

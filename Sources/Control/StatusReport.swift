@@ -205,6 +205,7 @@ struct StatusReport {
     let (messages, contacts) = (try store.messageCount(), try store.contactCount(onRadio: false))
     let (onRadio, size) = (try store.contactCount(onRadio: true), try store.size())
     let unindexed = try store.unindexedMessages()
+    let givenUp = try store.givenUp()
     json.objectField("store") { json in
       json.field("messages", messages)
       json.field("contacts", contacts)
@@ -214,6 +215,8 @@ struct StatusReport {
       json.field("journal_bytes", store.journalSize.bytes)
       json.field("size_bytes", size)
       json.field("unindexed", unindexed)
+      json.field("given_up", givenUp?.events)
+      json.field("given_up_at", givenUp?.at)
       json.field("set_aside", store.setAside)
       json.field("error", store.failure?.description)
       json.field("remedy", store.failure?.remedy)

@@ -76,6 +76,9 @@ public enum Descriptor {
     return failure == EAGAIN || failure == EWOULDBLOCK ? .wouldBlock : .failed(SystemError("read", code: failure))
   }
 
+  /// Bytes that were written to a socket and that its peer's kernel has not acknowledged; 0 where that cannot be told.
+  public static func unacknowledged(_ socket: Int32) -> Int { max(0, Int(meshpost_unacknowledged(socket))) }
+
   public static func write(_ descriptor: Int32, _ bytes: ArraySlice<UInt8>) -> WriteResult {
     guard !bytes.isEmpty else { return .wrote(0) }
     let count = bytes.withUnsafeBytes { buffer in

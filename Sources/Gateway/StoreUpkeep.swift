@@ -20,6 +20,8 @@ final class StoreUpkeep {
   private let loop: EventLoop
   private let log: Log
   private var isTrimming = false
+  /// Of this sweep.
+  private var givenUp: JournalTrim?
   private var calmTimer: LoopTimer?
   private var commits = 0
   private var isMemoryDue = false
@@ -62,15 +64,37 @@ final class StoreUpkeep {
     guard !isTrimming else { return }
     isTrimming = true
     let clock = WallClock()
-    let before = store.journalSize.oldest
-    store.trimJournal(now: Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)) {
+    var trim: JournalTrim?
+    trim = store.trimJournal(now: Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)) {
       [weak self] failure in
       guard let self else { return }
       self.isTrimming = false
+      if let failure { return self.log.warning("the journal is not trimmed: \(failure)") }
+      guard let trim else { return }
+      self.noteTrim(trim)
       // More of it in the next turn, until nothing is left to trim.
-      if failure == nil, self.store.journalSize.oldest > before { self.loop.later { self.trim() } }
+      self.loop.later { self.trim() }
     }
-    if store.journalSize.oldest == before { isTrimming = false }
+    guard trim == nil else { return }
+    isTrimming = false
+    tellWhatWasGivenUp()
+  }
+
+  private func noteTrim(_ trim: JournalTrim) {
+    guard let reason = trim.reason else { return }
+    if givenUp?.reason != reason { tellWhatWasGivenUp() }
+    givenUp = JournalTrim(first: givenUp?.first ?? trim.first, last: trim.last, reason: reason, missedBy: trim.missedBy)
+  }
+
+  /// Once for all that goes in one sweep.
+  private func tellWhatWasGivenUp() {
+    guard let trim = givenUp else { return }
+    givenUp = nil
+    let why =
+      trim.reason == "age" ? "older than journal_max_age_days" : "the journal is full (journal_max_size)"
+    log.warning(
+      "events \(trim.first) to \(trim.last) of the journal are given up: \(why). "
+        + "\(trim.missedBy.joined(separator: ", ")) had not had them, and will be told of the gap")
   }
 
   /// Some at a time, until nothing is left to remove.

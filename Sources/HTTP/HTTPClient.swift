@@ -80,7 +80,7 @@ public final class HTTPClient {
   private var stream: (any ByteStream)?
   private var connector: Connector?
   private var parser = HTTPParser(.responses, mostBody: HTTPClient.mostBody)
-  private var timer: LoopTimer?
+  private var limit: ProgressLimit?
   private var completion: Completion?
   private var onPiece: (([UInt8]) -> Void)?
   private var response = HTTPResponse(status: 0)
@@ -98,7 +98,8 @@ public final class HTTPClient {
   public var isBusy: Bool { completion != nil }
 
   /// Sends the request and hears of the whole answer, or, with `onPiece`, of its body piece by piece (the answer then
-  /// comes with an empty body when it ends; a refusal comes whole). `timeout` covers all of it; `nil` waits for ever.
+  /// comes with an empty body when it ends; a refusal comes whole). It fails when nothing has moved, either way, for
+  /// `timeout`; `nil` waits for ever.
   public func send(
     _ request: HTTPRequest, timeout: Duration?, onPiece: (([UInt8]) -> Void)? = nil, _ completion: @escaping Completion
   ) {
@@ -109,7 +110,12 @@ public final class HTTPClient {
     response = HTTPResponse(status: 0)
     isTooLarge = false
     if let timeout {
-      timer = loop.schedule(after: timeout) { [weak self] in self?.fail(.timedOut) }
+      limit = ProgressLimit(timeout, on: loop) { [weak self] in
+        self?.stream?.movedBytes ?? 0
+      } giveUp: { [weak self] in
+        guard let self else { return }
+        self.fail(self.stream == nil ? .unreachable("no connection in time") : .timedOut)
+      }
     }
     if stream != nil {
       isReused = true
@@ -123,7 +129,7 @@ public final class HTTPClient {
 
   /// Closes the connection; a request under way hears nothing.
   public func close() {
-    timer?.cancel()
+    limit?.cancel()
     completion = nil
     onPiece = nil
     connector?.cancel()
@@ -235,7 +241,7 @@ public final class HTTPClient {
   }
 
   private func complete(_ result: Result<HTTPResponse, HTTPFailure>) {
-    timer?.cancel()
+    limit?.cancel()
     let completion = completion
     self.completion = nil
     onPiece = nil

@@ -12,7 +12,7 @@ import Timing
 /// connection more: whether it knows version 5, and whether it retains anything.
 public final class MQTTClient {
   private static let connectLimit: Duration = .seconds(15)
-  /// The broker's answer to hello, to a ping, to a publication.
+  /// The broker's answer to hello, to a ping, to a publication: so long nothing may move before it.
   private static let patience: Duration = .seconds(20)
   /// To a hello of a version that it may not know.
   private static let guessPatience: Duration = .seconds(10)
@@ -31,7 +31,8 @@ public final class MQTTClient {
   private var decoder = MQTTDecoder(.v5)
   private var search: VersionSearch
   private var options: MQTTOptions?
-  private var limit: LoopTimer?
+  private var limit: ProgressLimit?
+  private var expected = ""
   private var pinger: LoopTimer?
   private var lastID: UInt16 = 0
   private var waiting: [UInt16: (MQTTAnswer) -> Void] = [:]
@@ -143,7 +144,9 @@ public final class MQTTClient {
       send(.connect(options, version))
     }
     limit?.cancel()
-    limit = loop.schedule(after: search.isGuess ? patience.guess : patience.hello) { [weak self] in
+    limit = ProgressLimit(search.isGuess ? patience.guess : patience.hello, on: loop) { [weak self] in
+      self?.stream?.movedBytes ?? 0
+    } giveUp: { [weak self] in
       guard let self else { return }
       if self.search.failed(.silent, now: self.loop.now) { return self.openAgain() }
       self.down(.unreachable("no answer to hello in time"))
@@ -165,8 +168,13 @@ public final class MQTTClient {
 
   /// Something is due from the broker.
   private func expect(_ words: String) {
-    limit?.cancel()
-    limit = loop.schedule(after: Self.patience) { [weak self] in self?.down(.unreachable("\(words) in time")) }
+    expected = words
+    if let limit, limit.isActive { return limit.restart() }
+    limit = ProgressLimit(Self.patience, on: loop) { [weak self] in
+      self?.stream?.movedBytes ?? 0
+    } giveUp: { [weak self] in
+      if let self { self.down(.unreachable("\(self.expected) in time")) }
+    }
   }
 
   /// `done` hears the broker's answer.

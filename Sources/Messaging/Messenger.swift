@@ -74,13 +74,14 @@ public final class Messenger {
     try resume()
   }
 
-  /// What was on the air within the last hour counts after a restart too. A clock that has jumped counts it as now.
+  /// What was on the air within the last hour counts after a restart too, whatever became of the clock meanwhile.
   private static func readAirtime(
     _ store: Store, _ moment: Moment, _ now: MonotonicTime
   ) throws(StoreError) -> [AirtimeBudget.Use] {
     var uses: [AirtimeBudget.Use] = []
+    let elapsed = store.elapsed(at: moment)
     try store.eachAirtime { at, milliseconds, channel in
-      let age = min(max(0, moment.milliseconds - at), 3_600_000)
+      let age = elapsed > at ? min(elapsed - max(0, at), 3_600_000) : 0
       let time = MonotonicTime(nanoseconds: now.nanoseconds - age * 1_000_000)
       uses.append(AirtimeBudget.Use(at: time, airtime: milliseconds, channel: channel))
     }
@@ -218,7 +219,7 @@ public final class Messenger {
     unsaved[message.id] = message
     store.write({ store throws(SQLiteError) in
       try store.updateOutgoing(message, at: moment)
-      if let airtime { try store.recordAirtime(airtime, channel: message.channel, at: moment.milliseconds) }
+      if let airtime { try store.recordAirtime(airtime, channel: message.channel, at: store.elapsed(at: moment)) }
     }) { [weak self] failure in
       guard let self else { return }
       self.saved(message, failure)
@@ -266,7 +267,7 @@ extension Messenger {
     store.write(
       when: .soon,
       { store throws(SQLiteError) in
-        try store.recordAirtime(airtime, channel: nil, at: moment.milliseconds)
+        try store.recordAirtime(airtime, channel: nil, at: store.elapsed(at: moment))
       }
     ) { [log] failure in
       if let failure { log.debug("air time is not kept: \(failure)") }

@@ -106,6 +106,7 @@ extension Messenger {
     var message = OutgoingMessage(
       key: key, origin: request.origin, priority: request.priority.rawValue, kind: .direct, text: text,
       created: synchronizer.now, lifetime: lifetime.wholeNanoseconds / 1_000_000)
+    message.createdElapsed = store.elapsed(at: message.created)
     switch addressee {
     case .contact(let stored):
       message.recipient = stored.contact.key
@@ -171,12 +172,10 @@ extension Messenger {
 
   var ownName: Text? { synchronizer.connection.identity?.info.name }
 
-  /// By a clock that could not be trusted, then or now, nothing has passed yet.
+  /// A clock that is set in between makes no message old.
   private func expiry(of message: OutgoingMessage) -> MonotonicTime {
-    let now = synchronizer.now
-    let isComparable = now.trusted == message.created.trusted
-    let passed = isComparable ? max(0, now.milliseconds - message.created.milliseconds) : 0
-    return loop.now + .milliseconds(max(0, message.lifetime - passed))
+    let passed = max(0, store.elapsed(at: synchronizer.now) - max(0, message.createdElapsed))
+    return loop.now + .milliseconds(max(0, message.lifetime - min(passed, message.lifetime)))
   }
 
   /// Another round for a message that failed.
@@ -188,6 +187,7 @@ extension Messenger {
     message.state = .retrying
     (message.reason, message.endedAt, message.tries, message.floods) = (nil, nil, 0, 0)
     message.created = synchronizer.now
+    message.createdElapsed = store.elapsed(at: message.created)
     if message.kind == .room { message.senderTime = nil }
     save(message) { [weak self] isSaved in
       guard isSaved else { return done(.failure(.store(.unavailable("the state cannot be written")))) }

@@ -45,25 +45,28 @@ public final class JournalUpstream: Upstream {
   var built: (settings: UpstreamSettings, stamps: [UpstreamSettings.FileStamp?])?
   let store: Store
   let loop: EventLoop
-  private let log: Log
+  let log: Log
   let clock = WallClock()
-  private var random = SystemRandomNumberGenerator()
+  var random = SystemRandomNumberGenerator()
   var shipment: Shipment
+  var suspicion = Suspicion()
+  /// Times in a row that the server hung up over a dead letter that was sent again.
+  var letterHangUps = 0
   var cursor: Int64
   /// Nothing before it is this server's.
-  private var beginning: Int64
+  private(set) var beginning: Int64
   private var timer: LoopTimer?
   /// Batches that are under way, in order.
   var flights: [Batch] = []
   /// Acknowledged up to here; the cursor follows when that is on disk.
-  private var taken: Int64
+  var taken: Int64
   /// The last event that the server has, and the last one that it was sent.
   private var (serverHas, lastSent): (Int64, Int64) = (0, 0)
   var hasMarkedDeadLetters: Bool
   private var troubleLogged: String?
   var lastSuccess: Int64?
   var batches: UInt64 = 0
-  private var isClosed = false
+  var isClosed = false
   var times: JournalTimes
   var isPaused = false
   private var epochRenewals = 0
@@ -134,11 +137,12 @@ public final class JournalUpstream: Upstream {
   public func wake() {
     if settings.filter.age != nil { times.committed(through: store.lastSeq, now: loop.now) }
     guard !isClosed, !isPaused else { return }
-    for _ in 0..<max(1, carrier.window) {
+    let window = suspicion.isActive ? 1 : carrier.window
+    for _ in 0..<max(1, window) {
       let wantsConnection = carrier.keepsConnection && shipment.isDisconnected
       let mayRetry = hasMarkedDeadLetters && flights.isEmpty
       let hasMore = store.lastSeq > readThrough || mayRetry || wantsConnection
-      switch shipment.next(hasMore: hasMore, now: loop.now, window: carrier.window) {
+      switch shipment.next(hasMore: hasMore, now: loop.now, window: window) {
       case .nothing: return
       case .wake(let time):
         timer?.cancel()
@@ -188,7 +192,7 @@ public final class JournalUpstream: Upstream {
       self?.shipment.greetAgain()
       switch verdict {
       case .acknowledged: done(nil)
-      case .retry(let reason, _), .stopped(let reason), .refused(_, let reason): done(reason)
+      case .retry(let reason, _), .hungUp(let reason), .stopped(let reason), .refused(_, let reason): done(reason)
       }
       self?.wake()
     }
@@ -228,7 +232,7 @@ public final class JournalUpstream: Upstream {
 
   /// The server says what it has of this epoch; either side may have been restored meanwhile.
   private func known(_ acknowledged: Int64?) {
-    let through = acknowledged ?? max(beginning, min(cursor, store.epochFirst - 1))
+    let through = past(buried: acknowledged ?? max(beginning, min(cursor, store.epochFirst - 1)))
     guard through <= store.lastSeq else { return goneBack(acknowledged: through) }
     shipment.greeted()
     serverHas = acknowledged ?? 0
@@ -270,8 +274,9 @@ public final class JournalUpstream: Upstream {
 
   private func sendNext(_ limit: Int) {
     do {
-      if let letter = try nextDeadLetter() { return send(Batch(letter), isDeadLetter: true) }
-      let limits = Batch.Limits(events: limit, bytes: settings.batchBytes)
+      if let letter = try nextDeadLetter() { return send(Batch(letter), as: .deadLetter) }
+      if let proof = try nextProof() { return send(proof, as: .proof) }
+      let limits = Batch.Limits(events: suspicion.wantsAlone ? 1 : limit, bytes: settings.batchBytes)
       var batch = try Batch(
         after: readThrough, of: store, limits: limits, filter: settings.filter, present: present)
       guard let last = batch.events.last else {
@@ -281,16 +286,18 @@ public final class JournalUpstream: Upstream {
       }
       batch.after = lastSent
       lastSent = last.seq
-      send(batch, isDeadLetter: false)
+      send(batch, as: .journal)
     } catch {
       shipment.greetingSent()
       took(.retry(reason: "\(error)", after: nil))
     }
   }
 
-  private func send(_ batch: Batch, isDeadLetter: Bool) {
+  private enum Purpose { case journal, deadLetter, proof }
+
+  private func send(_ batch: Batch, as purpose: Purpose) {
     flights.append(batch)
-    shipment.sent(count: batch.events.count, isDeadLetter: isDeadLetter)
+    shipment.sent(count: batch.events.count, isDeadLetter: purpose != .journal, now: loop.now)
     carrier.carry(batch) { [weak self] verdict in
       guard let self, !self.isClosed else { return }
       if case .acknowledged(let through) = verdict, !self.flights.isEmpty {
@@ -299,14 +306,24 @@ public final class JournalUpstream: Upstream {
       } else {
         self.forgetFlights()
       }
-      if isDeadLetter { self.tookDeadLetter(verdict, batch) } else { self.took(verdict, batch) }
+      switch purpose {
+      case .journal: self.took(verdict, batch)
+      case .deadLetter: self.tookDeadLetter(verdict, batch)
+      case .proof: self.tookProof(verdict)
+      }
     }
   }
 
   // MARK: Answers
 
   private func took(_ verdict: Verdict, _ batch: Batch? = nil) {
-    let consequence = shipment.answered(verdict, after: taken, now: loop.now, using: &random)
+    let isProven = isProven(verdict, batch)
+    let consequence = shipment.answered(
+      verdict, after: taken, isUrgent: suspicion.isUrgent, now: loop.now, using: &random)
+    if isProven, case .hungUp(let reason) = verdict, let batch, let event = batch.events.first {
+      shipment.resume()
+      return bury(event, through: batch.last, status: 0, reason: "the server hangs up over it: \(reason)")
+    }
     switch consequence {
     case .advance(let through):
       batches &+= 1
@@ -320,23 +337,7 @@ public final class JournalUpstream: Upstream {
     }
   }
 
-  private func tookDeadLetter(_ verdict: Verdict, _ batch: Batch) {
-    guard let event = batch.events.first else { return }
-    switch shipment.answered(verdict, after: taken, now: loop.now, using: &random) {
-    case .advance:
-      store.write({ [name] store throws(SQLiteError) in try store.removeDeadLetter(upstream: name, seq: event.seq) }) {
-        [weak self] failure in
-        if let failure { self?.log.error("\(failure)") }
-        self?.wake()
-      }
-    case .bury(let status, let reason): bury(event, through: taken, status: status, reason: reason)
-    case .keep:
-      report()
-      wake()
-    }
-  }
-
-  private func bury(_ event: JournalEvent, through: Int64, status: Int, reason: String) {
+  func bury(_ event: JournalEvent, through: Int64, status: Int, reason: String) {
     log.warning("\(name): event \(event.seq) is refused for good (\(reason)); see `meshpost outbox`")
     let at = clock.milliseconds
     store.write({ [name] store throws(SQLiteError) in
@@ -350,6 +351,7 @@ public final class JournalUpstream: Upstream {
   private func advance(to seq: Int64) {
     lastSuccess = clock.milliseconds
     taken = seq
+    suspicion.advanced(to: seq)
     recovered()
     guard seq != cursor else { return wake() }
     if carrier.kind == "hub" {
@@ -378,7 +380,7 @@ public final class JournalUpstream: Upstream {
   }
 
   /// Once per trouble, not per try.
-  private func report() {
+  func report() {
     switch shipment.state {
     case .waiting(_, let reason) where troubleLogged != reason:
       log.warning("\(name): \(reason). Nothing is lost; trying again by itself")

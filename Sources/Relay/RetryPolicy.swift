@@ -8,8 +8,11 @@ import Timing
 enum Verdict: Equatable {
   /// Everything up to this seq is durable there.
   case acknowledged(through: Int64)
-  /// The whole upstream waits: no network, time-out, 408, 425, 429, 5xx, an answer that makes no sense. For ever.
+  /// The whole upstream waits: no network, 408, 425, 429, 5xx, an answer that makes no sense. For ever.
   case retry(reason: String, after: Duration?)
+  /// The connection ended, or nothing moved for long, while the batch was under way: the line, the server, or something in the
+  /// batch. A 502 or 504 tells the same of the server behind a proxy.
+  case hungUp(reason: String)
   /// The server understood and refuses something in the batch: 400, 413, 422.
   case refused(status: Int, reason: String)
   /// 401, 403: nothing is lost, somebody has to act.
@@ -37,7 +40,8 @@ enum RetryPolicy {
     _ result: Result<HTTPResponse, HTTPFailure>, now: Int64, parse: ([UInt8]) -> Int64?
   ) -> Verdict {
     switch result {
-    case .failure(let failure): return .retry(reason: failure.description, after: nil)
+    case .failure(.unreachable(let words)): return .retry(reason: words, after: nil)
+    case .failure(let failure): return .hungUp(reason: failure.description)
     case .success(let response): return verdict(response, now, parse: parse)
     }
   }
@@ -62,6 +66,8 @@ enum RetryPolicy {
       return .acknowledged(through: through)
     case 401, 403: return .stopped(reason: "\(words): check the token")
     case 400, 413, 422: return .refused(status: response.status, reason: words)
+    case let status where [502, 504].contains(status) && response.headers["Retry-After"] == nil:
+      return .hungUp(reason: words)
     case 408, 425, 429, 500...599: return .retry(reason: words, after: retryAfter(response, now))
     default: return .retry(reason: "\(words): check the URL", after: nil)
     }
@@ -70,6 +76,8 @@ enum RetryPolicy {
   /// Seconds, or a date as HTTP writes it (RFC 9110 § 5.6.7, the preferred form); else the usual back-off.
   private static func retryAfter(_ response: HTTPResponse, _ now: Int64) -> Duration? {
     guard let text = response.headers["Retry-After"] else { return nil }
+    // By the server's own clock, if it tells: ours may be wrong.
+    let now = response.headers["Date"].flatMap(date) ?? now
     return (Int64(text) ?? date(text).map { $0 - now }).map { .seconds(min(max($0, 0), longestRetryAfter)) }
   }
 

@@ -2,7 +2,7 @@
 
 import Timing
 
-/// Decides what an upstream does next: pure.
+/// Decides what an upstream does next, and how much of it at once: pure.
 ///
 ///     greeting ──▶ ready ──▶ sending ──acknowledged──▶ ready …
 ///        │           ▲          │ refused: half as much; a single event is buried
@@ -38,17 +38,27 @@ struct Shipment {
 
   /// How long a stopped upstream waits before it asks whether its token is taken now.
   static let stoppedFor: Duration = .seconds(300)
+  /// Events of the first batch.
+  static let firstEvents = 16
+  /// An answer within the first is quick; after the second, batches are too large for the line.
+  static let quick: Duration = .seconds(3)
+  static let slow: Duration = .seconds(8)
+  /// While it is looked into over which event the server hangs up.
+  static let soon: Duration = .seconds(10)
 
   private(set) var state: State = .greeting
   /// Events of the batches that are under way behind the one of `state`.
   private var behind: [Int] = []
+  /// Events of a batch. It begins small and grows while answers come quickly; over a narrow line it stays as small as the line.
   private(set) var limit: Int
+  /// When each batch that is under way was sent.
+  private var sentAt: [MonotonicTime] = []
   private let mostEvents: Int
   private var backoff = Backoff(first: RetryPolicy.first, limit: RetryPolicy.limit)
 
   init(mostEvents: Int) {
     self.mostEvents = max(1, mostEvents)
-    limit = max(1, mostEvents)
+    limit = max(1, min(mostEvents, Self.firstEvents))
   }
 
   /// `hasMore`: there are events after the cursor, or dead letters to be tried again.
@@ -56,7 +66,8 @@ struct Shipment {
   func next(hasMore: Bool, now: MonotonicTime, window: Int = 1) -> Next {
     switch state {
     case .sending(let count, let isDeadLetter):
-      let hasRoom = count > 0 && !isDeadLetter && behind.count + 1 < window
+      // Several at once only where batches have their full size: on a narrow line they would wait for each other.
+      let hasRoom = count > 0 && !isDeadLetter && behind.count + 1 < window && limit == mostEvents
       return hasMore && hasRoom ? .send(limit: limit) : .nothing
     case .waiting(let until, _), .stopped(let until, _):
       if now < until { return .wake(at: until) }
@@ -74,14 +85,20 @@ struct Shipment {
     }
   }
 
-  mutating func sent(count: Int, isDeadLetter: Bool = false) {
+  mutating func sent(count: Int, isDeadLetter: Bool = false, now: MonotonicTime) {
+    sentAt.append(now)
     if case .sending(1..., false) = state { return behind.append(count) }
     state = .sending(count: count, isDeadLetter: isDeadLetter)
   }
 
   mutating func greetingSent() {
     state = .sending(count: 0, isDeadLetter: false)
+    forgetFlights()
+  }
+
+  private mutating func forgetFlights() {
     behind = []
+    sentAt = []
   }
 
   /// The server told what it has.
@@ -89,8 +106,11 @@ struct Shipment {
 
   /// The batch that was sent first is answered. With anything but an acknowledgement those behind it are void: they are sent
   /// again.
+  ///
+  /// `isUrgent`: it is looked into over which event the server hangs up; the next try comes soon.
   mutating func answered(
-    _ verdict: Verdict, after cursor: Int64, now: MonotonicTime, using random: inout some RandomNumberGenerator
+    _ verdict: Verdict, after cursor: Int64, isUrgent: Bool = false, now: MonotonicTime,
+    using random: inout some RandomNumberGenerator
   ) -> Consequence {
     guard case .sending(let count, let isDeadLetter) = state else { return .keep }
     switch verdict {
@@ -99,29 +119,42 @@ struct Shipment {
         return wait("the server acknowledges nothing new (\(through))", nil, now: now, using: &random)
       }
       backoff.reset()
-      limit = min(mostEvents, limit * 2)
+      adapt(now)
       state = behind.isEmpty ? .ready : .sending(count: behind.removeFirst(), isDeadLetter: false)
       return .advance(to: through)
     case .refused(let status, let reason):
       guard count > 0 else { return wait(reason, nil, now: now, using: &random) }
       state = .ready
-      behind = []
+      forgetFlights()
       guard count > 1 else { return .bury(status: status, reason: reason) }
       limit = max(1, count / 2)
       return .keep
     case .retry(let reason, let after): return wait(reason, after, now: now, using: &random)
+    case .hungUp(let reason):
+      // Too much for the line, or for the server: less of it.
+      if count > 0, !isDeadLetter { limit = max(1, min(limit, count) / 4) }
+      return wait(reason, nil, most: isUrgent ? Self.soon : RetryPolicy.limit, now: now, using: &random)
     case .stopped(let reason):
       state = .stopped(until: now + Self.stoppedFor, reason: reason)
-      behind = []
+      forgetFlights()
       return .keep
     }
   }
 
+  /// By how long the answer took.
+  private mutating func adapt(_ now: MonotonicTime) {
+    guard !sentAt.isEmpty else { return }
+    let took = now - sentAt.removeFirst()
+    if took <= Self.quick { limit = min(mostEvents, limit * 2) }
+    if took > Self.slow { limit = max(1, limit / 2) }
+  }
+
   private mutating func wait(
-    _ reason: String, _ after: Duration?, now: MonotonicTime, using random: inout some RandomNumberGenerator
+    _ reason: String, _ after: Duration?, most: Duration = RetryPolicy.limit, now: MonotonicTime,
+    using random: inout some RandomNumberGenerator
   ) -> Consequence {
-    let pause = backoff.next(using: &random)
-    behind = []
+    let pause = min(backoff.next(using: &random), most)
+    forgetFlights()
     state = .waiting(until: now + max(pause, after ?? .zero), reason: reason)
     return .keep
   }
@@ -137,6 +170,6 @@ struct Shipment {
   /// The store changed under us, or the server did: ask what it has before anything is sent.
   mutating func greetAgain() {
     state = .greeting
-    behind = []
+    forgetFlights()
   }
 }

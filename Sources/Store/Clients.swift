@@ -15,9 +15,12 @@ extension Store {
 
   /// Within a `write`: it has had all messages up to this one.
   public func setClientCursor(_ name: String, message: Int64, at milliseconds: Int64) throws(SQLiteError) {
+    // The one used last stays the last, also when the clock was set back.
     try database.run(
-      "INSERT OR REPLACE INTO clients(name, message, used_at) VALUES (?, ?, ?)", .text(name), .integer(message),
-      .integer(milliseconds))
+      """
+      INSERT OR REPLACE INTO clients(name, message, used_at)
+      VALUES (?, ?, max(?, ifnull((SELECT max(used_at) + 1 FROM clients), 0)))
+      """, .text(name), .integer(message), .integer(milliseconds))
     try database.run(
       """
       DELETE FROM clients WHERE name IN (SELECT name FROM clients ORDER BY used_at DESC LIMIT -1 OFFSET \(Self.mostClients))

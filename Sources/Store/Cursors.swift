@@ -150,6 +150,13 @@ extension Store {
     }
   }
 
+  public func isDeadLetter(_ seq: Int64, of upstream: String) throws(StoreError) -> Bool {
+    try translating { () throws(SQLiteError) in
+      try database.value("SELECT 1 FROM dead_letters WHERE upstream = ? AND seq = ?", .text(upstream), .integer(seq))
+        != nil
+    }
+  }
+
   public func deadLetterCount(of upstream: String) throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in
       try database.value("SELECT count(*) FROM dead_letters WHERE upstream = ?", .text(upstream))?.integer ?? 0

@@ -156,62 +156,16 @@ extension Store {
     return found
   }
 
-  /// Of what comes after a seq: when the oldest was written (milliseconds since 1970), and how many were given up.
+  /// Of what comes after a seq: when the oldest was written (milliseconds since 1970; `nil`: no clock could be trusted then),
+  /// and how many were given up.
   public func backlog(after seq: Int64) throws(StoreError) -> (oldest: Int64?, lost: Int64) {
     try translating { () throws(SQLiteError) in
-      let oldest = try database.value("SELECT at FROM journal WHERE seq > ? ORDER BY seq LIMIT 1", .integer(seq))
+      let oldest = try database.value(
+        "SELECT CASE WHEN trusted THEN at END FROM journal WHERE seq > ? ORDER BY seq LIMIT 1", .integer(seq))
       let lost = try database.value(
         "SELECT sum(last - max(first, ?1 + 1) + 1) FROM trims WHERE last > ?1", .integer(seq))
       return (oldest?.integer, lost?.integer ?? 0)
     }
-  }
-
-  /// Rows deleted in one go at most, so that trimming never holds up a turn for long.
-  static let trimStep: Int64 = 500
-
-  /// Keeps the journal within its quota and age: what every upstream has goes first, then, if it must, what one has not
-  /// had: that leaves a gap, which is remembered. The newest row always stays. Call it now and then.
-  public func trimJournal(now: Moment, _ committed: @escaping Committed) {
-    guard journalState.oldest < journalState.durable else { return }
-    let cutoff = now.trusted ? now.milliseconds - settings.journalMaxAge * 1000 : .min
-    let isOver = journalState.bytes > settings.journalMaxSize
-    guard isOver || oldestIsBefore(cutoff) else { return }
-    write(
-      { (store) throws(SQLiteError) in
-        let acknowledged = store.slowestCursor() ?? store.journalState.durable
-        let last = min(store.journalState.oldest + Self.trimStep, store.journalState.durable) - 1
-        let free = min(last, acknowledged)
-        if free >= store.journalState.oldest {
-          try store.deleteJournal(through: free, reason: nil)
-        } else {
-          try store.deleteJournal(through: last, reason: isOver ? "quota" : "age")
-        }
-      }, committed)
-  }
-
-  private func oldestIsBefore(_ cutoff: Int64) -> Bool {
-    // `try?`: a database that cannot be read is noticed by whoever writes; trimming simply waits.
-    let oldest = try? database.value("SELECT at FROM journal ORDER BY seq LIMIT 1")?.integer
-    return (oldest ?? nil).map { $0 < cutoff } ?? false
-  }
-
-  private func deleteJournal(through last: Int64, reason: String?) throws(SQLiteError) {
-    let first = journalState.oldest
-    let freed = try database.value(
-      "SELECT sum(length(body) + \(JournalState.rowOverhead)) FROM journal WHERE seq <= ?", .integer(last))
-    try database.run("DELETE FROM journal WHERE seq <= ?", .integer(last))
-    if let reason {
-      // Ranges that touch become one.
-      let extended = try database.run(
-        "UPDATE trims SET last = ? WHERE last = ? AND reason = ?", .integer(last), .integer(first - 1), .text(reason))
-      if extended == 0 {
-        try database.run(
-          "INSERT OR REPLACE INTO trims(first, last, reason) VALUES (?, ?, ?)", .integer(first), .integer(last),
-          .text(reason))
-      }
-    }
-    journalState.bytes -= freed?.integer ?? 0
-    journalState.oldest = last + 1
   }
 
   /// Bytes that the journal takes, and the oldest seq it still has.

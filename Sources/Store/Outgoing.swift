@@ -48,7 +48,9 @@ public struct OutgoingMessage: Equatable, Sendable {
   /// Codes that acknowledge it, of all attempts.
   public var codes: [AckCode] = []
   public var created: Moment
-  /// Milliseconds from `created` after which it is no longer sent.
+  /// When, by the time that has surely passed (`Store.elapsed`): its lifetime goes by that.
+  public var createdElapsed: Int64 = 0
+  /// Milliseconds after which it is no longer sent.
   public var lifetime: Int64
   public var endedAt: Int64?
   /// Milliseconds, as the radio measured them.
@@ -87,7 +89,7 @@ public struct OutgoingMessage: Equatable, Sendable {
 extension Store {
   private static let outgoingColumns = """
     id, key, origin, priority, kind, recipient, channel, text, state, reason, sender_time, attempt, tries, floods, \
-    codes, created_at, created_trusted, lifetime, ended_at, round_trip, heard, airtime
+    codes, created_at, created_trusted, lifetime, ended_at, round_trip, heard, airtime, created_elapsed
     """
 
   /// Within a `write`: keeps a new message and journals it. `nil`: there is one with that key already.
@@ -95,7 +97,7 @@ extension Store {
     guard try database.value("SELECT 1 FROM outgoing WHERE key = ?", .text(message.key)) == nil else { return nil }
     var stored = message
     try database.run(
-      "INSERT INTO outgoing(\(Self.outgoingColumns)) VALUES (NULL\(String(repeating: ", ?", count: 21)))",
+      "INSERT INTO outgoing(\(Self.outgoingColumns)) VALUES (NULL\(String(repeating: ", ?", count: 22)))",
       Self.values(of: message))
     stored.id = database.lastInsertedRow
     if let recipient = message.recipient { try noteTalk(with: recipient.prefix, at: message.created.milliseconds) }
@@ -107,7 +109,7 @@ extension Store {
   public func updateOutgoing(_ message: OutgoingMessage, at moment: Moment) throws(SQLiteError) {
     try database.run(
       """
-      UPDATE outgoing SET (\(Self.outgoingColumns.dropFirst(4))) = (?\(String(repeating: ", ?", count: 20))) WHERE id = ?
+      UPDATE outgoing SET (\(Self.outgoingColumns.dropFirst(4))) = (?\(String(repeating: ", ?", count: 21))) WHERE id = ?
       """, Self.values(of: message) + [.integer(message.id)])
     // Only who could read it can have acknowledged it.
     if message.state == .delivered, let recipient = message.recipient {
@@ -125,6 +127,7 @@ extension Store {
       .blob(message.codes.flatMap(\.bytes)), .integer(message.created.milliseconds),
       .integer(message.created.trusted ? 1 : 0), .integer(message.lifetime), .optional(message.endedAt),
       .optional(message.roundTrip), .integer(Int64(message.heard)), .integer(message.airtime),
+      .integer(message.createdElapsed),
     ]
   }
 
@@ -233,12 +236,14 @@ extension Store {
     message.endedAt = row.integerIfAny(18)
     message.roundTrip = row.integerIfAny(19).map { UInt32(truncatingIfNeeded: $0) }
     (message.heard, message.airtime) = (Int(row.integer(20)), row.integer(21))
+    message.createdElapsed = row.integer(22)
     return message
   }
 
   // MARK: Time on the air
 
-  /// Within a `write`: so much goes on the air now. Older than an hour is forgotten.
+  /// Within a `write`: so much goes on the air now, by the time that has surely passed (`elapsed`). Older than an hour is
+  /// forgotten.
   public func recordAirtime(_ milliseconds: Int64, channel: String?, at: Int64) throws(SQLiteError) {
     try database.run("DELETE FROM airtime WHERE at < ?", .integer(at - 3_600_000))
     try database.run(

@@ -8,6 +8,7 @@ enum Schema {
     Migration(number: 1, sql: first), Migration(number: 2, sql: messaging), Migration(number: 3, sql: updates),
     Migration(number: 4, sql: clients), Migration(number: 5, sql: search),
     Migration(number: 6, sql: eviction), Migration(number: 7, sql: regions), Migration(number: 8, sql: waiting),
+    Migration(number: 9, sql: steadyTime),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so a number never comes back.
@@ -112,5 +113,15 @@ enum Schema {
     ALTER TABLE messages ADD COLUMN waited INTEGER;
     ALTER TABLE messages ADD COLUMN age INTEGER;
     ALTER TABLE contacts ADD COLUMN clock_offset INTEGER;
+    """
+
+  /// Ages go by time that has surely passed (`SteadyClock`) and not by the wall clock: up to `marks.seq` rows of the journal were
+  /// there when `marks.elapsed` was the time. Air time that was recorded by the wall clock counts as used when this
+  /// step is taken.
+  private static let steadyTime = """
+    CREATE TABLE marks(seq INTEGER PRIMARY KEY, elapsed INTEGER NOT NULL);
+    DELETE FROM airtime WHERE at < (SELECT max(at) FROM airtime) - 3600000;
+    UPDATE airtime SET at = 0;
+    ALTER TABLE outgoing ADD COLUMN created_elapsed INTEGER NOT NULL DEFAULT 0;
     """
 }

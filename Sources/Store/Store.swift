@@ -4,6 +4,7 @@ import CLinux
 import Companion
 import Glibc
 import SQLite
+import Timing
 
 /// What the gateway keeps: contacts, channels, messages, the journal, cursors, its identity.
 ///
@@ -66,6 +67,7 @@ public final class Store {
   private var doomed: StoreError?
   private var onDisk: [() -> Void] = []
   var journalState = JournalState()
+  var steadyClock = SteadyClock(mostAway: 0)
   /// The database turned out to be damaged: somebody must call `replaceDamaged`, later.
   public var onDamage: (() -> Void)?
 
@@ -112,6 +114,7 @@ public final class Store {
     (alongside, taken) = ([:], [:])
     try loadIdentity()
     journalState = try translating { () throws(SQLiteError) in try JournalState(database) }
+    steadyClock = try loadElapsed()
   }
 
   /// Nobody else opens it meanwhile: the index of the log is then in memory, and not in a file whose pages the kernel writes to

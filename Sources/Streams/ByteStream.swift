@@ -12,6 +12,9 @@ public protocol ByteStream: AnyObject {
   var onDrained: () -> Void { get set }
   /// Bytes that wait to go out.
   var pendingBytes: Int { get }
+  /// Bytes that have moved: those that the peer's kernel has acknowledged, and those that came. It grows as long as the line
+  /// works, however slowly.
+  var movedBytes: UInt64 { get }
   func start()
   func write(_ bytes: [UInt8])
   /// No event follows.
@@ -25,6 +28,7 @@ public final class SocketStream: ByteStream {
   private var sent = 0
   private var isPaused = false
   private var isTellingDrained = false
+  private var (written, received): (UInt64, UInt64) = (0, 0)
   public var onBytes: ([UInt8]) -> Void = { _ in }
   public var onClose: (String?) -> Void = { _ in }
   public var onDrained: () -> Void = {}
@@ -38,6 +42,11 @@ public final class SocketStream: ByteStream {
   deinit { close() }
 
   public var pendingBytes: Int { pending.count - sent }
+
+  public var movedBytes: UInt64 {
+    guard socket >= 0 else { return written &+ received }
+    return written &- min(written, UInt64(Descriptor.unacknowledged(socket))) &+ received
+  }
 
   public func start() {
     loop.watch(socket, for: .readable) { [weak self] readiness in self?.ready(readiness) }
@@ -73,7 +82,9 @@ public final class SocketStream: ByteStream {
   private func flush() {
     while socket >= 0, sent < pending.count {
       switch Descriptor.write(socket, pending[sent...]) {
-      case .wrote(let count): sent += count
+      case .wrote(let count):
+        sent += count
+        written &+= UInt64(count)
       case .wouldBlock:
         if sent > 65536 {
           pending.removeFirst(sent)
@@ -107,7 +118,9 @@ public final class SocketStream: ByteStream {
     if isPaused, !readiness.isDisjoint(with: .closed) { return fail(nil) }
     for _ in 0..<Descriptor.readsPerTurn where socket >= 0 && !isPaused {
       switch Descriptor.read(socket) {
-      case .bytes(let bytes): onBytes(bytes)
+      case .bytes(let bytes):
+        received &+= UInt64(bytes.count)
+        onBytes(bytes)
       case .wouldBlock: return
       case .end: return fail(nil)
       case .failed(let error): return fail(error.words)

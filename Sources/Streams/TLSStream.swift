@@ -96,6 +96,7 @@ public final class TLSStream: ByteStream {
   deinit { SSL_free(session) }
 
   public var pendingBytes: Int { unsent.count - taken + socket.pendingBytes }
+  public var movedBytes: UInt64 { socket.movedBytes }
 
   public func start() {
     socket.onBytes = { [weak self] bytes in self?.received(bytes) }

@@ -83,6 +83,8 @@ extension Shapes {
     journal_bytes integer
     size_bytes integer
     unindexed integer messages that `search` takes in first
+    given_up integer? events that were deleted before every upstream had them, since the store was made
+    given_up_at integer? when the last of them were
     set_aside string? where a damaged database was put
     error string?
     remedy string?

@@ -130,6 +130,11 @@ enum Show {
       "store     \(number("messages")) messages, \(number("contacts")) nodes (\(number("contacts_on_radio")) on the "
         + "radio), seq \(number("last_seq")), \(size(number("size_bytes")))")
     trouble(store)
+    if let events = store["given_up"]?.integer {
+      print(
+        "          \(events) events were given up before every upstream had them, the last \(time(store["given_up_at"]?.integer))"
+      )
+    }
     if let location = store["set_aside"]?.string { print("          a damaged database was kept as \(location)") }
   }
 

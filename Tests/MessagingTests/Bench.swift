@@ -59,8 +59,11 @@ final class Bench {
 
   /// The journal is trimmed to nothing.
   func makeRoom() {
-    store.trimJournal(now: Moment(milliseconds: .max, trusted: true)) { _ in }
-    store.commit()
+    let now = Moment(milliseconds: 1, trusted: false)
+    for uptime in [Store.uptime, .max] {
+      store.trimJournal(now: now, uptime: uptime) { _ in }
+      store.commit()
+    }
   }
 
   func state(_ key: String) throws -> OutgoingMessage { try #require(try store.outgoing(key: key)) }

@@ -50,7 +50,7 @@ public final class WebSocket {
     }
   }
 
-  /// Name look-up, TCP, TLS and the opening handshake together.
+  /// Name look-up and TCP; and so long nothing may move in TLS and the opening handshake.
   private static let openLimit: Duration = .seconds(20)
   /// Pings are not answered while more than this waits to be read.
   private static let mostUnsent = 64 * 1024
@@ -68,7 +68,7 @@ public final class WebSocket {
   private static let pongsAtOnce = 16
   private var pongsLeft = pongsAtOnce
   private var newestPing: [UInt8]?
-  private var limit: LoopTimer?
+  private var limit: ProgressLimit?
   private let key: String
   /// From `open` to the end.
   private var isActive = false
@@ -93,10 +93,14 @@ public final class WebSocket {
   }
 
   public var pendingBytes: Int { stream?.pendingBytes ?? 0 }
+  /// As of `ByteStream`.
+  public var movedBytes: UInt64 { stream?.movedBytes ?? 0 }
 
   public func open() {
     isActive = true
-    limit = loop.schedule(after: Self.openLimit) { [weak self] in
+    limit = ProgressLimit(Self.openLimit, on: loop) { [weak self] in
+      self?.movedBytes ?? 0
+    } giveUp: { [weak self] in
       self?.end(self?.stream == nil ? .unreachable("no connection in time") : .blocked("no answer in time"))
     }
     connector = Connector(host: settings.host, port: settings.port, timeout: Self.openLimit, on: loop) {

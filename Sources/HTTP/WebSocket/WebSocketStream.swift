@@ -20,6 +20,7 @@ public final class WebSocketStream: ByteStream {
   }
 
   public var pendingBytes: Int { unsent.count + socket.pendingBytes }
+  public var movedBytes: UInt64 { socket.movedBytes }
   public var bytesSent: UInt64 { socket.bytesSent }
 
   public func start() { socket.open() }

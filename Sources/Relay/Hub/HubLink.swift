@@ -29,10 +29,10 @@ final class HubLink: Carrier, UpdatesSource {
   /// A message from us that wants an answer.
   struct Asked {
     let done: (JSONValue?) -> Void
-    let timer: LoopTimer
+    let limit: ProgressLimit
   }
 
-  /// An answer to a request, and to a ping, must come within.
+  /// So long nothing may move while an answer to a hello, a request or a ping is due.
   static let patience: Duration = .seconds(15)
   /// A hub that is reached by HTTP only may have been behind a bad proxy: the link is tried again.
   private static let retryLive: Duration = .seconds(900)
@@ -52,11 +52,13 @@ final class HubLink: Carrier, UpdatesSource {
   let http: HubCarrier
   var road = Road.none
   private var greeting: ((Greeting) -> Void)?
-  private var batches: [(number: Int, done: (Verdict) -> Void, timer: LoopTimer)] = []
+  private var batches: [(number: Int, done: (Verdict) -> Void)] = []
+  private var batchLimit: ProgressLimit?
   var lastNumber = 0
   var asked: [String: Asked] = [:]
   private var pinger: LoopTimer?
-  private var pongLimit: LoopTimer?
+  /// Of the answer to a hello or a ping.
+  private var pongLimit: ProgressLimit?
   private var liveAgainAt: MonotonicTime?
   private var liveTimer: LoopTimer?
   private var isCarrying = false
@@ -152,7 +154,7 @@ final class HubLink: Carrier, UpdatesSource {
       json.field("keep_alive_s", settings.keepAlive)
     }
     socket.send(text: hello)
-    pongLimit = loop.schedule(after: Self.patience) { [weak self] in self?.giveUp("no welcome in time") }
+    pongLimit = limit(Self.patience, on: socket) { [weak self] in self?.giveUp("no welcome in time") }
   }
 
   /// The same by HTTP.
@@ -193,7 +195,7 @@ final class HubLink: Carrier, UpdatesSource {
     let wasOpening = if case .opening = road { true } else { false }
     onReachable(false)
     forgetSocket()
-    let verdict: Verdict
+    var verdict: Verdict
     switch failure {
     case .notUpgraded(let response) where response.status == 401 || response.status == 403:
       verdict = .stopped(reason: "HTTP \(response.status): check the token")
@@ -208,9 +210,10 @@ final class HubLink: Carrier, UpdatesSource {
     if greeting != nil { return greeted(.failed(verdict)) }
     let waiting = batches
     batches = []
-    for batch in waiting { batch.timer.cancel() }
+    guard let first = waiting.first else { return onLost(verdict) }
+    if case .closed = failure { verdict = .hungUp(reason: failure.description) }
     // Those behind the first are void.
-    if let first = waiting.first { first.done(verdict) } else { onLost(verdict) }
+    first.done(verdict)
   }
 
   private func fallBack(_ failure: WebSocketFailure) {
@@ -228,12 +231,13 @@ final class HubLink: Carrier, UpdatesSource {
     road = .none
     pinger?.cancel()
     pongLimit?.cancel()
+    batchLimit?.cancel()
     liveTimer?.cancel()
     isCarrying = false
     let unanswered = asked
     asked = [:]
     for question in unanswered.values {
-      question.timer.cancel()
+      question.limit.cancel()
       question.done(nil)
     }
   }
@@ -243,7 +247,6 @@ final class HubLink: Carrier, UpdatesSource {
     case .opening(let socket), .live(let socket): socket.close()
     case .none, .http: break
     }
-    for batch in batches { batch.timer.cancel() }
     batches = []
     forgetSocket()
   }
@@ -269,9 +272,20 @@ final class HubLink: Carrier, UpdatesSource {
       return done(.retry(reason: "the link is down", after: nil))
     }
     lastNumber += 1
-    let timer = loop.schedule(after: settings.road.timeout) { [weak self] in self?.giveUp("no answer in time") }
-    batches.append((lastNumber, done, timer))
+    batches.append((lastNumber, done))
     socket.send(text: batch.encode(epoch: store.epoch, number: lastNumber))
+    if batches.count == 1 { expectAnswer(on: socket) }
+  }
+
+  /// The hub's answer to the first batch under way is due. It may take as long as it likes to get there, if it moves.
+  private func expectAnswer(on socket: WebSocket) {
+    batchLimit?.cancel()
+    guard !batches.isEmpty else { return }
+    batchLimit = limit(settings.road.timeout, on: socket) { [weak self] in self?.giveUp("no answer in time") }
+  }
+
+  func limit(_ patience: Duration, on socket: WebSocket, _ giveUp: @escaping () -> Void) -> ProgressLimit {
+    ProgressLimit(patience, on: loop, moved: { [weak socket] in socket?.movedBytes ?? 0 }, giveUp: giveUp)
   }
 
   /// By and by, when nothing else is under way.
@@ -299,16 +313,13 @@ final class HubLink: Carrier, UpdatesSource {
     }
   }
 
-  private func answered(_ type: String, _ message: JSONValue) {
+  private func answered(_ type: String, _ message: JSONValue, on socket: WebSocket) {
     // Of another number: it was void by then.
     guard let first = batches.first, message["n"]?.integer == Int64(first.number) else { return }
     guard let verdict = Self.verdict(type, message) else { return giveUp("an answer that makes no sense") }
-    batches.removeFirst().timer.cancel()
-    if case .acknowledged = verdict {
-    } else {
-      for batch in batches { batch.timer.cancel() }
-      batches = []
-    }
+    batches.removeFirst()
+    if case .acknowledged = verdict {} else { batches = [] }
+    expectAnswer(on: socket)
     first.done(verdict)
   }
 
@@ -322,10 +333,10 @@ final class HubLink: Carrier, UpdatesSource {
     if case .live = road { heard() }
     switch type {
     case "welcome": welcomed(message, socket)
-    case "taken", "refused", "busy", "out_of_order": answered(type, message)
+    case "taken", "refused", "busy", "out_of_order": answered(type, message, on: socket)
     case "response":
       guard let id = message["id"]?.string, let question = asked.removeValue(forKey: id) else { return }
-      question.timer.cancel()
+      question.limit.cancel()
       question.done(message["ok"]?.bool == true ? message["result"] ?? .null : nil)
     case "request": requested(message, socket)
     case "has_new":
@@ -360,36 +371,14 @@ final class HubLink: Carrier, UpdatesSource {
   }
 
   private func ping() {
-    guard case .live(let socket) = road, pongLimit?.isScheduled != true else { return }
+    guard case .live(let socket) = road, pongLimit?.isActive != true else { return }
     socket.ping()
-    pongLimit = loop.schedule(after: Self.patience) { [weak self] in self?.giveUp("no answer to a ping") }
+    pongLimit = limit(Self.patience, on: socket) { [weak self] in self?.giveUp("no answer to a ping") }
   }
 
   /// The network has changed: is the link still one?
   func probe() {
     if case .live = road { ping() }
     if case .http = road { tryLiveAgain() }
-  }
-
-  private func requested(_ message: JSONValue, _ socket: WebSocket) {
-    guard let id = message["id"]?.string else { return }
-    guard message["method"]?.string == "command" else {
-      return respond(id, [], code: "unknown_method", socket)
-    }
-    var request = JSONWriter()
-    request.value(message["params"] ?? .null)
-    onCommand(request.bytes) { [weak self, weak socket] answer in
-      guard let self, let socket else { return }
-      self.respond(id, answer ?? [], code: "store", socket)
-    }
-  }
-
-  /// `answer`: an object with `ok`; empty: the request failed with `code`.
-  private func respond(_ id: String, _ answer: [UInt8], code: String, _ socket: WebSocket) {
-    // `try?`: our own words.
-    let fields = (try? JSONValue(parsing: answer))?.fields ?? [("ok", .bool(false)), ("code", .string(code))]
-    var json = JSONWriter()
-    json.value(.object([("type", .string("response")), ("id", .string(id))] + fields.filter { $0.0 != "id" }))
-    socket.send(text: json.bytes)
   }
 }

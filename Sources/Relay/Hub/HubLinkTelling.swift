@@ -4,7 +4,7 @@ import EventLoop
 import HTTP
 import JSON
 
-/// What the gateway asks the hub, and tells it of itself.
+/// What the gateway asks the hub, and tells it of itself; what the hub asks.
 extension HubLink {
   // MARK: Questions
 
@@ -13,8 +13,8 @@ extension HubLink {
     case .live(let socket):
       lastNumber += 1
       let id = String(lastNumber)
-      let timer = loop.schedule(after: Self.patience) { [weak self] in self?.asked.removeValue(forKey: id)?.done(nil) }
-      asked[id] = Asked(done: done, timer: timer)
+      let limit = limit(Self.patience, on: socket) { [weak self] in self?.asked.removeValue(forKey: id)?.done(nil) }
+      asked[id] = Asked(done: done, limit: limit)
       socket.send(
         text: JSONWriter.object { json in
           json.field("type", "request")
@@ -52,5 +52,29 @@ extension HubLink {
     case .http: http.tell(&states)
     case .none, .opening: break
     }
+  }
+
+  // MARK: The hub's requests
+
+  func requested(_ message: JSONValue, _ socket: WebSocket) {
+    guard let id = message["id"]?.string else { return }
+    guard message["method"]?.string == "command" else {
+      return respond(id, [], code: "unknown_method", socket)
+    }
+    var request = JSONWriter()
+    request.value(message["params"] ?? .null)
+    onCommand(request.bytes) { [weak self, weak socket] answer in
+      guard let self, let socket else { return }
+      self.respond(id, answer ?? [], code: "store", socket)
+    }
+  }
+
+  /// `answer`: an object with `ok`; empty: the request failed with `code`.
+  private func respond(_ id: String, _ answer: [UInt8], code: String, _ socket: WebSocket) {
+    // `try?`: our own words.
+    let fields = (try? JSONValue(parsing: answer))?.fields ?? [("ok", .bool(false)), ("code", .string(code))]
+    var json = JSONWriter()
+    json.value(.object([("type", .string("response")), ("id", .string(id))] + fields.filter { $0.0 != "id" }))
+    socket.send(text: json.bytes)
   }
 }

@@ -110,7 +110,7 @@ final class MQTTCarrier: Carrier {
       guard let self, let answer else { return }
       acknowledge()
       let topic = message.responseTopic ?? message.topic + "/result"
-      guard self.client.isUp, !topic.contains("+"), !topic.contains("#"), !topic.isEmpty else { return }
+      guard self.client.isUp, TopicTemplate.isPublishable(topic) else { return }
       self.client.publish(MQTTMessage(topic: topic, payload: answer, correlation: message.correlation)) { _ in }
     }
   }
@@ -266,6 +266,7 @@ final class MQTTCarrier: Carrier {
       lost.done(.acknowledged(through: lost.batch.events[lost.taken - 1].seq))
       return onLost(verdict)
     }
+    if case .unreachable(let words) = failure { return lost.done(.hungUp(reason: words)) }
     lost.done(verdict)
   }
 

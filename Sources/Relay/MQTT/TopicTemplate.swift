@@ -4,7 +4,8 @@ import JSON
 
 /// A topic with `{field}` in it: `gateway`, `kind`, or a field of the event's body.
 ///
-/// What is filled in cannot make other levels or wildcards: `/`, `+`, `#` and control characters become `_`.
+/// What is filled in cannot make other levels or wildcards, nor end the connection: `/`, `+`, `#` become `_`, and so does what
+/// MQTT does not allow in a text or lets a broker hang up over (MQTT 5, 1.5.4): control characters and non-characters.
 public struct TopicTemplate: Equatable, Sendable {
   public struct Failure: Error, Equatable, CustomStringConvertible, Sendable {
     public let description: String
@@ -17,11 +18,13 @@ public struct TopicTemplate: Equatable, Sendable {
 
   private let pieces: [Piece]
   private static let longestField = 128
+  /// Bytes. MQTT has room for 65,535.
+  private static let longestTopic = 32768
 
   public init(_ text: String) throws(Failure) {
     guard !text.isEmpty, text.utf8.count <= 512 else { throw Failure(description: "a topic has 1 to 512 bytes") }
-    guard !text.contains("+"), !text.contains("#"), !text.unicodeScalars.contains(where: { $0.value < 0x20 }) else {
-      throw Failure(description: "a topic to publish to has no + and #")
+    guard Self.isPublishable(text) else {
+      throw Failure(description: "a topic to publish to has no +, no #, and nothing that cannot be seen")
     }
     var pieces: [Piece] = []
     var rest = Substring(text)
@@ -44,16 +47,36 @@ public struct TopicTemplate: Equatable, Sendable {
       case .text(let text): topic += text
       case .field("gateway"): topic += Self.clean(gateway)
       case .field("kind"): topic += Self.clean(kind)
+      case .field where topic.utf8.count > Self.longestTopic: continue
       case .field(let name): topic += Self.clean(body[name]?.string ?? body[name]?.integer.map { "\($0)" } ?? "none")
       }
+    }
+    // Topics that begin so are the broker's own.
+    if topic.unicodeScalars.first == "$", case .field? = pieces.first(where: { $0 != .text("") }) {
+      topic = "_" + String(topic.unicodeScalars.dropFirst())
     }
     return topic
   }
 
   private static func clean(_ text: String) -> String {
-    let scalars = text.unicodeScalars.prefix(longestField).map { scalar -> Character in
-      scalar.value < 0x20 || scalar.value == 0x7F || "/+#".unicodeScalars.contains(scalar) ? "_" : Character(scalar)
+    var cleaned = String.UnicodeScalarView()
+    for scalar in text.unicodeScalars.prefix(longestField) {
+      cleaned.append(scalar == "/" || !isAllowed(scalar) ? "_" : scalar)
     }
-    return scalars.isEmpty ? "none" : String(scalars)
+    return cleaned.isEmpty ? "none" : String(cleaned)
+  }
+
+  /// Whether brokers take a publication to this topic.
+  static func isPublishable(_ topic: String) -> Bool {
+    !topic.isEmpty && topic.utf8.count <= longestTopic && topic.unicodeScalars.allSatisfy(isAllowed)
+  }
+
+  private static func isAllowed(_ scalar: Unicode.Scalar) -> Bool {
+    switch scalar.value {
+    case 0..<0x20, 0x7F..<0xA0, 0xFDD0...0xFDEF: false
+    // The last two of each plane are no characters.
+    case let value where value & 0xFFFE == 0xFFFE: false
+    default: scalar != "+" && scalar != "#"
+    }
   }
 }

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+
+import Store
+
+/// What is done about an event over which the server hangs up: `Suspicion` decides, here it is carried out.
+extension JournalUpstream {
+  /// It was the one event of the batch.
+  func isProven(_ verdict: Verdict, _ batch: Batch?) -> Bool {
+    guard case .hungUp = verdict, let batch, let first = batch.events.first else { return false }
+    return suspicion.hungUp(first: first.seq, count: batch.events.count)
+  }
+
+  /// The event that is to show that the server takes any: the one before the suspect, which the server has had and will
+  /// know again; without one that which comes after. `nil`: none is wanted, or there is none.
+  func nextProof() throws(StoreError) -> Batch? {
+    guard suspicion.wantsProof, flights.isEmpty, let suspect = suspicion.seq else { return nil }
+    if let known = try lastEvent(before: suspect) { return Batch(known) }
+    let next = try Batch(after: suspect, of: store, limits: Batch.Limits(events: 1, bytes: 1), filter: settings.filter)
+    return next.events.first.map { Batch($0) }
+  }
+
+  /// Events before the suspect that are looked at.
+  private static let mostBefore = 500
+
+  private func lastEvent(before suspect: Int64) throws(StoreError) -> JournalEvent? {
+    let first = max(beginning, suspect - 1 - Int64(Self.mostBefore))
+    guard first < taken else { return nil }
+    let limits = Batch.Limits(events: Self.mostBefore, bytes: .max)
+    let before = try Batch(after: first, of: store, limits: limits, filter: settings.filter)
+    let isKnown = { [taken] (event: JournalEvent) in
+      event.seq < suspect && event.seq <= taken && event.kind != EventKind.gap.rawValue
+    }
+    for event in before.events.reversed() where isKnown(event) {
+      if try !store.isDeadLetter(event.seq, of: name) { return event }
+    }
+    return nil
+  }
+
+  func tookProof(_ verdict: Verdict) {
+    _ = shipment.answered(verdict, after: taken, isUrgent: suspicion.isUrgent, now: loop.now, using: &random)
+    switch verdict {
+    // One that it refuses it has understood.
+    case .acknowledged, .refused: suspicion.anotherPassed()
+    case .hungUp, .retry, .stopped: suspicion.anotherFailed()
+    }
+    report()
+    // After the turn, as after an acknowledgement.
+    loop.later { [weak self] in self?.wake() }
+  }
+
+  // MARK: Dead letters that are sent again
+
+  func tookDeadLetter(_ verdict: Verdict, _ batch: Batch) {
+    guard let event = batch.events.first else { return }
+    let consequence = shipment.answered(verdict, after: taken, now: loop.now, using: &random)
+    if let reason = lastHangUp(verdict) {
+      // Not again by itself: what comes behind it must not wait for it.
+      return bury(event, through: taken, status: 0, reason: "the server hangs up over it: \(reason)")
+    }
+    switch consequence {
+    case .advance:
+      store.write({ [name] store throws(SQLiteError) in try store.removeDeadLetter(upstream: name, seq: event.seq) }) {
+        [weak self] failure in
+        if let failure { self?.log.error("\(failure)") }
+        self?.wake()
+      }
+    case .bury(let status, let reason): bury(event, through: taken, status: status, reason: reason)
+    case .keep:
+      report()
+      wake()
+    }
+  }
+
+  /// Tries of a dead letter over which the server hangs up.
+  private static let mostLetterHangUps = 3
+
+  /// The reason, when a dead letter has been tried often enough.
+  private func lastHangUp(_ verdict: Verdict) -> String? {
+    guard case .hungUp(let reason) = verdict else {
+      letterHangUps = 0
+      return nil
+    }
+    letterHangUps += 1
+    guard letterHangUps >= Self.mostLetterHangUps else { return nil }
+    letterHangUps = 0
+    return reason
+  }
+
+  /// Dead letters right behind what the server has, at most.
+  private static let mostBuried = 1000
+
+  /// A server that says how far it is does not count what was buried behind that: it is not sent again by itself.
+  func past(buried acknowledged: Int64) -> Int64 {
+    var through = acknowledged
+    let limits = Batch.Limits(events: 1, bytes: 1)
+    for _ in 0..<Self.mostBuried where through < cursor {
+      // `try?`: a store that cannot be read fails what follows, too.
+      guard let batch = try? Batch(after: through, of: store, limits: limits, filter: settings.filter),
+        batch.last <= cursor, let seq = batch.events.first?.seq, (try? store.isDeadLetter(seq, of: name)) == true
+      else { break }
+      through = batch.last
+    }
+    return through
+  }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+
+/// Finds the event over which a server hangs up again and again: pure.
+///
+/// A connection that ends says little: the line may be bad, the server may be in trouble. So nothing is held against an event
+/// before it was alone under way, `mostAlone` times, and the server hung up (or kept silent) each time. Then another event
+/// is sent, one that the server has had before where there is one: if that does not pass, the server is in trouble, and
+/// all begins anew. If it passes, and the suspect fails once more right after, it is proven.
+struct Suspicion: Equatable {
+  static let mostAlone = 5
+
+  /// The event that is suspected.
+  private(set) var seq: Int64?
+  private var alone = 0
+  private var hasAnotherPassed = false
+  private var hasAnotherFailed = false
+
+  /// Nothing else is under way while it is looked into.
+  var isActive: Bool { seq != nil }
+  /// The suspect goes alone.
+  var wantsAlone: Bool { alone > 0 || hasAnotherPassed || hasAnotherFailed }
+  /// Another event is to show that the server takes any.
+  var wantsProof: Bool { alone >= Self.mostAlone && !hasAnotherPassed }
+  /// The next try may come soon: it is not known yet that the server is in trouble.
+  var isUrgent: Bool { seq != nil && alone < Self.mostAlone && !hasAnotherFailed }
+
+  /// The server hung up over a batch of so many events, and had taken none. True: its one event is proven to be the reason.
+  mutating func hungUp(first: Int64, count: Int) -> Bool {
+    if seq != first { self = Suspicion(seq: first) }
+    guard count == 1 else { return false }
+    if hasAnotherPassed {
+      self = Suspicion()
+      return true
+    }
+    alone = min(alone + 1, Self.mostAlone)
+    return false
+  }
+
+  mutating func anotherPassed() { hasAnotherPassed = true }
+
+  mutating func anotherFailed() { (alone, hasAnotherPassed, hasAnotherFailed) = (0, false, true) }
+
+  /// The server has everything up to here.
+  mutating func advanced(to through: Int64) {
+    if let seq, through >= seq { self = Suspicion() }
+  }
+}

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""hangup.py TARGET_PORT WORD: a server that hangs up whenever it is sent WORD, for tests.
+
+It stands in front of a real one and passes everything else on: plain HTTP, MQTT, and WebSockets, whose frames it unmasks to
+look into. Prints the port that it listens on, and a line each time it hangs up. A line on its standard input, `all` or `word`,
+has it hang up on whatever is sent after the greeting, or on WORD alone again.
+"""
+import asyncio
+import sys
+
+WORD = sys.argv[2].encode()
+mode = "word"
+
+
+class Watcher:
+    """Looks at what a client sends. Pieces of it come in any size."""
+
+    def __init__(self):
+        self.bytes, self.is_websocket = b"", False
+
+    def payloads(self, piece):
+        self.bytes += piece
+        if not self.is_websocket:
+            head, end, rest = self.bytes.partition(b"\r\n\r\n")
+            if end and b"upgrade: websocket" in head.lower():
+                self.is_websocket, self.bytes = True, rest
+            else:
+                seen, self.bytes = self.bytes, self.bytes[-len(WORD):] if b"\r\n\r\n" in self.bytes else self.bytes[-8192:]
+                return [seen]
+        frames = []
+        while frame := self.frame():
+            frames.append(frame)
+        return frames
+
+    def frame(self):
+        data = self.bytes
+        if len(data) < 2:
+            return None
+        length, start = data[1] & 0x7F, 2
+        if length >= 126:
+            size = 2 if length == 126 else 8
+            length, start = int.from_bytes(data[2:2 + size], "big"), 2 + size
+        end = start + 4 + length
+        if len(data) < end:
+            return None
+        mask, self.bytes = data[start:start + 4], data[end:]
+        return bytes(byte ^ mask[index & 3] for index, byte in enumerate(data[start + 4:end]))
+
+
+def is_event(payload):
+    return b'"seq"' in payload or b"POST " in payload
+
+
+async def pump(reader, writer, watcher=None):
+    while piece := await reader.read(65536):
+        for payload in watcher.payloads(piece) if watcher else []:
+            if WORD in payload or (mode == "all" and is_event(payload)):
+                print("hung up", flush=True)
+                return
+        writer.write(piece)
+        await writer.drain()
+
+
+async def connection(reader, writer):
+    try:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", int(sys.argv[1]))
+    except OSError:
+        writer.close()
+        return
+    ways = [
+        asyncio.ensure_future(pump(reader, far_writer, Watcher())), asyncio.ensure_future(pump(far_reader, writer))]
+    await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    for way in ways:
+        way.cancel()
+    await asyncio.gather(*ways, return_exceptions=True)
+    writer.close()
+    far_writer.close()
+
+
+def told():
+    global mode
+    if line := sys.stdin.readline().strip():
+        mode = line
+    else:
+        asyncio.get_running_loop().remove_reader(sys.stdin)
+
+
+async def main():
+    server = await asyncio.start_server(connection, "127.0.0.1", 0)
+    asyncio.get_running_loop().add_reader(sys.stdin, told)
+    print("port", server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+asyncio.run(main())

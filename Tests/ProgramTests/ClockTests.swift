@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// The daemon with a clock that a test sets. Its upstream is away all the time.
+  @Suite struct Clocks {
+    private static let day = 86_400
+
+    private final class Clocked {
+      let rig: Rig
+      private let library: String
+
+      init() throws {
+        rig = try Rig()
+        library = rig.scratch.location("clock.so")
+        let source = Fixtures.checkout.appending(path: "Tests/Doubles/clock.c").path()
+        let compiler = try Program("/usr/bin/cc", ["-shared", "-fPIC", "-o", library, source])
+        guard try compiler.ended() == 0 else { throw Program.Waited(description: "cc: \(compiler.lines)") }
+        try rig.startRadio(["--queue", "1000"])
+        rig.writeGatewayConfiguration()
+      }
+
+      func set(ahead days: Int, synchronised: Bool) {
+        _ = rig.scratch.write("clock", "\(days * Clocks.day) \(synchronised ? 1 : 0)\n")
+      }
+
+      /// In place of one that runs. The journal is looked after at its start.
+      func start() throws {
+        if let running = rig.gateway {
+          running.send(SIGTERM)
+          _ = try running.ended()
+        }
+        rig.gateway = try Program(
+          Program.programs.appending(path: "meshpostd").path(), ["--config", rig.scratch.location("gw.toml")],
+          environment: ["LD_PRELOAD": library, "MESHPOST_TEST_CLOCK": rig.scratch.location("clock")])
+        try rig.waitForSync()
+      }
+
+      func inject(_ count: Int) throws {
+        // The same text in the same second of the radio's clock would be the same message.
+        usleep(1_100_000)
+        let before = try store("messages")
+        rig.radio?.write("inject r0 0 \(count)")
+        try untilTrue("\(count) more messages") { try self.store("messages") == before + Int64(count) }
+      }
+
+      func store(_ name: String) throws -> Int64 { try rig.status()?["store"]?[name]?.integer ?? 0 }
+      func lost() throws -> Int64 { try rig.status()?["upstreams"]?.array?.first?["lost"]?.integer ?? -1 }
+      var hasToldOfLoss: Bool { rig.gateway?.lines.contains { $0.contains("given up") } ?? false }
+    }
+
+    @Test func `a board without a clock of its own gives up nothing when its clock is set`() throws {
+      let clocked = try Clocked()
+      clocked.set(ahead: -120, synchronised: false)
+      try clocked.start()
+      try clocked.inject(1)
+      clocked.set(ahead: 0, synchronised: true)
+      try clocked.inject(200)
+      for _ in 0..<2 {
+        try clocked.start()
+        #expect(try clocked.store("oldest_seq") == 1)
+        #expect(try clocked.lost() == 0 && !clocked.hasToldOfLoss)
+      }
+    }
+
+    @Test func `a synchronised clock that jumps by 100 days gives up nothing`() throws {
+      let clocked = try Clocked()
+      clocked.set(ahead: 0, synchronised: true)
+      try clocked.start()
+      try clocked.inject(51)
+      for ahead in [100, 0, -100, 5000] {
+        clocked.set(ahead: ahead, synchronised: true)
+        try clocked.inject(1)
+        try clocked.start()
+        #expect(try clocked.store("oldest_seq") == 1, "\(ahead) days ahead")
+        #expect(try clocked.lost() == 0 && !clocked.hasToldOfLoss)
+      }
+    }
+
+    @Test func `what is old by a clock that was right is given up, alone, and that is said`() throws {
+      let clocked = try Clocked()
+      clocked.set(ahead: -116, synchronised: true)
+      try clocked.start()
+      try clocked.inject(20)
+      let old = try clocked.store("last_seq")
+      // The machine is off for a month at a time, and sees that it was.
+      for ahead in [-87, -58, -29] {
+        clocked.set(ahead: ahead, synchronised: true)
+        try clocked.start()
+        try clocked.inject(10)
+        #expect(try clocked.lost() == 0)
+      }
+      clocked.set(ahead: 0, synchronised: true)
+      try clocked.start()
+      clocked.set(ahead: 29, synchronised: true)
+      try clocked.start()
+      try clocked.rig.gateway?.line(with: "are given up: older than journal_max_age_days")
+      #expect(try clocked.lost() >= old && clocked.lost() < old + 20, "of \(old)")
+      #expect(try clocked.store("given_up") == clocked.lost())
+      #expect(try clocked.store("oldest_seq") == clocked.lost() + 1)
+      let shown = try clocked.rig.meshpost("status").lines
+      #expect(shown.contains { $0.contains("events were given up before every upstream had them") }, "\(shown)")
+    }
+  }
+}

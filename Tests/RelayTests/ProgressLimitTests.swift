@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Testing
+import Timing
+
+@Suite struct ProgressLimitTests {
+  /// `moves`: after so many milliseconds something moves. When the limit gives up, in milliseconds; `nil`: not within 3 s.
+  private func end(patience: Int, moves: [Int]) -> Int? {
+    let loop = EventLoop()
+    let begin = loop.now
+    var (moved, ended) = (UInt64(0), Int?.none)
+    for time in moves { loop.schedule(after: .milliseconds(time)) { moved += 1 } }
+    let limit = ProgressLimit(.milliseconds(patience), on: loop) {
+      moved
+    } giveUp: {
+      ended = Int((loop.now - begin).inSeconds * 1000)
+      loop.stop()
+    }
+    loop.schedule(after: .seconds(3)) { loop.stop() }
+    loop.run()
+    limit.cancel()
+    return ended
+  }
+
+  @Test func `what moves is waited for, what does not is given up`() throws {
+    #expect(try #require(end(patience: 200, moves: [])) >= 200)
+    let slow = try #require(end(patience: 400, moves: Array(stride(from: 100, through: 1500, by: 100))))
+    #expect(slow >= 1800)
+  }
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+
+import Store
+import TestSupport
+import Testing
+import Timing
+
+@testable import HTTP
+@testable import Relay
+
+@Suite(.serialized) struct SuspicionTests {
+  // MARK: The decision
+
+  @Test func `an event is proven bad when it fails alone, another passes, and it fails again`() {
+    var suspicion = Suspicion()
+    let isProvenAtOnce = suspicion.hungUp(first: 7, count: 200)
+    #expect(!isProvenAtOnce)
+    #expect(!suspicion.wantsAlone && suspicion.isActive)
+    for _ in 0..<Suspicion.mostAlone {
+      #expect(!suspicion.wantsProof)
+      let isProven = suspicion.hungUp(first: 7, count: 1)
+      #expect(!isProven)
+    }
+    #expect(suspicion.wantsProof)
+    suspicion.anotherPassed()
+    #expect(!suspicion.wantsProof && suspicion.wantsAlone)
+    let isProven = suspicion.hungUp(first: 7, count: 1)
+    #expect(isProven && !suspicion.isActive)
+  }
+
+  @Test func `a server that hangs up on everything proves nothing, however long it does`() {
+    var suspicion = Suspicion()
+    for _ in 0..<1000 {
+      if suspicion.wantsProof {
+        suspicion.anotherFailed()
+        #expect(!suspicion.isUrgent, "it is the server's trouble: it is left in peace")
+      } else {
+        let isProven = suspicion.hungUp(first: 7, count: 1)
+        #expect(!isProven)
+      }
+    }
+    // It is well again, and the suspect passes.
+    suspicion.advanced(to: 7)
+    #expect(suspicion == Suspicion())
+  }
+
+  @Test func `failures of one event are not held against another`() {
+    var suspicion = Suspicion()
+    for seq in 1...100 as ClosedRange<Int64> {
+      for _ in 0..<Suspicion.mostAlone {
+        let isProven = suspicion.hungUp(first: seq, count: 1)
+        #expect(!isProven)
+      }
+      suspicion.advanced(to: seq)
+      #expect(!suspicion.isActive)
+    }
+  }
+
+  // MARK: Against servers
+
+  /// Hangs up over batches with any of these.
+  private static func hang(_ bench: Bench, over poison: Set<Int64>) {
+    bench.onBatch = { [unowned bench] seqs, request, responder in
+      if seqs.contains(where: poison.contains) { responder.abort() } else { bench.take(request, responder) }
+    }
+  }
+
+  private static func letters(_ bench: Bench) throws -> [Int64] {
+    var letters: [Int64] = []
+    try bench.store.eachDeadLetter {
+      letters.append($0.event.seq)
+      return true
+    }
+    return letters
+  }
+
+  @Test(arguments: [[1], [30], [40, 41], [60]] as [[Int64]])
+  func `an event over which the server hangs up becomes a dead letter, and the rest flows on`(_ poison: [Int64]) throws
+  {
+    let bench = try Bench()
+    Self.hang(bench, over: Set(poison))
+    bench.append(60)
+    bench.run(impatiently: { bench.isDelivered }, "delivered")
+    #expect(try Self.letters(bench) == poison)
+    #expect(Set(bench.here) == Set(1...60).subtracting(poison))
+    try bench.store.eachDeadLetter {
+      #expect($0.reason.contains("hangs up"))
+      return true
+    }
+    // Sent again it does not stand in the way of what comes after it.
+    _ = try bench.store.retryDeadLetters(of: "hub")
+    bench.upstream.resume()
+    bench.append(3)
+    bench.run(impatiently: { bench.isDelivered && bench.here.contains(63) }, "delivered")
+    #expect(try Self.letters(bench) == poison)
+    // And when the server has been mended, it gets through.
+    bench.onBatch = nil
+    _ = try bench.store.retryDeadLetters(of: "hub")
+    bench.upstream.resume()
+    bench.run(impatiently: { bench.upstream.status.deadLetters == 0 }, "sent again")
+    #expect(Set(bench.here) == Set(1...63))
+  }
+
+  @Test func `a server that hangs up on every batch buries nothing, and gets everything later`() throws {
+    let bench = try Bench()
+    bench.append(40)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    bench.onBatch = { _, _, responder in responder.abort() }
+    bench.append(40)
+    bench.run(impatiently: { bench.posts > 60 }, "tried often")
+    #expect(try Self.letters(bench).isEmpty)
+    #expect(bench.upstream.status.pending == 40)
+    bench.onBatch = nil
+    bench.run(impatiently: { bench.isDelivered }, "delivered")
+    #expect(Set(bench.here) == Set(1...80))
+    #expect(try Self.letters(bench).isEmpty)
+  }
+
+  @Test func `a server that says by its count that it lacks a buried event is not sent it again`() throws {
+    let bench = try Bench()
+    Self.hang(bench, over: [5])
+    bench.append(5)
+    bench.run(impatiently: { bench.isDelivered }, "delivered")
+    #expect(try Self.letters(bench) == [5])
+    let posts = bench.posts
+    // The connection is made anew, and the server says 4.
+    bench.answers = [bench.answer(503)]
+    bench.append(1)
+    bench.run(impatiently: { bench.here.contains(6) }, "delivered")
+    #expect(bench.posts == posts + 2)
+  }
+
+  // MARK: Batches
+
+  @Test func `batches begin small, grow while answers are quick, and shrink when they are slow or missing`() {
+    var (shipment, random) = (Shipment(mostEvents: 200), SeededRandom(seed: 1))
+    var now = MonotonicTime(seconds: 0)
+    func round(_ answer: Verdict, after wait: Duration) -> Int {
+      shipment.greetAgain()
+      shipment.greeted()
+      guard case .send(let limit) = shipment.next(hasMore: true, now: now) else { return 0 }
+      shipment.sent(count: limit, now: now)
+      now = now + wait
+      _ = shipment.answered(answer, after: 0, now: now, using: &random)
+      return limit
+    }
+    let taken = Verdict.acknowledged(through: 1)
+    #expect((0..<5).map { _ in round(taken, after: .milliseconds(50)) } == [16, 32, 64, 128, 200])
+    #expect((0..<3).map { _ in round(taken, after: .seconds(20)) } == [200, 100, 50])
+    #expect((0..<3).map { _ in round(taken, after: .seconds(5)) } == [25, 25, 25])
+    #expect((0..<3).map { _ in round(.hungUp(reason: "no answer in time"), after: .seconds(30)) } == [25, 6, 1])
+  }
+
+  /// A line of so many bytes a second, with as much room in between as it likes to have: nothing of it shows at our end.
+  @Test(arguments: [(1500, 403), (4000, 903), (300, 100)])
+  func `over a narrow line every answer comes within the patience`(
+    _ line: (rate: Int, events: Int)
+  ) {
+    var (shipment, random) = (Shipment(mostEvents: 200), SeededRandom(seed: 2))
+    var (now, sent, answered, free) = (MonotonicTime(seconds: 0), 0, 0, MonotonicTime(seconds: 0))
+    var flights: [(count: Int, at: MonotonicTime, arrives: MonotonicTime)] = []
+    var longest: Duration = .zero
+    shipment.greetingSent()
+    shipment.greeted()
+    while answered < line.events {
+      while case .send(let limit) = shipment.next(hasMore: sent < line.events, now: now, window: 4) {
+        let count = min(limit, line.events - sent)
+        free = max(free, now) + .seconds(Double(count * 340) / Double(line.rate))
+        flights.append((count, now, free))
+        sent += count
+        shipment.sent(count: count, now: now)
+      }
+      let first = flights.removeFirst()
+      now = first.arrives
+      longest = max(longest, now - first.at)
+      answered += first.count
+      _ = shipment.answered(.acknowledged(through: Int64(answered)), after: 0, now: now, using: &random)
+    }
+    #expect(longest < .seconds(30), "\(longest)")
+    #expect(sent == line.events, "nothing twice")
+  }
+}

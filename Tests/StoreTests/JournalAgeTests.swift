@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Store
+
+/// A store whose clocks a test sets: the wall clock, and the time since the boot.
+private final class AgedShop {
+  static let day: Int64 = 86_400_000
+  static let hour: Int64 = 3_600_000
+  let scratch = Scratch(inMemory: true)
+  private(set) var store: Store
+  var wall = Moment(milliseconds: 1_795_000_000_000, trusted: true)
+  var uptime: Int64 = 60_000
+  private let settings: Store.Settings
+
+  init(journalMaxSize: Int64 = 256 << 20) throws {
+    settings = Store.Settings(location: scratch.location("gw.db"), journalMaxSize: journalMaxSize)
+    store = try Store(settings)
+    try store.keepOnlyCursors(of: ["hub"])
+  }
+
+  func append(_ count: Int = 1) throws {
+    store.write({ store throws(SQLiteError) in
+      for _ in 0..<count { try store.append(.message, at: wall, body: Array("{\"x\":1}".utf8)) }
+    }) { _ in }
+    try store.commitNow()
+  }
+
+  /// As the daemon does each hour.
+  @discardableResult
+  func trim() throws -> [JournalTrim] {
+    var trims: [JournalTrim] = []
+    while let trim = store.trimJournal(now: wall, uptime: uptime, { _ in }) {
+      try store.commitNow()
+      trims.append(trim)
+    }
+    try store.commitNow()
+    return trims
+  }
+
+  /// Time passes, by both clocks, and the journal is looked after.
+  func pass(_ milliseconds: Int64) throws -> [JournalTrim] {
+    var trims: [JournalTrim] = []
+    for _ in 0..<milliseconds / Self.hour {
+      uptime += Self.hour
+      wall.milliseconds += Self.hour
+      trims += try trim()
+    }
+    return trims
+  }
+
+  /// The machine was off for a while.
+  func restart(after away: Int64) throws {
+    store.settle()
+    store = try Reopened.open(settings, closing: &self.store)
+    wall.milliseconds += away
+    uptime = 5000
+  }
+
+  var left: Int64 { store.lastSeq - store.journalSize.oldest + 1 }
+}
+
+/// A store has a lock: the one before has to go first.
+private enum Reopened {
+  static func open(_ settings: Store.Settings, closing old: inout Store) throws -> Store {
+    let nowhere = Scratch(inMemory: true)
+    old = try Store(Store.Settings(location: nowhere.location("none.db")))
+    return try Store(settings)
+  }
+}
+
+@Suite struct JournalAgeTests {
+  @Test func `of an upstream that is away for 92 days only what is older than 90 is given up`() throws {
+    let shop = try AgedShop()
+    var trims: [JournalTrim] = []
+    // 21 events every four days: 483 within 92 days.
+    for _ in 0..<23 {
+      try shop.append(21)
+      trims += try shop.pass(4 * AgedShop.day)
+    }
+    let given = trims.filter { $0.reason == "age" }
+    #expect(given.first?.first == 1 && given.last?.last == 21, "\(trims)")
+    #expect(given.allSatisfy { $0.missedBy == ["hub"] })
+    #expect(shop.left == 462)
+    #expect(try shop.store.trim(covering: 21)?.reason == "age")
+    #expect(try shop.store.givenUp()?.events == 21)
+  }
+
+  @Test func `a clock that was 120 days behind at the boot makes nothing old when it is set`() throws {
+    let shop = try AgedShop()
+    let right = shop.wall.milliseconds
+    shop.wall = Moment(milliseconds: right - 120 * AgedShop.day, trusted: false)
+    try shop.append()
+    try shop.trim()
+    shop.uptime += 20_000
+    shop.wall = Moment(milliseconds: right + 20_000, trusted: true)
+    try shop.append(200)
+    #expect(try shop.trim().isEmpty)
+    #expect(try shop.pass(2 * AgedShop.day).isEmpty)
+    #expect(shop.left == 201)
+  }
+
+  @Test(arguments: [Int64(100), -100, 40_000, -20_000]) func `a trusted clock that jumps by days makes nothing old`(
+    _ days: Int64
+  ) throws {
+    let shop = try AgedShop()
+    try shop.append(53)
+    _ = try shop.pass(AgedShop.day)
+    shop.wall.milliseconds += days * AgedShop.day
+    #expect(try shop.trim().isEmpty)
+    try shop.append(2)
+    #expect(try shop.pass(AgedShop.day).isEmpty)
+    // Nor over a restart afterwards, with the clock as it is, or put right again.
+    try shop.restart(after: 60_000)
+    #expect(try shop.trim().isEmpty)
+    try shop.restart(after: -days * AgedShop.day)
+    #expect(try shop.trim().isEmpty)
+    #expect(try shop.pass(AgedShop.day).isEmpty)
+    #expect(shop.left == 55)
+  }
+
+  @Test func `time without power counts, a part of it, so that what came just before still gets its try`() throws {
+    let shop = try AgedShop()
+    try shop.append(10)
+    _ = try shop.pass(70 * AgedShop.day)
+    try shop.append(10)
+    _ = try shop.pass(2 * AgedShop.day)
+    try shop.restart(after: 200 * AgedShop.day)
+    try shop.trim()
+    #expect(shop.left == 10, "the first are 102 days old at least, the others have been away for 30 of 90")
+  }
+
+  @Test func `without a clock rows age while the machine runs, and are not kept for ever`() throws {
+    let shop = try AgedShop()
+    shop.wall = Moment(milliseconds: 1000, trusted: false)
+    try shop.append(10)
+    for _ in 0..<4 {
+      #expect(try shop.pass(20 * AgedShop.day).isEmpty)
+      try shop.restart(after: 0)
+      try shop.append()
+    }
+    #expect(!(try shop.pass(12 * AgedShop.day)).isEmpty)
+    #expect(shop.left == 4)
+  }
+
+  @Test func `rows that come rarely age all the same`() throws {
+    let shop = try AgedShop()
+    try shop.append(2)
+    #expect(try shop.pass(90 * AgedShop.day).isEmpty)
+    #expect(try shop.pass(2 * AgedShop.day).map(\.last) == [1], "the newest row stays")
+  }
+
+  @Test func `what every upstream has had is not given up`() throws {
+    let shop = try AgedShop()
+    try shop.append(100)
+    shop.store.write({ store throws(SQLiteError) in try store.setCursor(of: "hub", to: 60) }) { _ in }
+    try shop.store.commitNow()
+    let trims = try shop.pass(92 * AgedShop.day)
+    #expect(trims.map(\.reason) == [nil, "age"])
+    #expect(trims.map(\.last) == [60, 99])
+    #expect(try shop.store.givenUp()?.events == 39)
+  }
+
+  @Test func `a quota takes what it must, and not five hundred rows for one`() throws {
+    let shop = try AgedShop(journalMaxSize: 64 * 400)
+    // Rows of 7 bytes and what each costs besides: 39.
+    while shop.store.journalSize.bytes <= 64 * 400 { try shop.append() }
+    let before = shop.store.lastSeq
+    let trims = try shop.trim()
+    #expect(trims.count == 1 && trims.first?.reason == "quota", "\(trims)")
+    #expect((trims.first?.last ?? .max) <= before / 50, "\(trims) of \(before)")
+    #expect(shop.store.journalSize.bytes <= 64 * 400)
+  }
+
+  @Test func `numbers on the disk that make no sense trim nothing and trap nothing`() throws {
+    let shop = try AgedShop()
+    try shop.append(20)
+    try shop.trim()
+    for value in [Int64.max, .min, -1] {
+      try shop.store.database.run("INSERT OR REPLACE INTO meta(name, value) VALUES ('elapsed', ?)", .integer(value))
+      try shop.store.database.run(
+        "INSERT OR REPLACE INTO meta(name, value) VALUES ('elapsed_wall', ?)", .integer(value))
+      try shop.restart(after: 0)
+      _ = try shop.trim()
+    }
+    #expect(shop.store.lastSeq == 20)
+  }
+
+  @Test func `a clock that is set back forgets no program that shares the radio`() throws {
+    let shop = try AgedShop()
+    func use(_ name: String, at milliseconds: Int64) throws {
+      shop.store.write({ store throws(SQLiteError) in
+        try store.setClientCursor(name, message: 7, at: milliseconds)
+      }) { _ in }
+      try shop.store.commitNow()
+    }
+    for number in 0..<Store.mostClients { try use("\(number)", at: 1_795_000_000_000 + number) }
+    try use("new", at: 1000)
+    try use("newer", at: 1001)
+    #expect(try shop.store.clientCursor("new") == 7 && shop.store.clientCursor("newer") == 7)
+    #expect(try shop.store.clientCursor("0") == nil)
+  }
+}
