@@ -24,6 +24,7 @@ let package = Package(
     // Pure: no input or output, no clock, no Foundation.
     .target(name: "Timing", swiftSettings: strict),
     .target(name: "Release", swiftSettings: strict),
+    .target(name: "Escaping", swiftSettings: strict),
     .target(name: "Companion", dependencies: ["Timing"], swiftSettings: strict),
     .target(name: "RadioSession", dependencies: ["Companion", "Timing"], swiftSettings: strict),
     .target(name: "BluetoothSession", dependencies: ["Timing"], swiftSettings: strict),
@@ -45,9 +46,10 @@ let package = Package(
     // Languages and loops.
     .target(name: "JSON", swiftSettings: strict),
     .target(name: "TOML", swiftSettings: strict),
+    .target(name: "Console", dependencies: ["Escaping"], swiftSettings: strict),
     .target(name: "Documents", dependencies: ["JSON"], swiftSettings: strict),
-    .target(name: "EventLoop", dependencies: ["Timing", "CLinux"], swiftSettings: strict),
-    .target(name: "ServiceManager", dependencies: ["CLinux"], swiftSettings: strict),
+    .target(name: "EventLoop", dependencies: ["Escaping", "Timing", "CLinux"], swiftSettings: strict),
+    .target(name: "ServiceManager", dependencies: ["CLinux", "Escaping"], swiftSettings: strict),
     .target(name: "Streams", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
     .target(
       name: "HTTP", dependencies: ["EventLoop", "Streams", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
@@ -64,7 +66,9 @@ let package = Package(
       swiftSettings: strict),
     .target(
       name: "Store",
-      dependencies: ["Companion", "Documents", "RadioSession", "MeshCrypto", "SQLite", "JSON", "Timing", "CLinux"],
+      dependencies: [
+        "Companion", "Documents", "Escaping", "RadioSession", "MeshCrypto", "SQLite", "JSON", "Timing", "CLinux",
+      ],
       swiftSettings: strict),
     .target(
       name: "Sync",
@@ -73,7 +77,9 @@ let package = Package(
     .target(
       name: "Messaging",
       dependencies: [
-        "Companion", "Delivery", "JSON", "MeshCrypto", "RadioSession", "Store", "Sync", "EventLoop", "Timing", "CLinux",
+        "Companion", "Delivery", "Escaping", "JSON", "MeshCrypto", "RadioSession", "Store", "Sync", "EventLoop",
+        "Timing",
+        "CLinux",
       ], swiftSettings: strict),
     .target(
       name: "Relay",
@@ -93,7 +99,8 @@ let package = Package(
     .target(
       name: "Control",
       dependencies: [
-        "BluetoothSession", "Companion", "Delivery", "Documents", "Messaging", "Proxy", "Store", "Sync", "Relay",
+        "BluetoothSession", "Companion", "Delivery", "Documents", "Escaping", "Messaging", "Proxy", "Store", "Sync",
+        "Relay",
         "Transport",
         "HTTP", "JSON", "TOML",
         "EventLoop", "Timing",
@@ -102,7 +109,8 @@ let package = Package(
     .target(
       name: "Gateway",
       dependencies: [
-        "Companion", "Control", "Delivery", "Documents", "JSON", "Messaging", "Proxy", "RadioSession", "Relay",
+        "Companion", "Control", "Delivery", "Documents", "Escaping", "JSON", "Messaging", "Proxy", "RadioSession",
+        "Relay",
         "Release", "ServiceManager", "Sync",
         "Store", "Transport",
         "HTTP", "TOML", "EventLoop", "Timing", "CLinux",
@@ -117,7 +125,7 @@ let package = Package(
     .target(
       name: "Hub",
       dependencies: [
-        "CPostgres", "Documents", "MeshCrypto", "ServiceManager", "SQLite", "JSON", "TOML",
+        "CPostgres", "Console", "Documents", "Escaping", "MeshCrypto", "ServiceManager", "SQLite", "JSON", "TOML",
         .product(name: "Hummingbird", package: "hummingbird"),
         .product(name: "Logging", package: "swift-log"), .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOHTTP1", package: "swift-nio"), .product(name: "NIOWebSocket", package: "swift-nio"),
@@ -135,20 +143,21 @@ let package = Package(
     .executableTarget(
       name: "meshpost",
       dependencies: [
-        "CLinux", "COpenSSL", "EventLoop", "HTTP", "JSON", "Release", "TOML", "Timing", "Transport",
+        "CLinux", "COpenSSL", "Console", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Release", "TOML",
+        "Timing", "Transport",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ], swiftSettings: strict),
     .executableTarget(
       name: "meshpost-hub",
       dependencies: [
-        "Hub", "HTTP", "JSON", "EventLoop", "Release", "ServiceManager",
+        "Console", "Hub", "HTTP", "JSON", "EventLoop", "Release", "ServiceManager",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: strict),
     .executableTarget(
       name: "meshpost-radio",
       dependencies: [
-        "VirtualRadio", "EventLoop", "CLinux", "MeshCrypto", "Release",
+        "Console", "VirtualRadio", "EventLoop", "CLinux", "MeshCrypto", "Release",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: strict),
@@ -229,6 +238,7 @@ let package = Package(
     .testTarget(
       name: "RadioSessionTests", dependencies: ["Companion", "RadioSession", "TestSupport", "Timing"],
       swiftSettings: strict),
+    .testTarget(name: "EscapingTests", dependencies: ["Escaping", "JSON"], swiftSettings: strict),
     .testTarget(name: "LanguageTests", dependencies: ["JSON", "TOML"], swiftSettings: strict),
     .testTarget(
       name: "GatewayTests", dependencies: ["EventLoop", "Gateway", "TestSupport", "Transport"], swiftSettings: strict),

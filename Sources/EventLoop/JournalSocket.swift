@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
+import Escaping
 import Glibc
 
 /// journald's own socket: lines with fields. Source: systemd's "Native Journal Protocol".
@@ -46,7 +47,7 @@ final class JournalSocket {
   func send(_ priority: Int, _ line: String, _ fields: [(String, String)]) -> Bool {
     guard descriptor >= 0 else { return false }
     var text = "PRIORITY=\(priority)\nSYSLOG_IDENTIFIER=meshpostd\nMESSAGE=\(line)\n"
-    for (name, value) in fields { text += "\(name)=\(String(value.map { $0.isNewline ? " " : $0 }))\n" }
+    for (name, value) in fields { text += "\(name)=\(Visible.line(value))\n" }
     let bytes = Array(text.utf8)
     // A journald that is stuck must not hold up the radio.
     return Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL | MSG_DONTWAIT)) == bytes.count

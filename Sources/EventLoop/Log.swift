@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
+import Escaping
 import Glibc
 
 /// Lines on standard error as journald likes them: a priority, no time (journald has its own), no secrets.
@@ -85,8 +86,8 @@ public final class Log {
 
   private func write(_ level: Level, _ text: () -> String) {
     guard level <= self.level else { return }
-    // One line each: a line break in a name from the air must not forge a line of its own.
-    let line = String(text().map { $0.isNewline ? " " : $0 })
+    // One line each, and nothing in it that steers: names come over the air, words from servers. They are read on terminals.
+    let line = Visible.line(text())
     // Of what is looked at while searching for something there is too much to keep.
     if level < .debug { shared.recent.add(level, line) }
     if let sink = shared.sink { return sink(level, line) }
@@ -98,7 +99,7 @@ public final class Log {
   }
 }
 
-/// The newest lines of a log: so many, each cut to a length.
+/// The newest lines of a log: so many, each cut to a length in bytes.
 private struct RecentLines {
   private static let most = 100
   private static let longest = 300
@@ -107,7 +108,7 @@ private struct RecentLines {
 
   mutating func add(_ level: Log.Level, _ text: String) {
     if lines.count == Self.most { lines.removeFirst() }
-    lines.append((WallClock().milliseconds, level, String(text.prefix(Self.longest))))
+    lines.append((WallClock().milliseconds, level, text.cut(toBytes: Self.longest)))
   }
 }
 

@@ -3,6 +3,7 @@
 import Companion
 import Documents
 import EventLoop
+import Escaping
 import JSON
 import Messaging
 import Relay
@@ -70,7 +71,9 @@ final class ChannelExchange {
   }
 
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate {
-    guard settings.isOn, !update.text.hasPrefix(Self.mark), update.gateway != store.gatewayID else { return .skipped }
+    guard settings.isOn, !update.text.begins(with: Self.mark), update.gateway != store.gatewayID else {
+      return .skipped
+    }
     guard !update.isOfUnknownAge else { return .skipped }
     let (passed, overflow) = clock.milliseconds.subtractingReportingOverflow(update.at)
     let age: Duration = overflow ? settings.longestAge : .milliseconds(max(0, passed))

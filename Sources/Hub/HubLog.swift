@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import Foundation
+import Console
+import Escaping
 import Synchronization
 
 /// The hub's log: lines on standard error, as a service manager keeps them.
@@ -9,15 +10,9 @@ public enum HubLog {
   public enum Level: String, Sendable { case error, warning, notice }
   typealias Write = @Sendable (Level, String) -> Void
 
-  /// Control characters, which outside text may hold, become blanks; a line is cut at 1000 bytes.
+  /// What outside text may hold is replaced where it is written; a line is cut at 1000 bytes.
   public static func write(_ level: Level, _ words: String) {
-    let clean = words.unicodeScalars.prefix(1000).map { scalar -> Character in
-      let isHarmless =
-        scalar.value >= 0x20 && !(0x7F..<0xA0).contains(scalar.value)
-        && ![.format, .lineSeparator, .paragraphSeparator].contains(scalar.properties.generalCategory)
-      return isHarmless ? Character(scalar) : " "
-    }
-    FileHandle.standardError.write(Data("\(level.rawValue): \(String(clean))\n".utf8))
+    Console.error("\(level.rawValue): \(words.cut(toBytes: 1000))")
   }
 }
 

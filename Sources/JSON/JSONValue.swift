@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 /// A JSON value (RFC 8259). Objects keep their order; of a repeated name the last one counts.
+///
+/// Texts and names are the same when their bytes are, not when Unicode takes them for equivalent.
 public enum JSONValue: Equatable, Sendable {
   case null
   case bool(Bool)
@@ -17,16 +19,17 @@ public enum JSONValue: Equatable, Sendable {
     case (.bool(let a), .bool(let b)): a == b
     case (.integer(let a), .integer(let b)): a == b
     case (.number(let a), .number(let b)): a == b
-    case (.string(let a), .string(let b)): a == b
+    case (.string(let a), .string(let b)): a.utf8.elementsEqual(b.utf8)
     case (.array(let a), .array(let b)): a == b
-    case (.object(let a), .object(let b)): a.count == b.count && zip(a, b).allSatisfy { $0.0 == $1.0 && $0.1 == $1.1 }
+    case (.object(let a), .object(let b)):
+      a.count == b.count && zip(a, b).allSatisfy { $0.0.utf8.elementsEqual($1.0.utf8) && $0.1 == $1.1 }
     default: false
     }
   }
 
   public subscript(name: String) -> JSONValue? {
     guard case .object(let fields) = self else { return nil }
-    return fields.last { $0.0 == name }?.1
+    return fields.last { $0.0.utf8.elementsEqual(name.utf8) }?.1
   }
 
   /// Whole numbers that every program reads as the same (RFC 8259 § 6): −2⁵³ to 2⁵³. Whatever comes from outside as an integer lies

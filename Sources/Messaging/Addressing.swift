@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import Escaping
 import MeshCrypto
 import Store
 
@@ -55,7 +56,7 @@ public struct Addressing {
         if channel.secret.digest == text { return found.add(.channel(channel), .key) }
         if let rank = Self.rank(channel.name.string, "", text) { found.add(.channel(channel), rank) }
       }
-      if !text.hasPrefix("#") {
+      if !text.begins(with: "#") {
         try store.eachContact { stored in
           let rank = Self.rank(stored.contact.name.string, stored.contact.key.hex, text)
           if let rank { found.add(.contact(stored), rank) }
@@ -96,7 +97,8 @@ public struct Addressing {
     let typed = text.lowercased()
     if !key.isEmpty, key == typed { return .key }
     if typed.utf8.count >= digitsOfPrefix, key.hasPrefix(typed) { return .keyPrefix }
-    if name.utf8.elementsEqual(text.utf8) { return .name }
+    // Two names that look the same (é, and e with an accent) are two nodes: the one whose bytes were typed is meant.
+    if name.isExactly(text) { return .name }
     let lower = name.lowercased()
     if lower == typed { return .nameInAnyCase }
     if lower.hasPrefix(typed) { return .beginning }

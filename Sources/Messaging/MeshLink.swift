@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import Escaping
 import MeshCrypto
 
 /// What people hand around: links and cards (app-conventions.md § 7).
@@ -15,9 +16,12 @@ public enum MeshLink: Equatable, Sendable {
   private static let scheme = "meshcore://"
 
   public init(parsing text: String) throws(Refusal) {
-    guard text.lowercased().hasPrefix(Self.scheme) else { throw .invalid("a link begins with \(Self.scheme)") }
-    let rest = String(text.dropFirst(Self.scheme.count))
-    let parts = rest.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+    let scheme = Self.scheme.utf8.count
+    guard text.cut(toBytes: scheme).lowercased().isExactly(Self.scheme) else {
+      throw .invalid("a link begins with \(Self.scheme)")
+    }
+    let rest = String(decoding: text.utf8.dropFirst(scheme), as: UTF8.self)
+    let parts = rest.pieces(at: "?", most: 2)
     let query = Self.query(parts.count > 1 ? parts[1] : "")
     switch parts[0] {
     case "contact/add": self = try Self.contact(query)
@@ -80,13 +84,13 @@ public enum MeshLink: Equatable, Sendable {
   /// `+` is a blank only inside a name; `%20` always is.
   private static func query(_ text: String) -> [String: [UInt8]] {
     var fields: [String: [UInt8]] = [:]
-    for pair in text.split(separator: "&") {
-      let parts = pair.split(separator: "=", maxSplits: 1)
+    for pair in text.pieces(at: "&") {
+      let parts = pair.pieces(at: "=", most: 2)
       guard parts.count == 2 else { continue }
       let raw = Array(parts[1].utf8)
       let plus = UInt8(ascii: "+")
       let isBlank = raw.first != plus && raw.last != plus
-      fields[String(parts[0])] = decode(raw.map { $0 == plus && isBlank ? 0x20 : $0 })
+      fields[parts[0]] = decode(raw.map { $0 == plus && isBlank ? 0x20 : $0 })
     }
     return fields
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
+import Escaping
 import Glibc
 
 /// systemd, as far as a service talks to it: that it is ready, that it lives, and descriptors that outlive it.
@@ -100,7 +101,7 @@ public final class ServiceManager {
     } == 0
   }
 
-  private static func line(_ text: String) -> String { String(text.map { $0.isNewline ? " " : $0 }) }
+  private static func line(_ text: String) -> String { Visible.line(text) }
 }
 
 /// What a service manager says by environment variables. Total: what is wrong in them counts as not said.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import Escaping
 
 /// `@[Name]` in a text means the node with that name (app-conventions.md § 3).
 public enum Mention {
@@ -15,7 +16,7 @@ public enum Mention {
       rest = rest[(at + 1)...]
       guard rest.first == UInt8(ascii: "["), let end = rest.firstIndex(of: UInt8(ascii: "]")) else { continue }
       let name = String(decoding: rest[(rest.startIndex + 1)..<end], as: UTF8.self)
-      if !name.isEmpty, !names.contains(name) { names.append(name) }
+      if !name.isEmpty, !names.contains(where: { $0.isExactly(name) }) { names.append(name) }
       rest = rest[(end + 1)...]
     }
     return names

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import Escaping
 
 /// Which messages are looked for. What is left out does not matter.
 public struct MessageQuery: Equatable, Sendable {
@@ -84,24 +85,25 @@ public struct MessageQuery: Equatable, Sendable {
 
     func quoted() throws(WordsError) -> String {
       guard isBeginning else { return MessageQuery.quote(text) }
-      guard text.count >= MessageQuery.shortestBeginning else { throw .tooShort(text) }
+      guard text.unicodeScalars.count >= MessageQuery.shortestBeginning else { throw .tooShort(text) }
       return MessageQuery.quote(text) + " *"
     }
   }
 
   private static func quote(_ text: String) -> String {
-    "\"" + text.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
+    // By scalars: a quote with an accent after it is one to the index, too.
+    "\"" + text.pieces(at: "\"").joined(separator: "\"\"") + "\""
   }
 
   /// Words apart; what stands between quotes stays together. Marks that are no words are left out.
   private static func terms(_ words: String) -> [Term] {
     var terms: [Term] = []
-    for (place, piece) in words.split(separator: "\"", omittingEmptySubsequences: false).enumerated() {
+    for (place, piece) in words.pieces(at: "\"").enumerated() {
       let isPhrase = place % 2 == 1
-      for part in isPhrase ? [piece] : piece.split(whereSeparator: \.isWhitespace) {
-        let isUnwanted = !isPhrase && part.hasPrefix("-")
-        let isBeginning = !isPhrase && part.hasSuffix("*")
-        let text = String(part.dropFirst(isUnwanted ? 1 : 0).dropLast(isBeginning ? 1 : 0))
+      for part in isPhrase ? [piece[...]] : piece.split(whereSeparator: \.isWhitespace) {
+        let isUnwanted = !isPhrase && part.begins(with: "-")
+        let isBeginning = !isPhrase && part.ends(with: "*")
+        let text = String(part.unicodeScalars.dropFirst(isUnwanted ? 1 : 0).dropLast(isBeginning ? 1 : 0))
         guard text.contains(where: { $0.isLetter || $0.isNumber }) else { continue }
         terms.append(Term(text: text, isUnwanted: isUnwanted, isBeginning: isBeginning))
       }

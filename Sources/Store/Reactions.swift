@@ -26,21 +26,23 @@ public struct ReactionText: Equatable, Sendable {
 
   /// `nil`: an ordinary text.
   public init?(reading text: Text, inChannel: Bool) {
-    guard text.bytes.count <= 160, let string = String(validating: text.bytes, as: UTF8.self),
-      let end = string.lastIndex(of: "\n"), let hash = Self.hash(string[string.index(after: end)...])
+    // By scalars: a name may begin or end with what joins its neighbours to one `Character`.
+    guard text.bytes.count <= 160, let string = String(validating: text.bytes, as: UTF8.self) else { return nil }
+    let scalars = string.unicodeScalars
+    guard let end = scalars.lastIndex(of: "\n"), let hash = Self.hash(string[scalars.index(after: end)...])
     else { return nil }
-    var front = string[..<end]
+    var front = scalars[..<end]
     var sender: Substring?
     if inChannel {
       guard let at = front.firstIndex(of: "@"), let close = front.lastIndex(of: "]") else { return nil }
       let open = front.index(after: at)
       guard open < close, front[open] == "[" else { return nil }
-      sender = front[front.index(after: open)..<close]
+      sender = Substring(front[front.index(after: open)..<close])
       let (before, after) = (front[..<at], front[front.index(after: close)...])
       guard before.isEmpty != after.isEmpty else { return nil }
       front = before.isEmpty ? after : before
     }
-    guard Self.isEmoji(front) else { return nil }
+    guard Self.isEmoji(Substring(front)) else { return nil }
     self.init(emoji: String(front), targetSender: sender.map(String.init), hash: hash)
   }
 

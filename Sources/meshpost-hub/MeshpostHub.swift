@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import Foundation
 import Hub
 import Release
@@ -23,14 +24,14 @@ struct Serve: AsyncParsableCommand {
     do {
       configuration = try HubConfiguration(file: config)
     } catch {
-      FileHandle.standardError.write(Data("error: \(error)\n".utf8))
+      Console.error("error: \(error)")
       throw ExitCode(78)  // EX_CONFIG
     }
     let server: HubServer
     do {
       server = try HubServer(configuration)
     } catch {
-      FileHandle.standardError.write(Data("error: \(configuration.location): \(error)\n".utf8))
+      Console.error("error: \(configuration.location): \(error)")
       throw ExitCode(74)  // EX_IOERR
     }
     let reloading = reloadOnHangUp(server)
@@ -42,10 +43,10 @@ struct Serve: AsyncParsableCommand {
     do {
       try await server.run { port in
         duties.isReady(port: port)
-        FileHandle.standardError.write(Data("notice: listening on \(configuration.host) port \(port)\n".utf8))
+        Console.error("notice: listening on \(configuration.host) port \(port)")
       }
     } catch {
-      FileHandle.standardError.write(Data("error: \(error)\n".utf8))
+      Console.error("error: \(error)")
       throw ExitCode(69)  // EX_UNAVAILABLE
     }
   }
@@ -57,9 +58,9 @@ struct Serve: AsyncParsableCommand {
     source.setEventHandler { [config] in
       do {
         server.access.replace(with: try HubConfiguration(file: config).tokens)
-        FileHandle.standardError.write(Data("notice: tokens are read anew\n".utf8))
+        Console.error("notice: tokens are read anew")
       } catch {
-        FileHandle.standardError.write(Data("error: tokens stay as they were: \(error)\n".utf8))
+        Console.error("error: tokens stay as they were: \(error)")
       }
     }
     source.resume()

@@ -74,8 +74,7 @@ final class HubWatcher {
     let place = body["channel_name"]?.string.map { "[\($0)] " } ?? ""
     let line =
       "hub ← \(gateway) #\(message["seq"]?.integer ?? 0)  \(place)\(sender): \(body["text"]?.string ?? "(data)")"
-    // Names and texts come over the air: control characters must not reach the terminal.
-    print(String(line.unicodeScalars.map { $0.value < 0x20 || (0x7F..<0xA0).contains($0.value) ? " " : Character($0) }))
+    print(line)
     fflush(nil)
   }
 

@@ -24,6 +24,9 @@ struct CaptureCommand: ParsableCommand {
 
   func run() throws {
     let output = try OutputFile(file == "-" ? nil : file, grows: true)
+    if format == .pcap, !frames, output.isTerminal {
+      throw Failure.say("pcap is nothing for a terminal: name a file, or send it through a pipe", EX_USAGE)
+    }
     if format == .pcap, !frames { try output.write(PacketCapture.head) }
     try output.flush()
     var taken = 0
@@ -33,7 +36,11 @@ struct CaptureCommand: ParsableCommand {
         _ = Failure.say("\(lost) were left out: this end reads too slowly", 0)
         return
       }
-      try output.write(bytes(of: row))
+      if format == .pcap, !frames {
+        try output.write(PacketCapture.record(row))
+      } else {
+        try output.write(text(of: row))
+      }
       try output.flush()
       taken += 1
       if taken == count { ending.end() }
@@ -42,10 +49,8 @@ struct CaptureCommand: ParsableCommand {
     if file != "-" { print(connection.json ? "{\"captured\":\(taken)}" : "\(taken) captured") }
   }
 
-  private func bytes(of row: JSONValue) -> [UInt8] {
-    if frames || format == .jsonl { return Array((row.text + "\n").utf8) }
-    let raw = row["raw"]?.string ?? ""
-    return format == .hex ? Array("\(raw)\n".utf8) : PacketCapture.record(row)
+  private func text(of row: JSONValue) -> String {
+    (frames || format == .jsonl ? row.text : row["raw"]?.string ?? "") + "\n"
   }
 }
 

@@ -97,10 +97,10 @@ struct ChartCommand: ParsableCommand {
 
   fileprivate static func write(_ chart: Chart, _ options: Options, _ connection: Connection) throws {
     let count = chart.series.reduce(0) { $0 + $1.1.count }
-    if connection.json, options.output == nil { return print(chart.json.text) }
+    if connection.json, options.output == nil { return print(json: chart.json) }
     let file = try OutputFile(options.output)
     try file.write(chart.svg(to: Int64(time(nil)) * 1000))
     try file.close()
-    if connection.json { print(JSONValue.object([("points", .integer(Int64(count)))]).text) }
+    if connection.json { print(json: .object([("points", .integer(Int64(count)))])) }
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import Glibc
 import JSON
 
@@ -75,14 +76,14 @@ struct Chart {
 
   private var head: String {
     """
-    <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 360" role="img" aria-label="\(GPXWriter.escape(title))">
+    <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 360" role="img" aria-label="\(Escaping.xml(Visible.line(title)))">
     <style>
     .b { fill: #f7f5ef } .t { font: 12px system-ui, sans-serif; fill: #22262b } .h { font-size: 15px; font-weight: 600 }
     .q { fill: #6b6f75 } .g { stroke: #d8d4c8; stroke-width: 1 }
     @media (prefers-color-scheme: dark) { .b { fill: #16191d } .t { fill: #e7e5df } .q { fill: #9aa0a8 } .g { stroke: #2c3138 } }
     </style>
     <rect class="b" width="900" height="360"/>
-    <text class="t h" x="\(Self.left)" y="22">\(GPXWriter.escape(Show.clean(title)))</text>
+    <text class="t h" x="\(Self.left)" y="22">\(Escaping.xml(Visible.line(title)))</text>
 
     """
   }
@@ -90,7 +91,7 @@ struct Chart {
   private func line(_ y: Double, label: String) -> String {
     """
     <line class="g" x1="\(Self.left)" x2="\(Self.width - Self.right)" y1="\(Self.short(y))" y2="\(Self.short(y))"/>
-    <text class="t q" x="\(Self.left - 6)" y="\(Self.short(y + 4))" text-anchor="end">\(GPXWriter.escape(label))</text>
+    <text class="t q" x="\(Self.left - 6)" y="\(Self.short(y + 4))" text-anchor="end">\(Escaping.xml(label))</text>
 
     """
   }
@@ -98,7 +99,7 @@ struct Chart {
   private func mark(_ x: Double, _ label: String) -> String {
     """
     <line class="g" x1="\(Self.short(x))" x2="\(Self.short(x))" y1="\(Self.top)" y2="\(Self.height - Self.bottom)"/>
-    <text class="t q" x="\(Self.short(x))" y="\(Self.height - Self.bottom + 18)" text-anchor="middle">\(label)</text>
+    <text class="t q" x="\(Self.short(x))" y="\(Self.height - Self.bottom + 18)" text-anchor="middle">\(Escaping.xml(label))</text>
 
     """
   }
@@ -108,7 +109,7 @@ struct Chart {
     guard number < 8 else { return "" }
     return """
       <rect x="\(x)" y="\(y - 8)" width="10" height="10" fill="\(colour)"/>
-      <text class="t" x="\(x + 15)" y="\(y + 1)">\(GPXWriter.escape(String(Show.clean(name).prefix(22))))</text>
+      <text class="t" x="\(x + 15)" y="\(y + 1)">\(Escaping.xml(TextWidth.cut(Visible.line(name), to: 22)))</text>
 
       """
   }

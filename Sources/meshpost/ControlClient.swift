@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
+import Escaping
 import EventLoop
 import Glibc
 import HTTP
@@ -9,6 +11,7 @@ import JSON
 /// Asks the daemon, one request a run.
 struct ControlClient {
   struct Answer {
+    /// As it came, fit to be printed.
     let text: String
     let value: JSONValue
   }
@@ -28,9 +31,9 @@ struct ControlClient {
   }
 
   /// Rows as they come: printed as they are with `--json`, else shown for people.
-  func lines(_ target: String, _ show: @escaping (JSONValue) -> String) throws {
+  func lines(_ target: String, _ show: @escaping (JSONValue) -> Styled) throws {
     let json = connection.json
-    try rows(target) { print(json ? $0.text : show($0)) }
+    try rows(target) { row in if json { print(json: row) } else { print(styled: show(row)) } }
   }
 
   /// An answer within a moment, or nothing, without a word: for completions.
@@ -97,7 +100,7 @@ struct ControlClient {
     let response = try send(request, limit: limit, nil)
     guard (200..<300).contains(response.status) else { throw refusal(response, response.body) }
     let text = String(decoding: response.body.dropLast(response.body.last == 10 ? 1 : 0), as: UTF8.self)
-    return Answer(text: text, value: try JSONValue(parsing: text))
+    return Answer(text: Visible.json(text), value: try JSONValue(parsing: text))
   }
 
   private func refusal(_ response: HTTPResponse, _ body: [UInt8]) -> any Error {

@@ -45,7 +45,7 @@ struct DoctorCommand: ParsableCommand {
 
   fileprivate static func tell(_ findings: [JSONValue], _ connection: Connection) throws {
     if connection.json {
-      print(JSONValue.object([("findings", .array(findings))]).text)
+      print(json: .object([("findings", .array(findings))]))
     } else {
       for finding in findings { Show.finding(finding) }
       if findings.isEmpty { print("all is well") }
@@ -129,7 +129,7 @@ struct ReportCommand: ParsableCommand {
 
   func run() throws {
     let text = try ControlClient(connection).text("/v1/report") + "\nmeshpost \(Release.version)\n"
-    if connection.json { return print(JSONValue.object([("report", .string(text))]).text) }
+    if connection.json { return print(json: .object([("report", .string(text))])) }
     let file = try OutputFile(output, isSecret: true)
     try file.write(text)
     try file.close()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import Glibc
 import JSON
 
@@ -17,25 +18,28 @@ struct JSONLinesWriter: ExportWriter {
   func row(_ row: JSONValue) -> String { row.text + "\n" }
 }
 
-/// RFC 4180, with a line of names first.
+/// RFC 4180, with a line of names first; every field stands between quotes. Times are RFC 3339 in UTC.
 struct CSVWriter: ExportWriter {
   let columns: [String]
-  var head: String { columns.joined(separator: ",") + "\r\n" }
+  var head: String { columns.map { Escaping.csv($0) }.joined(separator: ",") + "\r\n" }
   let tail = ""
 
-  func row(_ row: JSONValue) -> String { columns.map { Self.cell(row[$0]) }.joined(separator: ",") + "\r\n" }
-
-  private static func cell(_ value: JSONValue?) -> String {
-    guard let value, value != .null else { return "" }
-    guard let text = value.string else { return quoted(value.text) }
-    let isFormula = text.first.map { "=+-@\t\r".contains($0) } ?? false
-    return quoted(isFormula ? "'" + text : text)
+  func row(_ row: JSONValue) -> String {
+    columns.map { Self.cell($0, row[$0]) }.joined(separator: ",") + "\r\n"
   }
 
-  private static func quoted(_ text: String) -> String {
-    guard text.contains(where: { $0 == "," || $0 == "\"" || $0.isNewline }) else { return text }
-    return "\"" + text.replacing("\"", with: "\"\"") + "\""
+  private static func cell(_ column: String, _ value: JSONValue?) -> String {
+    guard let value, value != .null else { return Escaping.csv("") }
+    if let time = value.integer, milliseconds.contains(column) { return Escaping.csv(Show.exact(time)) }
+    if let time = value.integer, seconds.contains(column) {
+      return Escaping.csv(time > 0 ? Show.iso(time.multipliedReportingOverflow(by: 1000).partialValue) : "")
+    }
+    return value.string.map { Escaping.cell($0) } ?? Escaping.csv(value.text)
   }
+
+  /// Times of ours are milliseconds since 1970, those of senders seconds.
+  private static let milliseconds = ["at", "received_at", "last_heard", "first_seen"]
+  private static let seconds = ["sender_time", "last_advert"]
 }
 
 /// RFC 7946: a point for each row that has a position; longitude first.
@@ -80,26 +84,9 @@ struct GPXWriter: ExportWriter {
     let time = row["at"]?.integer ?? row["last_heard"]?.integer
     let parts = [
       row["alt"]?.number.map { "<ele>\($0)</ele>" }, time.map { "<time>\(Show.iso($0))</time>" },
-      "<name>\(Self.escape(name))</name>", row["type"]?.string.map { "<type>\(Self.escape($0))</type>" },
+      "<name>\(Escaping.xml(name))</name>", row["type"]?.string.map { "<type>\(Escaping.xml($0))</type>" },
     ]
     return "  <wpt lat=\"\(latitude)\" lon=\"\(longitude)\">\(parts.compactMap { $0 }.joined())</wpt>\n"
-  }
-
-  /// Text in XML: what it does not allow at all is left out.
-  static func escape(_ text: String) -> String {
-    var escaped = ""
-    for scalar in text.unicodeScalars {
-      switch scalar {
-      case "&": escaped += "&amp;"
-      case "<": escaped += "&lt;"
-      case ">": escaped += "&gt;"
-      case "\"": escaped += "&quot;"
-      case _ where scalar.value < 0x20 && !"\t\n\r".unicodeScalars.contains(scalar): break
-      case _ where scalar.value == 0xFFFE || scalar.value == 0xFFFF: break
-      default: escaped.unicodeScalars.append(scalar)
-      }
-    }
-    return escaped
   }
 }
 

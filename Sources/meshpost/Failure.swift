@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import Glibc
 
 /// What is said before the program ends, and how it ends.
 enum Failure {
   /// Says so on standard error; throw what comes back.
   static func say(_ words: String, _ code: Int32) -> any Error {
-    let line = Array("meshpost: \(words)\n".utf8)
-    _ = Glibc.write(2, line, line.count)  // nowhere is left to report that it failed
+    Console.error("meshpost: \(words)")
     return ExitCode(code)
   }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import Console
+import Escaping
 import Glibc
 
 /// A file that is read as a whole, up to a bound.
@@ -29,17 +31,17 @@ enum InputFile {
 
   /// The first line; `nil` as above, or when that is empty.
   static func firstLine(_ location: String) throws -> String? {
-    try text(location)?.split(separator: "\n", maxSplits: 1, omittingEmptySubsequences: false).first
-      .flatMap { $0.isEmpty ? nil : String($0) }
+    try text(location)?.lines.first.flatMap { $0.isEmpty ? nil : $0 }
   }
 }
 
-/// A file that takes its name only when it is whole, or standard output.
+/// A file that takes its name only when it is whole, or standard output: exact, unless that is a terminal.
 final class OutputFile {
   private let descriptor: Int32
   private let location: String?
   private let part: String
   private var pending: [UInt8] = []
+  var isTerminal: Bool { location == nil && Console.isTerminal }
 
   /// `grows`: what is written shows at once, for a file that grows for hours. `isSecret`: for the owner alone.
   init(_ location: String?, grows: Bool = false, isSecret: Bool = false) throws {
@@ -55,7 +57,8 @@ final class OutputFile {
     guard descriptor >= 0 else { throw Failure.file(location) }
   }
 
-  func write(_ text: String) throws { try write(Array(text.utf8)) }
+  /// On a terminal nothing may steer it; a file and a pipe get every byte.
+  func write(_ text: String) throws { try write(Array((isTerminal ? Visible.page(text) : text).utf8)) }
 
   func write(_ bytes: [UInt8]) throws {
     pending += bytes

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import JSON
 
 /// Makes the manual from the commands themselves, so that help, man pages and shapes cannot differ.
@@ -15,13 +16,13 @@ struct GenerateCommand: ParsableCommand {
 
   func run() throws {
     switch what {
-    case .shapes: print(ShapeReference.markdown)
+    case .shapes: Console.page(ShapeReference.markdown)
     case .json: print(ShapeReference.json.text)
     case .man:
       let pages = try ManualPages()
-      guard let page else { return print(pages.names.joined(separator: "\n")) }
+      guard let page else { return Console.page(pages.names.joined(separator: "\n")) }
       guard let text = pages.page(page) else { throw Failure.say("there is no page \(page)", 64) }
-      print(text, terminator: "")
+      Console.page(text, end: "")
     }
   }
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import COpenSSL
+import Escaping
 import Glibc
 import JSON
+import MeshCrypto
 
 struct MapCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
@@ -26,11 +29,11 @@ struct MapCommand: ParsableCommand {
       ("at", .string(Show.iso(Int64(time(nil)) * 1000))), ("own", status["radio"]?["identity"] ?? .null),
       ("nodes", .array(nodes)), ("background", beneath),
     ])
-    if connection.json, output == nil { return print(data.text) }
+    if connection.json, output == nil { return print(json: data) }
     let file = try OutputFile(output)
     try file.write(MapPage.html(data))
     try file.close()
-    if connection.json { print(JSONValue.object([("nodes", .integer(Int64(nodes.count)))]).text) }
+    if connection.json { print(json: .object([("nodes", .integer(Int64(nodes.count)))])) }
   }
 
   private static func geoJSON(_ location: String) throws -> JSONValue {
@@ -44,22 +47,44 @@ struct MapCommand: ParsableCommand {
   }
 }
 
-/// The page. Names come over the air: they are data in it, never markup.
+/// The page. Names come over the air: they are data in it, never markup, and its policy runs no script but this one.
 enum MapPage {
   static func html(_ data: JSONValue) -> String {
-    // Inside a script only this could end it.
-    let json = data.text.replacing("<", with: "\\u003c").replacing("\u{2028}", with: "\\u2028")
-      .replacing("\u{2029}", with: "\\u2029")
-    return head
-      + "<script id=\"data\" type=\"application/json\">\(json)</script>\n<script>\n\(script)\n</script>\n</body></html>\n"
+    let json = Escaping.script(json: seen(data).bytes)
+    let policy =
+      "default-src 'none'; script-src \(hash(script)); style-src \(hash(style)); base-uri 'none'; form-action 'none'"
+    return """
+      <!DOCTYPE html>
+      <html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="\(policy)">
+      <title>Meshpost map</title><meta name="viewport" content="width=device-width, initial-scale=1">
+      <style>\(style)</style></head><body><svg id="map" role="img" aria-label="Map of nodes"></svg><div id="side"><h1 id="title"></h1>
+      <input id="find" placeholder="find a node" aria-label="find a node"><p id="about"></p><ul id="list"></ul></div>
+      <script id="data" type="application/json">\(json)</script>
+      <script>\(script)</script>
+      </body></html>
+
+      """
   }
 
-  private static let head = """
-    <!DOCTYPE html>
-    <html lang="en"><head><meta charset="utf-8"><title>Meshpost map</title>
-    <meta name="viewport" content="width=device-width, initial-scale=1">
-    <meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
-    <style>
+  /// As Content Security Policy names what may run.
+  private static func hash(_ text: String) -> String {
+    let digest = Digest.sha256(Array(text.utf8))
+    var code = [UInt8](repeating: 0, count: 4 * ((digest.count + 2) / 3) + 1)
+    let count = EVP_EncodeBlock(&code, digest, Int32(digest.count))
+    return "'sha256-\(String(decoding: code.prefix(Int(count)), as: UTF8.self))'"
+  }
+
+  /// The same with every text as it may be seen: a name must not turn around what stands beside it.
+  private static func seen(_ value: JSONValue) -> JSONValue {
+    switch value {
+    case .string(let text): .string(Visible.line(text))
+    case .array(let values): .array(values.map(seen))
+    case .object(let fields): .object(fields.map { ($0.0, seen($0.1)) })
+    default: value
+    }
+  }
+
+  private static let style = """
     :root { --paper: #f7f5ef; --ink: #22262b; --faint: #d8d4c8; --quiet: #6b6f75; --chat: #2f6fb0; --repeater: #c2572b;
       --room: #6a4fa3; --sensor: #2e8b57; --own: #111; }
     @media (prefers-color-scheme: dark) { :root { --paper: #16191d; --ink: #e7e5df; --faint: #2c3138; --quiet: #9aa0a8;
@@ -81,9 +106,6 @@ enum MapPage {
     .path { fill: none; stroke: var(--quiet); stroke-width: 1.5; opacity: .55 } .path.guess { stroke-dasharray: 4 5 }
     .path.chosen { stroke: var(--repeater); stroke-width: 3; opacity: 1 } .beneath { fill: none; stroke: var(--quiet); opacity: .5 }
     g.node { cursor: pointer }
-    </style></head><body><svg id="map" role="img" aria-label="Map of nodes"></svg><div id="side"><h1 id="title"></h1>
-    <input id="find" placeholder="find a node" aria-label="find a node"><p id="about"></p><ul id="list"></ul></div>
-
     """
 
   private static let script = """

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
+import Escaping
 import Glibc
 import JSON
 
@@ -198,7 +200,7 @@ struct NodeCommand: ParsableCommand {
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
 
-    func run() throws { try NodeAsking.ask("logout", node, connection, show: { _ in "the password is forgotten" }) }
+    func run() throws { try NodeAsking.ask("logout", node, connection, show: { _ in ["the password is forgotten"] }) }
   }
 
   struct Status: ParsableCommand {
@@ -251,7 +253,7 @@ struct NodeCommand: ParsableCommand {
     func run() throws {
       let text = command.joined(separator: " ")
       try NodeAsking.ask("cli", node, connection, more: { $0.field("command", text) }) {
-        Show.clean($0["reply"]?.string?.split(separator: "\n").joined(separator: " | "))
+        [Styled(($0["reply"]?.string ?? "").lines.joined(separator: " | "))]
       }
     }
   }
@@ -276,14 +278,14 @@ enum NodeAsking {
   @discardableResult
   static func ask(
     _ verb: String, _ node: String, _ connection: Connection, more: (inout JSONWriter) -> Void = { _ in },
-    show: (JSONValue) -> String
+    show: (JSONValue) -> [Styled]
   ) throws -> JSONValue {
     let body = JSONWriter.object { json in
       json.field("node", node)
       more(&json)
     }
     let answer = try ControlClient(connection).post("/v1/node/\(verb)", body: body, limit: patience)
-    print(connection.json ? answer.text : show(answer.value))
+    if connection.json { print(answer.text) } else { print(lines: show(answer.value)) }
     return answer.value
   }
 
@@ -297,12 +299,11 @@ enum NodeAsking {
         if isReadOnly { json.field("read_only", true) }
       }
     ) { answer in
-      let name = Show.clean(node)
       guard answer["read_only"]?.bool == true else {
-        return "logged in to \(name)\(answer["admin"]?.bool == true ? " as admin" : "")"
+        return ["logged in to \(node)\(answer["admin"]?.bool == true ? " as admin" : "")"]
       }
       let kept = isReadOnly || stored || password == "" ? "" : ". It is not kept; --read-only keeps it, to read"
-      return "\(name) lets us in read only: posts will be ignored. That is what it says to a wrong password, too\(kept)"
+      return ["\(node) lets us in read only: posts will be ignored. That is what it says to a wrong password, too\(kept)"]
     }
     if answer["read_only"]?.bool == true, !isReadOnly, password != "" { throw ExitCode(EX_NOPERM) }
   }
@@ -317,7 +318,7 @@ enum Asking {
   /// Typed in without an echo, or the first line of standard input.
   static func hidden(_ prompt: String) -> String? {
     guard isatty(0) != 0 else { return readLine() }
-    return getpass(prompt).map { String(cString: $0) }
+    return getpass(Visible.line(prompt)).map { String(cString: $0) }
   }
 }
 

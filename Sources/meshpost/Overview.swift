@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import Glibc
 import JSON
 
@@ -16,28 +17,26 @@ struct OverviewCommand: ParsableCommand {
     let client = ControlClient(connection)
     let status = try client.get("/v1/status")
     if connection.json { return print(status.text) }
-    print(Self.summary(status.value))
-    var messages: [String] = []
-    try client.rows("/v1/messages?limit=\(Self.newest)") { messages.append("  " + Show.message($0)) }
-    print("\nnewest messages")
-    print(messages.isEmpty ? "  none yet" : messages.joined(separator: "\n"))
-    print("\n" + Self.hints(status.value))
+    print(lines: Self.summary(status.value))
+    var messages: [Styled] = []
+    try client.rows("/v1/messages?limit=\(Self.newest)") { messages.append("  \(Show.message($0))") }
+    print(lines: ["", "newest messages"] + (messages.isEmpty ? ["  none yet"] : messages) + [""])
+    print(lines: Self.hints(status.value))
   }
 
-  private static func summary(_ status: JSONValue) -> String {
+  private static func summary(_ status: JSONValue) -> [Styled] {
     let radio = status["radio"] ?? .null
     let name = Show.clean(radio["identity"]?["name"]?.string)
     let isUp = radio["state"]?.string == "up"
-    var lines = [
-      "radio     \(name.isEmpty ? "" : "\(name), ")\(Paint.state(radio["state"]?.string ?? "?")), "
-        + Paint.state(status["sync"]?["state"]?.string ?? "?")
-    ]
+    let states: Styled =
+      "\(Paint.state(radio["state"]?.string ?? "?")), \(Paint.state(status["sync"]?["state"]?.string ?? "?"))"
+    var lines: [Styled] = ["radio     \(name.isEmpty ? "" : "\(name), ")\(states)"]
     if !isUp, let error = radio["error"]?.string { lines.append("          \(error)") }
     if !isUp, let remedy = radio["remedy"]?.string { lines.append("          \(remedy)") }
     let store = status["store"] ?? .null
+    let trouble = store["error"]?.string.map { ": \($0)" } ?? ""
     lines.append(
-      "store     \(store["messages"]?.integer ?? 0) messages, \(store["contacts"]?.integer ?? 0) nodes"
-        + (store["error"]?.string.map { ": \($0)" } ?? ""))
+      "store     \(store["messages"]?.integer ?? 0) messages, \(store["contacts"]?.integer ?? 0) nodes\(trouble)")
     for upstream in status["upstreams"]?.array ?? [] {
       let pending = upstream["pending"]?.integer ?? 0
       let waiting = pending == 0 ? "has everything" : "\(pending) events to go"
@@ -47,10 +46,10 @@ struct OverviewCommand: ParsableCommand {
       )
     }
     if (status["upstreams"]?.array ?? []).isEmpty { lines.append("upstreams none: messages stay here") }
-    return lines.joined(separator: "\n")
+    return lines
   }
 
-  private static func hints(_ status: JSONValue) -> String {
+  private static func hints(_ status: JSONValue) -> [Styled] {
     let isWell =
       status["radio"]?["state"]?.string == "up" && status["store"]?["error"] == nil
       && (status["upstreams"]?.array ?? []).allSatisfy {
@@ -66,6 +65,6 @@ struct OverviewCommand: ParsableCommand {
       ("meshpost search WORDS", "find a message"), ("meshpost contacts", "who is known"),
       ("meshpost status", "all of the above, in full"), ("meshpost --help", "everything else"),
     ]
-    return "what to type\n" + hints.map { "  \($0.0.padding(30))\($0.1)" }.joined(separator: "\n")
+    return ["what to type"] + hints.map { "  \($0.0.padding(30))\($0.1)" }
   }
 }

@@ -37,7 +37,7 @@ extension RadioCommand {
         let fields: [(String, JSONValue)] = [
           ("channels", .integer(channels)), ("contacts", .integer(contacts)), ("private_key", .bool(privateKey)),
         ]
-        return print(JSONValue.object(fields).text)
+        return print(json: .object(fields))
       }
       print(
         "settings, \(channels) channels, \(contacts) contacts\(privateKey ? " and the private key" : "") are in \(file)"
@@ -92,7 +92,7 @@ extension RadioCommand {
           ("settings", .bool(settings > 0)), ("channels", .integer(channels)), ("contacts", .integer(contacts)),
           ("private_key", .bool(privateKey)),
         ]
-        return print(JSONValue.object(fields).text)
+        return print(json: .object(fields))
       }
       print("\(settings > 0 ? "settings, " : "")\(channels) channels and \(contacts) contacts are restored")
     }

@@ -74,9 +74,7 @@ extension RadioCommand {
       let all = devices.isEmpty ? SerialDevices.all() : devices
       let found = Probing.look(at: all, baud: baud)
       if json {
-        var writer = JSONWriter()
-        writer.value(.object([("devices", .array(found.map(\.json)))]))
-        print(writer.string)
+        print(json: .object([("devices", .array(found.map(\.json)))]))
       } else {
         if found.isEmpty { print("no serial device is plugged in") }
         for device in found { print("\(device.device)  \(device.words)") }

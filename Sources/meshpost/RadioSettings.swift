@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
+import Escaping
 import JSON
 
 extension RadioCommand {
@@ -10,7 +12,8 @@ extension RadioCommand {
 
     func run() throws {
       let answer = try ControlClient(connection).get("/v1/radio")
-      print(connection.json ? answer.text : Show.radioInfo(answer.value))
+      if connection.json { return print(answer.text) }
+      print(lines: Show.radioInfo(answer.value))
     }
   }
 
@@ -29,14 +32,15 @@ extension RadioCommand {
     func run() throws {
       var fields: [(String, JSONValue)] = []
       for setting in settings {
-        let parts = setting.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        let parts = setting.pieces(at: "=", most: 2)
         guard parts.count == 2 else { throw ValidationError("\(setting): KEY=VALUE is wanted") }
         fields.append((parts[0], .string(parts[1])))
       }
       guard !fields.isEmpty else { return try tellKeys() }
       let answer = try ControlClient(connection).post("/v1/radio/set", body: JSONValue.object(fields).bytes)
-      print(connection.json ? answer.text : Show.radioInfo(answer.value))
-      if !connection.json, fields.contains(where: { Self.advertised.contains($0.0) }) { print(Advert.offer) }
+      if connection.json { return print(answer.text) }
+      print(lines: Show.radioInfo(answer.value))
+      if fields.contains(where: { Self.advertised.contains($0.0) }) { print(Advert.offer) }
     }
 
     /// What others know of the radio from its adverts alone.
@@ -69,10 +73,10 @@ extension RadioCommand {
 }
 
 extension Show {
-  static func radioInfo(_ radio: JSONValue) -> String {
-    var lines: [String] = []
+  static func radioInfo(_ radio: JSONValue) -> [Styled] {
+    var lines: [Styled] = []
     func line(_ name: String, _ value: String?) {
-      if let value { lines.append("\(name.padding(23))\(clean(value))") }
+      if let value { lines.append("\(name.padding(23))\(value)") }
     }
     line("radio", [radio["model"], radio["version"]].compactMap { $0?.string }.joined(separator: " "))
     line("key", radio["key"]?.string)
@@ -82,6 +86,6 @@ extension Show {
       let words = value.array?.compactMap(\.string).joined(separator: ", ") ?? value.string ?? value.text
       line(name, words.isEmpty ? "-" : words)
     }
-    return lines.joined(separator: "\n")
+    return lines
   }
 }

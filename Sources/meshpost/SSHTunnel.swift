@@ -34,8 +34,12 @@ struct SSHAddress {
     host = String(place.hasPrefix("[") && place.hasSuffix("]") ? place.dropFirst().dropLast() : place)
     socket = path.count > 1 ? String(path) : nil
     // None may be taken for an option, or for something else by a shell.
+    let signs = Array("._-:%/@+".utf8)
     let harmless = { (text: String) in
-      !text.isEmpty && !text.hasPrefix("-") && text.allSatisfy { $0.isLetter || $0.isNumber || "._-:%/@+".contains($0) }
+      text.utf8.first.map { $0 != UInt8(ascii: "-") } ?? false
+        && text.utf8.allSatisfy { byte in
+          signs.contains(byte) || (0x30...0x39).contains(byte) || (0x61...0x7A).contains(byte | 0x20)
+        }
     }
     guard harmless(host), user.map(harmless) ?? true, socket.map(harmless) ?? true else { return nil }
   }
@@ -62,11 +66,13 @@ struct SSHAddress {
   }
 }
 
-/// A running `ssh` that ends at the control socket of another machine. It asks for passwords and shows its errors itself.
+/// A running `ssh` that ends at the control socket of another machine. It asks for passwords itself; what it and the far end
+/// say is handed on.
 final class SSHTunnel {
   let socket: Int32
   private let address: SSHAddress
   private var process: pid_t = 0
+  private let words: RemoteWords
 
   init(_ address: SSHAddress) throws {
     self.address = address
@@ -76,12 +82,15 @@ final class SSHTunnel {
     }
     defer { close(ends[1]) }
     socket = ends[0]
+    words = try RemoteWords()
+    defer { words.begin() }
     Descriptor.setNonBlocking(socket)
     var actions = posix_spawn_file_actions_t()
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
     posix_spawn_file_actions_adddup2(&actions, ends[1], 0)
     posix_spawn_file_actions_adddup2(&actions, ends[1], 1)
+    posix_spawn_file_actions_adddup2(&actions, words.end, 2)
     let arguments = address.arguments
     var argv = arguments.map { strdup($0) } + [nil]
     defer { for pointer in argv { free(pointer) } }
@@ -96,6 +105,7 @@ final class SSHTunnel {
   func failure(_ words: String) -> any Error {
     var status: Int32 = 0
     waitpid(process, &status, 0)
+    self.words.finish()
     let host = address.host
     switch status & 0x7F == 0 ? status >> 8 & 0xFF : -1 {
     // `ssh` and the program over there have said it themselves.

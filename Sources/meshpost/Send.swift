@@ -157,16 +157,16 @@ enum Sending {
       return
     }
     let ended = try messages.map { try follow($0["id"]?.string ?? "", connection) }
-    if connection.json { print(JSONValue.object([("messages", .array(ended))]).text) }
+    if connection.json { print(json: .object([("messages", .array(ended))])) }
     try leave(ended, connection)
   }
 
   static func act(_ verb: String, _ id: String, _ connection: Connection, wait: Bool) throws {
     let client = ControlClient(connection)
     let answer = try client.post("/v1/outgoing/\(verb)?id=\(ControlClient.escape(id))")
-    guard wait else { return print(connection.json ? answer.text : Show.outgoing(answer.value)) }
+    guard wait else { return connection.json ? print(answer.text) : print(styled: Show.outgoing(answer.value)) }
     let ended = try follow(id, connection)
-    if connection.json { print(ended.text) }
+    if connection.json { print(json: ended) }
     try leave([ended], connection)
   }
 
@@ -175,7 +175,7 @@ enum Sending {
     var last = JSONValue.null
     try ControlClient(connection).rows("/v1/outgoing?follow=1&id=\(ControlClient.escape(id))") { message in
       last = message
-      if !connection.json { print(Show.outgoing(message)) }
+      if !connection.json { print(styled: Show.outgoing(message)) }
     }
     return last
   }

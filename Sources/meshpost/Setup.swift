@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Escaping
 import Glibc
 import JSON
 import Transport
@@ -127,9 +128,9 @@ struct Setup {
 
   private mutating func choose(_ radios: [Probing.Found]) throws {
     for (number, radio) in radios.enumerated() { print("  \(number + 1)  \(radio.device)  \(radio.words)") }
-    print(
-      "  b  a radio over Bluetooth\n  t  a radio on the network (Wi-Fi, Ethernet)\n  a  the one that will be plugged in"
-    )
+    print("  b  a radio over Bluetooth")
+    print("  t  a radio on the network (Wi-Fi, Ethernet)")
+    print("  a  the one that will be plugged in")
     let answer = Dialogue.line("Which radio?", standard: radios.isEmpty ? "a" : "1")
     switch answer {
     case "a": link = "auto:"

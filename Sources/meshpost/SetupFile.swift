@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Escaping
 import Glibc
 
 /// What `meshpost setup` writes: the configuration, and secrets beside it.
@@ -171,7 +172,7 @@ extension Setup {
   }
 
   static func split(_ text: String) -> (name: String?, value: String) {
-    let parts = text.split(separator: "=", maxSplits: 1).map(String.init)
+    let parts = text.pieces(at: "=", most: 2)
     guard parts.count == 2, !parts[0].contains(":"), !parts[0].contains("/") else { return (nil, text) }
     return (parts[0], parts[1])
   }

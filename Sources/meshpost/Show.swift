@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import Console
+import Escaping
 import Glibc
 import JSON
 
@@ -13,6 +15,12 @@ enum Show {
   /// As other programs read it: RFC 3339, UTC.
   static func iso(_ milliseconds: Int64) -> String { format(milliseconds, "%Y-%m-%dT%H:%M:%SZ", isUTC: true) }
 
+  /// The same with milliseconds.
+  static func exact(_ milliseconds: Int64) -> String {
+    let rest = String(1000 + (milliseconds % 1000).magnitude).dropFirst()
+    return format(milliseconds, "%Y-%m-%dT%H:%M:%S.\(rest)Z", isUTC: true)
+  }
+
   /// Every command has `--utc`; asked for here, so that not every line has to be handed it.
   private static let isUTC = CommandLine.arguments.contains("--utc")
 
@@ -25,11 +33,8 @@ enum Show {
     return String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
-  /// Names and texts come over the air: control characters must not reach the terminal.
-  static func clean(_ text: String?) -> String {
-    String(
-      (text ?? "").unicodeScalars.map { $0.value < 0x20 || (0x7F..<0xA0).contains($0.value) ? " " : Character($0) })
-  }
+  /// A text that may be missing, in one line. What is printed is cleaned anyway: this is for what is measured before.
+  static func clean(_ text: String?) -> String { Visible.line(text ?? "") }
 
   static func radio(_ radio: JSONValue) {
     let strength = radio["rssi"]?.integer.map { "\($0) dBm" } ?? "-"
@@ -42,7 +47,7 @@ enum Show {
 
   static func finding(_ finding: JSONValue) {
     let mark = ["ok": "ok  ", "warning": "WARN", "failed": "FAIL"][finding["state"]?.string ?? ""] ?? "?"
-    print("\(Paint.state(mark))  \(finding["subject"]?.string ?? "?"): \(clean(finding["words"]?.string))")
+    print(styled: "\(Paint.state(mark))  \(finding["subject"]?.string ?? "?"): \(clean(finding["words"]?.string))")
     if let remedy = finding["remedy"]?.string { print("      \(clean(remedy))") }
   }
 
@@ -53,9 +58,11 @@ enum Show {
   /// Only what is wrong: a battery that is well is seen with `meshpost radio info`.
   private static func power(_ power: JSONValue) {
     if power["battery_low"]?.bool == true {
-      print("          " + Paint.bad("battery low: \(Double(power["battery_mv"]?.integer ?? 0) / 1000) V"))
+      print(styled: "          \(Paint.bad("battery low: \(Double(power["battery_mv"]?.integer ?? 0) / 1000) V"))")
     }
-    if power["supply_low"]?.bool == true { print("          " + Paint.bad("this machine's voltage is too low")) }
+    if power["supply_low"]?.bool == true {
+      print(styled: "          \(Paint.bad("this machine's voltage is too low"))")
+    }
   }
 
   static func status(_ status: JSONValue) {
@@ -67,7 +74,9 @@ enum Show {
     let strength = radio["rssi"]?.integer.map { ", \($0) dBm" } ?? ""
     let isUp = radio["state"]?.string == "up"
     let step = isUp ? "" : radio["step"]?.string.map { ", \($0)" } ?? ""
-    print("radio     \(Paint.state(radio["state"]?.string ?? "?")), \(radio["link"]?.string ?? "?")\(strength)\(step)")
+    print(
+      styled:
+        "radio     \(Paint.state(radio["state"]?.string ?? "?")), \(radio["link"]?.string ?? "?")\(strength)\(step)")
     if let identity {
       let version = clean(identity["version"]?.string)
       print("          \(clean(identity["name"]?.string)), \(clean(identity["model"]?.string)) \(version)")
@@ -96,7 +105,7 @@ enum Show {
   }
 
   static func sync(_ sync: JSONValue) {
-    print(syncLine(sync))
+    print(styled: syncLine(sync))
     for upstream in sync["updates"]?.array ?? [] { updates(upstream) }
   }
 
@@ -114,14 +123,15 @@ enum Show {
     }
   }
 
-  static func syncLine(_ sync: JSONValue) -> String {
-    var line = "sync      \(Paint.state(sync["state"]?.string ?? "?"))"
+  static func syncLine(_ sync: JSONValue) -> Styled {
+    let state = Paint.state(sync["state"]?.string ?? "?")
+    var line = ""
     if let phase = sync["phase"]?.string {
       line += " \(phase) \(sync["current"]?.integer ?? 0)"
       if let total = sync["total"]?.integer { line += "/\(total)" }
     }
     if let reason = sync["reason"]?.string { line += ": \(reason)" }
-    return "\(line), last \(time(sync["last_synced"]?.integer))"
+    return "sync      \(state)\(line), last \(time(sync["last_synced"]?.integer))"
   }
 
   private static func store(_ store: JSONValue) {
@@ -142,9 +152,10 @@ enum Show {
     func number(_ name: String) -> Int64 { upstream[name]?.integer ?? 0 }
     let name = (upstream["name"]?.string ?? "?").padding(10)
     let link = upstream["link"]?.string.map { " (\($0))" } ?? ""
-    print(
-      "\(name)\(Paint.state(upstream["state"]?.string ?? "?")), \(number("pending")) pending, \(number("dead_letters")) dead letters, "
-        + "last \(time(upstream["last_success"]?.integer)), \(upstream["url"]?.string ?? "")\(link)")
+    let counts = "\(number("pending")) pending, \(number("dead_letters")) dead letters"
+    let last = time(upstream["last_success"]?.integer)
+    let state = Paint.state(upstream["state"]?.string ?? "?")
+    print(styled: "\(name)\(state), \(counts), last \(last), \(upstream["url"]?.string ?? "")\(link)")
     if number("pending") > 0, number("age_s") > 60 {
       print("          the oldest has waited for \(number("age_s") / 60) min, \(number("in_flight")) are on their way")
     }
@@ -154,7 +165,7 @@ enum Show {
     if let reason = upstream["reason"]?.string { print("          \(clean(reason))") }
   }
 
-  static func message(_ message: JSONValue) -> String {
+  static func message(_ message: JSONValue) -> Styled {
     let at = time(message["received_at"]?.integer)
     var sender = clean(message["sender_name"]?.string ?? message["sender"]?.string ?? "?")
     var place = message["channel_name"]?.string.map { " [\(clean($0))]" } ?? ""
@@ -167,7 +178,7 @@ enum Show {
     return "\(at)\(place) \(sender): \(text)\(copies)\(reactions.isEmpty ? "" : "  \(clean(reactions))")"
   }
 
-  static func contact(_ contact: JSONValue) -> String {
+  static func contact(_ contact: JSONValue) -> Styled {
     let key = String((contact["key"]?.string ?? "").prefix(12))
     let hops = contact["hops"]?.integer.map { "\($0) hops" } ?? "flood"
     let place = contact["on_radio"]?.bool == true ? "" : ", not on the radio"
@@ -176,7 +187,7 @@ enum Show {
     return "\(key)  \(type)\(clean(contact["name"]?.string).padding(26))\(hops)\(heard)\(place)"
   }
 
-  static func channel(_ channel: JSONValue) -> String {
+  static func channel(_ channel: JSONValue) -> Styled {
     let slot = String(channel["slot"]?.integer ?? 0).padding(4)
     let region = channel["region"]?.string.map { "  \(self.region($0))" } ?? ""
     return "\(slot)\(clean(channel["name"]?.string).padding(26))\(channel["channel"]?.string ?? "")\(region)"
@@ -184,7 +195,7 @@ enum Show {
 
   static func region(_ text: String) -> String { text == "*" ? "no region" : "the region \(clean(text))" }
 
-  static func event(_ event: JSONValue) -> String {
+  static func event(_ event: JSONValue) -> Styled {
     var body = JSONWriter()
     body.value(event["body"] ?? .null)
     let seq = String(event["seq"]?.integer ?? 0).padding(8)

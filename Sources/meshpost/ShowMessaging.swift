@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 
+import Console
 import JSON
 
 extension Show {
-  static func outgoing(_ message: JSONValue) -> String {
+  static func outgoing(_ message: JSONValue) -> Styled {
     let to =
       message["recipient"]?.string.map { String($0.prefix(12)) } ?? "channel \(message["channel"]?.string ?? "?")"
     var state = message["state"]?.string ?? "?"
@@ -49,40 +50,40 @@ extension Show {
   }
 
   /// One field a line.
-  static func fields(_ answer: JSONValue) -> String {
+  static func fields(_ answer: JSONValue) -> [Styled] {
     (answer.fields ?? []).map { name, value in
       var writer = JSONWriter()
       writer.value(value)
       return "\(name.padding(20))\(clean(writer.string))"
-    }.joined(separator: "\n")
+    }
   }
 
-  static func telemetry(_ answer: JSONValue) -> String {
+  static func telemetry(_ answer: JSONValue) -> [Styled] {
     let readings = answer["readings"]?.array ?? []
-    if readings.isEmpty { return "no readings" }
+    if readings.isEmpty { return ["no readings"] }
     return readings.map { reading in
       let values = reading["values"]?.array ?? [reading["value"] ?? .null]
       let numbers = values.map { "\($0.number ?? 0)" }.joined(separator: " ")
       return "channel \(reading["channel"]?.integer ?? 0)  \((reading["type"]?.string ?? "?").padding(16))\(numbers)"
-    }.joined(separator: "\n")
+    }
   }
 
-  static func neighbours(_ answer: JSONValue) -> String {
+  static func neighbours(_ answer: JSONValue) -> [Styled] {
     let entries = answer["neighbours"]?.array ?? []
-    if entries.isEmpty { return "no neighbours" }
+    if entries.isEmpty { return ["no neighbours"] }
     return entries.map { entry in
       let name = clean(entry["name"]?.string ?? "").padding(26)
-      return "\(entry["key"]?.string ?? "?")  \(name)\(entry["snr"]?.number ?? 0) dB, "
-        + "\(entry["heard_s"]?.integer ?? 0) s ago"
-    }.joined(separator: "\n")
+      let heard = "\(entry["snr"]?.number ?? 0) dB, \(entry["heard_s"]?.integer ?? 0) s ago"
+      return "\(entry["key"]?.string ?? "?")  \(name)\(heard)"
+    }
   }
 
-  static func trace(_ answer: JSONValue) -> String {
+  static func trace(_ answer: JSONValue) -> [Styled] {
     let hops = (answer["hops"]?.array ?? []).map { "\($0["node"]?.string ?? "?") \($0["snr"]?.number ?? 0) dB" }
-    return (hops + ["here \(answer["snr_here"]?.number ?? 0) dB"]).joined(separator: " → ")
+    return [Styled((hops + ["here \(answer["snr_here"]?.number ?? 0) dB"]).joined(separator: " → "))]
   }
 
-  static func reading(_ reading: JSONValue) -> String {
+  static func reading(_ reading: JSONValue) -> Styled {
     var body = JSONWriter()
     body.value(reading["body"] ?? .null)
     return "\(time(reading["at"]?.integer)) \((reading["kind"]?.string ?? "?").padding(12))\(clean(body.string))"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import Foundation
+import Console
+import Escaping
 import JSON
 
 struct UpstreamCommand: ParsableCommand {
@@ -58,7 +59,7 @@ struct UpstreamCommand: ParsableCommand {
       body.value(.object(fields))
       let answer = try ControlClient(connection).post("/v1/upstreams/add", body: body.bytes)
       for words in answer.value["warnings"]?.array ?? [] {
-        FileHandle.standardError.write(Data("warning: \(words.string ?? "")\n".utf8))
+        Console.error("warning: \(words.string ?? "")")
       }
       print(connection.json ? answer.text : "\(name) is added; see `meshpost upstream list`")
     }

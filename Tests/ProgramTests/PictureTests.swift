@@ -9,12 +9,15 @@ import Testing
 extension WholeProgramTests {
   /// What is drawn: a page and pictures that need nothing from elsewhere.
   @Suite struct Pictures {
+    /// Swift takes U+0600 and the `<` after it for one character.
+    private static let hostile = "H\u{600}</script>\u{600}<b id=x>\u{301}"
+
     private func rig() throws -> Rig {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "8", "--queue", "1000"])
       try rig.startGateway()
       try rig.waitForSync()
-      #expect(try rig.meshpost("radio", "set", "name=Hill </script><b>", "position=47,8").code == 0)
+      #expect(try rig.meshpost("radio", "set", "name=\(Self.hostile)", "position=47,8").code == 0)
       rig.radio?.write("inject r0 100 30")
       try untilTrue("30 messages") { try rig.status()?["store"]?["messages"]?.integer == 30 }
       return rig
@@ -31,7 +34,8 @@ extension WholeProgramTests {
       let start = try #require(page.range(of: "type=\"application/json\">")),
         end = try #require(page.range(of: "</script>"))
       let data = try JSONValue(parsing: String(page[start.upperBound..<end.lowerBound]))
-      #expect(data["own"]?["name"]?.string == "Hill </script><b>")
+      #expect(data["own"]?["name"]?.string == Self.hostile)
+      #expect(!page.contains("unsafe-inline"))
       #expect(data["nodes"]?.array?.count == 9 && data["background"]?["type"]?.string == "LineString")
       let chromium = "/usr/bin/chromium"
       guard access(chromium, X_OK) == 0 else { return }
@@ -46,7 +50,8 @@ extension WholeProgramTests {
       let dom = browser.lines.joined(separator: "\n")
       #expect(dom.ranges(of: "<li>").count == 10, "a line of the list for each")
       #expect(dom.ranges(of: "class=\"node\"").count >= 9, "and a mark for each that has a position")
-      #expect(dom.contains("Hill &lt;/script&gt;&lt;b&gt;"))
+      #expect(!dom.unicodeScalars.split(separator: "<").contains { String($0).hasPrefix("b id") }, "markup of a name")
+      #expect(dom.utf8.split(separator: UInt8(ascii: "&")).contains { $0.starts(with: "lt;b id=x".utf8) })
     }
 
     @Test func `charts are pictures that an XML parser takes, with what was told in them`() throws {

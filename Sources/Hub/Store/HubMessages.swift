@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import Foundation
 import JSON
 import MeshCrypto

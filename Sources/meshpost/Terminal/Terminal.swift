@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
+import Console
+import Escaping
 import EventLoop
 import Glibc
 
@@ -25,10 +27,7 @@ final class Terminal {
   /// A terminal that has not answered by then does not know the question; it is not waited for again.
   private static let answerLimit: Duration = .seconds(15)
 
-  /// How a piece of a line looks.
-  enum Style: String {
-    case plain = "0", bold = "1", faint = "2", good = "32", bad = "31", warning = "33", accent = "36"
-  }
+  typealias Style = Styled.Style
 
   struct Line: Equatable {
     var pieces: [(style: Style, text: String)]
@@ -159,7 +158,7 @@ final class Terminal {
   private func code(_ line: Line) -> String {
     var left = size.columns
     return line.pieces.map { piece in
-      let text = TextWidth.cut(piece.text, to: left)
+      let text = TextWidth.cut(Visible.line(piece.text), to: left)
       left -= TextWidth.of(text)
       guard hasColours, piece.style != .plain else { return text }
       return "\u{1B}[\(piece.style.rawValue)m\(text)\u{1B}[0m"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
+
 /// How many columns a terminal gives to text: two for East Asian and emoji, none for marks that join what is before them.
 enum TextWidth {
   static func of(_ text: some StringProtocol) -> Int { text.reduce(0) { $0 + of($1) } }
@@ -52,7 +54,8 @@ enum TextWidth {
     guard columns > indent + 4 else { return [cut(text, to: columns)] }
     var lines: [String] = []
     var line = "", used = 0
-    for word in text.split(separator: " ", omittingEmptySubsequences: false) {
+    // What is replaced when it is written has another width then.
+    for word in Visible.line(text).split(separator: " ", omittingEmptySubsequences: false) {
       var rest = word
       let width = of(rest)
       if used > 0, used + 1 + width > columns {

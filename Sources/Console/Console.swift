@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+
+import Escaping
+import Glibc
+
+/// The one way to a terminal: whatever a program says goes through here, and is cleaned here.
+///
+/// Texts come over the air, from servers, from a gateway that may lie. On the way to a pipe they are cleaned as well: there may be a
+/// pager behind it, or a log.
+public enum Console {
+  /// Whether standard output is a terminal.
+  public static let isTerminal = isatty(1) == 1
+
+  /// Colours, on a terminal alone, and not where somebody wants none (no-color.org).
+  private static let hasColours =
+    isTerminal && getenv("NO_COLOR") == nil && getenv("TERM").map { String(cString: $0) != "dumb" } ?? false
+
+  /// One line on standard output, whatever line breaks are in its texts.
+  public static func line(_ line: Styled, end: String = "\n") {
+    let text = line.pieces.map { piece in
+      let text = Visible.line(piece.text)
+      return hasColours && piece.style != .plain ? "\u{1B}[\(piece.style.rawValue)m\(text)\u{1B}[0m" : text
+    }
+    put(text.joined() + end)
+  }
+
+  public static func line(text: String, end: String = "\n") { put(Visible.line(text) + end) }
+
+  /// Several lines of our own making, such as a manual page.
+  public static func page(_ text: String, end: String = "\n") { put(Visible.page(text) + end) }
+
+  /// One line of JSON; what cannot be seen is escaped in it.
+  public static func json(_ text: String) { put(Visible.json(text) + "\n") }
+
+  /// One line on standard error.
+  public static func error(_ words: String) {
+    let bytes = Array((Visible.line(words) + "\n").utf8)
+    _ = Glibc.write(2, bytes, bytes.count)  // nowhere is left to report that it failed
+  }
+
+  private static func put(_ text: String) { Swift.print(text, terminator: "") }
+}

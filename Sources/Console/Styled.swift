@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+
+/// A line for people: pieces of text, each with a look.
+///
+/// Looks are values, never escape sequences in a text: so text can be cleaned of them when it is written.
+///
+///     let line: Styled = "radio  \(state, .good), \(name)"
+public struct Styled: ExpressibleByStringLiteral, ExpressibleByStringInterpolation, Sendable {
+  /// How a piece looks: its code in ECMA-48.
+  public enum Style: String, Sendable {
+    case plain = "0", bold = "1", faint = "2", good = "32", bad = "31", warning = "33", accent = "36"
+  }
+
+  public private(set) var pieces: [(style: Style, text: String)] = []
+
+  public init(_ text: String, _ style: Style = .plain) { pieces = [(style, text)] }
+  public init(stringLiteral value: String) { self.init(value) }
+  public init(stringInterpolation: Interpolation) { pieces = stringInterpolation.pieces }
+
+  /// Without looks.
+  public var text: String { pieces.map(\.text).joined() }
+
+  public struct Interpolation: StringInterpolationProtocol {
+    fileprivate var pieces: [(style: Style, text: String)] = []
+
+    public init(literalCapacity: Int, interpolationCount: Int) {}
+    public mutating func appendLiteral(_ literal: String) { pieces.append((.plain, literal)) }
+    public mutating func appendInterpolation(_ value: some CustomStringConvertible) {
+      pieces.append((.plain, value.description))
+    }
+    public mutating func appendInterpolation(_ text: String, _ style: Style) { pieces.append((style, text)) }
+    public mutating func appendInterpolation(_ line: Styled) { pieces += line.pieces }
+  }
+}

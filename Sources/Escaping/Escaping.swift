@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+
+/// Text from outside inside something that has marks of its own: a table, a page, a script.
+///
+/// All of it works on scalars or bytes. A `<` after U+0600, or a `"` before U+0301, is no `Character` of its own in Swift,
+/// and a search for one does not find it; browsers and spreadsheets do.
+public enum Escaping {
+  /// A field of a CSV row (RFC 4180), always between quotes.
+  public static func csv(_ text: String) -> String {
+    var field = "\"".unicodeScalars
+    for scalar in text.unicodeScalars {
+      if scalar == "\"" { field.append(scalar) }
+      field.append(scalar)
+    }
+    field.append("\"")
+    return String(field)
+  }
+
+  /// A text that a spreadsheet would take for a formula gets an apostrophe in front, which spreadsheets do not show.
+  ///
+  /// They skip blanks and what cannot be seen before they look, and some take the wide forms for the usual signs.
+  public static func cell(_ text: String) -> String {
+    if let first = text.unicodeScalars.first, first == "\t" || first == "\r" { return csv("'" + text) }
+    let first = text.unicodeScalars.first { scalar in
+      !scalar.properties.isWhitespace && !scalar.properties.isDefaultIgnorableCodePoint && scalar.value >= 0x20
+        && scalar.properties.generalCategory != .format && scalar.properties.generalCategory != .control
+    }
+    let formulas: [Unicode.Scalar] = ["=", "+", "-", "@", "\u{FF1D}", "\u{FF0B}", "\u{FF0D}", "\u{FF20}"]
+    return csv(first.map { formulas.contains($0) } ?? false ? "'" + text : text)
+  }
+
+  /// Text or an attribute's value in XML 1.0, and in HTML. What XML does not allow becomes U+FFFD.
+  public static func xml(_ text: String) -> String {
+    var escaped = ""
+    for scalar in text.unicodeScalars {
+      switch scalar {
+      case "&": escaped += "&amp;"
+      case "<": escaped += "&lt;"
+      case ">": escaped += "&gt;"
+      case "\"": escaped += "&quot;"
+      case "'": escaped += "&#39;"
+      case "\t", "\n", "\r": escaped += "&#\(scalar.value);"
+      case _ where !isAllowedInXML(scalar): escaped.unicodeScalars.append("\u{FFFD}")
+      default: escaped.unicodeScalars.append(scalar)
+      }
+    }
+    return escaped
+  }
+
+  /// `Char` of XML 1.0, without the control characters that it discourages.
+  private static func isAllowedInXML(_ scalar: Unicode.Scalar) -> Bool {
+    scalar.value >= 0x20 && !(0x7F...0x9F).contains(scalar.value) && !scalar.properties.isNoncharacterCodePoint
+  }
+
+  /// JSON as it may stand inside a `<script>`: no sign of HTML is left, and every byte is ASCII.
+  public static func script(json: some Collection<UInt8>) -> String {
+    var result: [UInt8] = []
+    for unit in String(decoding: json, as: UTF8.self).utf16 {
+      switch unit {
+      case 0x20...0x7E where !Self.marks.contains(UInt8(unit)): result.append(UInt8(unit))
+      case 0x09, 0x0A, 0x0D: result.append(0x20)
+      default:
+        let digits = Array(String(unit, radix: 16).utf8)
+        result += Array("\\u".utf8) + Array(repeating: UInt8(ascii: "0"), count: 4 - digits.count) + digits
+      }
+    }
+    return String(decoding: result, as: UTF8.self)
+  }
+
+  private static let marks = Array("<>&'".utf8)
+}

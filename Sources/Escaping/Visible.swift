@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+
+/// Text from outside as a terminal, a log or a page may have it: nothing in it steers, hides or turns around what is shown.
+///
+/// What does is replaced by U+FFFD, so that one sees that something was there: control characters (C0, DEL, C1), separators of
+/// lines and paragraphs, what writes backwards (bidirectional controls), and what cannot be seen at all. What emoji, Arabic and
+/// Indic scripts are made of stays: joiners, variation selectors, the tags of a flag.
+///
+/// Everything here looks at scalars. Swift's characters are clusters of them, and whoever writes the text chooses the clusters.
+public enum Visible {
+  /// In one line: breaks and tabs become blanks.
+  public static func line(_ text: String) -> String { clean(text) { isBreak($0) ? " " : nil } }
+
+  /// Lines stay lines, ended by a line feed alone; tabs stay.
+  public static func page(_ text: String) -> String {
+    guard !isPlain(text.utf8) else { return text }
+    var lines: [String] = []
+    for line in text.utf8.split(separator: 10, omittingEmptySubsequences: false) {
+      let bare = line.last == 13 ? line.dropLast() : line
+      lines.append(clean(String(Substring(bare))) { $0 == "\t" ? $0 : nil })
+    }
+    return lines.joined(separator: "\n")
+  }
+
+  /// JSON in one line, with the same meaning: what is not fit to be seen is written as `\u202e` and the like.
+  public static func json(_ text: String) -> String {
+    guard !isPlain(text.utf8) else { return text }
+    var (result, sieve) = ("", Sieve())
+    for scalar in text.unicodeScalars {
+      if sieve.passes(scalar) {
+        result.unicodeScalars.append(scalar)
+      } else if scalar.value < 0x20 {
+        // Only between values: inside a string JSON has none.
+        result += " "
+      } else {
+        for unit in String(scalar).utf16 { result += "\\u" + hexadecimal(unit) }
+      }
+    }
+    return result
+  }
+
+  private static func hexadecimal(_ unit: UInt16) -> String {
+    let digits = String(unit, radix: 16)
+    return String(repeating: "0", count: 4 - digits.utf8.count) + digits
+  }
+
+  private static func isPlain(_ bytes: String.UTF8View) -> Bool { bytes.allSatisfy { $0 >= 0x20 && $0 < 0x7F } }
+
+  private static func isBreak(_ scalar: Unicode.Scalar) -> Bool {
+    (0x09...0x0D).contains(scalar.value) || scalar.value == 0x85 || scalar.value == 0x2028 || scalar.value == 0x2029
+  }
+
+  private static func clean(_ text: String, _ special: (Unicode.Scalar) -> Unicode.Scalar?) -> String {
+    guard !isPlain(text.utf8) else { return text }
+    var (result, sieve) = (String.UnicodeScalarView(), Sieve())
+    for scalar in text.unicodeScalars {
+      if let other = special(scalar) {
+        sieve = Sieve()
+        result.append(other)
+      } else {
+        result.append(sieve.passes(scalar) ? scalar : "\u{FFFD}")
+      }
+    }
+    return String(result)
+  }
+}
+
+/// Lets through what can be seen, and what belongs to it: that depends on what came before.
+private struct Sieve {
+  /// More marks on one letter are no writing system's: they run over the lines above.
+  private static let mostMarks = 8
+  /// Letters of a region and the end: 🏴󠁧󠁢󠁳󠁣󠁴󠁿.
+  private static let mostTags = 7
+  /// Signs that Unicode counts as formatting, and that are seen (Arabic, Syriac, Kaithi).
+  private static let seen: [ClosedRange<UInt32>] = [
+    0x0600...0x0605, 0x06DD...0x06DD, 0x070F...0x070F, 0x0890...0x0891, 0x08E2...0x08E2, 0x110BD...0x110BD,
+    0x110CD...0x110CD,
+  ]
+
+  private var last: UInt32 = 0
+  private var marks = 0
+  private var tags = 0
+
+  mutating func passes(_ scalar: Unicode.Scalar) -> Bool {
+    let value = scalar.value
+    if value != 0xE007F, !(0xE0020...0xE007E).contains(value) { tags = value == 0x1F3F4 ? Self.mostTags : 0 }
+    let isGood = value < 0x7F ? value >= 0x20 : isSeen(scalar)
+    last = isGood ? value : 0
+    return isGood
+  }
+
+  private mutating func isSeen(_ scalar: Unicode.Scalar) -> Bool {
+    let value = scalar.value
+    switch value {
+    // Joiners: after what can be joined.
+    case 0x200C, 0x200D: return last >= 0x600 && last != 0x200C && last != 0x200D
+    case 0xFE00...0xFE0F: return last > 0x20 && !(0xFE00...0xFE0F).contains(last)
+    case 0xE0100...0xE01EF: return last >= 0x2E80 && last < 0xE0000
+    case 0x180B...0x180D, 0x180F: return (0x1820...0x18AA).contains(last)
+    case 0xE0020...0xE007F:
+      guard tags > 0 else { return false }
+      tags -= 1
+      return true
+    default: return isPlainlySeen(scalar)
+    }
+  }
+
+  private mutating func isPlainlySeen(_ scalar: Unicode.Scalar) -> Bool {
+    let properties = scalar.properties
+    switch properties.generalCategory {
+    case .control, .lineSeparator, .paragraphSeparator, .surrogate: return false
+    case .format: return Self.seen.contains { $0.contains(scalar.value) }
+    case .nonspacingMark, .enclosingMark:
+      marks += 1
+      return marks <= Self.mostMarks && !properties.isDefaultIgnorableCodePoint
+    default:
+      marks = 0
+      return !properties.isDefaultIgnorableCodePoint && !properties.isNoncharacterCodePoint
+    }
+  }
+}

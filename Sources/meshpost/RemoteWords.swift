@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+
+import Console
+import Glibc
+
+/// What `ssh` and the program at its far end say on standard error, line by line as it comes, cleaned: it is another machine's.
+final class RemoteWords: Sendable {
+  /// A line that is longer is handed on in pieces.
+  private static let longest = 4096
+  /// Connections that `ssh` shares may keep the pipe open: its end is not waited for longer.
+  private static let patience = 1
+
+  /// For the program whose words these are.
+  let end: Int32
+  private let source: Int32
+  private let ended: Int32
+
+  init() throws {
+    var (words, ended): ([Int32], [Int32]) = ([-1, -1], [-1, -1])
+    let kind = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
+    guard socketpair(AF_UNIX, kind, 0, &words) == 0, socketpair(AF_UNIX, kind, 0, &ended) == 0 else {
+      throw Failure.file("socketpair")
+    }
+    (source, end) = (words[0], words[1])
+    (self.ended, finished) = (ended[0], ended[1])
+  }
+
+  private let finished: Int32
+
+  /// The program has started, or has not: its end of the pipe is its own.
+  func begin() {
+    close(end)
+    var thread = pthread_t()
+    let reader = Unmanaged.passRetained(self).toOpaque()
+    let code = pthread_create(
+      &thread, nil,
+      { argument in
+        guard let argument else { return nil }
+        Unmanaged<RemoteWords>.fromOpaque(argument).takeRetainedValue().read()
+        return nil
+      }, reader)
+    guard code != 0 else { return _ = pthread_detach(thread) }
+    Unmanaged<RemoteWords>.fromOpaque(reader).release()
+  }
+
+  private func read() {
+    var (line, buffer): ([UInt8], [UInt8]) = ([], [UInt8](repeating: 0, count: 1024))
+    while true {
+      let count = Glibc.read(source, &buffer, buffer.count)
+      if count < 0, errno == EINTR { continue }
+      guard count > 0 else { break }
+      for byte in buffer.prefix(count) {
+        if byte == 10 || line.count == Self.longest {
+          Self.say(line)
+          line = []
+        }
+        if byte != 10 { line.append(byte) }
+      }
+    }
+    if !line.isEmpty { Self.say(line) }
+    close(finished)
+  }
+
+  private static func say(_ line: [UInt8]) {
+    Console.error(String(decoding: line.last == 13 ? line.dropLast() : line[...], as: UTF8.self))
+  }
+
+  /// The program has ended: what it said comes first.
+  func finish() {
+    var waited = pollfd(fd: ended, events: Int16(POLLIN), revents: 0)
+    _ = poll(&waited, 1, Int32(Self.patience * 1000))  // whatever came by then was said
+  }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// A gateway whose every text steers a terminal, and a terminal in front of every command.
+  @Suite struct LyingGateway {
+    /// What a terminal would obey, or what would turn text around, in every text of every answer.
+    private static let payload =
+      "A\u{1B}]0;owned\u{7}\u{1B}[31mB\u{9B}2JC\u{202E}D\u{2066}\u{200F}\u{61C}\u{2028}\u{E0041}\u{7F}\nFORGED\r\nFORGED\u{8}"
+
+    /// Every command that prints what a gateway says. Nothing is left out but what prints nothing of it.
+    private static let commands: [[String]] = [
+      [], ["overview"], ["status"], ["messages"], ["messages", "--follow"], ["search", "x"], ["contacts"], ["channels"],
+      ["send", "x", "y"], ["send", "x", "y", "--wait"], ["react", "1", "👍"], ["outgoing"], ["retry", "x"],
+      ["cancel", "x"],
+      ["contact", "add", "x"], ["contact", "remove", "x"], ["contact", "export"], ["contact", "import", "x"],
+      ["contact", "share", "x"], ["contact", "path", "x"], ["channel", "add", "x"], ["channel", "remove", "x"],
+      ["channel", "relay", "x", "on"], ["room", "read", "x"], ["room", "post", "x", "y"],
+      ["room", "login", "x", "--stored"],
+      ["node", "login", "x", "--stored"], ["node", "logout", "x"], ["node", "status", "x"], ["node", "telemetry", "x"],
+      ["node", "neighbours", "x"], ["node", "trace", "x"], ["node", "cli", "x", "ver"], ["node", "readings"],
+      ["node", "alias", "x", "y"], ["journal"], ["outbox"], ["outbox", "dead"], ["outbox", "retry"],
+      ["outbox", "drop", "x"],
+      ["outbox", "resume"], ["upstream"], ["upstream", "add", "x", "http://x"], ["upstream", "pause", "x"],
+      ["upstream", "test", "x"], ["documents"], ["documents", "set", "x", "y"], ["sync"], ["sync", "--follow"],
+      ["radio", "info"], ["radio", "scan"], ["radio", "pair", "x", "--pin", "123456"], ["radio", "forget", "x"],
+      ["radio", "set"], ["radio", "set", "name=x"], ["radio", "presets"], ["doctor"], ["doctor", "bluetooth"],
+      ["report"],
+      ["export", "messages"], ["export", "messages", "--format", "csv"], ["export", "contacts", "--format", "gpx"],
+      ["export", "contacts", "--format", "geojson"], ["export", "readings", "--format", "csv"], ["map"],
+      ["chart", "signal"],
+      ["chart", "battery"], ["chart", "traffic"], ["capture", "-", "--format", "jsonl"],
+      ["capture", "-", "--format", "hex"],
+      ["capture", "-", "--frames"], ["top"], ["chat", "x"],
+    ]
+
+    /// What may hold lines that begin with anything: it is a document.
+    private static let documents: Set<String> = ["report", "export", "map", "chart"]
+
+    @Test(arguments: [200, 503]) func `nothing that a gateway says steers the terminal, whichever command asks`(
+      _ status: Int
+    ) throws {
+      let scratch = Scratch()
+      let shapes = try #require(
+        try Program.own("meshpost", ["generate", "json"]).finished().first.map { try JSONValue(parsing: $0) })
+      _ = scratch.write("shapes.json", shapes.text)
+      _ = scratch.write("payload.json", JSONValue.string(Self.payload).text)
+      let socket = scratch.location("lying.sock")
+      let server = try Program(
+        "/usr/bin/python3",
+        [
+          "-c", Self.server, socket, scratch.location("shapes.json"), scratch.location("payload.json"), "\(status)",
+        ])
+      try server.line(with: "listening")
+      let program = Program.programs.appending(path: "meshpost").path()
+      for command in Self.commands {
+        for options in [[], ["--json"]] where options.isEmpty || !["top", "chat", "capture"].contains(command.first) {
+          let arguments = command + options + ["--socket", socket]
+          let words = arguments.map { "'\($0)'" }.joined(separator: " ")
+          let terminal = try Program(
+            "/usr/bin/python3", ["-c", Self.terminal, "\(program) \(words)", scratch.location("seen")])
+          #expect(try terminal.ended() == 0, "\(command)")
+          let seen = try Data(contentsOf: URL(filePath: scratch.location("seen")))
+          check(Array(seen), command + options)
+        }
+      }
+    }
+
+    private func check(_ bytes: [UInt8], _ command: [String]) {
+      #expect(!bytes.isEmpty, "\(command) says something")
+      let text = String(decoding: bytes, as: UTF8.self)
+      let steering = text.unicodeScalars.filter { scalar in
+        switch scalar.value {
+        case 0x07, 0x08, 0x7F...0x9F, 0x061C, 0x200E, 0x200F, 0x2028...0x202E, 0x2066...0x2069, 0xE0000...0xE00FF: true
+        default: false
+        }
+      }
+      #expect(steering.isEmpty, "\(command): \(steering)")
+      for sequence in ["\u{1B}]", "\u{1B}[31mB"] {
+        #expect(!bytes.indices.contains { bytes[$0...].starts(with: sequence.utf8) }, "\(command)")
+      }
+      guard !Self.documents.contains(command.first ?? "") else { return }
+      let forged = text.unicodeScalars.split { $0 == "\n" || $0 == "\r" }.contains { String($0).hasPrefix("FORGED") }
+      #expect(!forged, "\(command) shows a line that the gateway made up:\n\(text)")
+    }
+
+    /// Answers each question with one object that has every field of every shape, its texts hostile.
+    private static let server = """
+      import json, os, socketserver, sys
+      shapes = json.load(open(sys.argv[2]))["shapes"]; payload = json.load(open(sys.argv[3])); status = sys.argv[4]
+      def value(kind, depth):
+          if kind in shapes: return {} if depth > 5 else whole(kind, depth + 1)
+          return {"string": payload, "integer": 7, "number": 1.5, "boolean": True, "bool": True}.get(kind, payload)
+      def whole(shape, depth):
+          return {f["name"]: [value(f["type"], depth)] if f["array"] else value(f["type"], depth) for f in shapes[shape]}
+      answer = {}
+      for shape in sorted(shapes):
+          for name, found in whole(shape, 0).items():
+              if not isinstance(answer.get(name), str): answer[name] = found
+      for name in ["at", "received_at", "created_at", "seq", "id"]: answer[name] = 7
+      answer.update(lat=1, lon=2, state=payload, snr=1.5, phase=payload, error=payload, remedy=payload)
+      for name in ["messages", "dead_letters", "settings", "upstreams"]: answer[name] = [dict(answer)]
+      body = (json.dumps(answer, ensure_ascii=False) + "\\n").encode()
+      class Handler(socketserver.StreamRequestHandler):
+          def handle(self):
+              while True:
+                  line = self.rfile.readline()
+                  if not line: return
+                  length = 0
+                  while True:
+                      head = self.rfile.readline()
+                      if head in (b"\\r\\n", b"\\n", b""): break
+                      if head.lower().startswith(b"content-length:"): length = int(head.split(b":")[1])
+                  self.rfile.read(length)
+                  self.wfile.write(b"HTTP/1.1 %s X\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n"
+                                   % (status.encode(), len(body)) + body)
+      class Server(socketserver.ThreadingUnixStreamServer): daemon_threads = True
+      server = Server(sys.argv[1], Handler)
+      print("listening", flush=True)
+      server.serve_forever()
+      """
+
+    /// Runs a command in a terminal of its own, and keeps all that it writes there.
+    private static let terminal = """
+      import os, pty, select, sys, time
+      pid, fd = pty.fork()
+      if pid == 0:
+          os.environ["TERM"] = "xterm"
+          os.execv("/bin/sh", ["sh", "-c", "exec " + sys.argv[1]])
+      seen, start, quiet = b"", time.monotonic(), time.monotonic()
+      while time.monotonic() - start < 30:
+          if select.select([fd], [], [], 0.2)[0]:
+              try: piece = os.read(fd, 65536)
+              except OSError: break
+              if not piece: break
+              seen, quiet = seen + piece, time.monotonic()
+          elif seen and time.monotonic() - quiet > 1.5:
+              os.write(fd, b"\\x03")
+              quiet = time.monotonic()
+      try: os.kill(pid, 9)
+      except ProcessLookupError: pass
+      open(sys.argv[2], "wb").write(seen)
+      """
+  }
+}
+
+extension Program {
+  /// Its lines, when it has ended.
+  func finished() throws -> [String] {
+    _ = try ended()
+    return lines
+  }
+}
