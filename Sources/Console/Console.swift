@@ -38,5 +38,11 @@ public enum Console {
     _ = Glibc.write(2, bytes, bytes.count)  // nowhere is left to report that it failed
   }
 
+  /// Several lines of our own making on standard error, such as how a command is used.
+  public static func errorPage(_ text: String) {
+    let bytes = Array((Visible.page(text) + "\n").utf8)
+    _ = Glibc.write(2, bytes, bytes.count)  // nowhere is left to report that it failed
+  }
+
   private static func put(_ text: String) { Swift.print(text, terminator: "") }
 }

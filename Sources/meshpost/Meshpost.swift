@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import Glibc
 import Release
 
@@ -9,20 +10,63 @@ import Release
 struct Meshpost: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "meshpost", abstract: "Look at, and steer, a Meshpost gateway.",
-    discussion: "Talks to the daemon's control socket. Exit codes are those of sysexits.h.", version: Release.version,
-    subcommands: [
-      SetupCommand.self, RunCommand.self,
-      OverviewCommand.self, StatusCommand.self, TopCommand.self, ChatCommand.self, SendCommand.self, ReactCommand.self,
-      OutgoingCommand.self,
-      RetryCommand.self,
-      CancelCommand.self, MessagesCommand.self, SearchCommand.self, ExportCommand.self, MapCommand.self,
-      ChartCommand.self,
-      ContactsCommand.self, ContactCommand.self, ChannelsCommand.self,
-      ChannelCommand.self, RoomCommand.self, NodeCommand.self, JournalCommand.self, OutboxCommand.self,
-      UpstreamCommand.self, DocumentsCommand.self, SyncCommand.self, RadioCommand.self, DoctorCommand.self,
-      ReportCommand.self,
-      CaptureCommand.self, BackupCommand.self, ConnectCommand.self, GenerateCommand.self,
+    discussion: """
+      Talks to the daemon's control socket. Options that every command has (--host, --socket, --json, --utc) may stand before \
+      the command, too: meshpost --host ssh://pi@hilltop status. Exit codes are those of sysexits.h.
+      """, version: Release.version,
+    groupedSubcommands: [
+      CommandGroup(
+        name: "Begin:", subcommands: [SetupCommand.self, RunCommand.self, OverviewCommand.self, DoctorCommand.self]),
+      CommandGroup(
+        name: "Read and write:",
+        subcommands: [
+          MessagesCommand.self, SendCommand.self, ChatCommand.self, SearchCommand.self, ReactCommand.self,
+          OutgoingCommand.self, RetryCommand.self, CancelCommand.self, RoomCommand.self,
+        ]),
+      CommandGroup(
+        name: "The mesh:",
+        subcommands: [
+          ContactsCommand.self, ContactCommand.self, ChannelsCommand.self, ChannelCommand.self, NodeCommand.self,
+        ]),
+      CommandGroup(
+        name: "The gateway and its radio:",
+        subcommands: [
+          StatusCommand.self, TopCommand.self, RadioCommand.self, SyncCommand.self, UpstreamCommand.self,
+          OutboxCommand.self, JournalCommand.self, DocumentsCommand.self,
+        ]),
+      CommandGroup(
+        name: "Files and pictures:",
+        subcommands: [
+          ExportCommand.self, MapCommand.self, ChartCommand.self, BackupCommand.self, CaptureCommand.self,
+          ReportCommand.self,
+        ]),
+      CommandGroup(name: "For programs:", subcommands: [ConnectCommand.self, GenerateCommand.self]),
     ], defaultSubcommand: OverviewCommand.self)
+
+  static func main() {
+    let typed = TypedCommand(Array(CommandLine.arguments.dropFirst()))
+    var command: any ParsableCommand
+    do {
+      command = try parseAsRoot(typed.arguments)
+    } catch {
+      if exitCode(for: error) == .validationFailure, let remedy = typed.remedy {
+        leave(Failure.say(remedy, EX_USAGE))
+      }
+      leave(error)
+    }
+    do {
+      try command.run()
+    } catch {
+      leave(error)
+    }
+  }
+
+  /// Says what is to be said of it, and ends the program.
+  private static func leave(_ error: any Error) -> Never {
+    let (code, words) = (exitCode(for: error), fullMessage(for: error))
+    if !words.isEmpty { code.isSuccess ? Console.page(words) : Console.errorPage(words) }
+    exit(withError: code)
+  }
 }
 
 struct Connection: ParsableArguments {

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Escaping
+
+/// What was typed, in the order that the parser wants it: options that every command has may stand before the command, too.
+struct TypedCommand {
+  private static let flags = ["--json", "--utc"]
+  private static let valued = ["--host", "--socket"]
+
+  /// For the parser: the command first.
+  let arguments: [String]
+  /// The command as far as there is one, and the word after it that names none.
+  private let known: [String]
+  private let unknown: String?
+  private let group: any ParsableCommand.Type
+
+  init(_ typed: [String]) {
+    var (words, moved, rest): ([String], [String], ArraySlice<String>) = ([], [], typed[...])
+    var command: any ParsableCommand.Type = Meshpost.self
+    while let word = rest.first {
+      if Self.flags.contains(word) {
+        moved.append(word)
+      } else if Self.valued.contains(word), rest.count > 1 {
+        moved += rest.prefix(2)
+        rest = rest.dropFirst()
+      } else if Self.valued.contains(where: { word.begins(with: "\($0)=") }) {
+        moved.append(word)
+      } else if let next = command.configuration.subcommands.first(where: { Self.names($0).contains(word) }) {
+        command = next
+        words.append(word)
+      } else {
+        break
+      }
+      rest = rest.dropFirst()
+    }
+    let isGroup = !command.configuration.subcommands.isEmpty
+    unknown = rest.first.flatMap { isGroup && !$0.begins(with: "-") && $0 != "help" ? $0 : nil }
+    (known, group) = (words, command)
+    // After `--` everything is a text.
+    let end = rest.firstIndex(of: "--") ?? rest.endIndex
+    arguments = words + Array(rest[..<end]) + moved + Array(rest[end...])
+  }
+
+  private static func names(_ command: any ParsableCommand.Type) -> [String] {
+    [command._commandName] + command.configuration.aliases
+  }
+
+  /// Which command was meant, perhaps; `nil`: there is such a command.
+  var remedy: String? {
+    guard let unknown else { return nil }
+    let place = known.isEmpty ? "meshpost" : "meshpost " + known.joined(separator: " ")
+    let guesses = guesses(unknown).prefix(3).map { "'\($0)'" }
+    let typed = (known + [unknown]).joined(separator: " ")
+    guard !guesses.isEmpty else { return "no command '\(typed)'. `\(place) --help` lists what there is" }
+    return "no command '\(typed)'. Did you mean \(guesses.joined(separator: " or "))?"
+  }
+
+  /// Commands of the same group that are spelt nearly so or begin so, else those that are called so elsewhere.
+  private func guesses(_ word: String) -> [String] {
+    let names = group.configuration.subcommands.filter(\.configuration.shouldDisplay).flatMap { Self.names($0) }
+    let near = names.map { ($0, Self.distance($0, word)) }.filter { $0.1 <= max(1, $0.0.utf8.count / 3) }
+    let best = near.map(\.1).min()
+    var found = near.filter { $0.1 == best }.map(\.0)
+    if found.isEmpty, word.utf8.count > 1 { found = names.filter { $0.begins(with: word) } }
+    if !found.isEmpty { return found.map { (known + [$0]).joined(separator: " ") } }
+    return Meshpost.configuration.subcommands.flatMap { outer in
+      outer.configuration.subcommands.flatMap { Self.names($0) }.filter { $0 == word }
+        .map { "\(outer._commandName) \($0)" }
+    }
+  }
+
+  /// How many bytes are to be added, left out, changed, or swapped with their neighbours.
+  static func distance(_ left: String, _ right: String) -> Int {
+    let (a, b) = (Array(left.utf8), Array(right.utf8.prefix(64)))
+    var rows = [Array(0...b.count)]
+    for i in a.indices {
+      var row = [i + 1]
+      for j in b.indices {
+        let last = rows[i]
+        var best = min(last[j + 1] + 1, row[j] + 1, last[j] + (a[i] == b[j] ? 0 : 1))
+        if i > 0, j > 0, a[i] == b[j - 1], a[i - 1] == b[j] { best = min(best, rows[i - 1][j - 1] + 1) }
+        row.append(best)
+      }
+      rows.append(row)
+    }
+    return rows[a.count][b.count]
+  }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Foundation
+import TestSupport
+import Testing
+
+@testable import meshpost
+
+/// Every command of `meshpost` that the documents print, read by the command's own parser.
+@Suite struct PrintedCommands {
+  private struct Printed: CustomTestStringConvertible {
+    let place: String
+    let words: [String]
+    /// Within a sentence a command may be named without what it needs.
+    let isInSentence: Bool
+
+    var testDescription: String { "\(place): meshpost \(words.joined(separator: " "))" }
+  }
+
+  /// What is printed and is no command line, each with its reason.
+  private static let exceptions: [String: String] = [
+    "contact|channel|room|node|radio": "names several groups at once"
+  ]
+
+  private static func files() throws -> [String] {
+    let root = Fixtures.checkout
+    var files = ["README.md", "hardware/README.md"]
+    for folder in ["docs", "deploy"] {
+      let names = try FileManager.default.contentsOfDirectory(atPath: root.appending(path: folder).path())
+      files += names.filter { $0.hasSuffix(".md") || $0.hasSuffix(".toml") }.map { "\(folder)/\($0)" }
+    }
+    return files.sorted()
+  }
+
+  private static func printed() throws -> [Printed] {
+    var found: [Printed] = []
+    for file in try files() {
+      let text = try String(contentsOf: Fixtures.checkout.appending(path: file), encoding: .utf8)
+      for (number, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
+        let place = "\(file):\(number + 1)"
+        if line.hasPrefix("    "), file.hasSuffix(".md") {
+          let command = line.drop { $0 == " " || $0 == "$" }
+          if let words = words(String(command)) { found.append(Printed(place: place, words: words, isInSentence: false)) }
+        } else {
+          for (place2, span) in line.split(separator: "`", omittingEmptySubsequences: false).enumerated()
+          where place2 % 2 == 1 {
+            if let words = words(String(span)) { found.append(Printed(place: place, words: words, isInSentence: true)) }
+          }
+        }
+      }
+    }
+    return found
+  }
+
+  /// What a shell would make of it, without the program; `nil`: it calls another program.
+  private static func words(_ line: String) -> [String]? {
+    var words: [String] = [], word: String?, quote: Character?
+    for character in line {
+      if let open = quote {
+        if character == open { quote = nil } else { word = (word ?? "") + String(character) }
+      } else if character == "'" || character == "\"" {
+        (quote, word) = (character, word ?? "")
+      } else if character == " " {
+        if let done = word { words.append(done) }
+        word = nil
+      } else if character == "|" || character == ">" || character == ";" || character == "&" || (character == "#" && word == nil)
+      {
+        // Pipes and comments end what is ours; `|` within a word lists choices.
+        if word == nil || character != "|" { break }
+        word = (word ?? "") + "|"
+      } else {
+        word = (word ?? "") + String(character)
+      }
+    }
+    if let word { words.append(word) }
+    while let first = words.first, first == "sudo" || first == "-u" || first.contains("=") && !first.contains("/run") || first.hasPrefix("MESHPOST_") {
+      words.removeFirst(first == "-u" ? 2 : 1)
+    }
+    guard let program = words.first, program == "meshpost" || program.hasSuffix("/meshpost") else { return nil }
+    return Array(words.dropFirst())
+  }
+
+  @Test func `every command that the documents print is one that the program takes`() throws {
+    let printed = try Self.printed()
+    #expect(printed.count > 150, "\(printed.count)")
+    for command in printed where Self.exceptions[command.words.joined(separator: " ")] == nil {
+      let typed = TypedCommand(command.words)
+      do {
+        _ = try Meshpost.parseAsRoot(typed.arguments)
+      } catch {
+        let isNamed = command.isInSentence && typed.remedy == nil && !command.words.contains { $0.hasPrefix("-") }
+        let wanted = Meshpost.exitCode(for: error) != .validationFailure
+        #expect(wanted || isNamed, "\(command.testDescription)\n\(Meshpost.fullMessage(for: error))")
+      }
+    }
+  }
+
+  @Test(arguments: [
+    (["--host", "ssh://a", "status"], ["status", "--host", "ssh://a"]), (["--json"], ["--json"]),
+    (["--json", "node", "--utc", "status", "x"], ["node", "status", "x", "--json", "--utc"]),
+    (["--socket=/s", "send", "x", "--", "--json"], ["send", "x", "--socket=/s", "--", "--json"]),
+    (["--host"], ["--host"]), (["--help"], ["--help"]), (["send", "x", "--json"], ["send", "x", "--json"]),
+  ]) func `options that every command has may stand before it`(_ typed: [String], _ wanted: [String]) {
+    #expect(TypedCommand(typed).arguments == wanted)
+  }
+
+  @Test(arguments: [
+    ("staus", "'status'"), ("mesages", "'messages'"), ("sned", "'send'"), ("node staus", "'node status'"),
+    ("login", "'room login' or 'node login'"), ("conta", "'contacts' or 'contact'"), ("--json staus", "'status'"),
+  ]) func `a command that was mistyped is told`(_ typed: String, _ meant: String) throws {
+    let remedy = try #require(TypedCommand(typed.split(separator: " ").map(String.init)).remedy)
+    #expect(remedy.hasSuffix("Did you mean \(meant)?"), "\(remedy)")
+  }
+
+  @Test(arguments: ["status", "documents node/", "--help", "help send", "node", "", "--version"])
+  func `what is no mistyped command gets no guess`(_ typed: String) {
+    let command = TypedCommand(typed.split(separator: " ").map(String.init))
+    // The prefix of a document's key is looked at only when the parser refuses it.
+    #expect(command.remedy == nil || typed == "documents node/")
+  }
+}
