@@ -180,6 +180,7 @@ let package = Package(
       name: "ProgramTests",
       dependencies: [
         "Companion", "CLinux", "EventLoop", "MeshCrypto", "HTTP", "JSON", "Streams", "TestSupport", "Timing",
+        .product(name: "ArgumentParser", package: "swift-argument-parser"),
         "meshpostd",
         "meshpost",
         "meshpost-hub", "meshpost-radio",

@@ -5,7 +5,7 @@
 /// Looks are values, never escape sequences in a text: so text can be cleaned of them when it is written.
 ///
 ///     let line: Styled = "radio  \(state, .good), \(name)"
-public struct Styled: ExpressibleByStringLiteral, ExpressibleByStringInterpolation, Sendable {
+public struct Styled: ExpressibleByStringLiteral, ExpressibleByStringInterpolation, CustomStringConvertible, Sendable {
   /// How a piece looks: its code in ECMA-48.
   public enum Style: String, Sendable {
     case plain = "0", bold = "1", faint = "2", good = "32", bad = "31", warning = "33", accent = "36"
@@ -19,6 +19,7 @@ public struct Styled: ExpressibleByStringLiteral, ExpressibleByStringInterpolati
 
   /// Without looks.
   public var text: String { pieces.map(\.text).joined() }
+  public var description: String { text }
 
   public struct Interpolation: StringInterpolationProtocol {
     fileprivate var pieces: [(style: Style, text: String)] = []

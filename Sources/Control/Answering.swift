@@ -30,7 +30,7 @@ enum Answering {
 
   private static func status(of refusal: Refusal) -> Int {
     switch refusal {
-    case .notFound: 404
+    case .notFound, .otherChannel: 404
     case .ambiguous, .notOnRadio: 409
     case .tooLong, .invalid: 400
     case .readOnly: 403

@@ -2,6 +2,7 @@
 
 import Companion
 import Documents
+import Escaping
 import HTTP
 import JSON
 import Messaging
@@ -100,6 +101,21 @@ final class DocumentAPI {
       json.arrayField("documents") { json in for document in found { json.object { Self.write(document, to: &$0) } } }
       if found.count == 1000 { json.field("next", found.last?.key) }
     }
+  }
+
+  /// What the node whose key begins so is called here; `nil` also when several are.
+  static func alias(ofKey beginning: String, _ store: Store) -> String? {
+    var found: [String] = []
+    // `try?`: without its alias the node still has its name; and what is kept was JSON when it came.
+    try? store.eachDocument("node/\(beginning)") { document in
+      if document.key.ends(with: "/alias"), let value = document.value,
+        let alias = (try? JSONValue(parsing: value))?.string
+      {
+        found.append(alias)
+      }
+      return found.count < 2
+    }
+    return found.count == 1 ? found[0] : nil
   }
 
   /// What is noted of a node: `alias`, `note`, `tags`.

@@ -184,6 +184,7 @@ final class MessagesAPI {
     // `try?`: without its name the channel still has its digest.
     let channel = message.slot.flatMap { slot in (try? store.channel(slot: slot)) ?? nil }
     EventBody.write(message, channelName: channel?.name, to: &json)
+    json.field("sender_alias", message.sender.flatMap { DocumentAPI.alias(ofKey: $0.hex, store) })
     json.field("received_at", message.received.milliseconds)
     json.field("clock_trusted", message.received.trusted)
     json.field("copies", message.copies)

@@ -46,6 +46,8 @@ enum UpstreamConfiguration {
     }
     // An observer's feed is packets, and nothing else.
     if case .mqtt(let mqtt) = details, mqtt.observer != nil { kept = EventFilter(kinds: ["packet"]) }
+    // A template's fields are a message's: of other events it would make empty ones.
+    if case .webhook(_, let template, _, _) = details, template != nil, kept.kinds.isEmpty { kept.kinds = ["message"] }
     let batches = if case .webhook(_, _, _, let batches) = details { batches } else { true }
     var upstream = UpstreamSettings(
       kind: details,

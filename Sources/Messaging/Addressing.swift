@@ -2,6 +2,7 @@
 
 import Companion
 import Escaping
+import JSON
 import MeshCrypto
 import Store
 
@@ -27,7 +28,7 @@ public struct Addressing {
 
   /// How well something fits; a better rank alone counts.
   private enum Rank: Int, Comparable {
-    case key, keyPrefix, name, nameInAnyCase, beginning, keyBeginning
+    case key, keyPrefix, alias, name, nameInAnyCase, beginning, keyBeginning
 
     static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
   }
@@ -57,9 +58,12 @@ public struct Addressing {
         if let rank = Self.rank(channel.name.string, "", text) { found.add(.channel(channel), rank) }
       }
       if !text.begins(with: "#") {
+        let aliases = try self.aliases()
         try store.eachContact { stored in
-          let rank = Self.rank(stored.contact.name.string, stored.contact.key.hex, text)
-          if let rank { found.add(.contact(stored), rank) }
+          let key = stored.contact.key.hex
+          let byName = Self.rank(stored.contact.name.string, key, text)
+          let byAlias = aliases[key].flatMap { Self.rank(ofAlias: $0, text) }
+          if let rank = [byName, byAlias].compactMap({ $0 }).min() { found.add(.contact(stored), rank) }
           return true
         }
       }
@@ -73,13 +77,26 @@ public struct Addressing {
     // Nodes that the radio does not keep are meant only when no other is.
     let reachable = found.fitting.filter { if case .contact(let stored) = $0 { stored.onRadio } else { true } }
     let fitting = reachable.isEmpty ? found.fitting : reachable
-    guard let first = fitting.first else {
-      throw .notFound(text)
-    }
+    guard let first = fitting.first else { throw try missing(text) }
     guard fitting.count == 1 else {
       throw .ambiguous(text, candidates: fitting.map(Self.describe) + (found.isCut ? ["…"] : []))
     }
     return first
+  }
+
+  /// `#Public` and `Public` are two channels, and so are `#test` and `#Test`: a name that differs so little was meant, perhaps.
+  private func missing(_ text: String) throws(Refusal) -> Refusal {
+    guard text.begins(with: "#") else { return .notFound(text) }
+    var near: String?
+    do throws(StoreError) {
+      try store.eachChannel { channel in
+        let name = channel.name.string
+        if name.bare == text.bare { near = near ?? name }
+      }
+    } catch {
+      throw .store(error)
+    }
+    return near.map { .otherChannel(text, known: $0) } ?? .notFound(text)
   }
 
   /// A node that the radio can send to.
@@ -105,6 +122,25 @@ public struct Addressing {
     return typed.utf8.count >= fewestDigits && key.hasPrefix(typed) ? .keyBeginning : nil
   }
 
+  /// A name that was given here is better than one that comes over the air, which anybody may take.
+  private static func rank(ofAlias alias: String, _ text: String) -> Rank? {
+    alias.isExactly(text) ? .alias : rank(alias, "", text)
+  }
+
+  /// What nodes are called here, by their keys.
+  private func aliases() throws(StoreError) -> [String: String] {
+    var aliases: [String: String] = [:]
+    try store.eachDocument("node/") { document in
+      let parts = document.key.pieces(at: "/")
+      // `try?`: what is kept was JSON when it came.
+      if parts.count == 3, parts[2] == "alias", let value = document.value.flatMap({ try? JSONValue(parsing: $0) }) {
+        aliases[parts[1]] = value.string
+      }
+      return true
+    }
+    return aliases
+  }
+
   private static func describe(_ addressee: Addressee) -> String {
     switch addressee {
     case .contact(let stored):
@@ -112,4 +148,9 @@ public struct Addressing {
     case .channel(let channel): "\(channel.name.string) (channel \(channel.slot))"
     }
   }
+}
+
+extension String {
+  /// Without what people leave out or add: a `#`, and upper and lower case.
+  fileprivate var bare: String { (begins(with: "#") ? String(unicodeScalars.dropFirst()) : self).lowercased() }
 }

@@ -39,6 +39,8 @@ public struct SendRequest: Equatable, Sendable {
 /// Why something is not even tried.
 public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
   case notFound(String)
+  /// A channel that the radio does not have, where it has one that is called nearly so.
+  case otherChannel(String, known: String)
   /// Several fit: which is meant?
   case ambiguous(String, candidates: [String])
   /// Known, but the radio does not have it in its table.
@@ -61,6 +63,8 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     switch self {
     case .notFound(let name) where name.hasPrefix("#"):
       "no channel \(name): join it with meshpost channel add '\(name)'"
+    case .otherChannel(let name, let known):
+      "no channel \(name): the radio has \(known), which is another one. Write '\(known)' for that"
     case .notFound(let name): "nobody is known as \"\(name)\""
     case .ambiguous(let name, let candidates):
       "\"\(name)\" is not unique: \(candidates.joined(separator: ", ")). Write more of it, or the key"
@@ -78,7 +82,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
   /// A word for programs.
   public var code: String {
     switch self {
-    case .notFound: "not_found"
+    case .notFound, .otherChannel: "not_found"
     case .ambiguous: "ambiguous"
     case .notOnRadio: "not_on_radio"
     case .tooLong: "too_long"

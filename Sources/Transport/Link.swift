@@ -113,8 +113,10 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
   public var remedy: String {
     switch self {
     case .noSuchDevice, .noDeviceFound: "Plug the radio in; the gateway notices by itself."
-    case .notPermitted(_, let group):
-      group.map { "Add this user to the group \($0) and start again." } ?? "Give this user access to the device."
+    // Whoever is in the group root may do more than open a radio.
+    case .notPermitted(let device, "root"?), .notPermitted(let device, nil):
+      "Give this user access to \(device): the rules in udev/70-meshpost.rules do, or `sudo chgrp dialout \(device)`."
+    case .notPermitted(_, let group?): "Add this user to the group \(group) and start again."
     case .kindNotAllowed(let device):
       "`systemctl edit meshpostd`, below [Service]: DeviceAllow=\(device) rw. Then restart it."
     case .inUse(_, let owner): "Stop \(owner): two programs would split the radio's bytes between them."

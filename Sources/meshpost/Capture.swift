@@ -19,7 +19,8 @@ struct CaptureCommand: ParsableCommand {
   @Argument(help: "The file; `-` is standard output.") var file: String
   @Option(help: "pcap, hex or jsonl.") var format = Format.pcap
   @Flag(help: "What is said on the link to the radio, instead of what is on the air.") var frames = false
-  @Option(help: "End after so many seconds.") var seconds: Int?
+  @Option(help: ArgumentHelp("End after that: \(DurationArgument.forms).", valueName: "time"))
+  var seconds: DurationArgument?
   @Option(help: "End after so many packets.") var count: Int?
 
   func run() throws {
@@ -30,7 +31,7 @@ struct CaptureCommand: ParsableCommand {
     if format == .pcap, !frames { try output.write(PacketCapture.head) }
     try output.flush()
     var taken = 0
-    let ending = Ending(seconds: seconds)
+    let ending = Ending(seconds: seconds?.seconds)
     try ControlClient(connection).rows(frames ? "/v1/frames" : "/v1/packets", until: ending) { row in
       if let lost = row["lost"]?.integer {
         _ = Failure.say("\(lost) were left out: this end reads too slowly", 0)

@@ -164,7 +164,7 @@ final class ChatView {
 
   private func draw(_ message: JSONValue, _ columns: Int, isChosen: Bool) -> [Line] {
     let isOurs = Self.isOurs(message)
-    let author = message["author_name"]?.string ?? message["sender_name"]?.string ?? message["sender"]?.string ?? "?"
+    let author = message["author_name"]?.string ?? Show.sender(of: message)
     let reactions = (message["reactions"]?.array ?? []).compactMap { $0["emoji"]?.string }.joined()
     let tail = (isOurs ? "  " + Self.mark(message) : "") + (reactions.isEmpty ? "" : "  " + Show.clean(reactions))
     let text = message["text"]?.string.map { Show.clean($0) } ?? "data"

@@ -8,8 +8,9 @@ struct ExportCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "export", abstract: "Write out messages, nodes or readings for other programs.",
     discussion: """
-      JSON lines are those of the control socket. In CSV, a text that a spreadsheet would take for a formula gets an \
-      apostrophe in front: names and texts come over the air. GeoJSON and GPX hold positions.
+      JSON lines are those of the control socket. In CSV every field stands between quotes, times are RFC 3339 in UTC, and a \
+      text that a spreadsheet would take for a formula gets an apostrophe in front: names and texts come over the air. GeoJSON \
+      and GPX hold positions. A file and a pipe get every byte; on a terminal control characters are replaced.
       """,
     subcommands: [Messages.self, Contacts.self, Readings.self])
 

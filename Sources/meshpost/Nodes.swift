@@ -133,7 +133,7 @@ struct ChannelCommand: ParsableCommand {
       }
       guard !connection.json else {
         let fields = (answer.value.fields ?? []) + (link.map { [("link", .string($0))] } ?? [])
-        return print(JSONValue.object(fields).text)
+        return print(json: .object(fields))
       }
       let place = scope.map { ", and what is sent there goes to \(Show.region($0))" } ?? ""
       print("channel \(channel) is in slot \(answer.value["slot"]?.integer ?? 0)\(place)")

@@ -61,6 +61,12 @@ struct SSHAddress {
     return arguments + ["--", host, "\(remote) connect\(socket.map { " --socket \($0)" } ?? "")"]
   }
 
+  /// What somebody types to see whether `ssh` gets there.
+  var plainCommand: String {
+    let ssh = Self.variable("MESHPOST_SSH") ?? "ssh"
+    return "\(ssh)\(port.map { " -p \($0)" } ?? "") \(user.map { "\($0)@" } ?? "")\(host) true"
+  }
+
   private static func variable(_ name: String) -> String? {
     getenv(name).map { String(cString: $0) }.flatMap { $0.isEmpty ? nil : $0 }
   }
@@ -109,7 +115,7 @@ final class SSHTunnel {
     let host = address.host
     switch status & 0x7F == 0 ? status >> 8 & 0xFF : -1 {
     // `ssh` and the program over there have said it themselves.
-    case 255: return Failure.say("ssh does not get to \(host), or lost it. Try: ssh \(host) true", EX_NOHOST)
+    case 255: return Failure.say("ssh does not get to \(host), or lost it. Try: \(address.plainCommand)", EX_NOHOST)
     case 126, 127: return Failure.say("there is no meshpost on \(host), or it is not in the PATH there", EX_UNAVAILABLE)
     case EX_UNAVAILABLE: return Failure.saidAlready
     default: return Failure.say("the connection to \(host) ended: \(words)", EX_UNAVAILABLE)

@@ -19,7 +19,10 @@ struct SendCommand: ParsableCommand {
   @Flag(help: "Wait until it is delivered or has failed.") var wait = false
   @Flag(help: "Cut a text that is too long into numbered parts.") var split = false
   @Option(help: "An id of your own: the same twice is one message.") var id: String?
-  @Option(help: "Seconds after which it is no longer sent (default: a day).") var expires: Int?
+  @Option(
+    help: ArgumentHelp(
+      "It is no longer sent after that: \(DurationArgument.forms) (default: a day).", valueName: "time"))
+  var expires: DurationArgument?
   @Option(help: "interactive, relayed or bulk.") var priority = "interactive"
 
   func run() throws {
@@ -28,7 +31,7 @@ struct SendCommand: ParsableCommand {
       json.field("to", to)
       json.field("text", words)
       json.field("id", id)
-      json.field("expires_s", expires)
+      json.field("expires_s", expires?.seconds)
       json.field("priority", priority)
       json.field("split", split)
     }

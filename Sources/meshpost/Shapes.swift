@@ -106,6 +106,7 @@ enum Shapes {
     id integer the message's number here
     kind string direct, room, cli, channel or datagram
     sender string? the first 12 digits of the sender's key; in a room, of the room's
+    sender_alias string? what the sender is called here: `meshpost node alias`
     sender_name string? the contact's name, or the name that a channel message claims
     author string? a room post's author: the first 8 digits of the key
     author_name string? the only contact that fits

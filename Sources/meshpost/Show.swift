@@ -167,7 +167,7 @@ enum Show {
 
   static func message(_ message: JSONValue) -> Styled {
     let at = time(message["received_at"]?.integer)
-    var sender = clean(message["sender_name"]?.string ?? message["sender"]?.string ?? "?")
+    var sender = clean(Self.sender(of: message))
     var place = message["channel_name"]?.string.map { " [\(clean($0))]" } ?? ""
     if let author = message["author_name"]?.string ?? message["author"]?.string {
       (place, sender) = (" [\(sender)]", clean(author))
@@ -178,13 +178,20 @@ enum Show {
     return "\(at)\(place) \(sender): \(text)\(copies)\(reactions.isEmpty ? "" : "  \(clean(reactions))")"
   }
 
+  /// What a sender is called here, else by itself.
+  static func sender(of message: JSONValue) -> String {
+    message["sender_alias"]?.string ?? message["sender_name"]?.string ?? message["sender"]?.string ?? "?"
+  }
+
   static func contact(_ contact: JSONValue) -> Styled {
     let key = String((contact["key"]?.string ?? "").prefix(12))
     let hops = contact["hops"]?.integer.map { "\($0) hops" } ?? "flood"
     let place = contact["on_radio"]?.bool == true ? "" : ", not on the radio"
     let heard = contact["last_heard"]?.integer.map { ", heard \(time($0))" } ?? ""
     let type = (contact["type"]?.string ?? "?").padding(9)
-    return "\(key)  \(type)\(clean(contact["name"]?.string).padding(26))\(hops)\(heard)\(place)"
+    let name = [contact["alias"]?.string, contact["name"]?.string.map { contact["alias"] == nil ? $0 : "(\($0))" }]
+    let shown = clean(name.compactMap { $0 }.joined(separator: " "))
+    return "\(key)  \(type)\(shown.padding(26))\(hops)\(heard)\(place)"
   }
 
   static func channel(_ channel: JSONValue) -> Styled {

@@ -14,10 +14,11 @@ struct TopCommand: ParsableCommand {
       nodes where there is no room for both.
       """)
   @OptionGroup var connection: Connection
-  @Option(help: "Seconds between two looks.") var interval = 2
+  @Option(help: ArgumentHelp("Between two looks: \(DurationArgument.forms).", valueName: "time"))
+  var interval = DurationArgument(seconds: 2)
 
   func run() throws {
-    guard (1...3600).contains(interval) else { throw ValidationError("--interval: 1 to 3600") }
+    guard (1...3600).contains(interval.seconds) else { throw ValidationError("--interval: 1s to 1h") }
     let loop = EventLoop()
     guard let terminal = Terminal(on: loop) else {
       throw Failure.say("this is no terminal; `meshpost status` tells the same once", EX_USAGE)
@@ -25,7 +26,7 @@ struct TopCommand: ParsableCommand {
     // The daemon is asked once before the screen is taken: what is wrong is said as usual.
     let first = try ControlClient(connection).get("/v1/status").value
     let view = TopView(status: first)
-    let feed = try TopFeed(connection, view, loop, interval: .seconds(interval)) { terminal.refresh() }
+    let feed = try TopFeed(connection, view, loop, interval: .seconds(interval.seconds)) { terminal.refresh() }
     terminal.draw = { view.lines($0) }
     terminal.onKey = { key in
       switch key {

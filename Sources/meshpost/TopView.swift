@@ -155,8 +155,7 @@ final class TopView {
   private static func words(_ message: JSONValue) -> String {
     let at = Show.format(message["received_at"]?.integer ?? 0, "%H:%M")
     let place = message["channel_name"]?.string.map { "[\(Show.clean($0))] " } ?? ""
-    let sender = Show.clean(
-      message["author_name"]?.string ?? message["sender_name"]?.string ?? message["sender"]?.string ?? "?")
+    let sender = Show.clean(message["author_name"]?.string ?? Show.sender(of: message))
     let text = message["text"]?.string.map { Show.clean($0) } ?? "data \(message["data"]?.string ?? "")"
     return "\(at) \(place)\(sender): \(text)"
   }

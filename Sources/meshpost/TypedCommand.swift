@@ -58,7 +58,7 @@ struct TypedCommand {
 
   /// Commands of the same group that are spelt nearly so or begin so, else those that are called so elsewhere.
   private func guesses(_ word: String) -> [String] {
-    let names = group.configuration.subcommands.filter(\.configuration.shouldDisplay).flatMap { Self.names($0) }
+    let names = group.configuration.subcommands.filter { $0.configuration.shouldDisplay }.flatMap { Self.names($0) }
     let near = names.map { ($0, Self.distance($0, word)) }.filter { $0.1 <= max(1, $0.0.utf8.count / 3) }
     let best = near.map(\.1).min()
     var found = near.filter { $0.1 == best }.map(\.0)

@@ -37,7 +37,8 @@ struct UpstreamCommand: ParsableCommand {
     @Flag(help: "The token is the first line of standard input, or typed in.") var tokenStdin = false
     @Option(help: "Another file here, by the key that names it, as ca_file=ca.pem.") var file: [String] = []
     @Option(help: "now, or start: with what the journal has already.") var from = "now"
-    @Option(help: "Another key and its value: JSON, or else a text.") var set: [String] = []
+    @Option(help: "Another key and its value: a number, true, false, a list as JSON, or else a text.") var set:
+      [String] = []
 
     func run() throws {
       guard let url = address == "-" ? readLine() : address, !url.isEmpty else {
@@ -49,9 +50,10 @@ struct UpstreamCommand: ParsableCommand {
         ("from", .string(from)),
       ]
       for setting in set {
-        let (key, value) = try Self.pair(setting, "--set: key=value is wanted")
-        // `try?`: what is no JSON is a text.
-        fields.append((key, (try? JSONValue(parsing: value)) ?? .string(value)))
+        let (key, text) = try Self.pair(setting, "--set: key=value is wanted")
+        // `try?`: what is no JSON is a text. A template is one, too, when it is JSON: no key takes an object.
+        let value = (try? JSONValue(parsing: text)) ?? .string(text)
+        fields.append((key, value.fields == nil ? value : .string(text)))
       }
       let files = try files(tokenKey: fields[1].1 == .string("mqtt") ? "password_file" : "token_file")
       if !files.isEmpty { fields.append(("files", .object(files))) }
@@ -85,7 +87,7 @@ struct UpstreamCommand: ParsableCommand {
     }
 
     private static func pair(_ text: String, _ wanted: String) throws -> (String, String) {
-      let parts = text.split(separator: "=", maxSplits: 1).map(String.init)
+      let parts = text.pieces(at: "=", most: 2)
       guard parts.count == 2 else { throw ValidationError(wanted) }
       return (parts[0], parts[1])
     }

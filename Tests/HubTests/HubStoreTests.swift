@@ -57,6 +57,9 @@ import Testing
   @Test func `what was passed on is not passed on again`() async throws {
     let store = try store()
     _ = try await store.take(batch(1, "message", message("⇄Birch@hill: hello", snr: 1)), from: "valley", at: 1000)
+    // A name that begins with an accent makes one character of the mark and itself.
+    _ = try await store.take(
+      batch(2, "message", message("⇄\u{301}Birch@hill: hello", snr: 1)), from: "valley", at: 1000)
     #expect(try await updates(store, Self.channel, of: "far")["updates"]?.array?.isEmpty == true)
   }
 

@@ -71,6 +71,21 @@ import VirtualRadio
     #expect(candidates.count == 2 && candidates.contains { $0.contains("r1 twin") })
   }
 
+  @Test func `of two nodes whose names look the same, the one whose name was typed is meant`() throws {
+    let bench = try Bench()
+    let names: [Text] = ["Ren\u{E9}", "Rene\u{301}"]
+    for (number, name) in names.enumerated() {
+      let key = PublicKey(bytes: [UInt8](repeating: UInt8(9 + number), count: 32))!
+      bench.own.received(Command.addUpdateContact(Contact(key: key, name: name)).encode())
+      bench.loop.later { bench.synchronizer.refresh(key) }
+      try bench.run("the node is known") { try bench.store.contact(key) != nil }
+    }
+    for (number, name) in names.enumerated() {
+      let found = try Addressing(bench.store).contact(name.string).contact.key
+      #expect(found.bytes.first == UInt8(9 + number))
+    }
+  }
+
   @Test func `the queue has a bound, and says so`() throws {
     var settings = Messenger.Settings()
     settings.mostWaiting = 3

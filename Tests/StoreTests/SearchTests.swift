@@ -56,7 +56,7 @@ import Testing
   @Test(arguments: [
     ("ridge", [5, 3, 1]), ("RIDGE battery", [3]), ("sturm", [3]), ("\"over the ridge\"", [1]), ("batt*", [3, 2]),
     ("ridge -storm", [5, 3]), ("nothing", []), ("the \" ridge", [5, 3, 1]), ("ridge OR test", []), ("text:ridge", []),
-    ("ridge) OR (text", []), ("ridge 😀", [5, 3, 1]),
+    ("ridge) OR (text", []), ("ridge 😀", [5, 3, 1]), ("ridge\"\u{301}x", []), ("\"ridge\u{600}\"", [5, 3, 1]),
   ])
   func `words, phrases, beginnings and what must not be there`(words: String, ids: [Int64]) throws {
     #expect(try find(try filled(), MessageQuery(words: words)) == ids)
