@@ -47,6 +47,8 @@ public final class RadioConnection {
   public var onLost: () -> Void = {}
   /// A contact list begins: the command that asked, and how many records the radio has.
   public var onListBegan: (UInt64, UInt32) -> Void = { _, _ in }
+  /// The contact list that began last, and how many contacts the radio has.
+  private(set) var list: (id: UInt64, total: Int)?
   public var onContact: (UInt64, Contact) -> Void = { _, _ in }
   public var onPush: (Push) -> Void = { _ in }
   public var onUnasked: (Reply) -> Void = { _ in }
@@ -175,7 +177,9 @@ public final class RadioConnection {
         if link.tryOtherLineSettings() { log.info("\(link.name): no answer, trying with DTR the other way") }
       case .ready(let identity): ready(identity)
       case .contact(let id, let contact): onContact(id, contact)
-      case .listBegan(let id, let total): onListBegan(id, total)
+      case .listBegan(let id, let total):
+        list = (id, Int(total))
+        onListBegan(id, total)
       case .completed(let id, let outcome): completed(id, outcome)
       case .push(let push): onPush(push)
       case .unasked(let reply): onUnasked(reply)

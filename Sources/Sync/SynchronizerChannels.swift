@@ -5,9 +5,16 @@ import RadioSession
 import Store
 
 extension Synchronizer {
+  /// A slot is asked for so many times more.
+  private static let mostTries = 1
+  /// Where more slots than that are not told, the radio is not well.
+  private static let mostLeft = 2
+
   /// Every slot that the radio has: empty ones lie between used ones. Radios too old to say how many are asked until
   /// they refuse.
-  func syncChannels(from slot: Int) {
+  ///
+  /// A slot that is not told is asked for again, and then left as it was known: one of them is no reason to begin anew.
+  func syncChannels(from slot: Int, tries: Int = 0, left: Int = 0) {
     let slots = connection.identity?.device?.details.map { Int($0.channelSlots) } ?? 256
     enter(.syncing(.channels, current: slot, total: slots < 256 ? slots : 0))
     guard slot < min(slots, 256) else { return finishChannels(at: slot) }
@@ -15,8 +22,12 @@ extension Synchronizer {
       guard let self else { return }
       switch outcome {
       case .replied(.channelInfo(let channel)):
-        self.keep(channel) { [weak self] in self?.syncChannels(from: slot + 1) }
+        self.keep(channel) { [weak self] in self?.syncChannels(from: slot + 1, left: left) }
       case .failed(.refused): self.finishChannels(at: slot)
+      case .failed(.timedOut) where tries < Self.mostTries: self.syncChannels(from: slot, tries: tries + 1, left: left)
+      case .failed(.timedOut) where left < Self.mostLeft:
+        self.log.warning("channel \(slot): \(Self.words(outcome)); going on with the next")
+        self.syncChannels(from: slot + 1, left: left + 1)
       default: self.failed("channel \(slot): \(Self.words(outcome))")
       }
     }

@@ -49,7 +49,9 @@ extension Synchronizer {
     }
     contactSync?.received(contact)
     if case .syncing(.contacts, let current, _) = state {
-      enter(.syncing(.contacts, current: current + 1, total: connection.identity?.device?.maxContacts ?? 0))
+      // How many have changed is known at the end only.
+      let total = contactSync?.kind == .full ? connection.list.flatMap { $0.id == id ? $0.total : nil } : nil
+      enter(.syncing(.contacts, current: current + 1, total: total ?? 0))
     }
     keep(contact, heard: false)
   }

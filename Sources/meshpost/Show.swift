@@ -223,6 +223,6 @@ enum Show {
 }
 
 extension String {
-  /// At least so many characters, and one space after.
-  func padding(_ width: Int) -> String { self + String(repeating: " ", count: max(1, width - count)) }
+  /// At least so many columns, and one space after.
+  func padding(_ width: Int) -> String { self + String(repeating: " ", count: max(1, width - TextWidth.of(self))) }
 }

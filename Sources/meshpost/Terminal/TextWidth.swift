@@ -7,27 +7,38 @@ enum TextWidth {
   static func of(_ text: some StringProtocol) -> Int { text.reduce(0) { $0 + of($1) } }
 
   static func of(_ character: Character) -> Int {
-    guard let first = character.unicodeScalars.first else { return 0 }
-    // A selector asks for the picture of what is otherwise a sign.
-    if character.unicodeScalars.contains(where: { $0.value == 0xFE0F }) { return 2 }
-    return width(of: first)
-  }
-
-  private static func width(of scalar: Unicode.Scalar) -> Int {
-    switch scalar.properties.generalCategory {
-    case .nonspacingMark, .enclosingMark, .format: return 0
-    default: break
+    var width = 0
+    for scalar in character.unicodeScalars {
+      // A selector asks for the picture of what is otherwise a sign.
+      if scalar.value == 0xFE0F { return 2 }
+      width += of(scalar)
     }
-    if scalar.properties.isEmojiPresentation { return 2 }
-    return wide.contains { $0.contains(scalar.value) } ? 2 : 1
+    // Joined emoji are one picture; so are the two letters of a flag.
+    return min(width, 2)
   }
 
-  /// Unicode's East Asian Width W and F, in blocks.
-  private static let wide: [ClosedRange<UInt32>] = [
-    0x1100...0x115F, 0x2E80...0x303E, 0x3041...0x33FF, 0x3400...0x4DBF, 0x4E00...0x9FFF, 0xA000...0xA4CF,
-    0xAC00...0xD7A3, 0xF900...0xFAFF, 0xFE30...0xFE6F, 0xFF00...0xFF60, 0xFFE0...0xFFE6, 0x1F300...0x1F64F,
-    0x1F900...0x1F9FF, 0x20000...0x3FFFD,
-  ]
+  /// As `wcwidth` has it, from a table of Unicode's data.
+  static func of(_ scalar: Unicode.Scalar) -> Int {
+    if scalar.value < 0x300 { return 1 }
+    if isIn(WidthTable.none, scalar.value) { return 0 }
+    return isIn(WidthTable.two, scalar.value) ? 2 : 1
+  }
+
+  /// Whether one of the ranges, whose ends stand one after the other, has it.
+  private static func isIn(_ ends: [UInt32], _ value: UInt32) -> Bool {
+    var (low, high) = (0, ends.count / 2)
+    while low < high {
+      let middle = (low + high) / 2
+      if value < ends[2 * middle] {
+        high = middle
+      } else if value > ends[2 * middle + 1] {
+        low = middle + 1
+      } else {
+        return true
+      }
+    }
+    return false
+  }
 
   /// Cut to so many columns, with a mark that something is missing.
   static func cut(_ text: some StringProtocol, to columns: Int) -> String {
