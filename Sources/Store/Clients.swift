@@ -27,12 +27,13 @@ extension Store {
       """)
   }
 
-  /// The oldest message with a greater id; `nil`: there is none.
+  /// The oldest message of the radio that is attached with a greater id; `nil`: there is none.
   public func message(after id: Int64) throws(StoreError) -> StoredMessage? {
     var found: StoredMessage?
     try translating { () throws(SQLiteError) in
       try database.each(
-        "SELECT \(Self.messageColumns) FROM messages WHERE id > ? ORDER BY id LIMIT 1", [.integer(id)]
+        "SELECT \(Self.messageColumns) FROM messages WHERE id > ? AND radio IN (?, \(Self.everyRadio)) ORDER BY id LIMIT 1",
+        [.integer(max(id, (self.radio(radio)?.firstMessage ?? 1) - 1)), .integer(radio)]
       ) { (row) throws(SQLiteError) in
         found = Self.message(row)
         return false

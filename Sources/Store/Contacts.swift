@@ -12,12 +12,17 @@ public struct StoredContact: Equatable, Sendable {
   /// minutes), `nil`: never while we listened. Packets of others on the air name their sender by one byte, which is no identity.
   public var firstSeen: Int64
   public var lastHeard: Int64?
+  /// Which radio told of it last.
+  public var radio: Int64 = Store.everyRadio
 
-  public init(contact: Contact, onRadio: Bool, firstSeen: Int64, lastHeard: Int64?) {
+  public init(
+    contact: Contact, onRadio: Bool, firstSeen: Int64, lastHeard: Int64?, radio: Int64 = Store.everyRadio
+  ) {
     self.contact = contact
     self.onRadio = onRadio
     self.firstSeen = firstSeen
     self.lastHeard = lastHeard
+    self.radio = radio
   }
 }
 
@@ -27,25 +32,25 @@ public enum ContactChange: Equatable, Sendable { case added, changed, unchanged 
 extension Store {
   private static let columns = """
     key, type, flags, path_length, path, name, last_advert, latitude, longitude, last_modified, on_radio, first_seen, \
-    last_heard
+    last_heard, radio
     """
 
   /// Within a `write`: keeps the record, if it says anything new. An unchanged one costs no write.
   public func upsert(_ contact: Contact, onRadio: Bool, heard: Bool, at: Int64) throws(SQLiteError) -> ContactChange {
     let known = try read(contact.key)
-    if let known, known.onRadio == onRadio, !heard, known.contact == contact { return .unchanged }
+    if let known, known.onRadio == onRadio, known.radio == radio, !heard, known.contact == contact { return .unchanged }
     try database.run(
       """
-      INSERT INTO contacts(\(Self.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+      INSERT INTO contacts(\(Self.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
       ON CONFLICT(key) DO UPDATE SET type = excluded.type, flags = excluded.flags, path_length = excluded.path_length,
         path = excluded.path, name = excluded.name, last_advert = excluded.last_advert, latitude = excluded.latitude,
         longitude = excluded.longitude, last_modified = excluded.last_modified, on_radio = excluded.on_radio,
-        last_heard = coalesce(excluded.last_heard, last_heard)
+        last_heard = coalesce(excluded.last_heard, last_heard), radio = excluded.radio
       """, .blob(contact.key.bytes), .integer(Int64(contact.type.rawValue)), .integer(Int64(contact.flags)),
       .optional(contact.outPath?.length.raw), .optional(contact.outPath?.bytes), .blob(contact.name.bytes),
       .integer(Int64(contact.lastAdvert)), .integer(Int64(contact.latitude ?? 0)),
       .integer(Int64(contact.longitude ?? 0)), .integer(Int64(contact.lastModified ?? 0)),
-      .integer(onRadio ? 1 : 0), .integer(at), heard ? .integer(at) : .null)
+      .integer(onRadio ? 1 : 0), .integer(at), heard ? .integer(at) : .null, .integer(radio))
     guard let known else { return .added }
     return known.onRadio == onRadio && known.contact.saysTheSame(as: contact) ? .unchanged : .changed
   }
@@ -55,8 +60,11 @@ extension Store {
     try database.run("UPDATE contacts SET on_radio = 0 WHERE key = ? AND on_radio = 1", .blob(key.bytes)) > 0
   }
 
-  /// Within a `write`: another radio is attached.
-  public func markAllRemoved() throws(SQLiteError) { try database.run("UPDATE contacts SET on_radio = 0") }
+  /// Within a `write`: another radio is attached. What comes of its list is not to be taken for the rest of the last one's.
+  public func markAllRemoved() throws(SQLiteError) {
+    try database.run("UPDATE contacts SET on_radio = 0 WHERE on_radio = 1")
+    try setMeta("contacts_watermark", .integer(0))
+  }
 
   /// Within a `write`: a complete list did not name these any more.
   public func removeContacts(notIn seen: Set<PublicKey>, at moment: Moment) throws(SQLiteError) {
@@ -125,14 +133,14 @@ extension Store {
     try database.value("SELECT 1 FROM contacts WHERE name = ? LIMIT 1", .blob(name)) != nil
   }
 
-  /// Contacts in order of their keys, one at a time. Return false to stop.
+  /// Contacts in order of their keys, one at a time; of which this radio told last, or all. Return false to stop.
   public func eachContact(
-    after key: [UInt8] = [], onRadioOnly: Bool = false, _ row: (StoredContact) -> Bool
+    after key: [UInt8] = [], onRadioOnly: Bool = false, ofRadio radio: Int64? = nil, _ row: (StoredContact) -> Bool
   ) throws(StoreError) {
     try translating { () throws(SQLiteError) in
       try database.each(
-        "SELECT \(Self.columns) FROM contacts WHERE key > ? AND on_radio >= ? ORDER BY key",
-        [.blob(key), .integer(onRadioOnly ? 1 : 0)]
+        "SELECT \(Self.columns) FROM contacts WHERE key > ? AND on_radio >= ? AND (?3 IS NULL OR radio = ?3) ORDER BY key",
+        [.blob(key), .integer(onRadioOnly ? 1 : 0), .optional(radio)]
       ) { (statement) throws(SQLiteError) in
         guard let stored = Self.contact(statement) else { return true }
         return row(stored)
@@ -141,11 +149,13 @@ extension Store {
   }
 
   /// The contacts that were heard last, newest first.
-  public func eachContactHeard(limit: Int, _ row: (StoredContact) -> Void) throws(StoreError) {
+  public func eachContactHeard(limit: Int, ofRadio radio: Int64? = nil, _ row: (StoredContact) -> Void)
+    throws(StoreError)
+  {
     try translating { () throws(SQLiteError) in
       try database.each(
-        "SELECT \(Self.columns) FROM contacts WHERE last_heard IS NOT NULL ORDER BY last_heard DESC LIMIT ?",
-        [.integer(Int64(clamping: limit))]
+        "SELECT \(Self.columns) FROM contacts WHERE last_heard IS NOT NULL AND (?2 IS NULL OR radio = ?2) ORDER BY last_heard DESC LIMIT ?1",
+        [.integer(Int64(clamping: limit)), .optional(radio)]
       ) { (statement) throws(SQLiteError) in
         if let stored = Self.contact(statement) { row(stored) }
         return true
@@ -170,7 +180,8 @@ extension Store {
       latitude: Int32(truncatingIfNeeded: row.integer(7)), longitude: Int32(truncatingIfNeeded: row.integer(8)),
       lastModified: UInt32(truncatingIfNeeded: row.integer(9)))
     return StoredContact(
-      contact: contact, onRadio: row.integer(10) != 0, firstSeen: row.integer(11), lastHeard: row.integerIfAny(12))
+      contact: contact, onRadio: row.integer(10) != 0, firstSeen: row.integer(11), lastHeard: row.integerIfAny(12),
+      radio: row.integer(13))
   }
 
   // MARK: What is known of the radio's list

@@ -8,13 +8,16 @@ import RadioSession
 /// The JSON of journal events; the shapes are documented in docs/hub-protocol.md. Secrets never get in.
 public enum EventBody {
   /// Replies of remote command lines can hold passwords (companion.md § 12): their text stays here.
-  public static func message(_ message: StoredMessage, channelName: Text?) -> [UInt8] {
-    JSONWriter.object { write(message, channelName: channelName, showsText: message.kind != .cli, to: &$0) }
+  public static func message(_ message: StoredMessage, channelName: Text?, radio: String? = nil) -> [UInt8] {
+    JSONWriter.object {
+      write(message, channelName: channelName, radio: radio, showsText: message.kind != .cli, to: &$0)
+    }
   }
 
-  /// The fields of a message; also what the control socket shows.
+  /// The fields of a message; also what the control socket shows. `radio`: how the radio is named that it came by.
   public static func write(
-    _ message: StoredMessage, channelName: Text?, showsText: Bool = true, to json: inout JSONWriter
+    _ message: StoredMessage, channelName: Text?, radio: String? = nil, showsText: Bool = true,
+    to json: inout JSONWriter
   ) {
     json.field("id", message.id)
     json.field("kind", message.kind.rawValue)
@@ -48,6 +51,7 @@ public enum EventBody {
     case .unknown: json.field("waited", true)
     }
     json.field("age_s", message.age)
+    json.field("radio", radio)
   }
 
   public static func contact(_ stored: StoredContact) -> [UInt8] {

@@ -54,14 +54,16 @@ extension Store {
     return found
   }
 
-  /// Within a `write`: whether it was taken out to make room.
+  /// Within a `write`: whether it was taken out of the present radio's table to make room.
   public func setEvicted(_ key: PublicKey, _ isEvicted: Bool) throws(SQLiteError) {
-    try database.run("UPDATE contacts SET evicted = ? WHERE key = ?", .integer(isEvicted ? 1 : 0), .blob(key.bytes))
+    try database.run("UPDATE contacts SET evicted = ? WHERE key = ?", .integer(isEvicted ? radio : 0), .blob(key.bytes))
   }
 
+  /// Whether the present radio had it, and lost it to make room.
   public func isEvicted(_ key: PublicKey) throws(StoreError) -> Bool {
     try translating { () throws(SQLiteError) in
-      try database.value("SELECT evicted FROM contacts WHERE key = ? AND on_radio = 0", .blob(key.bytes))?.integer == 1
+      try database.value("SELECT evicted FROM contacts WHERE key = ? AND on_radio = 0", .blob(key.bytes))?.integer
+        == radio
     }
   }
 }

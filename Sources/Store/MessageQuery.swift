@@ -15,13 +15,28 @@ public struct MessageQuery: Equatable, Sendable {
   /// Milliseconds since 1970, by when they came; both ends included.
   public var since: Int64?
   public var until: Int64?
-  /// Ids between these, both left out.
-  public var after: Int64
-  public var before: Int64
+  /// Places between these, both left out.
+  public var after: MessagePlace
+  public var before: MessagePlace
+  /// By which radio they came or went; `nil`: by any. What several heard is each one's.
+  public var radio: Int64?
+  /// With this node: what it sent directly or, as a room, passed on, and what was sent to it.
+  public var with: Contact?
+  public var directions: Directions = .received
+
+  /// Which of both directions.
+  public struct Directions: OptionSet, Sendable {
+    public let rawValue: UInt8
+    public init(rawValue: UInt8) { self.rawValue = rawValue }
+
+    public static let received = Directions(rawValue: 1)
+    public static let sent = Directions(rawValue: 2)
+    public static let both: Directions = [.received, .sent]
+  }
 
   public init(
     words: String? = nil, from: Contact? = nil, channel: ChannelSecret? = nil, since: Int64? = nil,
-    until: Int64? = nil, after: Int64 = 0, before: Int64 = .max
+    until: Int64? = nil, after: MessagePlace = .first, before: MessagePlace = .last, radio: Int64? = nil
   ) {
     self.words = words
     self.from = from
@@ -30,6 +45,7 @@ public struct MessageQuery: Equatable, Sendable {
     self.until = until
     self.after = after
     self.before = before
+    self.radio = radio
   }
 
   /// Why the words cannot be looked for.
@@ -52,19 +68,32 @@ public struct MessageQuery: Equatable, Sendable {
   static let shortestBeginning = 3
   static let mostWords = 32
 
-  /// The query as the index takes it; `nil`: no index is needed.
-  func expression() throws(WordsError) -> String? {
-    var parts: [String] = []
+  /// The words as the index takes them; `nil`: there are none.
+  func wordsExpression() throws(WordsError) -> (wanted: String, unwanted: String?)? {
+    guard let words else { return nil }
     var (wanted, unwanted): ([String], [String]) = ([], [])
-    if let words {
-      let terms = Self.terms(words)
-      guard terms.count <= Self.mostWords else { throw .tooMany }
-      for term in terms {
-        if term.isUnwanted { unwanted.append(try term.quoted()) } else { wanted.append(try term.quoted()) }
-      }
-      guard !wanted.isEmpty else { throw .nothingToFind }
-      parts.append("text : (\(wanted.joined(separator: " AND ")))")
+    let terms = Self.terms(words)
+    guard terms.count <= Self.mostWords else { throw .tooMany }
+    for term in terms {
+      if term.isUnwanted { unwanted.append(try term.quoted()) } else { wanted.append(try term.quoted()) }
     }
+    guard !wanted.isEmpty else { throw .nothingToFind }
+    return (
+      "text : (\(wanted.joined(separator: " AND ")))",
+      unwanted.isEmpty ? nil : "text : (\(unwanted.joined(separator: " OR ")))"
+    )
+  }
+
+  /// What the index of messages of ours is asked; `nil`: it is not needed.
+  func sentExpression() throws(WordsError) -> String? {
+    guard let (wanted, unwanted) = try wordsExpression() else { return nil }
+    return unwanted.map { "(\(wanted)) NOT \($0)" } ?? wanted
+  }
+
+  /// What the index of messages that came is asked; `nil`: it is not needed.
+  func expression() throws(WordsError) -> String? {
+    let words = try wordsExpression()
+    var parts = words.map { [$0.wanted] } ?? []
     if let from {
       let key = Hex.string(from.key.bytes)
       var places = ["place : s\(key.prefix(12))", "place : a\(key.prefix(8))"]
@@ -72,10 +101,11 @@ public struct MessageQuery: Equatable, Sendable {
       if name.contains(where: { $0.isLetter || $0.isNumber }) { places.append("sender : \(Self.quote(name))") }
       parts.append("(\(places.joined(separator: " OR ")))")
     }
+    if let with { parts.append("place : s\(with.key.prefix.hex)") }
     if let channel { parts.append("place : c\(channel.digest)") }
     guard !parts.isEmpty else { return nil }
     let all = parts.joined(separator: " AND ")
-    return unwanted.isEmpty ? all : "(\(all)) NOT text : (\(unwanted.joined(separator: " OR ")))"
+    return words?.unwanted.map { "(\(all)) NOT \($0)" } ?? all
   }
 
   private struct Term {

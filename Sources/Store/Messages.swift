@@ -34,6 +34,8 @@ public struct StoredMessage: Equatable, Sendable {
   public var wait: RadioWait = .none
   /// Seconds between its being sent and its coming here, by the sender's clock; `nil`: new, or not known.
   public var age: Int64?
+  /// By which radio it came; `Store.everyRadio`: by several.
+  public var radio: Int64 = Store.everyRadio
 }
 
 /// What became of an arriving message.
@@ -47,38 +49,58 @@ extension Store {
   /// Datagrams carry no time: the same bytes count as one message within so many milliseconds.
   static let datagramWindow: Int64 = 60_000
 
-  /// Within a `write`: keeps the message and journals it, or counts it as another copy of one we have.
+  /// Within a `write`: keeps the message and journals it, or counts it as another copy of one we have. `radio`: which radio handed it over, if
+  /// that is no longer attached.
+  ///
+  /// What was said on a channel is one message, whichever radio hears it: the second makes it both's. A direct message is for one radio.
   public func insert(
-    _ message: QueuedMessage, at moment: Moment, wait: RadioWait = .none
+    _ message: QueuedMessage, at moment: Moment, wait: RadioWait = .none, by radio: Int64? = nil
   ) throws(SQLiteError) -> MessageArrival {
     var stored = try describe(message, at: moment)
     stored.wait = wait
     let offset = try stored.sender.flatMap { sender throws(SQLiteError) in try clockOffset(of: sender) }
     stored.age = MessageAge.seconds(senderTime: stored.senderTime, received: moment, offset: offset, wait: wait)
+    stored.radio = radio ?? self.radio
     let identity = Self.identity(of: stored)
     if let sender = stored.sender { try noteHeard(sender, at: moment.milliseconds) }
     let copies = try database.run("UPDATE messages SET copies = copies + 1 WHERE identity = ?", .blob(identity))
-    guard copies == 0 else { return .duplicate }
+    guard copies == 0 else {
+      if radios.count > 1 { try share(identity, with: stored.radio) }
+      return .duplicate
+    }
     try insertRow(stored, identity: identity)
     stored.id = database.lastInsertedRow
-    let seq = try append(.message, at: moment, body: EventBody.message(stored, channelName: try channelName(stored)))
+    if stored.radio != self.radio { try widen(stored.radio, toMessage: stored.id) }
+    let body = EventBody.message(
+      stored, channelName: try channelName(stored), radio: markInEvent(ofRadio: stored.radio))
+    let seq = try append(.message, at: moment, body: body)
     try noteReaction(stored, at: moment)
     if let sender = stored.sender { try noteTalk(with: sender, at: moment.milliseconds) }
     return .stored(id: stored.id, seq: seq)
+  }
+
+  /// A second radio has heard it.
+  private func share(_ identity: [UInt8], with radio: Int64) throws(SQLiteError) {
+    let changed = try database.run(
+      "UPDATE messages SET radio = \(Self.everyRadio) WHERE identity = ? AND radio NOT IN (\(Self.everyRadio), ?)",
+      .blob(identity), .integer(radio))
+    guard changed > 0 else { return }
+    let id = try database.value("SELECT id FROM messages WHERE identity = ?", .blob(identity))?.integer
+    if let id { try widen(radio, toMessage: id) }
   }
 
   private func insertRow(_ stored: StoredMessage, identity: [UInt8]) throws(SQLiteError) {
     try database.run(
       """
       INSERT INTO messages(identity, kind, sender, sender_name, channel, slot, text_type, sender_time, author, text,
-        snr, path_length, data_type, at, trusted, waited, age)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        snr, path_length, data_type, at, trusted, waited, age, radio)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
       """, .blob(identity), .text(stored.kind.rawValue), .optional(stored.sender?.bytes),
       .optional(stored.senderName?.bytes), .optional(stored.channel), .optional(stored.slot),
       .integer(Int64(stored.textType.rawValue)), .optional(stored.senderTime), .optional(stored.author),
       .blob(stored.text.bytes), .optional(stored.snr?.quarters), .integer(Int64(stored.path.raw)),
       .optional(stored.dataType), .integer(stored.received.milliseconds), .integer(stored.received.trusted ? 1 : 0),
-      .optional(stored.wait.column), .optional(stored.age))
+      .optional(stored.wait.column), .optional(stored.age), .integer(stored.radio))
   }
 
   private func channelName(_ stored: StoredMessage) throws(SQLiteError) -> Text? {
@@ -159,11 +181,17 @@ extension Store {
 
   /// By what two arrivals are one message (app-conventions.md § 8): its time, then 12 bytes of a SHA-256. The time in
   /// front keeps the index's new entries together: scattered, each message would write a page of the index of its own.
+  ///
+  /// The same words of the same sender to another radio of ours are another message. The first radio goes without saying: so rows from before
+  /// radios were told apart are still known.
   static func identity(of message: StoredMessage) -> [UInt8] {
     var key: [UInt8] = Array(message.kind.rawValue.utf8) + [0]
     key += message.sender?.bytes ?? []
     key += Array((message.channel ?? "").utf8) + [0, UInt8(message.channel == nil ? message.slot ?? 0 : 0)]
     key += message.senderName.map { message.kind == .channel ? $0.bytes : [] } ?? []
+    if message.sender != nil, message.radio > 1 {
+      withUnsafeBytes(of: message.radio.littleEndian) { key.append(contentsOf: $0) }
+    }
     key += [0] + (message.author ?? []) + [0]
     let time = message.senderTime ?? UInt32(clamping: message.received.milliseconds / datagramWindow)
     let front = withUnsafeBytes(of: time.bigEndian) { Array($0) }
@@ -204,6 +232,31 @@ extension Store {
     }
   }
 
+  /// The name of a message's channel, if the radio still has it: slots may have changed since.
+  public func nameOfChannel(of message: StoredMessage) throws(StoreError) -> Text? {
+    guard let slot = message.slot else { return nil }
+    let there = try channel(slot: slot)
+    guard let digest = message.channel else { return there?.name }
+    if let there, there.secret.digest == digest { return there.name }
+    return try nameOfChannel(digest)
+  }
+
+  /// The name under which the radio has the channel of this digest.
+  public func nameOfChannel(_ digest: String) throws(StoreError) -> Text? {
+    try translating { () throws(SQLiteError) in
+      try database.value("SELECT name FROM channels WHERE digest = ?", .text(digest))?.blob.map { Text(bytes: $0) }
+    }
+  }
+
+  /// The newest id of a radio's messages; 0 when there is none.
+  public func lastMessageID(ofRadio id: Int64) throws(StoreError) -> Int64 {
+    try translating { () throws(SQLiteError) in
+      try database.value(
+        "SELECT id FROM messages WHERE id >= ?1 AND id <= ?2 AND radio IN (?3, \(Self.everyRadio)) ORDER BY id DESC LIMIT 1",
+        .integer(radio(id)?.firstMessage ?? 1), .integer(radio(id)?.lastMessage ?? .max), .integer(id))?.integer ?? 0
+    }
+  }
+
   /// The newest message's id; 0 when there is none.
   public func lastMessageID() throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in try database.value("SELECT max(id) FROM messages")?.integer ?? 0 }
@@ -241,7 +294,7 @@ extension Store {
   static let messageColumns =
     """
     id, kind, sender, sender_name, channel, slot, text_type, sender_time, author, text, snr, path_length, data_type, at,
-    trusted, copies, waited, age
+    trusted, copies, waited, age, radio
     """
 
   static func message(_ row: Statement) -> StoredMessage {
@@ -255,6 +308,6 @@ extension Store {
       path: ReceivedPath(raw: UInt8(truncatingIfNeeded: row.integer(11))),
       dataType: row.integerIfAny(12).map { UInt16(truncatingIfNeeded: $0) },
       received: Moment(milliseconds: row.integer(13), trusted: row.integer(14) != 0), copies: Int(row.integer(15)),
-      wait: RadioWait(column: row.integerIfAny(16)), age: row.integerIfAny(17))
+      wait: RadioWait(column: row.integerIfAny(16)), age: row.integerIfAny(17), radio: row.integer(18))
   }
 }

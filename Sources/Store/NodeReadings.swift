@@ -13,24 +13,27 @@ extension Store {
     of key: PublicKey, kind: EventKind, body: [UInt8], at moment: Moment, isJournaled: Bool = true
   ) throws(SQLiteError) {
     try database.run(
-      "INSERT INTO readings(node, kind, at, trusted, body) VALUES (?, ?, ?, ?, ?)", .blob(key.bytes),
-      .text(kind.rawValue), .integer(moment.milliseconds), .integer(moment.trusted ? 1 : 0), .blob(body))
+      "INSERT INTO readings(node, kind, at, trusted, body, radio) VALUES (?, ?, ?, ?, ?, ?)", .blob(key.bytes),
+      .text(kind.rawValue), .integer(moment.milliseconds), .integer(moment.trusted ? 1 : 0), .blob(body),
+      .integer(radio))
     try database.run(
       "DELETE FROM readings WHERE id <= (SELECT max(id) FROM readings) - \(Self.mostReadings)")
     try noteHeard(key.prefix, at: moment.milliseconds)
     if isJournaled { try append(kind, at: moment, body: body) }
   }
 
-  /// Readings of a node (of all without one), oldest first; the newest `limit`.
+  /// Readings of a node (of all without one) that came by this radio (or any), oldest first; the newest `limit`.
   public func eachReading(
-    of key: PublicKey?, limit: Int, _ row: (_ at: Int64, _ kind: String, _ body: [UInt8]) -> Void
+    of key: PublicKey?, byRadio radio: Int64? = nil, limit: Int,
+    _ row: (_ at: Int64, _ kind: String, _ body: [UInt8]) -> Void
   ) throws(StoreError) {
     try translating { () throws(SQLiteError) in
       try database.each(
         """
-        SELECT at, kind, body FROM (SELECT id, at, kind, body FROM readings WHERE ?1 IS NULL OR node = ?1
+        SELECT at, kind, body FROM (SELECT id, at, kind, body FROM readings WHERE (?1 IS NULL OR node = ?1)
+          AND (?3 IS NULL OR radio = ?3)
           ORDER BY id DESC LIMIT ?2) ORDER BY id
-        """, [.optional(key?.bytes), .integer(Int64(clamping: limit))]
+        """, [.optional(key?.bytes), .integer(Int64(clamping: limit)), .optional(radio)]
       ) { (statement) throws(SQLiteError) in
         row(statement.integer(0), statement.text(1), statement.blob(2))
         return true

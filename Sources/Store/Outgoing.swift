@@ -59,10 +59,12 @@ public struct OutgoingMessage: Equatable, Sendable {
   public var heard = 0
   /// Milliseconds on the air so far, estimated.
   public var airtime: Int64 = 0
+  /// The radio that is to send it, or did: no other does.
+  public var radio: Int64
 
   public init(
     id: Int64 = 0, key: String, origin: String, priority: UInt8, kind: Kind, recipient: PublicKey? = nil,
-    channel: String? = nil, text: Text, created: Moment, lifetime: Int64
+    channel: String? = nil, text: Text, created: Moment, lifetime: Int64, radio: Int64 = 1
   ) {
     self.id = id
     self.key = key
@@ -74,13 +76,18 @@ public struct OutgoingMessage: Equatable, Sendable {
     self.text = text
     self.created = created
     self.lifetime = lifetime
+    self.radio = radio
   }
+
+  /// Where origins begin of programs that share the radio: what they send is theirs to repeat.
+  public static let sharedOrigin = "proxy/"
+  var isShared: Bool { origin.hasPrefix(Self.sharedOrigin) }
 
   /// Nothing more is done for it.
   public var hasEnded: Bool {
     switch state {
     case .delivered, .failed: true
-    case .sent: kind == .channel
+    case .sent: kind == .channel || isShared
     case .pending, .sending, .retrying: false
     }
   }
@@ -89,7 +96,7 @@ public struct OutgoingMessage: Equatable, Sendable {
 extension Store {
   private static let outgoingColumns = """
     id, key, origin, priority, kind, recipient, channel, text, state, reason, sender_time, attempt, tries, floods, \
-    codes, created_at, created_trusted, lifetime, ended_at, round_trip, heard, airtime, created_elapsed
+    codes, created_at, created_trusted, lifetime, ended_at, round_trip, heard, airtime, created_elapsed, radio
     """
 
   /// Within a `write`: keeps a new message and journals it. `nil`: there is one with that key already.
@@ -97,25 +104,44 @@ extension Store {
     guard try database.value("SELECT 1 FROM outgoing WHERE key = ?", .text(message.key)) == nil else { return nil }
     var stored = message
     try database.run(
-      "INSERT INTO outgoing(\(Self.outgoingColumns)) VALUES (NULL\(String(repeating: ", ?", count: 22)))",
-      Self.values(of: message))
+      """
+      INSERT INTO outgoing(\(Self.outgoingColumns), place)
+        VALUES (NULL\(String(repeating: ", ?", count: 23)), (SELECT ifnull(max(id), 0) FROM messages))
+      """, Self.values(of: message))
     stored.id = database.lastInsertedRow
     if let recipient = message.recipient { try noteTalk(with: recipient.prefix, at: message.created.milliseconds) }
-    try append(.outgoing, at: message.created, body: EventBody.outgoing(stored))
+    try append(.outgoing, at: message.created, body: body(of: stored))
     return stored
+  }
+
+  private func body(of message: OutgoingMessage) -> [UInt8] {
+    JSONWriter.object { EventBody.write(message, radio: markInEvent(ofRadio: message.radio), to: &$0) }
+  }
+
+  /// Within a `write`: another radio is to send it than the one that was, as if it were said now.
+  public func adoptOutgoing(_ message: OutgoingMessage) throws(SQLiteError) {
+    try updateRow(message)
+    try database.run(
+      "UPDATE outgoing SET place = (SELECT ifnull(max(id), 0) FROM messages) WHERE id = ?", .integer(message.id))
+    try append(.outgoing, at: message.created, body: body(of: message))
   }
 
   /// Within a `write`: keeps what has become of it, and journals the state.
   public func updateOutgoing(_ message: OutgoingMessage, at moment: Moment) throws(SQLiteError) {
-    try database.run(
-      """
-      UPDATE outgoing SET (\(Self.outgoingColumns.dropFirst(4))) = (?\(String(repeating: ", ?", count: 21))) WHERE id = ?
-      """, Self.values(of: message) + [.integer(message.id)])
+    try updateRow(message)
     // Only who could read it can have acknowledged it.
     if message.state == .delivered, let recipient = message.recipient {
       try noteHeard(recipient.prefix, at: moment.milliseconds)
     }
-    try append(.outgoing, at: moment, body: EventBody.outgoingState(message))
+    let radio = markInEvent(ofRadio: message.radio)
+    try append(.outgoing, at: moment, body: EventBody.outgoingState(message, radio: radio))
+  }
+
+  private func updateRow(_ message: OutgoingMessage) throws(SQLiteError) {
+    try database.run(
+      """
+      UPDATE outgoing SET (\(Self.outgoingColumns.dropFirst(4))) = (?\(String(repeating: ", ?", count: 22))) WHERE id = ?
+      """, Self.values(of: message) + [.integer(message.id)])
   }
 
   private static func values(of message: OutgoingMessage) -> [SQLiteValue] {
@@ -127,7 +153,7 @@ extension Store {
       .blob(message.codes.flatMap(\.bytes)), .integer(message.created.milliseconds),
       .integer(message.created.trusted ? 1 : 0), .integer(message.lifetime), .optional(message.endedAt),
       .optional(message.roundTrip), .integer(Int64(message.heard)), .integer(message.airtime),
-      .integer(message.createdElapsed),
+      .integer(message.createdElapsed), .integer(message.radio),
     ]
   }
 
@@ -144,11 +170,15 @@ extension Store {
     try readOneOutgoing("key = ?", .text(key))
   }
 
-  /// The newest failed message that this acknowledgement belongs to. Only the newest hundreds are looked at.
-  public func failedOutgoing(with code: AckCode) throws(StoreError) -> OutgoingMessage? {
+  /// The newest message of the present radio that this acknowledgement belongs to, of those that nobody in memory waits for: failed ones, and what
+  /// programs sent that share the radio. Only the newest hundreds are looked at.
+  public func unacknowledgedOutgoing(with code: AckCode) throws(StoreError) -> OutgoingMessage? {
     var found: OutgoingMessage?
-    let condition = "state = 'failed' AND id > (SELECT max(id) FROM outgoing) - 500 ORDER BY id DESC"
-    try eachOutgoing(condition, []) { message in
+    let condition = """
+      (state = 'failed' OR state = 'sent' AND ended_at IS NOT NULL AND kind <> 'channel') AND radio = ?
+      AND id > (SELECT max(id) FROM outgoing) - 500 ORDER BY id DESC
+      """
+    try eachOutgoing(condition, [.integer(radio)]) { message in
       if message.codes.contains(code) { found = message }
       return found == nil
     }
@@ -159,7 +189,7 @@ extension Store {
     try translating { () throws(SQLiteError) in try readOneOutgoing(condition, value) }
   }
 
-  private func readOneOutgoing(_ condition: String, _ value: SQLiteValue) throws(SQLiteError) -> OutgoingMessage? {
+  func readOneOutgoing(_ condition: String, _ value: SQLiteValue) throws(SQLiteError) -> OutgoingMessage? {
     var found: OutgoingMessage?
     try database.each("SELECT \(Self.outgoingColumns) FROM outgoing WHERE \(condition)", [value]) {
       (row) throws(SQLiteError) in
@@ -169,20 +199,26 @@ extension Store {
     return found
   }
 
-  /// Messages that have not ended, in order. Return false to stop.
+  /// Messages of the present radio that have not ended, in order. Return false to stop.
   public func eachLiveOutgoing(_ row: (OutgoingMessage) -> Bool) throws(StoreError) {
-    try eachOutgoing("ended_at IS NULL ORDER BY id", [], row)
+    try eachOutgoing("ended_at IS NULL AND radio = ? ORDER BY id", [.integer(radio)], row)
   }
 
-  /// Messages with ids over `after`, oldest first; the newest `limit` of them.
+  /// Messages that have not ended and that another radio was to send, in order. Return false to stop.
+  public func eachHeldOutgoing(_ row: (OutgoingMessage) -> Bool) throws(StoreError) {
+    try eachOutgoing("ended_at IS NULL AND radio <> ? ORDER BY id", [.integer(radio)], row)
+  }
+
+  /// Messages with ids over `after`, oldest first; the newest `limit` of them. With a radio: its own, and what is held for others.
   public func eachOutgoing(
-    after: Int64 = 0, limit: Int = .max, _ row: (OutgoingMessage) -> Bool
+    after: Int64 = 0, ofRadio radio: Int64? = nil, limit: Int = .max, _ row: (OutgoingMessage) -> Bool
   ) throws(StoreError) {
+    let whose = "(?3 IS NULL OR radio = ?3 OR ended_at IS NULL AND ?3 = \(self.radio))"
     try eachOutgoing(
       """
-      id > ?1 AND id >= ifnull((SELECT id FROM outgoing WHERE id > ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)
-      ORDER BY id
-      """, [.integer(after), .integer(Int64(clamping: max(0, limit - 1)))], row)
+      id > ?1 AND id >= ifnull((SELECT id FROM outgoing WHERE id > ?1 AND \(whose) ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)
+      AND \(whose) ORDER BY id
+      """, [.integer(after), .integer(Int64(clamping: max(0, limit - 1))), .optional(radio)], row)
   }
 
   private func eachOutgoing(
@@ -211,11 +247,12 @@ extension Store {
 
   /// Within a `write`: ended messages beyond `mostOutgoing` go, oldest first, some at a time. Returns how many.
   public func trimOutgoing() throws(SQLiteError) -> Int {
-    try database.run(
+    let leaving = """
+      SELECT id FROM outgoing WHERE ended_at IS NOT NULL AND id <= (SELECT max(id) FROM outgoing) - \(Self.mostOutgoing)
+      ORDER BY id LIMIT \(Self.trimStep)
       """
-      DELETE FROM outgoing WHERE id IN (SELECT id FROM outgoing WHERE ended_at IS NOT NULL
-        AND id <= (SELECT max(id) FROM outgoing) - \(Self.mostOutgoing) ORDER BY id LIMIT \(Self.trimStep))
-      """)
+    try unindexOutgoing(leaving)
+    return try database.run("DELETE FROM outgoing WHERE id IN (\(leaving))")
   }
 
   private static func outgoing(_ row: Statement) -> OutgoingMessage {
@@ -237,6 +274,7 @@ extension Store {
     message.roundTrip = row.integerIfAny(19).map { UInt32(truncatingIfNeeded: $0) }
     (message.heard, message.airtime) = (Int(row.integer(20)), row.integer(21))
     message.createdElapsed = row.integer(22)
+    message.radio = row.integer(23)
     return message
   }
 
@@ -263,19 +301,17 @@ extension Store {
 }
 
 extension EventBody {
-  public static func outgoing(_ message: OutgoingMessage) -> [UInt8] {
-    JSONWriter.object { write(message, to: &$0) }
-  }
-
   /// What changes: an upstream has had the rest with the first event.
-  static func outgoingState(_ message: OutgoingMessage) -> [UInt8] {
+  static func outgoingState(_ message: OutgoingMessage, radio: String?) -> [UInt8] {
     JSONWriter.object { json in
       json.field("id", message.key)
       writeState(message, to: &json)
+      json.field("radio", radio)
     }
   }
 
-  public static func write(_ message: OutgoingMessage, to json: inout JSONWriter) {
+  /// `radio`: how the radio is named that is to send it.
+  public static func write(_ message: OutgoingMessage, radio: String?, to json: inout JSONWriter) {
     json.field("id", message.key)
     json.field("number", message.id)
     json.field("origin", message.origin)
@@ -286,9 +322,10 @@ extension EventBody {
     json.field("created_at", message.created.milliseconds)
     writeState(message, to: &json)
     json.field("ended", message.hasEnded)
+    json.field("radio", radio)
   }
 
-  private static func writeState(_ message: OutgoingMessage, to json: inout JSONWriter) {
+  static func writeState(_ message: OutgoingMessage, to json: inout JSONWriter) {
     json.field("state", message.state.rawValue)
     json.field("reason", message.reason)
     json.field("sender_time", message.senderTime)

@@ -81,6 +81,8 @@ struct ReactionPlace {
   var conversation: String
   /// The name in a channel, the prefix or the author in hex elsewhere; `self` for our own.
   var sender: String
+  /// By which radio it came or goes; `Store.everyRadio`: what others say on a channel is the same for all.
+  var radio: Int64
 }
 
 /// What a reaction belongs to: a message that came, or one of ours.
@@ -108,18 +110,20 @@ extension Store {
   public func keepOwnReaction(
     _ reaction: ReactionText, conversation: String, outgoing: Int64, at moment: Moment
   ) throws(SQLiteError) {
-    try keep(reaction, ReactionPlace(conversation: conversation, sender: "self"), number: -outgoing, at: moment)
+    let place = ReactionPlace(conversation: conversation, sender: "self", radio: radio)
+    try keep(reaction, place, number: -outgoing, at: moment)
   }
 
   private func keep(
     _ reaction: ReactionText, _ place: ReactionPlace, number: Int64, at moment: Moment
   ) throws(SQLiteError) {
-    let target = try target(of: reaction, in: place.conversation)
+    let target = try target(of: reaction, in: place)
     let added = try database.run(
       """
-      INSERT OR IGNORE INTO reactions(conversation, hash, sender, emoji, target, message, at) VALUES (?, ?, ?, ?, ?, ?, ?)
+      INSERT OR IGNORE INTO reactions(conversation, hash, sender, emoji, target, message, at, radio)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?)
       """, .text(place.conversation), .text(reaction.hash), .text(place.sender), .text(reaction.emoji),
-      .optional(Self.number(target)), .integer(number), .integer(moment.milliseconds))
+      .optional(Self.number(target)), .integer(number), .integer(moment.milliseconds), .integer(place.radio))
     guard added > 0 else { return }
     try database.run(
       """
@@ -142,6 +146,7 @@ extension Store {
       case .outgoing(let number): json.field("target_outgoing", number)
       case nil: break
       }
+      json.field("radio", markInEvent(ofRadio: place.radio))
     }
     try append(.reaction, at: moment, body: body)
   }
@@ -151,27 +156,31 @@ extension Store {
     guard let time = message.senderTime, message.kind != .cli, message.kind != .datagram else { return }
     let place = Self.place(of: message)
     let waiting = try database.value(
-      "SELECT 1 FROM reactions WHERE conversation = ? AND target IS NULL LIMIT 1", .text(place.conversation))
+      "SELECT 1 FROM reactions WHERE conversation = ? AND radio IN (?, 0) AND target IS NULL LIMIT 1",
+      .text(place.conversation), .integer(place.radio))
     guard waiting != nil else { return }
     let hash = TextDigest.reactionHash(message.text, senderTime: time)
-    try resolve(hash, place.conversation, .message(message.id), at: moment)
+    try resolve(hash, place, .message(message.id), at: moment)
   }
 
   private func resolve(
-    _ hash: String, _ conversation: String, _ target: ReactionTarget, at moment: Moment
+    _ hash: String, _ place: ReactionPlace, _ target: ReactionTarget, at moment: Moment
   ) throws(SQLiteError) {
-    var found: [(Int64, String, String)] = []
+    var found: [(Int64, String, String, Int64)] = []
     try database.each(
-      "SELECT id, sender, emoji FROM reactions WHERE conversation = ? AND hash = ? AND target IS NULL",
-      [.text(conversation), .text(hash)]
+      """
+      SELECT id, sender, emoji, radio FROM reactions WHERE conversation = ? AND hash = ? AND radio IN (?, 0)
+        AND target IS NULL
+      """, [.text(place.conversation), .text(hash), .integer(place.radio)]
     ) { (row) throws(SQLiteError) in
-      found.append((row.integer(0), row.text(1), row.text(2)))
+      found.append((row.integer(0), row.text(1), row.text(2), row.integer(3)))
       return true
     }
-    for (id, sender, emoji) in found {
+    for (id, sender, emoji, radio) in found {
       try database.run("UPDATE reactions SET target = ? WHERE id = ?", .optional(Self.number(target)), .integer(id))
       let reaction = ReactionText(emoji: emoji, targetSender: nil, hash: hash)
-      try journalReaction(reaction, ReactionPlace(conversation: conversation, sender: sender), target, at: moment)
+      let whose = ReactionPlace(conversation: place.conversation, sender: sender, radio: radio)
+      try journalReaction(reaction, whose, target, at: moment)
     }
   }
 
@@ -184,22 +193,22 @@ extension Store {
     }
   }
 
-  /// The newest message of the conversation that has the hash.
-  private func target(of reaction: ReactionText, in conversation: String) throws(SQLiteError) -> ReactionTarget? {
-    let prefix = Hex.bytes(conversation).flatMap { KeyPrefix(bytes: $0) }
+  /// The newest message of the conversation that has the hash; with a node, the present radio's conversation.
+  private func target(of reaction: ReactionText, in place: ReactionPlace) throws(SQLiteError) -> ReactionTarget? {
+    let prefix = Hex.bytes(place.conversation).flatMap { KeyPrefix(bytes: $0) }
     let theirs = try find(
       reaction.hash,
       """
       SELECT id, text, sender_time FROM messages WHERE id > (SELECT max(id) FROM messages) - \(Self.mostCandidates)
-      AND (channel = ?1 OR sender = ?2) AND sender_time IS NOT NULL ORDER BY id DESC
-      """, [.text(conversation), .optional(prefix?.bytes)])
+      AND (channel = ?1 OR sender = ?2 AND radio = ?3) AND sender_time IS NOT NULL ORDER BY id DESC
+      """, [.text(place.conversation), .optional(prefix?.bytes), .integer(place.radio)])
     if let theirs { return .message(theirs) }
     let ours = try find(
       reaction.hash,
       """
       SELECT id, text, sender_time FROM outgoing WHERE id > (SELECT max(id) FROM outgoing) - \(Self.mostCandidates)
-      AND (channel = ?1 OR substr(recipient, 1, 6) = ?2) AND sender_time IS NOT NULL ORDER BY id DESC
-      """, [.text(conversation), .optional(prefix?.bytes)])
+      AND (channel = ?1 OR substr(recipient, 1, 6) = ?2 AND radio = ?3) AND sender_time IS NOT NULL ORDER BY id DESC
+      """, [.text(place.conversation), .optional(prefix?.bytes), .integer(place.radio)])
     return ours.map { .outgoing($0) }
   }
 
@@ -218,9 +227,12 @@ extension Store {
     let peer = message.sender?.hex ?? ""
     switch message.kind {
     case .channel:
-      return ReactionPlace(conversation: message.channel ?? "", sender: message.senderName?.string ?? "")
-    case .room: return ReactionPlace(conversation: peer, sender: message.author.map { Hex.string($0) } ?? peer)
-    case .direct, .cli, .datagram: return ReactionPlace(conversation: peer, sender: peer)
+      return ReactionPlace(
+        conversation: message.channel ?? "", sender: message.senderName?.string ?? "", radio: Store.everyRadio)
+    case .room:
+      let author = message.author.map { Hex.string($0) } ?? peer
+      return ReactionPlace(conversation: peer, sender: author, radio: message.radio)
+    case .direct, .cli, .datagram: return ReactionPlace(conversation: peer, sender: peer, radio: message.radio)
     }
   }
 

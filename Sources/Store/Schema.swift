@@ -8,7 +8,7 @@ enum Schema {
     Migration(number: 1, sql: first), Migration(number: 2, sql: messaging), Migration(number: 3, sql: updates),
     Migration(number: 4, sql: clients), Migration(number: 5, sql: search),
     Migration(number: 6, sql: eviction), Migration(number: 7, sql: regions), Migration(number: 8, sql: waiting),
-    Migration(number: 9, sql: steadyTime),
+    Migration(number: 9, sql: steadyTime), Migration(number: 10, sql: radios),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so a number never comes back.
@@ -123,5 +123,40 @@ enum Schema {
     DELETE FROM airtime WHERE at < (SELECT max(at) FROM airtime) - 3600000;
     UPDATE airtime SET at = 0;
     ALTER TABLE outgoing ADD COLUMN created_elapsed INTEGER NOT NULL DEFAULT 0;
+    """
+
+  /// Radios that were attached, and whose each row is. What was there before is that of the radio that was synced last, number 1; without
+  /// one, of the first that comes. A column with a constant default costs nothing for rows that are there, and one byte for those of
+  /// number 1. `radio` 0: several radios have it.
+  ///
+  /// `radios.first_message`, `.last_message`: between these ids its messages lie (no last: it is attached); `.since_message`: the newest when it
+  /// was attached last; `.messages`: counted when it was taken away. `outgoing.place`: the newest message that had come when ours was taken in:
+  /// by it both directions have one order, whatever clocks do. `contacts.evicted`: by which radio's table.
+  private static let radios = """
+    CREATE TABLE radios(
+      id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, name BLOB NOT NULL, first_seen INTEGER NOT NULL,
+      last_seen INTEGER NOT NULL, first_message INTEGER NOT NULL, last_message INTEGER, since_message INTEGER NOT NULL,
+      messages INTEGER NOT NULL);
+    INSERT INTO radios SELECT 1, value, x'', 0, 0, 1, NULL, 0, 0 FROM meta WHERE name = 'radio_key';
+    ALTER TABLE messages ADD COLUMN radio INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE outgoing ADD COLUMN radio INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE outgoing ADD COLUMN place INTEGER;
+    CREATE INDEX outgoing_place ON outgoing(place, id);
+    ALTER TABLE contacts ADD COLUMN radio INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE readings ADD COLUMN radio INTEGER NOT NULL DEFAULT 1;
+    CREATE TABLE reactions_by_radio(
+      id INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL, hash TEXT NOT NULL, sender TEXT NOT NULL,
+      emoji TEXT NOT NULL, target INTEGER, message INTEGER NOT NULL, at INTEGER NOT NULL, radio INTEGER NOT NULL,
+      UNIQUE(conversation, hash, sender, emoji, radio));
+    INSERT INTO reactions_by_radio
+      SELECT *, CASE WHEN length(conversation) = 16 AND sender <> 'self' THEN 0 ELSE 1 END FROM reactions;
+    DROP TABLE reactions;
+    ALTER TABLE reactions_by_radio RENAME TO reactions;
+    CREATE INDEX reactions_waiting ON reactions(conversation, hash) WHERE target IS NULL;
+    CREATE INDEX reactions_target ON reactions(target) WHERE target IS NOT NULL;
+    CREATE VIEW sent_texts AS SELECT id, CAST(text AS TEXT) AS text FROM outgoing;
+    CREATE VIRTUAL TABLE sent_words USING fts5(
+      text, content = 'sent_texts', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2');
+    INSERT INTO sent_words(sent_words, rank) VALUES ('pgsz', 960);
     """
 }

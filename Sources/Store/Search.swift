@@ -3,7 +3,7 @@
 import Companion
 import SQLite
 
-/// Messages by their words.
+/// Messages by their words: those that came in one index, ours in another.
 ///
 /// The index follows behind, some hundred messages at a time: a step for each message would write several times what
 /// the message is. Before something is looked for, the rest is taken in.
@@ -11,31 +11,56 @@ extension Store {
   /// Messages that are taken into the index in one transaction.
   public static let indexStep: Int64 = 256
   private static let indexed = "search_indexed"
+  private static let indexedSent = "search_indexed_sent"
 
-  /// Messages that the index does not have.
+  /// Messages that the indexes do not have.
   public func unindexedMessages() throws(StoreError) -> Int64 {
-    let known = try meta(Self.indexed)?.integer ?? 0
-    let first = try translating { () throws(SQLiteError) in
-      try database.value("SELECT min(id) FROM messages")?.integer ?? 1
+    try translating { () throws(SQLiteError) in
+      let (received, sent) = (try unindexed("messages", Self.indexed), try unindexed("outgoing", Self.indexedSent))
+      return received.upTo - received.from + sent.upTo - sent.from
     }
-    return max(0, try lastMessageID() - max(known, first - 1))
   }
 
-  /// Within a `write`: takes one step's messages into the index. True: that was the rest.
-  public func indexMessages() throws(SQLiteError) -> Bool {
-    let known = try database.value("SELECT value FROM meta WHERE name = ?", .text(Self.indexed))?.integer ?? 0
-    let first = try database.value("SELECT min(id) FROM messages")?.integer ?? 1
-    let newest = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
+  /// Ids that an index does not have: those above the first, up to the last.
+  private func unindexed(_ table: String, _ mark: String) throws(SQLiteError) -> (from: Int64, upTo: Int64) {
+    let known = try database.value("SELECT value FROM meta WHERE name = ?", .text(mark))?.integer ?? 0
+    let first = try database.value("SELECT min(id) FROM \(table)")?.integer ?? 1
+    let newest = try database.value("SELECT max(id) FROM \(table)")?.integer ?? 0
     let from = max(known, first - 1)
-    guard newest > from else { return true }
-    let upTo = min(newest, from + Self.indexStep)
-    try database.run(
+    return (from, max(from, newest))
+  }
+
+  /// Within a `write`: takes one step's messages into the indexes. True: that was the rest.
+  public func indexMessages() throws(SQLiteError) -> Bool {
+    let isAll = try index(
+      "messages", Self.indexed,
       """
       INSERT INTO words(rowid, text, sender, place)
         SELECT id, text, sender, place FROM message_words WHERE id > ? AND id <= ?
-      """, .integer(from), .integer(upTo))
-    try setMeta(Self.indexed, .integer(upTo))
+      """)
+    let isAllSent = try index(
+      "outgoing", Self.indexedSent,
+      "INSERT INTO sent_words(rowid, text) SELECT id, text FROM sent_texts WHERE id > ? AND id <= ?")
+    return isAll && isAllSent
+  }
+
+  private func index(_ table: String, _ mark: String, _ sql: String) throws(SQLiteError) -> Bool {
+    let (from, newest) = try unindexed(table, mark)
+    guard newest > from else { return true }
+    let upTo = min(newest, from + Self.indexStep)
+    try database.run(sql, .integer(from), .integer(upTo))
+    try setMeta(mark, .integer(upTo))
     return upTo == newest
+  }
+
+  /// Within a `write`, before the messages of ours are removed that this query names.
+  func unindexOutgoing(_ leaving: String) throws(SQLiteError) {
+    let known = try database.value("SELECT value FROM meta WHERE name = ?", .text(Self.indexedSent))?.integer ?? 0
+    try database.run(
+      """
+      INSERT INTO sent_words(sent_words, rowid, text)
+        SELECT 'delete', id, text FROM sent_texts WHERE id IN (\(leaving)) AND id <= ?
+      """, .integer(known))
   }
 
   /// Within a `write`, before messages up to this id are removed.
@@ -48,25 +73,10 @@ extension Store {
       """, .integer(min(id, known)))
   }
 
-  /// Messages that fit, newest first, or oldest first; at most `limit`. Return false to stop.
-  public func eachMessage(
-    _ query: MessageQuery, oldestFirst: Bool = false, limit: Int, _ row: (StoredMessage) -> Bool
-  ) throws(SearchError) {
-    let expression: String?
-    do {
-      expression = try query.expression()
-    } catch {
-      throw .words(error)
-    }
-    do throws(SQLiteError) {
-      try each(query, expression, oldestFirst, limit, row)
-    } catch {
-      throw .store(StoreError(error))
-    }
-  }
-
-  private func each(
-    _ query: MessageQuery, _ expression: String?, _ oldestFirst: Bool, _ limit: Int, _ row: (StoredMessage) -> Bool
+  /// Messages that came and fit, newest first, or oldest first; at most `limit`. Return false to stop.
+  func eachReceived(
+    _ query: MessageQuery, _ expression: String?, _ oldestFirst: Bool, _ limit: Int,
+    _ row: (StoredMessage) throws(SQLiteError) -> Bool
   ) throws(SQLiteError) {
     let (low, high) = try ids(query)
     let columns = Self.messageColumns.split(separator: ",").map { "m.\($0.drop { $0.isWhitespace })" }
@@ -77,29 +87,36 @@ extension Store {
     let order = "\(expression == nil ? "m.id" : "w.rowid") \(oldestFirst ? "ASC" : "DESC")"
     try database.each(
       """
-      SELECT \(columns.joined(separator: ", ")) FROM \(source) AND m.at BETWEEN ?4 AND ?5 ORDER BY \(order) LIMIT ?6
+      SELECT \(columns.joined(separator: ", ")) FROM \(source) AND m.at BETWEEN ?4 AND ?5
+        AND (?7 IS NULL OR m.radio IN (?7, \(Self.everyRadio))) ORDER BY \(order) LIMIT ?6
       """,
       [
         .optional(expression), .integer(low), .integer(high), .integer(query.since ?? .min),
-        .integer(query.until ?? .max), .integer(Int64(clamping: limit)),
+        .integer(query.until ?? .max), .integer(Int64(clamping: limit)), .optional(query.radio),
       ]
     ) { (statement) throws(SQLiteError) in
       var message = Self.message(statement)
       if let author = message.author { message.authorName = try nameOfAuthor(author) }
-      return row(message)
+      return try row(message)
     }
   }
 
-  /// Between which ids messages of that time lie: they come in the order of their ids.
+  /// Between which ids messages of that time and radio lie: they come in the order of their ids.
   private func ids(_ query: MessageQuery) throws(SQLiteError) -> (low: Int64, high: Int64) {
-    var (low, high) = (query.after, query.before)
+    var (low, high) = (query.after.message, query.before.message)
+    // A place behind a message: that message lies before it.
+    if query.before.outgoing > 0, high < .max { high += 1 }
+    if let radio = query.radio.flatMap({ self.radio($0) }) {
+      low = max(low, radio.firstMessage - 1)
+      if let last = radio.lastMessage, last < .max { high = min(high, last + 1) }
+    }
     if let since = query.since { low = max(low, try firstMessage(at: since) - 1) }
     if let until = query.until, until < .max { high = min(high, try firstMessage(at: until + 1)) }
     return (low, high)
   }
 
   /// The first message that came then or later, found by halving; `.max`: there is none.
-  private func firstMessage(at milliseconds: Int64) throws(SQLiteError) -> Int64 {
+  func firstMessage(at milliseconds: Int64) throws(SQLiteError) -> Int64 {
     var low = try database.value("SELECT min(id) FROM messages")?.integer ?? 0
     let newest = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
     var high = newest + 1

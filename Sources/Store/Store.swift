@@ -68,6 +68,7 @@ public final class Store {
   private var onDisk: [() -> Void] = []
   var journalState = JournalState()
   var steadyClock = SteadyClock(mostAway: 0)
+  var radioState = RadioState()
   /// The database turned out to be damaged: somebody must call `replaceDamaged`, later.
   public var onDamage: (() -> Void)?
 
@@ -115,6 +116,8 @@ public final class Store {
     try loadIdentity()
     journalState = try translating { () throws(SQLiteError) in try JournalState(database) }
     steadyClock = try loadElapsed()
+    radioState = try translating { () throws(SQLiteError) in try readRadios() }
+    try translating { () throws(SQLiteError) in try placeOutgoing() }
   }
 
   /// Nobody else opens it meanwhile: the index of the log is then in memory, and not in a file whose pages the kernel writes to

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import JSON
+import SQLite
+
+/// Where a message stands among those of both directions: what came in the order in which it came, ours behind what had come when we said it.
+///
+/// No clock has a part in it, so a page that is asked for again is the same, whatever clocks do meanwhile.
+public struct MessagePlace: Hashable, Comparable, Sendable, CustomStringConvertible {
+  /// The message that came, or the newest that had come before ours.
+  public var message: Int64
+  /// Ours; 0: the message that came.
+  public var outgoing: Int64
+
+  public init(message: Int64, outgoing: Int64 = 0) {
+    self.message = message
+    self.outgoing = outgoing
+  }
+
+  /// Before and behind everything.
+  public static let first = MessagePlace(message: 0)
+  public static let last = MessagePlace(message: .max, outgoing: .max)
+
+  /// `12`: message 12; `12.3`: our message 3, behind it.
+  public init?(_ text: String) {
+    let parts = text.split(separator: ".", omittingEmptySubsequences: false).map { Int64($0) }
+    guard let message = parts.first ?? nil, message >= 0, parts.count <= 2 else { return nil }
+    guard parts.count == 2 else {
+      self.init(message: message)
+      return
+    }
+    guard let outgoing = parts[1], outgoing > 0 else { return nil }
+    self.init(message: message, outgoing: outgoing)
+  }
+
+  public var description: String { outgoing == 0 ? "\(message)" : "\(message).\(outgoing)" }
+
+  public static func < (left: Self, right: Self) -> Bool {
+    (left.message, left.outgoing) < (right.message, right.outgoing)
+  }
+}
+
+extension MessagePlace: ExpressibleByIntegerLiteral {
+  public init(integerLiteral value: Int64) { self.init(message: value) }
+}
+
+/// A message of either direction.
+public enum ConversationRow: Equatable, Sendable {
+  case received(StoredMessage)
+  case sent(OutgoingMessage, MessagePlace)
+
+  public var place: MessagePlace {
+    switch self {
+    case .received(let message): MessagePlace(message: message.id)
+    case .sent(_, let place): place
+    }
+  }
+}
+
+extension Store {
+  /// Messages that fit, of the directions that are asked for, newest first, or oldest first; at most `limit`. Return false to stop.
+  public func eachRow(
+    _ query: MessageQuery, oldestFirst: Bool = false, limit: Int, _ row: (ConversationRow) -> Bool
+  ) throws(SearchError) {
+    let (received, sent): (String?, String?)
+    do {
+      (received, sent) = (try query.expression(), try query.sentExpression())
+    } catch {
+      throw .words(error)
+    }
+    do throws(SQLiteError) {
+      // Ours are few: their places fit into memory, what came is read one by one between them.
+      let places = try placesOfSent(query, sent, oldestFirst, limit)
+      try merge(places[...], query, received, oldestFirst, limit, row)
+    } catch {
+      throw .store(StoreError(error))
+    }
+  }
+
+  /// Messages that came and fit. Return false to stop.
+  public func eachMessage(
+    _ query: MessageQuery, oldestFirst: Bool = false, limit: Int, _ row: (StoredMessage) -> Bool
+  ) throws(SearchError) {
+    var query = query
+    query.directions = .received
+    try eachRow(query, oldestFirst: oldestFirst, limit: limit) { found in
+      if case .received(let message) = found { row(message) } else { true }
+    }
+  }
+
+  private func merge(
+    _ places: ArraySlice<MessagePlace>, _ query: MessageQuery, _ expression: String?, _ oldestFirst: Bool, _ limit: Int,
+    _ row: (ConversationRow) -> Bool
+  ) throws(SQLiteError) {
+    var (sent, left) = (places, max(0, limit))
+    func pass(_ next: ConversationRow) {
+      left -= 1
+      if !row(next) { left = 0 }
+    }
+    func passSent(upTo end: MessagePlace?) throws(SQLiteError) {
+      while left > 0, let next = sent.first, end.map({ oldestFirst ? next < $0 : next > $0 }) ?? true {
+        sent.removeFirst()
+        if let message = try readOneOutgoing("id = ?", .integer(next.outgoing)) { pass(.sent(message, next)) }
+      }
+    }
+    if query.directions.contains(.received), left > 0 {
+      try eachReceived(query, expression, oldestFirst, limit) { message throws(SQLiteError) in
+        try passSent(upTo: MessagePlace(message: message.id))
+        if left > 0 { pass(.received(message)) }
+        return left > 0
+      }
+    }
+    try passSent(upTo: nil)
+  }
+
+  /// Where those of ours stand that fit. Nobody else said them: with `from` there are none.
+  private func placesOfSent(
+    _ query: MessageQuery, _ expression: String?, _ oldestFirst: Bool, _ limit: Int
+  ) throws(SQLiteError) -> [MessagePlace] {
+    guard query.directions.contains(.sent), query.from == nil else { return [] }
+    let order = oldestFirst ? "ASC" : "DESC"
+    let words = expression == nil ? "?1 IS NULL" : "o.id IN (SELECT rowid FROM sent_words WHERE sent_words MATCH ?1)"
+    var places: [MessagePlace] = []
+    try database.each(
+      """
+      SELECT o.place, o.id FROM outgoing o WHERE \(words) AND (o.place, o.id) > (?2, ?3) AND (o.place, o.id) < (?4, ?5)
+        AND o.created_at BETWEEN ?6 AND ?7 AND (?8 IS NULL OR o.radio = ?8) AND (?9 IS NULL OR o.recipient = ?9)
+        AND (?10 IS NULL OR o.channel = ?10) ORDER BY o.place \(order), o.id \(order) LIMIT ?11
+      """,
+      [
+        .optional(expression), .integer(query.after.message), .integer(query.after.outgoing),
+        .integer(query.before.message), .integer(query.before.outgoing), .integer(query.since ?? .min),
+        .integer(query.until ?? .max), .optional(query.radio), .optional(query.with?.key.bytes),
+        .optional(query.channel?.digest), .integer(Int64(clamping: limit)),
+      ]
+    ) { (statement) throws(SQLiteError) in
+      places.append(MessagePlace(message: statement.integer(0), outgoing: statement.integer(1)))
+      return true
+    }
+    return places
+  }
+
+  /// Where a message of ours stands.
+  public func place(ofOutgoing id: Int64) throws(StoreError) -> MessagePlace? {
+    try translating { () throws(SQLiteError) in
+      try database.value("SELECT place FROM outgoing WHERE id = ?", .integer(id))?.integer
+        .map { MessagePlace(message: $0, outgoing: id) }
+    }
+  }
+
+  /// The place behind all that there is.
+  public func endOfMessages() throws(StoreError) -> MessagePlace {
+    try translating { () throws(SQLiteError) in
+      let message = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
+      return MessagePlace(message: message, outgoing: try database.value("SELECT max(id) FROM outgoing")?.integer ?? 0)
+    }
+  }
+
+  /// Ours from before both directions had one order get their places by their times, as far as those can tell.
+  func placeOutgoing() throws(SQLiteError) {
+    var times: [(id: Int64, at: Int64)] = []
+    try database.each("SELECT id, created_at FROM outgoing WHERE place IS NULL ORDER BY id", []) {
+      (row) throws(SQLiteError) in
+      times.append((row.integer(0), row.integer(1)))
+      return true
+    }
+    guard !times.isEmpty else { return }
+    try database.execute("BEGIN IMMEDIATE")
+    do {
+      let newest = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
+      var last: Int64 = 0
+      for (id, at) in times {
+        let next = try firstMessage(at: min(at, .max - 1) + 1)
+        last = max(last, next == .max ? newest : max(0, next - 1))
+        try database.run("UPDATE outgoing SET place = ? WHERE id = ?", .integer(last), .integer(id))
+      }
+      try database.execute("COMMIT")
+    } catch {
+      if database.isInTransaction { try database.execute("ROLLBACK") }
+      throw error
+    }
+  }
+
+  // MARK: As rows
+
+  /// A message of ours as `outgoing` shows it.
+  public func write(_ message: OutgoingMessage, to json: inout JSONWriter) {
+    EventBody.write(message, radio: mark(ofRadio: message.radio), to: &json)
+    if !message.hasEnded, message.radio != radio {
+      json.field("held_for", self.radio(message.radio)?.name.string ?? "another radio")
+    }
+  }
+
+  /// A message of ours among those that came: with all that these have, and more.
+  public func write(_ message: OutgoingMessage, at place: MessagePlace, asRow json: inout JSONWriter) {
+    let from = self.radio(message.radio)
+    // `try?`: without a name there is still the key.
+    let recipient = message.recipient.flatMap { (try? contact($0)) ?? nil }
+    let channel = message.channel.flatMap { (try? nameOfChannel($0)) ?? nil }  // as above
+    // Numbers of ours are below zero, as in a reaction's target.
+    json.field("id", 0 &- message.id)
+    json.field("kind", message.kind.rawValue)
+    json.field("sender", from?.mark)
+    json.field("sender_name", from?.name.string)
+    json.field("recipient", message.recipient?.hex)
+    json.field("recipient_name", recipient?.contact.name.string)
+    json.field("channel", message.channel)
+    json.field("channel_name", channel?.string)
+    json.field("text", message.text.string)
+    let mentions = Mention.names(in: message.text)
+    if !mentions.isEmpty { json.arrayField("mentions") { json in for name in mentions { json.value(name) } } }
+    json.field("direct", message.tries > 0 && message.floods == 0 && message.kind != .channel)
+    json.field("radio", from?.mark)
+    json.field("direction", "sent")
+    json.field("cursor", place.description)
+    json.field("outgoing", message.key)
+    json.field("origin", message.origin)
+    EventBody.writeState(message, to: &json)
+    json.field("ended", message.hasEnded)
+    json.field("received_at", message.created.milliseconds)
+    json.field("clock_trusted", message.created.trusted)
+    json.field("copies", 1)
+  }
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import SQLite
+
+/// A radio that is attached, or was.
+public struct KnownRadio: Equatable, Sendable {
+  /// Its number here, from 1 on: what rows say of whose they are.
+  public var id: Int64
+  public var key: PublicKey
+  public var name: Text
+  /// Milliseconds since 1970; 0: before radios were told apart.
+  public var firstSeen: Int64
+  public var lastSeen: Int64
+  /// Ids between which its messages lie; without a last one it is attached.
+  var firstMessage: Int64
+  var lastMessage: Int64?
+  /// The newest message of all when it was attached last.
+  var sinceMessage: Int64
+  /// Messages that came by it, without those since then.
+  var messages: Int64
+
+  /// As rows name it: the first 6 bytes of its key.
+  public var mark: String { key.prefix.hex }
+}
+
+/// What the store knows of radios, in memory as on disk.
+struct RadioState {
+  var all: [KnownRadio] = []
+  /// The number of the one that is attached, or was last. 1 in a store that knows none: the first that comes.
+  var present: Int64 = 1
+
+  subscript(id: Int64) -> KnownRadio? { all.first { $0.id == id } }
+
+  mutating func set(_ radio: KnownRadio) {
+    all.removeAll { $0.id == radio.id }
+    all.append(radio)
+    all.sort { $0.id < $1.id }
+  }
+}
+
+/// Radios are told apart by their public keys: what one has heard, or was to say, is not the next one's.
+///
+/// A radio is known from `attach` on, without a write of its own: its row goes along with the first transaction after that, so nothing on
+/// disk names a radio that is not there.
+extension Store {
+  /// For rows that belong to every radio: what several have heard.
+  public static let everyRadio: Int64 = 0
+
+  /// The number of the radio that is attached, or was last.
+  public var radio: Int64 { radioState.present }
+  /// Its key; `nil`: none was ever attached.
+  public var radioKey: PublicKey? { radioState[radioState.present]?.key }
+  public var radios: [KnownRadio] { radioState.all }
+  public func radio(_ id: Int64) -> KnownRadio? { radioState[id] }
+
+  /// As rows name a radio: the first 6 bytes of its key in hex. `nil`: several radios', or one that nobody knows.
+  public func mark(ofRadio id: Int64) -> String? { radioState[id]?.mark }
+
+  /// As events name it: while only one radio is known, that goes without saying, and costs no byte of the uplink.
+  func markInEvent(ofRadio id: Int64) -> String? { radioState.all.count > 1 ? mark(ofRadio: id) : nil }
+
+  /// From now on messages come and go by this radio. True: another one than the last.
+  @discardableResult
+  public func attach(_ key: PublicKey, name: Text, at milliseconds: Int64) throws(StoreError) -> Bool {
+    if var same = radioState[radioState.present], same.key == key {
+      (same.name, same.lastSeen) = (name, milliseconds)
+      keep(same)
+      return false
+    }
+    let newest = try lastMessageID()
+    let isFirst = radioState.all.isEmpty
+    if var last = radioState[radioState.present] {
+      last.messages += max(0, newest - last.sinceMessage)
+      (last.lastMessage, last.lastSeen) = (newest, milliseconds)
+      keep(last)
+    }
+    let known = radioState.all.first { $0.key == key }
+    var radio =
+      known
+      ?? KnownRadio(
+        id: (radioState.all.map(\.id).max() ?? 0) + 1, key: key, name: name, firstSeen: milliseconds,
+        lastSeen: milliseconds, firstMessage: isFirst ? 1 : newest + 1, sinceMessage: isFirst ? 0 : newest, messages: 0)
+    (radio.name, radio.lastSeen, radio.lastMessage) = (name, milliseconds, nil)
+    if known != nil { radio.sinceMessage = newest }
+    keep(radio)
+    radioState.present = radio.id
+    writeAlong("radio") { [id = radio.id] store throws(SQLiteError) in try store.setMeta("radio", .integer(id)) }
+    return !isFirst
+  }
+
+  /// It is still there, or was until now.
+  public func radioSeen(at milliseconds: Int64) {
+    guard var radio = radioState[radioState.present] else { return }
+    radio.lastSeen = milliseconds
+    keep(radio)
+  }
+
+  private func keep(_ radio: KnownRadio) {
+    radioState.set(radio)
+    writeAlong("radio \(radio.id)") { store throws(SQLiteError) in try store.write(radio) }
+  }
+
+  private func write(_ radio: KnownRadio) throws(SQLiteError) {
+    try database.run(
+      "INSERT OR REPLACE INTO radios VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", .integer(radio.id), .blob(radio.key.bytes),
+      .blob(radio.name.bytes), .integer(radio.firstSeen), .integer(radio.lastSeen), .integer(radio.firstMessage),
+      .optional(radio.lastMessage), .integer(radio.sinceMessage), .integer(radio.messages))
+  }
+
+  /// Within a `write`: a message of this id is of this radio, too, whichever is attached now.
+  func widen(_ id: Int64, toMessage message: Int64) throws(SQLiteError) {
+    guard var radio = radioState[id] else { return }
+    let last = radio.lastMessage.map { max($0, message) }
+    guard message < radio.firstMessage || last != radio.lastMessage else { return }
+    (radio.firstMessage, radio.lastMessage) = (min(radio.firstMessage, message), last)
+    if id != radioState.present { radio.messages += 1 }
+    radioState.set(radio)
+    try write(radio)
+  }
+
+  func readRadios() throws(SQLiteError) -> RadioState {
+    var state = RadioState()
+    try database.each(
+      """
+      SELECT id, key, name, first_seen, last_seen, first_message, last_message, since_message, messages FROM radios
+      ORDER BY id
+      """, []
+    ) { (row) throws(SQLiteError) in
+      guard let key = PublicKey(bytes: row.blob(1)) else { return true }
+      state.all.append(
+        KnownRadio(
+          id: row.integer(0), key: key, name: Text(bytes: row.blob(2)), firstSeen: row.integer(3),
+          lastSeen: row.integer(4), firstMessage: row.integer(5), lastMessage: row.integerIfAny(6),
+          sinceMessage: row.integer(7), messages: row.integer(8)))
+      return true
+    }
+    state.present = try database.value("SELECT value FROM meta WHERE name = 'radio'")?.integer ?? 1
+    return state
+  }
+
+  // MARK: What each has
+
+  /// Messages that came by a radio and are kept, about: where radios took turns, those of the others in between are trimmed with them.
+  public func messageCount(ofRadio id: Int64) throws(StoreError) -> Int64 {
+    guard let radio = radioState[id] else { return 0 }
+    let newest = try lastMessageID()
+    let oldest = try translating { () throws(SQLiteError) in
+      try database.value("SELECT min(id) FROM messages")?.integer ?? 1
+    }
+    let since = id == radioState.present ? max(0, newest - radio.sinceMessage) : 0
+    let span = (radio.lastMessage ?? newest) - max(radio.firstMessage, oldest) + 1
+    return max(0, min(radio.messages + since, span))
+  }
+
+  /// Messages of ours that a radio was to send and that have not ended; `nil`: of all radios but the one that is attached.
+  public func heldCount(ofRadio id: Int64? = nil) throws(StoreError) -> Int64 {
+    try translating { () throws(SQLiteError) in
+      try database.value(
+        "SELECT count(*) FROM outgoing WHERE ended_at IS NULL AND radio <> ?1 AND (?2 IS NULL OR radio = ?2)",
+        .integer(radio), .optional(id))?.integer ?? 0
+    }
+  }
+
+  /// Nodes of which a radio told last.
+  public func contactCount(ofRadio id: Int64) throws(StoreError) -> Int64 {
+    try translating { () throws(SQLiteError) in
+      try database.value("SELECT count(*) FROM contacts WHERE radio = ?", .integer(id))?.integer ?? 0
+    }
+  }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import MeshCrypto
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Store
+
+@Suite struct ConversationTests {
+  private let birch = PublicKey(bytes: Array(repeating: 7, count: 32))!
+
+  /// Said in turns, while the clock goes anywhere: r: it came, s: ours.
+  private func filled(_ turns: String, clock: (Int) -> Int64 = { Int64($0) * 1000 }) throws -> Shop {
+    let shop = try Shop()
+    for (number, turn) in turns.enumerated() {
+      let moment = Moment(milliseconds: clock(number), trusted: true)
+      shop.store.write({ store throws(SQLiteError) in
+        guard turn == "s" else {
+          _ = try store.insert(
+            Shop.direct("word \(number)", time: UInt32(number), from: birch.prefix.value), at: moment)
+          return
+        }
+        _ = try store.insertOutgoing(
+          OutgoingMessage(
+            key: "k\(number)", origin: "control", priority: 0, kind: .direct, recipient: birch,
+            text: Text("word \(number)"), created: moment, lifetime: 1000))
+      }) { _ in }
+      try shop.store.commitNow()
+    }
+    return shop
+  }
+
+  private func numbers(
+    _ shop: Shop, _ query: MessageQuery = MessageQuery(), _ directions: MessageQuery.Directions = .both,
+    oldestFirst: Bool = true, limit: Int = 1000
+  ) throws -> [(text: String, place: MessagePlace)] {
+    var query = query
+    query.directions = directions
+    var found: [(text: String, place: MessagePlace)] = []
+    try shop.store.eachRow(query, oldestFirst: oldestFirst, limit: limit) { row in
+      switch row {
+      case .received(let message): found.append((String(message.text.string.dropFirst(5)), row.place))
+      case .sent(let message, _): found.append((String(message.text.string.dropFirst(5)), row.place))
+      }
+      return true
+    }
+    return found
+  }
+
+  @Test func `both directions stand in the order in which they were said, whatever the clock did meanwhile`() throws {
+    let turns = "srrssrsrrrss"
+    let shop = try filled(turns) { $0.isMultiple(of: 3) ? 1_000_000 : Int64(50 - $0) }
+    let all = (0..<turns.count).map(String.init)
+    #expect(try numbers(shop).map(\.text) == all)
+    #expect(try numbers(shop, oldestFirst: false).map(\.text) == all.reversed())
+    #expect(try numbers(shop, MessageQuery(), .sent).map(\.text) == ["0", "3", "4", "6", "10", "11"])
+    #expect(try numbers(shop, MessageQuery(), .received).map(\.text) == ["1", "2", "5", "7", "8", "9"])
+    #expect(try numbers(shop, oldestFirst: false, limit: 3).map(\.text) == ["11", "10", "9"])
+  }
+
+  private func full<Row>(_ rows: [Row]) -> [Row]? { rows.isEmpty ? nil : rows }
+
+  @Test(arguments: 1...5) func `pages of any size are the whole, in both ways`(size: Int) throws {
+    let shop = try filled("ssrsrrsssrrs") { Int64(100 - $0) }
+    var (forth, back): ([String], [String]) = ([], [])
+    var query = MessageQuery()
+    while let page = try full(numbers(shop, query, limit: size)), let last = page.last {
+      forth += page.map(\.text)
+      query.after = try #require(MessagePlace(last.place.description), "as a client gives it back")
+    }
+    query = MessageQuery()
+    while let page = try full(numbers(shop, query, oldestFirst: false, limit: size)), let last = page.last {
+      back += page.map(\.text)
+      query.before = last.place
+    }
+    #expect(forth == (0..<12).map(String.init) && back == forth.reversed())
+  }
+
+  @Test func `what we said is found by its words, also when what is old goes`() throws {
+    let shop = try filled("rsrs")
+    func index() throws {
+      shop.store.write({ store throws(SQLiteError) in _ = try store.indexMessages() }) { _ in }
+      try shop.store.commitNow()
+    }
+    #expect(try shop.store.unindexedMessages() == 4)
+    try index()
+    #expect(try shop.store.unindexedMessages() == 0)
+    #expect(try numbers(shop, MessageQuery(words: "word")).map(\.text) == ["0", "1", "2", "3"])
+    #expect(try numbers(shop, MessageQuery(words: "3 WORD")).map(\.text) == ["3"])
+    #expect(try numbers(shop, MessageQuery(words: "word -3")).map(\.text) == ["0", "1", "2"])
+    var query = MessageQuery(words: "word")
+    query.with = Contact(
+      key: birch, type: .chat, flags: 0, outPath: nil, name: "Birch", lastAdvert: 0, latitude: 0, longitude: 0,
+      lastModified: 0)
+    #expect(try numbers(shop, query).count == 4)
+    query.with?.key = PublicKey(bytes: Array(repeating: 8, count: 32))!
+    #expect(try numbers(shop, query).isEmpty)
+    query = MessageQuery(since: 1000, until: 2000)
+    #expect(try numbers(shop, query).map(\.text) == ["1", "2"])
+    // More than are kept: the first goes, with its words.
+    var trimmed = 0
+    shop.store.write({ store throws(SQLiteError) in
+      for var message in [try store.readOutgoing(key: "k1"), try store.readOutgoing(key: "k3")].compactMap(\.self) {
+        message.state = .failed
+        message.endedAt = 5
+        try store.updateOutgoing(message, at: Shop.moment)
+      }
+      try store.database.run("UPDATE sqlite_sequence SET seq = \(Store.mostOutgoing) WHERE name = 'outgoing'")
+      _ = try store.insertOutgoing(
+        OutgoingMessage(
+          key: "last", origin: "control", priority: 0, kind: .direct, recipient: birch, text: "word 9",
+          created: Shop.moment, lifetime: 1000))
+      trimmed = try store.trimOutgoing()
+    }) { _ in }
+    try shop.store.commitNow()
+    #expect(try trimmed == 1 && shop.store.outgoing(key: "k1") == nil)
+    for _ in 0..<50 { try index() }
+    #expect(try numbers(shop, MessageQuery(words: "word"), .sent).map(\.text) == ["3", "9"])
+    try shop.store.translating { () throws(SQLiteError) in
+      try shop.store.database.execute("INSERT INTO sent_words(sent_words) VALUES ('integrity-check')")
+    }
+  }
+
+  @Test(arguments: ["", "x", "1.", "-1", "1.0", "1.-2", "1.2.3", "99999999999999999999"])
+  func `what is no place is refused`(text: String) { #expect(MessagePlace(text) == nil) }
+}

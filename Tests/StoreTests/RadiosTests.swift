@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Foundation
+import MeshCrypto
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Store
+
+@Suite struct RadiosTests {
+  private func key(_ number: UInt8) -> PublicKey { PublicKey(bytes: Array(repeating: number, count: 32))! }
+
+  private func attach(_ shop: Shop, _ number: UInt8) throws -> Bool {
+    try shop.store.attach(key(number), name: Text("r\(number)"), at: 1000 + Int64(number))
+  }
+
+  private func texts(_ shop: Shop, ofRadio radio: Int64?) throws -> [String] {
+    var texts: [String] = []
+    try shop.store.eachRow(MessageQuery(radio: radio), oldestFirst: true, limit: 1000) { row in
+      if case .received(let message) = row { texts.append(message.text.string) }
+      return true
+    }
+    return texts
+  }
+
+  @Test func `each radio's messages stay its own, and what both hear on a channel is one message of both`() throws {
+    let shop = try Shop()
+    #expect(try !attach(shop, 1), "the first is no other")
+    try shop.insert(Shop.direct("to the first"))
+    try shop.insert(Shop.channel("A: to all"))
+    try shop.insert(Shop.channel("A: before the second came", time: 8))
+    #expect(try attach(shop, 2))
+    #expect(try shop.insert(Shop.direct("to the first")) == .stored(id: 4, seq: 4), "the same words to another radio")
+    #expect(try shop.insert(Shop.direct("to the first")) == .duplicate)
+    #expect(try shop.insert(Shop.channel("A: to all")) == .duplicate)
+    #expect(try texts(shop, ofRadio: 1) == ["to the first", "to all", "before the second came"])
+    #expect(try texts(shop, ofRadio: 2) == ["to all", "to the first"], "an earlier one that it heard, too")
+    #expect(try texts(shop, ofRadio: nil).count == 4)
+    #expect(try shop.store.messageCount(ofRadio: 1) == 3)
+    #expect(try shop.store.message(after: 0)?.id == 2, "for programs that share it, too")
+    #expect(try shop.store.lastMessageID(ofRadio: 2) == 4)
+    #expect(try attach(shop, 1), "and it is back")
+    #expect(try shop.insert(Shop.direct("to the first")) == .duplicate)
+    #expect(try shop.store.lastMessageID(ofRadio: 1) == 3)
+  }
+
+  @Test func `which radio was there survives a restart, also with a message in hand of the one before`() throws {
+    let scratch = Scratch()
+    func open() throws -> Store { try Store(Store.Settings(location: scratch.location("gw.db"))) }
+    do {
+      let store = try open()
+      _ = try store.attach(key(1), name: "r1", at: 1)
+      _ = try store.attach(key(2), name: "r2", at: 2)
+      store.write({ store throws(SQLiteError) in
+        _ = try store.insert(Shop.direct("late"), at: Shop.moment, by: 1)
+        _ = try store.insert(Shop.direct("now"), at: Shop.moment)
+      }) { _ in }
+      try store.commitNow()
+    }
+    let store = try open()
+    #expect(store.radio == 2 && store.radioKey == key(2) && store.radios.map(\.name.string) == ["r1", "r2"])
+    #expect(try store.lastMessageID(ofRadio: 1) == 1 && store.lastMessageID(ofRadio: 2) == 2)
+    var bodies: [String] = []
+    try store.readJournal(after: 0) { event, _ in
+      bodies.append(String(decoding: event.body, as: UTF8.self))
+      return true
+    }
+    #expect(bodies.map { $0.contains("\"radio\":\"010101010101\"") } == [true, false])
+    #expect(bodies.map { $0.contains("\"radio\":\"020202020202\"") } == [false, true])
+  }
+
+  @Test func `while one radio is known, no event says so`() throws {
+    let shop = try Shop()
+    _ = try attach(shop, 1)
+    try shop.insert(Shop.direct("hello"))
+    try shop.store.readJournal(after: 0) { event, _ in
+      #expect(!String(decoding: event.body, as: UTF8.self).contains("radio"))
+      return true
+    }
+  }
+
+  @Test func `what another radio was to send is not live, and is taken over as if it were said now`() throws {
+    let shop = try Shop()
+    _ = try attach(shop, 1)
+    var message = OutgoingMessage(
+      key: "k", origin: "control", priority: 0, kind: .direct, recipient: key(9), text: "hello", created: Shop.moment,
+      lifetime: 1000, radio: 1)
+    shop.store.write({ store throws(SQLiteError) in
+      _ = try store.insertOutgoing(message)
+      _ = try store.insert(Shop.direct("an answer"), at: Shop.moment)
+    }) { _ in }
+    try shop.store.commitNow()
+    _ = try attach(shop, 2)
+    func live() throws -> [String] {
+      var keys: [String] = []
+      try shop.store.eachLiveOutgoing {
+        keys.append($0.key); return true
+      }
+      return keys
+    }
+    #expect(try live().isEmpty && shop.store.heldCount() == 1)
+    message = try #require(try shop.store.outgoing(key: "k"))
+    message.radio = 2
+    shop.store.write({ [message] store throws(SQLiteError) in try store.adoptOutgoing(message) }) { _ in }
+    try shop.store.commitNow()
+    #expect(try live() == ["k"] && shop.store.heldCount() == 0)
+    #expect(try shop.store.place(ofOutgoing: message.id) == MessagePlace(message: 1, outgoing: message.id))
+  }
+
+  @Test func `a contact gave way in one radio's table, not in another's`() throws {
+    let shop = try Shop()
+    _ = try attach(shop, 1)
+    let contact = Contact(
+      key: key(9), type: .chat, flags: 0, outPath: nil, name: "nine", lastAdvert: 0, latitude: 0, longitude: 0,
+      lastModified: 0)
+    shop.store.write({ store throws(SQLiteError) in
+      _ = try store.upsert(contact, onRadio: true, heard: false, at: 1)
+      _ = try store.markRemoved(contact.key)
+      try store.setEvicted(contact.key, true)
+    }) { _ in }
+    try shop.store.commitNow()
+    #expect(try shop.store.isEvicted(contact.key))
+    _ = try attach(shop, 2)
+    #expect(try !shop.store.isEvicted(contact.key))
+    #expect(try shop.store.contactCount(ofRadio: 1) == 1 && shop.store.contactCount(ofRadio: 2) == 0)
+  }
+
+  /// A database of the version before, as it lies on a card.
+  private func old(_ location: String, radio: PublicKey?) throws {
+    let database = try Database(location: location)
+    try database.execute("PRAGMA page_size = 1024; PRAGMA journal_mode = WAL")
+    try database.migrate(Array(Schema.migrations.prefix(6)))
+    if let radio { try database.run("INSERT INTO meta VALUES ('radio_key', ?)", .blob(radio.bytes)) }
+    for number in 1...20 {
+      try database.run(
+        """
+        INSERT INTO messages(identity, kind, sender, text_type, sender_time, text, path_length, at, trusted)
+          VALUES (?, 'direct', x'000000000001', 0, ?, ?, 0, ?, 1)
+        """, .blob(Store.identity(of: Self.direct("\(number)", time: UInt32(number)))), .integer(Int64(number)),
+        .blob(Array("\(number)".utf8)), .integer(Int64(number) * 1000))
+    }
+    for at in [500, 5500, 5500, 99_000] {
+      try database.run(
+        """
+        INSERT INTO outgoing(key, origin, priority, kind, text, state, attempt, tries, floods, codes, created_at,
+          created_trusted, lifetime, heard, airtime) VALUES (hex(randomblob(4)), 'control', 0, 'channel', x'41', 'pending',
+          0, 0, 0, x'', ?, 1, 1000, 0, 0)
+        """, .integer(Int64(at)))
+    }
+    try database.run("INSERT INTO reactions VALUES (7, 'aabbccddeeff', 'h', 'aabbccddeeff', 'x', 3, 4, 5)")
+  }
+
+  private static func direct(_ text: String, time: UInt32) -> StoredMessage {
+    StoredMessage(
+      id: 0, kind: .direct, sender: KeyPrefix(value: 1), textType: .plain, senderTime: time, text: Text(text),
+      path: ReceivedPath(raw: 0), received: Shop.moment, copies: 1, radio: 1)
+  }
+
+  @Test(arguments: [true, false])
+  func `an older database is the radio's that was synced last, or the first one's that comes`(isKnown: Bool) throws {
+    let scratch = Scratch()
+    try old(scratch.location("gw.db"), radio: isKnown ? key(1) : nil)
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    #expect(store.radioKey == (isKnown ? key(1) : nil))
+    #expect(try !store.attach(key(1), name: "r1", at: 1))
+    #expect(try store.lastMessageID(ofRadio: 1) == 20 && store.messageCount(ofRadio: 1) == 20)
+    var places: [Int64] = []
+    var query = MessageQuery()
+    query.directions = .sent
+    try store.eachRow(query, oldestFirst: true, limit: 10) { row in
+      places.append(row.place.message)
+      return true
+    }
+    #expect(places == [0, 5, 5, 20], "by their times")
+    #expect(try store.reactions(to: .message(3)).count == 1)
+    var arrival: MessageArrival?
+    store.write({ store throws(SQLiteError) in
+      arrival = try store.insert(Shop.direct("3", time: 3), at: Shop.moment)
+    }) { _ in }
+    try store.commitNow()
+    #expect(arrival == .duplicate, "what came before is still known")
+    #expect(try store.attach(key(2), name: "r2", at: 2))
+    #expect(try store.lastMessageID(ofRadio: 2) == 0 && store.heldCount() == 4)
+  }
+}
