@@ -126,6 +126,14 @@ public struct DeliverySession: Sendable {
 
   public mutating func linkDown() { isUp = false }
 
+  /// Another radio is attached: what waits is not for it, and its acknowledgements are for none of these. The hour's air time counts on: the air
+  /// is the same.
+  public mutating func forgetMessages() {
+    (isUp, inHand, budgetWait) = (false, nil, nil)
+    (live, paths, discoveries) = ([:], [:], [:])
+    (ended, ring) = ([], [])
+  }
+
   /// A path to a node was learnt or lost.
   public mutating func pathChanged(_ key: PublicKey, bytes: Int?, now: MonotonicTime) -> [DeliveryAction] {
     guard isOfInterest(key), paths[key] != bytes else { return [] }

@@ -111,19 +111,6 @@ public final class Daemon {
     }
   }
 
-  /// Puts a backup into the place of the store, with a new epoch. Returns what to tell the operator.
-  public static func restore(_ backup: String, _ configuration: GatewayConfiguration) throws(StartError) -> String {
-    do {
-      let kept = try Store.restore(backup, settings: configuration.store)
-      let store = try Store(configuration.store)
-      try store.renewEpoch()
-      let words = "\(backup) is restored, epoch \(store.epoch), \(store.lastSeq) events"
-      return kept.map { "\(words). What was there is kept as \($0)" } ?? words
-    } catch {
-      throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
-    }
-  }
-
   private static func makeMessaging(
     _ configuration: MessagingConfiguration, _ store: Store, _ synchronizer: Synchronizer, _ loop: EventLoop, _ log: Log
   ) throws(StoreError) -> MessagingParts {
@@ -159,6 +146,10 @@ public final class Daemon {
       proxy.messageStored()
     }
     synchronizer.onLinkChange = { [weak self] in self?.radioChanged() }
+    synchronizer.onOtherRadio = { [messaging, proxy] in
+      messaging.radioReplaced()
+      proxy.radioReplaced()
+    }
     synchronizer.onStateChange = { [weak self] in
       self?.syncChanged()
       self?.radioChanged()

@@ -61,7 +61,7 @@ final class RemoteCommands {
       }
       request.lifetime = .seconds(left)
     }
-    messenger.send(request) { result in
+    messenger.send(request) { [store = messenger.store] result in
       switch result {
       case .failure(.store(let error)): done(.notKept(words: "\(error)"))
       case .failure(let refusal): done(.refused(code: refusal.code, words: refusal.description))
@@ -70,7 +70,7 @@ final class RemoteCommands {
           .done(
             JSONWriter.object { json in
               json.arrayField("messages") { json in
-                for message in messages { json.object { EventBody.write(message, to: &$0) } }
+                for message in messages { json.object { store.write(message, to: &$0) } }
               }
             }))
       }

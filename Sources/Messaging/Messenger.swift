@@ -34,7 +34,7 @@ public final class Messenger {
     public var sentOnChannels: Int
   }
 
-  let store: Store
+  public let store: Store
   let synchronizer: Synchronizer
   let loop: EventLoop
   let log: Log
@@ -46,7 +46,9 @@ public final class Messenger {
   var unsaved: [Int64: OutgoingMessage] = [:]
   private var saveTimer: LoopTimer?
   private var timer: LoopTimer?
-  private var isReady = false
+  var isReady = false
+  /// When the first message expires that waits for another radio.
+  var heldTimer: LoopTimer?
   private var budgetToldAt: MonotonicTime?
   private var hasToldDisk = false
   /// Messages that were taken in and are not on disk yet.
@@ -89,13 +91,14 @@ public final class Messenger {
   }
 
   /// What had not ended when the program did.
-  private func resume() throws(StoreError) {
+  func resume() throws(StoreError) {
     var waiting: [OutgoingMessage] = []
     try store.eachLiveOutgoing { message in
       waiting.append(message)
       return true
     }
     for message in waiting { enqueue(message) }
+    expireHeld()
   }
 
   public weak var keeper: ContactKeeper?
@@ -142,7 +145,7 @@ public final class Messenger {
       isReady = false
       return arm()
     }
-    guard !isReady, synchronizer.state == .synced else { return }
+    guard !isReady, synchronizer.state == .synced, synchronizer.isAttached else { return }
     isReady = true
     session.radio = synchronizer.connection.identity?.info.radio
     resetScope()
@@ -165,11 +168,11 @@ public final class Messenger {
     }
   }
 
-  /// Nobody in memory waits for it: a message that failed before a restart, or long ago, has arrived after all.
+  /// Nobody in memory waits for it: a message that failed before a restart, or long ago, has arrived after all; or another program sent it.
   private func acknowledgedLate(_ code: AckCode, _ tripTime: UInt32) {
     let failed: OutgoingMessage?
     do {
-      failed = try store.failedOutgoing(with: code)
+      failed = try store.unacknowledgedOutgoing(with: code)
     } catch {
       return log.error("an acknowledgement cannot be matched: \(error)")
     }

@@ -51,7 +51,7 @@ extension Messenger {
     }
   }
 
-  private func checkRoom(for count: Int) throws(Refusal) {
+  func checkRoom(for count: Int) throws(Refusal) {
     // Those of this turn, too, which are not on disk yet.
     let waiting = session.pending + arriving
     guard waiting + count <= settings.mostWaiting else {
@@ -105,7 +105,7 @@ extension Messenger {
     let lifetime = min(max(request.lifetime, .seconds(1)), SendRequest.longestLifetime)
     var message = OutgoingMessage(
       key: key, origin: request.origin, priority: request.priority.rawValue, kind: .direct, text: text,
-      created: synchronizer.now, lifetime: lifetime.wholeNanoseconds / 1_000_000)
+      created: synchronizer.now, lifetime: lifetime.wholeNanoseconds / 1_000_000, radio: store.radio)
     message.createdElapsed = store.elapsed(at: message.created)
     switch addressee {
     case .contact(let stored):
@@ -137,12 +137,12 @@ extension Messenger {
       self.arriving -= messages.count
       if let failure { return done(.failure(.store(failure))) }
       done(.success(kept))
-      for message in fresh { self.enqueue(message) }
+      for message in fresh where message.radio == self.store.radio { self.enqueue(message) }
     }
   }
 
   /// A reaction that we send is one like those that come.
-  private func noteReaction(_ message: OutgoingMessage) throws(SQLiteError) {
+  func noteReaction(_ message: OutgoingMessage) throws(SQLiteError) {
     let isChannel = message.kind == .channel
     guard let reaction = ReactionText(reading: message.text, inChannel: isChannel) else { return }
     let conversation = message.channel ?? message.recipient?.prefix.hex ?? ""
@@ -173,7 +173,7 @@ extension Messenger {
   var ownName: Text? { synchronizer.connection.identity?.info.name }
 
   /// A clock that is set in between makes no message old.
-  private func expiry(of message: OutgoingMessage) -> MonotonicTime {
+  func expiry(of message: OutgoingMessage) -> MonotonicTime {
     let passed = max(0, store.elapsed(at: synchronizer.now) - max(0, message.createdElapsed))
     return loop.now + .milliseconds(max(0, message.lifetime - min(passed, message.lifetime)))
   }
@@ -181,6 +181,7 @@ extension Messenger {
   /// Another round for a message that failed.
   public func retry(key: String, _ done: @escaping (Result<OutgoingMessage, Refusal>) -> Void) {
     guard var message = find(key, done) else { return }
+    guard message.radio == store.radio else { return done(.failure(.invalid(held(message)))) }
     guard message.state == .failed, !session.isLive(message.id) else {
       return done(.failure(.invalid("\(key) is \(message.state.rawValue); only failed messages can be retried")))
     }
@@ -199,6 +200,7 @@ extension Messenger {
   /// No further attempt. What is on the air already cannot be called back.
   public func cancel(key: String, _ done: @escaping (Result<OutgoingMessage, Refusal>) -> Void) {
     guard let message = find(key, done) else { return }
+    if isHeld(message) { return end(held: message, .cancelled, done) }
     guard session.isLive(message.id) else {
       return done(.failure(.invalid("\(key) has ended: \(message.state.rawValue)")))
     }
@@ -206,7 +208,7 @@ extension Messenger {
     done(.success(row(message.id) ?? message))
   }
 
-  private func find(
+  func find(
     _ key: String, _ done: (Result<OutgoingMessage, Refusal>) -> Void
   ) -> OutgoingMessage? {
     do {

@@ -46,7 +46,7 @@ extension Messenger {
   /// Why a post failed that a room ignores.
   static let readOnly = "read_only"
 
-  private func end(_ message: inout OutgoingMessage) {
+  func end(_ message: inout OutgoingMessage) {
     message.endedAt = synchronizer.now.milliseconds
     if message.kind == .channel, message.state == .sent { counts.channel += 1 }
   }
@@ -67,14 +67,14 @@ extension Messenger {
   // MARK: An attempt
 
   private func transmit(_ id: Int64, _ attempt: UInt8, _ route: DeliveryRoute, _ airtime: Int64) {
-    guard var message = row(id), let own = synchronizer.connection.identity?.info else {
+    guard var message = row(id), isOfThisRadio(message), let own = synchronizer.connection.identity?.info else {
       return answer(id, .notTried)
     }
     let number = prepare(&message, attempt, own)
     message.airtime += airtime
     save(message, airtime: airtime) { [weak self] isSaved in
       guard let self else { return }
-      guard isSaved else { return self.answer(id, .notTried) }
+      guard isSaved, self.isOfThisRadio(message) else { return self.answer(id, .notTried) }
       for code in message.codes { self.session.expect(code, for: id) }
       self.hand(message, number, route)
     }
@@ -105,10 +105,10 @@ extension Messenger {
     if message.kind == .channel { return handToChannel(message) }
     guard let key = message.recipient, let time = message.senderTime else { return answer(message.id, .refused) }
     let text = OutgoingText(attempt: attempt, time: time, recipient: key.prefix, text: message.text)
-    guard route == .resetAndFlood else { return submit(.sendText(text), message.id) }
+    guard route == .resetAndFlood else { return submit(.sendText(text), message) }
     // Whatever comes of it: if the path stays, the message goes along it once more.
     let id = synchronizer.connection.submit(.resetPath(key), .interactive) { [weak self] _ in
-      self?.submit(.sendText(text), message.id)
+      self?.submit(.sendText(text), message)
     }
     if id == nil { answer(message.id, .notTried) }
   }
@@ -134,12 +134,14 @@ extension Messenger {
     } catch {
       return answer(message.id, .notTried)
     }
-    guard let region else { return submit(command, message.id) }
-    submit(command, in: region, message.id)
+    guard let region else { return submit(command, message) }
+    submit(command, in: region, message)
   }
 
   /// The radio has one scope for all that it floods: it is set for this one message, and taken back (companion.md § 9.7).
-  private func submit(_ command: Command, in region: Region, _ id: Int64) {
+  private func submit(_ command: Command, in region: Region, _ message: OutgoingMessage) {
+    let id = message.id
+    guard isOfThisRadio(message) else { return answer(id, .notTried) }
     let group = [.setFloodScopeKey(region.scopeOverride), command, .setFloodScopeKey(.useDefault)]
       .map { RadioSession.Submission($0) }
     let isTaken = synchronizer.connection.submit(group: group, .interactive) { [weak self] place, outcome in
@@ -172,7 +174,9 @@ extension Messenger {
   /// SET_FLOOD_SCOPE_KEY came with protocol version 8 (companion.md § 11).
   private static let firstWithScopes: UInt8 = 8
 
-  private func submit(_ command: Command, _ id: Int64) {
+  private func submit(_ command: Command, _ message: OutgoingMessage) {
+    let id = message.id
+    guard isOfThisRadio(message) else { return answer(id, .notTried) }
     let submitted = synchronizer.connection.submit(command, .interactive) { [weak self] outcome in
       self?.answer(id, Self.meaning(of: outcome))
     }

@@ -18,6 +18,9 @@ public final class NodeService {
   private var loggedIn: Set<PublicKey> = []
   /// Rooms that let us in since this program started, and ignore what we post.
   private var readOnly: Set<PublicKey> = []
+
+  /// Another radio is attached: nobody knows it yet.
+  public func radioReplaced() { (loggedIn, readOnly) = ([], []) }
   /// When a path was last asked for: not more than once an hour each.
   private var pathsAsked: [PublicKey: MonotonicTime] = [:]
   private static let pathPause: Duration = .seconds(3600)

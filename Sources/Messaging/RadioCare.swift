@@ -133,7 +133,7 @@ public final class RadioCare {
   public func importPrivateKey(_ key: [UInt8], _ done: @escaping (Refusal?) -> Void) {
     submit(.importPrivateKey(key)) { [weak self] outcome in
       guard case .replied(.ok) = outcome else { return done(.radio("the private key \(Self.words(outcome))")) }
-      self?.synchronizer.refreshIdentity { done(nil) }
+      self?.connection.whenMet { done(nil) }
     }
   }
 }

@@ -90,6 +90,12 @@ public final class Routine {
     }
   }
 
+  /// Another radio is attached: it has to log in to its rooms itself.
+  public func radioReplaced() {
+    linkDown()
+    keptAt = [:]
+  }
+
   public func linkDown() {
     isUp = false
     advert.linkDown()

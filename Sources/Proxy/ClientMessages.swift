@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import Messaging
+import RadioSession
 import Store
 
 extension ClientSession {
@@ -21,6 +23,20 @@ extension ClientSession {
     }
   }
 
+  /// The radio took a message of it: one of ours.
+  func noteSent(_ command: Command, _ outcome: RadioSession.Outcome) {
+    let message: SharedMessage
+    switch (command, outcome) {
+    case (.sendText(let text), .replied(.sent(let sent))) where text.type == .plain:
+      message = SharedMessage(
+        to: .node(text.recipient), text: text.text, time: text.time, code: sent.ackOrTag, isFlood: sent.flood)
+    case (.sendChannelText(.plain, let slot, let time, let text), .replied(.ok)):
+      message = SharedMessage(to: .slot(slot), text: text, time: time, code: nil, isFlood: true)
+    default: return
+    }
+    parts.messenger.noteShared(message, from: name)
+  }
+
   private func advance(to id: Int64) {
     cursor = id
     handedOver = nil
@@ -32,13 +48,14 @@ extension ClientSession {
   func keepCursor() {
     guard uncounted > 0 else { return }
     uncounted = 0
-    parts.keepCursor(name, cursor)
+    parts.keepCursor(place, cursor)
   }
 
   /// Something waits for it.
   func hint() {
     // `try?`: whoever asks for the message hears what is wrong.
-    guard let newest = try? parts.store.lastMessageID(), newest > max(cursor, handedOver ?? 0) else { return }
+    guard let newest = try? parts.store.lastMessageID(ofRadio: parts.store.radio), newest > max(cursor, handedOver ?? 0)
+    else { return }
     send(Push.messageWaiting.encode())
   }
 }

@@ -29,6 +29,8 @@ final class ClientSession {
   let peer: IPAddress
   /// Under which its place is kept: the listener, its address, and which of several from there.
   let name: String
+  /// The same of the radio that is attached.
+  let place: String
   let stream: any ByteStream
   private let log: Log
   let connectedAt: MonotonicTime
@@ -55,12 +57,13 @@ final class ClientSession {
   var question: OpenQuestion?
 
   init(
-    _ stream: any ByteStream, _ peer: IPAddress, name: String, cursor: Int64, _ settings: ProxySettings,
+    _ stream: any ByteStream, _ peer: IPAddress, name: String, place: String, cursor: Int64, _ settings: ProxySettings,
     _ parts: CompanionProxy.Parts
   ) {
     self.stream = stream
     self.peer = peer
     self.name = name
+    self.place = place
     self.cursor = cursor
     self.settings = settings
     self.parts = parts
@@ -226,6 +229,7 @@ final class ClientSession {
     switch outcome {
     case .replied, .pushed:
       learn(command, outcome)
+      noteSent(command, outcome)
       reply(raw: parts.connection.frameInHand)
     case .failed(.refused), .failed(.disabled):
       refusals &+= 1

@@ -90,6 +90,11 @@ public final class CompanionProxy {
   /// A message is in the store.
   public func messageStored() { for session in sessions.values { session.hint() } }
 
+  /// Another radio is attached: to a client that is another address, where it has a place of its own.
+  public func radioReplaced() {
+    for session in sessions.values { session.end("another radio is attached") }
+  }
+
   /// Another database: its messages begin anew, and so does everybody's place.
   public func storeReplaced() {
     for session in sessions.values {
@@ -109,19 +114,23 @@ public final class CompanionProxy {
       return
     }
     let name = freeName(settings, peer, there)
+    // Each radio's messages are a list of their own.
+    let place = parts.store.radio > 1 ? "\(name) of radio \(parts.store.radio)" : name
     let cursor: Int64
     do throws(StoreError) {
       // A place beyond the end is of another database.
       let newest = try parts.store.lastMessageID()
-      let kept = try parts.store.clientCursor(name).flatMap { $0 <= newest ? $0 : nil }
+      let kept = try parts.store.clientCursor(place).flatMap { $0 <= newest ? $0 : nil }
       cursor = kept ?? max(0, newest - settings.history)
-      if kept == nil { parts.keepCursor(name, cursor) }
+      if kept == nil { parts.keepCursor(place, cursor) }
     } catch {
       parts.log.warning("proxy \(settings.name): \(peer) is turned away: \(error)")
       close(socket)
       return
     }
-    begin(ClientSession(SocketStream(socket, on: parts.loop), peer, name: name, cursor: cursor, settings, parts))
+    begin(
+      ClientSession(
+        SocketStream(socket, on: parts.loop), peer, name: name, place: place, cursor: cursor, settings, parts))
   }
 
   /// The lowest number that nobody from there has: who comes back alone finds its own place.
@@ -166,7 +175,7 @@ public final class CompanionProxy {
 
   public var reports: [Report] {
     // `try?`: the store's trouble is told elsewhere.
-    let newest = (try? parts.store.lastMessageID()) ?? 0
+    let newest = (try? parts.store.lastMessageID(ofRadio: parts.store.radio)) ?? 0
     return listeners.map { listener in
       let clients = sessions.values.filter { $0.settings == listener.settings }.sorted { $0.name < $1.name }
       return Report(

@@ -36,6 +36,9 @@ public final class RadioConnection {
   private var lastLogged: String?
   private var flaps = FlapLimit()
   private var contest = LinkContest()
+  /// Commands that make the radio another node, and who waits until it is met as that.
+  private var rebirths: Set<UInt64> = []
+  private var meetings: [() -> Void] = []
 
   public private(set) var state: State = .connecting
   public private(set) var identity: RadioIdentity?
@@ -84,6 +87,7 @@ public final class RadioConnection {
     let (id, actions) = session.submit(command, priority, now: loop.now)
     guard let id else { return nil }
     completions[id] = done
+    if command.changesKey { rebirths.insert(id) }
     perform(actions)
     arm()
     return id
@@ -96,7 +100,10 @@ public final class RadioConnection {
   ) -> Bool {
     let (ids, actions) = session.submit(group: group, priority, now: loop.now)
     guard let ids else { return false }
-    for (place, id) in ids.enumerated() { completions[id] = { done(place, $0) } }
+    for (place, id) in ids.enumerated() {
+      completions[id] = { done(place, $0) }
+      if group[place].command.changesKey { rebirths.insert(id) }
+    }
     perform(actions)
     arm()
     return true
@@ -180,7 +187,10 @@ public final class RadioConnection {
       case .listBegan(let id, let total):
         list = (id, Int(total))
         onListBegan(id, total)
-      case .completed(let id, let outcome): completed(id, outcome)
+      case .completed(let id, let outcome):
+        completed(id, outcome)
+        // What is left of the actions is of a session that is over.
+        if rebirths.remove(id) != nil, case .replied(.ok) = outcome { return beginAnew() }
       case .push(let push): onPush(push)
       case .unasked(let reply): onUnasked(reply)
       case .glitch(let error):
@@ -201,6 +211,27 @@ public final class RadioConnection {
     completions.removeValue(forKey: id)?(outcome)
   }
 
+  /// The radio is another node now: what waits for it was said as the last one, and fails as with a lost link.
+  private func beginAnew() {
+    guard state == .up else { return }
+    log.notice("the radio has another private key: it is met anew")
+    change(.handshaking)
+    perform(session.linkLost())
+    onLost()
+    upSince = loop.now
+    perform(session.linkUp(now: loop.now))
+    arm()
+  }
+
+  /// Calls once the radio has been met the next time, or cannot be.
+  public func whenMet(_ action: @escaping () -> Void) { meetings.append(action) }
+
+  private func met() {
+    let waiting = meetings
+    meetings = []
+    for action in waiting { action() }
+  }
+
   private func ready(_ identity: RadioIdentity) {
     if let wantedKey, !identity.info.key.hex.hasPrefix(wantedKey) {
       let words = "the radio on \(link.name) is \(identity.info.name.string), key \(identity.info.key.hex.prefix(12)), "
@@ -210,6 +241,7 @@ public final class RadioConnection {
     self.identity = identity
     change(.up)
     onReady(identity)
+    met()
   }
 
   private func drop(_ reason: RadioSession.DropReason) {
@@ -232,6 +264,7 @@ public final class RadioConnection {
     change(.waiting(error))
     perform(session.linkLost())
     if wasUp { onLost() }
+    met()
     guard mayRetry else { return }
     let wait = truce ?? backoff.next(using: &random)
     retry?.cancel()
@@ -296,4 +329,9 @@ public final class RadioConnection {
     perform(session.timedOut(now: now))
     arm()
   }
+}
+
+extension Command {
+  /// The radio has another public key after it.
+  fileprivate var changesKey: Bool { if case .importPrivateKey = self { true } else { false } }
 }

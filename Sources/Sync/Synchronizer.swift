@@ -46,7 +46,7 @@ public final class Synchronizer {
   var queue = RadioQueue()
   var discovery = Discovery()
   /// Messages that the radio has forgotten and the disk does not have yet: usually one, for the time of a commit.
-  var held: [QueuedMessage] = []
+  var held: [HeldMessage] = []
   var heldRetry: LoopTimer?
   /// Messages about which the radio is asked before they are kept.
   var undecided = 0
@@ -65,6 +65,8 @@ public final class Synchronizer {
   public var onContact: (Contact) -> Void = { _ in }
   /// A record came that belongs to the contact list of this command, which somebody else asked for.
   public var onForeignContact: (UInt64) -> Void = { _ in }
+  /// Another radio is attached than the last, or it has become another node: nothing that waits is for this one.
+  public var onOtherRadio: () -> Void = {}
   /// The radio was asked for messages, and has none.
   public var onIdle: () -> Void = {}
   /// A message is on disk for the first time.
@@ -115,9 +117,26 @@ public final class Synchronizer {
     drain = MessageDrain()
     queue.connected(to: identity.info.key)
     hasListedContacts = false
+    guard attach(identity) else { return }
     journal(identity)
     syncTime()
   }
+
+  /// Before anything is kept that this radio says. False: the store cannot be read, and it is tried again.
+  private func attach(_ identity: RadioIdentity) -> Bool {
+    do {
+      let isOther = try store.attach(identity.info.key, name: identity.info.name, at: clock.milliseconds)
+      // What it has in its table and channels is forgotten with the first contact list.
+      if isOther { onOtherRadio() }
+      return true
+    } catch {
+      failed("\(error)", error.remedy)
+      return false
+    }
+  }
+
+  /// What the store keeps and sends just now is that of the radio that is there.
+  public var isAttached: Bool { store.radioKey != nil && connection.identity?.info.key == store.radioKey }
 
   private func journal(_ identity: RadioIdentity) {
     write(
@@ -143,6 +162,7 @@ public final class Synchronizer {
 
   private func ended() {
     generation += 1
+    store.radioSeen(at: clock.milliseconds)
     poll?.cancel()
     retry?.cancel()
     contactSync = nil
@@ -177,6 +197,8 @@ public final class Synchronizer {
   func resume() {
     retry?.cancel()
     poll?.cancel()
+    // Once more: the database may be another one.
+    guard let identity = connection.identity, attach(identity) else { return }
     syncTime()
   }
 

@@ -35,7 +35,9 @@ extension Synchronizer {
 
   /// Another radio is attached: what the last one knew is no longer on the radio.
   private func forgetOtherRadio() {
-    log.notice("another radio is attached: its contacts and channels replace the last one's")
+    log.notice(
+      "another radio is attached: its contacts and channels replace the last one's, whose messages stay apart (meshpost radio list)"
+    )
     write({ store throws(SQLiteError) in
       try store.markAllRemoved()
       try store.forgetChannels(from: 0)

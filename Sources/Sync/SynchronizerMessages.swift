@@ -93,23 +93,26 @@ extension Synchronizer {
     guard held.count < Self.mostHeld else {
       return log.error("a message that came unasked was lost: \(held.count) wait for the disk already")
     }
+    let message = HeldMessage(message: message, radio: store.radio)
     held.append(message)
     store(message)
   }
 
-  private func store(_ message: QueuedMessage) {
+  private func store(_ message: HeldMessage) {
     let moment = now
     let wait = queue.wait(now: loop.now)
     var arrival: MessageArrival?
     store.write(
       when: .message,
-      { store throws(SQLiteError) in arrival = try store.insert(message, at: moment, wait: wait) }
+      { store throws(SQLiteError) in
+        arrival = try store.insert(message.message, at: moment, wait: wait, by: message.radio)
+      }
     ) { [weak self] failure in
       guard let self else { return }
       if let failure { return self.holdOn(failure) }
       if let place = self.held.firstIndex(of: message) { self.held.remove(at: place) }
       self.count(arrival)
-      if case .stored = arrival { self.onMessage(message) }
+      if case .stored = arrival { self.onMessage(message.message) }
       self.goOn()
     }
     gather()
@@ -176,6 +179,12 @@ extension Synchronizer {
     default: break
     }
   }
+}
+
+/// A message in hand, and the radio that handed it over: another may be attached before the disk takes it.
+struct HeldMessage: Equatable {
+  let message: QueuedMessage
+  let radio: Int64
 }
 
 extension QueuedMessage {

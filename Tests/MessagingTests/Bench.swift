@@ -22,6 +22,7 @@ final class Bench {
   let other: VirtualRadio
   let synchronizer: Synchronizer
   let messenger: Messenger
+  private let link: MemoryLink
 
   init(_ settings: Messenger.Settings = Messenger.Settings(), maxSize: Int64 = 1 << 30) throws {
     store = try Store(Store.Settings(location: scratch.location("gw.db"), maxSize: maxSize))
@@ -30,7 +31,8 @@ final class Bench {
     other = VirtualRadio(VirtualRadioSettings(name: "r1", seed: 2, channelSlots: 4, clock: 1_795_000_000), on: loop)
     for radio in [own, other] { ether.add(radio) }
     let log = Log(level: .error, sink: { _, _ in })
-    let connection = RadioConnection(MemoryLink(own, on: loop), on: loop, log: log)
+    link = MemoryLink(own, on: loop)
+    let connection = RadioConnection(link, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: .init(), on: loop, log: log)
     messenger = try Messenger(store: store, synchronizer: synchronizer, settings: settings, on: loop, log: log)
     loop.afterTurn { [store] in store.commit() }
@@ -38,6 +40,7 @@ final class Bench {
     synchronizer.onContact = { [messenger] in messenger.contactChanged($0) }
     synchronizer.onStateChange = { [messenger] in messenger.radioChanged() }
     synchronizer.onLinkChange = { [messenger] in messenger.radioChanged() }
+    synchronizer.onOtherRadio = { [messenger] in messenger.radioReplaced() }
     for radio in [own, other] { radio.received(Command.sendSelfAdvert(flood: true).encode()) }
     connection.start()
     try run("synced") { self.synchronizer.state == .synced }
@@ -48,6 +51,9 @@ final class Bench {
     let isSo = try turn(loop, until: condition)
     try #require(isSo, "waited in vain: \(what)")
   }
+
+  /// Another radio is put in the place of the one that is there, in one moment.
+  func swap(to other: VirtualRadio) { link.swap(to: other) }
 
   func send(_ request: SendRequest) throws -> Result<[OutgoingMessage], Refusal> {
     var result: Result<[OutgoingMessage], Refusal>?
@@ -71,7 +77,7 @@ final class Bench {
 
 /// Carries frames to a virtual radio in memory.
 private final class MemoryLink: Link {
-  private let radio: VirtualRadio
+  private var radio: VirtualRadio
   private let loop: EventLoop
   private var decoder = SerialDecoder(.toRadio)
   let name = "memory"
@@ -80,7 +86,19 @@ private final class MemoryLink: Link {
   init(_ radio: VirtualRadio, on loop: EventLoop) {
     self.radio = radio
     self.loop = loop
-    radio.output = { [weak self] frame in
+    listen()
+  }
+
+  func swap(to other: VirtualRadio) {
+    radio.output = { _ in }
+    radio = other
+    decoder.reset()
+    listen()
+    onEvent(.down(.radio("another radio")))
+  }
+
+  private func listen() {
+    radio.output = { [weak self, loop] frame in
       loop.later { self?.onEvent(.bytes(SerialFraming.wrap(frame, .fromRadio))) }
     }
   }

@@ -16,6 +16,78 @@ import VirtualRadio
 @testable import Messaging
 
 @Suite struct MessengerTests {
+  @Test func `a radio that takes another's place in the middle of a delivery sends nothing of it and confirms nothing`()
+    throws
+  {
+    let bench = try Bench()
+    let third = VirtualRadio(
+      VirtualRadioSettings(name: "r9", seed: 9, channelSlots: 4, clock: 1_795_000_000), on: bench.loop)
+    bench.ether.add(third)
+    for radio in [bench.other, third] { radio.received(Command.sendSelfAdvert(flood: true).encode()) }
+    bench.ether.loss = 1
+    _ = try bench.send(SendRequest(to: "r1", text: "in the middle", key: "k")).get()
+    try bench.run("it is on the air") { try bench.state("k").state == .sent }
+    // Taken in, and swapped before the turn's end has it on disk.
+    var result: Result<[OutgoingMessage], Refusal>?
+    bench.loop.later {
+      bench.messenger.send(SendRequest(to: "Public", text: "to all", key: "c")) { result = $0 }
+      bench.swap(to: third)
+    }
+    try bench.run("the other radio") { bench.synchronizer.state == .synced && bench.store.radio == 2 }
+    #expect(try result?.get().count == 1)
+    bench.ether.loss = 0
+    _ = try bench.send(SendRequest(to: "r1", text: "by the other", key: "o")).get()
+    try bench.run("its own is delivered") { try bench.state("o").state == .delivered }
+    let middle = try bench.state("k")
+    #expect(middle.state == .sent && middle.radio == 1 && middle.tries == 1)
+    #expect(try bench.state("c").state == .pending && bench.state("c").radio == 1)
+    for code in middle.codes { bench.messenger.received(.sendConfirmed(ack: code, tripTime: 5)) }
+    bench.store.commit()
+    #expect(try bench.state("k").state == .sent, "an acknowledgement that the other radio tells is not its own")
+    bench.swap(to: bench.own)
+    try bench.run("the first one goes on") {
+      try bench.state("k").state == .delivered && bench.state("c").state == .sent
+    }
+    #expect(bench.store.radio == 1 && bench.store.radios.count == 2)
+  }
+
+  @Test func `what is held expires, is cancelled, or is taken over, if the other radio can send it`() throws {
+    let bench = try Bench()
+    let third = VirtualRadio(
+      VirtualRadioSettings(name: "r9", seed: 9, channelSlots: 4, clock: 1_795_000_000), on: bench.loop)
+    bench.ether.add(third)
+    third.received(Command.sendSelfAdvert(flood: true).encode())
+    try bench.run("it is known") { try bench.store.contact(prefix: third.key.prefix) != nil }
+    bench.ether.loss = 1
+    for key in ["a", "b"] { _ = try bench.send(SendRequest(to: "r1", text: "x", key: key)).get() }
+    _ = try bench.send(SendRequest(to: "r1", text: "x", key: "short", lifetime: .seconds(3))).get()
+    _ = try bench.send(SendRequest(to: "Public", text: "y", key: "c", lifetime: .seconds(300))).get()
+    bench.swap(to: third)
+    try bench.run("the other radio") { bench.synchronizer.state == .synced && bench.store.radio == 2 }
+    bench.ether.loss = 0
+    func act(_ what: (@escaping (Result<OutgoingMessage, Refusal>) -> Void) -> Void) throws -> Refusal? {
+      var result: Result<OutgoingMessage, Refusal>?
+      what { result = $0 }
+      bench.store.commit()
+      try bench.run("an answer") { result != nil }
+      if case .failure(let refusal) = result { return refusal }
+      return nil
+    }
+    #expect(try act { bench.messenger.adopt(key: "a", $0) } == .notOnRadio("r1"), "it has never heard of it")
+    #expect(try act { bench.messenger.cancel(key: "b", $0) } == nil)
+    #expect(try bench.state("b").reason == "cancelled")
+    try bench.run("the end of its time") { try bench.state("short").reason == "expired" }
+    bench.other.received(Command.sendSelfAdvert(flood: true).encode())
+    try bench.run("the recipient is known") {
+      bench.messenger.adopt(key: "a") { _ in }
+      bench.store.commit()
+      return try bench.state("a").radio == 2
+    }
+    try bench.run("it is delivered") { try bench.state("a").state == .delivered }
+    #expect(try act { bench.messenger.adopt(key: "a", $0) } != nil)
+    #expect(try bench.messenger.heldKeys().isEmpty)
+  }
+
   @Test func `a message is delivered, its states are journaled, and the same id is the same message`() throws {
     let bench = try Bench()
     let first = try bench.send(SendRequest(to: "r1", text: "hello", key: "k1")).get()

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Delivery
+import Store
+import Sync
+import Timing
+
+/// Radios are told apart: what was to go out by one is held while another is attached, until it is back, or somebody says that the other one is
+/// to send it, or that nobody is.
+extension Messenger {
+  /// Another radio is attached. What the last one was to send stays on disk as it was.
+  public func radioReplaced() {
+    isReady = false
+    session.forgetMessages()
+    echoes = ChannelEchoes()
+    do {
+      try resume()
+      let held = try store.heldCount()
+      if held > 0 {
+        log.notice("\(held) messages that another radio was to send are held: see meshpost outgoing")
+      }
+    } catch {
+      log.error("messages that wait cannot be read: \(error)")
+    }
+  }
+
+  /// The radio that is there now, and was met as itself, is to send it.
+  func isOfThisRadio(_ message: OutgoingMessage) -> Bool {
+    message.radio == store.radio && synchronizer.isAttached
+  }
+
+  func isHeld(_ message: OutgoingMessage) -> Bool { message.radio != store.radio && !message.hasEnded }
+
+  /// For a refusal.
+  func held(_ message: OutgoingMessage) -> String {
+    let radio = store.radio(message.radio)
+    return
+      "\(message.key) was to go out by another radio (\(radio.map { "\($0.name.string), \($0.mark)" } ?? "unknown"))"
+  }
+
+  // MARK: What an operator decides
+
+  /// The radio that is attached sends it, as a message said now.
+  public func adopt(key: String, _ done: @escaping (Result<OutgoingMessage, Refusal>) -> Void) {
+    guard let message = find(key, done) else { return }
+    do throws(Refusal) {
+      let fresh = try adopted(message)
+      store.write({ store throws(SQLiteError) in try store.adoptOutgoing(fresh) }) { [weak self] failure in
+        guard let self else { return }
+        if let failure { return done(.failure(.store(failure))) }
+        self.unsaved[fresh.id] = nil
+        done(.success(fresh))
+        if fresh.radio == self.store.radio { self.enqueue(fresh) }
+      }
+    } catch {
+      done(.failure(error))
+    }
+  }
+
+  private func adopted(_ message: OutgoingMessage) throws(Refusal) -> OutgoingMessage {
+    guard message.radio != store.radio else { throw .invalid("\(message.key) is this radio's already") }
+    guard !message.hasEnded else { throw .invalid("\(message.key) has ended: \(message.state.rawValue)") }
+    try checkRoom(for: 1)
+    if let refusal = try unreachable(message) { throw refusal }
+    var fresh = message
+    (fresh.radio, fresh.state, fresh.reason) = (store.radio, .pending, nil)
+    (fresh.senderTime, fresh.attempt, fresh.tries, fresh.floods, fresh.codes) = (nil, 0, 0, 0, [])
+    fresh.created = synchronizer.now
+    return fresh
+  }
+
+  /// Why the radio that is attached cannot send it.
+  private func unreachable(_ message: OutgoingMessage) throws(Refusal) -> Refusal? {
+    do throws(StoreError) {
+      if let key = message.recipient {
+        let contact = try store.contact(key)
+        return contact?.onRadio == true ? nil : .notOnRadio(contact?.contact.name.string ?? key.hex)
+      }
+      let digest = message.channel ?? ""
+      return try store.nameOfChannel(digest) == nil
+        ? .notFound("the channel \(digest), which this radio does not have") : nil
+    } catch {
+      throw .store(error)
+    }
+  }
+
+  /// Keys of messages that are held, in order.
+  public func heldKeys() throws(StoreError) -> [String] {
+    var keys: [String] = []
+    try store.eachHeldOutgoing { message in
+      keys.append(message.key)
+      return true
+    }
+    return keys
+  }
+
+  /// No radio sends it.
+  func end(
+    held message: OutgoingMessage, _ reason: DeliveryFailure,
+    _ done: @escaping (Result<OutgoingMessage, Refusal>) -> Void = { _ in }
+  ) {
+    var message = message
+    counts.failed += 1
+    (message.state, message.reason) = (.failed, reason.rawValue)
+    end(&message)
+    save(message)
+    done(.success(message))
+  }
+
+  /// What is held expires as everything does.
+  func expireHeld() {
+    heldTimer?.cancel()
+    var (over, next): ([OutgoingMessage], MonotonicTime) = ([], .never)
+    do {
+      try store.eachHeldOutgoing { message in
+        let time = expiry(of: message)
+        if time <= loop.now { over.append(row(message.id) ?? message) } else { next = min(next, time) }
+        return true
+      }
+    } catch {
+      log.error("messages that are held cannot be read: \(error)")
+    }
+    for message in over where !message.hasEnded { end(held: message, .expired) }
+    guard next < .never else { return }
+    heldTimer = loop.schedule(at: next + .seconds(1)) { [weak self] in self?.expireHeld() }
+  }
+}

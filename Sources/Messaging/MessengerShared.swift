@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Delivery
+import MeshCrypto
+import Store
+import Sync
+
+/// What programs say that share the radio: they hand it to the radio themselves, and it is kept as ours.
+extension Messenger {
+  /// A program that shares the radio has sent a message: the radio took it. It is kept as one of ours, with that program as its origin; to repeat
+  /// it is that program's affair.
+  public func noteShared(_ message: SharedMessage, from client: String) {
+    let moment = synchronizer.now
+    var row = OutgoingMessage(
+      key: "", origin: String((OutgoingMessage.sharedOrigin + client).unicodeScalars.prefix(64)),
+      priority: DeliveryPriority.interactive.rawValue, kind: .direct, text: message.text, created: moment,
+      lifetime: 0, radio: store.radio)
+    do throws(StoreError) {
+      switch message.to {
+      case .node(let prefix):
+        guard let contact = try store.contact(prefix: prefix)?.contact else { return }
+        (row.recipient, row.kind) = (contact.key, contact.type == .room ? .room : .direct)
+      case .slot(let slot):
+        guard let channel = try store.channel(slot: slot), !channel.isEmpty else { return }
+        (row.channel, row.kind) = (channel.secret.digest, .channel)
+      }
+    } catch {
+      return log.info("a message of \(client) is not kept: \(error)")
+    }
+    (row.state, row.senderTime, row.endedAt, row.tries) = (.sent, message.time, moment.milliseconds, 1)
+    (row.floods, row.codes) = (message.isFlood ? 1 : 0, message.code.map { [$0] } ?? [])
+    // A repetition carries the same time: it is the same message.
+    let place = (row.recipient?.bytes ?? []) + Array((row.channel ?? "").utf8)
+    let time = withUnsafeBytes(of: message.time.bigEndian) { Array($0) }
+    let sender = store.radioKey?.bytes ?? []
+    row.key = "proxy-" + Hex.string(Digest.sha256(sender + place + time + message.text.bytes).prefix(8))
+    keep(shared: row, client)
+  }
+
+  private func keep(shared row: OutgoingMessage, _ client: String) {
+    store.write(
+      when: .soon,
+      { store throws(SQLiteError) in
+        if let stored = try store.insertOutgoing(row) { return try noteReaction(stored) }
+        guard var known = try store.readOutgoing(key: row.key) else { return }
+        known.codes += row.codes.filter { !known.codes.contains($0) }
+        known.tries += 1
+        known.floods += row.floods
+        try store.updateOutgoing(known, at: row.created)
+      }
+    ) { [log] failure in
+      if let failure { log.info("a message of \(client) is not kept: \(failure)") }
+    }
+  }
+}
+
+/// A message that the radio took from a program that shares it.
+public struct SharedMessage: Equatable, Sendable {
+  public enum Recipient: Equatable, Sendable { case node(KeyPrefix), slot(UInt8) }
+
+  public var to: Recipient
+  public var text: Text
+  /// Seconds since 1970, by the program's clock.
+  public var time: UInt32
+  /// What acknowledges it; `nil` on a channel.
+  public var code: AckCode?
+  public var isFlood: Bool
+
+  public init(to: Recipient, text: Text, time: UInt32, code: AckCode?, isFlood: Bool) {
+    self.to = to
+    self.text = text
+    self.time = time
+    self.code = code
+    self.isFlood = isFlood
+  }
+}
