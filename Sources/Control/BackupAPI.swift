@@ -73,7 +73,7 @@ final class BackupAPI {
     removeFile()
     guard file >= 0 else { return Answering.refuse(responder, .store(.unavailable("the backup cannot be read"))) }
     let owned = OwnedDescriptor(file)
-    let stream = RowStream(responder, follow: false, type: "application/vnd.sqlite3") {
+    let stream = RowStream(responder, follow: false, headers: ["Content-Type": "application/vnd.sqlite3"]) {
       switch Descriptor.read(owned.number, most: Self.piece) {
       case .bytes(let bytes): (bytes, false)
       case .end: ([], true)

@@ -31,6 +31,13 @@ public struct MessagingParts {
     self.table = table
     self.routine = routine
   }
+
+  /// Another radio is attached: nothing that waits is for it, and no node knows it.
+  public func radioReplaced() {
+    messenger.radioReplaced()
+    nodes.radioReplaced()
+    routine.radioReplaced()
+  }
 }
 
 /// The control socket: HTTP/1.1 with JSON on a Unix socket. Documented in docs/control-socket.md.
@@ -166,6 +173,7 @@ public final class ControlAPI {
       case ("GET", "/v1/contacts"): contacts(request, responder)
       case ("GET", "/v1/channels"): try channels(responder)
       case ("GET", "/v1/readings"): try readings(request, responder)
+      case ("GET", "/v1/radios"): try radios(responder)
       case ("GET", "/v1/journal"), ("GET", "/v1/events"): journal(request, responder)
       case _ where try relay.handle(request, responder): break
       case _ where radio.handle(request, responder) || messaging.handle(request, responder): break
@@ -182,7 +190,7 @@ public final class ControlAPI {
 
   private static let ownPaths = [
     "/v1/status", "/v1/sync", "/v1/messages", "/v1/contacts", "/v1/channels", "/v1/journal", "/v1/events",
-    "/v1/readings", "/metrics",
+    "/v1/readings", "/v1/radios", "/metrics",
   ]
   private static let paths: [String] = [
     ownPaths, TapAPI.paths, DoctorAPI.paths, RadioCareAPI.paths, BackupAPI.paths, RadioAPI.paths, MessagingAPI.paths,
@@ -240,7 +248,9 @@ public final class ControlAPI {
   private func stream(
     _ responder: HTTPResponder, follow: Bool = false, _ produce: @escaping RowStream.Producer
   ) {
-    let stream = RowStream(responder, follow: follow, produce)
+    var headers: HTTPHeaders = ["Content-Type": "application/x-ndjson"]
+    if let others = RadiosAPI.others(parts.store) { headers.add(RadiosAPI.othersHeader, others) }
+    let stream = RowStream(responder, follow: follow, headers: headers, produce)
     let id = ObjectIdentifier(stream)
     streams[id] = stream
     stream.onEnd = { [weak self] in self?.streams[id] = nil }
@@ -261,9 +271,10 @@ public final class ControlAPI {
         try Addressing(parts.store).contact(name).contact.key
       }
       let limit = Int(clamping: min(max(Self.number(request, "limit") ?? 100, 1), 1000))
+      let radio = try RadiosAPI.wanted(request, parts.store)
       var lines: [UInt8] = []
       do throws(StoreError) {
-        try parts.store.eachReading(of: node, limit: limit) { at, kind, body in
+        try parts.store.eachReading(of: node, byRadio: radio, limit: limit) { at, kind, body in
           lines += Self.line { json in
             json.field("at", at)
             json.field("kind", kind)
@@ -286,10 +297,18 @@ public final class ControlAPI {
   private func contacts(_ request: HTTPRequest, _ responder: HTTPResponder) {
     let onRadio = request.query["on_radio"] == "1"
     let store = parts.store
+    let radio: Int64?
+    do throws(Refusal) {
+      radio = try RadiosAPI.wanted(request, store)
+    } catch {
+      return Answering.refuse(responder, error)
+    }
     if let most = Self.number(request, "heard") {
       return stream(responder) {
         var lines: [UInt8] = []
-        try store.eachContactHeard(limit: Int(clamping: min(max(most, 0), 200))) { lines += Self.line(of: $0, store) }
+        try store.eachContactHeard(limit: Int(clamping: min(max(most, 0), 200)), ofRadio: radio) {
+          lines += Self.line(of: $0, store)
+        }
         return (lines, true)
       }
     }
@@ -297,7 +316,7 @@ public final class ControlAPI {
     stream(responder) {
       var lines: [UInt8] = []
       var count = 0
-      try store.eachContact(after: after, onRadioOnly: onRadio) { stored in
+      try store.eachContact(after: after, onRadioOnly: onRadio, ofRadio: radio) { stored in
         lines += Self.line(of: stored, store)
         after = stored.contact.key.bytes
         count += 1
@@ -310,7 +329,16 @@ public final class ControlAPI {
   private static func line(of stored: StoredContact, _ store: Store) -> [UInt8] {
     line { json in
       EventBody.write(stored, to: &json)
+      json.field("radio", store.mark(ofRadio: stored.radio))
       DocumentAPI.writeNotes(of: stored.contact.key, store, to: &json)
+    }
+  }
+
+  private func radios(_ responder: HTTPResponder) throws {
+    var lines = try RadiosAPI.rows(parts.store)
+    stream(responder) {
+      defer { lines = [] }
+      return (lines, true)
     }
   }
 

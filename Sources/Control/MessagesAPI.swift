@@ -6,7 +6,7 @@ import JSON
 import Messaging
 import Store
 
-/// `/v1/messages`: what came, by words, sender, channel and time; and what comes.
+/// `/v1/messages`: what came and what we said, in one order, by words, sender, channel and time; and what comes.
 final class MessagesAPI {
   typealias Stream = (HTTPResponder, _ follow: Bool, @escaping RowStream.Producer) -> Void
 
@@ -23,7 +23,7 @@ final class MessagesAPI {
     self.stream = stream
   }
 
-  /// The newest `limit` that fit (100), or the first that fit after an id; `follow=1` goes on with what comes.
+  /// The newest `limit` that fit (100), or the first that fit after a place; `follow=1` goes on with what comes.
   func handle(_ request: HTTPRequest, _ responder: HTTPResponder) {
     do throws(Refusal) {
       let query = try query(request)
@@ -31,9 +31,9 @@ final class MessagesAPI {
       let hasAfter = request.query["after"] != nil
       if request.query["follow"] == "1" {
         guard query.words == nil else { throw .invalid("words cannot be followed: leave out q, or follow") }
-        return follow(query, limit: hasAfter ? 0 : limit, responder)
+        return try follow(query, limit: limit, hasAfter: hasAfter, responder)
       }
-      if query.words != nil || query.from != nil || query.channel != nil { try prepare() }
+      if query.words != nil || query.from != nil || query.with != nil || query.channel != nil { try prepare() }
       try list(query, limit: limit, hasAfter: hasAfter, responder)
       parts.memoryWasUsed()
     } catch {
@@ -45,10 +45,24 @@ final class MessagesAPI {
     let addressing = Addressing(parts.store)
     var query = MessageQuery(
       words: request.query["q"], since: try time(request, "since"), until: try time(request, "until"),
-      after: ControlAPI.number(request, "after") ?? 0, before: ControlAPI.number(request, "before") ?? .max)
+      after: try place(request, "after") ?? .first, before: try place(request, "before") ?? .last,
+      radio: try RadiosAPI.wanted(request, parts.store))
     if let name = request.query["from"] { query.from = try addressing.contact(name).contact }
+    if let name = request.query["with"] { query.with = try addressing.contact(name).contact }
     if let name = request.query["channel"] { query.channel = try addressing.channel(name).secret }
+    switch request.query["direction"] {
+    case nil, "received": query.directions = .received
+    case "sent": query.directions = .sent
+    case "both": query.directions = .both
+    case .some(let other): throw .invalid("\"\(other)\" is no direction: received, sent or both")
+    }
     return query
+  }
+
+  private func place(_ request: HTTPRequest, _ name: String) throws(Refusal) -> MessagePlace? {
+    guard let text = request.query[name] else { return nil }
+    guard let place = MessagePlace(text) else { throw .invalid("\(name): a row's id or cursor is wanted") }
+    return place
   }
 
   private func time(_ request: HTTPRequest, _ name: String) throws(Refusal) -> Int64? {
@@ -59,7 +73,7 @@ final class MessagesAPI {
     return number
   }
 
-  /// What came last is taken into the index.
+  /// What came last, and what we said, is taken into the indexes.
   private func prepare() throws(Refusal) {
     let waiting: Int64
     do throws(StoreError) {
@@ -87,48 +101,62 @@ final class MessagesAPI {
   ) throws(Refusal) {
     if !hasAfter, limit <= Self.pageRows { return try newest(query, limit, responder) }
     var query = query
+    if !hasAfter { query.after = try beginning(ofNewest: limit, query) }
     let store = parts.store
-    do throws(SearchError) {
-      // Newest last: the oldest of the newest is where to begin.
-      if !hasAfter {
-        var oldest = Int64.max
-        try store.eachMessage(query, limit: limit) { message in
-          oldest = message.id
-          return true
-        }
-        query.after = oldest == .max ? .max - 1 : oldest - 1
-      }
-    } catch {
-      throw Self.refusal(error)
-    }
     var left = limit
     stream(responder, false) {
-      var lines: [UInt8] = []
-      var count = 0
       let most = min(Self.pageRows, left)
-      try store.eachMessage(query, oldestFirst: true, limit: most) { message in
-        lines += ControlAPI.line { Self.write(message, store, to: &$0) }
-        query.after = message.id
-        count += 1
-        return true
-      }
+      let (lines, count) = try Self.page(&query, most, store)
       left -= count
       return (lines, count < most || left <= 0)
     }
   }
 
-  /// One page, read backwards: the words are looked up once.
-  private func newest(_ query: MessageQuery, _ limit: Int, _ responder: HTTPResponder) throws(Refusal) {
-    var found: [StoredMessage] = []
+  /// The next rows; the query goes on behind them.
+  private static func page(
+    _ query: inout MessageQuery, _ most: Int, _ store: Store
+  ) throws(SearchError) -> (lines: [UInt8], count: Int) {
+    var lines: [UInt8] = []
+    var (count, last) = (0, query.after)
+    try store.eachRow(query, oldestFirst: true, limit: most) { row in
+      lines += ControlAPI.line { write(row, store, to: &$0) }
+      last = row.place
+      count += 1
+      return true
+    }
+    query.after = last
+    return (lines, count)
+  }
+
+  /// The place in front of the oldest of the newest. Newest last: there is where to begin.
+  private func beginning(ofNewest limit: Int, _ query: MessageQuery) throws(Refusal) -> MessagePlace {
+    var oldest = MessagePlace.last
     do throws(SearchError) {
-      try parts.store.eachMessage(query, limit: limit) { message in
-        found.append(message)
+      try parts.store.eachRow(query, limit: limit) { row in
+        oldest = row.place
         return true
       }
     } catch {
       throw Self.refusal(error)
     }
-    var lines = found.reversed().flatMap { message in ControlAPI.line { Self.write(message, parts.store, to: &$0) } }
+    if oldest == .last { return .last }
+    return MessagePlace(
+      message: oldest.outgoing == 0 ? oldest.message - 1 : oldest.message,
+      outgoing: oldest.outgoing == 0 ? .max : oldest.outgoing - 1)
+  }
+
+  /// One page, read backwards: the words are looked up once.
+  private func newest(_ query: MessageQuery, _ limit: Int, _ responder: HTTPResponder) throws(Refusal) {
+    var found: [ConversationRow] = []
+    do throws(SearchError) {
+      try parts.store.eachRow(query, limit: limit) { row in
+        found.append(row)
+        return true
+      }
+    } catch {
+      throw Self.refusal(error)
+    }
+    var lines = found.reversed().flatMap { row in ControlAPI.line { Self.write(row, parts.store, to: &$0) } }
     stream(responder, false) {
       defer { lines = [] }
       return (lines, true)
@@ -142,49 +170,153 @@ final class MessagesAPI {
     }
   }
 
-  private func follow(_ query: MessageQuery, limit: Int, _ responder: HTTPResponder) {
+  // MARK: Following
+
+  /// First what is there, then what the journal tells: ours come with each of their states.
+  private func follow(
+    _ query: MessageQuery, limit: Int, hasAfter: Bool, _ responder: HTTPResponder
+  ) throws(Refusal) {
     let store = parts.store
-    var after = query.after
-    var isBegun = limit == 0
+    var query = query
+    if !hasAfter { query.after = limit == 0 ? .last : try beginning(ofFollowed: limit, query) }
+    var (isBegun, seq) = (hasAfter ? false : limit == 0, store.lastSeq)
+    // `from` and the like are looked for among all: what is not indexed yet counts, too.
+    var all = MessageQuery(after: query.after, radio: query.radio)
+    all.directions = query.directions
+    var shown: Int64 = 0
     stream(responder, true) {
       if !isBegun {
-        isBegun = true
+        var lines: [UInt8] = []
         var count = 0
-        after = try store.lastMessageID()
-        try store.eachMessage(MessageQuery(), limit: Self.mostLookedBack) { message in
-          guard Self.fits(message, query) else { return true }
-          after = message.id - 1
+        try store.eachRow(all, oldestFirst: true, limit: Self.pageRows) { row in
+          if Self.fits(row, query) { lines += ControlAPI.line { Self.write(row, store, to: &$0) } }
+          all.after = row.place
+          shown = max(shown, row.place.message)
           count += 1
-          return count < limit
+          return true
         }
+        isBegun = count < Self.pageRows
+        return (lines, false)
       }
-      var lines: [UInt8] = []
-      var count = 0
-      try store.eachMessage(MessageQuery(after: after), oldestFirst: true, limit: Self.pageRows) { message in
-        if Self.fits(message, query) { lines += ControlAPI.line { Self.write(message, store, to: &$0) } }
-        after = message.id
-        count += 1
-        return true
-      }
+      let (lines, count) = try Self.news(after: &seq, query, shown: shown, store)
       return (lines, count < Self.pageRows)
     }
+  }
+
+  /// Rows that events of the journal tell of.
+  private static func news(
+    after seq: inout Int64, _ query: MessageQuery, shown: Int64, _ store: Store
+  ) throws(StoreError) -> (lines: [UInt8], count: Int) {
+    var (events, last): ([(kind: String, body: [UInt8])], Int64) = ([], seq)
+    try store.readJournal(after: seq, limit: pageRows) { event, isSound in
+      last = event.seq
+      events.append((isSound ? event.kind : "", event.body))
+      return true
+    }
+    seq = last
+    var lines: [UInt8] = []
+    for event in events {
+      guard let row = try row(of: event, store), fits(row, query) else { continue }
+      if case .received(let message) = row, message.id <= shown { continue }
+      lines += ControlAPI.line { write(row, store, to: &$0) }
+    }
+    return (lines, events.count)
+  }
+
+  private static func row(of event: (kind: String, body: [UInt8]), _ store: Store) throws(StoreError)
+    -> ConversationRow?
+  {
+    guard event.kind == EventKind.message.rawValue || event.kind == EventKind.outgoing.rawValue else { return nil }
+    // `try?`: what is kept was JSON when it was written; a damaged row is shown by `journal`.
+    let body = try? JSONValue(parsing: event.body)
+    if event.kind == EventKind.outgoing.rawValue {
+      guard let key = body?["id"]?.string, var message = try store.outgoing(key: key),
+        let place = try store.place(ofOutgoing: message.id)
+      else { return nil }
+      // As it was then: the row may be a state ahead.
+      message.state = body?["state"]?.string.flatMap { OutgoingState(rawValue: $0) } ?? message.state
+      message.reason = body?["reason"]?.string
+      return .sent(message, place)
+    }
+    guard let id = body?["id"]?.integer, id > 0, id < .max else { return nil }
+    var found: ConversationRow?
+    try store.eachMessage(after: id - 1, before: id + 1, limit: 1) { message in
+      found = .received(message)
+      return false
+    }
+    return found
   }
 
   /// Messages among which those that are shown before following are looked for.
   private static let mostLookedBack = 10_000
 
-  private static func fits(_ message: StoredMessage, _ query: MessageQuery) -> Bool {
+  private func beginning(ofFollowed limit: Int, _ query: MessageQuery) throws(Refusal) -> MessagePlace {
+    var count = 0
+    var all = MessageQuery(radio: query.radio)
+    all.directions = query.directions
+    var place: MessagePlace
+    do throws(StoreError) {
+      place = try parts.store.endOfMessages()
+    } catch {
+      throw .store(error)
+    }
+    do throws(SearchError) {
+      try parts.store.eachRow(all, limit: Self.mostLookedBack) { row in
+        guard Self.fits(row, query) else { return true }
+        place = row.place
+        count += 1
+        return count < limit
+      }
+    } catch {
+      throw Self.refusal(error)
+    }
+    guard count > 0 else { return place }
+    return MessagePlace(
+      message: place.outgoing == 0 ? place.message - 1 : place.message,
+      outgoing: place.outgoing == 0 ? .max : place.outgoing - 1)
+  }
+
+  private static func fits(_ row: ConversationRow, _ query: MessageQuery) -> Bool {
+    switch row {
+    case .received(let message): query.directions.contains(.received) && fits(message, query)
+    case .sent(let message, _): query.directions.contains(.sent) && fits(message, query)
+    }
+  }
+
+  private static func fits(_ message: OutgoingMessage, _ query: MessageQuery) -> Bool {
+    if let radio = query.radio, message.radio != radio { return false }
     if let channel = query.channel, message.channel != channel.digest { return false }
+    if let with = query.with, message.recipient != with.key { return false }
+    return query.from == nil
+  }
+
+  private static func fits(_ message: StoredMessage, _ query: MessageQuery) -> Bool {
+    if let radio = query.radio, message.radio != radio, message.radio != Store.everyRadio { return false }
+    if let channel = query.channel, message.channel != channel.digest { return false }
+    if let with = query.with, message.sender != with.key.prefix { return false }
     guard let from = query.from else { return true }
     let isAuthor = message.author.map { from.key.bytes.starts(with: $0) } ?? false
     return message.sender == from.key.prefix || isAuthor || message.kind == .channel && message.senderName == from.name
   }
 
+  // MARK: Rows
+
+  private static func write(_ row: ConversationRow, _ store: Store, to json: inout JSONWriter) {
+    switch row {
+    case .received(let message): write(message, store, to: &json)
+    case .sent(let message, let place):
+      store.write(message, at: place, asRow: &json)
+      ReactionList.write(to: .outgoing(message.id), store, &json)
+    }
+  }
+
   private static func write(_ message: StoredMessage, _ store: Store, to json: inout JSONWriter) {
     // `try?`: without its name the channel still has its digest.
-    let channel = message.slot.flatMap { slot in (try? store.channel(slot: slot)) ?? nil }
-    EventBody.write(message, channelName: channel?.name, to: &json)
+    let channel = (try? store.nameOfChannel(of: message)) ?? nil
+    EventBody.write(message, channelName: channel, radio: store.mark(ofRadio: message.radio), to: &json)
     json.field("sender_alias", message.sender.flatMap { DocumentAPI.alias(ofKey: $0.hex, store) })
+    json.field("direction", "received")
+    json.field("cursor", "\(message.id)")
     json.field("received_at", message.received.milliseconds)
     json.field("clock_trusted", message.received.trusted)
     json.field("copies", message.copies)

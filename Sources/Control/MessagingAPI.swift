@@ -12,6 +12,7 @@ import Store
 final class MessagingAPI {
   static let paths = [
     "/v1/resolve", "/v1/send", "/v1/react", "/v1/outgoing", "/v1/outgoing/retry", "/v1/outgoing/cancel",
+    "/v1/outgoing/adopt",
   ]
 
   private let parts: ControlAPI.Parts
@@ -33,7 +34,12 @@ final class MessagingAPI {
       case ("POST", "/v1/react"): try react(RequestBody(request), responder)
       case ("GET", "/v1/outgoing"): try outgoing(request, responder)
       case ("POST", "/v1/outgoing/retry"): messenger.retry(key: request.query["id"] ?? "", one(responder))
+      case ("POST", "/v1/outgoing/cancel") where request.query["held"] == "1":
+        try eachHeld(responder) { [messenger] in messenger.cancel(key: $0, $1) }
       case ("POST", "/v1/outgoing/cancel"): messenger.cancel(key: request.query["id"] ?? "", one(responder))
+      case ("POST", "/v1/outgoing/adopt") where request.query["held"] == "1":
+        try eachHeld(responder) { [messenger] in messenger.adopt(key: $0, $1) }
+      case ("POST", "/v1/outgoing/adopt"): messenger.adopt(key: request.query["id"] ?? "", one(responder))
       default: return false
       }
     } catch {
@@ -75,25 +81,35 @@ final class MessagingAPI {
   }
 
   private func accept(_ request: SendRequest, _ responder: HTTPResponder) {
-    messenger.send(request) { result in
+    messenger.send(request) { [parts] result in
       switch result {
       case .failure(let refusal): Answering.refuse(responder, refusal)
       case .success(let messages):
         Answering.answer(responder, status: 202) { json in
           json.arrayField("messages") { json in
-            for message in messages { json.object { EventBody.write(message, to: &$0) } }
+            for message in messages { json.object { parts.store.write(message, to: &$0) } }
           }
         }
       }
     }
   }
 
-  /// A reaction to a message that came (`message`) or to one of ours (`outgoing`).
+  /// A reaction to a message that came (`message`) or to one of ours (`outgoing`, or a number below zero).
   private func react(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
     let emoji = try body.string("emoji")
     guard ReactionText.isEmoji(emoji) else { throw .invalid("a reaction is one emoji") }
-    let number = try body.integer("message", in: 1...(.max))
-    let key = number == nil ? try body.string("outgoing") : ""
+    var number = try body.integer("message", in: -Int64.max...Int64.max)
+    let key: String
+    if let given = number, given < 0 {
+      number = nil
+      do throws(StoreError) {
+        key = try parts.store.outgoing(id: -given)?.key ?? ""
+      } catch {
+        throw .store(error)
+      }
+    } else {
+      key = number == nil ? try body.string("outgoing") : ""
+    }
     var request: SendRequest
     do throws(StoreError) {
       if let number {
@@ -141,10 +157,48 @@ final class MessagingAPI {
   }
 
   private func one(_ responder: HTTPResponder) -> (Result<OutgoingMessage, Refusal>) -> Void {
-    { result in
+    { [store = parts.store] result in
       switch result {
       case .failure(let refusal): Answering.refuse(responder, refusal)
-      case .success(let message): Answering.answer(responder) { EventBody.write(message, to: &$0) }
+      case .success(let message): Answering.answer(responder) { store.write(message, to: &$0) }
+      }
+    }
+  }
+
+  /// All that waits for another radio; what cannot be done says why.
+  private func eachHeld(
+    _ responder: HTTPResponder,
+    _ act: (String, @escaping (Result<OutgoingMessage, Refusal>) -> Void) -> Void
+  ) throws(Refusal) {
+    let keys: [String]
+    do throws(StoreError) {
+      keys = try messenger.heldKeys()
+    } catch {
+      throw .store(error)
+    }
+    var (done, refused): ([OutgoingMessage], [(String, Refusal)]) = ([], [])
+    let end = { [store = parts.store] in
+      guard done.count + refused.count == keys.count else { return }
+      Answering.answer(responder) { json in
+        json.arrayField("messages") { json in for message in done { json.object { store.write(message, to: &$0) } } }
+        json.arrayField("refused") { json in
+          for (key, refusal) in refused {
+            json.object { json in
+              json.field("id", key)
+              json.field("error", refusal.description)
+            }
+          }
+        }
+      }
+    }
+    if keys.isEmpty { end() }
+    for key in keys {
+      act(key) { result in
+        switch result {
+        case .success(let message): done.append(message)
+        case .failure(let refusal): refused.append((key, refusal))
+        }
+        end()
       }
     }
   }
@@ -154,13 +208,14 @@ final class MessagingAPI {
     if let key = request.query["id"] { return try follow(key, request.query["follow"] == "1", responder) }
     let limit = min(max(request.query["limit"].flatMap { Int($0) } ?? 100, 1), 10_000)
     let store = parts.store
+    let radio = try RadiosAPI.wanted(request, store)
     var after: Int64?
     stream(responder, false) {
       var lines: [UInt8] = []
       var count = 0
-      try store.eachOutgoing(after: after ?? 0, limit: after == nil ? limit : .max) { message in
+      try store.eachOutgoing(after: after ?? 0, ofRadio: radio, limit: after == nil ? limit : .max) { message in
         lines += ControlAPI.line { json in
-          EventBody.write(message, to: &json)
+          store.write(message, to: &json)
           ReactionList.write(to: .outgoing(message.id), store, &json)
         }
         after = message.id
@@ -185,7 +240,7 @@ final class MessagingAPI {
       guard let message = try store.outgoing(key: key) else { return ([], true) }
       guard message != last else { return ([], true) }
       last = message
-      let line = JSONWriter.object { EventBody.write(message, to: &$0) } + [10]
+      let line = JSONWriter.object { store.write(message, to: &$0) } + [10]
       if follows, message.hasEnded { throw RowStream.Ended(lines: line) }
       return (line, true)
     }

@@ -84,6 +84,8 @@ struct MetricsReport {
     let status = parts.messaging.messenger.status
     text.gauge("meshpost_outgoing_waiting", "Messages of ours that wait.", status.waiting)
     text.gauge("meshpost_outgoing_in_flight", "Messages of ours that wait for their acknowledgement.", status.inFlight)
+    // `try?`: a store that cannot be read is told of below.
+    text.gauge("meshpost_outgoing_held", "Messages that wait for another radio.", try? parts.store.heldCount())
     text.metric("meshpost_messages_sent", .gauge, "Messages of ours by what became of them, as far as they are kept.") {
       $0.add(Double(status.delivered), ("state", "delivered"))
       $0.add(Double(status.failed), ("state", "failed"))

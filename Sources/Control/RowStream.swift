@@ -21,15 +21,16 @@ final class RowStream {
 
   private let responder: HTTPResponder
   private let follow: Bool
-  private let type: String
+  private let headers: HTTPHeaders
   private let produce: Producer
   private var isOver = false
   var onEnd: () -> Void = {}
 
   init(
-    _ responder: HTTPResponder, follow: Bool, type: String = "application/x-ndjson", _ produce: @escaping Producer
+    _ responder: HTTPResponder, follow: Bool, headers: HTTPHeaders = ["Content-Type": "application/x-ndjson"],
+    _ produce: @escaping Producer
   ) {
-    self.type = type
+    self.headers = headers
     self.responder = responder
     self.follow = follow
     self.produce = produce
@@ -38,7 +39,7 @@ final class RowStream {
   }
 
   func start() {
-    guard responder.begin(headers: ["Content-Type": type]) else { return finish() }
+    guard responder.begin(headers: headers) else { return finish() }
     pump()
   }
 

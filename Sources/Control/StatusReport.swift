@@ -23,7 +23,8 @@ struct StatusReport {
     json.field("wakeups", parts.loop.wakeups)
     json.objectField("radio") { writeRadio(to: &$0) }
     json.objectField("sync") { writeSync(to: &$0) }
-    json.objectField("messaging") { writeMessaging(to: &$0) }
+    let held = try parts.store.heldCount()
+    json.objectField("messaging") { writeMessaging(held: held, to: &$0) }
     try writeStore(to: &json)
     json.arrayField("upstreams") { json in
       for upstream in parts.relay().upstreams { json.object { Self.write(upstream.status, to: &$0) } }
@@ -175,10 +176,11 @@ struct StatusReport {
     }
   }
 
-  private func writeMessaging(to json: inout JSONWriter) {
+  private func writeMessaging(held: Int64, to json: inout JSONWriter) {
     let status = parts.messaging.messenger.status
     json.field("waiting", status.waiting)
     json.field("in_flight", status.inFlight)
+    json.field("held", held)
     json.field("delivered", status.delivered)
     json.field("failed", status.failed)
     json.field("sent_on_channels", status.sentOnChannels)

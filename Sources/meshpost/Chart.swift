@@ -11,6 +11,7 @@ struct ChartCommand: ParsableCommand {
 
   struct Options: ParsableArguments {
     @Option(help: ArgumentHelp("Into this file instead of standard output.", valueName: "file")) var output: String?
+    @OptionGroup var radio: RadioChoice
     @Option(help: ArgumentHelp("From then on: \(TimeArgument.forms).", valueName: "time")) var since: TimeArgument?
 
     /// A week, when nothing is said.
@@ -27,7 +28,8 @@ struct ChartCommand: ParsableCommand {
     func run() throws {
       let query = node.map { "&from=\(ControlClient.escape($0))" } ?? ""
       var points: [Chart.Point] = []
-      try ControlClient(connection).rows("/v1/messages?limit=100000&since=\(options.beginning)\(query)") { row in
+      let target = "/v1/messages?limit=100000&since=\(options.beginning)\(query)\(options.radio.query)"
+      let others = try ControlClient(connection).rows(target) { row in
         if let at = row["received_at"]?.integer, let snr = row["snr"]?.number {
           points.append(.init(at: at, value: snr))
         }
@@ -36,6 +38,7 @@ struct ChartCommand: ParsableCommand {
         title: "signal\(node.map { " of \($0)" } ?? "")", unit: "dB", from: options.beginning, form: .dots,
         series: [("signal-to-noise ratio", points)])
       try ChartCommand.write(chart, options, connection)
+      others.tell("messages", options.radio, connection)
     }
   }
 
@@ -49,7 +52,7 @@ struct ChartCommand: ParsableCommand {
     func run() throws {
       let query = node.map { "&node=\(ControlClient.escape($0))" } ?? ""
       var series: [(String, [Chart.Point])] = []
-      try ControlClient(connection).rows("/v1/readings?limit=1000\(query)") { row in
+      try ControlClient(connection).rows("/v1/readings?limit=1000\(query)\(options.radio.query)") { row in
         guard let at = row["at"]?.integer, at >= options.beginning, let volts = Self.volts(row["body"]) else { return }
         let name = row["body"]?["name"]?.string ?? "?"
         let place = series.firstIndex { $0.0 == name } ?? series.count
@@ -78,10 +81,11 @@ struct ChartCommand: ParsableCommand {
       let now = Int64(time(nil)) * 1000
       let step: Int64 = now - options.beginning > 10 * 86_400_000 ? 86_400_000 : 3_600_000
       var (received, sent): ([Int64: Double], [Int64: Double]) = ([:], [:])
-      try client.rows("/v1/messages?limit=1000000&since=\(options.beginning)") { row in
+      let target = "/v1/messages?limit=1000000&since=\(options.beginning)\(options.radio.query)"
+      let others = try client.rows(target) { row in
         if let at = row["received_at"]?.integer { received[at / step, default: 0] += 1 }
       }
-      try client.rows("/v1/outgoing?limit=10000") { row in
+      try client.rows("/v1/outgoing?limit=10000\(options.radio.query)") { row in
         if let at = row["created_at"]?.integer, at >= options.beginning { sent[at / step, default: 0] += 1 }
       }
       func points(_ counts: [Int64: Double]) -> [Chart.Point] {
@@ -92,6 +96,7 @@ struct ChartCommand: ParsableCommand {
         form: .steps(step),
         series: [("received", points(received)), ("sent", points(sent))])
       try ChartCommand.write(chart, options, connection)
+      others.tell("messages", options.radio, connection)
     }
   }
 

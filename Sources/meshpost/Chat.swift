@@ -83,11 +83,11 @@ final class ChatDesk {
   private func look() {
     let target = view.target
     let name = ControlClient.escape(view.address)
-    line.rows("/v1/messages?limit=\(Self.history)&\(view.isChannel ? "channel" : "from")=\(name)") { [view] rows in
+    let conversation = "\(view.isChannel ? "channel" : "with")=\(name)"
+    line.rows("/v1/messages?direction=both&limit=\(Self.history)&\(conversation)") { [view] rows in
       // Somebody may have gone on to another conversation meanwhile.
-      if view.target == target { view.received = rows }
+      if view.target == target { view.messages = rows }
     }
-    line.rows("/v1/outgoing?limit=\(Self.history)") { [view] in view.sent = $0 }
   }
 
   /// Several events of one moment are one look.
@@ -162,15 +162,12 @@ final class ChatDesk {
 
   private func react(_ emoji: String) {
     guard let chosen = view.chosen else { return view.notice = "there is nothing to react to" }
-    let target: (String, JSONValue) =
-      ChatView.isOurs(chosen)
-      ? ("outgoing", .string(chosen["id"]?.string ?? "")) : ("message", .integer(chosen["id"]?.integer ?? 0))
-    post("/v1/react", .object([target, ("emoji", .string(emoji))]))
+    post("/v1/react", .object([("message", .integer(chosen["id"]?.integer ?? 0)), ("emoji", .string(emoji))]))
   }
 
   /// The newest of ours that fits.
   private func act(_ verb: String, _ fits: (JSONValue) -> Bool) {
-    guard let id = view.ours.last(where: fits)?["id"]?.string else {
+    guard let id = view.ours.last(where: fits)?["outgoing"]?.string else {
       return view.notice = "there is nothing to \(verb)"
     }
     post("/v1/outgoing/\(verb)?id=\(ControlClient.escape(id))", .object([]))

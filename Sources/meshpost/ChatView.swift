@@ -8,8 +8,8 @@ final class ChatView {
   typealias Line = Terminal.Line
 
   private(set) var target: JSONValue
-  var received: [JSONValue] = []
-  var sent: [JSONValue] = []
+  /// What was said here, by both sides, in order.
+  var messages: [JSONValue] = []
   var names: [String] = []
   var channels: [String] = []
   var notice: String?
@@ -27,7 +27,7 @@ final class ChatView {
 
   func change(to target: JSONValue) {
     self.target = target
-    (received, choice) = ([], nil)
+    (messages, choice) = ([], nil)
     editor.set("")
   }
 
@@ -47,8 +47,6 @@ final class ChatView {
 
   // MARK: The conversation
 
-  static func isOurs(_ message: JSONValue) -> Bool { message["number"] != nil }
-
   private func belongs(_ message: JSONValue) -> Bool {
     if isChannel { return message["channel"]?.string == target["channel"]?.string }
     guard message["channel"] == nil, let sender = message["sender"]?.string else { return false }
@@ -56,25 +54,12 @@ final class ChatView {
   }
 
   /// What we said here, oldest first.
-  var ours: [JSONValue] {
-    sent.filter { message in
-      isChannel
-        ? message["channel"]?.string == target["channel"]?.string
-        : message["recipient"]?.string == target["key"]?.string
-    }
-  }
-
-  private var all: [JSONValue] { (received.filter(belongs) + ours).sorted { Self.time($0) < Self.time($1) } }
-
-  private static func time(_ message: JSONValue) -> Int64 {
-    message["received_at"]?.integer ?? message["created_at"]?.integer ?? 0
-  }
+  var ours: [JSONValue] { messages.filter(Show.isOurs) }
 
   /// The chosen message, or the newest that came.
   var chosen: JSONValue? {
-    let all = all
-    if let choice, choice < all.count { return all[all.count - 1 - choice] }
-    return all.last { !Self.isOurs($0) }
+    if let choice, choice < messages.count { return messages[messages.count - 1 - choice] }
+    return messages.last { !Show.isOurs($0) }
   }
 
   // MARK: Keys
@@ -95,7 +80,7 @@ final class ChatView {
 
   private func choose(by step: Int) {
     let place = (choice ?? -1) + step
-    choice = place < 0 || all.isEmpty ? nil : min(place, all.count - 1)
+    choice = place < 0 || messages.isEmpty ? nil : min(place, messages.count - 1)
   }
 
   /// Names after `/to`, and of whom to mention: `@[Name]`.
@@ -127,7 +112,8 @@ final class ChatView {
   /// Who spoke here last, then everybody else.
   private var people: [String] {
     var known: [String] = []
-    for name in received.compactMap({ $0["sender_name"]?.string }).reversed() + names where !known.contains(name) {
+    let here = messages.filter { !Show.isOurs($0) }.compactMap { $0["sender_name"]?.string }
+    for name in here.reversed() + names where !known.contains(name) {
       known.append(name)
     }
     return known
@@ -138,12 +124,12 @@ final class ChatView {
   func lines(_ size: Terminal.Size) -> ([Line], (row: Int, column: Int)) {
     let room = max(0, size.rows - 3)
     var body: [Line] = []
-    for (place, message) in all.reversed().enumerated() where body.count < room || place <= (choice ?? -1) {
+    for (place, message) in messages.reversed().enumerated() where body.count < room || place <= (choice ?? -1) {
       // What is newer than the chosen one is cut off below it, where there is no room for both.
       body = draw(message, size.columns, isChosen: place == choice) + body
       if let choice, place == choice, body.count > room { body = Array(body.prefix(room)) }
     }
-    if all.isEmpty { body = [Line("nothing was said yet", .faint)] }
+    if messages.isEmpty { body = [Line("nothing was said yet", .faint)] }
     body = choice == nil ? body.suffix(room) : body.prefix(max(room, 0)).map { $0 }
     let empty = Array(repeating: Line(""), count: max(0, room - body.count))
     let hint = notice.map(Show.clean) ?? "Enter sends, Tab completes, /to /react /retry /cancel /quit"
@@ -163,29 +149,19 @@ final class ChatView {
   }
 
   private func draw(_ message: JSONValue, _ columns: Int, isChosen: Bool) -> [Line] {
-    let isOurs = Self.isOurs(message)
+    let isOurs = Show.isOurs(message)
     let author = message["author_name"]?.string ?? Show.sender(of: message)
     let reactions = (message["reactions"]?.array ?? []).compactMap { $0["emoji"]?.string }.joined()
-    let tail = (isOurs ? "  " + Self.mark(message) : "") + (reactions.isEmpty ? "" : "  " + Show.clean(reactions))
+    let tail = (isOurs ? "  " + Show.mark(message) : "") + (reactions.isEmpty ? "" : "  " + Show.clean(reactions))
     let text = message["text"]?.string.map { Show.clean($0) } ?? "data"
-    let words = "\(Show.format(Self.time(message), "%H:%M")) \(isOurs ? "me" : Show.clean(author)): \(text)\(tail)"
+    let words =
+      "\(Show.format(message["received_at"]?.integer ?? 0, "%H:%M")) \(isOurs ? "me" : Show.clean(author)): \(text)\(tail)"
     let style: Terminal.Style = message["state"]?.string == "failed" ? .bad : isOurs ? .good : .plain
     return TextWidth.wrap(words, to: columns - 1, indent: 6).enumerated().map { number, line in
       Line([(.accent, isChosen && number == 0 ? "▸" : " "), (style, line)])
     }
   }
 
-  private static func mark(_ message: JSONValue) -> String {
-    switch message["state"]?.string {
-    case "pending": return "…"
-    case "sent" where message["kind"]?.string == "channel":
-      let heard = message["heard"]?.integer ?? 0
-      return heard > 0 ? "✓\(heard)" : "✓"
-    case "sending", "sent": return "→"
-    case "delivered": return "✓"
-    default: return "✗ \(message["reason"]?.string ?? "")"
-    }
-  }
 }
 
 extension String {

@@ -31,9 +31,11 @@ struct ControlClient {
   }
 
   /// Rows as they come: printed as they are with `--json`, else shown for people.
-  func lines(_ target: String, _ show: @escaping (JSONValue) -> Styled) throws {
+  /// Returns which other radios there are.
+  @discardableResult
+  func lines(_ target: String, _ show: @escaping (JSONValue) -> Styled) throws -> OtherRadios {
     let json = connection.json
-    try rows(target) { row in if json { print(json: row) } else { print(styled: show(row)) } }
+    return try rows(target) { row in if json { print(json: row) } else { print(styled: show(row)) } }
   }
 
   /// An answer within a moment, or nothing, without a word: for completions.
@@ -72,7 +74,10 @@ struct ControlClient {
   }
 
   /// Rows as they come, until there are no more, or `ending` says so. The first error of `take` ends it, and is thrown.
-  func rows(_ target: String, until ending: Ending? = nil, _ take: @escaping (JSONValue) throws -> Void) throws {
+  @discardableResult
+  func rows(
+    _ target: String, until ending: Ending? = nil, _ take: @escaping (JSONValue) throws -> Void
+  ) throws -> OtherRadios {
     var partial: [UInt8] = []
     var failure: (any Error)?
     let response = try send(HTTPRequest("GET", target), limit: nil, until: ending) { piece in
@@ -94,6 +99,7 @@ struct ControlClient {
     }
     if let failure { throw failure }
     guard response.status == 200 else { throw refusal(response, response.body) }
+    return OtherRadios(response)
   }
 
   private func ask(_ request: HTTPRequest, _ limit: Int) throws -> Answer {

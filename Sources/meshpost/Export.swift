@@ -21,7 +21,8 @@ struct ExportCommand: ParsableCommand {
   }
 
   struct Messages: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Messages, oldest first: jsonl or csv.")
+    static let configuration = CommandConfiguration(
+      abstract: "Messages of both directions, oldest first: jsonl or csv.")
     @OptionGroup var connection: Connection
     @OptionGroup var filter: MessageFilter
     @OptionGroup var target: Target
@@ -31,11 +32,12 @@ struct ExportCommand: ParsableCommand {
     func run() throws {
       let columns = [
         "id", "received_at", "clock_trusted", "kind", "sender", "sender_name", "author", "author_name", "channel",
-        "channel_name", "sender_time", "text", "snr", "hops", "direct", "copies",
+        "channel_name", "sender_time", "text", "snr", "hops", "direct", "copies", "direction", "recipient",
+        "recipient_name", "outgoing", "state", "reason", "origin", "radio",
       ]
       let writer = try ExportCommand.writer(format, columns: columns, allowed: [.jsonl, .csv])
       let query = "/v1/messages?limit=\(limit)\(filter.query)"
-      try ExportCommand.write(query, writer, target, connection)
+      try ExportCommand.write(query, writer, target, connection).tell("messages", filter.radio, connection)
     }
   }
 
@@ -46,6 +48,7 @@ struct ExportCommand: ParsableCommand {
     @OptionGroup var target: Target
     @Option(help: "jsonl, csv, geojson or gpx.") var format = Format.jsonl
     @Flag(help: "Only those in the radio's table.") var onRadio = false
+    @OptionGroup var radio: RadioChoice
 
     func run() throws {
       let columns = [
@@ -53,7 +56,8 @@ struct ExportCommand: ParsableCommand {
         "first_seen", "on_radio",
       ]
       let writer = try ExportCommand.writer(format, columns: columns, allowed: Format.allCases)
-      try ExportCommand.write("/v1/contacts\(onRadio ? "?on_radio=1" : "")", writer, target, connection)
+      let query = "/v1/contacts?on_radio=\(onRadio ? 1 : 0)\(radio.query)"
+      try ExportCommand.write(query, writer, target, connection).tell("nodes", radio, connection)
     }
   }
 
@@ -66,6 +70,7 @@ struct ExportCommand: ParsableCommand {
     @Argument(help: "Of this node only.") var node: String?
     @Option(help: "jsonl, csv, geojson or gpx.") var format = Format.jsonl
     @Option(help: "At most so many, the newest.") var limit = 10_000
+    @OptionGroup var radio: RadioChoice
 
     func run() throws {
       let query = node.map { "&node=\(ControlClient.escape($0))" } ?? ""
@@ -76,7 +81,7 @@ struct ExportCommand: ParsableCommand {
         case .geojson: TrackWriter(GeoJSONWriter())
         case .gpx: TrackWriter(GPXWriter())
         }
-      try ExportCommand.write("/v1/readings?limit=\(limit)\(query)", writer, target, connection)
+      try ExportCommand.write("/v1/readings?limit=\(limit)\(query)\(radio.query)", writer, target, connection)
     }
   }
 
@@ -94,14 +99,16 @@ struct ExportCommand: ParsableCommand {
     }
   }
 
+  @discardableResult
   fileprivate static func write(
     _ query: String, _ writer: any ExportWriter, _ target: Target, _ connection: Connection
-  ) throws {
+  ) throws -> OtherRadios {
     var writer = writer
     let file = try OutputFile(target.output)
     try file.write(writer.head)
-    try ControlClient(connection).rows(query) { row in try file.write(writer.row(row)) }
+    let others = try ControlClient(connection).rows(query) { row in try file.write(writer.row(row)) }
     try file.write(writer.tail)
     try file.close()
+    return others
   }
 }

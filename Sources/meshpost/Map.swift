@@ -16,6 +16,7 @@ struct MapCommand: ParsableCommand {
       fit, or none, the line is dashed. --background takes GeoJSON, such as a coast or roads, to draw beneath.
       """)
   @OptionGroup var connection: Connection
+  @OptionGroup var radio: RadioChoice
   @Option(help: ArgumentHelp("Into this file instead of standard output.", valueName: "file")) var output: String?
   @Option(help: ArgumentHelp("GeoJSON to draw beneath.", valueName: "file")) var background: String?
 
@@ -23,7 +24,7 @@ struct MapCommand: ParsableCommand {
     let client = ControlClient(connection)
     let status = try client.get("/v1/status").value
     var nodes: [JSONValue] = []
-    try client.rows("/v1/contacts") { nodes.append($0) }
+    let others = try client.rows("/v1/contacts?on_radio=0\(radio.query)") { nodes.append($0) }
     let beneath = try background.map { try Self.geoJSON($0) } ?? .null
     let data = JSONValue.object([
       ("at", .string(Show.iso(Int64(time(nil)) * 1000))), ("own", status["radio"]?["identity"] ?? .null),
@@ -33,6 +34,7 @@ struct MapCommand: ParsableCommand {
     let file = try OutputFile(output)
     try file.write(MapPage.html(data))
     try file.close()
+    others.tell("nodes", radio, connection)
     if connection.json { print(json: .object([("nodes", .integer(Int64(nodes.count)))])) }
   }
 

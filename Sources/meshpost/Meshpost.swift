@@ -114,9 +114,11 @@ struct ContactsCommand: ParsableCommand {
   static let configuration = CommandConfiguration(commandName: "contacts", abstract: "Nodes that are known.")
   @OptionGroup var connection: Connection
   @Flag(help: "Only those in the radio's table.") var onRadio = false
+  @OptionGroup var radio: RadioChoice
 
   func run() throws {
-    try ControlClient(connection).lines("/v1/contacts\(onRadio ? "?on_radio=1" : "")", Show.contact)
+    let target = "/v1/contacts?on_radio=\(onRadio ? 1 : 0)\(radio.query)"
+    try ControlClient(connection).lines(target, Show.contact).tell("nodes", radio, connection)
   }
 }
 
@@ -217,7 +219,10 @@ struct SyncCommand: ParsableCommand {
   func run() throws {
     let client = ControlClient(connection)
     if now || full { _ = try client.post("/v1/sync\(full ? "?full=1" : "")") }
-    if follow { return try client.lines("/v1/sync?follow=1", Show.syncLine) }
+    if follow {
+      try client.lines("/v1/sync?follow=1", Show.syncLine)
+      return
+    }
     let state = try client.get("/v1/sync")
     if connection.json { return print(state.text) }
     Show.sync(state.value)

@@ -263,10 +263,11 @@ struct NodeCommand: ParsableCommand {
     @OptionGroup var connection: Connection
     @Argument(help: "Of this node only.", completion: Completing.nodes) var node: String?
     @Option(help: "How many.") var limit = 20
+    @OptionGroup var radio: RadioChoice
 
     func run() throws {
       let query = node.map { "&node=\(ControlClient.escape($0))" } ?? ""
-      try ControlClient(connection).lines("/v1/readings?limit=\(limit)\(query)", Show.reading)
+      try ControlClient(connection).lines("/v1/readings?limit=\(limit)\(query)\(radio.query)", Show.reading)
     }
   }
 }

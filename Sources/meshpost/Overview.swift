@@ -19,7 +19,7 @@ struct OverviewCommand: ParsableCommand {
     if connection.json { return print(status.text) }
     print(lines: Self.summary(status.value))
     var messages: [Styled] = []
-    try client.rows("/v1/messages?limit=\(Self.newest)") { messages.append("  \(Show.message($0))") }
+    try client.rows("/v1/messages?direction=both&limit=\(Self.newest)") { messages.append("  \(Show.message($0))") }
     print(lines: ["", "newest messages"] + (messages.isEmpty ? ["  none yet"] : messages) + [""])
     print(lines: Self.hints(status.value))
   }

@@ -8,7 +8,8 @@ struct RadioCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "radio", abstract: "Find radios, pair with them, set them, back them up.",
     subcommands: [
-      Probe.self, Info.self, Set.self, Advert.self, Presets.self, Backup.self, Restore.self, Scan.self, Pair.self,
+      Probe.self, List.self, Info.self, Set.self, Advert.self, Presets.self, Backup.self, Restore.self, Scan.self,
+      Pair.self,
       Forget.self,
     ])
 

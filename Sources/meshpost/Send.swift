@@ -70,19 +70,37 @@ struct ReactCommand: ParsableCommand {
 
 struct OutgoingCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "outgoing", abstract: "Messages of ours and how far they are, newest last.")
-  @OptionGroup var connection: Connection
-  @Option(help: "How many.") var limit = 20
+    commandName: "outgoing", abstract: "Messages of ours and how far they are; what another radio was to send.",
+    discussion: """
+      What was to go out by another radio than the one that is attached is held: it goes out when that radio is back. Or let this one \
+      send it (adopt), or give it up (cancel).
+      """,
+    subcommands: [List.self, Adopt.self, Cancel.self], defaultSubcommand: List.self)
 
-  func run() throws {
-    var reasons: [String] = []
-    try ControlClient(connection).lines("/v1/outgoing?limit=\(limit)") { message in
-      if message["state"]?.string == "failed", let reason = message["reason"]?.string, !reasons.contains(reason) {
-        reasons.append(reason)
+  struct List: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Messages of ours, newest last, and all that is held for another radio.")
+    @OptionGroup var connection: Connection
+    @OptionGroup var radio: RadioChoice
+    @Option(help: "How many.") var limit = 20
+
+    func run() throws {
+      var held = 0
+      var reasons: [String] = []
+      try ControlClient(connection).lines("/v1/outgoing?limit=\(limit)\(radio.query)") { message in
+        if message["held_for"] != nil { held += 1 }
+        if message["state"]?.string == "failed", let reason = message["reason"]?.string, !reasons.contains(reason) {
+          reasons.append(reason)
+        }
+        return Show.outgoing(message)
       }
-      return Show.outgoing(message)
+      guard !connection.json else { return }
+      for hint in reasons.compactMap({ Show.hint($0) }) { print(lines: ["", Styled(hint)]) }
+      guard held > 0 else { return }
+      OtherRadios.note(
+        "\(held) held for another radio: meshpost outgoing adopt ID (or --all) lets this one send them, meshpost outgoing cancel ID (or --all) "
+          + "gives them up")
     }
-    for hint in reasons.compactMap({ Show.hint($0) }) { print("\n\(hint)") }
   }
 }
 
@@ -137,13 +155,13 @@ struct RoomCommand: ParsableCommand {
   }
 
   struct Read: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "A room's posts, newest last.")
+    static let configuration = CommandConfiguration(abstract: "A room's posts and ours, newest last.")
     @OptionGroup var connection: Connection
     @Argument(help: "The room.", completion: Completing.nodes) var room: String
     @Option(help: "How many.") var limit = 20
 
     func run() throws {
-      let target = "/v1/messages?limit=\(limit)&from=\(ControlClient.escape(room))"
+      let target = "/v1/messages?limit=\(limit)&direction=both&with=\(ControlClient.escape(room))"
       try ControlClient(connection).lines(target, Show.message)
     }
   }

@@ -22,7 +22,7 @@ enum Shapes {
   /// By the command's words. What is missing prints no JSON of its own.
   static let commands: [String: Output] = [
     "overview": object("status"), "status": object("status"), "send": object("accepted"), "react": object("accepted"),
-    "outgoing": rows("outgoing"),
+    "outgoing list": rows("outgoing"), "outgoing adopt": object("adopted"), "outgoing cancel": object("adopted"),
     "retry": object("outgoing"), "cancel": object("outgoing"), "messages": rows("message"), "search": rows("message"),
     "contacts": rows("contact"), "contact add": object("ok"), "contact remove": object("ok"),
     "contact export": object("link"), "contact import": object("key"), "contact share": object("ok"),
@@ -42,7 +42,7 @@ enum Shapes {
     "radio set": object("radio"), "radio advert": object("advertised"), "radio presets": object("presets"),
     "radio backup": object("backed-up"),
     "radio restore": object("restored"), "radio probe": object("probed"), "radio scan": object("scan"),
-    "radio pair": object("paired"),
+    "radio pair": object("paired"), "radio list": rows("known-radio"),
     "radio forget": object("forgotten"), "doctor all": object("findings"), "doctor bluetooth": object("findings"),
     "map": object("map"), "chart signal": object("chart"), "chart battery": object("chart"),
     "chart traffic": object("chart"), "report": object("report"), "capture": object("captured"),
@@ -103,11 +103,13 @@ enum Shapes {
     value number
     """,
     "message": """
-    id integer the message's number here
+    id integer the message's number here; below zero: ours
     kind string direct, room, cli, channel or datagram
-    sender string? the first 12 digits of the sender's key; in a room, of the room's
+    sender string? the first 12 digits of the sender's key; in a room, of the room's; of ours, our radio's
     sender_alias string? what the sender is called here: `meshpost node alias`
-    sender_name string? the contact's name, or the name that a channel message claims
+    sender_name string? the contact's name, or the name that a channel message claims; of ours, our radio's
+    recipient string? of ours: the recipient's key
+    recipient_name string? of ours: the contact's name
     author string? a room post's author: the first 8 digits of the key
     author_name string? the only contact that fits
     channel string? the channel's digest
@@ -124,7 +126,21 @@ enum Shapes {
     waited bool? true: it had waited in the radio, or may have
     waited_s integer? seconds that it waited at most, where that is known
     age_s integer? seconds between its being sent and its coming, by the sender's clock; absent: new, or not known
-    received_at integer when it came
+    radio string? the first 12 digits of our radio's key; missing: several have heard it
+    direction string received or sent
+    cursor string its place among both directions, for `after` and `before`
+    outgoing string? of ours: its id, as `outgoing` has it
+    origin string? of ours: who sent it
+    state string? of ours: as in outgoing
+    reason string? of ours: why it failed
+    attempts integer? of ours
+    floods integer? of ours
+    round_trip_ms integer? of ours
+    heard integer? of ours: repeaters that were heard sending it on
+    airtime_ms integer? of ours
+    ended_at integer? of ours
+    ended bool? of ours: nothing more will become of it
+    received_at integer when it came; of ours, when it was taken in
     clock_trusted bool whether that clock was synchronised
     copies integer how often it came
     reactions reaction[]? to it
@@ -153,7 +169,28 @@ enum Shapes {
     airtime_ms integer?
     ended_at integer?
     ended bool nothing more will become of it
+    radio string? the first 12 digits of the key of the radio that sends it
+    held_for string? the name of the radio that was to send it, while another is attached
     reactions reaction[]? to it
+    """,
+    "adopted": """
+    messages outgoing[] what was done
+    refused refused[] what was not, and why
+    """,
+    "refused": """
+    id string
+    error string
+    """,
+    "known-radio": """
+    key string 64 hex digits
+    radio string its first 12 digits, as rows name it
+    name string
+    present bool it is attached, or was last
+    first_seen integer? missing: before radios were told apart
+    last_seen integer?
+    messages integer that came by it and are kept, about
+    nodes integer of which it told last
+    held integer messages that wait for it
     """,
     "event": """
     seq integer
@@ -199,6 +236,7 @@ enum Shapes {
     on_radio bool in the radio's table
     first_seen integer
     last_heard integer? when something came that it alone can have sent, to about ten minutes
+    radio string? the first 12 digits of the key of the radio that told of it last
     """,
     "channel": """
     slot integer

@@ -64,6 +64,7 @@ extension Shapes {
     "messaging": """
     waiting integer
     in_flight integer
+    held integer messages that wait for another radio than the one that is attached
     delivered integer since the start
     failed integer since the start
     sent_on_channels integer since the start

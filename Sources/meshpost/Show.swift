@@ -167,6 +167,7 @@ enum Show {
 
   static func message(_ message: JSONValue) -> Styled {
     let at = time(message["received_at"]?.integer)
+    if isOurs(message) { return ourMessage(message, at) }
     var sender = clean(Self.sender(of: message))
     var place = message["channel_name"]?.string.map { " [\(clean($0))]" } ?? ""
     if let author = message["author_name"]?.string ?? message["author"]?.string {

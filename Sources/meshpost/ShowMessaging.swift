@@ -4,6 +4,50 @@ import Console
 import JSON
 
 extension Show {
+  // MARK: Ours among what came
+
+  static func isOurs(_ message: JSONValue) -> Bool { message["direction"]?.string == "sent" }
+
+  /// Who said it to whom; on a channel to all.
+  static func ours(_ message: JSONValue) -> String {
+    guard message["channel"] == nil else { return "me" }
+    return
+      "me → \(clean(message["recipient_name"]?.string ?? message["recipient"]?.string.map { String($0.prefix(12)) }))"
+  }
+
+  /// How far it is, in a sign.
+  static func mark(_ message: JSONValue) -> String {
+    switch message["state"]?.string {
+    case "pending", "retrying": return "…"
+    case "sent" where message["kind"]?.string == "channel":
+      let heard = message["heard"]?.integer ?? 0
+      return heard > 0 ? "✓\(heard)" : "✓"
+    case "sending", "sent": return "→"
+    case "delivered": return "✓"
+    default: return "✗ \(clean(message["reason"]?.string))"
+    }
+  }
+
+  static func ourMessage(_ message: JSONValue, _ at: String) -> Styled {
+    let channel = message["channel_name"]?.string ?? message["channel"]?.string
+    let place = channel.map { " [\(clean($0))]" } ?? ""
+    // Who had it said, unless it was somebody here.
+    let origin = message["origin"]?.string.flatMap { $0 == "control" ? nil : " by \(clean($0))" } ?? ""
+    let reactions = (message["reactions"]?.array ?? []).compactMap { $0["emoji"]?.string }.joined()
+    let state = "  \(mark(message)) (\(message["state"]?.string ?? "?")\(origin))"
+    let tail = reactions.isEmpty ? "" : "  \(clean(reactions))"
+    return "\(at)\(place) \(ours(message)): \(clean(message["text"]?.string))\(state)\(tail)"
+  }
+
+  static func knownRadio(_ radio: JSONValue) -> Styled {
+    func number(_ name: String) -> Int64 { radio[name]?.integer ?? 0 }
+    let there =
+      radio["present"]?.bool == true ? "attached, or was last" : "last seen \(time(radio["last_seen"]?.integer))"
+    let held = number("held") > 0 ? ", \(number("held")) held for it" : ""
+    let counts = "\(number("messages")) messages, \(number("nodes")) nodes"
+    return "\(radio["radio"]?.string ?? "?")  \(clean(radio["name"]?.string).padding(20))\(there): \(counts)\(held)"
+  }
+
   static func outgoing(_ message: JSONValue) -> Styled {
     let to =
       message["recipient"]?.string.map { String($0.prefix(12)) } ?? "channel \(message["channel"]?.string ?? "?")"
@@ -13,6 +57,9 @@ extension Show {
     if attempts > 1 { state += ", \(attempts) attempts" }
     if let trip = message["round_trip_ms"]?.integer { state += ", \(trip) ms" }
     if let heard = message["heard"]?.integer, heard > 0 { state += ", heard \(heard) repeats" }
+    if let name = message["held_for"]?.string {
+      state += ", held for \(clean(name)) (\((message["radio"]?.string ?? "?").prefix(4))…)"
+    }
     let id = message["id"]?.string ?? "?"
     return "\(time(message["created_at"]?.integer)) \(id) to \(to): \(state): \(clean(message["text"]?.string))"
   }
@@ -96,6 +143,9 @@ extension Show {
       "sending   \(number("waiting")) waiting, \(number("in_flight")) in flight, \(number("delivered")) delivered, "
         + "\(number("failed")) failed; \(used)")
     if messaging["waits_for_airtime"]?.bool == true { print("          waits for air time") }
+    if number("held") > 0 {
+      print("          \(number("held")) held for another radio than the one that is attached: meshpost outgoing")
+    }
     for poll in messaging["polls"]?.array ?? [] {
       guard let trouble = poll["trouble"]?.string else { continue }
       print("          poll of \(clean(poll["node"]?.string)): \(clean(trouble))")

@@ -97,7 +97,7 @@ final class TopFeed {
   }
 
   private func follow() {
-    line.follow("/v1/messages?follow=1&limit=200", pause: interval) { [weak self] message in
+    line.follow("/v1/messages?follow=1&direction=both&limit=200", pause: interval) { [weak self] message in
       self?.view.add(message)
       self?.changed()
     } again: { [weak self] in

@@ -25,6 +25,9 @@ final class TopView {
   init(status: JSONValue) { self.status = status }
 
   func add(_ message: JSONValue) {
+    // One of ours comes once more with each of its states.
+    let known = message["outgoing"]?.string.flatMap { key in messages.lastIndex { $0["outgoing"]?.string == key } }
+    if let known { return messages[known] = message }
     messages.append(message)
     if messages.count > Self.mostMessages { messages.removeFirst(messages.count - Self.mostMessages) }
     if let name = message["sender_name"]?.string, let snr = message["snr"]?.number { signals[name] = snr }
@@ -155,8 +158,9 @@ final class TopView {
   private static func words(_ message: JSONValue) -> String {
     let at = Show.format(message["received_at"]?.integer ?? 0, "%H:%M")
     let place = message["channel_name"]?.string.map { "[\(Show.clean($0))] " } ?? ""
-    let sender = Show.clean(message["author_name"]?.string ?? Show.sender(of: message))
     let text = message["text"]?.string.map { Show.clean($0) } ?? "data \(message["data"]?.string ?? "")"
+    if Show.isOurs(message) { return "\(at) \(place)\(Show.ours(message)): \(text)  \(Show.mark(message))" }
+    let sender = Show.clean(message["author_name"]?.string ?? Show.sender(of: message))
     return "\(at) \(place)\(sender): \(text)"
   }
 

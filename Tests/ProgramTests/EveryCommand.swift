@@ -48,7 +48,10 @@ final class EveryCommand {
     try check(["send"], ["r1", "hi"])
     try check(["send"], ["r1", "and wait", "--wait"])
     try check(["react"], ["1", "👍"])
-    try check(["outgoing"])
+    try check(["outgoing", "list"])
+    try check(["outgoing", "adopt"], ["--all"])
+    try check(["outgoing", "cancel"], ["--all"])
+    try check(["radio", "list"])
     // Nobody answers there, so there is something to cancel.
     let far = try rig.meshpost("send", "Node 1", "far away", "--json").lines.first ?? ""
     let id = try JSONValue(parsing: far)["messages"]?.array?.first?["id"]?.string ?? ""

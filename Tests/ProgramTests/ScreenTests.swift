@@ -78,6 +78,10 @@ extension WholeProgramTests {
           && lines.contains { $0.contains("👍 日本") }
           && lines.contains { $0.range(of: "s +r1 ", options: .regularExpression) != nil }
       }
+      #expect(try rig.meshpost("send", "r1", "from here", "--wait").code == 0)
+      try screen.shows("what we say, once, with what became of it") { lines in
+        lines.count { $0.contains("me → r1: from here") } == 1 && lines.contains { $0.contains("from here  ✓") }
+      }
       #expect(try screen.lines.count <= 24)
       try screen.resize(columns: 40, rows: 20)
       try screen.shows("one column") { lines in

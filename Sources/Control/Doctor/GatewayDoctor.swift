@@ -21,7 +21,7 @@ struct GatewayDoctor {
   func examine() -> [Finding] {
     let location = parts.store.location
     let folder = location.lastIndex(of: "/").map { String(location[..<$0]) } ?? "."
-    return radio() + clock() + store() + MachineDoctor(folder: folder).examine()
+    return radio() + held() + clock() + store() + MachineDoctor(folder: folder).examine()
       + parts.relay().upstreams.flatMap { Self.upstream($0.status, now: WallClock().seconds) }
       + parts.proxy.reports.map(Self.proxy)
   }
@@ -46,6 +46,18 @@ struct GatewayDoctor {
     }
     findings += [firmware(), table(), radioClock(), advert()].compactMap { $0 }
     return findings
+  }
+
+  /// What another radio was to send.
+  private func held() -> [Finding] {
+    // `try?`: what is wrong with the store is told there.
+    guard let count = try? parts.store.heldCount(), count > 0 else { return [] }
+    return [
+      Finding(
+        "outgoing", .warning, "\(count) messages wait for another radio than the one that is attached",
+        "`meshpost outgoing` shows them; `meshpost outgoing adopt --all` lets this radio send them, `meshpost outgoing cancel --all` "
+          + "gives them up.")
+    ]
   }
 
   private func serial(_ link: String) -> [Finding] {

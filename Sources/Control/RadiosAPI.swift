@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import HTTP
+import JSON
+import Messaging
+import Store
+
+/// `/v1/radios`, and `radio=` wherever rows are asked for: whose rows are shown.
+enum RadiosAPI {
+  /// The number of the radio whose rows are wanted; `nil`: of all. Without `radio` the one that is attached, or was last.
+  static func wanted(_ request: HTTPRequest, _ store: Store) throws(Refusal) -> Int64? {
+    guard let text = request.query["radio"] else { return store.radio }
+    guard text != "all" else { return nil }
+    let typed = text.lowercased()
+    let byKey = store.radios.filter { typed.utf8.count >= 4 && Array($0.key.hex.utf8).starts(with: typed.utf8) }
+    let fitting = byKey.isEmpty ? store.radios.filter { Array($0.name.string.utf8) == Array(text.utf8) } : byKey
+    guard let radio = fitting.first else { throw .notFound("the radio \(text): see meshpost radio list") }
+    guard fitting.count == 1 else {
+      throw .ambiguous(text, candidates: fitting.map { "\($0.name.string) (\($0.mark))" })
+    }
+    return radio.id
+  }
+
+  /// A header has bounds; the newest are told of.
+  private static let mostOthers = 8
+  static let othersHeader = "Meshpost-Other-Radios"
+
+  /// With every row that is told: that there are other radios, whose rows these may not be. `nil`: only one was ever attached.
+  static func others(_ store: Store) -> String? {
+    guard store.radios.count > 1 else { return nil }
+    // `try?`: a store that cannot be read has no rows either.
+    guard let lines = try? rows(store) else { return nil }
+    let others = lines.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }  // made just now
+      .filter { $0["present"]?.bool == false }.suffix(mostOthers)
+    return PercentCoding.encode(JSONValue.array(Array(others)).text)
+  }
+
+  /// One row for each radio that was ever attached, in the order in which they came.
+  static func rows(_ store: Store) throws(StoreError) -> [UInt8] {
+    var lines: [UInt8] = []
+    for radio in store.radios {
+      let (messages, nodes) = (try store.messageCount(ofRadio: radio.id), try store.contactCount(ofRadio: radio.id))
+      let held = radio.id == store.radio ? 0 : try store.heldCount(ofRadio: radio.id)
+      lines += ControlAPI.line { json in
+        json.field("key", radio.key.hex)
+        json.field("radio", radio.mark)
+        json.field("name", radio.name.string)
+        json.field("present", radio.id == store.radio)
+        if radio.firstSeen > 0 { json.field("first_seen", radio.firstSeen) }
+        if radio.lastSeen > 0 { json.field("last_seen", radio.lastSeen) }
+        json.field("messages", messages)
+        json.field("nodes", nodes)
+        json.field("held", held)
+      }
+    }
+    return lines
+  }
+}

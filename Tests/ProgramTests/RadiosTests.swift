@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// Two radios that are put on one port in turns.
+  @Suite struct Radios {
+    /// r0 and r1, with r2 somewhere on the mesh, and one port, on which neither is.
+    private func rig() throws -> Rig {
+      let rig = try Rig()
+      try rig.startRadio(["--nodes", "3", "--tty", "r1=\(rig.scratch.location("r1.tty"))"])
+      rig.link = "serial:\(port(rig))"
+      return rig
+    }
+
+    private func port(_ rig: Rig) -> String { rig.scratch.location("port") }
+
+    private func plug(_ name: String, _ rig: Rig) throws {
+      let terminal = rig.scratch.location(name == "r0" ? "radio.tty" : "r1.tty")
+      try untilTrue("\(name) to be there") { access(terminal, F_OK) == 0 }
+      #expect(symlink(terminal, port(rig)) == 0)
+    }
+
+    private func waitFor(_ name: String, _ rig: Rig) throws {
+      try untilTrue("\(name) to be synced: \(rig.gateway?.lines ?? [])") {
+        let status = try rig.status()
+        return status?["radio"]?["identity"]?["name"]?.string == name && status?["sync"]?["state"]?.string == "synced"
+          && status?["radio"]?["state"]?.string == "up"
+      }
+    }
+
+    private func pull(_ name: String, _ rig: Rig) throws {
+      unlink(port(rig))
+      rig.radio?.write("unplug \(name) 1")
+      try untilTrue("\(name) to be gone") { try rig.status()?["radio"]?["state"]?.string == "down" }
+    }
+
+    private func outgoing(_ key: String, _ rig: Rig) throws -> JSONValue? {
+      let (code, lines) = try rig.meshpost("outgoing", "--json", "--all-radios")
+      #expect(code == 0, "\(lines)")
+      return try lines.map { try JSONValue(parsing: $0) }.last { $0["id"]?.string == key }
+    }
+
+    private func texts(_ rig: Rig, _ arguments: String...) throws -> [String] {
+      let program = try Program.own("meshpost", ["messages", "--json"] + arguments + ["--socket", rig.socket])
+      #expect(try program.ended() == 0, "\(program.lines)")
+      return try program.lines.compactMap { try JSONValue(parsing: $0)["text"]?.string }
+    }
+
+    @Test func `a radio that takes another's place neither sends nor shows what was the other's`() throws {
+      let rig = try rig()
+      try plug("r0", rig)
+      try rig.startHub()
+      try rig.startGateway()
+      try waitFor("r0", rig)
+      rig.radio?.write("dm r2 r0 secret for r0")
+      rig.radio?.write("chan r2 0 heard by both")
+      try untilTrue("two messages") { try rig.status()?["store"]?["messages"]?.integer == 2 }
+      // One is on the air and was not acknowledged when the radio goes, two wait.
+      rig.radio?.write("loss 1")
+      #expect(try rig.meshpost("send", "r2", "in the middle", "--id", "middle").code == 0)
+      try untilTrue("it to be on the air") { try self.outgoing("middle", rig)?["state"]?.string == "sent" }
+      try pull("r0", rig)
+      #expect(try rig.meshpost("send", "r2", "waits for r0", "--id", "waits").code == 0)
+      #expect(try rig.meshpost("send", "Public", "to all by r0", "--id", "all").code == 0)
+      rig.radio?.write("loss 0")
+      try plug("r1", rig)
+      try waitFor("r1", rig)
+
+      // Its own goes out; the others' do not.
+      #expect(try rig.meshpost("send", "r2", "said by r1", "--wait").code == 0)
+      for key in ["middle", "waits", "all"] {
+        let message = try outgoing(key, rig)
+        #expect(message?["held_for"]?.string == "r0" && message?["ended"]?.bool == false, "\(key): \(message ?? .null)")
+      }
+      #expect(try rig.status()?["messaging"]?["held"]?.integer == 3)
+      let list = try rig.meshpost("outgoing").lines
+      #expect(list.contains { $0.contains("held for r0") } && list.last?.contains("meshpost outgoing adopt") == true)
+      #expect(try rig.meshpost("status").lines.contains { $0.contains("3 held for another radio") })
+      #expect(try rig.meshpost("doctor").lines.contains { $0.contains("3 messages wait for another radio") })
+      #expect(try rig.meshpost("retry", "waits").code == 64)
+
+      // r0's private message is not r1's; what both heard is.
+      rig.radio?.write("dm r2 r1 for r1")
+      try untilTrue("its own message") { try self.texts(rig).contains("for r1") }
+      let own = try texts(rig)
+      #expect(own.filter { $0 == "heard by both" }.count == 1 && own.contains("said by r1"), "\(own)")
+      #expect(!own.contains("secret for r0") && !own.contains("waits for r0"), "\(own)")
+      let shown = try rig.meshpost("messages")
+      #expect(shown.code == 0 && shown.lines.last?.contains("of another radio (r0,") == true, "\(shown.lines)")
+      #expect(try texts(rig, "--radio", "r0").contains("secret for r0"))
+      #expect(try texts(rig, "--all-radios").contains("secret for r0"))
+      #expect(try rig.meshpost("messages", "--radio", "r7").code == 67)
+      #expect(try rig.meshpost("search", "secret").lines.allSatisfy { !$0.contains("secret for") })
+      #expect(try rig.meshpost("search", "secret", "--all-radios").lines.count == 1)
+      let radios = try rig.meshpost("radio", "list", "--json").lines.map { try JSONValue(parsing: $0) }
+      #expect(radios.map { $0["name"]?.string } == ["r0", "r1"] && radios.map { $0["held"]?.integer } == [3, 0])
+      #expect(radios.map { $0["present"]?.bool } == [false, true])
+
+      // What is decided: one goes out by r1 after all, one is given up, one waits on.
+      let adopted = try rig.meshpost("outgoing", "adopt", "waits", "--json")
+      #expect(adopted.code == 0, "\(adopted.lines)")
+      try untilTrue("it to arrive") { try self.outgoing("waits", rig)?["state"]?.string == "delivered" }
+      #expect(try outgoing("waits", rig)?["radio"]?.string == radios[1]["radio"]?.string)
+      #expect(try rig.meshpost("outgoing", "cancel", "all").code == 0)
+      #expect(try outgoing("all", rig)?["reason"]?.string == "cancelled")
+      let key = try #require(radios[1]["radio"]?.string)
+      try untilTrue("the hub to know whose they are") {
+        let events = try rig.hubRows("events")
+        return events.contains { $0["body"]?["text"]?.string == "for r1" && $0["body"]?["radio"]?.string == key }
+          && events.contains { $0["body"]?["text"]?.string == "waits for r0" && $0["body"]?["radio"]?.string == key }
+      }
+
+      // The first radio is back: what it was to send goes on.
+      try pull("r1", rig)
+      rig.gateway?.kill9()
+      try rig.startGateway()
+      try plug("r0", rig)
+      try waitFor("r0", rig)
+      try untilTrue("what was on the air to be delivered") {
+        try self.outgoing("middle", rig)?["state"]?.string == "delivered"
+      }
+      let back = try texts(rig)
+      #expect(back.contains("secret for r0") && back.contains("in the middle") && !back.contains("for r1"), "\(back)")
+      #expect(try rig.status()?["messaging"]?["held"]?.integer == 0)
+    }
+
+    @Test func `a radio that gets another's private key is that one, and sends what that was to send`() throws {
+      let rig = try rig()
+      try plug("r0", rig)
+      try rig.startGateway()
+      try waitFor("r0", rig)
+      let backup = rig.scratch.location("r0.backup")
+      let saved = try Program.own(
+        "meshpost", ["radio", "backup", backup, "--private-key", "--socket", rig.socket])
+      saved.write("a long passphrase")
+      saved.endInput()
+      #expect(try saved.ended() == 0, "\(saved.lines)")
+      try pull("r0", rig)
+      #expect(try rig.meshpost("send", "r2", "by that key alone", "--id", "k").code == 0)
+      try plug("r1", rig)
+      try waitFor("r1", rig)
+      #expect(try outgoing("k", rig)?["held_for"]?.string == "r0")
+      let restored = try Program.own(
+        "meshpost", ["radio", "restore", backup, "--private-key", "--yes", "--socket", rig.socket])
+      restored.write("a long passphrase")
+      restored.endInput()
+      #expect(try restored.ended() == 0, "\(restored.lines)")
+      try untilTrue("it to be delivered") { try self.outgoing("k", rig)?["state"]?.string == "delivered" }
+      #expect(try rig.meshpost("radio", "list").lines.count == 2)
+      #expect(try rig.status()?["messaging"]?["held"]?.integer == 0)
+    }
+  }
+
+  /// What came and what was said, in one list.
+  @Suite struct BothDirections {
+    @Test func `messages, search, export and following show what was said on both sides, in order`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--nodes", "3"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      func rows(_ arguments: String...) throws -> [JSONValue] {
+        let program = try Program.own("meshpost", arguments + ["--json", "--socket", rig.socket])
+        #expect(try program.ended() == 0, "\(arguments): \(program.lines)")
+        return try program.lines.map { try JSONValue(parsing: $0) }
+      }
+      func came(_ count: Int64) throws {
+        try untilTrue("\(count) messages") { try rig.status()?["store"]?["messages"]?.integer == count }
+      }
+      let follower = try Program.own("meshpost", ["messages", "--follow", "--socket", rig.socket])
+      rig.radio?.write("dm r1 r0 one")
+      try came(1)
+      try follower.line(with: "r1: one")
+      #expect(try rig.meshpost("send", "r1", "two", "--id", "two", "--wait").code == 0)
+      rig.radio?.write("dm r2 r0 three")
+      try came(2)
+      #expect(try rig.meshpost("send", "Public", "four", "--wait").code == 0)
+      rig.radio?.write("chan r1 0 five")
+      try came(3)
+      let all = try rows("messages")
+      #expect(all.map { $0["text"]?.string } == ["one", "two", "three", "four", "five"])
+      #expect(all.map { $0["direction"]?.string } == ["received", "sent", "received", "sent", "received"])
+      #expect(all[1]["state"]?.string == "delivered" && all[1]["recipient_name"]?.string == "r1")
+      let shown = try rig.meshpost("messages").lines
+      #expect(shown[1].contains("me → r1: two  ✓ (delivered)") && shown[3].contains("[Public] me: four  ✓ (sent)"))
+      #expect(try rows("messages", "--sent").map { $0["text"]?.string } == ["two", "four"])
+      #expect(try rows("messages", "--received").count == 3)
+      #expect(try rows("messages", "--with", "r1").map { $0["text"]?.string } == ["one", "two"])
+      #expect(try rows("messages", "--from", "r1").map { $0["text"]?.string } == ["one", "five"])
+      #expect(try rows("messages", "--channel", "Public").map { $0["text"]?.string } == ["four", "five"])
+      #expect(try rows("search", "two")[0]["outgoing"]?.string == "two")
+      // Page by page, by the cursors.
+      var (texts, after): ([String], String) = ([], "0")
+      while let row = try rows("messages", "--after", after, "--limit", "1").first {
+        texts.append(row["text"]?.string ?? "")
+        after = row["cursor"]?.string ?? ""
+      }
+      #expect(texts == ["one", "two", "three", "four", "five"])
+      // A reaction to ours stands with it.
+      #expect(try rig.meshpost("react", "two", "👍", "--wait").code == 0)
+      try untilTrue("the reaction") {
+        try rig.meshpost("messages").lines.contains { $0.contains("two") && $0.contains("👍") }
+      }
+      try follower.line(with: "me → r1: two  … (pending)")
+      try follower.line(with: "me → r1: two  ✓ (delivered)")
+      try follower.line(with: "r1: five")
+      let file = rig.scratch.location("all.csv")
+      #expect(try rig.meshpost("export", "messages", "--format", "csv", "--output", file).code == 0)
+      let csv = try String(contentsOfFile: file, encoding: .utf8)
+      #expect(csv.contains("sent") && csv.contains("delivered") && csv.contains("two"))
+      // The socket's own default stays what came: programs that answer must not hear themselves.
+      let plain = try #require(rig.control("GET", "/v1/messages"))
+      #expect(String(decoding: plain.body, as: UTF8.self).split(separator: "\n").count == 3)
+      #expect(rig.control("GET", "/v1/messages?direction=up")?.status == 400)
+      #expect(rig.control("GET", "/v1/messages?after=1.x")?.status == 400)
+    }
+
+    @Test func `what a program sends that shares the radio stands there, too`() throws {
+      let rig = try Rig()
+      let (descriptor, port) = try LoopbackPort.take()
+      close(descriptor)
+      try rig.startRadio()
+      rig.writeGatewayConfiguration(extra: "[[proxy]]\nname = \"apps\"\nlisten = \"127.0.0.1:\(port)\"")
+      try rig.startGateway()
+      try rig.waitForSync()
+      let client = try Program(
+        Program.python,
+        ["-u", "-m", "meshcore_cli.meshcore_cli", "-t", "127.0.0.1", "-p", "\(port)", "msg", "r1", "from an app"])
+      _ = try client.ended()
+      try untilTrue("it to be shown as delivered: \(client.lines)") {
+        try rig.meshpost("messages").lines.contains {
+          $0.contains("me → r1: from an app  ✓ (delivered by proxy/apps/127.0.0.1/1)")
+        }
+      }
+      #expect(try rig.meshpost("outgoing").lines.count == 1)
+      rig.gateway?.kill9()
+      try rig.startGateway()
+      try rig.waitForSync()
+      #expect(try rig.meshpost("outgoing").lines.count == 1, "it is that program's affair, and not repeated")
+    }
+  }
+}
