@@ -22,9 +22,12 @@ public struct MessagePlace: Hashable, Comparable, Sendable, CustomStringConverti
   public static let first = MessagePlace(message: 0)
   public static let last = MessagePlace(message: .max, outgoing: .max)
 
+  /// No table has so many rows: what a client writes is no greater.
+  private static let bound: Int64 = 1 << 53
+
   /// `12`: message 12; `12.3`: our message 3, behind it.
   public init?(_ text: String) {
-    let parts = text.split(separator: ".", omittingEmptySubsequences: false).map { Int64($0) }
+    let parts = text.split(separator: ".", omittingEmptySubsequences: false).map { Int64($0).map { min($0, Self.bound) } }
     guard let message = parts.first ?? nil, message >= 0, parts.count <= 2 else { return nil }
     guard parts.count == 2 else {
       self.init(message: message)
