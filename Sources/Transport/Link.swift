@@ -118,7 +118,7 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
       "Give this user access to \(device): the rules in udev/70-meshpost.rules do, or `sudo chgrp dialout \(device)`."
     case .notPermitted(_, let group?): "Add this user to the group \(group) and start again."
     case .kindNotAllowed(let device):
-      "`systemctl edit meshpostd`, below [Service]: DeviceAllow=\(device) rw. Then restart it."
+      "`systemctl edit meshpost`, below [Service]: DeviceAllow=\(device) rw. Then restart it."
     case .inUse(_, let owner): "Stop \(owner): two programs would split the radio's bytes between them."
     case .noRadioAmong:
       "Plug the radio in, or name its device as radio.link; what is no radio is asked again in ten minutes."

@@ -148,7 +148,7 @@ extension Setup {
     var text =
       "\(Self.mark). All keys are explained in /usr/share/meshpost/meshpostd.toml; change what you like, then\n"
     text +=
-      "# `systemctl reload meshpostd` (radio, store: restart). A further setup changes what it is told, and keeps the rest.\n\n"
+      "# `systemctl reload meshpost` (radio, store: restart). A further setup changes what it is told, and keeps the rest.\n\n"
     if let name { text += "[gateway]\nid = \(Self.quoted(name))\n\n" }
     text += "[radio]\nlink = \(Self.quoted(link ?? "auto:"))\n"
     if let key { text += "key = \(Self.quoted(key))\n" }

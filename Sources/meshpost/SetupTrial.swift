@@ -18,7 +18,7 @@ extension Setup {
     }
     guard run("/usr/bin/systemctl", ["enable", "--quiet", "meshpostd"]) == 0,
       run("/usr/bin/systemctl", ["restart", "meshpostd"]) == 0
-    else { throw Failure.say("the gateway does not start: see `journalctl -u meshpostd`", EX_UNAVAILABLE) }
+    else { throw Failure.say("the gateway does not start: see `journalctl -u meshpost`", EX_UNAVAILABLE) }
     print("the gateway runs, and starts with the machine")
     let isRadioWell = waitForRadio()
     let stay = (existing?.upstreams ?? []).filter { old in !upstreams.contains { $0.name == old.name } }

@@ -189,7 +189,7 @@ def setup(rig):
     assert code == 0, output
     assert "r0" in output and "takes us" in output, output
     assert "/dev/meshpost/RADIO-ONE" in rig.machine.do("cat /etc/meshpost/meshpostd.toml")
-    assert TOKEN not in rig.machine.do("cat /etc/meshpost/meshpostd.toml; systemctl show meshpostd; journalctl -u meshpostd --no-pager")
+    assert TOKEN not in rig.machine.do("cat /etc/meshpost/meshpostd.toml; systemctl show meshpost; journalctl -u meshpost --no-pager")
     rig.wait_for_radio()
     rig.radio.tell("chan r1 0 before the reboot")
     rig.machine.until("the message at the hub", lambda: any(e["kind"] == "message" for e in rig.events()))
@@ -203,7 +203,7 @@ def setup(rig):
 
 def security(rig):
     """what systemd says of the unit's hardening, and that it can do its work all the same"""
-    for unit in ["meshpostd"]:
+    for unit in ["meshpost"]:
         line = rig.machine.do(f"systemd-analyze security --no-pager {unit} | tail -n 1")
         score = float(line.split(":")[1].split()[0])
         assert score <= 2.0, line
@@ -226,8 +226,8 @@ def kills(rig):
     rig.radio.tell(f"inject r0 30 {total}")
     for _ in range(options.kills):
         time.sleep(chance.uniform(0.3, 1.5))
-        rig.machine.do("systemctl kill -s KILL meshpostd")
-        rig.machine.until("it to be back", lambda: rig.machine.run("systemctl is-active --quiet meshpostd")[0] == 0)
+        rig.machine.do("systemctl kill -s KILL meshpost")
+        rig.machine.until("it to be back", lambda: rig.machine.run("systemctl is-active --quiet meshpost")[0] == 0)
     rig.radio.line('"injected"')
     now, stored = rig.everything_is_there()
     say(f"kills: {options.kills}, handed over {now - handed}, stored {stored - before}")
@@ -236,19 +236,19 @@ def kills(rig):
 
 def watchdog(rig):
     """a daemon that hangs is ended and started anew"""
-    rig.machine.do("mkdir -p /run/systemd/system/meshpostd.service.d; "
-                   "printf '[Service]\\nWatchdogSec=6\\nTimeoutAbortSec=2\\n' >/run/systemd/system/meshpostd.service.d/bench.conf; "
-                   "systemctl daemon-reload; systemctl restart meshpostd")
+    rig.machine.do("mkdir -p /run/systemd/system/meshpost.service.d; "
+                   "printf '[Service]\\nWatchdogSec=6\\nTimeoutAbortSec=2\\n' >/run/systemd/system/meshpost.service.d/bench.conf; "
+                   "systemctl daemon-reload; systemctl restart meshpost")
     rig.wait_for_radio()
     time.sleep(8)  # longer than the watchdog waits: it is fed
-    first = rig.machine.do("systemctl show -p MainPID --value meshpostd").strip()
+    first = rig.machine.do("systemctl show -p MainPID --value meshpost").strip()
     rig.machine.do(f"kill -STOP {first}")
-    rig.machine.until("another process", lambda: rig.machine.do("systemctl show -p MainPID --value meshpostd").strip() not in (first, "0"))
+    rig.machine.until("another process", lambda: rig.machine.do("systemctl show -p MainPID --value meshpost").strip() not in (first, "0"))
     rig.wait_for_radio()
-    words = rig.machine.do("journalctl -u meshpostd --no-pager | grep -i watchdog | head -n 1")
-    rig.machine.do("rm /run/systemd/system/meshpostd.service.d/bench.conf; systemctl daemon-reload; systemctl restart meshpostd")
+    words = rig.machine.do("journalctl -u meshpost --no-pager | grep -i watchdog | head -n 1")
+    rig.machine.do("rm /run/systemd/system/meshpost.service.d/bench.conf; systemctl daemon-reload; systemctl restart meshpost")
     rig.wait_for_radio()
-    assert rig.machine.do("systemctl show -p WatchdogUSec --value meshpostd").strip() == "4min"
+    assert rig.machine.do("systemctl show -p WatchdogUSec --value meshpost").strip() == "4min"
     say("watchdog: " + words.split("]: ")[-1].strip())
 
 
@@ -257,21 +257,21 @@ def memory(rig):
     rig.radio.tell("inject r0 0 3000")
     rig.radio.line('"injected"')
     rig.everything_is_there()
-    group = "/sys/fs/cgroup/system.slice/meshpostd.service"
+    group = "/sys/fs/cgroup/system.slice/meshpost.service"
     peak = int(rig.machine.run(f"cat {group}/memory.peak")[1] or 0)
     now = int(rig.machine.do(f"cat {group}/memory.current"))
     anonymous = int(rig.machine.do(f"grep -E '^anon ' {group}/memory.stat | cut -d' ' -f2"))
-    first = rig.machine.do("systemctl show -p MainPID --value meshpostd").strip()
+    first = rig.machine.do("systemctl show -p MainPID --value meshpost").strip()
     rig.machine.do("cp /etc/meshpost/meshpostd.toml /root/kept.toml; "
                    "printf '\\n[[hook]]\\nname = \"greedy\"\\nkinds = [\"message\"]\\nmemory = \"1 GiB\"\\ntimeout_s = 15\\n"
-                   "run = [\"/bin/bash\", \"-c\", \"head -c 300M /dev/zero | tail\"]\\n' >>/etc/meshpost/meshpostd.toml; systemctl reload meshpostd")
+                   "run = [\"/bin/bash\", \"-c\", \"head -c 300M /dev/zero | tail\"]\\n' >>/etc/meshpost/meshpostd.toml; systemctl reload meshpost")
     rig.radio.tell("chan r1 0 for the greedy one")
-    rig.machine.until("the hook to be ended", lambda: "greedy: event" in rig.machine.do("journalctl -u meshpostd --no-pager -n 50") or
+    rig.machine.until("the hook to be ended", lambda: "greedy: event" in rig.machine.do("journalctl -u meshpost --no-pager -n 50") or
                       "oom_kill 0" not in rig.machine.do(f"grep -w oom_kill {group}/memory.events"))
     highest = int(rig.machine.do(f"cat {group}/memory.peak"))
     assert highest <= 96 << 20, f"{highest} bytes, more than the limit"
-    rig.machine.do("cp /root/kept.toml /etc/meshpost/meshpostd.toml; systemctl reload meshpostd")
-    assert rig.machine.do("systemctl show -p MainPID --value meshpostd").strip() == first, "the gateway was ended, too"
+    rig.machine.do("cp /root/kept.toml /etc/meshpost/meshpostd.toml; systemctl reload meshpost")
+    assert rig.machine.do("systemctl show -p MainPID --value meshpost").strip() == first, "the gateway was ended, too"
     rig.wait_for_radio()
     say(f"memory: {now >> 10} KiB now, of it {anonymous >> 10} anonymous, {peak >> 10 or '?'} at most; a hook that wanted 300 MiB was ended at {highest >> 10}, the gateway was not")
 
@@ -315,7 +315,7 @@ def usb(rig):
     say("usb: by serial number, under " + machine.do("readlink -f /dev/meshpost/RADIO-ONE").strip())
     assert not heard, "a device that is no radio was written to"
     # By key, whatever the names: both change places.
-    machine.do("sed -i 's/^link = .*/link = \"auto:\"\\nkey = \"%s\"/' /etc/meshpost/meshpostd.toml; systemctl restart meshpostd" % rig.keys[1][:12])
+    machine.do("sed -i 's/^link = .*/link = \"auto:\"\\nkey = \"%s\"/' /etc/meshpost/meshpostd.toml; systemctl restart meshpost" % rig.keys[1][:12])
     rig.wait_for_radio("r1")
     for name in ("one", "two"):
         machine.unplug(name)
@@ -331,7 +331,7 @@ def usb(rig):
         machine.unplug(name)
     stranger.close()
     # Plugging in starts a gateway that is not running.
-    machine.do("sed -i '/^key = /d; s|^link = .*|link = \"serial:/dev/meshpost/RADIO-ONE\"|' /etc/meshpost/meshpostd.toml; systemctl stop meshpostd")
+    machine.do("sed -i '/^key = /d; s|^link = .*|link = \"serial:/dev/meshpost/RADIO-ONE\"|' /etc/meshpost/meshpostd.toml; systemctl stop meshpost")
     machine.plug("one", rig.ports[0], "RADIO-ONE")
     rig.wait_for_radio("r0")
     properties = machine.do("udevadm info -q property /dev/meshpost/RADIO-ONE")
@@ -353,7 +353,7 @@ def card(rig):
     queued = rig.radio.stats("r0")["queued"]
     taken = rig.radio.stats("r0")["handed_over"] - handed
     assert queued + taken == 20 and taken <= 1, f"{queued} of 20 are still in the radio, {taken} are in hand"
-    assert machine.run("systemctl is-active --quiet meshpostd")[0] == 0, "it ended"
+    assert machine.run("systemctl is-active --quiet meshpost")[0] == 0, "it ended"
     machine.process.kill()
     machine.process.wait()
     machine.disk.cut(options.seed)
@@ -445,11 +445,11 @@ def upgrade(rig):
     now, there = rig.everything_is_there()
     assert now - handed == there - stored, f"{now - handed} handed over during the upgrade, {there - stored} stored"
     machine.do("sha256sum -c --quiet /root/sum")
-    machine.do("systemctl is-enabled --quiet meshpostd")
+    machine.do("systemctl is-enabled --quiet meshpost")
     say(f"upgrade: {versions[0]} → {versions[-1]}; {there - stored} messages meanwhile, all stored; configuration untouched")
     machine.do("dpkg --purge meshpost")
-    left = machine.run("ls -d /etc/meshpost /var/lib/meshpost /run/meshpost /dev/meshpost /lib/systemd/system/meshpostd.service /lib/udev/rules.d/*meshpost* 2>/dev/null; "
-                       "systemctl list-units --all --no-legend 'meshpostd*'")[1]
+    left = machine.run("ls -d /etc/meshpost /var/lib/meshpost /run/meshpost /dev/meshpost /usr/lib/systemd/system/meshpost*.service /etc/systemd/system/meshpost*.service /usr/lib/udev/rules.d/*meshpost* 2>/dev/null; "
+                       "systemctl list-units --all --no-legend meshpost.service meshpostd.service")[1]
     assert left.strip() == "", left
     say("purge: nothing is left")
 
@@ -465,7 +465,7 @@ def hub(rig):
     machine.do(f"echo {TOKEN} >/root/token; cp /etc/meshpost-hub/credentials/gateways.token /root/hub.token; meshpost setup --unattended --replace --link serial:/dev/meshpost/RADIO-ONE "
                f"--upstream near=http://127.0.0.1:8787 --token-file near=/root/hub.token --upstream hub=http://10.0.2.2:{rig.hub_port} --token-file hub=/root/token")
     rig.wait_for_radio()
-    machine.do("dpkg --purge meshpost-hub; systemctl restart meshpostd")
+    machine.do("dpkg --purge meshpost-hub; systemctl restart meshpost")
     code, _ = rig.set_up("--replace", "--link", "serial:/dev/meshpost/RADIO-ONE")
     assert code == 0
     rig.wait_for_radio()
@@ -477,7 +477,7 @@ def measure(rig):
     machine, seconds = rig.machine, 60
     # Logs have a card of their own, and are everybody's own choice.
     machine.do("mkdir -p /etc/systemd/journald.conf.d; printf '[Journal]\\nStorage=volatile\\n' >/etc/systemd/journald.conf.d/bench.conf; systemctl restart systemd-journald; "
-               "systemctl stop meshpostd; systemctl mask --now e2scrub_reap.timer e2scrub_all.timer fstrim.timer apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer 2>/dev/null; true")
+               "systemctl stop meshpost; systemctl mask --now e2scrub_reap.timer e2scrub_all.timer fstrim.timer apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer 2>/dev/null; true")
 
     if options.mount:
         machine.do(f"mount -o remount,{options.mount} /")
@@ -512,7 +512,7 @@ def measure(rig):
     say(f"| SQLite alone, a row of 120 bytes a commit | {floor // 1000:,} | | | |")
     for profile in options.profiles.split(","):
         machine.do("sed -i '/^profile/d; /^\\[store\\]/d' /etc/meshpost/meshpostd.toml; printf '[store]\\nprofile = \"%s\"\\n' >>/etc/meshpost/meshpostd.toml; "
-                   "systemctl restart meshpostd" % profile)
+                   "systemctl restart meshpost" % profile)
         rig.wait_for_radio()
         # So that the log has its size: while it grows, the file system writes much besides.
         messages(400, 0)
@@ -549,7 +549,7 @@ try:
 except BaseException:
     print(f"FAILED in {chosen[passed].__name__ if passed < len(chosen) else 'the end'} (--seed {options.seed})", flush=True)
     try:
-        print(rig.machine.run("systemctl status --no-pager meshpostd; journalctl -u meshpostd -n 30 --no-pager; ls -l /dev/meshpost")[1])
+        print(rig.machine.run("systemctl status --no-pager meshpost; journalctl -u meshpost -n 30 --no-pager; ls -l /dev/meshpost")[1])
     except Exception as error:
         print(f"the machine says nothing: {error}")
     console = rig.folder / "machine/console.log"

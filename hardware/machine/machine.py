@@ -149,5 +149,5 @@ class Machine:
             value = condition()
             if value:
                 return value
-            assert time.monotonic() < end, f"waited in vain for {what}\n" + self.run("systemctl status meshpostd; journalctl -n 40 --no-pager")[1]
+            assert time.monotonic() < end, f"waited in vain for {what}\n" + self.run("systemctl status meshpost; journalctl -n 40 --no-pager")[1]
             time.sleep(0.2)
