@@ -44,9 +44,8 @@ struct ConnectCommand: ParsableCommand {
       }
     }
     guard isConnected else {
-      throw Failure.say(
-        "\(location): \(String(cString: strerror(errno))). Is meshpostd running, and may you use its socket?",
-        EX_UNAVAILABLE)
+      let words = String(cString: strerror(errno))
+      throw Failure.socket(location) ?? Failure.say("\(location): \(words): meshpostd does not run", EX_UNAVAILABLE)
     }
     return descriptor
   }

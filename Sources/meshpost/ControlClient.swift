@@ -151,7 +151,8 @@ struct ControlClient {
         client.close()
         throw tunnel.failure("\(failure)")
       }
-      throw fail("\(failure). Is meshpostd running, and may you use its socket?", EX_UNAVAILABLE)
+      if let refused = Failure.socket(connection.socket) { throw refused }
+      throw fail("\(failure). Is meshpostd running? `systemctl status meshpost` tells", EX_UNAVAILABLE)
     case nil: throw fail("no answer", EX_UNAVAILABLE)
     }
   }

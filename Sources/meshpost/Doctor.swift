@@ -67,14 +67,14 @@ struct LocalDoctor {
         finding(
           "daemon", "failed",
           "there is no control socket at \(connection.socket): meshpostd does not run, or has another",
-          "`systemctl status meshpostd`, `journalctl -u meshpostd -n 20`; --socket names another socket.")
+          "`systemctl status meshpost`, `journalctl -u meshpost -n 20`; --socket names another socket.")
       ] + configuration()
     }
     if access(connection.socket, R_OK | W_OK) != 0 {
       return [
         finding(
           "permission", "failed", "this user may not use \(connection.socket)",
-          "`sudo usermod -aG meshpost $USER`, then log in again.")
+          Failure.remedyOfPermission(connection.socket))
       ]
     }
     return [version()].compactMap { $0 }
@@ -97,7 +97,7 @@ struct LocalDoctor {
       status = try ControlClient(connection).get("/v1/status")
     } catch {
       // It has said so itself.
-      return finding("daemon", "failed", "it does not answer", "`systemctl status meshpostd`")
+      return finding("daemon", "failed", "it does not answer", "`systemctl status meshpost`")
     }
     let theirs = status.value["version"]?.string ?? "?"
     guard theirs != Release.version else { return finding("version", "ok", theirs, nil) }

@@ -30,17 +30,31 @@ struct RadioCommand: ParsableCommand {
   struct Pair: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Pair with a radio: with the PIN that its display or its settings show.",
-      discussion: "Without --pin it is the configuration's, or it is asked for. An older bond is given up.")
+      discussion: "Without a PIN it is the configuration's, or it is asked for. An older bond is given up.")
     @OptionGroup var connection: Connection
     @Argument(help: "Its address, such as C0:FF:EE:00:00:01 (see `meshpost radio scan`).") var address: String
     @Option(help: "Six digits. Others can see it in the list of processes: leave it out to be asked.") var pin: String?
+    @Option(help: "The file whose first line is the PIN; - is standard input.", completion: .file()) var pinFile:
+      String?
+
+    func validate() throws {
+      if pin != nil, pinFile != nil { throw ValidationError("--pin and --pin-file exclude each other") }
+    }
 
     func run() throws {
-      let given = pin ?? asked()
+      let given = try pin ?? fromFile() ?? asked()
       let body = given.map { pin in JSONWriter.object { $0.field("pin", pin) } } ?? []
       let target = "/v1/radio/pair?address=\(ControlClient.escape(address))"
       let answer = try ControlClient(connection).post(target, body: body, limit: 180)
       print(connection.json ? answer.text : "paired with \(address)")
+    }
+
+    private func fromFile() throws -> String? {
+      guard let pinFile else { return nil }
+      guard let line = pinFile == "-" ? readLine() : try InputFile.firstLine(pinFile), !line.isEmpty else {
+        throw Failure.say("\(pinFile): there is no such file, or its first line is empty", EX_NOINPUT)
+      }
+      return line
     }
 
     /// Typed in without an echo, where somebody sits.

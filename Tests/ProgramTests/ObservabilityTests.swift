@@ -102,11 +102,35 @@ extension WholeProgramTests {
       return count == 3
     }
 
+    @Test func `who may not use the control socket is told which group to join, but never root's`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      try rig.startGateway()
+      try untilTrue("the socket") { rig.control("GET", "/v1/status") != nil }
+      func asNobody(_ arguments: String...) throws -> (code: Int32, words: String) {
+        let program = try Program(
+          "/usr/bin/setpriv",
+          ["--reuid=65534", "--regid=65534", "--clear-groups", Program.programs.appending(path: "meshpost").path()]
+            + arguments + ["--socket", rig.socket])
+        return (try program.ended(), program.lines.joined(separator: "\n"))
+      }
+      // `games` stands for `meshpost`, which this machine may not have.
+      let games = try #require(getgrnam("games")).pointee.gr_gid
+      #expect(chown(rig.socket, 0, games) == 0 && chmod(rig.socket, 0o660) == 0)
+      let status = try asNobody("status")
+      #expect(status.code == EX_NOPERM && status.words.contains("`sudo adduser nobody games`"), "\(status)")
+      let doctor = try asNobody("doctor")
+      #expect(doctor.code == 1 && doctor.words.contains("`sudo adduser nobody games`"), "\(doctor)")
+      #expect(chown(rig.socket, 0, 0) == 0)
+      let root = try asNobody("status")
+      #expect(root.code == EX_NOPERM && root.words.contains("sudo") && !root.words.contains("adduser"), "\(root)")
+    }
+
     @Test func `the doctor finds what is wrong, and says what to do`() throws {
       let rig = try Rig()
       let (code, lines) = try rig.meshpost("doctor")
       #expect(code == 1 && lines.contains { $0.contains("there is no control socket") }, "\(lines)")
-      #expect(lines.contains { $0.contains("systemctl status meshpostd") })
+      #expect(lines.contains { $0.contains("systemctl status meshpost") })
       try rig.startRadio()
       try rig.startGateway()
       try rig.waitForSync()
