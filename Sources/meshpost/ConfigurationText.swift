@@ -75,7 +75,15 @@ struct ConfigurationText {
     try put(key, value, in: table, path: "\(section).\(key)")
   }
 
-  /// The same for the upstream at a place.
+  /// Takes a key out of a section, with its line.
+  mutating func remove(_ section: String, _ key: String) throws {
+    guard let place = Self.table(document[section])?[key]?.line else { return }
+    try change(only: "\(section).\(key)") { lines in
+      if lines.indices.contains(place - 1) { lines.remove(at: place - 1) }
+    }
+  }
+
+  /// A text under a key of the upstream at a place.
   mutating func setUpstream(_ place: Int, _ key: String, _ value: String) throws {
     let table = elements("upstream")[place]
     guard table[key].flatMap(Self.string) != value else { return }

@@ -149,7 +149,7 @@ struct Setup {
     guard link?.hasPrefix("ble:") == true, pinFile == nil, existing?.string("radio", "pin_file") == nil, !isUnattended
     else { return }
     guard let pin = Dialogue.secret("The PIN that it shows or was given (empty: none)") else { return }
-    pinFile = try keep(pin, as: "radio.pin")
+    pinFile = try keep(pin, as: Self.nameOfPIN)
   }
 
   /// Nobody can write to a radio that they have not heard of.

@@ -71,14 +71,27 @@ extension Setup {
     for place in upstreams.indices {
       upstreams[place].tokenFile = try adopted(upstreams[place].tokenFile, as: "\(upstreams[place].name).token")
     }
-    pinFile = try adopted(pinFile, as: "radio.pin")
+    pinFile = try adopted(pinFile, as: Self.nameOfPIN)
     let text = try merged() ?? self.text
     let old = try InputFile.text(config)
     guard text != old else { return print("\(config) says all that already") }
     let kept = try old.map { _ in try keepOld() }
     try write(text)
     print("\(config) is written" + (kept.map { "; what was there is kept as \($0)" } ?? ""))
+    try forgetPIN(text)
   }
+
+  /// The PIN that an earlier setup kept for a Bluetooth radio, when the radio is another now: a secret that nobody needs is one too
+  /// many.
+  private func forgetPIN(_ text: String) throws {
+    let file = "\(credentials)/\(Self.nameOfPIN)"
+    let named = try ConfigurationText(text, location: config).string("radio", "pin_file")
+    guard named != Self.nameOfPIN, named != file, access(file, F_OK) == 0 else { return }
+    guard unlink(file) == 0 else { throw Failure.file(file) }
+    print("\(file), the PIN of another radio, is removed")
+  }
+
+  static let nameOfPIN = "radio.pin"
 
   /// What is configured, with what we were told; `nil`: there is nothing to begin with.
   private func merged() throws -> String? {
@@ -87,6 +100,10 @@ extension Setup {
     if let link { try text.set("radio", "link", link) }
     if let key { try text.set("radio", "key", key) }
     if let pinFile { try text.set("radio", "pin_file", pinFile) }
+    if let link, !link.hasPrefix("ble:") {
+      try text.remove("radio", "pin_file")
+      try text.remove("radio", "pin")
+    }
     if let advertises, advertises != (text.flag("radio", "advert_when_new") ?? false) {
       try text.set("radio", "advert_when_new", advertises)
     }

@@ -181,6 +181,24 @@ extension WholeProgramTests {
       #expect(try text().contains("id = \"ridge\""))
     }
 
+    @Test func `from Bluetooth to USB, the PIN goes, from the configuration and from the disk`() throws {
+      let scratch = Scratch()
+      let file = scratch.location("etc.toml")
+      let pin = scratch.write("pin", "123456\n")
+      let setup = ["setup", "--unattended", "--no-start", "--config", file]
+      #expect(try meshpost(setup + ["--link", "ble:Hilltop", "--pin-file", pin, "--name", "x"]).code == 0)
+      let kept = scratch.location("credentials/radio.pin")
+      #expect(try String(contentsOfFile: kept, encoding: .utf8) == "123456\n")
+      #expect(try String(contentsOfFile: file, encoding: .utf8).contains("pin_file = \"radio.pin\""))
+      // Another setup of the same radio leaves it.
+      #expect(try meshpost(setup + ["--name", "y"]).code == 0)
+      #expect(FileManager.default.fileExists(atPath: kept))
+      #expect(try meshpost(setup + ["--link", "serial:/dev/ttyUSB0"]).code == 0)
+      #expect(!FileManager.default.fileExists(atPath: kept))
+      #expect(try !String(contentsOfFile: file, encoding: .utf8).contains("pin"))
+      #expect(FileManager.default.fileExists(atPath: pin), "a file of somebody else's stays")
+    }
+
     @Test func `setup leaves a file alone that it cannot change safely`() throws {
       let rig = try Rig()
       for written in ["radio = { link = \"auto:\" }\n", "radio.link = \"\"\"\nauto:\"\"\"\n", "[radio\n"] {
