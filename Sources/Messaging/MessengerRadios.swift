@@ -67,6 +67,7 @@ extension Messenger {
     (fresh.radio, fresh.state, fresh.reason) = (store.radio, .pending, nil)
     (fresh.senderTime, fresh.attempt, fresh.tries, fresh.floods, fresh.codes) = (nil, 0, 0, 0, [])
     fresh.created = synchronizer.now
+    fresh.createdElapsed = store.elapsed(at: fresh.created)
     return fresh
   }
 

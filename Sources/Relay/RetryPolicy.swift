@@ -23,6 +23,7 @@ enum Verdict: Equatable {
     switch self {
     case .acknowledged: self
     case .retry(let reason, let after): .retry(reason: words(reason), after: after)
+    case .hungUp(let reason): .hungUp(reason: words(reason))
     case .refused(let status, let reason): .refused(status: status, reason: words(reason))
     case .stopped(let reason): .stopped(reason: words(reason))
     }

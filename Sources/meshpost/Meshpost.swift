@@ -16,31 +16,31 @@ struct Meshpost: ParsableCommand {
       """, version: Release.version,
     groupedSubcommands: [
       CommandGroup(
-        name: "Begin:", subcommands: [SetupCommand.self, RunCommand.self, OverviewCommand.self, DoctorCommand.self]),
+        name: "First", subcommands: [SetupCommand.self, RunCommand.self, OverviewCommand.self, DoctorCommand.self]),
       CommandGroup(
-        name: "Read and write:",
+        name: "Message",
         subcommands: [
           MessagesCommand.self, SendCommand.self, ChatCommand.self, SearchCommand.self, ReactCommand.self,
           OutgoingCommand.self, RetryCommand.self, CancelCommand.self, RoomCommand.self,
         ]),
       CommandGroup(
-        name: "The mesh:",
+        name: "Mesh",
         subcommands: [
           ContactsCommand.self, ContactCommand.self, ChannelsCommand.self, ChannelCommand.self, NodeCommand.self,
         ]),
       CommandGroup(
-        name: "The gateway and its radio:",
+        name: "Gateway and radio",
         subcommands: [
           StatusCommand.self, TopCommand.self, RadioCommand.self, SyncCommand.self, UpstreamCommand.self,
           OutboxCommand.self, JournalCommand.self, DocumentsCommand.self,
         ]),
       CommandGroup(
-        name: "Files and pictures:",
+        name: "File and picture",
         subcommands: [
           ExportCommand.self, MapCommand.self, ChartCommand.self, BackupCommand.self, CaptureCommand.self,
           ReportCommand.self,
         ]),
-      CommandGroup(name: "For programs:", subcommands: [ConnectCommand.self, GenerateCommand.self]),
+      CommandGroup(name: "Program", subcommands: [ConnectCommand.self, GenerateCommand.self]),
     ], defaultSubcommand: OverviewCommand.self)
 
   static func main() {

@@ -2,6 +2,7 @@
 
 import Companion
 import MeshCrypto
+import MeshIdentity
 import Store
 import TestSupport
 import Testing
@@ -12,7 +13,7 @@ import Testing
 /// A room that lets anybody read answers a wrong password, too: with a login, as a guest whose posts it ignores.
 @Suite struct ReadOnlyRoomTests {
   private let room = Contact(
-    key: PublicKey(bytes: Array(repeating: 0x52, count: 32))!, type: .room, name: "Lobby")
+    key: PrivateIdentity(seed: Array(repeating: 0x52, count: 32)).publicKey, type: .room, name: "Lobby")
 
   private struct Fixture {
     let bench: Bench

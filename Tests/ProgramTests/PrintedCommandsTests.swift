@@ -35,9 +35,14 @@ import Testing
     var found: [Printed] = []
     for file in try files() {
       let text = try String(contentsOf: Fixtures.checkout.appending(path: file), encoding: .utf8)
+      var saysPrompt = false
       for (number, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
         let place = "\(file):\(number + 1)"
+        if !line.hasPrefix("    ") { saysPrompt = false }
+        if line.hasPrefix("    $ ") { saysPrompt = true }
         if line.hasPrefix("    "), file.hasSuffix(".md") {
+          // What stands under a prompt is what was said, not typed.
+          if saysPrompt, !line.hasPrefix("    $ ") { continue }
           let command = line.drop { $0 == " " || $0 == "$" }
           if let typed = typed(String(command)) {
             found.append(Printed(place: place, words: typed, isInSentence: false))
@@ -105,7 +110,8 @@ import Testing
 
   @Test(arguments: [
     ("staus", "'status'"), ("mesages", "'messages'"), ("sned", "'send'"), ("node staus", "'node status'"),
-    ("login", "'room login' or 'node login'"), ("conta", "'contacts' or 'contact'"), ("--json staus", "'status'"),
+    ("login", "'room login' or 'node login'"), ("conta", "'contact'"), ("mess", "'messages'"),
+    ("--json staus", "'status'"),
   ]) func `a command that was mistyped is told`(_ typed: String, _ meant: String) throws {
     let remedy = try #require(TypedCommand(typed.split(separator: " ").map(String.init)).remedy)
     #expect(remedy.hasSuffix("Did you mean \(meant)?"), "\(remedy)")
