@@ -27,7 +27,9 @@ public struct MessagePlace: Hashable, Comparable, Sendable, CustomStringConverti
 
   /// `12`: message 12; `12.3`: our message 3, behind it.
   public init?(_ text: String) {
-    let parts = text.split(separator: ".", omittingEmptySubsequences: false).map { Int64($0).map { min($0, Self.bound) } }
+    let parts = text.split(separator: ".", omittingEmptySubsequences: false).map { part in
+      Int64(part).map { min($0, Self.bound) }
+    }
     guard let message = parts.first ?? nil, message >= 0, parts.count <= 2 else { return nil }
     guard parts.count == 2 else {
       self.init(message: message)

@@ -304,7 +304,8 @@ enum NodeAsking {
         return ["logged in to \(node)\(answer["admin"]?.bool == true ? " as admin" : "")"]
       }
       let kept = isReadOnly || stored || password == "" ? "" : ". It is not kept; --read-only keeps it, to read"
-      return ["\(node) lets us in read only: posts will be ignored. That is what it says to a wrong password, too\(kept)"]
+      let meaning = "posts will be ignored. That is what it says to a wrong password, too"
+      return ["\(node) lets us in read only: \(meaning)\(kept)"]
     }
     if answer["read_only"]?.bool == true, !isReadOnly, password != "" { throw ExitCode(EX_NOPERM) }
   }

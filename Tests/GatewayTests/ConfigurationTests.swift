@@ -56,7 +56,7 @@ import Transport
       "twice"
     ),
     ("[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"http://x\"", "line 4", "mqtts://HOST"),
-    ("[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://x\"\ntopic = \"a/#\"", "line 5", "no + and #"),
+    ("[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://x\"\ntopic = \"a/#\"", "line 5", "no +, no #"),
     ("[[upstream]]\nname = \"a\"\nkind = \"webhook\"\nurl = \"http://x\"\ntemplate = \"{{\"", "line 5", "}}"),
     ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nkinds = [\"mesage\"]", "line 4", "no kind of event"),
     ("[messaging]\nattempts = 99", "line 2", "1 to 16"), ("[messaging]\nqueue = \"many\"", "line 2", "whole number"),

@@ -26,7 +26,7 @@ extension HubStore {
   /// Within a transaction: an edit at the gateway. What has won goes back to it in any case.
   func mergeDocument(_ event: HubEvent, from gateway: String, now: Int64) throws(HubDatabaseError) {
     guard let key = event.body["key"]?.string, (1...200).contains(key.utf8.count),
-      let updatedAt = event.body["updated_at"]?.count
+      let updatedAt = event.body["updated_at"]?.integer
     else { return }
     let value = event.body["value"].flatMap { $0 == .null ? nil : JSONWriterText.text($0) }
     // What no document is so large as is nobody's edit.
