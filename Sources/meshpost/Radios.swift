@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import Glibc
 import HTTP
 import JSON
@@ -41,9 +42,8 @@ struct OtherRadios {
 
   /// Beside what is shown, so that what reads it further is not disturbed.
   static func note(_ words: String) {
-    let line = Array("\(Show.clean(words))\n".utf8)
     fflush(nil)
-    _ = Glibc.write(2, line, line.count)  // a note that cannot be written is none
+    Console.error(words)
   }
 }
 
