@@ -68,7 +68,13 @@ final class Program: Sendable {
     var none = sigset_t()
     sigemptyset(&none)
     posix_spawnattr_setsigmask(&attributes, &none)
-    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
+    // A peer that is gone ends no test; programs begin with what is usual.
+    signal(SIGPIPE, SIG_IGN)
+    var usual = sigset_t()
+    sigemptyset(&usual)
+    sigaddset(&usual, SIGPIPE)
+    posix_spawnattr_setsigdefault(&attributes, &usual)
+    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
     let code = posix_spawn(&pid, "/usr/bin/env", &actions, &attributes, &argv, environ)
     guard code == 0 else { throw Waited(description: "\(executable): \(String(cString: strerror(code)))") }
     processID = pid
