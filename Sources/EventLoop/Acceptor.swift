@@ -87,6 +87,8 @@ public final class Acceptor {
 
   /// True: the next may be taken.
   private func hasRoom(_ code: Int32) -> Bool {
+    // Without a descriptor to give, accept fails before it looks whether anybody waits.
+    guard isWaitedFor else { return false }
     tell(SystemError("accept", code: code))
     if makeRoom() { return true }
     guard reserve >= 0 else {
@@ -101,12 +103,20 @@ public final class Acceptor {
       return false
     }
     switch reserveUse {
-    case .serves: onSocket(socket)
+    case .serves:
+      onSocket(socket)
+      // Who comes next makes it give way when it has been answered, and not before it could ask.
+      return false
     case .turnsAway:
       close(socket)
       refill()
+      return true
     }
-    return true
+  }
+
+  private var isWaitedFor: Bool {
+    var entry = pollfd(fd: listener, events: Int16(POLLIN), revents: 0)
+    return poll(&entry, 1, 0) == 1
   }
 
   private func rest() {

@@ -16,8 +16,8 @@ extension Setup {
     guard access("/run/systemd/system", F_OK) == 0 else {
       return print("there is no systemd here: start it with `meshpostd --config \(config)`")
     }
-    guard run("/usr/bin/systemctl", ["enable", "--quiet", "meshpostd"]) == 0,
-      run("/usr/bin/systemctl", ["restart", "meshpostd"]) == 0
+    guard run("/usr/bin/systemctl", ["enable", "--quiet", "meshpost"]) == 0,
+      run("/usr/bin/systemctl", ["restart", "meshpost"]) == 0
     else { throw Failure.say("the gateway does not start: see `journalctl -u meshpost`", EX_UNAVAILABLE) }
     print("the gateway runs, and starts with the machine")
     let isRadioWell = waitForRadio()
