@@ -34,8 +34,13 @@ final class LyingPeer {
     try program.line(with: "mode \(changes) ")
   }
 
-  /// Waits until it has lied since it was told to.
-  func haveLied() throws { try program.line(with: "lied \(changes) ") }
+  /// Waits until it has lied since it was told to; `poke` has it asked.
+  func haveLied(_ poke: () -> Void) throws {
+    try untilTrue("a lie: \(program.lines.suffix(5))") {
+      poke()
+      return program.lines.contains { $0.contains("lied \(changes) ") }
+    }
+  }
 
   private static let script = #"""
     import os, re, socket, sys, threading, time
