@@ -123,8 +123,8 @@ public final class Store {
   /// Nobody else opens it meanwhile: the index of the log is then in memory, and not in a file whose pages the kernel writes to
   /// the disk after each message that comes alone.
   private static func open(_ settings: Settings) throws(StoreError) -> Database {
-    try StoreFiles.protect(settings.location)
     do {
+      try DatabaseFile.protect(settings.location)
       let database = try Database(location: settings.location)
       // Somebody who looks into it is done in a moment, mostly.
       try database.execute("PRAGMA busy_timeout = \(patienceWithReaders)")

@@ -12,27 +12,6 @@ enum StoreFiles {
     case breaksOff(lost: Int)
   }
 
-  /// Makes the database for its owner alone, whatever the umask, before SQLite does; the log and a rollback's journal get the
-  /// same mode from it. Others lose what an older version has let them do; a group may go on reading.
-  static func protect(_ location: String) throws(StoreError) {
-    // Opened for nothing else: to close a file that SQLite has open would take its locks.
-    let fresh = open(location, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-    if fresh >= 0 {
-      close(fresh)
-      return
-    }
-    guard errno == EEXIST else { throw .unavailable("\(location): \(String(cString: strerror(errno)))") }
-    for suffix in ["", "-wal", "-shm"] {
-      var facts = stat()
-      guard stat(location + suffix, &facts) == 0, facts.st_mode & 0o137 != 0, facts.st_uid == geteuid() else {
-        continue
-      }
-      guard chmod(location + suffix, facts.st_mode & 0o640) == 0 else {
-        throw .unavailable("\(location + suffix): \(String(cString: strerror(errno)))")
-      }
-    }
-  }
-
   /// `nil`: there is no log, it is whole, or it ends as a power cut may leave it.
   static func logTrouble(_ location: String) -> LogTrouble? {
     guard let log = size(location + "-wal"), log > WriteAheadLog.headerSize else { return nil }

@@ -35,6 +35,19 @@ import Testing
         bucket, of: gateway, from: HubStore.Position(after: after, at: at, since: since), until: nil, limit: 100))
   }
 
+  @Test func `the hub's database is for its owner alone, and one of an older version becomes so`() throws {
+    let scratch = Scratch()
+    let location = scratch.location("hub.db")
+    func mode() throws -> Int {
+      try #require(FileManager.default.attributesOfItem(atPath: location)[.posixPermissions] as? Int)
+    }
+    _ = try HubStore(location: location)
+    #expect(try mode() == 0o600)
+    chmod(location, 0o644)
+    _ = try HubStore(location: location)
+    #expect(try mode() == 0o640)
+  }
+
   @Test func `a message that several gateways hear is one, with who heard it and how well`() async throws {
     let store = try store()
     for (index, gateway) in ["hill", "valley", "hill"].enumerated() {

@@ -8,6 +8,7 @@ final class SQLiteHubDatabase: HubDatabase {
 
   init(location: String) throws(HubDatabaseError) {
     do throws(SQLiteError) {
+      try DatabaseFile.protect(location)
       database = try Database(location: location)
       try database.execute(
         """
