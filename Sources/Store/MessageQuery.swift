@@ -114,7 +114,9 @@ public struct MessageQuery: Equatable, Sendable {
     let isBeginning: Bool
 
     func quoted() throws(WordsError) -> String {
-      guard isBeginning else { return MessageQuery.quote(text) }
+      // A letter that is a word of its own has nothing behind it: it is found wherever it stands.
+      let isWhole = text.unicodeScalars.last.map { SearchWords.isUnspaced($0.value) } ?? true
+      guard isBeginning, !isWhole else { return MessageQuery.quote(text) }
       guard text.unicodeScalars.count >= MessageQuery.shortestBeginning else { throw .tooShort(text) }
       return MessageQuery.quote(text) + " *"
     }
@@ -122,7 +124,7 @@ public struct MessageQuery: Equatable, Sendable {
 
   private static func quote(_ text: String) -> String {
     // By scalars: a quote with an accent after it is one to the index, too.
-    "\"" + text.pieces(at: "\"").joined(separator: "\"\"") + "\""
+    "\"" + SearchWords.spaced(text).pieces(at: "\"").joined(separator: "\"\"") + "\""
   }
 
   /// Words apart; what stands between quotes stays together. Marks that are no words are left out.

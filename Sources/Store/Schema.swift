@@ -9,6 +9,7 @@ enum Schema {
     Migration(number: 4, sql: clients), Migration(number: 5, sql: search),
     Migration(number: 6, sql: eviction), Migration(number: 7, sql: regions), Migration(number: 8, sql: waiting),
     Migration(number: 9, sql: steadyTime), Migration(number: 10, sql: radios),
+    Migration(number: 11, sql: unspacedScripts),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so a number never comes back.
@@ -158,5 +159,17 @@ enum Schema {
     CREATE VIRTUAL TABLE sent_words USING fts5(
       text, content = 'sent_texts', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2');
     INSERT INTO sent_words(sent_words, rank) VALUES ('pgsz', 960);
+    """
+
+  /// Letters of scripts without spaces are words of their own now (`SearchWords`). Where no message has one, the indexes stay;
+  /// else they begin anew, and messages come in step by step, as at first.
+  private static let unspacedScripts = """
+    INSERT INTO words(words) SELECT 'delete-all'
+      WHERE EXISTS(SELECT 1 FROM message_words WHERE spaced(text) <> text OR spaced(sender) <> sender);
+    DELETE FROM meta WHERE name = 'search_indexed'
+      AND EXISTS(SELECT 1 FROM message_words WHERE spaced(text) <> text OR spaced(sender) <> sender);
+    INSERT INTO sent_words(sent_words) SELECT 'delete-all' WHERE EXISTS(SELECT 1 FROM sent_texts WHERE spaced(text) <> text);
+    DELETE FROM meta WHERE name = 'search_indexed_sent'
+      AND EXISTS(SELECT 1 FROM sent_texts WHERE spaced(text) <> text);
     """
 }

@@ -36,11 +36,11 @@ extension Store {
       "messages", Self.indexed,
       """
       INSERT INTO words(rowid, text, sender, place)
-        SELECT id, text, sender, place FROM message_words WHERE id > ? AND id <= ?
+        SELECT id, spaced(text), spaced(sender), place FROM message_words WHERE id > ? AND id <= ?
       """)
     let isAllSent = try index(
       "outgoing", Self.indexedSent,
-      "INSERT INTO sent_words(rowid, text) SELECT id, text FROM sent_texts WHERE id > ? AND id <= ?")
+      "INSERT INTO sent_words(rowid, text) SELECT id, spaced(text) FROM sent_texts WHERE id > ? AND id <= ?")
     return isAll && isAllSent
   }
 
@@ -59,7 +59,7 @@ extension Store {
     try database.run(
       """
       INSERT INTO sent_words(sent_words, rowid, text)
-        SELECT 'delete', id, text FROM sent_texts WHERE id IN (\(leaving)) AND id <= ?
+        SELECT 'delete', id, spaced(text) FROM sent_texts WHERE id IN (\(leaving)) AND id <= ?
       """, .integer(known))
   }
 
@@ -69,7 +69,7 @@ extension Store {
     try database.run(
       """
       INSERT INTO words(words, rowid, text, sender, place)
-        SELECT 'delete', id, text, sender, place FROM message_words WHERE id <= ?
+        SELECT 'delete', id, spaced(text), spaced(sender), place FROM message_words WHERE id <= ?
       """, .integer(min(id, known)))
   }
 

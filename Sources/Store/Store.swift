@@ -134,6 +134,7 @@ public final class Store {
         PRAGMA wal_autocheckpoint = \(settings.profile.pagesToCheckpoint); PRAGMA cache_size = -512; PRAGMA foreign_keys = ON;
         PRAGMA journal_size_limit = 1048576
         """)
+      try database.addTextFunction("spaced") { SearchWords.spaced($0) }
       try database.migrate(Schema.migrations)
       try database.execute("PRAGMA max_page_count = \(max(64, settings.maxSize / pageSize))")
       try database.execute("PRAGMA busy_timeout = 0")

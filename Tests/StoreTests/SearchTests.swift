@@ -68,6 +68,77 @@ import Testing
     #expect(throws: SearchError.self) { try self.find(shop, MessageQuery(words: words)) }
   }
 
+  @Test(arguments: [
+    ("天气", [2, 1]), ("山顶", [1]), ("\"天气 很好\"", [1]), ("气天", []), ("天气 -好", [2]), ("天*", [2, 1]), ("リピータ", [3]),
+    ("電池", [3]), ("พายุ", [4]), ("저전력", [5]), ("중계기*", [5]), ("relay", [3]), ("relay電", []), ("𠮷野", [6]), ("好", [1]),
+  ])
+  func `words of scripts without spaces are found inside of a sentence`(words: String, ids: [Int64]) throws {
+    let shop = try unspaced()
+    #expect(try find(shop, MessageQuery(words: words)) == ids)
+  }
+
+  @Test func `a sender with a Chinese name is found by its messages on a channel`() throws {
+    let shop = try unspaced()
+    #expect(try find(shop, MessageQuery(from: Contact(key: alice, name: "王小明"))) == [1])
+  }
+
+  @Test func `messages in Chinese leave the index, too`() throws {
+    let shop = try unspaced(messagesMax: 2)
+    shop.store.write({ store throws(SQLiteError) in _ = try store.trimMessages() }) { _ in }
+    try shop.store.commitNow()
+    #expect(try find(shop, MessageQuery(words: "天气")).isEmpty)
+    #expect(try find(shop, MessageQuery(words: "저전력")) == [5])
+    let words = try shop.store.database.value(
+      "SELECT count(*) FROM words WHERE words MATCH 'text : 天 OR text : relay OR text : 电'")
+    #expect(words?.integer == 0)
+  }
+
+  /// The index of the version before took a Chinese sentence for one word.
+  @Test(arguments: [true, false])
+  func `an index from before begins anew only where a script without spaces is in it`(isChinese: Bool) throws {
+    let scratch = Scratch()
+    let location = scratch.location("gw.db")
+    do {
+      let database = try Database(location: location)
+      try database.execute("PRAGMA page_size = 1024; PRAGMA journal_mode = WAL")
+      try database.migrate(Array(Schema.migrations.prefix(10)))
+      for (number, text) in ["a ridge", isChinese ? "今天山顶的天气很好" : "the weather", "battery"].enumerated() {
+        try database.run(
+          """
+          INSERT INTO messages(identity, kind, sender, text_type, sender_time, text, path_length, at, trusted)
+            VALUES (?, 'direct', x'000000000001', 0, 1, ?, 0, ?, 1)
+          """, .blob([UInt8(number)]), .blob(Array(text.utf8)), .integer(Int64(number)))
+      }
+      try database.execute(
+        """
+        INSERT INTO words(rowid, text, sender, place) SELECT id, text, sender, place FROM message_words;
+        INSERT INTO meta VALUES ('search_indexed', 3)
+        """)
+    }
+    let shop = try Shop(in: scratch)
+    #expect(try shop.store.unindexedMessages() == (isChinese ? 3 : 0))
+    try index(shop)
+    #expect(try find(shop, MessageQuery(words: isChinese ? "天气" : "weather")) == [2])
+    #expect(try find(shop, MessageQuery(words: "ridge")) == [1])
+  }
+
+  private func unspaced(messagesMax: Int64 = 500_000) throws -> Shop {
+    let shop = try Shop(messagesMax: messagesMax)
+    let texts = [
+      "王小明: 今天山顶的天气很好", "Bob: 天气坏，电池低", "Ken: relayのリピータの電池", "ช้าง: มีพายุที่ภูเขา",
+      "Kim: 중계기는 저전력입니다", "𠮷: 𠮷野家",
+    ]
+    for (number, text) in texts.enumerated() {
+      shop.store.write({ store throws(SQLiteError) in
+        _ = try store.insert(
+          Shop.channel(text, time: UInt32(number)), at: Moment(milliseconds: Int64(number), trusted: true))
+      }) { _ in }
+    }
+    try shop.store.commitNow()
+    try index(shop)
+    return shop
+  }
+
   @Test func `by sender, channel and time, oldest or newest first, page by page`() throws {
     let shop = try filled()
     let contact = Contact(key: alice, name: "Älice")

@@ -12,10 +12,14 @@ import Testing
 
 /// A store in a folder of its own.
 struct Shop {
-  let scratch = Scratch()
+  let scratch: Scratch
   let store: Store
 
-  init(maxSize: Int64 = 1 << 30, journalMaxSize: Int64 = 256 << 20, messagesMax: Int64 = 500_000) throws {
+  init(
+    in scratch: Scratch = Scratch(), maxSize: Int64 = 1 << 30, journalMaxSize: Int64 = 256 << 20,
+    messagesMax: Int64 = 500_000
+  ) throws {
+    self.scratch = scratch
     store = try Store(
       Store.Settings(
         location: scratch.location("gw.db"), maxSize: maxSize, journalMaxSize: journalMaxSize, messagesMax: messagesMax)
