@@ -137,12 +137,13 @@ public final class EventLoop {
     var events = [epoll_event](repeating: epoll_event(), count: 64)
     let hasMore = !deferred.isEmpty || !nextTurns.isEmpty
     let timeout = wait && !hasMore ? millisecondsToNextTimer() : 0
+    // Taken before anything is handled: what that sets for the next turn comes in the next one.
+    let continued = nextTurns
+    nextTurns.removeAll()
     let count = epoll_wait(poll, &events, 64, timeout)
     wakeups &+= 1
     if count > 0 { for event in events.prefix(Int(count)) { handle(event) } }
     runTimers()
-    let continued = nextTurns
-    nextTurns.removeAll()
     for action in continued { action() }
     endTurn()
   }

@@ -87,6 +87,24 @@ import Timing
     #expect((3...300).contains(deferred))
   }
 
+  @Test func `what an event sets for the next turn comes in the next turn`() throws {
+    let loop = EventLoop()
+    let (ours, theirs) = try pair()
+    var (turn, came) = (0, 0)
+    loop.watch(ours, for: .readable) { _ in
+      loop.unwatch(ours)
+      loop.nextTurn { came = turn }
+    }
+    _ = Descriptor.write(theirs, [1][...])
+    while turn < 2 {
+      turn += 1
+      loop.turn(wait: false)
+    }
+    #expect(came == 2)
+    close(ours)
+    close(theirs)
+  }
+
   @Test func `a reader who pauses hears nothing until he goes on, but that the peer is gone`() throws {
     let loop = EventLoop()
     let (ours, theirs) = try pair()
