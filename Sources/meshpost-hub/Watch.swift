@@ -12,7 +12,11 @@ struct Watch: ParsableCommand {
 
   @Option(help: "The hub.") var url = "http://127.0.0.1:8787"
   @Option(help: "The file that holds a token which may read.") var tokenFile: String
-  @Option(help: "Seconds between looks.") var interval = 1.0
+  @Option(help: "Seconds between looks (0.1 to 86400).") var interval = 1.0
+
+  func validate() throws {
+    guard (0.1...86400).contains(interval) else { throw ValidationError("--interval: 0.1 to 86400") }
+  }
 
   func run() throws {
     guard let (endpoint, path) = HTTPEndpoint.parse(url), case .tcp(_, _, false) = endpoint else {
@@ -40,7 +44,7 @@ final class HubWatcher {
     client = HTTPClient(endpoint, on: loop)
     self.path = path
     self.token = token
-    self.interval = max(0.1, interval)
+    self.interval = interval
   }
 
   func run() {

@@ -59,6 +59,7 @@ struct MeshpostRadio: ParsableCommand {
     guard (0...maxContacts).contains(contacts) else { throw ValidationError("--contacts: 0 to --max-contacts") }
     guard (1...255).contains(channels) else { throw ValidationError("--channels: 1 to 255") }
     guard (1...10_000_000).contains(queue) else { throw ValidationError("--queue: 1 to 10000000") }
+    guard (0...1000).contains(airtime) else { throw ValidationError("--airtime: 0 to 1000") }
     guard clock == "now" || clock == "boot" || UInt32(clock) != nil else {
       throw ValidationError("--clock: a number of seconds, now or boot")
     }

@@ -18,6 +18,10 @@ struct RadioCommand: ParsableCommand {
     @OptionGroup var connection: Connection
     @Option(help: "How long to listen, in seconds (1 to 60).") var seconds = 8
 
+    func validate() throws {
+      guard (1...60).contains(seconds) else { throw ValidationError("--seconds is 1 to 60") }
+    }
+
     func run() throws {
       let answer = try ControlClient(connection).get("/v1/radio/scan?seconds=\(seconds)", limit: seconds + 30)
       if connection.json { return print(answer.text) }
