@@ -132,12 +132,20 @@ final class ChatView {
     if messages.isEmpty { body = [Line("nothing was said yet", .faint)] }
     body = choice == nil ? body.suffix(room) : body.prefix(max(room, 0)).map { $0 }
     let empty = Array(repeating: Line(""), count: max(0, room - body.count))
-    let hint = notice.map(Show.clean) ?? "Enter sends, Tab completes, /to /react /retry /cancel /quit"
+    let hint =
+      notice.map(Show.clean) ?? failure ?? "Enter sends, Tab completes, /to /react /retry /cancel /quit"
     let (text, cursor) = editor.window(size.columns - 3)
     let lines =
       [Line(title(size.columns), .bold)] + empty + body
       + [Line(hint, .faint), Line([(.accent, "> "), (.plain, text)])]
     return (Array(lines.suffix(size.rows)), (max(size.rows - 1, 0), cursor + 2))
+  }
+
+  /// What became of ours, where it is chosen or the last thing said, and what to do about it.
+  private var failure: String? {
+    let shown = choice.flatMap { $0 < messages.count ? messages[messages.count - 1 - $0] : nil } ?? messages.last
+    guard let shown, Show.isOurs(shown) else { return nil }
+    return Show.hint(shown["reason"]?.string).map { $0.replacing("`meshpost retry ID`", with: "/retry") }
   }
 
   private func title(_ columns: Int) -> String {

@@ -81,7 +81,7 @@ extension Show {
         + "then `meshpost retry ID`"
     case "refused":
       "refused: the radio does not take it, in a channel perhaps because its name has grown and the text no longer fits. "
-        + "`journalctl -u meshpostd` has more"
+        + "`journalctl -u meshpost` has more"
     case "cancelled": "cancelled: somebody did not want it any more. `meshpost retry ID` sends it after all"
     case let other?: "\(clean(other)): see `meshpost doctor`"
     }
