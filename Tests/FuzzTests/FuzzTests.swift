@@ -57,7 +57,11 @@ import Timing
     }
   }
 
-  @Test(arguments: [UInt64(1)]) func `a million frames into the decoders, the stream and the session`(_ seed: UInt64) {
+  /// $MESHPOST_FUZZ_FRAMES; a million take six minutes of a processor.
+  private static let frames =
+    ProcessInfo.processInfo.environment["MESHPOST_FUZZ_FRAMES"].flatMap(Int.init) ?? 200_000
+
+  @Test(arguments: [UInt64(1)]) func `mutated frames into the decoders, the stream and the session`(_ seed: UInt64) {
     print("fuzz: seed \(seed)")
     var random = SeededRandom(seed: seed)
     var decoder = SerialDecoder(.fromRadio)
@@ -65,7 +69,7 @@ import Timing
     var now = MonotonicTime(seconds: 0)
     _ = session.linkUp(now: now)
     let commands: [Command] = [.getContacts(since: nil), .syncNextMessage, .getDeviceTime, .getChannel(slot: 1)]
-    for round in 0..<1_000_000 {
+    for round in 0..<Self.frames {
       let base = Self.corpus[Int.random(in: 0..<Self.corpus.count, using: &random)]
       let frame = mutated(base, &random)
       if round % 4 == 0 { readEverything(frame) }

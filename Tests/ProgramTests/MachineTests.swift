@@ -19,7 +19,7 @@ import Testing
     let run = try Program(
       Fixtures.checkout.appending(path: "hardware/machine/exercise.py").path(),
       [
-        "--programs", Program.programs.path(), "--cuts", "3", "--kills", "5", "--moments", "60", "--seed",
+        "--programs", Program.programs.path(), "--cuts", "2", "--kills", "5", "--moments", "60", "--seed",
         "20261121",
         "setup", "security", "kills", "watchdog", "usb", "cuts", "moments",
       ])
