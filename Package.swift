@@ -47,12 +47,13 @@ let package = Package(
     .target(name: "JSON", swiftSettings: strict),
     .target(name: "TOML", swiftSettings: strict),
     .target(name: "Console", dependencies: ["Escaping"], swiftSettings: strict),
-    .target(name: "Documents", dependencies: ["JSON"], swiftSettings: strict),
+    .target(name: "Documents", dependencies: ["Escaping", "JSON"], swiftSettings: strict),
     .target(name: "EventLoop", dependencies: ["Escaping", "Timing", "CLinux"], swiftSettings: strict),
     .target(name: "ServiceManager", dependencies: ["CLinux", "Escaping"], swiftSettings: strict),
     .target(name: "Streams", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
     .target(
-      name: "HTTP", dependencies: ["EventLoop", "Streams", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
+      name: "HTTP", dependencies: ["Escaping", "EventLoop", "Streams", "Timing", "COpenSSL", "CLinux"],
+      swiftSettings: strict),
     .target(name: "MQTT", dependencies: ["EventLoop", "HTTP", "Streams", "Timing"], swiftSettings: strict),
 
     .target(name: "DBus", dependencies: ["EventLoop", "Timing", "CDBus"], swiftSettings: strict),
@@ -84,9 +85,8 @@ let package = Package(
     .target(
       name: "Relay",
       dependencies: [
-        "CLinux", "Companion", "Documents", "MeshCrypto", "ServiceManager", "Store", "HTTP", "JSON", "MQTT", "Streams",
-        "EventLoop",
-        "Timing",
+        "CLinux", "Companion", "Documents", "Escaping", "MeshCrypto", "ServiceManager", "Store", "HTTP", "JSON", "MQTT",
+        "Streams", "EventLoop", "Timing",
       ],
       swiftSettings: strict),
     .target(
@@ -179,7 +179,8 @@ let package = Package(
     .testTarget(
       name: "ProgramTests",
       dependencies: [
-        "Companion", "CLinux", "EventLoop", "MeshCrypto", "HTTP", "JSON", "Streams", "TestSupport", "Timing",
+        "Companion", "CLinux", "Escaping", "EventLoop", "MeshCrypto", "HTTP", "JSON", "Streams", "TestSupport",
+        "Timing",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         "meshpostd",
         "meshpost",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
+import Escaping
 import EventLoop
 import Glibc
 import Streams
@@ -17,33 +18,50 @@ public enum HTTPEndpoint: Equatable, Sendable {
   /// user names among it.
   /// With `allowsQuery` the path is kept to its last byte.
   public static func parse(_ url: String, allowsQuery: Bool = false) -> (endpoint: HTTPEndpoint, path: String)? {
-    let tls = url.hasPrefix("https://")
-    guard tls || url.hasPrefix("http://") else { return nil }
-    let rest = url.dropFirst(tls ? 8 : 7)
-    let authority = rest.prefix { $0 != "/" && $0 != "?" }
-    var path = String(rest.dropFirst(authority.count))
-    while !allowsQuery, path.hasSuffix("/") { path.removeLast() }
-    if path.hasPrefix("?") { path = "/" + path }
-    guard !authority.contains("@"), allowsQuery || !path.contains("?"), !path.contains("#"), !path.contains(" ") else {
+    // By bytes: a sign that an accent follows is one all the same, and what breaks a line would begin a header of its own.
+    let tls = url.begins(with: "https://")
+    guard tls || url.begins(with: "http://"), url.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }), !url.has("#") else {
       return nil
     }
-    var host = String(authority)
-    var port: UInt16 = tls ? 443 : 80
-    let afterBracket = host.lastIndex(of: "]") ?? host.startIndex
-    if let colon = host.lastIndex(of: ":"), colon >= afterBracket {
-      guard let number = UInt16(host[host.index(after: colon)...]), number > 0 else { return nil }
-      port = number
-      host = String(host[..<colon])
+    let rest = url.utf8.dropFirst(tls ? 8 : 7)
+    let authority = Array(rest.prefix { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") })
+    var path = Array(rest.dropFirst(authority.count))
+    while !allowsQuery, path.last == UInt8(ascii: "/") { path.removeLast() }
+    guard !authority.contains(UInt8(ascii: "@")), allowsQuery || !path.contains(UInt8(ascii: "?")),
+      let (host, port) = place(authority, usual: tls ? 443 : 80)
+    else { return nil }
+    if path.first == UInt8(ascii: "?") { path.insert(UInt8(ascii: "/"), at: 0) }
+    return (.tcp(host: host, port: port, tls: tls), String(decoding: path, as: UTF8.self))
+  }
+
+  /// `HOST`, `HOST:PORT`, or an address of IPv6 in brackets.
+  private static func place(_ authority: [UInt8], usual: UInt16) -> (host: String, port: UInt16)? {
+    var (host, port) = (authority[...], usual)
+    let bracket = host.lastIndex(of: UInt8(ascii: "]")) ?? host.startIndex
+    if let colon = host.lastIndex(of: UInt8(ascii: ":")), colon >= bracket {
+      let digits = host[(colon + 1)...]
+      guard digits.allSatisfy({ (0x30...0x39).contains($0) }),
+        let number = UInt16(String(decoding: digits, as: UTF8.self)), number > 0
+      else { return nil }
+      (host, port) = (host[..<colon], number)
     }
-    if host.hasPrefix("["), host.hasSuffix("]") { host = String(host.dropFirst().dropLast()) }
-    guard !host.isEmpty else { return nil }
-    return (.tcp(host: host, port: port, tls: tls), path)
+    if host.count > 1, host.first == UInt8(ascii: "["), host.last == UInt8(ascii: "]") {
+      host = host.dropFirst().dropLast()
+    }
+    guard !host.isEmpty, !host.contains(UInt8(ascii: "[")), !host.contains(UInt8(ascii: "]")) else { return nil }
+    return (String(decoding: host, as: UTF8.self), port)
+  }
+
+  /// What goes there does not leave this machine.
+  public static func isThisMachine(_ host: String) -> Bool {
+    let isNumber = host.utf8.allSatisfy { (0x30...0x39).contains($0) || $0 == UInt8(ascii: ".") }
+    return host.isExactly("localhost") || host.isExactly("::1") || (isNumber && host.begins(with: "127."))
   }
 
   var hostHeader: String {
     switch self {
     case .tcp(let host, let port, let tls):
-      let shown = host.contains(":") ? "[\(host)]" : host
+      let shown = host.has(":") ? "[\(host)]" : host
       return port == (tls ? 443 : 80) ? shown : "\(shown):\(port)"
     case .unix, .connected: return "localhost"
     }

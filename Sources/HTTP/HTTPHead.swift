@@ -89,7 +89,7 @@ struct HTTPHead {
     let lengths = headers.values(of: "Content-Length")
     if !codings.isEmpty {
       // Together with a length it is somebody's attempt to hide one message in another.
-      guard lengths.isEmpty, codings.count == 1, codings[0].lowercased() == "chunked" else {
+      guard lengths.isEmpty, codings.count == 1, HTTPHeaders.isSame(codings[0], "chunked") else {
         throw .malformed("transfer encoding")
       }
       return .chunked

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
+
 /// Header fields in order; names compare without case.
 public struct HTTPHeaders: Sendable, Equatable, ExpressibleByDictionaryLiteral {
   public private(set) var fields: [Field] = []
@@ -30,21 +32,24 @@ public struct HTTPHeaders: Sendable, Equatable, ExpressibleByDictionaryLiteral {
 
   /// Of several of that name the first.
   public subscript(name: String) -> String? {
-    let wanted = name.lowercased()
-    return fields.first { $0.name.lowercased() == wanted }?.value
+    fields.first { Self.isSame($0.name, name) }?.value
   }
 
-  public func values(of name: String) -> [String] {
-    let wanted = name.lowercased()
-    return fields.filter { $0.name.lowercased() == wanted }.map(\.value)
+  public func values(of name: String) -> [String] { fields.filter { Self.isSame($0.name, name) }.map(\.value) }
+
+  /// The same but for capitals of ASCII: a Kelvin sign, which is a `k` to Unicode, is none to HTTP.
+  static func isSame(_ one: some Sequence<UInt8>, _ other: some Sequence<UInt8>) -> Bool {
+    func lower(_ byte: UInt8) -> UInt8 { (0x41...0x5A).contains(byte) ? byte | 0x20 : byte }
+    return one.elementsEqual(other) { lower($0) == lower($1) }
   }
+
+  static func isSame(_ one: String, _ other: String) -> Bool { isSame(one.utf8, other.utf8) }
 
   /// Whether a list, which may be spread over several fields of that name, has this word in it; case does not count.
   public func hasToken(_ token: String, in name: String) -> Bool {
     values(of: name).contains { value in
-      value.lowercased().utf8.split(separator: UInt8(ascii: ",")).contains { part in
-        let word = part.filter { $0 != 0x20 && $0 != 9 }
-        return word.elementsEqual(token.utf8)
+      value.utf8.split(separator: UInt8(ascii: ",")).contains { part in
+        Self.isSame(part.filter { $0 != 0x20 && $0 != 9 }, token.utf8)
       }
     }
   }
@@ -69,16 +74,17 @@ public struct HTTPRequest: Sendable, Equatable {
   }
 
   /// The target up to the `?`.
-  public var path: String { String(target.prefix { $0 != "?" }) }
+  public var path: String { target.pieces(at: "?", most: 2)[0] }
 
   /// The query's values by name, percent-decoded; of a repeated name the last counts.
   public var query: [String: String] {
-    guard let mark = target.firstIndex(of: "?") else { return [:] }
+    let parts = target.pieces(at: "?", most: 2)
+    guard parts.count == 2 else { return [:] }
     var values: [String: String] = [:]
-    for pair in target[target.index(after: mark)...].split(separator: "&") {
-      let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-      guard let name = parts.first.flatMap({ PercentCoding.decode($0) }) else { continue }
-      values[name] = parts.count > 1 ? PercentCoding.decode(parts[1]) ?? "" : ""
+    for pair in parts[1].pieces(at: "&") {
+      let field = pair.pieces(at: "=", most: 2)
+      guard !pair.isEmpty, let name = PercentCoding.decode(field[0]) else { continue }
+      values[name] = field.count > 1 ? PercentCoding.decode(field[1]) ?? "" : ""
     }
     return values
   }

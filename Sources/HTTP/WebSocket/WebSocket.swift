@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import COpenSSL
+import Escaping
 import EventLoop
 import Streams
 import Timing
@@ -224,12 +225,14 @@ public final class WebSocket {
   private func objection(_ headers: HTTPHeaders) -> String? {
     guard headers.hasToken("websocket", in: "Upgrade") else { return "Upgrade" }
     guard headers.hasToken("upgrade", in: "Connection") else { return "Connection" }
-    guard headers.values(of: "Sec-WebSocket-Accept") == [WebSocketKey.answer(to: key)] else {
+    let accepted = headers.values(of: "Sec-WebSocket-Accept")
+    guard accepted.count == 1, accepted[0].isExactly(WebSocketKey.answer(to: key)) else {
       return "Sec-WebSocket-Accept"
     }
     guard headers.values(of: "Sec-WebSocket-Extensions").isEmpty else { return "an extension nobody asked for" }
     let subprotocols = headers.values(of: "Sec-WebSocket-Protocol")
-    guard subprotocols.isEmpty || subprotocols == settings.subprotocol.map({ [$0] }) else {
+    guard subprotocols.isEmpty || (subprotocols.count == 1 && settings.subprotocol?.isExactly(subprotocols[0]) == true)
+    else {
       return "a subprotocol nobody asked for"
     }
     return nil
