@@ -84,13 +84,11 @@ public final class TLSStream: ByteStream {
     self.outgoing = outgoing
     SSL_set_bio(session, incoming, outgoing)
     SSL_set_connect_state(session)
-    let isAddress = host.contains(":") || host.allSatisfy { $0.isNumber || $0 == "." }
-    if isAddress {
-      X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), host)
-    } else {
-      SSL_set1_host(session, host)
-      _ = meshpost_SSL_set_host_name(session, host)
-    }
+    // What is no address to OpenSSL (`127.1`, which is one to the resolver) is looked for as a name: something always is.
+    let address = String(decoding: host.utf8.prefix { $0 != UInt8(ascii: "%") }, as: UTF8.self)
+    guard X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), address) != 1 else { return }
+    guard SSL_set1_host(session, host) == 1 else { return nil }
+    _ = meshpost_SSL_set_host_name(session, host)
   }
 
   deinit { SSL_free(session) }
