@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
+
 /// A document as one end has it. Each field of a thing is a document of its own, so that two edits meet only where they
 /// are about the same.
 public struct Document: Equatable, Sendable {
@@ -22,7 +24,23 @@ public struct Document: Equatable, Sendable {
   public func wins(over known: Document) -> Bool {
     if updatedAt != known.updatedAt { return updatedAt > known.updatedAt }
     if byHub != known.byHub { return byHub }
-    return (value ?? "") > (known.value ?? "")
+    // By bytes: of two that look the same one wins, too, and at both ends the same one.
+    return (known.value ?? "").utf8.lexicographicallyPrecedes((value ?? "").utf8)
+  }
+
+  /// By bytes, as databases compare: é, and e with an accent, are two values.
+  public static func == (left: Document, right: Document) -> Bool {
+    left.key.isExactly(right.key) && left.updatedAt == right.updatedAt && left.byHub == right.byHub
+      && left.hasSameValue(as: right)
+  }
+
+  /// What it says is the same, byte for byte.
+  public func hasSameValue(as other: Document) -> Bool {
+    switch (value, other.value) {
+    case (nil, nil): true
+    case (let mine?, let theirs?): mine.isExactly(theirs)
+    default: false
+    }
   }
 
   /// An edit of what is known: later than that, whatever the clock says.

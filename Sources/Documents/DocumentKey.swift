@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import JSON
 
 /// What a document is about. Source: docs/documents.md.
@@ -27,7 +28,7 @@ public enum DocumentKey: Equatable, Sendable {
     + "messages_from_hub or airtime_per_hour_s"
 
   public init?(_ text: String) {
-    let parts = text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
+    let parts = text.pieces(at: "/")
     switch parts.first {
     case "node" where parts.count == 3 && Self.isHex(parts[1], 64):
       guard let field = NodeField(rawValue: parts[2]) else { return nil }

@@ -51,7 +51,7 @@ public final class Statement {
         case .null: sqlite3_bind_null(handle, column)
         case .integer(let integer): sqlite3_bind_int64(handle, column, integer)
         case .real(let real): sqlite3_bind_double(handle, column, real)
-        case .text(let text): sqlite3_bind_text(handle, column, text, -1, copied)
+        case .text(let text): Self.bind(text, handle, column)
         case .blob(let bytes):
           bytes.isEmpty
             ? sqlite3_bind_zeroblob(handle, column, 0)
@@ -59,6 +59,15 @@ public final class Statement {
         }
       guard code == SQLITE_OK else { throw database.error(code) }
     }
+  }
+
+  /// A NUL, at which SQLite would cut the text, becomes U+FFFD: what differs behind one is not the same.
+  private static func bind(_ text: String, _ handle: OpaquePointer, _ column: Int32) -> Int32 {
+    let copied = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
+    let hasNul = text.utf8.withContiguousStorageIfAvailable { $0.contains(0) } ?? text.utf8.contains(0)
+    guard hasNul else { return sqlite3_bind_text(handle, column, text, -1, copied) }
+    let whole = String(String.UnicodeScalarView(text.unicodeScalars.map { $0 == "\0" ? "\u{FFFD}" : $0 }))
+    return sqlite3_bind_text(handle, column, whole, -1, copied)
   }
 
   /// True when there is a row.

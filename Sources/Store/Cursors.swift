@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import SQLite
 
 /// An event that an upstream understood and refused.
@@ -60,7 +61,8 @@ extension Store {
     write({ (store) throws(SQLiteError) in
       var gone: [String] = []
       try store.database.each("SELECT upstream FROM cursors", []) { (row) throws(SQLiteError) in
-        if !upstreams.contains(row.text(0)) { gone.append(row.text(0)) }
+        let name = row.text(0)
+        if !upstreams.contains(where: { $0.isExactly(name) }) { gone.append(name) }
         return true
       }
       for upstream in gone {

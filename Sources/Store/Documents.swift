@@ -67,9 +67,7 @@ extension Store {
     _ document: Document, via upstream: String, acknowledged: Int64, at moment: Moment
   ) throws(SQLiteError) -> Bool {
     if let (mine, seq) = try known(document.key) {
-      if mine.value == document.value, mine.updatedAt == document.updatedAt, mine.byHub == document.byHub {
-        return false
-      }
+      if mine == document { return false }
       if seq > acknowledged, !document.wins(over: mine) { return false }
     } else if try !hasRoom(for: document.key) {
       return false

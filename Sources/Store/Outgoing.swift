@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import Escaping
 import JSON
 import SQLite
 
@@ -81,7 +82,7 @@ public struct OutgoingMessage: Equatable, Sendable {
 
   /// Where origins begin of programs that share the radio: what they send is theirs to repeat.
   public static let sharedOrigin = "proxy/"
-  var isShared: Bool { origin.hasPrefix(Self.sharedOrigin) }
+  var isShared: Bool { origin.begins(with: Self.sharedOrigin) }
 
   /// Nothing more is done for it.
   public var hasEnded: Bool {

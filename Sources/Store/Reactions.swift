@@ -62,7 +62,9 @@ public struct ReactionText: Equatable, Sendable {
   private static func hash(_ text: Substring) -> String? {
     guard text.utf8.count == 8 else { return nil }
     var result: [UInt8] = []
-    for character in text.lowercased().utf8 {
+    // By bytes: a Kelvin sign, which is a `k` to Unicode, is none.
+    for byte in text.utf8 {
+      let character = (0x41...0x5A).contains(byte) ? byte | 0x20 : byte
       switch character {
       case UInt8(ascii: "o"): result.append(UInt8(ascii: "0"))
       case UInt8(ascii: "i"), UInt8(ascii: "l"): result.append(UInt8(ascii: "1"))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import JSON
 import SQLite
 
@@ -33,7 +34,7 @@ extension HubStore {
   }
 
   /// Whose list it is: channels are everybody's.
-  static func scope(_ bucket: String, _ gateway: String) -> String { bucket.hasPrefix("channel/") ? "" : gateway }
+  static func scope(_ bucket: String, _ gateway: String) -> String { bucket.begins(with: "channel/") ? "" : gateway }
 
   static func isBucket(_ name: String) -> Bool {
     if ["commands", "documents"].contains(name) { return true }

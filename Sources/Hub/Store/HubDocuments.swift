@@ -36,7 +36,7 @@ extension HubStore {
     let known = try document(key, of: gateway)
     if let known, !edit.wins(over: known) {
       // The same once more says nothing new.
-      guard known.value != edit.value || known.updatedAt != updatedAt else { return }
+      guard !known.hasSameValue(as: edit) || known.updatedAt != updatedAt else { return }
       return try announceDocument(known, of: gateway, now)
     }
     if known == nil, try !hasRoomForDocument(gateway) { return }

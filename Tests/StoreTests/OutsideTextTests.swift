@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Documents
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Store
+
+/// Texts that look the same are two where their bytes are: memory and database must not disagree on it.
+@Suite struct OutsideTextTests {
+  private let one = "caf\u{E9}"
+  private let two = "cafe\u{301}"
+
+  @Test func `a NUL does not make two texts one`() throws {
+    let database = try Database(location: ":memory:")
+    try database.execute("CREATE TABLE t(name TEXT PRIMARY KEY)")
+    try database.run("INSERT INTO t(name) VALUES (?)", .text("a\0b"))
+    try database.run("INSERT INTO t(name) VALUES (?)", .text("a\0\u{301}c"))
+    #expect(try database.value("SELECT count(*) FROM t WHERE name = ?", .text("a\0b"))?.integer == 1)
+    #expect(try database.value("SELECT count(*) FROM t WHERE name = ?", .text("a"))?.integer == 0)
+    #expect(try database.value("SELECT name FROM t WHERE name = ?", .text("a\0b"))?.text == "a\u{FFFD}b")
+  }
+
+  @Test func `the cursor of an upstream that is called by another é now holds nothing back`() throws {
+    let shop = try Shop()
+    try shop.store.keepOnlyCursors(of: [one])
+    try shop.store.keepOnlyCursors(of: [two])
+    let (count, old) = (
+      try shop.store.database.value("SELECT count(*) FROM cursors")?.integer,
+      try shop.store.database.value("SELECT count(*) FROM cursors WHERE upstream = ?", .text(one))?.integer
+    )
+    #expect(count == 1 && old == 0)
+  }
+
+  @Test func `of two values that look the same one wins, at both ends the same one`() {
+    func document(_ value: String) -> Document { Document(key: "k", value: value, updatedAt: 5, byHub: false) }
+    let (first, second) = (document("\"\(one)\""), document("\"\(two)\""))
+    #expect(first != second && !first.hasSameValue(as: second))
+    #expect(first.wins(over: second) != second.wins(over: first))
+    #expect(
+      !first.wins(over: first) && document("").wins(over: Document(key: "k", value: nil, updatedAt: 4, byHub: true)))
+  }
+
+  @Test func `a hub's value that looks like ours is not ours`() throws {
+    let shop = try Shop()
+    let moment = Moment(milliseconds: 1, trusted: true)
+    let key = "node/" + String(repeating: "a", count: 64) + "/alias"
+    func apply(_ value: String) throws -> Bool {
+      var isNew = false
+      shop.store.write({ store throws(SQLiteError) in
+        let document = Document(key: key, value: value, updatedAt: 7, byHub: true)
+        isNew = try store.applyDocument(document, via: "hub", acknowledged: .max, at: moment)
+      }) { _ in }
+      try shop.store.commitNow()
+      return isNew
+    }
+    #expect(try apply("\"\(one)\"") == true)
+    #expect(try apply("\"\(one)\"") == false)
+    #expect(try apply("\"\(two)\"") == true)
+    let kept = try shop.store.document(key)?.value
+    #expect(kept.map { Array($0.utf8) } == Array("\"\(two)\"".utf8))
+  }
+
+  @Test func `a text that ends in what looks like a hash is a text`() {
+    #expect(ReactionText(reading: Text("\u{1F44D}\nKbcdefgh"), inChannel: false)?.hash == "kbcdefgh")
+    #expect(ReactionText(reading: Text("\u{1F44D}\n\u{212A}bcdef"), inChannel: false) == nil)
+  }
+
+  @Test func `a program that shares the radio is one, however its name begins`() {
+    var message = OutgoingMessage(
+      key: "k", origin: OutgoingMessage.sharedOrigin + "\u{301}x", priority: 0, kind: .direct, text: "hello",
+      created: Moment(milliseconds: 1, trusted: true), lifetime: 1000)
+    message.state = .sent
+    #expect(message.hasEnded, "what it sent is its to repeat")
+  }
+}
