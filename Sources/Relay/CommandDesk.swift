@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import EventLoop
 import JSON
 import Store
@@ -55,7 +56,7 @@ final class CommandDesk {
   private var recent: [MonotonicTime] = []
   private var toldLimitAt: MonotonicTime?
   /// Commands under way, and who else waits for their answer.
-  private var running: [String: [([UInt8]?) -> Void]] = [:]
+  private var running: [Text: [([UInt8]?) -> Void]] = [:]
   /// The last number of the queue that was begun.
   private var begun: Int64 = 0
   private var timer: LoopTimer?
@@ -111,14 +112,16 @@ final class CommandDesk {
   }
 
   private func run(_ command: RemoteCommand, _ done: @escaping ([UInt8]?) -> Void) {
-    guard running[command.id] == nil else {
-      running[command.id]?.append(done)
+    // By bytes, as on disk: two that look the same are two commands.
+    let id = Text(command.id)
+    guard running[id] == nil else {
+      running[id]?.append(done)
       return
     }
-    running[command.id] = [done]
+    running[id] = [done]
     let ended: (CommandAnswer) -> Void = { [weak self] answer in
       self?.end(command, answer) { bytes in
-        for waiting in self?.running.removeValue(forKey: command.id) ?? [] { waiting(bytes) }
+        for waiting in self?.running.removeValue(forKey: id) ?? [] { waiting(bytes) }
       }
     }
     guard Self.known.contains(command.name), settings.allowed.contains(command.name), let handler else {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import EventLoop
 import HTTP
 import MQTT
@@ -130,8 +131,7 @@ public struct UpstreamSettings: Equatable, Sendable {
     } else {
       return false
     }
-    let isNumber = host.utf8.allSatisfy { (0x30...0x39).contains($0) || $0 == UInt8(ascii: ".") }
-    return host != "localhost" && host != "::1" && !(isNumber && host.utf8.starts(with: "127.".utf8))
+    return !HTTPEndpoint.isThisMachine(host)
   }
 
   /// Where a broker is.
@@ -147,15 +147,15 @@ public struct UpstreamSettings: Equatable, Sendable {
   /// `nil` for anything else.
   public static func broker(_ url: String) -> Broker? {
     let ports: [String: UInt16] = ["mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443]
-    guard let colon = url.firstIndex(of: ":"), let usual = ports[String(url[..<colon])],
-      url[colon...].hasPrefix("://")
-    else { return nil }
-    let scheme = String(url[..<colon]), tls = scheme == "mqtts" || scheme == "wss"
-    let isWebSocket = scheme.hasPrefix("ws")
+    guard let scheme = ports.keys.first(where: { url.begins(with: "\($0)://") }), let usual = ports[scheme] else {
+      return nil
+    }
+    let (tls, isWebSocket) = (scheme == "mqtts" || scheme == "wss", scheme == "ws" || scheme == "wss")
     // Host and port are written as in other URLs.
-    let rest = url[colon...].dropFirst(3)
+    let rest = String(decoding: url.utf8.dropFirst(scheme.utf8.count + 3), as: UTF8.self)
     guard case .tcp(let host, let port, _)? = HTTPEndpoint.parse("http://\(rest)")?.endpoint else { return nil }
-    let path = rest.firstIndex(of: "/").map { String(rest[$0...]) }
+    let place = rest.pieces(at: "/", most: 2)
+    let path = place.count == 2 ? "/" + place[1] : nil
     guard isWebSocket || path == nil else { return nil }
     let hasPort = HTTPEndpoint.parse("https://\(rest)").map { $0.endpoint == .tcp(host: host, port: port, tls: true) }
     return Broker(
@@ -212,6 +212,30 @@ public struct UpstreamSettings: Equatable, Sendable {
   }
 }
 
+extension UpstreamSettings {
+  /// The same, and of texts every byte: servers take é, and e with an accent, for two.
+  func isExactly(_ other: UpstreamSettings) -> Bool {
+    self == other && texts.elementsEqual(other.texts) { $0.isExactly($1) }
+  }
+
+  private var texts: [String] {
+    let common = [journal.name, url, tokenFile, authorities]
+    let own: [String?] =
+      switch kind {
+      case .hub: []
+      case .webhook(let secretFile, _, let contentType, _): [secretFile, contentType]
+      case .mqtt(let mqtt):
+        [
+          mqtt.user, mqtt.passwordFile, mqtt.clientID, mqtt.certificate, mqtt.key, mqtt.homeAssistantPrefix,
+          mqtt.observer?.iata, mqtt.token?.audience, mqtt.token?.owner, mqtt.token?.email,
+        ] + mqtt.homeAssistantNotify
+      case .hook(let hook): [hook.user, hook.socket] + hook.run
+      case .unreadable(let reason): [reason]
+      }
+    return (common + own).map { $0 ?? "" }
+  }
+}
+
 extension JournalUpstream {
   /// Where the carrier cannot be built, the upstream is there and stopped: one bad file must not hold up the others.
   public convenience init(_ settings: UpstreamSettings, store: Store, on loop: EventLoop, log: Log) throws(StoreError) {
@@ -229,7 +253,7 @@ extension JournalUpstream {
 
   /// It is what these settings and the files that they name make of it: there is no reason to build it anew.
   func isBuilt(from settings: UpstreamSettings) -> Bool {
-    built.map { $0.settings == settings && $0.stamps == settings.fileStamps() } ?? false
+    built.map { $0.settings.isExactly(settings) && $0.stamps == settings.fileStamps() } ?? false
   }
 
   private static func carrier(

@@ -2,6 +2,7 @@
 
 import Companion
 import Documents
+import Escaping
 import JSON
 import Store
 
@@ -70,10 +71,10 @@ public struct EventFilter: Equatable, Sendable {
     // `try?`: a body that is no JSON is damaged, and its gap tells.
     guard let body = try? JSONValue(parsing: event.body) else { return nil }
     if event.kind == EventKind.document.rawValue {
-      if body["via"]?.string == own { return false }
+      if body["via"]?.string?.isExactly(own) == true { return false }
       return exchangesDocuments ? true : nil
     }
-    return body["upstream"]?.string == own ? true : nil
+    return body["upstream"]?.string?.isExactly(own) == true ? true : nil
   }
 
   // MARK: Whose it is
@@ -114,11 +115,11 @@ public struct EventFilter: Equatable, Sendable {
 
   /// Only the first event of a message says to whom it is.
   private func selectsOutgoing(_ body: JSONValue, _ store: Store) throws(StoreError) -> Bool {
-    if let upstream, body["origin"]?.string == upstream { return true }
+    if let upstream, body["origin"]?.string?.isExactly(upstream) == true { return true }
     if let digest = body["channel"]?.string { return try selectsChannel(digest, nil, store) }
     if let recipient = body["recipient"] { return try selectsNode(recipient, nil, store) }
     guard let id = body["id"]?.string, let message = try store.outgoing(key: id) else { return false }
-    if let upstream, message.origin == upstream { return true }
+    if let upstream, message.origin.isExactly(upstream) { return true }
     if let digest = message.channel { return try selectsChannel(digest, nil, store) }
     return try message.recipient.map { key throws(StoreError) in try selectsNode(key, nil, store) } ?? false
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import EventLoop
 import JSON
 import MQTT
@@ -105,7 +106,7 @@ final class MQTTCarrier: Carrier {
   /// The broker keeps a command until it is carried out or refused, and that is on disk.
   private func commanded(_ message: MQTTMessage, _ acknowledge: @escaping () -> Void) {
     // A retained one would be carried out again at each connection.
-    guard message.topic == commandTopic, !message.retain else { return acknowledge() }
+    guard let topic = commandTopic, message.topic.isExactly(topic), !message.retain else { return acknowledge() }
     onCommand(message.payload) { [weak self] answer in
       guard let self, let answer else { return }
       acknowledge()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import JSON
 
 /// A topic with `{field}` in it: `gateway`, `kind`, or a field of the event's body.
@@ -14,6 +15,13 @@ public struct TopicTemplate: Equatable, Sendable {
   private enum Piece: Equatable {
     case text(String)
     case field(String)
+
+    static func == (left: Piece, right: Piece) -> Bool {
+      switch (left, right) {
+      case (.text(let mine), .text(let other)), (.field(let mine), .field(let other)): mine.isExactly(other)
+      default: false
+      }
+    }
   }
 
   private let pieces: [Piece]

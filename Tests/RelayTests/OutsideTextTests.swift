@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import JSON
+import TestSupport
+import Testing
+
+@testable import Relay
+@testable import Store
+
+/// Texts from servers and from a configuration that look the same are two where their bytes are.
+@Suite struct OutsideTextTests {
+  private let one = "caf\u{E9}"
+  private let two = "cafe\u{301}"
+
+  @Test func `two commands whose ids look the same are both carried out, each with its answer`() throws {
+    let scratch = Scratch()
+    let loop = EventLoop()
+    let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
+    let desk = CommandDesk(CommandDesk.Settings(), upstream: "hub", store: store, on: loop, log: Log())
+    var underWay: [(id: String, done: (CommandAnswer) -> Void)] = []
+    desk.handler = { underWay.append(($0.id, $1)) }
+    var answers: [String] = []
+    for id in [one, two, one] {
+      let command = JSONWriter.object { json in
+        json.field("id", id)
+        json.field("command", "send")
+      }
+      desk.take(command) { answers.append($0.map { String(decoding: $0, as: UTF8.self) } ?? "none") }
+    }
+    #expect(underWay.map { Array($0.id.utf8) } == [Array(one.utf8), Array(two.utf8)])
+    for (number, command) in underWay.enumerated() { command.done(.done(Array("\(number)".utf8))) }
+    try store.commitNow()
+    #expect(turn(loop) { answers.count == 3 })
+    #expect(
+      answers.filter { $0.contains("\"result\":0") }.count == 2
+        && answers.filter { $0.contains("\"result\":1") }.count == 1)
+  }
+
+  private func broker(topic: String, clientID: String? = nil, notify: [String] = []) throws -> UpstreamSettings {
+    let mqtt = UpstreamSettings.MQTTSettings(
+      clientID: clientID, topic: try TopicTemplate(topic), statusTopic: try TopicTemplate("s"),
+      homeAssistantNotify: notify)
+    return UpstreamSettings(kind: .mqtt(mqtt), journal: JournalUpstream.Settings(name: "b"), url: "mqtt://host")
+  }
+
+  @Test func `a topic that is written with another é is another one when the configuration is read anew`() throws {
+    let before = try broker(topic: one, clientID: one, notify: [one])
+    #expect(before.isExactly(try broker(topic: one, clientID: one, notify: [one])))
+    #expect(!before.isExactly(try broker(topic: two, clientID: one, notify: [one])))
+    #expect(!before.isExactly(try broker(topic: one, clientID: two, notify: [one])))
+    #expect(!before.isExactly(try broker(topic: one, clientID: one, notify: [two])))
+  }
+
+  @Test func `a broker's address is cut by its bytes`() {
+    #expect(
+      UpstreamSettings.broker("ws://host/\u{301}x").map { Array(($0.path ?? "").utf8) } == Array("/\u{301}x".utf8))
+    #expect(UpstreamSettings.broker("wss://host")?.path == "/" && UpstreamSettings.broker("mqtts://host")?.port == 8883)
+    for url in [
+      "mqtt:/\u{301}/host", "mqtt\u{301}://host", "mqtt://host/\u{301}", "ws://a@\u{301}host/", "ws://host/a\nb",
+    ] {
+      #expect(UpstreamSettings.broker(url) == nil)
+    }
+  }
+}
