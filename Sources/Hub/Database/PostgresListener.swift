@@ -48,9 +48,10 @@ extension HubNews {
   /// As it was told: gateway, bucket and number.
   init?(_ payload: String) {
     // A command's id, which stands in the middle, may hold blanks.
-    guard let first = payload.firstIndex(of: " "), let last = payload.lastIndex(of: " "), first < last,
-      let seq = Int64(payload[payload.index(after: last)...])
+    let scalars = payload.unicodeScalars
+    guard let first = scalars.firstIndex(of: " "), let last = scalars.lastIndex(of: " "), first < last,
+      let seq = Int64(payload[scalars.index(after: last)...])
     else { return nil }
-    self.init(gateway: String(payload[..<first]), bucket: String(payload[payload.index(after: first)..<last]), seq: seq)
+    self.init(gateway: String(payload[..<first]), bucket: String(payload[scalars.index(after: first)..<last]), seq: seq)
   }
 }

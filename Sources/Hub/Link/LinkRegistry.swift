@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import JSON
 
 /// The links that are open here, and who waits for what comes over them.
@@ -17,6 +18,15 @@ actor LinkRegistry {
     var isSaying = false
   }
 
+  /// A command of a gateway, by the bytes of its id: two that look the same are two.
+  private struct Key: Hashable {
+    let gateway: String
+    let command: [UInt8]
+  }
+
+  /// How news of a command's end begin.
+  static let results = "result/"
+
   enum Failure: Error, Equatable {
     case away
     case timedOut
@@ -27,8 +37,8 @@ actor LinkRegistry {
 
   private var links: [String: Link] = [:]
   private var lastID = 0
-  private var requests: [String: CheckedContinuation<JSONValue, any Error>] = [:]
-  private var results: [String: [Int: CheckedContinuation<Void, Never>]] = [:]
+  private var requests: [Key: CheckedContinuation<JSONValue, any Error>] = [:]
+  private var results: [Key: [Int: CheckedContinuation<Void, Never>]] = [:]
 
   /// A gateway has one link: the newest, for an older one may be half-open.
   func open(_ gateway: String, _ send: @escaping Send, close: @escaping @Sendable () -> Void) -> Int {
@@ -41,7 +51,7 @@ actor LinkRegistry {
   func ended(_ gateway: String, _ id: Int) {
     guard links[gateway]?.id == id else { return }
     links[gateway] = nil
-    for key in requests.keys where key.hasPrefix("\(gateway)/") {
+    for key in requests.keys where key.gateway == gateway {
       requests.removeValue(forKey: key)?.resume(throwing: Failure.away)
     }
   }
@@ -56,8 +66,8 @@ actor LinkRegistry {
   // MARK: News
 
   func heard(_ news: HubNews) {
-    if news.bucket.hasPrefix("result/") {
-      let key = "\(news.gateway)/\(news.bucket.dropFirst("result/".count))"
+    if news.bucket.begins(with: Self.results) {
+      let key = Key(gateway: news.gateway, command: Array(news.bucket.utf8.dropFirst(Self.results.utf8.count)))
       for waiting in results.removeValue(forKey: key)?.values ?? [:].values { waiting.resume() }
       return
     }
@@ -110,7 +120,7 @@ actor LinkRegistry {
   /// Asks the gateway now; throws when it is away, or does not answer in time.
   func request(_ gateway: String, id: String, command: JSONValue) async throws -> JSONValue {
     guard let link = links[gateway] else { throw Failure.away }
-    let key = "\(gateway)/\(id)"
+    let key = Key(gateway: gateway, command: Array(id.utf8))
     guard requests[key] == nil else { throw Failure.away }
     let message = JSONWriter.object { json in
       json.field("type", "request")
@@ -133,15 +143,15 @@ actor LinkRegistry {
     }
   }
 
-  private func giveUp(_ key: String) { requests.removeValue(forKey: key)?.resume(throwing: Failure.timedOut) }
+  private func giveUp(_ key: Key) { requests.removeValue(forKey: key)?.resume(throwing: Failure.timedOut) }
 
   func answered(_ gateway: String, id: String, _ answer: JSONValue) {
-    requests.removeValue(forKey: "\(gateway)/\(id)")?.resume(returning: answer)
+    requests.removeValue(forKey: Key(gateway: gateway, command: Array(id.utf8)))?.resume(returning: answer)
   }
 
   /// Returns when the command has ended, or after `limit`.
   func waitForResult(_ gateway: String, _ id: String, limit: Duration) async {
-    let key = "\(gateway)/\(id)"
+    let key = Key(gateway: gateway, command: Array(id.utf8))
     lastID += 1
     let number = lastID
     let timer = Task {
@@ -153,7 +163,7 @@ actor LinkRegistry {
     timer.cancel()
   }
 
-  private func stopWaiting(_ key: String, _ number: Int) {
+  private func stopWaiting(_ key: Key, _ number: Int) {
     results[key]?.removeValue(forKey: number)?.resume()
     if results[key]?.isEmpty == true { results[key] = nil }
   }

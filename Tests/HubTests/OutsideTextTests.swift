@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Synchronization
+import Testing
+
+@testable import Hub
+
+/// Ids of commands are their senders': what they begin with, and what they look like, changes nothing.
+@Suite struct OutsideTextTests {
+  private final class Sent: Sendable {
+    let ids = Mutex<[String]>([])
+  }
+
+  private func linked(_ registry: LinkRegistry, _ sent: Sent) async -> Int {
+    await registry.open("g") { bytes in
+      let id = (try? JSONValue(parsing: bytes))?["id"]?.string  // what is no JSON has no id
+      sent.ids.withLock { $0.append(id ?? "?") }
+      return true
+    } close: {
+    }
+  }
+
+  @Test func `two commands whose ids look the same reach the gateway, and each is answered`() async throws {
+    let (registry, sent) = (LinkRegistry(), Sent())
+    _ = await linked(registry, sent)
+    let ids = ["caf\u{E9}", "cafe\u{301}"]
+    let answers = try await withThrowingTaskGroup(of: (Int, JSONValue).self) { group in
+      for (number, id) in ids.enumerated() {
+        group.addTask { (number, try await registry.request("g", id: id, command: .null)) }
+      }
+      for _ in 0..<500 where sent.ids.withLock({ $0.count }) < 2 { try await Task.sleep(for: .milliseconds(5)) }
+      for (number, id) in ids.enumerated() { await registry.answered("g", id: id, .integer(Int64(number))) }
+      return try await group.reduce(into: [Int: JSONValue]()) { $0[$1.0] = $1.1 }
+    }
+    #expect(answers == [0: .integer(0), 1: .integer(1)])
+  }
+
+  @Test func `a command whose id begins with an accent ends with its link`() async throws {
+    let (registry, sent) = (LinkRegistry(), Sent())
+    let link = await linked(registry, sent)
+    async let answer = registry.request("g", id: "\u{301}x", command: .null)
+    for _ in 0..<500 where sent.ids.withLock({ $0.isEmpty }) { try await Task.sleep(for: .milliseconds(5)) }
+    await registry.ended("g", link)
+    do {
+      _ = try await answer
+      Issue.record("nobody answered")
+    } catch {
+      #expect(error as? LinkRegistry.Failure == .away)
+    }
+  }
+
+  @Test func `who waits for a command whose id begins with an accent hears of its end`() async throws {
+    let (registry, sent) = (LinkRegistry(), Sent())
+    await withTaskGroup(of: Void.self) { group in
+      group.addTask {
+        await registry.waitForResult("g", "\u{301}x", limit: .seconds(5))
+        sent.ids.withLock { $0.append("over") }
+      }
+      // Told again and again, for it may not wait yet.
+      for _ in 0..<200 where sent.ids.withLock({ $0.isEmpty }) {
+        await registry.heard(HubNews(gateway: "g", bucket: "result/\u{301}x", seq: 0))
+        // `try?`: nobody cancels this.
+        try? await Task.sleep(for: .milliseconds(10))
+      }
+      #expect(sent.ids.withLock { $0 } == ["over"])
+    }
+  }
+
+  @Test(arguments: ["\u{301}x", "x\u{600}", "\u{600} \u{301}", "a b"])
+  func `news of a command are read whatever stands at the ends of its id`(_ id: String) {
+    #expect(HubNews("g result/\(id) 0") == HubNews(gateway: "g", bucket: "result/\(id)", seq: 0))
+  }
+}
