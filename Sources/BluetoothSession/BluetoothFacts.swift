@@ -67,7 +67,9 @@ public enum BluetoothTarget: Equatable, Sendable, CustomStringConvertible {
   public func matches(_ device: DeviceFacts) -> Bool {
     switch self {
     case .address(let address): device.address.uppercased() == address.uppercased()
-    case .name(let name): device.name == name || device.name == Self.namePrefix + name
+    // By bytes: a device that calls itself by another é is another one.
+    case .name(let name):
+      device.name.utf8.elementsEqual(name.utf8) || device.name.utf8.elementsEqual((Self.namePrefix + name).utf8)
     case .only: device.isRadio
     }
   }

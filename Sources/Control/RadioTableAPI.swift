@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import Escaping
 import HTTP
 import JSON
 import MeshCrypto
@@ -130,7 +131,7 @@ final class RadioTableAPI {
       region = region ?? place
     } else if let secret {
       (name, key) = (Text(text), try MeshLink.secret(secret))
-    } else if text.hasPrefix("#") {
+    } else if text.begins(with: "#") {
       (name, key) = (Text(text), .hashtag(text))
     } else if text == "Public" {
       (name, key) = (Text(text), .publicChannel)

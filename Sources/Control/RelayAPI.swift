@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import HTTP
 import JSON
 import Messaging
@@ -55,7 +56,7 @@ final class RelayAPI {
 
   private func upstream(_ request: HTTPRequest, _ responder: HTTPResponder) -> (any Upstream)? {
     let name = request.query["upstream"] ?? ""
-    if let found = parts.relay().upstreams.first(where: { $0.name == name }) { return found }
+    if let found = parts.relay().upstreams.first(where: { $0.name.isExactly(name) }) { return found }
     let names = parts.relay().upstreams.map(\.name).joined(separator: ", ")
     Answering.refuse(responder, .invalid("there is no upstream \"\(name)\"; there are: \(names)"))
     return nil
@@ -106,7 +107,7 @@ final class RelayAPI {
 
   private func retry(_ request: HTTPRequest, _ responder: HTTPResponder) throws {
     let upstream = request.query["upstream"]
-    if let upstream, !parts.relay().upstreams.contains(where: { $0.name == upstream }) {
+    if let upstream, !parts.relay().upstreams.contains(where: { $0.name.isExactly(upstream) }) {
       let names = parts.relay().upstreams.map(\.name).joined(separator: ", ")
       return Answering.refuse(responder, .invalid("there is no upstream \(upstream); there are: \(names)"))
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import JSON
 import Messaging
 import Store
@@ -8,7 +9,7 @@ import Store
 extension Daemon {
   /// Returns what is not wise about it.
   func addUpstream(_ fields: JSONValue) throws(Refusal) -> [String] {
-    if let name = fields["name"]?.string, configuration.upstreams.contains(where: { $0.name == name }) {
+    if let name = fields["name"]?.string, configuration.upstreams.contains(where: { $0.name.isExactly(name) }) {
       throw .invalid("there is an upstream \"\(name)\" already")
     }
     let folder = UpstreamFolder(store: configuration.store.location)
@@ -25,7 +26,7 @@ extension Daemon {
   }
 
   func removeUpstream(_ name: String) throws(Refusal) {
-    guard configuration.upstreams.contains(where: { $0.name == name }) else {
+    guard configuration.upstreams.contains(where: { $0.name.isExactly(name) }) else {
       let names = configuration.upstreams.map(\.name).joined(separator: ", ")
       throw .invalid("there is no upstream \"\(name)\"; there are: \(names)")
     }
@@ -33,7 +34,7 @@ extension Daemon {
       throw .invalid("\"\(name)\" stands in \(file): take it out there, then SIGHUP")
     }
     var fresh = configuration
-    fresh.upstreams.removeAll { $0.name == name }
+    fresh.upstreams.removeAll { $0.name.isExactly(name) }
     do throws(StoreError) {
       try change(to: fresh)
     } catch {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import Relay
 import Release
 import ServiceManager
@@ -14,7 +15,7 @@ enum UpstreamConfiguration {
     let name = table.string("name")
     if name == nil || name == "" { table.note("name", "a name of its own is missing") }
     // Both have a cursor by their name.
-    if let name, name.hasPrefix("hook/") { table.note("name", "\"\(name)\" is the name of a hook") }
+    if let name, name.begins(with: "hook/") { table.note("name", "\"\(name)\" is the name of a hook") }
     let kind = table.choice("kind", of: ["hub", "webhook", "mqtt"], default: "hub")
     let url = table.string("url")
     checkURL(url, kind, &table)
@@ -118,7 +119,7 @@ enum UpstreamConfiguration {
     }
     let wantsHome = table.bool("home_assistant", default: false)
     let prefix = table.string("home_assistant_prefix") ?? "homeassistant"
-    let isPrefix = !prefix.isEmpty && !prefix.contains(where: { "+#{} ".contains($0) })
+    let isPrefix = !prefix.isEmpty && !prefix.utf8.contains(where: { "+#{} ".utf8.contains($0) })
     if !isPrefix { table.note("home_assistant_prefix", "\"\(prefix)\" is no beginning of a topic") }
     let notify = table.strings("home_assistant_notify")
     let observer = observer(&table)

@@ -2,6 +2,7 @@
 
 import Companion
 import Delivery
+import Escaping
 import Store
 
 /// What somebody wants to say.
@@ -61,7 +62,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
 
   public var description: String {
     switch self {
-    case .notFound(let name) where name.hasPrefix("#"):
+    case .notFound(let name) where name.begins(with: "#"):
       "no channel \(name): join it with meshpost channel add '\(name)'"
     case .otherChannel(let name, let known):
       "no channel \(name): the radio has \(known), which is another one. Write '\(known)' for that"

@@ -10,7 +10,7 @@ public enum Credential {
   /// Where a secret is that a configuration names: a name without a slash is a credential; where there are none, a file in
   /// `folder`. Everything else is a location already.
   public static func location(_ name: String, or folder: String = "/etc/meshpost/credentials") -> String {
-    guard !name.isEmpty, !name.contains("/") else { return name }
+    guard !name.isEmpty, !name.utf8.contains(UInt8(ascii: "/")) else { return name }
     if let credentials = getenv("CREDENTIALS_DIRECTORY").map({ String(cString: $0) }) {
       for candidate in ["\(credentials)/\(name)", "\(credentials)/\(prefix)\(name)"]
       where access(candidate, R_OK) == 0 { return candidate }

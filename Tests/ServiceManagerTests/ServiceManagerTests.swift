@@ -51,6 +51,13 @@ import Testing
     for end in ends { close(end) }
   }
 
+  @Test func `a location is told from a name by its bytes`() {
+    for location in ["/etc/x", "../\u{301}x", "a/\u{FE0F}b", "\u{600}/x"] {
+      #expect(Array(Credential.location(location, or: "/folder").utf8) == Array(location.utf8))
+    }
+    #expect(Credential.location("hub.token", or: "/folder") == "/folder/hub.token")
+  }
+
   @Test func `a manager that is away or does not listen holds nobody up`() throws {
     let scratch = Scratch()
     let away = try #require(ServiceManager(location: scratch.location("away"), watchdog: nil, inherited: [:]))

@@ -58,6 +58,15 @@ import Testing
       "/x", .options([("Address", .string("A")), ("Adapter", .objectPath("/y")), ("Name", .string("MeshCore-Hill"))]))
     #expect(named?.isRadio == true)
     #expect(BluetoothTarget.name("Hill").matches(try #require(named)))
+    // By bytes: an accent that begins the name does not hide that it is a radio's, and another é is another name.
+    #expect(
+      BlueZ.deviceFacts(
+        "/x",
+        .options([("Address", .string("A")), ("Adapter", .objectPath("/y")), ("Name", .string("MeshCore-\u{301}x"))]))?
+        .isRadio == true)
+    facts.name = "MeshCore-caf\u{E9}"
+    #expect(BluetoothTarget.name("caf\u{E9}").matches(facts) && !BluetoothTarget.name("cafe\u{301}").matches(facts))
+    #expect(!BluetoothTarget.name("MeshCore-cafe\u{301}").matches(facts))
   }
 
   @Test func `rfkill's switches are read, Bluetooth's only`() throws {

@@ -36,7 +36,7 @@ enum BlueZ {
     if let rssi = values["RSSI"]?.integer { facts.rssi = Int16(clamping: rssi) }
     let hasService = values["UUIDs"]?.elements?.contains { $0.string?.lowercased() == RadioService.service } ?? false
     // The service alone would do for a radio, but other devices have it too.
-    if hasService || facts.name.hasPrefix(BluetoothTarget.namePrefix) { facts.isRadio = true }
+    if hasService || facts.name.utf8.starts(with: BluetoothTarget.namePrefix.utf8) { facts.isRadio = true }
   }
 
   /// What an error of BlueZ means. The whole table is in docs/bluetooth.md.
