@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Escaping
 import JSON
 
 /// Names for a shell's completion, as the gateway knows them; none when it does not answer.
@@ -23,5 +24,22 @@ enum Completing {
   private static func names(_ target: String, _ field: String) -> [String] {
     // `try?`: nothing to complete with.
     ((try? client)?.quietRows(target) ?? []).compactMap { $0[field]?.string }.filter { !$0.isEmpty }.map(Show.clean)
+  }
+
+  private static let request = "--generate-completion-script"
+
+  /// The script for a shell, if that is what was typed. Options that every command has are offered before the command, too.
+  static func script(_ typed: [String]) -> String? {
+    guard let first = typed.first, first.begins(with: request) else { return nil }
+    let words = first.pieces(at: "=", most: 2) + typed.dropFirst()
+    guard words[0].isExactly(request), words.count <= 2 else { return nil }
+    let shell = words.count == 2 ? CompletionShell(rawValue: words[1]) : CompletionShell.autodetected()
+    return shell.map { Root.completionScript(for: $0) }
+  }
+
+  /// `meshpost`, as it may be typed: `TypedCommand` moves these options behind the command.
+  private struct Root: ParsableCommand {
+    static let configuration = Meshpost.configuration
+    @OptionGroup var connection: Connection
   }
 }

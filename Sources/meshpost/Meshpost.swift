@@ -44,7 +44,9 @@ struct Meshpost: ParsableCommand {
     ], defaultSubcommand: OverviewCommand.self)
 
   static func main() {
-    let typed = TypedCommand(Array(CommandLine.arguments.dropFirst()))
+    let given = Array(CommandLine.arguments.dropFirst())
+    if let script = Completing.script(given) { return Console.page(script) }
+    let typed = TypedCommand(given)
     var command: any ParsableCommand
     do {
       command = try parseAsRoot(typed.arguments)
