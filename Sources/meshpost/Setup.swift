@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import Escaping
 import Glibc
 import JSON
@@ -45,7 +46,8 @@ struct SetupCommand: ParsableCommand {
     if !unattended { try setup.askForUpstreams() }
     if !unattended, !noAdvert { setup.askForAdvert() }
     try setup.writeConfiguration()
-    if !noStart { try setup.start() }
+    // Else the daemon says so, when it looks at its configuration.
+    if noStart { setup.warn() } else { try setup.start() }
   }
 }
 
@@ -158,6 +160,13 @@ struct Setup {
     advertises = Dialogue.yes("Tell the radio's direct neighbours who it is (an advert, once)?", standard: true)
   }
 
+  /// Of what it was told.
+  func warn() {
+    for upstream in upstreams where upstream.tokenFile != nil {
+      if let words = upstream.warning { Console.error("warning: \(words)") }
+    }
+  }
+
   mutating func askForUpstreams() throws {
     let stays = existing?.upstreams ?? []
     for upstream in stays { print("\(upstream.name) stays: \(upstream.url)") }
@@ -176,6 +185,7 @@ struct Setup {
         let user = Dialogue.line("The user there (empty: none)", standard: "")
         upstream.user = user.isEmpty ? nil : user
       }
+      if let words = upstream.warning { Console.error("warning: \(words)") }
       if let secret = Dialogue.secret(upstream.isBroker ? "The password (empty: none)" : "The token (empty: none)") {
         upstream.tokenFile = try keep(secret, as: "\(upstream.name).token")
       }

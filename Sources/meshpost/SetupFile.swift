@@ -3,6 +3,7 @@
 import ArgumentParser
 import Escaping
 import Glibc
+import HTTP
 
 /// What `meshpost setup` writes: the configuration, and secrets beside it.
 extension Setup {
@@ -36,6 +37,19 @@ extension Setup {
       user = Setup.of(self.name, isFirst: number == 1, users)
     }
 
+    /// What is not wise about its address; `nil`: nothing.
+    var warning: String? {
+      let scheme = ["http", "mqtt", "ws"].first { url.begins(with: "\($0)://") }
+      guard let scheme, let better = ["http": "https", "mqtt": "mqtts", "ws": "wss"][scheme] else { return nil }
+      let rest = String(decoding: url.utf8.dropFirst(scheme.utf8.count + 3), as: UTF8.self)
+      guard case .tcp(let host, _, _)? = HTTPEndpoint.parse("http://\(rest)", allowsQuery: true)?.endpoint,
+        !HTTPEndpoint.isThisMachine(host)
+      else { return nil }
+      return
+        "\(name): \(isBroker ? "the password" : "the token") goes over the network in the clear, for anybody on the way "
+        + "to read: use \(better)://"
+    }
+
     var toml: String {
       var lines = [
         "[[upstream]]", "name = \(Setup.quoted(name))", "kind = \"\(kind)\"",
@@ -60,7 +74,7 @@ extension Setup {
 
   /// Secrets that were named by file are copied to where the service finds them.
   private func adopted(_ file: String?, as name: String) throws -> String? {
-    guard let file, file.contains("/"), !file.hasPrefix(credentials) else { return file }
+    guard let file, file.has("/"), !file.begins(with: credentials) else { return file }
     guard let line = try InputFile.firstLine(file) else {
       throw Failure.say("\(file): cannot be read, or its first line is empty", EX_NOINPUT)
     }
@@ -74,7 +88,7 @@ extension Setup {
     pinFile = try adopted(pinFile, as: Self.nameOfPIN)
     let text = try merged() ?? self.text
     let old = try InputFile.text(config)
-    guard text != old else { return print("\(config) says all that already") }
+    guard old.map({ !text.isExactly($0) }) ?? true else { return print("\(config) says all that already") }
     let kept = try old.map { _ in try keepOld() }
     try write(text)
     print("\(config) is written" + (kept.map { "; what was there is kept as \($0)" } ?? ""))
@@ -108,11 +122,11 @@ extension Setup {
       try text.set("radio", "advert_when_new", advertises)
     }
     for upstream in upstreams {
-      guard let place = text.upstreams.firstIndex(where: { $0.name == upstream.name }) else {
+      guard let place = text.upstreams.firstIndex(where: { $0.name.isExactly(upstream.name) }) else {
         try text.append(upstream.toml)
         continue
       }
-      if text.upstreams[place].url != upstream.url {
+      if !text.upstreams[place].url.isExactly(upstream.url) {
         try text.setUpstream(place, "kind", upstream.kind)
         try text.setUpstream(place, "url", upstream.url)
       }
@@ -125,7 +139,7 @@ extension Setup {
   /// One without a name of its own is that with the same address, or a further one: nothing that is configured makes way for it.
   mutating func settleNames() {
     for place in upstreams.indices where !upstreams[place].isNamed {
-      let same = existing?.upstreams.first { $0.url == upstreams[place].url }?.name
+      let same = existing?.upstreams.first { $0.url.isExactly(upstreams[place].url) }?.name
       upstreams[place].name = same ?? freeName(upstreams[place], besides: place)
     }
   }
@@ -190,12 +204,13 @@ extension Setup {
 
   static func split(_ text: String) -> (name: String?, value: String) {
     let parts = text.pieces(at: "=", most: 2)
-    guard parts.count == 2, !parts[0].contains(":"), !parts[0].contains("/") else { return (nil, text) }
+    guard parts.count == 2, !parts[0].has(":"), !parts[0].has("/") else { return (nil, text) }
     return (parts[0], parts[1])
   }
 
   static func of(_ name: String, isFirst: Bool, _ texts: [String]) -> String? {
     let pairs = texts.map(split)
-    return pairs.first { $0.name == name }?.value ?? (isFirst ? pairs.first { $0.name == nil }?.value : nil)
+    return pairs.first { $0.name?.isExactly(name) == true }?.value
+      ?? (isFirst ? pairs.first { $0.name == nil }?.value : nil)
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Escaping
 import Glibc
 import JSON
 
@@ -21,7 +22,7 @@ extension Setup {
     else { throw Failure.say("the gateway does not start: see `journalctl -u meshpost`", EX_UNAVAILABLE) }
     print("the gateway runs, and starts with the machine")
     let isRadioWell = waitForRadio()
-    let stay = (existing?.upstreams ?? []).filter { old in !upstreams.contains { $0.name == old.name } }
+    let stay = (existing?.upstreams ?? []).filter { old in !upstreams.contains { $0.name.isExactly(old.name) } }
     let all = upstreams + stay.map { Upstream(name: $0.name, url: $0.url) }
     let isUpstreamWell = all.map { isWell($0) }.allSatisfy { $0 }
     print("`meshpost status` shows how it is; `sudo adduser $USER meshpost` lets you do so without sudo")
@@ -52,7 +53,9 @@ extension Setup {
   /// It has taken something already, or is about to: then there is nothing to try.
   private func hasTaken(_ upstream: Upstream) -> Bool {
     for _ in 0..<20 {
-      let found = client()?.quietly("/v1/status")?["upstreams"]?.array?.first { $0["name"]?.string == upstream.name }
+      let found = client()?.quietly("/v1/status")?["upstreams"]?.array?.first {
+        $0["name"]?.string?.isExactly(upstream.name) == true
+      }
       if found?["last_success"]?.integer != nil { return true }
       guard found?["state"]?.string == "sending" else { return false }
       usleep(500_000)
