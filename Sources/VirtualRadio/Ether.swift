@@ -2,6 +2,7 @@
 
 import Companion
 import EventLoop
+import JSON
 import MeshCrypto
 import Timing
 
@@ -50,15 +51,16 @@ public final class Ether {
 
   private func spread(_ packet: Packet, to listeners: [VirtualRadio], _ parameters: RadioParameters) {
     let time = Airtime.milliseconds(bytes: packet.encode().count, parameters) * airtimeFactor
+    let delay = Duration.nanoseconds(max(0, Int64(saturating: time * 1e6)))
     for radio in listeners where Double.random(in: 0..<1, using: &random) >= loss {
-      loop.schedule(after: .nanoseconds(Int64(time * 1e6))) { [weak radio] in radio?.heard(packet) }
+      loop.schedule(after: delay) { [weak radio] in radio?.heard(packet) }
     }
     guard packet.pathLength.bytesPerHop == 1, packet.pathLength.hops < 62 else { return }
     let isFlood = packet.route.isFlood
     guard isFlood ? mayPass(packet) : isFar && packet.type != .trace else { return }
     for repeater in repeaters where isFlood || packet.path.first == repeater {
       guard Double.random(in: 0..<1, using: &random) >= loss else { continue }
-      loop.schedule(after: .nanoseconds(Int64(time * 1e6))) { [weak self] in
+      loop.schedule(after: delay) { [weak self] in
         self?.send(packet, by: repeater, parameters)
       }
     }

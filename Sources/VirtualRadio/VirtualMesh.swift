@@ -136,7 +136,9 @@ public final class VirtualMesh {
     case "loss": ether.loss = try number(second)
     case "battery": try find(second).batteryMillivolts = UInt16(clamping: Int(try number(words.dropFirst(2).first)))
     case "silence": try port(second).perform(.silence(.seconds(try number(words.dropFirst(2).first))))
-    case "garbage": try port(second).perform(.garbage(Int(try number(words.dropFirst(2).first))))
+    case "garbage":
+      let count = min(Int(try number(words.dropFirst(2).first)), RadioPort.mostPending)
+      try port(second).perform(.garbage(count))
     case "half": try port(second).perform(.halfFrame)
     case "wrong": try port(second).perform(.wrongReply)
     case "reboot": try find(second).reboot()

@@ -172,7 +172,7 @@ case "store":
   try storeMessages(folder, perCommit: 1, count: 5000)
   try storeMessages(folder, perCommit: 10, count: 20000)
 case "fill" where CommandLine.arguments.count == 4:
-  try fill(CommandLine.arguments[2], count: Int(CommandLine.arguments[3]) ?? 0)
+  try fill(CommandLine.arguments[2], count: Int(UInt32(CommandLine.arguments[3]) ?? 0))
 default:
   print("usage: meshpost-bench fill FILE COUNT | frames FILE | store FOLDER | bluetooth ADDRESS PIN")
   exit(EX_USAGE)

@@ -38,7 +38,7 @@ struct MeshpostRadio: ParsableCommand {
   @Option(help: "The radio's clock at start: seconds since 1970, `now`, or `boot` (as a board without a clock chip).")
   var clock = "boot"
   @Option(help: "Seed of identities and of everything random.") var seed: UInt64 = 1
-  @Option(help: "Times on air are multiplied by this; 0 = at once.") var airtime = 0.1
+  @Option(help: "Times on air are multiplied by this, 0 to 1000; 0 = at once.") var airtime = 0.1
   @Option(help: "Repeaters that send on what is flooded.") var repeaters = 0
   @Option(help: "Regions that the repeaters carry, separated by commas; `*`: floods without a region.") var regions =
     "*"
@@ -52,6 +52,7 @@ struct MeshpostRadio: ParsableCommand {
   func validate() throws {
     guard (0...16).contains(repeaters) else { throw ValidationError("--repeaters: 0 to 16") }
     guard !carried.contains(where: { $0 == nil }) else { throw ValidationError("--regions: names of regions, or *") }
+    guard (0...1000).contains(airtime) else { throw ValidationError("--airtime: 0 to 1000") }
     guard (1...64).contains(nodes) else { throw ValidationError("--nodes: 1 to 64") }
     guard (2...1000).contains(maxContacts), maxContacts % 2 == 0 else {
       throw ValidationError("--max-contacts: an even number from 2 to 1000")
@@ -59,7 +60,6 @@ struct MeshpostRadio: ParsableCommand {
     guard (0...maxContacts).contains(contacts) else { throw ValidationError("--contacts: 0 to --max-contacts") }
     guard (1...255).contains(channels) else { throw ValidationError("--channels: 1 to 255") }
     guard (1...10_000_000).contains(queue) else { throw ValidationError("--queue: 1 to 10000000") }
-    guard (0...1000).contains(airtime) else { throw ValidationError("--airtime: 0 to 1000") }
     guard clock == "now" || clock == "boot" || UInt32(clock) != nil else {
       throw ValidationError("--clock: a number of seconds, now or boot")
     }
@@ -134,6 +134,7 @@ final class LineInput {
   private let descriptor: Int32
   private let loop: EventLoop
   private var partial: [UInt8] = []
+  private var isWatched = false
   var onLine: (String) -> Void = { _ in }
   var onEnd: () -> Void = {}
 
@@ -144,13 +145,14 @@ final class LineInput {
     self.descriptor = descriptor
     self.loop = loop
     Descriptor.setNonBlocking(descriptor)
-    let watched = loop.watch(descriptor, for: .readable) { [weak self] _ in self?.read() }
-    // A regular file or /dev/null cannot be watched: it is read at once.
-    if !watched { loop.later { [weak self] in self?.read() } }
+    isWatched = loop.watch(descriptor, for: .readable) { [weak self] _ in self?.read() }
+    // A regular file or /dev/null cannot be watched: it is read turn by turn.
+    if !isWatched { loop.later { [weak self] in self?.read() } }
   }
 
+  /// The rest of what there is comes in the next turn, after the radios.
   private func read() {
-    while true {
+    for _ in 0..<Descriptor.readsPerTurn {
       switch Descriptor.read(descriptor) {
       case .bytes(let bytes): take(bytes)
       case .wouldBlock: return
@@ -159,6 +161,7 @@ final class LineInput {
         return onEnd()
       }
     }
+    if !isWatched { loop.nextTurn { [weak self] in self?.read() } }
   }
 
   private func take(_ bytes: [UInt8]) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Escaping
 import Glibc
 import JSON
 
@@ -55,7 +56,7 @@ struct ChartCommand: ParsableCommand {
       try ControlClient(connection).rows("/v1/readings?limit=1000\(query)\(options.radio.query)") { row in
         guard let at = row["at"]?.integer, at >= options.beginning, let volts = Self.volts(row["body"]) else { return }
         let name = row["body"]?["name"]?.string ?? "?"
-        let place = series.firstIndex { $0.0 == name } ?? series.count
+        let place = series.firstIndex { $0.0.isExactly(name) } ?? series.count
         if place == series.count { series.append((name, [])) }
         series[place].1.append(.init(at: at, value: volts))
       }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import Glibc
 import JSON
 
@@ -113,7 +114,7 @@ final class ChatView {
   private var people: [String] {
     var known: [String] = []
     let here = messages.filter { !Show.isOurs($0) }.compactMap { $0["sender_name"]?.string }
-    for name in here.reversed() + names where !known.contains(name) {
+    for name in here.reversed() + names where !known.contains(where: { $0.isExactly(name) }) {
       known.append(name)
     }
     return known

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import Glibc
 import TOML
 
@@ -59,7 +60,7 @@ struct ConfigurationText {
 
   /// A text under a key of a section, which is made where there is none.
   mutating func set(_ section: String, _ key: String, _ value: String) throws {
-    if string(section, key) != value { try set(section, key, toml: Setup.quoted(value)) }
+    if string(section, key)?.isExactly(value) != true { try set(section, key, toml: Setup.quoted(value)) }
   }
 
   mutating func set(_ section: String, _ key: String, _ value: Bool) throws {
@@ -86,7 +87,7 @@ struct ConfigurationText {
   /// A text under a key of the upstream at a place.
   mutating func setUpstream(_ place: Int, _ key: String, _ value: String) throws {
     let table = elements("upstream")[place]
-    guard table[key].flatMap(Self.string) != value else { return }
+    guard table[key].flatMap(Self.string)?.isExactly(value) != true else { return }
     try put(key, Setup.quoted(value), in: table, path: "upstream[\(place)].\(key)")
   }
 

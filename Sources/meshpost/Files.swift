@@ -99,14 +99,15 @@ extension OutputFile {
 enum Folder {
   /// The folder that `location` is in.
   static func of(_ location: String) -> String {
-    guard let slash = location.lastIndex(of: "/") else { return "." }
+    // By scalars: a name may begin with an accent.
+    guard let slash = location.unicodeScalars.lastIndex(of: "/") else { return "." }
     return slash == location.startIndex ? "/" : String(location[..<slash])
   }
 
   /// For the owner alone, with those above it.
   static func make(_ location: String) throws {
     if mkdir(location, 0o700) == 0 || errno == EEXIST { return }
-    guard errno == ENOENT, location.contains("/") else { throw Failure.file(location) }
+    guard errno == ENOENT, location.has("/") else { throw Failure.file(location) }
     try make(of(location))
     guard mkdir(location, 0o700) == 0 || errno == EEXIST else { throw Failure.file(location) }
   }

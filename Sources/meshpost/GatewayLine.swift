@@ -12,7 +12,7 @@ final class GatewayLine {
   private let tunnels: [SSHTunnel]
   private let most: Int
   private var waiting: [(request: HTTPRequest, take: (HTTPResponse) -> Void)] = []
-  private var partial: [UInt8] = []
+  private var rows = RowReader()
   /// Why the last question has no answer; `nil`: it has one. On a tunnel the loop is stopped then: it is good for one connection.
   private(set) var trouble: String?
   /// A question was answered, or was not.
@@ -68,18 +68,41 @@ final class GatewayLine {
   func follow(
     _ target: String, pause: Duration, _ take: @escaping (JSONValue) -> Void, again: @escaping () -> Void
   ) {
-    partial = []
+    rows = RowReader()
     following.send(HTTPRequest("GET", target), timeout: nil) { [weak self] piece in
       guard let self else { return }
-      self.partial += piece
-      while let end = self.partial.firstIndex(of: 10) {
-        // `try?`: a torn line is no row.
-        if let row = try? JSONValue(parsing: Array(self.partial[..<end])) { take(row) }
-        self.partial.removeFirst(end + 1)
-      }
+      var found: [[UInt8]] = []
+      self.rows.take(piece) { found.append($0) }
+      // `try?`: a torn line is no row.
+      for row in found.compactMap({ try? JSONValue(parsing: $0) }) { take(row) }
     } _: { [weak self] _ in
       guard let self, self.tunnels.isEmpty else { return }
       self.loop.schedule(after: pause) { again() }
     }
+  }
+}
+
+/// Lines out of pieces. One that is too long for a row is left out to its end: a gateway that sends a row without end takes no
+/// more memory than one that sends none.
+struct RowReader {
+  static let longest = 1 << 20
+
+  private var partial: [UInt8] = []
+  private var isLeftOut = false
+
+  mutating func take(_ piece: [UInt8], _ row: ([UInt8]) -> Void) {
+    var rest = piece[...]
+    while let end = rest.firstIndex(of: 10) {
+      add(rest[..<end])
+      if !isLeftOut { row(partial) }
+      (partial, isLeftOut) = ([], false)
+      rest = rest[(end + 1)...]
+    }
+    add(rest)
+  }
+
+  private mutating func add(_ bytes: ArraySlice<UInt8>) {
+    isLeftOut = isLeftOut || partial.count + bytes.count > Self.longest
+    if isLeftOut { partial = [] } else { partial += bytes }
   }
 }

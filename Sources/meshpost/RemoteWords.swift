@@ -7,7 +7,7 @@ import Glibc
 /// What `ssh` and the program at its far end say on standard error, line by line as it comes, cleaned: it is another machine's.
 final class RemoteWords: Sendable {
   /// A line that is longer is handed on in pieces.
-  private static let longest = 4096
+  static let longest = 4096
   /// Connections that `ssh` shares may keep the pipe open: its end is not waited for longer.
   private static let patience = 1
 
@@ -16,7 +16,12 @@ final class RemoteWords: Sendable {
   private let source: Int32
   private let ended: Int32
 
-  init() throws {
+  /// Whom a line is said to.
+  private let say: @Sendable (String) -> Void
+
+  /// Lines are said on standard error, cleaned.
+  init(_ say: @escaping @Sendable (String) -> Void = { Console.error($0) }) throws {
+    self.say = say
     var (words, ended): ([Int32], [Int32]) = ([-1, -1], [-1, -1])
     let kind = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
     guard socketpair(AF_UNIX, kind, 0, &words) == 0, socketpair(AF_UNIX, kind, 0, &ended) == 0 else {
@@ -52,18 +57,18 @@ final class RemoteWords: Sendable {
       guard count > 0 else { break }
       for byte in buffer.prefix(count) {
         if byte == 10 || line.count == Self.longest {
-          Self.say(line)
+          tell(line)
           line = []
         }
         if byte != 10 { line.append(byte) }
       }
     }
-    if !line.isEmpty { Self.say(line) }
+    if !line.isEmpty { tell(line) }
     close(finished)
   }
 
-  private static func say(_ line: [UInt8]) {
-    Console.error(String(decoding: line.last == 13 ? line.dropLast() : line[...], as: UTF8.self))
+  private func tell(_ line: [UInt8]) {
+    say(String(decoding: line.last == 13 ? line.dropLast() : line[...], as: UTF8.self))
   }
 
   /// The program has ended: what it said comes first.

@@ -18,7 +18,9 @@ final class TopView {
   var nodes: [JSONValue] = []
   var messages: [JSONValue] = []
   /// The last SNR of a name.
-  private var signals: [String: Double] = [:]
+  /// By the bytes of the senders' names.
+  private var signals: [[UInt8]: Double] = [:]
+  private static let mostSignals = 1000
   var trouble: String?
   var showsNodes = false
 
@@ -30,7 +32,10 @@ final class TopView {
     if let known { return messages[known] = message }
     messages.append(message)
     if messages.count > Self.mostMessages { messages.removeFirst(messages.count - Self.mostMessages) }
-    if let name = message["sender_name"]?.string, let snr = message["snr"]?.number { signals[name] = snr }
+    if let name = message["sender_name"]?.string, let snr = message["snr"]?.number {
+      if signals.count >= Self.mostSignals { signals = [:] }
+      signals[Array(name.utf8)] = snr
+    }
   }
 
   func lines(_ size: Terminal.Size) -> [Line] {
@@ -133,7 +138,7 @@ final class TopView {
       let age = Self.span(max(0, now - (node["last_heard"]?.integer ?? now)) / 1000)
       let plain = node["name"]?.string ?? ""
       let name = Show.clean(node["alias"]?.string ?? plain)
-      let signal = signals[plain].map { "\(Int(saturating: $0.rounded()))" } ?? "·"
+      let signal = signals[Array(plain.utf8)].map { "\(Int(saturating: $0.rounded()))" } ?? "·"
       let hops = node["hops"]?.integer.map { "\($0)" } ?? "~"
       let left = TextWidth.fit("\(TextWidth.fit(age, to: 4)) \(name)", to: max(0, columns - 13))
       lines.append(Line(left + String(repeating: " ", count: max(0, 5 - signal.count)) + signal + "   " + hops))

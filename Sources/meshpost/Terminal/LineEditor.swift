@@ -9,9 +9,11 @@ struct LineEditor: Equatable {
 
   /// The word before the cursor, which is being completed.
   var word: String {
-    let start = characters[..<position].lastIndex(of: " ").map { $0 + 1 } ?? 0
-    return String(characters[start..<position])
+    String(characters[wordStart..<position])
   }
+
+  /// By places, not by the text's characters: an accent that was typed for itself has a place of its own.
+  private var wordStart: Int { characters[..<position].lastIndex(of: " ").map { $0 + 1 } ?? 0 }
 
   /// True: the key belongs to editing.
   mutating func take(_ key: Terminal.Key) -> Bool {
@@ -30,7 +32,7 @@ struct LineEditor: Equatable {
     case .end, .control("e"): position = characters.count
     case .control("u"): set("")
     case .control("w"):
-      let start = max(0, position - max(word.count, 1))
+      let start = min(wordStart, max(0, position - 1))
       characters.removeSubrange(start..<position)
       position = start
     default: return false
@@ -45,9 +47,9 @@ struct LineEditor: Equatable {
 
   /// Puts something into the place of the word before the cursor.
   mutating func replaceWord(with text: String) {
-    let start = position - word.count
-    characters.replaceSubrange(start..<position, with: Array(text))
-    position = start + text.count
+    let (start, fresh) = (wordStart, Array(text))
+    characters.replaceSubrange(start..<position, with: fresh)
+    position = start + fresh.count
   }
 
   /// What is seen of it in so many columns, and in which of them the cursor stands.
