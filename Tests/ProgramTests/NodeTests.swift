@@ -95,7 +95,11 @@ extension WholeProgramTests {
       #expect(post.code == 0 && post.lines.last?.contains("\"state\":\"delivered\"") == true, "\(post.lines)")
       #expect(shapes.problems("room post", post.lines).isEmpty, "\(post.lines)")
       try mesh.command("post Lobby first")
-      try untilTrue("a post") { try rig.meshpost("room", "read", "Lobby").lines.count == 1 }
+      // A room of pymc_core may send us what we have posted, too.
+      func posts(_ text: String) throws -> Int {
+        try rig.meshpost("room", "read", "Lobby").lines.count { $0.contains(text) }
+      }
+      try untilTrue("a post") { try posts("first") == 1 }
       #expect(shapes.problems("room read", try rig.meshpost("room", "read", "Lobby", "--json").lines).isEmpty)
       rig.gateway?.kill9()
       try rig.startGateway()
@@ -109,7 +113,8 @@ extension WholeProgramTests {
         try mesh.meshpost(["room", "login", "Lobby", "--stored"], input: "").code == 0
       }
       try mesh.command("post Lobby second")
-      try untilTrue("another post") { try rig.meshpost("room", "read", "Lobby").lines.count == 2 }
+      try untilTrue("another post") { try posts("second") == 1 }
+      #expect(try posts("first") == 1)
     }
   }
 }

@@ -8,17 +8,20 @@ import Synchronization
 ///
 /// A machine that builds something else beside the tests makes them slow, not wrong. So a wait goes on as long as this
 /// process and the programs that it started get on with something: they have computed for more than a twentieth of the last
-/// minute. A program that waits for another one, a server that hangs, a message that is lost: they compute nothing.
-/// What spins for ever is ended by the suite's own limit.
+/// minute. A program that waits for another one, a server that hangs, a message that is lost: they compute nothing. What a test
+/// starts only to look, and asks again and again, is no movement: programs count that live through the whole minute. What spins for
+/// ever ends a wait after a quarter of an hour.
 public struct Patience {
   /// Seconds of stillness after which a wait is in vain; $MESHPOST_TEST_PATIENCE for slow emulators.
   public static let stillness = ProcessInfo.processInfo.environment["MESHPOST_TEST_PATIENCE"].flatMap(Double.init) ?? 60
   /// Of a processor, while something moves. Programs that idle and a test that looks twice a second stay well below.
   static let share = 0.05
+  /// Seconds after which any wait is in vain.
+  static let longest = 15 * stillness
 
   private let began: Double
   private var windowBegan: Double
-  private var workBefore: Double?
+  private var workBefore: Work?
 
   public init(now: Double = Self.now) { (began, windowBegan) = (now, now) }
 
@@ -32,7 +35,8 @@ public struct Patience {
   public func pause(now: Double = Self.now) -> Double { min(max(waited(now: now) / 20, 0.02), 0.5) }
 
   /// Whether nothing has moved for long. `work`: seconds of processor time so far, of all that may move.
-  public mutating func isOver(now: Double = Self.now, work: () -> Double = Work.done) -> Bool {
+  public mutating func isOver(now: Double = Self.now, work: () -> Work = Work.done) -> Bool {
+    guard waited(now: now) < Self.longest else { return true }
     guard let before = workBefore else {
       // Most waits are over before anything need be measured.
       if now - windowBegan >= 1 { (windowBegan, workBefore) = (now, work()) }
@@ -40,25 +44,39 @@ public struct Patience {
     }
     guard now - windowBegan >= Self.stillness else { return false }
     let done = work()
-    // Less than before: a program has ended, which is movement.
-    let isStill = done >= before && done - before < Self.share * (now - windowBegan)
+    let isStill = done.since(before) < Self.share * (now - windowBegan)
     (windowBegan, workBefore) = (now, done)
     return isStill
   }
 }
 
-/// Processor time of this process and of all that it has started.
-public enum Work {
+/// Processor time of this process and of each that it has started, in seconds so far.
+public struct Work {
+  public var own: Double
+  /// With their children that have ended.
+  public var programs: [Int32: Double]
+
+  public init(own: Double, programs: [Int32: Double] = [:]) {
+    self.own = own
+    self.programs = programs
+  }
+
   private static let leftOut = Mutex(Set<Int32>())
   private static let ticks = Double(sysconf(Int32(_SC_CLK_TCK)))
+
+  /// What was done between two looks, by those that were there at both.
+  public func since(_ before: Work) -> Double {
+    programs.reduce(own - before.own) { sum, program in
+      sum + (before.programs[program.key].map { max(0, program.value - $0) } ?? 0)
+    }
+  }
 
   /// A program, with what it starts, that others are not to wait for: an emulator that runs beside them for many minutes.
   public static func leaveOut(_ process: Int32) { leftOut.withLock { _ = $0.insert(process) } }
 
-  /// Seconds, of those that live and of their children that have ended.
-  public static func done() -> Double {
-    var children: [Int32: [(process: Int32, ticks: Double)]] = [:]
-    var own = 0.0
+  public static func done() -> Work {
+    var children: [Int32: [(process: Int32, seconds: Double)]] = [:]
+    var work = Work(own: 0)
     // `try?`: a process that ends meanwhile has no file any more.
     for name in (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? [] {
       guard let process = Int32(name), let text = try? String(contentsOfFile: "/proc/\(name)/stat", encoding: .utf8),
@@ -67,14 +85,22 @@ public enum Work {
       else { continue }
       let fields = text[end...].dropFirst(2).split(separator: " ")
       guard fields.count > 14, let parent = Int32(fields[1]) else { continue }
-      let used = fields[11...14].compactMap { Double($0) }.reduce(0, +)
-      if process == getpid() { own = used } else { children[parent, default: []].append((process, used)) }
+      let used = fields[11...14].compactMap { Double($0) }
+      if process == getpid() {
+        work.own = used.prefix(2).reduce(0, +) / ticks
+      } else {
+        children[parent, default: []].append((process, used.reduce(0, +) / ticks))
+      }
     }
     let ignored = leftOut.withLock { $0 }
-    func below(_ process: Int32) -> Double {
-      (children[process] ?? []).reduce(0) { ignored.contains($1.process) ? $0 : $0 + $1.ticks + below($1.process) }
+    var next = [getpid()]
+    while let parent = next.popLast() {
+      for child in children[parent] ?? [] where !ignored.contains(child.process) {
+        work.programs[child.process] = child.seconds
+        next.append(child.process)
+      }
     }
-    return (own + below(getpid())) / ticks
+    return work
   }
 }
 
