@@ -9,12 +9,18 @@ extension Daemon {
   public static func restore(_ backup: String, _ configuration: GatewayConfiguration) throws(StartError) -> String {
     do {
       let kept = try Store.restore(backup, settings: configuration.store)
-      let store = try Store(configuration.store)
-      try store.renewEpoch()
-      let words = "\(backup) is restored, epoch \(store.epoch), \(store.lastSeq) events"
+      let words = "\(backup) is restored, \(try renewed(configuration))"
+      // It is closed now, and what root has made is there.
+      try Store.handOver(configuration.store)
       return kept.map { "\(words). What was there is kept as \($0)" } ?? words
     } catch {
       throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
+  }
+
+  private static func renewed(_ configuration: GatewayConfiguration) throws(StoreError) -> String {
+    let store = try Store(configuration.store)
+    try store.renewEpoch()
+    return "epoch \(store.epoch), \(store.lastSeq) events"
   }
 }

@@ -32,6 +32,10 @@ extension Store {
     return kept
   }
 
+  /// What root has made in the folder of another user is that user's from now on: a daemon that is not root could not open its
+  /// own store. Only while the store is closed.
+  public static func handOver(_ settings: Settings) throws(StoreError) { try StoreFiles.handOver(settings.location) }
+
   /// Whole, sound, and of a version that is known.
   private static func check(_ backup: String) throws(StoreError) {
     guard access(backup, R_OK) == 0 else { throw .unavailable("\(backup): \(String(cString: strerror(errno)))") }

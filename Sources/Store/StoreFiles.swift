@@ -24,6 +24,26 @@ enum StoreFiles {
     return stat(location, &facts) == 0 ? Int(facts.st_size) : nil
   }
 
+  /// The store's files that root has made go to the owner of the folder they are in.
+  static func handOver(_ location: String) throws(StoreError) {
+    let folder = location.lastIndex(of: "/").map { location[...$0] } ?? "."
+    var owner = stat()
+    guard geteuid() == 0, stat(String(folder), &owner) == 0, owner.st_uid != 0 else { return }
+    for suffix in ["", "-wal", "-shm", ".lock", ".id"] {
+      let file = open(location + suffix, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+      guard file >= 0 else { continue }
+      defer { close(file) }
+      var facts = stat()
+      // Never a file of root's that somebody has given a second name here.
+      guard fstat(file, &facts) == 0, facts.st_mode & S_IFMT == S_IFREG, facts.st_uid == 0, facts.st_nlink == 1 else {
+        continue
+      }
+      guard fchown(file, owner.st_uid, owner.st_gid) == 0 else {
+        throw .unavailable("\(location + suffix): \(String(cString: strerror(errno)))")
+      }
+    }
+  }
+
   /// A copy for its owner alone, on disk when it returns.
   static func copy(_ source: String, to target: String) throws(StoreError) {
     // What an earlier attempt left, or a link that somebody made, is not written through.
