@@ -32,7 +32,6 @@ enum HookConfiguration {
     let run = table.strings("run")
     checkProgram(run, &table)
     let user = table.string("user")
-    checkUser(user, &table)
     var filter = UpstreamConfiguration.filter(&table, wantsWholeKeys: true)
     if filter.kinds.isEmpty { table.note("kinds", "say for which kinds of events, such as [\"message\"]") }
     let seconds = table.integer("timeout_s", in: 1...600, default: 10)
@@ -51,7 +50,7 @@ enum HookConfiguration {
       journal: JournalUpstream.Settings(
         name: "hook/\(name)", batchEvents: 1, filter: filter, fromStart: fromStart, allowed: replies ? ["send"] : [],
         commandsPerMinute: Int(perMinute)), url: program)
-    for trouble in hook.fileTroubles() { table.lack(trouble.key, trouble.reason) }
+    for trouble in hook.fileTroubles(isDaemon: false) { table.lack(trouble.key, trouble.reason) }
     return hook
   }
 
@@ -60,12 +59,5 @@ enum HookConfiguration {
       return table.note("run", "the program and its arguments are missing, such as [\"/usr/local/bin/bot\"]")
     }
     if !program.hasPrefix("/") { table.note("run", "\"\(program)\" is not absolute: it is not looked for anywhere") }
-  }
-
-  private static func checkUser(_ user: String?, _ table: inout TOMLReader) {
-    if user == nil, geteuid() == 0 {
-      table.note(
-        "user", "the daemon is root, and what comes over the air must not reach a program that is: name a user")
-    }
   }
 }

@@ -57,7 +57,7 @@ enum UpstreamConfiguration {
         fromStart: fromStart, allowed: allowed, commandsPerMinute: Int(perMinute)),
       url: url, tokenFile: token, authorities: authorities, timeout: .seconds(timeout))
     upstream.version = Release.version
-    for trouble in upstream.fileTroubles() { table.lack(trouble.key, trouble.reason) }
+    for trouble in upstream.fileTroubles(isDaemon: false) { table.lack(trouble.key, trouble.reason) }
     return upstream
   }
 

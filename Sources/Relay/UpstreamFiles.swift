@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import CLinux
 import EventLoop
 import Glibc
 import ServiceManager
@@ -49,8 +50,12 @@ extension UpstreamSettings {
   }
 
   /// Files that keep the upstream from working, each with its reason. They are opened and read as they will be in use.
-  public func fileTroubles() -> [FileTrouble] {
-    if case .hook(let hook) = kind { return Self.programTroubles(hook) }
+  /// `isDaemon`: this process is the one that is going to use them, so its rights count, too.
+  public func fileTroubles(isDaemon: Bool) -> [FileTrouble] {
+    if case .hook(let hook) = kind {
+      let troubles = Self.programTroubles(hook)
+      return troubles.isEmpty && isDaemon ? Self.userTroubles(hook) : troubles
+    }
     var troubles: [FileTrouble] = []
     for (key, name) in namedFiles {
       let location = Credential.location(name)
@@ -102,4 +107,21 @@ extension UpstreamSettings {
     }
     return []
   }
+
+  private static func userTroubles(_ hook: HookSettings) -> [FileTrouble] {
+    guard let user = hook.otherUser else {
+      guard geteuid() == 0 else { return [] }
+      let reason = "the daemon is root, and what comes over the air must not reach a program that is: name a user"
+      return [FileTrouble(key: "user", reason: reason)]
+    }
+    guard meshpost_may_change_user() != 1 else { return [] }
+    let reason =
+      "the daemon has no right to run a program as \(user): leave this out, and it runs as the daemon's own user"
+    return [FileTrouble(key: "user", reason: reason)]
+  }
+}
+
+extension UpstreamSettings.HookSettings {
+  /// As whom it runs, where that is not the daemon's own user.
+  var otherUser: String? { user.flatMap { getpwnam($0)?.pointee.pw_uid == geteuid() ? nil : $0 } }
 }

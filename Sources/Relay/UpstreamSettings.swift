@@ -259,7 +259,7 @@ extension JournalUpstream {
   private static func carrier(
     _ settings: UpstreamSettings, _ store: Store, _ loop: EventLoop, _ log: Log
   ) throws -> any Carrier {
-    let troubles = settings.fileTroubles()
+    let troubles = settings.fileTroubles(isDaemon: true)
     guard troubles.isEmpty else {
       throw SetupError(description: troubles.map(\.description).joined(separator: "; "))
     }

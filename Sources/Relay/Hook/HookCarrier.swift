@@ -93,9 +93,9 @@ final class HookCarrier: Carrier {
       Self.limiter, "--as=\(settings.memory)", "--cpu=\(seconds)", "--nofile=64", "--nproc=256", "--core=0", "--",
     ]
     // A service that can gain no privileges hands that on; and setpriv asks for more than its filter of system calls allows.
-    guard settings.user != nil || meshpost_no_new_privileges() != 1 else { return arguments + settings.run }
+    guard settings.otherUser != nil || meshpost_no_new_privileges() != 1 else { return arguments + settings.run }
     arguments += [Self.switcher, "--no-new-privs"]
-    if let user = settings.user {
+    if let user = settings.otherUser {
       arguments += ["--reuid=\(user)", "--regid=\(Self.group(of: user))", "--clear-groups"]
     }
     return arguments + ["--"] + settings.run
