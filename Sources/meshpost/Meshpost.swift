@@ -86,8 +86,10 @@ struct Connection: ParsableArguments {
       "Another machine's gateway, through ssh (or $MESHPOST_HOST): ssh://[user@]host[:port].", valueName: "url"))
   var host: String?
 
-  /// Where the gateway is; `nil`: on this machine.
-  var place: String? { host ?? getenv("MESHPOST_HOST").map { String(cString: $0) }.flatMap { $0.isEmpty ? nil : $0 } }
+  /// Where the gateway is; `nil`: on this machine, which an empty text says, too.
+  var place: String? {
+    (host ?? getenv("MESHPOST_HOST").map { String(cString: $0) }).flatMap { $0.isEmpty ? nil : $0 }
+  }
   var isHere: Bool { place == nil }
 
   @Flag(help: "Print JSON as the control socket gives it.") var json = false
@@ -95,6 +97,12 @@ struct Connection: ParsableArguments {
 }
 
 extension Connection {
+  /// This machine's gateway, whatever $MESHPOST_HOST says; without a socket, the one that is usual.
+  static func here(_ socket: String? = nil) -> Connection? {
+    // `try?`: there is nothing wrong with these arguments.
+    try? parse(["--host", ""] + (socket.map { ["--socket", $0] } ?? []))
+  }
+
   func validate() throws {
     guard let place, SSHAddress(place) == nil else { return }
     throw ValidationError("--host: \(place) is no ssh://[user@]host[:port]")

@@ -39,12 +39,27 @@ enum Probing {
     }
   }
 
+  /// The one that the gateway of this machine has at the moment.
+  static func radioInUse() -> Found? {
+    let client = Connection.here().map { ControlClient($0) }
+    guard let radio = client?.quietly("/v1/status")?["radio"], radio["state"]?.string == "up",
+      // `try?`: a link that is no address is no serial one.
+      let link = try? LinkAddress(parsing: radio["link"]?.string ?? ""), case .serial(let location, _) = link,
+      let identity = radio["identity"], let name = identity["name"]?.string, let key = identity["key"]?.string
+    else { return nil }
+    let target = Folder.resolved(location)
+    let device = SerialDevices.all().first { Folder.resolved($0) == target } ?? target
+    return Found(device: device, result: .radio(name: name, key: key, model: "in use by the gateway"))
+  }
+
   /// One after the other.
   static func look(
     at devices: [String], besides known: Found? = nil, baud: UInt32 = LinkAddress.defaultBaud
   ) -> [Found] {
     devices.map { device in
-      if let known, known.device == device { return known }
+      if let known, Folder.resolved(known.device) == Folder.resolved(device) {
+        return Found(device: device, result: known.result)
+      }
       let loop = EventLoop()
       var found: SerialProbe.Result = .silent
       let probe = SerialProbe(device, baud: baud, on: loop) { result in
@@ -63,7 +78,8 @@ extension RadioCommand {
       abstract: "Which serial devices of this machine are radios.",
       discussion: """
         Asks each device that no other program has open, gently: what sends by itself is only listened to, everything \
-        else gets one question of five bytes, twice. Without devices, all that there are. Needs no daemon. \
+        else gets one question of five bytes, twice. Without devices, all that there are. Needs no daemon; where one has a \
+        radio, it says which. \
         Ends with 69 when there is no radio.
         """)
     @Flag(help: "Print JSON.") var json = false
@@ -72,7 +88,7 @@ extension RadioCommand {
 
     func run() throws {
       let all = devices.isEmpty ? SerialDevices.all() : devices
-      let found = Probing.look(at: all, baud: baud)
+      let found = Probing.look(at: all, besides: Probing.radioInUse(), baud: baud)
       if json {
         print(json: .object([("devices", .array(found.map(\.json)))]))
       } else {

@@ -102,7 +102,7 @@ struct Setup {
     if let configured = existing?.string("radio", "link") {
       guard !isUnattended, !Dialogue.yes("The radio stays at \(configured)?", standard: true) else { return }
     }
-    let found = Probing.look(at: SerialDevices.all(), besides: Self.radioInUse())
+    let found = Probing.look(at: SerialDevices.all(), besides: Probing.radioInUse())
     let radios = found.filter(\.isRadio)
     for device in found { print("\(device.device)  \(device.words)") }
     if isUnattended {
@@ -113,19 +113,6 @@ struct Setup {
     }
     try choose(radios)
     try askForPIN()
-  }
-
-  /// The one that the gateway of this machine has at the moment.
-  private static func radioInUse() -> Probing.Found? {
-    // `try?`: without arguments there is nothing wrong with them.
-    let client = (try? Connection.parse(["--socket", "/run/meshpost/control.sock"])).map { ControlClient($0) }
-    guard let radio = client?.quietly("/v1/status")?["radio"], let link = radio["link"]?.string,
-      link.hasPrefix("serial:"),
-      let identity = radio["identity"], let name = identity["name"]?.string, let key = identity["key"]?.string
-    else { return nil }
-    let target = Folder.resolved(String(link.dropFirst(7)))
-    let device = SerialDevices.all().first { Folder.resolved($0) == target } ?? target
-    return Probing.Found(device: device, result: .radio(name: name, key: key, model: "in use by the gateway"))
   }
 
   private mutating func choose(_ radios: [Probing.Found]) throws {

@@ -30,8 +30,7 @@ extension Setup {
   }
 
   private func client() -> ControlClient? {
-    // `try?`: these arguments are right.
-    (try? Connection.parse(["--socket", "/run/meshpost/control.sock"])).map { ControlClient($0) }
+    Connection.here("/run/meshpost/control.sock").map { ControlClient($0) }
   }
 
   private func waitForRadio() -> Bool {
