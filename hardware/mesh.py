@@ -51,6 +51,13 @@ client_time = contextvars.ContextVar("client_time", default=None)
 
 
 class FrameServer(CompanionFrameServer):
+    tells_packets = False
+
+    def _setup_push_callbacks(self):
+        super()._setup_push_callbacks()
+        if self.tells_packets:
+            self.bridge.on_rx_log_data(self.push_rx_raw_async)
+
     async def _cmd_send_txt_msg(self, data):
         token = client_time.set(int.from_bytes(data[2:6], "little"))
         try:
@@ -152,6 +159,7 @@ async def bridge_tty(path, port):
 async def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--nodes", type=int, default=2)
+    args.add_argument("--names", help="comma-separated, in place of r0,r1,…")
     args.add_argument("--dir", default="./mesh", help="where the .tty links and the ctl FIFO go")
     args.add_argument("--port", type=int, default=5500, help="radio i listens on PORT+i (loopback)")
     args.add_argument("--tty", default="r0", help="comma-separated radios that get a .tty (their TCP port is then taken)")
@@ -159,20 +167,22 @@ async def main():
     args.add_argument("--airtime", type=float, default=0.02, help="seconds on air for each packet")
     args.add_argument("--seed", type=int, default=1)
     args.add_argument("--server", action="append", default=[], metavar="NAME=KIND", help="a repeater, room or sensor")
+    args.add_argument("--packets", action="store_true", help="tell clients every packet that is heard, as firmware does")
     args.add_argument("--firmware-times", action="store_true", help="send messages under the client's time")
     args = args.parse_args()
     if args.firmware_times:
         use_client_times()
     os.makedirs(args.dir, exist_ok=True)
     ether, radios = Ether(args.loss, args.airtime, args.seed), {}
-    for i in range(args.nodes):
-        name = f"r{i}"
+    names = args.names.split(",") if args.names else [f"r{i}" for i in range(args.nodes)]
+    for i, name in enumerate(names):
         identity = LocalIdentity(seed=bytes([i + 1]) * 32)
         radio = CompanionRadio(SimulatedRadio(ether), identity, node_name=name)
         radio.set_channel(0, "Public", PUBLIC_CHANNEL)
         await radio.start()
         key = identity.get_public_key()
         server = FrameServer(radio, f"{key[0]:02x}", port=args.port + i, bind_address="127.0.0.1")
+        server.tells_packets = args.packets
         await server.start()
         radios[name] = radio
         say(radio=name, public_key=key.hex(), tcp=f"127.0.0.1:{args.port + i}")
@@ -183,7 +193,7 @@ async def main():
         say(server=name, kind=kind, public_key=nodes[name].key.hex())
     for name in filter(None, args.tty.split(",")):
         path = os.path.join(args.dir, f"{name}.tty")
-        asyncio.create_task(bridge_tty(path, args.port + int(name[1:])))
+        asyncio.create_task(bridge_tty(path, args.port + names.index(name)))
         await asyncio.sleep(0.1)
         say(radio=name, tty=path)
     for radio in radios.values():

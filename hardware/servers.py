@@ -155,7 +155,7 @@ class Server:
 
     def command(self, text):
         return {
-            "ver": "v1.17.1 (Build: 14 Aug 2026)", "get name": f"> {self.name}", "clock sync": "OK - clock set",
+            "ver": "v1.17.1 (Build: 14 Aug 2026)", "get name": f"> {self.name}", "get radio": "> 869.618,62.5,8,8", "clock sync": "OK - clock set",
         }.get(text, "Unknown command")
 
     def post(self, author, text):

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// What README and docs print is typed as it is printed, on a machine of the document's own: `Tests/printed/run`.
+  @Suite struct TypedDocuments {
+    private static func stage(_ arguments: [String]) throws -> Program {
+      let run = Fixtures.checkout.appending(path: "Tests/printed/run").path()
+      return try Program(run, ["--programs", Program.programs.path(), "--python", Program.python] + arguments)
+    }
+
+    private static var mayBeMade: Bool { (try? stage(["--may"]).ended()) == 0 }
+
+    @Test(
+      .enabled("a machine for a document cannot be made here (needs root, namespaces, overlays)") { mayBeMade })
+    func `every command line and configuration that the documents print works as it is printed`() async throws {
+      let run = try Self.stage([])
+      let code = await run.ends()
+      #expect(code == 0, "\(run.lines.joined(separator: "\n"))")
+      // One line for each document says how much was typed.
+      let typed = run.lines.compactMap { $0.firstMatch(of: /: (\d+) typed, 0 findings$/).flatMap { Int($0.1) } }
+      #expect(typed.count > 15 && typed.reduce(0, +) > 150, "\(run.lines)")
+    }
+  }
+}

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""What the documents print: commands, configurations, scripts, and text that is only shown."""
+import pathlib
+import re
+
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
+
+# Programs that a line may begin with; what begins otherwise within a sentence is no command.
+PROGRAMS = {
+    "meshpost", "meshpostd", "meshpost-hub", "meshpost-radio", "meshcore-cli", "make", "apt", "systemctl", "journalctl",
+    "systemd-analyze", "udevadm", "adduser", "curl", "ssh", "man", "source", "cp", "pip", "pip3", "git", "mosquitto_sub", "mosquitto_pub",
+    "hardware/acceptance", "hardware/quickstart", "hardware/keeper", "docker", "sqlite3", "psql", "echo", "timedatectl",
+}
+# In a block of its own every word that is none of these, and no text, is a program.
+DRAWN = re.compile(r"[▶─│▲╲╱]")
+SHOWN = re.compile(r"[{→←…]|^\d{3}\s|^(warning|notice|info): ")
+
+
+def documents():
+    """Every document that a newcomer reads, by its location in the checkout; not what is made from the programs themselves."""
+    found = ["README.md"]
+    for folder, pattern in (("docs", "*.md"), ("deploy", "*.md"), ("deploy", "*.toml"), ("udev", "*.md"), ("hardware", "**/*.md")):
+        found += [str(path.relative_to(CHECKOUT)) for path in sorted((CHECKOUT / folder).glob(pattern))]
+    return [name for name in found if name != "docs/json.md"]
+
+
+class Printed:
+    """One thing that is printed: `kind` is command, toml, script or shown."""
+
+    def __init__(self, kind, text, line, is_in_sentence=False):
+        self.kind, self.text, self.line, self.is_in_sentence = kind, text, line, is_in_sentence
+
+    @property
+    def key(self):
+        """The text as the tables name it: without the remark behind it."""
+        return re.sub(r"\s+#( .*)?$", "", self.text).strip()
+
+
+def program(text):
+    """The program that a command line calls, without rights and variables before it."""
+    words = text.split()
+    while words and (words[0] == "sudo" or re.match(r"[A-Z_]+=", words[0])):
+        words.pop(0)
+    return words[0] if words else ""
+
+
+def _block(lines, first):
+    """The parts of an indented block; `first` is the number of its first line."""
+    if any(line.startswith("$ ") for line in lines):
+        for number, line in enumerate(lines):
+            if line.startswith("$ "):
+                yield Printed("command", line[2:], first + number)
+        return
+    text = "\n".join(lines)
+    if text.startswith("#!"):
+        yield Printed("script", text, first)
+    elif re.match(r"\[\[?[a-z]+\]\]?$", lines[0]) or re.match(r"[a-z_]+ = [\"\[\dtf]", lines[0]):
+        yield Printed("toml", text, first)
+    elif DRAWN.search(text) or (SHOWN.search(text) and program(lines[0]) not in PROGRAMS):
+        yield Printed("shown", text, first)
+    else:
+        number = 0
+        while number < len(lines):
+            begin = number
+            while lines[number].endswith("\\"):
+                number += 1
+            number += 1
+            yield Printed("command", "\n".join(lines[begin:number]), first + begin)
+
+
+def _sentence(line, number):
+    for span in re.findall(r"`([^`]+)`", line):
+        text = span.replace("\\|", "|")
+        if program(text) in PROGRAMS and (" " in text or "/" in text):
+            yield Printed("command", text, number, is_in_sentence=True)
+
+
+def read(name):
+    """What the document prints, in its order. A command that is printed in a sentence a second time is the same command."""
+    lines = (CHECKOUT / name).read_text().split("\n")
+    found, block, known = [], [], set()
+    for number, line in enumerate(lines + [""], 1):
+        if name.endswith(".md") and line.startswith("    "):
+            block.append(line[4:])
+            continue
+        if block and not line.strip() and number < len(lines) and lines[number].startswith("    ") and block[0].startswith("#!"):
+            block.append("")  # a script may have empty lines
+            continue
+        if block:
+            found += _block(block, number - len(block))
+            block = []
+        found += _sentence(line, number)
+    kept = []
+    for printed in found:
+        if printed.is_in_sentence and printed.key in known:
+            continue
+        known.add(printed.key)
+        kept.append(printed)
+    return kept

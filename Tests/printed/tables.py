@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: MIT
+"""What the documents do not print: values for placeholders, answers, other exit codes, and what is run elsewhere.
+
+An entry belongs to one printed line, without the remark behind it. Its keys:
+
+put        values for the words that stand for one
+before     what the stage does first, in the same shell; `after`: afterwards
+answers    pairs: what is waited for (a regular expression), what is typed then
+ends       what is waited for before Ctrl-C ends it; as a pair, what is typed in place of Ctrl-C
+when       a condition (of a shell) before Ctrl-C ends it, where it shows nothing
+typed      what is typed, with {printed} in it: of what is printed and is no whole command line
+file       where a program is saved that is printed, and `run`: how it is run
+code       the exit code, where it is another than 0; `because` says why
+shows      what it must show (a regular expression)
+elsewhere  it is not run here: why, and what runs it
+named      a sentence names a command without what it needs; why that is not a whole command line
+"""
+
+HELPERS = r"""
+air() { echo "$*" >/run/mesh/ctl; }
+until_true() { until eval "$1" >/dev/null 2>&1; do sleep 0.1; done; }
+synced() { until_true "meshpost sync | grep -q synced && meshpost contacts | grep -q Lobby"; }
+identity() { grep -o '"id":"[^"]*' "$1" | head -1 | cut -d '"' -f 4; }
+number() { meshpost messages --json | grep "$1" | grep -o '"id":[0-9]*' | head -1 | cut -d : -f 2; }
+attach() { ln -sfn "$(readlink "/run/mesh/$1.tty")" /dev/ttyACM0; systemctl restart meshpost; synced; }
+"""
+
+BUILDS = "it builds, or installs what is built: a test that is run by `make test` cannot run it"
+MACHINE = "needs a machine with systemd and a package manager: hardware/machine/exercise.py (MachineTests)"
+BLUETOOTH = "needs Bluetooth: hardware/bluez-bench (BluetoothTests)"
+EVERYWHERE = "*"
+
+DOCUMENTS = {}
+LONG = ()
+
+
+def _fits(document, printed):
+    for place in (document, EVERYWHERE):
+        # A block goes by its first line, a script by what its second says of it.
+        lines = printed.text.splitlines()
+        for key in (printed.key, lines[1] if printed.kind == "script" else lines[0]):
+            if key in DOCUMENTS.get(place, {}):
+                return place, key
+    return None
+
+
+def entry(document, printed, used=None):
+    """The entry of a printed line; {}: it is run as it is; None: nothing is run for it."""
+    found = _fits(document, printed)
+    if found:
+        if used is not None:
+            used.add(found)
+        return DOCUMENTS[found[0]][found[1]]
+    return None if printed.kind == "shown" else {}
+
+
+def is_run(document, printed):
+    found = entry(document, printed)
+    return found is not None and "elsewhere" not in found and "named" not in found
+
+
+def keys():
+    return {(document, key) for document, table in DOCUMENTS.items() for key in table}
+
+# A command that is printed in a sentence of several documents.
+DOCUMENTS[EVERYWHERE] = {
+    "make run": {"elsewhere": f"{BUILDS}; what it runs then is hardware/quickstart, by MainJobTests"},
+    "make test": {"elsewhere": "it is what runs this"},
+    "make build": {"elsewhere": f"{BUILDS}: `make bench` and `make deb` do"},
+    "make deb": {"elsewhere": f"{BUILDS}: `make machine` makes the packages, {MACHINE} installs them"},
+    "make deb-arm64": {"elsewhere": f"{BUILDS}: by hand, before a release"},
+    "make test-arm64": {"elsewhere": f"{BUILDS}: by hand, after `make deb-arm64`"},
+    "meshpost radio scan": {"elsewhere": BLUETOOTH},
+    "hardware/acceptance": {"elsewhere": "AcceptanceTests has it try a virtual radio"},
+    "meshpost upstream add": {"named": "of what, and where to, follows from the sentence: docs/first-ten-minutes.md has it whole"},
+    "meshpost send": {"named": "docs/sending.md has it whole"},
+    "meshpost retry": {"named": "docs/sending.md has it whole"},
+    "meshpost node": {"named": "all of its commands are meant"},
+    "meshpost connect": {"named": "`ssh` runs it over there, for whoever uses --host"},
+    "curl --unix-socket": {"named": "docs/control-socket.md has it whole"},
+    "meshpost doctor": {"shows": "ok +radio"},
+    "meshpost doctor bluetooth": {"code": 1, "because": "this machine has no Bluetooth, and that is what it says"},
+    "meshpostd --check --config FILE": {"put": {"FILE": "/etc/meshpost/meshpostd.toml"}},
+    "meshpost messages --follow": {"before": "air chan Birch 0 good evening; until_true 'meshpost messages | grep evening'", "ends": "good evening"},
+    "meshpost backup": {"named": "docs/care.md has it whole, with the file"},
+    "meshpost export": {"named": "README.md has it whole"},
+    "meshpost setup": {
+        "answers": [("Which radio|stays at", "\n"), ("Forward|another one", "n\n"), ("neighbours|gateway runs", "\n")], "shows": "the radio is up"},
+    "meshpost run": {
+        "before": "systemctl stop meshpost", "ends": "synced with the radio", "after": "systemctl start meshpost; synced"},
+    "meshpost top": {"ends": "q end"},
+    "apt purge meshpost": {"elsewhere": MACHINE},
+    "hardware/keeper": {"named": "what it keeps follows from the sentence; ReplacementTests and others run it"},
+}
+
+DOCUMENTS["README.md"] = {
+    "sudo apt install ./meshpost_0.1.0_arm64.deb": {"elsewhere": MACHINE},
+    "sudo meshpost setup": {
+        "answers": [
+            ("Which radio", "1\n"), ("Forward messages", "y\n"), ("Its address", "https://hub.example.org\n"), ("A name", "\n"),
+            ("The token", "a-token-for-the-documents\n"), ("To another one", "n\n"), ("neighbours", "y\n")],
+        "shows": "hub is there, and takes us"},
+    "MESHPOST_SOCKET=$PWD/run/control.sock .build/debug/meshpost status": {
+        "before": """
+systemctl stop meshpost meshpost-hub; hardware/quickstart >/tmp/quickstart.log 2>&1 & quickstart=$!
+until_true 'grep "synced with the radio" /tmp/quickstart.log'""",
+        "after": "kill $quickstart; wait $quickstart; systemctl start meshpost-hub meshpost; synced", "shows": "hub +(idle|sending|waiting)"},
+    "meshpostd --config FILE": {
+        "put": {"FILE": "/tmp/own.toml"},
+        "before": r"""
+systemctl stop meshpost
+printf '[store]\nlocation = "/tmp/own.db"\n[control]\nsocket = "/tmp/own.sock"\n' >/tmp/own.toml""",
+        "ends": "synced with the radio", "after": "systemctl start meshpost; synced"},
+    "meshpost radio pair ADDRESS": {"elsewhere": BLUETOOTH},
+    "meshpost send NAME hello --wait": {"put": {"NAME": "Birch"}, "shows": "delivered"},
+    "meshpost send '#channel' hello": {"before": "meshpost channel add '#channel'"},
+    "meshpost node login NAME": {"put": {"NAME": "Ridge"}, "answers": [("assword", "password\n")]},
+    "meshpost node status": {"named": "the node's name was said just before"},
+    "meshpost upstream test NAME": {"put": {"NAME": "hub"}},
+    "meshpost journal --follow": {"ends": '"|advert|contact'},
+    "meshpost-hub serve --config FILE": {
+        "put": {"FILE": "/etc/meshpost-hub/hub.toml"}, "before": "systemctl stop meshpost-hub", "ends": "listening", "after": "systemctl start meshpost-hub"},
+    "meshpost chat NAME": {"put": {"NAME": "Birch"}, "ends": "Birch"},
+    "meshpost search storm batter*": {
+        "before": "air dm Birch r0 the storm took our batteries; until_true 'meshpost messages | grep batteries'", "shows": "batteries"},
+    "meshpost messages --from NAME --since 2d": {"put": {"NAME": "Birch"}, "shows": "batteries"},
+    "meshpost chart signal NAME --output signal.svg": {"put": {"NAME": "Birch"}},
+    "meshpost node alias": {"named": "of which node, and what, follows from the sentence: docs/documents.md has it whole"},
+    "man docs/man/meshpost.1": {"answers": [("MESHPOST", "q")]},
+}
+DOCUMENTS["docs/control-socket.md"] = {
+    "curl --unix-socket /run/meshpost/control.sock http://meshpost/v1/status": {"shows": '"state":"synced"'},
+    "curl -N --unix-socket /run/meshpost/control.sock 'http://meshpost/v1/events?follow=1'": {"ends": '"kind":"advert"|"kind":"contact"'},
+}
+
+DOCUMENTS["docs/benchmarks.md"] = {
+    line: {"elsewhere": "it measures for many minutes, on a machine that does nothing else: by hand"}
+    for line in (
+        "make bench", "./Benchmarks/run search", "./Benchmarks/run delivery", "./Benchmarks/run mqtt", "./Benchmarks/run wakeups",
+        "./Benchmarks/run wire", "hardware/machine/exercise.py measure")
+} | {"meshcore-cli msg -a": {"named": "it names a client that was measured"}}
+DOCUMENTS["docs/bluetooth.md"] = {
+    "[radio]": {"only_checked": True},
+    "meshpost radio pair C0:FF:EE:00:00:01": {"elsewhere": BLUETOOTH},
+    "meshpost radio forget C0:FF:EE:00:00:01": {"elsewhere": BLUETOOTH},
+}
+DOCUMENTS["docs/care.md"] = {
+    "meshpost channel region '#hilltop' ottawa": {"before": "meshpost channel add '#hilltop'"},
+    "meshpost channel add 'meshcore://channel/add?name=Club&secret=…&region_scope=ottawa'": {"put": {"…": "00112233445566778899aabbccddeeff"}},
+    "meshpost radio set 'flood-scope=$club' flood-scope-key=HEX": {"put": {"HEX": "00112233445566778899aabbccddeeff"}},
+    "meshpost radio backup hilltop.radio --private-key": {
+        "answers": [("passphrase", "a long passphrase\n"), ("once more", "a long passphrase\n")]},
+    "meshpost radio restore hilltop.radio": {"answers": [("Go on", "y\n")]},
+    "systemctl start meshpost": {"after": "synced"},
+}
+DOCUMENTS["docs/companion-proxy.md"] = {
+    "meshcore-cli -t 127.0.0.1 -p 5000 infos": {"shows": "public_key"},
+    'listen = "0.0.0.0:5000"': {"above": '[[proxy]]\nname = "anybody"\n', "put": {":5000": ":5002"}},
+    "ssh -L 5000:127.0.0.1:5000 pi@hilltop": {"answers": [(r"\$", "exit\n")]},
+}
+DOCUMENTS["docs/documents.md"] = {
+    "meshpost node alias NODE [TEXT]": {"put": {"NODE": "Birch", "[TEXT]": "'under the tree'"}},
+    "meshpost node note NODE [TEXT]": {"put": {"NODE": "Birch", "[TEXT]": "'by the pond'"}},
+    "meshpost node tag NODE [TAG …]": {"put": {"NODE": "Birch", "[TAG …]": "pond tree"}},
+    "meshpost channel relay CHANNEL on|off|configured": {"put": {"CHANNEL": "Public", "on|off|configured": "on"}},
+    "meshpost contacts --json": {"shows": "by the pond"},
+}
+DOCUMENTS["docs/hooks.md"] = {
+    '# "light on", "light off"': {
+        "file": "/usr/local/bin/light", "before": "printf '#!/bin/sh\\n' >/usr/local/bin/pinctrl; chmod +x /usr/local/bin/pinctrl",
+        "run": """echo '{"body":{"text":"light on"}}' | light""", "shows": "the light is on"},
+    '# kinds = ["telemetry"]: tell a channel when a node\'s battery is low': {
+        "file": "/usr/local/bin/low", "before": "meshpost channel add '#service'",
+        "run": """echo '{"body":{"name":"Ridge","readings":[{"type":"voltage","value":3.1}]}}' | low && meshpost messages""",
+        "shows": "#service.* Ridge is at 3.1 V"},
+    "meshpost outbox retry hook/NAME": {"put": {"NAME": "ping"}},
+    "meshpost upstream test hook/NAME": {"put": {"NAME": "ping"}},
+    "meshpost upstream pause hook/NAME": {"put": {"NAME": "ping"}},
+}
+DOCUMENTS["docs/installation.md"] = {
+    "sudo apt install ./meshpost_*.deb": {"elsewhere": MACHINE},
+    "sudo meshpost setup": {
+        "answers": [("Which radio", "\n"), ("Forward messages", "\n"), ("neighbours", "\n")], "shows": "the radio is up"},
+    "sudo meshpost setup --unattended --name hilltop --upstream https://hub.example.org --token-file /root/hub.token": {
+        "shows": "hub is there, and takes us"},
+    "sudo meshpost setup --unattended --link ble:Hilltop --pin-file /root/pin --upstream field=mqtts://broker.example.org --user field=hilltop "
+    "--token-file field=/root/secret": {
+        "before": "echo 123456 >/root/pin; echo secret >/root/secret", "code": 69, "because": "this machine has no Bluetooth; MachineTests has neither",
+        "shows": "field is there, and takes us"},
+    "sudo adduser NAME meshpost": {"put": {"NAME": "pi"}},
+    "journalctl -u meshpost": {"elsewhere": MACHINE},
+    "meshpostd --config FILE": {
+        "put": {"FILE": "/tmp/own.toml"},
+        "before": r"""
+systemctl stop meshpost
+printf '[store]\nlocation = "/tmp/own.db"\n[control]\nsocket = "/tmp/own.sock"\n' >/tmp/own.toml""",
+        "ends": "synced with the radio", "after": "systemctl start meshpost"},
+}
+DOCUMENTS["docs/mqtt.md"] = {
+    "[[upstream]]": {"before": "(umask 077; echo secret >/etc/meshpost/credentials/broker.password)"},
+}
+NOISE = "(while sleep 0.2; do air advert Birch; done) & noise=$!"
+DOCUMENTS["docs/observability.md"] = {
+    "journalctl -u meshpost": {"elsewhere": MACHINE},
+    "journalctl -u meshpost MESHPOST_UPSTREAM=hub": {"elsewhere": MACHINE},
+    "journalctl -u meshpost MESHPOST_LINK=serial:/dev/ttyACM0 -p warning": {"elsewhere": MACHINE},
+    "meshpost capture - --format hex": {"before": NOISE, "ends": "[0-9a-f]{60}", "after": "kill $noise"},
+    "meshpost capture - --frames": {"ends": '"hex"'},
+    "curl --unix-socket /run/meshpost/control.sock http://localhost/metrics": {"shows": "meshpost_radio_up.* 1"},
+    "meshpost capture air.pcap --seconds 10m": {"before": NOISE, "when": "tshark -r /opt/meshpost/air.pcap | grep -q .", "after": "kill $noise"},
+    "meshpost capture - --format jsonl": {"before": NOISE, "ends": '"raw":"[0-9a-f]{60}', "after": "kill $noise"},
+    "meshpost capture link.jsonl --frames": {"when": "grep -q hex /opt/meshpost/link.jsonl"},
+}
+DOCUMENTS["docs/pictures.md"] = {
+    "meshpost --host ssh://pi@hilltop map --background coast.geojson --output map.html": {
+        "before": """echo '{"type":"LineString","coordinates":[[8.5,47.3],[8.6,47.4]]}' >coast.geojson"""},
+}
+DOCUMENTS["docs/sending.md"] = {
+    "meshpost send '#trees' good morning": {"before": "meshpost channel add '#trees'"},
+    'meshpost send Birch "are you there?" --wait': {"shows": "delivered"},
+    "meshpost outgoing; meshpost retry ID; meshpost cancel ID": {
+        "before": """
+meshpost contact add c853ad0f0cd2b619aea92ceec4fd56a24d6499d584ce79257e45cfd8139b60a7 --name Nobody
+meshpost send Nobody hello --json >sent; meshpost cancel $(identity sent)""",
+        "put": {"ID": "$(identity sent)"}},
+    "meshpost outgoing adopt ID": {
+        "before": "meshpost send Nobody one --json >one; meshpost send Nobody two --json >two; attach Larch; meshpost contact add Nobody",
+        "put": {"ID": "$(identity one)"}},
+    "meshpost outgoing cancel ID": {"put": {"ID": "$(identity two)"}},
+    "meshpost radio list": {"after": "attach r0"},
+    "meshpost radio restore FILE --private-key": {
+        "before": "printf 'a long passphrase\\n' | meshpost radio backup own --private-key", "put": {"FILE": "own"},
+        "answers": [("passphrase", "a long passphrase\n"), ("Go on", "y\n")]},
+    "meshpost react NUMBER 👍": {
+        "before": "air dm Birch r0 do you like this; until_true 'meshpost messages | grep like'",
+        "put": {"NUMBER": "$(number 'do you like this')"}},
+    "meshpost room login Lobby": {"answers": [("assword", "password\n")]},
+    "meshpost room read Lobby": {"before": "air post Lobby a first post; until_true 'meshpost room read Lobby | grep first'"},
+    "meshpost node login Ridge": {"answers": [("assword", "password\n")]},
+    "meshpost node cli Ridge get radio": {"shows": "869"},
+    "meshpost node telemetry self": {"code": 76, "because": "pymc_core's radio does not know the question; EveryCommand asks a virtual one"},
+    "meshpost contact path Ridge --discover": {"code": 69, "because": "pymc_core's radio asks otherwise than firmware does, and nobody answers that"},
+    "meshpost contact add": {"named": "`meshpost contact --help` has it whole"},
+    "meshpost channel add": {"named": "docs/first-ten-minutes.md has it whole"},
+    "meshpost channel add Club --new": {"shows": "meshcore://channel/add"},
+}
+DOCUMENTS["docs/ssh.md"] = {
+    "ssh -F /etc/meshpost/ssh_config": {
+        "typed": "echo 'LogLevel ERROR' >/etc/meshpost/ssh_config; MESHPOST_SSH='{printed}' meshpost status", "shows": "radio +up"},
+    'restrict,command="meshpost connect" ssh-ed25519 AAAA… operator': {
+        "typed": """ssh -O exit pi@hilltop; echo '{printed}' >/home/pi/.ssh/authorized_keys; meshpost status""",
+        "put": {"ssh-ed25519 AAAA… operator": "'\"$(cat /root/.ssh/id_ed25519.pub)\"'"}, "shows": "radio +up"},
+}
+DOCUMENTS["docs/webhooks.md"] = {
+    "meshpost upstream test alarm": {"after": "until_true 'grep hooks.example.org /var/log/front.log'"},
+}
+DOCUMENTS["docs/first-ten-minutes.md"] = {
+    "meshpost chat r1": {"ends": "r1"},
+}
+DOCUMENTS["deploy/README.md"] = {
+    "systemctl stop": {"named": "docs/care.md has it whole"},
+    "systemctl edit meshpost": {"elsewhere": "it opens an editor for systemd's own files"},
+    "systemd-analyze security meshpostd": {"elsewhere": MACHINE},
+}
+DOCUMENTS["udev/README.md"] = {
+    "sudo cp udev/70-meshpost.rules /etc/udev/rules.d/ && sudo udevadm control --reload && sudo udevadm trigger": {"elsewhere": f"needs udev; the rules: {MACHINE}"},
+    "udevadm info -a -n /dev/ttyACM0": {"elsewhere": "needs udev and a board"},
+}
+for folder in ("bluez-bench", "machine"):
+    DOCUMENTS[f"hardware/{folder}/README.md"] = {
+        line: {"elsewhere": "it boots an emulated machine for many minutes: `make test` does, by BluetoothTests and MachineTests"}
+        for line in {
+            "bluez-bench": ("./setup", "./run --timeout 120 --backend 127.0.0.1:5500 -- COMMAND", "./run --timeout 300 --rw /tmp/ble --backend 127.0.0.1:5500 -- \\"),
+            "machine": ("./setup", "./exercise.py", "./exercise.py --cuts 20 cuts"),
+        }[folder]
+    }
+LONG = ("docs/installation.md", "README.md", "docs/sending.md")
