@@ -29,6 +29,13 @@ public final class Ether {
   /// Real time on air is multiplied by this: 0 = at once.
   public var airtimeFactor: Double
 
+  /// Who sends has one transmitter: a packet waits until the one before is out.
+  private enum Transmitter: Hashable {
+    case radio(ObjectIdentifier)
+    case repeater(UInt8)
+  }
+  private var busyUntil: [Transmitter: MonotonicTime] = [:]
+
   public init(on loop: EventLoop, seed: UInt64 = 1, airtimeFactor: Double = 0.1) {
     self.loop = loop
     self.airtimeFactor = airtimeFactor
@@ -41,7 +48,8 @@ public final class Ether {
   }
 
   func carry(_ packet: Packet, from sender: VirtualRadio) {
-    spread(packet, to: isFar ? [] : radios.filter { $0 !== sender }, sender.stored.radio)
+    let listeners = isFar ? [] : radios.filter { $0 !== sender }
+    spread(packet, by: .radio(ObjectIdentifier(sender)), to: listeners, sender.stored.radio)
   }
 
   /// As `allowPacketForward` of the firmware's repeater: a flood goes on if its region is known, or if it has none and those may.
@@ -49,18 +57,22 @@ public final class Ether {
     packet.route == .transportFlood ? regions.contains { packet.isInScope(of: $0) } : carriesUnscoped
   }
 
-  private func spread(_ packet: Packet, to listeners: [VirtualRadio], _ parameters: RadioParameters) {
+  private func spread(
+    _ packet: Packet, by transmitter: Transmitter, to listeners: [VirtualRadio], _ parameters: RadioParameters
+  ) {
     let time = Airtime.milliseconds(bytes: packet.encode().count, parameters) * airtimeFactor
-    let delay = Duration.nanoseconds(max(0, Int64(saturating: time * 1e6)))
+    let now = loop.now
+    let end = max(now, busyUntil[transmitter] ?? now) + .nanoseconds(max(0, Int64(saturating: time * 1e6)))
+    busyUntil[transmitter] = end
     for radio in listeners where Double.random(in: 0..<1, using: &random) >= loss {
-      loop.schedule(after: delay) { [weak radio] in radio?.heard(packet) }
+      loop.schedule(at: end) { [weak radio] in radio?.heard(packet) }
     }
     guard packet.pathLength.bytesPerHop == 1, packet.pathLength.hops < 62 else { return }
     let isFlood = packet.route.isFlood
     guard isFlood ? mayPass(packet) : isFar && packet.type != .trace else { return }
     for repeater in repeaters where isFlood || packet.path.first == repeater {
       guard Double.random(in: 0..<1, using: &random) >= loss else { continue }
-      loop.schedule(after: delay) { [weak self] in
+      loop.schedule(at: end) { [weak self] in
         self?.send(packet, by: repeater, parameters)
       }
     }
@@ -75,6 +87,7 @@ public final class Ether {
     if packet.route.isFlood { next.path.append(repeater) } else { next.path.removeFirst() }
     next.pathLength = PathLength(raw: UInt8(next.path.count))
     // What is routed is for whoever comes next on its path.
-    spread(next, to: packet.route.isFlood || next.path.isEmpty ? radios : [], parameters)
+    let listeners = packet.route.isFlood || next.path.isEmpty ? radios : []
+    spread(next, by: .repeater(repeater), to: listeners, parameters)
   }
 }
