@@ -181,18 +181,20 @@ final class Program: Sendable {
   }
 }
 
-/// Looks again and again until there is something, or throws when nothing moves any more, with what was waited for.
-func until<Value>(_ what: String, _ look: () throws -> Value?) throws -> Value {
+/// Looks again and again until there is something, or throws when nothing moves any more, with what was waited for: it is asked then, so that
+/// it can tell how things are at the end.
+func until<Value>(_ what: @autoclosure () throws -> String, _ look: () throws -> Value?) throws -> Value {
   var patience = Patience()
   while true {
     if let value = try look() { return value }
     guard !patience.isOver() else {
-      throw Program.Waited(description: "waited \(Int(patience.waited())) s for \(what); nothing moves any more")
+      let end = (try? what()) ?? "what cannot be told any more"  // who is asked may be the one that is stuck
+      throw Program.Waited(description: "waited \(Int(patience.waited())) s for \(end); nothing moves any more")
     }
     usleep(UInt32(patience.pause() * 1_000_000))
   }
 }
 
-func untilTrue(_ what: String, _ look: () throws -> Bool) throws {
-  _ = try until(what) { try look() ? true : nil }
+func untilTrue(_ what: @autoclosure () throws -> String, _ look: () throws -> Bool) throws {
+  _ = try until(try what()) { try look() ? true : nil }
 }

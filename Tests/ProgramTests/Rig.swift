@@ -89,7 +89,7 @@ final class Rig {
   }
 
   func waitForSync() throws {
-    try untilTrue("the gateway to be synced: \(gateway?.lines ?? [])") {
+    try untilTrue("the gateway to be synced: \(try status() ?? .null)\n\(gateway?.lines ?? [])") {
       try self.status()?["sync"]?["state"]?.string == "synced"
     }
   }
