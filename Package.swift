@@ -2,7 +2,10 @@
 import PackageDescription
 
 // The manifest is the architecture: arrows point down only. See docs/architecture.md.
-let strict: [SwiftSetting] = [.treatAllWarnings(as: .error)]
+// Asynchronous functions run where their caller runs: on the loop.
+let strict: [SwiftSetting] = [
+  .treatAllWarnings(as: .error), .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+]
 
 let package = Package(
   name: "meshpost",

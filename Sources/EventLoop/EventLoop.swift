@@ -53,14 +53,19 @@ public final class EventLoop {
   private var deferred: [() -> Void] = []
   private var nextTurns: [() -> Void] = []
   private var turnEnds: [() -> Void] = []
+  /// Tasks that can go on.
+  private var jobs: [UnownedJob] = []
+  /// What runs them: this loop.
+  private(set) lazy var executor = LoopExecutor(self)
   private var isStopped = false
   /// Times that the loop woke up so far: what idleness is measured by.
   public private(set) var wakeups: UInt64 = 0
   /// What connections of this loop have learnt.
   var goodAddresses = GoodAddresses()
 
-  /// Descriptors that are watched.
+  /// Descriptors that are watched, and timers that were not cancelled.
   var watchCount: Int { watches.count }
+  var waitingTimers: Int { timers.waiting }
 
   public init() {
     poll = epoll_create1(Int32(EPOLL_CLOEXEC))
@@ -68,6 +73,9 @@ public final class EventLoop {
   }
 
   deinit { close(poll) }
+
+  /// A task can go on: it does so in this turn.
+  func enqueue(_ job: UnownedJob) { jobs.append(job) }
 
   /// The machine's monotonic clock.
   public var now: MonotonicTime {
@@ -135,7 +143,7 @@ public final class EventLoop {
   /// (`Descriptor.readsPerTurn`): what is left is reported again in the next turn, after the timers and the others.
   public func turn(wait: Bool) {
     var events = [epoll_event](repeating: epoll_event(), count: 64)
-    let hasMore = !deferred.isEmpty || !nextTurns.isEmpty
+    let hasMore = hasWork || !nextTurns.isEmpty
     let timeout = wait && !hasMore ? millisecondsToNextTimer() : 0
     // Taken before anything is handled: what that sets for the next turn comes in the next one.
     let continued = nextTurns
@@ -164,19 +172,25 @@ public final class EventLoop {
     }
   }
 
-  /// Deferred work may defer more, and so may the turn's end actions; nearly always all of it is done in this turn.
+  /// Deferred work and tasks may set more going, and so may the turn's end actions; nearly always all of it is done in this turn: what
+  /// came in together shares one commit.
   private func endTurn() {
     var rounds = 0
     repeat {
-      while !deferred.isEmpty, rounds < Self.mostRounds {
+      while hasWork, rounds < Self.mostRounds {
         let batch = deferred
         deferred.removeAll()
         for action in batch { action() }
+        let ready = jobs
+        jobs.removeAll()
+        for job in ready { job.runSynchronously(on: executor.asUnownedTaskExecutor()) }
         rounds += 1
       }
       for action in turnEnds { action() }
-    } while !deferred.isEmpty && !isStopped && rounds < Self.mostRounds
+    } while hasWork && !isStopped && rounds < Self.mostRounds
   }
+
+  private var hasWork: Bool { !deferred.isEmpty || !jobs.isEmpty }
 
   private func millisecondsToNextTimer() -> Int32 {
     guard let next = timers.next else { return -1 }

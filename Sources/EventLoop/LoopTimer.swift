@@ -28,6 +28,8 @@ struct TimerQueue {
 
   /// With cancelled ones.
   var count: Int { heap.count }
+  /// Without them.
+  var waiting: Int { heap.count { $0.action != nil } }
 
   /// When the next timer that still counts is due.
   var next: MonotonicTime? {
