@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import HTTP
 import JSON
 import Messaging
@@ -12,6 +13,23 @@ enum Answering {
     let bytes = try JSONWriter.object(body) + [10]
     responder.respond(HTTPResponse(status: status, headers: ["Content-Type": "application/json"], body: bytes))
   }
+
+  /// Answers what `work` writes, or why it was refused; in a task, which asks the radio.
+  static func answer(
+    _ responder: HTTPResponder, on loop: EventLoop,
+    _ work: @escaping () async throws(Refusal) -> (inout JSONWriter) -> Void
+  ) {
+    loop.begin {
+      do throws(Refusal) {
+        answer(responder, try await work())
+      } catch {
+        refuse(responder, error)
+      }
+    }
+  }
+
+  /// What says only that it was done.
+  static func done(_ json: inout JSONWriter) { json.field("ok", true) }
 
   static func refuse(_ responder: HTTPResponder, _ refusal: Refusal) {
     answer(responder, status: status(of: refusal)) { json in

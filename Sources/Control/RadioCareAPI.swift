@@ -48,11 +48,9 @@ final class RadioCareAPI {
   }
 
   private func show(_ responder: HTTPResponder) {
-    care.read { result in
-      switch result {
-      case .failure(let refusal): Answering.refuse(responder, refusal)
-      case .success(let facts): Answering.answer(responder) { facts.write(to: &$0) }
-      }
+    Answering.answer(responder, on: parts.loop) { [care] () throws(Refusal) in
+      let facts = try await care.read()
+      return { facts.write(to: &$0) }
     }
   }
 
@@ -83,9 +81,10 @@ final class RadioCareAPI {
 
   private func set(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
     guard let present = parts.connection.identity?.info, parts.connection.state == .up else { throw .linkDown }
-    care.apply(try RadioSetting.read(body.whole, present: present)) { [weak self] result in
-      if case .failure(let refusal) = result { return Answering.refuse(responder, refusal) }
-      self?.show(responder)
+    let settings = try RadioSetting.read(body.whole, present: present)
+    Answering.answer(responder, on: parts.loop) { [care] () throws(Refusal) in
+      let facts = try await care.apply(settings)
+      return { facts.write(to: &$0) }
     }
   }
 
@@ -101,13 +100,6 @@ final class RadioCareAPI {
     }
   }
 
-  private func done(_ responder: HTTPResponder) -> (Refusal?) -> Void {
-    { refusal in
-      if let refusal { return Answering.refuse(responder, refusal) }
-      Answering.answer(responder) { $0.field("ok", true) }
-    }
-  }
-
   // MARK: Backup
 
   /// Rows: the radio with its settings, its channels with their secrets, its contacts.
@@ -116,10 +108,12 @@ final class RadioCareAPI {
       return Answering.refuse(
         responder, parts.connection.state == .up ? .full("the sync is under way; try again in a moment") : .linkDown)
     }
-    care.read { [weak self] result in
-      switch result {
-      case .failure(let refusal): Answering.refuse(responder, refusal)
-      case .success(let facts): self?.write(facts, responder)
+    parts.loop.begin { [weak self, care] in
+      do throws(Refusal) {
+        let facts = try await care.read()
+        self?.write(facts, responder)
+      } catch {
+        Answering.refuse(responder, error)
       }
     }
   }
@@ -210,7 +204,10 @@ final class RadioCareAPI {
       lastAdvert: UInt32(clamping: try body.integer("last_advert", in: 0...Int64(UInt32.max)) ?? 0),
       latitude: Int32(clamping: try body.integer("latitude", in: -90_000_000...90_000_000) ?? 0),
       longitude: Int32(clamping: try body.integer("longitude", in: -180_000_000...180_000_000) ?? 0))
-    parts.messaging.table.add(contact, done(responder))
+    Answering.answer(responder, on: parts.loop) { [table = parts.messaging.table] () throws(Refusal) in
+      try await table.add(contact)
+      return Answering.done
+    }
   }
 
   private func putChannel(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
@@ -218,10 +215,10 @@ final class RadioCareAPI {
     let secret = try MeshLink.secret(try body.string("secret"))
     let channel = Channel(slot: UInt8(clamping: slot), name: try Self.name(body), secret: secret)
     let region = try body.optional("region").map { text throws(Refusal) in try MeshLink.region(text) }
-    let table = parts.messaging.table
-    table.put(channel) { result in
-      if case .failure(let refusal) = result { return Answering.refuse(responder, refusal) }
-      table.setRegion(region, of: channel, self.done(responder))
+    Answering.answer(responder, on: parts.loop) { [table = parts.messaging.table] () throws(Refusal) in
+      try await table.put(channel)
+      try await table.setRegion(region, of: channel)
+      return Answering.done
     }
   }
 
@@ -229,17 +226,18 @@ final class RadioCareAPI {
   private func privateKey(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
     if body.flag("export") {
       parts.log.warning("an operator has the radio's private key exported")
-      return care.exportPrivateKey { result in
-        switch result {
-        case .failure(let refusal): Answering.refuse(responder, refusal)
-        case .success(let key): Answering.answer(responder) { $0.field("private_key", Hex.string(key)) }
-        }
+      return Answering.answer(responder, on: parts.loop) { [care] () throws(Refusal) in
+        let key = Hex.string(try await care.exportPrivateKey())
+        return { $0.field("private_key", key) }
       }
     }
     guard let key = Hex.bytes(try body.string("import")), key.count == 64 else {
       throw .invalid("\"import\" is 128 hex digits")
     }
     parts.log.warning("an operator gives the radio another private key")
-    care.importPrivateKey(key, done(responder))
+    Answering.answer(responder, on: parts.loop) { [care] () throws(Refusal) in
+      try await care.importPrivateKey(key)
+      return Answering.done
+    }
   }
 }

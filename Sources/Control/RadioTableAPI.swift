@@ -28,15 +28,18 @@ final class RadioTableAPI {
       switch (request.method, request.path) {
       case ("POST", "/v1/contacts/add"): try addContact(RequestBody(request), responder)
       case ("POST", "/v1/contacts/remove"):
-        table.remove(try contact(request).contact.key, done(responder))
+        let key = try contact(request).contact.key
+        carryOut(responder) { table throws(Refusal) in try await table.remove(key) }
       case ("GET", "/v1/contacts/export"): try export(request, responder)
       case ("POST", "/v1/contacts/import"): try importLink(RequestBody(request), responder)
-      case ("POST", "/v1/contacts/share"): table.share(try contact(request).contact.key, done(responder))
+      case ("POST", "/v1/contacts/share"):
+        let key = try contact(request).contact.key
+        carryOut(responder) { table throws(Refusal) in try await table.share(key) }
       case ("POST", "/v1/contacts/path"): try path(RequestBody(request), responder)
       case ("POST", "/v1/channels/add"): try addChannel(RequestBody(request), responder)
       case ("POST", "/v1/channels/remove"):
         let channel = try addressing.channel(request.query["channel"] ?? "")
-        table.remove(channel) { self.tell($0, nil, responder) }
+        answer(responder) { table throws(Refusal) in Self.written(try await table.remove(channel), nil) }
       case ("POST", "/v1/channels/region"): try setRegion(RequestBody(request), responder)
       default: return false
       }
@@ -50,10 +53,18 @@ final class RadioTableAPI {
     try addressing.contact(request.query["contact"] ?? "")
   }
 
-  private func done(_ responder: HTTPResponder) -> RadioTable.Done {
-    { refusal in
-      if let refusal { return Answering.refuse(responder, refusal) }
-      Answering.answer(responder) { $0.field("ok", true) }
+  private func answer(
+    _ responder: HTTPResponder, _ work: @escaping (RadioTable) async throws(Refusal) -> (inout JSONWriter) -> Void
+  ) {
+    Answering.answer(responder, on: parts.loop) { [table] () throws(Refusal) in try await work(table) }
+  }
+
+  private func carryOut(
+    _ responder: HTTPResponder, _ work: @escaping (RadioTable) async throws(Refusal) -> Void
+  ) {
+    answer(responder) { table throws(Refusal) in
+      try await work(table)
+      return Answering.done
     }
   }
 
@@ -68,36 +79,36 @@ final class RadioTableAPI {
       ]
       let word = try body.optional("type") ?? "chat"
       guard let type = types[word] else { throw .invalid("\"\(word)\" is no type: chat, repeater, room, sensor") }
-      return table.add(Contact(key: key, type: type, name: name), done(responder))
+      let contact = Contact(key: key, type: type, name: name)
+      return carryOut(responder) { table throws(Refusal) in try await table.add(contact) }
     }
     let stored = try addressing.contact(try body.string("contact"))
     guard !stored.onRadio else { throw .invalid("the radio has \(stored.contact.name.string) already") }
-    table.add(stored.contact, done(responder))
+    carryOut(responder) { table throws(Refusal) in try await table.add(stored.contact) }
   }
 
   private func export(_ request: HTTPRequest, _ responder: HTTPResponder) throws(Refusal) {
     let key = request.query["contact"] == nil ? nil : try contact(request).contact.key
-    table.export(key) { result in
-      switch result {
-      case .failure(let refusal): Answering.refuse(responder, refusal)
-      case .success(let link): Answering.answer(responder) { $0.field("link", link) }
-      }
+    answer(responder) { table throws(Refusal) in
+      let link = try await table.export(key)
+      return { $0.field("link", link) }
     }
   }
 
   private func importLink(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
-    table.importLink(try MeshLink(parsing: try body.string("link"))) { result in
-      switch result {
-      case .failure(let refusal): Answering.refuse(responder, refusal)
-      case .success(let key): Answering.answer(responder) { $0.field("key", key.hex) }
-      }
+    let link = try MeshLink(parsing: try body.string("link"))
+    answer(responder) { table throws(Refusal) in
+      let key = try await table.importLink(link).hex
+      return { $0.field("key", key) }
     }
   }
 
   /// `reset`: the next message floods. `discover`: asks the node. `path`: hex, `hash_bytes` 1 to 3 for each hop.
   private func path(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
     let stored = try addressing.contact(try body.string("contact"))
-    if body.flag("reset") { return table.resetPath(stored.contact.key, done(responder)) }
+    if body.flag("reset") {
+      return carryOut(responder) { table throws(Refusal) in try await table.resetPath(stored.contact.key) }
+    }
     if body.flag("discover") {
       return parts.messaging.nodes.ask(.path, of: stored) { NodeAPI.tell($0, responder) }
     }
@@ -114,7 +125,8 @@ final class RadioTableAPI {
     guard stored.onRadio else { throw .notOnRadio(stored.contact.name.string) }
     var changed = stored.contact
     changed.outPath = path
-    table.add(changed, done(responder))
+    let contact = changed
+    carryOut(responder) { table throws(Refusal) in try await table.add(contact) }
   }
 
   private func addChannel(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
@@ -138,9 +150,11 @@ final class RadioTableAPI {
     } else {
       throw .invalid("a private channel needs its secret; a new one is made by --new")
     }
-    table.add(name: name, secret: key) { result in
-      guard case .success(let channel) = result, let region else { return self.tell(result, nil, responder) }
-      self.set(region, of: channel, responder)
+    let wanted = region
+    answer(responder) { table throws(Refusal) in
+      let channel = try await table.add(name: name, secret: key)
+      if let wanted { try await table.setRegion(wanted, of: channel) }
+      return Self.written(channel, wanted)
     }
   }
 
@@ -151,26 +165,20 @@ final class RadioTableAPI {
 
   /// Without `region`: as the radio's default says.
   private func setRegion(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
-    set(try region(body), of: try addressing.channel(try body.string("channel")), responder)
-  }
-
-  private func set(_ region: Region?, of channel: Channel, _ responder: HTTPResponder) {
-    table.setRegion(region, of: channel) { refusal in
-      self.tell(refusal.map { .failure($0) } ?? .success(channel), region, responder)
+    let (region, channel) = (try region(body), try addressing.channel(try body.string("channel")))
+    answer(responder) { table throws(Refusal) in
+      try await table.setRegion(region, of: channel)
+      return Self.written(channel, region)
     }
   }
 
   /// A channel that had a region before keeps it when it is joined again; what is told is what was set now.
-  private func tell(_ result: Result<Channel, Refusal>, _ region: Region?, _ responder: HTTPResponder) {
-    switch result {
-    case .failure(let refusal): Answering.refuse(responder, refusal)
-    case .success(let channel):
-      Answering.answer(responder) { json in
-        json.field("slot", channel.slot)
-        json.field("name", channel.name.string)
-        json.field("channel", channel.isEmpty ? nil : channel.secret.digest)
-        json.field("region", region?.text)
-      }
+  private static func written(_ channel: Channel, _ region: Region?) -> (inout JSONWriter) -> Void {
+    { json in
+      json.field("slot", channel.slot)
+      json.field("name", channel.name.string)
+      json.field("channel", channel.isEmpty ? nil : channel.secret.digest)
+      json.field("region", region?.text)
     }
   }
 }

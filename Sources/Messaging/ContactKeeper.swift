@@ -68,7 +68,7 @@ public final class ContactKeeper {
       let leaving = try store.evictable(types: settings.types, unheardSince: oldest, limit: min(over, Self.step))
       guard !leaving.isEmpty else { return sayThatNobodyMayLeave(most) }
       isBusy = true
-      evict(leaving[...])
+      loop.begin { [weak self] in await self?.evict(leaving) }
     } catch {
       log.info("the contact table is not looked after: \(error)")
     }
@@ -82,45 +82,45 @@ public final class ContactKeeper {
         + "or heard within \(Int(settings.minimumAge.inSeconds / 86_400)) days ([contacts])")
   }
 
-  private func evict(_ leaving: ArraySlice<StoredContact>) {
-    guard let next = leaving.first else {
-      isBusy = false
-      return look()
-    }
-    let contact = next.contact
-    table.remove(contact.key) { [weak self] refusal in
-      guard let self else { return }
-      if let refusal {
-        self.isBusy = false
-        return self.log.info("\(contact.name.string) stays in the radio's contacts: \(refusal)")
+  private func evict(_ leaving: [StoredContact]) async {
+    for contact in leaving.map(\.contact) {
+      do throws(Refusal) {
+        try await table.remove(contact.key)
+      } catch {
+        isBusy = false
+        return log.info("\(contact.name.string) stays in the radio's contacts: \(error)")
       }
-      self.log.notice(
+      log.notice(
         "the radio's contacts are nearly full: \(contact.name.string) gives way, is kept here, and put back when needed"
       )
-      self.store.write({ store throws(SQLiteError) in try store.setEvicted(contact.key, true) }) {
-        [log = self.log] failure in
+      store.write({ store throws(SQLiteError) in try store.setEvicted(contact.key, true) }) { [log] failure in
         if let failure { log.warning("it is not noted that \(contact.name.string) gave way: \(failure)") }
       }
-      self.evict(leaving.dropFirst())
     }
+    isBusy = false
+    look()
   }
 
   /// Puts a node back that had given way. `false`: it had not, or cannot come back.
-  func putBack(_ stored: StoredContact, _ done: @escaping (Bool) -> Void) {
+  func putBack(_ stored: StoredContact) async -> Bool {
     // `try?`: a store that cannot be read refuses what follows.
-    guard (try? store.isEvicted(stored.contact.key)) == true else { return done(false) }
-    table.add(stored.contact) { [weak self, log, store] refusal in
-      guard refusal == nil else {
-        log.warning("\(stored.contact.name.string) cannot be put back: \(refusal?.description ?? "")")
-        return done(false)
-      }
-      store.write({ store throws(SQLiteError) in
+    guard (try? store.isEvicted(stored.contact.key)) == true else { return false }
+    do throws(Refusal) {
+      try await table.add(stored.contact)
+    } catch {
+      log.warning("\(stored.contact.name.string) cannot be put back: \(error)")
+      return false
+    }
+    do throws(StoreError) {
+      try await store.save { store throws(SQLiteError) in
         _ = try store.upsert(stored.contact, onRadio: true, heard: false, at: stored.firstSeen)
         try store.setEvicted(stored.contact.key, false)
-      }) { _ in
-        done(true)
-        self?.look()
       }
+    } catch {
+      // The radio has it, and the next sync says so to the store.
+      log.warning("it is not noted that \(stored.contact.name.string) was put back: \(error)")
     }
+    look()
+    return true
   }
 }

@@ -32,8 +32,8 @@ extension Messenger {
     guard let keeper, let stored = try? Addressing(store).contact(request.to), !stored.onRadio else {
       return done(.failure(refusal))
     }
-    keeper.putBack(stored) { [weak self] isBack in
-      guard isBack, let self else { return done(.failure(refusal)) }
+    loop.begin { [weak self] in
+      guard await keeper.putBack(stored), let self else { return done(.failure(refusal)) }
       self.send(request, done)
     }
   }

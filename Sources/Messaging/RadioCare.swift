@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import EventLoop
 import JSON
 import MeshCrypto
 import RadioSession
@@ -30,30 +31,21 @@ public final class RadioCare {
   private var connection: RadioConnection { synchronizer.connection }
 
   /// Asks the radio for all of it.
-  public func read(_ done: @escaping (Result<Facts, Refusal>) -> Void) {
-    guard connection.state == .up else { return done(.failure(.linkDown)) }
-    synchronizer.refreshIdentity { [weak self] in
-      guard let self, let identity = self.connection.identity else { return done(.failure(.linkDown)) }
-      let questions: [Command] = [
-        .getTuning, .getAutoAdd, .getBattery, .getDefaultFloodScope, .getStats(0), .getStats(1), .getStats(2),
-      ]
-      self.ask(questions[...], Facts(identity: identity), done)
-    }
-  }
-
-  private func ask(
-    _ questions: ArraySlice<Command>, _ facts: Facts, _ done: @escaping (Result<Facts, Refusal>) -> Void
-  ) {
-    guard let question = questions.first else { return done(.success(facts)) }
-    submit(question) { [weak self] outcome in
-      var facts = facts
-      switch outcome {
+  public func read() async throws(Refusal) -> Facts {
+    guard connection.state == .up else { throw .linkDown }
+    await synchronizer.refreshIdentity()
+    guard let identity = connection.identity else { throw .linkDown }
+    var facts = Facts(identity: identity)
+    for question: Command in [
+      .getTuning, .getAutoAdd, .getBattery, .getDefaultFloodScope, .getStats(0), .getStats(1), .getStats(2),
+    ] {
+      switch await connection.ask(question, .interactive) {
       case .replied(let reply): Self.note(reply, &facts)
-      case .failed(.linkLost): return done(.failure(.linkDown))
+      case .failed(.linkLost): throw .linkDown
       default: break  // an older firmware does not know the question
       }
-      self?.ask(questions.dropFirst(), facts, done)
     }
+    return facts
   }
 
   private static func note(_ reply: Reply, _ facts: inout Facts) {
@@ -69,41 +61,22 @@ public final class RadioCare {
     }
   }
 
-  private func submit(_ command: Command, _ done: @escaping (RadioSession.Outcome) -> Void) {
-    if connection.submit(command, .interactive, done) == nil { done(.failed(.linkLost)) }
-  }
-
-  /// Sets one after the other, and stops at the first that the radio refuses. `done` hears how many were set.
-  public func apply(_ settings: [RadioSetting], _ done: @escaping (Result<Int, Refusal>) -> Void) {
-    read { [weak self] result in
-      switch result {
-      case .failure(let refusal): done(.failure(refusal))
-      case .success(let facts): self?.apply(settings[...], facts, 0, done)
+  /// Sets one after the other, and stops at the first that the radio refuses. Returns how the radio is set then.
+  public func apply(_ settings: [RadioSetting]) async throws(Refusal) -> Facts {
+    let facts = try await read()
+    for (count, setting) in settings.enumerated() {
+      if case .floodScope(let scope) = setting, !facts.knowsFloodScope {
+        // An older radio floods into no region by itself: there is nothing to take back.
+        if scope == nil { continue }
+        throw .radio("this firmware has no default region: flood-scope needs 1.15")
       }
-    }
-  }
-
-  private func apply(
-    _ settings: ArraySlice<RadioSetting>, _ facts: Facts, _ count: Int,
-    _ done: @escaping (Result<Int, Refusal>) -> Void
-  ) {
-    guard let setting = settings.first else {
-      return synchronizer.refreshIdentity { done(.success(count)) }
-    }
-    if case .floodScope(let scope) = setting, !facts.knowsFloodScope {
-      // An older radio floods into no region by itself: there is nothing to take back.
-      if scope == nil { return apply(settings.dropFirst(), facts, count + 1, done) }
-      return done(.failure(.radio("this firmware has no default region: flood-scope needs 1.15")))
-    }
-    submit(setting.command(facts)) { [weak self] outcome in
+      let outcome = await connection.ask(setting.command(facts), .interactive)
       guard case .replied(.ok) = outcome else {
-        self?.synchronizer.refreshIdentity()
-        return done(
-          .failure(.radio("\(setting.words) \(Self.words(outcome))\(count > 0 ? "; \(count) before it were set" : "")"))
-        )
+        await synchronizer.refreshIdentity()
+        throw .radio("\(setting.words) \(Self.words(outcome))\(count > 0 ? "; \(count) before it were set" : "")")
       }
-      self?.apply(settings.dropFirst(), facts, count + 1, done)
     }
+    return try await read()
   }
 
   private static func words(_ outcome: RadioSession.Outcome) -> String {
@@ -118,23 +91,24 @@ public final class RadioCare {
   // MARK: The private key
 
   /// 64 bytes; only for somebody who asked for it in so many words.
-  public func exportPrivateKey(_ done: @escaping (Result<[UInt8], Refusal>) -> Void) {
-    submit(.exportPrivateKey) { outcome in
-      switch outcome {
-      case .replied(.privateKey(let bytes)): done(.success(bytes))
-      case .failed(.disabled): done(.failure(.radio("this firmware gives its private key to nobody")))
-      case .failed(.linkLost): done(.failure(.linkDown))
-      default: done(.failure(.radio("the private key \(Self.words(outcome))")))
-      }
+  public func exportPrivateKey() async throws(Refusal) -> [UInt8] {
+    let outcome = await connection.ask(.exportPrivateKey, .interactive)
+    switch outcome {
+    case .replied(.privateKey(let bytes)): return bytes
+    case .failed(.disabled): throw .radio("this firmware gives its private key to nobody")
+    case .failed(.linkLost): throw .linkDown
+    default: throw .radio("the private key \(Self.words(outcome))")
     }
   }
 
-  /// The radio becomes this node.
-  public func importPrivateKey(_ key: [UInt8], _ done: @escaping (Refusal?) -> Void) {
-    submit(.importPrivateKey(key)) { [weak self] outcome in
-      guard case .replied(.ok) = outcome else { return done(.radio("the private key \(Self.words(outcome))")) }
-      self?.connection.whenMet { done(nil) }
-    }
+  /// The radio becomes this node. Returns when it was met as that.
+  public func importPrivateKey(_ key: [UInt8]) async throws(Refusal) {
+    // Asked for first: it can be met in the same read that brings the answer.
+    let met = Waiter()
+    connection.whenMet { met.resume() }
+    let outcome = await connection.ask(.importPrivateKey(key), .interactive)
+    guard case .replied(.ok) = outcome else { throw .radio("the private key \(Self.words(outcome))") }
+    do throws(CancellationError) { try await met.wait() } catch { throw .linkDown }
   }
 }
 

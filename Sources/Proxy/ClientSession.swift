@@ -247,9 +247,11 @@ final class ClientSession {
     case .addUpdateContact(let contact): synchronizer.refresh(contact.key)
     case .resetPath(let key): synchronizer.refresh(key)
     case .removeContact(let key): synchronizer.forget(key)
-    case .setChannel(let channel): synchronizer.changed(channel) {}
+    case .setChannel(let channel):
+      // `try?`: what the disk refuses, the synchronizer says and mends.
+      parts.loop.begin { try? await synchronizer.changed(channel) }
     case .sendSelfAdvert(let flood): parts.messenger.onAdvertised(flood ?? false)
-    default: if command.changesIdentity { synchronizer.refreshIdentity() }
+    default: if command.changesIdentity { parts.loop.begin { await synchronizer.refreshIdentity() } }
     }
   }
 

@@ -251,6 +251,12 @@ public final class Store {
     }
   }
 
+  /// As `write`; returns when it is on disk.
+  public func save(when: When = .now, _ work: Work) async throws(StoreError) {
+    let failure = await withCheckedContinuation { done in write(when: when, work) { done.resume(returning: $0) } }
+    if let failure { throw failure }
+  }
+
   private func begin() throws(SQLiteError) {
     guard !database.isInTransaction else { return }
     try database.execute("BEGIN IMMEDIATE")

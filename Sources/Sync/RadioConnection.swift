@@ -93,6 +93,15 @@ public final class RadioConnection {
     return id
   }
 
+  /// Asks the radio something, and returns what became of it; `.linkLost` also where it was not taken.
+  public func ask(_ command: Command, _ priority: CommandPriority) async -> RadioSession.Outcome {
+    await withCheckedContinuation { answer in
+      if submit(command, priority, { answer.resume(returning: $0) }) == nil {
+        answer.resume(returning: .failed(.linkLost))
+      }
+    }
+  }
+
   /// Commands that go out one directly after the other. `done` hears the outcome of each, by its place. False: as above.
   public func submit(
     group: [RadioSession.Submission], _ priority: CommandPriority,

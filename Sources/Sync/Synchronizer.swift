@@ -147,17 +147,11 @@ public final class Synchronizer {
   }
 
   /// The radio's settings were changed from here: what it says of itself is asked for anew.
-  public func refreshIdentity(_ done: @escaping () -> Void = {}) {
+  public func refreshIdentity() async {
     let before = connection.identity
     connection.submit(.start(client: "meshpost"), .interactive) { _ in }
-    // Whatever becomes of the sync meanwhile, whoever waits is told.
-    let id = connection.submit(.deviceQuery(clientVersion: RadioSession.clientVersion), .interactive) {
-      [weak self] _ in
-      guard let self else { return done() }
-      if let identity = self.connection.identity, identity != before { self.journal(identity) }
-      done()
-    }
-    if id == nil { loop.later(done) }
+    _ = await connection.ask(.deviceQuery(clientVersion: RadioSession.clientVersion), .interactive)
+    if let identity = connection.identity, identity != before { journal(identity) }
   }
 
   private func ended() {

@@ -34,15 +34,23 @@ extension Synchronizer {
   }
 
   /// Keeps what a slot was set to from here.
-  public func changed(_ channel: Channel, _ done: @escaping () -> Void) { keep(channel, done) }
+  public func changed(_ channel: Channel) async throws(StoreError) {
+    do throws(StoreError) {
+      try await store.save { store throws(SQLiteError) in try self.keep(channel, in: store) }
+    } catch {
+      // The radio has it: a sync, later, says so to the store.
+      failed("\(error)")
+      throw error
+    }
+  }
+
+  private func keep(_ channel: Channel, in store: Store) throws(SQLiteError) {
+    guard try store.setChannel(channel), !channel.isEmpty else { return }
+    _ = try store.append(.channel, at: now, body: EventBody.channel(channel))
+  }
 
   func keep(_ channel: Channel, _ done: @escaping () -> Void = {}) {
-    let moment = now
-    write(
-      { store throws(SQLiteError) in
-        guard try store.setChannel(channel), !channel.isEmpty else { return }
-        _ = try store.append(.channel, at: moment, body: EventBody.channel(channel))
-      }, done)
+    write({ store throws(SQLiteError) in try self.keep(channel, in: store) }, done)
   }
 
   private func finishChannels(at slot: Int) {
