@@ -90,7 +90,7 @@ enum ShapeReference {
     var text = """
       # What `--json` prints
 
-      Made by `make manual` from `Sources/meshpost/Shapes.swift`. Version \(Shapes.version): a change of what stands here raises it; further
+      Made by `make manual` from `Sources/meshpost/Manual/Shapes.swift`. Version \(Shapes.version): a change of what stands here raises it; further
       fields are no change, and readers ignore names that they do not know. Times are milliseconds since 1970 unless it says otherwise. `?`: may
       be missing; `[]`: an array. *Rows* are one object a line. Answers are those of the [control socket](control-socket.md).
 
