@@ -29,7 +29,7 @@ import Testing
       for (number, id) in ids.enumerated() {
         group.addTask { (number, try await registry.request("g", id: id, command: .null)) }
       }
-      for _ in 0..<500 where sent.ids.withLock({ $0.count }) < 2 { try await Task.sleep(for: .milliseconds(5)) }
+      for _ in 0..<12_000 where sent.ids.withLock({ $0.count }) < 2 { try await Task.sleep(for: .milliseconds(5)) }
       for (number, id) in ids.enumerated() { await registry.answered("g", id: id, .integer(Int64(number))) }
       return try await group.reduce(into: [Int: JSONValue]()) { $0[$1.0] = $1.1 }
     }
@@ -40,7 +40,7 @@ import Testing
     let (registry, sent) = (LinkRegistry(), Sent())
     let link = await linked(registry, sent)
     async let answer = registry.request("g", id: "\u{301}x", command: .null)
-    for _ in 0..<500 where sent.ids.withLock({ $0.isEmpty }) { try await Task.sleep(for: .milliseconds(5)) }
+    for _ in 0..<12_000 where sent.ids.withLock({ $0.isEmpty }) { try await Task.sleep(for: .milliseconds(5)) }
     await registry.ended("g", link)
     do {
       _ = try await answer
@@ -54,11 +54,11 @@ import Testing
     let (registry, sent) = (LinkRegistry(), Sent())
     await withTaskGroup(of: Void.self) { group in
       group.addTask {
-        await registry.waitForResult("g", "\u{301}x", limit: .seconds(5))
+        await registry.waitForResult("g", "\u{301}x", limit: .seconds(120))
         sent.ids.withLock { $0.append("over") }
       }
       // Told again and again, for it may not wait yet.
-      for _ in 0..<200 where sent.ids.withLock({ $0.isEmpty }) {
+      for _ in 0..<6000 where sent.ids.withLock({ $0.isEmpty }) {
         await registry.heard(HubNews(gateway: "g", bucket: "result/\u{301}x", seq: 0))
         // `try?`: nobody cancels this.
         try? await Task.sleep(for: .milliseconds(10))
