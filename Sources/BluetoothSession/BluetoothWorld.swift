@@ -17,8 +17,8 @@ struct BluetoothWorld: Equatable {
   }
 
   /// Devices that fit the target; more are not kept.
-  static let mostDevices = 16
-  static let mostAdapters = 8
+  static let maxDevices = 16
+  static let maxAdapters = 8
 
   var isServiceUp = false
   /// Adapters and devices are those that BlueZ told of, not yet or no longer guesses.
@@ -31,7 +31,7 @@ struct BluetoothWorld: Equatable {
   static func shortName(_ path: String) -> String { path.split(separator: "/").last.map(String.init) ?? path }
 
   mutating func take(_ adapter: AdapterFacts) {
-    guard adapters[adapter.path] != nil || adapters.count < Self.mostAdapters else { return }
+    guard adapters[adapter.path] != nil || adapters.count < Self.maxAdapters else { return }
     let wasBlocked = adapters[adapter.path]?.isBlocked ?? false
     adapters[adapter.path] = adapter
     // Only a failure to switch on tells of a block, and only being on that it is lifted.
@@ -39,7 +39,7 @@ struct BluetoothWorld: Equatable {
   }
 
   mutating func take(_ device: DeviceFacts, heardAt time: MonotonicTime?) {
-    if devices[device.path] == nil, devices.count >= Self.mostDevices {
+    if devices[device.path] == nil, devices.count >= Self.maxDevices {
       let idle = devices.values.filter { !$0.isPaired && !$0.isConnected }
       guard let oldest = idle.min(by: { heard($0) < heard($1) }) else { return }
       forget(oldest.path)
@@ -92,12 +92,12 @@ struct BluetoothWorld: Equatable {
 
   /// Connected devices that are none of our business, and their adapters. An adapter has few connections.
   private var strangers: [String: String] = [:]
-  static let mostStrangers = 64
+  static let maxStrangers = 64
 
   /// Of a device that does not fit the target only one thing matters: that it is connected.
   mutating func takeStranger(_ device: DeviceFacts) {
     guard device.isConnected else { return forgetStranger(device.path) }
-    if strangers[device.path] == nil, strangers.count >= Self.mostStrangers { return }
+    if strangers[device.path] == nil, strangers.count >= Self.maxStrangers { return }
     strangers[device.path] = device.adapter
   }
 
@@ -117,7 +117,7 @@ struct RepairLadder: Equatable {
   static let failuresForRemoval = 4
   static let failuresForCycle = 7
   /// Removals in one outage at most: a radio that refuses is not pestered.
-  static let mostRemovals = 2
+  static let maxRemovals = 2
 
   var failures = 0
   /// Failures that look like a bond that the radio has lost, or a stale cache.
@@ -140,7 +140,7 @@ struct RepairLadder: Equatable {
   /// Decides on a repair; returns what to tell.
   mutating func climb(canPair: Bool, device: DeviceFacts?, mayCycle: Bool) -> String? {
     guard repair == nil else { return nil }
-    if let device, canPair || !device.isPaired, removals < Self.mostRemovals, wrongPINs == 0,
+    if let device, canPair || !device.isPaired, removals < Self.maxRemovals, wrongPINs == 0,
       suspectsBond || failures >= Self.failuresForRemoval
     {
       (repair, suspicions, failures) = (.remove, 0, 0)

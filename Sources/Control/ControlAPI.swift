@@ -19,11 +19,11 @@ public struct MessagingParts {
   public let messenger: Messenger
   public let nodes: NodeService
   public let table: RadioTable
-  public let routine: Routine
-  public let keeper: ContactKeeper
+  public let routine: NodePolling
+  public let keeper: ContactEviction
 
   public init(
-    messenger: Messenger, nodes: NodeService, table: RadioTable, routine: Routine, keeper: ContactKeeper
+    messenger: Messenger, nodes: NodeService, table: RadioTable, routine: NodePolling, keeper: ContactEviction
   ) {
     self.keeper = keeper
     self.messenger = messenger
@@ -109,7 +109,7 @@ public final class ControlAPI {
   private lazy var messages = MessagesAPI(parts) { [unowned self] in self.stream($0, follow: $1, $2) }
   private lazy var table = RadioTableAPI(parts)
   private lazy var node = NodeAPI(parts)
-  private lazy var care = RadioCareAPI(parts) { [unowned self] in self.stream($0, follow: $1, $2) }
+  private lazy var care = RadioConfigurationAPI(parts) { [unowned self] in self.stream($0, follow: $1, $2) }
   private lazy var backup = BackupAPI(parts)
   private lazy var doctor = DoctorAPI(parts)
   private lazy var documents = DocumentAPI(parts)
@@ -150,7 +150,7 @@ public final class ControlAPI {
 
   /// Rows or states may have come: whoever follows is told.
   public func somethingIsNew() {
-    for stream in streams.values { stream.pump() }
+    for stream in streams.values { stream.writePages() }
   }
 
   /// What servers upstream are told of the gateway: little, and only what changes seldom.
@@ -193,7 +193,8 @@ public final class ControlAPI {
     "/v1/readings", "/v1/radios", "/metrics",
   ]
   private static let paths: [String] = [
-    ownPaths, TapAPI.paths, DoctorAPI.paths, RadioCareAPI.paths, BackupAPI.paths, RadioAPI.paths, MessagingAPI.paths,
+    ownPaths, TapAPI.paths, DoctorAPI.paths, RadioConfigurationAPI.paths, BackupAPI.paths, RadioAPI.paths,
+    MessagingAPI.paths,
     RadioTableAPI.paths, NodeAPI.paths, RelayAPI.paths, DocumentAPI.paths,
   ].flatMap(\.self)
 

@@ -7,7 +7,7 @@ import HTTP
 /// size costs the memory of a page. With `follow` it stays open and tells what comes later.
 final class RowStream {
   /// Bytes that may wait for a slow reader before reading on.
-  private static let mostPending = 32 * 1024
+  private static let maxPending = 32 * 1024
 
   private static let pagesAtOnce = 4
 
@@ -35,18 +35,18 @@ final class RowStream {
     self.follow = follow
     self.produce = produce
     responder.onGone = { [weak self] in self?.finish() }
-    responder.onDrained = { [weak self] in self?.pump() }
+    responder.onDrained = { [weak self] in self?.writePages() }
   }
 
   func start() {
     guard responder.begin(headers: headers) else { return finish() }
-    pump()
+    writePages()
   }
 
   /// Something may be new. A reader who is as fast as we are is told when he has had so many pages, as everybody is.
-  func pump() {
+  func writePages() {
     var pages = 0
-    while !isOver, responder.pendingBytes < Self.mostPending, pages < Self.pagesAtOnce {
+    while !isOver, responder.pendingBytes < Self.maxPending, pages < Self.pagesAtOnce {
       do {
         let (lines, isEnd) = try produce()
         responder.write(lines)

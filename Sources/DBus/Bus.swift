@@ -39,7 +39,7 @@ public final class Bus {
     getenv("DBUS_SYSTEM_BUS_ADDRESS").map { String(cString: $0) } ?? "unix:path=/run/dbus/system_bus_socket"
   }
 
-  private static let mostCalls = 64
+  private static let maxCalls = 64
   private static let busName = "org.freedesktop.DBus"
   private static let busPath = "/org/freedesktop/DBus"
   private static let helloLimit: Duration = .seconds(10)
@@ -145,7 +145,7 @@ public final class Bus {
   private func send(_ message: BusMessage, timeout: Duration, _ completion: @escaping Completion) {
     do throws(BusError) {
       guard let transport else { throw BusError.disconnected("not connected") }
-      guard calls.count < Self.mostCalls else { throw BusError.tooManyCalls }
+      guard calls.count < Self.maxCalls else { throw BusError.tooManyCalls }
       let encoded = try Marshalling.encode(message)
       defer { dbus_message_unref(encoded) }
       let serial = try transport.send(encoded)

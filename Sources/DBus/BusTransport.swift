@@ -18,7 +18,7 @@ final class BusTransport {
 
   /// Bytes of messages that may be in memory at once, and in one message: a GetManagedObjects of a crowded place is
   /// some 100 KiB.
-  private static let mostBytes = 4 << 20
+  private static let maxBytes = 4 << 20
 
   /// A bus in a crowded place tells of many devices: others have their turn in between.
   private static let messagesPerTurn = 64
@@ -36,8 +36,8 @@ final class BusTransport {
     }
     self.connection = connection
     dbus_connection_set_exit_on_disconnect(connection, 0)
-    dbus_connection_set_max_received_size(connection, Self.mostBytes)
-    dbus_connection_set_max_message_size(connection, Self.mostBytes)
+    dbus_connection_set_max_received_size(connection, Self.maxBytes)
+    dbus_connection_set_max_message_size(connection, Self.maxBytes)
     attach(connection)
   }
 

@@ -78,14 +78,14 @@ public struct AirtimeBudget: Equatable, Sendable {
     _ airtime: Int64, _ limit: Int64, _ messages: Int, _ priority: DeliveryPriority, _ now: MonotonicTime,
     _ counts: (Use) -> Bool
   ) -> MonotonicTime? {
-    let mostAirtime = limit / 100 &* priority.share
+    let maxAirtime = limit / 100 &* priority.share
     // A share of few messages is still one.
-    let mostMessages = max(min(1, messages), messages * Int(priority.share) / 100)
-    guard airtime <= mostAirtime, mostMessages > 0 else { return nil }
+    let maxMessages = max(min(1, messages), messages * Int(priority.share) / 100)
+    guard airtime <= maxAirtime, maxMessages > 0 else { return nil }
     let counted = uses.filter { isInWindow($0, now) && counts($0) }
     var (sum, count) = (counted.reduce(0) { $0 &+ $1.airtime }, counted.count)
     var at = now
-    for use in counted where sum &+ airtime > mostAirtime || count >= mostMessages {
+    for use in counted where sum &+ airtime > maxAirtime || count >= maxMessages {
       sum = sum &- use.airtime
       count -= 1
       at = use.at + Self.window

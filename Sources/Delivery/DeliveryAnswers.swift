@@ -17,7 +17,7 @@ extension DeliverySession {
     guard let message = live[id], case .sending(let route) = message.phase else {
       // An acknowledgement came before the radio's own answer: all that is left is that the radio remembers one more.
       occupyRing(id, 0)
-      return pump(now)
+      return sendNext(now)
     }
     let actions =
       switch answer {
@@ -29,7 +29,7 @@ extension DeliverySession {
       case .unknown: fail(id, .unknownToRadio, now)
       case .refused: fail(id, .refused, now)
       }
-    return actions + cancelIfWanted(id, now) + pump(now)
+    return actions + cancelIfWanted(id, now) + sendNext(now)
   }
 
   private mutating func cancelIfWanted(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
@@ -104,7 +104,7 @@ extension DeliverySession {
   /// SEND_CONFIRMED: whichever attempt it was.
   public mutating func acknowledged(_ code: AckCode, tripTime: UInt32, now: MonotonicTime) -> [DeliveryAction] {
     if let message = live.values.first(where: { $0.item.codes.contains(code) }) {
-      return delivered(message, tripTime, now) + pump(now)
+      return delivered(message, tripTime, now) + sendNext(now)
     }
     guard let place = ended.lastIndex(where: { $0.codes.contains(code) }) else { return [] }
     if ended[place].isDelivered {
@@ -121,7 +121,7 @@ extension DeliverySession {
     live[id] = nil
     remember(Ended(id: id, codes: message.item.codes, isDelivered: true, until: now + DeliverySettings.grace), now)
     if case .node(let key) = message.item.destination, settings.discoversPaths, message.lastRoute == .flood,
-      paths[key] == nil, discoveries.count < DeliverySettings.mostEnded
+      paths[key] == nil, discoveries.count < DeliverySettings.maxEnded
     {
       discoveries[key] = now + DeliverySettings.discoveryDelay
     }
@@ -139,7 +139,7 @@ extension DeliverySession {
   public mutating func change(_ settings: DeliverySettings, now: MonotonicTime) -> [DeliveryAction] {
     self.settings = settings
     budget.limits = settings.budget
-    return pump(now)
+    return sendNext(now)
   }
 
   /// Something that is no message goes on the air, if the budget has room for it; false: not now.

@@ -112,7 +112,7 @@ public struct DeliverySession: Sendable {
     ended.removeAll { $0.id == item.id }
     live[item.id] = message
     if case .node(let key) = item.destination { paths[key] = path }
-    return pump(now)
+    return sendNext(now)
   }
 
   /// The radio is there and synced.
@@ -121,7 +121,7 @@ public struct DeliverySession: Sendable {
     for (id, message) in live {
       if case .sent(nil) = message.phase { live[id]?.phase = .sent(until: now + DeliverySettings.unknownTimeout) }
     }
-    return pump(now)
+    return sendNext(now)
   }
 
   public mutating func linkDown() { isUp = false }
@@ -139,7 +139,7 @@ public struct DeliverySession: Sendable {
     guard isOfInterest(key), paths[key] != bytes else { return [] }
     paths[key] = bytes
     for (id, message) in live where message.item.destination == .node(key) { live[id]?.directTries = 0 }
-    return pump(now)
+    return sendNext(now)
   }
 
   private func isOfInterest(_ key: PublicKey) -> Bool {
@@ -153,7 +153,7 @@ public struct DeliverySession: Sendable {
       live[id]?.isCancelled = true
       return []
     }
-    return fail(id, .cancelled, now) + pump(now)
+    return fail(id, .cancelled, now) + sendNext(now)
   }
 
   public mutating func timedOut(now: MonotonicTime) -> [DeliveryAction] {
@@ -173,7 +173,7 @@ public struct DeliverySession: Sendable {
         forgetPath(key)
       }
     }
-    return actions + pump(now)
+    return actions + sendNext(now)
   }
 
   private mutating func expire(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
@@ -224,7 +224,7 @@ public struct DeliverySession: Sendable {
 
   /// Beyond the bound the oldest is forgotten: its repeats are no longer counted.
   mutating func remember(_ message: Ended, _ now: MonotonicTime) {
-    if ended.count >= DeliverySettings.mostEnded { ended.removeFirst() }
+    if ended.count >= DeliverySettings.maxEnded { ended.removeFirst() }
     ended.append(message)
   }
 
@@ -239,7 +239,7 @@ public struct DeliverySession: Sendable {
   // MARK: Whose turn it is
 
   /// At most one is with the radio at a time.
-  mutating func pump(_ now: MonotonicTime) -> [DeliveryAction] {
+  mutating func sendNext(_ now: MonotonicTime) -> [DeliveryAction] {
     budgetWait = nil
     guard isUp, inHand == nil else { return [] }
     var best: Live?
@@ -297,7 +297,7 @@ public struct DeliverySession: Sendable {
 
   private mutating func transmit(_ message: Live, _ now: MonotonicTime) -> [DeliveryAction] {
     let id = message.item.id
-    guard let route = route(of: message) else { return fail(id, .noAcknowledgement, now) + pump(now) }
+    guard let route = route(of: message) else { return fail(id, .noAcknowledgement, now) + sendNext(now) }
     let airtime = cost(message)
     budget.charge(airtime, channel: message.item.channel, now: now)
     turn += 1

@@ -31,7 +31,7 @@ public struct DeliverySettings: Equatable, Sendable {
   /// A failed message becomes delivered by an acknowledgement that comes so much later.
   static let lateGrace: Duration = .seconds(600)
   /// Ended messages whose codes are remembered.
-  static let mostEnded = 64
+  static let maxEnded = 64
   /// After a flood arrived, the answer's path gets so long before one is asked for.
   static let discoveryDelay: Duration = .seconds(10)
   /// The firmware's packet pool is full, or the disk does not take the state: wait this long, growing.

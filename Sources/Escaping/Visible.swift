@@ -68,9 +68,9 @@ public enum Visible {
 /// Lets through what can be seen, and what belongs to it: that depends on what came before.
 private struct Sieve {
   /// More marks on one letter are no writing system's: they run over the lines above.
-  private static let mostMarks = 8
+  private static let maxMarks = 8
   /// Letters of a region and the end: 🏴󠁧󠁢󠁳󠁣󠁴󠁿.
-  private static let mostTags = 7
+  private static let maxTags = 7
   /// Signs that Unicode counts as formatting, and that are seen (Arabic, Syriac, Kaithi).
   private static let seen: [ClosedRange<UInt32>] = [
     0x0600...0x0605, 0x06DD...0x06DD, 0x070F...0x070F, 0x0890...0x0891, 0x08E2...0x08E2, 0x110BD...0x110BD,
@@ -83,7 +83,7 @@ private struct Sieve {
 
   mutating func passes(_ scalar: Unicode.Scalar) -> Bool {
     let value = scalar.value
-    if value != 0xE007F, !(0xE0020...0xE007E).contains(value) { tags = value == 0x1F3F4 ? Self.mostTags : 0 }
+    if value != 0xE007F, !(0xE0020...0xE007E).contains(value) { tags = value == 0x1F3F4 ? Self.maxTags : 0 }
     let isGood = value < 0x7F ? value >= 0x20 : isSeen(scalar)
     last = isGood ? value : 0
     return isGood
@@ -112,7 +112,7 @@ private struct Sieve {
     case .format: return Self.seen.contains { $0.contains(scalar.value) }
     case .nonspacingMark, .enclosingMark:
       marks += 1
-      return marks <= Self.mostMarks && !properties.isDefaultIgnorableCodePoint
+      return marks <= Self.maxMarks && !properties.isDefaultIgnorableCodePoint
     default:
       marks = 0
       return !properties.isDefaultIgnorableCodePoint && !properties.isNoncharacterCodePoint

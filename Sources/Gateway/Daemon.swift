@@ -20,9 +20,9 @@ import Transport
 public final class Daemon {
   public static let version = Release.version
   /// Memory is given back so long after a burst.
-  private static let calm: Duration = .seconds(2)
+  private static let quietPeriod: Duration = .seconds(2)
   /// The message that the radio is handing over gets so long before the end.
-  private static let farewell: Duration = .seconds(3)
+  private static let shutdownGrace: Duration = .seconds(3)
 
   let file: String
   private(set) var configuration: GatewayConfiguration
@@ -34,7 +34,7 @@ public final class Daemon {
   private let messaging: MessagingParts
   private let remote: RemoteCommands
   private let exchange: ChannelExchange
-  private let voice: RadioVoice
+  private let voice: RadioSigner
   private let proxy: CompanionProxy
   private let taps = TapAPI()
   private let counts = PacketCounts()
@@ -46,8 +46,8 @@ public final class Daemon {
   private let relay: Relay
   private var control: ControlAPI?
   private var signals: Signals?
-  private let upkeep: StoreUpkeep
-  private let duties: ServiceDuties?
+  private let upkeep: StoreMaintenance
+  private let duties: ServiceNotifier?
   private let power: PowerWatch
   private var isEnding = false
 
@@ -66,7 +66,7 @@ public final class Daemon {
     } catch {
       throw StartError(words: "\(error). \(error.remedy)", code: error.passesByItself ? EX_TEMPFAIL : EX_CANTCREAT)
     }
-    upkeep = StoreUpkeep(store, journalMaxSize: configuration.store.journalMaxSize, on: loop, log: log)
+    upkeep = StoreMaintenance(store, journalMaxSize: configuration.store.journalMaxSize, on: loop, log: log)
     let manager = ServiceManager.ofThisProcess()
     let link = Links.link(
       to: configuration.link, bluetooth: configuration.bluetooth, key: configuration.radioKey, manager: manager,
@@ -75,14 +75,14 @@ public final class Daemon {
     connection = RadioConnection(link, key: configuration.radioKey, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: configuration.sync, on: loop, log: log)
     power = PowerWatch(synchronizer, store, limit: configuration.lowBattery, on: loop, log: log)
-    duties = manager.map { [synchronizer, loop, log] in ServiceDuties($0, synchronizer, on: loop, log: log) }
+    duties = manager.map { [synchronizer, loop, log] in ServiceNotifier($0, synchronizer, on: loop, log: log) }
     do {
       messaging = try Self.makeMessaging(configuration.messaging, store, synchronizer, loop, log)
     } catch {
       throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
     remote = RemoteCommands(messaging.messenger, synchronizer)
-    voice = RadioVoice(connection)
+    voice = RadioSigner(connection)
     proxy = CompanionProxy(
       CompanionProxy.Parts(
         loop: loop, log: log, store: store, synchronizer: synchronizer, messenger: messaging.messenger,
@@ -117,9 +117,9 @@ public final class Daemon {
     let messenger = try Messenger(
       store: store, synchronizer: synchronizer, settings: configuration.messenger, on: loop, log: log)
     let nodes = NodeService(messenger, credentials: Credentials(location: configuration.credentialsFile))
-    let routine = Routine(messenger, nodes, configuration.routine)
+    let routine = NodePolling(messenger, nodes, configuration.routine)
     let table = RadioTable(synchronizer, store: store)
-    let keeper = ContactKeeper(configuration.keeper, table, synchronizer, store: store, on: loop, log: log)
+    let keeper = ContactEviction(configuration.keeper, table, synchronizer, store: store, on: loop, log: log)
     messenger.keeper = keeper
     return MessagingParts(messenger: messenger, nodes: nodes, table: table, routine: routine, keeper: keeper)
   }
@@ -194,7 +194,7 @@ public final class Daemon {
   }
 
   private func radioChanged() {
-    tellState()
+    publishState()
     messaging.messenger.radioChanged()
     if connection.state != .up {
       messaging.nodes.requests.linkLost()
@@ -232,7 +232,7 @@ public final class Daemon {
     proxy.listen(configuration.proxies)
     upkeep.start()
     synchronizer.onIdle = { [power] in power.radioIsIdle() }
-    power.onChange = { [weak self] in self?.tellState() }
+    power.onChange = { [weak self] in self?.publishState() }
     power.start()
     loop.later { [weak self] in if let self { self.duties?.ready(self.summary) } }
     loop.run()
@@ -261,9 +261,9 @@ public final class Daemon {
   }
 
   /// At most one state every few seconds: each costs the uplink a little.
-  private func tellState() {
+  private func publishState() {
     guard stateTimer?.isScheduled != true else { return }
-    stateTimer = loop.schedule(after: Self.calm) { [weak self] in
+    stateTimer = loop.schedule(after: Self.quietPeriod) { [weak self] in
       guard let self else { return }
       self.duties?.changed(self.summary)
       guard let state = self.control?.stateJSON(), state != self.lastState else { return }
@@ -279,7 +279,7 @@ public final class Daemon {
     isEnding = true
     duties?.ending()
     log.notice("ending")
-    synchronizer.finish(within: Self.farewell) { [weak self] in
+    synchronizer.finish(within: Self.shutdownGrace) { [weak self] in
       guard let self else { return }
       self.proxy.stop()
       self.connection.stop()

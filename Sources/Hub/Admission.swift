@@ -7,14 +7,14 @@ import Synchronization
 final class Admission: Sendable {
   static let most = 64
   /// As many as a link may have under way.
-  static let mostOfOne = LinkSession.window
+  static let maxOfOne = LinkSession.window
   private let waiting = Mutex((all: 0, gateways: [String: Int]()))
 
   /// False: too many are waiting.
   func enter(_ gateway: String) -> Bool {
     waiting.withLock { waiting in
       let own = waiting.gateways[gateway] ?? 0
-      guard waiting.all < Self.most, own < Self.mostOfOne else { return false }
+      guard waiting.all < Self.most, own < Self.maxOfOne else { return false }
       waiting.all += 1
       waiting.gateways[gateway] = own + 1
       return true
@@ -36,13 +36,13 @@ final class HubMemory: Sendable {
   /// Less than this is not counted.
   static let small = 64 * 1024
   private let most: Int
-  private let mostOfOne: Int
+  private let maxOfOne: Int
   private let used = Mutex((all: 0, holders: [String: Int]()))
 
   /// `largest`: of a body.
   init(largest: Int) {
     most = max(64 << 20, largest * 4)
-    mostOfOne = max(8 << 20, largest * 2)
+    maxOfOne = max(8 << 20, largest * 2)
   }
 
   /// A share, given back when nobody holds it any more.
@@ -62,7 +62,7 @@ final class HubMemory: Sendable {
   func take(_ count: Int, for holder: String) -> Share? {
     used.withLock { used in
       let own = used.holders[holder] ?? 0
-      guard count <= most - used.all, count <= mostOfOne - own else { return nil }
+      guard count <= most - used.all, count <= maxOfOne - own else { return nil }
       used.all += count
       used.holders[holder] = own + count
       return Share(self, holder, count)
@@ -83,7 +83,7 @@ final class HubMemory: Sendable {
 actor RateLimiter {
   static let words = "too many events or bytes"
   /// Gateways that are remembered; one that is forgotten begins with a full measure.
-  private static let mostKept = 10_000
+  private static let maxKept = 10_000
 
   private struct Measure {
     let perSecond: Double
@@ -118,7 +118,7 @@ actor RateLimiter {
 
   /// `nil` when it may pass; else after how many seconds to try again.
   func admit(_ gateway: String, events: Int, bytes: Int, now: ContinuousClock.Instant = .now) -> Int? {
-    if measures.count >= Self.mostKept, measures[gateway] == nil { measures.removeAll() }
+    if measures.count >= Self.maxKept, measures[gateway] == nil { measures.removeAll() }
     var own =
       measures[gateway]
       ?? limits.map { $0.map { Measure(perSecond: $0.perSecond, most: $0.most, level: $0.most, at: now) } }

@@ -14,7 +14,7 @@ public struct HubEvent: Sendable, Equatable {
 /// A batch of a gateway's journal, read from what came over the network. Total.
 public struct EventBatch: Sendable, Equatable {
   /// More events in one batch are refused with 413.
-  public static let mostEvents = 1000
+  public static let maxEvents = 1000
 
   public var epoch: String
   public var events: [HubEvent]
@@ -40,7 +40,7 @@ public struct EventBatch: Sendable, Equatable {
     var words: String {
       switch self {
       case .malformed(let reason), .badEvent(_, let reason): reason
-      case .tooLarge: "a batch has \(EventBatch.mostEvents) events at most"
+      case .tooLarge: "a batch has \(EventBatch.maxEvents) events at most"
       }
     }
   }
@@ -61,7 +61,7 @@ public struct EventBatch: Sendable, Equatable {
       throw .malformed("epoch is missing")
     }
     guard let list = json["events"]?.array else { throw .malformed("events is missing") }
-    guard list.count <= Self.mostEvents else { throw .tooLarge }
+    guard list.count <= Self.maxEvents else { throw .tooLarge }
     self.epoch = epoch
     var previous: Int64 = 0
     var events: [HubEvent] = []

@@ -30,13 +30,13 @@ public struct HubConfiguration: Sendable {
   public var location: String
   public var password: String?
   public var tokens: [Token]
-  public var mostBody: Int
+  public var maxBody: Int
   /// Events a second and gateway; 0 = no limit.
   public var rateLimit: Int
   /// Bytes of batches a day and gateway; 0 = no limit.
   public var bytesPerDay: Int64
   /// Connections at once, as far as the limit of open files allows.
-  public var mostConnections: Int
+  public var maxConnections: Int
 
   public init(file: String) throws(Failure) {
     guard let data = FileManager.default.contents(atPath: file) else {
@@ -57,10 +57,10 @@ public struct HubConfiguration: Sendable {
     port = Int(root.integer("port", in: 0...65535, default: 8787))
     location = root.string("database") ?? "/var/lib/meshpost-hub/hub.db"
     password = Self.password(&root)
-    mostBody = Int(root.size("max_body", in: 1024...(64 << 20), default: 1 << 20))
+    maxBody = Int(root.size("max_body", in: 1024...(64 << 20), default: 1 << 20))
     rateLimit = Int(root.integer("max_events_per_second", in: 0...1_000_000, default: 0))
     bytesPerDay = Int64(root.size("max_bytes_per_day", in: 0...(1 << 40), default: 1 << 30))
-    mostConnections = Int(root.integer("max_connections", in: 1...1_000_000, default: 4096))
+    maxConnections = Int(root.integer("max_connections", in: 1...1_000_000, default: 4096))
     tokens = []
     for var table in root.tables("token") {
       if let token = Self.token(&table) { tokens.append(token) }

@@ -42,8 +42,8 @@ final class RareLine: Sendable {
 /// Tokens that were not taken, one line each, so that tools such as fail2ban can act on them: of each address so many a
 /// minute, and so many altogether. The token is never written.
 final class RefusedLogins: Sendable {
-  static let mostOfOne = 10
-  static let mostOfAll = 60
+  static let maxOfOne = 10
+  static let maxOfAll = 60
 
   private struct State {
     var since = ContinuousClock.now
@@ -67,7 +67,7 @@ final class RefusedLogins: Sendable {
         state = State(since: now)
       }
       let count = state.counts[address] ?? 0
-      guard count < Self.mostOfOne, state.written < Self.mostOfAll else {
+      guard count < Self.maxOfOne, state.written < Self.maxOfAll else {
         state.leftOut += 1
         return (false, before)
       }

@@ -18,22 +18,22 @@ public struct HubServer: Sendable {
     access = HubAccess(configuration.tokens)
     let store = try HubStore(location: configuration.location, password: configuration.password)
     let limit = OpenFiles.raiseLimit()
-    let room = Places.room(limit: limit, open: OpenFiles.count + Self.loops, wanted: configuration.mostConnections)
-    guard room >= min(Places.fewest, configuration.mostConnections) else {
+    let room = Places.room(limit: limit, open: OpenFiles.count + Self.loops, wanted: configuration.maxConnections)
+    guard room >= min(Places.fewest, configuration.maxConnections) else {
       throw HubConfiguration.Failure(
         description: "a limit of \(limit) open files leaves no room for connections: raise LimitNOFILE")
     }
-    if room < configuration.mostConnections {
+    if room < configuration.maxConnections {
       HubLog.write(
         .notice,
-        "a limit of \(limit) open files leaves room for \(room) connections, not \(configuration.mostConnections)")
+        "a limit of \(limit) open files leaves room for \(room) connections, not \(configuration.maxConnections)")
     }
     api = HubAPI(
       store: store, access: access, registry: LinkRegistry(),
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
-      admission: Admission(), memory: HubMemory(largest: configuration.mostBody),
+      admission: Admission(), memory: HubMemory(largest: configuration.maxBody),
       places: Places(most: room, log: HubLog.write), refused: RefusedLogins(HubLog.write),
-      mostBody: configuration.mostBody)
+      maxBody: configuration.maxBody)
   }
 
   /// Descriptors of NIO's loops, three each, and of the one that it listens on; they are opened later.

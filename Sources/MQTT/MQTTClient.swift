@@ -17,7 +17,7 @@ public final class MQTTClient {
   /// To a hello of a version that it may not know.
   private static let guessPatience: Duration = .seconds(10)
   /// Messages that may wait for us with a broker that has not been told a bound (3.1.1).
-  private static let mostIncoming = 1024
+  private static let maxIncoming = 1024
 
   private let host: String
   private let port: UInt16
@@ -41,14 +41,14 @@ public final class MQTTClient {
   private var incoming: Set<UInt16> = []
   private var keepAlive = 0
   /// The largest packet that the broker takes.
-  private var mostBytes: Int?
+  private var maxBytes: Int?
   private var retains = true
   /// A client id that the broker gave us.
   private var givenID: String?
   /// Publications that the broker takes at once; and those that wait for it.
   private var receiveMaximum = 65535
   private var queued: [(message: MQTTMessage, done: (MQTTAnswer) -> Void)] = []
-  private static let mostQueued = 256
+  private static let maxQueued = 256
   /// Counts connections.
   private var generation = 0
 
@@ -182,7 +182,7 @@ public final class MQTTClient {
     guard isUp else { return }
     // More at once than the broker takes would end the connection: the rest waits for its turn.
     guard waiting.count < receiveMaximum else {
-      guard queued.count < Self.mostQueued else { return loop.later { done(MQTTAnswer(0x97)) } }
+      guard queued.count < Self.maxQueued else { return loop.later { done(MQTTAnswer(0x97)) } }
       queued.append((message, done))
       return
     }
@@ -191,7 +191,7 @@ public final class MQTTClient {
     if !retains { message.retain = false }
     let command = MQTTCommand.publish(message, id: id, isRepeated: false, version)
     // A broker would end the connection over it, again and again.
-    if let mostBytes, command.encode().count > mostBytes {
+    if let maxBytes, command.encode().count > maxBytes {
       loop.later { done(MQTTAnswer(0x95)) }
       return
     }
@@ -296,7 +296,7 @@ public final class MQTTClient {
         guard isRepeated else { throw .init(code: 0x91, description: "two messages with one identifier") }
         return
       }
-      let most = version == .v5 ? Int(MQTTOptions.receiveMaximum) : Self.mostIncoming
+      let most = version == .v5 ? Int(MQTTOptions.receiveMaximum) : Self.maxIncoming
       guard incoming.count < most else { throw .init(code: 0x93, description: "more messages than we take at once") }
       incoming.insert(id)
     }
@@ -333,7 +333,7 @@ public final class MQTTClient {
     isUp = true
     givenID = greeting.clientID ?? givenID
     retains = greeting.retains
-    mostBytes = greeting.mostBytes
+    maxBytes = greeting.maxBytes
     receiveMaximum = max(1, greeting.receiveMaximum)
     window = min(receiveMaximum, 64)
     keepAlive = greeting.keepAlive ?? options.map { Int($0.keepAlive) } ?? 0

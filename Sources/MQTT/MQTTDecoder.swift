@@ -5,7 +5,7 @@
 struct MQTTDecoder {
   /// Larger packets are not kept: commands are small. A broker that speaks 5 is told so; of another a larger message is
   /// skipped, and told without its payload, so that it can be acknowledged: else it would come again for ever.
-  static let mostBytes = 64 * 1024
+  static let maxBytes = 64 * 1024
   private static let longestTopic = 1024
 
   var version: MQTTVersion
@@ -40,7 +40,7 @@ struct MQTTDecoder {
       guard shift <= 21 else { throw .malformed("a packet's length has no end") }
     }
     let first = buffer[start]
-    guard length <= Self.mostBytes else { return try skip(first, from: place, length) }
+    guard length <= Self.maxBytes else { return try skip(first, from: place, length) }
     guard buffer.count >= place + length else { return nil }
     var body = MQTTBody(bytes: buffer[place..<place + length])
     start = place + length
@@ -95,7 +95,7 @@ struct MQTTDecoder {
       let properties = try MQTTProperties(&body, of: .connack)
       greeting.receiveMaximum = properties.number(0x21) ?? greeting.receiveMaximum
       greeting.keepAlive = properties.number(0x13)
-      greeting.mostBytes = properties.number(0x27)
+      greeting.maxBytes = properties.number(0x27)
       greeting.takesQuality1 = properties.number(0x24) != 0
       greeting.retains = properties.number(0x25) != 0
       greeting.clientID = properties.text(0x12)

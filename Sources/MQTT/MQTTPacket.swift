@@ -75,7 +75,7 @@ enum MQTTCommand: Equatable {
     // The session lasts a while, for what comes down meanwhile; the other two bound what may come.
     body += properties(
       [0x11] + long(options.sessionExpiry) + [0x21] + word(MQTTOptions.receiveMaximum) + [0x27]
-        + long(UInt32(MQTTDecoder.mostBytes)))
+        + long(UInt32(MQTTDecoder.maxBytes)))
     return body + payload
   }
 
@@ -124,7 +124,7 @@ struct MQTTGreeting: Equatable {
   /// Seconds, in place of those that we said.
   var keepAlive: Int?
   /// The largest packet that it takes.
-  var mostBytes: Int?
+  var maxBytes: Int?
   var takesQuality1 = true
   var retains = true
   /// Given to us where we had none.

@@ -108,7 +108,7 @@ public final class CompanionProxy {
 
   private func accept(_ socket: Int32, _ peer: IPAddress, _ settings: ProxySettings) {
     let there = sessions.values.filter { $0.settings == settings }
-    guard there.count < settings.mostClients else {
+    guard there.count < settings.maxClients else {
       parts.log.info("proxy \(settings.name): \(peer) is turned away, \(there.count) clients are there already")
       close(socket)
       return

@@ -4,7 +4,7 @@ import SQLite
 
 extension Store {
   /// Programs whose place in the messages is remembered; of more, those that were away longest begin anew.
-  public static let mostClients: Int64 = 64
+  public static let maxClients: Int64 = 64
 
   /// The id of the last message that a client of this name has had; `nil`: it was never here.
   public func clientCursor(_ name: String) throws(StoreError) -> Int64? {
@@ -23,7 +23,7 @@ extension Store {
       """, .text(name), .integer(message), .integer(milliseconds))
     try database.run(
       """
-      DELETE FROM clients WHERE name IN (SELECT name FROM clients ORDER BY used_at DESC LIMIT -1 OFFSET \(Self.mostClients))
+      DELETE FROM clients WHERE name IN (SELECT name FROM clients ORDER BY used_at DESC LIMIT -1 OFFSET \(Self.maxClients))
       """)
   }
 

@@ -51,7 +51,7 @@ public final class Store {
   let settings: Settings
   public var location: String { settings.location }
   /// What the database may grow to.
-  public var mostBytes: Int64 { settings.maxSize }
+  public var maxBytes: Int64 { settings.maxSize }
   private(set) var database: Database
   private let lock: StoreLock
   private var waiting: [Committed] = []
@@ -67,7 +67,7 @@ public final class Store {
   private var doomed: StoreError?
   private var onDisk: [() -> Void] = []
   var journalState = JournalState()
-  var steadyClock = SteadyClock(mostAway: 0)
+  var steadyClock = SteadyClock(maxAway: 0)
   var radioState = RadioState()
   /// The database turned out to be damaged: somebody must call `replaceDamaged`, later.
   public var onDamage: (() -> Void)?
@@ -287,15 +287,15 @@ public final class Store {
   /// What may wait (`When.soon`) waits, in the open transaction, until something else is committed or its time has come.
   public func commit(everything: Bool = false) {
     if everything { isUrgent = true }
-    for _ in 0..<Self.mostRounds where !waiting.isEmpty {
-      guard isUrgent || doomed != nil || waiting.count >= Self.mostDeferred else { return promise() }
+    for _ in 0..<Self.maxRounds where !waiting.isEmpty {
+      guard isUrgent || doomed != nil || waiting.count >= Self.maxDeferred else { return promise() }
       commitOnce()
     }
     isUrgent = false
   }
 
   /// Writes that wait at most.
-  private static let mostDeferred = 500
+  private static let maxDeferred = 500
 
   private func promise() {
     guard !isPromised else { return }
@@ -304,7 +304,7 @@ public final class Store {
   }
 
   /// Rounds of one turn at most: more would mean that two parts of the program feed each other.
-  private static let mostRounds = 64
+  private static let maxRounds = 64
 
   private func commitOnce() {
     (isUrgent, isPromised) = (false, false)

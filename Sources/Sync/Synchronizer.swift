@@ -44,14 +44,14 @@ public final class Synchronizer {
   private var radioClockRead: MonotonicTime?
   var drain = MessageDrain()
   var queue = RadioQueue()
-  var discovery = Discovery()
+  var discovery = ContactFetches()
   /// Messages that the radio has forgotten and the disk does not have yet: usually one, for the time of a commit.
   var held: [HeldMessage] = []
   var heldRetry: LoopTimer?
   /// Messages about which the radio is asked before they are kept.
   var undecided = 0
   /// Unasked messages beyond it are lost while the disk refuses, and said so.
-  static let mostHeld = 64
+  static let maxHeld = 64
 
   public internal(set) var counters = SyncCounters()
   public private(set) var state: SyncState = .idle
@@ -113,7 +113,7 @@ public final class Synchronizer {
     counters.connections += 1
     retry?.cancel()
     backoff.reset()
-    discovery = Discovery()
+    discovery = ContactFetches()
     drain = MessageDrain()
     queue.connected(to: identity.info.key)
     hasListedContacts = false
@@ -175,7 +175,7 @@ public final class Synchronizer {
     contactSync = nil
     contactListID = nil
     drain = MessageDrain()
-    discovery = Discovery()
+    discovery = ContactFetches()
     enter(.failed(words))
     if failureLogged != words { log.warning("sync: \(words); trying again by itself. \(remedy)") }
     failureLogged = words

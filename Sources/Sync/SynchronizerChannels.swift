@@ -6,9 +6,9 @@ import Store
 
 extension Synchronizer {
   /// A slot is asked for so many times more.
-  private static let mostTries = 1
+  private static let maxTries = 1
   /// Where more slots than that are not told, the radio is not well.
-  private static let mostLeft = 2
+  private static let maxLeft = 2
 
   /// Every slot that the radio has: empty ones lie between used ones. Radios too old to say how many are asked until
   /// they refuse.
@@ -24,8 +24,8 @@ extension Synchronizer {
       case .replied(.channelInfo(let channel)):
         self.keep(channel) { [weak self] in self?.syncChannels(from: slot + 1, left: left) }
       case .failed(.refused): self.finishChannels(at: slot)
-      case .failed(.timedOut) where tries < Self.mostTries: self.syncChannels(from: slot, tries: tries + 1, left: left)
-      case .failed(.timedOut) where left < Self.mostLeft:
+      case .failed(.timedOut) where tries < Self.maxTries: self.syncChannels(from: slot, tries: tries + 1, left: left)
+      case .failed(.timedOut) where left < Self.maxLeft:
         self.log.warning("channel \(slot): \(Self.words(outcome)); going on with the next")
         self.syncChannels(from: slot + 1, left: left + 1)
       default: self.failed("channel \(slot): \(Self.words(outcome))")

@@ -4,24 +4,24 @@
 ///
 /// While the program runs, the time since the machine's boot counts, sleep included. A wall clock that is set, forwards or
 /// back, trusted or not, changes nothing. Over a restart a wall clock counts that could be trusted before and can be now,
-/// and of one restart at most `mostAway`: a clock that is wrong by years makes nothing old at once. Where nothing
+/// and of one restart at most `maxAway`: a clock that is wrong by years makes nothing old at once. Where nothing
 /// is known, nothing has passed: what goes by this clock is kept too long, and never given up too early.
 public struct SteadyClock: Equatable, Sendable {
   /// Since the clock was begun.
   public private(set) var elapsed: Int64
   /// What a trusted wall clock showed last, carried on by the time since; milliseconds since 1970. `nil`: there was none.
   public private(set) var wall: Int64?
-  private let mostAway: Int64
+  private let maxAway: Int64
   /// At the last look; `nil`: there was none since the program began.
   private var uptime: Int64?
   /// How long the program was away is not known yet.
   private var wasAway: Bool
 
   /// Goes on from what was kept.
-  public init(elapsed: Int64 = 0, wall: Int64? = nil, mostAway: Int64) {
+  public init(elapsed: Int64 = 0, wall: Int64? = nil, maxAway: Int64) {
     self.elapsed = max(0, elapsed)
     self.wall = wall
-    self.mostAway = max(0, mostAway)
+    self.maxAway = max(0, maxAway)
     wasAway = wall != nil
   }
 
@@ -33,7 +33,7 @@ public struct SteadyClock: Equatable, Sendable {
     elapsed = Self.sum(elapsed, passed)
     wall = wall.map { Self.sum($0, passed) }
     guard let trustedWall else { return }
-    if wasAway, let wall { elapsed = Self.sum(elapsed, min(Self.distance(from: wall, to: trustedWall), mostAway)) }
+    if wasAway, let wall { elapsed = Self.sum(elapsed, min(Self.distance(from: wall, to: trustedWall), maxAway)) }
     wasAway = false
     wall = trustedWall
   }

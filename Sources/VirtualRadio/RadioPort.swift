@@ -32,7 +32,7 @@ public class RadioPort {
   public private(set) var messagesHandedOver = 0
 
   /// Output waiting for a slow client at most; more frames are dropped, as radios drop them.
-  static let mostPending = 1 << 20
+  static let maxPending = 1 << 20
 
   init(_ radio: VirtualRadio, on loop: EventLoop, _ kind: FirmwareReceiver.Kind) {
     self.radio = radio
@@ -86,7 +86,7 @@ public class RadioPort {
   }
 
   private func queue(_ bytes: [UInt8]) {
-    guard pending.count + bytes.count <= Self.mostPending else {
+    guard pending.count + bytes.count <= Self.maxPending else {
       droppedFrames += 1
       return
     }

@@ -137,7 +137,7 @@ public final class VirtualMesh {
     case "battery": try find(second).batteryMillivolts = UInt16(clamping: Int(try number(words.dropFirst(2).first)))
     case "silence": try port(second).perform(.silence(.seconds(try number(words.dropFirst(2).first))))
     case "garbage":
-      let count = min(Int(try number(words.dropFirst(2).first)), RadioPort.mostPending)
+      let count = min(Int(try number(words.dropFirst(2).first)), RadioPort.maxPending)
       try port(second).perform(.garbage(count))
     case "half": try port(second).perform(.halfFrame)
     case "wrong": try port(second).perform(.wrongReply)

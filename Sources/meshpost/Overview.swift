@@ -29,7 +29,7 @@ struct OverviewCommand: ParsableCommand {
     let name = Show.clean(radio["identity"]?["name"]?.string)
     let isUp = radio["state"]?.string == "up"
     let states: Styled =
-      "\(Paint.state(radio["state"]?.string ?? "?")), \(Paint.state(status["sync"]?["state"]?.string ?? "?"))"
+      "\(TerminalColour.state(radio["state"]?.string ?? "?")), \(TerminalColour.state(status["sync"]?["state"]?.string ?? "?"))"
     var lines: [Styled] = ["radio     \(name.isEmpty ? "" : "\(name), ")\(states)"]
     if !isUp, let error = radio["error"]?.string { lines.append("          \(error)") }
     if !isUp, let remedy = radio["remedy"]?.string { lines.append("          \(remedy)") }
@@ -42,7 +42,7 @@ struct OverviewCommand: ParsableCommand {
       let waiting = pending == 0 ? "has everything" : "\(pending) events to go"
       let reason = upstream["reason"]?.string.map { ": \(Show.clean($0))" } ?? ""
       lines.append(
-        "\((upstream["name"]?.string ?? "?").padding(10))\(Paint.state(upstream["state"]?.string ?? "?")), \(waiting)\(reason)"
+        "\((upstream["name"]?.string ?? "?").padding(10))\(TerminalColour.state(upstream["state"]?.string ?? "?")), \(waiting)\(reason)"
       )
     }
     if (status["upstreams"]?.array ?? []).isEmpty { lines.append("upstreams none: messages stay here") }

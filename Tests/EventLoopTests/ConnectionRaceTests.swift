@@ -65,7 +65,7 @@ private typealias Action = ConnectionRace.Action
     while let next = race.nextAt {
       now = next
       note(race.timePassed(now: now))
-      #expect(race.underWay.count <= ConnectionRace.mostAtOnce)
+      #expect(race.underWay.count <= ConnectionRace.maxAtOnce)
     }
     #expect(started == Array(0..<30))
     #expect(givenUp == Array(0..<22), "the oldest make room")

@@ -106,7 +106,7 @@ import Timing
     let toml = Array("[a]\nb = [1, 2.5, \"x\\u00e9\", { c = 'd' }]\n[[e.f]]\ng = \"\"\"\nh\"\"\" # i\n".utf8)
     for round in 0..<200_000 {
       let bytes = mutated(round % 2 == 0 ? batch : toml, &random)
-      if let taken = try? EventBatch(parsing: bytes) { #expect(taken.events.count <= EventBatch.mostEvents) }
+      if let taken = try? EventBatch(parsing: bytes) { #expect(taken.events.count <= EventBatch.maxEvents) }
       _ = try? TOMLParser.parse(bytes)
     }
   }
@@ -127,10 +127,10 @@ import Timing
       let reaction = ReactionText(reading: text, inChannel: round % 2 == 0)
       if let reaction { #expect(reaction.hash.utf8.count == 8 && !reaction.emoji.isEmpty) }
       #expect(Mention.names(in: text).count <= Mention.most)
-      _ = try? MeshLink(parsing: text.string)
+      _ = try? SharedLink(parsing: text.string)
       let limit = Int.random(in: 0...170, using: &random)
       for part in TextLimit.split(text, limit: limit) ?? [] { #expect(part.bytes.count <= limit) }
-      _ = StrayAck.code(in: bytes)
+      _ = AckInResponse.code(in: bytes)
     }
   }
 }

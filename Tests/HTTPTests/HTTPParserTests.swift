@@ -9,9 +9,9 @@ import Timing
 @Suite struct HTTPParserTests {
   /// All messages in the bytes, each as its head, its body and whether it ended; or the error.
   private func read(
-    _ text: String, _ kind: HTTPParser.Kind = .responses, mostBody: Int = 1000, piece: Int = .max
+    _ text: String, _ kind: HTTPParser.Kind = .responses, maxBody: Int = 1000, piece: Int = .max
   ) throws -> [String] {
-    var parser = HTTPParser(kind, mostBody: mostBody)
+    var parser = HTTPParser(kind, maxBody: maxBody)
     var messages: [String] = []
     var body: [UInt8] = []
     var rest = Array(text.utf8)[...]
@@ -120,7 +120,7 @@ import Timing
     let text =
       "GET /a HTTP/1.1\r\nHost: h\r\n\r\nPOST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhiGET /c HTTP/1.0\r\n\r\n"
     #expect(try read(text, .requests) == ["GET /a [].", "POST /b [hi].", "GET /c []."])
-    var parser = HTTPParser(.requests, mostBody: 10)
+    var parser = HTTPParser(.requests, maxBody: 10)
     #expect(try parser.parse(Array(text.utf8)[...]) { _ in } == 28)
     #expect(parser.keepsAlive)
   }
@@ -160,7 +160,7 @@ import Timing
           [0, 10, 13, 32, 58, 59, 255, UInt8.random(in: 0...255, using: &random)]
           .randomElement(using: &random) ?? 0
       }
-      var parser = HTTPParser(round % 2 == 0 ? .responses : .requests, mostBody: 100)
+      var parser = HTTPParser(round % 2 == 0 ? .responses : .requests, maxBody: 100)
       var rest = bytes[...]
       var told = 0
       // `try?`: an error is as good as a message here.

@@ -96,7 +96,7 @@ private final class RawClient {
 
   @Test func `a new operator always gets in: who was idle longest goes`() throws {
     let server = try server { _, answer in answer.respond(HTTPResponse(status: 200)) }
-    let idle = try (0..<HTTPServer.mostConnections).map { _ in
+    let idle = try (0..<HTTPServer.maxConnections).map { _ in
       let idle = try client()
       settle()
       return idle
@@ -119,14 +119,14 @@ private final class RawClient {
       guard request.path == "/stream" else { return answer.respond(HTTPResponse(status: 200)) }
       if answer.begin(headers: [:]) { streams.append(answer) }
     }
-    let followers = try (0..<HTTPServer.mostConnections).map { _ in
+    let followers = try (0..<HTTPServer.maxConnections).map { _ in
       let follower = try client()
       follower.stream.write(Array("GET /stream HTTP/1.1\r\nHost: x\r\n\r\n".utf8))
       settle()
       return follower
     }
-    #expect(streams.count == HTTPServer.mostStreams)
-    #expect(followers.count { $0.heard.hasPrefix("HTTP/1.1 503") } == 32 - HTTPServer.mostStreams)
+    #expect(streams.count == HTTPServer.maxStreams)
+    #expect(followers.count { $0.heard.hasPrefix("HTTP/1.1 503") } == 32 - HTTPServer.maxStreams)
     let asker = try client()
     asker.stream.write(Array(Self.request.utf8))
     settle()

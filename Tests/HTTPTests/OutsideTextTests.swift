@@ -43,7 +43,7 @@ import Testing
     #expect(headers.hasToken("close", in: "connection"))
     #expect(!headers.hasToken("keep-alive", in: "Connection") && !headers.hasToken("websocket", in: "Upgrade"))
     #expect(HTTPHeaders(dictionaryLiteral: ("X-K", "1"))["x-\u{212A}"] == nil)
-    var parser = HTTPParser(.responses, mostBody: 100)
+    var parser = HTTPParser(.responses, maxBody: 100)
     let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chun\u{212A}ed\r\n\r\n0\r\n\r\n"
     #expect(throws: HTTPParseError.malformed("transfer encoding")) {
       try parser.parse(Array(answer.utf8)[...]) { _ in }

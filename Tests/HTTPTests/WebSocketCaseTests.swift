@@ -183,7 +183,7 @@ import Timing
       }
       server.onEnded = { loop.stop() }
       let socket = WebSocket(
-        WebSocket.Settings(host: "127.0.0.1", port: server.port, target: "/", mostMessage: 65536), tls: nil, on: loop)
+        WebSocket.Settings(host: "127.0.0.1", port: server.port, target: "/", maxMessage: 65536), tls: nil, on: loop)
       var ends = 0
       socket.onMessage = { [unowned socket] in socket.send(binary: $0) }
       socket.onEnd = { _ in ends += 1 }

@@ -14,7 +14,7 @@ import Timing
   @Test func `frames are as in RFC 6455 § 5.7`() throws {
     let masked = WebSocketFrame(opcode: .text, payload: Array("Hello".utf8)).encode(mask: 0x3D21_FA37)
     #expect(masked == [0x81, 0x85, 0x37, 0xFA, 0x21, 0x3D, 0x7F, 0x9F, 0x4D, 0x51, 0x58])
-    var decoder = WebSocketDecoder(mostPayload: 1000)
+    var decoder = WebSocketDecoder(maxPayload: 1000)
     var got: [WebSocketFrame] = []
     // A text in two pieces, a ping with a body in between.
     let bytes: [UInt8] = [
@@ -36,10 +36,10 @@ import Timing
     var bytes = sent
     bytes[1] &= 0x7F
     bytes.removeSubrange(header..<header + 4)
-    var decoder = WebSocketDecoder(mostPayload: count)
+    var decoder = WebSocketDecoder(maxPayload: count)
     decoder.append(bytes)
     #expect(try decoder.next()?.payload.count == count)
-    var strict = WebSocketDecoder(mostPayload: count - 1)
+    var strict = WebSocketDecoder(maxPayload: count - 1)
     strict.append(bytes)
     #expect(throws: WebSocketError.tooLarge) { try strict.next() }
   }
@@ -47,7 +47,7 @@ import Timing
   @Test(arguments: [UInt64(1), 2, 3]) func `random bytes are frames or an error, never more`(_ seed: UInt64) {
     var random = SeededRandom(seed: seed)
     for _ in 0..<20_000 {
-      var decoder = WebSocketDecoder(mostPayload: 4096)
+      var decoder = WebSocketDecoder(maxPayload: 4096)
       let bytes = (0..<Int.random(in: 0...40, using: &random)).map { _ in
         UInt8.random(in: .min ... .max, using: &random)
       }
@@ -58,10 +58,10 @@ import Timing
   }
 
   @Test func `empty pieces without end are refused, and those of a large message are not`() throws {
-    var decoder = WebSocketDecoder(mostPayload: 1 << 20)
+    var decoder = WebSocketDecoder(maxPayload: 1 << 20)
     decoder.append([0x01, 0x00] + [UInt8](repeating: 0, count: 4096))
     #expect(throws: WebSocketError.malformed("pieces without end")) { while try decoder.next() != nil {} }
-    var other = WebSocketDecoder(mostPayload: 1 << 20)
+    var other = WebSocketDecoder(maxPayload: 1 << 20)
     let piece = [0x00, 64] + [UInt8](repeating: 0x61, count: 64)
     for number in 0..<16_384 {
       other.append((number == 0 ? [0x02] : number == 16_383 ? [0x80] : [0x00]) + piece.dropFirst())

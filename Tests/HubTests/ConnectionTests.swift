@@ -125,11 +125,11 @@ import Testing
     let refused = RefusedLogins { _, words in lines.all.withLock { $0.append(words) } }
     let start = ContinuousClock.now
     for _ in 0..<100 { refused.note(from: "192.0.2.7", "the token is not known", "GET", "/v1/gateways", now: start) }
-    #expect(lines.count == RefusedLogins.mostOfOne)
+    #expect(lines.count == RefusedLogins.maxOfOne)
     #expect(
       lines.all.withLock { $0.first } == "login refused from 192.0.2.7: the token is not known (GET /v1/gateways)")
     for number in 0..<500 { refused.note(from: "192.0.2.\(number)", "x", "GET", "/", now: start) }
-    #expect(lines.count == RefusedLogins.mostOfAll)
+    #expect(lines.count == RefusedLogins.maxOfAll)
     refused.note(from: "192.0.2.7", "x", "GET", "/", now: start + .seconds(61))
     #expect(lines.all.withLock { $0.contains { $0.hasPrefix("540 more logins") } })
   }

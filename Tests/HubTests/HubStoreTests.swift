@@ -106,7 +106,7 @@ import Testing
     _ = try await store.enqueue(brief, id: "c2", for: "g", by: "me", at: 1000)
     _ = try await store.enqueue(body, id: "c3", for: "g", by: "me", at: 7000)
     #expect(try await store.command("c2", of: "g")?.state == .expired)
-    for index in 0..<HubStore.mostWaiting {
+    for index in 0..<HubStore.maxWaiting {
       _ = try await store.enqueue(body, id: "n\(index)", for: "g", by: "me", at: 7000)
     }
     #expect(try await store.enqueue(body, id: "one more", for: "g", by: "me", at: 7000) == .full)

@@ -158,7 +158,7 @@ import Testing
 
   @Test func `batches that wait are few of one gateway`() {
     let admission = Admission()
-    for _ in 0..<Admission.mostOfOne { #expect(admission.enter("g")) }
+    for _ in 0..<Admission.maxOfOne { #expect(admission.enter("g")) }
     #expect(!admission.enter("g") && admission.enter("h"))
     admission.leave("g")
     #expect(admission.enter("g"))

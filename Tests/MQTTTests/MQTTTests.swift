@@ -63,7 +63,7 @@ import Timing
       try events(bytes) == [
         .connected(
           MQTTGreeting(
-            code: 0x9C, keepAlive: 9, mostBytes: 256, takesQuality1: false, retains: false, clientID: "a", reason: "hi",
+            code: 0x9C, keepAlive: 9, maxBytes: 256, takesQuality1: false, retains: false, clientID: "a", reason: "hi",
             server: "s"))
       ])
     #expect(MQTTReason.words(0x9C, "hi", server: "s") == "another server is to be used for now: hi; it names s")

@@ -160,7 +160,7 @@ import VirtualRadio
 
   @Test func `the queue has a bound, and says so`() throws {
     var settings = Messenger.Settings()
-    settings.mostWaiting = 3
+    settings.maxWaiting = 3
     settings.delivery.budget.messages = 1
     let bench = try Bench(settings)
     var codes: [String] = []
@@ -176,7 +176,7 @@ import VirtualRadio
 
   @Test func `a burst within one turn does not get past the queue's bound`() throws {
     var settings = Messenger.Settings()
-    settings.mostWaiting = 5
+    settings.maxWaiting = 5
     let bench = try Bench(settings)
     var (taken, refused) = (0, 0)
     bench.loop.later { [messenger = bench.messenger] in

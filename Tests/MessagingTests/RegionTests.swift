@@ -24,10 +24,10 @@ import Transport
   @Test func `a link may say where messages to its channel go`() throws {
     let link = "meshcore://channel/add?name=%23hill"
     #expect(
-      try MeshLink(parsing: link + "&region_scope=%23ottawa")
+      try SharedLink(parsing: link + "&region_scope=%23ottawa")
         == .channel(name: "#hill", .hashtag("#hill"), region: .named("ottawa")))
-    #expect(try MeshLink(parsing: link + "&region_scope=") == .channel(name: "#hill", .hashtag("#hill"), region: nil))
-    #expect(throws: Refusal.self) { try MeshLink(parsing: link + "&region_scope=%24private") }
+    #expect(try SharedLink(parsing: link + "&region_scope=") == .channel(name: "#hill", .hashtag("#hill"), region: nil))
+    #expect(throws: Refusal.self) { try SharedLink(parsing: link + "&region_scope=%24private") }
   }
 
   /// The radio keeps what was set last, whoever it was, until it reboots.

@@ -97,16 +97,16 @@ import Timing
   private let key = String(repeating: "ab", count: 32)
 
   @Test func `links of nodes and channels`() throws {
-    let node = try MeshLink(parsing: "meshcore://contact/add?name=Hill+Top%20%2B1&public_key=\(key)&type=2")
+    let node = try SharedLink(parsing: "meshcore://contact/add?name=Hill+Top%20%2B1&public_key=\(key)&type=2")
     #expect(node == .contact(try #require(PublicKey(hex: key)), name: "Hill Top +1", type: .repeater))
-    let channel = try MeshLink(parsing: "meshcore://channel/add?name=Club&secret=000102030405060708090a0b0c0d0e0f")
+    let channel = try SharedLink(parsing: "meshcore://channel/add?name=Club&secret=000102030405060708090a0b0c0d0e0f")
     guard case .channel(let name, let secret, nil) = channel else {
       Issue.record("\(channel)")
       return
     }
     #expect(name == "Club" && secret.bytes == Array(0...15))
     #expect(
-      try MeshLink(parsing: "meshcore://channel/add?name=%23test")
+      try SharedLink(parsing: "meshcore://channel/add?name=%23test")
         == .channel(name: "#test", .hashtag("#test"), region: nil))
   }
 
@@ -117,14 +117,14 @@ import Timing
       appData: AdvertContent(type: .chat, position: nil, name: "Birch").encode())
     advert.signature = identity.sign(advert.signedBytes)
     let card = Packet(route: .flood, type: .advert, payload: advert.encode()).encode()
-    guard case .card(_, let read) = try MeshLink(parsing: "meshcore://\(Hex.string(card))") else {
+    guard case .card(_, let read) = try SharedLink(parsing: "meshcore://\(Hex.string(card))") else {
       Issue.record("no card")
       return
     }
     #expect(read.key == identity.publicKey)
     var altered = card
     altered[altered.count - 1] ^= 1
-    #expect(throws: Refusal.self) { try MeshLink(parsing: "meshcore://\(Hex.string(altered))") }
+    #expect(throws: Refusal.self) { try SharedLink(parsing: "meshcore://\(Hex.string(altered))") }
   }
 
   @Test(arguments: [
@@ -133,7 +133,7 @@ import Timing
     "meshcore://channel/add?name=x&secret=00000000000000000000000000000000", "meshcore://map?lat=1&lon=2",
     "meshcore://contact/add?name=%zz&public_key=%&type=99",
   ]) func `what is no link is refused`(_ text: String) {
-    #expect(throws: Refusal.self) { try MeshLink(parsing: text) }
+    #expect(throws: Refusal.self) { try SharedLink(parsing: text) }
   }
 }
 
@@ -225,10 +225,10 @@ import Timing
   }
 
   @Test func `a stray acknowledgement of pymc_core is read, and nothing else`() {
-    #expect(StrayAck.code(in: Hex.bytes("000393 02cb74".filter { $0 != " " }) ?? [])?.hex == "9302cb74")
-    #expect(StrayAck.code(in: [2, 0xAA, 0xBB, 3, 1, 2, 3, 4, 0, 0])?.hex == "01020304")
-    #expect(StrayAck.code(in: [0, 1, 1, 2, 3, 4]) == nil)
-    #expect(StrayAck.code(in: [0xFF, 3, 1, 2, 3, 4]) == nil)
-    #expect(StrayAck.code(in: []) == nil)
+    #expect(AckInResponse.code(in: Hex.bytes("000393 02cb74".filter { $0 != " " }) ?? [])?.hex == "9302cb74")
+    #expect(AckInResponse.code(in: [2, 0xAA, 0xBB, 3, 1, 2, 3, 4, 0, 0])?.hex == "01020304")
+    #expect(AckInResponse.code(in: [0, 1, 1, 2, 3, 4]) == nil)
+    #expect(AckInResponse.code(in: [0xFF, 3, 1, 2, 3, 4]) == nil)
+    #expect(AckInResponse.code(in: []) == nil)
   }
 }

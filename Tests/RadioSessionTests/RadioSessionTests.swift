@@ -8,7 +8,7 @@ import Timing
 @testable import RadioSession
 
 /// A session that has shaken hands, and the frames that do it.
-struct Shaken {
+struct ReadySession {
   var session = RadioSession()
   var now = MonotonicTime(seconds: 100)
 
@@ -42,13 +42,13 @@ struct Shaken {
     let now = MonotonicTime(seconds: 1)
     #expect(session.linkUp(now: now) == [.send([22, 3])])
     #expect(session.submit(.getDeviceTime, .sync, now: now).id == nil, "nothing goes before the handshake")
-    let next = session.received(Reply.deviceInfo(Shaken.device).encode(), now: now)
+    let next = session.received(Reply.deviceInfo(ReadySession.device).encode(), now: now)
     #expect(next == [.send(Command.start(client: "meshpost").encode())])
-    guard case .ready(let identity)? = session.received(Shaken.info, now: now).first else {
+    guard case .ready(let identity)? = session.received(ReadySession.info, now: now).first else {
       Issue.record("not ready")
       return
     }
-    #expect(identity.device == Shaken.device)
+    #expect(identity.device == ReadySession.device)
     #expect(identity.info.key.hex.hasPrefix("7a39adb4"))
     #expect(session.isUp)
   }
@@ -77,7 +77,7 @@ struct Shaken {
 
 @Suite struct ExchangeTests {
   @Test func `one command is in flight, interactive ones overtake`() {
-    var radio = Shaken()
+    var radio = ReadySession()
     let (first, sent) = radio.submit(.getDeviceTime)
     #expect(sent == [.send([5])])
     let (second, none) = radio.submit(.getBattery)
@@ -93,7 +93,7 @@ struct Shaken {
   }
 
   @Test func `an OK that nobody waits for answers nothing`() {
-    var radio = Shaken()
+    var radio = ReadySession()
     let (id, _) = radio.submit(.getDeviceTime)
     #expect(radio.receive(.ok) == [.unasked(.ok)])
     #expect(radio.receive(.currentTime(1)) == [.completed(id: id!, .replied(.currentTime(1)))])
@@ -101,21 +101,21 @@ struct Shaken {
   }
 
   @Test func `pushes pass by between question and answer`() {
-    var radio = Shaken()
+    var radio = ReadySession()
     let (id, _) = radio.submit(.getDeviceTime)
     #expect(radio.receive(.messageWaiting) == [.push(.messageWaiting)])
     #expect(radio.receive(.currentTime(1)) == [.completed(id: id!, .replied(.currentTime(1)))])
   }
 
   @Test func `own telemetry is answered by a push`() {
-    var radio = Shaken()
+    var radio = ReadySession()
     let (id, _) = radio.submit(.sendTelemetryRequest(nil))
     let push = Push.telemetryResponse(KeyPrefix(value: 1), data: [1, 116, 1, 0x9C])
     #expect(radio.receive(push) == [.completed(id: id!, .pushed(push))])
   }
 
   @Test func `a contact answers only the question for its key`() {
-    var radio = Shaken()
+    var radio = ReadySession()
     let key = PublicKey(bytes: Array(repeating: 5, count: 32))!
     let other = PublicKey(bytes: Array(repeating: 6, count: 32))!
     let (id, _) = radio.submit(.getContactByKey(key))
@@ -126,7 +126,7 @@ struct Shaken {
   }
 
   @Test func `after a time-out the link falls silent before the next command`() {
-    var radio = Shaken()
+    var radio = ReadySession()
     let (id, _) = radio.submit(.getDeviceTime)
     _ = radio.submit(.getBattery)
     radio.now = radio.now + .seconds(5)
@@ -138,7 +138,7 @@ struct Shaken {
   }
 
   @Test func `three commands in a row without an answer drop the link`() {
-    var radio = Shaken()
+    var radio = ReadySession()
     for number in 1...3 {
       _ = radio.submit(.getDeviceTime)
       radio.now = radio.now + .seconds(1)
@@ -150,7 +150,7 @@ struct Shaken {
   }
 
   @Test func `a lost link fails everything that waits, and each once`() {
-    var radio = Shaken()
+    var radio = ReadySession()
     let ids = (0..<3).map { _ in radio.submit(.getDeviceTime).0! }
     let lost = radio.session.linkLost()
     #expect(lost == ids.map { .completed(id: $0, .failed(.linkLost)) })
@@ -159,13 +159,13 @@ struct Shaken {
   }
 
   @Test func `the queue has a bound`() {
-    var radio = Shaken()
+    var radio = ReadySession()
     for _ in 0..<65 { #expect(radio.submit(.getDeviceTime).0 != nil) }
     #expect(radio.submit(.getDeviceTime).0 == nil)
   }
 
   @Test func `what was submitted together goes out together, as it was written`() {
-    var radio = Shaken()
+    var radio = ReadySession()
     let (first, _) = radio.submit(.getDeviceTime)
     let group = [
       RadioSession.Submission(.getBattery, frame: [20, 9]), RadioSession.Submission(.getTuning),
@@ -184,7 +184,7 @@ struct Shaken {
   }
 
   @Test func `unreadable frames are counted, and too many in a row drop the link`() {
-    var radio = Shaken()
+    var radio = ReadySession()
     for number in 1...64 {
       let actions = radio.session.received([5, 1], now: radio.now)
       #expect(actions.contains(.dropLink(.garbage)) == (number == 64))
@@ -198,7 +198,7 @@ struct Shaken {
   }
 
   @Test func `records stream out one by one, a person's question goes in between`() {
-    var radio = Shaken()
+    var radio = ReadySession()
     let (list, _) = radio.submit(.getContacts(since: nil))
     #expect(radio.receive(.contactsStart(total: 2)) == [.listBegan(id: list!, total: 2)])
     #expect(radio.receive(.contact(contact(1))) == [.contact(id: list!, contact(1))])
@@ -215,7 +215,7 @@ struct Shaken {
   }
 
   @Test func `a list that stops half-way is broken after five seconds`() {
-    var radio = Shaken()
+    var radio = ReadySession()
     let (list, _) = radio.submit(.getContacts(since: nil))
     _ = radio.receive(.contactsStart(total: 2))
     _ = radio.receive(.contact(contact(1)))
@@ -225,7 +225,7 @@ struct Shaken {
   }
 
   @Test func `a list that is refused fails`() {
-    var radio = Shaken()
+    var radio = ReadySession()
     let (list, _) = radio.submit(.getContacts(since: 5))
     #expect(radio.receive(.error(.badState)) == [.completed(id: list!, .failed(.refused(.badState)))])
   }

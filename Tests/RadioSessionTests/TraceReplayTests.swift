@@ -19,7 +19,7 @@ private struct Replay {
   var timeouts = 0
 
   init(_ name: String) {
-    var radio = Shaken()
+    var radio = ReadySession()
     for line in Fixtures.trace(name) where !line.isRaw {
       radio.now = radio.now + .milliseconds(1)
       if line.toRadio {

@@ -43,7 +43,7 @@ private struct ModelHub {
   /// Runs a client against a hub until it is quiet; what it applied, by id, and what it was told to be lost.
   private struct Client {
     var catchUp = CatchUp(
-      [CatchUpTests.name: CatchUp.Position()], settings: CatchUp.Settings(page: 10, mostBehind: 200))
+      [CatchUpTests.name: CatchUp.Position()], settings: CatchUp.Settings(page: 10, maxBehind: 200))
     var applied: Set<String> = []
     var lost: Int64 = 0
 

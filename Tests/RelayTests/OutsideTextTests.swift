@@ -17,7 +17,7 @@ import Testing
     let scratch = Scratch()
     let loop = EventLoop()
     let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
-    let desk = CommandDesk(CommandDesk.Settings(), upstream: "hub", store: store, on: loop, log: Log())
+    let desk = CommandIntake(CommandIntake.Settings(), upstream: "hub", store: store, on: loop, log: Log())
     var underWay: [(id: String, done: (CommandAnswer) -> Void)] = []
     desk.handler = { underWay.append(($0.id, $1)) }
     var answers: [String] = []

@@ -16,7 +16,7 @@ import Timing
     let isProvenAtOnce = suspicion.hungUp(first: 7, count: 200)
     #expect(!isProvenAtOnce)
     #expect(!suspicion.wantsAlone && suspicion.isActive)
-    for _ in 0..<Suspicion.mostAlone {
+    for _ in 0..<Suspicion.maxAlone {
       #expect(!suspicion.wantsProof)
       let isProven = suspicion.hungUp(first: 7, count: 1)
       #expect(!isProven)
@@ -47,7 +47,7 @@ import Timing
   @Test func `failures of one event are not held against another`() {
     var suspicion = Suspicion()
     for seq in 1...100 as ClosedRange<Int64> {
-      for _ in 0..<Suspicion.mostAlone {
+      for _ in 0..<Suspicion.maxAlone {
         let isProven = suspicion.hungUp(first: seq, count: 1)
         #expect(!isProven)
       }
@@ -133,7 +133,7 @@ import Timing
   // MARK: Batches
 
   @Test func `batches begin small, grow while answers are quick, and shrink when they are slow or missing`() {
-    var (shipment, random) = (Shipment(mostEvents: 200), SeededRandom(seed: 1))
+    var (shipment, random) = (Shipment(maxEvents: 200), SeededRandom(seed: 1))
     var now = MonotonicTime(seconds: 0)
     func round(_ answer: Verdict, after wait: Duration) -> Int {
       shipment.greetAgain()
@@ -156,7 +156,7 @@ import Timing
   func `over a narrow line every answer comes within the patience`(
     _ line: (rate: Int, events: Int)
   ) {
-    var (shipment, random) = (Shipment(mostEvents: 200), SeededRandom(seed: 2))
+    var (shipment, random) = (Shipment(maxEvents: 200), SeededRandom(seed: 2))
     var (now, sent, answered, free) = (MonotonicTime(seconds: 0), 0, 0, MonotonicTime(seconds: 0))
     var flights: [(count: Int, at: MonotonicTime, arrives: MonotonicTime)] = []
     var longest: Duration = .zero

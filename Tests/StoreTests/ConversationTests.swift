@@ -107,7 +107,7 @@ import Testing
         message.endedAt = 5
         try store.updateOutgoing(message, at: Shop.moment)
       }
-      try store.database.run("UPDATE sqlite_sequence SET seq = \(Store.mostOutgoing) WHERE name = 'outgoing'")
+      try store.database.run("UPDATE sqlite_sequence SET seq = \(Store.maxOutgoing) WHERE name = 'outgoing'")
       _ = try store.insertOutgoing(
         OutgoingMessage(
           key: "last", origin: "control", priority: 0, kind: .direct, recipient: birch, text: "word 9",

@@ -197,7 +197,7 @@ private enum Reopened {
       }) { _ in }
       try shop.store.commitNow()
     }
-    for number in 0..<Store.mostClients { try use("\(number)", at: 1_795_000_000_000 + number) }
+    for number in 0..<Store.maxClients { try use("\(number)", at: 1_795_000_000_000 + number) }
     try use("new", at: 1000)
     try use("newer", at: 1001)
     #expect(try shop.store.clientCursor("new") == 7 && shop.store.clientCursor("newer") == 7)

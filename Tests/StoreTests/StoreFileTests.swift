@@ -177,14 +177,14 @@ import Testing
       return isNew
     }
     shop.store.write({ store throws(SQLiteError) in
-      for number in 0..<Int(Store.mostDocuments) {
+      for number in 0..<Int(Store.maxDocuments) {
         try store.database.run(
           "INSERT INTO documents(key, value, updated_at, by_hub, seq) VALUES (?, '\"x\"', 1, 1, 0)", .text(key(number)))
       }
     }) { _ in }
     try shop.store.commitNow()
     let seq = shop.store.lastSeq
-    #expect(try !apply(Int(Store.mostDocuments), "\"one more\""))
+    #expect(try !apply(Int(Store.maxDocuments), "\"one more\""))
     #expect(shop.store.lastSeq == seq, "and it is not told to other hubs")
     #expect(try shop.store.hasRoomForDocument(key(7)) && !shop.store.hasRoomForDocument("settings/log_level"))
     #expect(try apply(7, "\"another\""))

@@ -95,7 +95,7 @@ import VirtualRadio
   }
 
   @Test func `each contact that pushes name is fetched once, and too many become a list`() {
-    var discovery = Discovery()
+    var discovery = ContactFetches()
     let answers = [
       discovery.named(radio, by: .path), discovery.named(radio, by: .advert), discovery.took(radio) == .advert,
     ]
@@ -105,7 +105,7 @@ import VirtualRadio
       bytes[0] = UInt8(number)
       _ = discovery.named(PublicKey(bytes: bytes)!, by: .advert)
     }
-    #expect(discovery.pending.count == Discovery.bound)
+    #expect(discovery.pending.count == ContactFetches.bound)
     #expect(discovery.needsList)
   }
 }

@@ -8,7 +8,7 @@ import Timing
   private static let now: Int64 = 1_795_000_000_000
 
   @Test func `a wall clock that steps while the program runs changes nothing`() {
-    var clock = SteadyClock(mostAway: 30 * Self.day)
+    var clock = SteadyClock(maxAway: 30 * Self.day)
     clock.look(trustedWall: Self.now, uptime: 1000)
     for (wall, uptime) in [
       (Self.now + 100 * Self.day, 2000), (Self.now - 900 * Self.day, 3000), (nil, 4000), (Self.now, 5000),
@@ -18,7 +18,7 @@ import Timing
   }
 
   @Test func `time without the program counts by a clock that was right before and after`() {
-    var clock = SteadyClock(elapsed: 5, wall: Self.now, mostAway: 30 * Self.day)
+    var clock = SteadyClock(elapsed: 5, wall: Self.now, maxAway: 30 * Self.day)
     // The machine has no clock of its own: what it shows at first says nothing.
     clock.look(trustedWall: nil, uptime: 70)
     clock.look(trustedWall: nil, uptime: 1070)
@@ -34,21 +34,21 @@ import Timing
     for (wall, elapsed) in [
       (Self.now + 31 * Self.day, 30 * Self.day), (Int64.max, 30 * Self.day), (Self.now - Self.day, 0), (Int64.min, 0),
     ] {
-      var clock = SteadyClock(wall: Self.now, mostAway: 30 * Self.day)
+      var clock = SteadyClock(wall: Self.now, maxAway: 30 * Self.day)
       clock.look(trustedWall: wall, uptime: 10)
       #expect(clock.elapsed == elapsed, "\(wall)")
     }
   }
 
   @Test func `without a clock to be trusted before, time away is none`() {
-    var clock = SteadyClock(elapsed: 7, wall: nil, mostAway: 30 * Self.day)
+    var clock = SteadyClock(elapsed: 7, wall: nil, maxAway: 30 * Self.day)
     clock.look(trustedWall: Self.now, uptime: 10)
     #expect(clock.elapsed == 7)
   }
 
   @Test func `numbers from the disk never trap`() {
     for value in [Int64.min, -1, 0, Int64.max] {
-      var clock = SteadyClock(elapsed: value, wall: value, mostAway: .max)
+      var clock = SteadyClock(elapsed: value, wall: value, maxAway: .max)
       clock.look(trustedWall: .max, uptime: .min)
       clock.look(trustedWall: .min, uptime: .max)
       clock.look(trustedWall: .max, uptime: .max)

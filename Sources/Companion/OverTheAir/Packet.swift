@@ -24,7 +24,7 @@ public struct Packet: Equatable, Sendable {
   }
 
   /// The most bytes after the path.
-  public static let mostPayload = 184
+  public static let maxPayload = 184
 
   public var route: Route
   public var type: PayloadType
@@ -66,8 +66,8 @@ public struct Packet: Equatable, Sendable {
     path = try reader.bytes(pathLength.byteCount, "path")
     payload = reader.rest()
     guard !payload.isEmpty else { throw .missing(field: "payload", wanted: 1, available: 0) }
-    guard payload.count <= Self.mostPayload else {
-      throw .invalid(field: "payload", reason: "\(payload.count) bytes, over \(Self.mostPayload)")
+    guard payload.count <= Self.maxPayload else {
+      throw .invalid(field: "payload", reason: "\(payload.count) bytes, over \(Self.maxPayload)")
     }
   }
 

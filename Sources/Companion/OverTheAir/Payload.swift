@@ -38,7 +38,7 @@ public struct GroupEnvelope: Equatable, Sendable {
 ///     key 32 | time u32 | signature 64 | app data ≤ 32: flags, position, 2 × u16 reserved, name
 public struct Advert: Equatable, Sendable {
   /// App data beyond this is cut before the signature is checked.
-  public static let mostAppData = 32
+  public static let maxAppData = 32
 
   public var key: PublicKey
   /// The node's own clock.
@@ -59,7 +59,7 @@ public struct Advert: Equatable, Sendable {
     key = try reader.key()
     time = try reader.u32("time")
     signature = try reader.bytes(64, "signature")
-    appData = Array(reader.rest().prefix(Self.mostAppData))
+    appData = Array(reader.rest().prefix(Self.maxAppData))
   }
 
   /// What the signature covers: key, time, app data.
@@ -116,7 +116,7 @@ public struct AdvertContent: Equatable, Sendable {
       writer.i32(position.latitude)
       writer.i32(position.longitude)
     }
-    if let name { writer.raw(Array(name.bytes.prefix(Advert.mostAppData - writer.bytes.count))) }
+    if let name { writer.raw(Array(name.bytes.prefix(Advert.maxAppData - writer.bytes.count))) }
     return writer.bytes
   }
 

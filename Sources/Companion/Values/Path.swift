@@ -11,13 +11,13 @@ public struct PathLength: Hashable, Sendable {
   public var bytesPerHop: Int { Int(raw >> 6) + 1 }
   public var byteCount: Int { hops * bytesPerHop }
   /// False for the reserved mode and for paths over 64 bytes.
-  public var isValid: Bool { raw >> 6 != 3 && byteCount <= Path.mostBytes }
+  public var isValid: Bool { raw >> 6 != 3 && byteCount <= Path.maxBytes }
 }
 
 /// A route: the first 1, 2 or 3 bytes of each repeater's key, in order.
 public struct Path: Hashable, Sendable, CustomStringConvertible {
   /// The firmware's `MAX_PATH_SIZE`.
-  public static let mostBytes = 64
+  public static let maxBytes = 64
 
   public let length: PathLength
   public let bytes: [UInt8]
@@ -32,7 +32,7 @@ public struct Path: Hashable, Sendable, CustomStringConvertible {
 
   /// `nil` when the bytes are no whole number of hops, too many, or `bytesPerHop` is not 1, 2 or 3.
   public init?(bytes: [UInt8], bytesPerHop: Int = 1) {
-    guard (1...3).contains(bytesPerHop), bytes.count <= Self.mostBytes, bytes.count % bytesPerHop == 0 else {
+    guard (1...3).contains(bytesPerHop), bytes.count <= Self.maxBytes, bytes.count % bytesPerHop == 0 else {
       return nil
     }
     let hops = bytes.count / bytesPerHop

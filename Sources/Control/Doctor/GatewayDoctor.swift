@@ -154,7 +154,7 @@ struct GatewayDoctor {
           "Look at the disk; `meshpostd --restore` puts a backup back."))
     }
     // `try?`: a store that cannot be read has failed, and that stands above.
-    let (size, most) = ((try? store.size()) ?? 0, store.mostBytes)
+    let (size, most) = ((try? store.size()) ?? 0, store.maxBytes)
     let words = "\(size >> 20) of \(most >> 20) MiB"
     if size * 10 >= most * 9 {
       findings.append(Finding("store", .warning, words, "Raise store.max_size, or lower store.messages_max."))

@@ -10,7 +10,7 @@ import Transport
 /// What a bug report needs, as one text: versions, findings, the status, the configuration, the newest log lines. Without
 /// secrets, keys, texts of messages and positions.
 struct TroubleReport {
-  private static let mostConfiguration = 64 << 10
+  private static let maxConfiguration = 64 << 10
 
   let parts: ControlAPI.Parts
 
@@ -79,7 +79,7 @@ struct TroubleReport {
     guard file >= 0 else { return "\(parts.configurationFile): \(String(cString: strerror(errno)))" }
     defer { close(file) }
     var bytes: [UInt8] = []
-    while bytes.count < Self.mostConfiguration, case .bytes(let more) = Descriptor.read(file) { bytes += more }
+    while bytes.count < Self.maxConfiguration, case .bytes(let more) = Descriptor.read(file) { bytes += more }
     return ShownConfiguration.text(bytes)
   }
 

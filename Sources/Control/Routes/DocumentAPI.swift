@@ -66,7 +66,7 @@ final class DocumentAPI {
     } catch {
       throw .store(error)
     }
-    guard hasRoom else { throw .full("there are \(Store.mostDocuments) documents already; delete does not free one") }
+    guard hasRoom else { throw .full("there are \(Store.maxDocuments) documents already; delete does not free one") }
     let moment = parts.synchronizer.now
     var edited: Document?
     parts.store.write({ store throws(SQLiteError) in

@@ -13,7 +13,7 @@ final class MessagesAPI {
   /// Rows of a page that are read at once.
   private static let pageRows = 100
   /// Steps of indexing that a search waits for; more are left to the daemon's spare time.
-  private static let mostSteps: Int64 = 8
+  private static let maxSteps: Int64 = 8
 
   private let parts: ControlAPI.Parts
   private let stream: Stream
@@ -81,11 +81,11 @@ final class MessagesAPI {
     } catch {
       throw .store(error)
     }
-    guard waiting <= Self.mostSteps * Store.indexStep else {
+    guard waiting <= Self.maxSteps * Store.indexStep else {
       throw .full("the index of words is being made, \(waiting) messages to go: try again in a minute")
     }
     do throws(StoreError) {
-      for _ in 0..<Self.mostSteps where try parts.store.unindexedMessages() > 0 {
+      for _ in 0..<Self.maxSteps where try parts.store.unindexedMessages() > 0 {
         parts.store.write({ store throws(SQLiteError) in _ = try store.indexMessages() }) { [log = parts.log] failure in
           if let failure { log.info("messages are not indexed: \(failure)") }
         }
@@ -248,7 +248,7 @@ final class MessagesAPI {
   }
 
   /// Messages among which those that are shown before following are looked for.
-  private static let mostLookedBack = 10_000
+  private static let maxLookedBack = 10_000
 
   private func beginning(ofFollowed limit: Int, _ query: MessageQuery) throws(Refusal) -> MessagePlace {
     var count = 0
@@ -261,7 +261,7 @@ final class MessagesAPI {
       throw .store(error)
     }
     do throws(SearchError) {
-      try parts.store.eachRow(all, limit: Self.mostLookedBack) { row in
+      try parts.store.eachRow(all, limit: Self.maxLookedBack) { row in
         guard Self.fits(row, query) else { return true }
         place = row.place
         count += 1

@@ -96,7 +96,7 @@ final class RadioTableAPI {
   }
 
   private func importLink(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
-    let link = try MeshLink(parsing: try body.string("link"))
+    let link = try SharedLink(parsing: try body.string("link"))
     answer(responder) { table throws(Refusal) in
       let key = try await table.importLink(link).hex
       return { $0.field("key", key) }
@@ -136,13 +136,13 @@ final class RadioTableAPI {
     let key: ChannelSecret
     var region = try region(body)
     if text.lowercased().hasPrefix("meshcore://") {
-      guard case .channel(let linked, let its, let place) = try MeshLink(parsing: text) else {
+      guard case .channel(let linked, let its, let place) = try SharedLink(parsing: text) else {
         throw .invalid("that is a node's link: meshpost contact import takes it")
       }
       (name, key) = (linked, its)
       region = region ?? place
     } else if let secret {
-      (name, key) = (Text(text), try MeshLink.secret(secret))
+      (name, key) = (Text(text), try SharedLink.secret(secret))
     } else if text.begins(with: "#") {
       (name, key) = (Text(text), .hashtag(text))
     } else if text == "Public" {
@@ -160,7 +160,7 @@ final class RadioTableAPI {
 
   private func region(_ body: RequestBody) throws(Refusal) -> Region? {
     guard let text = try body.optional("region") else { return nil }
-    return try MeshLink.region(text)
+    return try SharedLink.region(text)
   }
 
   /// Without `region`: as the radio's default says.

@@ -23,7 +23,7 @@ enum RadiosAPI {
   }
 
   /// A header has bounds; the newest are told of.
-  private static let mostOthers = 8
+  private static let maxOthers = 8
   static let othersHeader = "Meshpost-Other-Radios"
 
   /// With every row that is told: that there are other radios, whose rows these may not be. `nil`: only one was ever attached.
@@ -32,7 +32,7 @@ enum RadiosAPI {
     // `try?`: a store that cannot be read has no rows either.
     guard let lines = try? rows(store) else { return nil }
     let others = lines.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }  // made just now
-      .filter { $0["present"]?.bool == false }.suffix(mostOthers)
+      .filter { $0["present"]?.bool == false }.suffix(maxOthers)
     return PercentCoding.encode(JSONValue.array(Array(others)).text)
   }
 

@@ -11,8 +11,8 @@ import JSON
 public final class TapAPI {
   static let paths = ["/v1/packets", "/v1/frames"]
   /// Lines that wait for a slow reader.
-  private static let mostWaiting = 500
-  private static let mostListeners = 4
+  private static let maxWaiting = 500
+  private static let maxListeners = 4
 
   private final class Listener {
     var waiting: [[UInt8]] = []
@@ -34,8 +34,8 @@ public final class TapAPI {
   func handle(_ request: HTTPRequest, _ responder: HTTPResponder) -> Bool {
     guard request.method == "GET", Self.paths.contains(request.path) else { return false }
     let path = request.path
-    guard listeners[path, default: []].count < Self.mostListeners else {
-      Answering.refuse(responder, .full("\(Self.mostListeners) listen already"))
+    guard listeners[path, default: []].count < Self.maxListeners else {
+      Answering.refuse(responder, .full("\(Self.maxListeners) listen already"))
       return true
     }
     let listener = Listener()
@@ -65,8 +65,8 @@ public final class TapAPI {
     guard let there = listeners[path], !there.isEmpty else { return }
     let line = line()
     for listener in there {
-      if listener.waiting.count < Self.mostWaiting { listener.waiting.append(line) } else { listener.lost += 1 }
-      listener.stream?.pump()
+      if listener.waiting.count < Self.maxWaiting { listener.waiting.append(line) } else { listener.lost += 1 }
+      listener.stream?.writePages()
     }
   }
 

@@ -44,7 +44,7 @@ public final class EventLoop {
   }
 
   /// Deferred work that defers more goes on so often within a turn; then timers and descriptors have theirs.
-  private static let mostRounds = 64
+  private static let maxRounds = 64
 
   private let poll: Int32
   private var watches: [Int32: Watch] = [:]
@@ -177,7 +177,7 @@ public final class EventLoop {
   private func endTurn() {
     var rounds = 0
     repeat {
-      while hasWork, rounds < Self.mostRounds {
+      while hasWork, rounds < Self.maxRounds {
         let batch = deferred
         deferred.removeAll()
         for action in batch { action() }
@@ -187,7 +187,7 @@ public final class EventLoop {
         rounds += 1
       }
       for action in turnEnds { action() }
-    } while hasWork && !isStopped && rounds < Self.mostRounds
+    } while hasWork && !isStopped && rounds < Self.maxRounds
   }
 
   private var hasWork: Bool { !deferred.isEmpty || !jobs.isEmpty }

@@ -6,7 +6,7 @@ import Timing
 /// queue behind everything that was sent before it.
 public final class ProgressLimit {
   /// A peer that lets a byte through now and then does not hold us for ever: so many times the patience is the end.
-  private static let mostRounds: Int64 = 120
+  private static let maxRounds: Int64 = 120
   /// Looks within the patience: so exact it is.
   private static let looks = 4
 
@@ -40,7 +40,7 @@ public final class ProgressLimit {
   /// What was waited for has come, and more is due: the patience begins anew.
   public func restart() {
     since = loop.now
-    let (longest, overflow) = patience.wholeNanoseconds.multipliedReportingOverflow(by: Self.mostRounds)
+    let (longest, overflow) = patience.wholeNanoseconds.multipliedReportingOverflow(by: Self.maxRounds)
     end = overflow ? .never : since + .nanoseconds(longest)
   }
 

@@ -16,7 +16,7 @@ public final class Acceptor {
     case serves
   }
 
-  private static let mostPerTurn = 16
+  private static let maxPerTurn = 16
   /// Without a reserve, either, it is tried again after so long.
   private static let rest: Duration = .seconds(1)
   /// The shortage is told that seldom.
@@ -70,7 +70,7 @@ public final class Acceptor {
 
   private func accept() {
     refill()
-    for _ in 0..<Self.mostPerTurn where !isStopped {
+    for _ in 0..<Self.maxPerTurn where !isStopped {
       let socket = take()
       if socket >= 0 {
         onSocket(socket)

@@ -19,7 +19,7 @@ struct ConnectionRace {
   /// RFC 8305 § 8, "Connection Attempt Delay".
   static let delay: Duration = .milliseconds(250)
   /// Descriptors that one race may hold: the oldest attempt has had two seconds when it makes room.
-  static let mostAtOnce = 8
+  static let maxAtOnce = 8
 
   private var waiting: ArraySlice<Int>
   /// Attempts that have no answer yet, oldest first.
@@ -69,7 +69,7 @@ struct ConnectionRace {
       return underWay.isEmpty ? [.lost] : []
     }
     var actions: [Action] = []
-    if underWay.count == Self.mostAtOnce { actions.append(.giveUp(underWay.removeFirst())) }
+    if underWay.count == Self.maxAtOnce { actions.append(.giveUp(underWay.removeFirst())) }
     underWay.append(next)
     nextAt = waiting.isEmpty ? nil : now + Self.delay
     return actions + [.start(next)]

@@ -63,7 +63,7 @@ enum NameLookup {
   }
 
   /// Of a name with more addresses the others are not tried.
-  private static let mostAddresses = 32
+  private static let maxAddresses = 32
 
   /// In the order in which the resolver would try them (RFC 6724).
   static func run(_ host: String, _ port: UInt16, _ answer: Wakeup<Result>) {
@@ -80,7 +80,7 @@ enum NameLookup {
     defer { freeaddrinfo(list) }
     var addresses: [NetworkAddress] = []
     var next = list
-    while let entry = next, addresses.count < mostAddresses {
+    while let entry = next, addresses.count < maxAddresses {
       if let address = entry.pointee.ai_addr {
         let bytes = UnsafeRawBufferPointer(start: address, count: Int(entry.pointee.ai_addrlen))
         let found = NetworkAddress(family: entry.pointee.ai_family, bytes: Array(bytes))

@@ -7,7 +7,7 @@ import Glibc
 /// Source: rtnetlink(7).
 public final class NetworkWatch {
   /// Changes come in bursts: one is told for all that come within it.
-  private static let calm: Duration = .seconds(2)
+  private static let quietPeriod: Duration = .seconds(2)
 
   private let loop: EventLoop
   private let descriptor: Int32
@@ -21,7 +21,7 @@ public final class NetworkWatch {
     loop.watch(descriptor, for: .readable) { [weak self] _ in
       guard let self, self.drain() else { return }
       guard self.timer?.isScheduled != true else { return }
-      self.timer = loop.schedule(after: Self.calm) { changed() }
+      self.timer = loop.schedule(after: Self.quietPeriod) { changed() }
     }
   }
 

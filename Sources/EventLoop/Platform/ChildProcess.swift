@@ -21,7 +21,7 @@ public final class ChildProcess {
   private static let pipeReads = 65536 / Descriptor.chunk
 
   private let loop: EventLoop
-  private let mostOutput: Int
+  private let maxOutput: Int
   private var process: pid_t = 0
   private var exit: Int32 = -1
   private var input: Int32 = -1
@@ -34,11 +34,11 @@ public final class ChildProcess {
 
   /// Starts it, in a process group of its own. `done` hears exactly once.
   public init(
-    _ arguments: [String], environment: [String: String], input: [UInt8], limit: Duration, mostOutput: Int,
+    _ arguments: [String], environment: [String: String], input: [UInt8], limit: Duration, maxOutput: Int,
     on loop: EventLoop, _ done: @escaping (Ended) -> Void
   ) throws(SystemError) {
     self.loop = loop
-    self.mostOutput = mostOutput
+    self.maxOutput = maxOutput
     pending = input[...]
     self.done = done
     try start(arguments, environment)
@@ -148,7 +148,7 @@ public final class ChildProcess {
     for _ in 0..<most {
       guard let kept = streams[descriptor]?.count else { return }
       switch Descriptor.read(descriptor) {
-      case .bytes(let bytes): streams[descriptor]?.append(contentsOf: bytes.prefix(max(0, mostOutput - kept)))
+      case .bytes(let bytes): streams[descriptor]?.append(contentsOf: bytes.prefix(max(0, maxOutput - kept)))
       case .wouldBlock: return
       case .end, .failed: return loop.unwatch(descriptor)
       }

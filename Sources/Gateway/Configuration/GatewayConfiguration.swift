@@ -213,12 +213,12 @@ public struct GatewayConfiguration: Sendable {
   private static func store(_ table: inout TOMLReader) -> Store.Settings {
     let location = table.string("location") ?? "/var/lib/meshpost/gateway.db"
     if !location.hasPrefix("/") { table.note("location", "\"\(location)\" is not absolute") }
-    let mostBytes = table.size("max_size", in: (4 << 20)...(1 << 40), default: 1 << 30)
-    let journal = table.size("journal_max_size", in: (1 << 20)...(1 << 40), default: min(256 << 20, mostBytes))
+    let maxBytes = table.size("max_size", in: (4 << 20)...(1 << 40), default: 1 << 30)
+    let journal = table.size("journal_max_size", in: (1 << 20)...(1 << 40), default: min(256 << 20, maxBytes))
     let days = table.integer("journal_max_age_days", in: 1...36500, default: 90)
     let profile = table.choice("profile", of: StoreProfile.allCases.map(\.rawValue), default: "durable")
     return Store.Settings(
-      location: location, maxSize: mostBytes, journalMaxSize: journal, journalMaxAge: days * 86400,
+      location: location, maxSize: maxBytes, journalMaxSize: journal, journalMaxAge: days * 86400,
       messagesMax: table.integer("messages_max", in: 100...100_000_000, default: 500_000),
       profile: StoreProfile(rawValue: profile) ?? .durable)
   }

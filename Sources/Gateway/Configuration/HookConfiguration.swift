@@ -8,14 +8,14 @@ import Timing
 /// `[[hook]]`: programs that are run for events.
 enum HookConfiguration {
   /// Each may have one program running; together they must leave room for the rest of a small machine.
-  private static let mostHooks = 16
+  private static let maxHooks = 16
 
   static func read(_ root: inout TOMLReader, socket: String) -> [UpstreamSettings] {
     var all: [UpstreamSettings] = []
     for var table in root.tables("hook") {
       if let hook = read(&table, socket: socket) {
         if all.contains(where: { $0.name == hook.name }) { table.note("name", "\"\(hook.name)\" stands twice") }
-        if all.count == mostHooks { table.note("name", "more than \(mostHooks) hooks") }
+        if all.count == maxHooks { table.note("name", "more than \(maxHooks) hooks") }
         all.append(hook)
       }
       table.finish()

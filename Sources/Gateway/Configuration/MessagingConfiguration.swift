@@ -9,9 +9,9 @@ import Timing
 /// `[messaging]` and `[[poll]]`.
 public struct MessagingConfiguration: Sendable {
   public var messenger = Messenger.Settings()
-  public var routine = Routine.Settings()
+  public var routine = NodePolling.Settings()
   public var credentialsFile: String
-  public var keeper = ContactKeeper.Settings()
+  public var keeper = ContactEviction.Settings()
 
   init(reading table: inout TOMLReader, store: String) {
     var delivery = DeliverySettings()
@@ -29,7 +29,7 @@ public struct MessagingConfiguration: Sendable {
     delivery.budget.channelAirtime = table.integer("channel_airtime_per_hour_s", in: 1...3600, default: 60) * 1000
     delivery.budget.channelMessages = Int(table.integer("channel_messages_per_hour", in: 1...3600, default: 60))
     messenger.delivery = delivery
-    messenger.mostWaiting = Int(table.integer("queue", in: 1...10_000, default: 1000))
+    messenger.maxWaiting = Int(table.integer("queue", in: 1...10_000, default: 1000))
     routine.roomInterval = .seconds(60 * table.integer("room_interval_min", in: 0...10_080, default: 60))
     credentialsFile = table.string("credentials_file") ?? store + ".credentials"
     if !credentialsFile.hasPrefix("/") { table.note("credentials_file", "\"\(credentialsFile)\" is not absolute") }
@@ -56,7 +56,7 @@ public struct MessagingConfiguration: Sendable {
     return advert
   }
 
-  static let mostPolls = 64
+  static let maxPolls = 64
 
   mutating func readPolls(_ root: inout TOMLReader) {
     for var table in root.tables("poll") {
@@ -64,11 +64,11 @@ public struct MessagingConfiguration: Sendable {
       if node == nil || node == "" { table.note("node", "the name or key of a node is missing") }
       let kind = table.choice("kind", of: ["status", "telemetry"], default: "telemetry")
       let minutes = table.integer("every_min", in: 1...10_080, default: 60)
-      if routine.polls.count >= Self.mostPolls { table.note("node", "more than \(Self.mostPolls) polls") }
+      if routine.polls.count >= Self.maxPolls { table.note("node", "more than \(Self.maxPolls) polls") }
       table.finish()
       root.note(table.errors)
-      guard let node, let kind = Routine.Poll.Kind(rawValue: kind) else { continue }
-      routine.polls.append(Routine.Poll(node: node, kind: kind, every: .seconds(60 * minutes)))
+      guard let node, let kind = NodePolling.Poll.Kind(rawValue: kind) else { continue }
+      routine.polls.append(NodePolling.Poll(node: node, kind: kind, every: .seconds(60 * minutes)))
     }
   }
 }

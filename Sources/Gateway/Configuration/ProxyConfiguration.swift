@@ -36,7 +36,7 @@ enum ProxyConfiguration {
     if others.contains(where: { $0.name == name }) { table.note("name", "\"\(name)\" stands twice") }
     if !(1...64).contains(name.utf8.count) { table.note("name", "a name has 1 to 64 bytes") }
     return ProxySettings(
-      name: name, address: address, allowFrom: ranges, allows: allowed, mostClients: Int(most), history: history)
+      name: name, address: address, allowFrom: ranges, allows: allowed, maxClients: Int(most), history: history)
   }
 
   private static func ranges(_ table: inout TOMLReader) -> [AddressRange] {

@@ -21,7 +21,7 @@ struct UpstreamFolder {
     let description: String
   }
 
-  private static let mostBytes = 64 * 1024
+  private static let maxBytes = 64 * 1024
 
   // MARK: Reading
 
@@ -64,9 +64,9 @@ struct UpstreamFolder {
     let descriptor = open(file, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }
-    var bytes = [UInt8](repeating: 0, count: mostBytes)
+    var bytes = [UInt8](repeating: 0, count: maxBytes)
     let count = Glibc.read(descriptor, &bytes, bytes.count)
-    return (0..<mostBytes).contains(count) ? Array(bytes.prefix(count)) : nil
+    return (0..<maxBytes).contains(count) ? Array(bytes.prefix(count)) : nil
   }
 
   /// An upstream, what keeps it from working, and what is not wise about it.
@@ -97,8 +97,8 @@ struct UpstreamFolder {
     do throws(Refusal) {
       let fields = try files.keep(fields, for: name)
       let text = try Self.toml(fields)
-      guard text.utf8.count < Self.mostBytes else {
-        throw .invalid("an upstream takes at most \(Self.mostBytes) bytes")
+      guard text.utf8.count < Self.maxBytes else {
+        throw .invalid("an upstream takes at most \(Self.maxBytes) bytes")
       }
       let added: Parsed
       do throws(Failure) {

@@ -16,7 +16,7 @@ struct UpstreamSecrets {
   /// Where the request has what the files are to hold: an object, by the key that names the file.
   static let field = "files"
   private static let keys = ["token_file", "password_file", "secret_file", "ca_file", "cert_file", "key_file"]
-  private static let mostBytes = 64 * 1024
+  private static let maxBytes = 64 * 1024
 
   /// Keeps what the request sends along. Returns its fields with the places of these files; no file that they name lies
   /// anywhere else.
@@ -32,8 +32,8 @@ struct UpstreamSecrets {
       guard Self.keys.contains(key), let text = content.string else {
         throw .invalid("\"\(Self.field)\" has texts under these keys: \(Self.keys.joined(separator: ", "))")
       }
-      guard (1...Self.mostBytes).contains(text.utf8.count) else {
-        throw .invalid("\(key): a file has 1 to \(Self.mostBytes) bytes")
+      guard (1...Self.maxBytes).contains(text.utf8.count) else {
+        throw .invalid("\(key): a file has 1 to \(Self.maxBytes) bytes")
       }
       guard !all.contains(where: { $0.0 == key }) else { throw .invalid("\(key) is named, and sent along, too") }
       let file = place(key, of: name)

@@ -90,14 +90,14 @@ public final class HTTPClient {
   public typealias Completion = (Result<HTTPResponse, HTTPFailure>) -> Void
 
   /// Answers larger than this are refused: none that we ask for is.
-  private static let mostBody = 1 << 20
+  private static let maxBody = 1 << 20
 
   private let endpoint: HTTPEndpoint
   private let tls: TLSContext?
   private let loop: EventLoop
   private var stream: (any ByteStream)?
   private var connector: Connector?
-  private var parser = HTTPParser(.responses, mostBody: HTTPClient.mostBody)
+  private var parser = HTTPParser(.responses, maxBody: HTTPClient.maxBody)
   private var limit: ProgressLimit?
   private var completion: Completion?
   private var onPiece: (([UInt8]) -> Void)?
@@ -137,7 +137,7 @@ public final class HTTPClient {
     }
     if stream != nil {
       isReused = true
-      parser.mostBody = mostBody
+      parser.maxBody = maxBody
       write()
     } else {
       isReused = false
@@ -182,7 +182,7 @@ public final class HTTPClient {
   }
 
   /// Of what goes on piece by piece nothing is kept.
-  private var mostBody: Int { onPiece == nil ? Self.mostBody : .max }
+  private var maxBody: Int { onPiece == nil ? Self.maxBody : .max }
 
   private func connected(_ socket: Int32) {
     let plain = SocketStream(socket, on: loop)
@@ -194,7 +194,7 @@ public final class HTTPClient {
     } else {
       stream = plain
     }
-    parser = HTTPParser(.responses, mostBody: mostBody)
+    parser = HTTPParser(.responses, maxBody: maxBody)
     stream?.onBytes = { [weak self] bytes in self?.received(bytes) }
     stream?.onClose = { [weak self] words in self?.closed(words) }
     stream?.start()
@@ -230,7 +230,7 @@ public final class HTTPClient {
 
   private func take(_ piece: [UInt8]) {
     if let onPiece, (200..<300).contains(response.status) { return onPiece(piece) }
-    isTooLarge = isTooLarge || response.body.count + piece.count > Self.mostBody
+    isTooLarge = isTooLarge || response.body.count + piece.count > Self.maxBody
     if !isTooLarge { response.body.append(contentsOf: piece) }
   }
 

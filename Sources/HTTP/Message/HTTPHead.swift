@@ -22,7 +22,7 @@ struct HTTPHead {
       guard mayFold, !headers.fields.isEmpty else { throw .malformed("a folded header") }
       return headers.extendLast(try Self.value(line[...]))
     }
-    guard headers.fields.count < HTTPParser.mostFields else { throw .headTooLarge }
+    guard headers.fields.count < HTTPParser.maxFields else { throw .headTooLarge }
     guard let colon = line.firstIndex(of: UInt8(ascii: ":")), colon > 0, line[..<colon].allSatisfy(Self.isToken)
     else { throw .malformed("header") }
     headers.add(String(decoding: line[..<colon], as: UTF8.self), try Self.value(line[(colon + 1)...]))

@@ -28,12 +28,12 @@ struct HTTPParser {
     case end
   }
 
-  static let mostHead = 16 * 1024
-  static let mostFields = 128
+  static let maxHead = 16 * 1024
+  static let maxFields = 128
   /// 100 Continue, 103 Early Hints and the like before one answer.
-  static let mostInterim = 16
+  static let maxInterim = 16
   /// What sizes and extensions of chunks may add to a body, beyond eight times its own length.
-  private static let mostFraming = 16 * 1024
+  private static let maxFraming = 16 * 1024
 
   private enum State {
     case head
@@ -48,7 +48,7 @@ struct HTTPParser {
 
   private let kind: Kind
   /// Larger bodies are refused before they are read.
-  var mostBody: Int
+  var maxBody: Int
   private var state: State = .head
   private var line: [UInt8] = []
   private var head: HTTPHead?
@@ -58,9 +58,9 @@ struct HTTPParser {
   private var framingBytes = 0
   private(set) var keepsAlive = true
 
-  init(_ kind: Kind, mostBody: Int) {
+  init(_ kind: Kind, maxBody: Int) {
     self.kind = kind
-    self.mostBody = mostBody
+    self.maxBody = maxBody
   }
 
   /// True between messages: the peer may close then.
@@ -110,7 +110,7 @@ struct HTTPParser {
   }
 
   private mutating func addBody(_ bytes: ArraySlice<UInt8>, _ emit: (Event) -> Void) throws(HTTPParseError) {
-    guard bytes.count <= mostBody - bodyBytes else { throw .bodyTooLarge }
+    guard bytes.count <= maxBody - bodyBytes else { throw .bodyTooLarge }
     bodyBytes += bytes.count
     if !bytes.isEmpty { emit(.body(Array(bytes))) }
   }
@@ -120,7 +120,7 @@ struct HTTPParser {
     let end = rest.firstIndex(of: 10)
     let count = (end ?? rest.endIndex) - rest.startIndex
     headBytes += count + (end == nil ? 0 : 1)
-    guard headBytes <= Self.mostHead else { throw .headTooLarge }
+    guard headBytes <= Self.maxHead else { throw .headTooLarge }
     line.append(contentsOf: rest.prefix(count))
     rest = rest.dropFirst(end == nil ? count : count + 1)
     guard end != nil else { return nil }
@@ -149,7 +149,7 @@ struct HTTPParser {
     case .chunkSize:
       try countFraming(line.count + 2)
       let size = try HTTPHead.chunkSize(line)
-      guard size <= mostBody - bodyBytes else { throw .bodyTooLarge }
+      guard size <= maxBody - bodyBytes else { throw .bodyTooLarge }
       headBytes = 0
       state = size == 0 ? .trailer : .chunk(left: size)
       if size == 0 { head = HTTPHead(startLine: []) }
@@ -169,7 +169,7 @@ struct HTTPParser {
 
   private mutating func countFraming(_ count: Int) throws(HTTPParseError) {
     framingBytes += count
-    guard framingBytes - Self.mostFraming <= bodyBytes.multipliedReportingOverflow(by: 8).partialValue else {
+    guard framingBytes - Self.maxFraming <= bodyBytes.multipliedReportingOverflow(by: 8).partialValue else {
       throw .malformed("chunks with more around them than in them")
     }
   }
@@ -196,7 +196,7 @@ struct HTTPParser {
     if status < 200 {
       // The real head follows.
       interim += 1
-      guard interim <= Self.mostInterim else { throw .malformed("interim answers without end") }
+      guard interim <= Self.maxInterim else { throw .malformed("interim answers without end") }
       return false
     }
     // These two have no body, whatever their head says (RFC 9112 § 6.3).
@@ -210,7 +210,7 @@ struct HTTPParser {
     case .none: return true
     case .chunked: state = .chunkSize
     case .length(let length):
-      guard length <= mostBody else { throw .bodyTooLarge }
+      guard length <= maxBody else { throw .bodyTooLarge }
       state = .fixed(left: length)
       return length == 0
     case .untilClose:

@@ -8,11 +8,11 @@ import Streams
 /// A small HTTP/1.1 server on a Unix socket or on loopback, for the control socket and for tests.
 public final class HTTPServer {
   /// Connections at once; at that number the one that has been idle longest makes room for a new one.
-  public static let mostConnections = 32
+  public static let maxConnections = 32
   /// Answers without an end at once: whoever follows something must not lock out who asks a question.
-  public static let mostStreams = 24
+  public static let maxStreams = 24
   /// Bodies of requests at most.
-  static let mostBody = 1 << 20
+  static let maxBody = 1 << 20
 
   private let loop: EventLoop
   /// Of a Unix socket.
@@ -82,7 +82,7 @@ public final class HTTPServer {
   }
 
   private func begin(_ socket: Int32) {
-    guard connections.count < Self.mostConnections || closeIdle() else {
+    guard connections.count < Self.maxConnections || closeIdle() else {
       close(socket)
       return
     }
@@ -101,7 +101,7 @@ public final class HTTPServer {
     connections[id]?.used = uses
   }
 
-  private var mayStream: Bool { connections.values.count { $0.connection.isStreaming } < Self.mostStreams }
+  private var mayStream: Bool { connections.values.count { $0.connection.isStreaming } < Self.maxStreams }
 
   /// False: all of them are being answered.
   private func closeIdle() -> Bool {

@@ -6,12 +6,12 @@ import Streams
 /// One connection to the server: a request at a time. While one is in hand nothing further is read but what has come with it.
 final class ServerConnection {
   /// Requests that came together are answered while no more than this waits to be read.
-  private static let mostUnsent = 64 * 1024
+  private static let maxUnsent = 64 * 1024
 
   private let stream: SocketStream
   private let loop: EventLoop
   private let handler: (HTTPRequest, HTTPResponder) -> Void
-  private var parser = HTTPParser(.requests, mostBody: HTTPServer.mostBody)
+  private var parser = HTTPParser(.requests, maxBody: HTTPServer.maxBody)
   private var request: HTTPRequest?
   /// Came, and is not looked at yet: at most what one read gives.
   private var unread: ArraySlice<UInt8> = []
@@ -71,9 +71,9 @@ final class ServerConnection {
   /// The next request, when all of it is there and nothing is in hand.
   private func serve() {
     guard !isOver else { return }
-    if current == nil, !closesAfter, stream.pendingBytes <= Self.mostUnsent, !unread.isEmpty, !goesOn { serveNext() }
+    if current == nil, !closesAfter, stream.pendingBytes <= Self.maxUnsent, !unread.isEmpty, !goesOn { serveNext() }
     guard !isOver else { return }
-    let isReady = current == nil && !closesAfter && stream.pendingBytes <= Self.mostUnsent
+    let isReady = current == nil && !closesAfter && stream.pendingBytes <= Self.maxUnsent
     stream.setReading(unread.isEmpty)
     // Requests that came together take turns with everything else.
     guard isReady, !unread.isEmpty, !goesOn else { return }

@@ -36,25 +36,25 @@ public final class WebSocket {
     public var headers: HTTPHeaders
     public var subprotocol: String?
     /// Bytes of a message from the server, at most.
-    public var mostMessage: Int
+    public var maxMessage: Int
 
     public init(
       host: String, port: UInt16, target: String, headers: HTTPHeaders = [:], subprotocol: String? = nil,
-      mostMessage: Int = 1 << 20
+      maxMessage: Int = 1 << 20
     ) {
       self.host = host
       self.port = port
       self.target = target.isEmpty ? "/" : target
       self.headers = headers
       self.subprotocol = subprotocol
-      self.mostMessage = mostMessage
+      self.maxMessage = maxMessage
     }
   }
 
   /// Name look-up and TCP; and so long nothing may move in TLS and the opening handshake.
   private static let openLimit: Duration = .seconds(20)
   /// Pings are not answered while more than this waits to be read.
-  private static let mostUnsent = 64 * 1024
+  private static let maxUnsent = 64 * 1024
 
   private let settings: Settings
   private let tls: TLSContext?
@@ -62,7 +62,7 @@ public final class WebSocket {
   private var connector: Connector?
   private var stream: (any ByteStream)?
   private var decoder: WebSocketDecoder
-  private var handshake = HTTPParser(.upgrade, mostBody: 0)
+  private var handshake = HTTPParser(.upgrade, maxBody: 0)
   /// Telling may bring more (TLS reads when it writes): that waits for its turn.
   private var isTelling = false
   /// Pings that are answered at once; of more that came together only the newest is (RFC 6455 § 5.5.3).
@@ -89,7 +89,7 @@ public final class WebSocket {
     self.settings = settings
     self.tls = tls
     self.loop = loop
-    decoder = WebSocketDecoder(mostPayload: settings.mostMessage)
+    decoder = WebSocketDecoder(maxPayload: settings.maxMessage)
     key = WebSocketKey.random()
   }
 
@@ -270,7 +270,7 @@ public final class WebSocket {
   }
 
   private func answerPing(_ payload: [UInt8]) {
-    guard pongsLeft > 0, pendingBytes <= Self.mostUnsent else {
+    guard pongsLeft > 0, pendingBytes <= Self.maxUnsent else {
       newestPing = payload
       return
     }
@@ -280,7 +280,7 @@ public final class WebSocket {
   }
 
   private func answerNewestPing() {
-    guard let payload = newestPing, pendingBytes <= Self.mostUnsent else { return }
+    guard let payload = newestPing, pendingBytes <= Self.maxUnsent else { return }
     newestPing = nil
     send(WebSocketFrame(opcode: .pong, payload: payload))
   }

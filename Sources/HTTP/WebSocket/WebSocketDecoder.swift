@@ -25,7 +25,7 @@ enum WebSocketError: Error, Equatable, CustomStringConvertible {
   }
 }
 
-/// Reads what a server sends. Total; holds `mostPayload` bytes of a message and what was appended last. What is wrong is refused as
+/// Reads what a server sends. Total; holds `maxPayload` bytes of a message and what was appended last. What is wrong is refused as
 /// soon as it shows: a text at its first wrong byte. Source: RFC 6455 §§ 5 to 8.
 struct WebSocketDecoder {
   private struct Header {
@@ -37,7 +37,7 @@ struct WebSocketDecoder {
   private static let freePieces = 1024
   private static let bytesPerPiece = 16
 
-  private let mostPayload: Int
+  private let maxPayload: Int
   private var bytes: [UInt8] = []
   private var position = 0
   /// Of the frame that is coming, and how much of its payload has not come.
@@ -50,7 +50,7 @@ struct WebSocketDecoder {
   private var pieces = 0
   private var text = UTF8Check()
 
-  init(mostPayload: Int) { self.mostPayload = mostPayload }
+  init(maxPayload: Int) { self.maxPayload = maxPayload }
 
   mutating func append(_ more: [UInt8]) {
     if position == bytes.count {
@@ -134,7 +134,7 @@ struct WebSocketDecoder {
   /// A frame of a message: its first, or another piece.
   private mutating func begin(_ opcode: WebSocketFrame.Opcode, _ length: Int) throws(WebSocketError) {
     guard (opcode == .continuation) == (self.opcode != nil) else { throw .malformed("pieces out of order") }
-    guard length <= mostPayload - message.count else { throw .tooLarge }
+    guard length <= maxPayload - message.count else { throw .tooLarge }
     if opcode != .continuation {
       self.opcode = opcode
       pieces = 0

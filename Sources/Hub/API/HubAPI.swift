@@ -15,7 +15,7 @@ struct HubAPI: Sendable {
   let memory: HubMemory
   let places: Places
   let refused: RefusedLogins
-  let mostBody: Int
+  let maxBody: Int
 
   typealias Handler = @Sendable (Call) async throws -> Response
 
@@ -106,8 +106,8 @@ struct HubAPI: Sendable {
   private func handled(_ call: Call, _ handler: Handler) async throws -> Response {
     let holder = Self.holder(call.author, call.gateway)
     let isAsking = [.get, .head, .delete].contains(call.request.method)
-    let length = call.request.headers[.contentLength].flatMap { Int($0) } ?? mostBody
-    let body = isAsking || length <= HubMemory.small ? 0 : min(max(length, 0), mostBody)
+    let length = call.request.headers[.contentLength].flatMap { Int($0) } ?? maxBody
+    let body = isAsking || length <= HubMemory.small ? 0 : min(max(length, 0), maxBody)
     guard let reading = memory.take(body, for: holder) else { return Self.noMemory }
     defer { withExtendedLifetime(reading) {} }
     let response = try await handler(call)
@@ -130,7 +130,7 @@ struct HubAPI: Sendable {
   /// HTTP, and what becomes of it where a gateway opens its link.
   func connections(_ responder: @escaping HTTPChannelHandler.Responder) -> LinkUpgradeChannel {
     LinkUpgradeChannel(
-      responder: responder, mostMessage: mostBody, places: places,
+      responder: responder, maxMessage: maxBody, places: places,
       admit: { [access] head in
         guard let gateway = LinkProtocol.gateway(in: head.uri),
           case .allowed(let name) = access.check(
@@ -138,10 +138,10 @@ struct HubAPI: Sendable {
         else { return nil }
         return LinkProtocol.Visitor(gateway: gateway, holder: Self.holder(name, gateway))
       },
-      serve: { [store, registry, limiter, admission, mostBody] channel, gateway in
+      serve: { [store, registry, limiter, admission, maxBody] channel, gateway in
         await LinkSession(
           gateway: gateway, store: store, registry: registry, limiter: limiter, admission: admission,
-          mostMessage: mostBody
+          maxMessage: maxBody
         ).run(channel)
       })
   }
@@ -185,7 +185,7 @@ struct HubAPI: Sendable {
   /// The body; `nil`: it is larger than anybody's need be.
   func body(of call: Call) async -> [UInt8]? {
     do {
-      return Array(buffer: try await call.request.body.collect(upTo: mostBody))
+      return Array(buffer: try await call.request.body.collect(upTo: maxBody))
     } catch {
       return nil
     }

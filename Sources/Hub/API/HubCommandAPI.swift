@@ -43,7 +43,7 @@ extension HubAPI {
     }
     guard isQueueable else { return Self.refusal(.serviceUnavailable, "the gateway cannot take it now") }
     switch try await store.enqueue(request, id: id, for: call.gateway, by: call.author, at: HubClock.now) {
-    case .full: return Self.refusal(.tooManyRequests, "\(HubStore.mostWaiting) commands wait already", retryAfter: 60)
+    case .full: return Self.refusal(.tooManyRequests, "\(HubStore.maxWaiting) commands wait already", retryAfter: 60)
     case .taken(let command): return await ended(command, call, wait: wait)
     }
   }

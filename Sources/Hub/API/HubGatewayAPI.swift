@@ -7,7 +7,7 @@ import JSON
 extension HubAPI {
   func take(_ call: Call) async throws -> Response {
     guard let bytes = await body(of: call) else {
-      return Self.refusal(.contentTooLarge, "a batch has \(mostBody) bytes at most")
+      return Self.refusal(.contentTooLarge, "a batch has \(maxBody) bytes at most")
     }
     let batch: EventBatch
     do throws(EventBatch.Refusal) {

@@ -9,9 +9,9 @@ final class Places: Sendable {
   enum Admission { case seated, turnedAway, dropped }
 
   /// Connections that are told that there is no room, at once; those beyond are closed without a word.
-  static let mostTurnedAway = 8
+  static let maxTurnedAway = 8
   /// Descriptors that NIO may accept before it looks at the count again.
-  static let mostAccepted = 4
+  static let maxAccepted = 4
   /// Descriptors for everything else: the database, timers, configuration.
   static let spare = 16
   /// With less room than this a hub is of no use.
@@ -41,7 +41,7 @@ final class Places: Sendable {
 
   /// How many connections fit under a limit of open files when `open` are in use already; at most `wanted`.
   static func room(limit: Int, open: Int, wanted: Int) -> Int {
-    min(wanted, limit - open - spare - mostTurnedAway - mostAccepted)
+    min(wanted, limit - open - spare - maxTurnedAway - maxAccepted)
   }
 
   var count: Int { state.withLock { $0.seating.count } }
@@ -53,7 +53,7 @@ final class Places: Sendable {
       var evicted: (any Channel)?
       switch state.seating.arrived(number, from: Self.address(of: channel)) {
       case .full:
-        guard state.turnedAway < Self.mostTurnedAway else { return (.dropped, nil) }
+        guard state.turnedAway < Self.maxTurnedAway else { return (.dropped, nil) }
         state.turnedAway += 1
         return (.turnedAway, nil)
       case .seatedInPlaceOf(let victim): evicted = Self.forget(victim, &state)
@@ -127,5 +127,5 @@ final class Places: Sendable {
 extension Places: AvailableConnectionsDelegate {
   func connectionOpened() { state.withLock { $0.open += 1 } }
   func connectionClosed() { state.withLock { $0.open -= 1 } }
-  func isAcceptingNewConnections() -> Bool { state.withLock { $0.open < most + Self.mostTurnedAway } }
+  func isAcceptingNewConnections() -> Bool { state.withLock { $0.open < most + Self.maxTurnedAway } }
 }

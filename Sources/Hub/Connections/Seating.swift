@@ -48,14 +48,14 @@ struct Seating {
   /// It has shown a token that counts. False: who holds it has so many that others would be left out.
   mutating func showed(_ number: Int, as holder: String) -> Bool {
     guard let guest = guests[number], !guest.isKnown || guest.holder != holder else { return true }
-    guard known[holder]?.count ?? 0 < mostOfOne else { return false }
+    guard known[holder]?.count ?? 0 < maxOfOne else { return false }
     left(number)
     guests[number] = Guest(holder: holder, isKnown: true)
     known[holder, default: []].append(number)
     return true
   }
 
-  private var mostOfOne: Int { max(Self.fairShare, most / 4) }
+  private var maxOfOne: Int { max(Self.fairShare, most / 4) }
 
   /// Between requests; a live link never is.
   mutating func idle(_ number: Int, _ isIdle: Bool) { guests[number]?.isIdle = isIdle }

@@ -10,7 +10,7 @@ final class PostgresHubDatabase: HubDatabase {
   /// Where several hubs tell each other what is new.
   static let channel = "meshpost"
   /// Statements that are kept prepared.
-  private static let mostPrepared = 200
+  private static let maxPrepared = 200
 
   let connection: OpaquePointer
   private var prepared: [String: String] = [:]
@@ -113,7 +113,7 @@ final class PostgresHubDatabase: HubDatabase {
 
   private func prepare(_ sql: String) throws(HubDatabaseError) -> String {
     if let name = prepared[sql] { return name }
-    if prepared.count >= Self.mostPrepared, !isInTransaction {
+    if prepared.count >= Self.maxPrepared, !isInTransaction {
       prepared = [:]
       try execute("DEALLOCATE ALL")
     }

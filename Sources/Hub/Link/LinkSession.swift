@@ -20,7 +20,7 @@ struct LinkSession: Sendable {
   let registry: LinkRegistry
   let limiter: RateLimiter
   let admission: Admission
-  let mostMessage: Int
+  let maxMessage: Int
 
   /// When the gateway was last heard, how often it speaks at least, and its epoch.
   private final class Pulse: Sendable {
@@ -145,7 +145,7 @@ struct LinkSession: Sendable {
       json.field("type", "welcome")
       json.field("acknowledged", acknowledged)
       json.field("window", Self.window)
-      json.field("max_bytes", mostMessage)
+      json.field("max_bytes", maxMessage)
       json.field("at", HubClock.now)
     }
   }

@@ -26,7 +26,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
 
   let responder: HTTPChannelHandler.Responder
   /// Bytes of a message at most.
-  let mostMessage: Int
+  let maxMessage: Int
   let places: Places
   /// Whose link this is; `nil`: it is none, or not allowed, and HTTP answers.
   let admit: @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?
@@ -47,7 +47,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     let operations = channel.pipeline.syncOperations
     try operations.addHandler(UndecidedConnection())
     let upgrader = NIOTypedWebSocketServerUpgrader<Negotiated>(
-      maxFrameSize: mostMessage,
+      maxFrameSize: maxMessage,
       // The gate has let through what may be one.
       shouldUpgrade: { channel, _ in channel.eventLoop.makeSucceededFuture(HTTPHeaders([LinkProtocol.header])) },
       upgradePipelineHandler: { [self] channel, _ in
@@ -78,7 +78,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     }
     try operations.addHandler(
       NIOWebSocketFrameAggregator(
-        minNonFinalFragmentSize: 0, maxAccumulatedFrameCount: 1024, maxAccumulatedFrameSize: mostMessage))
+        minNonFinalFragmentSize: 0, maxAccumulatedFrameCount: 1024, maxAccumulatedFrameSize: maxMessage))
     return .link(try FrameChannel(wrappingChannelSynchronously: channel), gateway: visitor.gateway)
   }
 

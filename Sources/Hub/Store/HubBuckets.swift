@@ -7,7 +7,7 @@ import SQLite
 /// Buckets: numbered lists of updates that gateways catch up on. Source: docs/hub-protocol.md.
 extension HubStore {
   /// Updates of a shared bucket that are kept; who was away for longer hears where they begin.
-  static let mostShared: Int64 = 10_000
+  static let maxShared: Int64 = 10_000
   /// Bytes of one page's updates, about.
   private static let bucketPageBytes: Int64 = 256 * 1024
 
@@ -55,7 +55,7 @@ extension HubStore {
     try database.run(
       "INSERT INTO updates(gateway, bucket, seq, id, at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)", .text(scope),
       .text(bucket), .integer(seq), .text(id), .integer(at), .text(body))
-    if seq % 256 == 0 { try trim(bucket, scope, upTo: seq - Self.mostShared) }
+    if seq % 256 == 0 { try trim(bucket, scope, upTo: seq - Self.maxShared) }
     announce(HubNews(gateway: scope, bucket: bucket, seq: seq))
     return seq
   }

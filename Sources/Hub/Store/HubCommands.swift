@@ -6,7 +6,7 @@ import SQLite
 /// Commands for gateways: queued on disk until the gateway's journal tells what has become of them.
 extension HubStore {
   /// Commands that may wait for one gateway.
-  static let mostWaiting: Int64 = 1000
+  static let maxWaiting: Int64 = 1000
   /// Nobody waits for longer, unless told otherwise.
   private static let lifetime: Int64 = 7 * 86_400
 
@@ -42,7 +42,7 @@ extension HubStore {
       let waiting = try database.first(
         "SELECT count(*) FROM commands WHERE gateway = ?1 AND state = 'queued'", .text(gateway)
       ) { $0.integer(0) }
-      guard (waiting ?? 0) < Self.mostWaiting else { return .full }
+      guard (waiting ?? 0) < Self.maxWaiting else { return .full }
       let text = JSONWriterText.text(body)
       try database.run(
         """

@@ -7,7 +7,7 @@ import SQLite
 /// Documents that gateways and the hub both edit: the last writer wins, the hub at a tie. Source: docs/documents.md.
 extension HubStore {
   /// Milliseconds that a gateway's clock may be ahead of ours; beyond it an edit counts as made now.
-  static let mostAhead: Int64 = 60_000
+  static let maxAhead: Int64 = 60_000
 
   /// An edit at the hub: of what is known here, so it is later than that, whatever the clocks say. `nil`: there are too many.
   public func editDocument(
@@ -32,7 +32,7 @@ extension HubStore {
     // What no document is so large as is nobody's edit.
     guard value?.utf8.count ?? 0 <= HubBounds.documentBytes else { return }
     let edit = Document(
-      key: key, value: value, updatedAt: updatedAt > now + Self.mostAhead ? now : updatedAt, byHub: false)
+      key: key, value: value, updatedAt: updatedAt > now + Self.maxAhead ? now : updatedAt, byHub: false)
     let known = try document(key, of: gateway)
     if let known, !edit.wins(over: known) {
       // The same once more says nothing new.

@@ -7,7 +7,7 @@ import SQLite
 /// the end. A page ends early when it has `pageBytes`.
 extension HubStore {
   /// Gateways that are named as hearers of one message: the first that heard it.
-  private static let mostHeard = 100
+  private static let maxHeard = 100
 
   public func events(
     gateway: String, kind: String?, after: Int64, limit: Int
@@ -93,7 +93,7 @@ extension HubStore {
         var heard = JSONWriter()
         try heard.array { (json) throws(HubDatabaseError) in
           try database.each(
-            "SELECT gateway, at, body FROM heard WHERE message = ?1 ORDER BY at, gateway LIMIT \(Self.mostHeard)",
+            "SELECT gateway, at, body FROM heard WHERE message = ?1 ORDER BY at, gateway LIMIT \(Self.maxHeard)",
             [.integer(message.position)]
           ) { (row) throws(HubDatabaseError) in
             json.raw(Array(row.text(2).utf8))

@@ -24,7 +24,7 @@ public final class NodeService {
   /// When a path was last asked for: not more than once an hour each.
   private var pathsAsked: [PublicKey: MonotonicTime] = [:]
   private static let pathPause: Duration = .seconds(3600)
-  private static let mostPathsAsked = 256
+  private static let maxPathsAsked = 256
 
   public init(_ messenger: Messenger, credentials: Credentials) {
     self.messenger = messenger
@@ -117,7 +117,7 @@ public final class NodeService {
     more(of: stored, nil, done)
   }
 
-  private static let mostNeighbours = 64
+  private static let maxNeighbours = 64
 
   private func more(
     of stored: StoredContact, _ soFar: Neighbours?, _ done: @escaping (Result<Neighbours, Refusal>) -> Void
@@ -129,7 +129,7 @@ public final class NodeService {
       case .success(.neighbours(let page)):
         var all = soFar ?? page
         if soFar != nil { all.entries += page.entries.filter { !all.entries.contains($0) } }
-        let isComplete = page.entries.isEmpty || all.entries.count >= min(Int(all.total), Self.mostNeighbours)
+        let isComplete = page.entries.isEmpty || all.entries.count >= min(Int(all.total), Self.maxNeighbours)
         if isComplete { done(.success(all)) } else { self?.more(of: stored, all, done) }
       case .success: done(.failure(.radio("an answer of another kind came")))
       }
@@ -205,7 +205,7 @@ public final class NodeService {
   private func discoverPath(_ key: PublicKey) {
     let now = messenger.loop.now
     pathsAsked = pathsAsked.filter { now - $0.value < Self.pathPause }
-    guard pathsAsked[key] == nil, pathsAsked.count < Self.mostPathsAsked,
+    guard pathsAsked[key] == nil, pathsAsked.count < Self.maxPathsAsked,
       let stored = (try? messenger.store.contact(key)) ?? nil, stored.onRadio
     else { return }  // `try?`: a path is a convenience
     pathsAsked[key] = now

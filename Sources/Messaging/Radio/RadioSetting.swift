@@ -73,7 +73,7 @@ public enum RadioSetting: Equatable, Sendable {
   /// Both names at once; `nil`: neither is there.
   private static func floodScope(_ fields: [(String, JSONValue)]) throws(Refusal) -> FloodScope?? {
     func given(_ name: String) -> String? { fields.last { $0.0 == name }.map { words($0.1) } }
-    let key = try given("flood-scope-key").map { hex throws(Refusal) in try MeshLink.secret(hex) }
+    let key = try given("flood-scope-key").map { hex throws(Refusal) in try SharedLink.secret(hex) }
     guard let name = given("flood-scope") else {
       guard key == nil else { throw .invalid("flood-scope-key: it goes together with flood-scope") }
       return nil

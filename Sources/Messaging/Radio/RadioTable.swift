@@ -64,7 +64,7 @@ public final class RadioTable {
 
   /// Takes a link in: a card is given to the radio as if heard, so that its position and clock count. A radio that
   /// does not add it by itself (manual mode, an older advert) is told to.
-  public func importLink(_ link: MeshLink) async throws(Refusal) -> PublicKey {
+  public func importLink(_ link: SharedLink) async throws(Refusal) -> PublicKey {
     switch link {
     case .channel: throw .invalid("that is a channel's link: meshpost channel add takes it")
     case .contact(let key, let name, let type):

@@ -20,7 +20,7 @@ public struct Addressing {
   public init(_ store: Store) { self.store = store }
 
   /// Candidates that are named in a refusal.
-  private static let mostCandidates = 8
+  private static let maxCandidates = 8
   /// A beginning of a key has at least so many digits: shorter ones are more likely a name.
   private static let fewestDigits = 4
   /// So many are how messages name their sender: a node that takes them for its name is not meant.
@@ -41,7 +41,7 @@ public struct Addressing {
     mutating func add(_ addressee: Addressee, _ rank: Rank) {
       if let best, rank > best { return }
       if rank != best { (best, fitting) = (rank, []) }
-      guard fitting.count < Addressing.mostCandidates else {
+      guard fitting.count < Addressing.maxCandidates else {
         isCut = true
         return
       }

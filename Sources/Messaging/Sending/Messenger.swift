@@ -17,7 +17,7 @@ public final class Messenger {
   public struct Settings: Sendable {
     public var delivery = DeliverySettings()
     /// Messages that may wait; beyond it new ones are refused.
-    public var mostWaiting = 1000
+    public var maxWaiting = 1000
 
     public init() {}
   }
@@ -50,7 +50,7 @@ public final class Messenger {
   /// When the first message expires that waits for another radio.
   var heldTimer: LoopTimer?
   private var budgetToldAt: MonotonicTime?
-  private var hasToldDisk = false
+  private var loggedDiskFailure = false
   /// Messages that were taken in and are not on disk yet.
   var arriving = 0
   var counts = (delivered: 0, failed: 0, channel: 0)
@@ -101,7 +101,7 @@ public final class Messenger {
     expireHeld()
   }
 
-  public weak var keeper: ContactKeeper?
+  public weak var keeper: ContactEviction?
 
   /// The database was replaced by a new one. What was on the air within the last hour was on the air all the same.
   public func storeReplaced() {
@@ -158,7 +158,7 @@ public final class Messenger {
       guard session.knows(code) else { return acknowledgedLate(code, tripTime) }
       perform(session.acknowledged(code, tripTime: tripTime, now: loop.now))
     case .binaryResponse(let tag, let data):
-      guard let code = StrayAck.code(in: tag.bytes + data), session.knows(code) else { return }
+      guard let code = AckInResponse.code(in: tag.bytes + data), session.knows(code) else { return }
       perform(session.acknowledged(code, tripTime: 0, now: loop.now))
     case .logRxData(_, _, let packet):
       guard let id = echoes.heard(packet, now: loop.now) else { return }
@@ -233,16 +233,16 @@ public final class Messenger {
   private func saved(_ message: OutgoingMessage, _ failure: StoreError?) {
     guard let failure else {
       if unsaved[message.id] == message { unsaved[message.id] = nil }
-      if unsaved.isEmpty, hasToldDisk {
-        hasToldDisk = false
+      if unsaved.isEmpty, loggedDiskFailure {
+        loggedDiskFailure = false
         log.notice("sending: states are on disk again")
       }
       return
     }
-    if !hasToldDisk {
+    if !loggedDiskFailure {
       log.error("sending: \(failure); nothing new is handed to the radio until states can be kept. \(failure.remedy)")
     }
-    hasToldDisk = true
+    loggedDiskFailure = true
     saveLater()
   }
 

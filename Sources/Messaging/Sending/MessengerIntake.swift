@@ -20,12 +20,12 @@ extension Messenger {
       keep(messages, done)
     } catch {
       guard case .notOnRadio = error else { return done(.failure(error)) }
-      putBack(request, error, done)
+      restore(request, error, done)
     }
   }
 
   /// Who had to give way in the radio's table comes back when somebody writes to them.
-  private func putBack(
+  private func restore(
     _ request: SendRequest, _ refusal: Refusal, _ done: @escaping (Result<[OutgoingMessage], Refusal>) -> Void
   ) {
     // `try?`: nobody of that name is what was said already.
@@ -33,7 +33,7 @@ extension Messenger {
       return done(.failure(refusal))
     }
     loop.begin { [weak self] in
-      guard await keeper.putBack(stored), let self else { return done(.failure(refusal)) }
+      guard await keeper.restore(stored), let self else { return done(.failure(refusal)) }
       self.send(request, done)
     }
   }
@@ -54,7 +54,7 @@ extension Messenger {
   func checkRoom(for count: Int) throws(Refusal) {
     // Those of this turn, too, which are not on disk yet.
     let waiting = session.pending + arriving
-    guard waiting + count <= settings.mostWaiting else {
+    guard waiting + count <= settings.maxWaiting else {
       throw .full("\(waiting) messages wait already (messaging.queue); try again later")
     }
   }
@@ -69,7 +69,7 @@ extension Messenger {
     let over = text.bytes.count - limit
     guard over <= 0 || request.splits else { throw .tooLong(over: over, limit: limit) }
     guard let parts = TextLimit.split(text, limit: limit) else {
-      throw .invalid("the text needs more than \(TextLimit.mostParts) parts")
+      throw .invalid("the text needs more than \(TextLimit.maxParts) parts")
     }
     let key = request.key ?? Self.randomKey()
     guard (1...64).contains(key.utf8.count) else { throw .invalid("an id has 1 to 64 bytes") }

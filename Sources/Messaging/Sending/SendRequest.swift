@@ -110,10 +110,10 @@ public enum TextLimit {
   public static func channel(ownName: Text?) -> Int { channelWithName - (ownName?.bytes.count ?? 31) - 2 }
 
   /// Parts beyond this are refused: nobody wants a mesh to carry a book.
-  public static let mostParts = 9
+  public static let maxParts = 9
 
   /// `[1/3] …` in at most `limit` bytes each, cut at blanks where there are any near, never inside a character.
-  /// `nil`: more than `mostParts`.
+  /// `nil`: more than `maxParts`.
   public static func split(_ text: Text, limit: Int) -> [Text]? {
     guard text.bytes.count > limit else { return [text] }
     let room = limit - "[1/9] ".utf8.count
@@ -121,7 +121,7 @@ public enum TextLimit {
     var parts: [[UInt8]] = []
     var rest = text.bytes[...]
     while !rest.isEmpty {
-      guard parts.count < mostParts else { return nil }
+      guard parts.count < maxParts else { return nil }
       let end = rest.count <= room ? rest.endIndex : cut(rest, room)
       parts.append(Array(rest[..<end]))
       rest = rest[end...].drop { $0 == 0x20 }

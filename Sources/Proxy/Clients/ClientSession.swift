@@ -16,9 +16,9 @@ import Timing
 /// from the gateway's store, each client at its own place.
 final class ClientSession {
   /// Commands that may wait for the one in hand; whoever sends more without reading is let go.
-  static let mostWaiting = 64
+  static let maxWaiting = 64
   /// Bytes that may wait for a client to read them; beyond it is let go.
-  static let mostUnread = 128 * 1024
+  static let maxUnread = 128 * 1024
   /// Its place is written down after so many messages, and whenever it has had all.
   static let cursorStep = 32
   /// Version 1 and 2 clients are told of messages without SNR.
@@ -74,7 +74,7 @@ final class ClientSession {
   func start() {
     stream.onBytes = { [weak self] bytes in self?.received(bytes) }
     stream.onClose = { [weak self] words in self?.end(words) }
-    stream.onDrained = { [weak self] in self?.listing?.goOn() }
+    stream.onDrained = { [weak self] in self?.listing?.writePages() }
     stream.start()
   }
 
@@ -101,7 +101,7 @@ final class ClientSession {
 
   private func takeFrames(_ now: MonotonicTime) {
     while !isOver, let frame = decoder.next(now: now) {
-      guard waiting.count < Self.mostWaiting else { return end("it sent \(waiting.count) commands without waiting") }
+      guard waiting.count < Self.maxWaiting else { return end("it sent \(waiting.count) commands without waiting") }
       waiting.append(frame)
     }
     // Nothing is carried out of what came along with it.
@@ -142,7 +142,7 @@ final class ClientSession {
   func send(_ frame: [UInt8]) {
     guard !isOver else { return }
     stream.write(SerialFraming.wrap(frame, .fromRadio))
-    if stream.pendingBytes > Self.mostUnread {
+    if stream.pendingBytes > Self.maxUnread {
       parts.loop.later { [weak self] in self?.end("it does not read what it is told") }
     }
   }
@@ -314,9 +314,9 @@ final class ClientSession {
     switch command {
     case .signStart:
       toSign = []
-      reply(.signStart(limit: UInt32(Self.mostToSign)))
+      reply(.signStart(limit: UInt32(Self.maxToSign)))
     case .signData(let data):
-      guard toSign.count + data.count <= Self.mostToSign else { return reply(.error(.tableFull)) }
+      guard toSign.count + data.count <= Self.maxToSign else { return reply(.error(.tableFull)) }
       toSign += data
       reply(.ok)
     default:
@@ -328,7 +328,7 @@ final class ClientSession {
     }
   }
 
-  private static let mostToSign = 8192
+  private static let maxToSign = 8192
 
   private func ask(_ command: Command, _ frame: [UInt8], _ answer: RemoteAnswer) {
     guard mayGoOnAir(command) else { return reply(.error(.tableFull)) }

@@ -34,19 +34,19 @@ public struct ProxySettings: Equatable, Sendable {
   /// Who may connect; empty: this machine alone.
   public var allowFrom: [AddressRange]
   public var allows: Set<Danger>
-  public var mostClients: Int
+  public var maxClients: Int
   /// Messages from before it came that a client that was never here is handed.
   public var history: Int64
 
   public init(
     name: String, address: ListenAddress, allowFrom: [AddressRange] = [], allows: Set<Danger> = [],
-    mostClients: Int = 8, history: Int64 = 0
+    maxClients: Int = 8, history: Int64 = 0
   ) {
     self.name = name
     self.address = address
     self.allowFrom = allowFrom
     self.allows = allows
-    self.mostClients = mostClients
+    self.maxClients = maxClients
     self.history = history
   }
 }

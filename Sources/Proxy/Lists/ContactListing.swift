@@ -6,7 +6,7 @@ import Store
 /// A contact list on its way to a client, from the store, as fast as it reads: nothing is collected.
 final class ContactListing {
   private static let page = 50
-  private static let mostPending = 16 * 1024
+  private static let maxPending = 16 * 1024
 
   private unowned let client: ClientSession
   private let since: UInt32
@@ -23,14 +23,14 @@ final class ContactListing {
     do throws(StoreError) {
       let total = try client.parts.store.contactCount(onRadio: true)
       client.send(Reply.contactsStart(total: UInt32(clamping: total)).encode())
-      goOn()
+      writePages()
     } catch {
       finish(.error(.fileError))
     }
   }
 
-  func goOn() {
-    while !isOver, !client.isOver, client.stream.pendingBytes < Self.mostPending {
+  func writePages() {
+    while !isOver, !client.isOver, client.stream.pendingBytes < Self.maxPending {
       do throws(StoreError) {
         if try !writePage() { finish(.endOfContacts(lastModified: newest)) }
       } catch {

@@ -23,7 +23,7 @@ struct HomeAssistant {
   }
 
   /// Entities that were described since the connection; beyond it they are described again, which does no harm.
-  private static let mostDescribed = 4096
+  private static let maxDescribed = 4096
 
   private let settings: Settings
   private let gateway: String
@@ -186,7 +186,7 @@ struct HomeAssistant {
           }
         })
     }
-    if described.count > Self.mostDescribed { described = [] }
+    if described.count > Self.maxDescribed { described = [] }
     let state = JSONWriter.object { json in
       for (object, _, value) in values { json.field(object, value) }
       json.field("at", event.at)

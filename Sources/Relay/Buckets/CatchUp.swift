@@ -9,9 +9,9 @@ struct CatchUp {
     /// Updates of one page.
     var page = 100
     /// Further behind than this, what is older is given up (of buckets where that is allowed).
-    var mostBehind: Int64 = 1000
+    var maxBehind: Int64 = 1000
     /// Pages of one bucket in a row before another has its turn.
-    var mostInARow = 8
+    var maxInARow = 8
     /// Milliseconds that clocks and late writers may differ.
     var margin: Int64 = 60_000
   }
@@ -98,7 +98,7 @@ struct CatchUp {
   }
 
   /// A hub that counts beyond this makes no sense, and sums of such numbers must not overflow.
-  static let mostSeq: Int64 = 1 << 53
+  static let maxSeq: Int64 = 1 << 53
 
   /// Commands and documents are never given up: there are only so many, and each counts.
   static func maySkip(_ bucket: String) -> Bool { bucket.hasPrefix("channel/") }
@@ -180,7 +180,7 @@ struct CatchUp {
         buckets[index].1.inARow = 0
         continue
       }
-      if step == 0, buckets[index].1.inARow >= settings.mostInARow, buckets.count > 1 {
+      if step == 0, buckets[index].1.inARow >= settings.maxInARow, buckets.count > 1 {
         buckets[index].1.inARow = 0
         turn = (turn + 1) % buckets.count
         return nextFetch()
@@ -196,9 +196,9 @@ struct CatchUp {
     phase = .busy(name)
     let bucket = buckets[index].1
     let (seq, remote) = (bucket.position.seq, bucket.remote)
-    if Self.maySkip(name), !bucket.mustAsk, remote - seq > settings.mostBehind {
+    if Self.maySkip(name), !bucket.mustAsk, remote - seq > settings.maxBehind {
       var target = bucket.position
-      (target.seq, target.at) = (remote - settings.mostBehind, nil)
+      (target.seq, target.at) = (remote - settings.maxBehind, nil)
       return .skip(bucket: name, first: seq + 1, last: target.seq, to: target)
     }
     buckets[index].1.inARow += 1

@@ -53,17 +53,17 @@ extension CatchUp.Page {
   /// `nil`: it is none.
   init?(_ json: JSONValue) {
     if json["diverged"]?.bool == true {
-      guard let resume = json["resume"]?.integer, (0...CatchUp.mostSeq).contains(resume) else { return nil }
+      guard let resume = json["resume"]?.integer, (0...CatchUp.maxSeq).contains(resume) else { return nil }
       self = .diverged(resume: resume, at: json["resume_at"]?.count)
       return
     }
     guard let first = json["first"]?.integer, let last = json["last"]?.integer, let list = json["updates"]?.array,
-      (1...CatchUp.mostSeq).contains(first), (0...CatchUp.mostSeq).contains(last)
+      (1...CatchUp.maxSeq).contains(first), (0...CatchUp.maxSeq).contains(last)
     else { return nil }
     var updates: [CatchUp.Update] = []
     for value in list {
       guard let seq = value["seq"]?.integer, let at = value["at"]?.count, let id = value["id"]?.string,
-        let body = value["body"], (1...CatchUp.mostSeq).contains(seq)
+        let body = value["body"], (1...CatchUp.maxSeq).contains(seq)
       else { return nil }
       var writer = JSONWriter()
       writer.value(body)

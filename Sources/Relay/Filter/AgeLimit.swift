@@ -56,7 +56,7 @@ public struct AgeLimit: Equatable, Sendable {
 
 /// When events were journaled, by a clock that cannot be set; of this program's own life.
 struct JournalTimes {
-  private static let mostMarks = 256
+  private static let maxMarks = 256
   /// Events so close to each other share a time: the earlier.
   private static let apart: Duration = .seconds(10)
 
@@ -74,7 +74,7 @@ struct JournalTimes {
     if let newest = marks.last, now - newest.time < Self.apart { return }
     marks.append((last + 1, now))
     // The oldest half is as old as its newest, which is old enough.
-    if marks.count > Self.mostMarks { marks.removeFirst(Self.mostMarks / 2) }
+    if marks.count > Self.maxMarks { marks.removeFirst(Self.maxMarks / 2) }
   }
 
   /// The journal is another one.

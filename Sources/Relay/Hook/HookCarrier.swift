@@ -25,7 +25,7 @@ final class HookCarrier: Carrier {
   private(set) var bytesSent: UInt64 = 0
 
   /// A reply is at most so long; the rest is cut off. What it says to standard error is logged up to the same length.
-  private static let mostOutput = 1024
+  private static let maxOutput = 1024
   /// Programs that limit and run others; every Debian has them (util-linux).
   private static let (limiter, switcher) = ("/usr/bin/prlimit", "/usr/bin/setpriv")
 
@@ -80,7 +80,7 @@ final class HookCarrier: Carrier {
         environment: [
           "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "MESHPOST_SOCKET": settings.socket,
           "MESHPOST_HOOK": name, "MESHPOST_KIND": event.kind,
-        ], input: input, limit: settings.timeout, mostOutput: Self.mostOutput, on: loop, ended)
+        ], input: input, limit: settings.timeout, maxOutput: Self.maxOutput, on: loop, ended)
     } catch {
       failed(.retry(reason: "\(place) cannot be started: \(error)", after: nil))
     }

@@ -9,28 +9,28 @@ import Timing
 /// Carries batches to a Meshpost hub by HTTP; one cumulative acknowledgement each. What else there is to say goes over a
 /// connection of its own, so that neither waits for the other. Source: docs/hub-protocol.md.
 final class HubCarrier {
-  private let road: HTTPRoad
-  private let sideRoad: HTTPRoad
+  private let server: AuthorizedHTTP
+  private let queryConnection: AuthorizedHTTP
   private let path: String
   private let store: Store
   private let clock = WallClock()
-  /// One after another on the side road.
+  /// One after another on the side server.
   private var waiting: [(request: HTTPRequest, done: (JSONValue?) -> Void)] = []
   private var isAsking = false
-  private static let mostWaiting = 32
+  private static let maxWaiting = 32
 
-  init(_ settings: HTTPRoad.Settings, store: Store, on loop: EventLoop) throws {
-    road = try HTTPRoad(settings, on: loop)
-    sideRoad = try HTTPRoad(settings, on: loop)
-    path = "\(road.path)/v1/gateways/\(PercentCoding.encode(store.gatewayID))"
+  init(_ settings: AuthorizedHTTP.Settings, store: Store, on loop: EventLoop) throws {
+    server = try AuthorizedHTTP(settings, on: loop)
+    queryConnection = try AuthorizedHTTP(settings, on: loop)
+    path = "\(server.path)/v1/gateways/\(PercentCoding.encode(store.gatewayID))"
     self.store = store
   }
 
-  var certificateExpiry: Int64? { road.certificateExpiry }
-  var bytesSent: UInt64 { road.bytesSent &+ sideRoad.bytesSent }
+  var certificateExpiry: Int64? { server.certificateExpiry }
+  var bytesSent: UInt64 { server.bytesSent &+ queryConnection.bytesSent }
 
   func greet(_ done: @escaping (Greeting) -> Void) {
-    road.send(HTTPRequest("GET", "\(path)?epoch=\(store.epoch)")) { [clock] result in
+    server.send(HTTPRequest("GET", "\(path)?epoch=\(store.epoch)")) { [clock] result in
       if case .success(let response) = result, response.status == 404 { return done(.has(nil)) }
       var acknowledged: Int64?
       let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
@@ -57,7 +57,7 @@ final class HubCarrier {
 
   func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) {
     let request = HTTPRequest("POST", "\(path)/events", body: batch.encode(epoch: store.epoch))
-    road.send(request) { [clock] result in
+    server.send(request) { [clock] result in
       done(
         RetryPolicy.verdict(result, now: clock.seconds) { body in
           // `try?`: an answer that is no JSON makes no sense, and that is all there is to know.
@@ -68,7 +68,7 @@ final class HubCarrier {
     }
   }
 
-  // MARK: The side road
+  // MARK: The side server
 
   func ask(_ question: UpdatesQuestion, _ done: @escaping (JSONValue?) -> Void) {
     send(HTTPRequest("GET", "\(path)/updates?\(question.query)"), done)
@@ -81,7 +81,7 @@ final class HubCarrier {
   }
 
   private func send(_ request: HTTPRequest, _ done: @escaping (JSONValue?) -> Void) {
-    guard waiting.count < Self.mostWaiting else { return done(nil) }
+    guard waiting.count < Self.maxWaiting else { return done(nil) }
     waiting.append((request, done))
     goOn()
   }
@@ -95,7 +95,7 @@ final class HubCarrier {
       done(answer)
       self?.goOn()
     }
-    sideRoad.send(request) { result in
+    queryConnection.send(request) { result in
       guard case .success(let response) = result, response.status == 200 else { return answered(nil) }
       // `try?`: what is no JSON is no answer.
       answered(try? JSONValue(parsing: response.body))
@@ -105,8 +105,8 @@ final class HubCarrier {
   }
 
   func close() {
-    road.close()
-    sideRoad.close()
+    server.close()
+    queryConnection.close()
     waiting = []
     isAsking = false
   }

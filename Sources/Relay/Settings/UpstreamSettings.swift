@@ -208,7 +208,7 @@ public struct UpstreamSettings: Equatable, Sendable {
 
   /// Whether a text can be the URL of an upstream over HTTP.
   public static func isURL(_ text: String, allowsQuery: Bool = false) -> Bool {
-    HTTPRoad.isURL(text, allowsQuery: allowsQuery)
+    AuthorizedHTTP.isURL(text, allowsQuery: allowsQuery)
   }
 }
 
@@ -263,18 +263,19 @@ extension JournalUpstream {
     guard troubles.isEmpty else {
       throw SetupError(description: troubles.map(\.description).joined(separator: "; "))
     }
-    var road = HTTPRoad.Settings(
+    var server = AuthorizedHTTP.Settings(
       url: settings.url, tokenFile: settings.tokenFile, authorities: settings.authorities, timeout: settings.timeout)
     switch settings.kind {
     case .hub(let isLive, let keepAlive):
-      return try HubLink(
-        HubLink.Settings(road: road, keepAlive: keepAlive, isLive: isLive, version: settings.version), store: store,
+      return try HubConnection(
+        HubConnection.Settings(road: server, keepAlive: keepAlive, isLive: isLive, version: settings.version),
+        store: store,
         on: loop, log: log)
     case .webhook(let secretFile, let template, let contentType, let batches):
-      road.allowsQuery = true
+      server.allowsQuery = true
       return try WebhookCarrier(
         WebhookCarrier.Settings(
-          road: road, secretFile: secretFile, template: template, contentType: contentType, batches: batches),
+          server: server, secretFile: secretFile, template: template, contentType: contentType, batches: batches),
         store: store, on: loop)
     case .mqtt(let mqtt): return try self.mqtt(mqtt, settings, store, loop)
     case .hook(let hook):

@@ -10,7 +10,7 @@ struct Batch {
     var bytes: Int
   }
 
-  static let mostLeftOut = 2000
+  static let maxLeftOut = 2000
 
   private(set) var events: [JournalEvent] = []
   private(set) var bytes = 0
@@ -22,7 +22,7 @@ struct Batch {
   /// Reads on from the cursor. What is missing in between (given up by quota or age, or damaged) becomes a `gap` event
   /// in its place.
   ///
-  /// What the filter does not let pass is left out and counts as being in it; `mostLeftOut` of that end the batch, so that
+  /// What the filter does not let pass is left out and counts as being in it; `maxLeftOut` of that end the batch, so that
   /// nobody is held up by a long stretch that is not for this server.
   init(
     after cursor: Int64, of store: Store, limits: Limits, filter: EventFilter = EventFilter(),
@@ -35,8 +35,8 @@ struct Batch {
     var expected = cursor + 1
     var leftOut = 0
     var failure: StoreError?
-    try store.readJournal(after: cursor, limit: limits.events + Self.mostLeftOut) { event, isSound in
-      guard collected.count < limits.events, leftOut < Self.mostLeftOut else { return false }
+    try store.readJournal(after: cursor, limit: limits.events + Self.maxLeftOut) { event, isSound in
+      guard collected.count < limits.events, leftOut < Self.maxLeftOut else { return false }
       guard collected.isEmpty || size + event.body.count <= limits.bytes else { return false }
       if event.seq > expected {
         missing.append((expected, event.seq - 1, event.at))

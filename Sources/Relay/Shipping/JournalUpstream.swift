@@ -19,7 +19,7 @@ public final class JournalUpstream: Upstream {
     public var commandsPerMinute: Int
 
     /// What can be allowed: commands, and documents and settings that may be edited from afar.
-    public static let knownRights = CommandDesk.known + ["documents", "settings"]
+    public static let knownRights = CommandIntake.known + ["documents", "settings"]
 
     public init(
       name: String, batchEvents: Int = 200, batchBytes: Int = 65536, filter: EventFilter = EventFilter(),
@@ -70,10 +70,10 @@ public final class JournalUpstream: Upstream {
   var times: JournalTimes
   var isPaused = false
   private var epochRenewals = 0
-  private let desk: CommandDesk
-  private(set) var updatesDesk: UpdatesDesk?
+  private let desk: CommandIntake
+  private(set) var bucketSync: BucketSync?
   /// Kept for a carrier that is built later.
-  var receivers: UpdatesDesk.Receivers? { didSet { if let receivers { updatesDesk?.receivers = receivers } } }
+  var receivers: BucketSync.Receivers? { didSet { if let receivers { bucketSync?.receivers = receivers } } }
   weak var radio: (any RadioAccess)? { didSet { (carrier as? MQTTCarrier)?.radio = radio } }
 
   public var name: String { settings.name }
@@ -88,9 +88,9 @@ public final class JournalUpstream: Upstream {
     self.loop = loop
     let log = log.about(.upstream, settings.name)
     self.log = log
-    shipment = Shipment(mostEvents: settings.batchEvents)
-    desk = CommandDesk(
-      CommandDesk.Settings(allowed: settings.allowed, perMinute: settings.commandsPerMinute), upstream: settings.name,
+    shipment = Shipment(maxEvents: settings.batchEvents)
+    desk = CommandIntake(
+      CommandIntake.Settings(allowed: settings.allowed, perMinute: settings.commandsPerMinute), upstream: settings.name,
       store: store, on: loop, log: log)
     (cursor, beginning) = try store.openCursor(of: settings.name, fromStart: settings.fromStart)
     taken = cursor
@@ -104,17 +104,17 @@ public final class JournalUpstream: Upstream {
   func connect() {
     carrier.onCommand = { [desk] payload, done in desk.take(payload, done) }
     carrier.onLost = { [weak self] verdict in self?.connectionLost(verdict) }
-    (carrier as? HubLink)?.onGreetAgain = { [weak self] in
+    (carrier as? HubConnection)?.onGreetAgain = { [weak self] in
       self?.shipment.greetAgain()
       self?.wake()
     }
     guard let source = carrier as? any UpdatesSource else { return }
     settings.filter.own = settings.name
-    let updatesDesk = UpdatesDesk(
+    let bucketSync = BucketSync(
       upstream: settings.name, rights: settings.allowed, store: store, source: source, commands: desk, on: loop,
       log: log, acknowledged: { [weak self] in self?.taken ?? 0 })
-    if let receivers { updatesDesk.receivers = receivers }
-    self.updatesDesk = updatesDesk
+    if let receivers { bucketSync.receivers = receivers }
+    self.bucketSync = bucketSync
   }
 
   /// Who carries out what the server asks for.
@@ -122,7 +122,7 @@ public final class JournalUpstream: Upstream {
     get { desk.handler }
     set {
       desk.handler = newValue
-      desk.pump()
+      desk.runNext()
     }
   }
 
@@ -203,7 +203,7 @@ public final class JournalUpstream: Upstream {
     (cursor, beginning, taken, serverHas) = (0, 0, 0, 0)
     times.reset(last: 0)
     forgetFlights()
-    updatesDesk?.storeReplaced()
+    bucketSync?.storeReplaced()
     shipment.greetAgain()
     wake()
   }
@@ -211,7 +211,7 @@ public final class JournalUpstream: Upstream {
   public func stop() {
     isClosed = true
     timer?.cancel()
-    updatesDesk?.stop()
+    bucketSync?.stop()
     carrier.close()
   }
 

@@ -5,11 +5,11 @@ import Store
 
 /// What comes from the server besides acknowledgements.
 extension JournalUpstream {
-  public var updates: UpdatesReport? { updatesDesk?.report }
-  public func channelsChanged() { updatesDesk?.wantsChanged() }
-  public func refresh() { updatesDesk?.refresh() }
+  public var updates: UpdatesReport? { bucketSync?.report }
+  public func channelsChanged() { bucketSync?.wantsChanged() }
+  public func refresh() { bucketSync?.refresh() }
   public func setState(_ name: String, _ body: [UInt8]) {
-    (carrier as? HubLink)?.setState(name, body)
+    (carrier as? HubConnection)?.setState(name, body)
     (carrier as? StoppedCarrier)?.setState(name, body)
   }
 
@@ -25,7 +25,7 @@ extension JournalUpstream {
 
   /// The network is another than before: what waits is tried at once, what is connected has to show it.
   public func networkChanged() {
-    (carrier as? HubLink)?.probe()
+    (carrier as? HubConnection)?.probe()
     if case .waiting = shipment.state {
       shipment.resume()
       wake()
@@ -41,7 +41,7 @@ extension JournalUpstream {
     let age = backlog?.oldest.map { max(0, (WallClock().milliseconds - max(0, $0)) / 1000) }
     let (state, reason) = stateForPeople
     return UpstreamStatus(
-      name: name, kind: carrier.kind, url: carrier.place, link: (carrier as? HubLink)?.roadName, state: state,
+      name: name, kind: carrier.kind, url: carrier.place, link: (carrier as? HubConnection)?.linkKind, state: state,
       cursor: cursor,
       pending: max(0, store.lastSeq - cursor), inFlight: flights.reduce(0) { $0 + $1.events.count },
       deadLetters: deadLetters,

@@ -20,12 +20,12 @@ extension JournalUpstream {
   }
 
   /// Events before the suspect that are looked at.
-  private static let mostBefore = 500
+  private static let maxBefore = 500
 
   private func lastEvent(before suspect: Int64) throws(StoreError) -> JournalEvent? {
-    let first = max(beginning, suspect - 1 - Int64(Self.mostBefore))
+    let first = max(beginning, suspect - 1 - Int64(Self.maxBefore))
     guard first < taken else { return nil }
-    let limits = Batch.Limits(events: Self.mostBefore, bytes: .max)
+    let limits = Batch.Limits(events: Self.maxBefore, bytes: .max)
     let before = try Batch(after: first, of: store, limits: limits, filter: settings.filter)
     let isKnown = { [taken] (event: JournalEvent) in
       event.seq < suspect && event.seq <= taken && event.kind != EventKind.gap.rawValue
@@ -72,7 +72,7 @@ extension JournalUpstream {
   }
 
   /// Tries of a dead letter over which the server hangs up.
-  private static let mostLetterHangUps = 3
+  private static let maxLetterHangUps = 3
 
   /// The reason, when a dead letter has been tried often enough.
   private func lastHangUp(_ verdict: Verdict) -> String? {
@@ -81,19 +81,19 @@ extension JournalUpstream {
       return nil
     }
     letterHangUps += 1
-    guard letterHangUps >= Self.mostLetterHangUps else { return nil }
+    guard letterHangUps >= Self.maxLetterHangUps else { return nil }
     letterHangUps = 0
     return reason
   }
 
   /// Dead letters right behind what the server has, at most.
-  private static let mostBuried = 1000
+  private static let maxBuried = 1000
 
   /// A server that says how far it is does not count what was buried behind that: it is not sent again by itself.
   func past(buried acknowledged: Int64) -> Int64 {
     var through = acknowledged
     let limits = Batch.Limits(events: 1, bytes: 1)
-    for _ in 0..<Self.mostBuried where through < cursor {
+    for _ in 0..<Self.maxBuried where through < cursor {
       // `try?`: a store that cannot be read fails what follows, too.
       guard let batch = try? Batch(after: through, of: store, limits: limits, filter: settings.filter),
         batch.last <= cursor, let seq = batch.events.first?.seq, (try? store.isDeadLetter(seq, of: name)) == true

@@ -53,12 +53,12 @@ struct Shipment {
   private(set) var limit: Int
   /// When each batch that is under way was sent.
   private var sentAt: [MonotonicTime] = []
-  private let mostEvents: Int
+  private let maxEvents: Int
   private var backoff = Backoff(first: RetryPolicy.first, limit: RetryPolicy.limit)
 
-  init(mostEvents: Int) {
-    self.mostEvents = max(1, mostEvents)
-    limit = max(1, min(mostEvents, Self.firstEvents))
+  init(maxEvents: Int) {
+    self.maxEvents = max(1, maxEvents)
+    limit = max(1, min(maxEvents, Self.firstEvents))
   }
 
   /// `hasMore`: there are events after the cursor, or dead letters to be tried again.
@@ -67,7 +67,7 @@ struct Shipment {
     switch state {
     case .sending(let count, let isDeadLetter):
       // Several at once only where batches have their full size: on a narrow line they would wait for each other.
-      let hasRoom = count > 0 && !isDeadLetter && behind.count + 1 < window && limit == mostEvents
+      let hasRoom = count > 0 && !isDeadLetter && behind.count + 1 < window && limit == maxEvents
       return hasMore && hasRoom ? .send(limit: limit) : .nothing
     case .waiting(let until, _), .stopped(let until, _):
       if now < until { return .wake(at: until) }
@@ -145,7 +145,7 @@ struct Shipment {
   private mutating func adapt(_ now: MonotonicTime) {
     guard !sentAt.isEmpty else { return }
     let took = now - sentAt.removeFirst()
-    if took <= Self.quick { limit = min(mostEvents, limit * 2) }
+    if took <= Self.quick { limit = min(maxEvents, limit * 2) }
     if took > Self.slow { limit = max(1, limit / 2) }
   }
 

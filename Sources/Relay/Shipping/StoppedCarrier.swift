@@ -34,7 +34,7 @@ final class StoppedCarrier: Carrier {
   func setState(_ name: String, _ body: [UInt8]) {
     states.removeAll { $0.name == name }
     states.append((name, body))
-    if states.count > HubLink.mostStates { states.removeFirst() }
+    if states.count > HubConnection.maxStates { states.removeFirst() }
   }
 
   func greet(_ done: @escaping (Greeting) -> Void) { done(.failed(.stopped(reason: reason))) }

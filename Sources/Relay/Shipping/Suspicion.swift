@@ -3,11 +3,11 @@
 /// Finds the event over which a server hangs up again and again: pure.
 ///
 /// A connection that ends says little: the line may be bad, the server may be in trouble. So nothing is held against an event
-/// before it was alone under way, `mostAlone` times, and the server hung up (or kept silent) each time. Then another event
+/// before it was alone under way, `maxAlone` times, and the server hung up (or kept silent) each time. Then another event
 /// is sent, one that the server has had before where there is one: if that does not pass, the server is in trouble, and
 /// all begins anew. If it passes, and the suspect fails once more right after, it is proven.
 struct Suspicion: Equatable {
-  static let mostAlone = 5
+  static let maxAlone = 5
 
   /// The event that is suspected.
   private(set) var seq: Int64?
@@ -20,9 +20,9 @@ struct Suspicion: Equatable {
   /// The suspect goes alone.
   var wantsAlone: Bool { alone > 0 || hasAnotherPassed || hasAnotherFailed }
   /// Another event is to show that the server takes any.
-  var wantsProof: Bool { alone >= Self.mostAlone && !hasAnotherPassed }
+  var wantsProof: Bool { alone >= Self.maxAlone && !hasAnotherPassed }
   /// The next try may come soon: it is not known yet that the server is in trouble.
-  var isUrgent: Bool { seq != nil && alone < Self.mostAlone && !hasAnotherFailed }
+  var isUrgent: Bool { seq != nil && alone < Self.maxAlone && !hasAnotherFailed }
 
   /// The server hung up over a batch of so many events, and had taken none. True: its one event is proven to be the reason.
   mutating func hungUp(first: Int64, count: Int) -> Bool {
@@ -32,7 +32,7 @@ struct Suspicion: Equatable {
       self = Suspicion()
       return true
     }
-    alone = min(alone + 1, Self.mostAlone)
+    alone = min(alone + 1, Self.maxAlone)
     return false
   }
 

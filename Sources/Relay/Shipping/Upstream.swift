@@ -108,7 +108,7 @@ public final class Relay {
     documentChanged: @escaping (Document) -> Void, channelMessage: @escaping (ChannelUpdate) -> ChannelUpdateFate,
     channels: @escaping () -> [String]
   ) {
-    let receivers = UpdatesDesk.Receivers(
+    let receivers = BucketSync.Receivers(
       documentChanged: documentChanged, channelMessage: channelMessage, channels: channels)
     for case let upstream as JournalUpstream in upstreams { upstream.receivers = receivers }
   }

@@ -12,7 +12,7 @@ import Timing
 /// The server may see an event twice, after an answer that was lost: `Idempotency-Key` is the same then.
 final class WebhookCarrier: Carrier {
   struct Settings: Sendable {
-    var road: HTTPRoad.Settings
+    var server: AuthorizedHTTP.Settings
     /// A file whose first line signs the body.
     var secretFile: String?
     var template: BodyTemplate?
@@ -23,20 +23,20 @@ final class WebhookCarrier: Carrier {
 
   let kind = "webhook"
   private let settings: Settings
-  private let road: HTTPRoad
+  private let server: AuthorizedHTTP
   private let store: Store
   private let clock = WallClock()
 
   init(_ settings: Settings, store: Store, on loop: EventLoop) throws {
     self.settings = settings
     self.store = store
-    road = try HTTPRoad(settings.road, on: loop)
+    server = try AuthorizedHTTP(settings.server, on: loop)
   }
 
-  var place: String { ServerAddress.shown(settings.road.url) }
+  var place: String { ServerAddress.shown(settings.server.url) }
 
-  var bytesSent: UInt64 { road.bytesSent }
-  var certificateExpiry: Int64? { road.certificateExpiry }
+  var bytesSent: UInt64 { server.bytesSent }
+  var certificateExpiry: Int64? { server.certificateExpiry }
 
   /// It keeps no count that one could ask for.
   func greet(_ done: @escaping (Greeting) -> Void) { done(.ready) }
@@ -44,7 +44,7 @@ final class WebhookCarrier: Carrier {
   func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) {
     guard let first = batch.events.first, let last = batch.events.last else { return done(.acknowledged(through: 0)) }
     let body = settings.batches ? batch.encode(epoch: store.epoch, gateway: store.gatewayID) : self.body(of: first)
-    var request = HTTPRequest("POST", road.path.isEmpty ? "/" : road.path, body: body)
+    var request = HTTPRequest("POST", server.path.isEmpty ? "/" : server.path, body: body)
     request.headers.add("Content-Type", settings.contentType)
     let numbers = settings.batches && last.seq > first.seq ? "\(first.seq)-\(last.seq)" : "\(first.seq)"
     request.headers.add("Idempotency-Key", "\(store.gatewayID)/\(store.epoch)/\(numbers)")
@@ -56,7 +56,7 @@ final class WebhookCarrier: Carrier {
     }
     // Without batches the rest of it stays for the next time: only the first was sent.
     let through = settings.batches ? batch.last : batch.events.count > 1 ? first.seq : batch.last
-    road.send(request) { [clock, path = road.path] result in
+    server.send(request) { [clock, path = server.path] result in
       let verdict = RetryPolicy.webhookVerdict(result, now: clock.seconds, through: through)
       done(verdict.rewording { ServerAddress.hiding(path, in: $0) })
     } refused: {
@@ -77,5 +77,5 @@ final class WebhookCarrier: Carrier {
     return EventEnvelope.encode(event, gateway: store.gatewayID, epoch: store.epoch)
   }
 
-  func close() { road.close() }
+  func close() { server.close() }
 }

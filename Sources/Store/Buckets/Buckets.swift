@@ -53,7 +53,7 @@ extension Store {
   // MARK: Commands
 
   /// Commands with their answers that are kept of an upstream, so that one that comes again is known.
-  static let mostAnswered: Int64 = 1000
+  static let maxAnswered: Int64 = 1000
 
   /// Within a `write`: false when the upstream has sent this id before.
   public func queueCommand(
@@ -77,7 +77,7 @@ extension Store {
       """
       DELETE FROM commands WHERE upstream = ?1 AND answer IS NOT NULL AND number <=
       (SELECT max(number) FROM commands WHERE upstream = ?1) - ?2
-      """, .text(upstream), .integer(Self.mostAnswered))
+      """, .text(upstream), .integer(Self.maxAnswered))
   }
 
   /// What the upstream was answered to this id; `nil`: it is not known, or has no answer yet.

@@ -47,7 +47,7 @@ extension Store {
 
   /// Documents that are kept, deleted ones too. Each has at most 1000 bytes besides its key and its tags, so that all of them take
   /// some ten megabytes.
-  public static let mostDocuments: Int64 = 10_000
+  public static let maxDocuments: Int64 = 10_000
 
   /// One more document than there are would be too many; those that are there can still be edited.
   public func hasRoomForDocument(_ key: String) throws(StoreError) -> Bool {
@@ -56,10 +56,10 @@ extension Store {
 
   private func hasRoom(for key: String) throws(SQLiteError) -> Bool {
     if try known(key) != nil { return true }
-    return (try database.value("SELECT count(*) FROM documents")?.integer ?? 0) < Self.mostDocuments
+    return (try database.value("SELECT count(*) FROM documents")?.integer ?? 0) < Self.maxDocuments
   }
 
-  /// Within a `write`: what a hub says a document is. True when that changes it; a further one than `mostDocuments` does not.
+  /// Within a `write`: what a hub says a document is. True when that changes it; a further one than `maxDocuments` does not.
   ///
   /// A hub that has our last edit (`acknowledged` is past it) speaks of that too: what it says counts. Before, the later of
   /// the two does; the hub will tell which has won when it has both.

@@ -60,7 +60,7 @@ extension Store {
     SteadyClock(
       elapsed: try meta("elapsed")?.integer ?? 0, wall: try meta("elapsed_wall")?.integer,
       // A third: what came just before a long time without power is still sent after it.
-      mostAway: journalMaxAge / 3)
+      maxAway: journalMaxAge / 3)
   }
 
   /// Milliseconds.

@@ -59,21 +59,21 @@ public struct MessageQuery: Equatable, Sendable {
       case .nothingToFind: "there is no word to look for: letters and digits are wanted, and not only after a `-`"
       case .tooShort(let word):
         "\"\(word)*\" is too short: a beginning has at least \(MessageQuery.shortestBeginning) letters"
-      case .tooMany: "more than \(MessageQuery.mostWords) words"
+      case .tooMany: "more than \(MessageQuery.maxWords) words"
       }
     }
   }
 
   /// Shorter beginnings fit so many words that looking them up takes too long.
   static let shortestBeginning = 3
-  static let mostWords = 32
+  static let maxWords = 32
 
   /// The words as the index takes them; `nil`: there are none.
   func wordsExpression() throws(WordsError) -> (wanted: String, unwanted: String?)? {
     guard let words else { return nil }
     var (wanted, unwanted): ([String], [String]) = ([], [])
     let terms = Self.terms(words)
-    guard terms.count <= Self.mostWords else { throw .tooMany }
+    guard terms.count <= Self.maxWords else { throw .tooMany }
     for term in terms {
       if term.isUnwanted { unwanted.append(try term.quoted()) } else { wanted.append(try term.quoted()) }
     }

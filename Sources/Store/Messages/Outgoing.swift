@@ -244,12 +244,12 @@ extension Store {
   }
 
   /// Ended messages that are kept: so far back a key is known, and an acknowledgement finds its message.
-  public static let mostOutgoing: Int64 = 10_000
+  public static let maxOutgoing: Int64 = 10_000
 
-  /// Within a `write`: ended messages beyond `mostOutgoing` go, oldest first, some at a time. Returns how many.
+  /// Within a `write`: ended messages beyond `maxOutgoing` go, oldest first, some at a time. Returns how many.
   public func trimOutgoing() throws(SQLiteError) -> Int {
     let leaving = """
-      SELECT id FROM outgoing WHERE ended_at IS NOT NULL AND id <= (SELECT max(id) FROM outgoing) - \(Self.mostOutgoing)
+      SELECT id FROM outgoing WHERE ended_at IS NOT NULL AND id <= (SELECT max(id) FROM outgoing) - \(Self.maxOutgoing)
       ORDER BY id LIMIT \(Self.trimStep)
       """
     try unindexOutgoing(leaving)

@@ -95,9 +95,9 @@ public enum ReactionTarget: Equatable, Sendable {
 
 extension Store {
   /// Reactions whose target has not come yet; the oldest gives way.
-  static let mostUnmatched: Int64 = 100
+  static let maxUnmatched: Int64 = 100
   /// A reaction looks so far back for its target.
-  static let mostCandidates = 500
+  static let maxCandidates = 500
 
   /// Within a `write`: if the message is a reaction, it is kept as one too, once.
   func noteReaction(_ message: StoredMessage, at moment: Moment) throws(SQLiteError) {
@@ -130,7 +130,7 @@ extension Store {
     try database.run(
       """
       DELETE FROM reactions WHERE id IN
-        (SELECT id FROM reactions WHERE target IS NULL ORDER BY id DESC LIMIT -1 OFFSET \(Self.mostUnmatched))
+        (SELECT id FROM reactions WHERE target IS NULL ORDER BY id DESC LIMIT -1 OFFSET \(Self.maxUnmatched))
       """)
     try journalReaction(reaction, place, target, at: moment)
   }
@@ -201,14 +201,14 @@ extension Store {
     let theirs = try find(
       reaction.hash,
       """
-      SELECT id, text, sender_time FROM messages WHERE id > (SELECT max(id) FROM messages) - \(Self.mostCandidates)
+      SELECT id, text, sender_time FROM messages WHERE id > (SELECT max(id) FROM messages) - \(Self.maxCandidates)
       AND (channel = ?1 OR sender = ?2 AND radio = ?3) AND sender_time IS NOT NULL ORDER BY id DESC
       """, [.text(place.conversation), .optional(prefix?.bytes), .integer(place.radio)])
     if let theirs { return .message(theirs) }
     let ours = try find(
       reaction.hash,
       """
-      SELECT id, text, sender_time FROM outgoing WHERE id > (SELECT max(id) FROM outgoing) - \(Self.mostCandidates)
+      SELECT id, text, sender_time FROM outgoing WHERE id > (SELECT max(id) FROM outgoing) - \(Self.maxCandidates)
       AND (channel = ?1 OR substr(recipient, 1, 6) = ?2 AND radio = ?3) AND sender_time IS NOT NULL ORDER BY id DESC
       """, [.text(place.conversation), .optional(prefix?.bytes), .integer(place.radio)])
     return ours.map { .outgoing($0) }

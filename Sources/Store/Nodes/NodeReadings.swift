@@ -5,7 +5,7 @@ import SQLite
 
 extension Store {
   /// Readings that are kept, of all nodes and kinds together.
-  public static let mostReadings: Int64 = 10_000
+  public static let maxReadings: Int64 = 10_000
 
   /// Within a `write`: what a node told of itself, as JSON, and journals it. `isJournaled`: false for our own radio, which upstreams hear
   /// of by other ways.
@@ -17,7 +17,7 @@ extension Store {
       .text(kind.rawValue), .integer(moment.milliseconds), .integer(moment.trusted ? 1 : 0), .blob(body),
       .integer(radio))
     try database.run(
-      "DELETE FROM readings WHERE id <= (SELECT max(id) FROM readings) - \(Self.mostReadings)")
+      "DELETE FROM readings WHERE id <= (SELECT max(id) FROM readings) - \(Self.maxReadings)")
     try noteHeard(key.prefix, at: moment.milliseconds)
     if isJournaled { try append(kind, at: moment, body: body) }
   }

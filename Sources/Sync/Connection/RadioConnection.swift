@@ -20,7 +20,7 @@ public final class RadioConnection {
   /// A link that stayed up for so long was a good one: the next failure starts the back-off anew.
   private static let goodLink: Duration = .seconds(60)
   /// Between two questions to a radio that says nothing by itself lies a minute; three unanswered ones end a link.
-  private static let standstillLimit: Duration = .seconds(300)
+  private static let stallLimit: Duration = .seconds(300)
   public let link: any Link
   private let loop: EventLoop
   private let log: Log
@@ -120,13 +120,13 @@ public final class RadioConnection {
 
   /// Nothing of what should happen happens: up, and neither heard of nor given up; down, and not about to be tried again. That is never
   /// the radio's doing. `nil`: it gets on.
-  public func standstill(now: MonotonicTime) -> String? {
+  public func stalledReason(now: MonotonicTime) -> String? {
     switch state {
     case .up:
-      guard let lastHeard, now - lastHeard > Self.standstillLimit else { return nil }
+      guard let lastHeard, now - lastHeard > Self.stallLimit else { return nil }
       return "the radio is silent and was not asked for \(Int((now - lastHeard).inSeconds)) s"
     case .handshaking:
-      guard let upSince, now - upSince > Self.standstillLimit else { return nil }
+      guard let upSince, now - upSince > Self.stallLimit else { return nil }
       return "the handshake does not end"
     case .waiting:
       guard !link.healsItself, retry?.isScheduled != true else { return nil }

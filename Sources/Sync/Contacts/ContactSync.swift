@@ -24,7 +24,7 @@ struct ContactSync {
   /// Milliseconds between full lists.
   static let fullEvery: Int64 = 24 * 3600 * 1000
   /// Tries at a full list whose count does not fit its total.
-  static let mostTries = 3
+  static let maxTries = 3
 
   let kind: Kind
   private let previous: UInt32
@@ -71,7 +71,7 @@ struct ContactSync {
         ? .complete(watermark: watermark, removeMissing: false) : .again
     case .full:
       if received == total { return .complete(watermark: watermark, removeMissing: true) }
-      return tries + 1 < Self.mostTries ? .again : .giveUp(watermark: watermark)
+      return tries + 1 < Self.maxTries ? .again : .giveUp(watermark: watermark)
     }
   }
 

@@ -107,7 +107,7 @@ extension Synchronizer {
     switch verdict {
     case .again: syncContacts(tries: sync.nextTry)
     case .giveUp(let watermark):
-      log.warning("the contact list came incomplete \(ContactSync.mostTries) times; going on with what came")
+      log.warning("the contact list came incomplete \(ContactSync.maxTries) times; going on with what came")
       finishContacts(watermark: watermark, isFull: false, removing: nil)
     case .complete(let watermark, let removeMissing):
       finishContacts(watermark: watermark, isFull: sync.kind == .full, removing: removeMissing ? sync.seen : nil)

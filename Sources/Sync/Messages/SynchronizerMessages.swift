@@ -89,8 +89,8 @@ extension Synchronizer {
   /// Keeps a message here until the disk has it; none is asked for meanwhile, so only what comes unasked adds up.
   private func keep(_ message: QueuedMessage) {
     // A predecessor's may be many at once.
-    if held.count >= Self.mostGathered, store.gathersMessages { store.commit(everything: true) }
-    guard held.count < Self.mostHeld else {
+    if held.count >= Self.maxGathered, store.gathersMessages { store.commit(everything: true) }
+    guard held.count < Self.maxHeld else {
       return log.error("a message that came unasked was lost: \(held.count) wait for the disk already")
     }
     let message = HeldMessage(message: message, radio: store.radio)
@@ -113,7 +113,7 @@ extension Synchronizer {
       if let place = self.held.firstIndex(of: message) { self.held.remove(at: place) }
       self.count(arrival)
       if case .stored = arrival { self.onMessage(message.message) }
-      self.goOn()
+      self.fetchNext()
     }
     gather()
   }
@@ -121,7 +121,7 @@ extension Synchronizer {
   /// Where messages may wait for company, the next is asked for before this one is on disk: so many, and then it is.
   private func gather() {
     guard store.gathersMessages else { return }
-    guard held.count < Self.mostGathered else { return loop.later { [store] in store.commit(everything: true) } }
+    guard held.count < Self.maxGathered else { return loop.later { [store] in store.commit(everything: true) } }
     guard drain.isStoring else { return }
     let attempt = generation
     loop.later { [weak self] in
@@ -130,13 +130,13 @@ extension Synchronizer {
     }
   }
 
-  private static let mostGathered = 32
+  private static let maxGathered = 32
 
   /// Messages wait for company, and not because the disk refuses them.
-  private var isGathering: Bool { store.gathersMessages && store.failure == nil && held.count < Self.mostGathered }
+  private var isGathering: Bool { store.gathersMessages && store.failure == nil && held.count < Self.maxGathered }
 
   /// All of them are on disk: ask for the next, or take up what the failure broke off.
-  private func goOn() {
+  private func fetchNext() {
     guard held.isEmpty else { return }
     if drain.isBusy { return perform(drain.committed()) }
     if ending != nil { return ended(nil) }

@@ -18,7 +18,7 @@ final class BlueZObjects {
   }
 
   /// Devices heard during a scan; further ones are not looked at.
-  private static let mostDevices = 256
+  private static let maxDevices = 256
 
   private let bus: Bus
   private var objects: [Bus.Subscription] = []
@@ -104,7 +104,7 @@ final class BlueZObjects {
       onEvent(.adapter(facts))
     }
     if let values = interfaces[BlueZ.device], let facts = BlueZ.deviceFacts(path, values),
-      devices.count < Self.mostDevices || facts.isPaired || facts.isConnected
+      devices.count < Self.maxDevices || facts.isPaired || facts.isConnected
     {
       devices[path] = facts
       onEvent(.device(facts, isHeard: isNew && facts.rssi != nil))

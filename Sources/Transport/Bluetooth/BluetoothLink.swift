@@ -44,7 +44,7 @@ public final class BluetoothLink: Link {
   private let bus: Bus
   private let objects: BlueZObjects
   private let agent: PairingAgent
-  private let ways: FrameWays
+  private let ways: GATTChannel
   private var session: BluetoothSession
   private var timer: LoopTimer?
   private var hasStarted = false
@@ -59,7 +59,7 @@ public final class BluetoothLink: Link {
     objects = BlueZObjects(bus)
     agent = PairingAgent(bus)
     agent.pin = options.pin
-    ways = FrameWays(bus, on: loop)
+    ways = GATTChannel(bus, on: loop)
     session = BluetoothSession(
       BluetoothSession.Settings(
         target: target, adapter: options.adapter, hasPIN: options.pin != nil, mayPowerOn: options.mayPowerOn,

@@ -15,7 +15,7 @@ final class SerialLink: Link {
   /// A line that takes no byte for so long is stuck.
   private static let stallLimit: Duration = .seconds(10)
   /// The serial core loses what is written while a board comes up; output waiting beyond this is an error of ours.
-  private static let mostPending = 8192
+  private static let maxPending = 8192
   /// Let a device that just appeared settle: udev changes its group after it was made.
   private static let settling: Duration = .milliseconds(200)
 
@@ -137,7 +137,7 @@ final class SerialLink: Link {
 
   func send(_ bytes: [UInt8]) {
     guard port != nil else { return }
-    guard pending.count + bytes.count <= Self.mostPending else { return fail(.stalled(name)) }
+    guard pending.count + bytes.count <= Self.maxPending else { return fail(.stalled(name)) }
     pending.append(contentsOf: bytes)
     flush()
   }

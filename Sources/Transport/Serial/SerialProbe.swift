@@ -24,9 +24,9 @@ public final class SerialProbe {
 
   /// So long it is only listened to; boards that the opening has reset tell of their start meanwhile.
   /// Longer than the second between two lines of a GPS.
-  private static let hush: Duration = .milliseconds(1200)
+  private static let listenPeriod: Duration = .milliseconds(1200)
   /// Who talks for so long and not in frames is something else.
-  private static let chatter: Duration = .seconds(3)
+  private static let noiseLimit: Duration = .seconds(3)
   private static let patience: Duration = .seconds(2)
 
   public let device: String
@@ -52,7 +52,7 @@ public final class SerialProbe {
       let port = try SerialPort(location: device, baud: baud, dtr: nil)
       self.port = port
       loop.watch(port.descriptor, for: .readable) { [weak self] _ in self?.read() }
-      timer = loop.schedule(after: Self.hush) { [weak self] in self?.expired() }
+      timer = loop.schedule(after: Self.listenPeriod) { [weak self] in self?.expired() }
     } catch {
       loop.later { [weak self] in self?.end(.closed(error)) }
     }
@@ -135,8 +135,8 @@ public final class SerialProbe {
     decoder.timedOut(now: loop.now)
     switch step {
     case .listening:
-      guard !isTalking || loop.now - begun > Self.chatter else { return listenOn() }
-      if isTalking, loop.now - begun > Self.chatter { return end(.other) }
+      guard !isTalking || loop.now - begun > Self.noiseLimit else { return listenOn() }
+      if isTalking, loop.now - begun > Self.noiseLimit { return end(.other) }
       beginAsking()
     case .asking, .startingSession:
       if questions < 2 { return ask() }
@@ -152,6 +152,6 @@ public final class SerialProbe {
   /// Until it has been quiet for a moment.
   private func listenOn() {
     isTalking = false
-    timer = loop.schedule(after: Self.hush) { [weak self] in self?.expired() }
+    timer = loop.schedule(after: Self.listenPeriod) { [weak self] in self?.expired() }
   }
 }

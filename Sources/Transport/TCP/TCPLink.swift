@@ -8,7 +8,7 @@ import Timing
 /// A radio on TCP: Wi-Fi and Ethernet builds, or somebody's proxy. The framing is that of serial lines.
 final class TCPLink: Link {
   private static let connectLimit: Duration = .seconds(10)
-  private static let mostPending = 8192
+  private static let maxPending = 8192
 
   private let host: String
   private let port: UInt16
@@ -74,7 +74,7 @@ final class TCPLink: Link {
 
   func send(_ bytes: [UInt8]) {
     guard socket >= 0 else { return }
-    guard pending.count + bytes.count <= Self.mostPending else { return fail(.stalled(name)) }
+    guard pending.count + bytes.count <= Self.maxPending else { return fail(.stalled(name)) }
     pending.append(contentsOf: bytes)
     flush()
   }
@@ -97,7 +97,7 @@ final class TCPLink: Link {
       case .bytes(let bytes): onEvent(.bytes(bytes))
       case .wouldBlock: return
       case .end: return fail(.closedByPeer(name))
-      // Some stacks drop the client that has to go without a farewell.
+      // Some stacks drop the client that has to go without a shutdownGrace.
       case .failed(let error) where error.code == ECONNRESET: return fail(.closedByPeer(name))
       case .failed(let error): return fail(.system("\(name): \(error.words)"))
       }

@@ -47,7 +47,8 @@ enum Show {
 
   static func finding(_ finding: JSONValue) {
     let mark = ["ok": "ok  ", "warning": "WARN", "failed": "FAIL"][finding["state"]?.string ?? ""] ?? "?"
-    print(styled: "\(Paint.state(mark))  \(finding["subject"]?.string ?? "?"): \(clean(finding["words"]?.string))")
+    print(
+      styled: "\(TerminalColour.state(mark))  \(finding["subject"]?.string ?? "?"): \(clean(finding["words"]?.string))")
     if let remedy = finding["remedy"]?.string { print("      \(clean(remedy))") }
   }
 
@@ -58,10 +59,11 @@ enum Show {
   /// Only what is wrong: a battery that is well is seen with `meshpost radio info`.
   private static func power(_ power: JSONValue) {
     if power["battery_low"]?.bool == true {
-      print(styled: "          \(Paint.bad("battery low: \(Double(power["battery_mv"]?.integer ?? 0) / 1000) V"))")
+      print(
+        styled: "          \(TerminalColour.bad("battery low: \(Double(power["battery_mv"]?.integer ?? 0) / 1000) V"))")
     }
     if power["supply_low"]?.bool == true {
-      print(styled: "          \(Paint.bad("this machine's voltage is too low"))")
+      print(styled: "          \(TerminalColour.bad("this machine's voltage is too low"))")
     }
   }
 
@@ -76,7 +78,8 @@ enum Show {
     let step = isUp ? "" : radio["step"]?.string.map { ", \($0)" } ?? ""
     print(
       styled:
-        "radio     \(Paint.state(radio["state"]?.string ?? "?")), \(radio["link"]?.string ?? "?")\(strength)\(step)")
+        "radio     \(TerminalColour.state(radio["state"]?.string ?? "?")), \(radio["link"]?.string ?? "?")\(strength)\(step)"
+    )
     if let identity {
       let version = clean(identity["version"]?.string)
       print("          \(clean(identity["name"]?.string)), \(clean(identity["model"]?.string)) \(version)")
@@ -124,7 +127,7 @@ enum Show {
   }
 
   static func syncLine(_ sync: JSONValue) -> Styled {
-    let state = Paint.state(sync["state"]?.string ?? "?")
+    let state = TerminalColour.state(sync["state"]?.string ?? "?")
     var line = ""
     if let phase = sync["phase"]?.string {
       line += " \(phase) \(sync["current"]?.integer ?? 0)"
@@ -154,7 +157,7 @@ enum Show {
     let link = upstream["link"]?.string.map { " (\($0))" } ?? ""
     let counts = "\(number("pending")) pending, \(number("dead_letters")) dead letters"
     let last = time(upstream["last_success"]?.integer)
-    let state = Paint.state(upstream["state"]?.string ?? "?")
+    let state = TerminalColour.state(upstream["state"]?.string ?? "?")
     print(styled: "\(name)\(state), \(counts), last \(last), \(upstream["url"]?.string ?? "")\(link)")
     if number("pending") > 0, number("age_s") > 60 {
       print("          the oldest has waited for \(number("age_s") / 60) min, \(number("in_flight")) are on their way")

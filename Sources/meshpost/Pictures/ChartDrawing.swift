@@ -23,12 +23,12 @@ struct Chart {
   init(title: String, unit: String, from: Int64, form: Form, series: [(String, [Point])]) {
     (self.title, self.unit, self.from, self.form) = (title, unit, from, form)
     self.series = series.map { name, points in
-      (name, points.filter { abs($0.value) <= Self.mostValue && (0...Self.latest).contains($0.at) })
+      (name, points.filter { abs($0.value) <= Self.maxValue && (0...Self.latest).contains($0.at) })
     }
   }
 
   /// Beyond what anything here is measured in; and the year 9999, milliseconds since 1970.
-  private static let (mostValue, latest): (Double, Int64) = (1e9, 253_402_300_799_000)
+  private static let (maxValue, latest): (Double, Int64) = (1e9, 253_402_300_799_000)
   private static let (width, height) = (900.0, 360.0)
   private static let (left, right, top, bottom) = (56.0, 16.0, 44.0, 34.0)
   /// Colours that are told apart also without seeing red or green.

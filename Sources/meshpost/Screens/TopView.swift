@@ -8,7 +8,7 @@ final class TopView {
   typealias Line = Terminal.Line
   typealias Style = Terminal.Style
 
-  private static let mostMessages = 200
+  private static let maxMessages = 200
   /// From so many columns on messages and nodes stand side by side.
   private static let wide = 76
   private static let nodesWidth = 34
@@ -20,7 +20,7 @@ final class TopView {
   /// The last SNR of a name.
   /// By the bytes of the senders' names.
   private var signals: [[UInt8]: Double] = [:]
-  private static let mostSignals = 1000
+  private static let maxSignals = 1000
   var trouble: String?
   var showsNodes = false
 
@@ -31,9 +31,9 @@ final class TopView {
     let known = message["outgoing"]?.string.flatMap { key in messages.lastIndex { $0["outgoing"]?.string == key } }
     if let known { return messages[known] = message }
     messages.append(message)
-    if messages.count > Self.mostMessages { messages.removeFirst(messages.count - Self.mostMessages) }
+    if messages.count > Self.maxMessages { messages.removeFirst(messages.count - Self.maxMessages) }
     if let name = message["sender_name"]?.string, let snr = message["snr"]?.number {
-      if signals.count >= Self.mostSignals { signals = [:] }
+      if signals.count >= Self.maxSignals { signals = [:] }
       signals[Array(name.utf8)] = snr
     }
   }

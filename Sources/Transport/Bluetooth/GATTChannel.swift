@@ -8,11 +8,11 @@ import Glibc
 
 /// How frames come and go once the radio is connected: through sockets that BlueZ hands out (AcquireNotify,
 /// AcquireWrite), which cost no D-Bus traffic and keep the order; else by StartNotify and WriteValue, one write at a time.
-final class FrameWays {
+final class GATTChannel {
   /// A notification is one frame; more than the largest ATT value does not come.
-  private static let mostBytes = 1024
+  private static let maxBytes = 1024
   /// Frames that wait to be written; the session has one command under way, so more means that nothing is taken.
-  private static let mostWaiting = 16
+  private static let maxWaiting = 16
   /// Others have their turn in between.
   private static let framesPerTurn = 32
   private static let writeLimit: Duration = .seconds(10)
@@ -103,7 +103,7 @@ final class FrameWays {
   }
 
   private func readSocket() {
-    var buffer = [UInt8](repeating: 0, count: Self.mostBytes)
+    var buffer = [UInt8](repeating: 0, count: Self.maxBytes)
     for _ in 0..<Self.framesPerTurn where reading >= 0 {
       let count = recv(reading, &buffer, buffer.count, 0)
       if count > 0 {
@@ -164,7 +164,7 @@ final class FrameWays {
 
   func send(_ frame: [UInt8]) {
     guard writing >= 0 || target != nil else { return }
-    guard waiting.count < Self.mostWaiting else { return ended() }
+    guard waiting.count < Self.maxWaiting else { return ended() }
     waiting.append(frame)
     flush()
   }

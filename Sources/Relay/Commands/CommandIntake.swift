@@ -33,7 +33,7 @@ public typealias CommandHandler = (RemoteCommand, @escaping (CommandAnswer) -> V
 
 /// Takes commands of one upstream in: only those that are allowed, not more than so many a minute, each once, each journaled
 /// with who asked. They come live, or from the queue on disk where a hub's bucket put them. Source: docs/hub-protocol.md.
-final class CommandDesk {
+final class CommandIntake {
   struct Settings: Equatable, Sendable {
     var allowed: Set<String> = ["send"]
     var perMinute = 10
@@ -42,7 +42,7 @@ final class CommandDesk {
   /// Commands that can be allowed.
   static let known = ["send", "sync", "status"]
   /// Bytes of a command at most.
-  static let mostBytes = 16_384
+  static let maxBytes = 16_384
   /// What the disk did not take, or must wait for its turn, is tried again after so long.
   private static let pause: Duration = .seconds(10)
 
@@ -79,7 +79,7 @@ final class CommandDesk {
         return done(
           Self.answer(
             command, .refused(code: "full", words: "at most \(settings.perMinute) commands a minute"),
-            mayComeAgain: true))
+            isRetryable: true))
       }
       run(command, done)
     }
@@ -92,7 +92,7 @@ final class CommandDesk {
 
   private func read(_ payload: [UInt8]) -> Result<RemoteCommand, Unreadable> {
     // `try?`: one answer fits all reasons.
-    let json = payload.count <= Self.mostBytes ? try? JSONValue(parsing: payload) : nil
+    let json = payload.count <= Self.maxBytes ? try? JSONValue(parsing: payload) : nil
     guard let body = json, body.fields != nil else {
       let command = RemoteCommand(upstream: upstream, id: "", name: "", body: .null)
       return .failure(Unreadable(command: command, words: "a command is a JSON object"))
@@ -134,7 +134,7 @@ final class CommandDesk {
   // MARK: The queue
 
   /// Goes on with what waits on disk, one after another, as fast as the limit allows.
-  func pump() {
+  func runNext() {
     guard timer?.isScheduled != true, handler != nil, let next = nextInQueue() else { return }
     guard hasRoom() else { return pumpLater() }
     begun = next.number
@@ -145,7 +145,7 @@ final class CommandDesk {
         self.begun = next.number - 1
         return self.pumpLater()
       }
-      self.loop.later { [weak self] in self?.pump() }
+      self.loop.later { [weak self] in self?.runNext() }
     }
     switch read(next.body) {
     case .failure(let refusal):
@@ -168,7 +168,7 @@ final class CommandDesk {
   private func pumpLater() {
     timer = loop.schedule(after: Self.pause) { [weak self] in
       self?.timer = nil
-      self?.pump()
+      self?.runNext()
     }
   }
 
@@ -235,13 +235,13 @@ final class CommandDesk {
     }
   }
 
-  /// `mayComeAgain`: nothing was decided, and the same command is taken later.
+  /// `isRetryable`: nothing was decided, and the same command is taken later.
   private static func answer(
-    _ command: RemoteCommand, _ answer: CommandAnswer, mayComeAgain: Bool = false
+    _ command: RemoteCommand, _ answer: CommandAnswer, isRetryable: Bool = false
   ) -> [UInt8] {
     JSONWriter.object { json in
       json.field("id", command.id)
-      if mayComeAgain { json.field("retry", true) }
+      if isRetryable { json.field("retry", true) }
       switch answer {
       case .done(let result):
         json.field("ok", true)

@@ -6,7 +6,7 @@ import Store
 
 /// Which contacts have to be fetched because a push named them: each once, however often it is named, and a bounded
 /// number; beyond that one contact list is asked for instead.
-struct Discovery: Equatable {
+struct ContactFetches: Equatable {
   static let bound = 128
 
   /// What named a contact: each tells more of it than the one before.
@@ -79,7 +79,7 @@ extension Synchronizer {
     })
   }
 
-  private func fetch(_ key: PublicKey, _ sign: Discovery.Sign) {
+  private func fetch(_ key: PublicKey, _ sign: ContactFetches.Sign) {
     guard !key.isZero, discovery.named(key, by: sign) else { return }
     ask(.getContactByKey(key)) { [weak self] outcome in
       guard let self else { return }

@@ -7,10 +7,10 @@ import Sync
 
 /// The radio, as servers upstream are told of it, and as a signer. One signature at a time: the radio collects what it is to
 /// sign in one buffer.
-final class RadioVoice: RadioAccess {
+final class RadioSigner: RadioAccess {
   /// Bytes of what is signed that go into one frame; customary, and fits all versions.
   private static let piece = 120
-  private static let mostWaiting = 8
+  private static let maxWaiting = 8
 
   private let connection: RadioConnection
   private var waiting: [(message: [UInt8], done: ([UInt8]?) -> Void)] = []
@@ -32,7 +32,7 @@ final class RadioVoice: RadioAccess {
   // MARK: Signing
 
   func sign(_ message: [UInt8], _ done: @escaping ([UInt8]?) -> Void) {
-    guard waiting.count < Self.mostWaiting else { return done(nil) }
+    guard waiting.count < Self.maxWaiting else { return done(nil) }
     waiting.append((message, done))
     if !isSigning { begin() }
   }

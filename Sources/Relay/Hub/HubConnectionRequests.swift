@@ -5,7 +5,7 @@ import HTTP
 import JSON
 
 /// What the gateway asks the hub, and tells it of itself; what the hub asks.
-extension HubLink {
+extension HubConnection {
   // MARK: Questions
 
   func ask(_ question: UpdatesQuestion, _ done: @escaping (JSONValue?) -> Void) {
@@ -33,7 +33,7 @@ extension HubLink {
   func setState(_ name: String, _ body: [UInt8]) {
     states.removeAll { $0.name == name }
     states.append((name, body))
-    if states.count > Self.mostStates { states.removeFirst() }
+    if states.count > Self.maxStates { states.removeFirst() }
     tellStates()
   }
 

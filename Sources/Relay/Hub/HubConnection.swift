@@ -9,9 +9,9 @@ import Timing
 
 /// The live link to a Meshpost hub: one WebSocket for batches, requests and news, both ways. Where a WebSocket does not get
 /// through, `HubCarrier` does the same by HTTP, and the link is tried again now and then. Source: docs/hub-protocol.md.
-final class HubLink: Carrier, UpdatesSource {
+final class HubConnection: Carrier, UpdatesSource {
   struct Settings: Sendable {
-    var road: HTTPRoad.Settings
+    var road: AuthorizedHTTP.Settings
     /// Seconds between pings on an idle link: what is half-open is noticed within that and a few seconds.
     var keepAlive: Int64
     /// `false`: HTTP only.
@@ -38,7 +38,7 @@ final class HubLink: Carrier, UpdatesSource {
   private static let retryLive: Duration = .seconds(900)
   private static let subprotocol = "meshpost.v1"
   /// States that are told; the newest of each name.
-  static let mostStates = 16
+  static let maxStates = 16
 
   let kind = "hub"
   let place: String
@@ -103,7 +103,7 @@ final class HubLink: Carrier, UpdatesSource {
   }
 
   /// `live` or `http`; `nil`: neither yet.
-  var roadName: String? {
+  var linkKind: String? {
     switch road {
     case .live: "live"
     case .http: "http"
@@ -341,7 +341,7 @@ final class HubLink: Carrier, UpdatesSource {
     case "request": requested(message, socket)
     case "has_new":
       if let bucket = message["bucket"]?.string, let seq = message["seq"]?.integer,
-        (1...CatchUp.mostSeq).contains(seq)
+        (1...CatchUp.maxSeq).contains(seq)
       {
         onHasNew(bucket, seq)
       }

@@ -5,7 +5,7 @@ import Escaping
 import MeshCrypto
 
 /// What people hand around: links and cards (app-conventions.md § 7).
-public enum MeshLink: Equatable, Sendable {
+public enum SharedLink: Equatable, Sendable {
   /// A signed advert packet, as a radio exports it.
   case card([UInt8], Advert)
   /// Unsigned: a key with a name.
@@ -30,7 +30,7 @@ public enum MeshLink: Equatable, Sendable {
     }
   }
 
-  private static func contact(_ query: [String: [UInt8]]) throws(Refusal) -> MeshLink {
+  private static func contact(_ query: [String: [UInt8]]) throws(Refusal) -> SharedLink {
     guard let hex = query["public_key"], let key = PublicKey(hex: String(decoding: hex, as: UTF8.self)), !key.isZero
     else { throw .invalid("the link has no public_key of 64 hex digits") }
     let name = Text(bytes: query["name"] ?? [])
@@ -40,7 +40,7 @@ public enum MeshLink: Equatable, Sendable {
     return .contact(key, name: name, type: NodeType(rawValue: type))
   }
 
-  private static func channel(_ query: [String: [UInt8]]) throws(Refusal) -> MeshLink {
+  private static func channel(_ query: [String: [UInt8]]) throws(Refusal) -> SharedLink {
     let name = Text(bytes: query["name"] ?? [])
     guard (1...31).contains(name.bytes.count) else { throw .invalid("the link's name has not 1 to 31 bytes") }
     let region = try query["region_scope"].flatMap { bytes throws(Refusal) in
@@ -73,7 +73,7 @@ public enum MeshLink: Equatable, Sendable {
   }
 
   /// The signature is looked at: a card that was altered is refused.
-  private static func card(_ hex: String) throws(Refusal) -> MeshLink {
+  private static func card(_ hex: String) throws(Refusal) -> SharedLink {
     guard let bytes = Hex.bytes(hex), let packet = try? Packet(decoding: bytes),
       case .advert(let advert)? = try? packet.content(), !advert.key.isZero
     else { throw .invalid("that is no card of a node") }  // `try?`: one answer fits all reasons

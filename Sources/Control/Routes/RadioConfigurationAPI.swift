@@ -8,7 +8,7 @@ import Messaging
 import Store
 
 /// `/v1/radio`, `/v1/radio/set`, `…/advert`, `…/backup`, `…/private-key`, and what a backup is put back with.
-final class RadioCareAPI {
+final class RadioConfigurationAPI {
   static let paths = [
     "/v1/radio", "/v1/radio/set", "/v1/radio/advert", "/v1/radio/presets", "/v1/radio/backup", "/v1/radio/private-key",
     "/v1/contacts/put",
@@ -18,13 +18,13 @@ final class RadioCareAPI {
   static let backupVersion = 1
 
   private let parts: ControlAPI.Parts
-  private let care: RadioCare
+  private let care: RadioConfigurator
   private let stream: MessagesAPI.Stream
 
   init(_ parts: ControlAPI.Parts, _ stream: @escaping MessagesAPI.Stream) {
     self.parts = parts
     self.stream = stream
-    care = RadioCare(parts.synchronizer)
+    care = RadioConfigurator(parts.synchronizer)
   }
 
   /// False: not one of these.
@@ -118,7 +118,7 @@ final class RadioCareAPI {
     }
   }
 
-  private func write(_ facts: RadioCare.Facts, _ responder: HTTPResponder) {
+  private func write(_ facts: RadioConfigurator.Facts, _ responder: HTTPResponder) {
     let store = parts.store
     let at = parts.synchronizer.now.milliseconds
     var head: [UInt8]? = ControlAPI.line { json in
@@ -212,9 +212,9 @@ final class RadioCareAPI {
 
   private func putChannel(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
     guard let slot = try body.integer("slot", in: 0...255) else { throw .invalid("\"slot\" is missing") }
-    let secret = try MeshLink.secret(try body.string("secret"))
+    let secret = try SharedLink.secret(try body.string("secret"))
     let channel = Channel(slot: UInt8(clamping: slot), name: try Self.name(body), secret: secret)
-    let region = try body.optional("region").map { text throws(Refusal) in try MeshLink.region(text) }
+    let region = try body.optional("region").map { text throws(Refusal) in try SharedLink.region(text) }
     Answering.answer(responder, on: parts.loop) { [table = parts.messaging.table] () throws(Refusal) in
       try await table.put(channel)
       try await table.setRegion(region, of: channel)

@@ -5,11 +5,11 @@ import Store
 import Timing
 
 /// What the store needs now and then: what is too old goes, words are indexed, memory is given back.
-final class StoreUpkeep {
+final class StoreMaintenance {
   /// It is looked for what is too old so often.
   private static let interval: Duration = .seconds(3600)
   /// So long after the last commit it is calm.
-  private static let calm: Duration = .seconds(2)
+  private static let quietPeriod: Duration = .seconds(2)
   /// So many commits are worth giving memory back after them.
   private static let burst = 100
   /// Between two steps of indexing: everything else goes first.
@@ -22,7 +22,7 @@ final class StoreUpkeep {
   private var isTrimming = false
   /// Of this sweep.
   private var givenUp: JournalTrim?
-  private var calmTimer: LoopTimer?
+  private var quietTimer: LoopTimer?
   private var commits = 0
   private var isMemoryDue = false
 
@@ -44,7 +44,7 @@ final class StoreUpkeep {
   func memoryWasUsed() {
     guard !isMemoryDue else { return }
     isMemoryDue = true
-    loop.schedule(after: Self.calm) { [weak self] in
+    loop.schedule(after: Self.quietPeriod) { [weak self] in
       self?.isMemoryDue = false
       self?.giveMemoryBack()
     }
@@ -128,15 +128,15 @@ final class StoreUpkeep {
   /// After many commits, when they have ceased, memory is given back.
   private func noteWork() {
     commits &+= 1
-    guard commits >= Self.burst, calmTimer == nil else { return }
+    guard commits >= Self.burst, quietTimer == nil else { return }
     waitForCalm(since: commits)
   }
 
   private func waitForCalm(since seen: Int) {
-    calmTimer = loop.schedule(after: Self.calm) { [weak self] in
+    quietTimer = loop.schedule(after: Self.quietPeriod) { [weak self] in
       guard let self else { return }
       guard self.commits == seen else { return self.waitForCalm(since: self.commits) }
-      (self.calmTimer, self.commits) = (nil, 0)
+      (self.quietTimer, self.commits) = (nil, 0)
       self.indexMessages()
       self.giveMemoryBack()
     }

@@ -6,7 +6,7 @@ import Streams
 import Timing
 
 /// What carriers over HTTP(S) have in common: one connection, TLS that is verified, a token that is read anew.
-final class HTTPRoad {
+final class AuthorizedHTTP {
   struct Settings: Sendable {
     var url: String
     /// The URL may have a query, as addresses of webhooks do.

@@ -30,12 +30,12 @@ public struct ChannelUpdate: Equatable, Sendable {
     var at = at
     if body["trusted"]?.bool == true, let heard = body["at"]?.integer, heard >= 0 { at = min(at, heard) }
     let before = max(body["waited_s"]?.integer ?? 0, body["age_s"]?.integer ?? 0)
-    let (result, overflow) = at.subtractingReportingOverflow(min(max(before, 0), mostSeconds) * 1000)
+    let (result, overflow) = at.subtractingReportingOverflow(min(max(before, 0), maxSeconds) * 1000)
     return overflow ? 0 : result
   }
 
   /// A hundred years are for ever.
-  private static let mostSeconds: Int64 = 3_200_000_000
+  private static let maxSeconds: Int64 = 3_200_000_000
 }
 
 /// What becomes of a message from elsewhere. What is written in the same turn is in one transaction with its bucket's state.
@@ -50,7 +50,7 @@ public enum ChannelUpdateFate: Equatable, Sendable {
 }
 
 /// Carries out what `CatchUp` decides, for one upstream: asks, applies, keeps.
-final class UpdatesDesk {
+final class BucketSync {
   /// Who gets what comes. All of it is called within the turn in which it is written.
   struct Receivers {
     var documentChanged: (Document) -> Void = { _ in }
@@ -63,13 +63,13 @@ final class UpdatesDesk {
   private static let pollInterval: Duration = .seconds(300)
   private static let firstPause: Duration = .seconds(5)
   /// Commands that may wait on disk here; the rest waits at the hub.
-  private static let mostWaiting: Int64 = 200
+  private static let maxWaiting: Int64 = 200
 
   private let upstream: String
   private let rights: Set<String>
   private let store: Store
   private let source: any UpdatesSource
-  private let commands: CommandDesk
+  private let commands: CommandIntake
   private let loop: EventLoop
   private let log: Log
   private let clock = WallClock()
@@ -87,7 +87,7 @@ final class UpdatesDesk {
   var receivers = Receivers()
 
   init(
-    upstream: String, rights: Set<String>, store: Store, source: any UpdatesSource, commands: CommandDesk,
+    upstream: String, rights: Set<String>, store: Store, source: any UpdatesSource, commands: CommandIntake,
     on loop: EventLoop, log: Log, acknowledged: @escaping () -> Int64
   ) {
     self.upstream = upstream
@@ -102,7 +102,7 @@ final class UpdatesDesk {
     source.onReachable = { [weak self] isReachable in self?.reachable(isReachable) }
     source.onHasNew = { [weak self] bucket, seq in
       self?.catchUp.hasNew(bucket, seq)
-      self?.goOn()
+      self?.fetchNext()
     }
   }
 
@@ -123,7 +123,7 @@ final class UpdatesDesk {
     guard isReachable else { return }
     do {
       catchUp.want(try positions())
-      goOn()
+      fetchNext()
     } catch {
       trouble("\(error)")
     }
@@ -131,7 +131,7 @@ final class UpdatesDesk {
 
   private func positions() throws(StoreError) -> [String: CatchUp.Position] {
     var names: [String] = []
-    if !rights.isDisjoint(with: CommandDesk.known) { names.append("commands") }
+    if !rights.isDisjoint(with: CommandIntake.known) { names.append("commands") }
     if rights.contains("documents") || rights.contains("settings") { names.append("documents") }
     names += receivers.channels().prefix(48).map { "channel/\($0)" }
     var positions: [String: CatchUp.Position] = [:]
@@ -150,8 +150,8 @@ final class UpdatesDesk {
     do {
       catchUp.want(try positions())
       catchUp.connected()
-      commands.pump()
-      goOn()
+      commands.runNext()
+      fetchNext()
     } catch {
       trouble("\(error)")
     }
@@ -160,7 +160,7 @@ final class UpdatesDesk {
   /// Asks again: somebody says so, or it is time.
   func refresh() { if isReachable { reachable(true) } }
 
-  private func goOn() {
+  private func fetchNext() {
     guard !isClosed, isReachable, !catchUp.names.isEmpty, let action = catchUp.next() else { return }
     switch action {
     case .askState(let buckets): askState(buckets)
@@ -173,7 +173,7 @@ final class UpdatesDesk {
 
   private func hasRoomForCommands() -> Bool {
     // `try?`: a store that cannot be read takes nothing.
-    ((try? store.waitingCommands(of: upstream)) ?? .max) < Self.mostWaiting
+    ((try? store.waitingCommands(of: upstream)) ?? .max) < Self.maxWaiting
   }
 
   private func askState(_ buckets: [String]) {
@@ -183,12 +183,12 @@ final class UpdatesDesk {
       self.catchUp.stateArrived(
         list.compactMap { state in
           guard let name = state["bucket"]?.string, let seq = state["seq"]?.integer,
-            (0...CatchUp.mostSeq).contains(seq)
+            (0...CatchUp.maxSeq).contains(seq)
           else { return nil }
           return (name, seq, state["at"]?.count ?? 0)
         })
       self.succeeded()
-      self.goOn()
+      self.fetchNext()
     }
   }
 
@@ -226,7 +226,7 @@ final class UpdatesDesk {
     move(bucket, outcome) { [weak self] in
       self?.catchUp.moved(bucket, outcome, applied: applied, duplicates: duplicates, skipped: skipped)
       for document in changed { self?.receivers.documentChanged(document) }
-      if bucket == "commands" { self?.commands.pump() }
+      if bucket == "commands" { self?.commands.runNext() }
     }
   }
 
@@ -241,7 +241,7 @@ final class UpdatesDesk {
       if let failure { return self.trouble("\(failure)") }
       done()
       self.succeeded()
-      self.loop.later { [weak self] in self?.goOn() }
+      self.loop.later { [weak self] in self?.fetchNext() }
     }
   }
 
@@ -284,7 +284,7 @@ final class UpdatesDesk {
   }
 
   private func takeCommand(_ update: CatchUp.Update) -> ChannelUpdateFate {
-    guard (1...48).contains(update.id.utf8.count), update.body.count <= CommandDesk.mostBytes else { return .skipped }
+    guard (1...48).contains(update.id.utf8.count), update.body.count <= CommandIntake.maxBytes else { return .skipped }
     var isNew = false
     store.write({ [upstream, clock] store throws(SQLiteError) in
       // What the hub kept it for counts towards its lifetime.

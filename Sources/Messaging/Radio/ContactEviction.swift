@@ -8,7 +8,7 @@ import Timing
 
 /// Keeps room in the radio's contact table: who was longest unheard gives way, is kept here, and is put back when somebody writes
 /// to them. Favourites never give way.
-public final class ContactKeeper {
+public final class ContactEviction {
   public struct Settings: Equatable, Sendable {
     /// Off by default: it changes what the radio has.
     public var evicts = false
@@ -102,7 +102,7 @@ public final class ContactKeeper {
   }
 
   /// Puts a node back that had given way. `false`: it had not, or cannot come back.
-  func putBack(_ stored: StoredContact) async -> Bool {
+  func restore(_ stored: StoredContact) async -> Bool {
     // `try?`: a store that cannot be read refuses what follows.
     guard (try? store.isEvicted(stored.contact.key)) == true else { return false }
     do throws(Refusal) {

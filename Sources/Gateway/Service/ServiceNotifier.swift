@@ -11,7 +11,7 @@ import Timing
 /// A sign of life is not a timer's: it is given at the end of a turn in which what was to be written was written or its failure was dealt
 /// with, and only while the link to the radio gets on: up and heard of, or down and about to be tried again. A gateway that
 /// hangs, spins, or has forgotten what it waits for is ended by the manager and started anew.
-final class ServiceDuties {
+final class ServiceNotifier {
   private let manager: ServiceManager
   private let synchronizer: Synchronizer
   private let loop: EventLoop
@@ -72,7 +72,7 @@ final class ServiceDuties {
 
   private func mayGiveSign() -> Bool {
     // With a message in hand that the disk refuses, the radio is left alone, for as long as it takes.
-    let trouble = synchronizer.hasMessageInHand ? nil : synchronizer.connection.standstill(now: loop.now)
+    let trouble = synchronizer.hasMessageInHand ? nil : synchronizer.connection.stalledReason(now: loop.now)
     guard let trouble else {
       isStuck = false
       return true

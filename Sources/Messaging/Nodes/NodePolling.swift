@@ -8,7 +8,7 @@ import Timing
 
 /// What is done by the clock: nodes are polled, rooms are kept, the radio is advertised. Spread over time, one after another, with what the
 /// budget leaves: a question that does not fit, or is met with silence, is asked again at its next time.
-public final class Routine {
+public final class NodePolling {
   public struct Poll: Equatable, Sendable {
     public enum Kind: String, Sendable { case status, telemetry }
 

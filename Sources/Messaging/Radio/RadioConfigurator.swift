@@ -8,7 +8,7 @@ import RadioSession
 import Sync
 
 /// What the radio is and how it is set; and changes to that.
-public final class RadioCare {
+public final class RadioConfigurator {
   /// What the radio answered, as far as its firmware knows the question.
   public struct Facts: Equatable, Sendable {
     public var identity: RadioIdentity
@@ -114,7 +114,7 @@ public final class RadioCare {
 
 extension RadioSetting {
   /// Settings that share a command keep what is not changed.
-  func command(_ facts: RadioCare.Facts) -> Command {
+  func command(_ facts: RadioConfigurator.Facts) -> Command {
     let info = facts.identity.info
     let device = facts.identity.device
     switch self {
@@ -147,7 +147,7 @@ extension RadioSetting {
   }
 
   private static func autoAdd(
-    _ kinds: Set<String>?, _ overwrites: Bool?, _ hops: UInt8?, _ facts: RadioCare.Facts
+    _ kinds: Set<String>?, _ overwrites: Bool?, _ hops: UInt8?, _ facts: RadioConfigurator.Facts
   ) -> Command {
     let now = facts.autoAdd ?? AutoAdd(flags: 0, maxHops: nil)
     var flags = now.flags
@@ -175,7 +175,7 @@ extension RadioSetting {
   }
 }
 
-extension RadioCare.Facts {
+extension RadioConfigurator.Facts {
   /// The shape is in docs/control-socket.md.
   public func write(to json: inout JSONWriter) {
     let info = identity.info

@@ -9,7 +9,7 @@ import Companion
 ///
 /// Read as that, the first message to a node counts as delivered when it is, not after a second attempt. Nothing else
 /// is taken for one: the caller compares the code with those that it waits for.
-enum StrayAck {
+enum AckInResponse {
   static func code(in bytes: [UInt8]) -> AckCode? {
     var reader = FrameReader(bytes)
     // `try?`: what does not read so is an ordinary answer.

@@ -3,7 +3,7 @@
 import Console
 
 /// Looks of what has a meaning.
-enum Paint {
+enum TerminalColour {
   static func bad(_ text: String) -> Styled { Styled(text, .bad) }
 
   /// A state's word in the colour of what it means.

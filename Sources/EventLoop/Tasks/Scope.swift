@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+
+import Timing
+
+/// It took longer than it may.
+public struct TimedOut: Error, Equatable, Sendable {
+  public init() {}
+}
+
+extension EventLoop {
+  /// Runs all of them until the first returns or throws; the others are cancelled then, and have ended when this returns.
+  public func race(_ children: [() async throws -> Void]) async throws {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for child in children {
+        let child = Confined(child)
+        group.addTask { try await child.value() }
+      }
+      defer { group.cancelAll() }
+      _ = try await group.next()
+    }
+  }
+
+  /// Runs all of them until each has returned, or one throws: the others are cancelled then, and have ended when this throws.
+  public func all(_ children: [() async throws -> Void]) async throws {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for child in children {
+        let child = Confined(child)
+        group.addTask { try await child.value() }
+      }
+      while try await group.next() != nil {}
+    }
+  }
+
+  /// Cancels `work` when it has taken so long, and throws `TimedOut` once it has ended.
+  public func withTimeout<Result>(_ limit: Duration, _ work: () async throws -> Result) async throws -> Result {
+    var result: Result?
+    try await withoutActuallyEscaping(work) { work in
+      try await race([
+        { result = try await work() },
+        {
+          try await self.sleep(for: limit)
+          throw TimedOut()
+        },
+      ])
+    }
+    guard let result else { throw CancellationError() }
+    return result
+  }
+}
