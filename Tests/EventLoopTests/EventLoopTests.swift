@@ -141,7 +141,7 @@ import Timing
     var ended: ChildProcess.Ended?
     let flood = try ChildProcess(
       ["/bin/sh", "-c", "head -c 3000000 /dev/zero; echo done >&2"], environment: [:], input: [], limit: .seconds(60),
-      mostOutput: 1000, on: loop
+      maxOutput: 1000, on: loop
     ) {
       ended = $0
       loop.stop()

@@ -99,3 +99,140 @@ import Timing
     #expect(loop.waitingTimers == 0)
   }
 }
+
+/// What tasks wait for, beside time.
+@Suite struct LoopWaitTests {
+  private final class Notes {
+    var lines: [String] = []
+  }
+  private struct Broken: Error {}
+
+  private func turn(_ loop: EventLoop, until done: () -> Bool) {
+    for _ in 0..<10_000 where !done() { loop.turn(wait: true) }
+  }
+
+  @Test func `a promise is kept once, before or after somebody waits`() {
+    let (loop, notes) = (EventLoop(), Notes())
+    let (early, late, never) = (Promise<Int>(), Promise<Int>(), Promise<Int>())
+    early.keep(1)
+    early.keep(2)
+    loop.begin {
+      do {
+        notes.lines.append("\(try await early.value())")
+        notes.lines.append("\(try await late.value())")
+        notes.lines.append("\(try await never.value(within: .milliseconds(5), on: loop) ?? -1)")
+      } catch {
+        notes.lines.append("cancelled")
+      }
+    }
+    loop.turn(wait: false)
+    late.keep(3)
+    turn(loop) { notes.lines.count == 3 }
+    #expect(notes.lines == ["1", "3", "-1"])
+    #expect(loop.waitingTimers == 0)
+  }
+
+  @Test func `a mailbox is bounded, in order, and ends`() {
+    let (loop, notes, mailbox) = (EventLoop(), Notes(), Mailbox<Int>(bound: 2))
+    #expect(mailbox.put(1) && mailbox.put(2) && !mailbox.put(3))
+    loop.begin {
+      do {
+        while let next = try await mailbox.next() { notes.lines.append("\(next)") }
+        notes.lines.append("end")
+      } catch {
+        notes.lines.append("cancelled")
+      }
+    }
+    loop.turn(wait: false)
+    #expect(mailbox.put(4))
+    mailbox.finish()
+    #expect(!mailbox.put(5))
+    loop.turn(wait: false)
+    #expect(notes.lines == ["1", "2", "4", "end"])
+  }
+
+  @Test func `a semaphore lets in the most urgent first, and forgets who is cancelled`() {
+    let (loop, notes, semaphore) = (EventLoop(), Notes(), LoopSemaphore<Int>(bound: 3))
+    let ends = (0..<5).map { _ in Promise<Void>() }
+    func enter(_ number: Int, _ priority: Int) -> LoopTask {
+      loop.begin {
+        do {
+          try await semaphore.with(priority) {
+            notes.lines.append("\(number)")
+            try await ends[number].value()
+          }
+        } catch {
+          notes.lines.append("\(number) \(error is CancellationError ? "cancelled" : "full")")
+        }
+      }
+    }
+    _ = enter(0, 5)
+    loop.turn(wait: false)
+    let gone = enter(1, 5)
+    _ = enter(2, 5)
+    _ = enter(3, 1)
+    _ = enter(4, 1)
+    loop.turn(wait: false)
+    #expect(notes.lines == ["0", "4 full"])
+    gone.cancel()
+    loop.turn(wait: false)
+    for end in ends { end.keep(()) }
+    loop.turn(wait: false)
+    loop.turn(wait: false)
+    #expect(notes.lines == ["0", "4 full", "1 cancelled", "3", "2"])
+    #expect(!semaphore.isTaken && semaphore.waiting == 0)
+  }
+
+  /// Cancelled in the very turn in which it was let in: its turn goes to the next.
+  @Test func `a task that is cancelled as it is let in does not keep the others out`() {
+    let (loop, notes, semaphore) = (EventLoop(), Notes(), LoopSemaphore<Int>(bound: 3))
+    let end = Promise<Void>()
+    loop.begin { try? await semaphore.with(0) { try await end.value() } }  // `try?`: it is never cancelled
+    loop.turn(wait: false)
+    let gone = loop.begin { try? await semaphore.with(0) { notes.lines.append("gone") } }  // `try?`: that is what is tried
+    loop.begin { try? await semaphore.with(0) { notes.lines.append("next") } }  // `try?`: it is never cancelled
+    loop.turn(wait: false)
+    semaphore.leave()
+    gone.cancel()
+    loop.turn(wait: false)
+    #expect(notes.lines == ["next"])
+  }
+
+  @Test func `the first that ends a race ends all, and none outlives it`() {
+    let (loop, notes) = (EventLoop(), Notes())
+    loop.begin {
+      do {
+        try await loop.race(
+          {
+            defer { notes.lines.append("first ended") }
+            try await loop.sleep(for: .seconds(3600))
+          },
+          {
+            try await loop.sleep(for: .milliseconds(1))
+            throw Broken()
+          })
+      } catch {
+        notes.lines.append("\(error)")
+      }
+    }
+    turn(loop) { notes.lines.count == 2 }
+    #expect(notes.lines == ["first ended", "Broken()"] && loop.waitingTimers == 0)
+  }
+
+  @Test func `what takes too long is cancelled and has ended`() {
+    let (loop, notes) = (EventLoop(), Notes())
+    loop.begin {
+      do {
+        notes.lines.append("\(try await loop.withTimeout(.seconds(60)) { 7 })")
+        try await loop.withTimeout(.milliseconds(1)) {
+          defer { notes.lines.append("ended") }
+          try await loop.sleep(for: .seconds(3600))
+        }
+      } catch {
+        notes.lines.append("\(error)")
+      }
+    }
+    turn(loop) { notes.lines.count == 3 }
+    #expect(notes.lines == ["7", "ended", "TimedOut()"] && loop.waitingTimers == 0)
+  }
+}

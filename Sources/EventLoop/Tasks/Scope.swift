@@ -9,7 +9,7 @@ public struct TimedOut: Error, Equatable, Sendable {
 
 extension EventLoop {
   /// Runs all of them until the first returns or throws; the others are cancelled then, and have ended when this returns.
-  public func race(_ children: [() async throws -> Void]) async throws {
+  public func race(_ children: (nonisolated(nonsending) () async throws -> Void)...) async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
       for child in children {
         let child = Confined(child)
@@ -21,7 +21,7 @@ extension EventLoop {
   }
 
   /// Runs all of them until each has returned, or one throws: the others are cancelled then, and have ended when this throws.
-  public func all(_ children: [() async throws -> Void]) async throws {
+  public func all(_ children: (nonisolated(nonsending) () async throws -> Void)...) async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
       for child in children {
         let child = Confined(child)
@@ -32,17 +32,16 @@ extension EventLoop {
   }
 
   /// Cancels `work` when it has taken so long, and throws `TimedOut` once it has ended.
-  public func withTimeout<Result>(_ limit: Duration, _ work: () async throws -> Result) async throws -> Result {
+  public func withTimeout<Result>(
+    _ limit: Duration, _ work: @escaping () async throws -> Result
+  ) async throws -> Result {
     var result: Result?
-    try await withoutActuallyEscaping(work) { work in
-      try await race([
-        { result = try await work() },
-        {
-          try await self.sleep(for: limit)
-          throw TimedOut()
-        },
-      ])
-    }
+    try await race(
+      { result = try await work() },
+      {
+        try await self.sleep(for: limit)
+        throw TimedOut()
+      })
     guard let result else { throw CancellationError() }
     return result
   }
