@@ -82,7 +82,7 @@ public final class Daemon {
       throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
     remote = RemoteCommands(messaging.messenger, synchronizer)
-    voice = RadioSigner(connection)
+    voice = RadioSigner(connection, on: loop)
     proxy = CompanionProxy(
       CompanionProxy.Parts(
         loop: loop, log: log, store: store, synchronizer: synchronizer, messenger: messaging.messenger,

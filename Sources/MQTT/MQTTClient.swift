@@ -17,7 +17,8 @@ public final class MQTTClient {
   /// To a hello of a version that it may not know.
   private static let guessPatience: Duration = .seconds(10)
   /// Messages that may wait for us with a broker that has not been told a bound (3.1.1).
-  private static let maxIncoming = 1024
+  static let maxIncoming = 1024
+  private static let maxQueued = 256
 
   private let host: String
   private let port: UInt16
@@ -26,20 +27,21 @@ public final class MQTTClient {
   private let path: String?
   private let loop: EventLoop
   private let patience: (hello: Duration, guess: Duration)
-  private var connector: Connector?
-  private var stream: (any ByteStream)?
+  var stream: (any ByteStream)?
   private var decoder = MQTTDecoder(.v5)
   private var search: VersionSearch
-  private var options: MQTTOptions?
-  private var limit: ProgressLimit?
-  private var expected = ""
-  private var pinger: LoopTimer?
   private var lastID: UInt16 = 0
-  private var waiting: [UInt16: (MQTTAnswer) -> Void] = [:]
-  private var subscribing: Set<UInt16> = []
+  var waiting: [UInt16: Promise<MQTTAnswer?>] = [:]
+  var subscribing: Set<UInt16> = []
   /// Messages of the broker that are not acknowledged yet.
-  private var incoming: Set<UInt16> = []
-  private var keepAlive = 0
+  var incoming: Set<UInt16> = []
+  private var keepAlive: Duration?
+  /// When something was last sent that keeps the connection alive.
+  private var lastSent = MonotonicTime(seconds: 0)
+  /// What is due from the broker.
+  private var expected: String?
+  /// Something is due, or nothing is any more.
+  private let expectation = Waiter()
   /// The largest packet that the broker takes.
   private var maxBytes: Int?
   private var retains = true
@@ -47,18 +49,16 @@ public final class MQTTClient {
   private var givenID: String?
   /// Publications that the broker takes at once; and those that wait for it.
   private var receiveMaximum = 65535
-  private var queued: [(message: MQTTMessage, done: (MQTTAnswer) -> Void)] = []
-  private static let maxQueued = 256
-  /// Counts connections.
-  private var generation = 0
+  var queued: [(message: MQTTMessage, answer: Promise<MQTTAnswer?>)] = []
+  /// Why the connection was closed from here.
+  private var failure: MQTTFailure?
 
   public private(set) var isUp = false
+  /// Why the last connection ended; `nil`: it has not, or was closed from here.
+  public private(set) var end: MQTTFailure?
   /// Publications that may wait for their acknowledgement.
   public private(set) var window = 1
   public private(set) var bytesSent: UInt64 = 0
-  public var onUp: () -> Void = {}
-  /// Told once; publications that were not acknowledged hear nothing more.
-  public var onDown: (MQTTFailure) -> Void = { _ in }
   /// A message came; call the closure when it is safe: only then the broker may forget it.
   public var onMessage: (MQTTMessage, _ acknowledge: @escaping () -> Void) -> Void = { _, acknowledge in acknowledge() }
 
@@ -88,117 +88,236 @@ public final class MQTTClient {
   /// The version that is spoken.
   public var version: MQTTVersion { search.version }
 
-  public func connect(_ options: MQTTOptions) {
+  // MARK: Connecting
+
+  /// Connects and greets; once more, with what was learnt, where the broker does not know the version or retains nothing. Then `run`.
+  public func connect(_ options: MQTTOptions) async throws(MQTTFailure) {
     close()
-    self.options = options
+    end = nil
     search.begins(now: loop.now)
-    open()
+    do {
+      while try await !greet(options) { drop() }
+    } catch {
+      drop()
+      throw error as? MQTTFailure ?? .unreachable("given up")
+    }
   }
 
-  private func open() {
+  /// False: once more.
+  private func greet(_ options: MQTTOptions) async throws -> Bool {
+    var options = options
+    if options.clientID.isEmpty { options.clientID = givenID ?? "" }
+    if !retains { options.will?.retain = false }
+    let stream = try await open()
+    self.stream = stream
+    decoder = MQTTDecoder(version)
+    send(.connect(options, version))
+    do {
+      let hello = search.isGuess ? patience.guess : patience.hello
+      let greeting = try await loop.whileMoving(hello, { stream.movedBytes }) { try await self.readGreeting(stream) }
+      return try greeted(greeting, options)
+    } catch is TimedOut {
+      if search.failed(.silent, now: loop.now) { return false }
+      throw MQTTFailure.unreachable("no answer to hello in time")
+    } catch let end as StreamEnd {
+      // Where TLS or a WebSocket did not come about, another version changes nothing.
+      if stream.pendingBytes == 0, end != .cancelled, search.failed(.hungUp, now: loop.now) { return false }
+      throw Self.tooEarly(end.reason ?? "the broker closed the connection")
+    } catch let error as MQTTError {
+      throw Self.nonsense(error)
+    }
+  }
+
+  private static func tooEarly(_ words: String) -> MQTTFailure {
+    .unreachable(words + ", before it took us: does it want TLS, or a certificate of ours?")
+  }
+
+  private static func nonsense(_ error: MQTTError) -> MQTTFailure {
+    .unreachable("the broker sends what is no MQTT: \(error)")
+  }
+
+  private func open() async throws -> any ByteStream {
     if let path {
       let settings = WebSocket.Settings(host: host, port: port, target: path, subprotocol: "mqtt")
-      return begin(WebSocketStream(settings, tls: tls, on: loop))
+      let socket = WebSocket(settings, tls: tls, on: loop)
+      do throws(WebSocketFailure) {
+        try await socket.open()
+      } catch {
+        throw Self.tooEarly(error.description)
+      }
+      return WebSocketStream(socket)
     }
-    connector = Connector(host: host, port: port, timeout: Self.connectLimit, on: loop) { [weak self] result in
-      guard let self else { return }
-      self.connector = nil
-      switch result {
-      case .success(let socket): self.connected(socket)
-      case .failure(let failure): self.down(.unreachable(failure.description))
+    let socket: Int32
+    do {
+      socket = try await loop.connect(host: host, port: port, timeout: Self.connectLimit)
+    } catch let failure as Connector.Failure {
+      throw MQTTFailure.unreachable(failure.description)
+    }
+    let plain = SocketStream(socket, on: loop)
+    guard let tls else { return plain }
+    guard let secure = TLSStream(plain, tls, host: host) else { throw MQTTFailure.unreachable("TLS is not set up") }
+    return secure
+  }
+
+  private func readGreeting(_ stream: any ByteStream) async throws -> MQTTGreeting {
+    while true {
+      switch try decoder.next() {
+      case .connected(let greeting): return greeting
+      case .disconnected(let code, let reason, let server): throw Self.ended(code, reason, server)
+      case nil: decoder.append(try await stream.read())
+      default: throw MQTTError.protocolError("something before its greeting")
       }
     }
   }
 
-  /// Once more, with what was learnt.
-  private func openAgain() {
-    drop()
-    open()
+  static func ended(_ code: UInt8, _ reason: String?, _ server: String?) -> MQTTFailure {
+    let words = "the broker ends the connection: \(MQTTReason.words(code, reason, server: server))"
+    return MQTTReason.stopsConnection(code) ? .refused(words) : .unreachable(words)
   }
 
-  private func connected(_ socket: Int32) {
-    let plain = SocketStream(socket, on: loop)
-    if let tls {
-      guard let secure = TLSStream(plain, tls, host: host) else { return down(.unreachable("TLS is not set up")) }
-      begin(secure)
+  /// True: it has taken us. False: once more.
+  private func greeted(_ greeting: MQTTGreeting, _ options: MQTTOptions) throws(MQTTFailure) -> Bool {
+    let code = greeting.code
+    // 3.1.1 brokers answer 1 (unacceptable protocol version), those that know of 5 answer 0x84.
+    if code == 0x84 || code == 1 {
+      if search.failed(.refused, now: loop.now) { return false }
     } else {
-      begin(plain)
+      search.answered()
+    }
+    guard code == 0 else {
+      // The will is to be retained: without that it may do.
+      if code == 0x9A, retains {
+        retains = false
+        return false
+      }
+      let words = "the broker refuses: \(MQTTReason.words(code, greeting.reason, server: greeting.server))"
+      throw MQTTReason.stopsGreeting(code) ? .refused(words) : .unreachable(words)
+    }
+    guard greeting.takesQuality1 else {
+      send(.disconnect(code: 0))
+      throw .refused("the broker cannot be used: \(MQTTReason.words(0x9B))")
+    }
+    isUp = true
+    givenID = greeting.clientID ?? givenID
+    retains = greeting.retains
+    maxBytes = greeting.maxBytes
+    receiveMaximum = max(1, greeting.receiveMaximum)
+    window = min(receiveMaximum, 64)
+    let seconds = Int64(greeting.keepAlive ?? Int(options.keepAlive))
+    keepAlive = seconds > 0 ? .seconds(seconds) : nil
+    lastSent = loop.now
+    return true
+  }
+
+  // MARK: Connected
+
+  /// Takes what comes, and keeps the connection alive, until it ends. Publications that were not acknowledged get `nil` then. When the task
+  /// is cancelled it may be called again: nothing is lost.
+  public func run() async throws(MQTTFailure) {
+    do {
+      try await loop.race({ try await self.receive() }, { try await self.ping() }, { try await self.awaitAnswers() })
+    } catch {
+      if error is CancellationError, isUp { return }
+      let words = (error as? StreamEnd)?.reason ?? "the broker closed the connection"
+      let failure = failure ?? error as? MQTTFailure ?? .unreachable(words)
+      end = failure
+      drop()
+      throw failure
     }
   }
 
-  private func begin(_ fresh: any ByteStream) {
-    stream = fresh
-    decoder = MQTTDecoder(version)
-    generation += 1
-    let connection = generation
-    stream?.onBytes = { [weak self] bytes in self?.received(bytes) }
-    stream?.onClose = { [weak self] words in
-      guard let self, self.generation == connection, let stream = self.stream else { return }
-      self.stream = nil
-      self.ended(words ?? "the broker closed the connection", heardUs: stream.pendingBytes == 0)
-    }
-    stream?.start()
-    if var options {
-      if options.clientID.isEmpty { options.clientID = givenID ?? "" }
-      if !retains { options.will?.retain = false }
-      send(.connect(options, version))
-    }
-    limit?.cancel()
-    limit = ProgressLimit(search.isGuess ? patience.guess : patience.hello, on: loop) { [weak self] in
-      self?.stream?.movedBytes ?? 0
-    } giveUp: { [weak self] in
-      guard let self else { return }
-      if self.search.failed(.silent, now: self.loop.now) { return self.openAgain() }
-      self.down(.unreachable("no answer to hello in time"))
+  private func receive() async throws {
+    guard let stream else { throw StreamEnd.cancelled }
+    while true {
+      do throws(MQTTError) {
+        while failure == nil, self.stream === stream, let event = try decoder.next() { try take(event) }
+      } catch {
+        // Only a broker that knows version 5 knows this packet.
+        if version == .v5 { send(.disconnect(code: error.code)) }
+        throw Self.nonsense(error)
+      }
+      if let failure { throw failure }
+      do throws(StreamEnd) {
+        decoder.append(try await stream.read())
+      } catch {
+        if Task.isCancelled { throw CancellationError() }
+        throw error
+      }
     }
   }
 
-  /// `heardUs`: our hello went out; where TLS or a WebSocket did not come about, another version changes nothing.
-  private func ended(_ words: String, heardUs: Bool) {
-    guard !isUp else { return down(.unreachable(words)) }
-    if heardUs, search.failed(.hungUp, now: loop.now) { return openAgain() }
-    down(.unreachable(words + ", before it took us: does it want TLS, or a certificate of ours?"))
+  private func ping() async throws {
+    guard let keepAlive else { return try await Waiter().wait() }
+    while true {
+      try await loop.sleep(until: lastSent + keepAlive)
+      guard loop.now >= lastSent + keepAlive else { continue }
+      send(.ping)
+      lastSent = loop.now
+      expect("no answer to a ping")
+    }
   }
 
-  private func send(_ command: MQTTCommand) {
+  func send(_ command: MQTTCommand) {
     let bytes = command.encode()
     bytesSent &+= UInt64(bytes.count)
     stream?.write(bytes)
   }
 
-  /// Something is due from the broker.
-  private func expect(_ words: String) {
-    expected = words
-    if let limit, limit.isActive { return limit.restart() }
-    limit = ProgressLimit(Self.patience, on: loop) { [weak self] in
-      self?.stream?.movedBytes ?? 0
-    } giveUp: { [weak self] in
-      if let self { self.down(.unreachable("\(self.expected) in time")) }
+  /// Gives the connection up when something is due and nothing has moved for long.
+  private func awaitAnswers() async throws {
+    while true {
+      guard expected != nil else {
+        try await expectation.wait()
+        continue
+      }
+      var progress = Progress(Self.patience, movedBytes, now: loop.now)
+      while let due = expected {
+        try await expectation.wait(until: progress.nextLook(now: loop.now), on: loop)
+        if progress.isOver(movedBytes, now: loop.now), expected != nil {
+          throw MQTTFailure.unreachable("\(due) in time")
+        }
+      }
     }
   }
 
-  /// `done` hears the broker's answer.
-  public func publish(_ message: MQTTMessage, _ done: @escaping (MQTTAnswer) -> Void) {
-    guard isUp else { return }
+  private var movedBytes: UInt64 { stream?.movedBytes ?? 0 }
+
+  /// `nil`: nothing is due any more.
+  func expect(_ words: String?) {
+    let isNew = (expected == nil) != (words == nil)
+    expected = words
+    if isNew { expectation.resume() }
+  }
+
+  func fail(_ failure: MQTTFailure) {
+    self.failure = self.failure ?? failure
+    stream?.close()
+  }
+
+  /// The broker's answer; `nil`: the connection has ended before it came.
+  public func publish(_ message: MQTTMessage) -> Promise<MQTTAnswer?> {
+    let answer = Promise<MQTTAnswer?>()
+    publish(message, answer)
+    return answer
+  }
+
+  func publish(_ message: MQTTMessage, _ answer: Promise<MQTTAnswer?>) {
+    guard isUp else { return answer.keep(nil) }
     // More at once than the broker takes would end the connection: the rest waits for its turn.
     guard waiting.count < receiveMaximum else {
-      guard queued.count < Self.maxQueued else { return loop.later { done(MQTTAnswer(0x97)) } }
-      queued.append((message, done))
-      return
+      guard queued.count < Self.maxQueued else { return answer.keep(MQTTAnswer(0x97)) }
+      return queued.append((message, answer))
     }
     let id = freshID()
     var message = message
     if !retains { message.retain = false }
     let command = MQTTCommand.publish(message, id: id, isRepeated: false, version)
     // A broker would end the connection over it, again and again.
-    if let maxBytes, command.encode().count > maxBytes {
-      loop.later { done(MQTTAnswer(0x95)) }
-      return
-    }
-    waiting[id] = done
+    if let maxBytes, command.encode().count > maxBytes { return answer.keep(MQTTAnswer(0x95)) }
+    waiting[id] = answer
     send(command)
     if waiting.count == 1 { expect("no acknowledgement") }
-    pingLater()
+    lastSent = loop.now
   }
 
   /// One that is not in use.
@@ -224,131 +343,16 @@ public final class MQTTClient {
   }
 
   private func drop() {
-    connector?.cancel()
-    connector = nil
-    limit?.cancel()
-    pinger?.cancel()
+    expected = nil
     stream?.close()
     stream = nil
     isUp = false
+    failure = nil
+    let unanswered = Array(waiting.values) + queued.map(\.answer)
     waiting = [:]
     subscribing = []
     incoming = []
     queued = []
-  }
-
-  private func down(_ failure: MQTTFailure) {
-    drop()
-    onDown(failure)
-  }
-
-  // MARK: What comes
-
-  private func received(_ bytes: [UInt8]) {
-    decoder.append(bytes)
-    do {
-      while stream != nil, let event = try decoder.next() { try take(event) }
-    } catch {
-      // Only a broker that has taken us knows this packet.
-      if isUp, version == .v5 { send(.disconnect(code: error.code)) }
-      down(.unreachable("the broker sends what is no MQTT: \(error)"))
-    }
-  }
-
-  private func take(_ event: MQTTEvent) throws(MQTTError) {
-    if case .connected(let greeting) = event {
-      guard !isUp else { throw .protocolError("a second greeting") }
-      return greeted(greeting)
-    }
-    if case .disconnected(let code, let reason, let server) = event {
-      let words = "the broker ends the connection: \(MQTTReason.words(code, reason, server: server))"
-      return down(MQTTReason.stopsConnection(code) ? .refused(words) : .unreachable(words))
-    }
-    guard isUp else { throw .protocolError("something before its greeting") }
-    switch event {
-    case .connected, .disconnected: break
-    case .acknowledged(let id, let code, let reason): try acknowledged(id, MQTTAnswer(code, reason))
-    case .message(let message, let id, let isRepeated): try came(message, id, isRepeated)
-    case .pong: if waiting.isEmpty { limit?.cancel() }
-    case .subscribed(let id, let code, let reason):
-      guard subscribing.remove(id) != nil else { throw .protocolError("an answer to no subscription") }
-      guard code >= 0x80 else { return }
-      down(.refused("the broker refuses the subscription (\(MQTTReason.words(code, reason)))"))
-    }
-  }
-
-  private func acknowledged(_ id: UInt16, _ answer: MQTTAnswer) throws(MQTTError) {
-    guard let done = waiting.removeValue(forKey: id) else {
-      throw .protocolError("an acknowledgement of what is not on its way")
-    }
-    if waiting.isEmpty { limit?.cancel() } else { expect("no acknowledgement") }
-    done(answer)
-    if !queued.isEmpty, isUp {
-      let (message, done) = queued.removeFirst()
-      publish(message, done)
-    }
-  }
-
-  private func came(_ message: MQTTMessage, _ id: UInt16?, _ isRepeated: Bool) throws(MQTTError) {
-    if let id {
-      guard !incoming.contains(id) else {
-        // Old brokers send again what we have not acknowledged yet; it is in hand.
-        guard isRepeated else { throw .init(code: 0x91, description: "two messages with one identifier") }
-        return
-      }
-      let most = version == .v5 ? Int(MQTTOptions.receiveMaximum) : Self.maxIncoming
-      guard incoming.count < most else { throw .init(code: 0x93, description: "more messages than we take at once") }
-      incoming.insert(id)
-    }
-    let connection = generation
-    onMessage(message) { [weak self] in
-      // An acknowledgement on another connection would be for another message.
-      guard let self, let id, self.generation == connection, self.incoming.remove(id) != nil else { return }
-      self.send(.acknowledge(id: id))
-    }
-  }
-
-  private func greeted(_ greeting: MQTTGreeting) {
-    limit?.cancel()
-    let code = greeting.code
-    // 3.1.1 brokers answer 1 (unacceptable protocol version), those that know of 5 answer 0x84.
-    if code == 0x84 || code == 1 {
-      if search.failed(.refused, now: loop.now) { return openAgain() }
-    } else {
-      search.answered()
-    }
-    guard code == 0 else {
-      // The will is to be retained: without that it may do.
-      if code == 0x9A, retains {
-        retains = false
-        return openAgain()
-      }
-      let words = "the broker refuses: \(MQTTReason.words(code, greeting.reason, server: greeting.server))"
-      return down(MQTTReason.stopsGreeting(code) ? .refused(words) : .unreachable(words))
-    }
-    guard greeting.takesQuality1 else {
-      send(.disconnect(code: 0))
-      return down(.refused("the broker cannot be used: \(MQTTReason.words(0x9B))"))
-    }
-    isUp = true
-    givenID = greeting.clientID ?? givenID
-    retains = greeting.retains
-    maxBytes = greeting.maxBytes
-    receiveMaximum = max(1, greeting.receiveMaximum)
-    window = min(receiveMaximum, 64)
-    keepAlive = greeting.keepAlive ?? options.map { Int($0.keepAlive) } ?? 0
-    pingLater()
-    onUp()
-  }
-
-  private func pingLater() {
-    pinger?.cancel()
-    guard keepAlive > 0 else { return }
-    pinger = loop.schedule(after: .seconds(Int64(keepAlive))) { [weak self] in
-      guard let self, self.isUp else { return }
-      self.send(.ping)
-      self.expect("no answer to a ping")
-      self.pingLater()
-    }
+    for answer in unanswered { answer.keep(nil) }
   }
 }

@@ -3,21 +3,34 @@
 import EventLoop
 import Glibc
 
-/// A connected socket as a stream of bytes, with or without TLS.
+/// Why a stream gives no more bytes.
+public enum StreamEnd: Error, Equatable, Sendable {
+  /// The peer closed it in order.
+  case closed
+  case failed(String)
+  /// It was closed from here, or the task that reads was cancelled.
+  case cancelled
+
+  /// What went wrong; `nil`: nothing.
+  public var reason: String? { if case .failed(let reason) = self { reason } else { nil } }
+}
+
+/// A connected socket as a stream of bytes, with or without TLS. One task reads.
 public protocol ByteStream: AnyObject {
-  var onBytes: ([UInt8]) -> Void { get set }
-  /// The stream ended or failed; it is closed already. `nil`: the peer closed in order.
-  var onClose: (String?) -> Void { get set }
-  /// Everything written so far went out.
-  var onDrained: () -> Void { get set }
   /// Bytes that wait to go out.
   var pendingBytes: Int { get }
   /// Bytes that have moved: those that the peer's kernel has acknowledged, and those that came. It grows as long as the line
   /// works, however slowly.
   var movedBytes: UInt64 { get }
-  func start()
+  /// Takes all of it at once; it goes out as the line allows.
   func write(_ bytes: [UInt8])
-  /// No event follows.
+  /// The bytes that come next, at least one.
+  func read() async throws(StreamEnd) -> [UInt8]
+  /// Returns each time that everything written has gone out.
+  func drained() async throws(StreamEnd)
+  /// Nothing has come that nobody has read, and the peer has not closed it.
+  var isQuiet: Bool { get }
+  /// Whoever reads gets `StreamEnd.cancelled`.
   func close()
 }
 
@@ -26,12 +39,16 @@ public final class SocketStream: ByteStream {
   private let loop: EventLoop
   private var pending: [UInt8] = []
   private var sent = 0
-  private var isPaused = false
-  private var isTellingDrained = false
   private var (written, received): (UInt64, UInt64) = (0, 0)
-  public var onBytes: ([UInt8]) -> Void = { _ in }
-  public var onClose: (String?) -> Void = { _ in }
-  public var onDrained: () -> Void = {}
+  private let readable = Waiter()
+  /// Resumed when everything has gone out, when the peer has gone, and by whoever else has something to say to the task that waits.
+  public let changed = Waiter()
+  private var hasDrained = false
+  private var isWaiting = false
+  private var isWatched = false
+  private var end: StreamEnd?
+  /// Reads since the last wait.
+  private var reads = 0
 
   /// Takes ownership of the non-blocking socket.
   public init(_ socket: Int32, on loop: EventLoop) {
@@ -48,35 +65,87 @@ public final class SocketStream: ByteStream {
     return written &- min(written, UInt64(Descriptor.unacknowledged(socket))) &+ received
   }
 
-  public func start() {
-    loop.watch(socket, for: .readable) { [weak self] readiness in self?.ready(readiness) }
+  public var isQuiet: Bool {
+    var byte: UInt8 = 0
+    guard socket >= 0, recv(socket, &byte, 1, Int32(truncatingIfNeeded: MSG_PEEK | MSG_DONTWAIT)) < 0 else {
+      return false
+    }
+    return errno == EAGAIN || errno == EWOULDBLOCK
   }
 
-  /// Reads on, or leaves what comes with the kernel, which then holds the peer back. That the peer is gone is told either way.
-  public func setReading(_ isReading: Bool) {
-    guard isPaused == isReading else { return }
-    isPaused = !isReading
-    updateInterest()
-  }
+  public func close() { finish(.cancelled) }
 
-  private func updateInterest() {
+  private func finish(_ end: StreamEnd) {
     guard socket >= 0 else { return }
-    var interest: EventLoop.Readiness = isPaused ? [] : .readable
-    if sent < pending.count { interest.insert(.writable) }
-    loop.changeInterest(socket, to: interest)
-  }
-
-  public func close() {
-    guard socket >= 0 else { return }
-    loop.unwatch(socket)
+    if isWatched { loop.unwatch(socket) }
     Glibc.close(socket)
     socket = -1
+    self.end = end
+    pending = []
+    sent = 0
+    readable.resume()
+    changed.resume()
   }
+
+  // MARK: Reading
+
+  public func read() async throws(StreamEnd) -> [UInt8] {
+    while true {
+      if let end { throw end }
+      // A peer that never stops leaves the others their turn.
+      if reads >= Descriptor.readsPerTurn {
+        reads = 0
+        do { try await loop.nextTurn() } catch { throw .cancelled }
+        continue
+      }
+      reads += 1
+      switch Descriptor.read(socket) {
+      case .bytes(let bytes):
+        received &+= UInt64(bytes.count)
+        return bytes
+      case .wouldBlock: try await untilReadable()
+      case .end: finish(.closed)
+      case .failed(let error): finish(.failed(error.words))
+      }
+    }
+  }
+
+  /// What is there now.
+  func readAvailable() -> [UInt8]? {
+    guard socket >= 0, case .bytes(let bytes) = Descriptor.read(socket) else { return nil }
+    received &+= UInt64(bytes.count)
+    return bytes
+  }
+
+  private func untilReadable() async throws(StreamEnd) {
+    reads = 0
+    isWaiting = true
+    updateInterest()
+    defer { isWaiting = false }
+    do { try await readable.wait() } catch { throw .cancelled }
+  }
+
+  // MARK: Writing
 
   public func write(_ bytes: [UInt8]) {
     guard socket >= 0 else { return }
     pending.append(contentsOf: bytes)
     flush()
+  }
+
+  public func drained() async throws(StreamEnd) {
+    while try await !hasChanged() {}
+  }
+
+  /// Returns when `changed` was resumed; true: everything written has gone out since.
+  public func hasChanged() async throws(StreamEnd) -> Bool {
+    if let end { throw end }
+    // That the peer is gone is noticed, too.
+    updateInterest()
+    do { try await changed.wait() } catch { throw .cancelled }
+    if let end { throw end }
+    defer { hasDrained = false }
+    return hasDrained
   }
 
   private func flush() {
@@ -91,46 +160,36 @@ public final class SocketStream: ByteStream {
           sent = 0
         }
         return updateInterest()
-      case .failed(let error): return fail(error.words)
+      case .failed(let error): return finish(.failed(error.words))
       }
     }
     guard socket >= 0 else { return }
     pending.removeAll(keepingCapacity: pending.capacity <= 16384)
     sent = 0
-    updateInterest()
-    tellDrained()
+    if isWatched { updateInterest() }
+    hasDrained = true
+    changed.resume()
   }
 
-  /// Once for all that was written meanwhile.
-  private func tellDrained() {
-    guard !isTellingDrained else { return }
-    isTellingDrained = true
-    loop.later { [weak self] in
-      guard let self else { return }
-      self.isTellingDrained = false
-      if self.pendingBytes == 0 { self.onDrained() }
-    }
+  // MARK: The loop
+
+  /// The kernel is asked for what somebody waits for; that the peer is gone it tells either way.
+  private func updateInterest() {
+    guard socket >= 0 else { return }
+    var interest: EventLoop.Readiness = isWaiting ? .readable : []
+    if sent < pending.count { interest.insert(.writable) }
+    if isWatched { return loop.changeInterest(socket, to: interest) }
+    isWatched = loop.watch(socket, for: interest) { [weak self] readiness in self?.ready(readiness) }
+    if !isWatched { finish(.failed("the kernel does not watch the socket")) }
   }
 
   private func ready(_ readiness: EventLoop.Readiness) {
     if readiness.contains(.writable) { flush() }
-    // Gone, and nothing that it still said can be answered.
-    if isPaused, !readiness.isDisjoint(with: .closed) { return fail(nil) }
-    for _ in 0..<Descriptor.readsPerTurn where socket >= 0 && !isPaused {
-      switch Descriptor.read(socket) {
-      case .bytes(let bytes):
-        received &+= UInt64(bytes.count)
-        onBytes(bytes)
-      case .wouldBlock: return
-      case .end: return fail(nil)
-      case .failed(let error): return fail(error.words)
-      }
-    }
-  }
-
-  private func fail(_ words: String?) {
     guard socket >= 0 else { return }
-    close()
-    loop.later { [weak self] in self?.onClose(words) }
+    if isWaiting { return readable.resume() }
+    // Gone, and nothing that it still said can be answered.
+    if !readiness.isDisjoint(with: .closed) { return finish(.closed) }
+    // Nobody reads just now: what comes stays with the kernel, which holds the peer back.
+    updateInterest()
   }
 }

@@ -54,7 +54,7 @@ public final class TLSContext {
   deinit { SSL_CTX_free(handle) }
 }
 
-/// TLS over a socket, by memory BIOs: OpenSSL never touches the descriptor.
+/// TLS over a socket, by memory BIOs: OpenSSL never touches the descriptor. The handshake goes on while somebody reads.
 public final class TLSStream: ByteStream {
   private let socket: SocketStream
   private let context: TLSContext
@@ -65,12 +65,6 @@ public final class TLSStream: ByteStream {
   /// How much of `unsent` OpenSSL has taken.
   private var taken = 0
   private var isReady = false
-  private var isClosed = false
-  /// Whoever is told of bytes may write, which makes TLS read: those that come then wait until this piece was told.
-  private var isReading = false
-  public var onBytes: ([UInt8]) -> Void = { _ in }
-  public var onClose: (String?) -> Void = { _ in }
-  public var onDrained: () -> Void = {}
 
   /// `nil` only when OpenSSL has no memory. The certificate must be for `host`.
   public init?(_ socket: SocketStream, _ context: TLSContext, host: String) {
@@ -96,52 +90,48 @@ public final class TLSStream: ByteStream {
   public var pendingBytes: Int { unsent.count - taken + socket.pendingBytes }
   public var movedBytes: UInt64 { socket.movedBytes }
 
-  public func start() {
-    socket.onBytes = { [weak self] bytes in self?.received(bytes) }
-    socket.onClose = { [weak self] words in self?.ended(words) }
-    socket.onDrained = { [weak self] in if self?.unsent.isEmpty == true { self?.onDrained() } }
-    socket.start()
-    advance()
+  /// What TLS itself has to say after an answer, as tickets for another session, is not data.
+  public var isQuiet: Bool {
+    while isReady, let bytes = socket.readAvailable() {
+      BIO_write(incoming, bytes, Int32(bytes.count))
+      guard let data = try? decrypt(), data.isEmpty else { return false }  // `try?`: it has ended
+    }
+    return isReady && socket.isQuiet
   }
 
-  public func close() {
-    isClosed = true
-    socket.close()
-  }
-
-  private func ended(_ words: String?) {
-    guard !isClosed else { return }
-    close()
-    onClose(words)
-  }
+  public func close() { socket.close() }
 
   public func write(_ bytes: [UInt8]) {
-    guard !isClosed else { return }
     unsent.append(contentsOf: bytes)
-    advance()
+    // What goes wrong here, whoever reads is told.
+    if isReady { writeOut() }
   }
 
-  private func received(_ bytes: [UInt8]) {
-    BIO_write(incoming, bytes, Int32(bytes.count))
-    advance()
+  public func drained() async throws(StreamEnd) {
+    repeat { try await socket.drained() } while !unsent.isEmpty
   }
 
-  private func advance() {
-    guard !isClosed else { return }
-    if !isReady {
-      let code = SSL_do_handshake(session)
-      isReady = code == 1
-      if isReady { context.peerExpiry = peerExpiry }
-      let problem = SSL_get_error(session, code)
-      sendOut()
-      if !isReady {
-        if problem != SSL_ERROR_WANT_READ, problem != SSL_ERROR_WANT_WRITE { fail() }
-        return
+  public func read() async throws(StreamEnd) -> [UInt8] {
+    while true {
+      if !isReady { try shakeHands() }
+      if isReady {
+        writeOut()
+        let bytes = try decrypt()
+        sendOut()
+        if !bytes.isEmpty { return bytes }
       }
+      let bytes = try await socket.read()
+      BIO_write(incoming, bytes, Int32(bytes.count))
     }
-    writeOut()
-    readIn()
+  }
+
+  private func shakeHands() throws(StreamEnd) {
+    let code = SSL_do_handshake(session)
+    isReady = code == 1
+    if isReady { context.peerExpiry = peerExpiry }
+    let problem = SSL_get_error(session, code)
     sendOut()
+    if !isReady, problem != SSL_ERROR_WANT_READ, problem != SSL_ERROR_WANT_WRITE { throw failure() }
   }
 
   private var peerExpiry: Int64? {
@@ -165,22 +155,20 @@ public final class TLSStream: ByteStream {
     taken = 0
   }
 
-  private func readIn() {
-    guard !isReading else { return }
-    isReading = true
-    defer { isReading = false }
-    var buffer = [UInt8](repeating: 0, count: 4096)
-    while !isClosed {
-      let count = SSL_read(session, &buffer, Int32(buffer.count))
-      if count > 0 {
-        onBytes(Array(buffer.prefix(Int(count))))
-        continue
-      }
-      switch SSL_get_error(session, count) {
-      case SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE: return
-      case SSL_ERROR_ZERO_RETURN: return ended(nil)
-      default: return fail()
-      }
+  /// Empty: more is needed for the next of it.
+  private func decrypt() throws(StreamEnd) -> [UInt8] {
+    var count: Int32 = 0
+    let bytes = [UInt8](unsafeUninitializedCapacity: Descriptor.chunk) { buffer, initialized in
+      count = SSL_read(session, buffer.baseAddress, Int32(buffer.count))
+      initialized = max(0, Int(count))
+    }
+    if count > 0 { return bytes }
+    switch SSL_get_error(session, count) {
+    case SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE: return []
+    case SSL_ERROR_ZERO_RETURN:
+      close()
+      throw .closed
+    default: throw failure()
     }
   }
 
@@ -192,12 +180,14 @@ public final class TLSStream: ByteStream {
     if count > 0 { socket.write(Array(bytes.prefix(Int(count)))) }
   }
 
-  private func fail() {
+  /// The stream is closed after it.
+  private func failure() -> StreamEnd {
     let result = SSL_get_verify_result(session)
     let words =
       result == Int(X509_V_OK)
       ? Self.lastError() : "the certificate: \(String(cString: X509_verify_cert_error_string(result)))"
-    ended("TLS failed: \(words)")
+    close()
+    return .failed("TLS failed: \(words)")
   }
 
   static func lastError() -> String {

@@ -48,27 +48,27 @@ final class HubWatcher {
   }
 
   func run() {
-    look()
+    loop.begin {
+      // Nobody cancels it.
+      do { while true { try await self.look() } } catch {}
+    }
     loop.run()
   }
 
-  private func look() {
-    get("/v1/gateways?limit=1000") { [weak self] answer in
-      self?.visit((answer?["gateways"]?.array ?? []).compactMap { $0["gateway"]?.string }[...])
-    }
+  private func look() async throws {
+    let answer = await get("/v1/gateways?limit=1000")
+    for gateway in (answer?["gateways"]?.array ?? []).compactMap({ $0["gateway"]?.string }) { await visit(gateway) }
+    try await loop.sleep(for: .seconds(interval))
   }
 
-  private func visit(_ gateways: ArraySlice<String>) {
-    guard let gateway = gateways.first else {
-      loop.schedule(after: .seconds(interval)) { [weak self] in self?.look() }
-      return
-    }
-    let after = seen[gateway] ?? 0
-    get("/v1/gateways/\(PercentCoding.encode(gateway))/messages?after=\(after)&limit=100") { [weak self] answer in
-      for message in answer?["messages"]?.array ?? [] { self?.show(message, of: gateway) }
-      // A full page: the rest of it first.
-      self?.visit(answer?["next"] == nil ? gateways.dropFirst() : gateways)
-    }
+  /// All that is new of it, page by page.
+  private func visit(_ gateway: String) async {
+    var page: JSONValue?
+    repeat {
+      page = await get(
+        "/v1/gateways/\(PercentCoding.encode(gateway))/messages?after=\(seen[gateway] ?? 0)&limit=100")
+      for message in page?["messages"]?.array ?? [] { show(message, of: gateway) }
+    } while page?["next"] != nil
   }
 
   private func show(_ message: JSONValue, of gateway: String) {
@@ -82,14 +82,12 @@ final class HubWatcher {
     fflush(nil)
   }
 
-  private func get(_ target: String, _ body: @escaping (JSONValue?) -> Void) {
+  private func get(_ target: String) async -> JSONValue? {
     let request = HTTPRequest("GET", path + target, headers: ["Authorization": "Bearer \(token)"])
-    client.send(request, timeout: .seconds(10)) { result in
-      // `try?`: an answer that makes no sense counts as none; the next look comes soon.
-      if case .success(let response) = result, response.status == 200 {
-        return body(try? JSONValue(parsing: response.body))
-      }
-      body(nil)
+    // `try?`: an answer that makes no sense counts as none; the next look comes soon.
+    guard let response = try? await client.send(request, timeout: .seconds(10)), response.status == 200 else {
+      return nil
     }
+    return try? JSONValue(parsing: response.body)  // as above
   }
 }

@@ -45,12 +45,14 @@ import Timing
     let (ours, theirs) = try pair()
     let stream = SocketStream(ours, on: loop)
     var bytes = 0
-    stream.onBytes = { piece in
-      bytes += piece.count
-      // As fast as it is read: there is always more.
-      while case .wrote = Descriptor.write(theirs, [UInt8](repeating: 0, count: 4096)[...]) {}
+    loop.begin {
+      // It is closed at the end.
+      while let piece = try? await stream.read() {
+        bytes += piece.count
+        // As fast as it is read: there is always more.
+        while case .wrote = Descriptor.write(theirs, [UInt8](repeating: 0, count: 4096)[...]) {}
+      }
     }
-    stream.start()
     while case .wrote = Descriptor.write(theirs, [UInt8](repeating: 0, count: 4096)[...]) {}
     var timers = 0
     for turn in 1...10 {
@@ -105,23 +107,35 @@ import Timing
     close(theirs)
   }
 
-  @Test func `a reader who pauses hears nothing until he goes on, but that the peer is gone`() throws {
+  @Test func `who does not read leaves what comes with the kernel, and learns that the peer is gone`() throws {
     let loop = EventLoop()
     let (ours, theirs) = try pair()
     let stream = SocketStream(ours, on: loop)
     var (bytes, isGone) = (0, false)
-    stream.onBytes = { bytes += $0.count }
-    stream.onClose = { _ in isGone = true }
-    stream.start()
-    stream.setReading(false)
+    let mayRead = Waiter()
+    loop.begin {
+      do throws(StreamEnd) {
+        bytes += try await stream.read().count
+        // `try?`: nobody cancels it.
+        try? await mayRead.wait()
+        bytes += try await stream.read().count
+        while true { _ = try await stream.hasChanged() }
+      } catch {
+        isGone = error == .closed
+      }
+    }
+    loop.turn(wait: false)
     _ = Descriptor.write(theirs, [1, 2, 3][...])
     loop.turn(wait: false)
-    #expect(bytes == 0)
-    stream.setReading(true)
-    loop.turn(wait: false)
     #expect(bytes == 3)
-    stream.setReading(false)
+    _ = Descriptor.write(theirs, [4][...])
+    loop.turn(wait: false)
+    #expect(bytes == 3 && !stream.isQuiet)
+    mayRead.resume()
+    loop.turn(wait: false)
+    #expect(bytes == 4 && stream.isQuiet && !isGone)
     close(theirs)
+    loop.turn(wait: false)
     loop.turn(wait: false)
     #expect(isGone)
   }

@@ -189,7 +189,8 @@ import Timing
     let end = Promise<Void>()
     loop.begin { try? await semaphore.with(0) { try await end.value() } }  // `try?`: it is never cancelled
     loop.turn(wait: false)
-    let gone = loop.begin { try? await semaphore.with(0) { notes.lines.append("gone") } }  // `try?`: that is what is tried
+    // `try?`: that is what is tried.
+    let gone = loop.begin { try? await semaphore.with(0) { notes.lines.append("gone") } }
     loop.begin { try? await semaphore.with(0) { notes.lines.append("next") } }  // `try?`: it is never cancelled
     loop.turn(wait: false)
     semaphore.leave()

@@ -11,8 +11,10 @@ import Timing
     HTTPResponse, HTTPFailure
   >? {
     var result: Result<HTTPResponse, HTTPFailure>?
-    client.send(HTTPRequest("GET", target), timeout: .seconds(60)) {
-      result = $0
+    loop.begin {
+      result = await Result { () async throws(HTTPFailure) in
+        try await client.send(HTTPRequest("GET", target), timeout: .seconds(60))
+      }
       loop.stop()
     }
     loop.run()
@@ -81,8 +83,10 @@ import Timing
     func stream() -> Result<HTTPResponse, HTTPFailure>? {
       let client = HTTPClient(.tcp(host: "127.0.0.1", port: server.port, tls: false), on: loop)
       var result: Result<HTTPResponse, HTTPFailure>?
-      client.send(HTTPRequest("GET", "/"), timeout: nil, onPiece: { pieces += $0.count }) {
-        result = $0
+      loop.begin {
+        result = await Result { () async throws(HTTPFailure) in
+          try await client.send(HTTPRequest("GET", "/"), timeout: nil, onPiece: { pieces += $0.count })
+        }
         loop.stop()
       }
       loop.run()

@@ -19,9 +19,11 @@ private final class RawClient {
   init(_ location: String, on loop: EventLoop) throws {
     signal(SIGPIPE, SIG_IGN)
     stream = SocketStream(try UnixSocket.connect(location), on: loop)
-    stream.onBytes = { [unowned self] in self.heard += String(decoding: $0, as: UTF8.self) }
-    stream.onClose = { [unowned self] _ in self.isClosed = true }
-    stream.start()
+    loop.begin { [weak self, stream] in
+      // It is over when the server has closed it.
+      while let bytes = try? await stream.read() { self?.heard += String(decoding: bytes, as: UTF8.self) }
+      self?.isClosed = true
+    }
   }
 
   var answers: Int { heard.split(separator: "HTTP/1.1 ").count }

@@ -39,16 +39,17 @@ final class RawServer {
     Descriptor.setNonBlocking(socket)
     let stream = SocketStream(socket, on: loop)
     heard = []
-    stream.onBytes = { [unowned self] bytes in
-      self.heard += bytes
-      self.onHeard(self)
-    }
-    stream.onClose = { [unowned self] _ in
-      self.ended += 1
-      self.onEnded()
-    }
     connections.append(stream)
-    stream.start()
+    loop.begin { [weak self] in
+      // It is over when the client has gone, and when the test has.
+      while let bytes = try? await stream.read() {
+        guard let self else { return }
+        self.heard += bytes
+        self.onHeard(self)
+      }
+      self?.ended += 1
+      self?.onEnded()
+    }
   }
 
   func say(_ bytes: [UInt8]) { connections.last?.write(bytes) }

@@ -185,9 +185,14 @@ import Timing
       let socket = WebSocket(
         WebSocket.Settings(host: "127.0.0.1", port: server.port, target: "/", maxMessage: 65536), tls: nil, on: loop)
       var ends = 0
-      socket.onMessage = { [unowned socket] in socket.send(binary: $0) }
-      socket.onEnd = { _ in ends += 1 }
-      socket.open()
+      loop.begin {
+        do {
+          try await socket.open()
+          while true { if case .message(let bytes) = try await socket.next() { socket.send(binary: bytes) } }
+        } catch {
+          ends += 1
+        }
+      }
       let limit = loop.schedule(after: .seconds(60)) { loop.stop() }
       loop.run()
       limit.cancel()
@@ -256,13 +261,15 @@ import Timing
       WebSocket.Settings(host: "127.0.0.1", port: server.port, target: "/", subprotocol: "meshpost.v1"), tls: nil,
       on: loop)
     var failure: WebSocketFailure?
-    socket.onOpen = { Issue.record("it opened") }
-    socket.onMessage = { _ in Issue.record("it took a message") }
-    socket.onEnd = {
-      failure = $0
+    loop.begin {
+      do throws(WebSocketFailure) {
+        try await socket.open()
+        Issue.record("it opened")
+      } catch {
+        failure = error
+      }
       loop.stop()
     }
-    socket.open()
     loop.run()
     guard case .blocked? = failure else {
       Issue.record("\(String(describing: failure))")
@@ -281,11 +288,10 @@ import Timing
       let socket = WebSocket(
         WebSocket.Settings(host: "127.0.0.1", port: server.port, target: "/"), tls: nil, on: loop)
       var failure: WebSocketFailure?
-      socket.onEnd = {
-        failure = $0
+      loop.begin {
+        do throws(WebSocketFailure) { try await socket.open() } catch { failure = error }
         loop.stop()
       }
-      socket.open()
       loop.run()
       guard case .notUpgraded(let response)? = failure else {
         Issue.record("\(String(describing: failure))")

@@ -215,6 +215,20 @@ private final class ScriptedBroker {
 }
 
 @Suite struct MQTTClientTests {
+  /// Connects, and stays until it ends.
+  private func begin(
+    _ client: MQTTClient, _ options: MQTTOptions, _ loop: EventLoop, failed: @escaping (MQTTFailure) -> Void = { _ in }
+  ) {
+    loop.begin {
+      do throws(MQTTFailure) {
+        try await client.connect(options)
+        try await client.run()
+      } catch {
+        failed(error)
+      }
+    }
+  }
+
   private func run(_ loop: EventLoop, _ condition: () -> Bool) throws {
     let isSo = turn(loop, until: condition)
     try #require(isSo, "waited in vain")
@@ -225,7 +239,7 @@ private final class ScriptedBroker {
     let loop = EventLoop()
     let broker = try ScriptedBroker(on: loop, answers: [refusal, [0x20, 2, 0, 0]])
     let client = MQTTClient(host: "127.0.0.1", port: broker.port, tls: nil, on: loop)
-    client.connect(MQTTOptions(clientID: "c"))
+    begin(client, MQTTOptions(clientID: "c"), loop)
     try run(loop) { client.isUp }
     #expect(broker.hellos.map { $0[8] } == [5, 4])
     client.close()
@@ -236,11 +250,10 @@ private final class ScriptedBroker {
     let broker = try ScriptedBroker(on: loop, answers: [[0x20, 3, 0, 0x86, 0], [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]])
     let client = MQTTClient(host: "127.0.0.1", port: broker.port, tls: nil, on: loop)
     var failures: [MQTTFailure] = []
-    client.onDown = { failures.append($0) }
-    client.connect(MQTTOptions(clientID: "c"))
+    begin(client, MQTTOptions(clientID: "c"), loop) { failures.append($0) }
     try run(loop) { failures.count == 1 }
     #expect(failures[0] == .refused("the broker refuses: user or password is wrong"))
-    client.connect(MQTTOptions(clientID: "c"))
+    begin(client, MQTTOptions(clientID: "c"), loop) { failures.append($0) }
     try run(loop) { failures.count == 2 }
     #expect(failures[1].description.contains("no MQTT"))
   }
@@ -260,11 +273,11 @@ private final class ScriptedBroker {
     let taken: [UInt8] = [0x20, 2, 0, 0]
     let broker = try ScriptedBroker(on: loop, [isSilent ? .silence : .hangUp, .bytes(taken), .bytes(taken)])
     let client = client(broker, loop)
-    client.connect(MQTTOptions(clientID: "c"))
+    begin(client, MQTTOptions(clientID: "c"), loop)
     try run(loop) { client.isUp }
     #expect(broker.hellos.map { $0[8] } == [5, 4])
     client.close()
-    client.connect(MQTTOptions(clientID: "c"))
+    begin(client, MQTTOptions(clientID: "c"), loop)
     try run(loop) { client.isUp }
     #expect(broker.hellos.map { $0[8] } == [5, 4, 4])
     client.close()
@@ -274,16 +287,15 @@ private final class ScriptedBroker {
     let loop = EventLoop()
     let broker = try ScriptedBroker(on: loop, [.bytes([0x20, 2, 0, 0]), .bytes([0x20, 3, 0, 0x84, 0]), .hangUp])
     let old = client(broker, loop, version: .v3)
-    old.connect(MQTTOptions(clientID: "c"))
+    begin(old, MQTTOptions(clientID: "c"), loop)
     try run(loop) { old.isUp }
     old.close()
     var failures: [MQTTFailure] = []
     let new = client(broker, loop, version: .v5)
-    new.onDown = { failures.append($0) }
-    new.connect(MQTTOptions(clientID: "c"))
+    begin(new, MQTTOptions(clientID: "c"), loop) { failures.append($0) }
     try run(loop) { failures.count == 1 }
     #expect(failures[0] == .refused("the broker refuses: it does not know this version of MQTT"))
-    new.connect(MQTTOptions(clientID: "c"))
+    begin(new, MQTTOptions(clientID: "c"), loop) { failures.append($0) }
     try run(loop) { failures.count == 2 }
     #expect(broker.hellos.map { $0[8] } == [4, 5, 5])
   }
@@ -305,9 +317,8 @@ private final class ScriptedBroker {
       let broker = try ScriptedBroker(on: loop, answers: [[0x20, 3, 0, 0, 0]])
       let client = client(broker, loop)
       var failures: [MQTTFailure] = []
-      client.onDown = { failures.append($0) }
       client.onMessage = { _, _ in }  // and does not acknowledge
-      client.connect(MQTTOptions(clientID: "c", keepAlive: 0))
+      begin(client, MQTTOptions(clientID: "c", keepAlive: 0), loop) { failures.append($0) }
       try run(loop) { client.isUp }
       broker.say(bytes)
       try run(loop) { failures.count == 1 && broker.ends == 1 }
@@ -322,7 +333,7 @@ private final class ScriptedBroker {
     let client = client(broker, loop, version: .v3)
     var acknowledge: [() -> Void] = []
     client.onMessage = { _, done in acknowledge.append(done) }
-    client.connect(MQTTOptions(clientID: "c", keepAlive: 0))
+    begin(client, MQTTOptions(clientID: "c", keepAlive: 0), loop)
     try run(loop) { client.isUp }
     broker.say([0x32, 5, 0, 1, 0x74, 0, 9, 0x3A, 5, 0, 1, 0x74, 0, 9, 0x32, 5, 0, 1, 0x74, 0, 10])
     try run(loop) { acknowledge.count == 2 }
@@ -340,10 +351,10 @@ private final class ScriptedBroker {
     // It refuses the will first; then it takes us.
     let broker = try ScriptedBroker(on: loop, answers: [[0x20, 3, 0, 0x9A, 0], [0x20, 5, 0, 0, 2, 0x25, 0]])
     let client = client(broker, loop)
-    client.connect(MQTTOptions(clientID: "c", keepAlive: 0, will: will))
+    begin(client, MQTTOptions(clientID: "c", keepAlive: 0, will: will), loop)
     try run(loop) { client.isUp }
     #expect(broker.hellos.map { $0[9] & 0x20 } == [0x20, 0])
-    client.publish(MQTTMessage(topic: "t", payload: [], retain: true)) { _ in }
+    _ = client.publish(MQTTMessage(topic: "t", payload: [], retain: true))
     try run(loop) { !broker.received.isEmpty }
     #expect(broker.received.first?.first == 0x32)
     client.close()
@@ -351,9 +362,8 @@ private final class ScriptedBroker {
     let weak = try ScriptedBroker(on: loop, answers: [[0x20, 5, 0, 0, 2, 0x24, 0], [0x20, 3, 0, 0x9B, 0]])
     let other = self.client(weak, loop)
     var failures: [MQTTFailure] = []
-    other.onDown = { failures.append($0) }
     for count in 1...2 {
-      other.connect(MQTTOptions(clientID: "c"))
+      begin(other, MQTTOptions(clientID: "c"), loop) { failures.append($0) }
       try run(loop) { failures.count == count }
       guard case .refused(let words)? = failures.last else {
         Issue.record("\(failures)")
@@ -373,14 +383,18 @@ private final class ScriptedBroker {
       ])
     let client = client(broker, loop)
     var (answers, failures): ([MQTTAnswer], [MQTTFailure]) = ([], [])
-    client.onDown = { failures.append($0) }
-    client.connect(MQTTOptions(clientID: "c", keepAlive: 0))
+    begin(client, MQTTOptions(clientID: "c", keepAlive: 0), loop) { failures.append($0) }
     try run(loop) { client.isUp }
-    client.publish(MQTTMessage(topic: "t", payload: [1])) { answers.append($0) }
-    client.publish(MQTTMessage(topic: "t", payload: [UInt8](repeating: 1, count: 100))) { answers.append($0) }
+    for message in [
+      MQTTMessage(topic: "t", payload: [1]), MQTTMessage(topic: "t", payload: [UInt8](repeating: 1, count: 100)),
+    ] {
+      let answer = client.publish(message)
+      // `try?`: nobody cancels it.
+      loop.begin { if let given = try? await answer.value() { answers.append(given) } }
+    }
     try run(loop) { answers.count == 2 }
     #expect(Set(answers.map(\.words)) == ["the payload is not what it wants: hi", "the packet is too large"])
-    client.publish(MQTTMessage(topic: "t", payload: [1])) { _ in }
+    _ = client.publish(MQTTMessage(topic: "t", payload: [1]))
     try run(loop) { failures.count == 1 }
     #expect(
       failures

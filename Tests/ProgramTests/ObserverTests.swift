@@ -193,7 +193,7 @@ extension WholeProgramTests {
       try broker.line(with: "homeassistant/sensor/meshpost_hill/messages_today/config")
       // Read back by a client that others wrote, over the same WebSocket.
       let reader = try Program(Self.python, ["-c", Self.reader, "\(taken)"])
-      try reader.line(with: "homeassistant/meshpost/meshpost_hill/radio")
+      try reader.line(with: "homeassistant/meshpost/meshpost_hill/radio {")
       reader.kill9()
       let words = try Self.judge(reader.lines, in: rig)
       #expect(words.contains("'sensor': 8") && words.contains("'binary_sensor': 2"), "\(words)")

@@ -128,7 +128,11 @@ import Testing
       let tls = try TLSContext(authorities: scratch.location("server.pem"))
       let client = HTTPClient(.tcp(host: host, port: port, tls: true), tls: tls, on: loop)
       var answer: Result<HTTPResponse, HTTPFailure>?
-      client.send(HTTPRequest("GET", "/server.pem"), timeout: .seconds(20)) { answer = $0 }
+      loop.begin {
+        answer = await Result { () async throws(HTTPFailure) in
+          try await client.send(HTTPRequest("GET", "/server.pem"), timeout: .seconds(20))
+        }
+      }
       #expect(turn(loop) { answer != nil })
       client.close()
       return answer

@@ -105,8 +105,9 @@ final class Rig {
     let loop = EventLoop()
     let client = HTTPClient(endpoint, on: loop)
     var response: HTTPResponse?
-    client.send(request, timeout: .seconds(20)) { result in
-      if case .success(let answer) = result { response = answer }
+    loop.begin {
+      // `try?`: there is no answer.
+      response = try? await client.send(request, timeout: .seconds(20))
       loop.stop()
     }
     loop.run()

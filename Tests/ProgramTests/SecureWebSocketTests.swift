@@ -54,15 +54,18 @@ import Testing
       WebSocket.Settings(host: "localhost", port: port, target: "/"), tls: tls, on: loop)
     var texts: [String] = []
     var failure: WebSocketFailure?
-    socket.onMessage = { [unowned socket] bytes in
-      texts.append(String(decoding: bytes, as: UTF8.self))
-      // Writing makes TLS read on.
-      socket.send(text: bytes)
+    loop.begin {
+      do throws(WebSocketFailure) {
+        try await socket.open()
+        while true {
+          guard case .message(let bytes) = try await socket.next() else { continue }
+          texts.append(String(decoding: bytes, as: UTF8.self))
+          socket.send(text: bytes)
+        }
+      } catch {
+        if error != .cancelled { failure = error }
+      }
     }
-    socket.onEnd = { words in
-      failure = words
-    }
-    socket.open()
     let isOver = turn(loop) { texts.count == 40 || failure != nil }
     #expect(isOver)
     let days = (tls.peerExpiry ?? 0) - Int64(Date().timeIntervalSince1970)

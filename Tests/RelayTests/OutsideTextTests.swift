@@ -26,11 +26,12 @@ import Testing
         json.field("id", id)
         json.field("command", "send")
       }
-      desk.take(command) { answers.append($0.map { String(decoding: $0, as: UTF8.self) } ?? "none") }
+      loop.begin { answers.append((await desk.take(command)).map { String(decoding: $0, as: UTF8.self) } ?? "none") }
     }
+    loop.afterTurn { store.commit() }
+    #expect(turn(loop) { underWay.count == 2 })
     #expect(underWay.map { Array($0.id.utf8) } == [Array(one.utf8), Array(two.utf8)])
     for (number, command) in underWay.enumerated() { command.done(.done(Array("\(number)".utf8))) }
-    try store.commitNow()
     #expect(turn(loop) { answers.count == 3 })
     #expect(
       answers.filter { $0.contains("\"result\":0") }.count == 2

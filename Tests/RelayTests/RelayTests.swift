@@ -319,17 +319,16 @@ final class Bench {
 extension HTTPResponder {
   /// A responder whose answer nobody gets.
   static var swallowing: HTTPResponder {
-    HTTPResponder(NowhereStream(), isHead: false, mayStream: { false }, giveUp: {}) {}
+    HTTPResponder(NowhereStream(), isHead: false, changed: Waiter()) { false }
   }
 }
 
 private final class NowhereStream: ByteStream {
-  var onBytes: ([UInt8]) -> Void = { _ in }
-  var onClose: (String?) -> Void = { _ in }
-  var onDrained: () -> Void = {}
   var pendingBytes: Int { 0 }
   var movedBytes: UInt64 { 0 }
-  func start() {}
+  var isQuiet: Bool { true }
+  func read() async throws(StreamEnd) -> [UInt8] { throw .closed }
+  func drained() async throws(StreamEnd) {}
   func write(_ bytes: [UInt8]) {}
   func close() {}
 }

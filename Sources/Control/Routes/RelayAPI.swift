@@ -69,10 +69,13 @@ final class RelayAPI {
       upstream.setPaused(false)
       upstream.resume()
     default:
-      return upstream.test { trouble in
-        if let trouble { return Answering.refuse(responder, .silence("\(upstream.name): \(trouble)")) }
+      parts.loop.begin {
+        if let trouble = await upstream.test() {
+          return Answering.refuse(responder, .silence("\(upstream.name): \(trouble)"))
+        }
         Answering.answer(responder) { $0.field("ok", true) }
       }
+      return
     }
     Answering.answer(responder) { StatusReport.write(upstream.status, to: &$0) }
   }

@@ -63,6 +63,8 @@ public final class EventLoop {
   /// What connections of this loop have learnt.
   var goodAddresses = GoodAddresses()
 
+  /// Tasks that were begun here and have not ended; their children do not count.
+  var taskCount = 0
   /// Descriptors that are watched, and timers that were not cancelled.
   var watchCount: Int { watches.count }
   var waitingTimers: Int { timers.waiting }

@@ -28,8 +28,13 @@ extension EventLoop {
   /// they are not used. Decision 0014.
   @discardableResult
   public func begin(_ work: @escaping () async -> Void) -> LoopTask {
-    let work = Confined(work)
-    return LoopTask(Task(executorPreference: executor) { await work.value() })
+    let (work, loop) = (Confined(work), Confined(self))
+    taskCount += 1
+    return LoopTask(
+      Task(executorPreference: executor) {
+        await work.value()
+        loop.value.taskCount -= 1
+      })
   }
 
   /// Until the time has come. Throws when the task is cancelled before.

@@ -19,11 +19,11 @@ public final class Promise<Value> {
     waiter.resume()
   }
 
-  /// Throws when the task is cancelled.
+  /// Throws when the task is cancelled before it is kept: what was kept has an owner.
   public func value() async throws(CancellationError) -> Value {
     while true {
       if let kept { return kept }
-      try await waiter.wait()
+      do { try await waiter.wait() } catch { if kept == nil { throw error } }
     }
   }
 
@@ -31,7 +31,9 @@ public final class Promise<Value> {
   public func value(within limit: Duration, on loop: EventLoop) async throws(CancellationError) -> Value? {
     let timer = loop.schedule(after: limit) { [waiter] in waiter.resume() }
     defer { timer.cancel() }
-    while kept == nil, timer.isScheduled { try await waiter.wait() }
+    while kept == nil, timer.isScheduled {
+      do { try await waiter.wait() } catch { if kept == nil { throw error } }
+    }
     return kept
   }
 }

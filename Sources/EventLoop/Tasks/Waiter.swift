@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import Timing
+
 /// Where one task waits until it is resumed, or cancelled. Resumed before it waits: the next wait returns at once.
 public final class Waiter {
   private enum State {
@@ -40,5 +42,15 @@ public final class Waiter {
     guard case .waiting(let continuation) = state else { return }
     state = .idle
     continuation.resume()
+  }
+}
+
+extension Waiter {
+  /// Returns when it was resumed, or when the time has come; `nil`: there is no time.
+  public func wait(until time: MonotonicTime?, on loop: EventLoop) async throws(CancellationError) {
+    guard let time else { return try await wait() }
+    let timer = loop.schedule(at: time) { self.resume() }
+    defer { timer.cancel() }
+    try await wait()
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import RadioSession
+import EventLoop
 import Relay
 import Sync
 
@@ -13,10 +13,13 @@ final class RadioSigner: RadioAccess {
   private static let maxWaiting = 8
 
   private let connection: RadioConnection
-  private var waiting: [(message: [UInt8], done: ([UInt8]?) -> Void)] = []
-  private var isSigning = false
+  private let loop: EventLoop
+  private let buffer = LoopSemaphore<Int>(bound: maxWaiting)
 
-  init(_ connection: RadioConnection) { self.connection = connection }
+  init(_ connection: RadioConnection, on loop: EventLoop) {
+    self.connection = connection
+    self.loop = loop
+  }
 
   var facts: RadioFacts? {
     connection.identity.map { identity in
@@ -31,69 +34,50 @@ final class RadioSigner: RadioAccess {
 
   // MARK: Signing
 
-  func sign(_ message: [UInt8], _ done: @escaping ([UInt8]?) -> Void) {
-    guard waiting.count < Self.maxWaiting else { return done(nil) }
-    waiting.append((message, done))
-    if !isSigning { begin() }
-  }
-
-  private func begin() {
-    guard let (message, done) = waiting.first else { return }
-    waiting.removeFirst()
-    isSigning = true
-    let ended: ([UInt8]?) -> Void = { [weak self] signature in
-      self?.isSigning = false
-      done(signature)
-      self?.begin()
-    }
-    ask(.signStart, ended) { [weak self] reply in
-      guard case .signStart(let limit) = reply, message.count <= Int(limit) else { return ended(nil) }
-      self?.hand(message[...], ended)
+  /// Ed25519 by the radio's identity. `nil`: the radio is away or cannot, too many wait, or the task was cancelled.
+  func sign(_ message: [UInt8]) async -> [UInt8]? {
+    do {
+      return try await buffer.with(0) { await self.signed(message) }
+    } catch {
+      // Whoever wants it signed asks again when it is needed.
+      return nil
     }
   }
 
-  private func hand(_ rest: ArraySlice<UInt8>, _ ended: @escaping ([UInt8]?) -> Void) {
-    guard !rest.isEmpty else {
-      return ask(.signFinish, ended) { reply in
-        if case .signature(let bytes) = reply { ended(bytes) } else { ended(nil) }
-      }
+  private func signed(_ message: [UInt8]) async -> [UInt8]? {
+    guard case .signStart(let limit) = await ask(.signStart), message.count <= Int(limit) else { return nil }
+    var rest = message[...]
+    while !rest.isEmpty {
+      guard case .ok = await ask(.signData(Array(rest.prefix(Self.piece)))) else { return nil }
+      rest = rest.dropFirst(Self.piece)
     }
-    ask(.signData(Array(rest.prefix(Self.piece))), ended) { [weak self] reply in
-      guard case .ok = reply else { return ended(nil) }
-      self?.hand(rest.dropFirst(Self.piece), ended)
-    }
+    guard case .signature(let bytes) = await ask(.signFinish) else { return nil }
+    return bytes
   }
 
-  private func ask(
-    _ command: Command, _ failed: @escaping ([UInt8]?) -> Void, _ done: @escaping (Reply) -> Void
-  ) {
-    let isTaken = connection.submit(command) { outcome in
-      if case .replied(let reply) = outcome { done(reply) } else { failed(nil) }
-    }
-    if isTaken == nil { failed(nil) }
+  private func ask(_ command: Command) async -> Reply? {
+    guard case .replied(let reply) = await connection.ask(command, .sync) else { return nil }
+    return reply
   }
 
   // MARK: Counters
 
-  func readStats(_ done: @escaping (RadioStats?) -> Void) {
-    readStats(0) { [weak self] core in
-      guard let self, case .core(let core)? = core else { return done(nil) }
-      var stats = RadioStats(
-        batteryMillivolts: core.batteryMillivolts, uptimeSeconds: core.uptime, queueLength: core.queueLength)
-      self.readStats(1) { radio in
-        if case .radio(let radio)? = radio {
-          (stats.noiseFloor, stats.lastRSSI, stats.lastSNR) = (radio.noiseFloor, radio.lastRSSI, radio.lastSNR.decibels)
-          (stats.secondsSent, stats.secondsReceived) = (radio.secondsSent, radio.secondsReceived)
-        }
-        done(stats)
-      }
+  /// `nil`: the radio is away, or has none.
+  func readStats() async -> RadioStats? {
+    guard case .stats(.core(let core)) = await ask(.getStats(0)) else { return nil }
+    var stats = RadioStats(
+      batteryMillivolts: core.batteryMillivolts, uptimeSeconds: core.uptime, queueLength: core.queueLength)
+    if case .stats(.radio(let radio)) = await ask(.getStats(1)) {
+      (stats.noiseFloor, stats.lastRSSI, stats.lastSNR) = (radio.noiseFloor, radio.lastRSSI, radio.lastSNR.decibels)
+      (stats.secondsSent, stats.secondsReceived) = (radio.secondsSent, radio.secondsReceived)
     }
+    return stats
   }
+}
 
-  private func readStats(_ kind: UInt8, _ done: @escaping (Stats?) -> Void) {
-    let isTaken = connection.submit(.getStats(kind)) { outcome in
-      if case .replied(.stats(let stats)) = outcome { done(stats) } else { done(nil) }
-    }
-    if isTaken == nil { done(nil) }
+/// For programs that share the radio, which wait with a callback. Each answer bounds its task by the radio's time-out.
+extension RadioSigner {
+  func sign(_ message: [UInt8], _ done: @escaping ([UInt8]?) -> Void) {
+    loop.begin { done(await self.sign(message)) }
   }
 }

@@ -68,12 +68,14 @@ public enum HTTPEndpoint: Equatable, Sendable {
   }
 }
 
-/// Why a request has no response. All of these are worth trying again.
+/// Why a request has no response. All of these but the last are worth trying again.
 public enum HTTPFailure: Error, Equatable, Sendable, CustomStringConvertible {
   case unreachable(String)
   case timedOut
   case closed(String)
   case malformed(String)
+  /// The client was closed, or the task that asked was cancelled.
+  case cancelled
 
   public var description: String {
     switch self {
@@ -81,31 +83,26 @@ public enum HTTPFailure: Error, Equatable, Sendable, CustomStringConvertible {
     case .timedOut: "no answer in time"
     case .closed(let words): "the connection ended: \(words)"
     case .malformed(let words): "the answer is no HTTP: \(words)"
+    case .cancelled: "nobody waits for the answer any more"
     }
   }
 }
 
 /// One connection to one server, one request at a time, kept open between requests.
 public final class HTTPClient {
-  public typealias Completion = (Result<HTTPResponse, HTTPFailure>) -> Void
-
   /// Answers larger than this are refused: none that we ask for is.
   private static let maxBody = 1 << 20
+  private static let connectLimit: Duration = .seconds(15)
 
   private let endpoint: HTTPEndpoint
   private let tls: TLSContext?
   private let loop: EventLoop
   private var stream: (any ByteStream)?
-  private var connector: Connector?
   private var parser = HTTPParser(.responses, maxBody: HTTPClient.maxBody)
-  private var limit: ProgressLimit?
-  private var completion: Completion?
-  private var onPiece: (([UInt8]) -> Void)?
-  private var response = HTTPResponse(status: 0)
-  private var request: HTTPRequest?
-  private var isTooLarge = false
-  /// The request went out on a connection that had been idle: the server may have closed it just then.
-  private var isReused = false
+  public private(set) var isBusy = false
+  private var isClosed = false
+  /// This request has a connection, or had one.
+  private var isConnected = false
 
   public init(_ endpoint: HTTPEndpoint, tls: TLSContext? = nil, on loop: EventLoop) {
     self.endpoint = endpoint
@@ -113,45 +110,31 @@ public final class HTTPClient {
     self.loop = loop
   }
 
-  public var isBusy: Bool { completion != nil }
-
-  /// Sends the request and hears of the whole answer, or, with `onPiece`, of its body piece by piece (the answer then
-  /// comes with an empty body when it ends; a refusal comes whole). It fails when nothing has moved, either way, for
-  /// `timeout`; `nil` waits for ever.
+  /// Sends the request and returns the whole answer, or, with `onPiece`, hands its body on piece by piece (the answer then has an empty
+  /// body; a refusal comes whole). It fails when nothing has moved, either way, for `timeout`; `nil` waits for ever.
   public func send(
-    _ request: HTTPRequest, timeout: Duration?, onPiece: (([UInt8]) -> Void)? = nil, _ completion: @escaping Completion
-  ) {
-    guard self.completion == nil else { return completion(.failure(.closed("a request is under way already"))) }
-    self.completion = completion
-    self.onPiece = onPiece
-    self.request = request
-    response = HTTPResponse(status: 0)
-    isTooLarge = false
-    if let timeout {
-      limit = ProgressLimit(timeout, on: loop) { [weak self] in
-        self?.stream?.movedBytes ?? 0
-      } giveUp: { [weak self] in
-        guard let self else { return }
-        self.fail(self.stream == nil ? .unreachable("no connection in time") : .timedOut)
+    _ request: HTTPRequest, timeout: Duration?, onPiece: (([UInt8]) -> Void)? = nil
+  ) async throws(HTTPFailure) -> HTTPResponse {
+    guard !isBusy else { throw .closed("a request is under way already") }
+    (isBusy, isClosed, isConnected) = (true, false, false)
+    defer { isBusy = false }
+    do {
+      return try await loop.whileMoving(timeout, { [weak self] in self?.stream?.movedBytes ?? 0 }) {
+        try await self.exchange(request, onPiece)
       }
-    }
-    if stream != nil {
-      isReused = true
-      parser.maxBody = maxBody
-      write()
-    } else {
-      isReused = false
-      connect()
+    } catch {
+      closeStream()
+      switch error {
+      case let failure as HTTPFailure: throw failure
+      case is TimedOut: throw isConnected ? .timedOut : .unreachable("no connection in time")
+      default: throw .cancelled
+      }
     }
   }
 
-  /// Closes the connection; a request under way hears nothing.
+  /// Closes the connection; a request under way fails with `cancelled`.
   public func close() {
-    limit?.cancel()
-    completion = nil
-    onPiece = nil
-    connector?.cancel()
-    connector = nil
+    isClosed = true
     closeStream()
   }
 
@@ -160,110 +143,110 @@ public final class HTTPClient {
     stream = nil
   }
 
-  private func connect() {
+  // MARK: Connecting
+
+  private func connect() async throws -> any ByteStream {
     switch endpoint {
     case .tcp(let host, let port, _):
-      connector = Connector(host: host, port: port, timeout: .seconds(15), on: loop) { [weak self] result in
-        guard let self else { return }
-        self.connector = nil
-        switch result {
-        case .success(let socket): self.connected(socket)
-        case .failure(let failure): self.fail(.unreachable(failure.description))
-        }
-      }
-    case .connected(let socket): connected(socket)
-    case .unix(let location):
+      let socket: Int32
       do {
-        connected(try UnixSocket.connect(location))
+        socket = try await loop.connect(host: host, port: port, timeout: Self.connectLimit)
+      } catch let failure as Connector.Failure {
+        throw HTTPFailure.unreachable(failure.description)
+      }
+      return try connected(socket)
+    case .connected(let socket): return try connected(socket)
+    case .unix(let location):
+      do throws(SystemError) {
+        return SocketStream(try UnixSocket.connect(location), on: loop)
       } catch {
-        loop.later { [weak self] in self?.fail(.unreachable("\(location): \(error.words)")) }
+        throw HTTPFailure.unreachable("\(location): \(error.words)")
       }
     }
   }
 
-  /// Of what goes on piece by piece nothing is kept.
-  private var maxBody: Int { onPiece == nil ? Self.maxBody : .max }
-
-  private func connected(_ socket: Int32) {
+  private func connected(_ socket: Int32) throws(HTTPFailure) -> any ByteStream {
     let plain = SocketStream(socket, on: loop)
-    if case .tcp(let host, _, true) = endpoint {
-      guard let tls, let secure = TLSStream(plain, tls, host: host) else {
-        return fail(.unreachable("TLS is not set up"))
-      }
-      stream = secure
-    } else {
-      stream = plain
+    guard !isClosed else {
+      plain.close()
+      throw .cancelled
     }
-    parser = HTTPParser(.responses, maxBody: maxBody)
-    stream?.onBytes = { [weak self] bytes in self?.received(bytes) }
-    stream?.onClose = { [weak self] words in self?.closed(words) }
-    stream?.start()
-    write()
+    guard case .tcp(let host, _, true) = endpoint else { return plain }
+    guard let tls, let secure = TLSStream(plain, tls, host: host) else { throw .unreachable("TLS is not set up") }
+    return secure
   }
 
-  private func write() {
-    guard let request else { return }
-    stream?.write(request.encode(host: endpoint.hostHeader))
+  // MARK: One request
+
+  private func exchange(_ request: HTTPRequest, _ onPiece: (([UInt8]) -> Void)?) async throws -> HTTPResponse {
+    if let stream, !stream.isQuiet { closeStream() }
+    if stream != nil {
+      do {
+        return try await ask(request, onPiece)
+      } catch let failure as Unanswered {
+        // The server had closed the idle connection, and nothing of an answer came: once more, on a new one.
+        guard failure.end != .cancelled else { throw HTTPFailure.cancelled }
+      }
+    }
+    stream = try await connect()
+    do {
+      return try await ask(request, onPiece)
+    } catch let failure as Unanswered {
+      if failure.end == .cancelled { throw HTTPFailure.cancelled }
+      throw HTTPFailure.closed(failure.end.reason ?? "by the server")
+    }
   }
 
-  private func received(_ bytes: [UInt8]) {
-    guard completion != nil else { return closeStream() }  // an answer that nobody asked for
+  /// The connection ended before the first of an answer came.
+  private struct Unanswered: Error {
+    let end: StreamEnd
+  }
+
+  private func ask(_ request: HTTPRequest, _ onPiece: (([UInt8]) -> Void)?) async throws -> HTTPResponse {
+    guard let stream else { throw HTTPFailure.cancelled }
+    isConnected = true
+    // Of what goes on piece by piece nothing is kept.
+    parser = HTTPParser(.responses, maxBody: onPiece == nil ? Self.maxBody : .max)
+    var answer = Answer(onPiece: onPiece)
+    stream.write(request.encode(host: endpoint.hostHeader))
+    while !answer.isOver {
+      let bytes: [UInt8]
+      do throws(StreamEnd) {
+        bytes = try await stream.read()
+      } catch {
+        self.stream = nil
+        if error == .closed, parser.endsWithConnection { return answer.response }
+        guard answer.response.status != 0, error != .cancelled else { throw Unanswered(end: error) }
+        throw HTTPFailure.closed(error.reason ?? "by the server")
+      }
+      do throws(HTTPParseError) {
+        let taken = try parser.parse(bytes[...]) { answer.take($0) }
+        if answer.isTooLarge { throw .bodyTooLarge }
+        // More than was asked for: whose answer the next would be is not known.
+        if answer.isOver, !parser.keepsAlive || taken < bytes.count { closeStream() }
+      } catch {
+        throw HTTPFailure.malformed("\(error)")
+      }
+    }
+    return answer.response
+  }
+
+  private struct Answer {
+    let onPiece: (([UInt8]) -> Void)?
+    var response = HTTPResponse(status: 0)
     var isOver = false
-    let taken: Int
-    do throws(HTTPParseError) {
-      taken = try parser.parse(bytes[...]) { event in
-        switch event {
-        case .response(let status, let headers): response = HTTPResponse(status: status, headers: headers)
-        case .body(let piece): take(piece)
-        case .end: isOver = true
-        case .request: break
-        }
+    var isTooLarge = false
+
+    mutating func take(_ event: HTTPParser.Event) {
+      switch event {
+      case .response(let status, let headers): response = HTTPResponse(status: status, headers: headers)
+      case .body(let piece):
+        if let onPiece, (200..<300).contains(response.status) { return onPiece(piece) }
+        isTooLarge = isTooLarge || response.body.count + piece.count > HTTPClient.maxBody
+        if !isTooLarge { response.body.append(contentsOf: piece) }
+      case .end: isOver = true
+      case .request: break
       }
-    } catch {
-      return fail(.malformed("\(error)"))
     }
-    if isTooLarge { return fail(.malformed("\(HTTPParseError.bodyTooLarge)")) }
-    guard isOver else { return }
-    // More than was asked for: whose answer the next would be is not known.
-    finish(mayReuse: taken == bytes.count)
-  }
-
-  private func take(_ piece: [UInt8]) {
-    if let onPiece, (200..<300).contains(response.status) { return onPiece(piece) }
-    isTooLarge = isTooLarge || response.body.count + piece.count > Self.maxBody
-    if !isTooLarge { response.body.append(contentsOf: piece) }
-  }
-
-  private func finish(mayReuse: Bool) {
-    if !parser.keepsAlive || !mayReuse { closeStream() }
-    complete(.success(response))
-  }
-
-  private func closed(_ words: String?) {
-    stream = nil
-    guard completion != nil else { return }
-    if parser.endsWithConnection, words == nil { return complete(.success(response)) }
-    if isReused, response.status == 0 {
-      // The server closed the idle connection; nothing of an answer came: once more, on a new one.
-      isReused = false
-      return connect()
-    }
-    fail(.closed(words ?? "by the server"))
-  }
-
-  private func fail(_ failure: HTTPFailure) {
-    connector?.cancel()
-    connector = nil
-    closeStream()
-    complete(.failure(failure))
-  }
-
-  private func complete(_ result: Result<HTTPResponse, HTTPFailure>) {
-    limit?.cancel()
-    let completion = completion
-    self.completion = nil
-    onPiece = nil
-    request = nil
-    completion?(result)
   }
 }

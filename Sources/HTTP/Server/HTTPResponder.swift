@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import Streams
 
 /// Answers one request: at once, or piece by piece.
@@ -7,24 +8,22 @@ public final class HTTPResponder {
   private let stream: any ByteStream
   private let isHead: Bool
   private let mayStream: () -> Bool
-  private let done: () -> Void
-  private let giveUp: () -> Void
-  private var isOver = false
+  /// Resumed when the answer is over.
+  private let changed: Waiter
+  private(set) var isOver = false
+  /// It was given up in the middle.
+  private(set) var isAborted = false
   private(set) var isStreaming = false
   /// The peer went away while it was being answered.
   public var onGone: (() -> Void)?
   /// What was written so far has gone out: more may be written.
   public var onDrained: (() -> Void)?
 
-  init(
-    _ stream: any ByteStream, isHead: Bool, mayStream: @escaping () -> Bool,
-    giveUp: @escaping () -> Void, _ done: @escaping () -> Void
-  ) {
+  init(_ stream: any ByteStream, isHead: Bool, changed: Waiter, mayStream: @escaping () -> Bool) {
     self.stream = stream
     self.isHead = isHead
+    self.changed = changed
     self.mayStream = mayStream
-    self.giveUp = giveUp
-    self.done = done
   }
 
   /// Bytes that wait to go out: a slow reader.
@@ -32,9 +31,8 @@ public final class HTTPResponder {
 
   public func respond(_ response: HTTPResponse) {
     guard !isOver, !isStreaming else { return }
-    isOver = true
     stream.write(response.encode(withoutBody: isHead))
-    done()
+    finish()
   }
 
   /// Begins an answer whose end is not known yet (chunked). False: so many are open already that this one was refused, and
@@ -61,15 +59,19 @@ public final class HTTPResponder {
 
   public func end() {
     guard isStreaming, !isOver else { return }
-    isOver = true
     stream.write(Array("0\r\n\r\n".utf8))
-    done()
+    finish()
+  }
+
+  private func finish() {
+    isOver = true
+    changed.resume()
   }
 
   /// Gives up in the middle: the peer sees a broken answer.
   public func abort() {
-    isOver = true
     onGone = nil
-    giveUp()
+    isAborted = true
+    finish()
   }
 }

@@ -86,14 +86,15 @@ public final class HTTPServer {
       close(socket)
       return
     }
-    let connection = ServerConnection(SocketStream(socket, on: loop), on: loop, handler)
-    let id = ObjectIdentifier(connection)
-    connections[id] = (connection, uses)
-    connection.mayStream = { [weak self] in self?.mayStream ?? false }
-    connection.onUse = { [weak self] in self?.used(id) }
-    connection.onEnd = { [weak self] in self?.connections[id] = nil }
-    used(id)
-    connection.start()
+    var id: ObjectIdentifier?
+    let connection = ServerConnection(
+      SocketStream(socket, on: loop), on: loop, mayStream: { [weak self] in self?.mayStream ?? false },
+      onUse: { [weak self] in if let id { self?.used(id) } }, handler)
+    let key = ObjectIdentifier(connection)
+    id = key
+    connections[key] = (connection, uses)
+    used(key)
+    connection.start { [weak self] in self?.connections[key] = nil }
   }
 
   private func used(_ id: ObjectIdentifier) {

@@ -12,22 +12,23 @@ final class ServerConnection {
   private let loop: EventLoop
   private let handler: (HTTPRequest, HTTPResponder) -> Void
   private var parser = HTTPParser(.requests, maxBody: HTTPServer.maxBody)
-  private var request: HTTPRequest?
   /// Came, and is not looked at yet: at most what one read gives.
   private var unread: ArraySlice<UInt8> = []
   private var current: HTTPResponder?
-  private var closesAfter = false
-  private var isOver = false
-  private var goesOn = false
+  private var task: LoopTask?
   /// Another one may answer piece by piece.
-  var mayStream: () -> Bool = { true }
+  private let mayStream: () -> Bool
   /// Something came, or was answered.
-  var onUse: () -> Void = {}
-  var onEnd: () -> Void = {}
+  private let onUse: () -> Void
 
-  init(_ stream: SocketStream, on loop: EventLoop, _ handler: @escaping (HTTPRequest, HTTPResponder) -> Void) {
+  init(
+    _ stream: SocketStream, on loop: EventLoop, mayStream: @escaping () -> Bool, onUse: @escaping () -> Void,
+    _ handler: @escaping (HTTPRequest, HTTPResponder) -> Void
+  ) {
     self.stream = stream
     self.loop = loop
+    self.mayStream = mayStream
+    self.onUse = onUse
     self.handler = handler
   }
 
@@ -35,95 +36,74 @@ final class ServerConnection {
   var isBusy: Bool { current != nil }
   var isStreaming: Bool { current?.isStreaming ?? false }
 
-  func start() {
-    stream.onBytes = { [weak self] bytes in self?.received(bytes) }
-    stream.onClose = { [weak self] _ in self?.ended() }
-    stream.onDrained = { [weak self] in self?.drained() }
-    stream.start()
+  func start(onEnd: @escaping () -> Void) {
+    task = loop.begin {
+      // The peer has gone, or was closed from here: nobody is left to be told.
+      do { try await self.serve() } catch {}
+      self.close()
+      onEnd()
+    }
   }
 
   func close() {
+    task?.cancel()
     stream.close()
-    isOver = true
     let responder = current
     current = nil
     responder?.onGone?()
   }
 
-  private func ended() {
-    guard !isOver else { return }
-    close()
-    onEnd()
-  }
-
-  private func drained() {
-    guard !isOver else { return }
-    if closesAfter, current == nil { return ended() }
-    if let current { current.onDrained?() } else { serve() }
-  }
-
-  private func received(_ bytes: [UInt8]) {
-    onUse()
-    if unread.isEmpty { unread = bytes[...] } else { unread.append(contentsOf: bytes) }
-    serve()
-  }
-
-  /// The next request, when all of it is there and nothing is in hand.
-  private func serve() {
-    guard !isOver else { return }
-    if current == nil, !closesAfter, stream.pendingBytes <= Self.maxUnsent, !unread.isEmpty, !goesOn { serveNext() }
-    guard !isOver else { return }
-    let isReady = current == nil && !closesAfter && stream.pendingBytes <= Self.maxUnsent
-    stream.setReading(unread.isEmpty)
-    // Requests that came together take turns with everything else.
-    guard isReady, !unread.isEmpty, !goesOn else { return }
-    goesOn = true
-    loop.nextTurn { [weak self] in
-      self?.goesOn = false
-      self?.serve()
+  private func serve() async throws {
+    while let request = try await nextRequest() {
+      onUse()
+      guard try await answer(request) else { return }
+      onUse()
+      guard parser.keepsAlive else { break }
+      while stream.pendingBytes > Self.maxUnsent { try await stream.drained() }
+      // Requests that came together take turns with everything else.
+      if !unread.isEmpty { try await loop.nextTurn() }
     }
+    while stream.pendingBytes > 0 { try await stream.drained() }
   }
 
-  private func serveNext() {
-    var whole: HTTPRequest?
-    do throws(HTTPParseError) {
-      let taken = try parser.parse(unread) { event in
-        switch event {
-        case .request(let method, let target, let headers): request = HTTPRequest(method, target, headers: headers)
-        case .body(let piece): request?.body.append(contentsOf: piece)
-        case .end:
-          whole = request
-          request = nil
-        case .response: break
-        }
+  /// `nil`: what came is no request; its refusal is on its way.
+  private func nextRequest() async throws -> HTTPRequest? {
+    var (request, isWhole): (HTTPRequest?, Bool) = (nil, false)
+    while true {
+      if unread.isEmpty {
+        unread = try await stream.read()[...]
+        onUse()
       }
-      unread = unread.dropFirst(taken)
-    } catch {
-      return refuse(error)
+      do throws(HTTPParseError) {
+        let taken = try parser.parse(unread) { event in
+          switch event {
+          case .request(let method, let target, let headers): request = HTTPRequest(method, target, headers: headers)
+          case .body(let piece): request?.body.append(contentsOf: piece)
+          case .end: isWhole = true
+          case .response: break
+          }
+        }
+        unread = unread.dropFirst(taken)
+      } catch {
+        let status = error == .bodyTooLarge ? 413 : 400
+        stream.write(HTTPResponse(status: status, headers: ["Connection": "close"]).encode())
+        return nil
+      }
+      if unread.isEmpty { unread = [] }
+      if isWhole, let request { return request }
     }
-    if unread.isEmpty { unread = [] }
-    guard let whole else { return }
-    if !parser.keepsAlive { closesAfter = true }
+  }
+
+  /// False: it was given up in the middle.
+  private func answer(_ request: HTTPRequest) async throws -> Bool {
     let responder = HTTPResponder(
-      stream, isHead: whole.method == "HEAD", mayStream: mayStream, giveUp: { [weak self] in self?.ended() }
-    ) { [weak self] in self?.answered() }
+      stream, isHead: request.method == "HEAD", changed: stream.changed, mayStream: mayStream)
     current = responder
-    handler(whole, responder)
-  }
-
-  private func answered() {
-    guard !isOver else { return }
+    handler(request, responder)
+    while !responder.isOver {
+      if try await stream.hasChanged() { responder.onDrained?() }
+    }
     current = nil
-    onUse()
-    if closesAfter { unread = [] }
-    // From wherever the answer came: the next is not served in its midst.
-    loop.later { [weak self] in self?.serve() }
-  }
-
-  private func refuse(_ error: HTTPParseError) {
-    closesAfter = true
-    unread = []
-    let status = error == .bodyTooLarge ? 413 : 400
-    stream.write(HTTPResponse(status: status, headers: ["Connection": "close"]).encode())
+    return !responder.isAborted
   }
 }

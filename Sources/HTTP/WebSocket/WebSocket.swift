@@ -16,17 +16,20 @@ public enum WebSocketFailure: Error, Equatable, Sendable, CustomStringConvertibl
   case blocked(String)
   /// It was open.
   case closed(String)
+  /// It was closed from here, or the task that waited was cancelled.
+  case cancelled
 
   public var description: String {
     switch self {
     case .unreachable(let words), .blocked(let words): words
     case .notUpgraded(let response): "no WebSocket there: HTTP \(response.status)"
     case .closed(let words): "the connection ended: \(words)"
+    case .cancelled: "it was closed from here"
     }
   }
 }
 
-/// A client's WebSocket, without extensions. Pings are answered; who uses it sends its own. Source: RFC 6455.
+/// A client's WebSocket, without extensions. Pings are answered while somebody reads; who uses it sends its own. Source: RFC 6455.
 public final class WebSocket {
   public struct Settings: Sendable {
     public var host: String
@@ -51,84 +54,84 @@ public final class WebSocket {
     }
   }
 
+  /// What comes from the server.
+  public enum Event: Equatable, Sendable {
+    case message([UInt8])
+    case pong
+  }
+
   /// Name look-up and TCP; and so long nothing may move in TLS and the opening handshake.
   private static let openLimit: Duration = .seconds(20)
   /// Pings are not answered while more than this waits to be read.
   private static let maxUnsent = 64 * 1024
+  /// Pings that are answered at once; of more that came together only the newest is (RFC 6455 § 5.5.3).
+  private static let pongsAtOnce = 16
 
   private let settings: Settings
   private let tls: TLSContext?
   private let loop: EventLoop
-  private var connector: Connector?
   private var stream: (any ByteStream)?
   private var decoder: WebSocketDecoder
-  private var handshake = HTTPParser(.upgrade, maxBody: 0)
-  /// Telling may bring more (TLS reads when it writes): that waits for its turn.
-  private var isTelling = false
-  /// Pings that are answered at once; of more that came together only the newest is (RFC 6455 § 5.5.3).
-  private static let pongsAtOnce = 16
   private var pongsLeft = pongsAtOnce
   private var newestPing: [UInt8]?
-  private var limit: ProgressLimit?
-  private let key: String
-  /// From `open` to the end.
-  private var isActive = false
+  private let key = WebSocketKey.random()
+  private var failure: WebSocketFailure?
 
   public private(set) var isOpen = false
   /// With frame headers; without TLS.
   public private(set) var bytesSent: UInt64 = 0
   public private(set) var bytesReceived: UInt64 = 0
-  public var onOpen: () -> Void = {}
-  public var onMessage: ([UInt8]) -> Void = { _ in }
-  public var onPong: () -> Void = {}
-  public var onDrained: () -> Void = {}
-  /// Told once; nothing follows.
-  public var onEnd: (WebSocketFailure) -> Void = { _ in }
 
+  /// It is opened by `open`.
   public init(_ settings: Settings, tls: TLSContext?, on loop: EventLoop) {
     self.settings = settings
     self.tls = tls
     self.loop = loop
     decoder = WebSocketDecoder(maxPayload: settings.maxMessage)
-    key = WebSocketKey.random()
   }
 
   public var pendingBytes: Int { stream?.pendingBytes ?? 0 }
   /// As of `ByteStream`.
   public var movedBytes: UInt64 { stream?.movedBytes ?? 0 }
 
-  public func open() {
-    isActive = true
-    limit = ProgressLimit(Self.openLimit, on: loop) { [weak self] in
-      self?.movedBytes ?? 0
-    } giveUp: { [weak self] in
-      self?.end(self?.stream == nil ? .unreachable("no connection in time") : .blocked("no answer in time"))
-    }
-    connector = Connector(host: settings.host, port: settings.port, timeout: Self.openLimit, on: loop) {
-      [weak self] result in
-      guard let self else { return }
-      self.connector = nil
-      switch result {
-      case .success(let socket): self.connected(socket)
-      case .failure(let failure): self.end(.unreachable(failure.description))
+  // MARK: Opening
+
+  /// Connects, and shakes hands.
+  public func open() async throws(WebSocketFailure) {
+    do {
+      try await loop.whileMoving(Self.openLimit, { [weak self] in self?.movedBytes ?? 0 }) {
+        try await self.connect()
+        try await self.shakeHands()
+      }
+    } catch {
+      let hadStream = stream != nil
+      shut()
+      switch error {
+      case let failure as WebSocketFailure: throw failure
+      case is TimedOut: throw hadStream ? .blocked("no answer in time") : .unreachable("no connection in time")
+      default: throw .cancelled
       }
     }
+    isOpen = true
   }
 
-  private func connected(_ socket: Int32) {
-    let plain = SocketStream(socket, on: loop)
-    if let tls {
-      guard let secure = TLSStream(plain, tls, host: settings.host) else {
-        return end(.unreachable("TLS is not set up"))
-      }
-      stream = secure
-    } else {
-      stream = plain
+  private func connect() async throws {
+    let socket: Int32
+    do {
+      socket = try await loop.connect(host: settings.host, port: settings.port, timeout: Self.openLimit)
+    } catch let failure as Connector.Failure {
+      throw WebSocketFailure.unreachable(failure.description)
     }
-    stream?.onBytes = { [weak self] bytes in self?.received(bytes) }
-    stream?.onClose = { [weak self] words in self?.streamEnded(words) }
-    stream?.onDrained = { [weak self] in self?.onDrained() }
-    stream?.start()
+    let plain = SocketStream(socket, on: loop)
+    guard failure == nil else { throw WebSocketFailure.cancelled }
+    guard let tls else { return stream = plain }
+    guard let secure = TLSStream(plain, tls, host: settings.host) else {
+      throw WebSocketFailure.unreachable("TLS is not set up")
+    }
+    stream = secure
+  }
+
+  private func shakeHands() async throws(WebSocketFailure) {
     var request = HTTPRequest("GET", settings.target, headers: settings.headers)
     request.headers.add("Upgrade", "websocket")
     request.headers.add("Connection", "Upgrade")
@@ -137,88 +140,40 @@ public final class WebSocket {
     if let subprotocol = settings.subprotocol { request.headers.add("Sec-WebSocket-Protocol", subprotocol) }
     let endpoint = HTTPEndpoint.tcp(host: settings.host, port: settings.port, tls: tls != nil)
     write(request.encode(host: endpoint.hostHeader))
-  }
-
-  private func write(_ bytes: [UInt8]) {
-    bytesSent &+= UInt64(bytes.count)
-    stream?.write(bytes)
-  }
-
-  // MARK: Sending
-
-  public func send(text: [UInt8]) { send(WebSocketFrame(opcode: .text, payload: text)) }
-  public func send(binary: [UInt8]) { send(WebSocketFrame(opcode: .binary, payload: binary)) }
-  public func ping() { send(WebSocketFrame(opcode: .ping)) }
-
-  private func send(_ frame: WebSocketFrame) {
-    guard isOpen else { return }
-    write(frame.encode(mask: .random(in: .min ... .max)))
-  }
-
-  /// Says goodbye, as far as it goes out at once, and closes; nothing is told.
-  public func close() {
-    send(WebSocketFrame(opcode: .close, payload: [0x03, 0xE8]))  // 1000: normal closure
-    shut()
-  }
-
-  private func shut() {
-    limit?.cancel()
-    connector?.cancel()
-    connector = nil
-    stream?.close()
-    stream = nil
-    isOpen = false
-    isActive = false
-  }
-
-  private func end(_ failure: WebSocketFailure) {
-    guard isActive else { return }
-    shut()
-    onEnd(failure)
-  }
-
-  // MARK: Receiving
-
-  private func streamEnded(_ words: String?) {
-    let words = words ?? "closed by the server"
-    if isOpen { return end(.closed(words)) }
-    // TLS that fails is nobody there; a server that hangs up on a handshake may be a proxy in between.
-    end(words.hasPrefix("TLS") ? .unreachable(words) : .blocked(words))
-  }
-
-  private func received(_ bytes: [UInt8]) {
-    bytesReceived &+= UInt64(bytes.count)
-    guard !isOpen else { return decode(bytes) }
-    var answer: HTTPResponse?
-    do throws(HTTPParseError) {
-      let taken = try handshake.parse(bytes[...]) { event in
-        if case .response(let status, let headers) = event { answer = HTTPResponse(status: status, headers: headers) }
+    var parser = HTTPParser(.upgrade, maxBody: 0)
+    while true {
+      let bytes = try await readHandshake()
+      var (answer, taken, failure): (HTTPResponse?, Int, HTTPParseError?) = (nil, 0, nil)
+      do throws(HTTPParseError) {
+        taken = try parser.parse(bytes[...]) { event in
+          if case .response(let status, let headers) = event { answer = HTTPResponse(status: status, headers: headers) }
+        }
+      } catch {
+        failure = error
       }
-      guard let answer, accept(answer) else { return }
-      isTelling = true
-      decoder.append(Array(bytes[taken...]))
-      onOpen()
-      isTelling = false
-      tell()
-    } catch {
-      // Of an answer whose head was right, the body does not matter.
-      if answer.map(accept) == nil { end(.blocked("the answer is no HTTP: \(error)")) }
+      // Of an answer whose head is right, the body does not matter.
+      if let answer {
+        try accept(answer)
+        return decoder.append(Array(bytes[taken...]))
+      }
+      if let failure { throw .blocked("the answer is no HTTP: \(failure)") }
     }
   }
 
-  /// True: it is open now.
-  private func accept(_ answer: HTTPResponse) -> Bool {
-    guard answer.status == 101 else {
-      end(.notUpgraded(answer))
-      return false
+  private func readHandshake() async throws(WebSocketFailure) -> [UInt8] {
+    do throws(StreamEnd) {
+      return try await read()
+    } catch {
+      if error == .cancelled { throw .cancelled }
+      let words = error.reason ?? "closed by the server"
+      // TLS that fails is nobody there; a server that hangs up on a handshake may be a proxy in between.
+      throw words.hasPrefix("TLS") ? .unreachable(words) : .blocked(words)
     }
-    if let words = objection(answer.headers) {
-      end(.blocked("the answer to the handshake is wrong: \(words)"))
-      return false
-    }
-    limit?.cancel()
-    isOpen = true
-    return true
+  }
+
+  private func accept(_ answer: HTTPResponse) throws(WebSocketFailure) {
+    guard answer.status == 101 else { throw .notUpgraded(answer) }
+    if let words = objection(answer.headers) { throw .blocked("the answer to the handshake is wrong: \(words)") }
   }
 
   /// What is wrong with the server's answer. Source: RFC 6455 § 4.1.
@@ -238,35 +193,97 @@ public final class WebSocket {
     return nil
   }
 
-  private func decode(_ bytes: [UInt8]) {
-    decoder.append(bytes)
-    tell()
+  // MARK: Sending
+
+  public func send(text: [UInt8]) { send(WebSocketFrame(opcode: .text, payload: text)) }
+  public func send(binary: [UInt8]) { send(WebSocketFrame(opcode: .binary, payload: binary)) }
+  public func ping() { send(WebSocketFrame(opcode: .ping)) }
+
+  private func send(_ frame: WebSocketFrame) {
+    guard isOpen else { return }
+    write(frame.encode(mask: .random(in: .min ... .max)))
   }
 
-  private func tell() {
-    guard !isTelling else { return }
-    isTelling = true
-    pongsLeft = Self.pongsAtOnce
-    defer { isTelling = false }
-    do throws(WebSocketError) {
-      while isOpen, let frame = try decoder.next() { try take(frame) }
-    } catch {
-      return fail(error)
-    }
-    answerNewestPing()
+  private func write(_ bytes: [UInt8]) {
+    bytesSent &+= UInt64(bytes.count)
+    stream?.write(bytes)
   }
 
-  private func take(_ frame: WebSocketFrame) throws(WebSocketError) {
-    switch frame.opcode {
-    case .ping: answerPing(frame.payload)
-    case .pong: onPong()
-    case .close:
-      let reason = try WebSocketClose.reason(frame.payload)
+  /// Returns each time that everything sent has gone out.
+  public func drained() async throws(StreamEnd) {
+    guard let stream else { throw .cancelled }
+    try await stream.drained()
+  }
+
+  /// Says goodbye, as far as it goes out at once, and closes. `reason`: what whoever reads is told.
+  public func close(_ reason: WebSocketFailure = .cancelled) {
+    send(WebSocketFrame(opcode: .close, payload: [0x03, 0xE8]))  // 1000: normal closure
+    failure = failure ?? reason
+    shut()
+  }
+
+  private func shut() {
+    stream?.close()
+    stream = nil
+    isOpen = false
+  }
+
+  // MARK: Receiving
+
+  /// What comes next. After an error it is closed, unless the task was cancelled: then it may be asked again.
+  public func next() async throws(WebSocketFailure) -> Event {
+    while true {
+      if let event = decoded() { return event }
       answerNewestPing()
-      send(WebSocketFrame(opcode: .close, payload: Array(frame.payload.prefix(2))))
-      end(.closed(reason.isEmpty ? "closed by the server" : reason))
-    default: onMessage(frame.payload)
+      let bytes: [UInt8]
+      do throws(StreamEnd) {
+        bytes = try await read()
+      } catch {
+        // Who no longer waits may wait again.
+        if error == .cancelled, stream != nil { throw .cancelled }
+        shut()
+        throw failure ?? (error == .cancelled ? .cancelled : .closed(error.reason ?? "closed by the server"))
+      }
+      pongsLeft = Self.pongsAtOnce
+      decoder.append(bytes)
     }
+  }
+
+  private func read() async throws(StreamEnd) -> [UInt8] {
+    guard let stream else { throw .cancelled }
+    let bytes = try await stream.read()
+    bytesReceived &+= UInt64(bytes.count)
+    return bytes
+  }
+
+  /// Of what came already.
+  private func decoded() -> Event? {
+    do throws(WebSocketError) {
+      while isOpen, let frame = try decoder.next() {
+        switch frame.opcode {
+        case .ping: answerPing(frame.payload)
+        case .pong: return .pong
+        case .close: return try closedByServer(frame)
+        default: return .message(frame.payload)
+        }
+      }
+      return nil
+    } catch {
+      // The server is told why, as far as it goes out at once.
+      send(WebSocketFrame(opcode: .close, payload: [UInt8(error.code >> 8), UInt8(error.code & 0xFF)]))
+      failure = .closed("\(error)")
+      shut()
+      return nil
+    }
+  }
+
+  private func closedByServer(_ frame: WebSocketFrame) throws(WebSocketError) -> Event? {
+    let reason = try WebSocketClose.reason(frame.payload)
+    answerNewestPing()
+    send(WebSocketFrame(opcode: .close, payload: Array(frame.payload.prefix(2))))
+    failure = .closed(reason.isEmpty ? "closed by the server" : reason)
+    shut()
+    return nil
   }
 
   private func answerPing(_ payload: [UInt8]) {
@@ -283,12 +300,6 @@ public final class WebSocket {
     guard let payload = newestPing, pendingBytes <= Self.maxUnsent else { return }
     newestPing = nil
     send(WebSocketFrame(opcode: .pong, payload: payload))
-  }
-
-  /// The server is told why, as far as it goes out at once.
-  private func fail(_ error: WebSocketError) {
-    send(WebSocketFrame(opcode: .close, payload: [UInt8(error.code >> 8), UInt8(error.code & 0xFF)]))
-    end(.closed("\(error)"))
   }
 }
 

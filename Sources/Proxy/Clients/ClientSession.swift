@@ -36,6 +36,8 @@ final class ClientSession {
   let connectedAt: MonotonicTime
   private var decoder = FrameStream(.toRadio)
   private var frameTimer: LoopTimer?
+  /// Takes what the client sends, and writes on when it has read.
+  private var task: LoopTask?
   private var waiting: [[UInt8]] = []
   private var isBusy = false
   var isOver = false
@@ -72,10 +74,20 @@ final class ClientSession {
   }
 
   func start() {
-    stream.onBytes = { [weak self] bytes in self?.received(bytes) }
-    stream.onClose = { [weak self] words in self?.end(words) }
-    stream.onDrained = { [weak self] in self?.listing?.writePages() }
-    stream.start()
+    task = parts.loop.begin {
+      do {
+        try await self.parts.loop.race(
+          { while true { self.received(try await self.stream.read()) } },
+          {
+            while true {
+              try await self.stream.drained()
+              self.listing?.writePages()
+            }
+          })
+      } catch {
+        self.end((error as? StreamEnd)?.reason)
+      }
+    }
   }
 
   /// Lets it go.
@@ -83,6 +95,7 @@ final class ClientSession {
     guard !isOver else { return }
     isOver = true
     frameTimer?.cancel()
+    task?.cancel()
     stream.close()
     question?.release()
     question = nil

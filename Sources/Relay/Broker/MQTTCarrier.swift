@@ -35,22 +35,6 @@ final class MQTTCarrier: Carrier {
     var statsInterval: Duration = .seconds(300)
   }
 
-  /// A batch on its way.
-  private struct Delivery {
-    let batch: Batch
-    let done: (Verdict) -> Void
-    /// The next event whose messages are made; those made wait here, with their event's place.
-    var next = 0
-    var queue: ArraySlice<(place: Int, message: MQTTMessage)> = []
-    var outstanding = 0
-    /// Messages of each event that are not acknowledged yet; one at least until they are made.
-    var missing: [Int]
-    var refusal: (answer: MQTTAnswer, event: Int)?
-
-    /// Everything before it is with the broker.
-    var taken: Int { missing.firstIndex { $0 > 0 } ?? missing.count }
-  }
-
   let kind = "mqtt"
   let keepsConnection = true
   let settings: Settings
@@ -58,20 +42,13 @@ final class MQTTCarrier: Carrier {
   let store: Store
   private let loop: EventLoop
   private let clock = WallClock()
-  private var greeting: ((Greeting) -> Void)?
-  private var delivery: Delivery?
   private var homeAssistant: HomeAssistant?
   private var observer: ObserverFeed?
   private var token: ObserverToken?
-  private var renewal: LoopTimer?
-  private var statsTimer: LoopTimer?
-  /// A batch that came while the connection was made anew.
-  private var parked: (batch: Batch, done: (Verdict) -> Void)?
-  private var isRenewing = false
+  private var isCarrying = false
   private let tls: TLSContext?
   weak var radio: (any RadioAccess)?
-  var onLost: (Verdict) -> Void = { _ in }
-  var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void = { _, done in done(nil) }
+  weak var commands: (any CommandTaker)?
 
   init(_ settings: Settings, tls: TLSContext?, store: Store, on loop: EventLoop) {
     self.settings = settings
@@ -80,8 +57,6 @@ final class MQTTCarrier: Carrier {
     self.loop = loop
     client = MQTTClient(
       host: settings.host, port: settings.port, path: settings.path, tls: tls, version: settings.version, on: loop)
-    client.onUp = { [weak self] in self?.up() }
-    client.onDown = { [weak self] failure in self?.down(failure) }
     client.onMessage = { [weak self] message, acknowledge in self?.commanded(message, acknowledge) }
   }
 
@@ -107,47 +82,95 @@ final class MQTTCarrier: Carrier {
   private func commanded(_ message: MQTTMessage, _ acknowledge: @escaping () -> Void) {
     // A retained one would be carried out again at each connection.
     guard let topic = commandTopic, message.topic.isExactly(topic), !message.retain else { return acknowledge() }
-    onCommand(message.payload) { [weak self] answer in
-      guard let self, let answer else { return }
+    loop.begin { [weak self] in
+      guard let answer = await self?.commands?.take(message.payload), let self else { return }
       acknowledge()
       let topic = message.responseTopic ?? message.topic + "/result"
       guard self.client.isUp, TopicTemplate.isPublishable(topic) else { return }
-      self.client.publish(MQTTMessage(topic: topic, payload: answer, correlation: message.correlation)) { _ in }
+      _ = self.client.publish(MQTTMessage(topic: topic, payload: answer, correlation: message.correlation))
     }
   }
 
-  func greet(_ done: @escaping (Greeting) -> Void) {
-    guard !client.isUp else { return done(.ready) }
+  // MARK: Connecting
+
+  func greet() async -> Greeting {
+    if client.isUp { client.close() }
     if settings.observer != nil || settings.token != nil, radio?.facts == nil {
-      return done(.failed(.retry(reason: "whose feed it is is not known: no radio was connected yet", after: nil)))
+      return .failed(.retry(reason: "whose feed it is is not known: no radio was connected yet", after: nil))
     }
-    greeting = done
-    guard settings.token != nil else { return connect() }
-    obtainToken { [weak self] problem in
-      guard let self, self.greeting != nil else { return }
-      guard let problem else { return self.connect() }
-      self.greeting = nil
-      done(.failed(.retry(reason: problem, after: nil)))
+    if settings.token != nil, let problem = await obtainToken() { return .failed(.retry(reason: problem, after: nil)) }
+    do throws(Verdict) {
+      try await connect()
+      try await introduce()
+      return .ready
+    } catch {
+      return .failed(error)
     }
   }
 
-  private func connect() {
+  private func connect() async throws(Verdict) {
     var (user, password) = (settings.user, token.map { Array($0.password.utf8) })
     if let token { user = token.user }
     if token == nil, let file = settings.passwordFile {
       guard let secret = SecretFile.read(file) else {
-        let done = greeting
-        greeting = nil
-        done?(.failed(.stopped(reason: "the password file \(file) cannot be read")))
-        return
+        throw .stopped(reason: "the password file \(file) cannot be read")
       }
       password = Array(secret.utf8)
     }
     if let facts = radio?.facts { observer = settings.observer.map { ObserverFeed(settings: $0, facts: facts) } }
-    client.connect(
-      MQTTOptions(
-        clientID: settings.clientID, user: user, password: password, keepAlive: settings.keepAlive,
-        will: observer?.status("offline", nil, at: clock.milliseconds) ?? status("offline")))
+    let options = MQTTOptions(
+      clientID: settings.clientID, user: user, password: password, keepAlive: settings.keepAlive,
+      will: observer?.status("offline", nil, at: clock.milliseconds) ?? status("offline"))
+    do throws(MQTTFailure) {
+      try await client.connect(options)
+    } catch {
+      throw verdict(error)
+    }
+  }
+
+  private func verdict(_ failure: MQTTFailure) -> Verdict {
+    switch failure {
+    case .unreachable(let words): return .retry(reason: words, after: nil)
+    case .refused(let words):
+      // A token that is not taken is not shown again.
+      token = nil
+      return .stopped(reason: words)
+    }
+  }
+
+  /// One after another, whatever the broker says to them: then events may come.
+  private func introduce() async throws(Verdict) {
+    if let topic = commandTopic { client.subscribe(topic) }
+    homeAssistant = settings.homeAssistant.map {
+      HomeAssistant($0, gateway: store.gatewayID, statusTopic: statusTopic, commandTopic: commandTopic)
+    }
+    let online = observer?.status("online", nil, at: clock.milliseconds) ?? status("online")
+    let messages = [online] + (homeAssistant?.greeting() ?? [])
+    do {
+      try await loop.race(
+        { try await self.client.run() },
+        { for message in messages { _ = try await self.client.publish(message).value() } })
+    } catch {
+      throw (error as? MQTTFailure).map(verdict) ?? .retry(reason: "given up", after: nil)
+    }
+  }
+
+  /// Takes what comes; shows how the radio is; ends when its token is about to run out, with a new one in hand.
+  func hold() async throws(CancellationError) -> ConnectionEnd {
+    var wasCarrying = false
+    do {
+      try await loop.race(
+        {
+          defer { wasCarrying = self.isCarrying }
+          try await self.client.run()
+        }, { try await self.publishStats() }, { try await self.untilRenewed() })
+      return .outdated
+    } catch {
+      if let cancelled = error as? CancellationError { throw cancelled }
+      let verdict = (error as? MQTTFailure).map(verdict) ?? .retry(reason: "\(error)", after: nil)
+      // A batch under way has its answer from what the broker has acknowledged.
+      return .lost(wasCarrying ? nil : verdict)
+    }
   }
 
   // MARK: The radio's token
@@ -155,145 +178,100 @@ final class MQTTCarrier: Carrier {
   /// A clock before this was never set (June 2025).
   private static let longAgo: Int64 = 1_750_000_000
 
-  /// `nil`: there is one that is good for a while.
-  private func obtainToken(_ done: @escaping (String?) -> Void) {
+  /// `nil`: there is one that is good for a while; else why there is none.
+  private func obtainToken() async -> String? {
     let now = clock.seconds
     if let token, now < token.expires - ObserverToken.margin, now > token.expires - ObserverToken.lifetime - 60 {
-      return done(nil)
+      return nil
     }
-    guard now > Self.longAgo else { return done("the clock is not set: a token would have wrong times") }
-    guard let claims = settings.token, let radio, let facts = radio.facts else { return done("no radio to sign with") }
+    return await renewToken(now)
+  }
+
+  private func renewToken(_ now: Int64) async -> String? {
+    guard now > Self.longAgo else { return "the clock is not set: a token would have wrong times" }
+    guard let claims = settings.token, let radio, let facts = radio.facts else { return "no radio to sign with" }
     let unsigned = ObserverToken.unsigned(claims, key: facts.key, now: now)
-    radio.sign(Array(unsigned.utf8)) { [weak self] signature in
-      guard let self else { return }
-      guard let signature else { return done("the radio did not sign the token") }
-      self.token = ObserverToken(unsigned: unsigned, signature: signature, key: facts.key, now: now)
-      done(nil)
-    }
+    guard let signature = await radio.sign(Array(unsigned.utf8)) else { return "the radio did not sign the token" }
+    token = ObserverToken(unsigned: unsigned, signature: signature, key: facts.key, now: now)
+    return nil
   }
 
-  /// Before it runs out: a new one, then a new connection with it. What is to be carried meanwhile waits.
-  private func renewLater() {
-    renewal?.cancel()
-    guard let token else { return }
-    let left = max(1, token.expires - ObserverToken.margin - clock.seconds)
-    renewal = loop.schedule(after: .seconds(left)) { [weak self] in self?.renew() }
-  }
-
-  private func renew() {
-    guard client.isUp else { return }
-    // Not in the middle of a batch; and a radio that is away now may sign in a minute.
-    guard delivery == nil else { return retryRenewal() }
-    token = nil
-    obtainToken { [weak self] problem in
-      guard let self, self.client.isUp else { return }
-      guard problem == nil, self.delivery == nil else { return self.retryRenewal() }
-      self.isRenewing = true
-      self.client.close()
-      self.connect()
-    }
-  }
-
-  private func retryRenewal() {
-    renewal = loop.schedule(after: .seconds(20)) { [weak self] in self?.renew() }
-  }
-
-  private func up() {
-    if let topic = commandTopic { client.subscribe(topic) }
-    homeAssistant = settings.homeAssistant.map {
-      HomeAssistant($0, gateway: store.gatewayID, statusTopic: statusTopic, commandTopic: commandTopic)
-    }
-    renewLater()
-    let online = observer?.status("online", nil, at: clock.milliseconds) ?? status("online")
-    introduce([online] + (homeAssistant?.greeting() ?? []))
-    tellStats()
+  /// Returns before the token runs out, when there is a new one. A radio that is away now may sign in a minute.
+  private func untilRenewed() async throws {
+    guard let token else { return try await Waiter().wait() }
+    try await loop.sleep(for: .seconds(max(1, token.expires - ObserverToken.margin - clock.seconds)))
+    while await renewToken(clock.seconds) != nil { try await loop.sleep(for: .seconds(20)) }
   }
 
   /// How the radio is: now, and now and then.
-  private func tellStats() {
-    statsTimer?.cancel()
-    guard observer != nil || homeAssistant != nil, let radio else { return }
-    statsTimer = loop.schedule(after: settings.statsInterval) { [weak self] in self?.tellStats() }
-    radio.readStats { [weak self] stats in
-      guard let self, self.client.isUp else { return }
+  private func publishStats() async throws {
+    while observer != nil || homeAssistant != nil, let radio {
+      let stats = await radio.readStats()
       var messages: [MQTTMessage] = []
-      if let observer = self.observer, let stats {
-        messages.append(observer.status("online", stats, at: self.clock.milliseconds))
-      }
-      messages += self.homeAssistant?.state(stats, radio.facts, self.store, at: self.clock.milliseconds) ?? []
-      for message in messages { self.client.publish(message) { _ in } }
+      if let observer, let stats { messages.append(observer.status("online", stats, at: clock.milliseconds)) }
+      messages += homeAssistant?.state(stats, radio.facts, store, at: clock.milliseconds) ?? []
+      for message in messages { _ = client.publish(message) }
+      try await loop.sleep(for: settings.statsInterval)
     }
+    try await Waiter().wait()
   }
 
-  /// One after another, whatever the broker says to them: then events may come.
-  private func introduce(_ messages: [MQTTMessage]) {
-    guard let first = messages.first else {
-      let done = greeting
-      greeting = nil
-      isRenewing = false
-      done?(.ready)
-      if let (batch, done) = parked {
-        parked = nil
-        carry(batch, done)
+  // MARK: Batches
+
+  /// A message on its way, and the place of its event in the batch.
+  private typealias Flight = (place: Int, answer: Promise<MQTTAnswer?>)
+
+  func carry(_ batch: Batch) async -> Verdict {
+    guard client.isUp else { return client.end.map(verdict) ?? .retry(reason: "the broker is away", after: nil) }
+    isCarrying = true
+    defer { isCarrying = false }
+    var (flights, delivery) = ([Flight](), Delivery())
+    do {
+      for (place, event) in batch.events.enumerated() where delivery.isGoingOn {
+        for message in observer?.messages(for: event) ?? (homeAssistant?.messages(for: event) ?? []) + [message(event)]
+        {
+          while flights.count >= client.window { try await delivery.take(flights.removeFirst()) }
+          guard delivery.isGoingOn else { break }
+          flights.append((place, client.publish(message)))
+        }
       }
-      return
+      for flight in flights { try await delivery.take(flight) }
+    } catch {
+      return .retry(reason: "given up", after: nil)
     }
-    client.publish(first) { [weak self] _ in self?.introduce(Array(messages.dropFirst())) }
+    return delivery.verdict(of: batch, client.end.map(verdict))
   }
 
-  private func down(_ failure: MQTTFailure) {
-    isRenewing = false
-    renewal?.cancel()
-    statsTimer?.cancel()
-    // A token that is not taken is not shown again.
-    if case .refused = failure { token = nil }
-    let verdict: Verdict =
-      switch failure {
-      case .unreachable(let words): .retry(reason: words, after: nil)
-      case .refused(let words): .stopped(reason: words)
-      }
-    if let done = greeting {
-      greeting = nil
-      return done(.failed(verdict))
-    }
-    if let (_, done) = parked {
-      parked = nil
-      return done(verdict)
-    }
-    guard let lost = delivery else { return onLost(verdict) }
-    delivery = nil
-    // What the broker has acknowledged it has; the rest comes again, some of it perhaps twice.
-    if lost.taken > 0 {
-      lost.done(.acknowledged(through: lost.batch.events[lost.taken - 1].seq))
-      return onLost(verdict)
-    }
-    if case .unreachable(let words) = failure { return lost.done(.hungUp(reason: words)) }
-    lost.done(verdict)
-  }
+  /// What has become of a batch.
+  private struct Delivery {
+    /// The first event that the broker refuses, and with which words; the first that it did not answer.
+    var refusal: (event: Int, answer: MQTTAnswer)?
+    var lost: Int?
 
-  func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) {
-    if isRenewing {
-      parked = (batch, done)
-      return
-    }
-    guard client.isUp else { return done(.retry(reason: "the broker is away", after: nil)) }
-    delivery = Delivery(batch: batch, done: done, missing: batch.events.map { _ in 1 })
-    publish()
-  }
+    var isGoingOn: Bool { refusal == nil && lost == nil }
 
-  private func publish() {
-    while let current = delivery, current.refusal == nil, current.outstanding < client.window {
-      if let (place, message) = delivery?.queue.popFirst() {
-        delivery?.outstanding += 1
-        client.publish(message) { [weak self] answer in self?.acknowledged(place, answer) }
-        continue
+    mutating func take(_ flight: Flight) async throws(CancellationError) {
+      guard let answer = try await flight.answer.value() else { return lost = min(lost ?? .max, flight.place) }
+      if !answer.isTaken, flight.place < refusal?.event ?? .max { refusal = (flight.place, answer) }
+    }
+
+    /// First what is taken; what is not comes again as the next batch's first, some of it perhaps for the second time.
+    func verdict(of batch: Batch, _ failure: Verdict?) -> Verdict {
+      let taken = min(refusal?.event ?? .max, lost ?? .max)
+      if taken == .max { return .acknowledged(through: batch.last) }
+      guard taken == 0 else { return .acknowledged(through: batch.events[taken - 1].seq) }
+      guard let answer = refusal?.answer, lost == nil else {
+        if case .retry(let words, _)? = failure { return .hungUp(reason: words) }
+        return failure ?? .hungUp(reason: "the connection ended")
       }
-      guard current.next < current.batch.events.count else { return finishIfOver() }
-      let event = current.batch.events[current.next]
-      let messages = observer?.messages(for: event) ?? (homeAssistant?.messages(for: event) ?? []) + [message(event)]
-      delivery?.queue = ArraySlice(messages.map { (current.next, $0) })
-      delivery?.missing[current.next] = messages.count
-      delivery?.next += 1
+      switch answer.code {
+      case 0x87: return .stopped(reason: "the broker does not let us publish there (\(answer.words))")
+      // Of these the broker may think otherwise later; an identifier in use is our own next one's matter.
+      case 0x80, 0x83, 0x89, 0x91, 0x93, 0x96, 0x97:
+        return .retry(reason: "the broker cannot take it now (\(answer.words))", after: nil)
+      // The topic, the payload, its size: the same again would be refused again.
+      default: return .refused(status: Int(answer.code), reason: "the broker refuses it (\(answer.words))")
+      }
     }
   }
 
@@ -307,49 +285,10 @@ final class MQTTCarrier: Carrier {
     return MQTTMessage(topic: topic, payload: payload)
   }
 
-  private func acknowledged(_ place: Int, _ answer: MQTTAnswer) {
-    delivery?.outstanding -= 1
-    if answer.isTaken {
-      delivery?.missing[place] -= 1
-    } else if delivery.map({ place < $0.refusal?.event ?? .max }) ?? false {
-      delivery?.refusal = (answer, place)
-    }
-    guard let current = delivery else { return }
-    if current.refusal == nil, current.next < current.batch.events.count || !current.queue.isEmpty { return publish() }
-    finishIfOver()
-  }
-
-  private func finishIfOver() {
-    guard let current = delivery, current.outstanding == 0 else { return }
-    delivery = nil
-    current.done(Self.verdict(of: current))
-  }
-
-  private static func verdict(of ended: Delivery) -> Verdict {
-    guard let refusal = ended.refusal else { return .acknowledged(through: ended.batch.last) }
-    // First what is taken; the refused one is then the next batch's first.
-    guard ended.taken == 0 else { return .acknowledged(through: ended.batch.events[ended.taken - 1].seq) }
-    let answer = refusal.answer
-    switch answer.code {
-    case 0x87: return .stopped(reason: "the broker does not let us publish there (\(answer.words))")
-    // Of these the broker may think otherwise later; an identifier in use is our own next one's matter.
-    case 0x80, 0x83, 0x89, 0x91, 0x93, 0x96, 0x97:
-      return .retry(reason: "the broker cannot take it now (\(answer.words))", after: nil)
-    // The topic, the payload, its size: the same again would be refused again.
-    default: return .refused(status: Int(answer.code), reason: "the broker refuses it (\(answer.words))")
-    }
-  }
-
   func close() {
-    greeting = nil
-    delivery = nil
-    parked = nil
-    isRenewing = false
-    renewal?.cancel()
-    statsTimer?.cancel()
     // An end in order is no reason for the last will.
     if client.isUp {
-      client.publish(observer?.status("offline", nil, at: clock.milliseconds) ?? status("offline")) { _ in }
+      _ = client.publish(observer?.status("offline", nil, at: clock.milliseconds) ?? status("offline"))
     }
     client.close()
   }

@@ -50,7 +50,7 @@ public enum ChannelUpdateFate: Equatable, Sendable {
 }
 
 /// Carries out what `CatchUp` decides, for one upstream: asks, applies, keeps.
-final class BucketSync {
+final class BucketSync: UpdatesListener {
   /// Who gets what comes. All of it is called within the turn in which it is written.
   struct Receivers {
     var documentChanged: (Document) -> Void = { _ in }
@@ -75,13 +75,12 @@ final class BucketSync {
   private let clock = WallClock()
   private let acknowledged: () -> Int64
   private var catchUp: CatchUp
-  private var timer: LoopTimer?
+  /// While the server can be asked.
+  private var task: LoopTask?
+  private let woken = Waiter()
   private var backoff = Backoff(first: firstPause, limit: pollInterval)
   private var random = SystemRandomNumberGenerator()
   private var isReachable = false
-  /// Counts connections: what was asked on an earlier one is not answered.
-  private var connections = 0
-  private var isClosed = false
   private var troubleLogged: String?
   private(set) var lastSuccess: Int64?
   var receivers = Receivers()
@@ -99,23 +98,23 @@ final class BucketSync {
     self.log = log
     self.acknowledged = acknowledged
     catchUp = CatchUp([:])
-    source.onReachable = { [weak self] isReachable in self?.reachable(isReachable) }
-    source.onHasNew = { [weak self] bucket, seq in
-      self?.catchUp.hasNew(bucket, seq)
-      self?.fetchNext()
-    }
+    source.updates = self
   }
 
   func stop() {
-    isClosed = true
-    timer?.cancel()
+    task?.cancel()
     commands.stop()
   }
 
   func storeReplaced() {
     catchUp = CatchUp([:])
     commands.storeReplaced()
-    if isReachable { reachable(true) }
+    refresh()
+  }
+
+  func hasNew(_ bucket: String, _ seq: Int64) {
+    catchUp.hasNew(bucket, seq)
+    woken.resume()
   }
 
   /// Channels were joined or left, or may now be exchanged.
@@ -123,9 +122,9 @@ final class BucketSync {
     guard isReachable else { return }
     do {
       catchUp.want(try positions())
-      fetchNext()
+      woken.resume()
     } catch {
-      trouble("\(error)")
+      refresh()
     }
   }
 
@@ -142,32 +141,58 @@ final class BucketSync {
     return positions
   }
 
-  private func reachable(_ isReachable: Bool) {
+  func reachable(_ isReachable: Bool) {
     self.isReachable = isReachable
-    connections += 1
-    timer?.cancel()
+    task?.cancel()
+    task = nil
     guard isReachable else { return catchUp.disconnected() }
-    do {
-      catchUp.want(try positions())
-      catchUp.connected()
-      commands.runNext()
-      fetchNext()
-    } catch {
-      trouble("\(error)")
+    task = loop.begin { [weak self] in await self?.run() }
+  }
+
+  /// Asks again, now: somebody says so.
+  func refresh() { if isReachable { reachable(true) } }
+
+  // MARK: Fetching
+
+  private struct Trouble: Error {
+    let words: String
+  }
+
+  /// Asks what there is, fetches it, and waits for more; again from the beginning after a failure, and where nobody tells of what is new, now
+  /// and then. Until the server cannot be asked any more.
+  private func run() async {
+    while !Task.isCancelled {
+      do {
+        try await fetchAll()
+      } catch is CancellationError {
+        return
+      } catch {
+        await failed((error as? Trouble)?.words ?? "\(error)")
+      }
     }
   }
 
-  /// Asks again: somebody says so, or it is time.
-  func refresh() { if isReachable { reachable(true) } }
-
-  private func fetchNext() {
-    guard !isClosed, isReachable, !catchUp.names.isEmpty, let action = catchUp.next() else { return }
-    switch action {
-    case .askState(let buckets): askState(buckets)
-    case .fetch(let bucket, let from, let until, let limit):
-      if bucket == "commands", !hasRoomForCommands() { return trouble("many commands wait here already") }
-      fetch(bucket, from, until, limit)
-    case .skip(let bucket, let first, let last, let position): skip(bucket, first...last, "too_long", position)
+  /// Returns when it is time to ask again what there is.
+  private func fetchAll() async throws {
+    catchUp.want(try positions())
+    catchUp.connected()
+    commands.runNext()
+    var askAgainAt = loop.now + Self.pollInterval
+    while loop.now < askAgainAt {
+      guard !catchUp.names.isEmpty, let action = catchUp.next() else {
+        try await woken.wait(until: catchUp.names.isEmpty ? nil : askAgainAt, on: loop)
+        continue
+      }
+      switch action {
+      case .askState(let buckets): try await askState(buckets)
+      case .fetch(let bucket, let from, let until, let limit):
+        if bucket == "commands", !hasRoomForCommands() { throw Trouble(words: "many commands wait here already") }
+        try await fetch(bucket, from, until, limit)
+      case .skip(let bucket, let first, let last, let position):
+        try await skip(bucket, first...last, "too_long", position)
+      }
+      succeeded()
+      askAgainAt = loop.now + Self.pollInterval
     }
   }
 
@@ -176,30 +201,26 @@ final class BucketSync {
     ((try? store.waitingCommands(of: upstream)) ?? .max) < Self.maxWaiting
   }
 
-  private func askState(_ buckets: [String]) {
-    source.ask(.state(buckets)) { [weak self, connections] answer in
-      guard let self, !self.isClosed, self.connections == connections else { return }
-      guard let list = answer?["buckets"]?.array else { return self.trouble("the hub does not tell what it has") }
-      self.catchUp.stateArrived(
-        list.compactMap { state in
-          guard let name = state["bucket"]?.string, let seq = state["seq"]?.integer,
-            (0...CatchUp.maxSeq).contains(seq)
-          else { return nil }
-          return (name, seq, state["at"]?.count ?? 0)
-        })
-      self.succeeded()
-      self.fetchNext()
-    }
+  private func askState(_ buckets: [String]) async throws {
+    let answer = await source.ask(.state(buckets))
+    try Task.checkCancellation()
+    guard let list = answer?["buckets"]?.array else { throw Trouble(words: "the hub does not tell what it has") }
+    catchUp.stateArrived(
+      list.compactMap { state in
+        guard let name = state["bucket"]?.string, let seq = state["seq"]?.integer,
+          (0...CatchUp.maxSeq).contains(seq)
+        else { return nil }
+        return (name, seq, state["at"]?.count ?? 0)
+      })
   }
 
-  private func fetch(_ bucket: String, _ from: CatchUp.Position, _ until: Int64?, _ limit: Int) {
-    source.ask(.page(bucket: bucket, from: from, until: until, limit: limit)) { [weak self, connections] answer in
-      guard let self, !self.isClosed, self.connections == connections else { return }
-      guard let answer, let page = CatchUp.Page(answer), let outcome = self.catchUp.read(page, of: bucket) else {
-        return self.trouble("the hub's answer about \(bucket) makes no sense, or did not come")
-      }
-      self.apply(outcome, bucket)
+  private func fetch(_ bucket: String, _ from: CatchUp.Position, _ until: Int64?, _ limit: Int) async throws {
+    let answer = await source.ask(.page(bucket: bucket, from: from, until: until, limit: limit))
+    try Task.checkCancellation()
+    guard let answer, let page = CatchUp.Page(answer), let outcome = catchUp.read(page, of: bucket) else {
+      throw Trouble(words: "the hub's answer about \(bucket) makes no sense, or did not come")
     }
+    try await apply(outcome, bucket)
   }
 
   // MARK: Applying
@@ -207,7 +228,7 @@ final class BucketSync {
   // What is written for a page is one turn's, and so one transaction with the bucket's position: `move` hears of a failure
   // for all of it.
 
-  private func apply(_ outcome: CatchUp.Outcome, _ bucket: String) {
+  private func apply(_ outcome: CatchUp.Outcome, _ bucket: String) async throws {
     var (applied, duplicates, skipped) = (0, 0, Int64(0))
     if let lost = outcome.lost {
       skipped += lost.upperBound - lost.lowerBound + 1
@@ -220,37 +241,31 @@ final class BucketSync {
       case .sent: applied += 1
       case .known: duplicates += 1
       case .skipped: skipped += 1
-      case .later(let words): return trouble(words)
+      case .later(let words): throw Trouble(words: words)
       }
     }
-    move(bucket, outcome) { [weak self] in
-      self?.catchUp.moved(bucket, outcome, applied: applied, duplicates: duplicates, skipped: skipped)
-      for document in changed { self?.receivers.documentChanged(document) }
-      if bucket == "commands" { self?.commands.runNext() }
-    }
+    try await move(bucket, outcome)
+    catchUp.moved(bucket, outcome, applied: applied, duplicates: duplicates, skipped: skipped)
+    for document in changed { receivers.documentChanged(document) }
+    if bucket == "commands" { commands.runNext() }
   }
 
   /// The bucket's state goes to disk with what was written in this turn.
-  private func move(_ bucket: String, _ outcome: CatchUp.Outcome, _ done: @escaping () -> Void) {
+  private func move(_ bucket: String, _ outcome: CatchUp.Outcome) async throws {
     let position = outcome.position
-    store.write({ [upstream] store throws(SQLiteError) in
+    try await store.save { [upstream] store throws(SQLiteError) in
       try store.setBucket(
         bucket, of: upstream, to: BucketPosition(seq: position.seq, at: position.at, since: position.since))
-    }) { [weak self] failure in
-      guard let self, !self.isClosed else { return }
-      if let failure { return self.trouble("\(failure)") }
-      done()
-      self.succeeded()
-      self.loop.later { [weak self] in self?.fetchNext() }
     }
   }
 
-  private func skip(_ bucket: String, _ lost: ClosedRange<Int64>, _ reason: String, _ position: CatchUp.Position) {
+  private func skip(
+    _ bucket: String, _ lost: ClosedRange<Int64>, _ reason: String, _ position: CatchUp.Position
+  ) async throws {
     journalGap(bucket, lost, reason)
     let outcome = CatchUp.Outcome(position: position)
-    move(bucket, outcome) { [weak self] in
-      self?.catchUp.moved(bucket, outcome, skipped: lost.upperBound - lost.lowerBound + 1)
-    }
+    try await move(bucket, outcome)
+    catchUp.moved(bucket, outcome, skipped: lost.upperBound - lost.lowerBound + 1)
   }
 
   private var moment: Moment { Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised) }
@@ -335,17 +350,15 @@ final class BucketSync {
     backoff.reset()
     if troubleLogged != nil { log.notice("\(upstream): updates are fetched again") }
     troubleLogged = nil
-    // Where nobody tells of what is new, it is asked for now and then.
-    timer?.cancel()
-    timer = loop.schedule(after: Self.pollInterval) { [weak self] in self?.refresh() }
   }
 
-  private func trouble(_ words: String) {
+  /// Waits before the next try; somebody may say that it is to be now.
+  private func failed(_ words: String) async {
     if troubleLogged != words { log.warning("\(upstream): \(words); trying again by itself") }
     troubleLogged = words
     catchUp.failed()
-    timer?.cancel()
-    timer = loop.schedule(after: backoff.next(using: &random)) { [weak self] in self?.refresh() }
+    // `try?`: when it is cancelled nobody tries again.
+    try? await loop.sleep(for: backoff.next(using: &random))
   }
 
   var report: UpdatesReport {

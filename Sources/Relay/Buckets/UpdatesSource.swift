@@ -4,11 +4,16 @@ import JSON
 
 /// A server that has buckets, and how it is asked about them.
 protocol UpdatesSource: AnyObject {
-  /// Answers exactly once, unless `close` came between; `nil`: no answer, or none that makes sense.
-  func ask(_ question: UpdatesQuestion, _ done: @escaping (JSONValue?) -> Void)
+  /// `nil`: no answer, or none that makes sense.
+  func ask(_ question: UpdatesQuestion) async -> JSONValue?
+  var updates: (any UpdatesListener)? { get set }
+}
+
+/// Follows what a server says of its buckets.
+protocol UpdatesListener: AnyObject {
   /// The server can be asked now, or no longer.
-  var onReachable: (Bool) -> Void { get set }
-  var onHasNew: (_ bucket: String, _ seq: Int64) -> Void { get set }
+  func reachable(_ isReachable: Bool)
+  func hasNew(_ bucket: String, _ seq: Int64)
 }
 
 /// Source: docs/hub-protocol.md.

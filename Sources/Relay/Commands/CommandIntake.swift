@@ -33,7 +33,7 @@ public typealias CommandHandler = (RemoteCommand, @escaping (CommandAnswer) -> V
 
 /// Takes commands of one upstream in: only those that are allowed, not more than so many a minute, each once, each journaled
 /// with who asked. They come live, or from the queue on disk where a hub's bucket put them. Source: docs/hub-protocol.md.
-final class CommandIntake {
+final class CommandIntake: CommandTaker {
   struct Settings: Equatable, Sendable {
     var allowed: Set<String> = ["send"]
     var perMinute = 10
@@ -56,10 +56,11 @@ final class CommandIntake {
   private var recent: [MonotonicTime] = []
   private var toldLimitAt: MonotonicTime?
   /// Commands under way, and who else waits for their answer.
-  private var running: [Text: [([UInt8]?) -> Void]] = [:]
+  private var running: [Text: [Promise<[UInt8]?>]] = [:]
   /// The last number of the queue that was begun.
   private var begun: Int64 = 0
-  private var timer: LoopTimer?
+  /// While something waits in the queue.
+  private var queueTask: LoopTask?
 
   init(_ settings: Settings, upstream: String, store: Store, on loop: EventLoop, log: Log) {
     self.settings = settings
@@ -69,19 +70,17 @@ final class CommandIntake {
     self.log = log
   }
 
-  /// A live command. `done` hears the answer as JSON when all of it is on disk; `nil`: it is not, and must be asked again.
-  func take(_ payload: [UInt8], _ done: @escaping ([UInt8]?) -> Void) {
+  /// A live command.
+  func take(_ payload: [UInt8]) async -> [UInt8]? {
     switch read(payload) {
-    case .failure(let refusal): end(refusal.command, .refused(code: "invalid", words: refusal.words), done)
+    case .failure(let refusal): return await end(refusal.command, .refused(code: "invalid", words: refusal.words))
     case .success(let command):
-      if let answer = earlierAnswer(command.id) { return done(answer) }
+      if let answer = earlierAnswer(command.id) { return answer }
       guard isWithinLimit() else {
-        return done(
-          Self.answer(
-            command, .refused(code: "full", words: "at most \(settings.perMinute) commands a minute"),
-            isRetryable: true))
+        return Self.answer(
+          command, .refused(code: "full", words: "at most \(settings.perMinute) commands a minute"), isRetryable: true)
       }
-      run(command, done)
+      return await run(command)
     }
   }
 
@@ -111,52 +110,73 @@ final class CommandIntake {
     (try? store.commandAnswer(id, of: upstream)) ?? nil
   }
 
-  private func run(_ command: RemoteCommand, _ done: @escaping ([UInt8]?) -> Void) {
+  /// Once begun it is carried out to its end, whoever still waits for it.
+  private func run(_ command: RemoteCommand) async -> [UInt8]? {
     // By bytes, as on disk: two that look the same are two commands.
-    let id = Text(command.id)
-    guard running[id] == nil else {
-      running[id]?.append(done)
-      return
-    }
-    running[id] = [done]
-    let ended: (CommandAnswer) -> Void = { [weak self] answer in
-      self?.end(command, answer) { bytes in
-        for waiting in self?.running.removeValue(forKey: id) ?? [] { waiting(bytes) }
+    let (id, answer) = (Text(command.id), Promise<[UInt8]?>())
+    if running[id] == nil {
+      running[id] = [answer]
+      loop.begin {
+        let bytes = await self.end(command, await self.carryOut(command))
+        for waiting in self.running.removeValue(forKey: id) ?? [] { waiting.keep(bytes) }
       }
+    } else {
+      running[id]?.append(answer)
     }
+    // `try?`: who was cancelled waits for no answer.
+    return (try? await answer.value()) ?? nil
+  }
+
+  private func carryOut(_ command: RemoteCommand) async -> CommandAnswer {
     guard Self.known.contains(command.name), settings.allowed.contains(command.name), let handler else {
       let allowed = settings.allowed.sorted().joined(separator: ", ")
-      return ended(.refused(code: "not_allowed", words: "allowed are: \(allowed.isEmpty ? "none" : allowed)"))
+      return .refused(code: "not_allowed", words: "allowed are: \(allowed.isEmpty ? "none" : allowed)")
     }
-    handler(command, ended)
+    let answer = Promise<CommandAnswer>()
+    handler(command) { answer.keep($0) }
+    // `try?`: its task is never cancelled.
+    return (try? await answer.value()) ?? .notKept(words: "the gateway ends")
   }
 
   // MARK: The queue
 
-  /// Goes on with what waits on disk, one after another, as fast as the limit allows.
+  /// Something may wait on disk.
   func runNext() {
-    guard timer?.isScheduled != true, handler != nil, let next = nextInQueue() else { return }
-    guard hasRoom() else { return pumpLater() }
-    begun = next.number
-    recent.append(loop.now)
-    let again: ([UInt8]?) -> Void = { [weak self] answer in
-      guard let self else { return }
-      if answer == nil {
-        self.begun = next.number - 1
-        return self.pumpLater()
-      }
-      self.loop.later { [weak self] in self?.runNext() }
+    guard queueTask == nil, handler != nil else { return }
+    queueTask = loop.begin { [weak self] in
+      // `try?`: cancelled when the upstream ends; the queue waits on disk.
+      try? await self?.runQueue()
+      self?.queueTask = nil
     }
+  }
+
+  /// One after another, as fast as the limit allows.
+  private func runQueue() async throws(CancellationError) {
+    while let next = nextInQueue() {
+      guard hasRoom() else {
+        try await loop.sleep(for: Self.pause)
+        continue
+      }
+      begun = next.number
+      recent.append(loop.now)
+      if await answer(next) == nil {
+        begun = next.number - 1
+        try await loop.sleep(for: Self.pause)
+      }
+    }
+  }
+
+  private func answer(_ next: QueuedCommand) async -> [UInt8]? {
     switch read(next.body) {
     case .failure(let refusal):
       var command = refusal.command
       command.id = next.id
-      end(command, .refused(code: "invalid", words: refusal.words), again)
+      return await end(command, .refused(code: "invalid", words: refusal.words))
     case .success(var command):
       // The queue's name of it: what stands in it is what ends it.
       command.id = next.id
       command.asked = next.at
-      run(command, again)
+      return await run(command)
     }
   }
 
@@ -165,14 +185,7 @@ final class CommandIntake {
     (try? store.nextCommand(of: upstream, after: begun)) ?? nil
   }
 
-  private func pumpLater() {
-    timer = loop.schedule(after: Self.pause) { [weak self] in
-      self?.timer = nil
-      self?.runNext()
-    }
-  }
-
-  func stop() { timer?.cancel() }
+  func stop() { queueTask?.cancel() }
 
   func storeReplaced() { begun = 0 }
 
@@ -200,22 +213,27 @@ final class CommandIntake {
 
   // MARK: Answers
 
-  private func end(_ command: RemoteCommand, _ answer: CommandAnswer, _ done: @escaping ([UInt8]?) -> Void) {
+  /// `nil`: the disk did not take it.
+  private func end(_ command: RemoteCommand, _ answer: CommandAnswer) async -> [UInt8]? {
     if case .notKept(let words) = answer {
       log.warning("\(upstream): a command is not taken in: \(words); it will come again")
-      return done(nil)
+      return nil
     }
     let moment = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
     let bytes = Self.answer(command, answer)
     var request = JSONWriter()
     request.value(command.body)
-    store.write({ [upstream] store throws(SQLiteError) in
-      try store.append(.command, at: moment, body: Self.event(command, answer))
-      guard !command.id.isEmpty else { return }
-      try store.answerCommand(
-        command.id, of: upstream, body: request.bytes, answer: bytes, at: moment.milliseconds)
-    }) { failure in
-      done(failure == nil ? bytes : nil)
+    do throws(StoreError) {
+      try await store.save { [upstream] store throws(SQLiteError) in
+        try store.append(.command, at: moment, body: Self.event(command, answer))
+        guard !command.id.isEmpty else { return }
+        try store.answerCommand(
+          command.id, of: upstream, body: request.bytes, answer: bytes, at: moment.milliseconds)
+      }
+      return bytes
+    } catch {
+      // The store says what is wrong.
+      return nil
     }
   }
 

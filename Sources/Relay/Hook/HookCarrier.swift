@@ -14,14 +14,13 @@ import Timing
 /// crash. One at a time, so that order is kept.
 final class HookCarrier: Carrier {
   let kind = "hook"
-  var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void = { _, _ in }
+  weak var commands: (any CommandTaker)?
   private let settings: UpstreamSettings.HookSettings
   private let name: String
   private let store: Store
   private let loop: EventLoop
   private let log: Log
   private let clock = WallClock()
-  private var running: ChildProcess?
   private(set) var bytesSent: UInt64 = 0
 
   /// A reply is at most so long; the rest is cut off. What it says to standard error is logged up to the same length.
@@ -39,51 +38,50 @@ final class HookCarrier: Carrier {
 
   var place: String { settings.run.first ?? "" }
 
-  func greet(_ done: @escaping (Greeting) -> Void) { done(.ready) }
+  func greet() async -> Greeting { .ready }
 
-  func close() { running = nil }
+  /// The program ends with the task that waits for it.
+  func close() {}
 
-  func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) {
-    guard let event = batch.events.first else { return done(.acknowledged(through: batch.last)) }
+  func carry(_ batch: Batch) async -> Verdict {
+    guard let event = batch.events.first else { return .acknowledged(through: batch.last) }
     let through = batch.events.count > 1 ? event.seq : batch.last
-    guard event.kind != EventKind.gap.rawValue else { return done(.acknowledged(through: through)) }
-    run(event) { [weak self] ended in
-      guard let self else { return }
-      self.running = nil
-      let verdict = self.verdict(ended, through: through)
-      if case .acknowledged = verdict, self.settings.replies {
-        self.reply(to: event, ended.output) { done(verdict) }
-      } else {
-        done(verdict)
-      }
-    } failed: {
-      done($0)
+    guard event.kind != EventKind.gap.rawValue else { return .acknowledged(through: through) }
+    let exit: ChildProcess.Ended
+    do {
+      exit = try await run(event)
+    } catch is CancellationError {
+      return .retry(reason: "ended by the gateway", after: nil)
+    } catch {
+      return .retry(reason: "\(place) cannot be started: \(error)", after: nil)
     }
+    let verdict = verdict(exit, through: through)
+    if case .acknowledged = verdict, settings.replies { await reply(to: event, exit.output) }
+    return verdict
   }
 
   /// As for any event, with one of kind `test`.
-  func test(_ done: @escaping (Verdict) -> Void) {
+  func test() async -> Verdict {
     let body = JSONWriter.object { $0.field("text", "Meshpost gateway \(store.gatewayID) says hello") }
-    carry(Batch(JournalEvent(seq: 0, at: clock.milliseconds, trusted: false, kind: "test", body: body)), done)
+    return await carry(Batch(JournalEvent(seq: 0, at: clock.milliseconds, trusted: false, kind: "test", body: body)))
   }
 
   // MARK: Running
 
-  private func run(
-    _ event: JournalEvent, _ ended: @escaping (ChildProcess.Ended) -> Void, failed: (Verdict) -> Void
-  ) {
+  private func run(_ event: JournalEvent) async throws -> ChildProcess.Ended {
     let input = EventEnvelope.encode(event, gateway: store.gatewayID, epoch: store.epoch) + [10]
     bytesSent &+= UInt64(input.count)
-    do {
-      running = try ChildProcess(
-        arguments,
-        environment: [
-          "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "MESHPOST_SOCKET": settings.socket,
-          "MESHPOST_HOOK": name, "MESHPOST_KIND": event.kind,
-        ], input: input, limit: settings.timeout, maxOutput: Self.maxOutput, on: loop, ended)
-    } catch {
-      failed(.retry(reason: "\(place) cannot be started: \(error)", after: nil))
-    }
+    let exit = Promise<ChildProcess.Ended>()
+    let child = try ChildProcess(
+      arguments,
+      environment: [
+        "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "MESHPOST_SOCKET": settings.socket,
+        "MESHPOST_HOOK": name, "MESHPOST_KIND": event.kind,
+      ], input: input, limit: settings.timeout, maxOutput: Self.maxOutput, on: loop
+    ) { exit.keep($0) }
+    // Letting go of it ends it.
+    defer { withExtendedLifetime(child) {} }
+    return try await exit.value()
   }
 
   /// Bounded in memory, processor time, open files and processes; never with more rights than it begins with.
@@ -122,14 +120,13 @@ final class HookCarrier: Carrier {
   // MARK: Replies
 
   /// The same event twice is one reply: it has the event's identity.
-  private func reply(to event: JournalEvent, _ output: [UInt8], _ done: @escaping () -> Void) {
+  private func reply(to event: JournalEvent, _ output: [UInt8]) async {
     let text = String(decoding: output, as: UTF8.self).trimmed
     // `try?`: a body that is no JSON has nobody to answer.
     guard !text.isEmpty, event.kind == EventKind.message.rawValue, let body = try? JSONValue(parsing: event.body)
-    else { return done() }
+    else { return }
     guard let to = addressee(body) else {
-      log.warning("\(name): a reply is not sent: whom the message came from cannot be told for certain")
-      return done()
+      return log.warning("\(name): a reply is not sent: whom the message came from cannot be told for certain")
     }
     let command = JSONWriter.object { json in
       json.field("id", "\(store.epoch).\(event.seq)")
@@ -139,7 +136,9 @@ final class HookCarrier: Carrier {
       json.field("split", true)
       json.field("expires_s", 600)
     }
-    send(command, done)
+    // `try?`: what is no answer is no refusal either.
+    let answer = await commands?.take(command).flatMap { try? JSONValue(parsing: $0) }
+    if let words = answer?["error"]?.string { log.warning("\(name): a reply is not sent: \(words)") }
   }
 
   /// The channel's digest or the sender's whole key: a name may be anybody's, and so may the beginning of a key that messages
@@ -155,15 +154,6 @@ final class HookCarrier: Carrier {
       let known = (try? store.contactKeys(beginningWith: prefix)) ?? []
       return known.count == 1 ? known[0].hex : nil
     default: return nil
-    }
-  }
-
-  private func send(_ command: [UInt8], _ done: @escaping () -> Void) {
-    onCommand(command) { [log, name] answer in
-      // `try?`: what is no answer is no refusal either.
-      let words = answer.flatMap { try? JSONValue(parsing: $0) }?["error"]?.string
-      if let words { log.warning("\(name): a reply is not sent: \(words)") }
-      done()
     }
   }
 }

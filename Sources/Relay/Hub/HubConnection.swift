@@ -11,7 +11,7 @@ import Timing
 /// through, `HubCarrier` does the same by HTTP, and the link is tried again now and then. Source: docs/hub-protocol.md.
 final class HubConnection: Carrier, UpdatesSource {
   struct Settings: Sendable {
-    var road: AuthorizedHTTP.Settings
+    var server: AuthorizedHTTP.Settings
     /// Seconds between pings on an idle link: what is half-open is noticed within that and a few seconds.
     var keepAlive: Int64
     /// `false`: HTTP only.
@@ -19,17 +19,11 @@ final class HubConnection: Carrier, UpdatesSource {
     var version: String
   }
 
-  enum Road {
+  /// How the hub is reached.
+  enum Way {
     case none
-    case opening(WebSocket)
     case live(WebSocket)
     case http
-  }
-
-  /// A message from us that wants an answer.
-  struct Asked {
-    let done: (JSONValue?) -> Void
-    let limit: ProgressLimit
   }
 
   /// So long nothing may move while an answer to a hello, a request or a ping is due.
@@ -49,79 +43,71 @@ final class HubConnection: Carrier, UpdatesSource {
   private let store: Store
   let loop: EventLoop
   private let log: Log
-  let http: HubCarrier
-  var road = Road.none
-  private var greeting: ((Greeting) -> Void)?
-  private var batches: [(number: Int, done: (Verdict) -> Void)] = []
-  private var batchLimit: ProgressLimit?
+  let http: HubOverHTTP
+  private(set) var way = Way.none
+  /// Batches that have no answer yet, in order.
+  private var batches: [(number: Int, answer: Promise<Verdict>)] = []
   var lastNumber = 0
-  var asked: [String: Asked] = [:]
-  private var pinger: LoopTimer?
-  /// Of the answer to a hello or a ping.
-  private var pongLimit: ProgressLimit?
+  /// Questions that have no answer yet.
+  var asked: [String: Promise<JSONValue?>] = [:]
+  private var lastHeard = MonotonicTime(seconds: 0)
+  /// The answer to a ping came, or the link is to show that it lives.
+  private let stirred = Waiter()
+  private var (isPinged, isProbed) = (false, false)
   private var liveAgainAt: MonotonicTime?
-  private var liveTimer: LoopTimer?
-  private var isCarrying = false
   private var hasToldFallBack = false
   var states: [(name: String, body: [UInt8])] = []
   private var closedBytes: UInt64 = 0
   private var hubWindow = 1
-  var onLost: (Verdict) -> Void = { _ in }
-  /// Nothing is wrong, but the connection should be made anew.
-  var onGreetAgain: () -> Void = {}
-  var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void = { _, done in done(nil) }
-  var onReachable: (Bool) -> Void = { _ in }
-  var onHasNew: (_ bucket: String, _ seq: Int64) -> Void = { _, _ in }
+  weak var updates: (any UpdatesListener)?
+  weak var commands: (any CommandTaker)?
 
   init(_ settings: Settings, store: Store, on loop: EventLoop, log: Log) throws {
-    guard let (endpoint, base) = HTTPEndpoint.parse(settings.road.url),
+    guard let (endpoint, base) = HTTPEndpoint.parse(settings.server.url),
       case .tcp(let host, let port, let tls) = endpoint
     else {
       throw JournalUpstream.SetupError(
-        description: "\(ServerAddress.shown(settings.road.url)) is no http:// or https:// URL")
+        description: "\(ServerAddress.shown(settings.server.url)) is no http:// or https:// URL")
     }
     self.settings = settings
     self.store = store
     self.loop = loop
     self.log = log
     self.endpoint = (host, port, tls)
-    self.tls = tls ? try TLSContext(authorities: settings.road.authorities) : nil
-    place = ServerAddress.shown(settings.road.url)
+    self.tls = tls ? try TLSContext(authorities: settings.server.authorities) : nil
+    place = ServerAddress.shown(settings.server.url)
     path = "\(base)/v1/gateways/\(PercentCoding.encode(store.gatewayID))"
-    http = try HubCarrier(settings.road, store: store, on: loop)
+    http = try HubOverHTTP(settings.server, store: store, on: loop)
   }
 
   var keepsConnection: Bool { true }
   var certificateExpiry: Int64? { tls?.peerExpiry ?? http.certificateExpiry }
-  var window: Int { if case .live = road { hubWindow } else { 1 } }
+  var window: Int { if case .live = way { hubWindow } else { 1 } }
 
   var bytesSent: UInt64 {
-    switch road {
-    case .opening(let socket), .live(let socket): closedBytes &+ socket.bytesSent &+ http.bytesSent
-    case .none, .http: closedBytes &+ http.bytesSent
-    }
+    if case .live(let socket) = way { return closedBytes &+ socket.bytesSent &+ http.bytesSent }
+    return closedBytes &+ http.bytesSent
   }
 
   /// `live` or `http`; `nil`: neither yet.
   var linkKind: String? {
-    switch road {
+    switch way {
     case .live: "live"
     case .http: "http"
-    case .none, .opening: nil
+    case .none: nil
     }
   }
 
   // MARK: Opening
 
-  func greet(_ done: @escaping (Greeting) -> Void) {
-    closeSocket()
-    greeting = done
-    guard settings.isLive, liveAgainAt.map({ loop.now >= $0 }) ?? true else { return greetByHTTP() }
+  func greet() async -> Greeting {
+    closeLink()
+    guard settings.isLive, liveAgainAt.map({ loop.now >= $0 }) ?? true else { return await greetByHTTP() }
     var headers = HTTPHeaders()
     headers.add("User-Agent", "meshpostd")
-    if let file = settings.road.tokenFile {
+    if let file = settings.server.tokenFile {
       guard let token = SecretFile.read(file) else {
-        return greeted(.failed(.stopped(reason: "the token file \(file) cannot be read")))
+        return .failed(.stopped(reason: "the token file \(file) cannot be read"))
       }
       headers.add("Authorization", "Bearer \(token)")
     }
@@ -129,23 +115,27 @@ final class HubConnection: Carrier, UpdatesSource {
       WebSocket.Settings(
         host: endpoint.host, port: endpoint.port, target: "\(path)/link", headers: headers,
         subprotocol: Self.subprotocol), tls: tls, on: loop)
-    // Weak: a socket that holds itself by its own closures would stay for ever, one for each connection.
-    socket.onOpen = { [weak self, weak socket] in if let socket { self?.opened(socket) } }
-    socket.onMessage = { [weak self, weak socket] bytes in if let socket { self?.received(bytes, on: socket) } }
-    socket.onPong = { [weak self] in self?.heard() }
-    socket.onEnd = { [weak self] failure in self?.ended(failure) }
-    road = .opening(socket)
-    socket.open()
+    defer { if case .live = way {} else { closedBytes &+= socket.bytesSent } }
+    do throws(WebSocketFailure) {
+      try await socket.open()
+    } catch {
+      return await notOpened(error)
+    }
+    socket.send(text: hello())
+    do {
+      let welcome = try await loop.whileMoving(Self.patience, { socket.movedBytes }) {
+        try await self.welcome(on: socket)
+      }
+      opened(socket, welcome)
+      return .has(welcome.acknowledged)
+    } catch {
+      socket.close()
+      return .failed(Self.verdict(of: error))
+    }
   }
 
-  private func greeted(_ result: Greeting) {
-    let done = greeting
-    greeting = nil
-    done?(result)
-  }
-
-  private func opened(_ socket: WebSocket) {
-    let hello = JSONWriter.object { json in
+  private func hello() -> [UInt8] {
+    JSONWriter.object { json in
       json.field("type", "hello")
       json.field("protocol", 1)
       json.field("gateway", store.gatewayID)
@@ -153,151 +143,189 @@ final class HubConnection: Carrier, UpdatesSource {
       json.field("version", settings.version)
       json.field("keep_alive_s", settings.keepAlive)
     }
-    socket.send(text: hello)
-    pongLimit = limit(Self.patience, on: socket) { [weak self] in self?.giveUp("no welcome in time") }
+  }
+
+  private struct Nonsense: Error {
+    let words: String
+  }
+
+  private static func verdict(of error: any Error) -> Verdict {
+    switch error {
+    case let failure as WebSocketFailure: .retry(reason: failure.description, after: nil)
+    case let nonsense as Nonsense: .retry(reason: WebSocketFailure.closed(nonsense.words).description, after: nil)
+    case is TimedOut: .retry(reason: WebSocketFailure.closed("no welcome in time").description, after: nil)
+    default: .retry(reason: WebSocketFailure.cancelled.description, after: nil)
+    }
+  }
+
+  private func welcome(on socket: WebSocket) async throws -> (acknowledged: Int64?, window: Int) {
+    while true {
+      guard case .message(let bytes) = try await socket.next() else { continue }
+      let message = try Self.message(bytes)
+      guard message["type"]?.string == "welcome" else { continue }
+      // Of nothing that can be it is not gone on from: neither from the beginning, nor anywhere else.
+      guard let acknowledged = HubOverHTTP.acknowledged(message) else {
+        throw Nonsense(words: "a welcome that makes no sense")
+      }
+      return (acknowledged, Int(min(max(message["window"]?.integer ?? 1, 1), 16)))
+    }
+  }
+
+  private static func message(_ bytes: [UInt8]) throws(Nonsense) -> JSONValue {
+    // `try?`: what is no JSON ends the link; there is nothing to tell it by.
+    guard let message = try? JSONValue(parsing: bytes), message["type"]?.string != nil else {
+      throw Nonsense(words: "the hub sends what is no message")
+    }
+    return message
+  }
+
+  private func opened(_ socket: WebSocket, _ welcome: (acknowledged: Int64?, window: Int)) {
+    way = .live(socket)
+    (liveAgainAt, hasToldFallBack) = (nil, false)
+    hubWindow = welcome.window
+    lastHeard = loop.now
+  }
+
+  private func notOpened(_ failure: WebSocketFailure) async -> Greeting {
+    switch failure {
+    case .notUpgraded(let response) where response.status == 401 || response.status == 403:
+      return .failed(.stopped(reason: "HTTP \(response.status): check the token"))
+    case .notUpgraded(let response) where [429, 503].contains(response.status):
+      return .failed(.retry(reason: "HTTP \(response.status)", after: nil))
+    case .notUpgraded, .blocked:
+      // A server is there, and no WebSocket gets to it.
+      if !hasToldFallBack {
+        log.notice("\(place): no live link (\(failure)): going on by plain HTTP; the link is tried again now and then")
+      }
+      hasToldFallBack = true
+      liveAgainAt = loop.now + Self.retryLive
+      return await greetByHTTP()
+    case .unreachable, .closed, .cancelled: return .failed(.retry(reason: failure.description, after: nil))
+    }
   }
 
   /// The same by HTTP.
-  private func greetByHTTP() {
-    road = .http
-    http.greet { [weak self] result in
-      guard let self else { return }
-      if case .has = result {
-        self.greeted(result)
-        self.onReachable(true)
-        self.tellStates()
-        self.liveTimer = self.liveAgainAt.map { time in
-          self.loop.schedule(at: time) { [weak self] in self?.tryLiveAgain() }
+  private func greetByHTTP() async -> Greeting {
+    let greeting = await http.greet()
+    if case .has = greeting {
+      way = .http
+    } else {
+      // It was not the WebSocket that did not get through.
+      liveAgainAt = nil
+    }
+    return greeting
+  }
+
+  // MARK: The link, while it is there
+
+  func hold() async throws(CancellationError) -> ConnectionEnd {
+    updates?.reachable(true)
+    defer { updates?.reachable(false) }
+    publishStates()
+    switch way {
+    case .none: return .lost(.retry(reason: "the link is down", after: nil))
+    case .live(let socket): return try await holdLive(socket)
+    case .http:
+      guard let liveAgainAt, settings.isLive else { return try await untilCancelled() }
+      // By and by, or when the network has changed.
+      try await stirred.wait(until: liveAgainAt, on: loop)
+      self.liveAgainAt = loop.now
+      return .outdated
+    }
+  }
+
+  private func untilCancelled() async throws(CancellationError) -> ConnectionEnd {
+    while true { try await stirred.wait() }
+  }
+
+  private func holdLive(_ socket: WebSocket) async throws(CancellationError) -> ConnectionEnd {
+    do {
+      try await loop.race({ try await self.receive(on: socket) }, { try await self.keepAlive(socket) })
+      return .outdated
+    } catch {
+      if let cancelled = error as? CancellationError { throw cancelled }
+      if let nonsense = error as? Nonsense { socket.close(.closed(nonsense.words)) }
+      let failure =
+        (error as? Nonsense).map { WebSocketFailure.closed($0.words) } ?? error as? WebSocketFailure ?? .cancelled
+      return lost(failure)
+    }
+  }
+
+  private func receive(on socket: WebSocket) async throws {
+    while true {
+      let event = try await socket.next()
+      lastHeard = loop.now
+      if isPinged { stirred.resume() }
+      if case .message(let bytes) = event { try take(Self.message(bytes), socket) }
+    }
+  }
+
+  /// Silence for a while, then a ping, then an answer or the end.
+  private func keepAlive(_ socket: WebSocket) async throws {
+    let interval = Duration.seconds(settings.keepAlive)
+    while true {
+      while !isProbed, loop.now < lastHeard + interval {
+        try await stirred.wait(until: lastHeard + interval, on: loop)
+      }
+      isProbed = false
+      let before = lastHeard
+      isPinged = true
+      defer { isPinged = false }
+      socket.ping()
+      do {
+        try await loop.whileMoving(Self.patience, { socket.movedBytes }) {
+          while self.lastHeard == before { try await self.stirred.wait() }
         }
-      } else {
-        // It was not the WebSocket that did not get through.
-        self.road = .none
-        self.liveAgainAt = nil
-        self.onReachable(false)
-        self.greeted(result)
+      } catch is TimedOut {
+        throw WebSocketFailure.closed("no answer to a ping")
       }
     }
   }
 
-  // MARK: The end
-
-  /// What is half-open does not end by itself.
-  private func giveUp(_ words: String) {
-    switch road {
-    case .opening(let socket), .live(let socket):
-      socket.close()
-      ended(.closed(words))
-    case .none, .http: break
-    }
+  /// The network has changed: is the link still one?
+  func probe() {
+    if case .live = way { isProbed = true }
+    stirred.resume()
   }
 
-  private func ended(_ failure: WebSocketFailure) {
-    let wasOpening = if case .opening = road { true } else { false }
-    onReachable(false)
-    forgetSocket()
-    var verdict: Verdict
-    switch failure {
-    case .notUpgraded(let response) where response.status == 401 || response.status == 403:
-      verdict = .stopped(reason: "HTTP \(response.status): check the token")
-    case .notUpgraded(let response) where [429, 503].contains(response.status):
-      verdict = .retry(reason: "HTTP \(response.status)", after: nil)
-    case .notUpgraded, .blocked:
-      // A server is there, and no WebSocket gets to it.
-      if wasOpening, greeting != nil { return fallBack(failure) }
-      verdict = .retry(reason: failure.description, after: nil)
-    case .unreachable, .closed: verdict = .retry(reason: failure.description, after: nil)
+  private func take(_ message: JSONValue, _ socket: WebSocket) throws(Nonsense) {
+    switch message["type"]?.string ?? "" {
+    case "taken", "refused", "busy", "out_of_order": try answered(message)
+    case "response":
+      guard let id = message["id"]?.string, let question = asked.removeValue(forKey: id) else { return }
+      question.keep(message["ok"]?.bool == true ? message["result"] ?? .null : nil)
+    case "request": requested(message, socket)
+    case "has_new":
+      if let bucket = message["bucket"]?.string, let seq = message["seq"]?.integer,
+        (1...CatchUp.maxSeq).contains(seq)
+      {
+        updates?.hasNew(bucket, seq)
+      }
+    default: break  // from a newer hub
     }
-    if greeting != nil { return greeted(.failed(verdict)) }
-    let waiting = batches
-    batches = []
-    guard let first = waiting.first else { return onLost(verdict) }
-    if case .closed = failure { verdict = .hungUp(reason: failure.description) }
-    // Those behind the first are void.
-    first.done(verdict)
-  }
-
-  private func fallBack(_ failure: WebSocketFailure) {
-    if !hasToldFallBack {
-      log.notice("\(place): no live link (\(failure)): going on by plain HTTP; the link is tried again now and then")
-    }
-    hasToldFallBack = true
-    liveAgainAt = loop.now + Self.retryLive
-    greetByHTTP()
-  }
-
-  private func forgetSocket() {
-    if case .opening(let socket) = road { closedBytes &+= socket.bytesSent }
-    if case .live(let socket) = road { closedBytes &+= socket.bytesSent }
-    road = .none
-    pinger?.cancel()
-    pongLimit?.cancel()
-    batchLimit?.cancel()
-    liveTimer?.cancel()
-    isCarrying = false
-    let unanswered = asked
-    asked = [:]
-    for question in unanswered.values {
-      question.limit.cancel()
-      question.done(nil)
-    }
-  }
-
-  private func closeSocket() {
-    switch road {
-    case .opening(let socket), .live(let socket): socket.close()
-    case .none, .http: break
-    }
-    batches = []
-    forgetSocket()
-  }
-
-  func close() {
-    closeSocket()
-    http.close()
-    greeting = nil
   }
 
   // MARK: Batches
 
-  func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) {
-    guard case .live(let socket) = road else {
-      if case .http = road {
-        isCarrying = true
-        http.carry(batch) { [weak self] verdict in
-          self?.isCarrying = false
-          done(verdict)
-        }
-        return
+  func carry(_ batch: Batch) async -> Verdict {
+    switch way {
+    case .none: return .retry(reason: "the link is down", after: nil)
+    case .http: return await http.carry(batch)
+    case .live(let socket):
+      let answer = Promise<Verdict>()
+      lastNumber += 1
+      batches.append((lastNumber, answer))
+      socket.send(text: batch.encode(epoch: store.epoch, number: lastNumber))
+      do {
+        // It may take as long as it likes to get there, if it moves.
+        return try await loop.whileMoving(settings.server.timeout, { socket.movedBytes }) { try await answer.value() }
+      } catch is TimedOut {
+        socket.close(.closed("no answer in time"))
+        return .hungUp(reason: WebSocketFailure.closed("no answer in time").description)
+      } catch {
+        return .retry(reason: "void", after: nil)
       }
-      return done(.retry(reason: "the link is down", after: nil))
     }
-    lastNumber += 1
-    batches.append((lastNumber, done))
-    socket.send(text: batch.encode(epoch: store.epoch, number: lastNumber))
-    if batches.count == 1 { expectAnswer(on: socket) }
-  }
-
-  /// The hub's answer to the first batch under way is due. It may take as long as it likes to get there, if it moves.
-  private func expectAnswer(on socket: WebSocket) {
-    batchLimit?.cancel()
-    guard !batches.isEmpty else { return }
-    batchLimit = limit(settings.road.timeout, on: socket) { [weak self] in self?.giveUp("no answer in time") }
-  }
-
-  func limit(_ patience: Duration, on socket: WebSocket, _ giveUp: @escaping () -> Void) -> ProgressLimit {
-    ProgressLimit(patience, on: loop, moved: { [weak socket] in socket?.movedBytes ?? 0 }, giveUp: giveUp)
-  }
-
-  /// By and by, when nothing else is under way.
-  private func tryLiveAgain() {
-    guard case .http = road, settings.isLive else { return }
-    guard !isCarrying else {
-      liveTimer = loop.schedule(after: Self.patience) { [weak self] in self?.tryLiveAgain() }
-      return
-    }
-    liveAgainAt = loop.now
-    onReachable(false)
-    onGreetAgain()
   }
 
   /// An answer to a batch; `nil` when it makes no sense.
@@ -313,72 +341,45 @@ final class HubConnection: Carrier, UpdatesSource {
     }
   }
 
-  private func answered(_ type: String, _ message: JSONValue, on socket: WebSocket) {
+  private func answered(_ message: JSONValue) throws(Nonsense) {
     // Of another number: it was void by then.
     guard let first = batches.first, message["n"]?.integer == Int64(first.number) else { return }
-    guard let verdict = Self.verdict(type, message) else { return giveUp("an answer that makes no sense") }
+    guard let verdict = Self.verdict(message["type"]?.string ?? "", message) else {
+      throw Nonsense(words: "an answer that makes no sense")
+    }
     batches.removeFirst()
+    // Those behind one that is not taken are void.
     if case .acknowledged = verdict {} else { batches = [] }
-    expectAnswer(on: socket)
-    first.done(verdict)
+    first.answer.keep(verdict)
   }
 
-  // MARK: What comes
+  // MARK: The end
 
-  private func received(_ bytes: [UInt8], on socket: WebSocket) {
-    // `try?`: what is no JSON ends the link; there is nothing to tell it by.
-    guard let message = try? JSONValue(parsing: bytes), let type = message["type"]?.string else {
-      return giveUp("the hub sends what is no message")
+  private func lost(_ failure: WebSocketFailure) -> ConnectionEnd {
+    let reason = failure.description
+    let waiting = batches
+    closeLink()
+    guard let first = waiting.first else { return .lost(.retry(reason: reason, after: nil)) }
+    // Those behind the first are void.
+    if !first.answer.isKept { first.answer.keep(.hungUp(reason: reason)) }
+    return .lost(nil)
+  }
+
+  private func closeLink() {
+    if case .live(let socket) = way {
+      closedBytes &+= socket.bytesSent
+      socket.close()
     }
-    if case .live = road { heard() }
-    switch type {
-    case "welcome": welcomed(message, socket)
-    case "taken", "refused", "busy", "out_of_order": answered(type, message, on: socket)
-    case "response":
-      guard let id = message["id"]?.string, let question = asked.removeValue(forKey: id) else { return }
-      question.limit.cancel()
-      question.done(message["ok"]?.bool == true ? message["result"] ?? .null : nil)
-    case "request": requested(message, socket)
-    case "has_new":
-      if let bucket = message["bucket"]?.string, let seq = message["seq"]?.integer,
-        (1...CatchUp.maxSeq).contains(seq)
-      {
-        onHasNew(bucket, seq)
-      }
-    default: break  // from a newer hub
-    }
+    way = .none
+    batches = []
+    isProbed = false
+    let unanswered = asked
+    asked = [:]
+    for question in unanswered.values { question.keep(nil) }
   }
 
-  private func welcomed(_ message: JSONValue, _ socket: WebSocket) {
-    guard case .opening = road else { return }
-    // Of nothing that can be it is not gone on from: neither from the beginning, nor anywhere else.
-    guard let acknowledged = HubCarrier.acknowledged(message) else { return giveUp("a welcome that makes no sense") }
-    pongLimit?.cancel()
-    road = .live(socket)
-    (liveAgainAt, hasToldFallBack) = (nil, false)
-    hubWindow = Int(min(max(message["window"]?.integer ?? 1, 1), 16))
-    heard()
-    greeted(.has(acknowledged))
-    onReachable(true)
-    tellStates()
-  }
-
-  /// Silence for a while, then a ping, then an answer or the end.
-  private func heard() {
-    pongLimit?.cancel()
-    pinger?.cancel()
-    pinger = loop.schedule(after: .seconds(settings.keepAlive)) { [weak self] in self?.ping() }
-  }
-
-  private func ping() {
-    guard case .live(let socket) = road, pongLimit?.isActive != true else { return }
-    socket.ping()
-    pongLimit = limit(Self.patience, on: socket) { [weak self] in self?.giveUp("no answer to a ping") }
-  }
-
-  /// The network has changed: is the link still one?
-  func probe() {
-    if case .live = road { ping() }
-    if case .http = road { tryLiveAgain() }
+  func close() {
+    closeLink()
+    http.close()
   }
 }

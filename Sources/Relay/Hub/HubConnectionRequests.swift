@@ -8,13 +8,15 @@ import JSON
 extension HubConnection {
   // MARK: Questions
 
-  func ask(_ question: UpdatesQuestion, _ done: @escaping (JSONValue?) -> Void) {
-    switch road {
+  func ask(_ question: UpdatesQuestion) async -> JSONValue? {
+    switch way {
+    case .none: return nil
+    case .http: return await http.ask(question)
     case .live(let socket):
       lastNumber += 1
-      let id = String(lastNumber)
-      let limit = limit(Self.patience, on: socket) { [weak self] in self?.asked.removeValue(forKey: id)?.done(nil) }
-      asked[id] = Asked(done: done, limit: limit)
+      let (id, answer) = (String(lastNumber), Promise<JSONValue?>())
+      asked[id] = answer
+      defer { asked[id] = nil }
       socket.send(
         text: JSONWriter.object { json in
           json.field("type", "request")
@@ -22,8 +24,8 @@ extension HubConnection {
           json.field("method", question.method)
           json.objectField("params") { question.write(to: &$0) }
         })
-    case .http: http.ask(question, done)
-    case .none, .opening: loop.later { done(nil) }
+      // `try?`: no answer in time, or nobody waits for it any more.
+      return (try? await loop.whileMoving(Self.patience, { socket.movedBytes }) { try await answer.value() }) ?? nil
     }
   }
 
@@ -34,13 +36,14 @@ extension HubConnection {
     states.removeAll { $0.name == name }
     states.append((name, body))
     if states.count > Self.maxStates { states.removeFirst() }
-    tellStates()
+    publishStates()
   }
 
-  func tellStates() {
-    switch road {
+  func publishStates() {
+    let newest = states
+    switch way {
     case .live(let socket):
-      for state in states {
+      for state in newest {
         socket.send(
           text: JSONWriter.object { json in
             json.field("type", "state")
@@ -48,10 +51,10 @@ extension HubConnection {
             json.field("body", json: state.body)
           })
       }
-      states = []
-    case .http: http.tell(&states)
-    case .none, .opening: break
+    case .http: loop.begin { [http] in for state in newest { await http.publish(state) } }
+    case .none: return
     }
+    states = []
   }
 
   // MARK: The hub's requests
@@ -63,9 +66,10 @@ extension HubConnection {
     }
     var request = JSONWriter()
     request.value(message["params"] ?? .null)
-    onCommand(request.bytes) { [weak self, weak socket] answer in
-      guard let self, let socket else { return }
-      self.respond(id, answer ?? [], code: "store", socket)
+    // It is carried out to its end, whatever becomes of the link; the answer goes where the request came from.
+    loop.begin { [weak self, weak socket] in
+      let answer = await self?.commands?.take(request.bytes)
+      if let self, let socket { self.respond(id, answer ?? [], code: "store", socket) }
     }
   }
 

@@ -5,9 +5,9 @@ public protocol RadioAccess: AnyObject {
   /// `nil` until a radio was connected.
   var facts: RadioFacts? { get }
   /// Ed25519 by the radio's identity; its private key stays in it. `nil`: the radio is away, or cannot.
-  func sign(_ message: [UInt8], _ done: @escaping ([UInt8]?) -> Void)
+  func sign(_ message: [UInt8]) async -> [UInt8]?
   /// The radio's counters; `nil`: it is away, or has none.
-  func readStats(_ done: @escaping (RadioStats?) -> Void)
+  func readStats() async -> RadioStats?
 }
 
 public struct RadioFacts: Equatable, Sendable {

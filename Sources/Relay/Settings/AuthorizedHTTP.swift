@@ -38,11 +38,8 @@ final class AuthorizedHTTP {
     client = HTTPClient(endpoint, tls: tls, on: loop)
   }
 
-  /// `done` hears the answer, or why none can be asked for.
-  func send(
-    _ request: HTTPRequest, _ done: @escaping (Result<HTTPResponse, HTTPFailure>) -> Void,
-    refused: (Verdict) -> Void
-  ) {
+  /// The answer, or why there is none.
+  func send(_ request: HTTPRequest) async throws(Verdict) -> Result<HTTPResponse, HTTPFailure> {
     var request = request
     if !request.body.isEmpty, request.headers["Content-Type"] == nil {
       request.headers.add("Content-Type", "application/json")
@@ -50,17 +47,21 @@ final class AuthorizedHTTP {
     request.headers.add("User-Agent", "meshpostd")
     if let tokenFile = settings.tokenFile {
       guard let token = SecretFile.read(tokenFile) else {
-        return refused(.stopped(reason: "the token file \(tokenFile) cannot be read"))
+        throw .stopped(reason: "the token file \(tokenFile) cannot be read")
       }
       request.headers.add("Authorization", "Bearer \(token)")
     }
     bytesSent &+= UInt64(request.body.count)
-    client.send(request, timeout: settings.timeout, done)
+    do throws(HTTPFailure) {
+      return .success(try await client.send(request, timeout: settings.timeout))
+    } catch {
+      return .failure(error)
+    }
   }
 
   func close() { client.close() }
 
-  /// Whether a text can be a URL of this road.
+  /// Whether a text can be a URL of it.
   static func isURL(_ text: String, allowsQuery: Bool) -> Bool {
     HTTPEndpoint.parse(text, allowsQuery: allowsQuery) != nil
   }

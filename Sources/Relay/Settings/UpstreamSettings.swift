@@ -268,7 +268,7 @@ extension JournalUpstream {
     switch settings.kind {
     case .hub(let isLive, let keepAlive):
       return try HubConnection(
-        HubConnection.Settings(road: server, keepAlive: keepAlive, isLive: isLive, version: settings.version),
+        HubConnection.Settings(server: server, keepAlive: keepAlive, isLive: isLive, version: settings.version),
         store: store,
         on: loop, log: log)
     case .webhook(let secretFile, let template, let contentType, let batches):

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import Store
 
 /// How batches get to one kind of server. What is sent, when, and what becomes of it, is `JournalUpstream`'s.
 ///
 /// One thing at a time: the next `greet` comes when everything else was answered, and up to `window` calls of `carry` may be
-/// under way. Each answers exactly once and in order, unless `close` came between, or one before it was answered with
-/// something else than an acknowledgement: then those behind it are void and hear nothing.
+/// under way, which are answered in order. What one answers with something else than an acknowledgement makes those behind it void:
+/// their tasks are cancelled.
 protocol Carrier: AnyObject {
   /// The word of the configuration: `hub`, `webhook`, `mqtt`.
   var kind: String { get }
@@ -15,45 +16,56 @@ protocol Carrier: AnyObject {
   var window: Int { get }
   /// The connection is kept while there is nothing to send, and opened again when it is lost.
   var keepsConnection: Bool { get }
-  /// A connection that is kept was lost while nothing was under way.
-  var onLost: (Verdict) -> Void { get set }
-  /// The server asks for something: its request, and whom to give the answer; `nil` as answer: let it come again.
-  var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void { get set }
+  /// Who takes in what the server asks for.
+  var commands: (any CommandTaker)? { get set }
   /// So many bytes were handed to the network.
   var bytesSent: UInt64 { get }
   /// Until when the server's certificate is good, seconds since 1970; `nil`: it has shown none.
   var certificateExpiry: Int64? { get }
   /// Makes sure that the server is there, and asks what it has.
-  func greet(_ done: @escaping (Greeting) -> Void)
-  func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void)
+  func greet() async -> Greeting
+  /// After a greeting: takes what comes, until the connection is lost or should be made anew. Where nothing is kept, it waits for ever.
+  func hold() async throws(CancellationError) -> ConnectionEnd
+  func carry(_ batch: Batch) async -> Verdict
   /// As `carry`, with something that is no event.
-  func test(_ done: @escaping (Verdict) -> Void)
+  func test() async -> Verdict
   func close()
+}
+
+/// Why a kept connection is not there any more.
+enum ConnectionEnd: Equatable {
+  /// `nil`: whoever had a batch under way was told.
+  case lost(Verdict?)
+  /// Nothing is wrong, but it should be made anew, when nothing is under way.
+  case outdated
+}
+
+/// Takes in what a server asks for.
+protocol CommandTaker: AnyObject {
+  /// The answer as JSON, when all of it is on disk; `nil`: it is not, and must be asked again.
+  func take(_ request: [UInt8]) async -> [UInt8]?
 }
 
 extension Carrier {
   var keepsConnection: Bool { false }
   var certificateExpiry: Int64? { nil }
   var window: Int { 1 }
-  var onLost: (Verdict) -> Void {
-    get { { _ in } }
-    // Nothing is kept, nothing is lost.
-    set {}
-  }
-
-  var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void {
-    get { { _, _ in } }
+  var commands: (any CommandTaker)? {
+    get { nil }
     // Nothing comes this way.
     set {}
   }
 
+  func hold() async throws(CancellationError) -> ConnectionEnd {
+    try await Waiter().wait()
+    throw CancellationError()
+  }
+
   /// Greeting a server says enough where it answers.
-  func test(_ done: @escaping (Verdict) -> Void) {
-    greet { greeting in
-      switch greeting {
-      case .has, .ready: done(.acknowledged(through: 0))
-      case .failed(let verdict): done(verdict)
-      }
+  func test() async -> Verdict {
+    switch await greet() {
+    case .has, .ready: .acknowledged(through: 0)
+    case .failed(let verdict): verdict
     }
   }
 }

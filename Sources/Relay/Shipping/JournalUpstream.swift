@@ -55,15 +55,23 @@ public final class JournalUpstream: Upstream {
   var cursor: Int64
   /// Nothing before it is this server's.
   private(set) var beginning: Int64
-  private var timer: LoopTimer?
+  /// From `start` to `stop`.
+  private var task: LoopTask?
+  /// Keeps the connection.
+  private var holder: LoopTask?
+  let woken = Waiter()
+  /// The connection should be made anew, when nothing is under way.
+  private var isOutdated = false
+  /// A dead letter is on its way to disk: nothing is sent before the cursor is behind it.
+  var isBurying = false
   /// Batches that are under way, in order.
-  var flights: [Batch] = []
+  var flights: [Flight] = []
   /// Acknowledged up to here; the cursor follows when that is on disk.
   var taken: Int64
   /// The last event that the server has, and the last one that it was sent.
   private var (serverHas, lastSent): (Int64, Int64) = (0, 0)
   var hasMarkedDeadLetters: Bool
-  private var troubleLogged: String?
+  var troubleLogged: String?
   var lastSuccess: Int64?
   var batches: UInt64 = 0
   var isClosed = false
@@ -71,7 +79,7 @@ public final class JournalUpstream: Upstream {
   var isPaused = false
   private var epochRenewals = 0
   private let desk: CommandIntake
-  private(set) var bucketSync: BucketSync?
+  var bucketSync: BucketSync?
   /// Kept for a carrier that is built later.
   var receivers: BucketSync.Receivers? { didSet { if let receivers { bucketSync?.receivers = receivers } } }
   weak var radio: (any RadioAccess)? { didSet { (carrier as? MQTTCarrier)?.radio = radio } }
@@ -100,14 +108,9 @@ public final class JournalUpstream: Upstream {
     connect()
   }
 
-  /// The carrier tells us of what comes.
+  /// Whoever takes what comes from the server.
   func connect() {
-    carrier.onCommand = { [desk] payload, done in desk.take(payload, done) }
-    carrier.onLost = { [weak self] verdict in self?.connectionLost(verdict) }
-    (carrier as? HubConnection)?.onGreetAgain = { [weak self] in
-      self?.shipment.greetAgain()
-      self?.wake()
-    }
+    carrier.commands = desk
     guard let source = carrier as? any UpdatesSource else { return }
     settings.filter.own = settings.name
     let bucketSync = BucketSync(
@@ -126,39 +129,52 @@ public final class JournalUpstream: Upstream {
     }
   }
 
-  /// While it was idle, or just after a part of a batch was acknowledged.
-  private func connectionLost(_ verdict: Verdict) {
-    guard !isClosed else { return }
-    forgetFlights()
-    shipment.greetingSent()
-    took(verdict)
-  }
-
+  /// Something may be new to send, or may be tried.
   public func wake() {
     if settings.filter.age != nil { times.committed(through: store.lastSeq, now: loop.now) }
-    guard !isClosed, !isPaused else { return }
+    guard !isClosed else { return }
+    if task == nil { task = loop.begin { [weak self] in await self?.run() } }
+    woken.resume()
+  }
+
+  // MARK: Shipping
+
+  /// Does what `Shipment` says, until it is cancelled.
+  private func run() async {
+    // Cancelled: nobody is left to be told.
+    do { while true { try await step() } } catch {}
+  }
+
+  private func step() async throws {
+    if isPaused || isBurying { return try await woken.wait() }
+    if isOutdated, flights.isEmpty {
+      isOutdated = false
+      shipment.greetAgain()
+    }
     let window = suspicion.isActive ? 1 : carrier.window
-    for _ in 0..<max(1, window) {
-      let wantsConnection = carrier.keepsConnection && shipment.isDisconnected
-      let mayRetry = hasMarkedDeadLetters && flights.isEmpty
-      let hasMore = store.lastSeq > readThrough || mayRetry || wantsConnection
-      switch shipment.next(hasMore: hasMore, now: loop.now, window: window) {
-      case .nothing: return
-      case .wake(let time):
-        timer?.cancel()
-        timer = loop.schedule(at: time) { [weak self] in self?.wake() }
-        return
-      case .greet: return greet()
-      case .send(let limit): sendNext(limit)
-      }
+    let wantsConnection = carrier.keepsConnection && shipment.isDisconnected
+    let mayRetry = hasMarkedDeadLetters && flights.isEmpty
+    let hasMore = store.lastSeq > readThrough || mayRetry || wantsConnection
+    switch shipment.next(hasMore: hasMore && !isOutdated, now: loop.now, window: window) {
+    case .nothing: try await woken.wait()
+    case .wake(let time): try await woken.wait(until: time, on: loop)
+    case .greet: try await greet()
+    case .send(let limit): if !sendNext(limit) { try await woken.wait() }
     }
   }
 
   /// The journal was read up to here.
-  private var readThrough: Int64 { max(taken, flights.last?.last ?? taken) }
+  private var readThrough: Int64 { max(taken, flights.last?.batch.last ?? taken) }
+
+  /// A batch under way, and the task that waits for its answer.
+  struct Flight {
+    let batch: Batch
+    let task: LoopTask
+  }
 
   /// What is under way does not count.
   private func forgetFlights() {
+    for flight in flights { flight.task.cancel() }
     flights = []
     lastSent = serverHas
   }
@@ -176,29 +192,35 @@ public final class JournalUpstream: Upstream {
     store.write({ [name] store throws(SQLiteError) in try store.setPaused(name, paused) }) { [log] failure in
       if let failure { log.warning("a pause is not kept over a restart: \(failure)") }
     }
-    if paused {
-      timer?.cancel()
-    } else {
-      resume()
-    }
+    if paused { woken.resume() } else { resume() }
   }
 
-  public func test(_ done: @escaping (String?) -> Void) {
-    if case .sending = shipment.state { return done("busy sending; see its state in `meshpost status`") }
+  public func test() async -> String? {
+    if case .sending = shipment.state { return "busy sending; see its state in `meshpost status`" }
     mend()
     // Nothing else is sent meanwhile.
     shipment.greetingSent()
-    carrier.test { [weak self] verdict in
-      self?.shipment.greetAgain()
-      switch verdict {
-      case .acknowledged: done(nil)
-      case .retry(let reason, _), .hungUp(let reason), .stopped(let reason), .refused(_, let reason): done(reason)
-      }
-      self?.wake()
+    release()
+    let verdict = await carrier.test()
+    shipment.greetAgain()
+    wake()
+    switch verdict {
+    case .acknowledged: return nil
+    case .retry(let reason, _), .hungUp(let reason), .stopped(let reason), .refused(_, let reason): return reason
     }
   }
 
+  /// Nobody keeps the connection any more.
+  private func release() {
+    holder?.cancel()
+    holder = nil
+    isOutdated = false
+  }
+
   public func storeReplaced() {
+    task?.cancel()
+    task = nil
+    release()
     carrier.close()
     (cursor, beginning, taken, serverHas) = (0, 0, 0, 0)
     times.reset(last: 0)
@@ -210,24 +232,44 @@ public final class JournalUpstream: Upstream {
 
   public func stop() {
     isClosed = true
-    timer?.cancel()
+    task?.cancel()
+    release()
+    forgetFlights()
     bucketSync?.stop()
     carrier.close()
   }
 
-  // MARK: Sending
+  // MARK: Greeting
 
-  private func greet() {
+  private func greet() async throws {
     mend()
+    release()
     shipment.greetingSent()
-    carrier.greet { [weak self] greeting in
-      guard let self, !self.isClosed else { return }
-      switch greeting {
-      case .has(let acknowledged): self.known(acknowledged)
-      case .ready: self.known(self.cursor)
-      case .failed(let verdict): self.took(verdict)
-      }
+    let greeting = await carrier.greet()
+    try Task.checkCancellation()
+    switch greeting {
+    case .has(let acknowledged): known(acknowledged)
+    case .ready: known(cursor)
+    case .failed(let verdict): return took(verdict)
     }
+    holder = loop.begin { [weak self, carrier] in
+      // Cancelled: somebody else makes the next connection.
+      guard let end = try? await carrier.hold() else { return }
+      self?.ended(end)
+    }
+  }
+
+  private func ended(_ end: ConnectionEnd) {
+    holder = nil
+    switch end {
+    case .outdated: isOutdated = true
+    case .lost(nil): break
+    case .lost(let verdict?):
+      forgetFlights()
+      shipment.greetingSent()
+      took(verdict)
+    }
+    woken.resume()
   }
 
   /// The server says what it has of this epoch; either side may have been restored meanwhile.
@@ -246,7 +288,6 @@ public final class JournalUpstream: Upstream {
       advance(to: through)
     } else {
       recovered()
-      wake()
     }
   }
 
@@ -263,8 +304,6 @@ public final class JournalUpstream: Upstream {
       if epochRenewals > 1 {
         shipment.greetingSent()
         took(.retry(reason: "the server claims seqs of an epoch that it cannot know", after: nil))
-      } else {
-        wake()
       }
     } catch {
       shipment.greetingSent()
@@ -272,7 +311,10 @@ public final class JournalUpstream: Upstream {
     }
   }
 
-  private func sendNext(_ limit: Int) {
+  // MARK: Sending
+
+  /// False: nothing was sent, and nothing is to be done before something else happens.
+  private func sendNext(_ limit: Int) -> Bool {
     do {
       if let letter = try nextDeadLetter() { return send(Batch(letter), as: .deadLetter) }
       if let proof = try nextProof() { return send(proof, as: .proof) }
@@ -281,114 +323,45 @@ public final class JournalUpstream: Upstream {
         after: readThrough, of: store, limits: limits, filter: settings.filter, present: present)
       guard let last = batch.events.last else {
         // Nothing of it is for this server.
-        if batch.last > taken, flights.isEmpty { advance(to: batch.last) }
-        return
+        guard batch.last > taken, flights.isEmpty else { return false }
+        advance(to: batch.last)
+        return true
       }
       batch.after = lastSent
       lastSent = last.seq
-      send(batch, as: .journal)
+      return send(batch, as: .journal)
     } catch {
       shipment.greetingSent()
       took(.retry(reason: "\(error)", after: nil))
+      return true
     }
   }
 
   private enum Purpose { case journal, deadLetter, proof }
 
-  private func send(_ batch: Batch, as purpose: Purpose) {
-    flights.append(batch)
+  private func send(_ batch: Batch, as purpose: Purpose) -> Bool {
     shipment.sent(count: batch.events.count, isDeadLetter: purpose != .journal, now: loop.now)
-    carrier.carry(batch) { [weak self] verdict in
-      guard let self, !self.isClosed else { return }
-      if case .acknowledged(let through) = verdict, !self.flights.isEmpty {
-        self.flights.removeFirst()
-        self.serverHas = max(self.serverHas, through)
-      } else {
-        self.forgetFlights()
-      }
-      switch purpose {
-      case .journal: self.took(verdict, batch)
-      case .deadLetter: self.tookDeadLetter(verdict, batch)
-      case .proof: self.tookProof(verdict)
-      }
+    let task = loop.begin { [weak self, carrier] in
+      let verdict = await carrier.carry(batch)
+      // Void: something before it was not taken, or the upstream ends.
+      if !Task.isCancelled { self?.answered(verdict, batch, purpose) }
     }
+    flights.append(Flight(batch: batch, task: task))
+    return true
   }
 
-  // MARK: Answers
-
-  private func took(_ verdict: Verdict, _ batch: Batch? = nil) {
-    let isProven = isProven(verdict, batch)
-    let consequence = shipment.answered(
-      verdict, after: taken, isUrgent: suspicion.isUrgent, now: loop.now, using: &random)
-    if isProven, case .hungUp(let reason) = verdict, let batch, let event = batch.events.first {
-      shipment.resume()
-      return bury(event, through: batch.last, status: 0, reason: "the server hangs up over it: \(reason)")
+  private func answered(_ verdict: Verdict, _ batch: Batch, _ purpose: Purpose) {
+    if !flights.isEmpty { flights.removeFirst() }
+    if case .acknowledged(let through) = verdict {
+      serverHas = max(serverHas, through)
+    } else {
+      forgetFlights()
     }
-    switch consequence {
-    case .advance(let through):
-      batches &+= 1
-      advance(to: min(through, max(batch?.last ?? taken, taken)))
-    case .bury(let status, let reason):
-      guard let batch, let event = batch.events.first else { return wake() }
-      bury(event, through: batch.last, status: status, reason: reason)
-    case .keep:
-      report()
-      wake()
+    switch purpose {
+    case .journal: took(verdict, batch)
+    case .deadLetter: tookDeadLetter(verdict, batch)
+    case .proof: tookProof(verdict)
     }
-  }
-
-  func bury(_ event: JournalEvent, through: Int64, status: Int, reason: String) {
-    log.warning("\(name): event \(event.seq) is refused for good (\(reason)); see `meshpost outbox`")
-    let at = clock.milliseconds
-    store.write({ [name] store throws(SQLiteError) in
-      try store.bury(event, upstream: name, status: status, reason: reason, at: at)
-      try store.setCursor(of: name, to: through)
-    }) { [weak self] failure in self?.moved(to: through, failure) }
-  }
-
-  /// The cursor moves in a transaction of its own; if that is lost, events are sent again, which is always safe. A hub says itself
-  /// what it has: where it is, goes along with something else.
-  private func advance(to seq: Int64) {
-    lastSuccess = clock.milliseconds
-    taken = seq
-    suspicion.advanced(to: seq)
-    recovered()
-    guard seq != cursor else { return wake() }
-    if carrier.kind == "hub" {
-      store.writeAlong("cursor:\(name)") { [name] store throws(SQLiteError) in try store.setCursor(of: name, to: seq) }
-      return moved(to: seq, nil)
-    }
-    store.write(when: .soon, { [name] store throws(SQLiteError) in try store.setCursor(of: name, to: seq) }) {
-      [weak self] failure in self?.moved(to: seq, failure)
-    }
-  }
-
-  private func moved(to seq: Int64, _ failure: StoreError?) {
-    if let failure {
-      shipment.greetingSent()
-      return took(.retry(reason: "\(failure)", after: nil))
-    }
-    (cursor, taken) = (seq, max(taken, seq))
-    // After the turn: onCommit wakes all upstreams too, and the state must be whole by then.
-    loop.later { [weak self] in self?.wake() }
-  }
-
-  private func recovered() {
-    guard troubleLogged != nil else { return }
-    log.notice("\(name): connected again, \(max(0, store.lastSeq - cursor)) events to send")
-    troubleLogged = nil
-  }
-
-  /// Once per trouble, not per try.
-  func report() {
-    switch shipment.state {
-    case .waiting(_, let reason) where troubleLogged != reason:
-      log.warning("\(name): \(reason). Nothing is lost; trying again by itself")
-      troubleLogged = reason
-    case .stopped(_, let reason) where troubleLogged != reason:
-      log.error("\(name): stopped: \(reason). Nothing is lost; mend it, then `meshpost outbox resume`")
-      troubleLogged = reason
-    default: break
-    }
+    woken.resume()
   }
 }

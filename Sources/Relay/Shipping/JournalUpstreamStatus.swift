@@ -43,7 +43,7 @@ extension JournalUpstream {
     return UpstreamStatus(
       name: name, kind: carrier.kind, url: carrier.place, link: (carrier as? HubConnection)?.linkKind, state: state,
       cursor: cursor,
-      pending: max(0, store.lastSeq - cursor), inFlight: flights.reduce(0) { $0 + $1.events.count },
+      pending: max(0, store.lastSeq - cursor), inFlight: flights.reduce(0) { $0 + $1.batch.events.count },
       deadLetters: deadLetters,
       lost: backlog?.lost ?? 0, age: age,
       reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent,

@@ -44,8 +44,6 @@ extension JournalUpstream {
     case .hungUp, .retry, .stopped: suspicion.anotherFailed()
     }
     report()
-    // After the turn, as after an acknowledgement.
-    loop.later { [weak self] in self?.wake() }
   }
 
   // MARK: Dead letters that are sent again
@@ -59,15 +57,18 @@ extension JournalUpstream {
     }
     switch consequence {
     case .advance:
-      store.write({ [name] store throws(SQLiteError) in try store.removeDeadLetter(upstream: name, seq: event.seq) }) {
-        [weak self] failure in
-        if let failure { self?.log.error("\(failure)") }
+      loop.begin { [name, store, log, weak self] in
+        do throws(StoreError) {
+          try await store.save { store throws(SQLiteError) in
+            try store.removeDeadLetter(upstream: name, seq: event.seq)
+          }
+        } catch {
+          log.error("\(error)")
+        }
         self?.wake()
       }
     case .bury(let status, let reason): bury(event, through: taken, status: status, reason: reason)
-    case .keep:
-      report()
-      wake()
+    case .keep: report()
     }
   }
 

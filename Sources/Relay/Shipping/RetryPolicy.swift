@@ -5,7 +5,7 @@ import HTTP
 import Timing
 
 /// What a server's answer means for the shipment. Source: docs/hub-protocol.md.
-enum Verdict: Equatable {
+enum Verdict: Error, Equatable {
   /// Everything up to this seq is durable there.
   case acknowledged(through: Int64)
   /// The whole upstream waits: no network, 408, 425, 429, 5xx, an answer that makes no sense. For ever.

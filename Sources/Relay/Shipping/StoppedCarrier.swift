@@ -12,7 +12,6 @@ final class StoppedCarrier: Carrier {
   private let build: () throws -> any Carrier
   /// What a hub is to be told once it is there: the newest of each name.
   private(set) var states: [(name: String, body: [UInt8])] = []
-  var onCommand: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void = { _, done in done(nil) }
 
   init(_ settings: UpstreamSettings, reason: String, build: @escaping () throws -> any Carrier) {
     kind = settings.kindName
@@ -37,8 +36,8 @@ final class StoppedCarrier: Carrier {
     if states.count > HubConnection.maxStates { states.removeFirst() }
   }
 
-  func greet(_ done: @escaping (Greeting) -> Void) { done(.failed(.stopped(reason: reason))) }
-  func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) { done(.stopped(reason: reason)) }
+  func greet() async -> Greeting { .failed(.stopped(reason: reason)) }
+  func carry(_ batch: Batch) async -> Verdict { .stopped(reason: reason) }
   func close() {}
 }
 

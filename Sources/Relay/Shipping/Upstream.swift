@@ -17,7 +17,7 @@ public protocol Upstream: AnyObject {
   /// Send nothing until told otherwise; kept over restarts.
   func setPaused(_ paused: Bool)
   /// Talks to the server without the journal: is it there, does it take us? `nil`: yes; else what is wrong.
-  func test(_ done: @escaping (String?) -> Void)
+  func test() async -> String?
   /// The database was replaced by a new one: begin at its cursor.
   func storeReplaced()
   /// How far the server's buckets are known; `nil`: it has none.

@@ -39,10 +39,10 @@ final class WebhookCarrier: Carrier {
   var certificateExpiry: Int64? { server.certificateExpiry }
 
   /// It keeps no count that one could ask for.
-  func greet(_ done: @escaping (Greeting) -> Void) { done(.ready) }
+  func greet() async -> Greeting { .ready }
 
-  func carry(_ batch: Batch, _ done: @escaping (Verdict) -> Void) {
-    guard let first = batch.events.first, let last = batch.events.last else { return done(.acknowledged(through: 0)) }
+  func carry(_ batch: Batch) async -> Verdict {
+    guard let first = batch.events.first, let last = batch.events.last else { return .acknowledged(through: 0) }
     let body = settings.batches ? batch.encode(epoch: store.epoch, gateway: store.gatewayID) : self.body(of: first)
     var request = HTTPRequest("POST", server.path.isEmpty ? "/" : server.path, body: body)
     request.headers.add("Content-Type", settings.contentType)
@@ -50,26 +50,25 @@ final class WebhookCarrier: Carrier {
     request.headers.add("Idempotency-Key", "\(store.gatewayID)/\(store.epoch)/\(numbers)")
     if let file = settings.secretFile {
       guard let secret = SecretFile.read(file) else {
-        return done(.stopped(reason: "the secret file \(file) cannot be read"))
+        return .stopped(reason: "the secret file \(file) cannot be read")
       }
       request.headers.add("X-Meshpost-Signature", BodySignature.value(body, secret: Array(secret.utf8)))
     }
     // Without batches the rest of it stays for the next time: only the first was sent.
     let through = settings.batches ? batch.last : batch.events.count > 1 ? first.seq : batch.last
-    server.send(request) { [clock, path = server.path] result in
-      let verdict = RetryPolicy.webhookVerdict(result, now: clock.seconds, through: through)
-      done(verdict.rewording { ServerAddress.hiding(path, in: $0) })
-    } refused: {
-      done($0)
+    do throws(Verdict) {
+      let verdict = RetryPolicy.webhookVerdict(try await server.send(request), now: clock.seconds, through: through)
+      return verdict.rewording { ServerAddress.hiding(server.path, in: $0) }
+    } catch {
+      return error
     }
   }
 
   /// An event of a kind that the journal does not have, number 0.
-  func test(_ done: @escaping (Verdict) -> Void) {
+  func test() async -> Verdict {
     let body = JSONWriter.object { $0.field("text", "Meshpost gateway \(store.gatewayID) says hello") }
-    carry(
-      Batch(JournalEvent(seq: 0, at: clock.milliseconds, trusted: clock.isSynchronised, kind: "test", body: body)), done
-    )
+    return await carry(
+      Batch(JournalEvent(seq: 0, at: clock.milliseconds, trusted: clock.isSynchronised, kind: "test", body: body)))
   }
 
   private func body(of event: JournalEvent) -> [UInt8] {

@@ -137,11 +137,17 @@ struct ControlClient {
     let (endpoint, tunnel) = try connection.endpoint()
     let client = HTTPClient(endpoint, on: loop)
     var result: Result<HTTPResponse, HTTPFailure>?
-    client.send(request, timeout: limit.map { .seconds(Int64($0)) }, onPiece: onPiece) { outcome in
-      result = outcome
+    let task = loop.begin {
+      do throws(HTTPFailure) {
+        result = .success(
+          try await client.send(request, timeout: limit.map { .seconds(Int64($0)) }, onPiece: onPiece))
+      } catch {
+        result = .failure(error)
+      }
       loop.stop()
     }
-    if result == nil { loop.run() }
+    loop.run()
+    task.cancel()
     if result == nil, ending?.hasEnded == true { return HTTPResponse(status: 200) }
     switch result {
     case .success(let response): return response

@@ -46,19 +46,20 @@ final class GatewayLine {
 
   private func next() {
     guard let (request, take) = waiting.first else { return }
-    asking.send(request, timeout: .seconds(30)) { [weak self] result in
-      guard let self else { return }
-      switch result {
-      case .success(let response):
-        self.trouble = nil
+    loop.begin { [weak self, asking] in
+      do throws(HTTPFailure) {
+        let response = try await asking.send(request, timeout: .seconds(30))
+        self?.trouble = nil
         take(response)
-      case .failure(let failure):
-        self.trouble = "\(failure)"
+      } catch {
+        guard let self else { return }
+        self.trouble = "\(error)"
         if !self.tunnels.isEmpty { return self.loop.stop() }
       }
+      guard let self else { return }
       self.waiting.removeFirst()
       self.onAnswer()
-      self.loop.later { self.next() }
+      self.next()
     }
   }
 
@@ -69,15 +70,17 @@ final class GatewayLine {
     _ target: String, pause: Duration, _ take: @escaping (JSONValue) -> Void, again: @escaping () -> Void
   ) {
     rows = RowReader()
-    following.send(HTTPRequest("GET", target), timeout: nil) { [weak self] piece in
-      guard let self else { return }
-      var found: [[UInt8]] = []
-      self.rows.take(piece) { found.append($0) }
-      // `try?`: a torn line is no row.
-      for row in found.compactMap({ try? JSONValue(parsing: $0) }) { take(row) }
-    } _: { [weak self] _ in
-      guard let self, self.tunnels.isEmpty else { return }
-      self.loop.schedule(after: pause) { again() }
+    loop.begin { [weak self, following, loop, tunnels] in
+      // `try?`: however it has ended, it is followed anew.
+      _ = try? await following.send(HTTPRequest("GET", target), timeout: nil) { piece in
+        guard let self else { return }
+        var found: [[UInt8]] = []
+        self.rows.take(piece) { found.append($0) }
+        // `try?`: a torn line is no row.
+        for row in found.compactMap({ try? JSONValue(parsing: $0) }) { take(row) }
+      }
+      guard tunnels.isEmpty, (try? await loop.sleep(for: pause)) != nil else { return }  // `try?`: nobody cancels it
+      again()
     }
   }
 }

@@ -4,22 +4,22 @@ import EventLoop
 import Testing
 import Timing
 
-@Suite struct ProgressLimitTests {
-  /// `moves`: after so many milliseconds something moves. When the limit gives up, in milliseconds; `nil`: not within 3 s.
+@Suite struct ProgressTests {
+  /// `moves`: after so many milliseconds something moves. When it is given up, in milliseconds; `nil`: not within 3 s.
   private func end(patience: Int, moves: [Int]) -> Int? {
     let loop = EventLoop()
     let begin = loop.now
     var (moved, ended) = (UInt64(0), Int?.none)
     for time in moves { loop.schedule(after: .milliseconds(time)) { moved += 1 } }
-    let limit = ProgressLimit(.milliseconds(patience), on: loop) {
-      moved
-    } giveUp: {
-      ended = Int((loop.now - begin).inSeconds * 1000)
+    loop.begin {
+      do {
+        try await loop.whileMoving(.milliseconds(patience), { moved }) { try await loop.sleep(for: .seconds(3)) }
+      } catch {
+        if error is TimedOut { ended = Int((loop.now - begin).inSeconds * 1000) }
+      }
       loop.stop()
     }
-    loop.schedule(after: .seconds(3)) { loop.stop() }
     loop.run()
-    limit.cancel()
     return ended
   }
 

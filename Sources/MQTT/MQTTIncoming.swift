@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+
+/// What the broker says on a connection that is up.
+extension MQTTClient {
+  func take(_ event: MQTTEvent) throws(MQTTError) {
+    switch event {
+    case .connected: throw .protocolError("a second greeting")
+    case .disconnected(let code, let reason, let server): fail(Self.ended(code, reason, server))
+    case .acknowledged(let id, let code, let reason): try acknowledged(id, MQTTAnswer(code, reason))
+    case .message(let message, let id, let isRepeated): try came(message, id, isRepeated)
+    case .pong: if waiting.isEmpty { expect(nil) }
+    case .subscribed(let id, let code, let reason):
+      guard subscribing.remove(id) != nil else { throw .protocolError("an answer to no subscription") }
+      guard code >= 0x80 else { return }
+      fail(.refused("the broker refuses the subscription (\(MQTTReason.words(code, reason)))"))
+    }
+  }
+
+  func acknowledged(_ id: UInt16, _ answer: MQTTAnswer) throws(MQTTError) {
+    guard let promise = waiting.removeValue(forKey: id) else {
+      throw .protocolError("an acknowledgement of what is not on its way")
+    }
+    expect(waiting.isEmpty ? nil : "no acknowledgement")
+    promise.keep(answer)
+    if !queued.isEmpty {
+      let (message, answer) = queued.removeFirst()
+      publish(message, answer)
+    }
+  }
+
+  func came(_ message: MQTTMessage, _ id: UInt16?, _ isRepeated: Bool) throws(MQTTError) {
+    if let id {
+      guard !incoming.contains(id) else {
+        // Old brokers send again what we have not acknowledged yet; it is in hand.
+        guard isRepeated else { throw .init(code: 0x91, description: "two messages with one identifier") }
+        return
+      }
+      let most = version == .v5 ? Int(MQTTOptions.receiveMaximum) : Self.maxIncoming
+      guard incoming.count < most else { throw .init(code: 0x93, description: "more messages than we take at once") }
+      incoming.insert(id)
+    }
+    let connection = stream
+    onMessage(message) { [weak self] in
+      // An acknowledgement on another connection would be for another message.
+      guard let self, let id, self.stream === connection, self.incoming.remove(id) != nil else { return }
+      self.send(.acknowledge(id: id))
+    }
+  }
+}

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT
+
+extension Result {
+  /// As the initialiser of the library, for what waits.
+  public init(_ work: nonisolated(nonsending) () async throws(Failure) -> Success) async {
+    do throws(Failure) { self = .success(try await work()) } catch { self = .failure(error) }
+  }
+}
