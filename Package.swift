@@ -166,7 +166,8 @@ let package = Package(
       swiftSettings: strict),
 
     .target(
-      name: "TestSupport", dependencies: ["Companion", "EventLoop"], path: "Tests/TestSupport", swiftSettings: strict),
+      name: "TestSupport", dependencies: ["Companion", "EventLoop", "Timing"], path: "Tests/TestSupport",
+      swiftSettings: strict),
     .testTarget(
       name: "CompanionTests", dependencies: ["Companion", "MeshCrypto", "TestSupport", "Timing"], swiftSettings: strict),
     .testTarget(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 @testable import EventLoop
+import TestSupport
 import Testing
 import Timing
 
@@ -235,5 +236,25 @@ import Timing
     }
     turn(loop) { notes.lines.count == 3 }
     #expect(notes.lines == ["7", "ended", "TimedOut()"] && loop.waitingTimers == 0)
+  }
+}
+
+/// Time is the machine's, and may be invented.
+@Suite struct InventedTimeTests {
+  @Test func `a day passes in no time, on a machine whose time is invented`() {
+    let machine = InventedMachine()
+    let loop = EventLoop(on: machine)
+    let (began, wall) = (loop.now, loop.wallClock.milliseconds)
+    var hours = 0
+    loop.begin {
+      // `try?`: nobody cancels it.
+      while hours < 24, (try? await loop.sleep(for: .seconds(3600))) != nil { hours += 1 }
+      loop.stop()
+    }
+    loop.run()
+    #expect(hours == 24 && loop.now - began >= .seconds(86_400) && loop.now - began < .seconds(86_401))
+    #expect(loop.wallClock.milliseconds - wall >= 86_400_000)
+    machine.wallOffset = -86_400_000
+    #expect(loop.wallClock.milliseconds - wall < 1000, "its clock steps, its time does not")
   }
 }

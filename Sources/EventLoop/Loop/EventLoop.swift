@@ -27,28 +27,23 @@ public final class EventLoop {
     var interest: Readiness
     /// The kernel uses numbers of descriptors again at once: an event that was waiting for a closed one must not reach its
     /// successor. So events carry the watch's own number, too.
-    let generation: UInt32
+    let number: UInt32
 
-    init(_ interest: Readiness, _ generation: UInt32, _ handler: @escaping (Readiness) -> Void) {
+    init(_ interest: Readiness, _ number: UInt32, _ handler: @escaping (Readiness) -> Void) {
       self.interest = interest
-      self.generation = generation
+      self.number = number
       self.handler = handler
     }
 
-    func event(_ descriptor: Int32) -> epoll_event {
-      var event = epoll_event()
-      event.events = interest.rawValue
-      event.data.u64 = UInt64(generation) << 32 | UInt64(UInt32(bitPattern: descriptor))
-      return event
-    }
+    func tag(_ descriptor: Int32) -> UInt64 { UInt64(number) << 32 | UInt64(UInt32(bitPattern: descriptor)) }
   }
 
   /// Deferred work that defers more goes on so often within a turn; then timers and descriptors have theirs.
   private static let maxRounds = 64
 
-  private let poll: Int32
+  private let machine: any Machine
   private var watches: [Int32: Watch] = [:]
-  private var lastGeneration: UInt32 = 0
+  private var lastNumber: UInt32 = 0
   private var timers = TimerQueue()
   private var deferred: [() -> Void] = []
   private var nextTurns: [() -> Void] = []
@@ -57,6 +52,8 @@ public final class EventLoop {
   private var jobs: [UnownedJob] = []
   /// What runs them: this loop.
   private(set) lazy var executor = LoopExecutor(self)
+  /// What is ready in this turn, by the tags of its watches.
+  private var ready: [(tag: UInt64, readiness: Readiness)] = []
   private var isStopped = false
   /// Times that the loop woke up so far: what idleness is measured by.
   public private(set) var wakeups: UInt64 = 0
@@ -69,22 +66,14 @@ public final class EventLoop {
   var watchCount: Int { watches.count }
   var waitingTimers: Int { timers.waiting }
 
-  public init() {
-    poll = epoll_create1(Int32(EPOLL_CLOEXEC))
-    precondition(poll >= 0, "epoll_create1 failed: the machine has no descriptors left at start")
-  }
-
-  deinit { close(poll) }
+  public init(on machine: any Machine = LinuxMachine()) { self.machine = machine }
 
   /// A task can go on: it does so in this turn.
   func enqueue(_ job: UnownedJob) { jobs.append(job) }
 
   /// The machine's monotonic clock.
-  public var now: MonotonicTime {
-    var time = timespec()
-    clock_gettime(CLOCK_MONOTONIC, &time)
-    return MonotonicTime(nanoseconds: Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec))
-  }
+  public var now: MonotonicTime { machine.now }
+  public var wallClock: WallClock { WallClock(machine) }
 
   /// Call `handler` whenever `descriptor` is ready. The loop does not own the descriptor: `unwatch` before closing.
   /// Returns false when the kernel refuses (a regular file, no memory).
@@ -92,10 +81,9 @@ public final class EventLoop {
   public func watch(
     _ descriptor: Int32, for interest: Readiness, _ handler: @escaping (Readiness) -> Void
   ) -> Bool {
-    lastGeneration &+= 1
-    let watch = Watch(interest, lastGeneration, handler)
-    var event = watch.event(descriptor)
-    guard epoll_ctl(poll, EPOLL_CTL_ADD, descriptor, &event) == 0 else { return false }
+    lastNumber &+= 1
+    let watch = Watch(interest, lastNumber, handler)
+    guard machine.watch(descriptor, for: interest, tag: watch.tag(descriptor)) else { return false }
     watches[descriptor] = watch
     return true
   }
@@ -103,13 +91,12 @@ public final class EventLoop {
   public func changeInterest(_ descriptor: Int32, to interest: Readiness) {
     guard let watch = watches[descriptor], watch.interest != interest else { return }
     watch.interest = interest
-    var event = watch.event(descriptor)
-    epoll_ctl(poll, EPOLL_CTL_MOD, descriptor, &event)
+    machine.change(descriptor, to: interest, tag: watch.tag(descriptor))
   }
 
   public func unwatch(_ descriptor: Int32) {
     guard watches.removeValue(forKey: descriptor) != nil else { return }
-    epoll_ctl(poll, EPOLL_CTL_DEL, descriptor, nil)
+    machine.unwatch(descriptor)
   }
 
   /// Call `action` once at `time`, unless the timer is cancelled before.
@@ -144,25 +131,25 @@ public final class EventLoop {
   /// One turn: wait for something (or not), handle all of it. Whoever handles a descriptor takes so much at a time
   /// (`Descriptor.readsPerTurn`): what is left is reported again in the next turn, after the timers and the others.
   public func turn(wait: Bool) {
-    var events = [epoll_event](repeating: epoll_event(), count: 64)
     let hasMore = hasWork || !nextTurns.isEmpty
     let timeout = wait && !hasMore ? millisecondsToNextTimer() : 0
     // Taken before anything is handled: what that sets for the next turn comes in the next one.
     let continued = nextTurns
     nextTurns.removeAll()
-    let count = epoll_wait(poll, &events, 64, timeout)
+    ready.removeAll(keepingCapacity: true)
+    machine.wait(milliseconds: timeout) { ready.append(($0, $1)) }
     wakeups &+= 1
-    if count > 0 { for event in events.prefix(Int(count)) { handle(event) } }
+    for (tag, readiness) in ready { handle(tag, readiness) }
     runTimers()
     for action in continued { action() }
     endTurn()
   }
 
-  private func handle(_ event: epoll_event) {
-    let descriptor = Int32(truncatingIfNeeded: event.data.u64)
-    let generation = UInt32(truncatingIfNeeded: event.data.u64 >> 32)
-    guard let watch = watches[descriptor], watch.generation == generation else { return }
-    watch.handler(Readiness(rawValue: event.events))
+  private func handle(_ tag: UInt64, _ readiness: Readiness) {
+    let descriptor = Int32(truncatingIfNeeded: tag)
+    let number = UInt32(truncatingIfNeeded: tag >> 32)
+    guard let watch = watches[descriptor], watch.number == number else { return }
+    watch.handler(readiness)
   }
 
   /// Those that are due now; one that an action sets for now comes in the next turn.

@@ -111,24 +111,3 @@ private struct RecentLines {
     lines.append((WallClock().milliseconds, level, text.cut(toBytes: Self.longest)))
   }
 }
-
-/// The time of day and whether it can be trusted.
-public struct WallClock: Sendable {
-  public init() {}
-
-  /// Milliseconds since 1970 UTC.
-  public var milliseconds: Int64 {
-    var time = timespec()
-    clock_gettime(CLOCK_REALTIME, &time)
-    return Int64(time.tv_sec) &* 1000 &+ Int64(time.tv_nsec) / 1_000_000
-  }
-
-  public var seconds: Int64 { milliseconds / 1000 }
-
-  /// Whether the kernel counts the clock as synchronised (NTP, GPS). False on a Pi before its first sync.
-  public var isSynchronised: Bool {
-    var state = timex()
-    let clock = adjtimex(&state)
-    return clock >= 0 && clock != TIME_ERROR && state.status & STA_UNSYNC == 0
-  }
-}

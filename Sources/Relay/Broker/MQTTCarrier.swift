@@ -41,7 +41,7 @@ final class MQTTCarrier: Carrier {
   let client: MQTTClient
   let store: Store
   private let loop: EventLoop
-  private let clock = WallClock()
+  private let clock: WallClock
   private var homeAssistant: HomeAssistant?
   private var observer: ObserverFeed?
   private var token: ObserverToken?
@@ -55,6 +55,7 @@ final class MQTTCarrier: Carrier {
     self.tls = tls
     self.store = store
     self.loop = loop
+    clock = loop.wallClock
     client = MQTTClient(
       host: settings.host, port: settings.port, path: settings.path, tls: tls, version: settings.version, on: loop)
     client.onMessage = { [weak self] message, acknowledge in self?.commanded(message, acknowledge) }

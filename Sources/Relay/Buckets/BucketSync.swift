@@ -72,7 +72,7 @@ final class BucketSync: UpdatesListener {
   private let commands: CommandIntake
   private let loop: EventLoop
   private let log: Log
-  private let clock = WallClock()
+  private let clock: WallClock
   private let acknowledged: () -> Int64
   private var catchUp: CatchUp
   /// While the server can be asked.
@@ -95,6 +95,7 @@ final class BucketSync: UpdatesListener {
     self.source = source
     self.commands = commands
     self.loop = loop
+    clock = loop.wallClock
     self.log = log
     self.acknowledged = acknowledged
     catchUp = CatchUp([:])

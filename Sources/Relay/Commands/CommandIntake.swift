@@ -51,7 +51,7 @@ final class CommandIntake: CommandTaker {
   private let store: Store
   private let loop: EventLoop
   private let log: Log
-  private let clock = WallClock()
+  private let clock: WallClock
   var handler: CommandHandler?
   private var recent: [MonotonicTime] = []
   private var toldLimitAt: MonotonicTime?
@@ -67,6 +67,7 @@ final class CommandIntake: CommandTaker {
     self.upstream = upstream
     self.store = store
     self.loop = loop
+    clock = loop.wallClock
     self.log = log
   }
 

@@ -20,7 +20,7 @@ final class HookCarrier: Carrier {
   private let store: Store
   private let loop: EventLoop
   private let log: Log
-  private let clock = WallClock()
+  private let clock: WallClock
   private(set) var bytesSent: UInt64 = 0
 
   /// A reply is at most so long; the rest is cut off. What it says to standard error is logged up to the same length.
@@ -33,6 +33,7 @@ final class HookCarrier: Carrier {
     self.name = name
     self.store = store
     self.loop = loop
+    clock = loop.wallClock
     self.log = log
   }
 

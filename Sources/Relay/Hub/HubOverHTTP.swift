@@ -13,7 +13,7 @@ final class HubOverHTTP {
   private let queryConnection: AuthorizedHTTP
   private let path: String
   private let store: Store
-  private let clock = WallClock()
+  private let clock: WallClock
   /// One after another on the connection for questions.
   private let turn = LoopSemaphore<Int>(bound: 32)
 
@@ -22,6 +22,7 @@ final class HubOverHTTP {
     queryConnection = try AuthorizedHTTP(settings, on: loop)
     path = "\(server.path)/v1/gateways/\(PercentCoding.encode(store.gatewayID))"
     self.store = store
+    clock = loop.wallClock
   }
 
   var certificateExpiry: Int64? { server.certificateExpiry }

@@ -46,7 +46,7 @@ public final class JournalUpstream: Upstream {
   let store: Store
   let loop: EventLoop
   let log: Log
-  let clock = WallClock()
+  let clock: WallClock
   var random = SystemRandomNumberGenerator()
   var shipment: Shipment
   var suspicion = Suspicion()
@@ -94,6 +94,7 @@ public final class JournalUpstream: Upstream {
     self.carrier = carrier
     self.store = store
     self.loop = loop
+    clock = loop.wallClock
     let log = log.about(.upstream, settings.name)
     self.log = log
     shipment = Shipment(maxEvents: settings.batchEvents)

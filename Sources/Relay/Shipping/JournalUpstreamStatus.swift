@@ -38,7 +38,7 @@ extension JournalUpstream {
     // `try?`: the count is for people; a store that cannot be read shows elsewhere.
     let deadLetters = (try? store.deadLetterCount(of: name)) ?? 0
     let backlog = try? store.backlog(after: cursor)
-    let age = backlog?.oldest.map { max(0, (WallClock().milliseconds - max(0, $0)) / 1000) }
+    let age = backlog?.oldest.map { max(0, (clock.milliseconds - max(0, $0)) / 1000) }
     let (state, reason) = stateForPeople
     return UpstreamStatus(
       name: name, kind: carrier.kind, url: carrier.place, link: (carrier as? HubConnection)?.linkKind, state: state,

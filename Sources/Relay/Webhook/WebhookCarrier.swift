@@ -25,11 +25,12 @@ final class WebhookCarrier: Carrier {
   private let settings: Settings
   private let server: AuthorizedHTTP
   private let store: Store
-  private let clock = WallClock()
+  private let clock: WallClock
 
   init(_ settings: Settings, store: Store, on loop: EventLoop) throws {
     self.settings = settings
     self.store = store
+    clock = loop.wallClock
     server = try AuthorizedHTTP(settings.server, on: loop)
   }
 

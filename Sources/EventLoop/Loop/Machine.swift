@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import Glibc
+import Timing
+
+/// What a loop has of the machine: time, and which descriptors are ready. All that the daemon knows of either comes through here, so that
+/// a test can put invented time in its place.
+public protocol Machine: AnyObject {
+  /// Runs on, whatever becomes of the clock.
+  var now: MonotonicTime { get }
+  /// The clock: milliseconds since 1970 UTC.
+  var wallMilliseconds: Int64 { get }
+  /// Whether the clock is known to be right.
+  var isWallSynchronised: Bool { get }
+  /// Begins to watch a descriptor; what becomes ready is reported with `tag`. False: it cannot be watched.
+  func watch(_ descriptor: Int32, for interest: EventLoop.Readiness, tag: UInt64) -> Bool
+  func change(_ descriptor: Int32, to interest: EventLoop.Readiness, tag: UInt64)
+  func unwatch(_ descriptor: Int32)
+  /// Waits until something is ready, or so many milliseconds have passed; -1: for ever.
+  func wait(milliseconds: Int32, _ ready: (_ tag: UInt64, EventLoop.Readiness) -> Void)
+}
+
+/// The machine that this program runs on: its clocks, and epoll.
+public final class LinuxMachine: Machine {
+  private let poll: Int32
+
+  public init() {
+    poll = epoll_create1(Int32(EPOLL_CLOEXEC))
+    precondition(poll >= 0, "epoll_create1 failed: the machine has no descriptors left at start")
+  }
+
+  deinit { close(poll) }
+
+  public var now: MonotonicTime {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return MonotonicTime(nanoseconds: Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec))
+  }
+
+  public var wallMilliseconds: Int64 { Self.realtime }
+  public var isWallSynchronised: Bool { Self.isSynchronised }
+
+  fileprivate static var realtime: Int64 {
+    var time = timespec()
+    clock_gettime(CLOCK_REALTIME, &time)
+    return Int64(time.tv_sec) &* 1000 &+ Int64(time.tv_nsec) / 1_000_000
+  }
+
+  /// Whether the kernel counts the clock as synchronised (NTP, GPS). False on a Pi before its first sync.
+  fileprivate static var isSynchronised: Bool {
+    var state = timex()
+    let clock = adjtimex(&state)
+    return clock >= 0 && clock != TIME_ERROR && state.status & STA_UNSYNC == 0
+  }
+
+  public func watch(_ descriptor: Int32, for interest: EventLoop.Readiness, tag: UInt64) -> Bool {
+    control(EPOLL_CTL_ADD, descriptor, interest, tag)
+  }
+
+  public func change(_ descriptor: Int32, to interest: EventLoop.Readiness, tag: UInt64) {
+    _ = control(EPOLL_CTL_MOD, descriptor, interest, tag)
+  }
+
+  public func unwatch(_ descriptor: Int32) { epoll_ctl(poll, EPOLL_CTL_DEL, descriptor, nil) }
+
+  private func control(_ operation: Int32, _ descriptor: Int32, _ interest: EventLoop.Readiness, _ tag: UInt64) -> Bool
+  {
+    var event = epoll_event()
+    event.events = interest.rawValue
+    event.data.u64 = tag
+    return epoll_ctl(poll, operation, descriptor, &event) == 0
+  }
+
+  public func wait(milliseconds: Int32, _ ready: (_ tag: UInt64, EventLoop.Readiness) -> Void) {
+    withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: 64) { events in
+      let count = epoll_wait(poll, events.baseAddress, 64, milliseconds)
+      for place in 0..<max(0, Int(count)) {
+        ready(events[place].data.u64, EventLoop.Readiness(rawValue: events[place].events))
+      }
+    }
+  }
+}
+
+/// The clock of a loop's machine.
+public struct WallClock {
+  private let machine: (any Machine)?
+
+  init(_ machine: any Machine) { self.machine = machine }
+
+  /// This machine's, for programs without a loop.
+  public init() { machine = nil }
+
+  /// Milliseconds since 1970 UTC.
+  public var milliseconds: Int64 { machine?.wallMilliseconds ?? LinuxMachine.realtime }
+  public var seconds: Int64 { milliseconds / 1000 }
+  /// Whether the machine counts the clock as synchronised.
+  public var isSynchronised: Bool { machine?.isWallSynchronised ?? LinuxMachine.isSynchronised }
+}
