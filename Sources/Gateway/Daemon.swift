@@ -127,32 +127,9 @@ public final class Daemon {
   /// What comes from the radio reaches those who send, too.
   private func connectMessaging() {
     connectCommands()
-    let (messenger, nodes) = (messaging.messenger, messaging.nodes)
-    synchronizer.onPush = { [weak self, proxy, connection] push in
-      proxy.heard(push, connection.frameInHand)
-      messenger.received(push)
-      nodes.requests.received(push)
-      if case .logRxData(let snr, let rssi, let packet) = push { self?.heard(packet, snr, rssi) }
-    }
+    synchronizer.observer = self
     taps.onListening = { [connection, taps] isWanted in
       connection.onFrame = isWanted ? { taps.frame($0, $1) } : nil
-    }
-    synchronizer.onContact = { [messaging] contact in
-      messenger.contactChanged(contact)
-      messaging.keeper.look()
-    }
-    synchronizer.onMessage = { [proxy] message in
-      nodes.requests.received(message)
-      proxy.messageStored()
-    }
-    synchronizer.onLinkChange = { [weak self] in self?.radioChanged() }
-    synchronizer.onOtherRadio = { [messaging, proxy] in
-      messaging.radioReplaced()
-      proxy.radioReplaced()
-    }
-    synchronizer.onStateChange = { [weak self] in
-      self?.syncChanged()
-      self?.radioChanged()
     }
   }
 
@@ -231,7 +208,6 @@ public final class Daemon {
     relay.start()
     proxy.listen(configuration.proxies)
     upkeep.start()
-    synchronizer.onIdle = { [power] in power.radioIsIdle() }
     power.onChange = { [weak self] in self?.publishState() }
     power.start()
     loop.later { [weak self] in if let self { self.duties?.ready(self.summary) } }
@@ -279,20 +255,24 @@ public final class Daemon {
     isEnding = true
     duties?.ending()
     log.notice("ending")
-    synchronizer.finish(within: Self.shutdownGrace) { [weak self] in
-      guard let self else { return }
-      self.proxy.stop()
-      self.connection.stop()
-      self.relay.stop()
-      self.control?.stop()
-      self.store.settle()
-      do {
-        try self.store.checkpoint()
-      } catch {
-        self.log.info("the last checkpoint is left to the next start: \(error)")
-      }
-      self.loop.stop()
+    loop.begin {
+      await self.synchronizer.finish(within: Self.shutdownGrace)
+      self.close()
     }
+  }
+
+  private func close() {
+    proxy.stop()
+    connection.stop()
+    relay.stop()
+    control?.stop()
+    store.settle()
+    do {
+      try store.checkpoint()
+    } catch {
+      log.info("the last checkpoint is left to the next start: \(error)")
+    }
+    loop.stop()
   }
 
   /// What can be reloaded: the log's level, upstreams and their credentials, whether the radio's time is set.
@@ -359,11 +339,44 @@ public final class Daemon {
     }
   }
 
-  private func syncChanged() {
+}
+
+// MARK: What the radio says
+
+extension Daemon: SyncObserver {
+  public func linkChanged() { radioChanged() }
+
+  public func syncChanged() {
     control?.somethingIsNew()
-    guard synchronizer.state == .synced else { return }
-    relay.radioIsUp()
-    relay.channelsChanged()
-    upkeep.memoryWasUsed()
+    if synchronizer.state == .synced {
+      relay.radioIsUp()
+      relay.channelsChanged()
+      upkeep.memoryWasUsed()
+    }
+    radioChanged()
   }
+
+  public func heard(_ push: Push, in frame: [UInt8]) {
+    proxy.heard(push, frame)
+    messaging.messenger.received(push)
+    messaging.nodes.requests.received(push)
+    if case .logRxData(let snr, let rssi, let packet) = push { heard(packet, snr, rssi) }
+  }
+
+  public func contactCame(_ contact: Contact) {
+    messaging.messenger.contactChanged(contact)
+    messaging.keeper.look()
+  }
+
+  public func messageStored(_ message: QueuedMessage) {
+    messaging.nodes.requests.received(message)
+    proxy.messageStored()
+  }
+
+  public func radioReplaced() {
+    messaging.radioReplaced()
+    proxy.radioReplaced()
+  }
+
+  public func radioIsIdle() { power.radioIsIdle() }
 }

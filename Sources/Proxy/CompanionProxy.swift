@@ -23,7 +23,6 @@ public final class CompanionProxy {
     let requests: NodeRequests
     /// The radio signs this; `nil`: it does not.
     let sign: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void
-    let lists: RadioLists
     var connection: RadioConnection { synchronizer.connection }
 
     public init(
@@ -37,7 +36,6 @@ public final class CompanionProxy {
       self.messenger = messenger
       self.requests = requests
       self.sign = sign
-      lists = RadioLists(synchronizer.connection, synchronizer)
     }
 
     func keepCursor(_ name: String, _ message: Int64) {

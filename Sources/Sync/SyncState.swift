@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import Store
+
 /// How far the gateway is with the radio: what `status` and `sync` show.
 public enum SyncState: Equatable, Sendable {
   public enum Phase: String, Sendable { case handshake, time, contacts, channels, messages }
@@ -20,6 +22,25 @@ public enum SyncState: Equatable, Sendable {
     case .syncing: "syncing"
     case .synced: "synced"
     case .failed: "failed"
+    }
+  }
+}
+
+/// Why the sync does not go on; it is tried again by itself.
+struct SyncFailure: Error {
+  let words: String
+  let remedy: String
+
+  init(_ words: String, remedy: String = "") {
+    self.words = words
+    self.remedy = remedy
+  }
+
+  init(_ error: any Error) {
+    switch error {
+    case let failure as SyncFailure: self = failure
+    case let failure as StoreError: self.init("\(failure)", remedy: failure.remedy)
+    default: self.init("\(error)")
     }
   }
 }

@@ -8,6 +8,9 @@ import Timing
 
 /// Radio → store. The order of every connection: time → contacts → channels → messages, then what the radio says by
 /// itself. Losing the link at any point leaves the store consistent; the next connection starts over.
+///
+/// `run` is that order. What the radio says is not kept there but where it is decoded (`RadioDelegate`): a task that is cancelled loses
+/// nothing of it.
 public final class Synchronizer {
   public struct Settings: Sendable {
     /// Set the radio's clock from ours, when ours is synchronised.
@@ -26,51 +29,40 @@ public final class Synchronizer {
   let loop: EventLoop
   let log: Log
   let clock = WallClock()
+  let inbox: Inbox
   /// May be changed at any time: it counts from the next sync on.
   public var settings: Settings
-  private var poll: LoopTimer?
-  private var retry: LoopTimer?
+  public weak var observer: (any SyncObserver)?
+
+  /// While the link is up: `run`.
+  var task: LoopTask?
+  /// Resumed when something may have come that the task waits for; it looks then.
+  let woken = Waiter()
+  /// The radio has said that a message waits.
+  var isHinted = false
+  /// SYNC_NEXT_MESSAGE that have no answer yet.
+  var messagesAsked = 0
+  /// Kept when nothing is in hand any more: the daemon ends then.
+  var ending: Promise<Void>?
+  var isEnding = false
   private var backoff = Backoff(first: retryFirst, limit: .seconds(60))
   private var random = SystemRandomNumberGenerator()
-  /// Counts connections: an answer of an earlier one changes nothing.
-  private(set) var generation = 0
   private var failureLogged: String?
 
-  var contactSync: ContactSync?
+  /// The contact list that is under way.
+  var contactList: ContactList?
   /// Since the link came up.
   var hasListedContacts = false
-  var contactListID: UInt64?
-  var radioClock: UInt32?
+  var needsContactList = false
+  var forgetsWatermark = false
+  var fetches = ContactFetches()
+  var isFetching = false
+  private(set) var radioClock: UInt32?
   private var radioClockRead: MonotonicTime?
-  var drain = MessageDrain()
-  var queue = RadioQueue()
-  var discovery = ContactFetches()
-  /// Messages that the radio has forgotten and the disk does not have yet: usually one, for the time of a commit.
-  var held: [HeldMessage] = []
-  var heldRetry: LoopTimer?
-  /// Messages about which the radio is asked before they are kept.
-  var undecided = 0
-  /// Unasked messages beyond it are lost while the disk refuses, and said so.
-  static let maxHeld = 64
 
   public internal(set) var counters = SyncCounters()
   public private(set) var state: SyncState = .idle
   public private(set) var lastSynced: Int64?
-  public var onStateChange: () -> Void = {}
-  /// The link came or went.
-  public var onLinkChange: () -> Void = {}
-  /// What the radio says by itself, after it was looked at here.
-  public var onPush: (Push) -> Void = { _ in }
-  /// A contact's record came, new or not.
-  public var onContact: (Contact) -> Void = { _ in }
-  /// A record came that belongs to the contact list of this command, which somebody else asked for.
-  public var onForeignContact: (UInt64) -> Void = { _ in }
-  /// Another radio is attached than the last, or it has become another node: nothing that waits is for this one.
-  public var onOtherRadio: () -> Void = {}
-  /// The radio was asked for messages, and has none.
-  public var onIdle: () -> Void = {}
-  /// A message is on disk for the first time.
-  public var onMessage: (QueuedMessage) -> Void = { _ in }
 
   public init(_ connection: RadioConnection, store: Store, settings: Settings, on loop: EventLoop, log: Log) {
     self.connection = connection
@@ -78,19 +70,13 @@ public final class Synchronizer {
     self.settings = settings
     self.loop = loop
     self.log = log
-    connection.onReady = { [weak self] identity in self?.begin(identity) }
-    connection.onLost = { [weak self] in self?.ended() }
-    connection.onContact = { [weak self] id, contact in self?.received(contact, ofList: id) }
-    connection.onPush = { [weak self] push in
-      self?.received(push)
-      self?.onPush(push)
-    }
-    connection.onStateChange = { [weak self] in self?.onLinkChange() }
-    connection.onUnasked = { [weak self] reply in self?.receivedUnasked(reply) }
+    inbox = Inbox(connection, store, on: loop, log: log)
+    connection.delegate = self
+    inbox.owner = self
   }
 
   /// The radio has handed over a message that is not on disk yet.
-  public var hasMessageInHand: Bool { !held.isEmpty || undecided > 0 || drain.isStoring }
+  public var hasMessageInHand: Bool { !inbox.isEmpty }
 
   /// The radio's clock as far as it is known, seconds since 1970.
   public var radioTime: UInt32? {
@@ -103,35 +89,107 @@ public final class Synchronizer {
   func enter(_ next: SyncState) {
     guard next != state else { return }
     state = next
-    onStateChange()
+    observer?.syncChanged()
   }
 
   // MARK: Order of a connection
 
-  private func begin(_ identity: RadioIdentity) {
-    generation += 1
-    counters.connections += 1
-    retry?.cancel()
-    backoff.reset()
-    discovery = ContactFetches()
-    drain = MessageDrain()
-    queue.connected(to: identity.info.key)
-    hasListedContacts = false
-    guard attach(identity) else { return }
-    journal(identity)
-    syncTime()
+  /// Everything in order, and again from the start after a failure. Cancelled when the link is lost.
+  private func run(_ failure: SyncFailure?) async {
+    var failure = failure
+    while true {
+      do {
+        if let failure { try await pause(failure) }
+        try await syncTime()
+        while true {
+          try await syncContacts()
+          try await syncChannels()
+          try await takeMessagesAsTheyCome()
+        }
+      } catch {
+        // Whoever has cancelled this task has begun the next one, or the link is gone.
+        guard !Task.isCancelled, !(error is CancellationError) else { return }
+        failure = SyncFailure(error)
+      }
+    }
   }
 
-  /// Before anything is kept that this radio says. False: the store cannot be read, and it is tried again.
-  private func attach(_ identity: RadioIdentity) -> Bool {
-    do {
-      let isOther = try store.attach(identity.info.key, name: identity.info.name, at: clock.milliseconds)
-      // What it has in its table and channels is forgotten with the first contact list.
-      if isOther { onOtherRadio() }
-      return true
+  /// Until it is worth another try. Messages that the radio has meanwhile need not wait for that.
+  private func pause(_ failure: SyncFailure) async throws {
+    enter(failure)
+    let end = loop.now + backoff.next(using: &random)
+    let waitsForDisk = inbox.failure != nil
+    while waitsForDisk ? inbox.failure != nil : loop.now < end {
+      if isHinted, inbox.hasRoom { try await takeMessages() }
+      try await wake(by: waitsForDisk ? nil : end)
+    }
+    // Once more: the database may be another one.
+    if let identity = connection.identity { try attach(identity) }
+  }
+
+  /// Until something may have come, or the time has.
+  func wake(by time: MonotonicTime?) async throws(CancellationError) {
+    let timer = time.map { loop.schedule(at: $0) { [woken] in woken.resume() } }
+    defer { timer?.cancel() }
+    try await woken.wait()
+  }
+
+  /// Begins `run` anew.
+  func begin(after failure: SyncFailure? = nil) {
+    task?.cancel()
+    guard !isEnding else { return }
+    contactList = nil
+    task = loop.begin { await self.run(failure) }
+  }
+
+  /// Something did not work out beside `run`: from the start again, later, if the link is up.
+  func failed(_ failure: SyncFailure) {
+    // The loss of the link fails every question; that is logged where it is noticed. And a disk that refuses messages is trouble enough.
+    guard connection.state == .up, inbox.failure == nil, state != .failed(failure.words) else { return }
+    enter(failure)
+    begin(after: failure)
+  }
+
+  /// Each trouble is logged once.
+  func enter(_ failure: SyncFailure) {
+    enter(.failed(failure.words))
+    if failureLogged != failure.words {
+      log.warning("sync: \(failure.words); trying again by itself. \(failure.remedy)")
+    }
+    failureLogged = failure.words
+  }
+
+  /// Everything again, as after a new connection; on an operator's request.
+  public func restart(fully: Bool) {
+    guard connection.state == .up, let identity = connection.identity else { return }
+    if fully { forgetsWatermark = true }
+    attachAndBegin(identity)
+  }
+
+  /// Its tasks end, and none begins any more.
+  public func stop() {
+    isEnding = true
+    task?.cancel()
+    let lost = inbox.close()
+    if lost > 0 { log.error("ending with \(lost) messages that the disk did not take: they are lost") }
+  }
+
+  // MARK: The radio that is there
+
+  /// Before anything is kept that this radio says.
+  private func attach(_ identity: RadioIdentity) throws(StoreError) {
+    let isOther = try store.attach(identity.info.key, name: identity.info.name, at: clock.milliseconds)
+    // What it has in its table and channels is forgotten with the first contact list.
+    if isOther { observer?.radioReplaced() }
+  }
+
+  private func attachAndBegin(_ identity: RadioIdentity) {
+    do throws(StoreError) {
+      try attach(identity)
+      begin()
     } catch {
-      failed("\(error)", error.remedy)
-      return false
+      enter(SyncFailure(error))
+      begin(after: SyncFailure(error))
     }
   }
 
@@ -154,113 +212,24 @@ public final class Synchronizer {
     if let identity = connection.identity, identity != before { journal(identity) }
   }
 
-  private func ended() {
-    generation += 1
-    store.radioSeen(at: clock.milliseconds)
-    poll?.cancel()
-    retry?.cancel()
-    contactSync = nil
-    contactListID = nil
-    hasListedContacts = false
-    drain = MessageDrain()
-    if held.isEmpty { enter(.idle) }
+  // MARK: What the parts of `run` use
+
+  /// Throws when this task is no longer the one that asks.
+  func ask(_ command: Command) async throws(CancellationError) -> RadioSession.Outcome {
+    let outcome = await connection.ask(command, .sync)
+    note(outcome)
+    if Task.isCancelled { throw CancellationError() }
+    return outcome
   }
 
-  /// Something did not work out. From the start again, later, if the link is up.
-  func failed(_ words: String, _ remedy: String = "") {
-    // The loss of the link fails every question; that is told where it is noticed.
-    guard connection.state == .up || !held.isEmpty else { return }
-    if case .failed(words) = state { return }
-    generation += 1
-    contactSync = nil
-    contactListID = nil
-    drain = MessageDrain()
-    discovery = ContactFetches()
-    enter(.failed(words))
-    if failureLogged != words { log.warning("sync: \(words); trying again by itself. \(remedy)") }
-    failureLogged = words
-    let attempt = generation
-    retry?.cancel()
-    retry = loop.schedule(after: backoff.next(using: &random)) { [weak self] in
-      guard let self, self.generation == attempt, self.connection.state == .up else { return }
-      self.resume()
-    }
-  }
+  func note(_ outcome: RadioSession.Outcome) { if case .failed(.timedOut) = outcome { counters.timeouts += 1 } }
 
-  /// From the start; what waits for the disk is stored by its own timer.
-  func resume() {
-    retry?.cancel()
-    poll?.cancel()
-    // Once more: the database may be another one.
-    guard let identity = connection.identity, attach(identity) else { return }
-    syncTime()
-  }
-
-  /// Ask the radio, unless the connection has changed meanwhile.
-  func ask(
-    _ command: Command, _ priority: CommandPriority = .sync, _ done: @escaping (RadioSession.Outcome) -> Void
-  ) {
-    let attempt = generation
-    let id = connection.submit(command, priority) { [weak self] outcome in
-      guard let self, self.generation == attempt else { return }
-      if case .failed(.timedOut) = outcome { self.counters.timeouts += 1 }
-      done(outcome)
-    }
-    if id == nil { loop.later { done(.failed(.linkLost)) } }
-  }
-
-  /// Write, and tell when it failed: then the sync starts over once the disk is well again.
-  func write(
-    when: When = .now, _ work: (Store) throws(SQLiteError) -> Void, _ done: @escaping () -> Void = {}
-  ) {
-    let attempt = generation
+  /// Writes what nobody waits for. When it fails the sync starts over once the disk is well again.
+  func write(when: When = .now, _ work: (Store) throws(SQLiteError) -> Void) {
     store.write(when: when, work) { [weak self] failure in
-      guard let self, self.generation == attempt else { return }
-      if let failure { return self.failed("\(failure)") }
-      done()
+      if let failure { self?.failed(SyncFailure(failure)) }
     }
   }
-
-  // MARK: Time
-
-  private func syncTime() {
-    enter(.syncing(.time, current: 0, total: 0))
-    ask(.getDeviceTime) { [weak self] outcome in
-      guard let self else { return }
-      guard case .replied(.currentTime(let time)) = outcome else { return self.syncContacts() }
-      self.radioClock = time
-      self.radioClockRead = self.loop.now
-      self.setTime(radio: time)
-    }
-  }
-
-  /// Only forwards, only from a synchronised clock, never from one that is older than this program
-  /// (companion.md § 9.2): a radio that was set into the future cannot be brought back.
-  private func setTime(radio time: UInt32) {
-    let ours = clock.seconds
-    guard settings.setsTime, clock.isSynchronised, ours >= Self.earliestPlausible, ours <= Self.latestPlausible else {
-      return syncContacts()
-    }
-    guard ours > Int64(time) + 1 else {
-      if Int64(time) > ours + 60 {
-        log.warning("the radio's clock is \(Int64(time) - ours) s ahead; only losing its power can bring it back")
-      }
-      return syncContacts()
-    }
-    ask(.setDeviceTime(UInt32(clamping: ours))) { [weak self] outcome in
-      switch outcome {
-      case .failed(let failure): self?.log.info("the radio refused its time: \(failure)")
-      default: self?.radioClock = UInt32(clamping: ours)
-      }
-      self?.syncContacts()
-    }
-  }
-
-  /// 1 November 2026, before which this was not written, and 1 January 2100.
-  private static let earliestPlausible: Int64 = 1_793_491_200
-  private static let latestPlausible: Int64 = 4_102_444_800
-
-  // MARK: The end of it
 
   func finished() {
     backoff.reset()
@@ -268,27 +237,91 @@ public final class Synchronizer {
     lastSynced = clock.milliseconds
     if state != .synced { log.log(connection.isFlapping ? .debug : .info, "synced with the radio") }
     enter(.synced)
-    onIdle()
-    schedulePoll()
+    observer?.radioIsIdle()
   }
 
-  private func schedulePoll() {
-    poll?.cancel()
-    poll = loop.schedule(after: Self.pollInterval) { [weak self] in self?.messageWaiting() }
+  // MARK: Time
+
+  private func syncTime() async throws {
+    enter(.syncing(.time, current: 0, total: 0))
+    guard case .replied(.currentTime(let time)) = try await ask(.getDeviceTime) else { return }
+    (radioClock, radioClockRead) = (time, loop.now)
+    let ours = clock.seconds
+    guard maySet(time, to: ours) else { return }
+    if case .failed(let failure) = try await ask(.setDeviceTime(UInt32(clamping: ours))) {
+      log.info("the radio refused its time: \(failure)")
+    } else {
+      radioClock = UInt32(clamping: ours)
+    }
   }
 
-  /// Everything again, as after a new connection; on an operator's request.
-  public func restart(fully: Bool) {
-    guard connection.state == .up else { return }
-    generation += 1
-    contactSync = nil
-    contactListID = nil
-    drain = MessageDrain()
-    if fully { forgetsWatermark = true }
-    resume()
+  /// Only forwards, only from a synchronised clock, never from one that is older than this program
+  /// (companion.md § 9.2): a radio that was set into the future cannot be brought back.
+  private func maySet(_ time: UInt32, to ours: Int64) -> Bool {
+    guard settings.setsTime, clock.isSynchronised, ours >= Self.earliestPlausible, ours <= Self.latestPlausible else {
+      return false
+    }
+    if Int64(time) > ours + 60 {
+      log.warning("the radio's clock is \(Int64(time) - ours) s ahead; only losing its power can bring it back")
+    }
+    return ours > Int64(time) + 1
   }
 
-  var forgetsWatermark = false
-  /// What waits for the message in hand before the daemon ends.
-  var ending: (() -> Void)?
+  /// 1 November 2026, before which this was not written, and 1 January 2100.
+  private static let earliestPlausible: Int64 = 1_793_491_200
+  private static let latestPlausible: Int64 = 4_102_444_800
+}
+
+// MARK: What the radio says
+
+extension Synchronizer: RadioDelegate {
+  func met(_ radio: RadioIdentity) {
+    counters.connections += 1
+    backoff.reset()
+    (fetches, hasListedContacts, isHinted) = (ContactFetches(), false, false)
+    inbox.queue.connected(to: radio.info.key)
+    attachAndBegin(radio)
+    if isAttached { journal(radio) }
+  }
+
+  func lost() {
+    task?.cancel()
+    (contactList, hasListedContacts) = (nil, false)
+    fetches = ContactFetches()
+    store.radioSeen(at: clock.milliseconds)
+    if inbox.failure == nil { enter(.idle) }
+  }
+
+  func connectionChanged() { observer?.linkChanged() }
+
+  func told(_ reply: Reply, wasAsked: Bool) {
+    if !wasAsked { counters.unaskedReplies += 1 }
+    switch reply {
+    case .message(let message): inbox.take(message, wasAsked: wasAsked)
+    case .contact(let contact): keep(contact, as: wasAsked ? fetches.took(contact.key) : .change)
+    case .channelInfo(let channel): keep(channel)
+    default: break
+    }
+  }
+
+  func heard(_ push: Push, in frame: [UInt8]) {
+    switch push {
+    case .messageWaiting:
+      isHinted = true
+      woken.resume()
+    case .advert(let key):
+      counters.adverts += 1
+      contactList?.sync.changedMeanwhile = true
+      fetch(key, .advert)
+    case .pathUpdated(let key): fetch(key, .path)
+    case .newAdvert(let contact):
+      // Heard, and **not** in the radio's table: manual mode, hop limit or a full table.
+      counters.adverts += 1
+      keep(contact, as: .advert, onRadio: false)
+    case .contactDeleted(let key): overwritten(key)
+    case .contactsFull: log.info("the radio's contact table is full: a node was not added")
+    default: break  // Acknowledgements and answers to requests belong to messaging; heard packets to the observer feed.
+    }
+    observer?.heard(push, in: frame)
+  }
 }

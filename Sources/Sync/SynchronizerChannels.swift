@@ -5,8 +5,8 @@ import RadioSession
 import Store
 
 extension Synchronizer {
-  /// A slot is asked for so many times more.
-  private static let maxTries = 1
+  /// A slot is asked for so many times.
+  private static let maxTries = 2
   /// Where more slots than that are not told, the radio is not well.
   private static let maxLeft = 2
 
@@ -14,23 +14,32 @@ extension Synchronizer {
   /// they refuse.
   ///
   /// A slot that is not told is asked for again, and then left as it was known: one of them is no reason to begin anew.
-  func syncChannels(from slot: Int, tries: Int = 0, left: Int = 0) {
+  func syncChannels() async throws {
     let slots = connection.identity?.device?.details.map { Int($0.channelSlots) } ?? 256
-    enter(.syncing(.channels, current: slot, total: slots < 256 ? slots : 0))
-    guard slot < min(slots, 256) else { return finishChannels(at: slot) }
-    ask(.getChannel(slot: UInt8(slot))) { [weak self] outcome in
-      guard let self else { return }
-      switch outcome {
-      case .replied(.channelInfo(let channel)):
-        self.keep(channel) { [weak self] in self?.syncChannels(from: slot + 1, left: left) }
-      case .failed(.refused): self.finishChannels(at: slot)
-      case .failed(.timedOut) where tries < Self.maxTries: self.syncChannels(from: slot, tries: tries + 1, left: left)
-      case .failed(.timedOut) where left < Self.maxLeft:
-        self.log.warning("channel \(slot): \(Self.words(outcome)); going on with the next")
-        self.syncChannels(from: slot + 1, left: left + 1)
-      default: self.failed("channel \(slot): \(Self.words(outcome))")
+    var (slot, left) = (0, 0)
+    while true {
+      enter(.syncing(.channels, current: slot, total: slots < 256 ? slots : 0))
+      guard slot < min(slots, 256) else { break }
+      let outcome = try await askForChannel(UInt8(slot))
+      if case .failed(.refused) = outcome { break }
+      if case .failed(.timedOut) = outcome, left < Self.maxLeft {
+        log.warning("channel \(slot): \(Self.words(outcome)); going on with the next")
+        left += 1
+      } else if case .replied(.channelInfo) = outcome {
+      } else {
+        throw SyncFailure("channel \(slot): \(Self.words(outcome))")
       }
+      slot += 1
     }
+    let end = slot
+    try await store.save { store throws(SQLiteError) in try store.forgetChannels(from: end) }
+    try Task.checkCancellation()
+  }
+
+  private func askForChannel(_ slot: UInt8) async throws(CancellationError) -> RadioSession.Outcome {
+    var outcome = try await ask(.getChannel(slot: slot))
+    for _ in 1..<Self.maxTries where outcome == .failed(.timedOut) { outcome = try await ask(.getChannel(slot: slot)) }
+    return outcome
   }
 
   /// Keeps what a slot was set to from here.
@@ -39,7 +48,7 @@ extension Synchronizer {
       try await store.save { store throws(SQLiteError) in try self.keep(channel, in: store) }
     } catch {
       // The radio has it: a sync, later, says so to the store.
-      failed("\(error)")
+      failed(SyncFailure(error))
       throw error
     }
   }
@@ -49,15 +58,7 @@ extension Synchronizer {
     _ = try store.append(.channel, at: now, body: EventBody.channel(channel))
   }
 
-  func keep(_ channel: Channel, _ done: @escaping () -> Void = {}) {
-    write({ store throws(SQLiteError) in try self.keep(channel, in: store) }, done)
-  }
-
-  private func finishChannels(at slot: Int) {
-    write({ store throws(SQLiteError) in try store.forgetChannels(from: slot) }) { [weak self] in
-      guard let self else { return }
-      self.enter(.syncing(.messages, current: 0, total: 0))
-      self.messageWaiting()
-    }
+  func keep(_ channel: Channel) {
+    write({ store throws(SQLiteError) in try self.keep(channel, in: store) })
   }
 }

@@ -13,7 +13,7 @@ import VirtualRadio
 @testable import Messaging
 
 /// A gateway's lower half, its radio r0 and another radio r1, on one loop, joined in memory.
-final class Bench {
+final class Bench: SyncObserver {
   let scratch = Scratch()
   let loop = EventLoop()
   let store: Store
@@ -23,6 +23,8 @@ final class Bench {
   let synchronizer: Synchronizer
   let messenger: Messenger
   private let link: MemoryLink
+  /// Who else is called with what the radio says.
+  var alsoHears: (Push) -> Void = { _ in }
 
   init(_ settings: Messenger.Settings = Messenger.Settings(), maxSize: Int64 = 1 << 30) throws {
     store = try Store(Store.Settings(location: scratch.location("gw.db"), maxSize: maxSize))
@@ -36,15 +38,28 @@ final class Bench {
     synchronizer = Synchronizer(connection, store: store, settings: .init(), on: loop, log: log)
     messenger = try Messenger(store: store, synchronizer: synchronizer, settings: settings, on: loop, log: log)
     loop.afterTurn { [store] in store.commit() }
-    synchronizer.onPush = { [messenger] in messenger.received($0) }
-    synchronizer.onContact = { [messenger] in messenger.contactChanged($0) }
-    synchronizer.onStateChange = { [messenger] in messenger.radioChanged() }
-    synchronizer.onLinkChange = { [messenger] in messenger.radioChanged() }
-    synchronizer.onOtherRadio = { [messenger] in messenger.radioReplaced() }
+    synchronizer.observer = self
     for radio in [own, other] { radio.received(Command.sendSelfAdvert(flood: true).encode()) }
     connection.start()
     try run("synced") { self.synchronizer.state == .synced }
   }
+
+  deinit {
+    synchronizer.stop()
+    synchronizer.connection.stop()
+    loop.turn(wait: false)
+  }
+
+  func linkChanged() { messenger.radioChanged() }
+  func syncChanged() { messenger.radioChanged() }
+  func heard(_ push: Push, in frame: [UInt8]) {
+    messenger.received(push)
+    alsoHears(push)
+  }
+  func contactCame(_ contact: Contact) { messenger.contactChanged(contact) }
+  func messageStored(_ message: QueuedMessage) {}
+  func radioReplaced() { messenger.radioReplaced() }
+  func radioIsIdle() {}
 
   /// Turns the loop until something is so.
   func run(_ what: String, _ condition: () throws -> Bool) throws {

@@ -29,10 +29,7 @@ import Testing
     bench.synchronizer.refresh(room.key)
     try bench.run("the room to be known") { try bench.store.contact(room.key) != nil }
     let service = NodeService(bench.messenger, credentials: Credentials(location: bench.scratch.location("passwords")))
-    bench.synchronizer.onPush = { [messenger = bench.messenger] push in
-      messenger.received(push)
-      service.requests.received(push)
-    }
+    bench.alsoHears = { service.requests.received($0) }
     return Fixture(bench: bench, service: service, stored: try #require(try bench.store.contact(room.key)))
   }
 

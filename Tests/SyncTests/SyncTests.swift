@@ -5,40 +5,11 @@ import EventLoop
 import Foundation
 import RadioSession
 import Store
-import TestSupport
 import Testing
 import Timing
-import Transport
 import VirtualRadio
 
 @testable import Sync
-
-@Suite struct MessageDrainTests {
-  private let message = QueuedMessage.contact(
-    ContactMessage(
-      snr: nil, sender: KeyPrefix(value: 1), path: ReceivedPath(raw: 0), senderTime: 1, text: "hello"))
-
-  @Test func `a message is on disk before the next is asked for`() {
-    var drain = MessageDrain()
-    var steps = [drain.messageWaiting(), drain.received(.replied(.message(message)))]
-    #expect(steps == [.ask, .store(message)])
-    let hint = drain.messageWaiting()
-    #expect(hint == .none, "asking now would lose hello")
-    #expect(drain.isBusy)
-    steps = [drain.committed(), drain.received(.replied(.noMoreMessages)), drain.received(.replied(.noMoreMessages))]
-    #expect(steps == [.ask, .ask, .drained], "the hint makes one more question follow")
-    #expect(!drain.isBusy)
-  }
-
-  @Test func `an answer that nobody waits for changes nothing`() {
-    var drain = MessageDrain()
-    let steps = [
-      drain.received(.replied(.message(message))), drain.committed(), drain.messageWaiting(),
-      drain.received(.failed(.timedOut)), drain.messageWaiting(),
-    ]
-    #expect(steps == [.none, .none, .ask, .failed, .ask])
-  }
-}
 
 @Suite struct RadioQueueTests {
   private let radio = PublicKey(bytes: Array(repeating: 1, count: 32))!
@@ -96,87 +67,19 @@ import VirtualRadio
 
   @Test func `each contact that pushes name is fetched once, and too many become a list`() {
     var discovery = ContactFetches()
-    let answers = [
-      discovery.named(radio, by: .path), discovery.named(radio, by: .advert), discovery.took(radio) == .advert,
-    ]
-    #expect(answers == [true, false, true], "fetch, do not fetch twice, an advert had named it")
+    discovery.named(radio, by: .path)
+    discovery.named(other, by: .change)
+    discovery.named(radio, by: .advert)
+    #expect(discovery.pending.count == 2 && discovery.next == radio, "not twice, and in order")
+    let sign = discovery.took(radio)
+    #expect(sign == .advert && discovery.next == other, "an advert had named it, too")
     for number in 0..<200 {
       var bytes = [UInt8](repeating: 0, count: 32)
       bytes[0] = UInt8(number)
-      _ = discovery.named(PublicKey(bytes: bytes)!, by: .advert)
+      discovery.named(PublicKey(bytes: bytes)!, by: .advert)
     }
     #expect(discovery.pending.count == ContactFetches.bound)
     #expect(discovery.needsList)
-  }
-}
-
-/// A gateway's lower half and a virtual radio on one loop, joined in memory.
-private final class Pair {
-  let scratch = Scratch()
-  let loop = EventLoop()
-  let store: Store
-  let radio: VirtualRadio
-  let link: MemoryLink
-  let connection: RadioConnection
-  let synchronizer: Synchronizer
-
-  init(contacts: Int = 3, channels: Int = 40) throws {
-    store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    radio = VirtualRadio(
-      VirtualRadioSettings(
-        name: "r0", seed: 1, channelSlots: channels, clock: 1_795_000_000, contacts: contacts), on: loop)
-    link = MemoryLink(radio, on: loop)
-    let log = Log(level: .error, sink: { _, _ in })
-    connection = RadioConnection(link, on: loop, log: log)
-    synchronizer = Synchronizer(connection, store: store, settings: .init(), on: loop, log: log)
-    loop.afterTurn { [store] in store.commit() }
-  }
-
-  func run(until condition: () -> Bool, _ what: Comment) {
-    let isSo = turn(loop, until: condition)
-    #expect(isSo, what)
-  }
-
-  func sync() {
-    connection.start()
-    run(until: { synchronizer.state == .synced }, "synced")
-  }
-}
-
-private final class MemoryLink: Link {
-  private let radio: VirtualRadio
-  private let loop: EventLoop
-  private var decoder = SerialDecoder(.toRadio)
-  private var isOpen = false
-  let name = "memory"
-  var onEvent: (LinkEvent) -> Void = { _ in }
-
-  init(_ radio: VirtualRadio, on loop: EventLoop) {
-    self.radio = radio
-    self.loop = loop
-    radio.output = { [weak self] frame in
-      loop.later { if self?.isOpen == true { self?.onEvent(.bytes(SerialFraming.wrap(frame, .fromRadio))) } }
-    }
-  }
-
-  func open() {
-    isOpen = true
-    loop.later { [weak self] in self?.onEvent(.up) }
-  }
-
-  func close() { isOpen = false }
-
-  func send(_ bytes: [UInt8]) {
-    decoder.append(bytes, now: loop.now)
-    while let frame = decoder.next(now: loop.now) { loop.later { [radio] in radio.received(frame) } }
-  }
-
-  func tryOtherLineSettings() -> Bool { false }
-  func watchForReturn(_ action: @escaping () -> Void) {}
-
-  func cut() {
-    isOpen = false
-    loop.later { [weak self] in self?.onEvent(.down(.unplugged("memory"))) }
   }
 }
 

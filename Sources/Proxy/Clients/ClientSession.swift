@@ -186,7 +186,7 @@ final class ClientSession {
     case .nextMessage: handOverMessage()
     case .start(let client): start(client, command, frame)
     case .query(let version): query(version)
-    case .contacts(let since): list(since: since, frame)
+    case .contacts(let since): list(since: since)
     case .scope(let scope): setScope(scope, frame)
     case .signStart, .signData, .signFinish: sign(command)
     case .radio: pass(command, frame)
@@ -209,7 +209,7 @@ final class ClientSession {
 
   private func pass(_ command: Command, _ frame: [UInt8]) {
     guard mayGoOnAir(command) else { return reply(.error(.tableFull)) }
-    submit(command, frame) { [weak self] outcome in self?.ended(command, outcome) }
+    submit(command, frame) { [weak self] answer in self?.ended(command, answer) }
   }
 
   /// The empty slots of a radio are a channel under a key of zeros; and the hour's air time is everybody's.
@@ -224,29 +224,27 @@ final class ClientSession {
     return false
   }
 
-  /// To the radio, in its scope where that counts. `done` hears what the radio says to `command`.
-  private func submit(_ command: Command, _ frame: [UInt8], _ done: @escaping (RadioSession.Outcome) -> Void) {
+  /// To the radio, in its scope where that counts. `done` is called with what the radio says to `command`. Without a `frame`: the command's own.
+  private func submit(_ command: Command, _ frame: [UInt8]?, _ done: @escaping (RadioAnswer) -> Void) {
     var group = [RadioSession.Submission(command, frame: frame)]
     if let scopeFrame, command.mayFlood {
       let scope = RadioSession.Submission(.setFloodScopeKey(.useDefault), frame: scopeFrame)
       group = [scope] + group + [RadioSession.Submission(.setFloodScopeKey(.useDefault))]
     }
     let place = group.count == 1 ? 0 : 1
-    let isTaken = parts.connection.submit(group: group, .client) { index, outcome in
-      if index == place { done(outcome) }
-    }
-    if !isTaken { done(.failed(.linkLost)) }
+    let isTaken = parts.connection.pass(group) { index, answer in if index == place { done(answer) } }
+    if !isTaken { done(.linkLost) }
   }
 
-  private func ended(_ command: Command, _ outcome: RadioSession.Outcome) {
-    switch outcome {
+  private func ended(_ command: Command, _ answer: RadioAnswer) {
+    switch answer.outcome {
     case .replied, .pushed:
-      learn(command, outcome)
-      noteSent(command, outcome)
-      reply(raw: parts.connection.frameInHand)
+      learn(command, answer.outcome)
+      noteSent(command, answer.outcome)
+      reply(raw: answer.frame)
     case .failed(.refused), .failed(.disabled):
       refusals &+= 1
-      reply(raw: parts.connection.frameInHand)
+      reply(raw: answer.frame)
     case .unanswered: done()
     case .failed, .contacts: reply(.error(.badState))
     }
@@ -270,12 +268,12 @@ final class ClientSession {
 
   private func start(_ client: Text, _ command: Command, _ frame: [UInt8]) {
     program = client.beforeNul
-    submit(command, frame) { [weak self] outcome in
+    submit(command, frame) { [weak self] answer in
       guard let self else { return }
-      if case .failed = outcome, let identity = self.parts.connection.identity {
+      if case .failed = answer.outcome, let identity = self.parts.connection.identity {
         self.reply(.selfInfo(identity.info))  // the link is down: what the radio was when it was last here
       } else {
-        self.ended(command, outcome)
+        self.ended(command, answer)
       }
       self.hint()
     }
@@ -284,20 +282,16 @@ final class ClientSession {
   /// The radio is told our version: it would tell the gateway less for the sake of an old client.
   private func query(_ version: UInt8) {
     self.version = version
-    submit(.deviceQuery(clientVersion: RadioSession.clientVersion), nil) { [weak self] outcome in
+    submit(.deviceQuery(clientVersion: RadioSession.clientVersion), nil) { [weak self] answer in
       guard let self else { return }
-      switch outcome {
-      case .replied(.deviceInfo): self.reply(raw: self.withoutPIN(self.parts.connection.frameInHand))
+      switch answer.outcome {
+      case .replied(.deviceInfo): self.reply(raw: self.withoutPIN(answer.frame))
       case .failed(.linkLost):
         guard let device = self.parts.connection.identity?.device else { return self.reply(.error(.badState)) }
         self.reply(raw: self.withoutPIN(Reply.deviceInfo(device).encode()))
-      default: self.ended(.deviceQuery(clientVersion: version), outcome)
+      default: self.ended(.deviceQuery(clientVersion: version), answer)
       }
     }
-  }
-
-  private func submit(_ command: Command, _: Never?, _ done: @escaping (RadioSession.Outcome) -> Void) {
-    if parts.connection.submit(command, .client, done) == nil { done(.failed(.linkLost)) }
   }
 
   /// DEVICE_INFO with a PIN of 0, unless the client may know it: bytes 4 to 7.
@@ -314,10 +308,10 @@ final class ClientSession {
       RadioSession.Submission(.setFloodScopeKey(scope), frame: frame),
       RadioSession.Submission(.setFloodScopeKey(.useDefault)),
     ]
-    let isTaken = parts.connection.submit(group: probe, .client) { [weak self] index, outcome in
+    let isTaken = parts.connection.pass(probe) { [weak self] index, answer in
       guard let self, index == 0 else { return }
-      if case .replied(.ok) = outcome { self.scopeFrame = scope == .useDefault ? nil : frame }
-      self.ended(.setFloodScopeKey(scope), outcome)
+      if case .replied(.ok) = answer.outcome { self.scopeFrame = scope == .useDefault ? nil : frame }
+      self.ended(.setFloodScopeKey(scope), answer)
     }
     if !isTaken { reply(.error(.badState)) }
   }
@@ -347,16 +341,16 @@ final class ClientSession {
     guard mayGoOnAir(command) else { return reply(.error(.tableFull)) }
     let isTaken = parts.requests.share { [weak self] release in
       guard let self, !self.isOver else { return release() }
-      self.submit(command, frame) { [weak self] outcome in
-        guard let self, !self.isOver, case .replied(.sent(let sent)) = outcome else {
+      self.submit(command, frame) { [weak self] said in
+        guard let self, !self.isOver, case .replied(.sent(let sent)) = said.outcome else {
           release()
-          self?.ended(command, outcome)
+          self?.ended(command, said)
           return
         }
         let question = OpenQuestion(answer, sent.ackOrTag, release)
         self.question = question
         self.parts.loop.schedule(after: NodeRequests.patience(sent)) { question.release() }
-        self.ended(command, outcome)
+        self.ended(command, said)
       }
     }
     if !isTaken { reply(.error(parts.connection.state == .up ? .tableFull : .badState)) }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import RadioSession
 import Store
 
 /// A contact list on its way to a client, from the store, as fast as it reads: nothing is collected.
@@ -65,22 +66,20 @@ final class ContactListing {
 
 extension ClientSession {
   /// From the store, while that is what the radio has; from the radio while it may have changed.
-  func list(since: UInt32, _ frame: [UInt8]) {
-    guard parts.synchronizer.knowsAllContacts else { return listFromRadio(since, frame) }
+  func list(since: UInt32) {
+    guard parts.synchronizer.knowsAllContacts else { return listFromRadio(since) }
     let listing = ContactListing(self, since: since)
     self.listing = listing
     listing.begin()
   }
 
-  private func listFromRadio(_ since: UInt32, _ frame: [UInt8]) {
-    let id = parts.lists.ask(.getContacts(since: since), frame) { [weak self] event in
+  private func listFromRadio(_ since: UInt32) {
+    let isTaken = parts.connection.pass(
+      [RadioSession.Submission(.getContacts(since: since))], part: { [weak self] frame in self?.send(frame) }
+    ) { [weak self] _, answer in
       guard let self else { return }
-      switch event {
-      case .frame(let frame): self.send(frame)
-      case .ended(let frame): self.reply(raw: frame)
-      case .failed: self.reply(.error(.badState))
-      }
+      if case .contacts = answer.outcome { self.reply(raw: answer.frame) } else { self.reply(.error(.badState)) }
     }
-    if !id { reply(.error(.badState)) }
+    if !isTaken { reply(.error(.badState)) }
   }
 }

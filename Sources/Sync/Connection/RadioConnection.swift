@@ -8,6 +8,8 @@ import Transport
 
 /// Keeps the link to one radio up for ever: opens it, decodes its stream, carries out the session's actions, tries again
 /// with back-off. The only place where link, decoder and session meet.
+///
+/// `run` is the order of it. What comes over the link is dispatched at once, frame by frame, and waits for no task.
 public final class RadioConnection {
   public enum State: Equatable, Sendable {
     case connecting
@@ -29,15 +31,19 @@ public final class RadioConnection {
   private var session = RadioSession()
   private var backoff = Backoff(first: .seconds(1), limit: .seconds(60))
   private var random = SystemRandomNumberGenerator()
+  private var task: LoopTask?
+  /// The present try at the link: how long to leave the radio to somebody else once it has failed.
+  private var attempt = Promise<Duration?>()
+  /// Of a link that is down.
+  private var nextTry: MonotonicTime?
+  /// For the session's and the decoder's deadlines.
   private var timer: LoopTimer?
-  private var retry: LoopTimer?
   private var upSince: MonotonicTime?
-  private var completions: [UInt64: (RadioSession.Outcome) -> Void] = [:]
+  private var questions: [UInt64: Question] = [:]
   private var lastLogged: String?
   private var flaps = FlapLimit()
   private var contest = LinkContest()
-  /// Commands that make the radio another node, and who waits until it is met as that.
-  private var rebirths: Set<UInt64> = []
+  /// Who waits until the radio is met the next time.
   private var meetings: [() -> Void] = []
 
   public private(set) var state: State = .connecting
@@ -46,18 +52,15 @@ public final class RadioConnection {
   public private(set) var lastHeard: MonotonicTime?
   public private(set) var unreadableFrames = 0
 
-  public var onReady: (RadioIdentity) -> Void = { _ in }
-  public var onLost: () -> Void = {}
-  /// A contact list begins: the command that asked, and how many records the radio has.
-  public var onListBegan: (UInt64, UInt32) -> Void = { _, _ in }
-  /// The contact list that began last, and how many contacts the radio has.
-  private(set) var list: (id: UInt64, total: Int)?
-  public var onContact: (UInt64, Contact) -> Void = { _, _ in }
-  public var onPush: (Push) -> Void = { _ in }
-  public var onUnasked: (Reply) -> Void = { _ in }
-  public var onStateChange: () -> Void = {}
+  weak var delegate: (any RadioDelegate)?
   /// Every frame either way, for somebody who looks on; `nil`: nobody does.
   public var onFrame: (([UInt8], FrameDirection) -> Void)?
+
+  private struct Question {
+    let command: Command
+    let part: ((ContactListPart, [UInt8]) -> Void)?
+    let done: (RadioAnswer) -> Void
+  }
 
   /// `key`: beginning of the wanted radio's public key, in hex; another radio is not taken.
   public init(_ link: any Link, key: String? = nil, on loop: EventLoop, log: Log) {
@@ -68,58 +71,102 @@ public final class RadioConnection {
     link.onEvent = { [weak self] event in self?.handle(event) }
   }
 
-  public func start() { connect() }
+  public func start() {
+    task = loop.begin {
+      // `try?`: it ends only by `stop`.
+      try? await self.run()
+    }
+  }
+
+  /// Opens the link, leaves it to what comes over it for as long as it lives, and waits before it is opened again.
+  private func run() async throws(CancellationError) {
+    while true {
+      attempt = Promise()
+      change(.connecting)
+      link.open()
+      let truce = try await attempt.value()
+      try await pause(truce ?? backoff.next(using: &random))
+    }
+  }
+
+  /// So long, or until the link says that trying again is worth it.
+  private func pause(_ wait: Duration) async throws(CancellationError) {
+    let returned = Promise<Void>()
+    link.watchForReturn { returned.keep(()) }
+    nextTry = loop.now + wait
+    _ = try await returned.value(within: wait, on: loop)
+  }
 
   /// Closes the link: the daemon ends.
   public func stop() {
-    retry?.cancel()
+    task?.cancel()
     timer?.cancel()
     link.end()
     perform(session.linkLost())
   }
 
-  /// Ask the radio something. `done` hears the outcome exactly once, also when the link is lost.
-  /// False: the link is down or 64 commands wait already.
+  // MARK: Asking
+
+  /// Asks the radio, and returns what became of it; `.linkLost` also where the command was not taken.
+  public func ask(_ command: Command, _ priority: CommandPriority) async -> RadioSession.Outcome {
+    await ask(command, priority, part: nil)
+  }
+
+  /// The same for a contact list. `part` is called for what comes before its end, while that is dispatched.
+  public func ask(
+    _ command: Command, _ priority: CommandPriority, part: ((ContactListPart) -> Void)?
+  ) async -> RadioSession.Outcome {
+    // Every question has an outcome, so nobody waits for ever. A cancellation does not end it: the radio answers all the same.
+    await withCheckedContinuation { answer in
+      let part = part.map { part in { (came: ContactListPart, _: [UInt8]) in part(came) } }
+      let ids = submit([.init(command)], priority, part) { _, said in answer.resume(returning: said.outcome) }
+      if ids == nil { answer.resume(returning: .failed(.linkLost)) }
+    }
+  }
+
+  /// Asks the radio something. `done` is called exactly once, also when the link is lost.
+  /// `nil`: the link is down or 64 commands wait already.
   @discardableResult
   public func submit(
     _ command: Command, _ priority: CommandPriority = .sync, _ done: @escaping (RadioSession.Outcome) -> Void
   ) -> UInt64? {
-    let (id, actions) = session.submit(command, priority, now: loop.now)
-    guard let id else { return nil }
-    completions[id] = done
-    if command.changesKey { rebirths.insert(id) }
-    perform(actions)
-    arm()
-    return id
+    submit([.init(command)], priority, nil) { _, said in done(said.outcome) }?.first
   }
 
-  /// Asks the radio something, and returns what became of it; `.linkLost` also where it was not taken.
-  public func ask(_ command: Command, _ priority: CommandPriority) async -> RadioSession.Outcome {
-    await withCheckedContinuation { answer in
-      if submit(command, priority, { answer.resume(returning: $0) }) == nil {
-        answer.resume(returning: .failed(.linkLost))
-      }
-    }
-  }
-
-  /// Commands that go out one directly after the other. `done` hears the outcome of each, by its place. False: as above.
+  /// Commands that go out one directly after the other. `done` is called with the outcome of each, by its place. False: as above.
   public func submit(
     group: [RadioSession.Submission], _ priority: CommandPriority,
     _ done: @escaping (Int, RadioSession.Outcome) -> Void
   ) -> Bool {
+    submit(group, priority, nil) { place, said in done(place, said.outcome) } != nil
+  }
+
+  /// Commands of another program that shares the radio, which wants the radio's own frames. `part` is called with those of a contact list
+  /// before its end.
+  public func pass(
+    _ group: [RadioSession.Submission], part: (([UInt8]) -> Void)? = nil,
+    _ done: @escaping (Int, RadioAnswer) -> Void
+  ) -> Bool {
+    let part = part.map { part in { (_: ContactListPart, frame: [UInt8]) in part(frame) } }
+    return submit(group, .client, part, done) != nil
+  }
+
+  private func submit(
+    _ group: [RadioSession.Submission], _ priority: CommandPriority, _ part: ((ContactListPart, [UInt8]) -> Void)?,
+    _ done: @escaping (Int, RadioAnswer) -> Void
+  ) -> [UInt64]? {
     let (ids, actions) = session.submit(group: group, priority, now: loop.now)
-    guard let ids else { return false }
+    guard let ids else { return nil }
     for (place, id) in ids.enumerated() {
-      completions[id] = { done(place, $0) }
-      if group[place].command.changesKey { rebirths.insert(id) }
+      questions[id] = Question(command: group[place].command, part: part) { done(place, $0) }
     }
     perform(actions)
     arm()
-    return true
+    return ids
   }
 
-  /// Nothing of what should happen happens: up, and neither heard of nor given up; down, and not about to be tried again. That is never
-  /// the radio's doing. `nil`: it gets on.
+  /// Why the connection makes no progress: up, and neither heard of nor given up; down, and not about to be tried again. That is never
+  /// the radio's doing. `nil`: it does.
   public func stalledReason(now: MonotonicTime) -> String? {
     switch state {
     case .up:
@@ -129,7 +176,7 @@ public final class RadioConnection {
       guard let upSince, now - upSince > Self.stallLimit else { return nil }
       return "the handshake does not end"
     case .waiting:
-      guard !link.healsItself, retry?.isScheduled != true else { return nil }
+      guard !link.healsItself, nextTry.map({ now > $0 + Self.stallLimit }) ?? true else { return nil }
       return "the radio's link is down and is not tried again"
     case .connecting: return nil
     }
@@ -138,14 +185,7 @@ public final class RadioConnection {
   /// All that was received is on disk: whoever comes after us need not hear it again.
   public func settle() { link.settled(pending: decoder.pending) }
 
-  /// The frame that came, while something is told of it.
-  public private(set) var frameInHand: [UInt8] = []
-
-  private func connect() {
-    retry?.cancel()
-    change(.connecting)
-    link.open()
-  }
+  // MARK: What comes
 
   private func handle(_ event: LinkEvent) {
     switch event {
@@ -156,7 +196,7 @@ public final class RadioConnection {
       perform(session.linkUp(now: loop.now))
     case .bytes(let bytes): received(bytes)
     case .frame(let frame): received(frame: frame)
-    case .down(let error): lost(error, mayRetry: !link.healsItself)
+    case .down(let error): lost(error, healsItself: link.healsItself)
     }
     arm()
   }
@@ -176,12 +216,11 @@ public final class RadioConnection {
     lastHeard = now
     log.debug("radio → \(SecretMask.hex(frame, .fromRadio))")
     onFrame?(frame, .fromRadio)
-    frameInHand = frame
-    perform(session.received(frame, now: now))
-    frameInHand = []
+    perform(session.received(frame, now: now), after: frame)
   }
 
-  private func perform(_ actions: [RadioSession.Action]) {
+  /// `frame`: what has led to it.
+  private func perform(_ actions: [RadioSession.Action], after frame: [UInt8] = []) {
     for action in actions {
       switch action {
       case .send(let frame):
@@ -192,16 +231,16 @@ public final class RadioConnection {
       case .tryOtherLineSettings:
         if link.tryOtherLineSettings() { log.info("\(link.name): no answer, trying with DTR the other way") }
       case .ready(let identity): ready(identity)
-      case .contact(let id, let contact): onContact(id, contact)
-      case .listBegan(let id, let total):
-        list = (id, Int(total))
-        onListBegan(id, total)
+      case .listBegan(let id, let total): questions[id]?.part?(.began(total: total), frame)
+      case .contact(let id, let contact):
+        questions[id]?.part?(.record(contact), frame)
+        delegate?.listed(contact)
       case .completed(let id, let outcome):
-        completed(id, outcome)
+        let command = completed(id, outcome, frame)
         // What is left of the actions is of a session that is over.
-        if rebirths.remove(id) != nil, case .replied(.ok) = outcome { return beginAnew() }
-      case .push(let push): onPush(push)
-      case .unasked(let reply): onUnasked(reply)
+        if command?.changesKey == true, case .replied(.ok) = outcome { return beginAnew() }
+      case .push(let push): delegate?.heard(push, in: frame)
+      case .unasked(let reply): delegate?.told(reply, wasAsked: false)
       case .glitch(let error):
         unreadableFrames += 1
         log.debug("radio: unreadable frame: \(error)")
@@ -210,14 +249,18 @@ public final class RadioConnection {
     }
   }
 
-  /// What the radio says of itself is remembered, whoever asked.
-  private func completed(_ id: UInt64, _ outcome: RadioSession.Outcome) {
-    switch outcome {
-    case .replied(.selfInfo(let info)): identity?.info = info
-    case .replied(.deviceInfo(let device)): identity?.device = device
-    default: break
+  /// What the radio says is kept before whoever asked gets it.
+  private func completed(_ id: UInt64, _ outcome: RadioSession.Outcome, _ frame: [UInt8]) -> Command? {
+    if case .replied(let reply) = outcome {
+      switch reply {
+      case .selfInfo(let info): identity?.info = info
+      case .deviceInfo(let device): identity?.device = device
+      default: delegate?.told(reply, wasAsked: true)
+      }
     }
-    completions.removeValue(forKey: id)?(outcome)
+    let question = questions.removeValue(forKey: id)
+    question?.done(RadioAnswer(outcome: outcome, frame: frame))
+    return question?.command
   }
 
   /// The radio is another node now: what waits for it was said as the last one, and fails as with a lost link.
@@ -226,7 +269,7 @@ public final class RadioConnection {
     log.notice("the radio has another private key: it is met anew")
     change(.handshaking)
     perform(session.linkLost())
-    onLost()
+    delegate?.lost()
     upSince = loop.now
     perform(session.linkUp(now: loop.now))
     arm()
@@ -245,11 +288,11 @@ public final class RadioConnection {
     if let wantedKey, !identity.info.key.hex.hasPrefix(wantedKey) {
       let words = "the radio on \(link.name) is \(identity.info.name.string), key \(identity.info.key.hex.prefix(12)), "
       link.close(isBad: true)
-      return lost(.wrongRadio(words + "and not the one with the key \(wantedKey)"), mayRetry: true)
+      return lost(.wrongRadio(words + "and not the one with the key \(wantedKey)"))
     }
     self.identity = identity
     change(.up)
-    onReady(identity)
+    delegate?.met(identity)
     met()
   }
 
@@ -261,27 +304,24 @@ public final class RadioConnection {
       case .unresponsive: "the radio on \(link.name) stopped answering"
       case .garbage: "\(link.name) sends what is not the companion protocol"
       }
-    lost(.radio(words), mayRetry: true)
+    lost(.radio(words))
   }
 
-  /// `mayRetry`: it is ours to open the link again; one that heals itself tells when it is up.
-  private func lost(_ failure: LinkError, mayRetry: Bool) {
+  // MARK: The end of a link
+
+  /// Whatever is asked from now on fails at once. `healsItself`: the link says by itself when it is up again, and is not opened.
+  private func lost(_ failure: LinkError, healsItself: Bool = false) {
     let wasUp = state == .up
     let (error, truce) = judged(failure)
     if let since = upSince, wasUp, loop.now - since > Self.goodLink { backoff.reset() }
     upSince = nil
+    decoder.reset()
     change(.waiting(error))
     perform(session.linkLost())
-    if wasUp { onLost() }
+    if wasUp { delegate?.lost() }
     met()
-    guard mayRetry else { return }
-    let wait = truce ?? backoff.next(using: &random)
-    retry?.cancel()
-    retry = loop.schedule(after: wait) { [weak self] in self?.connect() }
-    link.watchForReturn { [weak self] in
-      guard let self, case .waiting = self.state else { return }
-      self.connect()
-    }
+    nextTry = healsItself ? nil : loop.now
+    if !healsItself { attempt.keep(truce) }
   }
 
   /// Whether the link was lost to somebody else, and how long the radio is left to them then.
@@ -311,7 +351,7 @@ public final class RadioConnection {
       lastLogged = nil
     case .connecting, .handshaking: break
     }
-    onStateChange()
+    delegate?.connectionChanged()
   }
 
   /// Changes come too often to be told one by one.
@@ -324,7 +364,6 @@ public final class RadioConnection {
     if isWorthIt, flaps.isQuiet { log.notice("radio link: it comes and goes; further changes are counted, not told") }
   }
 
-  /// One timer for the session's and the decoder's deadlines.
   private func arm() {
     timer?.cancel()
     guard let next = [session.deadline, decoder.deadline].compactMap({ $0 }).min() else { return }
@@ -338,9 +377,4 @@ public final class RadioConnection {
     perform(session.timedOut(now: now))
     arm()
   }
-}
-
-extension Command {
-  /// The radio has another public key after it.
-  fileprivate var changesKey: Bool { if case .importPrivateKey = self { true } else { false } }
 }

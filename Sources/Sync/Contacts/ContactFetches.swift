@@ -21,24 +21,30 @@ struct ContactFetches: Equatable {
   }
 
   private(set) var pending: [PublicKey: Sign] = [:]
+  private var order: [PublicKey] = []
   private(set) var needsList = false
 
-  /// True when the contact has to be asked for now.
-  mutating func named(_ key: PublicKey, by sign: Sign) -> Bool {
+  /// The contact to ask for next: the one that was named first.
+  var next: PublicKey? { order.first }
+
+  mutating func named(_ key: PublicKey, by sign: Sign) {
     if let known = pending[key] {
       pending[key] = max(known, sign)
-      return false
-    }
-    guard pending.count < Self.bound else {
+    } else if pending.count < Self.bound {
+      pending[key] = sign
+      order.append(key)
+    } else {
       needsList = true
-      return false
     }
-    pending[key] = sign
-    return true
   }
 
   /// The contact came, or will not come: what had named it.
-  mutating func took(_ key: PublicKey) -> Sign { pending.removeValue(forKey: key) ?? .change }
+  @discardableResult
+  mutating func took(_ key: PublicKey) -> Sign {
+    guard let sign = pending.removeValue(forKey: key) else { return .change }
+    order.removeAll { $0 == key }
+    return sign
+  }
 
   /// True once, when names were left out.
   mutating func takeNeedsList() -> Bool {
@@ -48,56 +54,26 @@ struct ContactFetches: Equatable {
 }
 
 extension Synchronizer {
-  /// What the radio says by itself.
-  func received(_ push: Push) {
-    switch push {
-    case .messageWaiting: messageWaiting()
-    case .advert(let key):
-      counters.adverts += 1
-      contactSync?.changedMeanwhile = true
-      fetch(key, .advert)
-    case .pathUpdated(let key): fetch(key, .path)
-    case .newAdvert(let contact):
-      // Heard, and **not** in the radio's table: manual mode, hop limit or a full table.
-      counters.adverts += 1
-      keep(contact, heard: true, onRadio: false)
-    case .contactDeleted(let key): removed(key)
-    case .contactsFull: log.info("the radio's contact table is full: a node was not added")
-    default: break  // Acknowledgements and answers to requests belong to messaging; heard packets to the observer feed.
-    }
-  }
-
   /// Asks for a contact's record: it was changed from here.
   public func refresh(_ key: PublicKey) { fetch(key, .change) }
 
-  /// The radio no longer has it: it was removed from here.
-  public func forget(_ key: PublicKey) {
-    let moment = now
-    write({ store throws(SQLiteError) in
-      guard try store.markRemoved(key) else { return }
-      _ = try store.append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: false))
-    })
+  func fetch(_ key: PublicKey, _ sign: ContactFetches.Sign) {
+    guard !key.isZero else { return }
+    fetches.named(key, by: sign)
+    guard !isFetching else { return }
+    isFetching = true
+    loop.begin { await self.fetchNamed() }
   }
 
-  private func fetch(_ key: PublicKey, _ sign: ContactFetches.Sign) {
-    guard !key.isZero, discovery.named(key, by: sign) else { return }
-    ask(.getContactByKey(key)) { [weak self] outcome in
-      guard let self else { return }
-      let sign = self.discovery.took(key)
-      if case .replied(.contact(let contact)) = outcome {
-        self.keep(contact, heard: sign == .advert, hasAnswered: sign == .path)
-      }
-      if self.discovery.takeNeedsList(), self.contactSync == nil { self.syncContacts() }
+  /// One after the other; each is kept where its answer is decoded. Where the link is lost nothing is left to ask for.
+  private func fetchNamed() async {
+    while let key = fetches.next {
+      note(await connection.ask(.getContactByKey(key), .sync))
+      fetches.took(key)
     }
-  }
-
-  /// The radio overwrote it to make room.
-  private func removed(_ key: PublicKey) {
-    contactSync?.changedMeanwhile = true
-    let moment = now
-    write({ store throws(SQLiteError) in
-      guard try store.markRemoved(key) else { return }
-      _ = try store.append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: true))
-    })
+    isFetching = false
+    guard fetches.takeNeedsList(), contactList == nil else { return }
+    needsContactList = true
+    woken.resume()
   }
 }

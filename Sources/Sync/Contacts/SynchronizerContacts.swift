@@ -4,33 +4,34 @@ import Companion
 import RadioSession
 import Store
 
+/// A contact list on its way. Records of an earlier one, which nobody waits for any more, do not count for the next.
+final class ContactList {
+  var sync: ContactSync
+  var total: UInt32 = 0
+
+  init(_ sync: ContactSync) { self.sync = sync }
+}
+
 extension Synchronizer {
-  /// Records that go into one transaction at most: memory and the log stay small, whatever the number of contacts.
-  /// The turn of the loop decides; this bounds a turn that brings very many.
-  func syncContacts(tries: Int = 0) {
+  /// Asks until a list fits what is known.
+  func syncContacts() async throws {
     guard let radio = connection.identity?.info.key else { return }
-    do {
+    needsContactList = false
+    var tries = 0
+    while true {
       let known = forgetsWatermark ? nil : try store.contactWatermark()
       forgetsWatermark = false
-      let sync = ContactSync(
-        known: known, radio: radio, radioClock: radioClock, now: clock.milliseconds, tries: tries)
-      contactSync = sync
+      let list = ContactList(
+        ContactSync(known: known, radio: radio, radioClock: radioClock, now: clock.milliseconds, tries: tries))
+      contactList = list
       enter(.syncing(.contacts, current: 0, total: 0))
       if known.map({ $0.radio != radio }) ?? false { forgetOtherRadio() }
-      ask(for: sync)
-    } catch {
-      failed("\(error)")
+      let outcome = await connection.ask(list.sync.command, .sync) { [weak self] in self?.came($0, of: list) }
+      try Task.checkCancellation()
+      contactList = nil
+      if try await accept(list.sync, outcome, from: radio) { return }
+      tries = list.sync.nextTry
     }
-  }
-
-  private func ask(for sync: ContactSync) {
-    let attempt = generation
-    contactListID = connection.submit(sync.command) { [weak self] outcome in
-      guard let self, self.generation == attempt else { return }
-      self.contactListID = nil
-      self.contactsEnded(outcome)
-    }
-    if contactListID == nil { failed("too many commands wait for the radio") }
   }
 
   /// Another radio is attached: what the last one knew is no longer on the radio.
@@ -44,87 +45,100 @@ extension Synchronizer {
     })
   }
 
-  func received(_ contact: Contact, ofList id: UInt64) {
-    guard id == contactListID else {
-      onForeignContact(id)
-      return keep(contact, heard: false)
-    }
-    contactSync?.received(contact)
-    if case .syncing(.contacts, let current, _) = state {
+  private func came(_ part: ContactListPart, of list: ContactList) {
+    switch part {
+    case .began(let total): list.total = total
+    case .record(let contact):
+      list.sync.received(contact)
+      guard contactList === list, case .syncing(.contacts, let current, _) = state else { return }
       // How many have changed is known at the end only.
-      let total = contactSync?.kind == .full ? connection.list.flatMap { $0.id == id ? $0.total : nil } : nil
-      enter(.syncing(.contacts, current: current + 1, total: total ?? 0))
+      enter(.syncing(.contacts, current: current + 1, total: list.sync.kind == .full ? Int(list.total) : 0))
     }
-    keep(contact, heard: false)
   }
 
   /// The store has what the radio has: this connection's list is complete, and nothing that changed is on its way.
   public var knowsAllContacts: Bool {
-    guard connection.state == .up, contactSync == nil, discovery.pending.isEmpty, !discovery.needsList else {
-      return false
-    }
+    guard connection.state == .up, contactList == nil, !needsContactList, fetches.pending.isEmpty, !fetches.needsList
+    else { return false }
     return hasListedContacts
   }
 
-  /// `heard`: by its advert. `hasAnswered`: something of it came that is no advert.
-  func keep(_ contact: Contact, heard: Bool, onRadio: Bool = true, hasAnswered: Bool = false) {
-    guard !contact.key.isZero else { return }
-    if onRadio { onContact(contact) }
+  // MARK: The end of a list
+
+  /// False: a full list is needed.
+  private func accept(
+    _ sync: ContactSync, _ outcome: RadioSession.Outcome, from radio: PublicKey
+  ) async throws -> Bool {
+    hasListedContacts = false
+    guard case .contacts(let total, let received, let lastModified) = outcome else {
+      throw SyncFailure("the contact list broke off (\(Self.words(outcome)))")
+    }
+    // What this turn brought must count before the totals are compared.
+    try store.commitNow()
+    let known = try store.contactCount(onRadio: true)
+    if sync.kind == .full { counters.fullContactLists += 1 } else { counters.incrementalContactLists += 1 }
+    switch sync.ended(total: total, received: received, lastModified: lastModified, known: known) {
+    case .again: return false
+    case .giveUp(let watermark):
+      log.warning("the contact list came incomplete \(ContactSync.maxTries) times; going on with what came")
+      try await keep(watermark, of: radio, isFull: false, removing: nil)
+    case .complete(let watermark, let removeMissing):
+      try await keep(watermark, of: radio, isFull: sync.kind == .full, removing: removeMissing ? sync.seen : nil)
+    }
+    return true
+  }
+
+  private func keep(
+    _ watermark: UInt32, of radio: PublicKey, isFull: Bool, removing seen: Set<PublicKey>?
+  ) async throws {
     let moment = now
+    try await store.save { store throws(SQLiteError) in
+      if let seen { try store.removeContacts(notIn: seen, at: moment) }
+      try store.setContactWatermark(
+        radio: radio, lastModified: watermark, fullAt: isFull ? moment.milliseconds : nil)
+    }
+    try Task.checkCancellation()
+    hasListedContacts = true
+  }
+
+  // MARK: Single contacts
+
+  func listed(_ contact: Contact) { keep(contact, as: .change) }
+
+  /// `sign`: why it came.
+  func keep(_ contact: Contact, as sign: ContactFetches.Sign, onRadio: Bool = true) {
+    guard !contact.key.isZero else { return }
+    if onRadio { observer?.contactCame(contact) }
+    let moment = now
+    let isHeard = sign == .advert
     // The radio has it, and tells it again.
     write(
       when: .soon,
       { store throws(SQLiteError) in
-        let change = try store.upsert(contact, onRadio: onRadio, heard: heard, at: moment.milliseconds)
-        if hasAnswered { try store.noteHeard(contact.key.prefix, at: moment.milliseconds) }
-        if heard { try store.noteClock(of: contact.key, advert: contact.lastAdvert, at: moment) }
-        guard heard || change != .unchanged, let stored = try store.readForEvent(contact.key) else { return }
-        _ = try store.append(heard ? .advert : .contact, at: moment, body: EventBody.contact(stored))
+        let change = try store.upsert(contact, onRadio: onRadio, heard: isHeard, at: moment.milliseconds)
+        if sign == .path { try store.noteHeard(contact.key.prefix, at: moment.milliseconds) }
+        if isHeard { try store.noteClock(of: contact.key, advert: contact.lastAdvert, at: moment) }
+        guard isHeard || change != .unchanged, let stored = try store.readForEvent(contact.key) else { return }
+        _ = try store.append(isHeard ? .advert : .contact, at: moment, body: EventBody.contact(stored))
         if change != .unchanged { counters.contactsChanged += 1 }
       })
   }
 
-  private func contactsEnded(_ outcome: RadioSession.Outcome) {
-    guard let sync = contactSync else { return }
-    contactSync = nil
-    hasListedContacts = false
-    guard case .contacts(let total, let received, let lastModified) = outcome else {
-      return failed("the contact list broke off (\(Self.words(outcome)))")
-    }
-    do {
-      // What this turn brought must count before the totals are compared.
-      try store.commitNow()
-      let known = try store.contactCount(onRadio: true)
-      let verdict = sync.ended(total: total, received: received, lastModified: lastModified, known: known)
-      apply(verdict, of: sync)
-    } catch {
-      failed("\(error)")
-    }
+  /// The radio no longer has it: it was removed from here.
+  public func forget(_ key: PublicKey) { remove(key, overwritten: false) }
+
+  /// The radio overwrote it to make room.
+  func overwritten(_ key: PublicKey) {
+    contactList?.sync.changedMeanwhile = true
+    remove(key, overwritten: true)
   }
 
-  private func apply(_ verdict: ContactSync.Verdict, of sync: ContactSync) {
-    if sync.kind == .full { counters.fullContactLists += 1 } else { counters.incrementalContactLists += 1 }
-    switch verdict {
-    case .again: syncContacts(tries: sync.nextTry)
-    case .giveUp(let watermark):
-      log.warning("the contact list came incomplete \(ContactSync.maxTries) times; going on with what came")
-      finishContacts(watermark: watermark, isFull: false, removing: nil)
-    case .complete(let watermark, let removeMissing):
-      finishContacts(watermark: watermark, isFull: sync.kind == .full, removing: removeMissing ? sync.seen : nil)
-    }
-  }
-
-  private func finishContacts(watermark: UInt32, isFull: Bool, removing seen: Set<PublicKey>?) {
-    guard let radio = connection.identity?.info.key else { return }
+  private func remove(_ key: PublicKey, overwritten: Bool) {
     let moment = now
     write({ store throws(SQLiteError) in
-      if let seen { try store.removeContacts(notIn: seen, at: moment) }
-      try store.setContactWatermark(
-        radio: radio, lastModified: watermark, fullAt: isFull ? moment.milliseconds : nil)
-    }) { [weak self] in
-      self?.hasListedContacts = true
-      self?.syncChannels(from: 0)
-    }
+      guard try store.markRemoved(key) else { return }
+      _ = try store.append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: overwritten))
+    })
   }
 
   static func words(_ outcome: RadioSession.Outcome) -> String {

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import RadioSession
+import Store
+import Timing
+
+/// Has the messages put in it by whoever decodes them.
+protocol InboxOwner: AnyObject {
+  func stored(_ message: QueuedMessage, _ arrival: MessageArrival)
+  /// It came on a slot that the radio says is empty.
+  func dropped(_ message: QueuedMessage)
+  /// The disk does not take them. It is tried again.
+  func refused(_ failure: StoreError)
+  /// There may be more room, or nothing left.
+  func inboxChanged()
+}
+
+/// Messages that the radio has forgotten and the disk does not have yet: usually one, for the time of a commit.
+///
+/// They are put in here where they are decoded, whatever becomes of the link and of who asked for them, and written at once. The inbox
+/// outlives connections and databases. While it has no room, the radio is asked for nothing, so only what comes unasked adds up.
+final class Inbox {
+  /// Further messages are lost while the disk refuses, and that is logged.
+  private static let bound = 64
+  /// Where messages may wait for company, so many do; then they are committed.
+  private static let maxGathered = 32
+  private static let retryInterval: Duration = .seconds(2)
+
+  private enum State {
+    /// The radio is asked about its channel before it is kept.
+    case undecided
+    case written, refused
+  }
+
+  private final class Entry {
+    let message: QueuedMessage
+    /// The one that handed it over: another may be attached before the disk takes it.
+    let radio: Int64
+    var state = State.written
+
+    init(_ message: QueuedMessage, _ radio: Int64) {
+      self.message = message
+      self.radio = radio
+    }
+  }
+
+  private let connection: RadioConnection
+  private let store: Store
+  private let loop: EventLoop
+  private let log: Log
+  private let clock = WallClock()
+  private var entries: [Entry] = []
+  private var retrying: LoopTask?
+  /// What is known of the radio's own queue.
+  var queue = RadioQueue()
+  /// Why the disk does not take what is here; `nil`: it does.
+  private(set) var failure: StoreError?
+  weak var owner: (any InboxOwner)?
+
+  init(_ connection: RadioConnection, _ store: Store, on loop: EventLoop, log: Log) {
+    self.connection = connection
+    self.store = store
+    self.loop = loop
+    self.log = log
+  }
+
+  var count: Int { entries.count }
+  var isEmpty: Bool { entries.isEmpty }
+
+  /// The radio may be asked for its next message: what came is on disk, or waits for company there.
+  var hasRoom: Bool {
+    guard !entries.isEmpty, gathers else { return entries.isEmpty }
+    return store.failure == nil && entries.count < Self.maxGathered && entries.allSatisfy { $0.state == .written }
+  }
+
+  private var gathers: Bool { store.gathersMessages }
+
+  /// Takes what has just been decoded. `wasAsked`: on a slot that is empty for all we know, the radio is asked before it is judged.
+  func take(_ message: QueuedMessage, wasAsked: Bool) {
+    // A predecessor's may be many at once.
+    if gathers, entries.count >= Self.maxGathered { store.commit(everything: true) }
+    guard entries.count < Self.bound else {
+      return log.error("a message that came unasked was lost: \(entries.count) wait for the disk already")
+    }
+    let entry = Entry(message, store.radio)
+    entries.append(entry)
+    guard wasAsked, let slot = message.slot, isEmpty(slot) else { return write(entry) }
+    entry.state = .undecided
+    loop.begin { await self.decide(entry, slot) }
+  }
+
+  private func isEmpty(_ slot: UInt8) -> Bool {
+    // `try?`: a store that cannot be read fails the write that follows, and the message stays here.
+    (try? store.channel(slot: slot)).flatMap { $0 }?.isEmpty ?? true
+  }
+
+  /// Ends with the radio's answer, or with the link.
+  private func decide(_ entry: Entry, _ slot: UInt8) async {
+    let outcome = await connection.ask(.getChannel(slot: slot), .sync)
+    guard entry.state == .undecided else { return }
+    guard case .replied(.channelInfo(let channel)) = outcome, channel.isEmpty else { return write(entry) }
+    // Traffic of misconfigured nodes under a key of zeros (companion.md § 9.6).
+    remove(entry)
+    owner?.dropped(entry.message)
+    owner?.inboxChanged()
+  }
+
+  private func write(_ entry: Entry) {
+    entry.state = .written
+    let moment = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
+    let wait = queue.wait(now: loop.now)
+    var arrival: MessageArrival?
+    store.write(
+      when: .message,
+      { store throws(SQLiteError) in
+        arrival = try store.insert(entry.message, at: moment, wait: wait, by: entry.radio)
+      }
+    ) { [weak self] failure in self?.written(entry, arrival, failure) }
+    // After what is dispatched just now: a commit tells many of what they wait for.
+    if gathers, entries.count >= Self.maxGathered { loop.later { [store] in store.commit(everything: true) } }
+  }
+
+  private func written(_ entry: Entry, _ arrival: MessageArrival?, _ failure: StoreError?) {
+    guard failure == nil, let arrival else { return refused(entry, failure ?? .other("nothing was written")) }
+    remove(entry)
+    if !entries.contains(where: { $0.state == .refused }) { self.failure = nil }
+    owner?.stored(entry.message, arrival)
+    owner?.inboxChanged()
+  }
+
+  private func remove(_ entry: Entry) { entries.removeAll { $0 === entry } }
+
+  // MARK: A disk that refuses
+
+  private func refused(_ entry: Entry, _ failure: StoreError) {
+    entry.state = .refused
+    self.failure = failure
+    if retrying == nil { retrying = loop.begin { await self.retry() } }
+    owner?.refused(failure)
+  }
+
+  /// Until the disk takes all of them.
+  private func retry() async {
+    defer { retrying = nil }
+    while failure != nil {
+      // Cancelled: the daemon ends.
+      do { try await loop.sleep(for: Self.retryInterval) } catch { return }
+      for entry in entries where entry.state == .refused { write(entry) }
+      store.commit(everything: true)
+    }
+  }
+
+  /// The daemon ends: what is here is written now or lost. Returns how many are lost.
+  func close() -> Int {
+    retrying?.cancel()
+    for entry in entries where entry.state != .written { write(entry) }
+    store.commit(everything: true)
+    retrying?.cancel()
+    return entries.count
+  }
+}
+
+extension QueuedMessage {
+  /// The channel slot it came on; `nil` for direct messages.
+  fileprivate var slot: UInt8? {
+    switch self {
+    case .contact: nil
+    case .channel(let message): message.slot
+    case .datagram(let datagram): datagram.slot
+    }
+  }
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+
+/// Follows what the radio says and how far the sync is. Each call comes at once, on the loop, in the order in which it happened.
+public protocol SyncObserver: AnyObject {
+  /// The link came or went.
+  func linkChanged()
+  /// `Synchronizer.state` is another one.
+  func syncChanged()
+  /// The radio said something by itself, in this frame. What it means to the sync was seen to.
+  func heard(_ push: Push, in frame: [UInt8])
+  /// A contact's record came, new or not.
+  func contactCame(_ contact: Contact)
+  /// A message is on disk for the first time.
+  func messageStored(_ message: QueuedMessage)
+  /// Another radio is attached than the last, or it has become another node: nothing that waits is for this one.
+  func radioReplaced()
+  /// The radio was asked for messages, and has none.
+  func radioIsIdle()
+}
