@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Store
+import TestSupport
+import Testing
+import Timing
+import VirtualRadio
+
+@testable import EventLoop
+@testable import Sync
+
+@Suite struct CutTests {
+  /// What a cut may strand: a message of which nobody knows, one that comes twice, a task, a timer.
+  @Test(arguments: [StoreProfile.durable, .wear])
+  func `a link that is cut a thousand times, anywhere, loses and doubles nothing, and leaves nothing behind`(
+    _ profile: StoreProfile
+  ) throws {
+    var pair: Pair? = try Pair(contacts: 4, channels: 6, profile: profile)
+    let (loop, link, radio) = (pair!.loop, pair!.link, pair!.radio)
+    let (timers, watches) = (loop.waitingTimers, loop.watchCount)
+    var random = SeededRandom(seed: 20_261_122)
+    var phases: Set<String> = []
+    link.returnsAtOnce = true
+    link.onCut = { [unowned pair = pair!] in phases.insert(Self.phase(pair)) }
+    pair!.sync()
+    var keys: [PublicKey] = []
+    try pair!.store.eachContact {
+      keys.append($0.contact.key)
+      return true
+    }
+    // Only what must be is committed.
+    pair!.store.onDeferred = { _ in }
+    var (sent, strays): ([String], Set<String>) = ([], [])
+    for round in 0..<1000 {
+      link.framesUntilCut = Int.random(in: 1...60, using: &random)
+      for _ in 0..<Int.random(in: 0...2, using: &random) {
+        sent.append("W: \(sent.count)")
+        // One in four comes on a slot of which the radio is asked first.
+        let isStray = sent.count % 4 == 0
+        if isStray { strays.insert(sent.last!) }
+        radio.injectChannelText(sent.last!, slot: isStray ? 5 : 0, time: UInt32(sent.count))
+      }
+      if round % 3 == 0, let key = keys.randomElement(using: &random) {
+        loop.later { radio.output?(Push.advert(key).encode()) }
+      }
+      pair!.run(
+        until: {
+          // Nothing more to cut: it is cut while it waits.
+          if pair!.synchronizer.state == .synced, radio.queuedMessages == 0 { link.cut() }
+          return link.cuts > round
+        }, "cut \(round)")
+      pair!.run(until: { pair!.losses == link.cuts }, "noticed")
+      #expect(loop.waitingTimers <= 6, "timers add up")
+    }
+    pair!.run(until: { pair!.synchronizer.state == .synced && radio.queuedMessages == 0 }, "undisturbed")
+    pair!.store.commit(everything: true)
+    let dropped = Set(link.lost.compactMap(Self.text))
+    #expect(
+      pair!.stored.filter { !strays.contains($0) } == sent.filter { !strays.contains($0) && !dropped.contains($0) },
+      "each once, in order, but for what was on the line when it was cut")
+    // Kept where the radio could not be asked any more.
+    let kept = pair!.stored.filter(strays.contains)
+    #expect(!kept.isEmpty && kept.count < strays.count && Set(kept).count == kept.count)
+    #expect(
+      kept.count + dropped.intersection(strays).count + pair!.synchronizer.counters.emptySlotMessages == strays.count)
+    #expect(pair!.synchronizer.counters.duplicates == 0)
+    #expect(phases.isSuperset(of: ["handshaking", "time", "contacts", "channels", "messages", "synced"]), "\(phases)")
+
+    pair!.end()
+    #expect(loop.waitingTimers == timers && loop.watchCount == watches)
+    weak let synchronizer = pair!.synchronizer
+    weak let connection = pair!.connection
+    weak let inbox = pair!.synchronizer.inbox
+    pair = nil
+    #expect(synchronizer == nil && connection == nil && inbox == nil, "no task holds them")
+  }
+
+  private static func phase(_ pair: Pair) -> String {
+    guard pair.connection.state == .up else { return "handshaking" }
+    if case .syncing(let phase, _, _) = pair.synchronizer.state { return phase.rawValue }
+    return pair.synchronizer.state.name
+  }
+
+  private static func text(_ reply: Reply) -> String? {
+    if case .message(.channel(let message)) = reply { message.text.string } else { nil }
+  }
+}
+
+@Suite struct InboxTests {
+  @Test func `a message is on disk before the next is asked for`() throws {
+    let pair = try Pair(channels: 4)
+    for number in 1...6 { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
+    var asked = 0
+    pair.link.onCommand = { [unowned pair] command in
+      guard case .syncNextMessage = command else { return }
+      asked += 1
+      #expect(pair.synchronizer.counters.messagesStored == pair.link.messagesDelivered)
+    }
+    pair.sync()
+    #expect(pair.stored.count == 6)
+    #expect(asked >= 7)
+  }
+
+  @Test func `where messages wait for company, 32 of them are asked for and committed together`() throws {
+    let pair = try Pair(channels: 4, profile: .wear)
+    pair.sync()
+    var most = 0
+    pair.link.onCommand = { [unowned pair] command in
+      guard case .syncNextMessage = command else { return }
+      most = max(most, pair.synchronizer.inbox.count)
+    }
+    pair.store.onDeferred = { _ in }
+    for number in 1...40 { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
+    pair.run(until: { pair.radio.queuedMessages == 0 && pair.synchronizer.inbox.count == 8 }, "all asked for")
+    #expect(pair.stored.count == 32 && most == 31)
+    #expect(pair.synchronizer.hasMessageInHand)
+    pair.store.commit(everything: true)
+    #expect(pair.stored.count == 40 && !pair.synchronizer.hasMessageInHand)
+  }
+
+  @Test func `an answer that nobody waits for changes nothing, a message that nobody asked for is kept`() throws {
+    let pair = try Pair(channels: 4)
+    pair.sync()
+    pair.radio.output?(Reply.noMoreMessages.encode())
+    pair.radio.output?(Reply.error(.notFound).encode())
+    let message = ChannelMessage(snr: nil, slot: 0, path: ReceivedPath(raw: 0), senderTime: 7, text: "W: unasked")
+    pair.radio.output?(Reply.message(.channel(message)).encode())
+    pair.run(until: { pair.stored == ["W: unasked"] }, "kept")
+    #expect(pair.synchronizer.state == .synced && pair.synchronizer.counters.unaskedReplies == 3)
+    pair.radio.injectChannelText("W: asked", slot: 0, time: 8)
+    pair.run(until: { pair.stored == ["W: unasked", "W: asked"] }, "the next one")
+  }
+
+  @Test func `the daemon ends when the message that the radio hands over is on disk, or after a while`() throws {
+    for answers in [true, false] {
+      let pair = try Pair(channels: 4)
+      pair.sync()
+      pair.link.isHeldUp = true
+      for number in 1...3 { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
+      pair.radio.isClientConnected = false
+      pair.synchronizer.heard(.messageWaiting, in: [])
+      pair.run(until: { pair.radio.queuedMessages == 2 }, "handed over")
+      var isDone = false
+      pair.loop.begin {
+        await pair.synchronizer.finish(within: answers ? .seconds(60) : .milliseconds(50))
+        isDone = true
+      }
+      pair.loop.turn(wait: false)
+      #expect(!isDone)
+      if answers { pair.link.isHeldUp = false }
+      pair.run(until: { isDone }, "the end")
+      #expect(pair.stored == (answers ? ["W: 1"] : []))
+      #expect(pair.radio.queuedMessages == 2, "nothing more is asked for")
+    }
+  }
+
+  @Test func `a message in hand outlives the link, and a question about its channel that is never answered`() throws {
+    let pair = try Pair(channels: 12)
+    pair.sync()
+    pair.link.onCommand = { [unowned link = pair.link] command in
+      if case .getChannel = command { link.cut() }
+    }
+    pair.radio.injectChannelText("W: where", slot: 9, time: 1)
+    pair.run(until: { pair.stored == ["W: where"] }, "kept, as the radio could not be asked")
+    pair.run(until: { pair.synchronizer.state == .idle }, "down")
+  }
+
+  @Test func `a sync that is begun anew in the middle of a contact list ends, with one list`() throws {
+    let pair = try Pair(contacts: 30, channels: 4)
+    pair.connection.start()
+    pair.run(
+      until: { if case .syncing(.contacts, 3..., _) = pair.synchronizer.state { true } else { false } }, "in the middle"
+    )
+    pair.synchronizer.restart(fully: true)
+    pair.run(until: { pair.synchronizer.state == .synced }, "synced")
+    #expect(pair.synchronizer.counters.fullContactLists == 1)
+    #expect(try pair.store.contactCount(onRadio: true) == 30)
+  }
+}
