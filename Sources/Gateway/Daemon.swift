@@ -192,6 +192,7 @@ public final class Daemon {
       if !synchronizer.hasMessageInHand { connection.settle() }
     }
     store.onDeferred = { [weak self] pause in self?.commitLater(pause) }
+    store.onLoss = { [log] in log.warning($0) }
     store.onDamage = { [weak self] in self?.loop.later { self?.replaceDamagedStore() } }
     store.onCommit { [upkeep] in upkeep.somethingWasStored() }
     connectMessaging()

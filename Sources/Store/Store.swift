@@ -66,6 +66,11 @@ public final class Store {
   public var onDeferred: ((Duration) -> Void)?
   private var doomed: StoreError?
   private var onDisk: [() -> Void] = []
+  /// Says what was not kept, and why. Called once for a trouble that lasts, until a write succeeds again.
+  public var onLoss: (String) -> Void = { _ in }
+  /// What nobody waits for in this transaction, by what it is.
+  private var posted: [String] = []
+  private var toldLoss: StoreError?
   var journalState = JournalState()
   var steadyClock = SteadyClock(maxAway: 0)
   var radioState = RadioState()
@@ -257,6 +262,12 @@ public final class Store {
     if let failure { throw failure }
   }
 
+  /// As `write`, for what nobody waits for: that it was lost is said by `onLoss`. `what`: what it is, for the log.
+  public func post(when: When = .now, _ what: @autoclosure () -> String, _ work: Work) {
+    write(when: when, work) { _ in }
+    if posted.count < Self.maxNamed { posted.append(what()) }
+  }
+
   private func begin() throws(SQLiteError) {
     guard !database.isInTransaction else { return }
     try database.execute("BEGIN IMMEDIATE")
@@ -303,6 +314,19 @@ public final class Store {
     if let onDeferred { onDeferred(settings.profile.gathering) } else { commit(everything: true) }
   }
 
+  /// Of one transaction; more would not be read.
+  private static let maxNamed = 8
+
+  private func tellLoss(_ failure: StoreError?) {
+    defer { posted = [] }
+    guard let failure else { return toldLoss = nil }
+    guard !posted.isEmpty, toldLoss != failure else { return }
+    toldLoss = failure
+    var names: [String] = []
+    for name in posted where !names.contains(name) { names.append(name) }
+    onLoss("not kept: \(names.joined(separator: ", ")). \(failure)")
+  }
+
   /// Rounds of one turn at most: more would mean that two parts of the program feed each other.
   private static let maxRounds = 64
 
@@ -330,6 +354,7 @@ public final class Store {
       journalState.keep()
     }
     taken = [:]
+    tellLoss(failed)
     for committed in told { committed(failed) }
     if failed == nil { for action in onDisk { action() } }
   }
@@ -348,17 +373,7 @@ public final class Store {
     }
   }
 
-  // MARK: Single values
-
-  func meta(_ name: String) throws(StoreError) -> SQLiteValue? {
-    try translating { () throws(SQLiteError) in
-      try database.value("SELECT value FROM meta WHERE name = ?", .text(name))
-    }
-  }
-
-  func setMeta(_ name: String, _ value: SQLiteValue) throws(SQLiteError) {
-    try database.run("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", .text(name), value)
-  }
+  // MARK: Size
 
   /// Bytes of the database file as SQLite counts them.
   public func size() throws(StoreError) -> Int64 {

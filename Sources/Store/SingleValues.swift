@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+
+import SQLite
+
+/// Values that there is one of, by name.
+extension Store {
+  func meta(_ name: String) throws(StoreError) -> SQLiteValue? {
+    try translating { () throws(SQLiteError) in
+      try database.value("SELECT value FROM meta WHERE name = ?", .text(name))
+    }
+  }
+
+  func setMeta(_ name: String, _ value: SQLiteValue) throws(SQLiteError) {
+    try database.run("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", .text(name), value)
+  }
+}

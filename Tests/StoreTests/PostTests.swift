@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import TestSupport
+import Testing
+
+@testable import Store
+
+@Suite struct PostTests {
+  @Test func `what nobody waits for is kept, and a loss that lasts is said once, with what was lost`() throws {
+    let scratch = Scratch()
+    let store = try Store(Store.Settings(location: scratch.location("s.db"), maxSize: 200 << 10))
+    var losses: [String] = []
+    store.onLoss = { losses.append($0) }
+    func post(_ what: String, bytes: Int) {
+      store.post(what) { store throws(SQLiteError) in
+        try store.append(
+          .gap, at: Moment(milliseconds: 0, trusted: false), body: [UInt8](repeating: 0x20, count: bytes))
+      }
+    }
+    post("a small thing", bytes: 2)
+    try store.commitNow()
+    #expect(store.lastSeq == 1 && losses.isEmpty)
+    func postSome() {
+      for what in ["this", "that", "this"] { post(what, bytes: 4000) }
+      store.commit()
+    }
+    while losses.isEmpty { postSome() }
+    #expect(losses.count == 1 && losses[0].contains("this, that."), "\(losses)")
+    for _ in 0..<5 { postSome() }
+    #expect(losses.count == 1)
+  }
+}
