@@ -155,14 +155,13 @@ public final class Daemon {
       json.field("snr", snr.decibels)
       json.field("rssi", rssi)
     }
-    store.write(when: .soon, { store throws(SQLiteError) in try store.append(.packet, at: moment, body: body) }) {
-      [log] failure in
-      if let failure { log.debug("a packet is not kept: \(failure)") }
+    store.post(when: .soon, "a packet") { store throws(SQLiteError) in
+      try store.append(.packet, at: moment, body: body)
     }
   }
 
   /// Documents may say other things than the file, where a hub is allowed to have them say so.
-  private func documentsChanged() {
+  func documentsChanged() {
     let settings = SettingsDocuments(configuration, store, log)
     log.level = settings.logLevel
     messaging.messenger.change(settings.messenger)

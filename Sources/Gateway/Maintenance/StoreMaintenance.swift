@@ -19,12 +19,15 @@ final class StoreMaintenance {
   private let journalMaxSize: Int64
   private let loop: EventLoop
   private let log: Log
+  private var task: LoopTask?
   private var isTrimming = false
+  private var isIndexing = false
+  private var isWaitingForCalm = false
+  private var isMemoryDue = false
+  /// Since it was last calm.
+  private var commits = 0
   /// Of this sweep.
   private var givenUp: JournalTrim?
-  private var quietTimer: LoopTimer?
-  private var commits = 0
-  private var isMemoryDue = false
 
   init(_ store: Store, journalMaxSize: Int64, on loop: EventLoop, log: Log) {
     self.store = store
@@ -33,12 +36,37 @@ final class StoreMaintenance {
     self.log = log
   }
 
-  func start() { maintain() }
+  func start() {
+    task = loop.begin {
+      do throws(CancellationError) { try await self.run() } catch {
+        // The daemon ends.
+      }
+    }
+  }
+
+  func stop() {
+    task?.cancel()
+    task = nil
+  }
+
+  private func run() async throws(CancellationError) {
+    while true {
+      await trimJournal()
+      await trimMessages()
+      await indexMessages()
+      try await loop.sleep(for: Self.interval)
+    }
+  }
 
   func somethingWasStored() {
-    trimIfFull()
-    noteWork()
+    if !isTrimming, store.journalSize.bytes > journalMaxSize { loop.begin { await self.trimJournal() } }
+    commits &+= 1
+    guard commits >= Self.burst, !isWaitingForCalm else { return }
+    isWaitingForCalm = true
+    loop.begin { await self.tidyWhenCalm() }
   }
+
+  // MARK: Memory
 
   /// It is given back soon, once for all that comes until then.
   func memoryWasUsed() {
@@ -55,39 +83,54 @@ final class StoreMaintenance {
     SpareMemory.giveBack()
   }
 
-  private func trimIfFull() {
-    guard !isTrimming, store.journalSize.bytes > journalMaxSize else { return }
-    loop.later { [weak self] in self?.trim() }
+  /// After many commits, when they have ceased.
+  private func tidyWhenCalm() async {
+    do throws(CancellationError) {
+      var seen: Int
+      repeat {
+        seen = commits
+        try await loop.sleep(for: Self.quietPeriod)
+      } while commits != seen
+    } catch {
+      // Nobody cancels it: it has an end.
+    }
+    (isWaitingForCalm, commits) = (false, 0)
+    await indexMessages()
+    giveMemoryBack()
   }
 
-  private func trim() {
+  // MARK: What is too old
+
+  /// A step after the other, until nothing is left to trim.
+  private func trimJournal() async {
     guard !isTrimming else { return }
     isTrimming = true
-    let clock = WallClock()
-    var trim: JournalTrim?
-    trim = store.trimJournal(now: Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)) {
-      [weak self] failure in
-      guard let self else { return }
-      self.isTrimming = false
-      if let failure { return self.log.warning("the journal is not trimmed: \(failure)") }
-      guard let trim else { return }
-      self.noteTrim(trim)
-      // More of it in the next turn, until nothing is left to trim.
-      self.loop.later { self.trim() }
+    defer { isTrimming = false }
+    do {
+      while let trim = try await trimStep() { note(trim) }
+    } catch {
+      log.warning("the journal is not trimmed: \(error)")
     }
-    guard trim == nil else { return }
-    isTrimming = false
-    tellWhatWasGivenUp()
+    logWhatWasGivenUp()
   }
 
-  private func noteTrim(_ trim: JournalTrim) {
+  private func trimStep() async throws -> JournalTrim? {
+    let clock = WallClock()
+    let end = Promise<StoreError?>()
+    let now = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
+    guard let trim = store.trimJournal(now: now, { end.keep($0) }) else { return nil }
+    if let failure = try await end.value() { throw failure }
+    return trim
+  }
+
+  private func note(_ trim: JournalTrim) {
     guard let reason = trim.reason else { return }
-    if givenUp?.reason != reason { tellWhatWasGivenUp() }
+    if givenUp?.reason != reason { logWhatWasGivenUp() }
     givenUp = JournalTrim(first: givenUp?.first ?? trim.first, last: trim.last, reason: reason, missedBy: trim.missedBy)
   }
 
   /// Once for all that goes in one sweep.
-  private func tellWhatWasGivenUp() {
+  private func logWhatWasGivenUp() {
     guard let trim = givenUp else { return }
     givenUp = nil
     let why =
@@ -98,47 +141,35 @@ final class StoreMaintenance {
   }
 
   /// Some at a time, until nothing is left to remove.
-  private func trimMessages() {
+  private func trimMessages() async {
     var removed = 0
-    store.write({ (store) throws(SQLiteError) in
-      removed = try store.trimMessages() + store.trimOutgoing()
-    }) { [weak self] failure in
-      if let failure { self?.log.warning("old messages are not removed: \(failure)") }
-      if failure == nil, removed > 0 { self?.loop.later { self?.trimMessages() } }
+    do throws(StoreError) {
+      repeat {
+        try await store.save { store throws(SQLiteError) in
+          removed = try store.trimMessages() + store.trimOutgoing()
+        }
+      } while removed > 0
+    } catch {
+      log.warning("old messages are not removed: \(error)")
     }
   }
+
+  // MARK: Words
 
   /// The index of words follows the messages, a step at a time, so that nothing else waits.
-  private func indexMessages() {
-    var isDone = true
-    store.write({ (store) throws(SQLiteError) in isDone = try store.indexMessages() }) { [weak self] failure in
-      if let failure { self?.log.info("messages are not indexed: \(failure)") }
-      guard failure == nil, !isDone else { return }
-      self?.loop.schedule(after: Self.pause) { [weak self] in self?.indexMessages() }
-    }
-  }
-
-  private func maintain() {
-    indexMessages()
-    trim()
-    trimMessages()
-    loop.schedule(after: Self.interval) { [weak self] in self?.maintain() }
-  }
-
-  /// After many commits, when they have ceased, memory is given back.
-  private func noteWork() {
-    commits &+= 1
-    guard commits >= Self.burst, quietTimer == nil else { return }
-    waitForCalm(since: commits)
-  }
-
-  private func waitForCalm(since seen: Int) {
-    quietTimer = loop.schedule(after: Self.quietPeriod) { [weak self] in
-      guard let self else { return }
-      guard self.commits == seen else { return self.waitForCalm(since: self.commits) }
-      (self.quietTimer, self.commits) = (nil, 0)
-      self.indexMessages()
-      self.giveMemoryBack()
+  private func indexMessages() async {
+    guard !isIndexing else { return }
+    isIndexing = true
+    defer { isIndexing = false }
+    var isDone = false
+    do {
+      while true {
+        try await store.save { store throws(SQLiteError) in isDone = try store.indexMessages() }
+        if isDone { return }
+        try await loop.sleep(for: Self.pause)
+      }
+    } catch {
+      log.info("messages are not indexed: \(error)")
     }
   }
 }

@@ -54,8 +54,10 @@ final class PowerWatch {
     supply.look()
     if let asked, loop.now - asked < Self.between { return }
     asked = loop.now
-    synchronizer.connection.submit(.getBattery, .sync) { [weak self] outcome in
-      if case .replied(.battery(let battery)) = outcome { self?.read(battery.millivolts) }
+    // It ends by itself, with the radio's answer or its time-out.
+    loop.begin {
+      let outcome = await self.synchronizer.connection.ask(.getBattery, .sync)
+      if case .replied(.battery(let battery)) = outcome { self.read(battery.millivolts) }
     }
   }
 
@@ -76,7 +78,7 @@ final class PowerWatch {
     } else {
       log.notice("the radio's battery is well again: \(volts)")
     }
-    tell(of: "battery", isLow: level.isLow, millivolts)
+    journal("battery", isLow: level.isLow, millivolts)
   }
 
   private func supplyChanged(_ isLow: Bool) {
@@ -85,18 +87,18 @@ final class PowerWatch {
     } else {
       log.notice("this machine's voltage is right again")
     }
-    tell(of: "supply", isLow: isLow, nil)
+    journal("supply", isLow: isLow, nil)
   }
 
-  private func tell(of source: String, isLow: Bool, _ millivolts: UInt16?) {
+  private func journal(_ source: String, isLow: Bool, _ millivolts: UInt16?) {
     let moment = synchronizer.now
     let body = JSONWriter.object { json in
       json.field("source", source)
       json.field("state", isLow ? "low" : "ok")
       json.field("battery_mv", millivolts)
     }
-    store.write({ store throws(SQLiteError) in try store.append(.power, at: moment, body: body) }) { [log] failure in
-      if let failure { log.warning("that is not journaled: \(failure)") }
+    store.post("the state of the \(source)") { store throws(SQLiteError) in
+      try store.append(.power, at: moment, body: body)
     }
     onChange()
   }
@@ -109,11 +111,8 @@ final class PowerWatch {
       json.field("name", identity.info.name.string)
       json.field("battery_mv", millivolts)
     }
-    store.write(
-      when: .soon,
-      { store throws(SQLiteError) in
-        try store.keepReading(of: identity.info.key, kind: .status, body: body, at: moment, isJournaled: false)
-      }
-    ) { [log] failure in if let failure { log.info("the battery's reading is not kept: \(failure)") } }
+    store.post(when: .soon, "the battery's reading") { store throws(SQLiteError) in
+      try store.keepReading(of: identity.info.key, kind: .status, body: body, at: moment, isJournaled: false)
+    }
   }
 }
