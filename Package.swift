@@ -240,7 +240,10 @@ let package = Package(
       dependencies: ["Documents", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing"],
       swiftSettings: strict),
     .testTarget(
-      name: "ControlTests", dependencies: ["Control", "Relay", "TestSupport", "Transport"], swiftSettings: strict),
+      name: "ControlTests",
+      dependencies: [
+        "Control", "EventLoop", "JSON", "Messaging", "Proxy", "Relay", "Store", "Sync", "TestSupport", "Transport",
+      ], swiftSettings: strict),
     .testTarget(name: "ProxyTests", dependencies: ["Companion", "Proxy"], swiftSettings: strict),
     .testTarget(
       name: "MQTTTests", dependencies: ["EventLoop", "MQTT", "TestSupport", "Timing"], swiftSettings: strict),

@@ -1,38 +1,49 @@
 // SPDX-License-Identifier: MIT
 
-import EventLoop
+import BluetoothSession
 import HTTP
 import JSON
 import Messaging
 
-/// How the control socket answers.
-enum Answering {
-  static func answer(
-    _ responder: HTTPResponder, status: Int = 200, _ body: (inout JSONWriter) throws -> Void
-  ) rethrows {
-    let bytes = try JSONWriter.object(body) + [10]
-    responder.respond(HTTPResponse(status: status, headers: ["Content-Type": "application/json"], body: bytes))
+/// What answers a request of the control socket.
+enum Answer {
+  case whole(HTTPResponse)
+  /// It was answered piece by piece, and is over (`Reply.rows`).
+  case streamed
+
+  static func json(status: Int = 200, _ body: (inout JSONWriter) throws -> Void) rethrows -> Answer {
+    .whole(
+      HTTPResponse(
+        status: status, headers: ["Content-Type": "application/json"], body: try JSONWriter.object(body) + [10]))
   }
 
-  /// Answers what `work` writes, or why it was refused; in a task, which asks the radio.
-  static func answer(
-    _ responder: HTTPResponder, on loop: EventLoop,
-    _ work: @escaping () async throws(Refusal) -> (inout JSONWriter) -> Void
-  ) {
-    loop.begin {
-      do throws(Refusal) {
-        answer(responder, try await work())
-      } catch {
-        refuse(responder, error)
+  /// It says only that it was done.
+  static var done: Answer { json { $0.field("ok", true) } }
+}
+
+/// A refusal that has no code for programs.
+struct Rejection: Error {
+  let status: Int
+  let words: String
+}
+
+extension Answer {
+  /// The one place where an error becomes an answer.
+  static func refusing(_ error: any Error) -> Answer {
+    switch error {
+    case let refusal as Refusal: refusing(refusal)
+    case let rejection as Rejection: json(status: rejection.status) { $0.field("error", rejection.words) }
+    case let trouble as BluetoothTrouble:
+      json(status: 502) { json in
+        json.field("error", trouble.description)
+        json.field("remedy", trouble.remedy)
       }
+    default: json(status: 503) { $0.field("error", "\(error)") }
     }
   }
 
-  /// What says only that it was done.
-  static func done(_ json: inout JSONWriter) { json.field("ok", true) }
-
-  static func refuse(_ responder: HTTPResponder, _ refusal: Refusal) {
-    answer(responder, status: status(of: refusal)) { json in
+  private static func refusing(_ refusal: Refusal) -> Answer {
+    json(status: status(of: refusal)) { json in
       json.field("error", refusal.description)
       json.field("code", refusal.code)
       switch refusal {
@@ -53,7 +64,7 @@ enum Answering {
     case .tooLong, .invalid: 400
     case .readOnly: 403
     case .full: 429
-    case .linkDown, .store: 503
+    case .linkDown, .store, .cancelled: 503
     case .radio: 502
     case .silence: 504
     }

@@ -95,15 +95,11 @@ public final class Daemon {
     }
     do {
       control = try ControlAPI(
-        ControlAPI.Parts(
-          version: Self.version, configurationFile: file, loop: loop, store: store, connection: connection,
+        ControlAPI.Dependencies(
+          version: Self.version, configurationFile: file, loop: loop, log: log, store: store,
           synchronizer: synchronizer,
-          messaging: messaging, bluetooth: configuration.bluetooth, log: log, proxy: proxy, taps: taps, counts: counts,
-          relay: { [unowned self] in self.relay },
-          addUpstream: { [unowned self] (fields) throws(Refusal) in try self.addUpstream(fields) },
-          removeUpstream: { [unowned self] (name) throws(Refusal) in try self.removeUpstream(name) },
-          memoryWasUsed: { [upkeep] in upkeep.memoryWasUsed() },
-          documentChanged: { [unowned self] _ in self.documentsChanged() }, power: { [power] in power.report }),
+          messaging: messaging, bluetooth: configuration.bluetooth, proxy: proxy, relay: relay, taps: taps,
+          counts: counts, operations: DaemonOperations(self, upkeep, power)),
         location: configuration.controlSocket, group: configuration.controlGroup,
         metricsPort: configuration.metricsPort)
     } catch {
@@ -262,6 +258,7 @@ public final class Daemon {
   }
 
   private func close() {
+    upkeep.stop()
     proxy.stop()
     connection.stop()
     relay.stop()

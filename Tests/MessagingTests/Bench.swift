@@ -71,11 +71,23 @@ final class Bench: SyncObserver {
   func swap(to other: VirtualRadio) { link.swap(to: other) }
 
   func send(_ request: SendRequest) throws -> Result<[OutgoingMessage], Refusal> {
-    var result: Result<[OutgoingMessage], Refusal>?
-    // As everything that comes from outside: within a turn, at whose end the store commits.
-    loop.later { [messenger] in messenger.send(request) { result = $0 } }
-    try run("an answer to send") { result != nil }
+    try result("an answer to send") { [messenger] () throws(Refusal) in try await messenger.send(request) }
+  }
+
+  /// What becomes of a task of this loop.
+  func result<Value>(
+    _ what: String, of work: @escaping () async throws(Refusal) -> Value
+  ) throws -> Result<Value, Refusal> {
+    var result: Result<Value, Refusal>?
+    loop.begin { do throws(Refusal) { result = .success(try await work()) } catch { result = .failure(error) } }
+    try run(what) { result != nil }
     return try #require(result)
+  }
+
+  /// Why it was refused; `nil`: it was done.
+  func refusal<Value>(of work: @escaping () async throws(Refusal) -> Value) throws -> Refusal? {
+    if case .failure(let refusal) = try result("an answer", of: work) { return refusal }
+    return nil
   }
 
   /// The journal is trimmed to nothing.

@@ -37,15 +37,13 @@ import Testing
   private func logIn(
     _ fixture: Fixture, _ password: Text, permissions: UInt8, acl: UInt8, keeps: Bool = false
   ) throws -> LoginSuccess? {
-    var result: Result<NodeAnswer, Refusal>?
-    fixture.bench.loop.later {
-      fixture.service.logIn(fixture.stored, password: password, keepsReadOnly: keeps) { result = $0 }
-    }
     let answer = Push.loginSuccess(
       LoginSuccess(permissions: permissions, prefix: room.key.prefix, serverTime: 1, acl: acl, firmwareLevel: 1))
     // After the radio has taken the question.
     fixture.bench.loop.schedule(after: .milliseconds(200)) { fixture.bench.own.push(answer) }
-    try fixture.bench.run("an answer") { result != nil }
+    let result = try fixture.bench.result("an answer") { () throws(Refusal) in
+      try await fixture.service.logIn(fixture.stored, password: password, keepsReadOnly: keeps)
+    }
     guard case .success(.login(let login)) = result else { return nil }
     return login
   }

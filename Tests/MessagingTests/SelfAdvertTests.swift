@@ -19,10 +19,7 @@ import VirtualRadio
   }
 
   private func send(_ advert: SelfAdvert, _ bench: Bench, isFlood: Bool = false) throws -> Refusal? {
-    var answer: Refusal??
-    bench.loop.later { advert.send(isFlood: isFlood) { answer = .some($0) } }
-    try bench.run("an answer to the advert") { answer != nil }
-    return try #require(answer)
+    try bench.refusal { () throws(Refusal) in try await advert.send(isFlood: isFlood) }
   }
 
   @Test func `an advert is due when the radio is new, then after the interval, and a restart changes nothing`() throws {
@@ -71,7 +68,7 @@ import VirtualRadio
       return
     }
     #expect(advert.report?.isFlood == true)
-    bench.messenger.onAdvertised(false)
+    bench.messenger.noteAdvert(isFlood: false)
     #expect(advert.report?.isFlood == false)
   }
 }

@@ -1,49 +1,43 @@
 // SPDX-License-Identifier: MIT
 
 import BluetoothSession
+import EventLoop
 import HTTP
 import JSON
 import Transport
 
 /// `/v1/doctor`, `/v1/doctor/bluetooth`, `/v1/report`.
-final class DoctorAPI {
-  static let paths = ["/v1/doctor", "/v1/doctor/bluetooth", "/v1/report"]
+struct DoctorAPI {
+  private let dependencies: ControlAPI.Dependencies
 
-  private let parts: ControlAPI.Parts
-  private var bluetooth: BluetoothDoctor?
+  init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
 
-  init(_ parts: ControlAPI.Parts) { self.parts = parts }
+  func show() async throws -> Answer { Self.answer(try await examine()) }
+  func showBluetooth() async throws -> Answer { Self.answer(try await examineBluetooth()) }
 
-  /// False: not one of these.
-  func handle(_ request: HTTPRequest, _ responder: HTTPResponder) -> Bool {
-    switch (request.method, request.path) {
-    case ("GET", "/v1/doctor"): examine { Self.answer(responder, $0) }
-    case ("GET", "/v1/doctor/bluetooth"): examineBluetooth { Self.answer(responder, $0) }
-    case ("GET", "/v1/report"):
-      examine { [parts] findings in
-        let body = TroubleReport(parts: parts).write(findings)
-        responder.respond(HTTPResponse(status: 200, headers: ["Content-Type": "text/markdown"], body: body))
-      }
-    default: return false
-    }
-    return true
+  func report() async throws -> Answer {
+    let body = TroubleReport(dependencies: dependencies).write(try await examine())
+    return .whole(HTTPResponse(status: 200, headers: ["Content-Type": "text/markdown"], body: body))
   }
 
   /// Bluetooth is looked at where the radio is one over Bluetooth.
-  private func examine(_ done: @escaping ([Finding]) -> Void) {
-    let findings = GatewayDoctor(parts: parts).examine()
-    guard parts.connection.link.bluetoothTarget != nil else { return done(findings) }
-    examineBluetooth { done(findings + $0) }
+  private func examine() async throws -> [Finding] {
+    let findings = GatewayDoctor(dependencies: dependencies).examine()
+    guard dependencies.connection.link.bluetoothTarget != nil else { return findings }
+    return findings + (try await examineBluetooth())
   }
 
-  private func examineBluetooth(_ done: @escaping ([Finding]) -> Void) {
-    let doctor = BluetoothDoctor(parts.connection.link.bluetoothTarget, parts.bluetooth, on: parts.loop)
-    bluetooth = doctor
-    doctor.examine(done)
+  private func examineBluetooth() async throws -> [Finding] {
+    let doctor = BluetoothDoctor(
+      dependencies.connection.link.bluetoothTarget, dependencies.bluetooth, on: dependencies.loop)
+    defer { withExtendedLifetime(doctor) {} }
+    let findings = Promise<[Finding]>()
+    doctor.examine { findings.keep($0) }
+    return try await findings.value()
   }
 
-  private static func answer(_ responder: HTTPResponder, _ findings: [Finding]) {
-    Answering.answer(responder) { json in
+  private static func answer(_ findings: [Finding]) -> Answer {
+    .json { json in
       json.arrayField("findings") { json in
         for finding in findings {
           json.object { json in

@@ -16,20 +16,20 @@ struct GatewayDoctor {
   /// A certificate that ends within so many days.
   private static let fewDays: Int64 = 14
 
-  let parts: ControlAPI.Parts
+  let dependencies: ControlAPI.Dependencies
 
   func examine() -> [Finding] {
-    let location = parts.store.location
+    let location = dependencies.store.location
     let folder = location.lastIndex(of: "/").map { String(location[..<$0]) } ?? "."
     return radio() + held() + clock() + store() + MachineDoctor(folder: folder).examine()
-      + parts.relay().upstreams.flatMap { Self.upstream($0.status, now: WallClock().seconds) }
-      + parts.proxy.reports.map(Self.proxy)
+      + dependencies.relay.upstreams.flatMap { Self.upstream($0.status, now: WallClock().seconds) }
+      + dependencies.proxy.reports.map(Self.proxy)
   }
 
   // MARK: The radio
 
   private func radio() -> [Finding] {
-    let connection = parts.connection
+    let connection = dependencies.connection
     guard case .up = connection.state else {
       guard case .waiting(let error) = connection.state else {
         return [Finding("radio", .warning, "\(connection.link.name): being opened", "Look again in a few seconds.")]
@@ -51,7 +51,7 @@ struct GatewayDoctor {
   /// What another radio was to send.
   private func held() -> [Finding] {
     // `try?`: what is wrong with the store is told there.
-    guard let count = try? parts.store.heldCount(), count > 0 else { return [] }
+    guard let count = try? dependencies.store.heldCount(), count > 0 else { return [] }
     return [
       Finding(
         "outgoing", .warning, "\(count) messages wait for another radio than the one that is attached",
@@ -71,7 +71,7 @@ struct GatewayDoctor {
   }
 
   private func firmware() -> Finding? {
-    guard let text = parts.connection.identity?.device?.details?.version.string else { return nil }
+    guard let text = dependencies.connection.identity?.device?.details?.version.string else { return nil }
     guard FirmwareVersion(text) >= Self.oldestFirmware else {
       return Finding(
         "firmware", .warning, "\(text) is old: it does not tell its counters",
@@ -82,8 +82,8 @@ struct GatewayDoctor {
 
   private func table() -> Finding? {
     // `try?`: what is wrong with the store is told there.
-    guard let most = parts.connection.identity?.device?.maxContacts, most > 0,
-      let count = try? parts.store.contactCount(onRadio: true)
+    guard let most = dependencies.connection.identity?.device?.maxContacts, most > 0,
+      let count = try? dependencies.store.contactCount(onRadio: true)
     else { return nil }
     let words = "\(count) of \(most) places in the radio's contact table are taken"
     guard Int(count) * 100 >= most * 95 else { return Finding("contacts", .ok, words) }
@@ -93,7 +93,7 @@ struct GatewayDoctor {
   }
 
   private func radioClock() -> Finding? {
-    guard let radio = parts.synchronizer.radioTime, WallClock().isSynchronised else { return nil }
+    guard let radio = dependencies.synchronizer.radioTime, WallClock().isSynchronised else { return nil }
     let difference = Int64(radio) - WallClock().seconds
     guard abs(difference) > 60 else { return Finding("radio's clock", .ok, "right within a minute") }
     return Finding(
@@ -103,7 +103,7 @@ struct GatewayDoctor {
   }
 
   private func advert() -> Finding? {
-    parts.messaging.routine.advert.report.map { Self.advert($0, now: WallClock().milliseconds) }
+    dependencies.messaging.routine.advert.report.map { Self.advert($0, now: WallClock().milliseconds) }
   }
 
   /// Nodes that have not heard of this radio for so long may have given its place in their tables to others.
@@ -144,7 +144,7 @@ struct GatewayDoctor {
   }
 
   private func store() -> [Finding] {
-    let store = parts.store
+    let store = dependencies.store
     var findings: [Finding] = []
     if let failure = store.failure { findings.append(Finding("store", .failed, "\(failure)", failure.remedy)) }
     if let location = store.setAside {

@@ -12,7 +12,7 @@ import Transport
 struct TroubleReport {
   private static let maxConfiguration = 64 << 10
 
-  let parts: ControlAPI.Parts
+  let dependencies: ControlAPI.Dependencies
 
   func write(_ findings: [Finding]) -> [UInt8] {
     let sections = [
@@ -31,9 +31,9 @@ struct TroubleReport {
     }
     let release = MachineDoctor.text("/etc/os-release")?.split(separator: "\n").first { $0.hasPrefix("PRETTY_NAME=") }
     let board = MachineDoctor.text("/proc/device-tree/model").map { $0.filter { $0 != "\0" } }
-    let details = parts.connection.identity?.device?.details
+    let details = dependencies.connection.identity?.device?.details
     let lines = [
-      "meshpostd \(parts.version)", "\(field(system.sysname)) \(field(system.release)) \(field(system.machine))",
+      "meshpostd \(dependencies.version)", "\(field(system.sysname)) \(field(system.release)) \(field(system.machine))",
       release.map { String($0.dropFirst(12)) } ?? "", board ?? "",
       details.map { "radio: \($0.model.string) \($0.version.string), \($0.build.string)" } ?? "radio: not known",
     ]
@@ -50,7 +50,9 @@ struct TroubleReport {
 
   private func status() -> String {
     do {
-      let status = try JSONWriter.object { json throws(StoreError) in try StatusReport(parts: parts).write(to: &json) }
+      let status = try JSONWriter.object { json throws(StoreError) in
+        try StatusReport(dependencies: dependencies).write(to: &json)
+      }
       let value = try JSONValue(parsing: status)
       return Redaction.line(Self.withoutPositions(value).text)
     } catch {
@@ -75,8 +77,8 @@ struct TroubleReport {
   }
 
   private func configuration() -> String {
-    let file = open(parts.configurationFile, O_RDONLY | O_CLOEXEC)
-    guard file >= 0 else { return "\(parts.configurationFile): \(String(cString: strerror(errno)))" }
+    let file = open(dependencies.configurationFile, O_RDONLY | O_CLOEXEC)
+    guard file >= 0 else { return "\(dependencies.configurationFile): \(String(cString: strerror(errno)))" }
     defer { close(file) }
     var bytes: [UInt8] = []
     while bytes.count < Self.maxConfiguration, case .bytes(let more) = Descriptor.read(file) { bytes += more }
@@ -84,7 +86,7 @@ struct TroubleReport {
   }
 
   private func log() -> String {
-    parts.log.recent.map { line in "\(Self.time(line.at)) \(line.level.word): \(Self.line(line.text))" }
+    dependencies.log.recent.map { line in "\(Self.time(line.at)) \(line.level.word): \(Self.line(line.text))" }
       .joined(separator: "\n")
   }
 

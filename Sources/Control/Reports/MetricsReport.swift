@@ -10,7 +10,7 @@ import Timing
 
 /// What `/metrics` says; the names are promised in docs/observability.md.
 struct MetricsReport {
-  let parts: ControlAPI.Parts
+  let dependencies: ControlAPI.Dependencies
 
   func write() throws(StoreError) -> [UInt8] {
     var text = Exposition()
@@ -26,21 +26,21 @@ struct MetricsReport {
 
   private func gateway(_ text: inout Exposition) {
     text.metric("meshpost_build_info", .gauge, "Which version of which gateway.") {
-      $0.add(1, ("version", parts.version), ("gateway", parts.store.gatewayID))
+      $0.add(1, ("version", dependencies.version), ("gateway", dependencies.store.gatewayID))
     }
-    let uptime = (parts.loop.now - parts.startedAt).inSeconds
+    let uptime = (dependencies.loop.now - dependencies.startedAt).inSeconds
     text.metric("process_start_time_seconds", .gauge, "When the daemon was started, seconds since 1970.") {
       $0.add((Double(WallClock().milliseconds) / 1000 - uptime).rounded())
     }
     text.gauge(
       "process_resident_memory_bytes", "Resident memory.", StatusReport.residentKibibytes.map { $0 * 1024 })
-    text.counter("meshpost_wakeups_total", "Times that the daemon woke up.", parts.loop.wakeups)
+    text.counter("meshpost_wakeups_total", "Times that the daemon woke up.", dependencies.loop.wakeups)
     text.gauge(
       "meshpost_clock_synchronized", "1: the machine's clock is synchronised.", WallClock().isSynchronised ? 1 : 0)
   }
 
   private func radio(_ text: inout Exposition) {
-    let connection = parts.connection
+    let connection = dependencies.connection
     text.gauge("meshpost_radio_up", "1: the link to the radio is up.", connection.state == .up ? 1 : 0)
     if let identity = connection.identity {
       text.metric("meshpost_radio_info", .gauge, "Which radio.") { samples in
@@ -53,24 +53,25 @@ struct MetricsReport {
     }
     text.gauge("meshpost_radio_rssi_dbm", "How strongly the radio is heard over Bluetooth.", connection.link.rssi)
     text.metric("meshpost_radio_silence_seconds", .gauge, "Since the radio last said something.") {
-      $0.add(connection.lastHeard.map { (parts.loop.now - $0).inSeconds.rounded() })
+      $0.add(connection.lastHeard.map { (dependencies.loop.now - $0).inSeconds.rounded() })
     }
     text.counter(
       "meshpost_radio_unreadable_frames_total", "Frames that could not be read.", connection.unreadableFrames)
-    text.counter("meshpost_radio_packets_heard_total", "Packets that the radio heard.", parts.counts.packets)
+    text.counter("meshpost_radio_packets_heard_total", "Packets that the radio heard.", dependencies.counts.packets)
     text.metric("meshpost_radio_last_packet_snr_db", .gauge, "Signal-to-noise ratio of the last packet heard.") {
-      $0.add(parts.counts.lastSNR?.decibels)
+      $0.add(dependencies.counts.lastSNR?.decibels)
     }
-    text.gauge("meshpost_radio_last_packet_rssi_dbm", "Strength of the last packet heard.", parts.counts.lastRSSI)
+    text.gauge(
+      "meshpost_radio_last_packet_rssi_dbm", "Strength of the last packet heard.", dependencies.counts.lastRSSI)
   }
 
   private func sync(_ text: inout Exposition) {
-    let (state, counters) = (parts.synchronizer.state, parts.synchronizer.counters)
+    let (state, counters) = (dependencies.synchronizer.state, dependencies.synchronizer.counters)
     text.metric("meshpost_sync_state", .gauge, "1 for the state that the sync is in.") { samples in
       for name in SyncState.names { samples.add(name == state.name ? 1 : 0, ("state", name)) }
     }
     text.metric("meshpost_sync_last_success_timestamp_seconds", .gauge, "When the gateway was last synced.") {
-      $0.add(parts.synchronizer.lastSynced.map { Double($0 / 1000) })
+      $0.add(dependencies.synchronizer.lastSynced.map { Double($0 / 1000) })
     }
     text.counter("meshpost_radio_connections_total", "Times that the link came up.", counters.connections)
     text.counter("meshpost_radio_timeouts_total", "Commands that the radio did not answer.", counters.timeouts)
@@ -81,11 +82,11 @@ struct MetricsReport {
   }
 
   private func messaging(_ text: inout Exposition) {
-    let status = parts.messaging.messenger.status
+    let status = dependencies.messaging.messenger.status
     text.gauge("meshpost_outgoing_waiting", "Messages of ours that wait.", status.waiting)
     text.gauge("meshpost_outgoing_in_flight", "Messages of ours that wait for their acknowledgement.", status.inFlight)
     // `try?`: a store that cannot be read is told of below.
-    text.gauge("meshpost_outgoing_held", "Messages that wait for another radio.", try? parts.store.heldCount())
+    text.gauge("meshpost_outgoing_held", "Messages that wait for another radio.", try? dependencies.store.heldCount())
     text.metric("meshpost_messages_sent", .gauge, "Messages of ours by what became of them, as far as they are kept.") {
       $0.add(Double(status.delivered), ("state", "delivered"))
       $0.add(Double(status.failed), ("state", "failed"))
@@ -100,7 +101,7 @@ struct MetricsReport {
   }
 
   private func store(_ text: inout Exposition) throws(StoreError) {
-    let store = parts.store
+    let store = dependencies.store
     text.gauge("meshpost_store_up", "1: the last write succeeded.", store.failure == nil ? 1 : 0)
     text.gauge("meshpost_store_messages", "Messages kept.", try store.messageCount())
     let (all, onRadio) = (try store.contactCount(onRadio: false), try store.contactCount(onRadio: true))
@@ -108,14 +109,14 @@ struct MetricsReport {
     text.gauge("meshpost_radio_contacts", "Nodes in the radio's table.", onRadio)
     text.gauge(
       "meshpost_radio_contacts_limit", "Nodes that fit into the radio's table.",
-      parts.connection.identity?.device?.maxContacts)
+      dependencies.connection.identity?.device?.maxContacts)
     text.gauge("meshpost_store_size_bytes", "Size of the database.", try store.size())
     text.gauge("meshpost_journal_size_bytes", "Size of the journal's events.", store.journalSize.bytes)
     text.counter("meshpost_journal_events_total", "Events journaled: the last seq.", store.lastSeq)
   }
 
   private func upstreams(_ text: inout Exposition) {
-    let all = parts.relay().upstreams.map(\.status)
+    let all = dependencies.relay.upstreams.map(\.status)
     func each(_ samples: inout Exposition.Samples, _ value: (UpstreamStatus) -> Double?) {
       for status in all { samples.add(value(status), ("upstream", status.name), ("kind", status.kind)) }
     }
@@ -146,7 +147,7 @@ struct MetricsReport {
   }
 
   private func proxies(_ text: inout Exposition) {
-    let reports = parts.proxy.reports
+    let reports = dependencies.proxy.reports
     text.metric("meshpost_proxy_up", .gauge, "1: clients can connect there.") { samples in
       for report in reports { samples.add(report.trouble == nil ? 1 : 0, ("proxy", report.name)) }
     }

@@ -11,37 +11,37 @@ import Timing
 
 /// What `meshpost status --json` shows; the shape is promised in docs/stability.md.
 struct StatusReport {
-  let parts: ControlAPI.Parts
+  let dependencies: ControlAPI.Dependencies
 
   func write(to json: inout JSONWriter) throws(StoreError) {
-    json.field("version", parts.version)
-    json.field("gateway", parts.store.gatewayID)
-    json.field("epoch", parts.store.epoch)
-    json.field("uptime_s", Int64((parts.loop.now - parts.startedAt).inSeconds))
+    json.field("version", dependencies.version)
+    json.field("gateway", dependencies.store.gatewayID)
+    json.field("epoch", dependencies.store.epoch)
+    json.field("uptime_s", Int64((dependencies.loop.now - dependencies.startedAt).inSeconds))
     json.field("clock_trusted", WallClock().isSynchronised)
     json.field("resident_kib", Self.residentKibibytes)
-    json.field("wakeups", parts.loop.wakeups)
+    json.field("wakeups", dependencies.loop.wakeups)
     json.objectField("radio") { writeRadio(to: &$0) }
     json.objectField("sync") { writeSync(to: &$0) }
-    let held = try parts.store.heldCount()
+    let held = try dependencies.store.heldCount()
     json.objectField("messaging") { writeMessaging(held: held, to: &$0) }
     try writeStore(to: &json)
     json.arrayField("upstreams") { json in
-      for upstream in parts.relay().upstreams { json.object { Self.write(upstream.status, to: &$0) } }
+      for upstream in dependencies.relay.upstreams { json.object { Self.write(upstream.status, to: &$0) } }
     }
     writeProxies(to: &json)
     json.objectField("power") { json in
-      let power = parts.power()
+      let power = dependencies.operations.powerReport
       json.field("battery_mv", power.millivolts)
       json.field("battery_low", power.isBatteryLow)
       json.field("supply_low", power.isSupplyLow)
     }
-    json.field("listeners", parts.taps.count)
+    json.field("listeners", dependencies.taps.count)
   }
 
   private func writeProxies(to json: inout JSONWriter) {
     json.arrayField("proxies") { json in
-      for report in parts.proxy.reports {
+      for report in dependencies.proxy.reports {
         json.object { json in
           json.field("name", report.name)
           json.field("address", report.address)
@@ -65,9 +65,9 @@ struct StatusReport {
   }
 
   func writeState(to json: inout JSONWriter) {
-    json.field("version", parts.version)
-    json.field("link", parts.connection.link.name)
-    switch parts.connection.state {
+    json.field("version", dependencies.version)
+    json.field("link", dependencies.connection.link.name)
+    switch dependencies.connection.state {
     case .connecting: json.field("radio", "connecting")
     case .handshaking: json.field("radio", "handshaking")
     case .up: json.field("radio", "up")
@@ -75,10 +75,10 @@ struct StatusReport {
       json.field("radio", "down")
       json.field("error", error.description)
     }
-    json.field("name", parts.connection.identity?.info.name.string)
-    json.field("sync", parts.synchronizer.state.name)
+    json.field("name", dependencies.connection.identity?.info.name.string)
+    json.field("sync", dependencies.synchronizer.state.name)
     json.field("clock_trusted", WallClock().isSynchronised)
-    json.field("store_error", parts.store.failure?.description)
+    json.field("store_error", dependencies.store.failure?.description)
   }
 
   static var residentKibibytes: Int64? {
@@ -91,7 +91,7 @@ struct StatusReport {
   }
 
   private func writeRadio(to json: inout JSONWriter) {
-    let connection = parts.connection
+    let connection = dependencies.connection
     json.field("link", connection.link.name)
     json.field("step", connection.link.step)
     json.field("rssi", connection.link.rssi)
@@ -104,12 +104,12 @@ struct StatusReport {
       json.field("error", error.description)
       json.field("remedy", error.remedy)
     }
-    json.field("last_heard_s", connection.lastHeard.map { Int64((parts.loop.now - $0).inSeconds) })
+    json.field("last_heard_s", connection.lastHeard.map { Int64((dependencies.loop.now - $0).inSeconds) })
     json.field("unreadable_frames", connection.unreadableFrames)
     if let identity = connection.identity {
       json.objectField("identity") { EventBody.write(identity, to: &$0) }
     }
-    guard let advert = parts.messaging.routine.advert.report else { return }
+    guard let advert = dependencies.messaging.routine.advert.report else { return }
     json.objectField("advert") { json in
       json.field("at", advert.at)
       json.field("flood", advert.isFlood)
@@ -118,7 +118,7 @@ struct StatusReport {
   }
 
   func writeSync(to json: inout JSONWriter) {
-    let state = parts.synchronizer.state
+    let state = dependencies.synchronizer.state
     json.field("state", state.name)
     switch state {
     case .syncing(let phase, let current, let total):
@@ -128,8 +128,8 @@ struct StatusReport {
     case .failed(let reason): json.field("reason", reason)
     case .idle, .synced: break
     }
-    json.field("last_synced", parts.synchronizer.lastSynced)
-    let counters = parts.synchronizer.counters
+    json.field("last_synced", dependencies.synchronizer.lastSynced)
+    let counters = dependencies.synchronizer.counters
     json.objectField("counters") { json in
       json.field("connections", counters.connections)
       json.field("messages_stored", counters.messagesStored)
@@ -147,7 +147,7 @@ struct StatusReport {
   /// What is fetched from servers upstream.
   func writeUpdates(to json: inout JSONWriter) {
     json.arrayField("updates") { json in
-      for upstream in parts.relay().upstreams {
+      for upstream in dependencies.relay.upstreams {
         if let report = upstream.updates { json.object { Self.write(report, to: &$0) } }
       }
     }
@@ -177,7 +177,7 @@ struct StatusReport {
   }
 
   private func writeMessaging(held: Int64, to json: inout JSONWriter) {
-    let status = parts.messaging.messenger.status
+    let status = dependencies.messaging.messenger.status
     json.field("waiting", status.waiting)
     json.field("in_flight", status.inFlight)
     json.field("held", held)
@@ -190,7 +190,7 @@ struct StatusReport {
     json.field("hour_messages_limit", status.messages.limit)
     json.field("waits_for_airtime", status.waitsForBudget)
     json.arrayField("polls") { json in
-      for report in parts.messaging.routine.reports {
+      for report in dependencies.messaging.routine.reports {
         json.object { json in
           json.field("node", report.poll.node)
           json.field("kind", report.poll.kind.rawValue)
@@ -203,7 +203,7 @@ struct StatusReport {
   }
 
   private func writeStore(to json: inout JSONWriter) throws(StoreError) {
-    let store = parts.store
+    let store = dependencies.store
     let (messages, contacts) = (try store.messageCount(), try store.contactCount(onRadio: false))
     let (onRadio, size) = (try store.contactCount(onRadio: true), try store.size())
     let unindexed = try store.unindexedMessages()

@@ -11,46 +11,25 @@ import Sync
 import Timing
 
 /// `/v1/documents…`: what is noted of nodes and channels, and settings that may be changed from afar. See docs/documents.md.
-final class DocumentAPI {
-  static let paths = ["/v1/documents", "/v1/node/alias", "/v1/node/note", "/v1/node/tags", "/v1/channels/relay"]
+struct DocumentAPI {
+  private let dependencies: ControlAPI.Dependencies
 
-  private let parts: ControlAPI.Parts
+  init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
 
-  init(_ parts: ControlAPI.Parts) { self.parts = parts }
+  func edit(_ body: RequestBody) async throws(Refusal) -> Answer { try await edit(try body.string("key"), body) }
 
-  /// False: not one of these.
-  func handle(_ request: HTTPRequest, _ responder: HTTPResponder) -> Bool {
-    do throws(Refusal) {
-      switch (request.method, request.path) {
-      case ("GET", "/v1/documents"): try list(request, responder)
-      case ("POST", "/v1/documents"):
-        let body = try RequestBody(request)
-        try edit(try body.string("key"), body, responder)
-      case ("POST", "/v1/node/alias"): try editNode(.alias, request, responder)
-      case ("POST", "/v1/node/note"): try editNode(.note, request, responder)
-      case ("POST", "/v1/node/tags"): try editNode(.tags, request, responder)
-      case ("POST", "/v1/channels/relay"):
-        let body = try RequestBody(request)
-        let channel = try Addressing(parts.store).channel(try body.string("channel"))
-        try edit(DocumentKey.relay(digest: channel.secret.digest).text, body, responder)
-      default: return false
-      }
-    } catch {
-      Answering.refuse(responder, error)
-    }
-    return true
+  func editNode(_ field: DocumentKey.NodeField, _ body: RequestBody) async throws(Refusal) -> Answer {
+    let node = try Addressing(dependencies.store).contact(try body.string("node"))
+    return try await edit(DocumentKey.node(key: node.contact.key.hex, field).text, body)
   }
 
-  private func editNode(
-    _ field: DocumentKey.NodeField, _ request: HTTPRequest, _ responder: HTTPResponder
-  ) throws(Refusal) {
-    let body = try RequestBody(request)
-    let node = try Addressing(parts.store).contact(try body.string("node"))
-    try edit(DocumentKey.node(key: node.contact.key.hex, field).text, body, responder)
+  func editRelay(_ body: RequestBody) async throws(Refusal) -> Answer {
+    let channel = try Addressing(dependencies.store).channel(try body.string("channel"))
+    return try await edit(DocumentKey.relay(digest: channel.secret.digest).text, body)
   }
 
   /// `value`; without it, or with null, the document is deleted.
-  private func edit(_ text: String, _ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+  private func edit(_ text: String, _ body: RequestBody) async throws(Refusal) -> Answer {
     guard let key = DocumentKey(text) else { throw .invalid(DocumentKey.allowed) }
     let given = body.any("value")
     if let given, !key.allows(given) { throw .invalid("\"value\" is \(key.wanted)") }
@@ -62,20 +41,22 @@ final class DocumentAPI {
     }
     let hasRoom: Bool
     do throws(StoreError) {
-      hasRoom = try parts.store.hasRoomForDocument(text)
+      hasRoom = try dependencies.store.hasRoomForDocument(text)
     } catch {
       throw .store(error)
     }
     guard hasRoom else { throw .full("there are \(Store.maxDocuments) documents already; delete does not free one") }
-    let moment = parts.synchronizer.now
+    let moment = dependencies.synchronizer.now
     var edited: Document?
-    parts.store.write({ store throws(SQLiteError) in
-      edited = try store.editDocument(text, value, at: moment)
-    }) { [parts] failure in
-      if let failure { return Answering.refuse(responder, .store(failure)) }
-      Answering.answer(responder) { json in if let edited { Self.write(edited, to: &json) } }
-      if let edited { parts.documentChanged(edited) }
+    do throws(StoreError) {
+      try await dependencies.store.save { store throws(SQLiteError) in
+        edited = try store.editDocument(text, value, at: moment)
+      }
+    } catch {
+      throw .store(error)
     }
+    if edited != nil { dependencies.operations.documentsChanged() }
+    return .json { json in if let edited { Self.write(edited, to: &json) } }
   }
 
   private static func write(_ document: Document, to json: inout JSONWriter) {
@@ -86,18 +67,18 @@ final class DocumentAPI {
   }
 
   /// At most 1000; with `after` the next ones.
-  private func list(_ request: HTTPRequest, _ responder: HTTPResponder) throws(Refusal) {
+  func list(_ request: HTTPRequest) throws(Refusal) -> Answer {
     let after = request.query["after"] ?? ""
     var found: [Document] = []
     do throws(StoreError) {
-      try parts.store.eachDocument(request.query["prefix"] ?? "") { document in
+      try dependencies.store.eachDocument(request.query["prefix"] ?? "") { document in
         if document.key > after, document.value != nil { found.append(document) }
         return found.count < 1000
       }
     } catch {
       throw .store(error)
     }
-    Answering.answer(responder) { json in
+    return .json { json in
       json.arrayField("documents") { json in for document in found { json.object { Self.write(document, to: &$0) } } }
       if found.count == 1000 { json.field("next", found.last?.key) }
     }

@@ -7,46 +7,36 @@ import Messaging
 import Store
 
 /// `/v1/messages`: what came and what we said, in one order, by words, sender, channel and time; and what comes.
-final class MessagesAPI {
-  typealias Stream = (HTTPResponder, _ follow: Bool, @escaping RowStream.Producer) -> Void
-
+struct MessagesAPI {
   /// Rows of a page that are read at once.
-  private static let pageRows = 100
+  private static let pageRows = ControlAPI.pageRows
   /// Steps of indexing that a search waits for; more are left to the daemon's spare time.
   private static let maxSteps: Int64 = 8
 
-  private let parts: ControlAPI.Parts
-  private let stream: Stream
+  private let dependencies: ControlAPI.Dependencies
 
-  init(_ parts: ControlAPI.Parts, _ stream: @escaping Stream) {
-    self.parts = parts
-    self.stream = stream
-  }
+  init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
 
   /// The newest `limit` that fit (100), or the first that fit after a place; `follow=1` goes on with what comes.
-  func handle(_ request: HTTPRequest, _ responder: HTTPResponder) {
-    do throws(Refusal) {
-      let query = try query(request)
-      let limit = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 0), 1_000_000))
-      let hasAfter = request.query["after"] != nil
-      if request.query["follow"] == "1" {
-        guard query.words == nil else { throw .invalid("words cannot be followed: leave out q, or follow") }
-        return try follow(query, limit: limit, hasAfter: hasAfter, responder)
-      }
-      if query.words != nil || query.from != nil || query.with != nil || query.channel != nil { try prepare() }
-      try list(query, limit: limit, hasAfter: hasAfter, responder)
-      parts.memoryWasUsed()
-    } catch {
-      Answering.refuse(responder, error)
+  func show(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
+    let query = try query(request)
+    let limit = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 0), 1_000_000))
+    let hasAfter = request.query["after"] != nil
+    if request.query["follow"] == "1" {
+      guard query.words == nil else { throw Refusal.invalid("words cannot be followed: leave out q, or follow") }
+      return try await follow(query, limit: limit, hasAfter: hasAfter, reply)
     }
+    defer { dependencies.operations.memoryWasUsed() }
+    if query.words != nil || query.from != nil || query.with != nil || query.channel != nil { try await prepare() }
+    return try await list(query, limit: limit, hasAfter: hasAfter, reply)
   }
 
   private func query(_ request: HTTPRequest) throws(Refusal) -> MessageQuery {
-    let addressing = Addressing(parts.store)
+    let addressing = Addressing(dependencies.store)
     var query = MessageQuery(
       words: request.query["q"], since: try time(request, "since"), until: try time(request, "until"),
       after: try place(request, "after") ?? .first, before: try place(request, "before") ?? .last,
-      radio: try RadiosAPI.wanted(request, parts.store))
+      radio: try RadiosAPI.wanted(request, dependencies.store))
     if let name = request.query["from"] { query.from = try addressing.contact(name).contact }
     if let name = request.query["with"] { query.with = try addressing.contact(name).contact }
     if let name = request.query["channel"] { query.channel = try addressing.channel(name).secret }
@@ -74,22 +64,19 @@ final class MessagesAPI {
   }
 
   /// What came last, and what we said, is taken into the indexes.
-  private func prepare() throws(Refusal) {
-    let waiting: Int64
-    do throws(StoreError) {
-      waiting = try parts.store.unindexedMessages()
-    } catch {
-      throw .store(error)
-    }
+  private func prepare() async throws(Refusal) {
+    let store = dependencies.store
+    var waiting: Int64
+    do throws(StoreError) { waiting = try store.unindexedMessages() } catch { throw .store(error) }
     guard waiting <= Self.maxSteps * Store.indexStep else {
       throw .full("the index of words is being made, \(waiting) messages to go: try again in a minute")
     }
     do throws(StoreError) {
-      for _ in 0..<Self.maxSteps where try parts.store.unindexedMessages() > 0 {
-        parts.store.write({ store throws(SQLiteError) in _ = try store.indexMessages() }) { [log = parts.log] failure in
-          if let failure { log.info("messages are not indexed: \(failure)") }
-        }
-        try parts.store.commitNow()
+      var steps = 0
+      while waiting > 0, steps < Self.maxSteps {
+        try await store.save { store throws(SQLiteError) in _ = try store.indexMessages() }
+        waiting = try store.unindexedMessages()
+        steps += 1
       }
     } catch {
       throw .store(error)
@@ -97,14 +84,14 @@ final class MessagesAPI {
   }
 
   private func list(
-    _ query: MessageQuery, limit: Int, hasAfter: Bool, _ responder: HTTPResponder
-  ) throws(Refusal) {
-    if !hasAfter, limit <= Self.pageRows { return try newest(query, limit, responder) }
+    _ query: MessageQuery, limit: Int, hasAfter: Bool, _ reply: Reply
+  ) async throws -> Answer {
+    if !hasAfter, limit <= Self.pageRows { return try await reply.rows(newest(query, limit)) }
     var query = query
     if !hasAfter { query.after = try beginning(ofNewest: limit, query) }
-    let store = parts.store
+    let store = dependencies.store
     var left = limit
-    stream(responder, false) {
+    return try await reply.rows {
       let most = min(Self.pageRows, left)
       let (lines, count) = try Self.page(&query, most, store)
       left -= count
@@ -132,7 +119,7 @@ final class MessagesAPI {
   private func beginning(ofNewest limit: Int, _ query: MessageQuery) throws(Refusal) -> MessagePlace {
     var oldest = MessagePlace.last
     do throws(SearchError) {
-      try parts.store.eachRow(query, limit: limit) { row in
+      try dependencies.store.eachRow(query, limit: limit) { row in
         oldest = row.place
         return true
       }
@@ -146,21 +133,17 @@ final class MessagesAPI {
   }
 
   /// One page, read backwards: the words are looked up once.
-  private func newest(_ query: MessageQuery, _ limit: Int, _ responder: HTTPResponder) throws(Refusal) {
+  private func newest(_ query: MessageQuery, _ limit: Int) throws(Refusal) -> [UInt8] {
     var found: [ConversationRow] = []
     do throws(SearchError) {
-      try parts.store.eachRow(query, limit: limit) { row in
+      try dependencies.store.eachRow(query, limit: limit) { row in
         found.append(row)
         return true
       }
     } catch {
       throw Self.refusal(error)
     }
-    var lines = found.reversed().flatMap { row in ControlAPI.line { Self.write(row, parts.store, to: &$0) } }
-    stream(responder, false) {
-      defer { lines = [] }
-      return (lines, true)
-    }
+    return found.reversed().flatMap { row in ControlAPI.line { Self.write(row, dependencies.store, to: &$0) } }
   }
 
   private static func refusal(_ error: SearchError) -> Refusal {
@@ -174,9 +157,9 @@ final class MessagesAPI {
 
   /// First what is there, then what the journal tells: ours come with each of their states.
   private func follow(
-    _ query: MessageQuery, limit: Int, hasAfter: Bool, _ responder: HTTPResponder
-  ) throws(Refusal) {
-    let store = parts.store
+    _ query: MessageQuery, limit: Int, hasAfter: Bool, _ reply: Reply
+  ) async throws -> Answer {
+    let store = dependencies.store
     var query = query
     if !hasAfter { query.after = limit == 0 ? .last : try beginning(ofFollowed: limit, query) }
     var (isBegun, seq) = (hasAfter ? false : limit == 0, store.lastSeq)
@@ -184,7 +167,7 @@ final class MessagesAPI {
     var all = MessageQuery(after: query.after, radio: query.radio)
     all.directions = query.directions
     var shown: Int64 = 0
-    stream(responder, true) {
+    return try await reply.rows(follow: true) {
       if !isBegun {
         var lines: [UInt8] = []
         var count = 0
@@ -256,12 +239,12 @@ final class MessagesAPI {
     all.directions = query.directions
     var place: MessagePlace
     do throws(StoreError) {
-      place = try parts.store.endOfMessages()
+      place = try dependencies.store.endOfMessages()
     } catch {
       throw .store(error)
     }
     do throws(SearchError) {
-      try parts.store.eachRow(all, limit: Self.maxLookedBack) { row in
+      try dependencies.store.eachRow(all, limit: Self.maxLookedBack) { row in
         guard Self.fits(row, query) else { return true }
         place = row.place
         count += 1

@@ -9,49 +9,18 @@ import Messaging
 import Store
 
 /// `/v1/send`, `/v1/react`, `/v1/outgoing…`: what an operator says, and what has become of it.
-final class MessagingAPI {
-  static let paths = [
-    "/v1/resolve", "/v1/send", "/v1/react", "/v1/outgoing", "/v1/outgoing/retry", "/v1/outgoing/cancel",
-    "/v1/outgoing/adopt",
-  ]
+struct MessagingAPI {
+  private let dependencies: ControlAPI.Dependencies
 
-  private let parts: ControlAPI.Parts
-  private let stream: (HTTPResponder, Bool, @escaping RowStream.Producer) -> Void
+  init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
 
-  init(_ parts: ControlAPI.Parts, stream: @escaping (HTTPResponder, Bool, @escaping RowStream.Producer) -> Void) {
-    self.parts = parts
-    self.stream = stream
-  }
-
-  private var messenger: Messenger { parts.messaging.messenger }
-
-  /// False: not one of these.
-  func handle(_ request: HTTPRequest, _ responder: HTTPResponder) -> Bool {
-    do throws(Refusal) {
-      switch (request.method, request.path) {
-      case ("GET", "/v1/resolve"): try resolve(request.query["name"] ?? "", responder)
-      case ("POST", "/v1/send"): try send(RequestBody(request), responder)
-      case ("POST", "/v1/react"): try react(RequestBody(request), responder)
-      case ("GET", "/v1/outgoing"): try outgoing(request, responder)
-      case ("POST", "/v1/outgoing/retry"): messenger.retry(key: request.query["id"] ?? "", one(responder))
-      case ("POST", "/v1/outgoing/cancel") where request.query["held"] == "1":
-        try eachHeld(responder) { [messenger] in messenger.cancel(key: $0, $1) }
-      case ("POST", "/v1/outgoing/cancel"): messenger.cancel(key: request.query["id"] ?? "", one(responder))
-      case ("POST", "/v1/outgoing/adopt") where request.query["held"] == "1":
-        try eachHeld(responder) { [messenger] in messenger.adopt(key: $0, $1) }
-      case ("POST", "/v1/outgoing/adopt"): messenger.adopt(key: request.query["id"] ?? "", one(responder))
-      default: return false
-      }
-    } catch {
-      Answering.refuse(responder, error)
-    }
-    return true
-  }
+  private var messenger: Messenger { dependencies.messaging.messenger }
+  private var store: Store { dependencies.store }
 
   /// Who is meant by a name, as `send` would take it.
-  private func resolve(_ name: String, _ responder: HTTPResponder) throws(Refusal) {
-    let addressee = try Addressing(parts.store).find(name)
-    Answering.answer(responder) { json in
+  func resolve(_ request: HTTPRequest) throws(Refusal) -> Answer {
+    let addressee = try Addressing(dependencies.store).find(request.query["name"] ?? "")
+    return .json { json in
       switch addressee {
       case .contact(let stored):
         json.field("kind", "contact")
@@ -65,7 +34,7 @@ final class MessagingAPI {
     }
   }
 
-  private func send(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+  func send(_ body: RequestBody) async throws(Refusal) -> Answer {
     var request = SendRequest(to: try body.string("to"), text: Text(try body.string("text")))
     request.key = try body.optional("id")
     request.splits = body.flag("split")
@@ -77,25 +46,20 @@ final class MessagingAPI {
       request.priority = priority
     }
     if let origin = try body.optional("origin"), (1...64).contains(origin.utf8.count) { request.origin = origin }
-    accept(request, responder)
+    return try await accept(request)
   }
 
-  private func accept(_ request: SendRequest, _ responder: HTTPResponder) {
-    messenger.send(request) { [parts] result in
-      switch result {
-      case .failure(let refusal): Answering.refuse(responder, refusal)
-      case .success(let messages):
-        Answering.answer(responder, status: 202) { json in
-          json.arrayField("messages") { json in
-            for message in messages { json.object { parts.store.write(message, to: &$0) } }
-          }
-        }
+  private func accept(_ request: SendRequest) async throws(Refusal) -> Answer {
+    let messages = try await messenger.send(request)
+    return .json(status: 202) { json in
+      json.arrayField("messages") { json in
+        for message in messages { json.object { store.write(message, to: &$0) } }
       }
     }
   }
 
   /// A reaction to a message that came (`message`) or to one of ours (`outgoing`, or a number below zero).
-  private func react(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+  func react(_ body: RequestBody) async throws(Refusal) -> Answer {
     let emoji = try body.string("emoji")
     guard ReactionText.isEmoji(emoji) else { throw .invalid("a reaction is one emoji") }
     var number = try body.integer("message", in: -Int64.max...Int64.max)
@@ -103,7 +67,7 @@ final class MessagingAPI {
     if let given = number, given < 0 {
       number = nil
       do throws(StoreError) {
-        key = try parts.store.outgoing(id: -given)?.key ?? ""
+        key = try dependencies.store.outgoing(id: -given)?.key ?? ""
       } catch {
         throw .store(error)
       }
@@ -122,12 +86,12 @@ final class MessagingAPI {
     }
     guard !request.to.isEmpty else { throw .notFound("that message") }
     request.key = try body.optional("id")
-    accept(request, responder)
+    return try await accept(request)
   }
 
   private func reaction(_ emoji: String, toMessage number: Int64) throws(StoreError) -> SendRequest {
     var request = SendRequest(to: "", text: "")
-    try parts.store.eachMessage(after: number - 1, before: number + 1, limit: 1) { message in
+    try dependencies.store.eachMessage(after: number - 1, before: number + 1, limit: 1) { message in
       guard let time = message.senderTime else { return false }
       let hash = TextDigest.reactionHash(message.text, senderTime: time)
       let sender = message.kind == .channel ? message.senderName?.string ?? "" : nil
@@ -141,9 +105,9 @@ final class MessagingAPI {
 
   private func reaction(_ emoji: String, toOutgoing key: String) throws(StoreError) -> SendRequest {
     var request = SendRequest(to: "", text: "")
-    guard let message = try parts.store.outgoing(key: key), let time = message.senderTime else { return request }
+    guard let message = try dependencies.store.outgoing(key: key), let time = message.senderTime else { return request }
     let hash = TextDigest.reactionHash(message.text, senderTime: time)
-    let own = message.kind == .channel ? parts.connection.identity?.info.name.string ?? "" : nil
+    let own = message.kind == .channel ? dependencies.connection.identity?.info.name.string ?? "" : nil
     request.text = ReactionText(emoji: emoji, targetSender: own, hash: hash).text
     request.to = message.recipient?.hex ?? channelName(message.channel)
     return request
@@ -152,65 +116,55 @@ final class MessagingAPI {
   private func channelName(_ digest: String?) -> String {
     var name = ""
     // `try?`: a store that cannot be read finds no channel, and the request is refused.
-    try? parts.store.eachChannel { if $0.secret.digest == digest { name = $0.name.string } }
+    try? dependencies.store.eachChannel { if $0.secret.digest == digest { name = $0.name.string } }
     return name
   }
 
-  private func one(_ responder: HTTPResponder) -> (Result<OutgoingMessage, Refusal>) -> Void {
-    { [store = parts.store] result in
-      switch result {
-      case .failure(let refusal): Answering.refuse(responder, refusal)
-      case .success(let message): Answering.answer(responder) { store.write(message, to: &$0) }
-      }
-    }
+  // MARK: What has become of it
+
+  private func answer(_ message: OutgoingMessage) -> Answer { .json { store.write(message, to: &$0) } }
+
+  private func key(_ request: HTTPRequest) -> String { request.query["id"] ?? "" }
+
+  func retry(_ request: HTTPRequest) async throws(Refusal) -> Answer {
+    answer(try await messenger.retry(key: key(request)))
   }
 
-  /// All that waits for another radio; what cannot be done says why.
-  private func eachHeld(
-    _ responder: HTTPResponder,
-    _ act: (String, @escaping (Result<OutgoingMessage, Refusal>) -> Void) -> Void
-  ) throws(Refusal) {
-    let keys: [String]
-    do throws(StoreError) {
-      keys = try messenger.heldKeys()
-    } catch {
-      throw .store(error)
-    }
-    var (done, refused): ([OutgoingMessage], [(String, Refusal)]) = ([], [])
-    let end = { [store = parts.store] in
-      guard done.count + refused.count == keys.count else { return }
-      Answering.answer(responder) { json in
-        json.arrayField("messages") { json in for message in done { json.object { store.write(message, to: &$0) } } }
-        json.arrayField("refused") { json in
-          for (key, refusal) in refused {
-            json.object { json in
-              json.field("id", key)
-              json.field("error", refusal.description)
-            }
+  /// One, or all that wait for another radio.
+  func cancel(_ request: HTTPRequest) throws(Refusal) -> Answer {
+    guard request.query["held"] == "1" else { return answer(try messenger.cancel(key: key(request))) }
+    return answer(try messenger.cancelHeld())
+  }
+
+  func adopt(_ request: HTTPRequest) async throws(Refusal) -> Answer {
+    guard request.query["held"] == "1" else { return answer(try await messenger.adopt(key: key(request))) }
+    return answer(try await messenger.adoptHeld())
+  }
+
+  /// What cannot be done says why.
+  private func answer(_ outcome: Messenger.Outcome) -> Answer {
+    .json { json in
+      json.arrayField("messages") { json in
+        for message in outcome.done { json.object { store.write(message, to: &$0) } }
+      }
+      json.arrayField("refused") { json in
+        for (key, refusal) in outcome.refused {
+          json.object { json in
+            json.field("id", key)
+            json.field("error", refusal.description)
           }
         }
-      }
-    }
-    if keys.isEmpty { end() }
-    for key in keys {
-      act(key) { result in
-        switch result {
-        case .success(let message): done.append(message)
-        case .failure(let refusal): refused.append((key, refusal))
-        }
-        end()
       }
     }
   }
 
   /// Rows: messages of ours; with `id` one of them, and with `follow=1` its states until it has ended.
-  private func outgoing(_ request: HTTPRequest, _ responder: HTTPResponder) throws(Refusal) {
-    if let key = request.query["id"] { return try follow(key, request.query["follow"] == "1", responder) }
+  func outgoing(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
+    if let key = request.query["id"] { return try await follow(key, request.query["follow"] == "1", reply) }
     let limit = min(max(request.query["limit"].flatMap { Int($0) } ?? 100, 1), 10_000)
-    let store = parts.store
     let radio = try RadiosAPI.wanted(request, store)
     var after: Int64?
-    stream(responder, false) {
+    return try await reply.rows {
       var lines: [UInt8] = []
       var count = 0
       try store.eachOutgoing(after: after ?? 0, ofRadio: radio, limit: after == nil ? limit : .max) { message in
@@ -226,22 +180,17 @@ final class MessagingAPI {
     }
   }
 
-  private func follow(_ key: String, _ follows: Bool, _ responder: HTTPResponder) throws(Refusal) {
-    let store = parts.store
-    do {
-      guard try store.outgoing(key: key) != nil else { throw Refusal.notFound(key) }
-    } catch let error as StoreError {
-      throw .store(error)
-    } catch {
-      throw .notFound(key)
-    }
+  private func follow(_ key: String, _ follows: Bool, _ reply: Reply) async throws -> Answer {
+    let isKnown: Bool
+    do throws(StoreError) { isKnown = try store.outgoing(key: key) != nil } catch { throw Refusal.store(error) }
+    guard isKnown else { throw Refusal.notFound(key) }
     var last: OutgoingMessage?
-    stream(responder, follows) {
+    return try await reply.rows(follow: follows) {
       guard let message = try store.outgoing(key: key) else { return ([], true) }
       guard message != last else { return ([], true) }
       last = message
-      let line = JSONWriter.object { store.write(message, to: &$0) } + [10]
-      if follows, message.hasEnded { throw RowStream.Ended(lines: line) }
+      let line = ControlAPI.line { store.write(message, to: &$0) }
+      if follows, message.hasEnded { throw Reply.Ended(lines: line) }
       return (line, true)
     }
   }

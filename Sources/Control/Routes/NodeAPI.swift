@@ -7,76 +7,63 @@ import Messaging
 import Store
 
 /// `/v1/node/…`: what other nodes are asked. Answers come over the air and take seconds.
-final class NodeAPI {
-  static let paths = ["login", "logout", "status", "telemetry", "neighbours", "trace", "cli"].map { "/v1/node/\($0)" }
+struct NodeAPI {
+  private let dependencies: ControlAPI.Dependencies
 
-  private let parts: ControlAPI.Parts
+  init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
 
-  init(_ parts: ControlAPI.Parts) { self.parts = parts }
+  private var nodes: NodeService { dependencies.messaging.nodes }
 
-  private var nodes: NodeService { parts.messaging.nodes }
-
-  /// False: not one of these.
-  func handle(_ request: HTTPRequest, _ responder: HTTPResponder) -> Bool {
-    guard request.method == "POST", Self.paths.contains(request.path) else { return false }
-    do throws(Refusal) {
-      let body = try RequestBody(request)
-      let name = try body.string("node")
-      if request.path == "/v1/node/telemetry", name == "self" { return ownTelemetry(responder) }
-      let node = try Addressing(parts.store).contact(name)
-      switch request.path {
-      case "/v1/node/login":
-        let password = try body.optional("password")
-        nodes.logIn(node, password: password.map { Text($0) }, keepsReadOnly: body.flag("read_only")) {
-          Self.tell($0, responder)
-        }
-      case "/v1/node/logout": try forget(node.contact, responder)
-      case "/v1/node/status": nodes.ask(.status, of: node) { Self.tell($0, responder) }
-      case "/v1/node/telemetry": nodes.ask(.telemetry, of: node) { Self.tell($0, responder) }
-      case "/v1/node/neighbours": neighbours(node, responder)
-      case "/v1/node/trace": try trace(node.contact, body, responder)
-      default: try command(node, body, responder)
-      }
-    } catch {
-      Answering.refuse(responder, error)
-    }
-    return true
+  private func node(_ body: RequestBody) throws(Refusal) -> StoredContact {
+    try Addressing(dependencies.store).contact(try body.string("node"))
   }
 
-  static func tell(_ result: Result<NodeAnswer, Refusal>, _ responder: HTTPResponder) {
-    switch result {
-    case .failure(let refusal): Answering.refuse(responder, refusal)
-    case .success(let answer): Answering.answer(responder) { answer.write(to: &$0) }
-    }
+  static func answer(_ answer: NodeAnswer) -> Answer { .json { answer.write(to: &$0) } }
+
+  func ask(_ question: NodeQuestion, _ body: RequestBody) async throws(Refusal) -> Answer {
+    Self.answer(try await nodes.ask(question, of: node(body)))
   }
 
-  private func forget(_ contact: Contact, _ responder: HTTPResponder) throws(Refusal) {
+  func logIn(_ body: RequestBody) async throws(Refusal) -> Answer {
+    let password = try body.optional("password").map { Text($0) }
+    return Self.answer(
+      try await nodes.logIn(node(body), password: password, keepsReadOnly: body.flag("read_only")))
+  }
+
+  func logOut(_ body: RequestBody) throws(Refusal) -> Answer {
     do {
-      try nodes.credentials.set(nil, for: contact.key)
+      try nodes.credentials.set(nil, for: node(body).contact.key)
+    } catch let refusal as Refusal {
+      throw refusal
     } catch {
       throw .invalid("\(error)")
     }
-    Answering.answer(responder) { $0.field("ok", true) }
+    return .done
   }
 
-  private func neighbours(_ node: StoredContact, _ responder: HTTPResponder) {
-    nodes.neighbours(of: node) { [store = parts.store] result in
-      switch result {
-      case .failure(let refusal): Answering.refuse(responder, refusal)
-      case .success(let neighbours):
-        Answering.answer(responder) { json in
-          json.field("total", neighbours.total)
-          json.arrayField("neighbours") { json in
-            for entry in neighbours.entries {
-              // `try?`: without its name it still has its key.
-              let known = KeyPrefix(bytes: entry.key).flatMap { (try? store.contact(prefix: $0)) ?? nil }
-              json.object { json in
-                json.field("key", Hex.string(entry.key))
-                json.field("name", known?.contact.name.string)
-                json.field("heard_s", entry.heardAgo)
-                json.field("snr", entry.snr.decibels)
-              }
-            }
+  /// Of a node, or of the radio itself: `self`.
+  func telemetry(_ body: RequestBody) async throws(Refusal) -> Answer {
+    guard try body.string("node") == "self" else { return try await ask(.telemetry, body) }
+    switch await dependencies.connection.ask(.sendTelemetryRequest(nil), .interactive) {
+    case .pushed(.telemetryResponse(_, let data)): return Self.answer(.telemetry(Telemetry(decoding: data)))
+    case .failed(.linkLost): throw .linkDown
+    default: throw .radio("the radio does not tell its telemetry")
+    }
+  }
+
+  func neighbours(_ body: RequestBody) async throws(Refusal) -> Answer {
+    let neighbours = try await nodes.neighbours(of: node(body))
+    return .json { json in
+      json.field("total", neighbours.total)
+      json.arrayField("neighbours") { json in
+        for entry in neighbours.entries {
+          // `try?`: without its name it still has its key.
+          let known = KeyPrefix(bytes: entry.key).flatMap { (try? dependencies.store.contact(prefix: $0)) ?? nil }
+          json.object { json in
+            json.field("key", Hex.string(entry.key))
+            json.field("name", known?.contact.name.string)
+            json.field("heard_s", entry.heardAgo)
+            json.field("snr", entry.snr.decibels)
           }
         }
       }
@@ -84,7 +71,8 @@ final class NodeAPI {
   }
 
   /// There and back along the node's path, or a round trip that is given as hex.
-  private func trace(_ contact: Contact, _ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+  func trace(_ body: RequestBody) async throws(Refusal) -> Answer {
+    let contact = try node(body).contact
     let route: (path: [UInt8], flags: UInt8)
     if let hex = try body.optional("path") {
       let size = try body.integer("hash_bytes", in: 1...2) ?? 1
@@ -96,7 +84,7 @@ final class NodeAPI {
       route = try Self.roundTrip(to: contact)
     }
     let stored = StoredContact(contact: contact, onRadio: true, firstSeen: 0, lastHeard: nil)
-    nodes.ask(.trace(path: route.path, flags: route.flags), of: stored) { Self.tell($0, responder) }
+    return Self.answer(try await nodes.ask(.trace(path: route.path, flags: route.flags), of: stored))
   }
 
   /// A node at the end of its path takes part itself when it is a repeater or a room: others do not pass packets on.
@@ -116,7 +104,8 @@ final class NodeAPI {
     return (trip.flatMap { $0 }, UInt8(size - 1))
   }
 
-  private func command(_ node: StoredContact, _ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+  func command(_ body: RequestBody) async throws(Refusal) -> Answer {
+    let node = try node(body)
     let text = Text(try body.string("command"))
     guard (1...156).contains(text.bytes.count), !text.bytes.contains(0) else {
       throw .invalid("a command has 1 to 156 bytes")
@@ -124,17 +113,6 @@ final class NodeAPI {
     guard node.contact.type != .chat else {
       throw .invalid("\(node.contact.name.string) is a companion: it has no CLI")
     }
-    nodes.ask(.cli(text), of: node) { Self.tell($0, responder) }
-  }
-
-  private func ownTelemetry(_ responder: HTTPResponder) -> Bool {
-    let id = parts.connection.submit(.sendTelemetryRequest(nil), .interactive) { outcome in
-      guard case .pushed(.telemetryResponse(_, let data)) = outcome else {
-        return Answering.refuse(responder, .radio("the radio does not tell its telemetry"))
-      }
-      Answering.answer(responder) { NodeAnswer.telemetry(Telemetry(decoding: data)).write(to: &$0) }
-    }
-    if id == nil { Answering.refuse(responder, .linkDown) }
-    return true
+    return Self.answer(try await nodes.ask(.cli(text), of: node))
   }
 }

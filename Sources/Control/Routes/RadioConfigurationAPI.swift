@@ -8,54 +8,25 @@ import Messaging
 import Store
 
 /// `/v1/radio`, `/v1/radio/set`, `…/advert`, `…/backup`, `…/private-key`, and what a backup is put back with.
-final class RadioConfigurationAPI {
-  static let paths = [
-    "/v1/radio", "/v1/radio/set", "/v1/radio/advert", "/v1/radio/presets", "/v1/radio/backup", "/v1/radio/private-key",
-    "/v1/contacts/put",
-    "/v1/channels/put",
-  ]
+struct RadioConfigurationAPI {
   /// Of the lines of a backup.
   static let backupVersion = 1
 
-  private let parts: ControlAPI.Parts
-  private let care: RadioConfigurator
-  private let stream: MessagesAPI.Stream
+  private let dependencies: ControlAPI.Dependencies
+  private let configurator: RadioConfigurator
 
-  init(_ parts: ControlAPI.Parts, _ stream: @escaping MessagesAPI.Stream) {
-    self.parts = parts
-    self.stream = stream
-    care = RadioConfigurator(parts.synchronizer)
+  init(_ dependencies: ControlAPI.Dependencies) {
+    self.dependencies = dependencies
+    configurator = RadioConfigurator(dependencies.synchronizer)
   }
 
-  /// False: not one of these.
-  func handle(_ request: HTTPRequest, _ responder: HTTPResponder) -> Bool {
-    do throws(Refusal) {
-      switch (request.method, request.path) {
-      case ("GET", "/v1/radio"): show(responder)
-      case ("GET", "/v1/radio/presets"): presets(responder)
-      case ("POST", "/v1/radio/set"): try set(RequestBody(request), responder)
-      case ("POST", "/v1/radio/advert"): try advert(RequestBody(request), responder)
-      case ("GET", "/v1/radio/backup"): backup(responder)
-      case ("POST", "/v1/radio/private-key"): try privateKey(RequestBody(request), responder)
-      case ("POST", "/v1/contacts/put"): try putContact(RequestBody(request), responder)
-      case ("POST", "/v1/channels/put"): try putChannel(RequestBody(request), responder)
-      default: return false
-      }
-    } catch {
-      Answering.refuse(responder, error)
-    }
-    return true
+  func show() async throws(Refusal) -> Answer {
+    let facts = try await configurator.read()
+    return .json { facts.write(to: &$0) }
   }
 
-  private func show(_ responder: HTTPResponder) {
-    Answering.answer(responder, on: parts.loop) { [care] () throws(Refusal) in
-      let facts = try await care.read()
-      return { facts.write(to: &$0) }
-    }
-  }
-
-  private func presets(_ responder: HTTPResponder) {
-    Answering.answer(responder) { json in
+  func presets() -> Answer {
+    .json { json in
       json.arrayField("settings") { json in
         for setting in RadioSetting.known {
           json.object { json in
@@ -79,78 +50,73 @@ final class RadioConfigurationAPI {
     }
   }
 
-  private func set(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
-    guard let present = parts.connection.identity?.info, parts.connection.state == .up else { throw .linkDown }
-    let settings = try RadioSetting.read(body.whole, present: present)
-    Answering.answer(responder, on: parts.loop) { [care] () throws(Refusal) in
-      let facts = try await care.apply(settings)
-      return { facts.write(to: &$0) }
+  func set(_ body: RequestBody) async throws(Refusal) -> Answer {
+    guard let present = dependencies.connection.identity?.info, dependencies.connection.state == .up else {
+      throw .linkDown
     }
+    let facts = try await configurator.apply(try RadioSetting.read(body.whole, present: present))
+    return .json { facts.write(to: &$0) }
   }
 
   /// `{"flood":true}`: through the whole mesh; `{}`: to direct neighbours.
-  private func advert(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+  func advert(_ body: RequestBody) async throws(Refusal) -> Answer {
     let isFlood = body.flag("flood")
-    parts.messaging.routine.advert.send(isFlood: isFlood) { refusal in
-      if let refusal { return Answering.refuse(responder, refusal) }
-      Answering.answer(responder) { json in
-        json.field("ok", true)
-        json.field("flood", isFlood)
-      }
+    try await dependencies.messaging.routine.advert.send(isFlood: isFlood)
+    return .json { json in
+      json.field("ok", true)
+      json.field("flood", isFlood)
     }
   }
 
   // MARK: Backup
 
   /// Rows: the radio with its settings, its channels with their secrets, its contacts.
-  private func backup(_ responder: HTTPResponder) {
-    guard parts.synchronizer.knowsAllContacts else {
-      return Answering.refuse(
-        responder, parts.connection.state == .up ? .full("the sync is under way; try again in a moment") : .linkDown)
+  func backup(_ reply: Reply) async throws -> Answer {
+    guard dependencies.synchronizer.knowsAllContacts else {
+      throw dependencies.connection.state == .up
+        ? Refusal.full("the sync is under way; try again in a moment") : .linkDown
     }
-    parts.loop.begin { [weak self, care] in
-      do throws(Refusal) {
-        let facts = try await care.read()
-        self?.write(facts, responder)
-      } catch {
-        Answering.refuse(responder, error)
-      }
-    }
-  }
-
-  private func write(_ facts: RadioConfigurator.Facts, _ responder: HTTPResponder) {
-    let store = parts.store
-    let at = parts.synchronizer.now.milliseconds
-    var head: [UInt8]? = ControlAPI.line { json in
-      json.field("kind", "radio")
-      json.field("version", Self.backupVersion)
-      json.field("at", at)
-      json.field("key", facts.identity.info.key.hex)
-      json.field("model", facts.identity.device?.details?.model.string)
-      json.field("firmware", facts.identity.device?.details?.version.string)
-      json.objectField("settings") { facts.writeSettings(to: &$0, withKeys: true) }
-    }
+    let facts = try await configurator.read()
+    let (store, at) = (dependencies.store, dependencies.synchronizer.now.milliseconds)
+    var isBegun = false
     var after: [UInt8] = []
-    stream(responder, false) {
-      if var lines = head {
-        head = nil
-        var channels: [Channel] = []
-        try store.eachChannel { channels.append($0) }
-        for channel in channels {
-          let region = try store.region(ofChannel: channel.secret.digest)
-          lines += ControlAPI.line { Self.write(channel, region, to: &$0) }
-        }
-        return (lines, false)
+    return try await reply.rows {
+      guard isBegun else {
+        isBegun = true
+        return (try Self.head(facts, at: at) + Self.channels(store), false)
       }
       var (lines, count): ([UInt8], Int) = ([], 0)
       try store.eachContact(after: after, onRadioOnly: true) { stored in
         lines += ControlAPI.line { Self.write(stored.contact, to: &$0) }
         after = stored.contact.key.bytes
         count += 1
-        return count < 100
+        return count < ControlAPI.pageRows
       }
-      return (lines, count < 100)
+      return (lines, count < ControlAPI.pageRows)
     }
+  }
+
+  private static func head(_ facts: RadioConfigurator.Facts, at: Int64) -> [UInt8] {
+    ControlAPI.line { json in
+      json.field("kind", "radio")
+      json.field("version", backupVersion)
+      json.field("at", at)
+      json.field("key", facts.identity.info.key.hex)
+      json.field("model", facts.identity.device?.details?.model.string)
+      json.field("firmware", facts.identity.device?.details?.version.string)
+      json.objectField("settings") { facts.writeSettings(to: &$0, withKeys: true) }
+    }
+  }
+
+  private static func channels(_ store: Store) throws(StoreError) -> [UInt8] {
+    var channels: [Channel] = []
+    try store.eachChannel { channels.append($0) }
+    var lines: [UInt8] = []
+    for channel in channels {
+      let region = try store.region(ofChannel: channel.secret.digest)
+      lines += ControlAPI.line { write(channel, region, to: &$0) }
+    }
+    return lines
   }
 
   private static func write(_ channel: Channel, _ region: String?, to json: inout JSONWriter) {
@@ -186,7 +152,7 @@ final class RadioConfigurationAPI {
     return Text(bytes: bytes)
   }
 
-  private func putContact(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+  func putContact(_ body: RequestBody) async throws(Refusal) -> Answer {
     guard let key = PublicKey(hex: try body.string("key")), !key.isZero else {
       throw .invalid("\"key\" is 64 hex digits")
     }
@@ -204,40 +170,32 @@ final class RadioConfigurationAPI {
       lastAdvert: UInt32(clamping: try body.integer("last_advert", in: 0...Int64(UInt32.max)) ?? 0),
       latitude: Int32(clamping: try body.integer("latitude", in: -90_000_000...90_000_000) ?? 0),
       longitude: Int32(clamping: try body.integer("longitude", in: -180_000_000...180_000_000) ?? 0))
-    Answering.answer(responder, on: parts.loop) { [table = parts.messaging.table] () throws(Refusal) in
-      try await table.add(contact)
-      return Answering.done
-    }
+    try await dependencies.messaging.table.add(contact)
+    return .done
   }
 
-  private func putChannel(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+  func putChannel(_ body: RequestBody) async throws(Refusal) -> Answer {
     guard let slot = try body.integer("slot", in: 0...255) else { throw .invalid("\"slot\" is missing") }
     let secret = try SharedLink.secret(try body.string("secret"))
     let channel = Channel(slot: UInt8(clamping: slot), name: try Self.name(body), secret: secret)
     let region = try body.optional("region").map { text throws(Refusal) in try SharedLink.region(text) }
-    Answering.answer(responder, on: parts.loop) { [table = parts.messaging.table] () throws(Refusal) in
-      try await table.put(channel)
-      try await table.setRegion(region, of: channel)
-      return Answering.done
-    }
+    try await dependencies.messaging.table.put(channel)
+    try await dependencies.messaging.table.setRegion(region, of: channel)
+    return .done
   }
 
   /// `{"export":true}`, or `{"import":HEX}`: with it the radio becomes that node.
-  private func privateKey(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+  func privateKey(_ body: RequestBody) async throws(Refusal) -> Answer {
     if body.flag("export") {
-      parts.log.warning("an operator has the radio's private key exported")
-      return Answering.answer(responder, on: parts.loop) { [care] () throws(Refusal) in
-        let key = Hex.string(try await care.exportPrivateKey())
-        return { $0.field("private_key", key) }
-      }
+      dependencies.log.warning("an operator has the radio's private key exported")
+      let key = Hex.string(try await configurator.exportPrivateKey())
+      return .json { $0.field("private_key", key) }
     }
     guard let key = Hex.bytes(try body.string("import")), key.count == 64 else {
       throw .invalid("\"import\" is 128 hex digits")
     }
-    parts.log.warning("an operator gives the radio another private key")
-    Answering.answer(responder, on: parts.loop) { [care] () throws(Refusal) in
-      try await care.importPrivateKey(key)
-      return Answering.done
-    }
+    dependencies.log.warning("an operator gives the radio another private key")
+    try await configurator.importPrivateKey(key)
+    return .done
   }
 }

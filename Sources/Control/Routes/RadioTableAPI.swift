@@ -9,67 +9,38 @@ import Messaging
 import Store
 
 /// `/v1/contacts/…` and `/v1/channels/…`: changes to the radio's own tables.
-final class RadioTableAPI {
-  static let paths = [
-    "/v1/contacts/add", "/v1/contacts/remove", "/v1/contacts/export", "/v1/contacts/import", "/v1/contacts/share",
-    "/v1/contacts/path", "/v1/channels/add", "/v1/channels/remove", "/v1/channels/region",
-  ]
+struct RadioTableAPI {
+  private let store: Store
+  private let messaging: MessagingParts
 
-  private let parts: ControlAPI.Parts
-
-  init(_ parts: ControlAPI.Parts) { self.parts = parts }
-
-  private var table: RadioTable { parts.messaging.table }
-  private var addressing: Addressing { Addressing(parts.store) }
-
-  /// False: not one of these.
-  func handle(_ request: HTTPRequest, _ responder: HTTPResponder) -> Bool {
-    do throws(Refusal) {
-      switch (request.method, request.path) {
-      case ("POST", "/v1/contacts/add"): try addContact(RequestBody(request), responder)
-      case ("POST", "/v1/contacts/remove"):
-        let key = try contact(request).contact.key
-        carryOut(responder) { table throws(Refusal) in try await table.remove(key) }
-      case ("GET", "/v1/contacts/export"): try export(request, responder)
-      case ("POST", "/v1/contacts/import"): try importLink(RequestBody(request), responder)
-      case ("POST", "/v1/contacts/share"):
-        let key = try contact(request).contact.key
-        carryOut(responder) { table throws(Refusal) in try await table.share(key) }
-      case ("POST", "/v1/contacts/path"): try path(RequestBody(request), responder)
-      case ("POST", "/v1/channels/add"): try addChannel(RequestBody(request), responder)
-      case ("POST", "/v1/channels/remove"):
-        let channel = try addressing.channel(request.query["channel"] ?? "")
-        answer(responder) { table throws(Refusal) in Self.written(try await table.remove(channel), nil) }
-      case ("POST", "/v1/channels/region"): try setRegion(RequestBody(request), responder)
-      default: return false
-      }
-    } catch {
-      Answering.refuse(responder, error)
-    }
-    return true
+  init(_ dependencies: ControlAPI.Dependencies) {
+    (store, messaging) = (dependencies.store, dependencies.messaging)
   }
+
+  private var table: RadioTable { messaging.table }
+  private var addressing: Addressing { Addressing(store) }
 
   private func contact(_ request: HTTPRequest) throws(Refusal) -> StoredContact {
     try addressing.contact(request.query["contact"] ?? "")
   }
 
-  private func answer(
-    _ responder: HTTPResponder, _ work: @escaping (RadioTable) async throws(Refusal) -> (inout JSONWriter) -> Void
-  ) {
-    Answering.answer(responder, on: parts.loop) { [table] () throws(Refusal) in try await work(table) }
+  func removeContact(_ request: HTTPRequest) async throws(Refusal) -> Answer {
+    try await table.remove(contact(request).contact.key)
+    return .done
   }
 
-  private func carryOut(
-    _ responder: HTTPResponder, _ work: @escaping (RadioTable) async throws(Refusal) -> Void
-  ) {
-    answer(responder) { table throws(Refusal) in
-      try await work(table)
-      return Answering.done
-    }
+  func shareContact(_ request: HTTPRequest) async throws(Refusal) -> Answer {
+    try await table.share(contact(request).contact.key)
+    return .done
   }
 
   /// `contact`: a node that is known but not on the radio; or `key`, `name` and `type`.
-  private func addContact(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+  func addContact(_ body: RequestBody) async throws(Refusal) -> Answer {
+    try await table.add(contactToAdd(body))
+    return .done
+  }
+
+  private func contactToAdd(_ body: RequestBody) throws(Refusal) -> Contact {
     if let hex = try body.optional("key") {
       guard let key = PublicKey(hex: hex) else { throw .invalid("a key has 64 hex digits") }
       let name = Text(try body.string("name"))
@@ -79,41 +50,37 @@ final class RadioTableAPI {
       ]
       let word = try body.optional("type") ?? "chat"
       guard let type = types[word] else { throw .invalid("\"\(word)\" is no type: chat, repeater, room, sensor") }
-      let contact = Contact(key: key, type: type, name: name)
-      return carryOut(responder) { table throws(Refusal) in try await table.add(contact) }
+      return Contact(key: key, type: type, name: name)
     }
     let stored = try addressing.contact(try body.string("contact"))
     guard !stored.onRadio else { throw .invalid("the radio has \(stored.contact.name.string) already") }
-    carryOut(responder) { table throws(Refusal) in try await table.add(stored.contact) }
+    return stored.contact
   }
 
-  private func export(_ request: HTTPRequest, _ responder: HTTPResponder) throws(Refusal) {
+  func exportContact(_ request: HTTPRequest) async throws(Refusal) -> Answer {
     let key = request.query["contact"] == nil ? nil : try contact(request).contact.key
-    answer(responder) { table throws(Refusal) in
-      let link = try await table.export(key)
-      return { $0.field("link", link) }
-    }
+    let link = try await table.export(key)
+    return .json { $0.field("link", link) }
   }
 
-  private func importLink(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+  func importContact(_ body: RequestBody) async throws(Refusal) -> Answer {
     let link = try SharedLink(parsing: try body.string("link"))
-    answer(responder) { table throws(Refusal) in
-      let key = try await table.importLink(link).hex
-      return { $0.field("key", key) }
-    }
+    let key = try await table.importLink(link).hex
+    return .json { $0.field("key", key) }
   }
 
   /// `reset`: the next message floods. `discover`: asks the node. `path`: hex, `hash_bytes` 1 to 3 for each hop.
-  private func path(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+  func path(_ body: RequestBody) async throws(Refusal) -> Answer {
     let stored = try addressing.contact(try body.string("contact"))
     if body.flag("reset") {
-      return carryOut(responder) { table throws(Refusal) in try await table.resetPath(stored.contact.key) }
+      try await table.resetPath(stored.contact.key)
+      return .done
     }
     if body.flag("discover") {
-      return parts.messaging.nodes.ask(.path, of: stored) { NodeAPI.tell($0, responder) }
+      return NodeAPI.answer(try await messaging.nodes.ask(.path, of: stored))
     }
     guard let hex = try body.optional("path") else {
-      return Answering.answer(responder) { json in
+      return .json { json in
         json.field("path", stored.contact.outPath?.description)
         json.field("hops", stored.contact.outPath?.hops)
       }
@@ -125,11 +92,11 @@ final class RadioTableAPI {
     guard stored.onRadio else { throw .notOnRadio(stored.contact.name.string) }
     var changed = stored.contact
     changed.outPath = path
-    let contact = changed
-    carryOut(responder) { table throws(Refusal) in try await table.add(contact) }
+    try await table.add(changed)
+    return .done
   }
 
-  private func addChannel(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+  func addChannel(_ body: RequestBody) async throws(Refusal) -> Answer {
     let text = try body.string("channel")
     let secret = try body.optional("secret")
     let name: Text
@@ -150,12 +117,14 @@ final class RadioTableAPI {
     } else {
       throw .invalid("a private channel needs its secret; a new one is made by --new")
     }
-    let wanted = region
-    answer(responder) { table throws(Refusal) in
-      let channel = try await table.add(name: name, secret: key)
-      if let wanted { try await table.setRegion(wanted, of: channel) }
-      return Self.written(channel, wanted)
-    }
+    let channel = try await table.add(name: name, secret: key)
+    if let region { try await table.setRegion(region, of: channel) }
+    return Self.answer(channel, region)
+  }
+
+  func removeChannel(_ request: HTTPRequest) async throws(Refusal) -> Answer {
+    let channel = try addressing.channel(request.query["channel"] ?? "")
+    return Self.answer(try await table.remove(channel), nil)
   }
 
   private func region(_ body: RequestBody) throws(Refusal) -> Region? {
@@ -164,17 +133,15 @@ final class RadioTableAPI {
   }
 
   /// Without `region`: as the radio's default says.
-  private func setRegion(_ body: RequestBody, _ responder: HTTPResponder) throws(Refusal) {
+  func setRegion(_ body: RequestBody) async throws(Refusal) -> Answer {
     let (region, channel) = (try region(body), try addressing.channel(try body.string("channel")))
-    answer(responder) { table throws(Refusal) in
-      try await table.setRegion(region, of: channel)
-      return Self.written(channel, region)
-    }
+    try await table.setRegion(region, of: channel)
+    return Self.answer(channel, region)
   }
 
   /// A channel that had a region before keeps it when it is joined again; what is told is what was set now.
-  private static func written(_ channel: Channel, _ region: Region?) -> (inout JSONWriter) -> Void {
-    { json in
+  private static func answer(_ channel: Channel, _ region: Region?) -> Answer {
+    .json { json in
       json.field("slot", channel.slot)
       json.field("name", channel.name.string)
       json.field("channel", channel.isEmpty ? nil : channel.secret.digest)

@@ -4,75 +4,76 @@ import Companion
 import EventLoop
 import HTTP
 import JSON
+import Messaging
 
 /// `/v1/packets` and `/v1/frames`: what the radio hears, and what is said on the link, to whoever listens just then.
 ///
 /// Nothing is kept: who does not listen misses it, and who reads too slowly is told how much was left out.
 public final class TapAPI {
-  static let paths = ["/v1/packets", "/v1/frames"]
+  enum Source { case packets, frames }
+
   /// Lines that wait for a slow reader.
   private static let maxWaiting = 500
   private static let maxListeners = 4
 
   private final class Listener {
+    let source: Source
+    let wake = Waiter()
     var waiting: [[UInt8]] = []
     var lost = 0
-    var stream: RowStream?
+
+    init(_ source: Source) { self.source = source }
+
+    func take() -> [UInt8] {
+      defer { (waiting, lost) = ([], 0) }
+      let loss = lost == 0 ? [] : ControlAPI.line { $0.field("lost", lost) }
+      return waiting.flatMap { $0 } + loss
+    }
   }
 
   private let clock = WallClock()
-  private var listeners: [String: [Listener]] = [:]
+  private var listeners: [Listener] = []
   /// Somebody began or ceased to listen to frames.
   public var onListening: (Bool) -> Void = { _ in }
 
   public init() {}
 
   /// How many listen.
-  var count: Int { listeners.values.reduce(0) { $0 + $1.count } }
+  var count: Int { listeners.count }
 
-  /// False: not one of these.
-  func handle(_ request: HTTPRequest, _ responder: HTTPResponder) -> Bool {
-    guard request.method == "GET", Self.paths.contains(request.path) else { return false }
-    let path = request.path
-    guard listeners[path, default: []].count < Self.maxListeners else {
-      Answering.refuse(responder, .full("\(Self.maxListeners) listen already"))
-      return true
+  private func isHeard(_ source: Source) -> Bool { listeners.contains { $0.source == source } }
+
+  /// Until the listener has gone.
+  func listen(_ source: Source, _ reply: Reply) async throws -> Answer {
+    guard listeners.count(where: { $0.source == source }) < Self.maxListeners else {
+      throw Refusal.full("\(Self.maxListeners) listen already")
     }
-    let listener = Listener()
-    let stream = RowStream(responder, follow: true) { (Self.take(from: listener), true) }
-    listener.stream = stream
-    listeners[path, default: []].append(listener)
-    stream.onEnd = { [weak self, weak listener] in
-      self?.listeners[path]?.removeAll { $0 === listener }
-      // They hold each other until then.
-      listener?.stream = nil
-      self?.tellListening()
-    }
-    stream.start()
+    let listener = Listener(source)
+    listeners.append(listener)
     tellListening()
-    return true
+    defer {
+      listeners.removeAll { $0 === listener }
+      tellListening()
+    }
+    return try await reply.rows(follow: true, wake: listener.wake, headers: Reply.rowHeaders) {
+      (listener.take(), true)
+    }
   }
 
-  private func tellListening() { onListening(!(listeners["/v1/frames"] ?? []).isEmpty) }
+  private func tellListening() { onListening(isHeard(.frames)) }
 
-  private static func take(from listener: Listener) -> [UInt8] {
-    defer { (listener.waiting, listener.lost) = ([], 0) }
-    let loss = listener.lost == 0 ? [] : ControlAPI.line { $0.field("lost", listener.lost) }
-    return listener.waiting.flatMap { $0 } + loss
-  }
-
-  private func tell(_ path: String, _ line: () -> [UInt8]) {
-    guard let there = listeners[path], !there.isEmpty else { return }
+  private func tell(_ source: Source, _ line: () -> [UInt8]) {
+    guard isHeard(source) else { return }
     let line = line()
-    for listener in there {
+    for listener in listeners where listener.source == source {
       if listener.waiting.count < Self.maxWaiting { listener.waiting.append(line) } else { listener.lost += 1 }
-      listener.stream?.writePages()
+      listener.wake.resume()
     }
   }
 
   /// A packet was heard.
   public func heard(_ packet: [UInt8], _ snr: SNR, _ rssi: Int8, _ radio: RadioParameters?) {
-    tell("/v1/packets") {
+    tell(.packets) {
       ControlAPI.line { json in
         json.field("at", clock.milliseconds)
         json.field("raw", Hex.string(packet))
@@ -87,7 +88,7 @@ public final class TapAPI {
 
   /// A frame went over the link; secrets in it are masked.
   public func frame(_ frame: [UInt8], _ direction: FrameDirection) {
-    tell("/v1/frames") {
+    tell(.frames) {
       ControlAPI.line { json in
         json.field("at", clock.milliseconds)
         json.field("dir", direction == .toRadio ? "out" : "in")

@@ -99,32 +99,36 @@ final class ChannelExchange {
   }
 
   private func send(_ update: ChannelUpdate, on channel: Channel, within lifetime: Duration) -> ChannelUpdateFate {
-    let text = "\(Self.mark)\(update.senderName)@\(update.gateway): \(update.text)"
-    switch attempt(Text(text), update, channel, lifetime) {
-    case .tooLong(_, let limit): return fate(attempt(Self.cut(Text(text), to: limit), update, channel, lifetime))
-    case let refusal: return fate(refusal)
+    let text = Text("\(Self.mark)\(update.senderName)@\(update.gateway): \(update.text)")
+    do throws(Refusal) {
+      do throws(Refusal) {
+        try post(text, update, channel, lifetime)
+      } catch {
+        guard case .tooLong(_, let limit) = error else { throw error }
+        try post(Self.cut(text, to: limit), update, channel, lifetime)
+      }
+      return .sent
+    } catch {
+      return fate(error)
     }
   }
 
-  /// What is refused is refused at once; what is taken is on disk with the end of the turn, or comes again.
-  private func attempt(_ text: Text, _ update: ChannelUpdate, _ channel: Channel, _ lifetime: Duration) -> Refusal? {
-    let request = SendRequest(
-      // Not by its name: a node, or another channel, may have that, too.
-      to: channel.secret.digest, text: text, key: "⇄" + update.id, lifetime: lifetime, priority: .relayed,
-      origin: "\(update.upstream)/\(update.gateway)")
-    var refusal: Refusal?
-    messenger.send(request) { result in
-      if case .failure(let words) = result { refusal = words }
-    }
-    return refusal
+  /// Into the transaction of this turn, with the bucket's position: it is on disk with its end, or comes again.
+  private func post(
+    _ text: Text, _ update: ChannelUpdate, _ channel: Channel, _ lifetime: Duration
+  ) throws(Refusal) {
+    try messenger.post(
+      SendRequest(
+        // Not by its name: a node, or another channel, may have that, too.
+        to: channel.secret.digest, text: text, key: "⇄" + update.id, lifetime: lifetime, priority: .relayed,
+        origin: "\(update.upstream)/\(update.gateway)"))
   }
 
-  private func fate(_ refusal: Refusal?) -> ChannelUpdateFate {
+  private func fate(_ refusal: Refusal) -> ChannelUpdateFate {
     switch refusal {
-    case nil: return .sent
     case .full(let words): return .later(words)
     case .store(let error): return .later("\(error)")
-    case .some(let refusal):
+    default:
       log.warning("a message from elsewhere is not sent: \(refusal)")
       return .skipped
     }

@@ -21,17 +21,22 @@ final class RemoteCommands {
     self.synchronizer = synchronizer
   }
 
+  /// For who waits with a callback. A command that is carried out is carried out whole: nothing cancels it.
   func carryOut(_ command: RemoteCommand, _ done: @escaping (CommandAnswer) -> Void) {
+    messenger.loop.begin { done(await self.carryOut(command)) }
+  }
+
+  func carryOut(_ command: RemoteCommand) async -> CommandAnswer {
     switch command.name {
-    case "send": send(command, done)
+    case "send": return await send(command)
     case "sync":
       guard synchronizer.connection.state == .up else {
-        return done(.refused(code: "link_down", words: "the radio's link is down"))
+        return .refused(code: "link_down", words: "the radio's link is down")
       }
       synchronizer.restart(fully: command.body["full"]?.bool ?? false)
-      done(.done(Array("{}".utf8)))
-    case "status": done(.done(status()))
-    default: done(.refused(code: "not_allowed", words: "there is no command \(command.name)"))
+      return .done(Array("{}".utf8))
+    case "status": return .done(status())
+    default: return .refused(code: "not_allowed", words: "there is no command \(command.name)")
     }
   }
 
@@ -44,36 +49,35 @@ final class RemoteCommands {
   }
 
   /// As `POST /v1/send`; its turn comes after people's here.
-  private func send(_ command: RemoteCommand, _ done: @escaping (CommandAnswer) -> Void) {
+  private func send(_ command: RemoteCommand) async -> CommandAnswer {
     guard let to = command.body["to"]?.string, let text = command.body["text"]?.string else {
-      return done(.refused(code: "invalid", words: "\"to\" and \"text\" are wanted"))
+      return .refused(code: "invalid", words: "\"to\" and \"text\" are wanted")
     }
     var request = SendRequest(
       to: to, text: Text(text), key: "\(command.upstream)/\(command.id)", priority: .relayed, origin: command.upstream,
       splits: command.body["split"]?.bool ?? false)
     if let seconds = command.body["expires_s"]?.integer {
       guard (1...2_592_000).contains(seconds) else {
-        return done(.refused(code: "invalid", words: "\"expires_s\" is 1 to 2592000"))
+        return .refused(code: "invalid", words: "\"expires_s\" is 1 to 2592000")
       }
       let left = seconds - waited(command)
       guard left > 0 else {
-        return done(.refused(code: "expired", words: "it waited longer than \(seconds) s for the gateway"))
+        return .refused(code: "expired", words: "it waited longer than \(seconds) s for the gateway")
       }
       request.lifetime = .seconds(left)
     }
-    messenger.send(request) { [store = messenger.store] result in
-      switch result {
-      case .failure(.store(let error)): done(.notKept(words: "\(error)"))
-      case .failure(let refusal): done(.refused(code: refusal.code, words: refusal.description))
-      case .success(let messages):
-        done(
-          .done(
-            JSONWriter.object { json in
-              json.arrayField("messages") { json in
-                for message in messages { json.object { store.write(message, to: &$0) } }
-              }
-            }))
-      }
+    do throws(Refusal) {
+      let messages = try await messenger.send(request)
+      let store = messenger.store
+      return .done(
+        JSONWriter.object { json in
+          json.arrayField("messages") { json in
+            for message in messages { json.object { store.write(message, to: &$0) } }
+          }
+        })
+    } catch {
+      if case .store(let failure) = error { return .notKept(words: "\(failure)") }
+      return .refused(code: error.code, words: error.description)
     }
   }
 }

@@ -45,7 +45,8 @@ public final class NodePolling {
   private let log: Log
   private var settings: Settings
   public private(set) var reports: [Report] = []
-  private var timers: [LoopTimer] = []
+  /// One for each poll and each room, while the link is up.
+  private var tasks: [LoopTask] = []
   private var isUp = false
   /// When a room last heard from us: a link that comes and goes is no reason to log in again.
   private var keptAt: [PublicKey: MonotonicTime] = [:]
@@ -76,18 +77,18 @@ public final class NodePolling {
     guard !isUp else { return }
     isUp = true
     advert.linkUp()
-    for place in reports.indices {
-      // Anywhere in its interval, so that polls do not come in a bunch.
-      plan(place, after: part(of: reports[place].poll.every, 0...1))
-    }
-    for room in rooms() {
-      let wait = part(of: Self.roomSpread, 0.1...1)
-      guard let last = keptAt[room.contact.key], settings.roomInterval > .zero else {
-        if keptAt[room.contact.key] == nil { keep(room, after: wait, isFirst: true) }
-        continue
+    for place in reports.indices { begin { () throws(CancellationError) in try await self.poll(place) } }
+    for room in rooms() { begin { () throws(CancellationError) in try await self.keep(room) } }
+  }
+
+  /// Until the link is down.
+  private func begin(_ work: @escaping () async throws(CancellationError) -> Void) {
+    let task = messenger.loop.begin {
+      do throws(CancellationError) { try await work() } catch {
+        // The link is down, or the settings have changed: that is how it ends.
       }
-      keep(room, after: max(wait, settings.roomInterval - (messenger.loop.now - last)), isFirst: false)
     }
+    tasks.append(task)
   }
 
   /// Another radio is attached: it has to log in to its rooms itself.
@@ -99,48 +100,53 @@ public final class NodePolling {
   public func linkDown() {
     isUp = false
     advert.linkDown()
-    for timer in timers { timer.cancel() }
-    timers = []
+    for task in tasks { task.cancel() }
+    tasks = []
   }
 
   private func part(of duration: Duration, _ range: ClosedRange<Double>) -> Duration {
     .milliseconds(Int64(duration.inSeconds * 1000 * Double.random(in: range)))
   }
 
-  private func schedule(after wait: Duration, _ action: @escaping () -> Void) {
-    timers.removeAll { !$0.isScheduled }
-    timers.append(messenger.loop.schedule(after: wait, action))
+  private func sleep(for duration: Duration) async throws(CancellationError) {
+    try await messenger.loop.sleep(for: duration)
   }
 
   // MARK: Polls
 
-  private func plan(_ place: Int, after wait: Duration) {
-    schedule(after: wait) { [weak self] in self?.poll(place) }
-  }
-
-  private func poll(_ place: Int) {
-    guard isUp, reports.indices.contains(place) else { return }
+  private func poll(_ place: Int) async throws(CancellationError) {
     let poll = reports[place].poll
-    plan(place, after: part(of: poll.every, 0.9...1.1))
-    do throws(Refusal) {
-      let contact = try Addressing(messenger.store).contact(poll.node)
-      service.ask(poll.kind == .status ? .status : .telemetry, of: contact, .bulk) { [weak self] result in
-        self?.polled(place, poll, result)
-      }
-    } catch {
-      polled(place, poll, .failure(error))
+    // Anywhere in its interval, so that polls do not come in a bunch.
+    try await sleep(for: part(of: poll.every, 0...1))
+    while true {
+      let next = messenger.loop.now + part(of: poll.every, 0.9...1.1)
+      let refusal = await ask(poll)
+      guard !Task.isCancelled else { throw CancellationError() }
+      note(refusal, place)
+      try await messenger.loop.sleep(until: next)
     }
   }
 
-  private func polled(_ place: Int, _ poll: Poll, _ result: Result<NodeAnswer, Refusal>) {
-    guard reports.indices.contains(place), reports[place].poll == poll else { return }
-    switch result {
-    case .success:
+  /// `nil`: it has answered.
+  private func ask(_ poll: Poll) async -> Refusal? {
+    do throws(Refusal) {
+      let contact = try Addressing(messenger.store).contact(poll.node)
+      _ = try await service.ask(poll.kind == .status ? .status : .telemetry, of: contact, .bulk)
+      return nil
+    } catch {
+      return error
+    }
+  }
+
+  private func note(_ refusal: Refusal?, _ place: Int) {
+    let poll = reports[place].poll
+    switch refusal {
+    case nil:
       if reports[place].trouble != nil { log.notice("\(poll.node) answers again (\(poll.kind.rawValue))") }
       reports[place].trouble = nil
       reports[place].lastSuccess = messenger.synchronizer.now.milliseconds
-    case .failure(.linkDown): break
-    case .failure(let refusal):
+    case .linkDown: break
+    case .some(let refusal):
       let words = "\(refusal)"
       if reports[place].trouble != words { log.warning("polling \(poll.node) (\(poll.kind.rawValue)): \(words)") }
       reports[place].trouble = words
@@ -167,25 +173,38 @@ public final class NodePolling {
   }
 
   /// Logs in, which makes the room send what it has; later on a sign of life keeps it sending.
-  private func keep(_ room: StoredContact, after wait: Duration, isFirst: Bool) {
-    schedule(after: wait) { [weak self] in
-      guard let self, self.isUp else { return }
-      let again = { (isFirst: Bool) in
-        // Without signs of life a room that did not let us in is still tried again.
-        let interval = self.settings.roomInterval > .zero ? self.settings.roomInterval : .seconds(3600)
-        guard self.isUp, isFirst || self.settings.roomInterval > .zero else { return }
-        self.keep(room, after: self.part(of: interval, 0.9...1.1), isFirst: isFirst)
-      }
-      let done: NodeRequests.Done = { [weak self] result in
-        if case .failure(let refusal) = result { self?.log.info("room \(room.contact.name.string): \(refusal)") }
-        if case .success = result { self?.keptAt[room.contact.key] = self?.messenger.loop.now }
-        if case .success = result { again(false) } else { again(true) }
-      }
-      if isFirst {
-        self.service.logIn(room, password: nil, done)
-      } else {
-        self.service.ask(.keepAlive, of: room, .bulk, done)
-      }
+  private func keep(_ room: StoredContact) async throws(CancellationError) {
+    let key = room.contact.key
+    var wait = part(of: Self.roomSpread, 0.1...1)
+    var isLoggedIn = false
+    if let last = keptAt[key] {
+      guard settings.roomInterval > .zero else { return }
+      isLoggedIn = true
+      wait = max(wait, settings.roomInterval - (messenger.loop.now - last))
     }
+    while true {
+      try await sleep(for: wait)
+      let refusal = await isLoggedIn ? tellAlive(room) : logIn(room)
+      guard !Task.isCancelled else { throw CancellationError() }
+      if let refusal {
+        log.info("room \(room.contact.name.string): \(refusal)")
+      } else {
+        keptAt[key] = messenger.loop.now
+      }
+      isLoggedIn = refusal == nil
+      // Without signs of life a room that did not let us in is still tried again.
+      guard !isLoggedIn || settings.roomInterval > .zero else { return }
+      wait = part(of: settings.roomInterval > .zero ? settings.roomInterval : .seconds(3600), 0.9...1.1)
+    }
+  }
+
+  private func logIn(_ room: StoredContact) async -> Refusal? {
+    do throws(Refusal) { _ = try await service.logIn(room, password: nil) } catch { return error }
+    return nil
+  }
+
+  private func tellAlive(_ room: StoredContact) async -> Refusal? {
+    do throws(Refusal) { _ = try await service.ask(.keepAlive, of: room, .bulk) } catch { return error }
+    return nil
   }
 }

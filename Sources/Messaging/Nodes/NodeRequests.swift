@@ -10,56 +10,57 @@ import Timing
 
 /// Questions to other nodes, one at a time: the radio forgets the first when it gets a second (companion.md § 9.8).
 ///
-/// Silence is the only error that servers know. Bound: 32 wait; further ones are refused.
+/// Silence is the only error that servers know. Bound: 32 wait, the most urgent first; further ones are refused.
 public final class NodeRequests {
-  public typealias Done = (Result<NodeAnswer, Refusal>) -> Void
-
-  private struct Waiting {
-    let question: NodeQuestion
-    let contact: Contact
-    let priority: DeliveryPriority
-    let done: Done
-  }
-
-  /// Whose turn it is to ask.
-  private enum Turn {
-    case ours(Waiting)
-    /// A program that shares the radio asks; it says when it has its answer.
-    case foreign((_ release: @escaping () -> Void) -> Void)
-
-    var priority: DeliveryPriority {
-      switch self {
-      case .ours(let waiting): waiting.priority
-      case .foreign: .interactive
-      }
-    }
-  }
-
-  private enum Current {
-    case ours(Asked)
-    /// The number tells a late release from the present one.
-    case foreign(UInt64)
-  }
-
-  private struct Asked {
-    let waiting: Waiting
-    /// What the answer carries; known when the radio has taken the question.
-    var tag: AckCode?
-    var timer: LoopTimer?
-  }
-
   static let bound = 32
   /// The suggested time-out is for an idle mesh.
   private static let patience = 1.25
   private static let shortest: Duration = .seconds(4)
-  private static let longest: Duration = .seconds(60)
+  public static let longest: Duration = .seconds(60)
   /// A reply of the CLI leaves up to a second after the command arrived (telemetry.md § 7).
   private static let cliExtra: Duration = .seconds(2)
 
+  /// What is asked now. The radio's replies and pushes reach it in the radio's order, whenever the task that asks runs again.
+  private final class Asked {
+    let question: NodeQuestion
+    let contact: Contact
+    /// What the answer carries; known once the radio has taken the question.
+    var tag: AckCode?
+    let taken = Promise<RadioSession.Outcome>()
+    let answer = Promise<Result<NodeAnswer, Refusal>>()
+
+    init(_ question: NodeQuestion, _ contact: Contact) {
+      self.question = question
+      self.contact = contact
+    }
+  }
+
+  /// The time from when the link is up until it is lost: who waited through its end is not asked on the next link.
+  private final class LinkLife {
+    var isOver = false
+  }
+
+  /// The turn of a program that shares the radio. It ends with `leave`, or with the link.
+  public final class SharedTurn {
+    private let turns: LoopSemaphore<DeliveryPriority>
+    private var isOver = false
+
+    fileprivate init(_ turns: LoopSemaphore<DeliveryPriority>) { self.turns = turns }
+
+    deinit { leave() }
+
+    public func leave() {
+      guard !isOver else { return }
+      isOver = true
+      turns.leave()
+    }
+  }
+
   private let messenger: Messenger
-  private var queue: [Turn] = []
-  private var current: Current?
-  private var lastForeign: UInt64 = 0
+  private let turns = LoopSemaphore<DeliveryPriority>(bound: bound)
+  private var link = LinkLife()
+  private var asked: Asked?
+  private weak var shared: SharedTurn?
   /// A server takes a command with the time of the last one for its repetition.
   private var lastTime: UInt32 = 0
 
@@ -67,126 +68,125 @@ public final class NodeRequests {
 
   private var connection: RadioConnection { messenger.synchronizer.connection }
 
-  /// `done` hears exactly once.
+  /// Questions that wait for their turn, and whether one is being asked; for tests, as is a shorter patience.
+  var waiting: Int { turns.waiting }
+  var isAsking: Bool { turns.isTaken }
+  var longestWait = longest
+
+  /// Waits for its turn, asks, and waits for the answer.
   public func ask(
-    _ question: NodeQuestion, of contact: Contact, _ priority: DeliveryPriority, _ done: @escaping Done
-  ) {
-    guard connection.state == .up else { return done(.failure(.linkDown)) }
-    guard queue.count < Self.bound else {
-      return done(.failure(.full("\(queue.count) requests to other nodes wait already")))
+    _ question: NodeQuestion, of contact: Contact, _ priority: DeliveryPriority
+  ) async throws(Refusal) -> NodeAnswer {
+    try await enter(priority)
+    defer { turns.leave() }
+    let asked = Asked(question, contact)
+    self.asked = asked
+    defer { self.asked = nil }
+    let result: Result<NodeAnswer, Refusal>
+    do throws(CancellationError) { result = try await answer(to: asked, priority) } catch { throw .cancelled }
+    return try result.get()
+  }
+
+  private func enter(_ priority: DeliveryPriority) async throws(Refusal) {
+    guard connection.state == .up else { throw .linkDown }
+    let link = link
+    do {
+      try await turns.enter(priority)
+    } catch let full as LoopSemaphore<DeliveryPriority>.Full {
+      throw .full("\(full.waiting) requests to other nodes wait already")
+    } catch {
+      throw .cancelled
     }
-    enqueue(.ours(Waiting(question: question, contact: contact, priority: priority, done: done)))
+    guard link.isOver else { return }
+    turns.leave()
+    throw .linkDown
   }
 
-  /// A program that shares the radio wants to ask another node something. `begin` is called when it may, and calls
-  /// `release` when the answer has come or will not come. False: too many wait already.
-  public func share(_ begin: @escaping (_ release: @escaping () -> Void) -> Void) -> Bool {
-    guard connection.state == .up, queue.count < Self.bound else { return false }
-    enqueue(.foreign(begin))
-    return true
+  /// Waits for the turn of a program that shares the radio and asks another node something itself.
+  public func share() async throws(Refusal) -> SharedTurn {
+    try await enter(.interactive)
+    let turn = SharedTurn(turns)
+    shared = turn
+    return turn
   }
 
-  private func enqueue(_ turn: Turn) {
-    let place = queue.firstIndex { $0.priority > turn.priority } ?? queue.count
-    queue.insert(turn, at: place)
-    next()
-  }
+  // MARK: What the radio says
 
-  /// The link is gone: nothing of what waits can be answered.
+  /// The link is gone: nothing of what was asked or waits can be answered.
   public func linkLost() {
-    let lost = queue
-    queue = []
-    if case .foreign = current { current = nil }
-    finish(.failure(.linkDown))
-    for turn in lost {
-      switch turn {
-      case .ours(let waiting): waiting.done(.failure(.linkDown))
-      // It asks, and hears from the radio's link that it is down.
-      case .foreign(let begin): begin {}
-      }
-    }
+    link.isOver = true
+    link = LinkLife()
+    shared?.leave()
+    asked?.answer.keep(.failure(.linkDown))
   }
 
   public func received(_ push: Push) {
-    guard case .ours(let asked) = current, let tag = asked.tag else { return }
-    let contact = asked.waiting.contact
-    if case .loginFail(contact.key.prefix) = push, case .login = asked.waiting.question {
-      return finish(.failure(.radio("\(contact.name.string) refuses the password")))
+    guard let asked, let tag = asked.tag else { return }
+    let contact = asked.contact
+    if case .loginFail(contact.key.prefix) = push, case .login = asked.question {
+      return asked.answer.keep(.failure(.radio("\(contact.name.string) refuses the password")))
     }
-    guard let answer = asked.waiting.question.answer(in: push, from: contact, tag: tag) else { return }
-    finish(.success(answer))
+    guard let answer = asked.question.answer(in: push, from: contact, tag: tag) else { return }
+    asked.answer.keep(.success(answer))
   }
 
   /// A reply of a remote CLI is an ordinary message.
   public func received(_ message: QueuedMessage) {
-    guard case .ours(let asked) = current, case .cli = asked.waiting.question, case .contact(let reply) = message,
-      reply.textType == .cliData, reply.sender == asked.waiting.contact.key.prefix
+    guard let asked, case .cli = asked.question, case .contact(let reply) = message, reply.textType == .cliData,
+      reply.sender == asked.contact.key.prefix
     else { return }
-    finish(.success(.cli(reply.text)))
+    asked.answer.keep(.success(.cli(reply.text)))
   }
 
-  private func next() {
-    guard current == nil, !queue.isEmpty else { return }
-    switch queue.removeFirst() {
-    case .ours(let waiting): ask(waiting)
-    case .foreign(let begin):
-      lastForeign &+= 1
-      let number = lastForeign
-      current = .foreign(number)
-      begin { [weak self] in
-        guard let self, case .foreign(number) = self.current else { return }
-        self.current = nil
-        self.next()
-      }
+  // MARK: One question
+
+  private func answer(
+    to asked: Asked, _ priority: DeliveryPriority
+  ) async throws(CancellationError) -> Result<NodeAnswer, Refusal> {
+    if let refusal = submit(asked, priority) { return .failure(refusal) }
+    let sent: Sent
+    switch try await asked.taken.value() {
+    case .replied(.sent(let reply)): sent = reply
+    case .failed(.refused(.notFound)): return .failure(.notOnRadio(asked.contact.name.string))
+    case .failed(.linkLost): return .failure(.linkDown)
+    case .failed(.refused(let error)):
+      return .failure(.radio("the radio refuses: \(error.map(\.description) ?? "no reason given")"))
+    default: return .failure(.radio("the radio did not take the request"))
     }
+    guard asked.question != .keepAlive else { return .success(.sent) }
+    var limit = Self.patience(sent, atMost: longestWait)
+    if case .cli = asked.question { limit += Self.cliExtra }
+    let answer = try await asked.answer.value(within: limit, on: messenger.loop)
+    return answer ?? .failure(.silence(Self.silence(asked.question, asked.contact)))
   }
 
-  private func ask(_ waiting: Waiting) {
-    current = .ours(Asked(waiting: waiting))
-    let path = waiting.contact.outPath?.bytes.count
+  /// Hands the question to the radio; why not, if it was not handed over.
+  private func submit(_ asked: Asked, _ priority: DeliveryPriority) -> Refusal? {
+    let path = asked.contact.outPath?.bytes.count
     let radio = connection.identity?.info.radio
-    let airtime = radio.map { Airtime.milliseconds(bytes: waiting.question.length(path: path ?? 0), $0) } ?? 0
-    guard messenger.spend(Int64(airtime.rounded(.up)), waiting.priority) else {
-      return finish(.failure(.full("the hour's air time for \(waiting.priority.name) traffic is used up; try later")))
+    let airtime = radio.map { Airtime.milliseconds(bytes: asked.question.length(path: path ?? 0), $0) } ?? 0
+    guard messenger.spend(Int64(airtime.rounded(.up)), priority) else {
+      return .full("the hour's air time for \(priority.name) traffic is used up; try later")
     }
     lastTime = max(messenger.synchronizer.radioTime ?? 0, lastTime &+ 1)
-    let command = waiting.question.command(to: waiting.contact.key, time: lastTime)
-    let id = connection.submit(command, .interactive) { [weak self] outcome in self?.taken(outcome) }
-    if id == nil { finish(.failure(.linkDown)) }
-  }
-
-  private func taken(_ outcome: RadioSession.Outcome) {
-    guard case .ours(let asked) = current else { return }
-    switch outcome {
-    case .replied(.sent(let sent)): wait(asked, sent)
-    case .failed(.refused(.notFound)): finish(.failure(.notOnRadio(asked.waiting.contact.name.string)))
-    case .failed(.linkLost): finish(.failure(.linkDown))
-    case .failed(.refused(let error)):
-      finish(.failure(.radio("the radio refuses: \(error.map(\.description) ?? "no reason given")")))
-    default: finish(.failure(.radio("the radio did not take the request")))
+    let command = asked.question.command(to: asked.contact.key, time: lastTime)
+    // Not `ask`: the answer can come in the same read as the radio's reply, before the task runs again, and needs its tag.
+    let id = connection.submit(command, .interactive) { outcome in
+      if case .replied(.sent(let sent)) = outcome { asked.tag = sent.ackOrTag }
+      asked.taken.keep(outcome)
     }
-  }
-
-  private func wait(_ asked: Asked, _ sent: Sent) {
-    var asked = asked
-    asked.tag = sent.ackOrTag
-    guard asked.waiting.question != .keepAlive else { return finish(.success(.sent)) }
-    var limit = Self.patience(sent)
-    if case .cli = asked.waiting.question { limit += Self.cliExtra }
-    let words = Self.words(asked.waiting)
-    asked.timer = messenger.loop.schedule(after: limit) { [weak self] in self?.finish(.failure(.silence(words))) }
-    current = .ours(asked)
+    return id == nil ? .linkDown : nil
   }
 
   /// How long an answer may take: what the radio suggests, and a little.
-  public static func patience(_ sent: Sent) -> Duration {
+  public static func patience(_ sent: Sent, atMost longest: Duration = longest) -> Duration {
     min(max(shortest, .milliseconds(Int64(Double(sent.suggestedTimeout) * patience))), longest)
   }
 
-  private static func words(_ waiting: Waiting) -> String {
-    let name = waiting.contact.name.string
+  private static func silence(_ question: NodeQuestion, _ contact: Contact) -> String {
+    let name = contact.name.string
     let stranger = "or it does not know this radio (meshpost radio advert --flood)"
-    return switch (waiting.question, waiting.contact.type) {
+    return switch (question, contact.type) {
     case (.path, .chat), (.telemetry, .chat):
       "\(name) does not answer: a companion answers this only if its owner lets others read its telemetry, which is denied unless they "
         + "change it; or it is out of range, \(stranger)"
@@ -198,13 +198,5 @@ public final class NodeRequests {
     default:
       "\(name) does not answer: out of range, a stale path (meshpost contact path NAME --reset), or it does not know us (meshpost node login)"
     }
-  }
-
-  private func finish(_ result: Result<NodeAnswer, Refusal>) {
-    guard case .ours(let ended) = current else { return }
-    ended.timer?.cancel()
-    current = nil
-    ended.waiting.done(result)
-    next()
   }
 }

@@ -19,6 +19,9 @@ public final class NodeService {
   /// Rooms that let us in since this program started, and ignore what we post.
   private var readOnly: Set<PublicKey> = []
 
+  /// Whether a room lets us read and ignores what we post, as far as is known.
+  func isReadOnly(_ room: PublicKey) -> Bool { readOnly.contains(room) }
+
   /// Another radio is attached: nobody knows it yet.
   public func radioReplaced() { (loggedIn, readOnly) = ([], []) }
   /// When a path was last asked for: not more than once an hour each.
@@ -31,29 +34,30 @@ public final class NodeService {
     self.credentials = credentials
     log = messenger.log
     requests = NodeRequests(messenger)
-    messenger.onPathWanted = { [weak self] key in self?.discoverPath(key) }
-    messenger.isReadOnly = { [weak self] key in self?.readOnly.contains(key) ?? false }
+    messenger.nodes = self
   }
 
-  /// `done` hears exactly once.
+  /// Logs in first where that is needed and a password is stored.
   public func ask(
-    _ question: NodeQuestion, of stored: StoredContact, _ priority: DeliveryPriority = .interactive,
-    _ done: @escaping NodeRequests.Done
-  ) {
+    _ question: NodeQuestion, of stored: StoredContact, _ priority: DeliveryPriority = .interactive
+  ) async throws(Refusal) -> NodeAnswer {
     let contact = stored.contact
-    guard stored.onRadio else { return done(.failure(.notOnRadio(contact.name.string))) }
+    guard stored.onRadio else { throw .notOnRadio(contact.name.string) }
     let isServer = contact.type != .chat
     guard question.needsLogin, isServer, let password = password(contact.key) else {
-      return askOnce(question, contact, priority, done)
+      return try await askOnce(question, contact, priority)
     }
-    let wasLoggedIn = loggedIn.contains(contact.key)
-    if !wasLoggedIn { return logInAndAsk(question, contact, password, priority, done) }
-    askOnce(question, contact, priority) { [weak self] result in
-      // It may have been reset, or have thrown us out: once more from the beginning.
-      guard let self, case .failure(.silence) = result, question.mayRepeat else { return done(result) }
-      self.loggedIn.remove(contact.key)
-      self.logInAndAsk(question, contact, password, priority, done)
+    if loggedIn.contains(contact.key) {
+      do throws(Refusal) {
+        return try await askOnce(question, contact, priority)
+      } catch {
+        // It may have been reset, or have thrown us out: once more from the beginning.
+        guard case .silence = error, question.mayRepeat else { throw error }
+        loggedIn.remove(contact.key)
+      }
     }
+    _ = try await askOnce(.login(password: password), contact, priority)
+    return try await askOnce(question, contact, priority)
   }
 
   private func password(_ key: PublicKey) -> Text? {
@@ -65,74 +69,53 @@ public final class NodeService {
     }
   }
 
-  private func logInAndAsk(
-    _ question: NodeQuestion, _ contact: Contact, _ password: Text, _ priority: DeliveryPriority,
-    _ done: @escaping NodeRequests.Done
-  ) {
-    askOnce(.login(password: password), contact, priority) { [weak self] result in
-      guard let self, case .success = result else { return done(result) }
-      self.askOnce(question, contact, priority, done)
-    }
-  }
-
   private func askOnce(
-    _ question: NodeQuestion, _ contact: Contact, _ priority: DeliveryPriority, _ done: @escaping NodeRequests.Done
-  ) {
-    requests.ask(question, of: contact, priority) { [weak self] result in
-      guard let self, case .success(let answer) = result else { return done(result) }
-      self.took(answer, contact)
-      done(result)
-    }
+    _ question: NodeQuestion, _ contact: Contact, _ priority: DeliveryPriority
+  ) async throws(Refusal) -> NodeAnswer {
+    let answer = try await requests.ask(question, of: contact, priority)
+    took(answer, contact)
+    return answer
   }
 
   /// Logs in with this password, and keeps it when it was right. A room that anybody may read lets in whoever comes with a wrong
   /// password, too, to read only: then it is kept only if it is empty, or `keepsReadOnly`.
   public func logIn(
-    _ stored: StoredContact, password: Text?, keepsReadOnly: Bool = false, _ done: @escaping NodeRequests.Done
-  ) {
+    _ stored: StoredContact, password: Text?, keepsReadOnly: Bool = false
+  ) async throws(Refusal) -> NodeAnswer {
     let contact = stored.contact
-    guard stored.onRadio else { return done(.failure(.notOnRadio(contact.name.string))) }
+    guard stored.onRadio else { throw .notOnRadio(contact.name.string) }
     guard let given = password ?? self.password(contact.key) else {
-      return done(.failure(.invalid("no password is stored for \(contact.name.string): give one")))
+      throw .invalid("no password is stored for \(contact.name.string): give one")
     }
     guard given.bytes.count <= 15, !given.bytes.contains(where: { $0 < 0x20 }) else {
-      return done(.failure(.invalid("a password has at most 15 bytes and no control characters")))
+      throw .invalid("a password has at most 15 bytes and no control characters")
     }
-    askOnce(.login(password: given), contact, .interactive) { [weak self] result in
-      guard let self, case .success(let answer) = result, password != nil else { return done(result) }
-      if case .login(let login) = answer, login.isReadOnly, !given.isEmpty, !keepsReadOnly { return done(result) }
-      do {
-        try self.credentials.set(given, for: contact.key)
-        done(result)
-      } catch {
-        done(.failure(.invalid("logged in, but the password cannot be kept: \(error)")))
-      }
+    let answer = try await askOnce(.login(password: given), contact, .interactive)
+    guard password != nil else { return answer }
+    if case .login(let login) = answer, login.isReadOnly, !given.isEmpty, !keepsReadOnly { return answer }
+    do {
+      try credentials.set(given, for: contact.key)
+    } catch {
+      throw .invalid("logged in, but the password cannot be kept: \(error)")
     }
-  }
-
-  /// A repeater's neighbours, page by page.
-  public func neighbours(
-    of stored: StoredContact, _ done: @escaping (Result<Neighbours, Refusal>) -> Void
-  ) {
-    more(of: stored, nil, done)
+    return answer
   }
 
   private static let maxNeighbours = 64
 
-  private func more(
-    of stored: StoredContact, _ soFar: Neighbours?, _ done: @escaping (Result<Neighbours, Refusal>) -> Void
-  ) {
-    let first = UInt16(clamping: soFar?.entries.count ?? 0)
-    ask(.neighbours(first: first), of: stored) { [weak self] result in
-      switch result {
-      case .failure(let refusal): done(.failure(refusal))
-      case .success(.neighbours(let page)):
-        var all = soFar ?? page
-        if soFar != nil { all.entries += page.entries.filter { !all.entries.contains($0) } }
-        let isComplete = page.entries.isEmpty || all.entries.count >= min(Int(all.total), Self.maxNeighbours)
-        if isComplete { done(.success(all)) } else { self?.more(of: stored, all, done) }
-      case .success: done(.failure(.radio("an answer of another kind came")))
+  /// A repeater's neighbours, page by page.
+  public func neighbours(of stored: StoredContact) async throws(Refusal) -> Neighbours {
+    var all: Neighbours?
+    while true {
+      let first = UInt16(clamping: all?.entries.count ?? 0)
+      guard case .neighbours(let page) = try await ask(.neighbours(first: first), of: stored) else {
+        throw .radio("an answer of another kind came")
       }
+      var found = all ?? page
+      if all != nil { found.entries += page.entries.filter { !found.entries.contains($0) } }
+      let isComplete = page.entries.isEmpty || found.entries.count >= min(Int(found.total), Self.maxNeighbours)
+      if isComplete { return found }
+      all = found
     }
   }
 
@@ -166,11 +149,8 @@ public final class NodeService {
 
   private func noteHeard(_ contact: Contact) {
     let moment = messenger.synchronizer.now
-    messenger.store.write(
-      when: .soon,
-      { store throws(SQLiteError) in try store.noteHeard(contact.key.prefix, at: moment.milliseconds) }
-    ) { [log] failure in
-      if let failure { log.debug("that \(contact.name.string) was heard is not kept: \(failure)") }
+    messenger.store.post(when: .soon, "that \(contact.name.string) was heard") { store throws(SQLiteError) in
+      try store.noteHeard(contact.key.prefix, at: moment.milliseconds)
     }
   }
 
@@ -181,13 +161,8 @@ public final class NodeService {
       answer.write(to: &json)
     }
     let moment = messenger.synchronizer.now
-    messenger.store.write(
-      when: .soon,
-      { store throws(SQLiteError) in
-        try store.keepReading(of: contact.key, kind: kind, body: body, at: moment)
-      }
-    ) { [log] failure in
-      if let failure { log.warning("what \(contact.name.string) told is lost: \(failure)") }
+    messenger.store.post(when: .soon, "the \(kind.rawValue) of \(contact.name.string)") { store throws(SQLiteError) in
+      try store.keepReading(of: contact.key, kind: kind, body: body, at: moment)
     }
   }
 
@@ -196,21 +171,28 @@ public final class NodeService {
     var changed = contact
     changed.outPath = path
     changed.lastModified = messenger.synchronizer.radioTime ?? contact.lastModified
-    messenger.synchronizer.connection.submit(.addUpdateContact(changed), .sync) { [weak self] outcome in
-      guard case .replied(.ok) = outcome else { return }
-      self?.messenger.synchronizer.refresh(contact.key)
+    // Begun here, and not awaited: the answer does not wait for the radio.
+    messenger.loop.begin { [synchronizer = messenger.synchronizer] in
+      guard case .replied(.ok) = await synchronizer.connection.ask(.addUpdateContact(changed), .sync) else { return }
+      synchronizer.refresh(contact.key)
     }
   }
 
-  private func discoverPath(_ key: PublicKey) {
+  /// A flood arrived and brought no path back.
+  func discoverPath(_ key: PublicKey) {
     let now = messenger.loop.now
     pathsAsked = pathsAsked.filter { now - $0.value < Self.pathPause }
     guard pathsAsked[key] == nil, pathsAsked.count < Self.maxPathsAsked,
       let stored = (try? messenger.store.contact(key)) ?? nil, stored.onRadio
     else { return }  // `try?`: a path is a convenience
     pathsAsked[key] = now
-    ask(.path, of: stored, .bulk) { [log] result in
-      if case .failure(let refusal) = result { log.debug("no path to \(stored.contact.name.string): \(refusal)") }
+    // It ends by itself: with the answer, its time-out, or the link.
+    messenger.loop.begin {
+      do throws(Refusal) {
+        _ = try await self.ask(.path, of: stored, .bulk)
+      } catch {
+        self.log.debug("no path to \(stored.contact.name.string): \(error)")
+      }
     }
   }
 }

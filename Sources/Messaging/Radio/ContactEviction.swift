@@ -93,8 +93,8 @@ public final class ContactEviction {
       log.notice(
         "the radio's contacts are nearly full: \(contact.name.string) gives way, is kept here, and put back when needed"
       )
-      store.write({ store throws(SQLiteError) in try store.setEvicted(contact.key, true) }) { [log] failure in
-        if let failure { log.warning("it is not noted that \(contact.name.string) gave way: \(failure)") }
+      store.post("that \(contact.name.string) gave way") { store throws(SQLiteError) in
+        try store.setEvicted(contact.key, true)
       }
     }
     isBusy = false

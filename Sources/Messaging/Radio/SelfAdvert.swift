@@ -42,7 +42,8 @@ public final class SelfAdvert {
   private var record: AdvertRecord?
   /// When `record` was made, if this program made it.
   private var madeAt: MonotonicTime?
-  private var timer: LoopTimer?
+  /// Advertises by itself, while the link is up.
+  private var task: LoopTask?
   private var isUp = false
   private var refusalLogged: Refusal?
 
@@ -56,7 +57,7 @@ public final class SelfAdvert {
     } catch {
       log.error("it is not known when the radio was advertised: \(error)")
     }
-    messenger.onAdvertised = { [weak self] isFlood in self?.wasSent(isFlood: isFlood) }
+    messenger.advert = self
   }
 
   private var info: SelfInfo? { messenger.synchronizer.connection.identity?.info }
@@ -76,23 +77,18 @@ public final class SelfAdvert {
 
   // MARK: Sending
 
-  /// `isFlood`: through the whole mesh, in the radio's default scope; else to direct neighbours. `done` hears exactly once.
-  public func send(
-    isFlood: Bool, _ priority: DeliveryPriority = .interactive, _ done: @escaping (Refusal?) -> Void
-  ) {
+  /// `isFlood`: through the whole mesh, in the radio's default scope; else to direct neighbours.
+  public func send(isFlood: Bool, _ priority: DeliveryPriority = .interactive) async throws(Refusal) {
     let connection = messenger.synchronizer.connection
-    guard connection.state == .up, let info else { return done(.linkDown) }
+    guard connection.state == .up, let info else { throw .linkDown }
     let bytes = PacketLength.advert(name: info.name.bytes.count, hasPosition: info.locationPolicy != 0)
     let airtime = Airtime.milliseconds(bytes: bytes, info.radio)
     guard messenger.spend(Int64(airtime.rounded(.up)), priority) else {
-      return done(.full("the hour's air time for \(priority.name) traffic is used up; try later"))
+      throw .full("the hour's air time for \(priority.name) traffic is used up; try later")
     }
-    let id = connection.submit(.sendSelfAdvert(flood: isFlood), .interactive) { [weak self] outcome in
-      let refusal = Self.refusal(outcome)
-      if refusal == nil { self?.wasSent(isFlood: isFlood) }
-      done(refusal)
-    }
-    if id == nil { done(.linkDown) }
+    let outcome = await connection.ask(.sendSelfAdvert(flood: isFlood), .interactive)
+    if let refusal = Self.refusal(outcome) { throw refusal }
+    wasSent(isFlood: isFlood)
   }
 
   private static func refusal(_ outcome: RadioSession.Outcome) -> Refusal? {
@@ -107,16 +103,15 @@ public final class SelfAdvert {
   }
 
   /// The radio was advertised, from here or by a program that shares it.
-  private func wasSent(isFlood: Bool) {
+  func wasSent(isFlood: Bool) {
     guard let info else { return }
     let fresh = AdvertRecord(
       radio: info.key, at: messenger.synchronizer.now, isFlood: isFlood, content: Self.content(info))
     (record, madeAt, refusalLogged) = (fresh, messenger.loop.now, nil)
     log.info("the radio was advertised \(isFlood ? "through the mesh" : "to its direct neighbours")")
-    messenger.store.write({ store throws(SQLiteError) in try store.setLastAdvert(fresh) }) { [log] failure in
-      if let failure { log.warning("a restart may advertise the radio again: \(failure)") }
+    messenger.store.post("when the radio was advertised") { store throws(SQLiteError) in
+      try store.setLastAdvert(fresh)
     }
-    plan()
   }
 
   // MARK: By itself
@@ -133,27 +128,49 @@ public final class SelfAdvert {
 
   func linkDown() {
     isUp = false
-    timer?.cancel()
+    task?.cancel()
+    task = nil
   }
 
   private func plan() {
-    timer?.cancel()
-    guard isUp, let wait else { return }
-    schedule(after: wait)
+    task?.cancel()
+    task = nil
+    guard isUp, due != nil else { return }
+    task = messenger.loop.begin {
+      do throws(CancellationError) { try await self.advertise() } catch {
+        // The link is down, or the settings have changed.
+      }
+    }
   }
 
-  private func schedule(after wait: Duration) {
-    timer = messenger.loop.schedule(after: wait) { [weak self] in self?.isDue() }
+  private func advertise() async throws(CancellationError) {
+    while let wait {
+      try await messenger.loop.sleep(for: wait)
+      // An operator, or a program that shares the radio, may have been quicker.
+      guard let due, due <= .zero else { continue }
+      do throws(Refusal) {
+        try await send(isFlood: false, .bulk)
+      } catch {
+        guard !Task.isCancelled else { throw CancellationError() }
+        if refusalLogged != error { log.info("the radio is not advertised now: \(error)") }
+        refusalLogged = error
+        try await messenger.loop.sleep(for: Self.retry)
+      }
+    }
   }
 
   /// How long until the next advert; `nil`: there is none.
   var wait: Duration? {
+    due.map { max($0, .milliseconds(Int64(Double.random(in: Self.spread) * 1000))) }
+  }
+
+  /// Without the moment that passes after the sync.
+  private var due: Duration? {
     guard let info else { return nil }
-    let pause: Duration = .milliseconds(Int64(Double.random(in: Self.spread) * 1000))
     guard let record, record.radio == info.key else {
-      return settings.whenNew || settings.every > .zero ? pause : nil
+      return settings.whenNew || settings.every > .zero ? .zero : nil
     }
-    return settings.every > .zero ? max(pause, settings.every - age(of: record)) : nil
+    return settings.every > .zero ? settings.every - age(of: record) : nil
   }
 
   /// By a clock that cannot be compared, the advert of an earlier run is as old as this run.
@@ -163,14 +180,5 @@ public final class SelfAdvert {
     let isComparable = now.trusted && record.at.trusted && record.at.milliseconds <= now.milliseconds
     return isComparable
       ? .milliseconds(now.milliseconds - record.at.milliseconds) : messenger.loop.now - startedAt
-  }
-
-  private func isDue() {
-    send(isFlood: false, .bulk) { [weak self] refusal in
-      guard let self, let refusal, self.isUp else { return }
-      if self.refusalLogged != refusal { self.log.info("the radio is not advertised now: \(refusal)") }
-      self.refusalLogged = refusal
-      self.schedule(after: Self.retry)
-    }
   }
 }

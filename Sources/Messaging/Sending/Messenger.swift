@@ -36,7 +36,7 @@ public final class Messenger {
 
   public let store: Store
   let synchronizer: Synchronizer
-  let loop: EventLoop
+  public let loop: EventLoop
   let log: Log
   public private(set) var settings: Settings
   var session: DeliverySession
@@ -55,12 +55,11 @@ public final class Messenger {
   var arriving = 0
   var counts = (delivered: 0, failed: 0, channel: 0)
 
-  /// A flood arrived and brought no path back.
-  public var onPathWanted: (PublicKey) -> Void = { _ in }
-  /// Whether a room lets us read and ignores what we post, as far as is known.
-  public var isReadOnly: (PublicKey) -> Bool = { _ in false }
-  /// A program that shares the radio had it advertise itself: through the mesh (true), or to direct neighbours.
-  public var onAdvertised: (Bool) -> Void = { _ in }
+  /// Asks for paths, and knows which rooms let us read only.
+  weak var nodes: NodeService?
+  /// Puts nodes back that had given way in the radio's table.
+  public weak var keeper: ContactEviction?
+  weak var advert: SelfAdvert?
 
   public init(
     store: Store, synchronizer: Synchronizer, settings: Settings, on loop: EventLoop, log: Log
@@ -101,8 +100,6 @@ public final class Messenger {
     expireHeld()
   }
 
-  public weak var keeper: ContactEviction?
-
   /// The database was replaced by a new one. What was on the air within the last hour was on the air all the same.
   public func storeReplaced() {
     do {
@@ -110,16 +107,14 @@ public final class Messenger {
     } catch {
       log.error("\(error)")
     }
-    let (uses, now, at) = (session.budget.remembered, loop.now, synchronizer.now.milliseconds)
+    let (uses, now, at) = (session.budget.remembered, loop.now, store.elapsed(at: synchronizer.now))
     session = DeliverySession(settings.delivery, uses: uses, seed: UInt64.random(in: .min ... .max))
     (unsaved, isReady) = ([:], false)
-    store.write({ store throws(SQLiteError) in
+    store.post("the last hour's air time") { store throws(SQLiteError) in
       for use in uses {
         let age = (now - use.at).wholeNanoseconds / 1_000_000
         try store.recordAirtime(use.airtime, channel: use.channel, at: at - age)
       }
-    }) { [log] failure in
-      if let failure { log.warning("the last hour's air time is not kept over a restart: \(failure)") }
     }
   }
 
@@ -216,7 +211,7 @@ public final class Messenger {
     }
   }
 
-  /// Keeps a state, however long it takes; `done` hears whether the disk took it at once.
+  /// Keeps a state, however long it takes; calls `done` with whether the disk took it at once.
   func save(_ message: OutgoingMessage, airtime: Int64? = nil, _ done: @escaping (Bool) -> Void = { _ in }) {
     let moment = synchronizer.now
     unsaved[message.id] = message
@@ -230,7 +225,7 @@ public final class Messenger {
     }
   }
 
-  private func saved(_ message: OutgoingMessage, _ failure: StoreError?) {
+  func saved(_ message: OutgoingMessage, _ failure: StoreError?) {
     guard let failure else {
       if unsaved[message.id] == message { unsaved[message.id] = nil }
       if unsaved.isEmpty, loggedDiskFailure {
@@ -257,6 +252,11 @@ public final class Messenger {
 }
 
 extension Messenger {
+  /// A program that shares the radio had it advertise itself: through the mesh, or to direct neighbours.
+  public func noteAdvert(isFlood: Bool) { advert?.wasSent(isFlood: isFlood) }
+
+  func isReadOnly(_ room: PublicKey) -> Bool { nodes?.isReadOnly(room) ?? false }
+
   /// A program that shares the radio puts so many bytes on the air, if the hour's budget has room for them.
   public func spendShared(bytes: Int) -> Bool {
     guard let radio = synchronizer.connection.identity?.info.radio else { return true }
@@ -267,13 +267,8 @@ extension Messenger {
   func spend(_ airtime: Int64, _ priority: DeliveryPriority) -> Bool {
     guard session.spend(airtime, priority, now: loop.now) else { return false }
     let moment = synchronizer.now
-    store.write(
-      when: .soon,
-      { store throws(SQLiteError) in
-        try store.recordAirtime(airtime, channel: nil, at: store.elapsed(at: moment))
-      }
-    ) { [log] failure in
-      if let failure { log.debug("air time is not kept: \(failure)") }
+    store.post(when: .soon, "air time") { store throws(SQLiteError) in
+      try store.recordAirtime(airtime, channel: nil, at: store.elapsed(at: moment))
     }
     return true
   }

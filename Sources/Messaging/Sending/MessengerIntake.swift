@@ -8,34 +8,81 @@ import Timing
 
 /// Taking messages in: who is meant, what is allowed, on disk before anybody is told.
 extension Messenger {
-  /// Takes a message in; `done` hears of it when it is on disk. With a key that is known already nothing is added, and
-  /// the message there is told.
-  public func send(_ request: SendRequest, _ done: @escaping (Result<[OutgoingMessage], Refusal>) -> Void) {
+  /// Takes a message in; returns when it is on disk. With a key that is known already nothing is added, and the message
+  /// there is returned.
+  public func send(_ request: SendRequest) async throws(Refusal) -> [OutgoingMessage] {
     do throws(Refusal) {
-      // Known already: whatever has become of the recipient since.
-      let known = try known(request.key)
-      guard known.isEmpty else { return done(.success(known)) }
-      let messages = try compose(request)
-      try checkRoom(for: messages.count)
-      keep(messages, done)
+      return try await keep(request)
     } catch {
-      guard case .notOnRadio = error else { return done(.failure(error)) }
-      restore(request, error, done)
+      // Who had to give way in the radio's table comes back when somebody writes to them.
+      // `try?`: nobody of that name is what was said already.
+      guard case .notOnRadio = error, let keeper, let stored = try? Addressing(store).contact(request.to),
+        !stored.onRadio, await keeper.restore(stored)
+      else { throw error }
+    }
+    return try await keep(request)
+  }
+
+  /// Takes in what nobody waits for: it is refused at once, or goes into the transaction of this turn with all else that is
+  /// written there.
+  public func post(_ request: SendRequest) throws(Refusal) {
+    // Known already: whatever has become of the recipient since.
+    guard try known(request.key).isEmpty else { return }
+    let intake = try admit(request)
+    store.write({ store throws(SQLiteError) in try self.insert(intake) }) { [weak self] failure in
+      self?.settle(intake, failure)
     }
   }
 
-  /// Who had to give way in the radio's table comes back when somebody writes to them.
-  private func restore(
-    _ request: SendRequest, _ refusal: Refusal, _ done: @escaping (Result<[OutgoingMessage], Refusal>) -> Void
-  ) {
-    // `try?`: nobody of that name is what was said already.
-    guard let keeper, let stored = try? Addressing(store).contact(request.to), !stored.onRadio else {
-      return done(.failure(refusal))
+  private func keep(_ request: SendRequest) async throws(Refusal) -> [OutgoingMessage] {
+    let known = try known(request.key)
+    let intake = known.isEmpty ? try admit(request) : Intake([])
+    // What is known may be of this turn, and not on disk yet.
+    guard known.isEmpty || arriving > 0 else { return known }
+    do throws(StoreError) {
+      try await store.save { store throws(SQLiteError) in try insert(intake) }
+    } catch {
+      settle(intake, error)
+      throw .store(error)
     }
-    loop.begin { [weak self] in
-      guard await keeper.restore(stored), let self else { return done(.failure(refusal)) }
-      self.send(request, done)
+    settle(intake, nil)
+    return known + intake.kept
+  }
+
+  /// Messages between their admission and the end of the commit.
+  private final class Intake {
+    let messages: [OutgoingMessage]
+    /// As the store has them, and those of them that were not there before.
+    var kept: [OutgoingMessage] = []
+    var fresh: [OutgoingMessage] = []
+
+    init(_ messages: [OutgoingMessage]) { self.messages = messages }
+  }
+
+  /// Composes, and reserves the room: messages that wait for their commit count towards the queue's bound.
+  private func admit(_ request: SendRequest) throws(Refusal) -> Intake {
+    let messages = try compose(request)
+    try reserve(messages.count)
+    return Intake(messages)
+  }
+
+  private func insert(_ intake: Intake) throws(SQLiteError) {
+    for message in intake.messages {
+      if let stored = try store.insertOutgoing(message) {
+        intake.fresh.append(stored)
+        intake.kept.append(stored)
+        try noteReaction(stored)
+      } else if let known = try store.readOutgoing(key: message.key) {
+        intake.kept.append(known)
+      }
     }
+  }
+
+  /// The commit has ended: what is on disk is sent.
+  private func settle(_ intake: Intake, _ failure: StoreError?) {
+    arriving -= intake.messages.count
+    guard failure == nil else { return }
+    for message in intake.fresh where message.radio == store.radio { enqueue(message) }
   }
 
   /// The message with this key, or its parts.
@@ -51,12 +98,13 @@ extension Messenger {
     }
   }
 
-  func checkRoom(for count: Int) throws(Refusal) {
-    // Those of this turn, too, which are not on disk yet.
+  /// Room in the queue for so many that wait for their commit: `arriving` counts them until then.
+  func reserve(_ count: Int) throws(Refusal) {
     let waiting = session.pending + arriving
     guard waiting + count <= settings.maxWaiting else {
       throw .full("\(waiting) messages wait already (messaging.queue); try again later")
     }
+    arriving += count
   }
 
   private func compose(_ request: SendRequest) throws(Refusal) -> [OutgoingMessage] {
@@ -118,29 +166,6 @@ extension Messenger {
     return message
   }
 
-  private func keep(_ messages: [OutgoingMessage], _ done: @escaping (Result<[OutgoingMessage], Refusal>) -> Void) {
-    var kept: [OutgoingMessage] = []
-    var fresh: [OutgoingMessage] = []
-    arriving += messages.count
-    store.write({ store throws(SQLiteError) in
-      for message in messages {
-        if let stored = try store.insertOutgoing(message) {
-          fresh.append(stored)
-          kept.append(stored)
-          try noteReaction(stored)
-        } else if let known = try store.readOutgoing(key: message.key) {
-          kept.append(known)
-        }
-      }
-    }) { [weak self] failure in
-      guard let self else { return }
-      self.arriving -= messages.count
-      if let failure { return done(.failure(.store(failure))) }
-      done(.success(kept))
-      for message in fresh where message.radio == self.store.radio { self.enqueue(message) }
-    }
-  }
-
   /// A reaction that we send is one like those that come.
   func noteReaction(_ message: OutgoingMessage) throws(SQLiteError) {
     let isChannel = message.kind == .channel
@@ -179,44 +204,50 @@ extension Messenger {
   }
 
   /// Another round for a message that failed.
-  public func retry(key: String, _ done: @escaping (Result<OutgoingMessage, Refusal>) -> Void) {
-    guard var message = find(key, done) else { return }
-    guard message.radio == store.radio else { return done(.failure(.invalid(held(message)))) }
+  public func retry(key: String) async throws(Refusal) -> OutgoingMessage {
+    var message = try find(key)
+    guard message.radio == store.radio else { throw .invalid(held(message)) }
     guard message.state == .failed, !session.isLive(message.id) else {
-      return done(.failure(.invalid("\(key) is \(message.state.rawValue); only failed messages can be retried")))
+      throw .invalid("\(key) is \(message.state.rawValue); only failed messages can be retried")
     }
+    let previous = unsaved[message.id]
     message.state = .retrying
     (message.reason, message.endedAt, message.tries, message.floods) = (nil, nil, 0, 0)
     message.created = synchronizer.now
     message.createdElapsed = store.elapsed(at: message.created)
     if message.kind == .room { message.senderTime = nil }
-    save(message) { [weak self] isSaved in
-      guard isSaved else { return done(.failure(.store(.unavailable("the state cannot be written")))) }
-      done(.success(message))
-      self?.enqueue(message)
+    // Who asks for the same in this turn finds it so.
+    unsaved[message.id] = message
+    arriving += 1
+    defer { arriving -= 1 }
+    do throws(StoreError) {
+      try await store.save { [message] store throws(SQLiteError) in
+        try store.updateOutgoing(message, at: message.created)
+      }
+    } catch {
+      unsaved[message.id] = previous
+      throw .store(error)
     }
+    saved(message, nil)
+    if message.radio == store.radio { enqueue(message) }
+    return message
   }
 
   /// No further attempt. What is on the air already cannot be called back.
-  public func cancel(key: String, _ done: @escaping (Result<OutgoingMessage, Refusal>) -> Void) {
-    guard let message = find(key, done) else { return }
-    if isHeld(message) { return end(held: message, .cancelled, done) }
-    guard session.isLive(message.id) else {
-      return done(.failure(.invalid("\(key) has ended: \(message.state.rawValue)")))
-    }
+  public func cancel(key: String) throws(Refusal) -> OutgoingMessage {
+    let message = try find(key)
+    if isHeld(message) { return end(held: message, .cancelled) }
+    guard session.isLive(message.id) else { throw .invalid("\(key) has ended: \(message.state.rawValue)") }
     perform(session.cancel(message.id, now: loop.now))
-    done(.success(row(message.id) ?? message))
+    return row(message.id) ?? message
   }
 
-  func find(
-    _ key: String, _ done: (Result<OutgoingMessage, Refusal>) -> Void
-  ) -> OutgoingMessage? {
-    do {
+  func find(_ key: String) throws(Refusal) -> OutgoingMessage {
+    do throws(StoreError) {
       if let message = try store.outgoing(key: key) { return row(message.id) ?? message }
-      done(.failure(.notFound(key)))
     } catch {
-      done(.failure(.store(error)))
+      throw .store(error)
     }
-    return nil
+    throw .notFound(key)
   }
 }

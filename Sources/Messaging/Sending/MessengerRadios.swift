@@ -41,27 +41,66 @@ extension Messenger {
 
   // MARK: What an operator decides
 
+  /// What became of several messages: those with which it was done, and why not with the others.
+  public struct Outcome {
+    public var done: [OutgoingMessage] = []
+    public var refused: [(key: String, refusal: Refusal)] = []
+  }
+
   /// The radio that is attached sends it, as a message said now.
-  public func adopt(key: String, _ done: @escaping (Result<OutgoingMessage, Refusal>) -> Void) {
-    guard let message = find(key, done) else { return }
-    do throws(Refusal) {
-      let fresh = try adopted(message)
-      store.write({ store throws(SQLiteError) in try store.adoptOutgoing(fresh) }) { [weak self] failure in
-        guard let self else { return }
-        if let failure { return done(.failure(.store(failure))) }
-        self.unsaved[fresh.id] = nil
-        done(.success(fresh))
-        if fresh.radio == self.store.radio { self.enqueue(fresh) }
+  public func adopt(key: String) async throws(Refusal) -> OutgoingMessage {
+    let outcome = try await adopt([key])
+    if let refused = outcome.refused.first { throw refused.refusal }
+    guard let message = outcome.done.first else { throw .notFound(key) }
+    return message
+  }
+
+  /// All that another radio was to send, in one transaction.
+  public func adoptHeld() async throws(Refusal) -> Outcome { try await adopt(heldKeys()) }
+
+  private func adopt(_ keys: [String]) async throws(Refusal) -> Outcome {
+    var outcome = Outcome()
+    for key in keys {
+      do throws(Refusal) {
+        let message = try adopted(find(key))
+        try reserve(1)
+        outcome.done.append(message)
+      } catch {
+        outcome.refused.append((key, error))
+      }
+    }
+    guard !outcome.done.isEmpty else { return outcome }
+    defer { arriving -= outcome.done.count }
+    do throws(StoreError) {
+      try await store.save { [messages = outcome.done] store throws(SQLiteError) in
+        for message in messages { try store.adoptOutgoing(message) }
       }
     } catch {
-      done(.failure(error))
+      throw .store(error)
     }
+    for message in outcome.done {
+      unsaved[message.id] = nil
+      if message.radio == store.radio { enqueue(message) }
+    }
+    return outcome
+  }
+
+  /// Nobody sends what another radio was to send.
+  public func cancelHeld() throws(Refusal) -> Outcome {
+    var outcome = Outcome()
+    for key in try heldKeys() {
+      do throws(Refusal) {
+        outcome.done.append(try cancel(key: key))
+      } catch {
+        outcome.refused.append((key, error))
+      }
+    }
+    return outcome
   }
 
   private func adopted(_ message: OutgoingMessage) throws(Refusal) -> OutgoingMessage {
     guard message.radio != store.radio else { throw .invalid("\(message.key) is this radio's already") }
     guard !message.hasEnded else { throw .invalid("\(message.key) has ended: \(message.state.rawValue)") }
-    try checkRoom(for: 1)
     if let refusal = try unreachable(message) { throw refusal }
     var fresh = message
     (fresh.radio, fresh.state, fresh.reason) = (store.radio, .pending, nil)
@@ -87,26 +126,28 @@ extension Messenger {
   }
 
   /// Keys of messages that are held, in order.
-  public func heldKeys() throws(StoreError) -> [String] {
+  func heldKeys() throws(Refusal) -> [String] {
     var keys: [String] = []
-    try store.eachHeldOutgoing { message in
-      keys.append(message.key)
-      return true
+    do throws(StoreError) {
+      try store.eachHeldOutgoing { message in
+        keys.append(message.key)
+        return true
+      }
+    } catch {
+      throw .store(error)
     }
     return keys
   }
 
   /// No radio sends it.
-  func end(
-    held message: OutgoingMessage, _ reason: DeliveryFailure,
-    _ done: @escaping (Result<OutgoingMessage, Refusal>) -> Void = { _ in }
-  ) {
+  @discardableResult
+  func end(held message: OutgoingMessage, _ reason: DeliveryFailure) -> OutgoingMessage {
     var message = message
     counts.failed += 1
     (message.state, message.reason) = (.failed, reason.rawValue)
     end(&message)
     save(message)
-    done(.success(message))
+    return message
   }
 
   /// What is held expires as everything does.

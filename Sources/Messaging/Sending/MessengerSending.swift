@@ -39,7 +39,7 @@ extension Messenger {
       }
     case .waiting(let id): waits(id)
     case .heard(let id, let count): change(id) { $0.heard += count }
-    case .discoverPath(let key): onPathWanted(key)
+    case .discoverPath(let key): nodes?.discoverPath(key)
     }
   }
 

@@ -39,18 +39,13 @@ extension Messenger {
   }
 
   private func keep(shared row: OutgoingMessage, _ client: String) {
-    store.write(
-      when: .soon,
-      { store throws(SQLiteError) in
-        if let stored = try store.insertOutgoing(row) { return try noteReaction(stored) }
-        guard var known = try store.readOutgoing(key: row.key) else { return }
-        known.codes += row.codes.filter { !known.codes.contains($0) }
-        known.tries += 1
-        known.floods += row.floods
-        try store.updateOutgoing(known, at: row.created)
-      }
-    ) { [log] failure in
-      if let failure { log.info("a message of \(client) is not kept: \(failure)") }
+    store.post(when: .soon, "a message of \(client)") { store throws(SQLiteError) in
+      if let stored = try store.insertOutgoing(row) { return try noteReaction(stored) }
+      guard var known = try store.readOutgoing(key: row.key) else { return }
+      known.codes += row.codes.filter { !known.codes.contains($0) }
+      known.tries += 1
+      known.floods += row.floods
+      try store.updateOutgoing(known, at: row.created)
     }
   }
 }

@@ -59,6 +59,8 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
   case radio(String)
   /// A node did not answer; on the mesh that is the only sign of a mistake.
   case silence(String)
+  /// Nobody waits for it any more.
+  case cancelled
 
   public var description: String {
     switch self {
@@ -77,6 +79,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
       "\(name) lets us in read only: posts will be ignored. Log in with a password that lets post: meshpost room login \(name)"
     case .linkDown: "the radio's link is down, or it is not synced yet; `meshpost status` tells which, and what to do"
     case .store(let error): "\(error). \(error.remedy)"
+    case .cancelled: "the request was cancelled"
     }
   }
 
@@ -94,6 +97,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     case .store: "store"
     case .radio: "radio"
     case .silence: "silence"
+    case .cancelled: "cancelled"
     }
   }
 }

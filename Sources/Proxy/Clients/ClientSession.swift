@@ -261,7 +261,7 @@ final class ClientSession {
     case .setChannel(let channel):
       // `try?`: what the disk refuses, the synchronizer says and mends.
       parts.loop.begin { try? await synchronizer.changed(channel) }
-    case .sendSelfAdvert(let flood): parts.messenger.onAdvertised(flood ?? false)
+    case .sendSelfAdvert(let flood): parts.messenger.noteAdvert(isFlood: flood ?? false)
     default: if command.changesIdentity { parts.loop.begin { await synchronizer.refreshIdentity() } }
     }
   }
@@ -339,21 +339,29 @@ final class ClientSession {
 
   private func ask(_ command: Command, _ frame: [UInt8], _ answer: RemoteAnswer) {
     guard mayGoOnAir(command) else { return reply(.error(.tableFull)) }
-    let isTaken = parts.requests.share { [weak self] release in
-      guard let self, !self.isOver else { return release() }
-      self.submit(command, frame) { [weak self] said in
-        guard let self, !self.isOver, case .replied(.sent(let sent)) = said.outcome else {
-          release()
-          self?.ended(command, said)
-          return
-        }
-        let question = OpenQuestion(answer, sent.ackOrTag, release)
-        self.question = question
-        self.parts.loop.schedule(after: NodeRequests.patience(sent)) { question.release() }
-        self.ended(command, said)
+    parts.loop.begin { [weak self, requests = parts.requests] in
+      do throws(Refusal) {
+        let turn = try await requests.share()
+        self?.ask(command, frame, answer, turn)
+      } catch {
+        self?.reply(.error(error == .linkDown ? .badState : .tableFull))
       }
     }
-    if !isTaken { reply(.error(parts.connection.state == .up ? .tableFull : .badState)) }
+  }
+
+  private func ask(_ command: Command, _ frame: [UInt8], _ answer: RemoteAnswer, _ turn: NodeRequests.SharedTurn) {
+    guard !isOver else { return turn.leave() }
+    submit(command, frame) { [weak self] said in
+      guard let self, !self.isOver, case .replied(.sent(let sent)) = said.outcome else {
+        turn.leave()
+        self?.ended(command, said)
+        return
+      }
+      let question = OpenQuestion(answer, sent.ackOrTag) { turn.leave() }
+      self.question = question
+      self.parts.loop.schedule(after: NodeRequests.patience(sent)) { question.release() }
+      self.ended(command, said)
+    }
   }
 
   /// The radio says something by itself.

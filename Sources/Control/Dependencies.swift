@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import JSON
+import Messaging
+import Proxy
+import Relay
+import Store
+import Sync
+import Timing
+import Transport
+
+/// What says things on the mesh.
+public struct MessagingParts {
+  public let messenger: Messenger
+  public let nodes: NodeService
+  public let table: RadioTable
+  public let routine: NodePolling
+  public let keeper: ContactEviction
+
+  public init(
+    messenger: Messenger, nodes: NodeService, table: RadioTable, routine: NodePolling, keeper: ContactEviction
+  ) {
+    self.keeper = keeper
+    self.messenger = messenger
+    self.nodes = nodes
+    self.table = table
+    self.routine = routine
+  }
+
+  /// Another radio is attached: nothing that waits is for it, and no node knows it.
+  public func radioReplaced() {
+    messenger.radioReplaced()
+    nodes.radioReplaced()
+    routine.radioReplaced()
+  }
+}
+
+/// What the daemon itself does for an operator.
+public protocol GatewayOperations: AnyObject {
+  /// Adds an upstream with these fields; the configuration is loaded anew. Returns what is not wise about it.
+  func addUpstream(_ fields: JSONValue) throws(Refusal) -> [String]
+  /// Takes away one that was added so.
+  func removeUpstream(_ name: String) throws(Refusal)
+  /// A document was edited.
+  func documentsChanged()
+  /// Something was looked for that took memory.
+  func memoryWasUsed()
+  var powerReport: PowerReport { get }
+}
+
+extension ControlAPI {
+  /// What the API shows and steers.
+  public final class Dependencies {
+    let version: String
+    let configurationFile: String
+    let loop: EventLoop
+    let log: Log
+    let startedAt: MonotonicTime
+    let store: Store
+    let synchronizer: Synchronizer
+    let messaging: MessagingParts
+    let bluetooth: BluetoothOptions
+    let proxy: CompanionProxy
+    let relay: Relay
+    let taps: TapAPI
+    let counts: PacketCounts
+    let operations: any GatewayOperations
+
+    var connection: RadioConnection { synchronizer.connection }
+
+    public init(
+      version: String, configurationFile: String, loop: EventLoop, log: Log, store: Store, synchronizer: Synchronizer,
+      messaging: MessagingParts, bluetooth: BluetoothOptions, proxy: CompanionProxy, relay: Relay, taps: TapAPI,
+      counts: PacketCounts, operations: any GatewayOperations
+    ) {
+      (self.version, self.configurationFile) = (version, configurationFile)
+      (self.loop, self.log, startedAt) = (loop, log, loop.now)
+      (self.store, self.synchronizer, self.messaging) = (store, synchronizer, messaging)
+      (self.bluetooth, self.proxy, self.relay) = (bluetooth, proxy, relay)
+      (self.taps, self.counts, self.operations) = (taps, counts, operations)
+    }
+  }
+}

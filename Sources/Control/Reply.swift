@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import HTTP
+import Store
+
+/// Where who follows something waits until it may have changed.
+final class News {
+  private var followers: [ObjectIdentifier: Waiter] = [:]
+
+  var count: Int { followers.count }
+
+  func add(_ follower: Waiter) { followers[ObjectIdentifier(follower)] = follower }
+  func remove(_ follower: Waiter) { followers[ObjectIdentifier(follower)] = nil }
+
+  /// Something is new: all of them look.
+  func tell() { for follower in followers.values { follower.resume() } }
+}
+
+/// The way back to whoever asked.
+final class Reply {
+  /// Bytes that may wait for a slow reader before reading on.
+  private static let maxPending = 32 * 1024
+
+  private static let pagesAtOnce = 4
+
+  /// Produces the next page; `isEnd` when there is nothing more for now.
+  typealias Producer = () throws -> (lines: [UInt8], isEnd: Bool)
+
+  /// Thrown by a producer: these lines, and nothing will follow, ever.
+  struct Ended: Error {
+    let lines: [UInt8]
+  }
+
+  static let rowHeaders: HTTPHeaders = ["Content-Type": "application/x-ndjson"]
+
+  private let responder: HTTPResponder
+  private let news: News
+  private let store: Store
+
+  init(_ responder: HTTPResponder, _ news: News, _ store: Store) {
+    self.responder = responder
+    self.news = news
+    self.store = store
+  }
+
+  func give(_ answer: Answer) { if case .whole(let response) = answer { responder.respond(response) } }
+
+  /// Rows that are there already.
+  func rows(_ lines: [UInt8]) async throws -> Answer {
+    var lines = lines
+    return try await rows {
+      defer { lines = [] }
+      return (lines, true)
+    }
+  }
+
+  /// Answers with rows, one JSON object a line, as fast as the reader takes them: nothing is collected, so a table of any
+  /// size costs the memory of a page. With `follow` it stays open and tells what comes later: whenever there is `news`, or
+  /// `wake` is resumed. Throws when the reader has gone.
+  func rows(
+    follow: Bool = false, wake: Waiter? = nil, headers: HTTPHeaders? = nil, _ produce: Producer
+  ) async throws(CancellationError) -> Answer {
+    guard responder.begin(headers: headers ?? headersOfRows) else { return .streamed }
+    let mayGoOn = wake ?? Waiter()
+    responder.onDrained = { mayGoOn.resume() }
+    if follow, wake == nil { news.add(mayGoOn) }
+    defer {
+      news.remove(mayGoOn)
+      responder.onDrained = nil
+    }
+    while !writePages(follow: follow, produce) { try await mayGoOn.wait() }
+    return .streamed
+  }
+
+  /// Tells with the rows that there are other radios.
+  private var headersOfRows: HTTPHeaders {
+    var headers = Self.rowHeaders
+    if let others = RadiosAPI.others(store) { headers.add(RadiosAPI.othersHeader, others) }
+    return headers
+  }
+
+  /// While the reader has room; who reads as fast as we write gets so many pages at a time, as everybody does. True: it is over.
+  private func writePages(follow: Bool, _ produce: Producer) -> Bool {
+    var pages = 0
+    while responder.pendingBytes < Self.maxPending, pages < Self.pagesAtOnce {
+      do {
+        let (lines, isEnd) = try produce()
+        responder.write(lines)
+        if !lines.isEmpty { pages += 1 }
+        guard isEnd else { continue }
+        if !follow { responder.end() }
+        return !follow
+      } catch let ended as Ended {
+        responder.write(ended.lines)
+        responder.end()
+        return true
+      } catch {
+        // The head is out already: a broken end tells the reader.
+        responder.abort()
+        return true
+      }
+    }
+    return false
+  }
+}

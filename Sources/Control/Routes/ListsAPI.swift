@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import HTTP
+import JSON
+import Messaging
+import Store
+
+/// `/v1/contacts`, `/v1/channels`, `/v1/readings`, `/v1/journal`: what is in the store, row by row.
+struct ListsAPI {
+  private let store: Store
+
+  init(_ dependencies: ControlAPI.Dependencies) { store = dependencies.store }
+
+  /// What nodes told of themselves, the newest `limit`.
+  func readings(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
+    let node = try request.query["node"].map { name throws(Refusal) in
+      try Addressing(store).contact(name).contact.key
+    }
+    let limit = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 1), 1000))
+    let radio = try RadiosAPI.wanted(request, store)
+    var lines: [UInt8] = []
+    do throws(StoreError) {
+      try store.eachReading(of: node, byRadio: radio, limit: limit) { at, kind, body in
+        lines += ControlAPI.line { json in
+          json.field("at", at)
+          json.field("kind", kind)
+          json.field("body", json: body)
+        }
+      }
+    } catch {
+      throw Refusal.store(error)
+    }
+    return try await reply.rows(lines)
+  }
+
+  /// By key; with `heard=N` the N that were heard last, newest first.
+  func contacts(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
+    let onRadio = request.query["on_radio"] == "1"
+    let radio = try RadiosAPI.wanted(request, store)
+    if let most = ControlAPI.number(request, "heard") {
+      return try await reply.rows {
+        var lines: [UInt8] = []
+        try store.eachContactHeard(limit: Int(clamping: min(max(most, 0), 200)), ofRadio: radio) {
+          lines += Self.line(of: $0, store)
+        }
+        return (lines, true)
+      }
+    }
+    var after: [UInt8] = []
+    return try await reply.rows {
+      var lines: [UInt8] = []
+      var count = 0
+      try store.eachContact(after: after, onRadioOnly: onRadio, ofRadio: radio) { stored in
+        lines += Self.line(of: stored, store)
+        after = stored.contact.key.bytes
+        count += 1
+        return count < ControlAPI.pageRows
+      }
+      return (lines, count < ControlAPI.pageRows)
+    }
+  }
+
+  private static func line(of stored: StoredContact, _ store: Store) -> [UInt8] {
+    ControlAPI.line { json in
+      EventBody.write(stored, to: &json)
+      json.field("radio", store.mark(ofRadio: stored.radio))
+      DocumentAPI.writeNotes(of: stored.contact.key, store, to: &json)
+    }
+  }
+
+  func channels(_ reply: Reply) async throws -> Answer {
+    var lines: [UInt8] = []
+    var found: [Channel] = []
+    try store.eachChannel { found.append($0) }
+    for channel in found {
+      lines += EventBody.channel(channel, region: try store.region(ofChannel: channel.secret.digest)) + [10]
+    }
+    return try await reply.rows(lines)
+  }
+
+  /// Events after a seq (or the newest `limit`); `follow=1` goes on with what comes.
+  func journal(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
+    let follow = request.query["follow"] == "1"
+    var left = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 0), 1_000_000))
+    var after = ControlAPI.number(request, "after") ?? max(0, store.lastSeq - Int64(left))
+    return try await reply.rows(follow: follow) {
+      var lines: [UInt8] = []
+      var count = 0
+      let most = follow ? ControlAPI.pageRows : min(ControlAPI.pageRows, left)
+      try store.readJournal(after: after, limit: most) { event, isSound in
+        lines += ControlAPI.line { json in
+          json.field("seq", event.seq)
+          json.field("at", event.at)
+          json.field("trusted", event.trusted)
+          json.field("kind", event.kind)
+          json.field("sound", isSound ? nil : false)
+          json.field("body", json: isSound ? event.body : Array("{}".utf8))
+        }
+        after = event.seq
+        count += 1
+        return true
+      }
+      left -= count
+      return (lines, count < most || (!follow && left <= 0))
+    }
+  }
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+import JSON
+import Messaging
+import Proxy
+import Relay
+import Store
+import Sync
+import TestSupport
+import Testing
+import Transport
+
+@testable import Control
+@testable import EventLoop
+
+@Suite struct ControlAPITests {
+  private final class Operations: GatewayOperations {
+    func addUpstream(_ fields: JSONValue) throws(Refusal) -> [String] { throw .invalid("not here") }
+    func removeUpstream(_ name: String) throws(Refusal) { throw .invalid("not here") }
+    func documentsChanged() {}
+    func memoryWasUsed() {}
+    var powerReport: PowerReport { PowerReport(millivolts: nil, isBatteryLow: false, isSupplyLow: nil) }
+  }
+
+  /// A control socket of a gateway whose radio is never there.
+  private final class Fixture {
+    let scratch = Scratch()
+    let loop = EventLoop()
+    let store: Store
+    let taps = TapAPI()
+    let api: ControlAPI
+    let location: String
+
+    init() throws {
+      let log = Log(level: .error, sink: { _, _ in })
+      store = try Store(Store.Settings(location: scratch.location("gw.db")))
+      let link = Links.link(to: try LinkAddress(parsing: "tcp:127.0.0.1:1"), on: loop, log: log)
+      let synchronizer = Synchronizer(
+        RadioConnection(link, on: loop, log: log), store: store, settings: .init(), on: loop, log: log)
+      let messenger = try Messenger(store: store, synchronizer: synchronizer, settings: .init(), on: loop, log: log)
+      let nodes = NodeService(messenger, credentials: Credentials(location: scratch.location("passwords")))
+      let table = RadioTable(synchronizer, store: store)
+      let messaging = MessagingParts(
+        messenger: messenger, nodes: nodes, table: table, routine: NodePolling(messenger, nodes, .init()),
+        keeper: ContactEviction(.init(), table, synchronizer, store: store, on: loop, log: log))
+      let proxy = CompanionProxy(
+        CompanionProxy.Parts(
+          loop: loop, log: log, store: store, synchronizer: synchronizer, messenger: messenger,
+          requests: nodes.requests, sign: { $1(nil) }))
+      location = scratch.location("control.sock")
+      api = try ControlAPI(
+        ControlAPI.Dependencies(
+          version: "test", configurationFile: "", loop: loop, log: log, store: store, synchronizer: synchronizer,
+          messaging: messaging, bluetooth: BluetoothOptions(), proxy: proxy,
+          relay: try Relay([], store: store, on: loop, log: log), taps: taps, counts: PacketCounts(),
+          operations: Operations()),
+        location: location, group: nil)
+      loop.afterTurn { [store] in store.commit() }
+    }
+
+    deinit { api.stop() }
+
+    func connect() throws -> Int32 {
+      let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+      var address = sockaddr_un()
+      address.sun_family = sa_family_t(AF_UNIX)
+      withUnsafeMutableBytes(of: &address.sun_path) { path in path.copyBytes(from: Array(location.utf8) + [0]) }
+      let result = withUnsafePointer(to: &address) { pointer in
+        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+          Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+        }
+      }
+      try #require(result == 0)
+      return descriptor
+    }
+
+    func ask(_ request: String, body: String = "") throws -> Int32 {
+      let descriptor = try connect()
+      let bytes = Array("\(request) HTTP/1.1\r\nHost: x\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)".utf8)
+      try #require(write(descriptor, bytes, bytes.count) == bytes.count)
+      return descriptor
+    }
+
+    /// What is there until `end`.
+    func answer(_ request: String, body: String = "", until end: String = "}\n") throws -> String {
+      let descriptor = try ask(request, body: body)
+      defer { close(descriptor) }
+      Descriptor.setNonBlocking(descriptor)
+      var text = ""
+      _ = turn(loop) {
+        if case .bytes(let more) = Descriptor.read(descriptor) { text += String(decoding: more, as: UTF8.self) }
+        return text.contains(end)
+      }
+      return text
+    }
+  }
+
+  @Test(arguments: [
+    ("GET /v1/status", "", 200, #""version":"test""#), ("PUT /v1/status", "", 405, "PUT /v1/status"),
+    ("GET /v1/nothing", "", 404, "not found: GET /v1/nothing"), ("POST /v1/send", "no JSON", 400, "invalid"),
+    ("POST /v1/sync", "", 409, "the radio's link is down"), ("GET /v1/radio", "", 503, "link_down"),
+    ("POST /v1/upstreams/remove", "", 400, "not here"), ("GET /v1/outgoing?id=none", "", 404, "not_found"),
+    ("POST /v1/radio/pair?address=no", "", 400, "an address such as"),
+  ]) func `what is asked is answered, and what fails says so in one way`(
+    _ request: String, _ body: String, _ status: Int, _ words: String
+  ) throws {
+    let answer = try Fixture().answer(request, body: body)
+    #expect(answer.hasPrefix("HTTP/1.1 \(status) ") && answer.contains(words), "\(answer)")
+  }
+
+  @Test func `every route has a place of its own, and an answer`() throws {
+    let fixture = try Fixture()
+    for route in Route.allCases {
+      let isRows = [.packets, .frames].contains(route)
+      // What scans over Bluetooth, or looks at it, asks this machine's bus.
+      if [.scan, .bluetoothDoctor].contains(route) { continue }
+      let answer = try fixture.answer(route.rawValue, until: isRows ? "\r\n\r\n" : "\r\n\r\n")
+      #expect(answer.hasPrefix("HTTP/1.1 "), "\(route)")
+      #expect(!answer.hasPrefix("HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: 0"))
+    }
+  }
+
+  @Test func `who follows is told what comes`() throws {
+    let fixture = try Fixture()
+    let descriptor = try fixture.ask("GET /v1/events?follow=1&limit=0")
+    defer { close(descriptor) }
+    Descriptor.setNonBlocking(descriptor)
+    var text = ""
+    func read(_ words: String) -> Bool {
+      turn(fixture.loop) {
+        if case .bytes(let more) = Descriptor.read(descriptor) { text += String(decoding: more, as: UTF8.self) }
+        return text.contains(words)
+      }
+    }
+    #expect(read("\r\n\r\n"))
+    for number in 1...3 {
+      fixture.store.post("a test") { store throws(SQLiteError) in
+        try store.append(.gap, at: Moment(milliseconds: 1, trusted: false), body: Array(#"{"n":\#(number)}"#.utf8))
+      }
+      #expect(read(#"{"n":\#(number)}"#))
+    }
+  }
+
+  @Test func `a thousand requests whose peer has gone leave nothing`() throws {
+    let fixture = try Fixture()
+    let loop = fixture.loop
+    let requests = [
+      "GET /v1/status", "GET /v1/events?follow=1", "GET /v1/sync?follow=1", "GET /v1/packets", "GET /v1/frames",
+      "GET /v1/messages?follow=1", "GET /v1/backup", "GET /v1/contacts", "GET /v1/radio", "GET /v1/outgoing",
+    ]
+    // What is made once is there before it is counted.
+    for request in requests.prefix(1) { _ = try fixture.answer(request) }
+    _ = turn(loop) { fixture.api.requestsInHand == 0 }
+    let (watches, timers) = (loop.watchCount, loop.waitingTimers)
+    var began: [Int32] = []
+    for number in 0..<1000 {
+      began.append(try fixture.ask(requests[number % requests.count]))
+      // Some go before they are read, others while they are answered.
+      if number % 3 == 0 { loop.turn(wait: false) }
+      if began.count > 7 {
+        for descriptor in began { close(descriptor) }
+        began = []
+        loop.turn(wait: false)
+      }
+    }
+    for descriptor in began { close(descriptor) }
+    let isOver = turn(loop) { fixture.api.requestsInHand == 0 && loop.watchCount <= watches }
+    #expect(isOver, "\(fixture.api.requestsInHand) in hand, \(loop.watchCount) watched, before \(watches)")
+    #expect(fixture.taps.count == 0 && fixture.api.followers == 0)
+    #expect(loop.waitingTimers <= timers, "\(loop.waitingTimers) timers, before \(timers)")
+    #expect(access(fixture.store.location + ".backup", F_OK) != 0)
+  }
+}

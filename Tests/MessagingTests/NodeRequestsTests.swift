@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Delivery
+import Store
+import TestSupport
+import Testing
+import Timing
+
+@testable import EventLoop
+@testable import Messaging
+@testable import VirtualRadio
+
+@Suite struct NodeRequestsTests {
+  private final class Fixture {
+    let bench: Bench
+    let requests: NodeRequests
+    let node: Contact
+    var endings: [String: Int] = [:]
+
+    init() throws {
+      var settings = Messenger.Settings()
+      settings.delivery.budget.airtime = 1 << 40
+      settings.delivery.budget.messages = 100_000
+      bench = try Bench(settings)
+      requests = NodeRequests(bench.messenger)
+      node = try #require(try bench.store.contact(prefix: bench.other.key.prefix)).contact
+      bench.synchronizer.onPush = { [requests] in requests.received($0) }
+      bench.synchronizer.onLinkChange = { [requests, messenger = bench.messenger] in
+        messenger.radioChanged()
+        if messenger.synchronizer.connection.state != .up { requests.linkLost() }
+      }
+    }
+
+    var ended: Int { endings.values.reduce(0, +) }
+
+    func ask(_ question: NodeQuestion = .login(password: "x"), _ priority: DeliveryPriority = .bulk) -> LoopTask {
+      bench.loop.begin {
+        do throws(Refusal) {
+          _ = try await self.requests.ask(question, of: self.node, priority)
+          self.endings["answered", default: 0] += 1
+        } catch {
+          self.endings[error.code, default: 0] += 1
+        }
+      }
+    }
+
+    var login: Push {
+      .loginSuccess(
+        LoginSuccess(permissions: 1, prefix: node.key.prefix, serverTime: 1, acl: 3, firmwareLevel: 1))
+    }
+  }
+
+  @Test func `an answer in the same read as the radio's reply is not missed`() throws {
+    let fixture = try Fixture()
+    let (own, output) = (fixture.bench.own, fixture.bench.own.output)
+    own.output = { frame in
+      output?(frame)
+      // SENT, and at once what it asked for.
+      if frame.first == 0x06 { output?(fixture.login.encode()) }
+    }
+    _ = fixture.ask()
+    try fixture.bench.run("the answer") { fixture.ended == 1 }
+    #expect(fixture.endings == ["answered": 1])
+  }
+
+  @Test func `the most urgent goes first, and beyond the bound it is refused`() throws {
+    let fixture = try Fixture()
+    for _ in 0..<40 { _ = fixture.ask() }
+    try fixture.bench.run("the refusals") { fixture.ended == 7 }
+    #expect(fixture.endings == ["full": 7] && fixture.requests.waiting == NodeRequests.bound)
+    fixture.requests.linkLost()
+    try fixture.bench.run("the end of all") { fixture.ended == 40 }
+    #expect(fixture.endings == ["full": 7, "link_down": 33])
+    #expect(fixture.requests.waiting == 0)
+    var order: [String] = []
+    for (name, priority) in [("first", DeliveryPriority.bulk), ("bulk", .bulk), ("person", .interactive)] {
+      fixture.bench.loop.begin {
+        // `try?`: what is asked last has no answer.
+        _ = try? await fixture.requests.ask(.keepAlive, of: fixture.node, priority)
+        order.append(name)
+      }
+    }
+    try fixture.bench.run("all of them") { order.count == 3 }
+    #expect(order == ["first", "person", "bulk"])
+  }
+
+  @Test func `a program that shares the radio has its turn, and loses it with the link`() throws {
+    let fixture = try Fixture()
+    var turn: NodeRequests.SharedTurn?
+    fixture.bench.loop.begin {
+      // `try?`: without a turn the test fails below.
+      turn = try? await fixture.requests.share()
+    }
+    try fixture.bench.run("the turn") { turn != nil }
+    let question = fixture.ask(.keepAlive)
+    fixture.bench.loop.turn(wait: false)
+    #expect(fixture.requests.waiting == 1, "one at a time")
+    turn?.leave()
+    turn?.leave()
+    try fixture.bench.run("the question") { fixture.endings == ["answered": 1] }
+    question.cancel()
+    fixture.bench.loop.begin { turn = try? await fixture.requests.share() }  // `try?`: as above
+    fixture.bench.loop.turn(wait: false)
+    fixture.requests.linkLost()
+    #expect(!fixture.requests.isAsking)
+    turn?.leave()
+    #expect(!fixture.requests.isAsking && fixture.requests.waiting == 0)
+  }
+
+  @Test func `a thousand questions answered, cancelled, timed out or lost with the link leave nothing`() throws {
+    let fixture = try Fixture()
+    let (bench, requests) = (fixture.bench, fixture.requests)
+    bench.loop.turn(wait: false)
+    let timers = bench.loop.waitingTimers
+    for round in 1...5 {
+      for _ in 0..<20 { _ = fixture.ask() }
+      // It is told again and again: what nobody waits for is nobody's answer.
+      try bench.run("answers") {
+        bench.own.push(fixture.login)
+        return fixture.ended == round * 20
+      }
+    }
+    #expect(fixture.endings == ["answered": 100])
+    for round in 1...40 {
+      let tasks = (0..<20).map { _ in fixture.ask() }
+      // Before it has begun, while it waits for its turn, and while it waits for its answer.
+      if round % 3 > 0 { bench.loop.turn(wait: false) }
+      if round % 3 > 1 { for _ in 0..<4 { bench.loop.turn(wait: false) } }
+      for task in tasks { task.cancel() }
+      try bench.run("their end") { fixture.ended == 100 + round * 20 }
+    }
+    #expect(fixture.endings == ["answered": 100, "cancelled": 800])
+    requests.longestWait = .milliseconds(1)
+    for _ in 0..<20 { _ = fixture.ask(.keepAlive) }
+    try bench.run("signs of life") { fixture.ended == 920 }
+    for _ in 0..<25 { _ = fixture.ask() }
+    try bench.run("time-outs") { fixture.ended == 945 }
+    #expect(fixture.endings == ["answered": 120, "cancelled": 800, "silence": 25])
+    requests.longestWait = NodeRequests.longest
+    for (count, all) in [(33, 978), (22, 1000)] {
+      for _ in 0..<count { _ = fixture.ask() }
+      bench.loop.turn(wait: false)
+      bench.swap(to: bench.own)
+      try bench.run("their end") { fixture.ended == all && bench.synchronizer.state == .synced }
+    }
+    #expect(fixture.endings == ["answered": 120, "cancelled": 800, "silence": 25, "link_down": 55])
+    #expect(requests.waiting == 0 && !requests.isAsking)
+    #expect(bench.loop.waitingTimers <= timers + 2, "the radio's own")
+  }
+}
