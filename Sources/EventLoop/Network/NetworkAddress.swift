@@ -71,11 +71,17 @@ enum NameLookup {
   }
 
   private static func resolve(_ host: String, _ port: UInt16) -> Result {
+    let name: String
+    do throws(HostName.Failure) {
+      name = try HostName.ascii(host)
+    } catch {
+      return .failed(error.description)
+    }
     var hints = addrinfo()
     hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
     hints.ai_flags = AI_ADDRCONFIG
     var list: UnsafeMutablePointer<addrinfo>?
-    let code = getaddrinfo(host, String(port), &hints, &list)
+    let code = getaddrinfo(name, String(port), &hints, &list)
     guard code == 0 else { return .failed(String(cString: gai_strerror(code))) }
     defer { freeaddrinfo(list) }
     var addresses: [NetworkAddress] = []
