@@ -42,6 +42,8 @@ let package = Package(
     .systemLibrary(name: "CBluetooth", providers: [.apt(["libbluetooth-dev"])]),
     // libdbus-1, loaded when it is first needed.
     .target(name: "CDBus"),
+    // libcurl, likewise.
+    .target(name: "CCurl"),
     .target(name: "SQLite", dependencies: ["CSQLite"], swiftSettings: strict),
     .target(name: "MeshCrypto", dependencies: ["Companion", "COpenSSL"], swiftSettings: strict),
     .target(name: "MeshIdentity", dependencies: ["Companion", "MeshCrypto", "CSodium"], swiftSettings: strict),
@@ -53,6 +55,8 @@ let package = Package(
     .target(name: "Documents", dependencies: ["Escaping", "JSON"], swiftSettings: strict),
     .target(name: "EventLoop", dependencies: ["Escaping", "Timing", "CLinux"], swiftSettings: strict),
     .target(name: "ServiceManager", dependencies: ["CLinux", "Escaping"], swiftSettings: strict),
+    .target(
+      name: "Proxies", dependencies: ["CCurl", "CLinux", "Escaping", "EventLoop", "Timing"], swiftSettings: strict),
     .target(name: "Streams", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
     .target(
       name: "HTTP", dependencies: ["Escaping", "EventLoop", "Streams", "Timing", "COpenSSL", "CLinux"],
@@ -89,7 +93,7 @@ let package = Package(
       name: "Relay",
       dependencies: [
         "CLinux", "Companion", "Documents", "Escaping", "MeshCrypto", "ServiceManager", "Store", "HTTP", "JSON", "MQTT",
-        "Streams", "EventLoop", "Timing",
+        "Proxies", "Streams", "EventLoop", "Timing",
       ],
       swiftSettings: strict),
     .target(
@@ -112,8 +116,8 @@ let package = Package(
     .target(
       name: "Gateway",
       dependencies: [
-        "Companion", "Control", "Delivery", "Documents", "Escaping", "JSON", "Messaging", "Proxy", "RadioSession",
-        "Relay",
+        "Companion", "Control", "Delivery", "Documents", "Escaping", "JSON", "Messaging", "Proxies", "Proxy",
+        "RadioSession", "Relay",
         "Release", "ServiceManager", "Sync",
         "Store", "Transport",
         "HTTP", "TOML", "EventLoop", "Timing", "CLinux",
@@ -244,6 +248,9 @@ let package = Package(
       dependencies: [
         "Control", "EventLoop", "JSON", "Messaging", "Proxy", "Relay", "Store", "Sync", "TestSupport", "Transport",
       ], swiftSettings: strict),
+    .testTarget(
+      name: "ProxiesTests", dependencies: ["CLinux", "EventLoop", "Proxies", "TestSupport", "Timing"],
+      swiftSettings: strict),
     .testTarget(name: "ProxyTests", dependencies: ["Companion", "Proxy"], swiftSettings: strict),
     .testTarget(
       name: "MQTTTests", dependencies: ["EventLoop", "MQTT", "TestSupport", "Timing"], swiftSettings: strict),
@@ -256,7 +263,8 @@ let package = Package(
     .testTarget(name: "EscapingTests", dependencies: ["Escaping", "JSON"], swiftSettings: strict),
     .testTarget(name: "LanguageTests", dependencies: ["JSON", "TOML"], swiftSettings: strict),
     .testTarget(
-      name: "GatewayTests", dependencies: ["EventLoop", "Gateway", "TestSupport", "Transport"], swiftSettings: strict),
+      name: "GatewayTests", dependencies: ["EventLoop", "Gateway", "Proxies", "Relay", "TestSupport", "Transport"],
+      swiftSettings: strict),
     .testTarget(
       name: "MeshCryptoTests", dependencies: ["Companion", "MeshCrypto", "MeshIdentity", "TestSupport"],
       swiftSettings: strict),

@@ -2,6 +2,7 @@
 
 import Foundation
 import Gateway
+import Proxies
 import TestSupport
 import Testing
 import Transport
@@ -59,6 +60,12 @@ import Transport
     ("[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://x\"\ntopic = \"a/#\"", "line 5", "no +, no #"),
     ("[[upstream]]\nname = \"a\"\nkind = \"webhook\"\nurl = \"http://x\"\ntemplate = \"{{\"", "line 5", "}}"),
     ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nkinds = [\"mesage\"]", "line 4", "no kind of event"),
+    (
+      "[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nproxy = \"https://me:hush@p:1\"", "line 4",
+      "(https://) cannot be used"
+    ),
+    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nproxy = \"straight\\n\"", "line 4", "or \"none\""),
+    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nproxy = false", "line 4", "string is wanted"),
     ("[messaging]\nattempts = 99", "line 2", "1 to 16"), ("[messaging]\nqueue = \"many\"", "line 2", "whole number"),
     ("[[poll]]\nkind = \"weather\"\nnode = \"x\"", "line 2", "status, telemetry"),
     ("[[poll]]\nevery_min = 5", "line 1", "node"),
@@ -72,7 +79,30 @@ import Transport
     } catch {
       #expect("\(error)".hasPrefix("test.toml: \(line)"), "\(error)")
       #expect("\(error)".contains(words), "\(error)")
+      #expect(!"\(error)".contains("hush"), "\(error)")
     }
+  }
+
+  @Test func `an upstream's proxy is its own, or none, or the environment's`() throws {
+    let environment = ProxyEnvironment {
+      ["https_proxy": "web:1", "all_proxy": "socks5h://all:1", "no_proxy": "near"][$0]
+    }
+    func way(_ text: String) throws -> String? {
+      try parse("[[upstream]]\nname = \"a\"\n\(text)").upstreams.first?.serverProxy(in: environment)?.shown
+    }
+    let broker = "kind = \"mqtt\"\nurl = "
+    #expect(try way("url = \"https://hub.example\"") == "http://web:1")
+    #expect(try way("url = \"https://near/\"") == nil)
+    #expect(try way("url = \"https://hub.example\"\nproxy = \"none\"") == nil)
+    #expect(try way("url = \"https://near\"\nproxy = \"socks4a://me@own:2\"") == "socks4a://own:2")
+    #expect(try way("kind = \"webhook\"\nurl = \"http://h/?a=b\"") == "socks5h://all:1")
+    #expect(try way(broker + "\"wss://b/mqtt\"") == "http://web:1")
+    #expect(try way(broker + "\"mqtts://b\"") == "socks5h://all:1")
+    #expect(try way(broker + "\"mqtt://near\"") == nil)
+    let wrong = ProxyEnvironment { ["ALL_PROXY": "https://me:hush@p:1"][$0] }
+    let upstream = try #require(try parse("[[upstream]]\nname = \"a\"\nurl = \"http://h\"").upstreams.first)
+    let error = #expect(throws: ProxySettings.Invalid.self) { try upstream.serverProxy(in: wrong) }
+    #expect(error?.description.hasPrefix("ALL_PROXY in the environment: ") == true)
   }
 
   @Test(arguments: [

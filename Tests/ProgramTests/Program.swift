@@ -57,7 +57,9 @@ final class Program: Sendable {
     // `env --chdir` in place of a file action that not every libc header shows.
     let place = (folder ?? Fixtures.checkout).path()
     let variables = environment.map { "\($0)=\($1)" }
-    let command = ["/usr/bin/env", "--chdir=\(place)"] + variables + [executable] + arguments
+    // Where whoever runs the tests is behind a proxy, the servers of the tests are not.
+    let proxies = ["http_proxy", "https_proxy", "all_proxy", "no_proxy"].flatMap { ["-u", $0, "-u", $0.uppercased()] }
+    let command = ["/usr/bin/env", "--chdir=\(place)"] + proxies + variables + [executable] + arguments
     var argv = command.map { strdup($0) } + [nil]
     defer { for pointer in argv { free(pointer) } }
     var pid: Int32 = 0

@@ -51,7 +51,7 @@ enum ShownConfiguration {
       "name": .whole, "listen": .whole, "allow_from": .count, "allow": .whole, "max_clients": .whole, "history": .whole,
     ],
     "upstream": [
-      "name": .whole, "kind": .whole, "url": .host, "token_file": .location, "ca_file": .location,
+      "name": .whole, "kind": .whole, "url": .host, "proxy": .host, "token_file": .location, "ca_file": .location,
       "secret_file": .location, "password_file": .location, "cert_file": .location, "key_file": .location,
       "batch_events": .whole, "batch_bytes": .whole, "from": .whole, "timeout_s": .whole, "link": .whole,
       "keep_alive_s": .whole, "allow": .whole, "commands_per_minute": .whole, "kinds": .whole, "channels": .count,
@@ -112,7 +112,8 @@ enum ShownConfiguration {
       let texts = elements.map { shown($0, .whole) ?? hidden }
       return "[\(texts.joined(separator: ", "))]"
     case (.host, .string(let text)):
-      // Without a scheme it is no address, and may be anything.
+      // Without a scheme it is no address, and may be anything; but for a proxy's `none`.
+      if text.utf8.elementsEqual("none".utf8) { return quoted(text) }
       return text.utf8.contains(UInt8(ascii: ":")) && text.contains("://") ? quoted(Redaction.line(text)) : nil
     case (.location, .string(let text)):
       return text.utf8.first == UInt8(ascii: "/") ? quoted(Redaction.line(text)) : nil

@@ -13,6 +13,10 @@ public final class Connector {
     /// Every address has failed.
     case failed(String, [Attempt])
     case timedOut(String, [Attempt])
+    /// The way leads through a proxy, and ends there. `words` tell whose trouble it is: the proxy's, or the server's behind it.
+    case proxy(String, words: String)
+    /// The task that waited was cancelled.
+    case cancelled
 
     /// What came of one address.
     public struct Attempt: Equatable, Sendable {
@@ -25,6 +29,8 @@ public final class Connector {
       case .noSuchHost(let host, let words): "no address for \(host): \(words)"
       case .failed(let target, let attempts), .timedOut(let target, let attempts):
         "\(target): \(Self.summary(attempts))"
+      case .proxy(let target, let words): "\(target): \(words)"
+      case .cancelled: "given up"
       }
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Escaping
+import Proxies
 import Relay
 import Release
 import ServiceManager
@@ -24,6 +25,7 @@ enum UpstreamConfiguration {
     let events = table.integer("batch_events", in: 1...1000, default: 200)
     let bytes = table.size("batch_bytes", in: 1024...(1 << 20), default: 64 << 10)
     let timeout = table.integer("timeout_s", in: 1...600, default: 30)
+    let proxy = proxy(&table)
     let filter = filter(&table)
     let fromStart = table.choice("from", of: ["now", "start"], default: "now") == "start"
     let allowed = allowed(&table)
@@ -57,8 +59,24 @@ enum UpstreamConfiguration {
         fromStart: fromStart, allowed: allowed, commandsPerMinute: Int(perMinute)),
       url: url, tokenFile: token, authorities: authorities, timeout: .seconds(timeout))
     upstream.version = Release.version
+    upstream.proxy = proxy
     for trouble in upstream.fileTroubles(isDaemon: false) { table.lack(trouble.key, trouble.reason) }
+    do {
+      _ = try upstream.serverProxy()
+    } catch {
+      table.lack("proxy", error.description)
+    }
     return upstream
+  }
+
+  /// What stands there is not said back: it may hold a password.
+  private static func proxy(_ table: inout TOMLReader) -> ProxyChoice {
+    do {
+      return try ProxyChoice(parsing: table.string("proxy"))
+    } catch {
+      table.note("proxy", error.description)
+      return .environment
+    }
   }
 
   /// What an upstream shows to its server, and nobody else should see.

@@ -4,6 +4,7 @@ import Escaping
 import EventLoop
 import HTTP
 import MQTT
+import Proxies
 import Store
 import Streams
 import Timing
@@ -168,6 +169,8 @@ public struct UpstreamSettings: Equatable, Sendable {
   public var tokenFile: String?
   public var authorities: String?
   public var timeout: Duration
+  /// Whether its server is reached through a proxy.
+  public var proxy = ProxyChoice.environment
   /// Of the gateway's program, for servers that want to know.
   public var version = ""
 
@@ -232,7 +235,8 @@ extension UpstreamSettings {
       case .hook(let hook): [hook.user, hook.socket] + hook.run
       case .unreadable(let reason): [reason]
       }
-    return (common + own).map { $0 ?? "" }
+    let way: [String] = if case .through(let proxy) = proxy { proxy.texts } else { [] }
+    return (common + own).map { $0 ?? "" } + way
   }
 }
 
@@ -263,6 +267,8 @@ extension JournalUpstream {
     guard troubles.isEmpty else {
       throw SetupError(description: troubles.map(\.description).joined(separator: "; "))
     }
+    // A proxy that is wanted and makes no sense is not passed by.
+    _ = try settings.serverProxy()
     var server = AuthorizedHTTP.Settings(
       url: settings.url, tokenFile: settings.tokenFile, authorities: settings.authorities, timeout: settings.timeout)
     switch settings.kind {
