@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+/// A proxy that others wrote (pproxy), for HTTP and SOCKS; it prints where it connects to.
+private final class WayOut {
+  let port: Int
+  private let login: String?
+  private let address: String
+  private(set) var program: Program?
+
+  init(login: String? = nil, address: String = "127.0.0.1") throws {
+    let (descriptor, port) = try LoopbackPort.take()
+    close(descriptor)
+    (self.port, self.login, self.address) = (Int(port), login, address)
+  }
+
+  func start() throws {
+    let place = "http+socks4+socks5://\(address):\(port)" + (login.map { "#\($0)" } ?? "")
+    program = try Program(Program.python, ["-u", "-W", "ignore", "-m", "pproxy", "-v", "-l", place])
+    try program?.line(with: "Serving on")
+  }
+
+  func stop() {
+    program?.kill9()
+    program = nil
+  }
+
+  /// Whether it has connected to that port by that protocol.
+  func hasCarried(_ kind: String, to port: Int) -> Bool {
+    program?.lines.contains { $0.contains("\(kind) ") && $0.hasSuffix(":\(port)") && $0.contains("->") } ?? false
+  }
+}
+
+/// Servers that a gateway forwards to: its hub over both roads, a broker, a webhook.
+private final class Servers {
+  private static let hookServer = """
+    import http.server
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            print("got", self.rfile.read(int(self.headers["Content-Length"])).decode(), flush=True)
+            self.send_response(204); self.end_headers()
+        def log_message(self, *_): pass
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    print("port", server.server_address[1], flush=True)
+    server.serve_forever()
+    """
+
+  let rig: Rig
+  let hook: Program
+  let hookPort: Int
+  let brokerPort: Int
+  private let broker: Program
+
+  init() throws {
+    rig = try Rig()
+    hook = try Program(Program.python, ["-c", Self.hookServer])
+    hookPort = Int(try hook.line(with: "port ").split(separator: " ").last ?? "") ?? 0
+    let (descriptor, port) = try LoopbackPort.take()
+    close(descriptor)
+    brokerPort = Int(port)
+    let file = rig.scratch.write("mosquitto.conf", "listener \(port) 127.0.0.1\nallow_anonymous true\nuser root\n")
+    broker = try Program("/usr/sbin/mosquitto", ["-v", "-c", file])
+    try broker.line(with: " running")
+    try rig.startHub()
+    try rig.startRadio(["--queue", "1000"])
+  }
+
+  /// `hub`, `broker`, `hook`: more keys of theirs, such as `proxy`. They are the only upstreams.
+  func configure(hub: String = "", broker: String = "", hook: String = "") {
+    _ = rig.scratch.write(
+      "gw.toml",
+      """
+      [radio]
+      link = "\(rig.link)"
+      [store]
+      location = "\(rig.scratch.location("gw.db"))"
+      [control]
+      socket = "\(rig.socket)"
+      [[upstream]]
+      name = "hub"
+      url = "http://127.0.0.1:\(rig.hubPort)"
+      token_file = "\(rig.scratch.location("token"))"
+      \(hub)
+      [[upstream]]
+      name = "broker"
+      kind = "mqtt"
+      url = "mqtt://127.0.0.1:\(brokerPort)"
+      \(broker)
+      [[upstream]]
+      name = "hook"
+      kind = "webhook"
+      url = "http://127.0.0.1:\(hookPort)/T0"
+      kinds = ["message"]
+      template = '{"text":"{{text}}"}'
+      \(hook)
+      """)
+  }
+
+  func startGateway(_ environment: [String: String] = [:]) throws {
+    rig.gateway = try Program(
+      Program.programs.appending(path: "meshpostd").path(), ["--config", rig.scratch.location("gw.toml")],
+      environment: environment)
+    try rig.gateway?.line(with: "meshpostd")
+  }
+
+  func upstream(_ name: String) throws -> JSONValue? {
+    try rig.status()?["upstreams"]?.array?.first { $0["name"]?.string == name }
+  }
+
+  /// Until each of these has everything.
+  func waitForAll(_ names: [String] = ["hub", "broker", "hook"], messages: Int) throws {
+    try untilTrue("all to have everything: \(try rig.status()?["upstreams"] ?? .null)") {
+      guard try rig.status()?["store"]?["messages"]?.integer ?? 0 >= Int64(messages) else { return false }
+      return try names.allSatisfy { try upstream($0)?["pending"]?.integer == 0 }
+    }
+  }
+
+  /// What the webhook has had, in order.
+  var texts: [String] { hook.lines.filter { $0.hasPrefix("got ") } }
+}
+
+extension WholeProgramTests {
+  @Suite struct ProxiedUpstreams {
+    private static let login = "me:hush%20hush"
+
+    @Test(arguments: [("http", "live"), ("http", "http"), ("socks5h", "live"), ("socks5h", "http"), ("socks4", "live")])
+    func `hub, broker and webhook are reached through the proxy that the configuration names`(
+      _ kind: String, _ link: String
+    ) throws {
+      let servers = try Servers()
+      let (rig, isSecret) = (servers.rig, kind != "socks4")
+      let way = try WayOut(login: isSecret ? "me:hush hush" : nil)
+      try way.start()
+      let proxy = "proxy = \"\(kind)://\(isSecret ? Self.login + "@" : "")127.0.0.1:\(way.port)\""
+      servers.configure(hub: "\(proxy)\nlink = \"\(link)\"", broker: proxy, hook: proxy)
+      try servers.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("chan r1 0 hello by another way")
+      try servers.waitForAll(messages: 1)
+      #expect(try servers.upstream("hub")?["link"]?.string == link)
+      #expect(servers.texts.count == 1 && servers.texts[0].contains("hello by another way"))
+      let word = kind == "socks5h" ? "socks5" : kind
+      for port in [rig.hubPort, servers.brokerPort, servers.hookPort] {
+        #expect(way.hasCarried(word, to: port), "\(port): \(way.program?.lines ?? [])")
+      }
+      let report = try rig.meshpost("report")
+      let status = rig.control("GET", "/v1/status").map { String(decoding: $0.body, as: UTF8.self) } ?? ""
+      for text in [report.lines.joined(), status, rig.gateway?.lines.joined() ?? ""] {
+        #expect(!text.contains("hush"), "\(text)")
+      }
+    }
+
+    @Test func `the environment's proxies are used by scheme, and no_proxy and "none" are heeded`() throws {
+      let servers = try Servers()
+      let (web, rest) = (try WayOut(), try WayOut())
+      try web.start()
+      try rest.start()
+      // By a name of its own, which stands in no_proxy.
+      servers.configure(hook: "proxy = \"none\"")
+      let file = servers.rig.scratch.location("gw.toml")
+      let text = try String(contentsOfFile: file, encoding: .utf8)
+      _ = servers.rig.scratch.write(
+        "gw.toml",
+        text + """
+
+          [[upstream]]
+          name = "near"
+          kind = "webhook"
+          url = "http://localhost:\(servers.hookPort)/near"
+          kinds = ["message"]
+          """)
+      try servers.startGateway([
+        "http_proxy": "http://127.0.0.1:\(web.port)", "ALL_PROXY": "socks5h://127.0.0.1:\(rest.port)",
+        "no_proxy": "localhost,.lan",
+      ])
+      try servers.rig.waitForSync()
+      servers.rig.radio?.write("chan r1 0 hello")
+      try servers.waitForAll(["hub", "broker", "hook", "near"], messages: 1)
+      #expect(web.hasCarried("http", to: servers.rig.hubPort), "\(web.program?.lines ?? [])")
+      #expect(rest.hasCarried("socks5", to: servers.brokerPort), "\(rest.program?.lines ?? [])")
+      for way in [web, rest] { #expect(!way.hasCarried("", to: servers.hookPort), "\(way.program?.lines ?? [])") }
+      #expect(servers.texts.count == 2)
+    }
+
+    @Test func `a variable that makes no sense stops its upstreams, and nothing goes past it`() throws {
+      let servers = try Servers()
+      servers.configure(broker: "proxy = \"none\"")
+      try servers.startGateway(["HTTP_PROXY": "https://me:hush@127.0.0.1:1"])
+      try servers.rig.waitForSync()
+      servers.rig.radio?.write("chan r1 0 hello")
+      try servers.waitForAll(["broker"], messages: 1)
+      for name in ["hub", "hook"] {
+        let upstream = try #require(try servers.upstream(name))
+        #expect(upstream["state"]?.string == "stopped", "\(upstream)")
+        #expect("\(upstream)".contains("HTTP_PROXY in the environment"), "\(upstream)")
+        #expect(!"\(upstream)".contains("hush"))
+      }
+      #expect(servers.texts.isEmpty)
+    }
+
+    @Test func `a proxy that is down, comes, goes and comes again loses nothing`() throws {
+      let servers = try Servers()
+      let (rig, way) = (servers.rig, try WayOut())
+      let proxy = "proxy = \"http://127.0.0.1:\(way.port)\""
+      servers.configure(hub: proxy, broker: proxy, hook: proxy)
+      try servers.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("chan r1 0 first")
+      let words = "the proxy http://127.0.0.1:\(way.port) cannot be reached: Connection refused"
+      for name in ["hub", "broker", "hook"] {
+        try untilTrue("\(name) to say why it waits: \(try servers.upstream(name) ?? .null)") {
+          "\(try servers.upstream(name) ?? .null)".contains(words)
+        }
+      }
+      try way.start()
+      try servers.waitForAll(messages: 1)
+      rig.radio?.write("chan r1 0 second")
+      try servers.waitForAll(messages: 2)
+      way.stop()
+      for number in 3...9 { rig.radio?.write("chan r1 0 number \(number)") }
+      try untilTrue("nine stored") { try rig.status()?["store"]?["messages"]?.integer == 9 }
+      try way.start()
+      try servers.waitForAll(messages: 9)
+      let order = servers.texts.map { text in
+        ["first", "second"].first { text.contains($0) } ?? String(text.suffix(3).prefix(1))
+      }
+      #expect(order == ["first", "second", "3", "4", "5", "6", "7", "8", "9"], "\(servers.texts)")
+      try untilTrue("nine at the hub") { try rig.hubTexts().count == 9 }
+    }
+
+    private static let tlsServer = """
+      import socket, ssl, threading
+      context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+      context.load_cert_chain("server.pem", "server.key")
+      listener = socket.create_server(("127.0.0.1", 0))
+      print("port", listener.getsockname()[1], flush=True)
+      def serve(raw):
+          try:
+              tls = context.wrap_socket(raw, server_side=True)
+              if data := tls.recv(65536): print("told", data[:40], flush=True)
+          except OSError: pass
+      while True: threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+      """
+
+    @Test(arguments: ["http", "socks5h"])
+    func `a hub whose certificate is somebody else's is refused behind a proxy, too`(_ kind: String) throws {
+      let servers = try Servers()
+      let (rig, way) = (servers.rig, try WayOut())
+      try way.start()
+      let make = """
+        openssl req -x509 -newkey rsa:2048 -nodes -keyout server.key -out server.pem -days 2 -subj /CN=other.example \
+        -addext subjectAltName=DNS:other.example,DNS:127.0.0.1 2>/dev/null
+        """
+      #expect(try Program("/bin/bash", ["-c", make], folder: rig.scratch.folder).ended() == 0)
+      let server = try Program(Program.python, ["-c", Self.tlsServer], folder: rig.scratch.folder)
+      let port = Int(try server.line(with: "port ").split(separator: " ").last ?? "") ?? 0
+      rig.writeGatewayConfiguration(
+        url: "https://localhost:\(port)",
+        extra: "ca_file = \"\(rig.scratch.location("server.pem"))\"\nproxy = \"\(kind)://127.0.0.1:\(way.port)\"")
+      try servers.startGateway()
+      try rig.waitForSync()
+      try untilTrue("the certificate to be refused: \(try servers.upstream("hub") ?? .null)") {
+        "\(try servers.upstream("hub") ?? .null)".lowercased().contains("certificate")
+      }
+      #expect("\(try servers.upstream("hub") ?? .null)".contains("mismatch"))
+      #expect(way.hasCarried(kind == "http" ? "http" : "socks5", to: port), "\(way.program?.lines ?? [])")
+      #expect(!server.lines.contains { $0.hasPrefix("told") }, "the token was told: \(server.lines)")
+    }
+
+    @Test func `an upstream is added with its proxy, and a wrong one is refused without its password`() throws {
+      let servers = try Servers()
+      let (rig, way) = (servers.rig, try WayOut(login: "me:hush hush"))
+      servers.configure()
+      try servers.startGateway()
+      try rig.waitForSync()
+      try way.start()
+      let place = "127.0.0.1:\(way.port)"
+      let url = "http://127.0.0.1:\(servers.hookPort)/added"
+      func add(_ proxy: String) throws -> (code: Int32, lines: [String]) {
+        try rig.meshpost("upstream", "add", "added", url, "--kind", "webhook", "--set", "proxy=\(proxy)")
+      }
+      let wrong = try add("https://\(Self.login)@\(place)")
+      #expect(wrong.code != 0 && wrong.lines.contains { $0.contains("cannot be used") }, "\(wrong.lines)")
+      #expect(!wrong.lines.contains { $0.contains("hush") })
+      let right = try add("socks5h://\(Self.login)@\(place)")
+      #expect(right.code == 0, "\(right.lines)")
+      #expect(try rig.meshpost("upstream", "test", "added").code == 0)
+      #expect(way.hasCarried("socks5", to: servers.hookPort), "\(way.program?.lines ?? [])")
+      #expect(!(try rig.meshpost("upstream", "list", "--json").lines.contains { $0.contains("hush") }))
+    }
+
+    // MARK: A dead address of the proxy
+
+    /// In a network of its own, as in DeadAddressTests: what goes to 2001:db8::dead leaves by a cable whose other end is nobody's.
+    private static let network = """
+      set -e
+      ip link set lo up
+      ip addr add 192.0.2.1/32 dev lo
+      ip link add dead0 type veth peer name dead1
+      ip addr add 2001:db8::1/64 dev dead0 nodad
+      ip link set dead0 up; ip link set dead1 up
+      ip neigh add 2001:db8::dead lladdr 02:00:00:00:00:01 dev dead0 nud permanent
+      printf '2001:db8::dead way\\n192.0.2.1 way\\n127.0.0.1 localhost\\n' >"$1/hosts"
+      mount --bind "$1/hosts" /etc/hosts
+      first() { getent ahosts way | head -1; }
+      for look in $(seq 100); do [[ $(first) == 2001:db8::dead* ]] && break; sleep 0.1; done
+      [[ $(first) == 2001:db8::dead* ]]
+
+      """
+    private static let unshare = ["-n", "-m", "--propagation", "private", "--fork", "--pid", "--kill-child"]
+
+    private static var mayUnshare: Bool {
+      let scratch = Scratch()
+      // `try?`: what cannot be started, cannot be done.
+      return
+        (try? Program(
+          "/usr/bin/unshare", unshare + ["bash", "-c", network, "network", scratch.folder.path()]
+        ).ended()) == 0
+    }
+
+    @Test(
+      .enabled("a network namespace with a dead address cannot be made here (needs root, veth and bind mounts)") {
+        mayUnshare
+      }, arguments: ["http", "socks5h"])
+    func `a proxy is reached although its first address is dead`(_ kind: String) throws {
+      let rig = try Rig()
+      let way = try WayOut(address: "192.0.2.1")
+      rig.writeGatewayConfiguration(extra: "proxy = \"\(kind)://way:\(way.port)\"")
+      let script =
+        Self.network + """
+          "$3" -u -W ignore -m pproxy -v -l http+socks5://192.0.2.1:\(way.port) &
+          "$2/meshpost-hub" serve --config "$1/hub.toml" >/dev/null 2>&1 &
+          (
+            # Both listen: who refuses would make the gateway wait for the dead address, and rightly.
+            for address in 192.0.2.1:\(way.port) 127.0.0.1:\(rig.hubPort); do
+              until ss -Hltn "src $address" | grep -q .; do sleep 0.1; done
+            done
+            exec "$2/meshpostd" --config "$1/gw.toml"
+          ) &
+          exec "$2/meshpost-radio" --clock now --advertise --tty "r0=$1/radio.tty"
+          """
+      let all = try Program(
+        "/usr/bin/unshare",
+        Self.unshare + [
+          "bash", "-c", script, "script", rig.scratch.folder.path(), Program.programs.path(), Program.python,
+        ])
+      rig.gateway = all
+      try rig.waitForSync()
+      all.write("chan r1 0 hello from afar")
+      try untilTrue("the hub to have it: \(all.lines)") {
+        guard try rig.status()?["store"]?["messages"]?.integer == 1 else { return false }
+        return try rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
+      }
+      #expect(try rig.status()?["upstreams"]?.array?.first?["link"]?.string == "live")
+      #expect(all.lines.contains { $0.contains("->") && $0.hasSuffix(":\(rig.hubPort)") }, "\(all.lines)")
+    }
+  }
+}
