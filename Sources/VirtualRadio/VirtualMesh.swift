@@ -96,19 +96,19 @@ public final class VirtualMesh {
   /// The lines that `perform` understands.
   public static let help = """
     dm FROM TO TEXT            direct message from one radio to another
-    chan FROM SLOT TEXT        channel message (slot 0 is the public channel, which all have)
-    advert NAME                flood an advert, as when somebody presses its button
-    inject NAME RATE COUNT     COUNT messages at RATE a second (0: at once) into NAME's queue, as if heard
-    loss P                     lose each packet with probability P from now on
-    battery NAME MILLIVOLTS    what its battery measures from now on
-    silence NAME SECONDS       the port neither reads nor writes
-    garbage NAME COUNT         random bytes on the port
-    half NAME                  the next frame breaks off
-    wrong NAME                 the next reply is one of another kind
+    chan FROM SLOT TEXT        channel message (slot 0 is the public channel, which every radio has)
+    advert NAME                flood an advert, as its button does
+    inject NAME RATE COUNT     queue COUNT messages at RATE a second (0: at once) in NAME, as if received
+    loss P                     drop each packet with probability P from now on
+    battery NAME MILLIVOLTS    set the battery's voltage
+    silence NAME SECONDS       stop reading and writing the port
+    garbage NAME COUNT         write random bytes to the port
+    half NAME                  truncate the next frame
+    wrong NAME                 send a reply of the wrong kind next
     reboot NAME                power off and on; RAM is lost
-    unplug NAME SECONDS        the port goes away and comes back
-    stats NAME                 what was queued and handed over
-    at SECONDS LINE            any of these, later
+    unplug NAME SECONDS        remove the port for a time
+    stats NAME                 print what was queued and delivered
+    at SECONDS LINE            execute any of these lines later
     """
 
   /// Carries out one line; complains as JSON and never stops.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-// meshpost-bench: figures that need no second program. One JSON object a line. Driven by Benchmarks/run.
+// meshpost-bench: measurements that need no second program. Prints one JSON object a line. Started by Benchmarks/run.
 //
-//   meshpost-bench frames FILE     decode the framed bytes of FILE again and again: frames a second
+//   meshpost-bench frames FILE     decode the framed bytes of FILE repeatedly: frames a second
 //   meshpost-bench store FOLDER    messages a second into the store, one and ten a commit, and bytes written
-//   meshpost-bench fill FILE COUNT a store with COUNT messages of words as often as words are, indexed
+//   meshpost-bench fill FILE COUNT fill a store with COUNT indexed messages with a realistic distribution of words
 //   meshpost-bench bluetooth ADDRESS PIN
-//                                  a frame of the full length to a radio over Bluetooth, and its answer
+//                                  send a frame of full length to a radio over Bluetooth, and print the answer
 
 import Companion
 import EventLoop
@@ -35,7 +35,7 @@ func readFile(_ location: String) -> [UInt8] {
   return bytes
 }
 
-/// As they would come from a port: in chunks of 4 KiB.
+/// In chunks of 4 KiB, as from a port.
 @MainActor func decodeFrames(_ stream: [UInt8]) {
   var frames = 0
   var decoded = 0
@@ -62,7 +62,7 @@ func readFile(_ location: String) -> [UInt8] {
   }
 }
 
-/// Bytes that this process caused to be written to the disk.
+/// Bytes that this process has written to the disk.
 func bytesWritten() -> Int64 {
   let text = String(decoding: readFile("/proc/self/io"), as: UTF8.self)
   let line = text.split(separator: "\n").first { $0.hasPrefix("write_bytes: ") }
@@ -93,7 +93,7 @@ func bytesWritten() -> Int64 {
   }
 }
 
-/// Words are drawn so that few are frequent and most are rare, as in what people write.
+/// Few words are frequent and most are rare, as in real text.
 @MainActor func fill(_ location: String, count: Int) throws {
   let store = try Store(Store.Settings(location: location, maxSize: 1 << 34, messagesMax: 100_000_000))
   let frequent = "the on at ridge hello weather storm battery repeater anyone copy test message from hill lake".split(
@@ -135,11 +135,11 @@ func bytesWritten() -> Int64 {
   }
 }
 
-/// 176 bytes: a channel message that the radio cuts. Its answer proves that it came whole: a part would be another length.
+/// 176 bytes: a channel message that the radio cuts. The answer proves that it arrived whole: a part would have another length.
 @MainActor func sendLongFrame(_ address: String, _ pin: String) {
   let log = Log(level: .info)
-  // `try?`: what is no address is said, whatever else is wrong with it.
-  guard let place = try? LinkAddress(parsing: "ble:\(address)") else { return print("no address") }
+  // `try?`: the reason does not matter here.
+  guard let place = try? LinkAddress(parsing: "ble:\(address)") else { return print("not an address") }
   let options = BluetoothOptions(pin: BluetoothOptions.pin(pin))
   let link = Links.link(to: place, bluetooth: options, on: loop, log: log)
   let command = Command.sendChannelText(

@@ -3,7 +3,7 @@
 import Hub
 import ServiceManager
 
-/// What the hub owes to a service manager: that it is ready, and signs of life while its database's thread gets on.
+/// Notifies the service manager: readiness, and watchdog pings while the database's thread responds.
 final class HubDuties: Sendable {
   private let ports: AsyncStream<Int>.Continuation
   private let task: Task<Void, Never>
@@ -18,10 +18,10 @@ final class HubDuties: Sendable {
       for await port in stream { manager.ready("listening on port \(port)") }
       guard let watchdog = manager.watchdog else { return }
       while !Task.isCancelled {
-        // A database that is away is answered with an error, and that is an answer.
+        // An unreachable database also counts: it is answered with an error.
         await server.pulse()
         manager.lives()
-        // Ended while it sleeps: then it is not needed any more.
+        // Cancelled while sleeping: the task is no longer needed.
         try? await Task.sleep(for: watchdog / 3)
       }
     }

@@ -10,7 +10,8 @@ import Release
 @main
 struct MeshpostHub: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "meshpost-hub", abstract: "Takes many gateways' journals and serves them.", version: Release.version,
+    commandName: "meshpost-hub", abstract: "Receive the journals of many gateways, and serve them.",
+    version: Release.version,
     subcommands: [Serve.self, Watch.self])
 }
 
@@ -51,16 +52,16 @@ struct Serve: AsyncParsableCommand {
     }
   }
 
-  /// SIGHUP: tokens are read anew, so that they can be exchanged without a pause.
+  /// Rereads tokens on SIGHUP, so that they can be replaced without downtime.
   private func reloadOnHangUp(_ server: HubServer) -> any DispatchSourceSignal {
     signal(SIGHUP, SIG_IGN)
     let source = DispatchSource.makeSignalSource(signal: SIGHUP, queue: .global())
     source.setEventHandler { [config] in
       do {
         server.access.replace(with: try HubConfiguration(file: config).tokens)
-        Console.error("notice: tokens are read anew")
+        Console.error("notice: tokens reloaded")
       } catch {
-        Console.error("error: tokens stay as they were: \(error)")
+        Console.error("error: tokens not reloaded: \(error)")
       }
     }
     source.resume()

@@ -6,13 +6,13 @@ import Foundation
 import HTTP
 import JSON
 
-/// Shows messages as they arrive at a hub, of all gateways.
+/// Shows messages of all gateways as they arrive at a hub.
 struct Watch: ParsableCommand {
   static let configuration = CommandConfiguration(abstract: "Show messages as they arrive at a hub.")
 
-  @Option(help: "The hub.") var url = "http://127.0.0.1:8787"
-  @Option(help: "The file that holds a token which may read.") var tokenFile: String
-  @Option(help: "Seconds between looks (0.1 to 86400).") var interval = 1.0
+  @Option(help: "The hub's URL.") var url = "http://127.0.0.1:8787"
+  @Option(help: "The file with a token that has read access.") var tokenFile: String
+  @Option(help: "Polling interval in seconds (0.1 to 86400).") var interval = 1.0
 
   func validate() throws {
     guard (0.1...86400).contains(interval) else { throw ValidationError("--interval: 0.1 to 86400") }
@@ -20,7 +20,7 @@ struct Watch: ParsableCommand {
 
   func run() throws {
     guard let (endpoint, path) = HTTPEndpoint.parse(url), case .tcp(_, _, false) = endpoint else {
-      throw ValidationError("--url: http://HOST:PORT is wanted")
+      throw ValidationError("--url: expected http://HOST:PORT")
     }
     guard let token = FileManager.default.contents(atPath: tokenFile).map({ String(decoding: $0, as: UTF8.self) })
     else {
@@ -31,7 +31,7 @@ struct Watch: ParsableCommand {
   }
 }
 
-/// Asks the hub again and again: which gateways there are, then what is new of each.
+/// Polls the hub: first the list of gateways, then the new messages of each.
 final class HubWatcher {
   private let loop = EventLoop()
   private let client: HTTPClient

@@ -15,39 +15,40 @@ struct MeshpostRadio: ParsableCommand {
     commandName: "meshpost-radio",
     abstract: "A virtual MeshCore companion radio, or a small mesh of them.",
     discussion: """
-      The radios r0, r1, … hear each other. As real ones they know nobody until an advert is heard: --advertise has each \
-      send one at the start. Each line on standard input, or in the script, drives them:
+      The radios r0, r1, … are in range of each other. Like real radios they know no other node until they receive its \
+      advert: with --advertise each sends one at the start. Lines on standard input, or in the script, control them:
 
       \(VirtualMesh.help)
 
-      Prints one JSON object a line. Ends at end of input, unless --keep is given.
+      Prints one JSON object a line. Exits at end of input, unless --keep is given.
       """, version: Release.version)
 
-  @Option(help: "How many radios.") var nodes = 2
+  @Option(help: "Number of radios.") var nodes = 2
   @Option(help: "Give a radio a pseudo-terminal: NAME=LOCATION, e.g. r0=/tmp/r0.tty. May be repeated.")
   var tty: [String] = []
   @Option(help: "Give a radio a TCP port on loopback: NAME=PORT (0: a free one). May be repeated.")
   var tcp: [String] = []
   @Option(
-    help: "As --tcp, for something that carries a serial line over it, such as an emulated machine. May be repeated.")
+    help: "Like --tcp, for a serial line carried over TCP, such as that of an emulated machine. May be repeated.")
   var line: [String] = []
-  @Option(help: "Nodes that are in r0's contact table from the start (at most --max-contacts).") var contacts = 0
+  @Option(help: "Number of nodes in r0's contact table at the start (at most --max-contacts).") var contacts = 0
   @Option(help: "Size of the contact table.") var maxContacts = 350
-  @Option(help: "Channel slots.") var channels = 40
+  @Option(help: "Number of channel slots.") var channels = 40
   @Option(help: "Size of the message queue.") var queue = 16
-  @Option(help: "The radio's clock at start: seconds since 1970, `now`, or `boot` (as a board without a clock chip).")
+  @Option(help: "The radios' clock at start: seconds since 1970, `now`, or `boot` (like a board without a clock chip).")
   var clock = "boot"
-  @Option(help: "Seed of identities and of everything random.") var seed: UInt64 = 1
-  @Option(help: "Times on air are multiplied by this, 0 to 1000; 0 = at once.") var airtime = 0.1
-  @Option(help: "Repeaters that send on what is flooded.") var repeaters = 0
+  @Option(help: "Seed of identities and random numbers.") var seed: UInt64 = 1
+  @Option(help: "Factor for times on air, 0 to 1000; 0: immediate.") var airtime = 0.1
+  @Option(help: "Number of repeaters that forward flooded packets.") var repeaters = 0
   @Option(help: "Regions that the repeaters carry, separated by commas; `*`: floods without a region.") var regions =
     "*"
-  @Flag(help: "The radios are out of each other's range: they hear each other by repeaters alone.") var far = false
-  @Flag(help: "Have each radio flood an advert at the start, so that all know each other.") var advertise = false
-  @Option(help: "A file with lines to carry out at start.") var script: String?
-  @Flag(help: "Pseudo-terminals forget what was not read when the last program closes them, as real ports do.")
+  @Flag(help: "Put the radios out of each other's range, so that they communicate only through repeaters.") var far =
+    false
+  @Flag(help: "Flood an advert of each radio at the start, so that all know each other.") var advertise = false
+  @Option(help: "A file with lines to execute at the start.") var script: String?
+  @Flag(help: "Pseudo-terminals discard unread data when the last program closes them, like real ports.")
   var forgetful = false
-  @Flag(help: "Go on when standard input ends.") var keep = false
+  @Flag(help: "Keep running when standard input ends.") var keep = false
 
   func validate() throws {
     guard (0...16).contains(repeaters) else { throw ValidationError("--repeaters: 0 to 16") }
@@ -106,14 +107,14 @@ struct MeshpostRadio: ParsableCommand {
     }
     for (choice, option) in tcp.map({ ($0, "--tcp") }) + line.map({ ($0, "--line") }) {
       let (name, port) = try split(choice, option: option)
-      guard let number = UInt16(port) else { throw ValidationError("\(option) \(choice): no port") }
+      guard let number = UInt16(port) else { throw ValidationError("\(option) \(choice): invalid port") }
       try mesh.openTCP(name, port: number, isLine: option == "--line")
     }
   }
 
   private func split(_ choice: String, option: String) throws -> (String, String) {
     let parts = choice.split(separator: "=", maxSplits: 1).map(String.init)
-    guard parts.count == 2 else { throw ValidationError("\(option) \(choice): NAME=… is wanted") }
+    guard parts.count == 2 else { throw ValidationError("\(option) \(choice): expected NAME=…") }
     return (parts[0], parts[1])
   }
 
@@ -129,7 +130,7 @@ struct MeshpostRadio: ParsableCommand {
   }
 }
 
-/// Lines from a descriptor as they come.
+/// Reads lines from a descriptor.
 final class LineInput {
   private let descriptor: Int32
   private let loop: EventLoop
@@ -138,7 +139,7 @@ final class LineInput {
   var onLine: (String) -> Void = { _ in }
   var onEnd: () -> Void = {}
 
-  /// Longer lines are cut: nothing that a script says is so long.
+  /// Longer lines are cut: no script line is that long.
   private static let longestLine = 4096
 
   init(_ descriptor: Int32, on loop: EventLoop) {
@@ -146,11 +147,11 @@ final class LineInput {
     self.loop = loop
     Descriptor.setNonBlocking(descriptor)
     isWatched = loop.watch(descriptor, for: .readable) { [weak self] _ in self?.read() }
-    // A regular file or /dev/null cannot be watched: it is read turn by turn.
+    // A regular file or /dev/null cannot be watched: read it turn by turn.
     if !isWatched { loop.later { [weak self] in self?.read() } }
   }
 
-  /// The rest of what there is comes in the next turn, after the radios.
+  /// The rest is read in the next turn, after the radios had theirs.
   private func read() {
     for _ in 0..<Descriptor.readsPerTurn {
       switch Descriptor.read(descriptor) {

@@ -2,5 +2,5 @@
 
 import Console
 
-/// Takes the place of Swift's own in this program, which says all of what it says as JSON. See `Console`.
+/// Replaces Swift's `print` in this program, whose output is JSON. See `Console`.
 func print(_ json: String) { Console.json(json) }

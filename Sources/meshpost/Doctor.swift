@@ -7,19 +7,19 @@ import Release
 
 struct DoctorCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "doctor", abstract: "Look for what is wrong, and say what to do.",
+    commandName: "doctor", abstract: "Find problems and suggest remedies.",
     discussion: """
-      Looks at the radio and its link, permissions, clocks, the disk and its wear, the store, servers upstream and their \
-      certificates, hooks, programs that share the radio, power and heat. Also says what to do when the daemon does not \
-      run. Ends with exit code 1 when something has failed.
+      Checks the radio and its link, permissions, clocks, the disk and its wear, the store, upstream servers and their \
+      certificates, hooks, programs that share the radio, power and heat. Also suggests a remedy when the daemon is not \
+      running. Exits with 1 if a check fails.
       """,
     subcommands: [All.self, Bluetooth.self], defaultSubcommand: All.self)
 
   struct All: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Everything. Ends with exit code 1 when something has failed.")
+      abstract: "Run all checks. Exits with 1 if a check fails.")
     @OptionGroup var connection: Connection
-    @Flag(help: "Only what is not well.") var brief = false
+    @Flag(help: "Only warnings and failures.") var brief = false
 
     func run() throws {
       var findings = LocalDoctor(connection).examine()
@@ -33,8 +33,8 @@ struct DoctorCommand: ParsableCommand {
 
   struct Bluetooth: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Service, permissions, adapter, rfkill, versions and the radio's bond.",
-      discussion: "Ends with exit code 1 when something has failed.")
+      abstract: "Check Bluetooth: service, permissions, adapter, rfkill, versions and the radio's bond.",
+      discussion: "Exits with 1 if a check fails.")
     @OptionGroup var connection: Connection
 
     func run() throws {
@@ -48,13 +48,13 @@ struct DoctorCommand: ParsableCommand {
       print(json: .object([("findings", .array(findings))]))
     } else {
       for finding in findings { Show.finding(finding) }
-      if findings.isEmpty { print("all is well") }
+      if findings.isEmpty { print("no problems found") }
     }
     if findings.contains(where: { $0["state"]?.string == "failed" }) { throw ExitCode(1) }
   }
 }
 
-/// What can be seen without the daemon: whether it runs, and whether we may talk to it.
+/// Checks that work without the daemon: whether it runs, and whether this user may use its socket.
 struct LocalDoctor {
   private let connection: Connection
 
@@ -66,29 +66,29 @@ struct LocalDoctor {
       return [
         finding(
           "daemon", "failed",
-          "there is no control socket at \(connection.socket): meshpostd does not run, or has another",
-          "`systemctl status meshpost`, `journalctl -u meshpost -n 20`; --socket names another socket.")
+          "no control socket at \(connection.socket): meshpostd is not running, or uses another socket",
+          "See `systemctl status meshpost` and `journalctl -u meshpost -n 20`; --socket selects another socket.")
       ] + configuration()
     }
     if access(connection.socket, R_OK | W_OK) != 0 {
       return [
         finding(
-          "permission", "failed", "this user may not use \(connection.socket)",
+          "permission", "failed", "permission denied: \(connection.socket)",
           Failure.remedyOfPermission(connection.socket))
       ]
     }
     return [version()].compactMap { $0 }
   }
 
-  /// The usual configuration, as the daemon reads it.
+  /// The default configuration file.
   private func configuration() -> [JSONValue] {
     let file = "/etc/meshpost/meshpostd.toml"
     guard access(file, F_OK) == 0 else {
       return [
-        finding("configuration", "failed", "there is no \(file)", "Copy deploy/meshpostd.toml there, and change it.")
+        finding("configuration", "failed", "\(file) does not exist", "Copy deploy/meshpostd.toml there and edit it.")
       ]
     }
-    return [finding("configuration", "ok", "\(file) is there; `meshpostd --check` says whether it is right", nil)]
+    return [finding("configuration", "ok", "\(file) exists; `meshpostd --check` validates it", nil)]
   }
 
   private func version() -> JSONValue? {
@@ -96,8 +96,8 @@ struct LocalDoctor {
     do {
       status = try ControlClient(connection).get("/v1/status")
     } catch {
-      // It has said so itself.
-      return finding("daemon", "failed", "it does not answer", "`systemctl status meshpost`")
+      // The client has printed the error.
+      return finding("daemon", "failed", "no answer", "See `systemctl status meshpost`.")
     }
     let theirs = status.value["version"]?.string ?? "?"
     guard theirs != Release.version else { return finding("version", "ok", theirs, nil) }
@@ -117,15 +117,15 @@ struct LocalDoctor {
 
 struct ReportCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "report", abstract: "Gather what a bug report needs, without secrets and keys.",
+    commandName: "report", abstract: "Collect what a bug report needs, without secrets and keys.",
     discussion: """
-      Versions, what `meshpost doctor` finds, the status, the configuration and the newest log lines, as one text. Of the \
-      configuration only what is known to be harmless is shown. Left out are secrets, keys, texts of messages, positions, \
-      what hooks say, and all of an address but its host; names of nodes are not. Read it before you send it. A file that it \
-      goes into is readable for its owner alone.
+      The report contains versions, the findings of `meshpost doctor`, the status, the configuration and the newest log \
+      lines, as one text. Only configuration values that are known to be harmless are shown. Secrets, keys, message texts, \
+      positions, the output of hooks, and everything of an address but its host are left out; node names are not. Read it \
+      before you send it. With --output, only the file's owner can read it.
       """)
   @OptionGroup var connection: Connection
-  @Option(help: ArgumentHelp("Into this file instead of standard output.", valueName: "file")) var output: String?
+  @Option(help: ArgumentHelp("Write to this file instead of standard output.", valueName: "file")) var output: String?
 
   func run() throws {
     let text = try ControlClient(connection).text("/v1/report") + "\nmeshpost \(Release.version)\n"

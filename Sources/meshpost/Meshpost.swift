@@ -5,18 +5,19 @@ import Console
 import Glibc
 import Release
 
-/// `meshpost`: what an operator does.
+/// `meshpost`: the operator's command line.
 @main
 struct Meshpost: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "meshpost", abstract: "Look at, and steer, a Meshpost gateway.",
+    commandName: "meshpost", abstract: "Inspect and control a Meshpost gateway.",
     discussion: """
-      Talks to the daemon's control socket. Options that every command has (--host, --socket, --json, --utc) may stand before \
-      the command, too: meshpost --host ssh://pi@hilltop status. Exit codes are those of sysexits.h.
+      Talks to the daemon's control socket. The global options (--host, --socket, --json, --utc) may also precede the \
+      command: meshpost --host ssh://pi@hilltop status. Exit codes follow sysexits.h.
       """, version: Release.version,
     groupedSubcommands: [
       CommandGroup(
-        name: "First", subcommands: [SetupCommand.self, RunCommand.self, OverviewCommand.self, DoctorCommand.self]),
+        name: "Setup and overview",
+        subcommands: [SetupCommand.self, RunCommand.self, OverviewCommand.self, DoctorCommand.self]),
       CommandGroup(
         name: "Message",
         subcommands: [
@@ -35,12 +36,12 @@ struct Meshpost: ParsableCommand {
           OutboxCommand.self, JournalCommand.self, DocumentsCommand.self,
         ]),
       CommandGroup(
-        name: "File and picture",
+        name: "Export and backup",
         subcommands: [
           ExportCommand.self, MapCommand.self, ChartCommand.self, BackupCommand.self, CaptureCommand.self,
           ReportCommand.self,
         ]),
-      CommandGroup(name: "Program", subcommands: [ConnectCommand.self, GenerateCommand.self]),
+      CommandGroup(name: "Other", subcommands: [ConnectCommand.self, GenerateCommand.self]),
     ], defaultSubcommand: OverviewCommand.self)
 
   static func main() {
@@ -63,10 +64,10 @@ struct Meshpost: ParsableCommand {
     }
   }
 
-  /// Says what is to be said of it, and ends the program.
+  /// Prints the message of an error, or the help that was asked for, and exits.
   private static func leave(_ error: any Error) -> Never {
-    let (code, words) = (exitCode(for: error), fullMessage(for: error))
-    if !words.isEmpty { code.isSuccess ? Console.page(words) : Console.errorPage(words) }
+    let (code, message) = (exitCode(for: error), fullMessage(for: error))
+    if !message.isEmpty { code.isSuccess ? Console.page(message) : Console.errorPage(message) }
     exit(withError: code)
   }
 }
@@ -75,7 +76,7 @@ struct Connection: ParsableArguments {
   @Option(help: "The daemon's control socket (or $MESHPOST_SOCKET).")
   var socket = getenv("MESHPOST_SOCKET").map { String(cString: $0) } ?? Self.usualSocket
 
-  /// The system's; without one, that of `meshpost run`.
+  /// The system's socket if there is one, else that of `meshpost run`.
   private static var usualSocket: String {
     let system = "/run/meshpost/control.sock"
     return access(system, F_OK) == 0 ? system : RunCommand.Places.runningSocket ?? system
@@ -83,34 +84,34 @@ struct Connection: ParsableArguments {
 
   @Option(
     help: ArgumentHelp(
-      "Another machine's gateway, through ssh (or $MESHPOST_HOST): ssh://[user@]host[:port].", valueName: "url"))
+      "Use a gateway on another machine over ssh (or $MESHPOST_HOST): ssh://[user@]host[:port].", valueName: "url"))
   var host: String?
 
-  /// Where the gateway is; `nil`: on this machine, which an empty text says, too.
+  /// Where the gateway is; `nil` is this machine, as is an empty string.
   var place: String? {
     (host ?? getenv("MESHPOST_HOST").map { String(cString: $0) }).flatMap { $0.isEmpty ? nil : $0 }
   }
   var isHere: Bool { place == nil }
 
-  @Flag(help: "Print JSON as the control socket gives it.") var json = false
+  @Flag(help: "Print the JSON of the control socket.") var json = false
   @Flag(help: "Show times in UTC instead of local time.") var utc = false
 }
 
 extension Connection {
-  /// This machine's gateway, whatever $MESHPOST_HOST says; without a socket, the one that is usual.
+  /// This machine's gateway, regardless of $MESHPOST_HOST; without `socket`, the default one.
   static func here(_ socket: String? = nil) -> Connection? {
-    // `try?`: there is nothing wrong with these arguments.
+    // `try?`: these arguments are always valid.
     try? parse(["--host", ""] + (socket.map { ["--socket", $0] } ?? []))
   }
 
   func validate() throws {
     guard let place, SSHAddress(place) == nil else { return }
-    throw ValidationError("--host: \(place) is no ssh://[user@]host[:port]")
+    throw ValidationError("--host: \(place) is not of the form ssh://[user@]host[:port]")
   }
 }
 
 struct StatusCommand: ParsableCommand {
-  static let configuration = CommandConfiguration(commandName: "status", abstract: "How the gateway is.")
+  static let configuration = CommandConfiguration(commandName: "status", abstract: "Show the gateway's status.")
   @OptionGroup var connection: Connection
 
   func run() throws {
@@ -121,9 +122,9 @@ struct StatusCommand: ParsableCommand {
 }
 
 struct ContactsCommand: ParsableCommand {
-  static let configuration = CommandConfiguration(commandName: "contacts", abstract: "Nodes that are known.")
+  static let configuration = CommandConfiguration(commandName: "contacts", abstract: "List known nodes.")
   @OptionGroup var connection: Connection
-  @Flag(help: "Only those in the radio's table.") var onRadio = false
+  @Flag(help: "Only nodes in the radio's contact table.") var onRadio = false
   @OptionGroup var radio: RadioChoice
 
   func run() throws {
@@ -133,7 +134,7 @@ struct ContactsCommand: ParsableCommand {
 }
 
 struct ChannelsCommand: ParsableCommand {
-  static let configuration = CommandConfiguration(commandName: "channels", abstract: "The radio's channels.")
+  static let configuration = CommandConfiguration(commandName: "channels", abstract: "List the radio's channels.")
   @OptionGroup var connection: Connection
 
   func run() throws { try ControlClient(connection).lines("/v1/channels", Show.channel) }
@@ -141,11 +142,11 @@ struct ChannelsCommand: ParsableCommand {
 
 struct JournalCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "journal", abstract: "Everything that is forwarded, in order.")
+    commandName: "journal", abstract: "List the journal: the events that are forwarded, in order.")
   @OptionGroup var connection: Connection
-  @Option(help: "How many.") var limit = 20
-  @Option(help: "Those after this seq.") var after: Int64?
-  @Flag(help: "Go on with what comes.") var follow = false
+  @Option(help: "Maximum number of events.") var limit = 20
+  @Option(help: "Only events after this sequence number.") var after: Int64?
+  @Flag(help: "Keep printing new events.") var follow = false
 
   func run() throws {
     var target = "/v1/journal?limit=\(limit)"
@@ -157,11 +158,11 @@ struct JournalCommand: ParsableCommand {
 
 struct OutboxCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "outbox", abstract: "What upstreams have not had, and what they refused.",
+    commandName: "outbox", abstract: "Show pending events and dead letters.",
     subcommands: [List.self, Dead.self, Retry.self, Drop.self, Resume.self], defaultSubcommand: List.self)
 
   struct List: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Upstreams and dead letters.")
+    static let configuration = CommandConfiguration(abstract: "List upstreams and dead letters.")
     @OptionGroup var connection: Connection
 
     func run() throws {
@@ -172,7 +173,8 @@ struct OutboxCommand: ParsableCommand {
   }
 
   struct Dead: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Dead letters: what upstreams refused, and their words.")
+    static let configuration = CommandConfiguration(
+      abstract: "List dead letters: events that an upstream refused, with its reason.")
     @OptionGroup var connection: Connection
 
     func run() throws {
@@ -183,48 +185,48 @@ struct OutboxCommand: ParsableCommand {
   }
 
   struct Retry: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Send dead letters again.")
+    static let configuration = CommandConfiguration(abstract: "Resend dead letters.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Of this upstream only.", completion: Completing.upstreams) var upstream: String?
+    @Argument(help: "Only this upstream's dead letters.", completion: Completing.upstreams) var upstream: String?
 
     func run() throws {
       let query = upstream.map { "?upstream=\(ControlClient.escape($0))" } ?? ""
       let answer = try ControlClient(connection).post("/v1/outbox/retry\(query)")
-      print(connection.json ? answer.text : "\(answer.value["retried"]?.integer ?? 0) dead letters are sent again")
+      print(connection.json ? answer.text : "\(answer.value["retried"]?.integer ?? 0) dead letters queued again")
     }
   }
 
   struct Drop: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Give up an upstream's dead letters.")
+    static let configuration = CommandConfiguration(abstract: "Delete an upstream's dead letters.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Of this upstream.", completion: Completing.upstreams) var upstream: String
+    @Argument(help: "The upstream.", completion: Completing.upstreams) var upstream: String
 
     func run() throws {
       let target = "/v1/outbox/drop?upstream=\(ControlClient.escape(upstream))"
       let answer = try ControlClient(connection).post(target)
-      print(connection.json ? answer.text : "\(answer.value["dropped"]?.integer ?? 0) dead letters are given up")
+      print(connection.json ? answer.text : "\(answer.value["dropped"]?.integer ?? 0) dead letters deleted")
     }
   }
 
   struct Resume: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Let waiting and stopped upstreams try at once, with their token files read anew.")
+      abstract: "Retry waiting and stopped upstreams now, and reread their token files.")
     @OptionGroup var connection: Connection
 
     func run() throws {
       let answer = try ControlClient(connection).post("/v1/outbox/resume")
-      print(connection.json ? answer.text : "upstreams try now; see `meshpost status`")
+      print(connection.json ? answer.text : "retrying upstreams; see `meshpost status`")
     }
   }
 }
 
 struct SyncCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "sync", abstract: "How far the gateway is with the radio; start over if asked.")
+    commandName: "sync", abstract: "Show the sync state of the radio, or resync the radio.")
   @OptionGroup var connection: Connection
   @Flag(help: "Sync now.") var now = false
-  @Flag(help: "Sync now, with the whole contact list.") var full = false
-  @Flag(help: "Go on with what changes.") var follow = false
+  @Flag(help: "Sync now, including the whole contact list.") var full = false
+  @Flag(help: "Keep printing changes.") var follow = false
 
   func run() throws {
     let client = ControlClient(connection)

@@ -5,10 +5,10 @@ import Console
 import Glibc
 import JSON
 
-/// `meshpost` alone: what is going on, and what to type.
+/// `meshpost` without a command: a summary, and common commands.
 struct OverviewCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "overview", abstract: "What is going on, and what to type; the same as meshpost alone.")
+    commandName: "overview", abstract: "Show a summary and common commands; the default without a command.")
   @OptionGroup var connection: Connection
 
   private static let newest = 5
@@ -39,7 +39,7 @@ struct OverviewCommand: ParsableCommand {
       "store     \(store["messages"]?.integer ?? 0) messages, \(store["contacts"]?.integer ?? 0) nodes\(trouble)")
     for upstream in status["upstreams"]?.array ?? [] {
       let pending = upstream["pending"]?.integer ?? 0
-      let waiting = pending == 0 ? "has everything" : "\(pending) events to go"
+      let waiting = pending == 0 ? "up to date" : "\(pending) events pending"
       let reason = upstream["reason"]?.string.map { ": \(Show.clean($0))" } ?? ""
       lines.append(
         "\((upstream["name"]?.string ?? "?").padding(10))\(TerminalColour.state(upstream["state"]?.string ?? "?")), \(waiting)\(reason)"
@@ -55,16 +55,16 @@ struct OverviewCommand: ParsableCommand {
       && (status["upstreams"]?.array ?? []).allSatisfy {
         ["idle", "sending", "paused"].contains($0["state"]?.string ?? "")
       }
-    var hints = isWell ? [] : [("meshpost doctor", "what is wrong, and what to do")]
+    var hints = isWell ? [] : [("meshpost doctor", "find problems and remedies")]
     if let advert = status["radio"]?["advert"], advert["at"] == nil {
-      hints.append(("meshpost radio advert", "let others know this radio"))
+      hints.append(("meshpost radio advert", "announce this radio to its neighbours"))
     }
     hints += [
-      ("meshpost messages --follow", "read along"),
-      ("meshpost send NAME TEXT", "say something to a node, a room or a #channel"),
-      ("meshpost search WORDS", "find a message"), ("meshpost contacts", "who is known"),
-      ("meshpost status", "all of the above, in full"), ("meshpost --help", "everything else"),
+      ("meshpost messages --follow", "follow messages"),
+      ("meshpost send NAME TEXT", "send to a node, a room or a #channel"),
+      ("meshpost search WORDS", "find a message"), ("meshpost contacts", "list known nodes"),
+      ("meshpost status", "show the full status"), ("meshpost --help", "list all commands"),
     ]
-    return ["what to type"] + hints.map { "  \($0.0.padding(30))\($0.1)" }
+    return ["commands"] + hints.map { "  \($0.0.padding(30))\($0.1)" }
   }
 }

@@ -3,14 +3,14 @@
 import ArgumentParser
 import Escaping
 
-/// What was typed, in the order that the parser wants it: options that every command has may stand before the command, too.
+/// The command line in the order that the parser expects: global options may also precede the command.
 struct TypedCommand {
   private static let flags = ["--json", "--utc"]
   private static let valued = ["--host", "--socket"]
 
-  /// For the parser: the command first.
+  /// For the parser: the command comes first.
   let arguments: [String]
-  /// The command as far as there is one, and the word after it that names none.
+  /// The commands that were recognised, and the word after them that was not.
   private let known: [String]
   private let unknown: String?
   private let group: any ParsableCommand.Type
@@ -37,7 +37,7 @@ struct TypedCommand {
     let isGroup = !command.configuration.subcommands.isEmpty
     unknown = rest.first.flatMap { isGroup && !$0.begins(with: "-") && $0 != "help" ? $0 : nil }
     (known, group) = (words, command)
-    // After `--` everything is a text.
+    // Everything after `--` is an argument.
     let end = rest.firstIndex(of: "--") ?? rest.endIndex
     arguments = words + Array(rest[..<end]) + moved + Array(rest[end...])
   }
@@ -46,17 +46,17 @@ struct TypedCommand {
     [command._commandName] + command.configuration.aliases
   }
 
-  /// Which command was meant, perhaps; `nil`: there is such a command.
+  /// The message for an unknown command, with similar commands; `nil` if the command is known.
   var remedy: String? {
     guard let unknown else { return nil }
     let place = known.isEmpty ? "meshpost" : "meshpost " + known.joined(separator: " ")
     let guesses = guesses(unknown).prefix(3).map { "'\($0)'" }
     let typed = (known + [unknown]).joined(separator: " ")
-    guard !guesses.isEmpty else { return "no command '\(typed)'. `\(place) --help` lists what there is" }
-    return "no command '\(typed)'. Did you mean \(guesses.joined(separator: " or "))?"
+    guard !guesses.isEmpty else { return "unknown command '\(typed)'. See `\(place) --help`" }
+    return "unknown command '\(typed)'. Did you mean \(guesses.joined(separator: " or "))?"
   }
 
-  /// Commands of the same group that are spelt nearly so or begin so, else those that are called so elsewhere.
+  /// Commands of the same group with a similar spelling or the same beginning, else commands of that name in other groups.
   private func guesses(_ word: String) -> [String] {
     let names = group.configuration.subcommands.filter { $0.configuration.shouldDisplay }.flatMap { Self.names($0) }
     let near = names.map { ($0, Self.distance($0, word)) }.filter { $0.1 <= max(1, $0.0.utf8.count / 3) }
@@ -70,7 +70,7 @@ struct TypedCommand {
     }
   }
 
-  /// How many bytes are to be added, left out, changed, or swapped with their neighbours.
+  /// The edit distance in bytes: insertions, deletions, changes, and swaps of neighbours.
   static func distance(_ left: String, _ right: String) -> Int {
     let (a, b) = (Array(left.utf8), Array(right.utf8.prefix(64)))
     var rows = [Array(0...b.count)]

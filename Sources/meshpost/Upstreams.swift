@@ -7,11 +7,11 @@ import JSON
 
 struct UpstreamCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "upstream", abstract: "Look at servers upstream, add and remove them, pause them, try them.",
+    commandName: "upstream", abstract: "List, add, remove, pause, resume and test upstream servers.",
     subcommands: [List.self, Add.self, Remove.self, Pause.self, Resume.self, Test.self], defaultSubcommand: List.self)
 
   struct List: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "What each has had, and what it waits for.")
+    static let configuration = CommandConfiguration(abstract: "List upstreams with their state and progress.")
     @OptionGroup var connection: Connection
 
     func run() throws {
@@ -23,26 +23,25 @@ struct UpstreamCommand: ParsableCommand {
 
   struct Add: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Forward to one more server, from now on, or from the beginning of the journal.",
+      abstract: "Add an upstream, from now on or from the beginning of the journal.",
       discussion: """
-        It is kept beside the database, and stays until it is removed. Keys are those of [[upstream]] in \
-        deploy/meshpostd.toml. Tokens and other files are read here, where the command runs, and kept on the gateway for the \
-        daemon alone: whoever may add an upstream need not be allowed to read the gateway's own secrets.
+        The upstream is stored beside the database until it is removed. Keys are those of [[upstream]] in \
+        deploy/meshpostd.toml. Tokens and other files are read on the machine where the command runs, and stored on the \
+        gateway, readable by the daemon only: adding an upstream does not require access to the gateway's own secrets.
         """)
     @OptionGroup var connection: Connection
-    @Argument(help: "A name of its own.") var name: String
-    @Argument(help: "Its address; - reads it from standard input, for one that is a secret.") var address: String
-    @Option(help: "hub, webhook or mqtt; without it mqtt or hub, as the address says.") var kind: String?
-    @Option(help: "A file here that holds the bearer token; for a broker, the password.") var tokenFile: String?
-    @Flag(help: "The token is the first line of standard input, or typed in.") var tokenStdin = false
-    @Option(help: "Another file here, by the key that names it, as ca_file=ca.pem.") var file: [String] = []
-    @Option(help: "now, or start: with what the journal has already.") var from = "now"
-    @Option(help: "Another key and its value: a number, true, false, a list as JSON, or else a text.") var set:
-      [String] = []
+    @Argument(help: "A unique name.") var name: String
+    @Argument(help: "The URL; - reads it from standard input, for a URL that contains a secret.") var address: String
+    @Option(help: "hub, webhook or mqtt. Default: mqtt or hub, from the URL.") var kind: String?
+    @Option(help: "A local file with the bearer token; for a broker, the password.") var tokenFile: String?
+    @Flag(help: "Read the token from the first line of standard input, or prompt for it.") var tokenStdin = false
+    @Option(help: "Another local file, as KEY=FILE, such as ca_file=ca.pem.") var file: [String] = []
+    @Option(help: "now, or start to include the existing journal.") var from = "now"
+    @Option(help: "Another key, as KEY=VALUE: a number, true, false, a JSON list, or text.") var set: [String] = []
 
     func run() throws {
       guard let url = address == "-" ? readLine() : address, !url.isEmpty else {
-        throw ValidationError("an address is missing on standard input")
+        throw ValidationError("no URL on standard input")
       }
       let isBroker = ["mqtt:", "mqtts:", "ws:", "wss:"].contains { url.hasPrefix($0) }
       var fields: [(String, JSONValue)] = [
@@ -50,8 +49,8 @@ struct UpstreamCommand: ParsableCommand {
         ("from", .string(from)),
       ]
       for setting in set {
-        let (key, text) = try Self.pair(setting, "--set: key=value is wanted")
-        // `try?`: what is no JSON is a text. A template is one, too, when it is JSON: no key takes an object.
+        let (key, text) = try Self.pair(setting, "--set: expected KEY=VALUE")
+        // `try?`: a value that is not JSON is text. A template is text even when it is JSON: no key takes an object.
         let value = (try? JSONValue(parsing: text)) ?? .string(text)
         fields.append((key, value.fields == nil ? value : .string(text)))
       }
@@ -60,26 +59,26 @@ struct UpstreamCommand: ParsableCommand {
       var body = JSONWriter()
       body.value(.object(fields))
       let answer = try ControlClient(connection).post("/v1/upstreams/add", body: body.bytes)
-      for words in answer.value["warnings"]?.array ?? [] {
-        Console.error("warning: \(words.string ?? "")")
+      for warning in answer.value["warnings"]?.array ?? [] {
+        Console.error("warning: \(warning.string ?? "")")
       }
-      print(connection.json ? answer.text : "\(name) is added; see `meshpost upstream list`")
+      print(connection.json ? answer.text : "added \(name); see `meshpost upstream list`")
     }
 
-    /// What is sent along, by the key that is to name it on the gateway.
+    /// Contents of the files to send, by the key that names each on the gateway.
     private func files(tokenKey: String) throws -> [(String, JSONValue)] {
       var files = try file.map { item in
-        let (key, location) = try Self.pair(item, "--file: key=FILE is wanted, as ca_file=ca.pem")
+        let (key, location) = try Self.pair(item, "--file: expected KEY=FILE, such as ca_file=ca.pem")
         return (key, JSONValue.string(String(decoding: try InputFile.read(location), as: UTF8.self)))
       }
       guard !tokenStdin || tokenFile == nil else {
-        throw ValidationError("--token-file and --token-stdin exclude each other")
+        throw ValidationError("--token-file and --token-stdin cannot be combined")
       }
       if let tokenFile {
         files.append((tokenKey, .string(String(decoding: try InputFile.read(tokenFile), as: UTF8.self))))
       } else if tokenStdin {
         guard let token = Asking.hidden("Token: "), !token.isEmpty else {
-          throw ValidationError("--token-stdin: there is none")
+          throw ValidationError("--token-stdin: no token given")
         }
         files.append((tokenKey, .string(token)))
       }
@@ -95,43 +94,43 @@ struct UpstreamCommand: ParsableCommand {
 
   struct Remove: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Forward nothing more to a server that was added so; what was kept for it is freed.")
+      abstract: "Remove an upstream that was added with `upstream add`, and free the events kept for it.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Its name.", completion: Completing.upstreams) var upstream: String
+    @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String
 
     func run() throws {
       let target = "/v1/upstreams/remove?upstream=\(ControlClient.escape(upstream))"
-      try Asking.done(target, [], "\(upstream) is removed", connection)
+      try Asking.done(target, [], "removed \(upstream)", connection)
     }
   }
 
   struct Pause: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Send it nothing until it is resumed, also after a restart. Nothing is lost.")
+      abstract: "Pause an upstream until it is resumed, also across restarts. No event is lost.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Its name.", completion: Completing.upstreams) var upstream: String
+    @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String
 
     func run() throws { try UpstreamCommand.act("pause", upstream, connection) }
   }
 
   struct Resume: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Go on, and try at once.")
+    static let configuration = CommandConfiguration(abstract: "Resume an upstream and retry now.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Its name.", completion: Completing.upstreams) var upstream: String
+    @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String
 
     func run() throws { try UpstreamCommand.act("resume", upstream, connection) }
   }
 
   struct Test: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Is it there, and does it take us? A webhook gets an event of kind `test`.")
+      abstract: "Check that an upstream answers and accepts this gateway. A webhook gets an event of kind `test`.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Its name.", completion: Completing.upstreams) var upstream: String
+    @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String
 
     func run() throws {
       let target = "/v1/upstreams/test?upstream=\(ControlClient.escape(upstream))"
       let answer = try ControlClient(connection).post(target, limit: 660)
-      print(connection.json ? answer.text : "\(upstream) is there, and takes us")
+      print(connection.json ? answer.text : "\(upstream) answers and accepts this gateway")
     }
   }
 

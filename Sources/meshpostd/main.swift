@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// meshpostd: the gateway daemon. Arguments are read by hand: the library for it would stay resident.
+// meshpostd: the gateway daemon. Arguments are parsed by hand: a library for it would stay in memory.
 
 import EventLoop
 import Gateway
@@ -9,14 +9,14 @@ import Glibc
 let usage = """
   usage: meshpostd [--config FILE] [--check | --restore FILE] [--version]
 
-    --config FILE   the configuration (default: /etc/meshpost/meshpostd.toml)
-    --check         say whether the configuration is right, and end
-    --restore FILE  put a backup (meshpost backup) into the place of the store, and end
-    --version       print the version, and end
+    --config FILE   the configuration file (default: /etc/meshpost/meshpostd.toml)
+    --check         validate the configuration and exit
+    --restore FILE  replace the store with a backup (meshpost backup) and exit
+    --version       print the version and exit
   """
 
-func fail(_ words: String, _ code: Int32) -> Never {
-  for line in words.split(separator: "\n") { Log().error(String(line)) }
+func fail(_ message: String, _ code: Int32) -> Never {
+  for line in message.split(separator: "\n") { Log().error(String(line)) }
   exit(code)
 }
 
@@ -27,11 +27,11 @@ var arguments = CommandLine.arguments.dropFirst()
 while let argument = arguments.popFirst() {
   switch argument {
   case "--config":
-    guard let location = arguments.popFirst() else { fail("--config: a file is missing\n\(usage)", EX_USAGE) }
+    guard let location = arguments.popFirst() else { fail("--config: missing file\n\(usage)", EX_USAGE) }
     file = location
   case "--check": isCheck = true
   case "--restore":
-    guard let location = arguments.popFirst() else { fail("--restore: a file is missing\n\(usage)", EX_USAGE) }
+    guard let location = arguments.popFirst() else { fail("--restore: missing file\n\(usage)", EX_USAGE) }
     backup = location
   case "--version":
     print("meshpostd \(Daemon.version)")
@@ -39,7 +39,7 @@ while let argument = arguments.popFirst() {
   case "--help", "-h":
     print(usage)
     exit(0)
-  default: fail("\(argument) is not known\n\(usage)", EX_USAGE)
+  default: fail("unknown argument: \(argument)\n\(usage)", EX_USAGE)
   }
 }
 

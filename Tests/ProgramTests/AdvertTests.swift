@@ -22,7 +22,7 @@ extension WholeProgramTests {
       try untilTrue("r1 to be heard") { try rig.meshpost("contacts").lines.contains { $0.contains(" r1 ") } }
       let lost = try rig.meshpost("send", "r1", "who am I?", "--id", "lost", "--wait")
       #expect(lost.code == 75 && lost.lines.contains { $0.contains("no_acknowledgement") }, "\(lost.lines)")
-      #expect(try rig.meshpost("radio", "advert").lines == ["the radio is advertised to its direct neighbours"])
+      #expect(try rig.meshpost("radio", "advert").lines == ["sent an advert to direct neighbours"])
       let delivered = try rig.meshpost("retry", "lost", "--wait")
       #expect(delivered.code == 0, "\(delivered.lines)")
       rig.radio?.write("dm r1 r0 now I know you")

@@ -104,7 +104,7 @@ extension WholeProgramTests {
       #expect(try clocked.store("given_up") == clocked.lost())
       #expect(try clocked.store("oldest_seq") == clocked.lost() + 1)
       let shown = try clocked.rig.meshpost("status").lines
-      #expect(shown.contains { $0.contains("events were given up before every upstream had them") }, "\(shown)")
+      #expect(shown.contains { $0.contains("events were deleted before every upstream had them") }, "\(shown)")
     }
   }
 }

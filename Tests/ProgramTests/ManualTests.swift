@@ -80,7 +80,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `meshpost alone shows what is going on, and what to type`() throws {
+    @Test func `meshpost without a command shows a summary and common commands`() throws {
       let rig = try Rig()
       #expect(try Program.own("meshpost", ["--socket", rig.socket]).ended() == EX_UNAVAILABLE)
       try rig.startRadio()

@@ -51,7 +51,7 @@ extension WholeProgramTests {
       let mistyped = try rig.meshpost("staus")
       #expect(
         mistyped.code == EX_USAGE
-          && mistyped.lines.joined() == "meshpost: no command 'staus'. Did you mean 'status'?", "\(mistyped)")
+          && mistyped.lines.joined() == "meshpost: unknown command 'staus'. Did you mean 'status'?", "\(mistyped)")
       let before = try Program.own("meshpost", ["--json", "--socket", rig.socket, "status"])
       #expect(try before.ended() == 0 && before.lines.first?.hasPrefix("{") == true, "\(before.lines)")
       #expect(try rig.meshpost("send", "r1", "hello", "--expires", "2h").code == 0)

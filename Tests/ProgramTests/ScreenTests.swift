@@ -127,10 +127,10 @@ extension WholeProgramTests {
       try screen.shows("the name completed") { $0.contains { $0.hasPrefix("> /to Node 1 ") } }
       try screen.type("Enter")
       try screen.shows("another conversation") {
-        $0.first?.hasPrefix("Node 1 ") == true && $0.contains("nothing was said yet")
+        $0.first?.hasPrefix("Node 1 ") == true && $0.contains("no messages yet")
       }
       rig.radio?.write("chan r1 0 elsewhere")
-      try screen.shows("that something was said elsewhere") { $0.contains("r1 in Public said something") }
+      try screen.shows("that something was said elsewhere") { $0.contains("new message from r1 in Public") }
       try screen.type("-l", "/to Public")
       try screen.type("Enter")
       try screen.shows("the channel") { $0.first == "channel Public" && $0.contains { $0.hasSuffix("r1: elsewhere") } }

@@ -93,7 +93,7 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("contact", "path", "r2").lines == ["direct neighbour"])
       #expect(try rig.meshpost("contact", "path", "r2", "--reset").code == 0)
       try untilTrue("the path to be gone") {
-        try rig.meshpost("contact", "path", "r2").lines == ["no path is known: messages are flooded"]
+        try rig.meshpost("contact", "path", "r2").lines == ["no known path: messages are flooded"]
       }
       #expect(try rig.meshpost("contact", "path", "r2", "--set", "aabb").code == 0)
       try untilTrue("the path") { try rig.meshpost("contact", "path", "r2").lines == ["aabb (2 hops)"] }

@@ -85,10 +85,10 @@ DOCUMENTS[EVERYWHERE] = {
     "meshpost backup": {"named": "docs/care.md has it whole, with the file"},
     "meshpost export": {"named": "README.md has it whole"},
     "meshpost setup": {
-        "answers": [("Which radio|stays at", "\n"), ("Forward|another one", "n\n"), ("neighbours|gateway runs", "\n")], "shows": "the radio is up"},
+        "answers": [("Which radio|Keep the radio", "\n"), ("Forward|another server", "n\n"), ("neighbours|gateway is running", "\n")], "shows": "the radio is up"},
     "meshpost run": {
         "before": "systemctl stop meshpost", "ends": "synced with the radio", "after": "systemctl start meshpost; synced"},
-    "meshpost top": {"ends": "q end"},
+    "meshpost top": {"ends": "q quit"},
     "apt purge meshpost": {"elsewhere": MACHINE},
     "hardware/keeper": {"named": "what it keeps follows from the sentence; ReplacementTests and others run it"},
 }
@@ -97,9 +97,9 @@ DOCUMENTS["README.md"] = {
     "sudo apt install ./meshpost_0.1.0_arm64.deb": {"elsewhere": MACHINE},
     "sudo meshpost setup": {
         "answers": [
-            ("Which radio", "1\n"), ("Forward messages", "y\n"), ("Its address", "https://hub.example.org\n"), ("A name", "\n"),
-            ("The token", "a-token-for-the-documents\n"), ("To another one", "n\n"), ("neighbours", "y\n")],
-        "shows": "hub is there, and takes us"},
+            ("Which radio", "1\n"), ("Forward messages", "y\n"), ("URL", "https://hub.example.org\n"), ("Name ", "\n"),
+            ("Token", "a-token-for-the-documents\n"), ("Add another server", "n\n"), ("neighbours", "y\n")],
+        "shows": "hub answers and accepts this gateway"},
     "MESHPOST_SOCKET=$PWD/run/control.sock .build/debug/meshpost status": {
         "before": """
 systemctl stop meshpost meshpost-hub; hardware/quickstart >/tmp/quickstart.log 2>&1 & quickstart=$!
@@ -149,8 +149,8 @@ DOCUMENTS["docs/care.md"] = {
     "meshpost channel add 'meshcore://channel/add?name=Club&secret=…&region_scope=ottawa'": {"put": {"…": "00112233445566778899aabbccddeeff"}},
     "meshpost radio set 'flood-scope=$club' flood-scope-key=HEX": {"put": {"HEX": "00112233445566778899aabbccddeeff"}},
     "meshpost radio backup hilltop.radio --private-key": {
-        "answers": [("passphrase", "a long passphrase\n"), ("once more", "a long passphrase\n")]},
-    "meshpost radio restore hilltop.radio": {"answers": [("Go on", "y\n")]},
+        "answers": [("passphrase", "a long passphrase\n"), ("repeat", "a long passphrase\n")]},
+    "meshpost radio restore hilltop.radio": {"answers": [("Continue", "y\n")]},
     "systemctl start meshpost": {"after": "synced"},
 }
 DOCUMENTS["docs/companion-proxy.md"] = {
@@ -182,11 +182,11 @@ DOCUMENTS["docs/installation.md"] = {
     "sudo meshpost setup": {
         "answers": [("Which radio", "\n"), ("Forward messages", "\n"), ("neighbours", "\n")], "shows": "the radio is up"},
     "sudo meshpost setup --unattended --name hilltop --upstream https://hub.example.org --token-file /root/hub.token": {
-        "shows": "hub is there, and takes us"},
+        "shows": "hub answers and accepts this gateway"},
     "sudo meshpost setup --unattended --link ble:Hilltop --pin-file /root/pin --upstream field=mqtts://broker.example.org --user field=hilltop "
     "--token-file field=/root/secret": {
         "before": "echo 123456 >/root/pin; echo secret >/root/secret", "code": 69, "because": "this machine has no Bluetooth; MachineTests has neither",
-        "shows": "field is there, and takes us"},
+        "shows": "field answers and accepts this gateway"},
     "sudo adduser NAME meshpost": {"put": {"NAME": "pi"}},
     "journalctl -u meshpost": {"elsewhere": MACHINE},
     "meshpostd --config FILE": {
@@ -230,7 +230,7 @@ meshpost send Nobody hello --json >sent; meshpost cancel $(identity sent)""",
     "meshpost radio list": {"after": "attach r0"},
     "meshpost radio restore FILE --private-key": {
         "before": "printf 'a long passphrase\\n' | meshpost radio backup own --private-key", "put": {"FILE": "own"},
-        "answers": [("passphrase", "a long passphrase\n"), ("Go on", "y\n")]},
+        "answers": [("passphrase", "a long passphrase\n"), ("Continue", "y\n")]},
     "meshpost react NUMBER 👍": {
         "before": "air dm Birch r0 do you like this; until_true 'meshpost messages | grep like'",
         "put": {"NUMBER": "$(number 'do you like this')"}},

@@ -187,7 +187,7 @@ def setup(rig):
     rig.install()
     code, output = rig.set_up()
     assert code == 0, output
-    assert "r0" in output and "takes us" in output, output
+    assert "r0" in output and "accepts this gateway" in output, output
     assert "/dev/meshpost/RADIO-ONE" in rig.machine.do("cat /etc/meshpost/meshpostd.toml")
     assert TOKEN not in rig.machine.do("cat /etc/meshpost/meshpostd.toml; systemctl show meshpost; journalctl -u meshpost --no-pager")
     rig.wait_for_radio()

@@ -17,7 +17,7 @@ struct DurationArgument: ExpressibleByArgument {
     ]
     let unit = argument.utf8.last.flatMap { units[$0] }
     let digits = argument.cut(toBytes: argument.utf8.count - (unit == nil ? 0 : 1))
-    // Signs and other scripts' digits are none.
+    // Reject signs, and digits of other scripts.
     guard digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let count = UInt32(digits), count > 0 else {
       return nil
     }

@@ -14,7 +14,7 @@ struct TimeArgument: ExpressibleByArgument {
   init?(argument: String) {
     let now = time(nil)
     guard let seconds = Self.relative(argument, now: now) ?? Self.absolute(argument) else { return nil }
-    // Before 1970 there is nothing to be shown.
+    // Nothing was recorded before 1970.
     milliseconds = max(0, Int64(seconds)) * 1000
   }
 
@@ -32,7 +32,7 @@ struct TimeArgument: ExpressibleByArgument {
     return now - time_t(count) * unit
   }
 
-  /// A date, and a time of day where it matters.
+  /// A date, with an optional time of day.
   private static func absolute(_ text: String) -> time_t? {
     let isUTC = text.hasSuffix("Z")
     let halves = text.dropLast(isUTC ? 1 : 0).split { $0 == " " || $0 == "T" }

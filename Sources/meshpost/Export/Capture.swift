@@ -6,27 +6,27 @@ import JSON
 
 struct CaptureCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "capture", abstract: "Write down the packets that the radio hears, or the frames of its link.",
+    commandName: "capture", abstract: "Capture the packets that the radio hears, or the frames of its link.",
     discussion: """
-      pcap is for Wireshark (LoRaTap, with strength, SNR and frequency); hex has one packet a line, as MeshCore's decoders \
-      take it; jsonl has everything that is known. With --frames it is what gateway and radio say to each other, secrets \
-      masked, as jsonl. Ends with Ctrl-C, after --seconds or after --count.
+      pcap is for Wireshark (LoRaTap, with RSSI, SNR and frequency); hex has one packet a line, for MeshCore decoders; \
+      jsonl has all fields. With --frames, captures the frames between gateway and radio as jsonl, with secrets masked. \
+      Stops on Ctrl-C, after --seconds or after --count.
       """)
 
   enum Format: String, ExpressibleByArgument, CaseIterable { case pcap, hex, jsonl }
 
   @OptionGroup var connection: Connection
-  @Argument(help: "The file; `-` is standard output.") var file: String
+  @Argument(help: "The output file; `-` is standard output.") var file: String
   @Option(help: "pcap, hex or jsonl.") var format = Format.pcap
-  @Flag(help: "What is said on the link to the radio, instead of what is on the air.") var frames = false
-  @Option(help: ArgumentHelp("End after that: \(DurationArgument.forms).", valueName: "time"))
+  @Flag(help: "Capture the link to the radio instead of the air.") var frames = false
+  @Option(help: ArgumentHelp("Stop after this time: \(DurationArgument.forms).", valueName: "time"))
   var seconds: DurationArgument?
-  @Option(help: "End after so many packets.") var count: Int?
+  @Option(help: "Stop after this number of packets.") var count: Int?
 
   func run() throws {
     let output = try OutputFile(file == "-" ? nil : file, grows: true)
     if format == .pcap, !frames, output.isTerminal {
-      throw Failure.say("pcap is nothing for a terminal: name a file, or send it through a pipe", EX_USAGE)
+      throw Failure.say("pcap cannot be written to a terminal: name a file or use a pipe", EX_USAGE)
     }
     if format == .pcap, !frames { try output.write(PacketCapture.head) }
     try output.flush()
@@ -34,7 +34,7 @@ struct CaptureCommand: ParsableCommand {
     let ending = Ending(seconds: seconds?.seconds)
     try ControlClient(connection).rows(frames ? "/v1/frames" : "/v1/packets", until: ending) { row in
       if let lost = row["lost"]?.integer {
-        _ = Failure.say("\(lost) were left out: this end reads too slowly", 0)
+        _ = Failure.say("\(lost) dropped: the output is too slow", 0)
         return
       }
       if format == .pcap, !frames {
@@ -59,7 +59,7 @@ struct CaptureCommand: ParsableCommand {
 /// github.com/eriknl/LoRaTap.
 enum PacketCapture {
   private static let linkType: UInt32 = 270
-  /// Of private LoRa networks, which MeshCore uses.
+  /// The sync word of private LoRa networks, which MeshCore uses.
   private static let syncWord: UInt8 = 0x12
 
   static var head: [UInt8] {

@@ -6,28 +6,28 @@ import JSON
 
 struct ExportCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "export", abstract: "Write out messages, nodes or readings for other programs.",
+    commandName: "export", abstract: "Export messages, nodes or readings for other programs.",
     discussion: """
-      JSON lines are those of the control socket. In CSV every field stands between quotes, times are RFC 3339 in UTC, and a \
-      text that a spreadsheet would take for a formula gets an apostrophe in front: names and texts come over the air. GeoJSON \
-      and GPX hold positions. A file and a pipe get every byte; on a terminal control characters are replaced.
+      JSON lines are those of the control socket. In CSV every field is quoted, times are RFC 3339 in UTC, and text that a \
+      spreadsheet would evaluate as a formula is preceded by an apostrophe, as names and texts come over the air. GeoJSON \
+      and GPX contain positions. Control characters are replaced on a terminal, but not in a file or pipe.
       """,
     subcommands: [Messages.self, Contacts.self, Readings.self])
 
   enum Format: String, ExpressibleByArgument, CaseIterable { case jsonl, csv, geojson, gpx }
 
   struct Target: ParsableArguments {
-    @Option(help: ArgumentHelp("Into this file instead of standard output.", valueName: "file")) var output: String?
+    @Option(help: ArgumentHelp("Write to this file instead of standard output.", valueName: "file")) var output: String?
   }
 
   struct Messages: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Messages of both directions, oldest first: jsonl or csv.")
+      abstract: "Export received and sent messages, oldest first, as jsonl or csv.")
     @OptionGroup var connection: Connection
     @OptionGroup var filter: MessageFilter
     @OptionGroup var target: Target
     @Option(help: "jsonl or csv.") var format = Format.jsonl
-    @Option(help: "At most so many, the newest.") var limit = 1_000_000
+    @Option(help: "Maximum number of messages; the newest are kept.") var limit = 1_000_000
 
     func run() throws {
       let columns = [
@@ -43,11 +43,11 @@ struct ExportCommand: ParsableCommand {
 
   struct Contacts: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Nodes that are known: jsonl, csv, or their positions as geojson or gpx.")
+      abstract: "Export known nodes as jsonl or csv, or their positions as geojson or gpx.")
     @OptionGroup var connection: Connection
     @OptionGroup var target: Target
     @Option(help: "jsonl, csv, geojson or gpx.") var format = Format.jsonl
-    @Flag(help: "Only those in the radio's table.") var onRadio = false
+    @Flag(help: "Only nodes in the radio's contact table.") var onRadio = false
     @OptionGroup var radio: RadioChoice
 
     func run() throws {
@@ -63,13 +63,13 @@ struct ExportCommand: ParsableCommand {
 
   struct Readings: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "What nodes told of themselves, oldest first: jsonl, csv, or where they were as a gpx track or geojson."
+      abstract: "Export readings of nodes, oldest first, as jsonl or csv, or their positions as a gpx track or geojson."
     )
     @OptionGroup var connection: Connection
     @OptionGroup var target: Target
-    @Argument(help: "Of this node only.") var node: String?
+    @Argument(help: "Only this node's readings.") var node: String?
     @Option(help: "jsonl, csv, geojson or gpx.") var format = Format.jsonl
-    @Option(help: "At most so many, the newest.") var limit = 10_000
+    @Option(help: "Maximum number of readings; the newest are kept.") var limit = 10_000
     @OptionGroup var radio: RadioChoice
 
     func run() throws {
@@ -89,7 +89,7 @@ struct ExportCommand: ParsableCommand {
     _ format: Format, columns: [String], allowed: [Format]
   ) throws -> any ExportWriter {
     guard allowed.contains(format) else {
-      throw ValidationError("--format: \(allowed.map(\.rawValue).joined(separator: ", ")) are to be had here")
+      throw ValidationError("--format: expected \(allowed.map(\.rawValue).joined(separator: ", "))")
     }
     return switch format {
     case .jsonl: JSONLinesWriter()

@@ -4,7 +4,7 @@ import Escaping
 import Glibc
 import JSON
 
-/// Rows as another program takes them.
+/// Writes rows in the format of another program.
 protocol ExportWriter {
   var head: String { get }
   var tail: String { get }
@@ -18,7 +18,7 @@ struct JSONLinesWriter: ExportWriter {
   func row(_ row: JSONValue) -> String { row.text + "\n" }
 }
 
-/// RFC 4180, with a line of names first; every field stands between quotes. Times are RFC 3339 in UTC.
+/// RFC 4180 with a header line; every field is quoted. Times are RFC 3339 in UTC.
 struct CSVWriter: ExportWriter {
   let columns: [String]
   var head: String { columns.map { Escaping.csv($0) }.joined(separator: ",") + "\r\n" }
@@ -37,7 +37,7 @@ struct CSVWriter: ExportWriter {
     return value.string.map { Escaping.cell($0) } ?? Escaping.csv(value.text)
   }
 
-  /// Times of ours are milliseconds since 1970, those of senders seconds.
+  /// Our times are milliseconds since 1970, senders' times are seconds.
   private static let milliseconds = ["at", "received_at", "last_heard", "first_seen"]
   private static let seconds = ["sender_time", "last_advert"]
 }

@@ -4,7 +4,7 @@ import ArgumentParser
 import Escaping
 import JSON
 
-/// Names for a shell's completion, as the gateway knows them; none when it does not answer.
+/// Names from the gateway for shell completion; none if it does not answer.
 enum Completing {
   static let nodes = CompletionKind.custom { _, _, _ in names("/v1/contacts", "name") }
   static let channels = CompletionKind.custom { _, _, _ in names("/v1/channels", "name") }
@@ -28,7 +28,7 @@ enum Completing {
 
   private static let request = "--generate-completion-script"
 
-  /// The script for a shell, if that is what was typed. Options that every command has are offered before the command, too.
+  /// The completion script for a shell, if it was asked for. Offers global options before the command, too.
   static func script(_ typed: [String]) -> String? {
     guard let first = typed.first, first.begins(with: request) else { return nil }
     let words = first.pieces(at: "=", most: 2) + typed.dropFirst()

@@ -7,12 +7,12 @@ import JSON
 /// Makes the manual from the commands themselves, so that help, man pages and shapes cannot differ.
 struct GenerateCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "generate", abstract: "Print man pages, or what --json prints.", shouldDisplay: false)
+    commandName: "generate", abstract: "Print man pages, or the shapes of --json.", shouldDisplay: false)
 
   enum What: String, ExpressibleByArgument, CaseIterable { case man, shapes, json }
 
   @Argument(help: "man: one page, or the names of all; shapes: Markdown; json: the shapes as JSON.") var what: What
-  @Argument(help: "Of man: the page, such as meshpost-send.") var page: String?
+  @Argument(help: "With man: the page, such as meshpost-send.") var page: String?
 
   func run() throws {
     switch what {
@@ -21,7 +21,7 @@ struct GenerateCommand: ParsableCommand {
     case .man:
       let pages = try ManualPages()
       guard let page else { return Console.page(pages.names.joined(separator: "\n")) }
-      guard let text = pages.page(page) else { throw Failure.say("there is no page \(page)", 64) }
+      guard let text = pages.page(page) else { throw Failure.say("no such page: \(page)", 64) }
       Console.page(text, end: "")
     }
   }
@@ -88,11 +88,11 @@ enum ShapeReference {
 
   static var markdown: String {
     var text = """
-      # What `--json` prints
+      # Output of `--json`
 
-      Made by `make manual` from `Sources/meshpost/Manual/Shapes.swift`. Version \(Shapes.version): a change of what stands here raises it; further
-      fields are no change, and readers ignore names that they do not know. Times are milliseconds since 1970 unless it says otherwise. `?`: may
-      be missing; `[]`: an array. *Rows* are one object a line. Answers are those of the [control socket](control-socket.md).
+      Made by `make manual` from `Sources/meshpost/Manual/Shapes.swift`. Version \(Shapes.version): a change to a listed field raises it; an added
+      field does not, and readers ignore names that they do not know. Times are milliseconds since 1970 unless noted otherwise. `?`: optional;
+      `[]`: an array. *Rows* are one object a line. Answers are those of the [control socket](control-socket.md).
 
       | command | prints |
       |---|---|

@@ -36,20 +36,20 @@ struct ManualPages {
     var text = head("meshpost", root["abstract"]?.string ?? "")
     text += ".SH SYNOPSIS\n.B meshpost\n.I COMMAND\n.RI [ ARGUMENTS ]\n"
     text += ".SH DESCRIPTION\n" + paragraphs(root["discussion"]?.string)
-    text += ".PP\nWithout a command it shows what is going on and what to type.\n.SH COMMANDS\n"
+    text += ".PP\nWithout a command, shows a summary and common commands.\n.SH COMMANDS\n"
     for command in commands {
       text += ".TP\n.BR meshpost\\-\(escape(Self.name(command))) (1)\n\(escape(command["abstract"]?.string ?? ""))\n"
     }
     text += ".SH ENVIRONMENT\n"
-    for (name, words) in Self.variables { text += ".TP\n.B \(name)\n\(escape(words))\n" }
+    for (name, meaning) in Self.variables { text += ".TP\n.B \(name)\n\(escape(meaning))\n" }
     return text + exitStatus + footer
   }
 
   private static let variables = [
-    ("MESHPOST_SOCKET", "The control socket, without --socket."), ("MESHPOST_HOST", "The gateway, without --host."),
-    ("MESHPOST_SSH", "Another ssh, with options, for --host."),
-    ("MESHPOST_REMOTE", "The program over there, for --host."), ("NO_COLOR", "Anything: no colours."),
-    ("NO_COLOR", "Anything: no colours."),
+    ("MESHPOST_SOCKET", "The default of --socket."), ("MESHPOST_HOST", "The default of --host."),
+    ("MESHPOST_SSH", "The ssh program for --host, with options."),
+    ("MESHPOST_REMOTE", "The meshpost program on the remote machine, for --host."),
+    ("NO_COLOR", "If set, disables colours."),
   ]
 
   private func page(of command: JSONValue) -> String {
@@ -74,7 +74,7 @@ struct ManualPages {
 
   private func head(_ name: String, _ abstract: String) -> String {
     """
-    .\\" Made by `make manual`: change the command's own words instead.
+    .\\" Made by `make manual` from the command's help: edit that instead.
     .TH \(escape(name.uppercased())) 1 "" "Meshpost \(Release.version)" "Meshpost"
     .SH NAME
     \(escape(name)) \\- \(escape(abstract))
@@ -130,9 +130,9 @@ struct ManualPages {
   private var exitStatus: String {
     """
     .SH EXIT STATUS
-    0: it worked. 1: \\fBmeshpost doctor\\fP has found something that has failed. Else as in \\fBsysexits.h\\fP(3head): 64 usage, 65 a text
-    that is too long, 67 no such node, channel or message, 68 \\fB\\-\\-host\\fP is not reached, 69 the daemon, the radio or a node does not
-    answer, 70 cancelled, 74 a file cannot be written, 75 later, 76 the radio refuses.
+    0: success. 1: \\fBmeshpost doctor\\fP found a failure. Other codes follow \\fBsysexits.h\\fP(3head): 64 usage error, 65 text too
+    long, 67 no such node, channel or message, 68 \\fB\\-\\-host\\fP cannot be reached, 69 the daemon, the radio or a node does not
+    answer, 70 cancelled, 74 a file cannot be written, 75 try again later, 76 refused by the radio.
 
     """
   }
@@ -148,7 +148,7 @@ struct ManualPages {
     return text.split(separator: "\n\n").map { ".PP\n\(escape(String($0)))\n" }.joined()
   }
 
-  /// roff takes a backslash, a leading dot or quote, and a hyphen for more than they are.
+  /// roff treats a backslash, a leading dot or quote, and a hyphen specially.
   private func escape(_ text: String) -> String {
     text.split(separator: "\n", omittingEmptySubsequences: false).map { line in
       let escaped = line.replacing("\\", with: "\\e").replacing("-", with: "\\-")

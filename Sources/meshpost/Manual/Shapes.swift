@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-/// What `--json` prints, command by command: the one place from which man pages, docs/json.md and the tests take it.
+/// The output of `--json` by command. Man pages, docs/json.md and the tests are made from it.
 ///
-/// A line is `NAME TYPE WORDS`. Types: `string`, `integer`, `number`, `bool`, `any`, or another shape's name; `[]` after it: an
-/// array of them; `?` at the end: may be missing. Times are milliseconds since 1970 unless it says otherwise. Readers ignore names
-/// that they do not know; a change of what stands here raises `Shapes.version`.
+/// A line is `NAME TYPE DESCRIPTION`. Types: `string`, `integer`, `number`, `bool`, `any`, or another shape's name; `[]` after it:
+/// an array; `?` at the end: optional. Times are milliseconds since 1970 unless noted otherwise. Readers ignore unknown names; a
+/// change to a listed field raises `Shapes.version`.
 enum Shapes {
   static let version = 1
 
-  /// What a command prints: one value, or rows, one a line.
+  /// The form of the output: one value, or rows, one a line.
   enum Form: String { case object, rows }
 
   struct Output {
@@ -19,7 +19,7 @@ enum Shapes {
   private static func object(_ shape: String) -> Output { Output(form: .object, shape: shape) }
   private static func rows(_ shape: String) -> Output { Output(form: .rows, shape: shape) }
 
-  /// By the command's words. What is missing prints no JSON of its own.
+  /// By command. Commands that are missing have no JSON output of their own.
   static let commands: [String: Output] = [
     "overview": object("status"), "status": object("status"), "send": object("accepted"), "react": object("accepted"),
     "outgoing list": rows("outgoing"), "outgoing adopt": object("adopted"), "outgoing cancel": object("adopted"),
@@ -60,39 +60,39 @@ enum Shapes {
     """,
     "added": """
     ok bool always true
-    warnings string[]? what is not wise about it
+    warnings string[]? warnings about it
     """,
     "link": "link string a meshcore:// link",
     "key": "key string the node's key, 64 hex digits", "reply": "reply string what the node printed",
-    "retried": "retried integer dead letters that are sent again",
-    "dropped": "dropped integer dead letters that were given up", "paired": "paired string the radio's address",
+    "retried": "retried integer dead letters that were queued again",
+    "dropped": "dropped integer dead letters that were deleted", "paired": "paired string the radio's address",
     "forgotten": "forgotten string the radio's address", "report": "report string Markdown",
     "captured": "captured integer packets or frames", "bytes": "bytes integer size of the copy",
     "backed-up": """
     channels integer how many
     contacts integer how many
-    private_key bool whether it is in the file
+    private_key bool whether the file contains it
     """,
     "restored": """
-    settings bool whether they were set
+    settings bool whether they were restored
     channels integer how many
     contacts integer how many
-    private_key bool whether the radio got it
+    private_key bool whether it was restored
     """,
   ]
 
   private static let messages = [
     "map": """
-    at string? when it was made, RFC 3339
+    at string? when the map was made, RFC 3339
     own any? this radio, as in a radio event
-    nodes any as contact, or with --output how many
+    nodes any as contact; with --output, the number of nodes
     background any? GeoJSON
     """,
     "chart": """
     title string?
     unit string?
     series series[]?
-    points integer? with --output: how many
+    points integer? with --output: number of points
     """,
     "series": """
     name string
@@ -103,56 +103,56 @@ enum Shapes {
     value number
     """,
     "message": """
-    id integer the message's number here; below zero: ours
+    id integer the message's number; negative: sent
     kind string direct, room, cli, channel or datagram
-    sender string? the first 12 digits of the sender's key; in a room, of the room's; of ours, our radio's
-    sender_alias string? what the sender is called here: `meshpost node alias`
-    sender_name string? the contact's name, or the name that a channel message claims; of ours, our radio's
-    recipient string? of ours: the recipient's key
-    recipient_name string? of ours: the contact's name
+    sender string? the first 12 digits of the sender's key; in a room, the room's key; if sent, this radio's key
+    sender_alias string? the sender's alias: `meshpost node alias`
+    sender_name string? the contact's name, or the name given in a channel message; if sent, this radio's name
+    recipient string? if sent: the recipient's key
+    recipient_name string? if sent: the contact's name
     author string? a room post's author: the first 8 digits of the key
-    author_name string? the only contact that fits
+    author_name string? the only matching contact
     channel string? the channel's digest
     channel_name string? its name
     sender_time integer? seconds since 1970 by the sender's clock
     text string? the text
-    text_hex string? its bytes, where they are no UTF-8
-    data_type integer? of a datagram
-    data string? of a datagram, hexadecimal
+    text_hex string? its bytes, if they are not UTF-8
+    data_type integer? datagram: its type
+    data string? datagram: its data, hexadecimal
     mentions string[]? names between @[ and ]
     snr number? dB
-    hops integer? how many it came over
+    hops integer? number of hops
     direct bool it was routed, not flooded
-    waited bool? true: it had waited in the radio, or may have
-    waited_s integer? seconds that it waited at most, where that is known
-    age_s integer? seconds between its being sent and its coming, by the sender's clock; absent: new, or not known
-    radio string? the first 12 digits of our radio's key; missing: several have heard it
+    waited bool? true: it was queued in the radio, or may have been
+    waited_s integer? the longest time in seconds that it was queued, if known
+    age_s integer? seconds between sending and receiving, by the sender's clock; absent: new, or unknown
+    radio string? the first 12 digits of the key of the gateway's radio; absent: several radios received it
     direction string received or sent
-    cursor string its place among both directions, for `after` and `before`
-    outgoing string? of ours: its id, as `outgoing` has it
-    origin string? of ours: who sent it
-    state string? of ours: as in outgoing
-    reason string? of ours: why it failed
-    attempts integer? of ours
-    floods integer? of ours
-    round_trip_ms integer? of ours
-    heard integer? of ours: repeaters that were heard sending it on
-    airtime_ms integer? of ours
-    ended_at integer? of ours
-    ended bool? of ours: nothing more will become of it
-    received_at integer when it came; of ours, when it was taken in
-    clock_trusted bool whether that clock was synchronised
-    copies integer how often it came
+    cursor string its position among both directions, for `after` and `before`
+    outgoing string? if sent: its id, as in outgoing
+    origin string? if sent: who sent it
+    state string? if sent: as in outgoing
+    reason string? if sent: why it failed
+    attempts integer? if sent
+    floods integer? if sent
+    round_trip_ms integer? if sent
+    heard integer? if sent: number of repeaters heard repeating it
+    airtime_ms integer? if sent
+    ended_at integer? if sent
+    ended bool? if sent: the state is final
+    received_at integer when it was received; if sent, when it was accepted
+    clock_trusted bool whether the clock was synchronised then
+    copies integer how often it was received
     reactions reaction[]? to it
     """,
     "reaction": """
     emoji string
     sender string who reacted
     """,
-    "accepted": "messages outgoing[] as many as the text has parts; with --wait, as they ended",
+    "accepted": "messages outgoing[] one for each part of the text; with --wait, in their final state",
     "outgoing": """
     id string its id
-    number integer its number here
+    number integer its number
     origin string who sent it
     kind string direct, room or channel
     recipient string? the recipient's key
@@ -161,21 +161,21 @@ enum Shapes {
     created_at integer
     state string pending, sending, sent, delivered or failed
     reason string? why it failed
-    sender_time integer? seconds since 1970, by which the recipient tells repetitions
+    sender_time integer? seconds since 1970; the recipient recognises repetitions by it
     attempts integer?
-    floods integer? attempts that were flooded
+    floods integer? number of flooded attempts
     round_trip_ms integer?
-    heard integer? repeaters that were heard sending it on
+    heard integer? number of repeaters heard repeating it
     airtime_ms integer?
     ended_at integer?
-    ended bool nothing more will become of it
+    ended bool the state is final
     radio string? the first 12 digits of the key of the radio that sends it
-    held_for string? the name of the radio that was to send it, while another is attached
+    held_for string? the name of the radio that it is held for, while another is attached
     reactions reaction[]? to it
     """,
     "adopted": """
-    messages outgoing[] what was done
-    refused refused[] what was not, and why
+    messages outgoing[] messages that were changed
+    refused refused[] messages that were not, with the reason
     """,
     "refused": """
     id string
@@ -183,14 +183,14 @@ enum Shapes {
     """,
     "known-radio": """
     key string 64 hex digits
-    radio string its first 12 digits, as rows name it
+    radio string its first 12 digits, as in rows
     name string
-    present bool it is attached, or was last
-    first_seen integer? missing: before radios were told apart
+    present bool attached, or attached last
+    first_seen integer? absent: before the gateway distinguished radios
     last_seen integer?
-    messages integer that came by it and are kept, about
-    nodes integer of which it told last
-    held integer messages that wait for it
+    messages integer stored messages received by it, approximately
+    nodes integer nodes that it reported last
+    held integer messages held for it
     """,
     "event": """
     seq integer
@@ -203,17 +203,17 @@ enum Shapes {
     "reading": """
     at integer
     kind string node_status or telemetry
-    body any what the node told, with node and name
+    body any the reading, with node and name
     """,
     "document": """
     key string
-    value any? missing: deleted
+    value any? absent: deleted
     updated_at integer
-    by_hub bool who wrote it last
+    by_hub bool whether the hub wrote it last
     """,
     "documents": """
     documents document[]
-    next string? the key after which more follow
+    next string? more documents follow after this key
     """,
   ]
 
@@ -221,37 +221,37 @@ enum Shapes {
     "contact": """
     key string 64 hex digits
     name string
-    alias string? noted here or at the hub
+    alias string? set here or at the hub
     note string?
     tags string[]?
     type string chat, repeater, room, sensor or none
     favourite bool
-    flags integer as the radio has them
-    hops integer? of the known path; missing: messages are flooded
+    flags integer the radio's flags
+    hops integer? of the known path; absent: messages are flooded
     path string? hexadecimal
     lat number? degrees
     lon number? degrees
     last_advert integer seconds since 1970 by the node's own clock
     last_modified integer? seconds since 1970 by the radio's clock
-    on_radio bool in the radio's table
+    on_radio bool whether it is in the radio's contact table
     first_seen integer
-    last_heard integer? when something came that it alone can have sent, to about ten minutes
-    radio string? the first 12 digits of the key of the radio that told of it last
+    last_heard integer? when the radio last received something that only this node can have sent, to about ten minutes
+    radio string? the first 12 digits of the key of the radio that reported it last
     """,
     "channel": """
     slot integer
     name string empty: the slot is free
     channel string? the channel's digest
-    region string? into which messages to it go, where that is not the radio's default; `*`: into none
-    link string? of a channel that was just made: its secret is in it
+    region string? the region of messages to it, if not the radio's default; `*`: none
+    link string? of a channel that was just created; contains its secret
     """,
     "path": """
-    ok bool? done
+    ok bool? true: done
     path string? hexadecimal, empty: a direct neighbour
     hops integer?
-    out string? discovered: from us to the node
+    out string? discovered: from this radio to the node
     out_hops integer?
-    in string? discovered: from the node to us
+    in string? discovered: from the node to this radio
     in_hops integer?
     """,
     "outbox": """
@@ -261,16 +261,16 @@ enum Shapes {
     "upstream": """
     name string
     kind string hub, webhook, mqtt or hook
-    url string without what is secret in it
+    url string without secrets
     link string? of a hub: live or http
     state string idle, sending, waiting, stopped or paused
     acknowledged integer the cursor
     pending integer events
     in_flight integer
     dead_letters integer
-    lost integer events given up before it had them
-    age_s integer? of the oldest that is pending
-    reason string? why it waits or is stopped
+    lost integer events deleted before it had them
+    age_s integer? age of the oldest pending event
+    reason string? why it is waiting or stopped
     last_success integer?
     batches integer
     bytes_sent integer
@@ -282,7 +282,7 @@ enum Shapes {
     at integer
     kind string
     status integer
-    reason string the server's words
+    reason string the server's reason
     body any
     """,
     "presets": """
@@ -304,13 +304,13 @@ enum Shapes {
     "probed": "devices probed-device[] one for each serial device",
     "probed-device": """
     device string its location
-    result string radio, other (sends something else), silent, or closed (cannot be opened)
+    result string radio, other (sends other data), silent, or closed (cannot be opened)
     name string? the radio's
     key string? its public key, hex
     model string? board and version
     error string? why it cannot be opened
     """,
-    "scan": "radios found-radio[] the strongest first",
+    "scan": "radios found-radio[] strongest first",
     "found-radio": """
     address string
     name string?

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// Shapes of how things are: the gateway, the radio, other nodes.
+/// Shapes of states: of the gateway, the radio and other nodes.
 extension Shapes {
   static let states = [
     "status": """
@@ -18,16 +18,16 @@ extension Shapes {
     upstreams upstream[]
     proxies proxy[]
     power power
-    listeners integer who looks on at packets and frames
+    listeners integer clients that capture packets and frames
     """,
     "power": """
-    battery_mv integer? the radio's battery; 0: it cannot measure
+    battery_mv integer? the radio's battery; 0: not measured
     battery_low bool
-    supply_low bool? this machine's supply, where it can tell
+    supply_low bool? this machine's supply, if it can be measured
     """,
     "link-state": """
     link string as configured
-    step string? Bluetooth: what is being done
+    step string? Bluetooth: the current step
     rssi integer? Bluetooth: dBm
     state string connecting, handshaking, up or down
     error string?
@@ -35,12 +35,12 @@ extension Shapes {
     last_heard_s integer?
     unreadable_frames integer
     identity any? the body of a radio event
-    advert advert? when it last told who it is
+    advert advert? its last advert
     """,
     "advert": """
-    at integer? missing: not through this gateway
+    at integer? absent: none sent by this gateway
     flood bool through the mesh, or to direct neighbours
-    current bool name and position are still those that it told
+    current bool name and position have not changed since
     """,
     "sync-state": """
     state string idle, syncing, synced or failed
@@ -59,12 +59,12 @@ extension Shapes {
     reason string? why it failed
     last_synced integer?
     counters any since the start
-    updates any[] what is fetched from hubs
+    updates any[] data fetched from hubs
     """,
     "messaging": """
     waiting integer
     in_flight integer
-    held integer messages that wait for another radio than the one that is attached
+    held integer messages held for a radio that is not attached
     delivered integer since the start
     failed integer since the start
     sent_on_channels integer since the start
@@ -83,10 +83,10 @@ extension Shapes {
     oldest_seq integer
     journal_bytes integer
     size_bytes integer
-    unindexed integer messages that `search` takes in first
+    unindexed integer messages that the next search indexes first
     given_up integer? events that were deleted before every upstream had them, since the store was made
-    given_up_at integer? when the last of them were
-    set_aside string? where a damaged database was put
+    given_up_at integer? when this last happened
+    set_aside string? where a damaged database was saved
     error string?
     remedy string?
     """,
@@ -104,12 +104,12 @@ extension Shapes {
     battery_mv integer?
     storage_used_kib integer?
     storage_total_kib integer?
-    settings any by the names that `radio set` takes
+    settings any by the names of `radio set`
     stats any the radio's own counters
     """,
     "login": """
     admin bool
-    read_only bool? a room: what is posted there is ignored
+    read_only bool? a room: posts are ignored
     permissions integer?
     server_time integer? seconds since 1970
     firmware_level integer?
@@ -138,7 +138,7 @@ extension Shapes {
     """,
     "telemetry": """
     readings sensor[]
-    unread_hex string? what could not be read
+    unread_hex string? the part that could not be decoded
     """,
     "sensor": """
     channel integer
@@ -151,7 +151,7 @@ extension Shapes {
     neighbours neighbour[]
     """,
     "neighbour": """
-    key string its beginning
+    key string a prefix of its key
     name string?
     heard_s integer seconds ago
     snr number

@@ -7,30 +7,29 @@ import JSON
 
 struct SendCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "send", abstract: "Say something to a node, a room or a channel.",
+    commandName: "send", abstract: "Send a message to a node, a room or a channel.",
     discussion: """
-      TO is a name, a unique beginning of one, a key or its beginning, or a #channel. The message is kept and sent when \
-      the radio and the air allow it. With --wait: exit code 0 when it is delivered (or, to a channel, sent), 75 when \
-      nobody acknowledged it or it expired, 76 when the radio refused it, 77 when the room lets us only read, 70 when it \
-      was cancelled.
+      TO is a name or a unique prefix of one, a key or a prefix of one, or a #channel. The message is queued, and sent \
+      when the radio and the air time limit allow it. Exit codes with --wait: 0 delivered (on a channel: sent), 75 not \
+      acknowledged or expired, 76 refused by the radio, 77 the room allows only reading, 70 cancelled.
       """)
   @OptionGroup var connection: Connection
-  @Argument(help: "To whom.", completion: Completing.everybody) var to: String
-  @Argument(help: "What. `-`: what standard input says.") var text: [String]
+  @Argument(help: "The recipient.", completion: Completing.everybody) var to: String
+  @Argument(help: "The text; `-` reads it from standard input.") var text: [String]
   @Flag(help: "Wait until it is delivered or has failed.") var wait = false
-  @Flag(help: "Cut a text that is too long into numbered parts.") var split = false
-  @Option(help: "An id of your own: the same twice is one message.") var id: String?
+  @Flag(help: "Split a text that is too long into numbered parts.") var split = false
+  @Option(help: "An id of your choice: sending the same id again does not send a second message.") var id: String?
   @Option(
     help: ArgumentHelp(
-      "It is no longer sent after that: \(DurationArgument.forms) (default: a day).", valueName: "time"))
+      "Stop trying after this time: \(DurationArgument.forms) (default: a day).", valueName: "time"))
   var expires: DurationArgument?
   @Option(help: "interactive, relayed or bulk.") var priority = "interactive"
 
   func run() throws {
-    let words = text == ["-"] ? Self.standardInput() : text.joined(separator: " ")
+    let message = text == ["-"] ? Self.standardInput() : text.joined(separator: " ")
     let body = JSONWriter.object { json in
       json.field("to", to)
-      json.field("text", words)
+      json.field("text", message)
       json.field("id", id)
       json.field("expires_s", expires?.seconds)
       json.field("priority", priority)
@@ -53,9 +52,9 @@ struct SendCommand: ParsableCommand {
 
 struct ReactCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "react", abstract: "Send a reaction (as MeshCore One writes it).")
+    commandName: "react", abstract: "Send a reaction, in the format of MeshCore One.")
   @OptionGroup var connection: Connection
-  @Argument(help: "The number of a message (see `meshpost messages --json`), or the id of one that was sent.")
+  @Argument(help: "The number of a message (see `meshpost messages --json`), or the id of a sent message.")
   var message: String
   @Argument(help: "One emoji.") var emoji: String
   @Flag(help: "Wait until it is delivered or has failed.") var wait = false
@@ -71,19 +70,20 @@ struct ReactCommand: ParsableCommand {
 
 struct OutgoingCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "outgoing", abstract: "Messages of ours and how far they are; what another radio was to send.",
+    commandName: "outgoing",
+    abstract: "List sent messages and their states; adopt or cancel messages held for another radio.",
     discussion: """
-      What was to go out by another radio than the one that is attached is held: it goes out when that radio is back. Or let this one \
-      send it (adopt), or give it up (cancel).
+      Messages queued for a radio other than the attached one are held until that radio is back. Alternatively, the attached \
+      radio can send them (adopt), or they can be cancelled (cancel).
       """,
     subcommands: [List.self, Adopt.self, Cancel.self], defaultSubcommand: List.self)
 
   struct List: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Messages of ours, newest last, and all that is held for another radio.")
+      abstract: "List sent messages, newest last, and all messages held for another radio.")
     @OptionGroup var connection: Connection
     @OptionGroup var radio: RadioChoice
-    @Option(help: "How many.") var limit = 20
+    @Option(help: "Maximum number of messages.") var limit = 20
 
     func run() throws {
       var held = 0
@@ -99,17 +99,17 @@ struct OutgoingCommand: ParsableCommand {
       for hint in reasons.compactMap({ Show.hint($0) }) { print(lines: ["", Styled(hint)]) }
       guard held > 0 else { return }
       OtherRadios.note(
-        "\(held) held for another radio: meshpost outgoing adopt ID (or --all) lets this one send them, meshpost outgoing cancel ID (or --all) "
-          + "gives them up")
+        "\(held) held for another radio: meshpost outgoing adopt ID (or --all) sends them with this radio, meshpost outgoing cancel ID "
+          + "(or --all) cancels them")
     }
   }
 }
 
 struct RetryCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "retry", abstract: "Another round of attempts for a message that failed.")
+    commandName: "retry", abstract: "Retry a failed message.")
   @OptionGroup var connection: Connection
-  @Argument(help: "Its id.") var id: String
+  @Argument(help: "The message's id.") var id: String
   @Flag(help: "Wait until it is delivered or has failed.") var wait = false
 
   func run() throws { try Sending.act("retry", id, connection, wait: wait) }
@@ -117,24 +117,25 @@ struct RetryCommand: ParsableCommand {
 
 struct CancelCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "cancel", abstract: "No further attempt. What is on the air cannot be called back.")
+    commandName: "cancel", abstract: "Cancel a message: no further attempts. A transmission in progress is not aborted."
+  )
   @OptionGroup var connection: Connection
-  @Argument(help: "Its id.") var id: String
+  @Argument(help: "The message's id.") var id: String
 
   func run() throws { try Sending.act("cancel", id, connection, wait: false) }
 }
 
 struct RoomCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "room", abstract: "Rooms: log in, post, read.", subcommands: [Login.self, Post.self, Read.self])
+    commandName: "room", abstract: "Log in to rooms, post and read.", subcommands: [Login.self, Post.self, Read.self])
 
   struct Login: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Log in to a room and stay so: its posts come from then on, also after restarts.")
+      abstract: "Log in to a room and stay logged in, also across restarts: its posts are received from then on.")
     @OptionGroup var connection: Connection
     @Argument(help: "The room.", completion: Completing.nodes) var room: String
-    @Flag(help: "Use the password that is stored.") var stored = false
-    @Flag(help: "To read is enough, and the password is kept for that.") var readOnly = false
+    @Flag(help: "Use the stored password.") var stored = false
+    @Flag(help: "Accept read-only access, and keep the password for it.") var readOnly = false
 
     func run() throws { try NodeAsking.logIn(room, stored: stored, isReadOnly: readOnly, connection) }
   }
@@ -143,8 +144,8 @@ struct RoomCommand: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Post in a room.")
     @OptionGroup var connection: Connection
     @Argument(help: "The room.", completion: Completing.nodes) var room: String
-    @Argument(help: "What.") var text: [String]
-    @Flag(help: "Wait until the room has acknowledged it.") var wait = false
+    @Argument(help: "The text.") var text: [String]
+    @Flag(help: "Wait for the room's acknowledgement.") var wait = false
 
     func run() throws {
       let body = JSONWriter.object { json in
@@ -156,10 +157,10 @@ struct RoomCommand: ParsableCommand {
   }
 
   struct Read: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "A room's posts and ours, newest last.")
+    static let configuration = CommandConfiguration(abstract: "List the posts of a room, newest last.")
     @OptionGroup var connection: Connection
     @Argument(help: "The room.", completion: Completing.nodes) var room: String
-    @Option(help: "How many.") var limit = 20
+    @Option(help: "Maximum number of posts.") var limit = 20
 
     func run() throws {
       let target = "/v1/messages?limit=\(limit)&direction=both&with=\(ControlClient.escape(room))"
@@ -168,9 +169,9 @@ struct RoomCommand: ParsableCommand {
   }
 }
 
-/// What `send`, `react`, `room post` and `retry` have in common.
+/// Shared by `send`, `react`, `room post` and `retry`.
 enum Sending {
-  /// A message was taken in: say its id, or wait for its end.
+  /// Prints the ids of accepted messages, or follows the messages until they have ended.
   static func accepted(_ answer: ControlClient.Answer, _ connection: Connection, wait: Bool) throws {
     let messages = answer.value["messages"]?.array ?? []
     guard wait else {
@@ -192,7 +193,7 @@ enum Sending {
     try leave([ended], connection)
   }
 
-  /// Follows a message to its end, and shows each state to people.
+  /// Follows a message until it has ended; without `--json` prints each state.
   private static func follow(_ id: String, _ connection: Connection) throws -> JSONValue {
     var last = JSONValue.null
     try ControlClient(connection).rows("/v1/outgoing?follow=1&id=\(ControlClient.escape(id))") { message in
@@ -202,7 +203,7 @@ enum Sending {
     return last
   }
 
-  /// With the exit code that says the worst of how they ended.
+  /// Exits with the worst exit code of the messages.
   private static func leave(_ ended: [JSONValue], _ connection: Connection) throws {
     if !connection.json {
       for hint in Set(ended.filter { code($0) != 0 }.compactMap { Show.hint($0["reason"]?.string) }) { print(hint) }

@@ -8,16 +8,16 @@ import JSON
 
 struct ContactCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "contact", abstract: "Change the radio's contacts, hand cards around.",
+    commandName: "contact", abstract: "Manage the radio's contacts: add, remove, exchange cards, set paths.",
     subcommands: [Add.self, Remove.self, Export.self, Import.self, Share.self, PathCommand.self])
 
   struct Add: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Put a node into the radio's contacts: one that was heard, or one by its key.")
+      abstract: "Add a node to the radio's contacts, by name if it was heard, or by key.")
     @OptionGroup var connection: Connection
-    @Argument(help: "A node that is known, or a key of 64 hex digits.") var node: String
-    @Option(help: "With a key: its name.") var name: String?
-    @Option(help: "With a key: chat, repeater, room or sensor.") var type = "chat"
+    @Argument(help: "A known node, or a key of 64 hex digits.") var node: String
+    @Option(help: "The name, with a key.") var name: String?
+    @Option(help: "The type, with a key: chat, repeater, room or sensor.") var type = "chat"
 
     func run() throws {
       let body = JSONWriter.object { json in
@@ -26,24 +26,24 @@ struct ContactCommand: ParsableCommand {
         json.field("name", name)
         json.field("type", type)
       }
-      try Asking.done("/v1/contacts/add", body, "\(node) is in the radio's contacts", connection)
+      try Asking.done("/v1/contacts/add", body, "added \(node) to the radio's contacts", connection)
     }
   }
 
   struct Remove: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Take a node out of the radio's contacts.")
+    static let configuration = CommandConfiguration(abstract: "Remove a node from the radio's contacts.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
 
     func run() throws {
       let target = "/v1/contacts/remove?contact=\(ControlClient.escape(node))"
-      try Asking.done(target, [], "\(node) is removed from the radio", connection)
+      try Asking.done(target, [], "removed \(node) from the radio", connection)
     }
   }
 
   struct Export: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "A node's card as a link; without a node the radio's own.")
+      abstract: "Print a node's card as a link; without a node, the radio's own.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String?
 
@@ -55,25 +55,25 @@ struct ContactCommand: ParsableCommand {
   }
 
   struct Import: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Take in a meshcore:// link of a node.")
+    static let configuration = CommandConfiguration(abstract: "Import a node from a meshcore:// link.")
     @OptionGroup var connection: Connection
     @Argument(help: "The link.") var link: String
 
     func run() throws {
       let body = JSONWriter.object { $0.field("link", link) }
       let answer = try ControlClient(connection).post("/v1/contacts/import", body: body)
-      print(connection.json ? answer.text : "\(answer.value["key"]?.string ?? "?") is in the radio's contacts")
+      print(connection.json ? answer.text : "added \(answer.value["key"]?.string ?? "?") to the radio's contacts")
     }
   }
 
   struct Share: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Send a node's advert on to direct neighbours.")
+    static let configuration = CommandConfiguration(abstract: "Share a node's advert with direct neighbours.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
 
     func run() throws {
       let target = "/v1/contacts/share?contact=\(ControlClient.escape(node))"
-      try Asking.done(target, [], "the advert of \(node) is on the air", connection)
+      try Asking.done(target, [], "sent the advert of \(node)", connection)
     }
   }
 
@@ -82,10 +82,10 @@ struct ContactCommand: ParsableCommand {
       commandName: "path", abstract: "Show, set, reset or discover the path to a node.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
-    @Option(help: "Set it: hex, the beginning of each repeater's key.") var set: String?
-    @Option(help: "Bytes of each repeater's key in --set, 1 to 3.") var hashBytes = 1
-    @Flag(help: "Forget it: the next message is flooded.") var reset = false
-    @Flag(help: "Ask the node for one.") var discover = false
+    @Option(help: "Set the path: hex, a prefix of each repeater's key.") var set: String?
+    @Option(help: "Length of each key prefix in --set, in bytes, 1 to 3.") var hashBytes = 1
+    @Flag(help: "Forget the path: the next message is flooded.") var reset = false
+    @Flag(help: "Ask the node for a path.") var discover = false
 
     func run() throws {
       let body = JSONWriter.object { json in
@@ -103,19 +103,19 @@ struct ContactCommand: ParsableCommand {
 
 struct ChannelCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "channel", abstract: "Join and leave channels.",
+    commandName: "channel", abstract: "Join, leave and configure channels.",
     subcommands: [Add.self, Remove.self, RegionCommand.self, Relay.self])
 
   struct Add: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Join a channel: #name, a name with its secret, or a meshcore:// link.",
-      discussion: "Upper and lower case differ: #Test and #test are two channels.")
+      discussion: "Names are case sensitive: #Test and #test are two channels.")
     @OptionGroup var connection: Connection
     @Argument(help: "#name, a name, or a link.") var channel: String
-    @Option(help: "A private channel's secret, 32 hex digits; `-`: asked for.") var secret: String?
-    @Option(help: "The region that messages to it go to; `*`: none. Without it a link's, or the radio's default.")
+    @Option(help: "A private channel's secret, 32 hex digits; `-` prompts for it.") var secret: String?
+    @Option(help: "The region for messages to the channel; `*` is none. Default: the link's, else the radio's default.")
     var region: String?
-    @Flag(help: "Make a new private channel, and print its link once.") var new = false
+    @Flag(help: "Create a private channel, and print its link once.") var new = false
 
     func run() throws {
       let fresh = new ? (0..<16).map { _ in UInt8.random(in: .min ... .max) } : nil
@@ -135,7 +135,7 @@ struct ChannelCommand: ParsableCommand {
         let fields = (answer.value.fields ?? []) + (link.map { [("link", .string($0))] } ?? [])
         return print(json: .object(fields))
       }
-      let place = scope.map { ", and what is sent there goes to \(Show.region($0))" } ?? ""
+      let place = scope.map { "; messages go to \(Show.region($0))" } ?? ""
       print("channel \(channel) is in slot \(answer.value["slot"]?.integer ?? 0)\(place)")
       if let link { print(link) }
     }
@@ -143,14 +143,14 @@ struct ChannelCommand: ParsableCommand {
 
   struct RegionCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-      commandName: "region", abstract: "Say into which region messages to a channel go.",
+      commandName: "region", abstract: "Set the region for messages to a channel.",
       discussion: """
-        Repeaters pass on what is sent to a region that they carry; many refuse what is sent to none. The radio's own default: \
-        meshpost radio set flood-scope=NAME.
+        Repeaters forward messages of the regions that they carry; many do not forward messages without a region. To set the \
+        radio's default: meshpost radio set flood-scope=NAME.
         """)
     @OptionGroup var connection: Connection
     @Argument(help: "The channel.", completion: Completing.channels) var channel: String
-    @Argument(help: "A region's name; `*`: none; `default`: as the radio's default says.") var region: String
+    @Argument(help: "A region's name; `*` for none; `default` for the radio's default.") var region: String
 
     func run() throws {
       let body = JSONWriter.object { json in
@@ -159,26 +159,26 @@ struct ChannelCommand: ParsableCommand {
       }
       let answer = try ControlClient(connection).post("/v1/channels/region", body: body)
       guard !connection.json else { return print(answer.text) }
-      let place = answer.value["region"]?.string.map(Show.region) ?? "where the radio's default says"
-      print("what is sent to \(channel) goes to \(place)")
+      let place = answer.value["region"]?.string.map(Show.region) ?? "the radio's default region"
+      print("messages to \(channel) go to \(place)")
     }
   }
 
   struct Remove: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Leave a channel: its slot becomes free.")
+    static let configuration = CommandConfiguration(abstract: "Leave a channel and free its slot.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Its name.", completion: Completing.channels) var channel: String
+    @Argument(help: "The channel's name.", completion: Completing.channels) var channel: String
 
     func run() throws {
       let target = "/v1/channels/remove?channel=\(ControlClient.escape(channel))"
-      try Asking.done(target, [], "\(channel) is removed", connection)
+      try Asking.done(target, [], "removed \(channel)", connection)
     }
   }
 }
 
 struct NodeCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "node", abstract: "Ask repeaters, rooms, sensors and companions.",
+    commandName: "node", abstract: "Query and administer repeaters, rooms, sensors and companions.",
     subcommands: [
       Login.self, Logout.self, Status.self, TelemetryCommand.self, NeighboursCommand.self, Trace.self, CLI.self,
       Readings.self, Alias.self, Note.self, Tag.self,
@@ -186,25 +186,25 @@ struct NodeCommand: ParsableCommand {
 
   struct Login: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Log in; the password is asked for (or read from standard input) and kept for later requests.")
+      abstract: "Log in. Prompts for the password (or reads it from standard input), and stores it for later requests.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
-    @Flag(help: "Use the password that is stored.") var stored = false
-    @Flag(help: "A room: to read is enough, and the password is kept for that.") var readOnly = false
+    @Flag(help: "Use the stored password.") var stored = false
+    @Flag(help: "For a room: accept read-only access, and keep the password for it.") var readOnly = false
 
     func run() throws { try NodeAsking.logIn(node, stored: stored, isReadOnly: readOnly, connection) }
   }
 
   struct Logout: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Forget a node's password here.")
+    static let configuration = CommandConfiguration(abstract: "Forget a node's stored password.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
 
-    func run() throws { try NodeAsking.ask("logout", node, connection, show: { _ in ["the password is forgotten"] }) }
+    func run() throws { try NodeAsking.ask("logout", node, connection, show: { _ in ["password removed"] }) }
   }
 
   struct Status: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "How a repeater or room is.")
+    static let configuration = CommandConfiguration(abstract: "Show the status of a repeater or room.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
 
@@ -213,7 +213,7 @@ struct NodeCommand: ParsableCommand {
 
   struct TelemetryCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-      commandName: "telemetry", abstract: "A node's sensors; `self` is the radio itself.")
+      commandName: "telemetry", abstract: "Show a node's telemetry; `self` is the attached radio.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
 
@@ -222,7 +222,7 @@ struct NodeCommand: ParsableCommand {
 
   struct NeighboursCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-      commandName: "neighbours", abstract: "Repeaters that a repeater hears.", aliases: ["neighbors"])
+      commandName: "neighbours", abstract: "List the repeaters that a repeater hears.", aliases: ["neighbors"])
     @OptionGroup var connection: Connection
     @Argument(help: "The repeater.", completion: Completing.nodes) var node: String
 
@@ -231,10 +231,11 @@ struct NodeCommand: ParsableCommand {
 
   struct Trace: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "How strongly each hop on the way to a node and back hears the one before.")
+      abstract: "Measure the signal of each hop to a node and back.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
-    @Option(help: "Another round trip: hex, the beginning of each repeater's key, ending with one that we hear.")
+    @Option(
+      help: "A different round trip: hex, a prefix of each repeater's key, ending with one that this radio hears.")
     var path: String?
 
     func run() throws {
@@ -244,11 +245,11 @@ struct NodeCommand: ParsableCommand {
 
   struct CLI: ParsableCommand {
     static let configuration = CommandConfiguration(
-      commandName: "cli", abstract: "A command to a repeater's, room's or sensor's own command line, as admin.",
-      discussion: "Some commands have no reply (reboot, poweroff): then exit code 69 says that none came.")
+      commandName: "cli", abstract: "Run a command on the command line of a repeater, room or sensor, as admin.",
+      discussion: "Some commands send no reply (reboot, poweroff): the exit code is then 69.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
-    @Argument(help: "The command; after `--` words may begin with a dash.") var command: [String]
+    @Argument(help: "The command; after `--`, words may begin with a dash.") var command: [String]
 
     func run() throws {
       let text = command.joined(separator: " ")
@@ -259,10 +260,10 @@ struct NodeCommand: ParsableCommand {
   }
 
   struct Readings: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "What nodes told of themselves, newest last.")
+    static let configuration = CommandConfiguration(abstract: "List readings of nodes, newest last.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Of this node only.", completion: Completing.nodes) var node: String?
-    @Option(help: "How many.") var limit = 20
+    @Argument(help: "Only this node's readings.", completion: Completing.nodes) var node: String?
+    @Option(help: "Maximum number of readings.") var limit = 20
     @OptionGroup var radio: RadioChoice
 
     func run() throws {
@@ -273,7 +274,7 @@ struct NodeCommand: ParsableCommand {
 }
 
 enum NodeAsking {
-  /// Answers come over the air, perhaps after a login: that takes up to a few minutes.
+  /// In seconds. Answers come over the air, sometimes after a login, which takes up to a few minutes.
   static let patience = 260
 
   @discardableResult
@@ -290,7 +291,7 @@ enum NodeAsking {
     return answer.value
   }
 
-  /// `isReadOnly`: a room in which nothing can be posted is what is wanted.
+  /// `isReadOnly`: accept a room that does not allow posting.
   static func logIn(_ node: String, stored: Bool, isReadOnly: Bool, _ connection: Connection) throws {
     let password = stored ? nil : Asking.hidden("password of \(node): ") ?? ""
     let answer = try ask(
@@ -303,21 +304,21 @@ enum NodeAsking {
       guard answer["read_only"]?.bool == true else {
         return ["logged in to \(node)\(answer["admin"]?.bool == true ? " as admin" : "")"]
       }
-      let kept = isReadOnly || stored || password == "" ? "" : ". It is not kept; --read-only keeps it, to read"
-      let meaning = "posts will be ignored. That is what it says to a wrong password, too"
-      return ["\(node) lets us in read only: \(meaning)\(kept)"]
+      let kept = isReadOnly || stored || password == "" ? "" : ". The password is not stored; --read-only stores it"
+      let meaning = "posts will be ignored. A room answers the same to a wrong password"
+      return ["\(node) allows only reading: \(meaning)\(kept)"]
     }
     if answer["read_only"]?.bool == true, !isReadOnly, password != "" { throw ExitCode(EX_NOPERM) }
   }
 }
 
 enum Asking {
-  static func done(_ target: String, _ body: [UInt8], _ words: String, _ connection: Connection) throws {
+  static func done(_ target: String, _ body: [UInt8], _ message: String, _ connection: Connection) throws {
     let answer = try ControlClient(connection).post(target, body: body)
-    print(connection.json ? answer.text : words)
+    print(connection.json ? answer.text : message)
   }
 
-  /// Typed in without an echo, or the first line of standard input.
+  /// Read from the terminal without echo, or the first line of standard input.
   static func hidden(_ prompt: String) -> String? {
     guard isatty(0) != 0 else { return readLine() }
     return getpass(Visible.line(prompt)).map { String(cString: $0) }

@@ -3,11 +3,11 @@
 import ArgumentParser
 import JSON
 
-/// What is noted of nodes: shared with the hub, where both may edit.
+/// Aliases, notes and tags of nodes. The gateway and the hub share them, and both may edit.
 extension NodeCommand {
   struct Alias: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Give a node a name of your own; without one, take it away.")
+      abstract: "Set a node's alias; without ALIAS, remove it.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "1 to 64 bytes.") var alias: String?
@@ -16,7 +16,7 @@ extension NodeCommand {
   }
 
   struct Note: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Note something of a node; without a text, take it away.")
+    static let configuration = CommandConfiguration(abstract: "Set a node's note; without TEXT, remove it.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "1 to 1000 bytes.") var text: String?
@@ -26,7 +26,7 @@ extension NodeCommand {
 
   struct Tag: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Tag a node; these take the place of what it had. Without any, take them away.")
+      abstract: "Replace a node's tags; without TAGS, remove them.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "At most 16, of 1 to 32 bytes each.") var tags: [String] = []
@@ -43,21 +43,21 @@ extension NodeCommand {
       json.field("node", node)
       if let value { json.field("value", value) }
     }
-    let done = value == nil ? "removed" : "noted"
+    let done = value == nil ? "removed" : "set"
     try Asking.done("/v1/node/\(field)", body, "\(field) of \(node): \(done)", connection)
   }
 }
 
 struct DocumentsCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "documents", abstract: "What is noted of nodes and channels, and settings from afar.",
-    discussion: "They are edited here and at the hub; the last writer wins. See docs/documents.md.",
+    commandName: "documents", abstract: "Manage documents: notes of nodes and channels, and remote settings.",
+    discussion: "Documents are edited on the gateway and on the hub; the last writer wins. See docs/documents.md.",
     subcommands: [List.self, Set.self, Delete.self], defaultSubcommand: List.self)
 
   struct List: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "All, or those whose key begins so.")
+    static let configuration = CommandConfiguration(abstract: "List documents, all or by key prefix.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The beginning of a key, such as node/ or settings/.") var prefix = ""
+    @Argument(help: "A key prefix, such as node/ or settings/.") var prefix = ""
 
     func run() throws {
       let answer = try ControlClient(connection).get("/v1/documents?prefix=\(ControlClient.escape(prefix))")
@@ -71,29 +71,29 @@ struct DocumentsCommand: ParsableCommand {
   }
 
   struct Set: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Write one.")
+    static let configuration = CommandConfiguration(abstract: "Write a document.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Its key.") var key: String
-    @Argument(help: "JSON; what is none is taken for a text.") var value: String
+    @Argument(help: "The document's key.") var key: String
+    @Argument(help: "A JSON value; anything else is stored as a string.") var value: String
 
     func run() throws {
-      // `try?`: what is no JSON is a text.
+      // `try?`: anything that is not JSON is a string.
       let given = (try? JSONValue(parsing: value)) ?? .string(value)
       let body = JSONWriter.object { json in
         json.field("key", key)
         json.field("value", given)
       }
-      try Asking.done("/v1/documents", body, "\(key) is written", connection)
+      try Asking.done("/v1/documents", body, "stored \(key)", connection)
     }
   }
 
   struct Delete: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Delete one.")
+    static let configuration = CommandConfiguration(abstract: "Delete a document.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Its key.") var key: String
+    @Argument(help: "The document's key.") var key: String
 
     func run() throws {
-      try Asking.done("/v1/documents", JSONWriter.object { $0.field("key", key) }, "\(key) is deleted", connection)
+      try Asking.done("/v1/documents", JSONWriter.object { $0.field("key", key) }, "deleted \(key)", connection)
     }
   }
 }
@@ -101,7 +101,7 @@ struct DocumentsCommand: ParsableCommand {
 extension ChannelCommand {
   struct Relay: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Exchange a channel's messages with other gateways, by the hub: on, off, or as configured.",
+      abstract: "Exchange a channel's messages with other gateways through the hub: on, off, or as configured.",
       discussion: "Needs relay.messages_from_hub in the configuration.")
 
     enum Choice: String, ExpressibleByArgument { case on, off, configured }

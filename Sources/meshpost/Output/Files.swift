@@ -4,9 +4,9 @@ import Console
 import Escaping
 import Glibc
 
-/// A file that is read as a whole, up to a bound.
+/// Reads whole files, up to a limit.
 enum InputFile {
-  private static let most = 64 << 20
+  private static let sizeLimit = 64 << 20
 
   static func read(_ location: String) throws -> [UInt8] {
     let descriptor = open(location, O_RDONLY | O_CLOEXEC)
@@ -14,7 +14,7 @@ enum InputFile {
     defer { close(descriptor) }
     var bytes: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 65536)
-    while bytes.count < most {
+    while bytes.count < sizeLimit {
       let count = Glibc.read(descriptor, &buffer, buffer.count)
       guard count >= 0 else { throw Failure.file(location) }
       if count == 0 { break }
@@ -23,19 +23,19 @@ enum InputFile {
     return bytes
   }
 
-  /// `nil` when there is none.
+  /// `nil` if the file does not exist.
   static func text(_ location: String) throws -> String? {
     guard access(location, F_OK) == 0 || errno != ENOENT else { return nil }
     return String(decoding: try read(location), as: UTF8.self)
   }
 
-  /// The first line; `nil` as above, or when that is empty.
+  /// The first line; `nil` if the file does not exist or the line is empty.
   static func firstLine(_ location: String) throws -> String? {
     try text(location)?.lines.first.flatMap { $0.isEmpty ? nil : $0 }
   }
 }
 
-/// A file that takes its name only when it is whole, or standard output: exact, unless that is a terminal.
+/// Standard output, or a file that is renamed into place when it is complete. Every byte is kept, except on a terminal.
 final class OutputFile {
   private let descriptor: Int32
   private let location: String?
@@ -43,7 +43,7 @@ final class OutputFile {
   private var pending: [UInt8] = []
   var isTerminal: Bool { location == nil && Console.isTerminal }
 
-  /// `grows`: what is written shows at once, for a file that grows for hours. `isSecret`: for the owner alone.
+  /// `grows`: write to the final name at once, for a file that grows for hours. `isSecret`: readable by the owner only.
   init(_ location: String?, grows: Bool = false, isSecret: Bool = false) throws {
     self.location = location
     part = (location ?? "") + (grows ? "" : ".part")
@@ -51,13 +51,13 @@ final class OutputFile {
       descriptor = 1
       return
     }
-    // What an earlier attempt left might be readable for others.
+    // A file left by an earlier attempt may be readable by others.
     if !grows { unlink(part) }
     descriptor = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isSecret ? 0o600 : 0o644)
     guard descriptor >= 0 else { throw Failure.file(location) }
   }
 
-  /// On a terminal nothing may steer it; a file and a pipe get every byte.
+  /// On a terminal control characters are replaced; a file or a pipe gets every byte.
   func write(_ text: String) throws { try write(Array((isTerminal ? Visible.page(text) : text).utf8)) }
 
   func write(_ bytes: [UInt8]) throws {
@@ -88,7 +88,7 @@ final class OutputFile {
 }
 
 extension OutputFile {
-  /// All of it or nothing, also when the power goes.
+  /// Writes the whole file or nothing, also on a power failure.
   static func write(_ text: String, to location: String, isSecret: Bool = false) throws {
     let file = try OutputFile(location, isSecret: isSecret)
     try file.write(text)
@@ -104,7 +104,7 @@ enum Folder {
     return slash == location.startIndex ? "/" : String(location[..<slash])
   }
 
-  /// For the owner alone, with those above it.
+  /// Creates a folder for the owner only, with its parents.
   static func make(_ location: String) throws {
     if mkdir(location, 0o700) == 0 || errno == EEXIST { return }
     guard errno == ENOENT, location.has("/") else { throw Failure.file(location) }
@@ -112,7 +112,7 @@ enum Folder {
     guard mkdir(location, 0o700) == 0 || errno == EEXIST else { throw Failure.file(location) }
   }
 
-  /// What a chain of links ends at; the location itself where there is nothing.
+  /// Follows symbolic links; the location itself if nothing is there.
   static func resolved(_ location: String) -> String {
     guard let end = realpath(location, nil) else { return location }
     defer { free(end) }

@@ -5,14 +5,14 @@ import Escaping
 import Glibc
 import JSON
 
-/// Answers for people.
+/// Formats answers for people.
 enum Show {
   static func time(_ milliseconds: Int64?) -> String {
     guard let milliseconds else { return "never" }
     return format(milliseconds, isUTC ? "%Y-%m-%d %H:%M:%SZ" : "%Y-%m-%d %H:%M:%S", isUTC: isUTC)
   }
 
-  /// As other programs read it: RFC 3339, UTC.
+  /// RFC 3339 in UTC, for other programs.
   static func iso(_ milliseconds: Int64) -> String { format(milliseconds, "%Y-%m-%dT%H:%M:%SZ", isUTC: true) }
 
   /// The same with milliseconds.
@@ -21,7 +21,7 @@ enum Show {
     return format(milliseconds, "%Y-%m-%dT%H:%M:%S.\(rest)Z", isUTC: true)
   }
 
-  /// Every command has `--utc`; asked for here, so that not every line has to be handed it.
+  /// Every command has `--utc`; read here, so that it need not be passed to every line.
   private static let isUTC = CommandLine.arguments.contains("--utc")
 
   static func format(_ milliseconds: Int64, _ form: String, isUTC: Bool = isUTC) -> String {
@@ -33,7 +33,7 @@ enum Show {
     return String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
-  /// A text that may be missing, in one line. What is printed is cleaned anyway: this is for what is measured before.
+  /// An optional text as one clean line. Printing cleans too: this is for text whose width is measured before.
   static func clean(_ text: String?) -> String { Visible.line(text ?? "") }
 
   static func radio(_ radio: JSONValue) {
@@ -56,14 +56,14 @@ enum Show {
     bytes < 1 << 20 ? "\(bytes >> 10) KiB" : "\(bytes >> 20) MiB"
   }
 
-  /// Only what is wrong: a battery that is well is seen with `meshpost radio info`.
+  /// Only problems: `meshpost radio info` shows a battery that is fine.
   private static func power(_ power: JSONValue) {
     if power["battery_low"]?.bool == true {
       print(
         styled: "          \(TerminalColour.bad("battery low: \(Double(power["battery_mv"]?.integer ?? 0) / 1000) V"))")
     }
     if power["supply_low"]?.bool == true {
-      print(styled: "          \(TerminalColour.bad("this machine's voltage is too low"))")
+      print(styled: "          \(TerminalColour.bad("this machine's supply voltage is too low"))")
     }
   }
 
@@ -97,8 +97,8 @@ enum Show {
   private static func proxy(_ proxy: JSONValue) {
     let clients = proxy["clients"]?.array ?? []
     let names = clients.compactMap { $0["name"]?.string }.joined(separator: ", ")
-    let words = clients.isEmpty ? "nobody" : "\(clients.count) (\(names))"
-    print("shared    at \(proxy["address"]?.string ?? "?") with \(words)")
+    let users = clients.isEmpty ? "nobody" : "\(clients.count) (\(names))"
+    print("shared    at \(proxy["address"]?.string ?? "?") with \(users)")
     trouble(proxy)
   }
 
@@ -113,7 +113,7 @@ enum Show {
   }
 
   private static func updates(_ upstream: JSONValue) {
-    let state = upstream["reachable"]?.bool == true ? "" : ", not reachable now"
+    let state = upstream["reachable"]?.bool == true ? "" : ", unreachable"
     print("updates   \(upstream["upstream"]?.string ?? "?")\(state), last \(time(upstream["last_success"]?.integer))")
     if let trouble = upstream["trouble"]?.string { print("          \(clean(trouble))") }
     for bucket in upstream["buckets"]?.array ?? [] {
@@ -145,10 +145,10 @@ enum Show {
     trouble(store)
     if let events = store["given_up"]?.integer {
       print(
-        "          \(events) events were given up before every upstream had them, the last \(time(store["given_up_at"]?.integer))"
+        "          \(events) events were deleted before every upstream had them, the last \(time(store["given_up_at"]?.integer))"
       )
     }
-    if let location = store["set_aside"]?.string { print("          a damaged database was kept as \(location)") }
+    if let location = store["set_aside"]?.string { print("          a damaged database was saved as \(location)") }
   }
 
   static func upstream(_ upstream: JSONValue) {
@@ -160,10 +160,10 @@ enum Show {
     let state = TerminalColour.state(upstream["state"]?.string ?? "?")
     print(styled: "\(name)\(state), \(counts), last \(last), \(upstream["url"]?.string ?? "")\(link)")
     if number("pending") > 0, number("age_s") > 60 {
-      print("          the oldest has waited for \(number("age_s") / 60) min, \(number("in_flight")) are on their way")
+      print("          the oldest has waited for \(number("age_s") / 60) min, \(number("in_flight")) in flight")
     }
     if number("lost") > 0 {
-      print("          \(number("lost")) were given up before it had them: it is told of the gap")
+      print("          \(number("lost")) events were deleted before it had them; the gap is reported to it")
     }
     if let reason = upstream["reason"]?.string { print("          \(clean(reason))") }
   }
@@ -182,7 +182,7 @@ enum Show {
     return "\(at)\(place) \(sender): \(text)\(copies)\(reactions.isEmpty ? "" : "  \(clean(reactions))")"
   }
 
-  /// What a sender is called here, else by itself.
+  /// A sender's alias, else its own name.
   static func sender(of message: JSONValue) -> String {
     message["sender_alias"]?.string ?? message["sender_name"]?.string ?? message["sender"]?.string ?? "?"
   }
@@ -222,11 +222,11 @@ enum Show {
     for upstream in outbox["upstreams"]?.array ?? [] { self.upstream(upstream) }
     let letters = outbox["dead_letters"]?.array ?? []
     for letter in letters { deadLetter(letter) }
-    if !letters.isEmpty { print("send them again with: meshpost outbox retry") }
+    if !letters.isEmpty { print("resend them with: meshpost outbox retry") }
   }
 }
 
 extension String {
-  /// At least so many columns, and one space after.
+  /// At least `width` columns, always with one trailing space.
   func padding(_ width: Int) -> String { self + String(repeating: " ", count: max(1, width - TextWidth.of(self))) }
 }

@@ -4,18 +4,18 @@ import Console
 import JSON
 
 extension Show {
-  // MARK: Ours among what came
+  // MARK: Sent messages
 
   static func isOurs(_ message: JSONValue) -> Bool { message["direction"]?.string == "sent" }
 
-  /// Who said it to whom; on a channel to all.
+  /// Sender and recipient of a sent message; on a channel only the sender.
   static func ours(_ message: JSONValue) -> String {
     guard message["channel"] == nil else { return "me" }
     return
       "me → \(clean(message["recipient_name"]?.string ?? message["recipient"]?.string.map { String($0.prefix(12)) }))"
   }
 
-  /// How far it is, in a sign.
+  /// The state as a mark.
   static func mark(_ message: JSONValue) -> String {
     switch message["state"]?.string {
     case "pending", "retrying": return "…"
@@ -31,7 +31,7 @@ extension Show {
   static func ourMessage(_ message: JSONValue, _ at: String) -> Styled {
     let channel = message["channel_name"]?.string ?? message["channel"]?.string
     let place = channel.map { " [\(clean($0))]" } ?? ""
-    // Who had it said, unless it was somebody here.
+    // Who sent it, unless it came from the control socket.
     let origin = message["origin"]?.string.flatMap { $0 == "control" ? nil : " by \(clean($0))" } ?? ""
     let reactions = (message["reactions"]?.array ?? []).compactMap { $0["emoji"]?.string }.joined()
     let state = "  \(mark(message)) (\(message["state"]?.string ?? "?")\(origin))"
@@ -42,7 +42,7 @@ extension Show {
   static func knownRadio(_ radio: JSONValue) -> Styled {
     func number(_ name: String) -> Int64 { radio[name]?.integer ?? 0 }
     let there =
-      radio["present"]?.bool == true ? "attached, or was last" : "last seen \(time(radio["last_seen"]?.integer))"
+      radio["present"]?.bool == true ? "attached, or the last one" : "last seen \(time(radio["last_seen"]?.integer))"
     let held = number("held") > 0 ? ", \(number("held")) held for it" : ""
     let counts = "\(number("messages")) messages, \(number("nodes")) nodes"
     return "\(radio["radio"]?.string ?? "?")  \(clean(radio["name"]?.string).padding(20))\(there): \(counts)\(held)"
@@ -64,25 +64,25 @@ extension Show {
     return "\(time(message["created_at"]?.integer)) \(id) to \(to): \(state): \(clean(message["text"]?.string))"
   }
 
-  /// What a reason means, and what to do: a word alone helps nobody.
+  /// What a reason means, and the remedy.
   static func hint(_ reason: String?) -> String? {
     switch reason {
     case nil: nil
     case "no_acknowledgement":
-      "no_acknowledgement: nobody answered. It is out of range, or it does not know this radio: `meshpost radio advert --flood` tells it. "
-        + "Then `meshpost retry ID`"
+      "no_acknowledgement: no answer. The node is out of range, or does not know this radio: run `meshpost radio advert --flood`, "
+        + "then `meshpost retry ID`"
     case "read_only":
-      "read_only: the room lets us read and ignores posts. Log in with a password that lets post: `meshpost room login ROOM`"
+      "read_only: the room allows reading and ignores posts. Log in with a password that allows posting: `meshpost room login ROOM`"
     case "expired":
-      "expired: its time was over before it could be sent, or was acknowledged. Is the radio up, is there air time: `meshpost status`; "
-        + "more time: `meshpost send --expires`"
+      "expired: not sent or not acknowledged in time. Check the radio and the air time with `meshpost status`; allow more time with "
+        + "`meshpost send --expires`"
     case "unknown_to_radio":
-      "unknown_to_radio: the radio has no such contact or channel any more. Add it (`meshpost contact add`, `meshpost channel add`), "
+      "unknown_to_radio: the radio no longer has this contact or channel. Add it (`meshpost contact add`, `meshpost channel add`), "
         + "then `meshpost retry ID`"
     case "refused":
-      "refused: the radio does not take it, in a channel perhaps because its name has grown and the text no longer fits. "
-        + "`journalctl -u meshpost` has more"
-    case "cancelled": "cancelled: somebody did not want it any more. `meshpost retry ID` sends it after all"
+      "refused: the radio does not accept it; on a channel, perhaps because its name is longer now and the text no longer fits. "
+        + "See `journalctl -u meshpost`"
+    case "cancelled": "cancelled: on request. `meshpost retry ID` sends it again"
     case let other?: "\(clean(other)): see `meshpost doctor`"
     }
   }
@@ -92,7 +92,7 @@ extension Show {
     if let out = answer["out"]?.string {
       return "out \(out.isEmpty ? "direct" : out), in \(answer["in"]?.string ?? "?")"
     }
-    guard let path = answer["path"]?.string else { return "no path is known: messages are flooded" }
+    guard let path = answer["path"]?.string else { return "no known path: messages are flooded" }
     return path.isEmpty ? "direct neighbour" : "\(path) (\(answer["hops"]?.integer ?? 0) hops)"
   }
 
@@ -138,13 +138,13 @@ extension Show {
 
   static func messaging(_ messaging: JSONValue) {
     func number(_ name: String) -> Int64 { messaging[name]?.integer ?? 0 }
-    let used = "\(number("airtime_used_ms") / 1000) of \(number("airtime_limit_ms") / 1000) s on the air this hour"
+    let used = "\(number("airtime_used_ms") / 1000) of \(number("airtime_limit_ms") / 1000) s of air time this hour"
     print(
       "sending   \(number("waiting")) waiting, \(number("in_flight")) in flight, \(number("delivered")) delivered, "
         + "\(number("failed")) failed; \(used)")
-    if messaging["waits_for_airtime"]?.bool == true { print("          waits for air time") }
+    if messaging["waits_for_airtime"]?.bool == true { print("          waiting for air time") }
     if number("held") > 0 {
-      print("          \(number("held")) held for another radio than the one that is attached: meshpost outgoing")
+      print("          \(number("held")) held for a radio that is not attached: meshpost outgoing")
     }
     for poll in messaging["polls"]?.array ?? [] {
       guard let trouble = poll["trouble"]?.string else { continue }

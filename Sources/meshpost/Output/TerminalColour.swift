@@ -2,11 +2,11 @@
 
 import Console
 
-/// Looks of what has a meaning.
+/// Colours by meaning.
 enum TerminalColour {
   static func bad(_ text: String) -> Styled { Styled(text, .bad) }
 
-  /// A state's word in the colour of what it means.
+  /// A state in the colour of its meaning.
   static func state(_ word: String) -> Styled { Styled(word, style(word)) }
 
   private static func style(_ word: String) -> Styled.Style {

@@ -11,20 +11,22 @@ struct ChartCommand: ParsableCommand {
     subcommands: [Signal.self, Battery.self, Traffic.self])
 
   struct Options: ParsableArguments {
-    @Option(help: ArgumentHelp("Into this file instead of standard output.", valueName: "file")) var output: String?
+    @Option(help: ArgumentHelp("Write to this file instead of standard output.", valueName: "file")) var output: String?
     @OptionGroup var radio: RadioChoice
-    @Option(help: ArgumentHelp("From then on: \(TimeArgument.forms).", valueName: "time")) var since: TimeArgument?
+    @Option(
+      help: ArgumentHelp("Only data since this time: \(TimeArgument.forms). Default: a week ago.", valueName: "time"))
+    var since: TimeArgument?
 
-    /// A week, when nothing is said.
+    /// Default: a week ago.
     var beginning: Int64 { since?.milliseconds ?? (Int64(time(nil)) - 7 * 86400) * 1000 }
   }
 
   struct Signal: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "How well messages were heard: signal-to-noise ratio, a dot each.")
+      abstract: "Draw the signal-to-noise ratio of received messages, a dot for each.")
     @OptionGroup var connection: Connection
     @OptionGroup var options: Options
-    @Argument(help: "Of this node only.", completion: Completing.nodes) var node: String?
+    @Argument(help: "Only messages from this node.", completion: Completing.nodes) var node: String?
 
     func run() throws {
       let query = node.map { "&from=\(ControlClient.escape($0))" } ?? ""
@@ -45,10 +47,10 @@ struct ChartCommand: ParsableCommand {
 
   struct Battery: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Voltage of a node, as far as it was asked for it ([[poll]], node status, node telemetry).")
+      abstract: "Draw the battery voltage of nodes, from their readings ([[poll]], node status, node telemetry).")
     @OptionGroup var connection: Connection
     @OptionGroup var options: Options
-    @Argument(help: "Of this node; without one, of each that told it.", completion: Completing.nodes) var node: String?
+    @Argument(help: "Only this node. Default: all nodes with readings.", completion: Completing.nodes) var node: String?
 
     func run() throws {
       let query = node.map { "&node=\(ControlClient.escape($0))" } ?? ""
@@ -64,7 +66,7 @@ struct ChartCommand: ParsableCommand {
       try ChartCommand.write(chart, options, connection)
     }
 
-    /// Repeaters tell millivolts in their status, others a voltage among their sensors.
+    /// Repeaters report millivolts in their status, other nodes a voltage in their telemetry.
     private static func volts(_ body: JSONValue?) -> Double? {
       if let millivolts = body?["battery_mv"]?.number { return millivolts / 1000 }
       return body?["readings"]?.array?.first { $0["type"]?.string == "voltage" }?["value"]?.number
@@ -73,7 +75,7 @@ struct ChartCommand: ParsableCommand {
 
   struct Traffic: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Messages an hour, or a day over more than ten days: received, and of ours.")
+      abstract: "Draw received and sent messages an hour, or a day over more than ten days.")
     @OptionGroup var connection: Connection
     @OptionGroup var options: Options
 

@@ -4,7 +4,7 @@ import Escaping
 import Glibc
 import JSON
 
-/// Values over time, as a picture: SVG without anything from elsewhere, light or dark as the reader has it.
+/// Values over time as SVG. It loads nothing from elsewhere, and follows the reader's light or dark scheme.
 struct Chart {
   struct Point {
     let at: Int64
@@ -19,7 +19,7 @@ struct Chart {
   let form: Form
   let series: [(String, [Point])]
 
-  /// What is no measurement, or of no time that a calendar has, is left out.
+  /// Values that are not measurements, or have impossible times, are left out.
   init(title: String, unit: String, from: Int64, form: Form, series: [(String, [Point])]) {
     (self.title, self.unit, self.from, self.form) = (title, unit, from, form)
     self.series = series.map { name, points in
@@ -27,13 +27,13 @@ struct Chart {
     }
   }
 
-  /// Beyond what anything here is measured in; and the year 9999, milliseconds since 1970.
+  /// Larger than any real measurement; and the year 9999 in milliseconds since 1970.
   private static let (maxValue, latest): (Double, Int64) = (1e9, 253_402_300_799_000)
   private static let (width, height) = (900.0, 360.0)
   private static let (left, right, top, bottom) = (56.0, 16.0, 44.0, 34.0)
-  /// Colours that are told apart also without seeing red or green.
+  /// Colours that can be distinguished without seeing red or green.
   private static let colours = ["#2f6fb0", "#c2572b", "#6a4fa3", "#2e8b57", "#9a7b1f", "#4d4d4d"]
-  /// A line is broken where nothing was told for so many times its usual distance.
+  /// A line is broken where values are missing for this many times the usual interval.
   private static let gap = 6.0
 
   var json: JSONValue {
@@ -69,7 +69,7 @@ struct Chart {
       text += legend(number, name, colour) + draw(points, colour, x, y, base: y(max(scale.low, 0)))
     }
     if values.isEmpty {
-      text += "<text class=\"t\" x=\"450\" y=\"180\" text-anchor=\"middle\">nothing was told in this time</text>\n"
+      text += "<text class=\"t\" x=\"450\" y=\"180\" text-anchor=\"middle\">no data in this period</text>\n"
     }
     return text + "</svg>\n"
   }
@@ -143,7 +143,7 @@ struct Chart {
     }
   }
 
-  /// Where nothing was told for long, there is no line.
+  /// The line is broken where values are missing for long.
   private func pieces(_ points: [Point]) -> [[Point]] {
     let distances = zip(points, points.dropFirst()).map { Double($1.at - $0.at) }.sorted()
     let usual = distances.isEmpty ? 0 : distances[distances.count / 2]
@@ -186,7 +186,7 @@ struct Chart {
     }
   }
 
-  /// Days, hours or minutes, as many as can be read.
+  /// Days, hours or minutes, as many as are legible.
   private enum TimeTicks {
     static func between(_ from: Int64, _ to: Int64) -> [(at: Int64, label: String)] {
       let seconds = max((to - from) / 1000, 1)

@@ -9,16 +9,16 @@ import MeshCrypto
 
 struct MapCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "map", abstract: "Write a page with nodes and the last known paths, which works without a network.",
+    commandName: "map", abstract: "Write a map of nodes and their last known paths as an offline HTML page.",
     discussion: """
-      One HTML file, with nothing to load from elsewhere: it can be sent, kept and opened offline. Nodes without a position \
-      are in its list. A path is drawn over those of its repeaters that are known by the beginning of their key; where several \
-      fit, or none, the line is dashed. --background takes GeoJSON, such as a coast or roads, to draw beneath.
+      A single HTML file that loads nothing from elsewhere: it can be sent, kept and opened offline. Nodes without a position \
+      are only listed. A path is drawn through its repeaters, which are identified by key prefix; the line is dashed where a \
+      prefix matches several nodes or none. --background takes GeoJSON, such as coastlines or roads.
       """)
   @OptionGroup var connection: Connection
   @OptionGroup var radio: RadioChoice
-  @Option(help: ArgumentHelp("Into this file instead of standard output.", valueName: "file")) var output: String?
-  @Option(help: ArgumentHelp("GeoJSON to draw beneath.", valueName: "file")) var background: String?
+  @Option(help: ArgumentHelp("Write to this file instead of standard output.", valueName: "file")) var output: String?
+  @Option(help: ArgumentHelp("GeoJSON to draw as the background.", valueName: "file")) var background: String?
 
   func run() throws {
     let client = ControlClient(connection)
@@ -41,10 +41,10 @@ struct MapCommand: ParsableCommand {
   private static func geoJSON(_ location: String) throws -> JSONValue {
     do {
       let value = try JSONValue(parsing: try InputFile.read(location))
-      guard value["type"]?.string != nil else { throw Failure.say("\(location) is no GeoJSON", EX_DATAERR) }
+      guard value["type"]?.string != nil else { throw Failure.say("\(location) is not GeoJSON", EX_DATAERR) }
       return value
     } catch let error as JSONError {
-      throw Failure.say("\(location) is no GeoJSON: \(error)", EX_DATAERR)
+      throw Failure.say("\(location) is not GeoJSON: \(error)", EX_DATAERR)
     }
   }
 }

@@ -4,8 +4,8 @@ import COpenSSL
 import Glibc
 import JSON
 
-/// A secret under a passphrase: scrypt (N 32768, r 8, p 1), AES-256-GCM with a nonce of 12 bytes; the tag follows the text.
-/// All of it is written down beside it, so that other programs can open it, too.
+/// A secret encrypted with a passphrase: scrypt (N 32768, r 8, p 1), AES-256-GCM with a nonce of 12 bytes; the tag follows the
+/// text. The parameters are stored with it, so that other programs can open it.
 enum KeyEnvelope {
   enum Failure: Error, CustomStringConvertible {
     case wrongPassphrase
@@ -15,8 +15,8 @@ enum KeyEnvelope {
     var description: String {
       switch self {
       case .wrongPassphrase: "the passphrase is wrong, or the file was changed"
-      case .unknownForm: "the key is kept in a form that this version does not know"
-      case .openSSL: "OpenSSL fails"
+      case .unknownForm: "the key is in a format that this version does not know"
+      case .openSSL: "OpenSSL failed"
       }
     }
   }

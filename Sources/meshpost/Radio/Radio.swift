@@ -6,7 +6,7 @@ import JSON
 
 struct RadioCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "radio", abstract: "Find radios, pair with them, set them, back them up.",
+    commandName: "radio", abstract: "Find, pair, configure and back up radios.",
     subcommands: [
       Probe.self, List.self, Info.self, Set.self, Advert.self, Presets.self, Backup.self, Restore.self, Scan.self,
       Pair.self,
@@ -14,35 +14,38 @@ struct RadioCommand: ParsableCommand {
     ])
 
   struct Scan: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "MeshCore radios in range, the strongest first.")
+    static let configuration = CommandConfiguration(
+      abstract: "List MeshCore radios in Bluetooth range, strongest first.")
     @OptionGroup var connection: Connection
     @Option(help: "How long to listen, in seconds (1 to 60).") var seconds = 8
 
     func validate() throws {
-      guard (1...60).contains(seconds) else { throw ValidationError("--seconds is 1 to 60") }
+      guard (1...60).contains(seconds) else { throw ValidationError("--seconds: 1 to 60") }
     }
 
     func run() throws {
       let answer = try ControlClient(connection).get("/v1/radio/scan?seconds=\(seconds)", limit: seconds + 30)
       if connection.json { return print(answer.text) }
       let radios = answer.value["radios"]?.array ?? []
-      if radios.isEmpty { print("no MeshCore radio is in range") }
+      if radios.isEmpty { print("no MeshCore radio in range") }
       for radio in radios { Show.radio(radio) }
     }
   }
 
   struct Pair: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Pair with a radio: with the PIN that its display or its settings show.",
-      discussion: "Without a PIN it is the configuration's, or it is asked for. An older bond is given up.")
+      abstract: "Pair with a Bluetooth radio, using the PIN from its display or settings.",
+      discussion:
+        "Without --pin or --pin-file, uses the configuration's PIN or prompts for one. An existing bond is removed first."
+    )
     @OptionGroup var connection: Connection
-    @Argument(help: "Its address, such as C0:FF:EE:00:00:01 (see `meshpost radio scan`).") var address: String
-    @Option(help: "Six digits. Others can see it in the list of processes: leave it out to be asked.") var pin: String?
+    @Argument(help: "The radio's address, such as C0:FF:EE:00:00:01 (see `meshpost radio scan`).") var address: String
+    @Option(help: "Six digits. Visible in the process list: omit it to be prompted.") var pin: String?
     @Option(help: "The file whose first line is the PIN; - is standard input.", completion: .file()) var pinFile:
       String?
 
     func validate() throws {
-      if pin != nil, pinFile != nil { throw ValidationError("--pin and --pin-file exclude each other") }
+      if pin != nil, pinFile != nil { throw ValidationError("--pin and --pin-file cannot be combined") }
     }
 
     func run() throws {
@@ -56,12 +59,12 @@ struct RadioCommand: ParsableCommand {
     private func fromFile() throws -> String? {
       guard let pinFile else { return nil }
       guard let line = pinFile == "-" ? readLine() : try InputFile.firstLine(pinFile), !line.isEmpty else {
-        throw Failure.say("\(pinFile): there is no such file, or its first line is empty", EX_NOINPUT)
+        throw Failure.say("\(pinFile): no such file, or its first line is empty", EX_NOINPUT)
       }
       return line
     }
 
-    /// Typed in without an echo, where somebody sits.
+    /// Read from the terminal without echo; `nil` without a terminal.
     private func asked() -> String? {
       guard isatty(0) != 0, let typed = getpass("PIN of \(address) (empty: the configuration's): ") else { return nil }
       let text = String(cString: typed)
@@ -72,12 +75,12 @@ struct RadioCommand: ParsableCommand {
   struct Forget: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Remove a radio and its bond from this machine.")
     @OptionGroup var connection: Connection
-    @Argument(help: "Its address.") var address: String
+    @Argument(help: "The radio's address.") var address: String
 
     func run() throws {
       let target = "/v1/radio/forget?address=\(ControlClient.escape(address))"
       let answer = try ControlClient(connection).post(target)
-      print(connection.json ? answer.text : "\(address) is forgotten here; the radio may still know this machine")
+      print(connection.json ? answer.text : "removed \(address); the radio may still have a bond with this machine")
     }
   }
 }

@@ -6,36 +6,37 @@ import JSON
 extension RadioCommand {
   struct Advert: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Tell others who this radio is: send its signed advert.",
+      abstract: "Send the radio's signed advert.",
       discussion: """
-        Who has not heard an advert of this radio does not know its key: they cannot write to it, and cannot read what it \
-        writes to them. A radio adverts only when it is told to. Without --flood its direct neighbours hear it; with it the \
-        whole mesh, which costs everybody air time: after setting up, and after a change of name or position. \
-        `radio.advert_every_h` in the configuration does the former by itself.
+        A node that has not received an advert of this radio does not know its key: it cannot send direct messages to the \
+        radio or read those from it. The radio does not advertise by itself. Without --flood, only direct neighbours receive \
+        the advert; with --flood the whole mesh does, which uses air time everywhere: use it after setup, and after a change \
+        of name or position. `radio.advert_every_h` in the configuration sends adverts to direct neighbours regularly.
         """)
     @OptionGroup var connection: Connection
-    @Flag(help: "Through the whole mesh, in the radio's default region where it has one.") var flood = false
+    @Flag(help: "Flood the advert through the whole mesh, in the radio's default region if it has one.") var flood =
+      false
 
     static let offer =
-      "Others see that when they hear an advert: meshpost radio advert (its neighbours), meshpost radio advert --flood (the mesh)"
+      "Other nodes learn this from an advert: meshpost radio advert (neighbours), meshpost radio advert --flood (the mesh)"
 
     func run() throws {
       let body = JSONValue.object([("flood", .bool(flood))]).bytes
       let answer = try ControlClient(connection).post("/v1/radio/advert", body: body)
       guard !connection.json else { return print(answer.text) }
-      print(flood ? "the radio is advertised through the mesh" : "the radio is advertised to its direct neighbours")
+      print(flood ? "sent an advert to the mesh" : "sent an advert to direct neighbours")
     }
   }
 }
 
 extension Show {
-  /// A line of `status`, unless all is well: who does not know this radio cannot write to it.
+  /// A line of `status` if the radio's advert is missing or outdated: nodes without it cannot write to this radio.
   static func advert(_ radio: JSONValue) {
     guard radio["state"]?.string == "up", let advert = radio["advert"] else { return }
     if advert["at"] == nil {
-      print("          not advertised yet, so nobody knows it: meshpost radio advert")
+      print("          not advertised yet, so no node knows it: meshpost radio advert")
     } else if advert["current"]?.bool == false {
-      print("          name or position have changed since it was advertised: meshpost radio advert")
+      print("          name or position changed since the last advert: meshpost radio advert")
     }
   }
 }

@@ -7,14 +7,15 @@ import JSON
 extension RadioCommand {
   struct Backup: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Write the radio's settings, channels and contacts into a file.",
+      abstract: "Back up the radio's settings, channels and contacts to a file.",
       discussion: """
-        JSON lines, readable by the owner alone: the secrets of channels are in it. With --private-key the radio's identity, \
-        too, under a passphrase that is asked for (or the first line of standard input).
+        The file holds JSON lines and is readable by its owner only, as it contains channel secrets. With --private-key it \
+        also contains the radio's identity, encrypted with a passphrase (prompted for, or the first line of standard input).
         """)
     @OptionGroup var connection: Connection
     @Argument(help: "The file.") var file: String
-    @Flag(help: "With the private key: whoever has it, and the passphrase, is this node.") var privateKey = false
+    @Flag(help: "Include the private key. Anyone with the file and the passphrase can impersonate this node.")
+    var privateKey = false
 
     func run() throws {
       let client = ControlClient(connection)
@@ -40,25 +41,25 @@ extension RadioCommand {
         return print(json: .object(fields))
       }
       print(
-        "settings, \(channels) channels, \(contacts) contacts\(privateKey ? " and the private key" : "") are in \(file)"
+        "settings, \(channels) channels, \(contacts) contacts\(privateKey ? " and the private key" : "") written to \(file)"
       )
     }
   }
 
   struct Restore: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Put a backup's settings, channels and contacts back into the radio.",
+      abstract: "Restore settings, channels and contacts from a backup to the radio.",
       discussion: """
-        Onto the same radio, or another one. Contacts and channels that the backup does not have stay. The private key only \
-        with --private-key: then the radio becomes the node that was backed up.
+        Restores to the same radio or another one. Contacts and channels that are not in the backup are kept. The private key \
+        is restored only with --private-key: the radio then becomes the node that was backed up.
         """)
     @OptionGroup var connection: Connection
     @Argument(help: "The file.") var file: String
-    @Option(help: "Only these, separated by commas: settings, channels, contacts.") var only =
+    @Option(help: "What to restore, separated by commas: settings, channels, contacts.") var only =
       "settings,channels,contacts"
-    @Flag(help: "The private key as well; its passphrase is asked for (or the first line of standard input).")
+    @Flag(help: "Also restore the private key; prompts for the passphrase (or reads it from standard input).")
     var privateKey = false
-    @Flag(help: "Do not ask.") var yes = false
+    @Flag(help: "Do not prompt for confirmation.") var yes = false
 
     func run() throws {
       let wanted = Swift.Set(only.split(separator: ",").map(String.init))
@@ -94,7 +95,7 @@ extension RadioCommand {
         ]
         return print(json: .object(fields))
       }
-      print("\(settings > 0 ? "settings, " : "")\(channels) channels and \(contacts) contacts are restored")
+      print("\(settings > 0 ? "settings, " : "")\(channels) channels and \(contacts) contacts restored")
     }
 
     private func confirm(_ rows: [JSONValue], _ wanted: Swift.Set<String>) throws {
@@ -102,18 +103,18 @@ extension RadioCommand {
       let radio = rows.first
       let name = Show.clean(radio?["settings"]?["name"]?.string)
       print(
-        "backup of \(name), \(Show.time(radio?["at"]?.integer)): \(wanted.sorted().joined(separator: ", ")) go into the radio."
+        "backup of \(name), \(Show.time(radio?["at"]?.integer)): \(wanted.sorted().joined(separator: ", ")) will be written to the radio."
       )
-      print("Go on? [y/N] ", terminator: "")
+      print("Continue? [y/N] ", terminator: "")
       fflush(nil)
       guard readLine()?.lowercased().hasPrefix("y") == true else {
-        throw Failure.say("nothing is changed", EX_TEMPFAIL)
+        throw Failure.say("aborted; nothing was changed", EX_TEMPFAIL)
       }
     }
 
     private func restoreKey(_ rows: [JSONValue], _ passphrase: String, _ client: ControlClient) throws {
       guard let envelope = rows.first(where: { $0["kind"]?.string == "private_key" }) else {
-        throw Failure.say("there is no private key in \(file)", EX_DATAERR)
+        throw Failure.say("no private key in \(file)", EX_DATAERR)
       }
       do {
         let key = try KeyEnvelope.open(envelope, passphrase: passphrase)
@@ -126,12 +127,12 @@ extension RadioCommand {
 
     private static func read(_ file: String) throws -> [JSONValue] {
       let bytes = try InputFile.read(file)
-      // `try?`: a line that is no JSON makes the whole no backup.
+      // `try?`: with a line that is not JSON the file is not a backup.
       let rows = bytes.split(separator: 10).map { try? JSONValue(parsing: Array($0)) }
       let whole = rows.compactMap { $0 }
       guard whole.count == rows.count, whole.first?["kind"]?.string == "radio", whole.first?["version"]?.integer == 1
       else {
-        throw Failure.say("\(file) is no backup of a radio that this version knows", EX_DATAERR)
+        throw Failure.say("\(file) is not a radio backup that this version can read", EX_DATAERR)
       }
       return whole
     }
@@ -144,10 +145,10 @@ enum Passphrase {
   static func new() throws -> String {
     let first = Asking.hidden("passphrase for the private key: ") ?? ""
     guard first.utf8.count >= shortest else {
-      throw Failure.say("a passphrase has at least \(shortest) characters", EX_USAGE)
+      throw Failure.say("the passphrase must have at least \(shortest) characters", EX_USAGE)
     }
-    guard isatty(0) == 0 || Asking.hidden("once more: ") == first else {
-      throw Failure.say("these are two different passphrases", EX_USAGE)
+    guard isatty(0) == 0 || Asking.hidden("repeat the passphrase: ") == first else {
+      throw Failure.say("the passphrases differ", EX_USAGE)
     }
     return first
   }
@@ -157,11 +158,11 @@ enum Passphrase {
 
 struct BackupCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "backup", abstract: "Write the gateway's store into a file, while it runs.",
+    commandName: "backup", abstract: "Back up the gateway's store to a file while it runs.",
     discussion: """
-      Everything that the gateway keeps: messages, nodes, channels with their secrets, the journal and how far each upstream \
-      is. The copy is that of one moment. Put it back with the daemon stopped: meshpostd --restore FILE. For the radio's \
-      own data see `meshpost radio backup`.
+      The backup contains the whole store: messages, nodes, channels with their secrets, the journal and the cursor of each \
+      upstream. It is a consistent snapshot. To restore it, stop the daemon and run: meshpostd --restore FILE. To back up \
+      the radio's own data, use `meshpost radio backup`.
       """)
   @OptionGroup var connection: Connection
   @Argument(help: "The file.") var file: String
@@ -176,6 +177,6 @@ struct BackupCommand: ParsableCommand {
     try output.close()
     print(
       connection.json
-        ? "{\"bytes\":\(count)}" : "\(count) bytes are in \(file); put it back with: meshpostd --restore \(file)")
+        ? "{\"bytes\":\(count)}" : "\(count) bytes written to \(file); restore with: meshpostd --restore \(file)")
   }
 }

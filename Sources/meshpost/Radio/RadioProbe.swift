@@ -6,7 +6,7 @@ import Glibc
 import JSON
 import Transport
 
-/// What serial devices of this machine are, asked without the daemon.
+/// Probes the serial devices of this machine, without the daemon.
 enum Probing {
   struct Found {
     let device: String
@@ -15,10 +15,10 @@ enum Probing {
     var isRadio: Bool { if case .radio = result { true } else { false } }
 
     /// For people.
-    var words: String {
+    var description: String {
       switch result {
       case .radio(let name, let key, let model): "\(Show.clean(name)), key \(key.prefix(12)), \(Show.clean(model))"
-      case .other: "no radio: it sends something else"
+      case .other: "not a radio: sends other data"
       case .silent: "no answer"
       case .closed(let error): error.description
       }
@@ -39,11 +39,11 @@ enum Probing {
     }
   }
 
-  /// The one that the gateway of this machine has at the moment.
+  /// The radio that this machine's gateway is using.
   static func radioInUse() -> Found? {
     let client = Connection.here().map { ControlClient($0) }
     guard let radio = client?.quietly("/v1/status")?["radio"], radio["state"]?.string == "up",
-      // `try?`: a link that is no address is no serial one.
+      // `try?`: a link that cannot be parsed is not serial.
       let link = try? LinkAddress(parsing: radio["link"]?.string ?? ""), case .serial(let location, _) = link,
       let identity = radio["identity"], let name = identity["name"]?.string, let key = identity["key"]?.string
     else { return nil }
@@ -52,7 +52,7 @@ enum Probing {
     return Found(device: device, result: .radio(name: name, key: key, model: "in use by the gateway"))
   }
 
-  /// One after the other.
+  /// Probes the devices one after the other.
   static func look(
     at devices: [String], besides known: Found? = nil, baud: UInt32 = LinkAddress.defaultBaud
   ) -> [Found] {
@@ -75,16 +75,15 @@ enum Probing {
 extension RadioCommand {
   struct Probe: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Which serial devices of this machine are radios.",
+      abstract: "Find radios among the serial devices of this machine.",
       discussion: """
-        Asks each device that no other program has open, gently: what sends by itself is only listened to, everything \
-        else gets one question of five bytes, twice. Without devices, all that there are. Needs no daemon; where one has a \
-        radio, it says which. \
-        Ends with 69 when there is no radio.
+        Probes each device that no other program has open, without disturbing other equipment: a device that sends by itself \
+        is only listened to, any other gets one query of five bytes, twice. Without arguments, probes all serial devices. \
+        Does not need the daemon; a radio that the daemon is using is listed too. Exits with 69 if there is no radio.
         """)
     @Flag(help: "Print JSON.") var json = false
-    @Option(help: "The rate, where it is not 115200.") var baud: UInt32 = LinkAddress.defaultBaud
-    @Argument(help: "Devices, such as /dev/ttyUSB0.", completion: .file()) var devices: [String] = []
+    @Option(help: "The baud rate.") var baud: UInt32 = LinkAddress.defaultBaud
+    @Argument(help: "The devices, such as /dev/ttyUSB0.", completion: .file()) var devices: [String] = []
 
     func run() throws {
       let all = devices.isEmpty ? SerialDevices.all() : devices
@@ -92,8 +91,8 @@ extension RadioCommand {
       if json {
         print(json: .object([("devices", .array(found.map(\.json)))]))
       } else {
-        if found.isEmpty { print("no serial device is plugged in") }
-        for device in found { print("\(device.device)  \(device.words)") }
+        if found.isEmpty { print("no serial device found") }
+        for device in found { print("\(device.device)  \(device.description)") }
       }
       guard found.contains(where: \.isRadio) else { throw ExitCode(EX_UNAVAILABLE) }
     }

@@ -7,7 +7,7 @@ import JSON
 
 extension RadioCommand {
   struct Info: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "What the radio is, how it is set, and how it is.")
+    static let configuration = CommandConfiguration(abstract: "Show identity, settings and statistics.")
     @OptionGroup var connection: Connection
 
     func run() throws {
@@ -19,34 +19,34 @@ extension RadioCommand {
 
   struct Set: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Set the radio: KEY=VALUE, one or more.",
+      abstract: "Change radio settings, given as KEY=VALUE.",
       discussion: """
         For example: meshpost radio set name=Hilltop position=47.3769,8.5417 'preset=EU/UK (Narrow)' power=14
 
-        `meshpost radio set` without anything tells the keys and what is allowed. All are looked at before the first is \
-        sent. Radio parameters count at once: a radio on other parameters than its mesh hears nobody.
+        `meshpost radio set` without arguments lists the keys and the allowed values. All values are checked before the first \
+        is sent. Radio parameters apply immediately: a radio with other parameters than its mesh receives nothing.
         """)
     @OptionGroup var connection: Connection
-    @Argument(help: "What, and its value.") var settings: [String] = []
+    @Argument(help: "A setting as KEY=VALUE.") var settings: [String] = []
 
     func run() throws {
       var fields: [(String, JSONValue)] = []
       for setting in settings {
         let parts = setting.pieces(at: "=", most: 2)
-        guard parts.count == 2 else { throw ValidationError("\(setting): KEY=VALUE is wanted") }
+        guard parts.count == 2 else { throw ValidationError("\(setting): expected KEY=VALUE") }
         fields.append((parts[0], .string(parts[1])))
       }
-      guard !fields.isEmpty else { return try tellKeys() }
+      guard !fields.isEmpty else { return try printKeys() }
       let answer = try ControlClient(connection).post("/v1/radio/set", body: JSONValue.object(fields).bytes)
       if connection.json { return print(answer.text) }
       print(lines: Show.radioInfo(answer.value))
       if fields.contains(where: { Self.advertised.contains($0.0) }) { print(Advert.offer) }
     }
 
-    /// What others know of the radio from its adverts alone.
+    /// Settings that other nodes learn only from adverts.
     private static let advertised = ["name", "position", "location-policy"]
 
-    private func tellKeys() throws {
+    private func printKeys() throws {
       let answer = try ControlClient(connection).get("/v1/radio/presets")
       if connection.json { return print(answer.text) }
       for setting in answer.value["settings"]?.array ?? [] {
@@ -56,7 +56,7 @@ extension RadioCommand {
   }
 
   struct Presets: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Regions' radio parameters.")
+    static let configuration = CommandConfiguration(abstract: "List presets of radio parameters by region.")
     @OptionGroup var connection: Connection
 
     func run() throws {
@@ -83,8 +83,8 @@ extension Show {
     line("battery", radio["battery_mv"]?.number.map { "\($0 / 1000) V" })
     for (name, value) in radio["settings"]?.fields ?? [] { line(name, value.string ?? value.text) }
     for (name, value) in radio["stats"]?.fields ?? [] {
-      let words = value.array?.compactMap(\.string).joined(separator: ", ") ?? value.string ?? value.text
-      line(name, words.isEmpty ? "-" : words)
+      let text = value.array?.compactMap(\.string).joined(separator: ", ") ?? value.string ?? value.text
+      line(name, text.isEmpty ? "-" : text)
     }
     return lines
   }

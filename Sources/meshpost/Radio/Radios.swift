@@ -6,30 +6,30 @@ import Glibc
 import HTTP
 import JSON
 
-/// Whose rows are shown: those of the radio that is attached, unless something else is said.
+/// Selects rows by radio: by default those of the attached radio.
 struct RadioChoice: ParsableArguments {
-  @Option(help: "Those of this radio, by its name or the beginning of its key (see meshpost radio list).")
+  @Option(help: "Only data of this radio, by name or key prefix (see meshpost radio list).")
   var radio: String?
-  @Flag(help: "Those of every radio that was ever attached.") var allRadios = false
+  @Flag(help: "Data of all radios that were ever attached.") var allRadios = false
 
-  /// As the control socket takes it, with an `&` in front.
+  /// The query for the control socket, preceded by `&`.
   var query: String {
     if let radio { return "&radio=\(ControlClient.escape(radio))" }
     return allRadios ? "&radio=all" : ""
   }
 }
 
-/// Other radios than the one that is attached, and what there is of them.
+/// Radios other than the attached one, and their row counts.
 struct OtherRadios {
   let radios: [JSONValue]
 
   init(_ response: HTTPResponse) {
-    // `try?`: without it nothing is said of others.
+    // `try?`: without the header the note about other radios is left out.
     let text = response.headers["Meshpost-Other-Radios"].flatMap { PercentCoding.decode($0) }
     radios = text.flatMap { try? JSONValue(parsing: $0) }?.array ?? []  // as above
   }
 
-  /// Says to people what was left out. `what`: `messages` or `nodes`.
+  /// Prints a note about rows of other radios that are not shown. `what`: `messages` or `nodes`.
   func tell(_ what: String, _ choice: RadioChoice, _ connection: Connection) {
     guard !connection.json, choice.radio == nil, !choice.allRadios else { return }
     for radio in radios {
@@ -40,31 +40,32 @@ struct OtherRadios {
     }
   }
 
-  /// Beside what is shown, so that what reads it further is not disturbed.
-  static func note(_ words: String) {
+  /// On standard error, so that a program that reads the rows is not disturbed.
+  static func note(_ message: String) {
     fflush(nil)
-    Console.error(words)
+    Console.error(message)
   }
 }
 
 extension RadioCommand {
   struct List: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Radios that this gateway has had: each has messages, nodes and a queue of its own.")
+      abstract: "List the radios of this gateway. Each has its own messages, nodes and queue.")
     @OptionGroup var connection: Connection
 
     func run() throws { try ControlClient(connection).lines("/v1/radios", Show.knownRadio) }
   }
 }
 
-/// What another radio was to send.
+/// Messages held for another radio.
 extension OutgoingCommand {
   struct Adopt: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Let the radio that is attached send what another one was to send.",
-      discussion: "The recipient sees another sender. What the other radio had sent already may arrive twice.")
+      abstract: "Send messages held for another radio with the attached radio.",
+      discussion:
+        "The recipient sees a different sender. A message that the other radio had already sent may arrive twice.")
     @OptionGroup var connection: Connection
-    @Flag(help: "All that is held.") var all = false
+    @Flag(help: "All held messages.") var all = false
     @Argument(help: "A message's id.") var id: String?
 
     func validate() throws { try OutgoingCommand.check(id, all) }
@@ -72,9 +73,9 @@ extension OutgoingCommand {
   }
 
   struct Cancel: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Give up what another radio was to send, or one message.")
+    static let configuration = CommandConfiguration(abstract: "Cancel messages held for another radio, or one message.")
     @OptionGroup var connection: Connection
-    @Flag(help: "All that is held.") var all = false
+    @Flag(help: "All held messages.") var all = false
     @Argument(help: "A message's id.") var id: String?
 
     func validate() throws { try OutgoingCommand.check(id, all) }
@@ -82,7 +83,7 @@ extension OutgoingCommand {
   }
 
   fileprivate static func check(_ id: String?, _ all: Bool) throws {
-    guard (id == nil) == all else { throw ValidationError("the id of a message, or --all") }
+    guard (id == nil) == all else { throw ValidationError("expected the id of a message, or --all") }
   }
 
   fileprivate static func act(_ verb: String, _ id: String?, _ connection: Connection) throws {
@@ -98,8 +99,8 @@ extension OutgoingCommand {
       print(answer.text)
     } else {
       for message in messages { print(Show.outgoing(message)) }
-      for one in refused { print("\(Show.clean(one["id"]?.string)) stays held: \(Show.clean(one["error"]?.string))") }
-      if messages.isEmpty && refused.isEmpty { print("nothing is held") }
+      for one in refused { print("\(Show.clean(one["id"]?.string)) remains held: \(Show.clean(one["error"]?.string))") }
+      if messages.isEmpty && refused.isEmpty { print("no message is held") }
     }
     if !refused.isEmpty { throw ExitCode(EX_NOUSER) }
   }

@@ -8,22 +8,22 @@ import JSON
 
 struct ChatCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "chat", abstract: "Talk with a node, in a room or on a channel.",
+    commandName: "chat", abstract: "Chat with a node, in a room or on a channel.",
     discussion: """
-      Enter sends. Tab completes names: of whom to mention, and after /to. Up and down choose a message, Page Up and Down \
-      leaf. Commands: /to NAME, /react EMOJI (to the chosen message, or the newest), /retry, /cancel, /quit.
+      Enter sends. Tab completes names, in mentions and after /to. Up and Down select a message, Page Up and Page Down \
+      scroll. Commands: /to NAME, /react EMOJI (to the selected message, or the newest), /retry, /cancel, /quit.
 
-      Marks of what we said: … waits, → on the air, ✓ delivered (on a channel: sent, ✓2 heard from two repeaters), ✗ not \
-      delivered, and why.
+      Marks of sent messages: … waiting, → sent, ✓ delivered (on a channel: sent, ✓2 repeated by two repeaters), ✗ not \
+      delivered, with the reason.
       """)
   @OptionGroup var connection: Connection
-  @Argument(help: "With whom: a name, a key, a room or a #channel.", completion: Completing.everybody) var to: String
+  @Argument(help: "A name, a key, a room or a #channel.", completion: Completing.everybody) var to: String
 
   func run() throws {
     let loop = EventLoop()
     let target = try ControlClient(connection).get("/v1/resolve?name=\(ControlClient.escape(to))").value
     guard let terminal = Terminal(on: loop) else {
-      throw Failure.say("this is no terminal; `meshpost send` and `meshpost messages --follow` do without", EX_USAGE)
+      throw Failure.say("not a terminal; use `meshpost send` and `meshpost messages --follow`", EX_USAGE)
     }
     let view = ChatView(target)
     let desk = try ChatDesk(connection, view, loop) { terminal.refresh() }
@@ -47,7 +47,7 @@ struct ChatCommand: ParsableCommand {
   }
 }
 
-/// Fetches what the view shows, sends what is typed, and follows the journal to know when to look again.
+/// Fetches the data of the view, sends messages, and follows the journal to know when to refresh.
 final class ChatDesk {
   private static let history = 100
 
@@ -78,19 +78,19 @@ final class ChatDesk {
     follow()
   }
 
-  // MARK: Looking
+  // MARK: Refreshing
 
   private func look() {
     let target = view.target
     let name = ControlClient.escape(view.address)
     let conversation = "\(view.isChannel ? "channel" : "with")=\(name)"
     line.rows("/v1/messages?direction=both&limit=\(Self.history)&\(conversation)") { [view] rows in
-      // Somebody may have gone on to another conversation meanwhile.
+      // The user may have changed the conversation meanwhile.
       if view.target == target { view.messages = rows }
     }
   }
 
-  /// Several events of one moment are one look.
+  /// Several events at once cause one refresh.
   private func lookSoon() {
     guard lookTimer?.isScheduled != true else { return }
     lookTimer = loop.schedule(after: .milliseconds(100)) { [weak self] in self?.look() }
@@ -122,14 +122,14 @@ final class ChatDesk {
   }
 
   private func refused(_ response: HTTPResponse) {
-    // `try?`: a refusal without words is one all the same.
+    // `try?`: a refusal without a body is shown by its status.
     let answer = try? JSONValue(parsing: response.body)
     view.notice = answer?["error"]?.string ?? "refused: HTTP \(response.status)"
   }
 
-  // MARK: What is typed
+  // MARK: Input
 
-  /// True: it is the end.
+  /// Returns true to quit.
   func enter() -> Bool {
     let text = view.editor.text
     guard !text.isEmpty else { return false }
@@ -142,7 +142,7 @@ final class ChatDesk {
     case "/retry": act("retry") { $0["state"]?.string == "failed" }
     case "/cancel": act("cancel") { $0["ended"]?.bool == false }
     case let word where word.hasPrefix("/") && text.first == "/":
-      view.notice = "/to NAME, /react EMOJI, /retry, /cancel, /quit; a text that begins with / needs a blank in front"
+      view.notice = "/to NAME, /react EMOJI, /retry, /cancel, /quit; begin with a space to send text that starts with /"
     default: post("/v1/send", .object([("to", .string(view.address)), ("text", .string(text))]))
     }
     return false
@@ -150,7 +150,7 @@ final class ChatDesk {
 
   private func change(to name: String) {
     line.ask(HTTPRequest("GET", "/v1/resolve?name=\(ControlClient.escape(name))")) { [weak self] response in
-      // `try?`: then it is refused.
+      // `try?`: an unreadable answer counts as a refusal.
       guard response.status == 200, let target = try? JSONValue(parsing: response.body) else {
         self?.refused(response)
         return
@@ -161,14 +161,14 @@ final class ChatDesk {
   }
 
   private func react(_ emoji: String) {
-    guard let chosen = view.chosen else { return view.notice = "there is nothing to react to" }
+    guard let chosen = view.chosen else { return view.notice = "no message to react to" }
     post("/v1/react", .object([("message", .integer(chosen["id"]?.integer ?? 0)), ("emoji", .string(emoji))]))
   }
 
-  /// The newest of ours that fits.
+  /// The newest sent message that fits.
   private func act(_ verb: String, _ fits: (JSONValue) -> Bool) {
     guard let id = view.ours.last(where: fits)?["outgoing"]?.string else {
-      return view.notice = "there is nothing to \(verb)"
+      return view.notice = "no message to \(verb)"
     }
     post("/v1/outgoing/\(verb)?id=\(ControlClient.escape(id))", .object([]))
   }

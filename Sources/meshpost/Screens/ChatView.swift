@@ -4,20 +4,20 @@ import Escaping
 import Glibc
 import JSON
 
-/// What `meshpost chat` shows: the conversation, a line for what is to be noticed, a line for what is typed.
+/// The screen of `meshpost chat`: the conversation, a notice line, and an input line.
 final class ChatView {
   typealias Line = Terminal.Line
 
   private(set) var target: JSONValue
-  /// What was said here, by both sides, in order.
+  /// The conversation, in order.
   var messages: [JSONValue] = []
   var names: [String] = []
   var channels: [String] = []
   var notice: String?
   private(set) var editor = LineEditor()
-  /// Counted from the newest; `nil`: none is chosen.
+  /// Counted from the newest; `nil`: none is selected.
   private var choice: Int?
-  /// What was typed when Tab was pressed, and which of those that fit is shown: the next Tab goes on to the next.
+  /// The text when Tab was first pressed, and the index of the name shown: the next Tab shows the next name.
   private var completion: (stem: String, shown: String, place: Int)?
 
   init(_ target: JSONValue) { self.target = target }
@@ -32,18 +32,18 @@ final class ChatView {
     editor.set("")
   }
 
-  /// It was taken: the line is free for the next.
+  /// The message was accepted: clears the input line.
   func said() {
     editor.set("")
     choice = nil
   }
 
-  /// A message came, perhaps elsewhere.
+  /// A message was received, perhaps in another conversation.
   func noticed(_ message: JSONValue) {
     guard !belongs(message) else { return }
     let place = message["channel_name"]?.string.map { " in \($0)" } ?? ""
     let sender = message["sender_name"]?.string ?? message["sender"]?.string ?? "somebody"
-    notice = "\(sender)\(place) said something"
+    notice = "new message from \(sender)\(place)"
   }
 
   // MARK: The conversation
@@ -54,10 +54,10 @@ final class ChatView {
     return target["key"]?.string?.hasPrefix(sender) ?? false
   }
 
-  /// What we said here, oldest first.
+  /// Sent messages of this conversation, oldest first.
   var ours: [JSONValue] { messages.filter(Show.isOurs) }
 
-  /// The chosen message, or the newest that came.
+  /// The selected message, or the newest received one.
   var chosen: JSONValue? {
     if let choice, choice < messages.count { return messages[messages.count - 1 - choice] }
     return messages.last { !Show.isOurs($0) }
@@ -84,7 +84,7 @@ final class ChatView {
     choice = place < 0 || messages.isEmpty ? nil : min(place, messages.count - 1)
   }
 
-  /// Names after `/to`, and of whom to mention: `@[Name]`.
+  /// Completes names after `/to`, and mentions: `@[Name]`.
   func complete() {
     let isTarget = editor.text.hasPrefix("/to ")
     let typed = isTarget ? String(editor.text.dropFirst(4)) : editor.word
@@ -93,16 +93,16 @@ final class ChatView {
     let bare = isTarget ? stem : String(stem.drop { $0 == "@" || $0 == "[" })
     guard !bare.isEmpty || isTarget else { return }
     let fitting = (isTarget ? channels + names : people).filter { $0.lowercased().hasPrefix(bare.lowercased()) }
-    guard !fitting.isEmpty else { return notice = "nobody is called \(bare)…" }
+    guard !fitting.isEmpty else { return notice = "no name begins with \(bare)" }
     let place = goesOn ? ((completion?.place ?? 0) + 1) % fitting.count : 0
-    // A blank in a name would end the word that is being completed.
+    // A space in a name would end the word that is being completed.
     let shown = isTarget ? fitting[place] : "@[\(fitting[place])]"
     if isTarget { editor.set("/to \(shown)") } else { replaceWord(typed, with: shown, goesOn) }
     completion = (stem, isTarget ? shown : editor.word, place)
   }
 
   private func replaceWord(_ typed: String, with shown: String, _ goesOn: Bool) {
-    // The last completion may hold blanks: all of it goes.
+    // The last completion may contain spaces: replace all of it.
     if goesOn, let place = editor.text.lastPlace(of: "@[") {
       editor.set(String(editor.text[..<place]) + shown)
     } else {
@@ -110,7 +110,7 @@ final class ChatView {
     }
   }
 
-  /// Who spoke here last, then everybody else.
+  /// The latest senders here first, then all others.
   private var people: [String] {
     var known: [String] = []
     let here = messages.filter { !Show.isOurs($0) }.compactMap { $0["sender_name"]?.string }
@@ -126,11 +126,11 @@ final class ChatView {
     let room = max(0, size.rows - 3)
     var body: [Line] = []
     for (place, message) in messages.reversed().enumerated() where body.count < room || place <= (choice ?? -1) {
-      // What is newer than the chosen one is cut off below it, where there is no room for both.
+      // Without room for both, messages newer than the selected one are cut off.
       body = draw(message, size.columns, isChosen: place == choice) + body
       if let choice, place == choice, body.count > room { body = Array(body.prefix(room)) }
     }
-    if messages.isEmpty { body = [Line("nothing was said yet", .faint)] }
+    if messages.isEmpty { body = [Line("no messages yet", .faint)] }
     body = choice == nil ? body.suffix(room) : body.prefix(max(room, 0)).map { $0 }
     let empty = Array(repeating: Line(""), count: max(0, room - body.count))
     let hint =
@@ -142,7 +142,7 @@ final class ChatView {
     return (Array(lines.suffix(size.rows)), (max(size.rows - 1, 0), cursor + 2))
   }
 
-  /// What became of ours, where it is chosen or the last thing said, and what to do about it.
+  /// The remedy for a sent message that failed, if it is selected or the last one.
   private var failure: String? {
     let shown = choice.flatMap { $0 < messages.count ? messages[messages.count - 1 - $0] : nil } ?? messages.last
     guard let shown, Show.isOurs(shown) else { return nil }
@@ -174,7 +174,7 @@ final class ChatView {
 }
 
 extension String {
-  /// Where the last piece of this kind begins.
+  /// Where the last occurrence begins.
   fileprivate func lastPlace(of mark: String) -> Index? {
     indices.last { self[$0...].hasPrefix(mark) }
   }

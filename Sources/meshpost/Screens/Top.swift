@@ -8,22 +8,22 @@ import JSON
 
 struct TopCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "top", abstract: "Watch the gateway: link, upstreams, messages as they come, nodes as they are heard.",
+    commandName: "top", abstract: "Watch the gateway: link, upstreams, new messages, and nodes as they are heard.",
     discussion: """
-      Fills the terminal, from 40 columns on. q ends it, Space asks for everything now, Tab changes between messages and \
-      nodes where there is no room for both.
+      A full-screen display for 40 columns or more. q quits, Space refreshes now, Tab switches between messages and nodes \
+      if there is no room for both.
       """)
   @OptionGroup var connection: Connection
-  @Option(help: ArgumentHelp("Between two looks: \(DurationArgument.forms).", valueName: "time"))
+  @Option(help: ArgumentHelp("Refresh interval: \(DurationArgument.forms).", valueName: "time"))
   var interval = DurationArgument(seconds: 2)
 
   func run() throws {
     guard (1...3600).contains(interval.seconds) else { throw ValidationError("--interval: 1s to 1h") }
     let loop = EventLoop()
     guard let terminal = Terminal(on: loop) else {
-      throw Failure.say("this is no terminal; `meshpost status` tells the same once", EX_USAGE)
+      throw Failure.say("not a terminal; use `meshpost status`", EX_USAGE)
     }
-    // The daemon is asked once before the screen is taken: what is wrong is said as usual.
+    // Ask the daemon once before switching to the full screen, so that errors are printed as usual.
     let first = try ControlClient(connection).get("/v1/status").value
     let view = TopView(status: first)
     let feed = try TopFeed(connection, view, loop, interval: .seconds(interval.seconds)) { terminal.refresh() }
@@ -44,11 +44,11 @@ struct TopCommand: ParsableCommand {
   }
 }
 
-/// Asks the daemon again and again, and follows its messages.
+/// Polls the daemon, and follows its messages.
 final class TopFeed {
-  /// Nodes change seldom.
+  /// Nodes change rarely.
   private static let nodesEvery = 5
-  /// Each time the radio itself is asked, over its link.
+  /// Each poll queries the radio over its link.
   private static let radioEvery: Duration = .seconds(60)
 
   private let view: TopView

@@ -3,13 +3,13 @@
 import Glibc
 import JSON
 
-/// What `meshpost top` shows, as lines for a screen of any size.
+/// The display of `meshpost top`, as lines for a screen of any size.
 final class TopView {
   typealias Line = Terminal.Line
   typealias Style = Terminal.Style
 
   private static let maxMessages = 200
-  /// From so many columns on messages and nodes stand side by side.
+  /// From this width on, messages and nodes are side by side.
   private static let wide = 76
   private static let nodesWidth = 34
 
@@ -17,7 +17,7 @@ final class TopView {
   var radio = JSONValue.null
   var nodes: [JSONValue] = []
   var messages: [JSONValue] = []
-  /// The last SNR of a name.
+  /// The last SNR of each sender.
   /// By the bytes of the senders' names.
   private var signals: [[UInt8]: Double] = [:]
   private static let maxSignals = 1000
@@ -27,7 +27,7 @@ final class TopView {
   init(status: JSONValue) { self.status = status }
 
   func add(_ message: JSONValue) {
-    // One of ours comes once more with each of its states.
+    // A sent message is repeated with each new state.
     let known = message["outgoing"]?.string.flatMap { key in messages.lastIndex { $0["outgoing"]?.string == key } }
     if let known { return messages[known] = message }
     messages.append(message)
@@ -47,7 +47,8 @@ final class TopView {
       lines += showsNodes ? nodeLines(size.columns, room) : messageLines(size.columns, room)
     }
     while lines.count < size.rows - 1 { lines.append(Line("")) }
-    let keys = size.columns >= Self.wide ? "q end   Space now" : "q end   Tab \(showsNodes ? "messages" : "nodes")"
+    let keys =
+      size.columns >= Self.wide ? "q quit   Space refresh" : "q quit   Tab \(showsNodes ? "messages" : "nodes")"
     return lines + [Line(keys, .faint)]
   }
 
@@ -109,7 +110,7 @@ final class TopView {
       let pending = upstream["pending"]?.integer ?? 0
       let reason = upstream["reason"]?.string.map { ": \(Show.clean($0))" } ?? ""
       let name = TextWidth.fit(Show.clean(upstream["name"]?.string), to: 9)
-      return Line([(.plain, "\(name) "), (style, state), (.plain, ", \(pending) to go\(reason)")])
+      return Line([(.plain, "\(name) "), (style, state), (.plain, ", \(pending) pending\(reason)")])
     }
     if upstreams.count > most { lines.append(Line("          and \(upstreams.count - most) more upstreams", .faint)) }
     return lines
@@ -146,7 +147,7 @@ final class TopView {
     return lines
   }
 
-  /// The newest at the bottom; long ones go over several lines.
+  /// The newest at the bottom; long messages are wrapped.
   private func messageLines(_ columns: Int, _ room: Int) -> [Line] {
     var lines: [Line] = []
     for message in messages.reversed() where lines.count < room {

@@ -4,8 +4,7 @@ import Escaping
 import Glibc
 import TOML
 
-/// A configuration that is there already, changed in a few places. Everything else in it stays as it is written: comments, other
-/// keys, sections that nothing here knows of.
+/// Edits an existing configuration in a few places. Everything else is kept as written: comments, other keys, unknown sections.
 struct ConfigurationText {
   private var lines: [[UInt8]]
   private var document: TOMLTable
@@ -23,13 +22,13 @@ struct ConfigurationText {
     do {
       return try TOMLParser.parse(Array(lines.joined(separator: [10])))
     } catch {
-      throw Failure.say("\(location): \(error): mend that, or begin anew with --replace", EX_CONFIG)
+      throw Failure.say("\(location): \(error): fix it, or start over with --replace", EX_CONFIG)
     }
   }
 
   // MARK: Reading
 
-  /// Nothing has a value.
+  /// No key has a value.
   var isEmpty: Bool { Self.flat(document).isEmpty }
 
   func string(_ section: String, _ key: String) -> String? { Self.table(document[section])?[key].flatMap(Self.string) }
@@ -38,7 +37,7 @@ struct ConfigurationText {
     if case .bool(let flag)? = Self.table(document[section])?[key]?.kind { flag } else { nil }
   }
 
-  /// In their order.
+  /// In file order.
   var upstreams: [(name: String, url: String)] {
     elements("upstream").map { ($0["name"].flatMap(Self.string) ?? "", $0["url"].flatMap(Self.string) ?? "") }
   }
@@ -58,7 +57,7 @@ struct ConfigurationText {
 
   // MARK: Changing
 
-  /// A text under a key of a section, which is made where there is none.
+  /// Sets a string in a section, which is added if missing.
   mutating func set(_ section: String, _ key: String, _ value: String) throws {
     if string(section, key)?.isExactly(value) != true { try set(section, key, toml: Setup.quoted(value)) }
   }
@@ -76,7 +75,7 @@ struct ConfigurationText {
     try put(key, value, in: table, path: "\(section).\(key)")
   }
 
-  /// Takes a key out of a section, with its line.
+  /// Removes a key and its line from a section.
   mutating func remove(_ section: String, _ key: String) throws {
     guard let place = Self.table(document[section])?[key]?.line else { return }
     try change(only: "\(section).\(key)") { lines in
@@ -84,14 +83,14 @@ struct ConfigurationText {
     }
   }
 
-  /// A text under a key of the upstream at a place.
+  /// Sets a string of the upstream at an index.
   mutating func setUpstream(_ place: Int, _ key: String, _ value: String) throws {
     let table = elements("upstream")[place]
     guard table[key].flatMap(Self.string)?.isExactly(value) != true else { return }
     try put(key, Setup.quoted(value), in: table, path: "upstream[\(place)].\(key)")
   }
 
-  /// A section more, at the end.
+  /// Appends a section.
   mutating func append(_ section: String) throws {
     try change(only: "upstream[\(elements("upstream").count)]") { Self.add(section, to: &$0) }
   }
@@ -116,24 +115,24 @@ struct ConfigurationText {
     }
   }
 
-  /// Lines are changed, and what they mean is compared: a file that is written in a way that this does not fit (values over several
-  /// lines, keys with dots) is left as it is.
+  /// Edits lines, then compares the meaning before and after: a file whose syntax does not fit the edit (multi-line values, dotted
+  /// keys) is not changed.
   private mutating func change(only path: String, _ edit: (inout [[UInt8]]) -> Void) throws {
     var edited = lines
     edit(&edited)
-    // `try?`: what is no TOML any more is not what was meant.
+    // `try?`: an edit that results in invalid TOML is rejected below.
     let changed = try? TOMLParser.parse(Array(edited.joined(separator: [10])))
     let old = Self.flat(document)
     guard let changed, edited != lines,
       Self.flat(changed).filter({ !$0.key.hasPrefix(path) }) == old.filter({ !$0.key.hasPrefix(path) })
     else {
       throw Failure.say(
-        "\(path) in \(location) is written in a way that cannot be changed here: do it by hand", EX_CONFIG)
+        "\(path) in \(location) has a form that cannot be edited automatically: edit it by hand", EX_CONFIG)
     }
     (lines, document) = (edited, changed)
   }
 
-  /// What a document says, without where.
+  /// The values of a document by path, without line numbers.
   private static func flat(_ table: TOMLTable, _ path: String = "") -> [String: String] {
     var all: [String: String] = [:]
     for entry in table.entries {

@@ -2,7 +2,7 @@
 
 import Glibc
 
-/// Questions to whoever sits there. At the end of input the standard is taken.
+/// Prompts on the terminal. At the end of input the default applies.
 enum Dialogue {
   static func line(_ question: String, standard: String) -> String {
     print(standard.isEmpty ? "\(question): " : "\(question) [\(standard)]: ", terminator: "")
@@ -16,7 +16,7 @@ enum Dialogue {
     return typed.lowercased().hasPrefix("y")
   }
 
-  /// Without an echo; `nil` when nothing was typed.
+  /// Without echo; `nil` for an empty answer.
   static func secret(_ question: String) -> String? {
     let typed = Asking.hidden("\(question): ")?.trimmed ?? ""
     return typed.isEmpty ? nil : typed

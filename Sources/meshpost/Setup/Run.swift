@@ -4,22 +4,23 @@ import ArgumentParser
 import Glibc
 import Transport
 
-/// A gateway for as long as it is wanted, without a configuration and without rights: a radio on a laptop.
+/// A temporary gateway without configuration and privileges, for a radio on a laptop.
 struct RunCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "run", abstract: "Run a gateway here and now, and show messages as they come.",
+    commandName: "run", abstract: "Run a gateway in the foreground, and show messages as they arrive.",
     discussion: """
-      Finds the radio among the serial devices (or takes --link), keeps what comes in ~/.local/state/meshpost, and ends \
-      with Ctrl-C. In another terminal every other command works with it. A configuration in \
-      ~/.config/meshpost/meshpostd.toml is used where there is one. A gateway that is always there: `meshpost setup`.
+      Finds the radio among the serial devices (or uses --link), stores data in ~/.local/state/meshpost, and stops on \
+      Ctrl-C. Other commands work with it from another terminal. Uses the configuration in \
+      ~/.config/meshpost/meshpostd.toml if it exists. For a permanent gateway, use `meshpost setup`.
       """)
 
-  @Option(help: "Where the radio is: serial:…, ble:…, tcp:…; without it the radio on the USB.") var link: String?
-  @Option(help: "A server to forward to: the address of a hub or of an MQTT broker.") var upstream: String?
-  @Option(help: "The file that holds its bearer token.", completion: .file()) var tokenFile: String?
-  @Option(help: "Another configuration.", completion: .file()) var config: String?
-  @Flag(help: "Do not advertise the radio. Else it tells its direct neighbours who it is, once.") var noAdvert = false
-  @Flag(help: "Show the gateway's log only, not the messages.") var quiet = false
+  @Option(help: "The radio's link: serial:…, ble:…, tcp:…. Default: the radio on USB.") var link: String?
+  @Option(help: "Forward to this server: the URL of a hub or an MQTT broker.") var upstream: String?
+  @Option(help: "The file with its bearer token.", completion: .file()) var tokenFile: String?
+  @Option(help: "Use this configuration file.", completion: .file()) var config: String?
+  @Flag(help: "Do not advertise the radio. By default an advert is sent once to direct neighbours.") var noAdvert =
+    false
+  @Flag(help: "Show only the gateway's log, not messages.") var quiet = false
 
   func run() throws {
     if let link { _ = try Self.checked(link) }
@@ -28,7 +29,7 @@ struct RunCommand: ParsableCommand {
     let socket = config == nil && places.ownConfiguration == nil ? places.socket : nil
     let gateway = try Self.start(["--config", file])
     let reader = quiet || socket == nil ? nil : follow(socket ?? "")
-    // After it was started: it must not ignore them.
+    // Block the signals only after the start: the child must not ignore them.
     let code = gateway.wait(handing: [SIGINT, SIGTERM, SIGHUP])
     reader?.send(SIGTERM)
     throw ExitCode(code)
@@ -40,7 +41,7 @@ struct RunCommand: ParsableCommand {
 
   private func written(_ places: Places) throws -> String {
     var text = """
-      # Written by `meshpost run`, anew each time. Yours would be \(places.configurationFolder)/meshpostd.toml.
+      # Written by `meshpost run`, overwritten each time. To use your own, create \(places.configurationFolder)/meshpostd.toml.
       [radio]
       link = \(Setup.quoted(link ?? "auto:"))
       advert_when_new = \(!noAdvert)
@@ -55,27 +56,27 @@ struct RunCommand: ParsableCommand {
     }
     let file = places.state + "/run.toml"
     try OutputFile.write(text, to: file, isSecret: true)
-    print("keeping what comes in \(places.state); other commands find this gateway by themselves")
+    print("storing data in \(places.state); other commands find this gateway automatically")
     fflush(nil)
     return file
   }
 
   private func follow(_ socket: String) -> ChildProgram? {
-    // Until it listens there is nothing to follow.
+    // There is nothing to follow until the socket exists.
     let script = """
       while [ ! -S "$1" ]; do sleep 0.2; done; exec "$0" messages --follow --limit 5 --socket "$1"
       """
-    // `try?`: without it the messages are not shown, and that was said.
+    // `try?`: messages are then not shown, and the error has been printed.
     return try? ChildProgram(["/bin/sh", "-c", script, Folder.resolved("/proc/self/exe"), socket])
   }
 
-  /// The daemon beside this program, or the one of the system.
+  /// Starts the daemon beside this program, or the installed one.
   private static func start(_ arguments: [String]) throws -> ChildProgram {
     let beside = Folder.of(Folder.resolved("/proc/self/exe")) + "/meshpostd"
     return try ChildProgram([access(beside, X_OK) == 0 ? beside : "/usr/bin/meshpostd"] + arguments)
   }
 
-  /// Where a user's own gateway keeps things (XDG Base Directory Specification).
+  /// Folders of a user's own gateway (XDG Base Directory Specification).
   struct Places {
     let state: String
     let socket: String
@@ -109,7 +110,7 @@ struct RunCommand: ParsableCommand {
       location("HOME") ?? getpwuid(getuid()).flatMap { $0.pointee.pw_dir }.map { String(cString: $0) } ?? "/"
     }
 
-    /// The control socket of a user's own gateway, where there is one: of two, the system's counts.
+    /// The control socket of a user's own gateway, if it exists. The system's socket takes precedence.
     static var runningSocket: String? {
       let candidates = [runtimeFolder, folder("XDG_STATE_HOME", or: ".local/state") + "/meshpost"].compactMap { $0 }
       return candidates.map { $0 + "/control.sock" }.first { access($0, F_OK) == 0 }

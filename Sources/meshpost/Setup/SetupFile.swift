@@ -5,16 +5,16 @@ import Escaping
 import Glibc
 import HTTP
 
-/// What `meshpost setup` writes: the configuration, and secrets beside it.
+/// The files that `meshpost setup` writes: the configuration, and secrets beside it.
 extension Setup {
   struct Upstream {
     var name: String
     var url: String
     var user: String?
-    /// A location, or a credential's name.
+    /// A location, or the name of a credential.
     var tokenFile: String?
 
-    /// Somebody has said what it is called.
+    /// The name was given explicitly.
     var isNamed = true
 
     var kind: String { isBroker ? "mqtt" : "hub" }
@@ -32,12 +32,12 @@ extension Setup {
       self.name = name ?? (number == 1 ? "hub" : "hub\(number)")
       isNamed = name != nil
       if name == nil, isBroker { self.name = number == 1 ? "broker" : "broker\(number)" }
-      guard url.contains("://") else { throw ValidationError("--upstream \(text): [NAME=]URL is wanted") }
+      guard url.contains("://") else { throw ValidationError("--upstream \(text): expected [NAME=]URL") }
       tokenFile = Setup.of(self.name, isFirst: number == 1, tokens)
       user = Setup.of(self.name, isFirst: number == 1, users)
     }
 
-    /// What is not wise about its address; `nil`: nothing.
+    /// A warning about an unencrypted URL; `nil` if there is none.
     var warning: String? {
       let scheme = ["http", "mqtt", "ws"].first { url.begins(with: "\($0)://") }
       guard let scheme, let better = ["http": "https", "mqtt": "mqtts", "ws": "wss"][scheme] else { return nil }
@@ -46,8 +46,8 @@ extension Setup {
         !HTTPEndpoint.isThisMachine(host)
       else { return nil }
       return
-        "\(name): \(isBroker ? "the password" : "the token") goes over the network in the clear, for anybody on the way "
-        + "to read: use \(better)://"
+        "\(name): \(isBroker ? "the password" : "the token") is sent over the network unencrypted: use "
+        + " \(better)://"
     }
 
     var toml: String {
@@ -61,10 +61,10 @@ extension Setup {
     }
   }
 
-  /// Where secrets are kept that were typed in or named by file.
+  /// The folder for secrets that were typed or read from files.
   private var credentials: String { Folder.of(config) + "/credentials" }
 
-  /// A secret, for root alone; systemd hands it to the gateway. Returns its name.
+  /// Stores a secret, readable by root only; systemd passes it to the gateway. Returns its name.
   func keep(_ secret: String, as name: String) throws -> String {
     try Folder.make(credentials)
     let file = "\(credentials)/\(name)"
@@ -72,7 +72,7 @@ extension Setup {
     return name
   }
 
-  /// Secrets that were named by file are copied to where the service finds them.
+  /// Copies a secret that was given as a file to where the service finds it.
   private func adopted(_ file: String?, as name: String) throws -> String? {
     guard let file, file.has("/"), !file.begins(with: credentials) else { return file }
     guard let line = try InputFile.firstLine(file) else {
@@ -88,26 +88,25 @@ extension Setup {
     pinFile = try adopted(pinFile, as: Self.nameOfPIN)
     let text = try merged() ?? self.text
     let old = try InputFile.text(config)
-    guard old.map({ !text.isExactly($0) }) ?? true else { return print("\(config) says all that already") }
+    guard old.map({ !text.isExactly($0) }) ?? true else { return print("\(config) is up to date") }
     let kept = try old.map { _ in try keepOld() }
     try write(text)
-    print("\(config) is written" + (kept.map { "; what was there is kept as \($0)" } ?? ""))
+    print("wrote \(config)" + (kept.map { "; the previous file is saved as \($0)" } ?? ""))
     try forgetPIN(text)
   }
 
-  /// The PIN that an earlier setup kept for a Bluetooth radio, when the radio is another now: a secret that nobody needs is one too
-  /// many.
+  /// Deletes the PIN that an earlier setup stored for a Bluetooth radio which is no longer configured.
   private func forgetPIN(_ text: String) throws {
     let file = "\(credentials)/\(Self.nameOfPIN)"
     let named = try ConfigurationText(text, location: config).string("radio", "pin_file")
     guard named != Self.nameOfPIN, named != file, access(file, F_OK) == 0 else { return }
     guard unlink(file) == 0 else { throw Failure.file(file) }
-    print("\(file), the PIN of another radio, is removed")
+    print("removed \(file), the PIN of another radio")
   }
 
   static let nameOfPIN = "radio.pin"
 
-  /// What is configured, with what we were told; `nil`: there is nothing to begin with.
+  /// The existing configuration with the given settings; `nil` without an existing one.
   private func merged() throws -> String? {
     guard var text = existing else { return nil }
     if let name { try text.set("gateway", "id", name) }
@@ -136,7 +135,7 @@ extension Setup {
     return text.text
   }
 
-  /// One without a name of its own is that with the same address, or a further one: nothing that is configured makes way for it.
+  /// An upstream without a given name is the configured one with the same URL, or a new one. It never replaces another.
   mutating func settleNames() {
     for place in upstreams.indices where !upstreams[place].isNamed {
       let same = existing?.upstreams.first { $0.url.isExactly(upstreams[place].url) }?.name
@@ -144,7 +143,7 @@ extension Setup {
     }
   }
 
-  /// Its name, with a number where that is another's.
+  /// Its name, with a number if the name is taken.
   func freeName(_ upstream: Upstream, besides own: Int? = nil) -> String {
     let others = upstreams.indices.filter { $0 != own }.map { upstreams[$0].name }
     let taken = Set((existing?.upstreams.map(\.name) ?? []) + others)
@@ -155,31 +154,31 @@ extension Setup {
     return "\(base)\(number)"
   }
 
-  /// Under another name, before there is a new one: at no moment is there none.
+  /// Saves the file under another name before the new one is written, so that a configuration always exists.
   private func keepOld() throws -> String {
     var kept = "\(config).before-\(time(nil))"
     while access(kept, F_OK) == 0 { kept += "x" }
-    // Where the file system has no links, it is renamed.
+    // Rename on file systems without hard links.
     guard Glibc.link(config, kept) == 0 || rename(config, kept) == 0 else { throw Failure.file(kept) }
     return kept
   }
 
-  /// Who may read it stays as it was.
+  /// Keeps owner and mode.
   private func write(_ text: String) throws {
     var facts = stat()
     let isThere = stat(config, &facts) == 0
     try OutputFile.write(text, to: config, isSecret: isThere && facts.st_mode & 0o044 == 0)
     guard isThere else { return }
-    // Only root can give it back to somebody else; everybody else is who it belongs to.
+    // Only root can change the owner; without root the file already has the right one.
     if geteuid() == 0 { _ = chown(config, facts.st_uid, facts.st_gid) }
     guard chmod(config, facts.st_mode & 0o777) == 0 else { throw Failure.file(config) }
   }
 
   var text: String {
     var text =
-      "\(Self.mark). All keys are explained in /usr/share/meshpost/meshpostd.toml; change what you like, then\n"
+      "\(Self.mark). All keys are documented in /usr/share/meshpost/meshpostd.toml. After an edit, run\n"
     text +=
-      "# `systemctl reload meshpost` (radio, store: restart). A further setup changes what it is told, and keeps the rest.\n\n"
+      "# `systemctl reload meshpost` (for [radio] and [store]: restart). Running setup again keeps everything that it is not told to change.\n\n"
     if let name { text += "[gateway]\nid = \(Self.quoted(name))\n\n" }
     text += "[radio]\nlink = \(Self.quoted(link ?? "auto:"))\n"
     if let key { text += "key = \(Self.quoted(key))\n" }

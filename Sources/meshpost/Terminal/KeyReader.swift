@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-/// Keys out of the bytes that a terminal sends (ECMA-48, and what xterm and its kin add).
+/// Decodes keys from the bytes of a terminal (ECMA-48, with the additions of xterm and its relatives).
 enum KeyReader {
-  /// The next key and how many bytes it took; no key: these bytes mean nothing here. `nil`: more bytes are needed.
+  /// The next key and its length in bytes; without a key, the bytes are to be ignored. `nil`: more bytes are needed.
   static func next(_ bytes: [UInt8]) -> (key: Terminal.Key?, count: Int)? {
     guard let first = bytes.first else { return nil }
     switch first {

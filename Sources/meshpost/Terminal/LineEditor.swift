@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// A line that is typed: the text, and where the cursor stands.
+/// An input line: the text, and the cursor's position.
 struct LineEditor: Equatable {
   private(set) var characters: [Character] = []
   private(set) var position = 0
@@ -12,10 +12,10 @@ struct LineEditor: Equatable {
     String(characters[wordStart..<position])
   }
 
-  /// By places, not by the text's characters: an accent that was typed for itself has a place of its own.
+  /// By position, not by character of the text: an accent that was typed separately has its own position.
   private var wordStart: Int { characters[..<position].lastIndex(of: " ").map { $0 + 1 } ?? 0 }
 
-  /// True: the key belongs to editing.
+  /// Returns true if the key was an editing key.
   mutating func take(_ key: Terminal.Key) -> Bool {
     switch key {
     case .character(let character):
@@ -45,14 +45,14 @@ struct LineEditor: Equatable {
     position = characters.count
   }
 
-  /// Puts something into the place of the word before the cursor.
+  /// Replaces the word before the cursor.
   mutating func replaceWord(with text: String) {
     let (start, fresh) = (wordStart, Array(text))
     characters.replaceSubrange(start..<position, with: fresh)
     position = start + fresh.count
   }
 
-  /// What is seen of it in so many columns, and in which of them the cursor stands.
+  /// The visible part of the line in this many columns, and the cursor's column.
   func window(_ columns: Int) -> (text: String, cursor: Int) {
     guard columns > 2 else { return ("", 0) }
     var start = 0

@@ -3,15 +3,15 @@
 import Console
 import JSON
 
-/// Takes the place of Swift's own in this program: one line, cleaned, whatever is in it. See `Console`.
+/// Replaces Swift's `print` in this program: prints one clean line. See `Console`.
 func print(_ items: Any..., separator: String = " ", terminator: String = "\n") {
   Console.line(text: items.map { "\($0)" }.joined(separator: separator), end: terminator)
 }
 
-/// One line with looks.
+/// One styled line.
 func print(styled line: Styled) { Console.line(line) }
 
-/// Lines, each cleaned by itself.
+/// Lines, each cleaned separately.
 func print(lines: [Styled]) { for line in lines { Console.line(line) } }
 
 /// One line of JSON.

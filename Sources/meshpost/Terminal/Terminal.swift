@@ -6,10 +6,10 @@ import Escaping
 import EventLoop
 import Glibc
 
-/// The terminal as a whole screen: raw keys, an own page that is taken away at the end, and only what has changed is sent.
+/// The terminal as a full screen: raw keys, the alternate screen, and only changed lines are sent.
 ///
-/// A slow line gets fewer pictures, not older ones. What was written may still stand in line in sockets and modems on the way,
-/// so each picture ends with a question (device status report), and the next waits for the terminal's answer.
+/// A slow line gets fewer updates, not outdated ones. Output may be queued in sockets and modems on the way, so each update ends
+/// with a query (device status report), and the next waits for the terminal's answer.
 final class Terminal {
   struct Size: Equatable {
     var columns: Int
@@ -20,11 +20,11 @@ final class Terminal {
     case character(Character)
     case enter, backspace, tab, escape, up, down, left, right, home, end, delete, pageUp, pageDown
     case control(Character)
-    /// The terminal's answer: it has drawn everything up to the question.
+    /// The terminal's answer: it has drawn everything up to the query.
     case drawn
   }
 
-  /// A terminal that has not answered by then does not know the question; it is not waited for again.
+  /// A terminal that has not answered by then does not support the query; later updates do not wait for it.
   private static let answerLimit: Duration = .seconds(15)
 
   typealias Style = Styled.Style
@@ -54,16 +54,16 @@ final class Terminal {
   private var partial: [UInt8] = []
   private var escapeTimer: LoopTimer?
   private(set) var size = Size(columns: 80, rows: 24)
-  /// Where the cursor is to stand; `nil`: nowhere to be seen.
+  /// The cursor's position; `nil`: hidden.
   var cursor: (row: Int, column: Int)?
-  /// What is to be seen now: at most as many lines as there are rows.
+  /// The lines to show, at most one for each row.
   var draw: (Size) -> [Line] = { _ in [] }
   var onKey: (Key) -> Void = { _ in }
 
-  /// `nil`: there is no terminal.
+  /// `nil` without a terminal.
   init?(on loop: EventLoop) {
     self.loop = loop
-    // A file description of our own: not blocking must not spread to the shell.
+    // A separate file description, so that O_NONBLOCK does not affect the shell.
     descriptor = open("/dev/tty", O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)
     let name = getenv("TERM").map { String(cString: $0) } ?? "dumb"
     hasColours = getenv("NO_COLOR") == nil && name != "dumb"
@@ -73,7 +73,7 @@ final class Terminal {
     }
   }
 
-  /// Runs until the loop is stopped, and gives the terminal back as it was.
+  /// Runs until the loop is stopped, and restores the terminal.
   func run() {
     var raw = saved
     cfmakeraw(&raw)
@@ -90,15 +90,15 @@ final class Terminal {
 
   private func restore() {
     loop.unwatch(descriptor)
-    // An answer that is on its way must not be typed into the shell.
+    // An answer on its way must not end up in the shell's input.
     var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
     if awaitsAnswer, poll(&waiting, 1, 500) > 0 { tcflush(descriptor, TCIFLUSH) }
-    // What has not gone out yet is of no use any more.
+    // Output that is still queued is no longer needed.
     tcflush(descriptor, TCOFLUSH)
     let flags = fcntl(descriptor, F_GETFL)
     _ = fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK)
     let end = Array("\u{1B}[0m\u{1B}[?25h\u{1B}[?1049l".utf8)
-    _ = write(descriptor, end, end.count)  // the terminal may be gone: that is why we end, perhaps
+    _ = write(descriptor, end, end.count)  // the terminal may be gone
     tcsetattr(descriptor, TCSANOW, &saved)
     close(descriptor)
   }
@@ -114,7 +114,7 @@ final class Terminal {
     refresh()
   }
 
-  /// Something has changed.
+  /// Redraws after a change.
   func refresh() {
     isDirty = true
     loop.later { [weak self] in self?.paint() }
@@ -199,7 +199,7 @@ final class Terminal {
       partial.removeFirst(count)
       if key == .drawn { drawn() } else if let key { onKey(key) }
     }
-    // Nothing follows an escape that somebody typed.
+    // Nothing follows an Escape key.
     if partial.first == 0x1B {
       escapeTimer = loop.schedule(after: .milliseconds(80)) { [weak self] in
         self?.partial = []

@@ -2,18 +2,18 @@
 
 import Escaping
 
-/// How many columns a terminal gives to text: two for East Asian and emoji, none for marks that join what is before them.
+/// The number of columns of a text on a terminal: two for East Asian wide characters and emoji, none for combining marks.
 enum TextWidth {
   static func of(_ text: some StringProtocol) -> Int { text.reduce(0) { $0 + of($1) } }
 
   static func of(_ character: Character) -> Int {
     var width = 0
     for scalar in character.unicodeScalars {
-      // A selector asks for the picture of what is otherwise a sign.
+      // A variation selector turns a sign into an emoji.
       if scalar.value == 0xFE0F { return 2 }
       width += of(scalar)
     }
-    // Joined emoji are one picture; so are the two letters of a flag.
+    // Joined emoji are one symbol; so are the two letters of a flag.
     return min(width, 2)
   }
 
@@ -24,7 +24,7 @@ enum TextWidth {
     return isIn(WidthTable.two, scalar.value) ? 2 : 1
   }
 
-  /// Whether one of the ranges, whose ends stand one after the other, has it.
+  /// Whether one of the ranges, given as pairs of ends, contains it.
   private static func isIn(_ ends: [UInt32], _ value: UInt32) -> Bool {
     var (low, high) = (0, ends.count / 2)
     while low < high {
@@ -40,7 +40,7 @@ enum TextWidth {
     return false
   }
 
-  /// Cut to so many columns, with a mark that something is missing.
+  /// Cut to this many columns, ending with `…` if cut.
   static func cut(_ text: some StringProtocol, to columns: Int) -> String {
     guard of(text) > columns else { return String(text) }
     var result = ""
@@ -54,18 +54,18 @@ enum TextWidth {
     return columns > 0 ? result + "…" : ""
   }
 
-  /// Exactly so many columns: cut, or filled with blanks.
+  /// Exactly this many columns: cut, or padded with spaces.
   static func fit(_ text: some StringProtocol, to columns: Int) -> String {
     let short = cut(text, to: columns)
     return short + String(repeating: " ", count: max(0, columns - of(short)))
   }
 
-  /// Lines of at most so many columns, broken between words where there are any.
+  /// Lines of at most this many columns, broken between words if possible.
   static func wrap(_ text: String, to columns: Int, indent: Int = 0) -> [String] {
     guard columns > indent + 4 else { return [cut(text, to: columns)] }
     var lines: [String] = []
     var line = "", used = 0
-    // What is replaced when it is written has another width then.
+    // Characters that are replaced on output have another width: replace them first.
     for word in Visible.line(text).split(separator: " ", omittingEmptySubsequences: false) {
       var rest = word
       let width = of(rest)
