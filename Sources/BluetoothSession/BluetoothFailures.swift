@@ -104,10 +104,10 @@ extension BluetoothSession {
     if ladder.suspectsBond, !settings.hasPIN, device?.isPaired ?? false { return .bondLost(address: address) }
     let step = operation?.step ?? "connecting"
     switch failure {
-    case .inProgress: return .failed(step: step, "another operation is under way")
+    case .inProgress: return .failed(step: step, "another operation is in progress")
     case .notReady: return .failed(step: step, "the adapter is not ready")
-    case .unknownObject: return .failed(step: step, "BlueZ does not know it any more")
-    case .timedOut: return .failed(step: step, "no end within \(operation.map { "\($0.limit)" } ?? "its time")")
+    case .unknownObject: return .failed(step: step, "BlueZ no longer knows the object")
+    case .timedOut: return .failed(step: step, "timed out after \(operation.map { "\($0.limit)" } ?? "its time")")
     case .aborted(let words), .other(let words): return .failed(step: step, words)
     case .alreadyDone, .notAllowed, .blocked, .inUse, .authentication: return .failed(step: step, "?")
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// One thing that is asked of BlueZ; never two at once. Texts are object paths.
+/// An operation of BlueZ; one at a time. Strings are object paths.
 public enum BluetoothOperation: Equatable, Sendable {
   case readObjects
   case unblock
@@ -17,26 +17,26 @@ public enum BluetoothOperation: Equatable, Sendable {
   case openNotifications(tx: String)
   case openWrites(rx: String)
 
-  /// What `status` calls it.
+  /// Its name in `status`.
   public var step: String {
     switch self {
-    case .readObjects: "asking BlueZ what there is"
-    case .unblock: "lifting the adapter's block"
+    case .readObjects: "reading BlueZ's objects"
+    case .unblock: "unblocking the adapter"
     case .power(_, let on): on ? "switching the adapter on" : "switching the adapter off and on"
     case .startScan: "scanning"
-    case .stopScan: "ending the scan"
+    case .stopScan: "stopping the scan"
     case .connect: "connecting"
     case .pair: "pairing"
-    case .cancelPairing: "ending a pairing"
+    case .cancelPairing: "cancelling a pairing"
     case .trust: "trusting the radio"
     case .disconnect: "disconnecting"
-    case .remove: "removing the radio, to pair it anew"
+    case .remove: "removing the radio to pair it again"
     case .openNotifications: "subscribing"
-    case .openWrites: "opening the way to the radio"
+    case .openWrites: "opening the write channel"
     }
   }
 
-  /// Seconds after which it counts as failed. BlueZ itself gives up connecting after 20 to 40 s, pairing after 30 to 60.
+  /// The timeout. BlueZ itself stops connecting after 20 to 40 s, pairing after 30 to 60.
   public var limit: Duration {
     switch self {
     case .pair: .seconds(75)
@@ -47,15 +47,15 @@ public enum BluetoothOperation: Equatable, Sendable {
   }
 }
 
-/// What an operation brought.
+/// The result of an operation.
 public enum BluetoothOutcome: Equatable, Sendable {
   case done
-  /// A way for frames is open; the MTU, 0 when it is not known.
+  /// A channel for frames is open; the MTU, 0 if unknown.
   case opened(mtu: Int)
   case failed(BluetoothFailure)
 }
 
-/// What the shell has to do.
+/// What the shell does.
 public enum BluetoothAction: Equatable, Sendable {
   case perform(UInt64, BluetoothOperation)
   /// Frames can flow.
@@ -63,6 +63,6 @@ public enum BluetoothAction: Equatable, Sendable {
   case down(BluetoothTrouble)
   /// Close what `openNotifications` and `openWrites` opened.
   case closeWays
-  /// Worth a line in the log: what is done about a trouble.
+  /// A log line about the reaction to a failure.
   case note(String)
 }

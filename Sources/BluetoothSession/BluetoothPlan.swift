@@ -2,7 +2,7 @@
 
 import Timing
 
-/// The first thing that is missing.
+/// Chooses the first missing step.
 extension BluetoothSession {
   mutating func plan(_ now: MonotonicTime) -> [BluetoothAction] {
     guard current == nil else { return [] }
@@ -45,14 +45,14 @@ extension BluetoothSession {
     return perform(.power(adapter: adapter.path, on: true), now)
   }
 
-  /// Scan until the radio is heard, or the window is over.
+  /// Scans until the radio is heard, or the time is over.
   mutating func search(
     _ device: DeviceFacts?, _ adapter: AdapterFacts, _ now: MonotonicTime
   ) -> [BluetoothAction] {
     waitUntil = nil
     guard let scan else {
       scansWithoutFilter.toggle()
-      // The first of two is filtered. Without a name or an address there is nothing else to know a radio by.
+      // Every other scan is filtered. Without a name or an address the service is the only way to recognise a radio.
       let filtered = scansWithoutFilter || settings.target == .only
       return perform(.startScan(adapter: adapter.path, filtered: filtered), now)
     }
@@ -76,7 +76,7 @@ extension BluetoothSession {
     if let scan { return perform(.stopScan(adapter: scan.adapter), now) }
     if !device.isPaired, settings.hasPIN { return perform(.pair(device: device.path), now) }
     if device.isPaired, !device.isTrusted {
-      world.devices[device.path]?.isTrusted = true  // once is enough, whatever comes of it
+      world.devices[device.path]?.isTrusted = true  // not repeated, whatever the result
       return perform(.trust(device: device.path), now)
     }
     guard device.isConnected else { return perform(.connect(device: device.path), now) }
@@ -95,7 +95,7 @@ extension BluetoothSession {
         return perform(.readObjects, now)
       }
       hasAskedForWays = false
-      ladder.suspicions += 1  // a stale cache of its services looks like this; removing the device empties it
+      ladder.suspicions += 1  // the symptom of a stale cache of its services; removing the device clears it
       let actions = failed(.other("it has no UART service"), of: nil, now)
       return actions + tell(.noUART(address: device.address)) + plan(now)
     }

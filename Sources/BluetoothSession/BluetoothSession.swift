@@ -109,7 +109,7 @@ public struct BluetoothSession {
     if let current { return current.operation.step }
     if isUp { return "connected" }
     guard isWanted else { return "closed" }
-    if restUntil != nil { return "resting before the next try" }
+    if restUntil != nil { return "waiting before the next attempt" }
     if resolveUntil != nil { return "waiting for the radio's services" }
     return scan == nil ? "waiting" : "scanning"
   }
@@ -243,7 +243,7 @@ public struct BluetoothSession {
     if wasUp { return actions + rest(.lost(address: device.address), now) }
     // Lost before it was up: what an operation on it says comes too, and is told then.
     if device.isPaired { ladder.suspicions += 1 }
-    return actions + (current == nil ? failed(.aborted("the connection ended at once"), of: nil, now) : [])
+    return actions + (current == nil ? failed(.aborted("the connection was closed at once"), of: nil, now) : [])
   }
 
   mutating func dropWays(_ now: MonotonicTime) -> [BluetoothAction] {
@@ -264,7 +264,7 @@ public struct BluetoothSession {
     }
     if let resolveUntil, now >= resolveUntil, isWanted {
       self.resolveUntil = nil
-      return failed(.other("its services did not become known"), of: nil, now) + plan(now)
+      return failed(.other("its services were not resolved"), of: nil, now) + plan(now)
     }
     if let waitUntil, now >= waitUntil {
       // Events may have been missed: look again.

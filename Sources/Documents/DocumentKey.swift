@@ -61,9 +61,9 @@ public enum DocumentKey: Equatable, Sendable {
   /// What a value may be, for people.
   public var wanted: String {
     switch self {
-    case .node(_, .alias): "a text of 1 to 64 bytes"
-    case .node(_, .note): "a text of 1 to 1000 bytes"
-    case .node(_, .tags): "a list of at most 16 texts of 1 to 32 bytes"
+    case .node(_, .alias): "a string of 1 to 64 bytes"
+    case .node(_, .note): "a string of 1 to 1000 bytes"
+    case .node(_, .tags): "a list of at most 16 strings of 1 to 32 bytes"
     case .relay, .setting(.messagesFromHub): "true or false"
     case .setting(.logLevel): "error, warning, notice, info or debug"
     case .setting(.airtime): "a number of seconds, 1 to 3600"

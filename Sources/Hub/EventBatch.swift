@@ -40,7 +40,7 @@ public struct EventBatch: Sendable, Equatable {
     var words: String {
       switch self {
       case .malformed(let reason), .badEvent(_, let reason): reason
-      case .tooLarge: "a batch has \(EventBatch.maxEvents) events at most"
+      case .tooLarge: "a batch may have at most \(EventBatch.maxEvents) events"
       }
     }
   }
@@ -67,7 +67,7 @@ public struct EventBatch: Sendable, Equatable {
     var events: [HubEvent] = []
     for value in list {
       let event = try Self.event(value)
-      guard event.seq > previous else { throw .badEvent(seq: event.seq, reason: "seq does not grow") }
+      guard event.seq > previous else { throw .badEvent(seq: event.seq, reason: "seq does not increase") }
       previous = event.seq
       events.append(event)
     }
@@ -81,7 +81,7 @@ public struct EventBatch: Sendable, Equatable {
       throw .badEvent(seq: seq, reason: "kind is missing")
     }
     guard let body = value["body"], body.fields != nil else {
-      throw .badEvent(seq: seq, reason: "body is no object")
+      throw .badEvent(seq: seq, reason: "body is not an object")
     }
     return HubEvent(seq: seq, at: at, trusted: value["trusted"]?.bool ?? false, kind: kind, body: body)
   }

@@ -48,13 +48,13 @@ public final class HubAccess: Sendable {
     let scheme = Array("bearer ".utf8)
     guard let sent = authorization.map({ Array($0.utf8) }), sent.count > scheme.count,
       zip(sent, scheme).allSatisfy({ $0 | 0x20 == $1 })
-    else { return .unknown("a bearer token is wanted") }
+    else { return .unknown("a bearer token is required") }
     let presented = Digest.sha256(Array(sent.dropFirst(scheme.count)))
     let matching = keys.withLock { keys in
       // All of them are looked at, whichever it is.
       keys.filter { key in key.digests.filter { Self.isEqual($0, presented) }.count > 0 }.map(\.token)
     }
-    guard let first = matching.first else { return .unknown("the token is not known") }
+    guard let first = matching.first else { return .unknown("unknown token") }
     let fitting = matching.first { token in
       (token.gateway == "*" || token.gateway == gateway) && token.access.allows(deed)
     }

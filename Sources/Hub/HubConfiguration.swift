@@ -68,7 +68,7 @@ public struct HubConfiguration: Sendable {
       root.note(table.errors)
     }
     if tokens.isEmpty, root.errors.isEmpty {
-      root.note("token", "at least one [[token]] with file, gateway and access is wanted")
+      root.note("token", "at least one [[token]] with file, gateway and access is required")
     }
     root.finish()
     guard root.errors.isEmpty else {
@@ -98,14 +98,14 @@ public struct HubConfiguration: Sendable {
     let access = table.choice("access", of: Access.allCases.map(\.rawValue), default: "read")
     if gateway != "*", !Name.isAllowed(gateway) { table.note("gateway", "`*` or an id: \(Name.allowed)") }
     guard let location else {
-      table.note("file", "the token's file is missing")
+      table.note("file", "file is missing")
       return nil
     }
     let text = contents(of: location)
     let secrets = text.split(whereSeparator: \.isNewline).map { $0.trimmingCharacters(in: .whitespaces) }
       .filter { !$0.isEmpty }
     guard !secrets.isEmpty, secrets.allSatisfy({ $0.utf8.count >= 16 }) else {
-      table.note("file", "\(location) cannot be read, is empty, or holds a token of fewer than 16 characters")
+      table.note("file", "\(location) cannot be read, is empty, or contains a token of fewer than 16 characters")
       return nil
     }
     return Token(

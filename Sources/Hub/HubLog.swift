@@ -35,7 +35,7 @@ final class RareLine: Sendable {
       return state.leftOut
     }
     guard let leftOut else { return }
-    log(.warning, leftOut == 0 ? words : "\(words) (and \(leftOut) times more in the minutes before)")
+    log(.warning, leftOut == 0 ? words : "\(words) (repeated \(leftOut) times in the last minutes)")
   }
 }
 
@@ -75,7 +75,7 @@ final class RefusedLogins: Sendable {
       state.written += 1
       return (true, before)
     }
-    if leftOut > 0 { log(.warning, "\(leftOut) more logins were refused in the minutes before") }
+    if leftOut > 0 { log(.warning, "\(leftOut) more logins refused in the last minutes") }
     if says { log(.warning, "login refused from \(address): \(words) (\(method) \(path.prefix(200)))") }
   }
 }

@@ -21,12 +21,12 @@ public struct HubServer: Sendable {
     let room = Places.room(limit: limit, open: OpenFiles.count + Self.loops, wanted: configuration.maxConnections)
     guard room >= min(Places.fewest, configuration.maxConnections) else {
       throw HubConfiguration.Failure(
-        description: "a limit of \(limit) open files leaves no room for connections: raise LimitNOFILE")
+        description: "the limit of \(limit) open files allows no connections: raise LimitNOFILE")
     }
     if room < configuration.maxConnections {
       HubLog.write(
         .notice,
-        "a limit of \(limit) open files leaves room for \(room) connections, not \(configuration.maxConnections)")
+        "the limit of \(limit) open files allows \(room) connections, not \(configuration.maxConnections)")
     }
     api = HubAPI(
       store: store, access: access, registry: LinkRegistry(),

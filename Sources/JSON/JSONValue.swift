@@ -85,7 +85,7 @@ private struct JSONParser {
   mutating func document() throws(JSONError) -> JSONValue {
     let value = try value(depth: 0)
     skipSpace()
-    guard position == bytes.count else { throw error("something follows the value") }
+    guard position == bytes.count else { throw error("unexpected data after the value") }
     return value
   }
 
@@ -119,7 +119,7 @@ private struct JSONParser {
 
   private mutating func word(_ word: String, _ value: JSONValue) throws(JSONError) -> JSONValue {
     let end = position + word.utf8.count
-    guard end <= bytes.count, bytes[position..<end].elementsEqual(word.utf8) else { throw error("no JSON value") }
+    guard end <= bytes.count, bytes[position..<end].elementsEqual(word.utf8) else { throw error("invalid value") }
     position = end
     return value
   }
@@ -160,7 +160,7 @@ private struct JSONParser {
     if current == UInt8(ascii: "-") { position += 1 }
     let digits = position
     try skipDigits()
-    if bytes[digits] == UInt8(ascii: "0"), position - digits > 1 { throw error("a number begins with 0") }
+    if bytes[digits] == UInt8(ascii: "0"), position - digits > 1 { throw error("a number with a leading zero") }
     var isWhole = true
     if accept(".") {
       isWhole = false
@@ -174,7 +174,7 @@ private struct JSONParser {
     }
     let text = String(decoding: bytes[start..<position], as: UTF8.self)
     if isWhole, let integer = Int64(text), JSONValue.wholeNumbers.contains(integer) { return .integer(integer) }
-    guard let number = Double(text), number.isFinite else { throw error("a number that is out of range") }
+    guard let number = Double(text), number.isFinite else { throw error("a number out of range") }
     return .number(number)
   }
 
@@ -191,18 +191,18 @@ private struct JSONParser {
       position += 1
       switch byte {
       case UInt8(ascii: "\""):
-        guard let string = String(validating: text, as: UTF8.self) else { throw error("a string is no UTF-8") }
+        guard let string = String(validating: text, as: UTF8.self) else { throw error("invalid UTF-8 in a string") }
         return string
       case UInt8(ascii: "\\"): try escape(&text)
       case 0..<0x20: throw error("a control character in a string")
       default: text.append(byte)
       }
     }
-    throw error("a string does not end")
+    throw error("unterminated string")
   }
 
   private mutating func escape(_ text: inout [UInt8]) throws(JSONError) {
-    guard let byte = current else { throw error("a string does not end") }
+    guard let byte = current else { throw error("unterminated string") }
     position += 1
     switch byte {
     case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): text.append(byte)

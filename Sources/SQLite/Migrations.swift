@@ -24,7 +24,9 @@ extension Database {
     let current = try schemaVersion()
     if let newest = migrations.last?.number, current > newest {
       throw SQLiteError(
-        code: 1, words: "the schema is of version \(current), this program knows up to \(newest): use a newer program")
+        code: 1,
+        words:
+          "schema version \(current) is newer than this program, which supports up to \(newest): use a newer program")
     }
     for migration in migrations where migration.number > current {
       do {

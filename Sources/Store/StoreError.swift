@@ -12,7 +12,7 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
   case corrupt(String)
   /// Another process has it open for writing.
   case inUse(by: String, location: String)
-  /// Another program looks into it, and SQLite lets nobody else in meanwhile; `by`: which, if that can be seen.
+  /// Another program has it open, and SQLite locks out others meanwhile; `by`: that program, if known.
   case locked(by: String?)
   case other(String)
 
@@ -27,7 +27,7 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
       }
   }
 
-  /// Waiting helps: a program that starts may be started again in a while.
+  /// Waiting helps: the daemon may be started again later.
   public var passesByItself: Bool { if case .locked = self { true } else { false } }
 
   /// One sentence in the imperative.
@@ -35,10 +35,10 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
     switch self {
     case .full: "Free disk space, or raise store.max_size. Messages stay in the radio meanwhile."
     case .unavailable: "Check the disk or SD card and its mount. Messages stay in the radio meanwhile."
-    case .corrupt: "Nothing to do: the damaged file was kept under another name, a new one was begun."
-    case .inUse(let owner, _): "Stop \(owner), or give this one another store.location."
+    case .corrupt: "Nothing to do: the damaged file was saved under another name, and a new one was created."
+    case .inUse(let owner, _): "Stop \(owner), or set another store.location."
     case .locked(let owner):
-      "End \(owner ?? "that program (`fuser -v` the file shows it)"); it is tried again by itself."
+      "Stop \(owner ?? "that program (`fuser -v` on the file shows it)"); the daemon retries automatically."
     case .other: "Report this as a bug, with the log."
     }
   }

@@ -22,7 +22,7 @@ public struct TOMLParser {
     guard String(validating: bytes, as: UTF8.self) == nil else { return }
     let lines = bytes.split(separator: 0x0A, omittingEmptySubsequences: false)
     let first = lines.firstIndex { String(validating: $0, as: UTF8.self) == nil } ?? 0
-    throw TOMLError(line: first + 1, reason: "the text is no UTF-8")
+    throw TOMLError(line: first + 1, reason: "not valid UTF-8")
   }
 
   // MARK: Structure

@@ -53,21 +53,21 @@ public struct TOMLReader {
   public mutating func string(_ key: String) -> String? {
     guard let value = take(key) else { return nil }
     if case .string(let string) = value.kind { return string }
-    note(key, "\(value.kindName) where a string is wanted")
+    note(key, "expected a string, found \(value.kindName)")
     return nil
   }
 
   public mutating func bool(_ key: String, default fallback: Bool) -> Bool {
     guard let value = take(key) else { return fallback }
     if case .bool(let bool) = value.kind { return bool }
-    note(key, "\(value.kindName) where true or false is wanted")
+    note(key, "expected true or false, found \(value.kindName)")
     return fallback
   }
 
   public mutating func integer(_ key: String, in range: ClosedRange<Int64>, default fallback: Int64) -> Int64 {
     guard let value = take(key) else { return fallback }
     guard case .integer(let integer) = value.kind else {
-      note(key, "\(value.kindName) where a whole number is wanted")
+      note(key, "expected a whole number, found \(value.kindName)")
       return fallback
     }
     guard range.contains(integer) else {
@@ -84,7 +84,7 @@ public struct TOMLReader {
   public mutating func optionalStrings(_ key: String) -> [String]? {
     guard let value = take(key) else { return nil }
     guard case .array(let elements) = value.kind else {
-      note(key, "\(value.kindName) where a list of strings is wanted")
+      note(key, "expected a list of strings, found \(value.kindName)")
       return []
     }
     var strings: [String] = []
@@ -93,7 +93,7 @@ public struct TOMLReader {
         strings.append(string)
       } else {
         errors.append(
-          TOMLError(line: element.line, reason: "\(full(key)): \(element.kindName) where a string is wanted"))
+          TOMLError(line: element.line, reason: "\(full(key)): expected a string, found \(element.kindName)"))
       }
     }
     return strings
@@ -119,7 +119,7 @@ public struct TOMLReader {
     default: break
     }
     guard let bytes else {
-      note(key, "a size is wanted, such as \"256 MiB\" (KiB, MiB, GiB) or a number of bytes")
+      note(key, "expected a size, such as \"256 MiB\" (KiB, MiB, GiB), or a number of bytes")
       return fallback
     }
     guard range.contains(bytes) else {
@@ -143,7 +143,7 @@ public struct TOMLReader {
   public mutating func table(_ key: String) -> TOMLReader {
     guard let value = take(key) else { return TOMLReader(TOMLTable(line: table.line), name: full(key)) }
     if case .table(let inner) = value.kind { return TOMLReader(inner, name: full(key)) }
-    note(key, "\(value.kindName) where a table [\(full(key))] is wanted")
+    note(key, "expected a table [\(full(key))], found \(value.kindName)")
     return TOMLReader(TOMLTable(line: value.line), name: full(key))
   }
 
@@ -151,7 +151,7 @@ public struct TOMLReader {
   public mutating func tables(_ key: String) -> [TOMLReader] {
     guard let value = take(key) else { return [] }
     guard case .array(let elements) = value.kind else {
-      note(key, "\(value.kindName) where tables [[\(full(key))]] are wanted")
+      note(key, "expected tables [[\(full(key))]], found \(value.kindName)")
       return []
     }
     var readers: [TOMLReader] = []
@@ -160,7 +160,7 @@ public struct TOMLReader {
         readers.append(TOMLReader(inner, name: full(key)))
       } else {
         errors.append(
-          TOMLError(line: element.line, reason: "\(full(key)): \(element.kindName) where a table is wanted"))
+          TOMLError(line: element.line, reason: "\(full(key)): expected a table, found \(element.kindName)"))
       }
     }
     return readers
@@ -172,7 +172,7 @@ public struct TOMLReader {
     // By bytes, as the table does: a key that only looks like a known one is unknown.
     for entry in table.entries where !taken.contains(where: { $0.utf8.elementsEqual(entry.key.utf8) }) {
       errors.append(
-        TOMLError(line: entry.value.line, reason: "\(full(entry.key)) is not known here; known are: \(known)"))
+        TOMLError(line: entry.value.line, reason: "\(full(entry.key)) is not a known key; expected one of: \(known)"))
     }
   }
 }

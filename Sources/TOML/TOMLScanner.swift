@@ -57,7 +57,7 @@ struct TOMLScanner {
     try skipComment()
     guard isAtEnd || isAt("\n") || isAt("\r\n") else {
       if let byte = current, Self.isControl(byte) { try refuseControl(byte, in: "a line") }
-      throw error("something follows the value on its line")
+      throw error("unexpected text after the value")
     }
   }
 
@@ -67,14 +67,14 @@ struct TOMLScanner {
   private func refuseControl(_ byte: UInt8, in place: String) throws(TOMLError) {
     guard Self.isControl(byte) else { return }
     let digits = String(byte, radix: 16, uppercase: true)
-    throw error("the control character U+00\(digits.utf8.count == 1 ? "0" : "")\(digits) stands in \(place)")
+    throw error("the control character U+00\(digits.utf8.count == 1 ? "0" : "")\(digits) is not allowed in \(place)")
   }
 
   // MARK: Keys
 
   mutating func simpleKey() throws(TOMLError) -> String {
     if current == UInt8(ascii: "\"") || current == UInt8(ascii: "'") {
-      guard !isAt("\"\"\""), !isAt("'''") else { throw error("a key stands on one line, in single quotes of a kind") }
+      guard !isAt("\"\"\""), !isAt("'''") else { throw error("a key cannot be a multi-line string") }
       return try string()
     }
     let word = takeWhile(Self.isBare)
@@ -102,15 +102,15 @@ struct TOMLScanner {
   mutating func scalar() throws(TOMLError) -> TOMLValue.Kind {
     let word = takeWhile { Self.isBare($0) || "+.:".utf8.contains($0) }
     switch word {
-    case "": throw error("a value is missing (strings stand in quotes)")
+    case "": throw error("a value is missing (quote strings)")
     case "true": return .bool(true)
     case "false": return .bool(false)
     default: break
     }
     if let number = TOMLNumber.read(word) { return number }
-    if TOMLNumber.isLikeTime(word) { throw error("`\(word)` is a date or time, which are not used here") }
-    if TOMLNumber.isLikeNumber(word) { throw error("`\(word)` is no number that TOML has") }
-    throw error("`\(word)` is no value (strings stand in quotes)")
+    if TOMLNumber.isLikeTime(word) { throw error("`\(word)` is a date or time, which is not supported") }
+    if TOMLNumber.isLikeNumber(word) { throw error("`\(word)` is not a valid number") }
+    throw error("`\(word)` is not a value (quote strings)")
   }
 
   // MARK: Strings
@@ -122,10 +122,10 @@ struct TOMLScanner {
     var text: [UInt8] = []
     while let byte = current {
       if accept(quote) { return String(decoding: text, as: UTF8.self) }
-      if byte == 0x0A || isAt("\r\n") { throw error("a string does not end on its line") }
+      if byte == 0x0A || isAt("\r\n") { throw error("unterminated string") }
       try character(byte, quote, &text)
     }
-    throw error("a string does not end")
+    throw error("unterminated string")
   }
 
   private mutating func multiline(_ quote: String) throws(TOMLError) -> String {
@@ -140,14 +140,14 @@ struct TOMLScanner {
       // Whatever ends the lines of the file, the text has LF.
       if acceptLineEnd() { text.append(0x0A) } else { try character(byte, quote, &text) }
     }
-    throw TOMLError(line: start, reason: "a string does not end")
+    throw TOMLError(line: start, reason: "unterminated string")
   }
 
   /// Three quotes end the string; one or two more before them belong to it, and are returned.
   private mutating func multilineEnd(_ quote: String) throws(TOMLError) -> [UInt8]? {
     guard let mark = quote.utf8.first, isAt(quote + quote + quote) else { return nil }
     let run = bytes[position...].prefix { $0 == mark }.count
-    guard run <= 5 else { throw error("too many quotes end a string") }
+    guard run <= 5 else { throw error("too many quotes at the end of a string") }
     position += run
     return [UInt8](repeating: mark, count: run - 3)
   }
@@ -171,7 +171,7 @@ struct TOMLScanner {
   }
 
   private mutating func escape(_ text: inout [UInt8]) throws(TOMLError) {
-    guard let byte = current else { throw error("a string does not end") }
+    guard let byte = current else { throw error("unterminated string") }
     position += 1
     switch byte {
     case UInt8(ascii: "n"): text.append(0x0A)

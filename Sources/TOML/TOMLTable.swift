@@ -48,7 +48,7 @@ public struct TOMLTable: Equatable, Sendable {
       guard case .table(var table) = parent.entries[index].value.kind else { throw parent.isTaken(index, line) }
       guard table.origin == .implicit else {
         throw TOMLError(
-          line: line, reason: "[\(path.joined(separator: "."))] stands twice (first on line \(table.line))")
+          line: line, reason: "[\(path.joined(separator: "."))] is defined twice (first on line \(table.line))")
       }
       table.origin = .header
       table.line = line
@@ -64,7 +64,7 @@ public struct TOMLTable: Equatable, Sendable {
       guard let index = parent.index(of: key) else { return parent.add(key, .array([element]), line) }
       guard case .array(var elements) = parent.entries[index].value.kind, Self.isOpen(elements) else {
         throw TOMLError(
-          line: line, reason: "`\(key)` is no list of tables (line \(parent.entries[index].value.line))")
+          line: line, reason: "`\(key)` is not a list of tables (line \(parent.entries[index].value.line))")
       }
       elements.append(element)
       parent.entries[index].value.kind = .array(elements)
@@ -103,7 +103,7 @@ public struct TOMLTable: Equatable, Sendable {
     guard let key = path.first else { return }
     guard path.count > 1 else {
       if let first = self[key] {
-        throw TOMLError(line: value.line, reason: "`\(key)` stands twice (first on line \(first.line))")
+        throw TOMLError(line: value.line, reason: "`\(key)` is defined twice (first on line \(first.line))")
       }
       return add(key, value.kind, value.line)
     }

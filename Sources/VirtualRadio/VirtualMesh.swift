@@ -83,13 +83,13 @@ public final class VirtualMesh {
 
   private func find(_ name: String?) throws -> VirtualRadio {
     guard let name, let radio = radios[name] else {
-      throw ScriptError(description: "no radio \(name ?? "named"); there are \(order.joined(separator: ", "))")
+      throw ScriptError(description: "no radio \(name ?? "given"); known radios: \(order.joined(separator: ", "))")
     }
     return radio
   }
 
   private func port(_ name: String?) throws -> RadioPort {
-    guard let name, let port = ports[name] else { throw ScriptError(description: "\(name ?? "nothing") has no port") }
+    guard let name, let port = ports[name] else { throw ScriptError(description: "\(name ?? "no radio") has no port") }
     return port
   }
 
@@ -144,7 +144,7 @@ public final class VirtualMesh {
     case "reboot": try find(second).reboot()
     case "unplug": try port(second).unplug(for: .seconds(try number(words.dropFirst(2).first)))
     case "stats": try stats(second)
-    default: throw ScriptError(description: "unknown line; known are:\n\(Self.help)")
+    default: throw ScriptError(description: "unknown line; expected one of:\n\(Self.help)")
     }
     if verb != "at" && verb != "stats" { say { $0.field("done", line) } }
   }

@@ -36,12 +36,12 @@ import Transport
     ("[radio]\nlink = \"serial:ttyACM0\"", "line 2", "absolute"),
     ("[radio]\nlink = \"tcp:host:0\"", "line 2", "1 to 65535"),
     ("[radio]\nlink = \"serial:/dev/x?baud=7\"", "line 2", "115200"),
-    ("[radio]\nlnik = \"auto:\"", "line 2", "known are: adapter, advert_every_h, advert_when_new, key"),
+    ("[radio]\nlnik = \"auto:\"", "line 2", "expected one of: adapter, advert_every_h, advert_when_new, key"),
     ("[radio]\nlink = \"ble:a:b\"", "line 2", "C0:FF:EE:00:00:01"),
     ("[radio]\nkey = \"77f0\"", "line 2", "8 to 64 hex digits"),
     ("[store]\nprofile = \"fast\"", "line 2", "durable"),
     ("[radio]\npin = \"12345\"", "line 2", "6 digits"),
-    ("[radio]\npin = \"123456\"\npin_file = \"/x\"", "line 3", "exclude"),
+    ("[radio]\npin = \"123456\"\npin_file = \"/x\"", "line 3", "cannot be combined"),
     ("[log]\nlevel = \"loud\"", "line 2", "error, warning, notice, info, debug"),
     ("[store]\nmax_size = \"1 MB\"", "line 2", "256 MiB"),
     ("[[upstream]]\nname = \"a\"\nurl = \"ftp://x\"", "line 3", "http://"),
@@ -59,7 +59,7 @@ import Transport
     ("[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"http://x\"", "line 4", "mqtts://HOST"),
     ("[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://x\"\ntopic = \"a/#\"", "line 5", "no +, no #"),
     ("[[upstream]]\nname = \"a\"\nkind = \"webhook\"\nurl = \"http://x\"\ntemplate = \"{{\"", "line 5", "}}"),
-    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nkinds = [\"mesage\"]", "line 4", "no kind of event"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nkinds = [\"mesage\"]", "line 4", "not a kind of event"),
     (
       "[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nproxy = \"https://me:hush@p:1\"", "line 4",
       "(https://) cannot be used"
@@ -69,7 +69,8 @@ import Transport
     ("[messaging]\nattempts = 99", "line 2", "1 to 16"), ("[messaging]\nqueue = \"many\"", "line 2", "whole number"),
     ("[[poll]]\nkind = \"weather\"\nnode = \"x\"", "line 2", "status, telemetry"),
     ("[[poll]]\nevery_min = 5", "line 1", "node"),
-    ("[gateway]\nid = \"a b\"", "line 2", "letters"), ("[control]\ngroup = \"no-such-group\"", "line 2", "no group"),
+    ("[gateway]\nid = \"a b\"", "line 2", "letters"),
+    ("[control]\ngroup = \"no-such-group\"", "line 2", "does not exist"),
     ("[radio]\nadvert_every_h = 721", "line 2", "720"),
     ("nonsense", "line 1", "`=`"),
   ]) func `a mistake is refused with file, line and what is allowed`(_ text: String, _ line: String, _ words: String) {
@@ -124,18 +125,18 @@ import Transport
   }
 
   @Test(arguments: [
-    ("url = \"http://hub.example\"\ntoken_file = \"t\"", "the token goes over the network in the clear"),
+    ("url = \"http://hub.example\"\ntoken_file = \"t\"", "the token is sent over the network unencrypted"),
     ("url = \"http://127.0.0.1:8787\"\ntoken_file = \"t\"", ""), ("url = \"http://hub.example\"", ""),
     ("url = \"http://[::1]:8787\"\ntoken_file = \"t\"", ""),
     ("url = \"https://hub.example\"\ntoken_file = \"t\"", ""),
-    ("url = \"http://127.0.0.1.example\"\ntoken_file = \"t\"", "in the clear"),
-    ("kind = \"mqtt\"\nurl = \"mqtt://b.example\"\nuser = \"u\"\npassword_file = \"p\"", "the password goes over"),
-    ("kind = \"mqtt\"\nurl = \"ws://b.example/mqtt\"\nradio_token = true", "the radio's token goes over"),
+    ("url = \"http://127.0.0.1.example\"\ntoken_file = \"t\"", "unencrypted"),
+    ("kind = \"mqtt\"\nurl = \"mqtt://b.example\"\nuser = \"u\"\npassword_file = \"p\"", "the password is sent over"),
+    ("kind = \"mqtt\"\nurl = \"ws://b.example/mqtt\"\nradio_token = true", "the radio's token is sent over"),
     ("kind = \"mqtt\"\nurl = \"mqtts://b.example\"\nuser = \"u\"\npassword_file = \"p\"", ""),
     ("kind = \"mqtt\"\nurl = \"mqtt://localhost\"\nuser = \"u\"\npassword_file = \"p\"", ""),
     ("kind = \"mqtt\"\nurl = \"mqtt://b.example\"", ""),
   ]) func `a token or a password that others can read on the way is warned of`(_ text: String, _ words: String) throws {
-    let warnings = try parse("[[upstream]]\nname = \"a\"\n" + text).warnings.filter { $0.contains("in the clear") }
+    let warnings = try parse("[[upstream]]\nname = \"a\"\n" + text).warnings.filter { $0.contains("unencrypted") }
     #expect(warnings.isEmpty == (words.isEmpty), "\(warnings)")
     if !words.isEmpty { #expect(warnings.first?.contains(words) == true, "\(warnings)") }
   }

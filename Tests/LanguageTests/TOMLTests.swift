@@ -38,9 +38,9 @@ import Testing
   }
 
   @Test(arguments: [
-    ("a = 1\na = 2", 2, "twice"), ("a = \n", 1, "missing"), ("[a]\n[a]", 2, "twice"), ("a = \"x", 1, "does not end"),
-    ("\n\na = 2026-11-21", 3, "date"), ("a = 1 b = 2", 1, "follows"), ("= 1", 1, "key is missing"),
-    ("a = 1\n[a]\nb = 1", 2, "already"), ("a = 012", 1, "no number"), ("[a", 1, "missing"), ("a = [1 2]", 1, "`,`"),
+    ("a = 1\na = 2", 2, "twice"), ("a = \n", 1, "missing"), ("[a]\n[a]", 2, "twice"), ("a = \"x", 1, "unterminated"),
+    ("\n\na = 2026-11-21", 3, "date"), ("a = 1 b = 2", 1, "unexpected"), ("= 1", 1, "key is missing"),
+    ("a = 1\n[a]\nb = 1", 2, "already"), ("a = 012", 1, "not a valid number"), ("[a", 1, "missing"), ("a = [1 2]", 1, "`,`"),
   ]) func `mistakes are told with their line`(_ text: String, _ line: Int, _ words: String) {
     do {
       _ = try parse(text)
@@ -94,8 +94,8 @@ import Testing
     }
   }
 
-  @Test func `a byte that is no UTF-8 is told with its line`() {
-    #expect(throws: TOMLError(line: 2, reason: "the text is no UTF-8")) {
+  @Test func `invalid UTF-8 is reported with its line`() {
+    #expect(throws: TOMLError(line: 2, reason: "not valid UTF-8")) {
       try TOMLParser.parse(Array("a = 1\nb = \"".utf8) + [0xC3] + Array("\"\nc = 1".utf8))
     }
   }
@@ -122,7 +122,8 @@ import Testing
     _ = reader.size("size", in: 0...10, default: 1)
     reader.finish()
     #expect(reader.errors.map(\.line).sorted() == [1, 2, 3, 4])
-    #expect(reader.errors.contains { $0.reason.contains("nmae is not known here; known are: level, port, size") })
+    #expect(
+      reader.errors.contains { $0.reason.contains("nmae is not a known key; expected one of: level, port, size") })
     #expect(reader.errors.contains { $0.reason.contains("low, high") })
   }
 

@@ -173,7 +173,7 @@ extension WholeProgramTests {
         extra: "[[hook]]\nname = \"x\"\nrun = [\"bot\"]\nuser = \"nobody-of-that-name\"\nkinds = [\"mesage\"]")
       let gateway = try Program.own("meshpostd", ["--check", "--config", rig.scratch.location("gw.toml")])
       #expect(try gateway.ended() == EX_CONFIG)
-      for words in ["is not absolute", "is no kind of event", "there is no user"] {
+      for words in ["is not an absolute path", "is not a kind of event", "there is no user"] {
         #expect(gateway.lines.contains { $0.contains("hook.") && $0.contains(words) }, "\(words): \(gateway.lines)")
       }
     }

@@ -70,8 +70,9 @@ extension WholeProgramTests {
       #expect(try crowd.ended() == 0)
       #expect(crowd.lines.last == "honest [200, 200, 200]")
       let log = rig.hub?.lines ?? []
-      #expect((1...3).contains(log.filter { $0.contains("connections are taken") }.count), "said once a minute: \(log)")
-      #expect(log.contains { $0.contains("login refused from 127.0.0.1: the token is not known") })
+      #expect(
+        (1...3).contains(log.filter { $0.contains("connections are in use") }.count), "said once a minute: \(log)")
+      #expect(log.contains { $0.contains("login refused from 127.0.0.1: unknown token") })
       #expect(!log.joined().contains("wrong"), "tokens are not in the log")
       rig.hub?.send(SIGTERM)
       #expect(try rig.hub?.ended() == 0)
@@ -90,7 +91,7 @@ extension WholeProgramTests {
       let stopped = try rig.gateway?.line(with: "stopped: HTTP 401")
       #expect(stopped?.contains("check the token") == true, "\(stopped ?? "")")
       #expect(rig.gateway?.lines.contains { $0.contains("going on by plain HTTP") } == false)
-      try rig.hub?.line(with: "login refused from 127.0.0.1: the token is not known (GET /v1/gateways/")
+      try rig.hub?.line(with: "login refused from 127.0.0.1: unknown token (GET /v1/gateways/")
       #expect(rig.hub?.lines.joined().contains("no-token-of-this-hub") == false)
     }
 

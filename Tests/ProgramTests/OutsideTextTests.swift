@@ -187,7 +187,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `setup says what goes over the network in the clear`() throws {
+    @Test func `setup warns of what is sent over the network unencrypted`() throws {
       let scratch = Scratch()
       let token = scratch.write("token", "a-token-that-is-secret\n")
       func setUp(_ url: String, _ more: [String]) throws -> [String] {
@@ -199,7 +199,7 @@ extension WholeProgramTests {
           ]
             + ["--upstream", url] + more)
         #expect(try program.ended() == 0, "\(program.lines)")
-        return program.lines.filter { $0.contains("in the clear") }
+        return program.lines.filter { $0.contains("unencrypted") }
       }
       #expect(try setUp("http://hub.example", ["--token-file", token]).first?.contains("https://") == true)
       #expect(try setUp("mqtt://broker.example", ["--token-file", token]).first?.contains("mqtts://") == true)

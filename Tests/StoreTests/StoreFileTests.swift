@@ -50,7 +50,7 @@ import Testing
       _ = try Store(Store.Settings(location: scratch.location("gw.db")))
       Issue.record("opened")
     } catch {
-      #expect("\(error)".contains("is a link"), "\(error)")
+      #expect("\(error)".contains("is a symbolic link"), "\(error)")
     }
     #expect(try String(contentsOfFile: victim, encoding: .utf8) == "precious")
   }

@@ -94,7 +94,7 @@ extension Command {
     case .setAutoAdd: return .setAutoAdd(try AutoAdd(reading: &reader))
     case .setPathHashMode:
       let reserved = try reader.u8("reserved")
-      guard reserved == 0 else { throw .invalid(field: "reserved", reason: "\(reserved) where 0 is wanted") }
+      guard reserved == 0 else { throw .invalid(field: "reserved", reason: "expected 0, found \(reserved)") }
       return .setPathHashMode(try reader.u8("mode"))
     case .setDefaultFloodScope: return .setDefaultFloodScope(try FloodScope.read(&reader))
     default: return nil
@@ -186,7 +186,7 @@ extension Command {
     _ word: String, _ reader: inout FrameReader, means command: Command
   ) throws(FrameError) -> Command {
     let bytes = try reader.bytes(word.utf8.count, word)
-    guard bytes == Array(word.utf8) else { throw .invalid(field: word, reason: "the confirming word is wrong") }
+    guard bytes == Array(word.utf8) else { throw .invalid(field: word, reason: "wrong confirmation word") }
     return command
   }
 }

@@ -15,7 +15,7 @@ public enum FrameError: Error, Equatable, Sendable, CustomStringConvertible {
     switch self {
     case .empty: "the frame is empty"
     case .missing(let field, let wanted, let available):
-      "\(field) is missing: \(wanted) bytes wanted, \(available) there"
+      "\(field) is missing: expected \(wanted) bytes, found \(available)"
     case .invalid(let field, let reason): "\(field) is invalid: \(reason)"
     }
   }

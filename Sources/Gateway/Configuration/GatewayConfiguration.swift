@@ -69,7 +69,7 @@ public struct GatewayConfiguration: Sendable {
       warnings = root.warnings.sorted { $0.line < $1.line }.map { "\(file): \($0)" } + folder.warnings
       for added in folder.upstreams {
         guard !upstreams.contains(where: { $0.name == added.name }) else {
-          throw Failure(description: "\(file): an upstream \"\(added.name)\" was added by `meshpost upstream add`, too")
+          throw Failure(description: "\(file): an upstream \"\(added.name)\" was also added by `meshpost upstream add`")
         }
         upstreams.append(added)
       }
@@ -127,7 +127,7 @@ public struct GatewayConfiguration: Sendable {
     for var table in root.tables("upstream") {
       if let upstream = UpstreamConfiguration.read(&table) {
         let isTwice = upstreams.contains { $0.name == upstream.name }
-        if isTwice { table.note("name", "\"\(upstream.name)\" stands twice") }
+        if isTwice { table.note("name", "\"\(upstream.name)\" is used twice") }
         upstreams.append(upstream)
       }
       table.finish()
@@ -172,7 +172,7 @@ public struct GatewayConfiguration: Sendable {
   private static func radioKey(_ table: inout TOMLReader) -> String? {
     guard let text = table.string("key")?.lowercased() else { return nil }
     if !(8...64).contains(text.utf8.count) || !text.utf8.allSatisfy({ "0123456789abcdef".utf8.contains($0) }) {
-      table.note("key", "the beginning of the radio's public key is wanted: 8 to 64 hex digits")
+      table.note("key", "expected a prefix of the radio's public key, 8 to 64 hex digits")
     }
     return text
   }
@@ -184,7 +184,7 @@ public struct GatewayConfiguration: Sendable {
     let file = table.string("pin_file")
     var pin = table.string("pin")
     if let file {
-      if pin != nil { table.note("pin_file", "pin and pin_file exclude each other") }
+      if pin != nil { table.note("pin_file", "pin and pin_file cannot be combined") }
       pin = SecretFile.read(file)
       if pin == nil { table.note("pin_file", "\(file) cannot be read, or its first line is empty") }
     }
@@ -192,7 +192,7 @@ public struct GatewayConfiguration: Sendable {
     options.pin = BluetoothOptions.pin(pin)
     // Not shown: it is a secret.
     if options.pin == nil {
-      table.note(file == nil ? "pin" : "pin_file", "a PIN is a text of 6 digits, such as \"123456\"")
+      table.note(file == nil ? "pin" : "pin_file", "a PIN is a string of 6 digits, such as \"123456\"")
     }
     return options
   }
@@ -226,9 +226,9 @@ public struct GatewayConfiguration: Sendable {
   private static func control(_ table: inout TOMLReader) -> (String, String?, UInt16) {
     let socket = table.string("socket") ?? "/run/meshpost/control.sock"
     if !socket.hasPrefix("/") { table.note("socket", "\"\(socket)\" is not absolute") }
-    if socket.utf8.count > 107 { table.note("socket", "longer than the 107 bytes that a Unix socket may have") }
+    if socket.utf8.count > 107 { table.note("socket", "longer than 107 bytes, the limit of a Unix socket") }
     let group = table.string("group")
-    if let group, getgrnam(group) == nil { table.note("group", "there is no group \"\(group)\"") }
+    if let group, getgrnam(group) == nil { table.note("group", "group \"\(group)\" does not exist") }
     let port = table.integer("metrics_port", in: 0...65535, default: 0)
     return (socket, group, UInt16(clamping: port))
   }

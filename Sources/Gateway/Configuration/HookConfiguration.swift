@@ -5,16 +5,16 @@ import Relay
 import TOML
 import Timing
 
-/// `[[hook]]`: programs that are run for events.
+/// `[[hook]]`: programs to run for events.
 enum HookConfiguration {
-  /// Each may have one program running; together they must leave room for the rest of a small machine.
+  /// Each may run one program; together they must leave resources for the rest of a small machine.
   private static let maxHooks = 16
 
   static func read(_ root: inout TOMLReader, socket: String) -> [UpstreamSettings] {
     var all: [UpstreamSettings] = []
     for var table in root.tables("hook") {
       if let hook = read(&table, socket: socket) {
-        if all.contains(where: { $0.name == hook.name }) { table.note("name", "\"\(hook.name)\" stands twice") }
+        if all.contains(where: { $0.name == hook.name }) { table.note("name", "\"\(hook.name)\" is used twice") }
         if all.count == maxHooks { table.note("name", "more than \(maxHooks) hooks") }
         all.append(hook)
       }
@@ -27,13 +27,13 @@ enum HookConfiguration {
   private static func read(_ table: inout TOMLReader, socket: String) -> UpstreamSettings? {
     let name = table.string("name")
     if !(name.map { (1...48).contains($0.utf8.count) } ?? false) {
-      table.note("name", "a name of 1 to 48 bytes is missing")
+      table.note("name", "a name of 1 to 48 bytes is required")
     }
     let run = table.strings("run")
     checkProgram(run, &table)
     let user = table.string("user")
     var filter = UpstreamConfiguration.filter(&table, wantsWholeKeys: true)
-    if filter.kinds.isEmpty { table.note("kinds", "say for which kinds of events, such as [\"message\"]") }
+    if filter.kinds.isEmpty { table.note("kinds", "list the kinds of events, such as [\"message\"]") }
     let seconds = table.integer("timeout_s", in: 1...600, default: 10)
     let memory = table.size("memory", in: (8 << 20)...(4 << 30), default: 256 << 20)
     let oldest = table.integer("max_age_s", in: 0...31_536_000, default: 300)
@@ -56,8 +56,8 @@ enum HookConfiguration {
 
   private static func checkProgram(_ run: [String], _ table: inout TOMLReader) {
     guard let program = run.first else {
-      return table.note("run", "the program and its arguments are missing, such as [\"/usr/local/bin/bot\"]")
+      return table.note("run", "a program and its arguments are required, such as [\"/usr/local/bin/bot\"]")
     }
-    if !program.hasPrefix("/") { table.note("run", "\"\(program)\" is not absolute: it is not looked for anywhere") }
+    if !program.hasPrefix("/") { table.note("run", "\"\(program)\" is not an absolute path") }
   }
 }

@@ -22,7 +22,7 @@ public struct MessagingConfiguration: Sendable {
     delivery.maxInFlight = Int(table.integer("in_flight", in: 1...8, default: 8))
     delivery.discoversPaths = table.bool("path_discovery", default: true)
     if delivery.floodAfter == 0, delivery.maxFloods == 0 {
-      table.note("floods", "with flood_after = 0 and floods = 0 nothing could be sent")
+      table.note("floods", "flood_after = 0 and floods = 0 allow no attempt")
     }
     delivery.budget.airtime = table.integer("airtime_per_hour_s", in: 1...3600, default: 180) * 1000
     delivery.budget.messages = Int(table.integer("messages_per_hour", in: 1...3600, default: 600))
@@ -48,7 +48,7 @@ public struct MessagingConfiguration: Sendable {
     keeper.types = Set(words.compactMap { known[$0]?.rawValue })
   }
 
-  /// Of `[radio]`: when the radio is advertised by itself.
+  /// `[radio]`: when the gateway advertises the radio.
   static func advert(_ table: inout TOMLReader) -> SelfAdvert.Settings {
     var advert = SelfAdvert.Settings()
     advert.whenNew = table.bool("advert_when_new", default: false)
@@ -61,7 +61,7 @@ public struct MessagingConfiguration: Sendable {
   mutating func readPolls(_ root: inout TOMLReader) {
     for var table in root.tables("poll") {
       let node = table.string("node")
-      if node == nil || node == "" { table.note("node", "the name or key of a node is missing") }
+      if node == nil || node == "" { table.note("node", "the name or key of a node is required") }
       let kind = table.choice("kind", of: ["status", "telemetry"], default: "telemetry")
       let minutes = table.integer("every_min", in: 1...10_080, default: 60)
       if routine.polls.count >= Self.maxPolls { table.note("node", "more than \(Self.maxPolls) polls") }

@@ -23,18 +23,19 @@ enum ProxyConfiguration {
     let most = table.integer("max_clients", in: 1...16, default: 8)
     let history = table.integer("history", in: 0...100_000, default: 0)
     guard let address = ListenAddress(listen) else {
-      table.note("listen", "\"\(listen)\" is not allowed: an address in numbers and a port, such as \"127.0.0.1:5000\"")
+      table.note(
+        "listen", "\"\(listen)\" is not allowed: expected a numeric address and a port, such as \"127.0.0.1:5000\"")
       return nil
     }
     if !address.address.isLoopback, ranges.isEmpty {
       table.note(
         "listen",
-        "\(listen) can be reached from other machines, and the protocol knows no password: say in allow_from "
-          + "which may connect, such as [\"192.168.1.0/24\"]")
+        "\(listen) is reachable from other machines, and the protocol has no password: list allowed clients in "
+          + "allow_from, such as [\"192.168.1.0/24\"]")
     }
-    if others.contains(where: { $0.address == address }) { table.note("listen", "\(listen) stands twice") }
-    if others.contains(where: { $0.name == name }) { table.note("name", "\"\(name)\" stands twice") }
-    if !(1...64).contains(name.utf8.count) { table.note("name", "a name has 1 to 64 bytes") }
+    if others.contains(where: { $0.address == address }) { table.note("listen", "\(listen) is used twice") }
+    if others.contains(where: { $0.name == name }) { table.note("name", "\"\(name)\" is used twice") }
+    if !(1...64).contains(name.utf8.count) { table.note("name", "a name must have 1 to 64 bytes") }
     return ProxySettings(
       name: name, address: address, allowFrom: ranges, allows: allowed, maxClients: Int(most), history: history)
   }
@@ -42,7 +43,7 @@ enum ProxyConfiguration {
   private static func ranges(_ table: inout TOMLReader) -> [AddressRange] {
     table.strings("allow_from").compactMap { text in
       if let range = AddressRange(text) { return range }
-      table.note("allow_from", "\"\(text)\" is not allowed: an address, or a range such as \"192.168.1.0/24\"")
+      table.note("allow_from", "\"\(text)\" is not allowed: expected an address or a range, such as \"192.168.1.0/24\"")
       return nil
     }
   }

@@ -7,8 +7,8 @@ import Messaging
 import Relay
 import Store
 
-/// The settings that may be changed from afar: the file's, unless a document says otherwise and an upstream may have it say
-/// so. Deleting the document brings the file's back.
+/// The settings that can be changed remotely: a document overrides the file's value while an upstream is allowed to edit
+/// settings. Deleting the document restores the file's value.
 struct SettingsDocuments {
   private(set) var logLevel: Log.Level
   private(set) var messenger: Messenger.Settings
@@ -25,12 +25,12 @@ struct SettingsDocuments {
         return true
       }
     } catch {
-      log.warning("settings from afar do not count now: \(error)")
+      log.warning("remote settings cannot be read; ignored: \(error)")
     }
   }
 
   private mutating func apply(_ key: String, _ text: String) {
-    // `try?`: what is kept was JSON when it came.
+    // `try?`: stored values were valid JSON when they arrived.
     guard case .setting(let setting)? = DocumentKey(key), let value = try? JSONValue(parsing: text) else { return }
     switch setting {
     case .logLevel: if let level = value.string.flatMap({ Log.Level(name: $0) }) { logLevel = level }

@@ -14,7 +14,7 @@ enum UpstreamConfiguration {
   /// `nil` when something without which there is no upstream is wrong; it is noted.
   static func read(_ table: inout TOMLReader) -> UpstreamSettings? {
     let name = table.string("name")
-    if name == nil || name == "" { table.note("name", "a name of its own is missing") }
+    if name == nil || name == "" { table.note("name", "a unique name is required") }
     // Both have a cursor by their name.
     if let name, name.begins(with: "hook/") { table.note("name", "\"\(name)\" is the name of a hook") }
     let kind = table.choice("kind", of: ["hub", "webhook", "mqtt"], default: "hub")
@@ -41,7 +41,7 @@ enum UpstreamConfiguration {
     guard let name, let url, let details else { return nil }
     if let shown = secret(token, details), UpstreamSettings.isOpen(url) {
       let schemes = kind == "mqtt" ? "mqtts:// or wss://" : "https://"
-      table.warn("url", "\(shown) goes over the network in the clear, for anybody on the way to read: use \(schemes)")
+      table.warn("url", "\(shown) is sent over the network unencrypted: use \(schemes)")
     }
     var kept = filter
     if oldest > 0 || !takesWaited {
@@ -92,7 +92,7 @@ enum UpstreamConfiguration {
     guard let words = table.optionalStrings("allow") else { return ["send"] }
     for word in words where !JournalUpstream.Settings.knownRights.contains(word) {
       let known = JournalUpstream.Settings.knownRights.joined(separator: ", ")
-      table.note("allow", "\"\(word)\" is nothing that can be allowed: \(known)")
+      table.note("allow", "\"\(word)\" is not allowed: expected \(known)")
     }
     return Set(words)
   }
@@ -107,10 +107,10 @@ enum UpstreamConfiguration {
       if url.flatMap({ UpstreamSettings.broker($0) }) == nil {
         table.note(
           "url",
-          "mqtt://HOST[:PORT], mqtts://HOST[:PORT], ws://HOST[:PORT]/PATH or wss://… is wanted, without user names")
+          "expected mqtt://HOST[:PORT], mqtts://HOST[:PORT], ws://HOST[:PORT]/PATH or wss://…, without user names")
       }
     } else if !(url.map { UpstreamSettings.isURL($0, allowsQuery: kind == "webhook") } ?? false) {
-      table.note("url", "http://HOST[:PORT][/PATH] or https://… is wanted, without user names")
+      table.note("url", "expected http://HOST[:PORT][/PATH] or https://…, without user names")
     }
   }
 
@@ -121,7 +121,7 @@ enum UpstreamConfiguration {
       table.string("cert_file").map { Credential.location($0) },
       table.string("key_file").map { Credential.location($0) }
     )
-    if key != nil, certificate == nil { table.note("key_file", "it belongs to a cert_file") }
+    if key != nil, certificate == nil { table.note("key_file", "key_file requires cert_file") }
     let keepAlive = table.integer("keep_alive_s", in: 0...65535, default: 300)
     let version = table.choice("version", of: ["auto", "5", "3.1.1"], default: "auto")
     let topic = self.topic("topic", default: "meshpost/{gateway}/{kind}", &table)
@@ -138,7 +138,7 @@ enum UpstreamConfiguration {
     let wantsHome = table.bool("home_assistant", default: false)
     let prefix = table.string("home_assistant_prefix") ?? "homeassistant"
     let isPrefix = !prefix.isEmpty && !prefix.utf8.contains(where: { "+#{} ".utf8.contains($0) })
-    if !isPrefix { table.note("home_assistant_prefix", "\"\(prefix)\" is no beginning of a topic") }
+    if !isPrefix { table.note("home_assistant_prefix", "\"\(prefix)\" is not a valid topic prefix") }
     let notify = table.strings("home_assistant_notify")
     let observer = observer(&table)
     let token = self.token(&table, url, hasUser: user != nil || password != nil)
@@ -153,14 +153,14 @@ enum UpstreamConfiguration {
     return .mqtt(mqtt)
   }
 
-  /// Every packet that is heard, for analyzers and maps.
+  /// The observer feed: every received packet, for analyzers and maps.
   private static func observer(_ table: inout TOMLReader) -> UpstreamSettings.MQTTSettings.Observer? {
     let isOn = table.bool("observer", default: false)
     let code = table.string("iata")
     let sendsRaw = table.bool("observer_raw", default: false)
     guard isOn else { return nil }
     guard let code, code.utf8.count == 3, code.allSatisfy({ $0.isASCII && $0.isUppercase }) else {
-      table.note("iata", "the code of the nearest airport, three capital letters, is missing")
+      table.note("iata", "expected the code of the nearest airport, three capital letters")
       return nil
     }
     return UpstreamSettings.MQTTSettings.Observer(iata: code, sendsRaw: sendsRaw)
@@ -173,7 +173,7 @@ enum UpstreamConfiguration {
     let audience = table.string("token_audience")
     let (owner, email) = (table.string("token_owner"), table.string("token_email"))
     guard isOn else { return nil }
-    if hasUser { table.note("radio_token", "the token is user and password: leave those out") }
+    if hasUser { table.note("radio_token", "radio_token replaces user and password: remove those") }
     return UpstreamSettings.MQTTSettings.RadioToken(
       audience: audience ?? url.flatMap { UpstreamSettings.broker($0)?.host } ?? "", owner: owner, email: email)
   }
@@ -187,12 +187,12 @@ enum UpstreamConfiguration {
     }
   }
 
-  /// `wantsWholeKeys`: what passes is acted on.
+  /// `wantsWholeKeys`: for filters whose events cause actions.
   static func filter(_ table: inout TOMLReader, wantsWholeKeys: Bool = false) -> EventFilter {
     let kinds = table.strings("kinds")
     for kind in kinds where EventKind(rawValue: kind) == nil {
       let known = EventKind.allCases.map(\.rawValue).joined(separator: ", ")
-      table.note("kinds", "\"\(kind)\" is no kind of event: \(known)")
+      table.note("kinds", "\"\(kind)\" is not a kind of event: expected \(known)")
     }
     let channels = table.optionalStrings("channels"), contacts = table.optionalStrings("contacts")
     let rooms = table.optionalStrings("rooms")
@@ -210,7 +210,7 @@ enum UpstreamConfiguration {
     let type = table.string("content_type") ?? "application/json"
     let text = table.string("template")
     let batches = table.bool("batch", default: false)
-    if batches, text != nil { table.note("batch", "a template is filled in for one event; leave out one of the two") }
+    if batches, text != nil { table.note("batch", "a template is for one event: remove batch or template") }
     var template: BodyTemplate?
     do {
       template = try text.map { text throws(BodyTemplate.Failure) in
@@ -220,7 +220,7 @@ enum UpstreamConfiguration {
       table.note("template", error.description)
     }
     if type.isEmpty || !type.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }) {
-      table.note("content_type", "\"\(type)\" is no media type")
+      table.note("content_type", "\"\(type)\" is not a media type")
     }
     return .webhook(secretFile: secret, template: template, contentType: type, batches: batches)
   }

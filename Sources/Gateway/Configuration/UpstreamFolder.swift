@@ -69,7 +69,7 @@ struct UpstreamFolder {
     return (0..<maxBytes).contains(count) ? Array(bytes.prefix(count)) : nil
   }
 
-  /// An upstream, what keeps it from working, and what is not wise about it.
+  /// An upstream, problems that prevent it from working, and warnings.
   typealias Parsed = (upstream: UpstreamSettings, lacks: [String], warnings: [String])
 
   private static func parse(_ bytes: [UInt8], file: String) throws(Failure) -> Parsed {
@@ -90,15 +90,15 @@ struct UpstreamFolder {
 
   // MARK: Changing
 
-  /// Looks whether the fields make an upstream that works, then keeps them.
+  /// Validates the fields of an upstream, then stores them.
   func add(_ fields: JSONValue) throws(Refusal) -> Parsed {
     let name = fields["name"]?.string ?? ""
-    guard Self.isName(name) else { throw .invalid("a name has 1 to 64 letters, digits, `.`, `_` and `-`") }
+    guard Self.isName(name) else { throw .invalid("a name must have 1 to 64 letters, digits, `.`, `_` and `-`") }
     do throws(Refusal) {
       let fields = try files.keep(fields, for: name)
       let text = try Self.toml(fields)
       guard text.utf8.count < Self.maxBytes else {
-        throw .invalid("an upstream takes at most \(Self.maxBytes) bytes")
+        throw .invalid("an upstream may have at most \(Self.maxBytes) bytes")
       }
       let added: Parsed
       do throws(Failure) {
@@ -165,7 +165,7 @@ struct UpstreamFolder {
     var lines: [String] = []
     for (key, value) in fields.fields ?? [] where value != .null {
       guard !key.isEmpty, key.utf8.allSatisfy({ $0 == 0x5F || (0x61...0x7A).contains($0) }) else {
-        throw .invalid("\"\(key)\" is no key")
+        throw .invalid("\"\(key)\" is not a key")
       }
       lines.append("\(key) = \(try toml(value, key))\n")
     }

@@ -6,36 +6,37 @@ import Messaging
 import Relay
 import Store
 
-/// Files of upstreams that were added while the daemon ran: tokens, passwords, certificates and keys, for the daemon alone.
+/// Files of upstreams that were added at run time: tokens, passwords, certificates and keys, readable by the daemon only.
 ///
-/// They are sent along, or root has put them here. Any other file is refused: the daemon would send what its operators
-/// must not read to a server of their choice.
+/// Requests contain them, or root has put them here. Any other file is refused: otherwise operators could make the daemon
+/// send files that they must not read to a server of their choice.
 struct UpstreamSecrets {
   let location: String
 
-  /// Where the request has what the files are to hold: an object, by the key that names the file.
+  /// The field of the request with the contents of the files, by the key that names each file.
   static let field = "files"
   private static let keys = ["token_file", "password_file", "secret_file", "ca_file", "cert_file", "key_file"]
   private static let maxBytes = 64 * 1024
 
-  /// Keeps what the request sends along. Returns its fields with the places of these files; no file that they name lies
-  /// anywhere else.
+  /// Stores the files in the request. Returns its fields with the locations of these files, all of which are in this folder.
   func keep(_ fields: JSONValue, for name: String) throws(Refusal) -> JSONValue {
-    // Before anything is opened: to open is to do something already, as with a device.
+    // Check first: opening alone can have an effect, for example on a device.
     for (key, value) in fields.fields ?? [] where key.utf8.reversed().starts(with: "_file".utf8.reversed()) {
       try check(value.string ?? "", named: key)
     }
     guard let sent = fields[Self.field] else { return fields }
-    guard let contents = sent.fields else { throw .invalid("\"\(Self.field)\" is an object: texts by key") }
+    guard let contents = sent.fields else { throw .invalid("\"\(Self.field)\" must be an object of strings by key") }
     var all = (fields.fields ?? []).filter { $0.0 != Self.field }
     for (key, content) in contents {
       guard Self.keys.contains(key), let text = content.string else {
-        throw .invalid("\"\(Self.field)\" has texts under these keys: \(Self.keys.joined(separator: ", "))")
+        throw .invalid("\"\(Self.field)\" allows these keys: \(Self.keys.joined(separator: ", "))")
       }
       guard (1...Self.maxBytes).contains(text.utf8.count) else {
-        throw .invalid("\(key): a file has 1 to \(Self.maxBytes) bytes")
+        throw .invalid("\(key): a file must have 1 to \(Self.maxBytes) bytes")
       }
-      guard !all.contains(where: { $0.0 == key }) else { throw .invalid("\(key) is named, and sent along, too") }
+      guard !all.contains(where: { $0.0 == key }) else {
+        throw .invalid("\(key) is given both as a location and as a content")
+      }
       let file = place(key, of: name)
       do throws(StoreError) {
         try write(text, to: file)
@@ -47,15 +48,15 @@ struct UpstreamSecrets {
     return .object(all)
   }
 
-  /// Refuses a file that lies anywhere else, also by way of a link.
+  /// Refuses a file outside this folder, also through a symbolic link.
   private func check(_ file: String, named key: String) throws(Refusal) {
     let refusal = Refusal.invalid(
-      "\(key): \(file) is not in \(location): send its content along (`--token-file`, `--token-stdin`, `--file "
-        + "\(key)=FILE` read it where you are), have root put it there, or write this upstream into the configuration")
-    // By the first byte: a name without a slash is a credential of the service.
+      "\(key): \(file) is not in \(location): send its content (`--token-file`, `--token-stdin` and `--file "
+        + "\(key)=FILE` read a local file), let root put it there, or add this upstream to the configuration file")
+    // A name without a slash is a credential of the service.
     guard file.utf8.first == UInt8(ascii: "/") else { throw refusal }
     guard let real = Self.real(file) else {
-      // Said only of what lies here: what is elsewhere is nobody's business.
+      // Only for files in this folder: do not reveal whether other files exist.
       guard file.utf8.starts(with: "\(location)/".utf8), !file.contains("..") else { throw refusal }
       throw .invalid("\(key): \(file): \(String(cString: strerror(errno)))")
     }
@@ -63,7 +64,7 @@ struct UpstreamSecrets {
   }
 
   func remove(of name: String) {
-    // Those that are not there are no trouble.
+    // Missing files are not an error.
     for key in Self.keys { unlink(place(key, of: name)) }
   }
 
@@ -75,7 +76,7 @@ struct UpstreamSecrets {
     return String(cString: found)
   }
 
-  /// For the daemon alone from the first byte on, and anew: nothing that lies there is written through.
+  /// Created anew with restricted permissions: never writes through an existing file or link.
   private func write(_ text: String, to file: String) throws(StoreError) {
     func fail(_ call: String) -> StoreError { .unavailable("\(call) \(file): \(String(cString: strerror(errno)))") }
     for folder in [String(location[..<(location.lastIndex(of: "/") ?? location.startIndex)]), location] {

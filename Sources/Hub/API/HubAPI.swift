@@ -49,7 +49,7 @@ struct HubAPI: Sendable {
     route(router, .get, "/{id}/events", .read) { try await page($0, kind: nil) }
     route(router, .get, "/{id}/messages", .read) { try await page($0, kind: "message") }
     route(router, .get, "/{id}/contacts", .read, contacts)
-    route(router, .get, "/{id}/link", .write) { _ in Self.refusal(.upgradeRequired, "this is a WebSocket") }
+    route(router, .get, "/{id}/link", .write) { _ in Self.refusal(.upgradeRequired, "this is a WebSocket endpoint") }
     route(router, .get, "/{id}/updates", .write, updates)
     route(router, .get, "/{id}/state", .read, states)
     route(router, .put, "/{id}/state/{name}", .write, setState)
@@ -80,15 +80,15 @@ struct HubAPI: Sendable {
       refused.note(from: Places.host(context.channel), words, request.method.rawValue, request.uri.path)
       return Self.refusal(.unauthorized, words)
     case .forbidden(let name):
-      let words = "the token \(name) is not for this"
+      let words = "the token \(name) does not allow this"
       refused.note(from: Places.host(context.channel), words, request.method.rawValue, request.uri.path)
-      return Self.refusal(.forbidden, "the token is not for this")
+      return Self.refusal(.forbidden, "the token does not allow this")
     case .allowed(let author):
       guard places.showed(context.channel, as: Self.holder(author, gateway)) else {
-        return Self.refusal(.tooManyRequests, "too many connections with this token are open", retryAfter: 30)
+        return Self.refusal(.tooManyRequests, "too many open connections with this token", retryAfter: 30)
       }
       if let gateway, !Name.isAllowed(gateway) {
-        return Self.refusal(.badRequest, "a gateway's id is \(Name.allowed)")
+        return Self.refusal(.badRequest, "a gateway's id must be \(Name.allowed)")
       }
       let call = Call(request: request, gateway: gateway ?? "", author: author, parameters: context.parameters)
       do {
@@ -124,7 +124,7 @@ struct HubAPI: Sendable {
   }
 
   private static var noMemory: Response {
-    refusal(.serviceUnavailable, "many large requests are under way", retryAfter: 2)
+    refusal(.serviceUnavailable, "too many large requests in progress", retryAfter: 2)
   }
 
   /// HTTP, and what becomes of it where a gateway opens its link.

@@ -15,16 +15,16 @@ extension HubAPI {
   /// Live where the gateway is linked, else queued where the command allows it.
   func command(_ call: Call) async throws -> Response {
     guard let body = await object(of: call), let name = body["command"]?.string else {
-      return Self.refusal(.badRequest, "a JSON object with \"command\" is wanted")
+      return Self.refusal(.badRequest, "expected a JSON object with \"command\"")
     }
     let id = body["id"]?.string ?? UUID().uuidString
-    guard (1...48).contains(id.utf8.count) else { return Self.refusal(.badRequest, "\"id\" has 1 to 48 bytes") }
+    guard (1...48).contains(id.utf8.count) else { return Self.refusal(.badRequest, "\"id\" must have 1 to 48 bytes") }
     let wait = min(max(call.number("wait_s") ?? 15, 0), Self.longestWait)
     if let known = try await store.command(id, of: call.gateway) { return await ended(known, call, wait: wait) }
     let request = JSONValue.object(
       (body.fields ?? []).filter { !["id", "queue"].contains($0.0) } + [("id", .string(id))])
     guard JSONWriterText.text(request).utf8.count <= HubBounds.commandBytes else {
-      return Self.refusal(.contentTooLarge, "a command has \(HubBounds.commandBytes) bytes at most")
+      return Self.refusal(.contentTooLarge, "a command may have at most \(HubBounds.commandBytes) bytes")
     }
     let isQueueable = body["queue"]?.bool ?? Self.queueable.contains(name)
     do {
@@ -38,12 +38,13 @@ extension HubAPI {
         let isAway = error as? LinkRegistry.Failure == .away
         return Self.refusal(
           isAway ? .serviceUnavailable : .gatewayTimeout,
-          isAway ? "the gateway is not linked" : "the gateway did not answer in time")
+          isAway ? "the gateway is not connected" : "the gateway did not answer in time")
       }
     }
-    guard isQueueable else { return Self.refusal(.serviceUnavailable, "the gateway cannot take it now") }
+    guard isQueueable else { return Self.refusal(.serviceUnavailable, "the gateway cannot accept it now") }
     switch try await store.enqueue(request, id: id, for: call.gateway, by: call.author, at: HubClock.now) {
-    case .full: return Self.refusal(.tooManyRequests, "\(HubStore.maxWaiting) commands wait already", retryAfter: 60)
+    case .full:
+      return Self.refusal(.tooManyRequests, "\(HubStore.maxWaiting) commands are already waiting", retryAfter: 60)
     case .taken(let command): return await ended(command, call, wait: wait)
     }
   }
@@ -99,7 +100,7 @@ extension HubAPI {
 
   func oneCommand(_ call: Call) async throws -> Response {
     guard let id = call.parameters.get("command"), let found = try await store.command(id, of: call.gateway) else {
-      return Self.refusal(.notFound, "there is no such command")
+      return Self.refusal(.notFound, "no such command")
     }
     return await ended(found, call, wait: min(max(call.number("wait_s") ?? 0, 0), Self.longestWait))
   }
@@ -125,12 +126,12 @@ extension HubAPI {
     var value: String?
     if call.request.method == .put {
       guard let body = await object(of: call), let given = body["value"], kind.allows(given) else {
-        return Self.refusal(.unprocessableContent, "{\"value\": …} is wanted: \(kind.wanted)")
+        return Self.refusal(.unprocessableContent, "expected {\"value\": …} with \(kind.wanted)")
       }
       value = JSONWriterText.text(given)
     }
     guard let document = try await store.editDocument(key, value, of: call.gateway, at: HubClock.now) else {
-      return Self.refusal(.tooManyRequests, "a gateway has \(HubBounds.documents) documents at most")
+      return Self.refusal(.tooManyRequests, "a gateway may have at most \(HubBounds.documents) documents")
     }
     return Self.json(JSONWriter.object { HubStore.write(document, to: &$0) })
   }

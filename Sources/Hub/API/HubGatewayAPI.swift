@@ -7,7 +7,7 @@ import JSON
 extension HubAPI {
   func take(_ call: Call) async throws -> Response {
     guard let bytes = await body(of: call) else {
-      return Self.refusal(.contentTooLarge, "a batch has \(maxBody) bytes at most")
+      return Self.refusal(.contentTooLarge, "a batch may have at most \(maxBody) bytes")
     }
     let batch: EventBatch
     do throws(EventBatch.Refusal) {
@@ -20,7 +20,7 @@ extension HubAPI {
       return Self.refusal(.tooManyRequests, RateLimiter.words, retryAfter: wait)
     }
     guard admission.enter(call.gateway) else {
-      return Self.refusal(.serviceUnavailable, "many batches are waiting", retryAfter: 2)
+      return Self.refusal(.serviceUnavailable, "too many batches are waiting", retryAfter: 2)
     }
     defer { admission.leave(call.gateway) }
     switch try await store.take(batch, from: call.gateway, at: HubClock.now) {
@@ -31,7 +31,7 @@ extension HubAPI {
 
   func greet(_ call: Call) async throws -> Response {
     guard let known = try await store.gateways(call.gateway).first else {
-      return Self.refusal(.notFound, "this gateway is not known")
+      return Self.refusal(.notFound, "unknown gateway")
     }
     let epoch = call.query("epoch") ?? known.epoch
     let acknowledged = try await store.acknowledged(gateway: call.gateway, epoch: epoch)
@@ -93,7 +93,7 @@ extension HubAPI {
       return Self.json(HubUpdates.states(try await store.bucketStates(buckets, gateway: call.gateway)))
     }
     guard let query = HubUpdates.Query({ call.number($0) }, bucket: call.query("bucket")) else {
-      return Self.refusal(.badRequest, "buckets, or bucket and after, are wanted")
+      return Self.refusal(.badRequest, "buckets, or bucket and after, are required")
     }
     return Self.json(try await query.run(store, call.gateway))
   }
@@ -104,12 +104,12 @@ extension HubAPI {
 
   func setState(_ call: Call) async throws -> Response {
     guard let name = call.parameters.get("name"), Name.isAllowed(name), let body = await object(of: call) else {
-      return Self.refusal(.badRequest, "a JSON object is wanted, and a name: \(Name.allowed)")
+      return Self.refusal(.badRequest, "expected a JSON object, and a name of \(Name.allowed)")
     }
     guard try await store.setState(name, body, of: call.gateway, at: HubClock.now) else {
       return Self.refusal(
         .contentTooLarge,
-        "a gateway has \(HubBounds.states) states at most, of \(HubBounds.stateBytes) bytes at most")
+        "a gateway may have at most \(HubBounds.states) states, each of at most \(HubBounds.stateBytes) bytes")
     }
     return Self.json(Array("{\"ok\":true}".utf8))
   }

@@ -65,11 +65,11 @@ final class Places: Sendable {
     }
     if let closing {
       closing.close(promise: nil)
-      crowd.say("all \(most) connections are taken: the oldest ones that have shown no token make room")
+      crowd.say("all \(most) connections are in use: closing the oldest without a token")
     }
     if admission != .seated {
       fullness.say(
-        "all \(most) connections are taken: others are turned away; max_connections and LimitNOFILE allow more")
+        "all \(most) connections are in use: refusing new ones; raise max_connections and LimitNOFILE")
     }
     channel.closeFuture.whenComplete { [self] _ in left(channel, admission) }
     return admission

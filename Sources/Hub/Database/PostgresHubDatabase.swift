@@ -38,7 +38,7 @@ final class PostgresHubDatabase: HubDatabase {
       values.append(password)
     }
     let opened = withStrings(keys) { keys in withStrings(values) { PQconnectdbParams(keys, $0, 1) } }
-    guard let opened else { throw HubDatabaseError(kind: .unavailable, words: "libpq has no memory") }
+    guard let opened else { throw HubDatabaseError(kind: .unavailable, words: "libpq is out of memory") }
     guard PQstatus(opened) == CONNECTION_OK else {
       let error = HubDatabaseError(kind: .unavailable, words: words(PQerrorMessage(opened)))
       PQfinish(opened)
@@ -221,7 +221,8 @@ final class PostgresHubDatabase: HubDatabase {
       let steps = HubSchema.steps(.postgres)
       guard current <= Int64(steps.count) else {
         throw HubDatabaseError(
-          kind: .other, words: "the schema is of version \(current), this program knows up to \(steps.count)")
+          kind: .other,
+          words: "schema version \(current) is newer than this program, which supports up to \(steps.count)")
       }
       for step in steps where Int64(step.number) > current {
         try execute(step.sql)

@@ -92,7 +92,7 @@ struct LinkSession: Sendable {
       // `try?`: what is no JSON ends the link; there is nothing to tell it by, but for a batch.
       guard let message = try? JSONValue(parsing: bytes), let type = message["type"]?.string else {
         guard let number = Self.batch(of: bytes) else { return false }
-        try await outbound.write(Self.text(Self.refusal(number, .malformed("the batch is no JSON that can be read"))))
+        try await outbound.write(Self.text(Self.refusal(number, .malformed("the batch is not valid JSON"))))
         return true
       }
       if let answer = try await answer(type, message, bytes, pulse) { try await outbound.write(Self.text(answer)) }
@@ -163,7 +163,7 @@ struct LinkSession: Sendable {
     if let wait = await limiter.admit(gateway, events: batch.events.count, bytes: bytes) {
       return Self.busy(number, RateLimiter.words, wait)
     }
-    guard admission.enter(gateway) else { return Self.busy(number, "many batches are waiting", 2) }
+    guard admission.enter(gateway) else { return Self.busy(number, "too many batches are waiting", 2) }
     defer { admission.leave(gateway) }
     do {
       switch try await store.take(batch, from: gateway, after: message["after"]?.integer, at: HubClock.now) {
@@ -213,8 +213,8 @@ struct LinkSession: Sendable {
       case "getUpdatesState": return Self.response(id, try await updatesState(parameters))
       case "getUpdates":
         if let page = try await updates(parameters) { return Self.response(id, page) }
-        return Self.failure(id, "invalid", "bucket and after are wanted")
-      default: return Self.failure(id, "unknown_method", "there is no such method")
+        return Self.failure(id, "invalid", "bucket and after are required")
+      default: return Self.failure(id, "unknown_method", "unknown method")
       }
     } catch {
       return Self.failure(id, "store", "\(error)")

@@ -119,7 +119,7 @@ extension HubStore {
     return JSONWriterText.object { json in
       json.field("ok", answer["ok"]?.bool)
       json.field("code", "too_large")
-      json.field("error", "the answer had \(text.utf8.count) bytes and is not kept")
+      json.field("error", "the answer was not stored: \(text.utf8.count) bytes")
     }
   }
 

@@ -46,9 +46,9 @@ extension Store {
       let version = try database.schemaVersion()
       guard (1...(Schema.migrations.last?.number ?? 0)).contains(version),
         try database.value("SELECT value FROM meta WHERE name = 'epoch'") != nil
-      else { throw SQLiteError(code: 1, words: "it is no store of this program, or of a newer version") }
+      else { throw SQLiteError(code: 1, words: "not a store of this program, or of a newer version") }
     } catch {
-      throw .unavailable("\(backup) is no sound backup: \(error.words)")
+      throw .unavailable("\(backup) is not a valid backup: \(error.words)")
     }
   }
 

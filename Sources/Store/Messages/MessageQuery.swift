@@ -56,7 +56,7 @@ public struct MessageQuery: Equatable, Sendable {
 
     public var description: String {
       switch self {
-      case .nothingToFind: "there is no word to look for: letters and digits are wanted, and not only after a `-`"
+      case .nothingToFind: "no search word: expected letters and digits, and not only after `-`"
       case .tooShort(let word):
         "\"\(word)*\" is too short: a beginning has at least \(MessageQuery.shortestBeginning) letters"
       case .tooMany: "more than \(MessageQuery.maxWords) words"
