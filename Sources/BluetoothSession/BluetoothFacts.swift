@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// What is known of a Bluetooth adapter. Source: BlueZ, `org.bluez.Adapter1`.
+/// Properties of a Bluetooth adapter. Source: BlueZ, `org.bluez.Adapter1`.
 public struct AdapterFacts: Equatable, Sendable {
   /// The object path, `/org/bluez/hci0`.
   public var path: String
@@ -17,7 +17,7 @@ public struct AdapterFacts: Equatable, Sendable {
   }
 }
 
-/// What is known of a device. Source: BlueZ, `org.bluez.Device1`.
+/// Properties of a device. Source: BlueZ, `org.bluez.Device1`.
 public struct DeviceFacts: Equatable, Sendable {
   /// The object path, `/org/bluez/hci0/dev_C0_FF_EE_00_00_01`.
   public var path: String

@@ -2,7 +2,7 @@
 
 import Timing
 
-/// What is made of a failure: its name for the operator, what it says of bond and cache, what has to be tidied up.
+/// The reaction to a failure: its name for the operator, suspicions about bond and cache, and cleanup.
 extension BluetoothSession {
   mutating func failed(
     _ failure: BluetoothFailure, of operation: BluetoothOperation?, _ now: MonotonicTime
@@ -38,7 +38,7 @@ extension BluetoothSession {
       wantsPairing = false
       return true
     case (.startScan(let adapter, _), .inProgress):
-      // Somebody else scans: what that hears is told to us too.
+      // Another program is scanning: its results reach us too.
       scanBegan(adapter, now)
       return true
     default: return false

@@ -2,14 +2,14 @@
 
 import Timing
 
-/// Gets, and keeps, the Bluetooth link to one radio: decides what is to be asked of BlueZ next. Pure.
+/// Establishes and keeps the Bluetooth link to one radio: decides on the next operation of BlueZ. Pure.
 ///
-/// It has no list of states to be got through in order. After each event it compares what is known of BlueZ's objects with
-/// what is wanted, and does the first thing that is missing:
+/// It is not a sequence of states. After each event it compares the known state of BlueZ's objects with the desired one, and
+/// performs the first missing step:
 ///
 ///     service ▶ objects ▶ adapter on ▶ radio heard ▶ paired ▶ trusted ▶ connected ▶ resolved ▶ subscribed ▶ writable ▶ up
 ///
-/// so whatever breaks, and wherever, it goes on from what is still there. One operation is under way at a time; each has
+/// so after any failure it continues from the remaining state. One operation is in progress at a time; each has
 /// a time limit, and so has each wait. What fails is followed by a rest that grows, and by repairs that are bounded
 /// (docs/bluetooth.md).
 public struct BluetoothSession {
@@ -58,7 +58,7 @@ public struct BluetoothSession {
   static let scanWindow: Duration = .seconds(25)
   /// Before the only radio in range is taken for the only one.
   static let settleTime: Duration = .seconds(8)
-  /// Until bluetoothd's absence is told, at the start.
+  /// Time at the start until bluetoothd's absence is reported.
   static let startGrace: Duration = .seconds(5)
   static let resolveLimit: Duration = .seconds(30)
   /// A wait for something outside (a service, an adapter) is looked at again after this, events or not.
@@ -104,7 +104,7 @@ public struct BluetoothSession {
     return [restUntil, waitUntil, resolveUntil, scan == nil ? nil : settleUntil, scan?.until].compactMap { $0 }.min()
   }
 
-  /// What is being done, for people.
+  /// The current step, for people.
   public var step: String {
     if let current { return current.operation.step }
     if isUp { return "connected" }
@@ -114,7 +114,7 @@ public struct BluetoothSession {
     return scan == nil ? "waiting" : "scanning"
   }
 
-  // MARK: What the owner wants
+  // MARK: Calls of the owner
 
   public mutating func opened(now: MonotonicTime) -> [BluetoothAction] {
     guard !isWanted else { return [] }
@@ -153,7 +153,7 @@ public struct BluetoothSession {
   /// The radio has answered over this link: the repairs have worked.
   public mutating func proved() { ladder.proved() }
 
-  // MARK: What BlueZ tells
+  // MARK: Events of BlueZ
 
   /// bluetoothd is there, or there again.
   public mutating func serviceUp(now: MonotonicTime) -> [BluetoothAction] {
@@ -241,7 +241,7 @@ public struct BluetoothSession {
     let actions = dropWays(now)
     guard isWanted, restUntil == nil else { return actions }
     if wasUp { return actions + rest(.lost(address: device.address), now) }
-    // Lost before it was up: what an operation on it says comes too, and is told then.
+    // Lost before it was up: an operation on it also fails, and is reported then.
     if device.isPaired { ladder.suspicions += 1 }
     return actions + (current == nil ? failed(.aborted("the connection was closed at once"), of: nil, now) : [])
   }
@@ -281,7 +281,7 @@ public struct BluetoothSession {
     return [.perform(lastID, operation)]
   }
 
-  /// An operation has ended. Those that nobody waits for any more are ignored.
+  /// An operation has ended. Results of abandoned operations are ignored.
   public mutating func finished(
     _ id: UInt64, _ outcome: BluetoothOutcome, now: MonotonicTime
   ) -> [BluetoothAction] {

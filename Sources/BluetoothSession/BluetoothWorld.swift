@@ -2,7 +2,7 @@
 
 import Timing
 
-/// What is known of BlueZ's objects, as far as it matters for one radio. Bounded: the air is full of devices.
+/// The known state of BlueZ's objects that matter for one radio. Bounded, as there can be many devices in range.
 struct BluetoothWorld: Equatable {
   struct Characteristics: Equatable {
     var device: String
@@ -21,7 +21,7 @@ struct BluetoothWorld: Equatable {
   static let maxAdapters = 8
 
   var isServiceUp = false
-  /// Adapters and devices are those that BlueZ told of, not yet or no longer guesses.
+  /// Adapters and devices are those of BlueZ, not assumptions.
   var hasObjects = false
   var adapters: [String: AdapterFacts] = [:]
   var devices: [String: DeviceFacts] = [:]
@@ -34,7 +34,7 @@ struct BluetoothWorld: Equatable {
     guard adapters[adapter.path] != nil || adapters.count < Self.maxAdapters else { return }
     let wasBlocked = adapters[adapter.path]?.isBlocked ?? false
     adapters[adapter.path] = adapter
-    // Only a failure to switch on tells of a block, and only being on that it is lifted.
+    // A block shows only in a failure to switch on, and its end only in the adapter being on.
     if wasBlocked, !adapter.isPowered { adapters[adapter.path]?.isBlocked = true }
   }
 
@@ -56,7 +56,7 @@ struct BluetoothWorld: Equatable {
     if characteristics?.device == device { characteristics = nil }
   }
 
-  /// A scan begins: what is only remembered does not count as being in range.
+  /// A scan begins: devices that BlueZ only remembers do not count as in range.
   mutating func forgetUnbonded() {
     for device in devices.values where !device.isPaired && !device.isConnected { forget(device.path) }
   }
@@ -104,10 +104,10 @@ struct BluetoothWorld: Equatable {
   mutating func forgetStranger(_ path: String) { strangers[path] = nil }
 }
 
-/// What is done about failures that go on: bounded steps, then patience.
+/// Repairs for repeated failures: a limited number of steps, then only retries.
 struct RepairLadder: Equatable {
   enum Repair: Equatable {
-    /// Remove the device from BlueZ, bond and cached services with it, and pair anew.
+    /// Remove the device with its bond and cached services from BlueZ, and pair again.
     case remove
     /// Switch the adapter off and on.
     case powerCycle
@@ -137,7 +137,7 @@ struct RepairLadder: Equatable {
     backoff = kept
   }
 
-  /// Decides on a repair; returns what to tell.
+  /// Decides on a repair; returns the log message.
   mutating func climb(canPair: Bool, device: DeviceFacts?, mayCycle: Bool) -> String? {
     guard repair == nil else { return nil }
     if let device, canPair || !device.isPaired, removals < Self.maxRemovals, wrongPINs == 0,
@@ -158,7 +158,7 @@ struct RepairLadder: Equatable {
   mutating func rest(after trouble: BluetoothTrouble, using random: inout SeededRandom) -> Duration {
     let wait = backoff.next(using: &random)
     switch trouble {
-    // Somebody has to do something: asking often changes nothing.
+    // An operator has to act: retrying often does not help.
     case .wrongPIN, .notAllowed, .several: return max(wait, .seconds(60))
     case .wantsPIN, .bondLost, .noUART, .inUse: return max(wait, .seconds(30))
     // The radio answered until just now: it is likely near, and back soon.

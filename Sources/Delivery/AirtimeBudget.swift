@@ -13,7 +13,7 @@ public struct AirtimeBudget: Equatable, Sendable {
     /// Milliseconds on the air within an hour. 180 s are 5 %.
     public var airtime: Int64 = 180_000
     public var messages = 600
-    /// The same for one channel, which everybody on it hears.
+    /// The same for one channel, which all its members receive.
     public var channelAirtime: Int64 = 60_000
     public var channelMessages = 60
 
@@ -58,7 +58,7 @@ public struct AirtimeBudget: Equatable, Sendable {
 
   private func isInWindow(_ use: Use, _ now: MonotonicTime) -> Bool { use.at + Self.window > now }
 
-  /// It goes on the air now.
+  /// Records a transmission.
   public mutating func charge(_ airtime: Int64, channel: String?, now: MonotonicTime) {
     uses.removeAll { $0.at + Self.window <= now }
     uses.append(Use(at: now, airtime: airtime, channel: channel))

@@ -4,7 +4,7 @@ import Companion
 import Timing
 
 extension DeliverySession {
-  /// The acknowledgement that the attempt in hand will have: told before it is sent, so that a fast one is not missed.
+  /// Sets the ack code of the current attempt, before it is sent, so that a fast acknowledgement is not missed.
   public mutating func expect(_ code: AckCode, for id: Int64) {
     guard live[id]?.item.codes.contains(code) == false else { return }
     live[id]?.item.codes.append(code)
@@ -15,7 +15,7 @@ extension DeliverySession {
     guard inHand == id else { return [] }
     inHand = nil
     guard let message = live[id], case .sending(let route) = message.phase else {
-      // An acknowledgement came before the radio's own answer: all that is left is that the radio remembers one more.
+      // Acknowledged before the radio's reply: only the radio's memory of ack codes has to be updated.
       occupyRing(id, 0)
       return sendNext(now)
     }
@@ -73,7 +73,7 @@ extension DeliverySession {
     return []
   }
 
-  /// The link is gone: what is out is waited for once it is back. It does not count: likely it never left.
+  /// The link is lost: waits for outstanding acknowledgements when it is back. The current attempt does not count, as it was probably not sent.
   private mutating func interrupted(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
     guard let message = live[id], message.item.channel == nil else { return again(id, now) }
     live[id]?.phase = .sent(until: isUp ? now + DeliverySettings.unknownTimeout : nil)
@@ -129,20 +129,20 @@ extension DeliverySession {
     return [.delivered(id: id, tripTime: tripTime)]
   }
 
-  /// A repeater was heard sending on a channel message of ours.
+  /// A repeater was heard repeating a sent channel message.
   public mutating func heardRepeat(of id: Int64, now: MonotonicTime) {
     guard let place = ended.lastIndex(where: { $0.id == id }) else { return }
     ended[place].hear(now)
   }
 
-  /// Other limits from now on; what is in hand goes on.
+  /// Changes the limits; attempts in progress continue.
   public mutating func change(_ settings: DeliverySettings, now: MonotonicTime) -> [DeliveryAction] {
     self.settings = settings
     budget.limits = settings.budget
     return sendNext(now)
   }
 
-  /// Something that is no message goes on the air, if the budget has room for it; false: not now.
+  /// Reserves air time for a packet that is not a message; false: not now.
   public mutating func spend(
     _ airtime: Int64, _ priority: DeliveryPriority, now: MonotonicTime
   ) -> Bool {

@@ -10,9 +10,9 @@ public enum Destination: Hashable, Sendable {
   case channel(String)
 }
 
-/// A message to be sent, as far as sending is concerned: its text stays on the disk.
+/// The data of a message that sending needs; its text stays on disk.
 public struct DeliveryItem: Equatable, Sendable {
-  /// What was known of it when it was taken up.
+  /// Its state when it was loaded.
   public enum Progress: Equatable, Sendable {
     case pending
     /// It was being handed to the radio, or waited for its acknowledgement, when the program ended: nobody knows
@@ -23,7 +23,7 @@ public struct DeliveryItem: Equatable, Sendable {
   public var id: Int64
   public var destination: Destination
   public var priority: DeliveryPriority
-  /// Who sends it: turns are taken between them.
+  /// The origin; origins take turns.
   public var origin: String
   /// Bytes of the text; in a channel with the name that the radio puts in front.
   public var bytes: Int
@@ -80,7 +80,7 @@ public enum DeliveryFailure: String, Equatable, Sendable {
   case refused
 }
 
-/// What the radio said to an attempt.
+/// The radio's reply to an attempt.
 public enum DeliveryAnswer: Equatable, Sendable {
   /// SENT: its expected acknowledgement, and how long the radio suggests to wait, ms.
   case sent(code: AckCode, flooded: Bool, timeout: UInt32)
@@ -91,15 +91,15 @@ public enum DeliveryAnswer: Equatable, Sendable {
   /// ERR 2.
   case unknown
   case refused
-  /// No answer came: it may have been sent.
+  /// No reply: it may have been sent.
   case unanswered
-  /// The link went away; it may have been sent.
+  /// The link was lost; it may have been sent.
   case linkLost
   /// It was not handed over at all: the disk did not take its state, or the link was down.
   case notTried
 }
 
-/// What the shell must do. States are to be kept in the order in which they are told.
+/// Actions for the shell. States are to be stored in the order of the actions.
 public enum DeliveryAction: Equatable, Sendable {
   /// Keep that it is being sent as `attempt`; when that is on disk, hand it to the radio; then call `answered`.
   case transmit(id: Int64, attempt: UInt8, route: DeliveryRoute, airtime: Int64)
@@ -108,7 +108,7 @@ public enum DeliveryAction: Equatable, Sendable {
   /// `tripTime` in ms, as the radio measured it.
   case delivered(id: Int64, tripTime: UInt32)
   case failed(id: Int64, DeliveryFailure)
-  /// It goes on later: an attempt was not acknowledged, or the radio was busy.
+  /// It continues later: an attempt was not acknowledged, or the radio was busy.
   case waiting(id: Int64)
   /// So many more repeated acknowledgements, or repeats of a channel message, were heard.
   case heard(id: Int64, count: Int)

@@ -3,19 +3,19 @@
 import Companion
 import Timing
 
-/// Decides when each message goes on the air, how, and when it has ended.
+/// Decides when and how each message is transmitted, and when it has ended.
 ///
 ///     pending ─▶ sending ─▶ sent ─ack─▶ delivered
 ///        ▲                    │ time-out: next attempt, along the path, then flooded
 ///        └────────────────────┴──────▶ failed (a late acknowledgement still makes it delivered)
 ///
-/// Pure: time is an argument, states are told as actions. What it promises, whatever happens: delivered is final; every
+/// Pure: time is an argument, states are actions. Guarantees in all cases: delivered is final; every
 /// message ends; an attempt's number is used once; the budget of no hour is exceeded; at most `maxInFlight` messages
 /// wait for acknowledgements, one per recipient, and never so many attempts that the radio forgets one still waited for.
 public struct DeliverySession: Sendable {
   struct Live: Equatable, Sendable {
     enum Phase: Equatable, Sendable {
-      /// Its turn comes: at once, or not before a time.
+      /// Waiting for its turn: now, or not before a time.
       case ready(notBefore: MonotonicTime?)
       /// With the radio or the disk.
       case sending(DeliveryRoute)
@@ -39,7 +39,7 @@ public struct DeliverySession: Sendable {
     let codes: [AckCode]
     var isDelivered: Bool
     var until: MonotonicTime
-    /// Heard and not told yet; told together, a while after the first.
+    /// Repeats that were heard but not reported yet; reported together, a while after the first.
     var heard = 0
     var tellAt: MonotonicTime?
 
@@ -75,12 +75,12 @@ public struct DeliverySession: Sendable {
     random = SeededRandom(seed: seed)
   }
 
-  // MARK: What is known
+  // MARK: State
 
   public var pending: Int { live.values.count { !$0.isOpen } }
   public var inFlight: Int { live.values.count { $0.isOpen && $0.item.channel == nil } }
   public func isLive(_ id: Int64) -> Bool { live[id] != nil }
-  /// The air time of the whole hour is used up for somebody who waits.
+  /// A message is waiting because the hourly air time is used up.
   public var waitsForBudget: Bool { budgetWait != nil }
 
   /// When `timedOut` wants to be called.
@@ -146,7 +146,7 @@ public struct DeliverySession: Sendable {
     discoveries[key] != nil || live.values.contains { $0.item.destination == .node(key) }
   }
 
-  /// Nobody wants it any more. What is on the air cannot be called back; no further attempt is made.
+  /// Cancels a message: no further attempts. A transmission in progress is not aborted.
   public mutating func cancel(_ id: Int64, now: MonotonicTime) -> [DeliveryAction] {
     guard let message = live[id] else { return [] }
     if case .sending = message.phase {
@@ -185,7 +185,7 @@ public struct DeliverySession: Sendable {
       live[id]?.phase = .ready(notBefore: nil)
       return [.waiting(id: id)]
     case .sent:
-      // What is on the air may still be acknowledged, unless nobody can hear that.
+      // A transmitted attempt may still be acknowledged, unless the radio cannot receive that.
       return !isUp && message.item.expires <= now ? fail(id, .expired, now) : []
     case .ready(let time):
       if message.item.expires <= now { return fail(id, .expired, now) }
@@ -194,7 +194,7 @@ public struct DeliverySession: Sendable {
     }
   }
 
-  /// Why there is no further attempt; `nil`: there is one.
+  /// Why there is no further attempt; `nil` if there is one.
   private func ending(_ message: Live, _ now: MonotonicTime) -> DeliveryFailure? {
     if message.item.expires <= now { return .expired }
     return route(of: message) == nil ? .noAcknowledgement : nil
@@ -222,7 +222,7 @@ public struct DeliverySession: Sendable {
     return [.failed(id: id, failure)]
   }
 
-  /// Beyond the bound the oldest is forgotten: its repeats are no longer counted.
+  /// Beyond the limit the oldest is dropped: its repeats are no longer counted.
   mutating func remember(_ message: Ended, _ now: MonotonicTime) {
     if ended.count >= DeliverySettings.maxEnded { ended.removeFirst() }
     ended.append(message)
@@ -266,7 +266,7 @@ public struct DeliverySession: Sendable {
     return !live.values.contains { $0.isOpen && $0.item.destination == .node(key) }
   }
 
-  /// One more attempt makes the radio forget the oldest: not while somebody waits for that.
+  /// Whether another attempt would displace an ack code that is still needed from the radio's memory.
   private var radioHasRoom: Bool {
     guard ring.count >= DeliverySettings.radioMemory, let oldest = ring.first, let message = live[oldest.id] else {
       return true
@@ -275,7 +275,7 @@ public struct DeliverySession: Sendable {
     return message.item.attempt != oldest.attempt &+ 1
   }
 
-  /// Priority, then who was served longest ago, then order of arrival.
+  /// By priority, then the least recently served origin, then order of arrival.
   private func goesBefore(_ one: Live, _ other: Live) -> Bool {
     if one.item.priority != other.item.priority { return one.item.priority < other.item.priority }
     let (mine, theirs) = (served[one.item.origin] ?? 0, served[other.item.origin] ?? 0)

@@ -7,7 +7,7 @@ public struct DeliverySettings: Equatable, Sendable {
   /// The radio remembers so many expected acknowledgements, in a ring (companion.md § 9.4).
   public static let radioMemory = 8
 
-  /// Transmissions of one direct message, all told.
+  /// Maximum transmissions of a direct message.
   public var maxAttempts = 4
   /// So many go along the known path; then the path is reset and the rest is flooded.
   public var floodAfter = 2
@@ -22,13 +22,13 @@ public struct DeliverySettings: Equatable, Sendable {
 
   public init() {}
 
-  /// What an attempt waits when the radio did not say how long, because the answer was lost: seconds.
+  /// Timeout of an attempt in seconds if the radio's suggestion was lost with its reply.
   static let unknownTimeout: Duration = .seconds(15)
   /// Acknowledgements and repeats are counted for so long after a message has ended.
   public static let grace: Duration = .seconds(60)
-  /// What was heard is told together, so long after the first.
+  /// Delay after the first repeat until repeats are reported together.
   static let heardDelay: Duration = .seconds(5)
-  /// A failed message becomes delivered by an acknowledgement that comes so much later.
+  /// How long a late acknowledgement still changes a failed message to delivered.
   static let lateGrace: Duration = .seconds(600)
   /// Ended messages whose codes are remembered.
   static let maxEnded = 64
@@ -37,15 +37,15 @@ public struct DeliverySettings: Equatable, Sendable {
   /// The firmware's packet pool is full, or the disk does not take the state: wait this long, growing.
   static let refusalFirst: Duration = .seconds(1)
   static let refusalLimit: Duration = .seconds(60)
-  /// Numbers of attempts are a byte, and a message that comes near its end has gone wrong long before.
+  /// Attempt numbers are one byte; a message never gets close to that limit.
   static let lastAttempt: UInt8 = 250
 }
 
-/// Who waits for a message. A lower one goes first, and may use more of the budget.
+/// Priority of a message. A lower value goes first, and may use more of the budget.
 public enum DeliveryPriority: UInt8, Comparable, Sendable, CaseIterable {
   /// A person waits.
   case interactive = 0
-  /// Came from an upstream.
+  /// From an upstream.
   case relayed = 1
   /// Polls and the like.
   case bulk = 2

@@ -2,7 +2,7 @@
 
 import Companion
 
-/// Who is waiting: a person at the gateway first; then the sync and other programs' clients, as they come.
+/// The kind of client: operators at the gateway first; then the sync and clients of other programs, in order.
 public enum CommandPriority: Sendable {
   case interactive, sync
   /// Another program that shares the radio. It has no precedence, and need not wait for a contact list to end.
@@ -18,16 +18,16 @@ struct CommandQueue {
     let id: UInt64
     let command: Command
     let priority: CommandPriority
-    /// The frame as somebody else wrote it; `nil`: the command's own.
+    /// The frame as written by a client; `nil`: the command's own.
     var frame: [UInt8]?
   }
 
-  /// More waiting commands than this are refused: whoever asks is told, and asks again later.
+  /// Maximum waiting commands. Further ones are refused, and can be retried later.
   static let bound = 64
 
   /// Each with what must follow it directly.
   private var waiting: [[Entry]] = []
-  /// The rest of what has begun.
+  /// The next command of a sequence in progress.
   private var begun: [Entry] = []
 
   var isFull: Bool { count >= Self.bound }

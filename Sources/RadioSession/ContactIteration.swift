@@ -9,7 +9,7 @@ struct ContactIteration: Equatable {
   static let silence: Duration = .seconds(5)
 
   let id: UInt64
-  /// What START said: the whole table, whatever was asked for.
+  /// The count in START: of the whole table, regardless of the request.
   let total: UInt32
   private(set) var received: UInt32 = 0
   private(set) var deadline: MonotonicTime

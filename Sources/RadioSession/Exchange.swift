@@ -2,15 +2,15 @@
 
 import Companion
 
-/// Which reply answers a command. Replies carry no id, so only their kind tells (companion.md § 2.2).
+/// Which reply answers a command. Replies have no id, so only their kind decides (companion.md § 2.2).
 enum Expectation {
-  /// What a frame means to the command in flight.
+  /// The meaning of a frame for the command in flight.
   enum Match: Equatable {
     /// The frame is its answer.
     case completes
     /// The answer has begun; more of it follows (the contact list).
     case begins
-    /// Late, foreign, or content that nobody asked for.
+    /// A late or foreign reply, or unsolicited content.
     case unrelated
   }
 
@@ -36,7 +36,7 @@ enum Expectation {
     return .unrelated
   }
 
-  /// Commands after which the radio says nothing.
+  /// Commands without a reply.
   static func isUnanswered(_ command: Command) -> Bool {
     switch command {
     case .reboot, .factoryReset: true

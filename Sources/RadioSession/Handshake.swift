@@ -3,7 +3,7 @@
 import Companion
 import Timing
 
-/// Who the radio is: the result of the handshake.
+/// The radio's identity: the result of the handshake.
 public struct RadioIdentity: Equatable, Sendable {
   public var info: SelfInfo
   /// `nil` when the radio did not know DEVICE_QUERY (before 1.2).
@@ -15,7 +15,7 @@ public struct RadioIdentity: Equatable, Sendable {
   }
 }
 
-/// DEVICE_QUERY, then APP_START; with what to do when nobody answers (companion.md §§ 1.1 and 2.1).
+/// DEVICE_QUERY, then APP_START; and the reaction if there is no answer (companion.md §§ 1.1 and 2.1).
 ///
 ///     asking for the device ─▶ starting ─▶ done
 ///       │ 2 s of silence: invert DTR, once

@@ -13,7 +13,7 @@ import Timing
 ///
 /// Bounds: 64 waiting commands (more are refused), one in flight, one contact list.
 public struct RadioSession: Sendable {
-  /// Version that we claim to understand: 3 and more get messages with SNR. The official clients say 3.
+  /// The protocol version that we announce: from 3 on the radio sends messages with SNR. The official clients announce 3.
   public static let clientVersion: UInt8 = 3
   /// After a time-out the link falls silent, or a late OK would be taken for the next command's.
   static let quietAfterTimeout: Duration = .milliseconds(100)
@@ -22,7 +22,7 @@ public struct RadioSession: Sendable {
   /// So many unreadable frames without a good one between, and the link counts as garbage.
   static let glitchesBeforeDrop = 64
 
-  /// Why a command has no answer.
+  /// Why a command was not answered.
   public enum Failure: Error, Equatable, Sendable {
     /// The radio refused it.
     case refused(RadioError?)
@@ -30,17 +30,17 @@ public struct RadioSession: Sendable {
     case disabled
     /// No answer in time. It may have been carried out all the same.
     case timedOut
-    /// The link went away before the answer.
+    /// The link was lost before the answer.
     case linkLost
-    /// APP_START of somebody else ended the contact list, or it stopped half-way.
+    /// APP_START of another client ended the contact list, or it stopped half-way.
     case listBroken(received: UInt32, total: UInt32)
   }
 
   public enum Outcome: Equatable, Sendable {
     case replied(Reply)
-    /// The own radio's telemetry, which comes as a push.
+    /// The radio's own telemetry, which arrives as a push.
     case pushed(Push)
-    /// A contact list is complete; its records came as `contact` actions.
+    /// A contact list is complete; its records were `contact` actions.
     case contacts(total: UInt32, received: UInt32, lastModified: UInt32)
     /// Sent; nothing ever answers it.
     case unanswered
@@ -53,7 +53,7 @@ public struct RadioSession: Sendable {
     case garbage
   }
 
-  /// What the shell must do.
+  /// Actions for the shell.
   public enum Action: Equatable, Sendable {
     /// Write this frame, whole.
     case send([UInt8])
@@ -62,20 +62,20 @@ public struct RadioSession: Sendable {
     /// Serial: invert DTR, once. Other links: nothing.
     case tryOtherLineSettings
     case ready(RadioIdentity)
-    /// The contact list of command `id` begins: what START said.
+    /// The contact list of command `id` begins, with the count of START.
     case listBegan(id: UInt64, total: UInt32)
     /// A record of the contact list of command `id`.
     case contact(id: UInt64, Contact)
     case completed(id: UInt64, Outcome)
     case push(Push)
-    /// A reply that answers no command of ours: content to be processed all the same.
+    /// A reply without a command: content that is still processed.
     case unasked(Reply)
     /// A frame that could not be read.
     case glitch(FrameError)
     case dropLink(DropReason)
   }
 
-  /// A command, and its frame where somebody else wrote it: that goes out as it is.
+  /// A command, and its frame if a client wrote it, which is sent unchanged.
   public struct Submission: Sendable {
     public let command: Command
     public let frame: [UInt8]?
@@ -165,7 +165,7 @@ public struct RadioSession: Sendable {
     return (entries.map(\.id), sendNext(now: now))
   }
 
-  /// A frame came.
+  /// A frame was received.
   public mutating func received(_ frame: [UInt8], now: MonotonicTime) -> [Action] {
     let decoded: RadioFrame
     do {

@@ -3,19 +3,19 @@
 import SQLite
 
 extension Store {
-  /// Programs whose place in the messages is remembered; of more, those that were away longest begin anew.
+  /// Number of programs whose position in the messages is stored; beyond it, the least recently used are reset.
   public static let maxClients: Int64 = 64
 
-  /// The id of the last message that a client of this name has had; `nil`: it was never here.
+  /// The id of the last message that this client received; `nil`: a new client.
   public func clientCursor(_ name: String) throws(StoreError) -> Int64? {
     try translating { () throws(SQLiteError) in
       try database.value("SELECT message FROM clients WHERE name = ?", .text(name))?.integer
     }
   }
 
-  /// Within a `write`: it has had all messages up to this one.
+  /// Within a `write`: it has received all messages up to this one.
   public func setClientCursor(_ name: String, message: Int64, at milliseconds: Int64) throws(SQLiteError) {
-    // The one used last stays the last, also when the clock was set back.
+    // The most recently used stays so, also if the clock was set back.
     try database.run(
       """
       INSERT OR REPLACE INTO clients(name, message, used_at)
@@ -27,7 +27,7 @@ extension Store {
       """)
   }
 
-  /// The oldest message of the radio that is attached with a greater id; `nil`: there is none.
+  /// The oldest message of the attached radio with a greater id; `nil`: none.
   public func message(after id: Int64) throws(StoreError) -> StoredMessage? {
     var found: StoredMessage?
     try translating { () throws(SQLiteError) in

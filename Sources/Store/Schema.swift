@@ -12,7 +12,7 @@ enum Schema {
     Migration(number: 11, sql: unspacedScripts),
   ]
 
-  /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so a number never comes back.
+  /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
   private static let first = """
     CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
     CREATE TABLE contacts(
@@ -38,7 +38,7 @@ enum Schema {
       status INTEGER NOT NULL, reason TEXT NOT NULL, retry INTEGER NOT NULL DEFAULT 0, UNIQUE(upstream, seq));
     """
 
-  /// What is sent, reactions, and what nodes tell of themselves. `reactions.target` and `.message`: a message's id, or
+  /// Sent messages, reactions, and readings of nodes. `reactions.target` and `.message`: a message's id, or
   /// below zero an outgoing one's.
   private static let messaging = """
     CREATE TABLE outgoing(
@@ -60,8 +60,8 @@ enum Schema {
       body BLOB NOT NULL);
     """
 
-  /// What comes from hubs: how far each bucket is known, commands, documents. `commands.answer` is empty until there is
-  /// one; `documents.seq` is the event that tells of our last edit, 0 when the hub's came after it.
+  /// Data from hubs: the position in each bucket, commands, documents. `commands.answer` is empty until answered;
+  /// `documents.seq` is the event of our last edit, 0 if the hub's edit is later.
   private static let updates = """
     CREATE TABLE buckets(
       upstream TEXT NOT NULL, name TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER, since INTEGER NOT NULL,
@@ -75,7 +75,7 @@ enum Schema {
       seq INTEGER NOT NULL) WITHOUT ROWID;
     """
 
-  /// Programs that share the radio, and the last message that each has had.
+  /// Programs that share the radio, and the last message that each has received.
   private static let clients = """
     CREATE TABLE clients(name TEXT PRIMARY KEY, message INTEGER NOT NULL, used_at INTEGER NOT NULL) WITHOUT ROWID;
     """
@@ -126,13 +126,13 @@ enum Schema {
     ALTER TABLE outgoing ADD COLUMN created_elapsed INTEGER NOT NULL DEFAULT 0;
     """
 
-  /// Radios that were attached, and whose each row is. What was there before is that of the radio that was synced last, number 1; without
-  /// one, of the first that comes. A column with a constant default costs nothing for rows that are there, and one byte for those of
+  /// Radios that were attached, and the radio of each row. Existing rows belong to the radio that was synced last, number 1; without one,
+  /// to the first radio that is attached. A column with a constant default costs nothing for existing rows, and one byte for those of
   /// number 1. `radio` 0: several radios have it.
   ///
-  /// `radios.first_message`, `.last_message`: between these ids its messages lie (no last: it is attached); `.since_message`: the newest when it
-  /// was attached last; `.messages`: counted when it was taken away. `outgoing.place`: the newest message that had come when ours was taken in:
-  /// by it both directions have one order, whatever clocks do. `contacts.evicted`: by which radio's table.
+  /// `radios.first_message`, `.last_message`: the range of ids of its messages (no last: it is attached); `.since_message`: the newest id when it
+  /// was last attached; `.messages`: the count when it was detached. `outgoing.place`: the newest received message when ours was accepted, which
+  /// gives both directions one order independent of clocks. `contacts.evicted`: from which radio's table.
   private static let radios = """
     CREATE TABLE radios(
       id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, name BLOB NOT NULL, first_seen INTEGER NOT NULL,
@@ -161,8 +161,8 @@ enum Schema {
     INSERT INTO sent_words(sent_words, rank) VALUES ('pgsz', 960);
     """
 
-  /// Letters of scripts without spaces are words of their own now (`SearchWords`). Where no message has one, the indexes stay;
-  /// else they begin anew, and messages come in step by step, as at first.
+  /// Letters of scripts without spaces become separate words (`SearchWords`). If no message has such letters, the indexes are kept;
+  /// otherwise they are rebuilt step by step.
   private static let unspacedScripts = """
     INSERT INTO words(words) SELECT 'delete-all'
       WHERE EXISTS(SELECT 1 FROM message_words WHERE spaced(text) <> text OR spaced(sender) <> sender);

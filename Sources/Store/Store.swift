@@ -6,24 +6,24 @@ import Glibc
 import SQLite
 import Timing
 
-/// What the gateway keeps: contacts, channels, messages, the journal, cursors, its identity.
+/// The gateway's data: contacts, channels, messages, the journal, cursors, its identity.
 ///
-/// Writes of one turn of the event loop share one transaction: `write` does its work in it and hears at the end of the
-/// turn, from `commit`, whether it is on disk. So what waits while a commit runs goes into the next one, without a
-/// timer; and nothing is acknowledged before it is durable (WAL, `synchronous=FULL`).
+/// All writes of one turn of the event loop share a transaction: `write` does its work in it, and `commit` reports the result
+/// at the end of the turn. Writes during a commit are part of the next one, without a timer. Nothing is acknowledged before
+/// it is durable (WAL, `synchronous=FULL`).
 ///
-/// One thread. A second process that opens the same store is refused.
+/// Single-threaded. A second process cannot open the same store.
 public final class Store {
   public struct Settings: Sendable {
     public var location: String
-    /// Bytes that the database may grow to; writing stops there with `StoreError.full`.
+    /// Maximum size of the database in bytes; beyond it writes fail with `StoreError.full`.
     public var maxSize: Int64
-    /// Bytes of journal kept for upstreams that are away, and how long (seconds).
+    /// Maximum size of the journal in bytes, and maximum age of its events in seconds, for upstreams that are unreachable.
     public var journalMaxSize: Int64
     public var journalMaxAge: Int64
-    /// Messages that are kept; they are in the journal besides. So far back a duplicate is recognised.
+    /// Number of messages that are kept, independent of the journal. Duplicates are recognised among these.
     public var messagesMax: Int64
-    /// What this gateway calls itself; `nil`: a random id, made once.
+    /// The gateway's id; `nil`: a random id, created once.
     public var gatewayID: String?
     public var profile: StoreProfile
 
@@ -42,7 +42,7 @@ public final class Store {
     }
   }
 
-  /// What becomes of a write: `nil` when it is on disk.
+  /// Receives the result of a write: `nil` if it is on disk.
   public typealias Committed = (StoreError?) -> Void
   public typealias Work = (Store) throws(SQLiteError) -> Void
 
@@ -50,19 +50,19 @@ public final class Store {
 
   let settings: Settings
   public var location: String { settings.location }
-  /// What the database may grow to.
+  /// Maximum size of the database.
   public var maxBytes: Int64 { settings.maxSize }
   private(set) var database: Database
   private let lock: StoreLock
   private var waiting: [Committed] = []
-  /// What goes along with the next transaction, and what went along with this one, by name.
+  /// Deferred writes for the next transaction, and those of the current one, by name.
   private var alongside: [String: Work] = [:]
   private var taken: [String: Work] = [:]
-  /// Something waits that is to be on disk at the end of this turn.
+  /// A write needs a commit at the end of this turn.
   private var isUrgent = false
-  /// Somebody knows that the transaction is to be committed later.
+  /// A later commit is scheduled.
   private var isPromised = false
-  /// Something was written that may wait: somebody must call `commit(everything:)` after so long.
+  /// Called after a write that may be committed later: the owner calls `commit(everything:)` after the given time.
   public var onDeferred: ((Duration) -> Void)?
   private var doomed: StoreError?
   private var onDisk: [() -> Void] = []
@@ -74,23 +74,23 @@ public final class Store {
   var journalState = JournalState()
   var steadyClock = SteadyClock(maxAway: 0)
   var radioState = RadioState()
-  /// The database turned out to be damaged: somebody must call `replaceDamaged`, later.
+  /// Called when the database is found to be damaged: the owner calls `replaceDamaged` later.
   public var onDamage: (() -> Void)?
 
-  /// Whose journal this is: 16 hex digits, made once, kept when the database is recreated.
+  /// The gateway's id: 16 hex digits, created once, kept when the database is recreated.
   public private(set) var gatewayID = ""
-  /// Made with the database and remade whenever it is recreated or restored: with it a seq is unique for ever.
+  /// Created with the database, and changed when that is recreated or restored: makes each seq unique.
   public private(set) var epoch = ""
   /// The first seq that belongs to this epoch.
   public private(set) var epochFirst: Int64 = 1
-  /// Where a damaged database was put at opening; `nil` when it was sound.
+  /// Where a damaged database was saved at opening; `nil` if it was intact.
   public private(set) var setAside: String?
-  /// What the log held and the medium has lost, and where that log is kept; `nil`: nothing. A new epoch was begun then.
+  /// Transactions of the write-ahead log that the medium has lost, and where that log was saved; `nil`: none. Starts a new epoch.
   public private(set) var lostFromLog: String?
-  /// The last failure to write; `nil` when the last write succeeded.
+  /// Why the last write failed; `nil` if it succeeded.
   public private(set) var failure: StoreError?
 
-  /// Opens or creates the store. A damaged file is renamed to `….corrupt-TIME` and a new one begun.
+  /// Opens or creates the store. A damaged file is renamed to `….corrupt-TIME` and a new one created.
   public init(_ settings: Settings) throws(StoreError) {
     self.settings = settings
     lock = try StoreLock(location: settings.location)
@@ -110,9 +110,9 @@ public final class Store {
       database = try Self.open(settings)
       try load()
     }
-    // What the log still holds behind a damaged place must not be found again, nor be taken for a loss after a power cut.
+    // Do not find the transactions behind the damage again, or report them as lost after a power cut.
     try checkpoint()
-    // Numbers that were given out before would be given out again.
+    // Otherwise sequence numbers would be reused.
     if lostFromLog != nil { try renewEpoch() }
   }
 
@@ -125,13 +125,13 @@ public final class Store {
     try translating { () throws(SQLiteError) in try placeOutgoing() }
   }
 
-  /// Nobody else opens it meanwhile: the index of the log is then in memory, and not in a file whose pages the kernel writes to
-  /// the disk after each message that comes alone.
+  /// Exclusive: the index of the write-ahead log is then in memory, and not in a file whose pages the kernel writes to disk after
+  /// each single message.
   private static func open(_ settings: Settings) throws(StoreError) -> Database {
     do {
       try DatabaseFile.protect(settings.location)
       let database = try Database(location: settings.location)
-      // Somebody who looks into it is done in a moment, mostly.
+      // Another program usually has it open only briefly.
       try database.execute("PRAGMA busy_timeout = \(patienceWithReaders)")
       try database.execute(
         """
@@ -153,7 +153,7 @@ public final class Store {
   /// Milliseconds.
   private static let patienceWithReaders = 3000
 
-  /// Renames the damaged files. They are kept: somebody may want to look at them.
+  /// Renames the damaged files, which are kept for inspection.
   private static func moveAway(_ location: String) throws(StoreError) -> String {
     let target = freeName(location)
     guard rename(location, target) == 0 || errno == ENOENT else {
@@ -173,8 +173,8 @@ public final class Store {
     return target
   }
 
-  /// The database turned out to be damaged while in use: set it aside and begin a new one, with a new epoch.
-  /// Returns where the damaged one is now.
+  /// Replaces a database that was found to be damaged in use with a new one, which has a new epoch. Returns where the damaged one
+  /// was saved.
   public func replaceDamaged() throws(StoreError) -> String {
     let target = try Self.moveAway(settings.location)
     database = try Self.open(settings)
@@ -185,7 +185,7 @@ public final class Store {
   }
 
   private func loadIdentity() throws(StoreError) {
-    // The id stands in a file of its own too: a gateway whose database was lost is still the same gateway.
+    // The id is also in a separate file, so that a gateway keeps its id when its database is lost.
     let idLocation = settings.location + ".id"
     let kept = (try meta("gateway_id")).flatMap(\.text) ?? Self.readSmallFile(idLocation)
     gatewayID = settings.gatewayID ?? kept ?? Self.randomHex(8)
@@ -202,7 +202,7 @@ public final class Store {
     if Self.readSmallFile(idLocation) != gatewayID { try Self.writeSmallFile(idLocation, gatewayID) }
   }
 
-  /// A new epoch: the upstream knows sequence numbers of ours that we do not, so this store has gone back in time.
+  /// Starts a new epoch: an upstream has sequence numbers beyond ours, so this store is an older copy.
   public func renewEpoch() throws(StoreError) {
     epoch = Self.randomHex(8)
     epochFirst = lastSeq + 1
@@ -239,9 +239,9 @@ public final class Store {
 
   // MARK: Transactions
 
-  /// Do `work` in this turn's transaction; `committed` hears at the end of the turn whether it is on disk.
+  /// Does `work` in this turn's transaction. Calls `committed` at the end of the turn with the result.
   ///
-  /// A failure undoes the whole turn: everything written in it hears of it.
+  /// A failure rolls back the whole turn: every write in it gets the error.
   public func write(
     when: When = .now, _ work: Work, _ committed: @escaping Committed
   ) {
@@ -275,27 +275,26 @@ public final class Store {
     for work in taken.values { try work(self) }
   }
 
-  /// `work` is not worth a commit of its own: it goes along with the next transaction that begins, and is forgotten by a power cut before that.
-  /// Of several with one `name` the last does. Who needs all on disk calls `settle`.
+  /// Defers `work` to the next transaction, because it is not worth its own commit; a power cut before that loses it. Of several
+  /// with the same `name` only the last is done. `settle` writes all of them.
   public func writeAlong(_ name: String, _ work: @escaping Work) { alongside[name] = work }
 
-  /// Everything that waits for anything is written and committed now.
+  /// Writes and commits everything that is deferred.
   public func settle() {
     if !alongside.isEmpty { write({ _ in }) { _ in } }
     commit(everything: true)
   }
 
-  /// Messages that the radio has handed over may wait for company.
+  /// Received messages may wait for a later commit.
   public var gathersMessages: Bool { !settings.profile.isUrgent(.message) }
   public var profile: StoreProfile { settings.profile }
 
-  /// Called whenever something new is on disk: the relay sends on then.
+  /// Called when new data is on disk: the relay then forwards it.
   public func onCommit(_ action: @escaping () -> Void) { onDisk.append(action) }
 
-  /// The end of a turn: commit what was written, tell everybody who waits. Who is told may write again: that is
-  /// committed too.
+  /// Ends a turn: commits its writes and calls their completions. Writes made by completions are committed too.
   ///
-  /// What may wait (`When.soon`) waits, in the open transaction, until something else is committed or its time has come.
+  /// Deferrable writes (`When.soon`) stay in the open transaction until another write is committed or their time is over.
   public func commit(everything: Bool = false) {
     if everything { isUrgent = true }
     for _ in 0..<Self.maxRounds where !waiting.isEmpty {
@@ -345,7 +344,7 @@ public final class Store {
     doomed = nil
     failure = failed
     if let failed {
-      // Already rolled back when SQLite did it by itself (disk full, I/O error); then this is refused, and right so.
+      // Fails if SQLite has already rolled back by itself (disk full, I/O error), which is fine.
       if database.isInTransaction { try? database.execute("ROLLBACK") }
       journalState.undo()
       alongside.merge(taken) { newer, _ in newer }
@@ -359,7 +358,7 @@ public final class Store {
     if failed == nil { for action in onDisk { action() } }
   }
 
-  /// Commits at once; for the few places that cannot go on without knowing.
+  /// Commits at once, for the few places that need the result immediately.
   public func commitNow() throws(StoreError) {
     commit(everything: true)
     if let failure { throw failure }
@@ -387,6 +386,6 @@ public final class Store {
     try translating { () throws(SQLiteError) in try database.execute("PRAGMA wal_checkpoint(TRUNCATE)") }
   }
 
-  /// Memory that caches hold and nobody needs now.
+  /// Frees memory of caches that is not in use.
   public func releaseMemory() { database.releaseMemory() }
 }

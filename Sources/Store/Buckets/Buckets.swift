@@ -2,9 +2,9 @@
 
 import SQLite
 
-/// How far a bucket of a hub is known here. Source: docs/hub-protocol.md.
+/// The position in a bucket of a hub. Source: docs/hub-protocol.md.
 public struct BucketPosition: Equatable, Sendable {
-  /// Its last update that was applied, and when the hub made that.
+  /// The last update that was applied, and when the hub made it.
   public var seq: Int64
   public var at: Int64?
   /// Nothing that was made before this is missing (milliseconds since 1970, by the hub's clock). Never goes back.
@@ -17,13 +17,13 @@ public struct BucketPosition: Equatable, Sendable {
   }
 }
 
-/// A command of a server that was taken in.
+/// A command that was accepted from a server.
 public struct QueuedCommand: Equatable, Sendable {
   public var number: Int64
   public var id: String
   /// The request, JSON.
   public var body: [UInt8]
-  /// Milliseconds since 1970 when it was asked for, by the server's clock or ours: the earlier.
+  /// When it was sent, in milliseconds since 1970, by the server's clock or ours, whichever is earlier.
   public var at: Int64
 }
 
@@ -52,7 +52,7 @@ extension Store {
 
   // MARK: Commands
 
-  /// Commands with their answers that are kept of an upstream, so that one that comes again is known.
+  /// Number of commands that are kept for each upstream with their answers, to recognise repeated ones.
   static let maxAnswered: Int64 = 1000
 
   /// Within a `write`: false when the upstream has sent this id before.
@@ -64,7 +64,7 @@ extension Store {
       .text(upstream), .text(id), .blob(body), .integer(now)) > 0
   }
 
-  /// Within a `write`: what has become of it. A command that was not queued is remembered as well.
+  /// Within a `write`: stores its result. A command that was not queued is stored as well.
   public func answerCommand(
     _ id: String, of upstream: String, body: [UInt8], answer: [UInt8], at now: Int64
   ) throws(SQLiteError) {
@@ -80,7 +80,7 @@ extension Store {
       """, .text(upstream), .integer(Self.maxAnswered))
   }
 
-  /// What the upstream was answered to this id; `nil`: it is not known, or has no answer yet.
+  /// The answer to this id; `nil`: unknown, or not answered yet.
   public func commandAnswer(_ id: String, of upstream: String) throws(StoreError) -> [UInt8]? {
     try translating { () throws(SQLiteError) in
       try database.value(

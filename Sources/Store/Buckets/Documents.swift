@@ -26,7 +26,7 @@ extension Store {
       key: row.text(0), value: row.textIfAny(1), updatedAt: row.integer(2), byHub: row.integer(3) != 0)
   }
 
-  /// Those that begin so, deleted ones too, in the order of their keys. Return false to stop.
+  /// Documents with this key prefix, including deleted ones, by key. Return false to stop.
   public func eachDocument(_ beginning: String = "", _ row: (Document) -> Bool) throws(StoreError) {
     try translating { () throws(SQLiteError) in
       try database.each(
@@ -36,7 +36,7 @@ extension Store {
     }
   }
 
-  /// Within a `write`: an edit made here. Hubs hear of it by the journal.
+  /// Within a `write`: an edit made here. The journal reports it to hubs.
   @discardableResult
   public func editDocument(_ key: String, _ value: String?, at moment: Moment) throws(SQLiteError) -> Document {
     let edit = Document.edit(key, value, of: try known(key)?.document, at: moment.milliseconds, byHub: false)
@@ -45,11 +45,11 @@ extension Store {
     return edit
   }
 
-  /// Documents that are kept, deleted ones too. Each has at most 1000 bytes besides its key and its tags, so that all of them take
+  /// Maximum number of documents, including deleted ones. Each has at most 1000 bytes besides its key and its tags, so that all of them take
   /// some ten megabytes.
   public static let maxDocuments: Int64 = 10_000
 
-  /// One more document than there are would be too many; those that are there can still be edited.
+  /// No further document can be added; existing ones can still be edited.
   public func hasRoomForDocument(_ key: String) throws(StoreError) -> Bool {
     try translating { () throws(SQLiteError) in try hasRoom(for: key) }
   }
@@ -59,10 +59,10 @@ extension Store {
     return (try database.value("SELECT count(*) FROM documents")?.integer ?? 0) < Self.maxDocuments
   }
 
-  /// Within a `write`: what a hub says a document is. True when that changes it; a further one than `maxDocuments` does not.
+  /// Within a `write`: applies a hub's version. Returns true if it changes the document; documents beyond `maxDocuments` are ignored.
   ///
-  /// A hub that has our last edit (`acknowledged` is past it) speaks of that too: what it says counts. Before, the later of
-  /// the two does; the hub will tell which has won when it has both.
+  /// If the hub has our last edit (`acknowledged` is past it), its version wins. Otherwise the later one wins, and the hub decides
+  /// when it has both.
   public func applyDocument(
     _ document: Document, via upstream: String, acknowledged: Int64, at moment: Moment
   ) throws(SQLiteError) -> Bool {
@@ -72,13 +72,13 @@ extension Store {
     } else if try !hasRoom(for: document.key) {
       return false
     }
-    // The other hubs hear of it; the one that it comes from does not.
+    // Reported to the other hubs, but not to the one that it comes from.
     try append(.document, at: moment, body: Self.body(document, via: upstream))
     try keep(document, seq: 0)
     return true
   }
 
-  /// Within a `write`: all of them, told once more: a hub has gone back in time.
+  /// Within a `write`: journals all of them again, for a hub that was restored.
   public func announceDocuments(at moment: Moment) throws(SQLiteError) {
     var all: [Document] = []
     try database.each("SELECT key, value, updated_at, by_hub FROM documents ORDER BY key", []) {

@@ -2,10 +2,10 @@
 
 import SQLite
 
-/// The region that messages to a channel go to, where it has one of its own. By the digest of its secret: slots change, and a
-/// radio does not keep it.
+/// The region for messages to a channel that has its own, by the digest of its secret: slots change, and the radio does not
+/// store it.
 extension Store {
-  /// Within a `write`. `nil`: as the radio's default says.
+  /// Within a `write`. `nil`: the radio's default.
   public func setRegion(_ region: String?, ofChannel digest: String) throws(SQLiteError) {
     guard let region else {
       try database.run("DELETE FROM channel_regions WHERE channel = ?", .text(digest))

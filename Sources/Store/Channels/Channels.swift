@@ -5,7 +5,7 @@ import MeshCrypto
 import SQLite
 
 extension Store {
-  /// Within a `write`: keeps what the radio has in a slot. True when that is new.
+  /// Within a `write`: stores the radio's channel of a slot. Returns true if it changed.
   public func setChannel(_ channel: Channel) throws(SQLiteError) -> Bool {
     if try readChannel(channel.slot) == channel { return false }
     try database.run(
@@ -20,7 +20,7 @@ extension Store {
     try database.run("DELETE FROM channels WHERE slot >= ?", .integer(Int64(slot)))
   }
 
-  /// What is known of a slot; an empty channel for a slot known to be empty, `nil` for one never asked for.
+  /// The channel of a slot; an empty channel if the slot is empty, `nil` if it was never read.
   public func channel(slot: UInt8) throws(StoreError) -> Channel? {
     try translating { () throws(SQLiteError) in try readChannel(slot) }
   }

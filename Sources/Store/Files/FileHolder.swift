@@ -2,9 +2,9 @@
 
 import Glibc
 
-/// Who has a file open, as far as this user may see: for an error message.
+/// Finds the process that has a file open, as far as this user can see, for an error message.
 enum FileHolder {
-  /// `sqlite3 (process 812)`; `nil`: nobody who can be seen.
+  /// Such as `sqlite3 (process 812)`; `nil`: none visible.
   static func name(of location: String) -> String? {
     var wanted = stat()
     guard stat(location, &wanted) == 0 else { return nil }

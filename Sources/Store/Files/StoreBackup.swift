@@ -8,16 +8,16 @@ extension Store {
   /// Begins a copy beside the database, which is there when `step` has returned true.
   public func beginBackup(to location: String) throws(StoreError) -> OnlineBackup {
     unlink(location)
-    // For the owner alone, from the first byte on: SQLite opens what is there.
+    // Create it readable by the owner only: SQLite opens the existing file.
     let file = Glibc.open(location, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
     guard file >= 0 else { throw .unavailable("\(location): \(String(cString: strerror(errno)))") }
     close(file)
     return try translating { () throws(SQLiteError) in try OnlineBackup(of: database, to: location) }
   }
 
-  /// Puts a backup into the place of the database, which nobody may have open. What was there is kept under another name,
-  /// which is returned; `nil`: there was nothing. The restored store gets a new epoch: numbers that it gives out from now on
-  /// are none that the old one gave out after the backup.
+  /// Replaces the database, which must not be open, with a backup. Returns the name under which the previous one was saved;
+  /// `nil` if there was none. The restored store gets a new epoch, as the old one may have assigned the same sequence numbers
+  /// after the backup.
   public static func restore(_ backup: String, settings: Settings) throws(StoreError) -> String? {
     let lock = try StoreLock(location: settings.location)
     defer { withExtendedLifetime(lock) {} }

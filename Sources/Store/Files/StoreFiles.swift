@@ -2,9 +2,9 @@
 
 import Glibc
 
-/// The store's files, before SQLite opens them: who may read them, and what SQLite would pass over in silence.
+/// Checks the store's files before SQLite opens them: permissions, and damage that SQLite would ignore silently.
 enum StoreFiles {
-  /// What is wrong with the log beside a database.
+  /// A problem with the write-ahead log of a database.
   enum LogTrouble: Equatable {
     /// The database is empty or gone, and SQLite would delete the log with all that it holds.
     case databaseIsGone
@@ -12,7 +12,7 @@ enum StoreFiles {
     case breaksOff(lost: Int)
   }
 
-  /// `nil`: there is no log, it is whole, or it ends as a power cut may leave it.
+  /// `nil`: there is no log, it is intact, or it ends as after a power cut.
   static func logTrouble(_ location: String) -> LogTrouble? {
     guard let log = size(location + "-wal"), log > WriteAheadLog.headerSize else { return nil }
     guard let database = size(location), database > 0 else { return .databaseIsGone }
@@ -34,7 +34,7 @@ enum StoreFiles {
       guard file >= 0 else { continue }
       defer { close(file) }
       var facts = stat()
-      // Never a file of root's that somebody has given a second name here.
+      // Never change a file of root that was hard-linked here.
       guard fstat(file, &facts) == 0, facts.st_mode & S_IFMT == S_IFREG, facts.st_uid == 0, facts.st_nlink == 1 else {
         continue
       }
@@ -46,7 +46,7 @@ enum StoreFiles {
 
   /// A copy for its owner alone, on disk when it returns.
   static func copy(_ source: String, to target: String) throws(StoreError) {
-    // What an earlier attempt left, or a link that somebody made, is not written through.
+    // Do not write through a file left by an earlier attempt, or through a link.
     unlink(target)
     let input = open(source, O_RDONLY | O_CLOEXEC)
     let output = open(target, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)

@@ -2,15 +2,15 @@
 
 /// How soon a write is to be on disk.
 public enum When: Sendable {
-  /// At the end of this turn: what is acknowledged, or would be lost.
+  /// At the end of this turn: data that is acknowledged, or would be lost otherwise.
   case now
-  /// What comes again by itself, or is only of interest: adverts, packets, readings, places of clients and of upstreams.
+  /// Data that is repeated or only informative: adverts, packets, readings, positions of clients and of upstreams.
   case soon
   /// A message that the radio has handed over and forgotten.
   case message
 }
 
-/// What a flash card is spared, and what that costs when the power goes. What each promises stands in docs/flash.md.
+/// Trades writes to a flash card for data that a power cut can lose. Described in docs/flash.md.
 public enum StoreProfile: String, Sendable, CaseIterable {
   /// Everything is on disk at once.
   case durable
@@ -22,7 +22,7 @@ public enum StoreProfile: String, Sendable, CaseIterable {
   /// What may wait waits so long at most.
   var gathering: Duration { self == .wear ? .seconds(15) : .seconds(30) }
 
-  /// A page that changes often is folded into the database once in so many pages of the log.
+  /// Pages of the write-ahead log between checkpoints, each of which writes a page that changes often only once.
   var pagesToCheckpoint: Int { self == .durable ? 200 : 1000 }
 
   func isUrgent(_ when: When) -> Bool {

@@ -2,11 +2,11 @@
 
 import Glibc
 
-/// Looks through SQLite's write-ahead log for transactions that SQLite will not read.
+/// Finds transactions in SQLite's write-ahead log that SQLite will not read.
 ///
-/// SQLite takes frames up to the first whose checksum is wrong, and says nothing of what follows. A power cut leaves such a
-/// place only within the last transaction, for each is on disk before the next begins. Whole transactions behind it mean that
-/// the medium has lost what it had. Source: sqlite.org/fileformat2.html, "The Write-Ahead Log".
+/// SQLite reads frames up to the first with a wrong checksum, and ignores the rest silently. A power cut causes such a frame
+/// only within the last transaction, as each is on disk before the next begins. Complete transactions behind it mean that the
+/// medium has lost data. Source: sqlite.org/fileformat2.html, "The Write-Ahead Log".
 ///
 ///     header, 32 bytes: magic, version, page size, checkpoint, salt (2), checksum (2)      big-endian words
 ///     frame: page number, pages of the database after a commit or 0, salt (2), checksum (2), page
@@ -28,7 +28,7 @@ enum WriteAheadLog {
     var sum = Checksum(isBigEndian: words[0] & 1 == 1)
     sum.add(header.bytes[..<24])
     var scan = Scan(salt: (words[4], words[5]), isBroken: !sum.has(words[6], words[7]))
-    // Where the header itself is wrong, the first frame shows whether its own checksum began with the one that stands there.
+    // If the header itself is wrong, the first frame shows whether its checksum started from the one in the header.
     sum.set(words[6], words[7])
     while let frame = read(descriptor, frameHeaderSize + pageSize) {
       guard scan.take(frame, &sum) else { break }
@@ -59,13 +59,13 @@ enum WriteAheadLog {
     return Block(bytes: bytes)
   }
 
-  /// What has been seen of the frames.
+  /// The result of reading the frames.
   private struct Scan {
     let salt: (UInt32, UInt32)
     var isBroken: Bool
     /// The header is wrong, and the next frame is the first.
     var wantsProof: Bool
-    /// The broken frame says of itself that it ends a transaction: what follows it is another one.
+    /// The broken frame ends a transaction, so that another one follows.
     var brokeAtCommit = false
     var framesAfter = 0
     var commitsAfter = 0
@@ -90,7 +90,7 @@ enum WriteAheadLog {
       sum.add(frame.bytes[24...])
       let isWhole = sum.has(words[4], words[5])
       if wantsProof {
-        // A header that a power cut has torn stands before frames of an earlier time.
+        // A header torn by a power cut precedes frames of an earlier generation.
         guard isWhole || isOurs else { return false }
         (wantsProof, brokeAtCommit, framesAfter) = (false, true, 1)
         return true

@@ -14,7 +14,7 @@ public struct DeadLetter: Equatable, Sendable {
 }
 
 extension Store {
-  /// What the upstream acknowledged; 0 for a new one.
+  /// The last seq that the upstream acknowledged; 0 for a new one.
   public func cursor(of upstream: String) throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in
       try database.value("SELECT seq FROM cursors WHERE upstream = ?", .text(upstream))?.integer ?? 0
@@ -29,7 +29,7 @@ extension Store {
     try database.run("DELETE FROM trims WHERE last <= (SELECT min(seq) FROM cursors)")
   }
 
-  /// Where an upstream is, and where it began: a new one begins behind what there is, or at the beginning.
+  /// The upstream's cursor. A new one starts after the newest event, or at the beginning of the journal.
   public func openCursor(
     of upstream: String, fromStart: Bool
   ) throws(StoreError) -> (cursor: Int64, beginning: Int64) {
@@ -56,7 +56,7 @@ extension Store {
     try setMeta("paused:\(upstream)", .integer(paused ? 1 : 0))
   }
 
-  /// Upstreams that are no longer configured must not hold the journal back.
+  /// Upstreams that are no longer configured must not delay trimming.
   public func keepOnlyCursors(of upstreams: [String]) throws(StoreError) {
     write({ (store) throws(SQLiteError) in
       var gone: [String] = []
@@ -79,9 +79,9 @@ extension Store {
     try commitNow()
   }
 
-  /// `nil` when there is no upstream.
+  /// `nil` without upstreams.
   func slowestCursor() -> Int64? {
-    // `try?`: a database that cannot be read is noticed by whoever writes; until then nothing counts as acknowledged.
+    // `try?`: writes report an unreadable database; until then nothing counts as acknowledged.
     guard let value = try? database.value("SELECT min(seq) FROM cursors") else { return 0 }
     return value.integer
   }

@@ -14,7 +14,7 @@ public enum EventBody {
     }
   }
 
-  /// The fields of a message; also what the control socket shows. `radio`: how the radio is named that it came by.
+  /// The fields of a message, also used by the control socket. `radio`: the name in rows of the radio that received it.
   public static func write(
     _ message: StoredMessage, channelName: Text?, radio: String? = nil, showsText: Bool = true,
     to json: inout JSONWriter
@@ -33,7 +33,7 @@ public enum EventBody {
       json.field("data", Hex.string(message.text.bytes))
     } else if showsText {
       json.field("text", message.text.string)
-      // The bytes as well, where they are no UTF-8: the text above has replacement characters then.
+      // The bytes too, if they are not UTF-8: the text above then has replacement characters.
       if String(validating: message.text.bytes, as: UTF8.self) == nil {
         json.field("text_hex", Hex.string(message.text.bytes))
       }

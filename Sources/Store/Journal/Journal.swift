@@ -9,7 +9,7 @@ public enum EventKind: String, Sendable, CaseIterable {
   case document, bucketGap = "bucket_gap"
   /// A battery or a supply has become too weak, or is well again.
   case power
-  /// A packet that the radio heard, whoever it was for; only while somebody wants them.
+  /// A packet that the radio heard, for any recipient; only if an upstream wants packets.
   case packet
 }
 
@@ -44,12 +44,12 @@ public struct Moment: Equatable, Sendable {
   }
 }
 
-/// What the journal knows of itself without asking the disk.
+/// The state of the journal in memory.
 struct JournalState {
   /// The last seq that is on disk, and the last one given out in the open transaction.
   private(set) var durable: Int64 = 0
   private(set) var last: Int64 = 0
-  /// The oldest row there is (as far as known).
+  /// The oldest row (as far as known).
   var oldest: Int64 = 1
   /// Bytes of bodies, and an allowance for the rest of each row.
   var bytes: Int64 = 0
@@ -60,8 +60,8 @@ struct JournalState {
 
   init(_ database: Database) throws(SQLiteError) {
     last = try database.value("SELECT max(seq) FROM journal")?.integer ?? 0
-    // No seq comes near it in a thousand years: a bit has flipped, and those that follow could not be told apart.
-    guard last < Statement.bound else { throw SQLiteError(code: 11, words: "a seq that cannot be: \(last)") }
+    // A real seq is never that large: a bit has flipped, and the following numbers would be ambiguous.
+    guard last < Statement.bound else { throw SQLiteError(code: 11, words: "impossible seq \(last)") }
     oldest = try database.value("SELECT min(seq) FROM journal")?.integer ?? 1
     bytes =
       try database.value("SELECT total(length(body) + \(Self.rowOverhead)) FROM journal").map { value in
@@ -128,7 +128,7 @@ extension Store {
   ) throws(StoreError) {
     try translating { () throws(SQLiteError) in
       try database.each(
-        // What is not on disk yet is nobody's: after a power cut another event would have its seq.
+        // Return only events on disk: after a power cut another event could get the same seq.
         "SELECT seq, at, trusted, kind, body, checksum FROM journal WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
         [.integer(after), .integer(journalState.durable), .integer(Int64(clamping: limit))]
       ) { (statement) throws(SQLiteError) in
@@ -156,8 +156,8 @@ extension Store {
     return found
   }
 
-  /// Of what comes after a seq: when the oldest was written (milliseconds since 1970; `nil`: no clock could be trusted then),
-  /// and how many were given up.
+  /// For the events after a seq: when the oldest was written (milliseconds since 1970; `nil`: the clock was not trusted then),
+  /// and how many were deleted unsent.
   public func backlog(after seq: Int64) throws(StoreError) -> (oldest: Int64?, lost: Int64) {
     try translating { () throws(SQLiteError) in
       let oldest = try database.value(

@@ -21,20 +21,20 @@ public struct JournalTrim: Equatable, Sendable {
   }
 }
 
-/// What was given up since the store was made: how many events, and when the last of them (milliseconds since 1970).
+/// Events deleted before every upstream had them, since the store was created, and when this last happened (milliseconds since 1970).
 public struct GivenUp: Equatable, Sendable {
   public var events: Int64
   public var at: Int64
 }
 
-/// The journal is kept within its quota and its age. How old a row is, its own time does not tell: a clock may have been
-/// wrong when it was written, or may be now. So marks tell it: up to this row all were there when so much time had passed.
+/// Keeps the journal within its quota and age. The age of a row is not determined by its own time, as the clock may have been
+/// wrong when it was written, or may be wrong now. Marks record which rows existed when how much time had elapsed.
 extension Store {
-  /// Rows deleted in one go at most, so that trimming never holds up a turn for long.
+  /// Maximum rows deleted at a time, so that trimming never delays a turn for long.
   static let trimStep: Int64 = 500
-  /// Marks within the journal's age: so exact it is.
+  /// Number of marks within the journal's age, which determines its precision.
   private static let marks: Int64 = 96
-  /// Beyond its quota the journal is trimmed to this part less, so that it is not done anew for each event.
+  /// Beyond its quota the journal is trimmed by this fraction more, so that it is not trimmed again for each event.
   private static let quotaShare: Int64 = 64
 
   /// Milliseconds since the machine's boot, sleep included.
@@ -59,16 +59,16 @@ extension Store {
   func loadElapsed() throws(StoreError) -> SteadyClock {
     SteadyClock(
       elapsed: try meta("elapsed")?.integer ?? 0, wall: try meta("elapsed_wall")?.integer,
-      // A third: what came just before a long time without power is still sent after it.
+      // A third: events from just before a long power cut are still sent after it.
       maxAway: journalMaxAge / 3)
   }
 
   /// Milliseconds.
   private var journalMaxAge: Int64 { min(max(settings.journalMaxAge, 0), 1 << 40) * 1000 }
 
-  /// Keeps the journal within its quota and age: what every upstream has goes first, then, if it must, what one has not
-  /// had: that leaves a gap, which is remembered. The newest row always stays. Call it now and then; what it returns is
-  /// gone once it is committed.
+  /// Keeps the journal within its quota and age. Deletes events that every upstream has first, then, if necessary, others, which
+  /// leaves a recorded gap. Never deletes the newest row. To be called regularly; the returned events are deleted once the
+  /// transaction is committed.
   @discardableResult
   public func trimJournal(
     now: Moment, uptime: Int64 = Store.uptime, _ committed: @escaping Committed
@@ -101,7 +101,7 @@ extension Store {
   // MARK: Age
 
   private func isMarkDue(_ elapsed: Int64) -> Bool {
-    // `try?`: a database that cannot be read is noticed by whoever writes; a mark may come later.
+    // `try?`: writes report an unreadable database; the mark can be made later.
     let newest = (try? database.value("SELECT max(elapsed) FROM marks")) ?? nil
     let marked = (try? database.value("SELECT max(seq) FROM marks")) ?? nil
     guard let newest = newest?.integer, let marked = marked?.integer else { return journalState.durable > 0 }
@@ -115,7 +115,7 @@ extension Store {
 
   /// The last row that was there at that time; 0: none is known.
   private func lastOlder(than elapsed: Int64) -> Int64 {
-    // `try?`: a database that cannot be read is noticed by whoever writes; trimming simply waits.
+    // `try?`: writes report an unreadable database; trimming waits.
     let seq = try? database.value("SELECT max(seq) FROM marks WHERE elapsed < ?", .integer(elapsed))
     return (seq ?? nil)?.integer ?? 0
   }

@@ -4,13 +4,14 @@ import Companion
 import JSON
 import SQLite
 
-/// Where a message stands among those of both directions: what came in the order in which it came, ours behind what had come when we said it.
+/// The position of a message among those of both directions: received messages in order of arrival, sent ones after the messages that had
+/// been received when they were accepted.
 ///
-/// No clock has a part in it, so a page that is asked for again is the same, whatever clocks do meanwhile.
+/// It does not depend on clocks, so a page is the same when it is requested again.
 public struct MessagePlace: Hashable, Comparable, Sendable, CustomStringConvertible {
-  /// The message that came, or the newest that had come before ours.
+  /// The received message, or the newest one received before the sent message.
   public var message: Int64
-  /// Ours; 0: the message that came.
+  /// The sent message; 0: the received message itself.
   public var outgoing: Int64
 
   public init(message: Int64, outgoing: Int64 = 0) {
@@ -75,7 +76,7 @@ extension Store {
       throw .words(error)
     }
     do throws(SQLiteError) {
-      // Ours are few: their places fit into memory, what came is read one by one between them.
+      // Sent messages are few: their positions fit in memory, received messages are read one by one between them.
       let places = try placesOfSent(query, sent, oldestFirst, limit)
       try merge(places[...], query, received, oldestFirst, limit, row)
     } catch {
@@ -83,7 +84,7 @@ extension Store {
     }
   }
 
-  /// Messages that came and fit. Return false to stop.
+  /// Matching received messages. Return false to stop.
   public func eachMessage(
     _ query: MessageQuery, oldestFirst: Bool = false, limit: Int, _ row: (StoredMessage) -> Bool
   ) throws(SearchError) {
@@ -119,7 +120,7 @@ extension Store {
     try passSent(upTo: nil)
   }
 
-  /// Where those of ours stand that fit. Nobody else said them: with `from` there are none.
+  /// Positions of matching sent messages; none with `from`, as other nodes did not send them.
   private func placesOfSent(
     _ query: MessageQuery, _ expression: String?, _ oldestFirst: Bool, _ limit: Int
   ) throws(SQLiteError) -> [MessagePlace] {
@@ -146,7 +147,7 @@ extension Store {
     return places
   }
 
-  /// Where a message of ours stands.
+  /// The position of a sent message.
   public func place(ofOutgoing id: Int64) throws(StoreError) -> MessagePlace? {
     try translating { () throws(SQLiteError) in
       try database.value("SELECT place FROM outgoing WHERE id = ?", .integer(id))?.integer
@@ -162,7 +163,7 @@ extension Store {
     }
   }
 
-  /// Ours from before both directions had one order get their places by their times, as far as those can tell.
+  /// Assigns positions by time to sent messages from before both directions had one order.
   func placeOutgoing() throws(SQLiteError) {
     var times: [(id: Int64, at: Int64)] = []
     try database.each("SELECT id, created_at FROM outgoing WHERE place IS NULL ORDER BY id", []) {
@@ -189,7 +190,7 @@ extension Store {
 
   // MARK: As rows
 
-  /// A message of ours as `outgoing` shows it.
+  /// A sent message in the form of `outgoing`.
   public func write(_ message: OutgoingMessage, to json: inout JSONWriter) {
     EventBody.write(message, radio: mark(ofRadio: message.radio), to: &json)
     if !message.hasEnded, message.radio != radio {
@@ -197,13 +198,13 @@ extension Store {
     }
   }
 
-  /// A message of ours among those that came: with all that these have, and more.
+  /// A sent message among received ones: with all their fields, and more.
   public func write(_ message: OutgoingMessage, at place: MessagePlace, asRow json: inout JSONWriter) {
     let from = self.radio(message.radio)
     // `try?`: without a name there is still the key.
     let recipient = message.recipient.flatMap { (try? contact($0)) ?? nil }
     let channel = message.channel.flatMap { (try? nameOfChannel($0)) ?? nil }  // as above
-    // Numbers of ours are below zero, as in a reaction's target.
+    // Sent messages have negative numbers, as in a reaction's target.
     json.field("id", 0 &- message.id)
     json.field("kind", message.kind.rawValue)
     json.field("sender", from?.mark)

@@ -3,16 +3,16 @@
 import Companion
 import SQLite
 
-/// How long a message may have waited in the radio before the gateway had it.
+/// How long a message may have been queued in the radio before the gateway received it.
 ///
-/// A radio keeps messages while nobody asks for them, and does not say when they came. Only this is known: they came after the
-/// radio last said that it had none.
+/// A radio queues messages until they are fetched, and does not report when it received them. It is only known that this was
+/// after the queue was last empty.
 public enum RadioWait: Equatable, Sendable {
-  /// It came just now, or within the last two minutes.
+  /// It was received just now, or within the last two minutes.
   case none
   /// At most so many seconds.
   case atMost(seconds: Int64)
-  /// Since nobody knows when: before the gateway began, or in another radio.
+  /// An unknown time: since before the gateway started, or in another radio.
   case unknown
 
   private static let unknownColumn: Int64 = -1
@@ -32,14 +32,14 @@ public enum RadioWait: Equatable, Sendable {
 
 /// How long ago a message was sent, by its sender's clock.
 ///
-/// Whoever sends chooses that time. So it can make a message older, and never newer: what waited has waited, whatever it
-/// says; a time that cannot be is no time.
+/// The sender chooses that time. It can make a message older, but never newer: time in the queue always counts, and impossible
+/// times are ignored.
 enum MessageAge {
-  /// Seconds; `nil`: it is new, or nothing can be told. `offset`: seconds that the sender's clock is ahead of ours, as
+  /// Seconds; `nil`: it is new, or its age is unknown. `offset`: seconds that the sender's clock is ahead of ours, as
   /// its adverts showed.
   ///
-  /// Without an offset the clock may be anything. What has just come over the air is then taken to be new; of what waited
-  /// the time is told if it can be right.
+  /// Without an offset the clock is unknown. A message that was received just now is then assumed to be new; for a queued one
+  /// the time is used if it is plausible.
   static func seconds(senderTime: UInt32?, received: Moment, offset: Int64?, wait: RadioWait) -> Int64? {
     guard let senderTime, received.trusted else { return nil }
     let (sent, overflow) = Int64(senderTime).subtractingReportingOverflow(offset ?? 0)
@@ -56,7 +56,7 @@ enum MessageAge {
 
   /// Seconds beyond which a clock is likelier wrong than a message old.
   private static let longest: Int64 = 30 * 86_400
-  /// A clock that was right when its advert came may have gone wrong by so much.
+  /// How much a clock may drift after its advert was received.
   private static let tolerance: Int64 = 600
   /// A message takes its time over the mesh.
   private static let transit: Int64 = 600
@@ -74,7 +74,7 @@ extension Store {
       .blob(key.bytes), .integer(offset))
   }
 
-  /// Seconds that this node's clock is ahead of ours; `nil`: not known, or the beginning of several keys.
+  /// Seconds that this node's clock is ahead of ours; `nil`: unknown, or a prefix of several keys.
   func clockOffset(of prefix: KeyPrefix) throws(SQLiteError) -> Int64? {
     let next = prefix.value == 0xFFFF_FFFF_FFFF ? nil : KeyPrefix(value: prefix.value + 1).bytes
     var found: [Int64?] = []

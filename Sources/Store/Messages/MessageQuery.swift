@@ -3,7 +3,7 @@
 import Companion
 import Escaping
 
-/// Which messages are looked for. What is left out does not matter.
+/// Criteria for messages. Omitted ones match everything.
 public struct MessageQuery: Equatable, Sendable {
   /// Words that all have to be in the text: `storm battery`; `"at the ridge"` for a phrase, `batter*` for a beginning,
   /// `-test` for what must not be in it.
@@ -12,15 +12,15 @@ public struct MessageQuery: Equatable, Sendable {
   public var from: Contact?
   /// On this channel.
   public var channel: ChannelSecret?
-  /// Milliseconds since 1970, by when they came; both ends included.
+  /// Time of arrival in milliseconds since 1970; both ends included.
   public var since: Int64?
   public var until: Int64?
   /// Places between these, both left out.
   public var after: MessagePlace
   public var before: MessagePlace
-  /// By which radio they came or went; `nil`: by any. What several heard is each one's.
+  /// The radio that received or sent them; `nil`: any. A message of several radios matches each of them.
   public var radio: Int64?
-  /// With this node: what it sent directly or, as a room, passed on, and what was sent to it.
+  /// The conversation with this node: messages that it sent directly or, as a room, forwarded, and messages to it.
   public var with: Contact?
   public var directions: Directions = .received
 
@@ -84,13 +84,13 @@ public struct MessageQuery: Equatable, Sendable {
     )
   }
 
-  /// What the index of messages of ours is asked; `nil`: it is not needed.
+  /// The query of the index of sent messages; `nil`: not needed.
   func sentExpression() throws(WordsError) -> String? {
     guard let (wanted, unwanted) = try wordsExpression() else { return nil }
     return unwanted.map { "(\(wanted)) NOT \($0)" } ?? wanted
   }
 
-  /// What the index of messages that came is asked; `nil`: it is not needed.
+  /// The query of the index of received messages; `nil`: not needed.
   func expression() throws(WordsError) -> String? {
     let words = try wordsExpression()
     var parts = words.map { [$0.wanted] } ?? []
@@ -114,7 +114,7 @@ public struct MessageQuery: Equatable, Sendable {
     let isBeginning: Bool
 
     func quoted() throws(WordsError) -> String {
-      // A letter that is a word of its own has nothing behind it: it is found wherever it stands.
+      // A letter that is a separate word needs no prefix match: it is found anywhere.
       let isWhole = text.unicodeScalars.last.map { SearchWords.isUnspaced($0.value) } ?? true
       guard isBeginning, !isWhole else { return MessageQuery.quote(text) }
       guard text.unicodeScalars.count >= MessageQuery.shortestBeginning else { throw .tooShort(text) }
@@ -127,7 +127,7 @@ public struct MessageQuery: Equatable, Sendable {
     "\"" + SearchWords.spaced(text).pieces(at: "\"").joined(separator: "\"\"") + "\""
   }
 
-  /// Words apart; what stands between quotes stays together. Marks that are no words are left out.
+  /// Splits into words; a quoted phrase stays together. Punctuation is dropped.
   private static func terms(_ words: String) -> [Term] {
     var terms: [Term] = []
     for (place, piece) in words.pieces(at: "\"").enumerated() {

@@ -4,7 +4,7 @@ import Companion
 import MeshCrypto
 import SQLite
 
-/// A message as the store has it.
+/// A stored message.
 public struct StoredMessage: Equatable, Sendable {
   public enum Kind: String, Sendable { case direct, room, cli, channel, datagram }
 
@@ -12,14 +12,14 @@ public struct StoredMessage: Equatable, Sendable {
   public var kind: Kind
   /// Direct, room and CLI: who sent it (for a room, the room).
   public var sender: KeyPrefix?
-  /// The contact's name, or the name that a channel message claims.
+  /// The contact's name, or the name given in a channel message.
   public var senderName: Text?
-  /// The channel's digest and the slot it had when the message came.
+  /// The channel's digest, and its slot when the message was received.
   public var channel: String?
   public var slot: UInt8?
   public var textType: TextType
   public var senderTime: UInt32?
-  /// A room post's author: the first 4 bytes of the key, and the name of the only contact that fits.
+  /// A room post's author: the first 4 bytes of the key, and the name of the only matching contact.
   public var author: [UInt8]?
   public var authorName: Text?
   /// The text, or a datagram's bytes.
@@ -28,31 +28,31 @@ public struct StoredMessage: Equatable, Sendable {
   public var path: ReceivedPath
   public var dataType: UInt16?
   public var received: Moment
-  /// How often it came: sender's retries, echoes.
+  /// How often it was received: sender's retries, echoes.
   public var copies: Int
-  /// Whether it had waited in the radio.
+  /// Whether it was queued in the radio.
   public var wait: RadioWait = .none
-  /// Seconds between its being sent and its coming here, by the sender's clock; `nil`: new, or not known.
+  /// Seconds between sending and receiving, by the sender's clock; `nil`: new, or unknown.
   public var age: Int64?
-  /// By which radio it came; `Store.everyRadio`: by several.
+  /// The radio that received it; `Store.everyRadio`: several.
   public var radio: Int64 = Store.everyRadio
 }
 
-/// What became of an arriving message.
+/// The result of storing a received message.
 public enum MessageArrival: Equatable, Sendable {
   case stored(id: Int64, seq: Int64)
-  /// Known already: counted, not stored again.
+  /// A duplicate: counted, not stored again.
   case duplicate
 }
 
 extension Store {
-  /// Datagrams carry no time: the same bytes count as one message within so many milliseconds.
+  /// Datagrams have no time: the same bytes within this time, in milliseconds, are one message.
   static let datagramWindow: Int64 = 60_000
 
-  /// Within a `write`: keeps the message and journals it, or counts it as another copy of one we have. `radio`: which radio handed it over, if
+  /// Within a `write`: stores the message and journals it, or counts it as a copy of a stored one. `radio`: the radio that delivered it, if
   /// that is no longer attached.
   ///
-  /// What was said on a channel is one message, whichever radio hears it: the second makes it both's. A direct message is for one radio.
+  /// A channel message that several radios receive is one message of all of them. A direct message belongs to one radio.
   public func insert(
     _ message: QueuedMessage, at moment: Moment, wait: RadioWait = .none, by radio: Int64? = nil
   ) throws(SQLiteError) -> MessageArrival {
@@ -79,7 +79,7 @@ extension Store {
     return .stored(id: stored.id, seq: seq)
   }
 
-  /// A second radio has heard it.
+  /// A second radio received it.
   private func share(_ identity: [UInt8], with radio: Int64) throws(SQLiteError) {
     let changed = try database.run(
       "UPDATE messages SET radio = \(Self.everyRadio) WHERE identity = ? AND radio NOT IN (\(Self.everyRadio), ?)",
@@ -138,7 +138,7 @@ extension Store {
     return stored
   }
 
-  /// The name of the only contact whose key begins so; four bytes can be forged by the room, or collide.
+  /// The name of the only contact with this key prefix; four bytes can be forged by the room, or collide.
   func nameOfAuthor(_ author: [UInt8]) throws(SQLiteError) -> Text? {
     var names: [Text] = []
     try database.each("SELECT name FROM contacts WHERE key >= ?1 AND substr(key, 1, 4) = ?1 LIMIT 2", [.blob(author)]) {
@@ -179,11 +179,11 @@ extension Store {
     return (Text(bytes: Array(bytes[..<chosen])), Text(bytes: Array(bytes[(chosen + 2)...])))
   }
 
-  /// By what two arrivals are one message (app-conventions.md § 8): its time, then 12 bytes of a SHA-256. The time in
+  /// The identity by which two arrivals are one message (app-conventions.md § 8): its time, then 12 bytes of a SHA-256. The time in
   /// front keeps the index's new entries together: scattered, each message would write a page of the index of its own.
   ///
-  /// The same words of the same sender to another radio of ours are another message. The first radio goes without saying: so rows from before
-  /// radios were told apart are still known.
+  /// The same text from the same sender to another radio of this gateway is another message. The first radio is not part of the identity, so
+  /// that rows from before radios were distinguished still match.
   static func identity(of message: StoredMessage) -> [UInt8] {
     var key: [UInt8] = Array(message.kind.rawValue.utf8) + [0]
     key += message.sender?.bytes ?? []
@@ -201,7 +201,7 @@ extension Store {
     return front + Digest.sha256(key).prefix(12)
   }
 
-  /// Whether our radio has heard this message, too.
+  /// Whether our radio has received this message, too.
   public func hasHeard(
     channel: String, senderName: Text, senderTime: UInt32, text: Text
   ) throws(StoreError) -> Bool {
@@ -270,7 +270,7 @@ extension Store {
     }
   }
 
-  /// Messages that came since then (milliseconds since 1970), counted among the newest ten thousand.
+  /// Messages received since then (milliseconds since 1970), counted among the newest ten thousand.
   public func messageCount(since milliseconds: Int64) throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in
       try database.value(
@@ -279,8 +279,8 @@ extension Store {
     }
   }
 
-  /// Within a `write`: messages beyond `Settings.messagesMax` go, oldest first, some at a time. With them goes what
-  /// tells a duplicate of them. Returns how many.
+  /// Within a `write`: deletes messages beyond `Settings.messagesMax`, oldest first, some at a time. Duplicates of them are then no
+  /// longer recognised. Returns the number.
   public func trimMessages() throws(SQLiteError) -> Int {
     let first = try database.value("SELECT min(id) FROM messages")?.integer ?? 0
     let newest = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
@@ -290,7 +290,7 @@ extension Store {
     return try database.run("DELETE FROM messages WHERE id <= ?", .integer(last))
   }
 
-  /// What `message(_:)` reads, in its order.
+  /// The columns that `message(_:)` reads, in order.
   static let messageColumns =
     """
     id, kind, sender, sender_name, channel, slot, text_type, sender_time, author, text, snr, path_length, data_type, at,

@@ -5,30 +5,30 @@ import Escaping
 import JSON
 import SQLite
 
-/// How far a message of ours is.
+/// The state of a sent message.
 public enum OutgoingState: String, Sendable, CaseIterable {
-  /// Waits for its turn.
+  /// Waiting for its turn.
   case pending
-  /// Is being handed to the radio.
+  /// Being passed to the radio.
   case sending
-  /// Is on the air. For a channel message this is the end: nothing acknowledges it.
+  /// Transmitted. The final state of a channel message, as it is not acknowledged.
   case sent
   case delivered
   case failed
-  /// Somebody asked for another round.
+  /// Another round of attempts was requested.
   case retrying
 
   public var isLive: Bool { self == .pending || self == .sending || self == .retrying }
 }
 
-/// A message to be sent, or sent, as the store has it.
+/// A stored message that is to be sent or was sent.
 public struct OutgoingMessage: Equatable, Sendable {
   public enum Kind: String, Sendable { case direct, room, channel }
 
   public var id: Int64
-  /// Given by whoever sends it: the same key twice is one message.
+  /// Chosen by the sender: a repeated key is the same message.
   public var key: String
-  /// Who sends it: `control`, an upstream's name, `room` and so on.
+  /// The origin: `control`, an upstream's name, `room` and so on.
   public var origin: String
   public var priority: UInt8
   public var kind: Kind
@@ -40,27 +40,27 @@ public struct OutgoingMessage: Equatable, Sendable {
   public var state = OutgoingState.pending
   /// Why it failed.
   public var reason: String?
-  /// The time that the message carries: given at its first attempt and kept, because it is part of its identity.
+  /// The timestamp of the message, set at the first attempt and kept, as it is part of its identity.
   public var senderTime: UInt32?
-  /// Number of the next attempt; attempts that the radio took; floods among them.
+  /// Number of the next attempt; attempts accepted by the radio; flooded ones among them.
   public var attempt: UInt8 = 0
   public var tries = 0
   public var floods = 0
-  /// Codes that acknowledge it, of all attempts.
+  /// The ack codes of all attempts.
   public var codes: [AckCode] = []
   public var created: Moment
-  /// When, by the time that has surely passed (`Store.elapsed`): its lifetime goes by that.
+  /// When, in elapsed time (`Store.elapsed`), which determines its expiry.
   public var createdElapsed: Int64 = 0
-  /// Milliseconds after which it is no longer sent.
+  /// Milliseconds until it expires.
   public var lifetime: Int64
   public var endedAt: Int64?
   /// Milliseconds, as the radio measured them.
   public var roundTrip: UInt32?
-  /// Repeated acknowledgements, or repeaters heard sending it on.
+  /// Repeated acknowledgements, or repeaters heard repeating it.
   public var heard = 0
   /// Milliseconds on the air so far, estimated.
   public var airtime: Int64 = 0
-  /// The radio that is to send it, or did: no other does.
+  /// The radio that sends it; no other radio does.
   public var radio: Int64
 
   public init(
@@ -80,11 +80,11 @@ public struct OutgoingMessage: Equatable, Sendable {
     self.radio = radio
   }
 
-  /// Where origins begin of programs that share the radio: what they send is theirs to repeat.
+  /// The prefix of origins of programs that share the radio. Those programs retry their messages themselves.
   public static let sharedOrigin = "proxy/"
   var isShared: Bool { origin.begins(with: Self.sharedOrigin) }
 
-  /// Nothing more is done for it.
+  /// The state is final.
   public var hasEnded: Bool {
     switch state {
     case .delivered, .failed: true
@@ -100,7 +100,7 @@ extension Store {
     codes, created_at, created_trusted, lifetime, ended_at, round_trip, heard, airtime, created_elapsed, radio
     """
 
-  /// Within a `write`: keeps a new message and journals it. `nil`: there is one with that key already.
+  /// Within a `write`: stores a new message and journals it. `nil`: the key exists already.
   public func insertOutgoing(_ message: OutgoingMessage) throws(SQLiteError) -> OutgoingMessage? {
     guard try database.value("SELECT 1 FROM outgoing WHERE key = ?", .text(message.key)) == nil else { return nil }
     var stored = message
@@ -119,7 +119,7 @@ extension Store {
     JSONWriter.object { EventBody.write(message, radio: markInEvent(ofRadio: message.radio), to: &$0) }
   }
 
-  /// Within a `write`: another radio is to send it than the one that was, as if it were said now.
+  /// Within a `write`: assigns it to another radio, as a new message.
   public func adoptOutgoing(_ message: OutgoingMessage) throws(SQLiteError) {
     try updateRow(message)
     try database.run(
@@ -127,10 +127,10 @@ extension Store {
     try append(.outgoing, at: message.created, body: body(of: message))
   }
 
-  /// Within a `write`: keeps what has become of it, and journals the state.
+  /// Within a `write`: stores its state and journals it.
   public func updateOutgoing(_ message: OutgoingMessage, at moment: Moment) throws(SQLiteError) {
     try updateRow(message)
-    // Only who could read it can have acknowledged it.
+    // Only a recipient that could decrypt it can have acknowledged it.
     if message.state == .delivered, let recipient = message.recipient {
       try noteHeard(recipient.prefix, at: moment.milliseconds)
     }
@@ -171,8 +171,8 @@ extension Store {
     try readOneOutgoing("key = ?", .text(key))
   }
 
-  /// The newest message of the present radio that this acknowledgement belongs to, of those that nobody in memory waits for: failed ones, and what
-  /// programs sent that share the radio. Only the newest hundreds are looked at.
+  /// The newest message of the attached radio with this ack code, among those that are not in memory: failed ones, and messages of programs that
+  /// share the radio. Only the newest hundreds are searched.
   public func unacknowledgedOutgoing(with code: AckCode) throws(StoreError) -> OutgoingMessage? {
     var found: OutgoingMessage?
     let condition = """
@@ -200,17 +200,17 @@ extension Store {
     return found
   }
 
-  /// Messages of the present radio that have not ended, in order. Return false to stop.
+  /// Messages of the attached radio that have not ended, in order. Return false to stop.
   public func eachLiveOutgoing(_ row: (OutgoingMessage) -> Bool) throws(StoreError) {
     try eachOutgoing("ended_at IS NULL AND radio = ? ORDER BY id", [.integer(radio)], row)
   }
 
-  /// Messages that have not ended and that another radio was to send, in order. Return false to stop.
+  /// Messages of other radios that have not ended, in order. Return false to stop.
   public func eachHeldOutgoing(_ row: (OutgoingMessage) -> Bool) throws(StoreError) {
     try eachOutgoing("ended_at IS NULL AND radio <> ? ORDER BY id", [.integer(radio)], row)
   }
 
-  /// Messages with ids over `after`, oldest first; the newest `limit` of them. With a radio: its own, and what is held for others.
+  /// Messages with ids over `after`, oldest first; the newest `limit` of them. With a radio: its own, and those held for others.
   public func eachOutgoing(
     after: Int64 = 0, ofRadio radio: Int64? = nil, limit: Int = .max, _ row: (OutgoingMessage) -> Bool
   ) throws(StoreError) {
@@ -233,7 +233,7 @@ extension Store {
     }
   }
 
-  /// The highest time that a message of ours carries (of a kind): each gets another one.
+  /// The highest timestamp of a sent message (of a kind): each gets a different one.
   public func lastSenderTime(of kind: OutgoingMessage.Kind? = nil) throws(StoreError) -> UInt32 {
     try translating { () throws(SQLiteError) in
       UInt32(
@@ -243,10 +243,10 @@ extension Store {
     }
   }
 
-  /// Ended messages that are kept: so far back a key is known, and an acknowledgement finds its message.
+  /// Number of ended messages that are kept. Keys and acknowledgements are recognised among these.
   public static let maxOutgoing: Int64 = 10_000
 
-  /// Within a `write`: ended messages beyond `maxOutgoing` go, oldest first, some at a time. Returns how many.
+  /// Within a `write`: deletes ended messages beyond `maxOutgoing`, oldest first, some at a time. Returns the number.
   public func trimOutgoing() throws(SQLiteError) -> Int {
     let leaving = """
       SELECT id FROM outgoing WHERE ended_at IS NOT NULL AND id <= (SELECT max(id) FROM outgoing) - \(Self.maxOutgoing)
@@ -279,10 +279,9 @@ extension Store {
     return message
   }
 
-  // MARK: Time on the air
+  // MARK: Air time
 
-  /// Within a `write`: so much goes on the air now, by the time that has surely passed (`elapsed`). Older than an hour is
-  /// forgotten.
+  /// Within a `write`: records air time that is used now, in elapsed time. Entries older than an hour are deleted.
   public func recordAirtime(_ milliseconds: Int64, channel: String?, at: Int64) throws(SQLiteError) {
     try database.run("DELETE FROM airtime WHERE at < ?", .integer(at - 3_600_000))
     try database.run(
@@ -302,7 +301,7 @@ extension Store {
 }
 
 extension EventBody {
-  /// What changes: an upstream has had the rest with the first event.
+  /// The fields that change: upstreams have the others from the first event.
   static func outgoingState(_ message: OutgoingMessage, radio: String?) -> [UInt8] {
     JSONWriter.object { json in
       json.field("id", message.key)
@@ -311,7 +310,7 @@ extension EventBody {
     }
   }
 
-  /// `radio`: how the radio is named that is to send it.
+  /// `radio`: the name in rows of the radio that sends it.
   public static func write(_ message: OutgoingMessage, radio: String?, to json: inout JSONWriter) {
     json.field("id", message.key)
     json.field("number", message.id)

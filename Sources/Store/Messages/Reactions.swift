@@ -46,7 +46,7 @@ public struct ReactionText: Equatable, Sendable {
     self.init(emoji: String(front), targetSender: sender.map(String.init), hash: hash)
   }
 
-  /// What is sent; it is an ordinary text.
+  /// The text that is sent; an ordinary message.
   public var text: Text { Text((targetSender.map { "\(emoji)@[\($0)]" } ?? emoji) + "\n" + hash) }
 
   /// One grapheme that begins with an emoji: neither a letter nor a digit, nor two things.
@@ -77,24 +77,24 @@ public struct ReactionText: Equatable, Sendable {
   }
 }
 
-/// Who reacts, where.
+/// The sender of a reaction, and the conversation.
 struct ReactionPlace {
   /// The channel's digest, or the peer's prefix in hex.
   var conversation: String
   /// The name in a channel, the prefix or the author in hex elsewhere; `self` for our own.
   var sender: String
-  /// By which radio it came or goes; `Store.everyRadio`: what others say on a channel is the same for all.
+  /// The radio that received or sends it; `Store.everyRadio`: reactions of others on a channel are the same for all.
   var radio: Int64
 }
 
-/// What a reaction belongs to: a message that came, or one of ours.
+/// The message of a reaction: a received or a sent one.
 public enum ReactionTarget: Equatable, Sendable {
   case message(Int64)
   case outgoing(Int64)
 }
 
 extension Store {
-  /// Reactions whose target has not come yet; the oldest gives way.
+  /// Maximum reactions whose target was not received yet; the oldest is dropped.
   static let maxUnmatched: Int64 = 100
   /// A reaction looks so far back for its target.
   static let maxCandidates = 500
@@ -153,7 +153,7 @@ extension Store {
     try append(.reaction, at: moment, body: body)
   }
 
-  /// A message came: reactions that wait may be for it.
+  /// A message was received: matches waiting reactions to it.
   private func matchWaiting(_ message: StoredMessage, at moment: Moment) throws(SQLiteError) {
     guard let time = message.senderTime, message.kind != .cli, message.kind != .datagram else { return }
     let place = Self.place(of: message)
@@ -186,7 +186,7 @@ extension Store {
     }
   }
 
-  /// Messages of ours count below zero.
+  /// Sent messages have negative numbers.
   private static func number(_ target: ReactionTarget?) -> Int64? {
     switch target {
     case .message(let id): id
@@ -238,7 +238,7 @@ extension Store {
     }
   }
 
-  /// Reactions to a message that came, in order: (emoji, sender).
+  /// Reactions to a received message, in order: (emoji, sender).
   public func reactions(to target: ReactionTarget) throws(StoreError) -> [(emoji: String, sender: String)] {
     var found: [(emoji: String, sender: String)] = []
     try translating { () throws(SQLiteError) in

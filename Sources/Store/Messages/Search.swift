@@ -3,7 +3,7 @@
 import Companion
 import SQLite
 
-/// Messages by their words: those that came in one index, ours in another.
+/// Full-text search of messages: received messages are in one index, sent ones in another.
 ///
 /// The index follows behind, some hundred messages at a time: a step for each message would write several times what
 /// the message is. Before something is looked for, the rest is taken in.
@@ -53,7 +53,7 @@ extension Store {
     return upTo == newest
   }
 
-  /// Within a `write`, before the messages of ours are removed that this query names.
+  /// Within a `write`, before the sent messages of this query are removed.
   func unindexOutgoing(_ leaving: String) throws(SQLiteError) {
     let known = try database.value("SELECT value FROM meta WHERE name = ?", .text(Self.indexedSent))?.integer ?? 0
     try database.run(
@@ -73,7 +73,7 @@ extension Store {
       """, .integer(min(id, known)))
   }
 
-  /// Messages that came and fit, newest first, or oldest first; at most `limit`. Return false to stop.
+  /// Matching received messages, newest first or oldest first; at most `limit`. Return false to stop.
   func eachReceived(
     _ query: MessageQuery, _ expression: String?, _ oldestFirst: Bool, _ limit: Int,
     _ row: (StoredMessage) throws(SQLiteError) -> Bool
@@ -115,7 +115,7 @@ extension Store {
     return (low, high)
   }
 
-  /// The first message that came then or later, found by halving; `.max`: there is none.
+  /// The first message received at that time or later, by binary search; `.max`: none.
   func firstMessage(at milliseconds: Int64) throws(SQLiteError) -> Int64 {
     var low = try database.value("SELECT min(id) FROM messages")?.integer ?? 0
     let newest = try database.value("SELECT max(id) FROM messages")?.integer ?? 0

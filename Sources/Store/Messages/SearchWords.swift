@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-/// Texts as the index of words takes them: where a script is written without spaces, each letter is a word of its own.
+/// Prepares texts for the search index: in scripts without spaces, each letter becomes a separate word.
 ///
-/// The index cuts at what is no letter. A Chinese sentence would be one word, and found only whole. With its letters
-/// apart, a word of it is a phrase: 天气 is found as 天 behind which 气 stands. Korean puts spaces between words but not
-/// between a word and its particles; so its syllables stand apart, too. All other text stays byte by byte as it is.
+/// The index splits at characters that are not letters. A Chinese sentence would be one word, and found only as a whole. With
+/// its letters separated, a word becomes a phrase: 天气 is found as 天 followed by 气. Korean has spaces between words but not
+/// between a word and its particles, so its syllables are separated, too. All other text is unchanged.
 enum SearchWords {
   /// Scripts without spaces, in ascending order: Thai and Lao, Burmese, jamo, Khmer, radicals, the numeral zero, kana,
   /// Bopomofo and what follows up to Yi, Chinese, Burmese's additions, Hangul, compatibility forms, forms of half
@@ -15,13 +15,13 @@ enum SearchWords {
     0xAC00...0xD7FF, 0xF900...0xFAFF, 0xFF66...0xFFDC, 0x1B000...0x1B16F, 0x20000...0x3FFFF,
   ]
 
-  /// Whether this letter stands for itself.
+  /// Whether this letter is a separate word.
   static func isUnspaced(_ scalar: UInt32) -> Bool {
     guard scalar >= 0x0E00 else { return false }
     return unspaced.contains { $0.contains(scalar) }
   }
 
-  /// The text with a space before and behind each letter that stands for itself; bytes that are no UTF-8 stay as they are.
+  /// The text with a space before and after each letter that is a separate word; invalid UTF-8 is unchanged.
   static func spaced(_ text: some Collection<UInt8>) -> [UInt8] {
     var spaced: [UInt8] = []
     spaced.reserveCapacity(text.count)
@@ -46,7 +46,7 @@ enum SearchWords {
 
   static func spaced(_ text: String) -> String { String(decoding: spaced(Array(text.utf8)), as: UTF8.self) }
 
-  /// Of three or four bytes; 0: they are no letter.
+  /// Of three or four bytes; 0: not a letter.
   private static func scalar(_ letter: some Collection<UInt8>) -> UInt32 {
     var value = UInt32(letter.first ?? 0) & (letter.count == 3 ? 0x0F : 0x07)
     for byte in letter.dropFirst() {

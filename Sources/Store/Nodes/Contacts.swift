@@ -8,11 +8,11 @@ public struct StoredContact: Equatable, Sendable {
   public var contact: Contact
   /// False for nodes that the radio heard but does not keep, and for removed ones.
   public var onRadio: Bool
-  /// Milliseconds since 1970; `lastHeard`: when something came that it alone can have sent (about: it is written once in ten
-  /// minutes), `nil`: never while we listened. Packets of others on the air name their sender by one byte, which is no identity.
+  /// Milliseconds since 1970. `lastHeard`: when something was received that only this node can have sent (written at most once in ten
+  /// minutes); `nil`: never. Packets between other nodes identify their sender by one byte, which is not sufficient.
   public var firstSeen: Int64
   public var lastHeard: Int64?
-  /// Which radio told of it last.
+  /// The radio that reported it last.
   public var radio: Int64 = Store.everyRadio
 
   public init(
@@ -26,7 +26,7 @@ public struct StoredContact: Equatable, Sendable {
   }
 }
 
-/// What a contact record changed.
+/// The effect of a contact record.
 public enum ContactChange: Equatable, Sendable { case added, changed, unchanged }
 
 extension Store {
@@ -35,7 +35,7 @@ extension Store {
     last_heard, radio
     """
 
-  /// Within a `write`: keeps the record, if it says anything new. An unchanged one costs no write.
+  /// Within a `write`: stores the record if it has changed.
   public func upsert(_ contact: Contact, onRadio: Bool, heard: Bool, at: Int64) throws(SQLiteError) -> ContactChange {
     let known = try read(contact.key)
     if let known, known.onRadio == onRadio, known.radio == radio, !heard, known.contact == contact { return .unchanged }
@@ -60,7 +60,7 @@ extension Store {
     try database.run("UPDATE contacts SET on_radio = 0 WHERE key = ? AND on_radio = 1", .blob(key.bytes)) > 0
   }
 
-  /// Within a `write`: another radio is attached. What comes of its list is not to be taken for the rest of the last one's.
+  /// Within a `write`: another radio is attached, whose contact list does not continue the previous one's.
   public func markAllRemoved() throws(SQLiteError) {
     try database.run("UPDATE contacts SET on_radio = 0 WHERE on_radio = 1")
     try setMeta("contacts_watermark", .integer(0))
@@ -113,7 +113,7 @@ extension Store {
     return found
   }
 
-  /// The keys known here that begin with these 6 bytes; two at most, which is one too many to tell whose it is.
+  /// Known keys with this prefix of 6 bytes; at most two, as a second one makes it ambiguous.
   public func contactKeys(beginningWith prefix: KeyPrefix) throws(StoreError) -> [PublicKey] {
     let next = prefix.value == 0xFFFF_FFFF_FFFF ? nil : KeyPrefix(value: prefix.value + 1).bytes
     var found: [PublicKey] = []
@@ -133,7 +133,7 @@ extension Store {
     try database.value("SELECT 1 FROM contacts WHERE name = ? LIMIT 1", .blob(name)) != nil
   }
 
-  /// Contacts in order of their keys, one at a time; of which this radio told last, or all. Return false to stop.
+  /// Contacts by key, one at a time; all, or those that this radio reported last. Return false to stop.
   public func eachContact(
     after key: [UInt8] = [], onRadioOnly: Bool = false, ofRadio radio: Int64? = nil, _ row: (StoredContact) -> Bool
   ) throws(StoreError) {
@@ -184,7 +184,7 @@ extension Store {
       radio: row.integer(13))
   }
 
-  // MARK: What is known of the radio's list
+  // MARK: The radio's contact list
 
   /// Where the next incremental list begins, and whose list it is.
   public func contactWatermark() throws(StoreError) -> (radio: PublicKey, lastModified: UInt32, fullAt: Int64)? {
@@ -202,7 +202,7 @@ extension Store {
 }
 
 extension Contact {
-  /// Whether an upstream would learn nothing from the other record: time stamps alone are no news.
+  /// Whether the records differ at most in time stamps, which are not reported to upstreams.
   func saysTheSame(as other: Contact) -> Bool {
     var mine = self
     mine.lastAdvert = other.lastAdvert

@@ -10,8 +10,8 @@ extension Store {
   /// A radio's clock that shows less was never set.
   private static let plausibleClock: Int64 = 1_700_000_000
 
-  /// Within a `write` that happens anyway: something came that this node alone can have sent, be it a message, an acknowledgement or an
-  /// answer. Written down at most once in ten minutes a node.
+  /// Within an existing `write`: something was received that only this node can have sent: a message, an acknowledgement or an
+  /// answer. Stored at most once in ten minutes for each node.
   public func noteHeard(_ key: KeyPrefix, at milliseconds: Int64) throws(SQLiteError) {
     try database.run(
       """
@@ -31,8 +31,8 @@ extension Store {
       """, .integer(milliseconds), .blob(key.bytes), .blob(key.bytes + Array(repeating: 0xFF, count: 26)))
   }
 
-  /// Who may give way, first those with whom there never was a word, then the longest unheard: no favourites, only these
-  /// types, and nobody heard or talked to since then (milliseconds since 1970).
+  /// Nodes that may be evicted: first those without any conversation, then those heard longest ago. No favourites, only these
+  /// types, and none that was heard or in a conversation since then (milliseconds since 1970).
   public func evictable(types: Set<UInt8>, unheardSince: Int64, limit: Int) throws(StoreError) -> [StoredContact] {
     var keys: [PublicKey] = []
     let list = types.sorted().map(String.init).joined(separator: ",")

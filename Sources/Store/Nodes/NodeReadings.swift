@@ -7,8 +7,8 @@ extension Store {
   /// Readings that are kept, of all nodes and kinds together.
   public static let maxReadings: Int64 = 10_000
 
-  /// Within a `write`: what a node told of itself, as JSON, and journals it. `isJournaled`: false for our own radio, which upstreams hear
-  /// of by other ways.
+  /// Within a `write`: stores a reading of a node as JSON, and journals it. `isJournaled`: false for our own radio, which upstreams get
+  /// in other events.
   public func keepReading(
     of key: PublicKey, kind: EventKind, body: [UInt8], at moment: Moment, isJournaled: Bool = true
   ) throws(SQLiteError) {
@@ -22,7 +22,7 @@ extension Store {
     if isJournaled { try append(kind, at: moment, body: body) }
   }
 
-  /// Readings of a node (of all without one) that came by this radio (or any), oldest first; the newest `limit`.
+  /// Readings of a node (or all) received by this radio (or any), oldest first; the newest `limit`.
   public func eachReading(
     of key: PublicKey?, byRadio radio: Int64? = nil, limit: Int,
     _ row: (_ at: Int64, _ kind: String, _ body: [UInt8]) -> Void

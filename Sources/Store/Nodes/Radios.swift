@@ -5,11 +5,11 @@ import SQLite
 
 /// A radio that is attached, or was.
 public struct KnownRadio: Equatable, Sendable {
-  /// Its number here, from 1 on: what rows say of whose they are.
+  /// Its number, from 1 on, which rows refer to.
   public var id: Int64
   public var key: PublicKey
   public var name: Text
-  /// Milliseconds since 1970; 0: before radios were told apart.
+  /// Milliseconds since 1970; 0: before radios were distinguished.
   public var firstSeen: Int64
   public var lastSeen: Int64
   /// Ids between which its messages lie; without a last one it is attached.
@@ -17,17 +17,17 @@ public struct KnownRadio: Equatable, Sendable {
   var lastMessage: Int64?
   /// The newest message of all when it was attached last.
   var sinceMessage: Int64
-  /// Messages that came by it, without those since then.
+  /// Messages received by it, up to when it was last attached.
   var messages: Int64
 
   /// As rows name it: the first 6 bytes of its key.
   public var mark: String { key.prefix.hex }
 }
 
-/// What the store knows of radios, in memory as on disk.
+/// The store's radios, in memory as on disk.
 struct RadioState {
   var all: [KnownRadio] = []
-  /// The number of the one that is attached, or was last. 1 in a store that knows none: the first that comes.
+  /// The number of the attached radio, or of the last one. 1 in a store without radios: the first to be attached.
   var present: Int64 = 1
 
   subscript(id: Int64) -> KnownRadio? { all.first { $0.id == id } }
@@ -39,7 +39,7 @@ struct RadioState {
   }
 }
 
-/// Radios are told apart by their public keys: what one has heard, or was to say, is not the next one's.
+/// Radios are identified by their public keys: each has its own messages and its own queue.
 ///
 /// A radio is known from `attach` on, without a write of its own: its row goes along with the first transaction after that, so nothing on
 /// disk names a radio that is not there.
@@ -47,14 +47,14 @@ extension Store {
   /// For rows that belong to every radio: what several have heard.
   public static let everyRadio: Int64 = 0
 
-  /// The number of the radio that is attached, or was last.
+  /// The number of the attached radio, or of the last one.
   public var radio: Int64 { radioState.present }
   /// Its key; `nil`: none was ever attached.
   public var radioKey: PublicKey? { radioState[radioState.present]?.key }
   public var radios: [KnownRadio] { radioState.all }
   public func radio(_ id: Int64) -> KnownRadio? { radioState[id] }
 
-  /// As rows name a radio: the first 6 bytes of its key in hex. `nil`: several radios', or one that nobody knows.
+  /// The name of a radio in rows: the first 6 bytes of its key in hex. `nil`: several radios, or an unknown one.
   public func mark(ofRadio id: Int64) -> String? { radioState[id]?.mark }
 
   /// As events name it: while only one radio is known, that goes without saying, and costs no byte of the uplink.
@@ -139,9 +139,9 @@ extension Store {
     return state
   }
 
-  // MARK: What each has
+  // MARK: Counts
 
-  /// Messages that came by a radio and are kept, about: where radios took turns, those of the others in between are trimmed with them.
+  /// Stored messages received by a radio, approximately: if radios alternated, trimmed messages of others in between are subtracted too.
   public func messageCount(ofRadio id: Int64) throws(StoreError) -> Int64 {
     guard let radio = radioState[id] else { return 0 }
     let newest = try lastMessageID()
@@ -153,7 +153,7 @@ extension Store {
     return max(0, min(radio.messages + since, span))
   }
 
-  /// Messages of ours that a radio was to send and that have not ended; `nil`: of all radios but the one that is attached.
+  /// Messages of a radio's queue that have not ended; `nil`: of all radios except the attached one.
   public func heldCount(ofRadio id: Int64? = nil) throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in
       try database.value(
@@ -162,7 +162,7 @@ extension Store {
     }
   }
 
-  /// Nodes of which a radio told last.
+  /// Nodes that a radio reported last.
   public func contactCount(ofRadio id: Int64) throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in
       try database.value("SELECT count(*) FROM contacts WHERE radio = ?", .integer(id))?.integer ?? 0

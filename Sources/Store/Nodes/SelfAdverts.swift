@@ -3,13 +3,13 @@
 import Companion
 import SQLite
 
-/// When a radio last told the mesh who it is, as far as this gateway knows.
+/// A radio's last advert, as far as this gateway knows.
 public struct AdvertRecord: Equatable, Sendable {
   public var radio: PublicKey
   public var at: Moment
   /// Whether it was flooded through the mesh, or sent to direct neighbours alone.
   public var isFlood: Bool
-  /// What the advert said besides the key: name, and position where it is shared.
+  /// The advert's content besides the key: name, and position if shared.
   public var content: String
 
   public init(radio: PublicKey, at: Moment, isFlood: Bool, content: String) {
