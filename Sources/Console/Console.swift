@@ -3,7 +3,7 @@
 import Escaping
 import Glibc
 
-/// The one way to a terminal: whatever a program says goes through here, and is cleaned here.
+/// The only output to a terminal, which cleans all text.
 ///
 /// Texts come over the air, from servers, from a gateway that may lie. On the way to a pipe they are cleaned as well: there may be a
 /// pager behind it, or a log.
@@ -11,7 +11,7 @@ public enum Console {
   /// Whether standard output is a terminal.
   public static let isTerminal = isatty(1) == 1
 
-  /// Colours, on a terminal alone, and not where somebody wants none (no-color.org).
+  /// Colours only on a terminal, and unless disabled (no-color.org).
   private static let hasColours =
     isTerminal && getenv("NO_COLOR") == nil && getenv("TERM").map { String(cString: $0) != "dumb" } ?? false
 
@@ -29,7 +29,7 @@ public enum Console {
   /// Several lines of our own making, such as a manual page.
   public static func page(_ text: String, end: String = "\n") { put(Visible.page(text) + end) }
 
-  /// One line of JSON; what cannot be seen is escaped in it.
+  /// One line of JSON; invisible characters are escaped.
   public static func json(_ text: String) { put(Visible.json(text) + "\n") }
 
   /// One line on standard error.

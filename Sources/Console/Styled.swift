@@ -6,7 +6,7 @@
 ///
 ///     let line: Styled = "radio  \(state, .good), \(name)"
 public struct Styled: ExpressibleByStringLiteral, ExpressibleByStringInterpolation, CustomStringConvertible, Sendable {
-  /// How a piece looks: its code in ECMA-48.
+  /// The style of a piece: its code in ECMA-48.
   public enum Style: String, Sendable {
     case plain = "0", bold = "1", faint = "2", good = "32", bad = "31", warning = "33", accent = "36"
   }

@@ -8,7 +8,7 @@ public struct Document: Equatable, Sendable {
   public var key: String
   /// JSON; `nil`: deleted. The rest of a deleted one is kept, so that an older edit does not bring it back.
   public var value: String?
-  /// Milliseconds since 1970, by the clock of who edited it, but always later than what they knew.
+  /// Milliseconds since 1970, by the editor's clock, but always later than the replaced version.
   public var updatedAt: Int64
   /// Edited at the hub, not at the gateway.
   public var byHub: Bool
@@ -20,7 +20,7 @@ public struct Document: Equatable, Sendable {
     self.byHub = byHub
   }
 
-  /// The last writer wins, the hub at a tie. What is the same does not win over itself.
+  /// The last writer wins; at a tie, the hub. An equal version does not win.
   public func wins(over known: Document) -> Bool {
     if updatedAt != known.updatedAt { return updatedAt > known.updatedAt }
     if byHub != known.byHub { return byHub }
@@ -34,7 +34,7 @@ public struct Document: Equatable, Sendable {
       && left.hasSameValue(as: right)
   }
 
-  /// What it says is the same, byte for byte.
+  /// The content is equal, byte for byte.
   public func hasSameValue(as other: Document) -> Bool {
     switch (value, other.value) {
     case (nil, nil): true
@@ -43,7 +43,7 @@ public struct Document: Equatable, Sendable {
     }
   }
 
-  /// An edit of what is known: later than that, whatever the clock says.
+  /// An edit of a known version: later than that, regardless of the clock.
   public static func edit(
     _ key: String, _ value: String?, of known: Document?, at now: Int64, byHub: Bool
   ) -> Document {

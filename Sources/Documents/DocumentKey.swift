@@ -3,7 +3,7 @@
 import Escaping
 import JSON
 
-/// What a document is about. Source: docs/documents.md.
+/// The subject of a document. Source: docs/documents.md.
 ///
 ///     node/KEY/alias     node/KEY/note     node/KEY/tags
 ///     channel/DIGEST/relay
@@ -58,7 +58,7 @@ public enum DocumentKey: Equatable, Sendable {
   /// Settings are allowed apart from the rest.
   public var isSetting: Bool { if case .setting = self { true } else { false } }
 
-  /// What a value may be, for people.
+  /// The allowed values, for people.
   public var wanted: String {
     switch self {
     case .node(_, .alias): "a string of 1 to 64 bytes"

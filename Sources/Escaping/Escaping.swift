@@ -18,7 +18,7 @@ public enum Escaping {
 
   /// A text that a spreadsheet would take for a formula gets an apostrophe in front, which spreadsheets do not show.
   ///
-  /// They skip blanks and what cannot be seen before they look, and some take the wide forms for the usual signs.
+  /// They skip spaces and invisible characters first, and some accept full-width forms of the signs.
   public static func cell(_ text: String) -> String {
     if let first = text.unicodeScalars.first, first == "\t" || first == "\r" { return csv("'" + text) }
     let first = text.unicodeScalars.first { scalar in
@@ -52,7 +52,7 @@ public enum Escaping {
     scalar.value >= 0x20 && !(0x7F...0x9F).contains(scalar.value) && !scalar.properties.isNoncharacterCodePoint
   }
 
-  /// JSON as it may stand inside a `<script>`: no sign of HTML is left, and every byte is ASCII.
+  /// JSON for a `<script>` element: contains no HTML syntax, and only ASCII.
   public static func script(json: some Collection<UInt8>) -> String {
     var result: [UInt8] = []
     for unit in String(decoding: json, as: UTF8.self).utf16 {

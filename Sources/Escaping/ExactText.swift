@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// Text compared and cut by its bytes, where it comes from outside.
+/// Compares and cuts text from outside by its bytes.
 ///
 /// `==`, `hasPrefix`, `split` and dictionaries compare `Character`s, and take texts for the same that Unicode counts as
 /// equivalent: é and é are one name to them and two to the radio; "⇄ " is not found where an accent follows it.
@@ -17,7 +17,7 @@ extension StringProtocol {
   /// Has this sign of ASCII in it.
   public func has(_ sign: Unicode.Scalar) -> Bool { unicodeScalars.contains(sign) }
 
-  /// What stands between the `sign`s of ASCII, empty pieces too; at most `most` of them, the last with the rest.
+  /// The pieces between ASCII `sign`s, including empty ones; at most `most`, the last with the rest.
   public func pieces(at sign: Unicode.Scalar, most: Int = .max) -> [String] {
     unicodeScalars.split(separator: sign, maxSplits: most - 1, omittingEmptySubsequences: false).map { piece in
       var text = String.UnicodeScalarView()

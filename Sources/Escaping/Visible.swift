@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-/// Text from outside as a terminal, a log or a page may have it: nothing in it steers, hides or turns around what is shown.
+/// Makes text from outside safe for a terminal, a log or a page: it cannot control, hide or reorder what is shown.
 ///
 /// What does is replaced by U+FFFD, so that one sees that something was there: control characters (C0, DEL, C1), separators of
 /// lines and paragraphs, what writes backwards (bidirectional controls), and what cannot be seen at all. What emoji, Arabic and
 /// Indic scripts are made of stays: joiners, variation selectors, the tags of a flag.
 ///
-/// Everything here looks at scalars. Swift's characters are clusters of them, and whoever writes the text chooses the clusters.
+/// Works on scalars. Swift's characters are clusters of them, which the author of the text chooses.
 public enum Visible {
   /// In one line: breaks and tabs become blanks.
   public static func line(_ text: String) -> String { clean(text) { isBreak($0) ? " " : nil } }
@@ -22,7 +22,7 @@ public enum Visible {
     return lines.joined(separator: "\n")
   }
 
-  /// JSON in one line, with the same meaning: what is not fit to be seen is written as `\u202e` and the like.
+  /// JSON in one line, with the same meaning: unsafe characters are escaped, such as `\u202e`.
   public static func json(_ text: String) -> String {
     guard !isPlain(text.utf8) else { return text }
     var (result, sieve) = ("", Sieve())
@@ -65,9 +65,9 @@ public enum Visible {
   }
 }
 
-/// Lets through what can be seen, and what belongs to it: that depends on what came before.
+/// Passes visible characters, and those that combine with the previous ones.
 private struct Sieve {
-  /// More marks on one letter are no writing system's: they run over the lines above.
+  /// No writing system has more marks on one letter; more would cover the lines above.
   private static let maxMarks = 8
   /// Letters of a region and the end: 🏴󠁧󠁢󠁳󠁣󠁴󠁿.
   private static let maxTags = 7

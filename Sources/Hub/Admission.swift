@@ -2,8 +2,8 @@
 
 import Synchronization
 
-/// How many batches may wait for the database at once, altogether and of one gateway: beyond it gateways are told to come
-/// again, which costs less than keeping what they sent.
+/// Limits the batches that wait for the database, in total and for each gateway. Beyond it gateways have to retry, which costs
+/// less than keeping their batches in memory.
 final class Admission: Sendable {
   static let most = 64
   /// As many as a link may have under way.
@@ -45,7 +45,7 @@ final class HubMemory: Sendable {
     maxOfOne = max(8 << 20, largest * 2)
   }
 
-  /// A share, given back when nobody holds it any more.
+  /// A share, returned when it is released.
   final class Share: Sendable {
     private let memory: HubMemory
     private let holder: String
@@ -58,7 +58,7 @@ final class HubMemory: Sendable {
     deinit { memory.giveBack(count, of: holder) }
   }
 
-  /// `nil`: there is no room now.
+  /// `nil`: no memory available now.
   func take(_ count: Int, for holder: String) -> Share? {
     used.withLock { used in
       let own = used.holders[holder] ?? 0
@@ -97,7 +97,7 @@ actor RateLimiter {
       at = now
     }
 
-    /// What is larger than all of it may pass when it is full, and leaves a debt.
+    /// A request larger than the whole bucket passes when that is full, and leaves a debt.
     func wait(for amount: Double) -> Int? {
       let wanted = min(amount, most)
       return level >= wanted ? nil : max(1, Int(((wanted - level) / perSecond).rounded(.up)))

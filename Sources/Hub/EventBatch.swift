@@ -11,7 +11,7 @@ public struct HubEvent: Sendable, Equatable {
   public var body: JSONValue
 }
 
-/// A batch of a gateway's journal, read from what came over the network. Total.
+/// A batch of a gateway's journal, decoded from the network. Total.
 public struct EventBatch: Sendable, Equatable {
   /// More events in one batch are refused with 413.
   public static let maxEvents = 1000
@@ -25,10 +25,10 @@ public struct EventBatch: Sendable, Equatable {
     case malformed(String)
     /// 413
     case tooLarge
-    /// 422: this event is not one; `seq` where it could be read.
+    /// 422: an invalid event; `seq` if it could be read.
     case badEvent(seq: Int64?, reason: String)
 
-    /// As HTTP says it.
+    /// The HTTP status.
     var status: Int {
       switch self {
       case .malformed: 400
@@ -55,7 +55,7 @@ public struct EventBatch: Sendable, Equatable {
     try self.init(json)
   }
 
-  /// `epoch`: of a link, where its batches do not say.
+  /// `epoch`: that of the link, whose batches have none.
   init(_ json: JSONValue, epoch known: String? = nil) throws(Refusal) {
     guard let epoch = json["epoch"]?.string ?? known, Name.isAllowed(epoch) else {
       throw .malformed("epoch is missing")

@@ -3,14 +3,14 @@
 import MeshCrypto
 import Synchronization
 
-/// Who may do what. Tokens can be exchanged while the hub runs: it knows old and new ones until the old are taken away.
+/// Access control. Tokens can be replaced while the hub runs: it accepts old and new ones until the old are removed.
 public final class HubAccess: Sendable {
-  /// What is to be done with a gateway.
+  /// An operation on a gateway.
   enum Deed: Sendable {
     case read
-    /// What the gateway itself does: hand over its journal, fetch updates.
+    /// Operations of the gateway itself: sending its journal, fetching updates.
     case write
-    /// What operators do: commands, documents.
+    /// Operations of operators: commands, documents.
     case command
   }
 
@@ -22,7 +22,7 @@ public final class HubAccess: Sendable {
     case forbidden(String)
   }
 
-  /// A token as it is looked for: what is compared are digests, which says nothing of its length either.
+  /// A token to look up. Comparing digests does not reveal its content or length by timing.
   private struct Key {
     let token: HubConfiguration.Token
     let digests: [[UInt8]]

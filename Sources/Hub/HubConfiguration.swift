@@ -4,12 +4,12 @@ import Foundation
 import ServiceManager
 import TOML
 
-/// What `meshpost-hub` is told by its file. deploy/hub.toml is the manual.
+/// The configuration of `meshpost-hub`, documented in deploy/hub.toml.
 public struct HubConfiguration: Sendable {
   /// `write` is a gateway's, `command` an operator's; both may read.
   public enum Access: String, Sendable, CaseIterable { case read, write, command, all }
 
-  /// Who may do what with which gateway.
+  /// Access rights by token.
   public struct Token: Sendable {
     /// The file's name, for people.
     public var name: String
@@ -35,7 +35,7 @@ public struct HubConfiguration: Sendable {
   public var rateLimit: Int
   /// Bytes of batches a day and gateway; 0 = no limit.
   public var bytesPerDay: Int64
-  /// Connections at once, as far as the limit of open files allows.
+  /// Maximum connections, as far as the limit of open files allows.
   public var maxConnections: Int
 
   public init(file: String) throws(Failure) {

@@ -10,13 +10,13 @@ public enum HubLog {
   public enum Level: String, Sendable { case error, warning, notice }
   typealias Write = @Sendable (Level, String) -> Void
 
-  /// What outside text may hold is replaced where it is written; a line is cut at 1000 bytes.
+  /// Unsafe characters are replaced on output; a line is cut at 1000 bytes.
   public static func write(_ level: Level, _ words: String) {
     Console.error("\(level.rawValue): \(words.cut(toBytes: 1000))")
   }
 }
 
-/// A line that could come a thousand times a second: it comes once a minute, and says how often it was left out.
+/// Limits a frequent line to once a minute, with the number of repetitions.
 final class RareLine: Sendable {
   private static let pause: Duration = .seconds(60)
 

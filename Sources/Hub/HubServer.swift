@@ -41,11 +41,11 @@ public struct HubServer: Sendable {
 
   /// Returns when the database's thread has dealt with a question: with an answer or an error.
   public func pulse() async {
-    // `try?`: that it came back is what counts.
+    // `try?`: only the return matters.
     _ = try? await api.store.acknowledged(gateway: "", epoch: "")
   }
 
-  /// Serves until it is told to stop (SIGTERM, SIGINT). `ready` gets the port.
+  /// Serves until SIGTERM or SIGINT. `ready` gets the port.
   public func run(_ ready: @escaping @Sendable (Int) -> Void) async throws {
     let registry = api.registry
     await api.store.listen { news in Task { await registry.heard(news) } }
@@ -63,7 +63,7 @@ public struct HubServer: Sendable {
 }
 
 extension HubServer {
-  /// Other hubs on the same database: what they write is told to the gateways that are linked here.
+  /// Forwards changes by other hubs on the same database to the gateways that are linked here.
   private func hearOthers() -> PostgresListener? {
     guard HubStore.isServer(configuration.location) else { return nil }
     let (registry, store) = (api.registry, api.store)

@@ -12,10 +12,10 @@ extension ChannelSecret {
     ChannelSecret(bytes: Array(Digest.sha256(Array(name.utf8)).prefix(16))) ?? .zero
   }
 
-  /// The one byte that stands for the channel on the air. Collisions are common.
+  /// The byte that identifies the channel on the air. Collisions are common.
   public var channelHash: UInt8 { Digest.sha256(bytes).first ?? 0 }
 
-  /// What may be logged and journaled in place of the secret: the first 8 bytes of its SHA-256, in hex.
+  /// Identifies the channel in logs and the journal instead of the secret: the first 8 bytes of its SHA-256, in hex.
   public var digest: String { Hex.string(Digest.sha256(bytes).prefix(8)) }
 
   /// 32 bytes, as the MAC wants it.
@@ -49,14 +49,14 @@ public struct GroupData: Equatable, Sendable {
 }
 
 extension GroupEnvelope {
-  /// What was said, if `secret` is the channel's: the MAC decides (a false match is 1 in 65,536).
+  /// The plain text, if `secret` is the channel's: the MAC decides (a false match is 1 in 65,536).
   public func openText(with secret: ChannelSecret) -> GroupText? {
     guard secret.channelHash == channelHash,
       let plain = SealedBox.open(mac: mac, cipher: cipher, secret: secret.padded)
     else { return nil }
     var reader = FrameReader(plain)
     guard let time = try? reader.u32("time"), let flags = try? reader.u8("flags") else { return nil }
-    // `try?`: a plain text shorter than its header is no text; the caller learns just that.
+    // `try?`: a plain text shorter than its header is invalid; the caller gets `nil`.
     return GroupText(time: time, flags: flags, text: reader.text().beforeNul)
   }
 

@@ -25,7 +25,7 @@ public enum Digest {
 
 /// AES-128 in ECB mode over whole blocks of 16 bytes, as the mesh uses it.
 enum BlockCipher {
-  /// `nil` when the data is no whole number of blocks, or the key not 16 bytes long.
+  /// `nil` if the data is not a whole number of blocks, or the key not 16 bytes long.
   static func run(key: [UInt8], _ data: [UInt8], encrypt: Bool) -> [UInt8]? {
     guard key.count == 16, data.count % 16 == 0, data.count <= 4096 else { return nil }
     guard let context = EVP_CIPHER_CTX_new() else { return nil }
@@ -50,7 +50,7 @@ public enum SealedBox {
     return (Array(Digest.hmacSHA256(key: secret, cipher).prefix(2)), cipher)
   }
 
-  /// `nil` when the MAC does not fit. What comes back ends in 0 to 15 zero bytes of padding.
+  /// `nil` if the MAC does not match. The result ends with 0 to 15 zero bytes of padding.
   public static func open(mac: [UInt8], cipher: [UInt8], secret: [UInt8]) -> [UInt8]? {
     guard !cipher.isEmpty, Array(Digest.hmacSHA256(key: secret, cipher).prefix(2)) == mac else { return nil }
     return BlockCipher.run(key: Array(secret.prefix(16)), cipher, encrypt: false)

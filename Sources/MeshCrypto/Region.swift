@@ -2,14 +2,14 @@
 
 import Companion
 
-/// Where a flooded packet may go: into one region, or without any. Source: app-conventions.md § 6; firmware `RegionMap.cpp`.
+/// The scope of a flooded packet: one region, or none. Source: app-conventions.md § 6; firmware `RegionMap.cpp`.
 public enum Region: Hashable, Sendable {
   /// A public region, by its name without `#`: its key follows from that.
   case named(String)
   /// Into none: repeaters may refuse such floods, or pass them on for few hops.
   case unscoped
 
-  /// What a link and an operator write for `unscoped`.
+  /// `unscoped` in links and commands.
   public static let unscopedMark = "*"
   /// A radio keeps names of at most so many bytes (companion.md § 10).
   static let longestName = 30
@@ -51,6 +51,6 @@ public enum Region: Hashable, Sendable {
     }
   }
 
-  /// What the radio is told, so that what it floods next goes there.
+  /// The command that sets the scope of the radio's next floods.
   public var scopeOverride: FloodScopeOverride { key.map { .key($0) } ?? .unscoped }
 }

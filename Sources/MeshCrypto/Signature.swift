@@ -18,6 +18,6 @@ public enum Signature {
 }
 
 extension Advert {
-  /// Whether the advert was made by the owner of its key. Look before showing it as genuine.
+  /// Whether the advert was signed by the owner of its key. Check before showing it as genuine.
   public var isSignatureValid: Bool { Signature.verify(signature, of: signedBytes, by: key) }
 }

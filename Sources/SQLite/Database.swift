@@ -2,7 +2,7 @@
 
 import CSQLite
 
-/// What SQLite said, sorted by what the caller can do about it.
+/// An error of SQLite, classified by the caller's options.
 public struct SQLiteError: Error, Equatable, Sendable, CustomStringConvertible {
   public enum Kind: Equatable, Sendable {
     /// No space, or the configured size is reached: waits until there is.
@@ -98,7 +98,7 @@ public final class Database {
     return Int(sqlite3_changes64(handle))
   }
 
-  /// The first column of the first row; `nil` when there is no row.
+  /// The first column of the first row; `nil` without a row.
   public func value(_ sql: String, _ values: SQLiteValue...) throws(SQLiteError) -> SQLiteValue? {
     let statement = try statement(sql)
     try statement.bind(values)

@@ -17,7 +17,7 @@ extension Database {
     Int(try value("PRAGMA user_version")?.integer ?? 0)
   }
 
-  /// Runs what has not been run yet, each step in a transaction of its own.
+  /// Runs the missing steps, each in its own transaction.
   ///
   /// A file from a newer version is refused: an older program would not keep its rules.
   public func migrate(_ migrations: [Migration]) throws(SQLiteError) {

@@ -24,7 +24,7 @@ public final class OnlineBackup {
   public func step(pages: Int32) throws(SQLiteError) -> Bool {
     switch sqlite3_backup_step(handle, pages) {
     case SQLITE_DONE: return true
-    // Somebody writes just now; the next step goes on.
+    // Another connection is writing; the next step continues.
     case SQLITE_OK, SQLITE_BUSY, SQLITE_LOCKED: return false
     case let code: throw SQLiteError(code: code, words: String(cString: sqlite3_errstr(code)))
     }

@@ -92,7 +92,7 @@ public final class Statement {
   /// with it overflows.
   public func integer(_ column: Int) -> Int64 { min(max(bits(column), -Self.bound), Self.bound) }
 
-  /// All 64 bits, for what is no number: a checksum.
+  /// All 64 bits, for values that are not numbers: a checksum.
   public func bits(_ column: Int) -> Int64 { sqlite3_column_int64(handle, Int32(column)) }
 
   public static let bound: Int64 = 1 << 53

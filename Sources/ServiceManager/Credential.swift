@@ -4,7 +4,7 @@ import Glibc
 
 /// Secrets that a service manager hands to a service (systemd.exec(5), "Credentials"): files in `$CREDENTIALS_DIRECTORY`.
 public enum Credential {
-  /// What the files of a folder are called that `LoadCredential=meshpost:FOLDER` loads.
+  /// The prefix of the files that `LoadCredential=meshpost:FOLDER` loads.
   private static let prefix = "meshpost_"
 
   /// Where a secret is that a configuration names: a name without a slash is a credential; where there are none, a file in

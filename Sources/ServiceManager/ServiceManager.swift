@@ -4,7 +4,7 @@ import CLinux
 import Escaping
 import Glibc
 
-/// systemd, as far as a service talks to it: that it is ready, that it lives, and descriptors that outlive it.
+/// The service's interface to systemd: readiness, watchdog, and stored descriptors.
 ///
 /// Source: sd_notify(3), sd_listen_fds(3), file-descriptor store (systemd's FILE_DESCRIPTOR_STORE). Datagrams of lines
 /// `NAME=VALUE` to the socket in `NOTIFY_SOCKET`. What is said is never waited for: a manager that does not listen must not hold up
@@ -12,7 +12,7 @@ import Glibc
 public final class ServiceManager {
   /// Descriptors that were handed to us, by the names they were kept under. Ours to close.
   public private(set) var inherited: [String: [Int32]]
-  /// Without a sign of life for so long we are killed; `nil`: nobody watches.
+  /// The watchdog's timeout; `nil` without a watchdog.
   public let watchdog: Duration?
 
   private let socket: Int32
@@ -61,7 +61,7 @@ public final class ServiceManager {
   /// Descriptors of a name; the caller owns them then.
   public func take(_ name: String) -> [Int32] { inherited.removeValue(forKey: name) ?? [] }
 
-  /// Closes what nobody has taken, and has it forgotten.
+  /// Closes descriptors that were not used, and removes them from the store.
   public func dropInherited() {
     for (name, descriptors) in inherited {
       for descriptor in descriptors { close(descriptor) }
@@ -77,7 +77,7 @@ public final class ServiceManager {
   public func stopping() { tell("STOPPING=1") }
   public func lives() { tell("WATCHDOG=1") }
 
-  /// The configuration is being read anew; `ready` ends it.
+  /// A reload is in progress; `ready` ends it.
   public func reloading() {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)
@@ -90,7 +90,7 @@ public final class ServiceManager {
     tell("FDSTORE=1\nFDNAME=\(name)", descriptors)
   }
 
-  /// Forgets what is kept under a name.
+  /// Removes the descriptor stored under a name.
   public func forget(_ name: String) { tell("FDSTOREREMOVE=1\nFDNAME=\(name)") }
 
   @discardableResult
@@ -104,7 +104,7 @@ public final class ServiceManager {
   private static func line(_ text: String) -> String { Visible.line(text) }
 }
 
-/// What a service manager says by environment variables. Total: what is wrong in them counts as not said.
+/// The service manager's environment variables. Total: invalid values are ignored.
 enum Environment {
   /// Descriptors begin here (sd_listen_fds(3)).
   static let first: Int32 = 3
@@ -115,7 +115,7 @@ enum Environment {
     return .microseconds(value)
   }
 
-  /// By name; without names under `unknown`, as sd_listen_fds(3) says.
+  /// By name; without names, under `unknown`, as in sd_listen_fds(3).
   static func inherited(count: String?, names: String?, process: String?) -> [String: [Int32]] {
     guard process != nil, isMeant(process), let count = count.flatMap({ Int32($0) }), (1...most).contains(count) else {
       return [:]

@@ -49,7 +49,7 @@ enum TOMLNumber {
     return Double(text).map { .number($0) }
   }
 
-  /// Without its underscores, each of which stands between two digits.
+  /// Without underscores, each of which must be between two digits.
   private static func digits(_ bytes: ArraySlice<UInt8>, _ isDigit: (UInt8) -> Bool) -> String? {
     var text: [UInt8] = []
     var wasDigit = false

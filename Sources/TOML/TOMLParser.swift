@@ -17,7 +17,7 @@ public struct TOMLParser {
     return try parser.document()
   }
 
-  /// What is no UTF-8 is refused with its line: an editor shows the place.
+  /// Invalid UTF-8 is rejected with its line.
   private static func refuseBrokenText(_ bytes: [UInt8]) throws(TOMLError) {
     guard String(validating: bytes, as: UTF8.self) == nil else { return }
     let lines = bytes.split(separator: 0x0A, omittingEmptySubsequences: false)

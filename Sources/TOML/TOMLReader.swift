@@ -7,9 +7,9 @@ public struct TOMLReader {
   private let name: String
   private var taken: Set<String> = []
   public private(set) var errors: [TOMLError] = []
-  /// What is taken as it stands, and is not wise.
+  /// Warnings about accepted values.
   public private(set) var warnings: [TOMLError] = []
-  /// What is written as it should be, and cannot be used here and now: a file that is not there.
+  /// Valid values that cannot be used now, such as a missing file.
   public private(set) var lacks: [TOMLError] = []
 
   /// `name`: how the table is called in messages, empty for the document itself.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// The words of a TOML document: blanks and comments, keys, strings, and what is written without quotes.
+/// The tokens of a TOML document: white space and comments, keys, strings, and unquoted values.
 struct TOMLScanner {
   private let bytes: [UInt8]
   private var position = 0
@@ -20,7 +20,7 @@ struct TOMLScanner {
     return true
   }
 
-  /// What some editors put before the text.
+  /// The byte order mark that some editors write.
   mutating func skipByteOrderMark() { _ = accept("\u{FEFF}") }
 
   // MARK: Blanks, comments, lines
@@ -51,7 +51,7 @@ struct TOMLScanner {
     } while acceptLineEnd()
   }
 
-  /// The line must be over; its end is left where it is, so that a mistake is told with the right line.
+  /// Expects the end of the line without consuming it, so that errors have the right line.
   mutating func endOfLine() throws(TOMLError) {
     skipSpace()
     try skipComment()
@@ -61,7 +61,7 @@ struct TOMLScanner {
     }
   }
 
-  /// Control characters other than the tab are nobody's text: TOML has escapes for them.
+  /// Control characters other than tab are not allowed: TOML has escapes for them.
   private static func isControl(_ byte: UInt8) -> Bool { byte < 0x20 && byte != 0x09 || byte == 0x7F }
 
   private func refuseControl(_ byte: UInt8, in place: String) throws(TOMLError) {
@@ -152,7 +152,7 @@ struct TOMLScanner {
     return [UInt8](repeating: mark, count: run - 3)
   }
 
-  /// A backslash at the end of a line: the text goes on with the next character that is no blank and no line's end.
+  /// A backslash at the end of a line: the string continues with the next character that is not white space.
   private mutating func skipJoinedLines() throws(TOMLError) -> Bool {
     guard isAt("\\") else { return false }
     var end = position + 1

@@ -7,7 +7,7 @@ public struct TOMLTable: Equatable, Sendable {
     public var value: TOMLValue
   }
 
-  /// What made a table decides who may add to it.
+  /// The origin of a table, which decides whether it can be extended.
   enum Origin: Equatable, Sendable {
     /// On the way to a `[header]`: may still get a header of its own.
     case implicit
@@ -15,7 +15,7 @@ public struct TOMLTable: Equatable, Sendable {
     case header
     /// By a key with dots: further keys of the same section add to it, and headers of tables within it.
     case dotted
-    /// `{ … }`: nobody adds to it.
+    /// `{ … }`: cannot be extended.
     case inline
   }
 
@@ -23,7 +23,7 @@ public struct TOMLTable: Equatable, Sendable {
   public internal(set) var line: Int
   private var origin: Origin
 
-  /// An empty table, as it stands for one that is missing.
+  /// An empty table, in place of a missing one.
   init(line: Int) { self.init(line: line, origin: .header) }
 
   init(line: Int, origin: Origin) {
@@ -76,7 +76,7 @@ public struct TOMLTable: Equatable, Sendable {
     if case .table(let last)? = elements.last?.kind { last.origin == .header } else { false }
   }
 
-  /// Changes the table at a header's path; makes what is missing on the way. Of a list of tables it is the last.
+  /// Changes the table at a header's path; creates missing ones. Of a list of tables, the last.
   mutating func reach(
     _ path: ArraySlice<String>, _ line: Int, _ body: (inout TOMLTable) throws(TOMLError) -> Void
   ) throws(TOMLError) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// A value of a TOML document, with the line it stands on: configuration errors say where.
+/// A value of a TOML document with its line, for configuration errors.
 public struct TOMLValue: Equatable, Sendable {
   public enum Kind: Equatable, Sendable {
     case string(String)
@@ -28,7 +28,7 @@ public struct TOMLValue: Equatable, Sendable {
   }
 }
 
-/// Why a document is no TOML that we take.
+/// Why a document is not accepted.
 public struct TOMLError: Error, Equatable, Sendable, CustomStringConvertible {
   public let line: Int
   public let reason: String

@@ -6,7 +6,7 @@ import JSON
 import MeshCrypto
 import Timing
 
-/// The air that virtual radios share: what one sends, all others hear after its time on air, unless it is lost.
+/// The air that virtual radios share: all others receive a packet after its air time, unless it is lost.
 public final class Ether {
   static let snr = SNR(quarters: 39)
   static let rssi: Int8 = -71
@@ -16,20 +16,20 @@ public final class Ether {
   private var radios: [VirtualRadio] = []
   /// Chance of each packet to be lost on its way to each radio.
   public var loss: Double = 0
-  /// Repeaters that hear everybody: the first byte of each one's key. They send on what is flooded, once.
+  /// Repeaters in range of all radios: the first byte of each key. They forward each flood once.
   public var repeaters: [UInt8] = []
   /// The keys of the regions that the repeaters carry: a flood with the code of another goes nowhere.
   public var regions: [ChannelSecret] = []
   /// They carry floods without a region, too.
   public var carriesUnscoped = true
-  /// The radios are out of each other's range: only repeaters hear them, and are heard by them.
+  /// The radios are out of each other's range: they communicate only through repeaters.
   public var isFar = false
   /// Packets that a repeater has sent on, for each one the last 160, as firmware remembers them.
   private var repeated: [UInt8: [[UInt8]]] = [:]
   /// Real time on air is multiplied by this: 0 = at once.
   public var airtimeFactor: Double
 
-  /// Who sends has one transmitter: a packet waits until the one before is out.
+  /// Each radio has one transmitter: a packet waits for the previous one.
   private enum Transmitter: Hashable {
     case radio(ObjectIdentifier)
     case repeater(UInt8)
@@ -52,7 +52,7 @@ public final class Ether {
     spread(packet, by: .radio(ObjectIdentifier(sender)), to: listeners, sender.stored.radio)
   }
 
-  /// As `allowPacketForward` of the firmware's repeater: a flood goes on if its region is known, or if it has none and those may.
+  /// Like `allowPacketForward` of the firmware's repeater: forwards a flood of a known region, or without a region if allowed.
   private func mayPass(_ packet: Packet) -> Bool {
     packet.route == .transportFlood ? regions.contains { packet.isInScope(of: $0) } : carriesUnscoped
   }
@@ -86,7 +86,7 @@ public final class Ether {
     var next = packet
     if packet.route.isFlood { next.path.append(repeater) } else { next.path.removeFirst() }
     next.pathLength = PathLength(raw: UInt8(next.path.count))
-    // What is routed is for whoever comes next on its path.
+    // A routed packet is for the next hop of its path.
     let listeners = packet.route.isFlood || next.path.isEmpty ? radios : []
     spread(next, by: .repeater(repeater), to: listeners, parameters)
   }

@@ -5,7 +5,7 @@ import Companion
 /// The firmware's own way of reading frames, with its faults (companion.md §§ 1.1 and 1.2).
 ///
 /// Serial: skips to `<`, believes any length, cuts at 176 and acts on it, has no time-out. Wi-Fi: takes any 3 bytes for a
-/// header, drops what is too long or has no `<`, and never finds back.
+/// header, drops frames that are too long or have no `<`, and never resynchronises.
 struct FirmwareReceiver {
   enum Kind { case serial, wifi }
 

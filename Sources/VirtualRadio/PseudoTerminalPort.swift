@@ -11,11 +11,11 @@ public final class PseudoTerminalPort: RadioPort {
   private var master: Int32 = -1
   private var slave: Int32 = -1
   private let isForgetful: Bool
-  /// How often it is seen whether anybody has the port open.
+  /// Interval of checking whether a program has the port open.
   private static let glance: Duration = .milliseconds(5)
 
-  /// `link` is a symbolic link that is made anew at each plugging in. `isForgetful`: as with a real serial port, what nobody has
-  /// read is gone when the last who had it open closes it.
+  /// `link` is a symbolic link that is created again at each plugging in. `isForgetful`: like a real serial port, discards unread
+  /// data when the last program closes it.
   public init(_ radio: VirtualRadio, on loop: EventLoop, link: String, isForgetful: Bool = false) throws {
     self.link = link
     self.isForgetful = isForgetful
@@ -49,7 +49,7 @@ public final class PseudoTerminalPort: RadioPort {
     loop.watch(master, for: .readable) { [weak self] readiness in self?.ready(readiness) }
   }
 
-  /// Only with no other end open does the master say so: ours is closed for a moment to see it.
+  /// The master reports this only if no other end is open: close ours for a moment to check.
   private func forgetWhenClosed(_ name: String) {
     loop.schedule(after: Self.glance) { [weak self] in
       guard let self, self.master >= 0 else { return }
@@ -102,7 +102,7 @@ public final class PseudoTerminalPort: RadioPort {
     pullOut()
     loop.schedule(after: duration) { [weak self] in
       guard let self, self.master < 0 else { return }
-      // Without a pseudo-terminal there is no radio; the next unplugging tries again.
+      // Without a pseudo-terminal there is no radio; the next unplugging retries.
       do { try self.plugIn() } catch { Log().error("\(error)") }
     }
   }

@@ -82,7 +82,7 @@ extension VirtualRadio {
     reply(.ok)
   }
 
-  /// The radio can pass on only what it has heard: a node added by hand has no card.
+  /// The radio can only export received adverts: a node added by key has no card.
   private func share(_ key: PublicKey) -> Bool {
     guard index(of: key) != nil else { return refuse(.notFound) }
     guard var card = stored.cards[key] else { return refuse(.tableFull) }
@@ -102,7 +102,7 @@ extension VirtualRadio {
 
   private func importCard(_ card: [UInt8]) {
     guard let packet = try? Packet(decoding: card), packet.type == .advert else {
-      return reply(.error(.illegalArgument))  // `try?`: why it is no packet, nobody here asks
+      return reply(.error(.illegalArgument))  // `try?`: the reason does not matter
     }
     reply(.ok)
     heard(packet, isImported: true)
@@ -120,7 +120,7 @@ extension VirtualRadio {
     return Packet(route: .flood, type: .advert, payload: advert.encode())
   }
 
-  /// An advert was heard: what the firmware does with it (companion.md § 9.1).
+  /// Handles a received advert like the firmware (companion.md § 9.1).
   func hearAdvert(_ packet: Packet) {
     guard let advert = try? Advert(decoding: packet.payload), advert.key != key, advert.isSignatureValid,
       let content = try? advert.content(), let name = content.name, !name.isEmpty

@@ -4,7 +4,7 @@ import Companion
 import MeshCrypto
 
 extension VirtualRadio {
-  /// A packet came over the air.
+  /// A packet was received over the air.
   func heard(_ packet: Packet, isImported: Bool = false) {
     if !isImported {
       volatile.received &+= 1
@@ -33,7 +33,7 @@ extension VirtualRadio {
     ReceivedPath(raw: packet.route.isFlood ? packet.pathLength.raw : 0xFF)
   }
 
-  /// Which contact sent it, and what it says: all contacts with that hash are tried, the MAC decides.
+  /// The contact that sent it, and the plain text: tries all contacts with that hash; the MAC decides.
   private func open(_ envelope: Envelope) -> (index: Int, plain: [UInt8])? {
     guard envelope.destination == key.nodeHash else { return nil }
     for (index, contact) in stored.contacts.enumerated() where contact.key.nodeHash == envelope.source {
@@ -63,7 +63,7 @@ extension VirtualRadio {
     acknowledge(code, to: sender, heard: packet)
   }
 
-  /// A flooded text is answered with the path it came by and the ack in one; a direct one with the ack.
+  /// Answers a flooded text with its path and the ack in one packet; a direct one with the ack.
   private func acknowledge(_ code: AckCode, to sender: Contact, heard packet: Packet) {
     guard packet.route.isFlood else {
       return transmit(

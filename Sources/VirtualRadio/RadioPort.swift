@@ -4,7 +4,7 @@ import Companion
 import EventLoop
 import Timing
 
-/// What a virtual radio's port does wrong when told to.
+/// Faults that a virtual radio's port can inject.
 public enum PortFault: Equatable, Sendable {
   /// Nothing is read or written for a while.
   case silence(Duration)
@@ -16,7 +16,7 @@ public enum PortFault: Equatable, Sendable {
   case wrongReply
 }
 
-/// Where a client attaches: frames in, frames out, and the faults between.
+/// The port for a client: frames in, frames out, and injected faults.
 public class RadioPort {
   let radio: VirtualRadio
   let loop: EventLoop
@@ -41,7 +41,7 @@ public class RadioPort {
     radio.output = { [weak self] frame in self?.send(frame) }
   }
 
-  /// Writes as much as the descriptor takes; returns what is left. Overridden by the kinds of ports.
+  /// Writes as much as the descriptor accepts; returns the rest. Overridden by subclasses.
   func writeOut(_ bytes: ArraySlice<UInt8>) -> Int { bytes.count }
 
   func received(_ bytes: [UInt8]) {
@@ -102,9 +102,9 @@ public class RadioPort {
 
   var wantsToWrite: Bool { !pending.isEmpty }
 
-  /// The port goes away for a while, as when somebody pulls the plug.
+  /// Removes the port for a while, like unplugging.
   public func unplug(for duration: Duration) {}
 
-  /// What the operator is told to connect to.
+  /// The address to connect to.
   public var address: String { "" }
 }

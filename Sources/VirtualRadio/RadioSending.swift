@@ -43,7 +43,7 @@ extension VirtualRadio {
     return true
   }
 
-  /// A round trip over the ether's repeaters comes back; over others it does not.
+  /// A trace over known repeaters returns; over others it does not.
   private func answer(_ trace: TraceRequest) {
     let size = 1 << Int(trace.flags & 3)
     guard let ether, size == 1, !trace.path.isEmpty, trace.path.allSatisfy(ether.repeaters.contains) else { return }
@@ -53,7 +53,7 @@ extension VirtualRadio {
     loop.later { [weak self] in self?.push(.traceData(data)) }
   }
 
-  /// Requests to other nodes: SENT, and nobody answers.
+  /// Requests to other nodes: SENT, without an answer.
   private func sendRequest(_ command: Command) -> Bool {
     let key: PublicKey
     switch command {
@@ -85,7 +85,7 @@ extension VirtualRadio {
     guard text.type == .plain || text.type == .cliData else { return refuse(.unsupported) }
     guard let contact = stored.contacts.first(where: { $0.key.prefix == text.recipient }) else {
       guard text.recipient.isZero else { return refuse(.notFound) }
-      // 1.17 takes a blank slot of its table for a node with a key of zeros: SENT, and nobody hears it.
+      // 1.17 treats an empty table entry as a node with a key of zeros: SENT, but nothing receives it.
       let code = AckCode.expected(time: text.time, attempt: text.attempt, text: text.text.beforeNul, sender: key)
       reply(.sent(Sent(flood: false, ackOrTag: code, suggestedTimeout: timeout(hops: 0))))
       return true
@@ -159,7 +159,7 @@ extension VirtualRadio {
     return true
   }
 
-  /// What the firmware floods for a client goes into the scope that was set last, else into the default one.
+  /// Floods for a client use the scope that was set last, else the default one.
   func transmit(_ packet: Packet) {
     switch volatile.scope {
     case .unscoped: transmit(packet, in: nil)

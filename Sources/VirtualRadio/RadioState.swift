@@ -4,7 +4,7 @@ import Companion
 import MeshCrypto
 import MeshIdentity
 
-/// How a virtual radio is set up.
+/// The configuration of a virtual radio.
 public struct VirtualRadioSettings: Sendable {
   public var name: String
   /// Identity and everything random follow from it.
@@ -31,7 +31,7 @@ public struct VirtualRadioSettings: Sendable {
   }
 }
 
-/// What a radio keeps in flash: survives a reboot.
+/// The state in flash, which survives a reboot.
 struct StoredState {
   var identity: PrivateIdentity
   var name: Text
@@ -48,7 +48,7 @@ struct StoredState {
   var pin: UInt32 = 0
   var defaultScope: FloodScope?
   var contacts: [Contact] = []
-  /// The last advert of each contact, as it was heard: what sharing and exporting give away.
+  /// The last received advert of each contact, for sharing and exporting.
   var cards: [PublicKey: Packet] = [:]
   var channels: [Channel]
 
@@ -63,10 +63,10 @@ struct StoredState {
     Digest.sha256(Array("\(purpose) \(number)".utf8))
   }
 
-  /// Nodes that nobody plays: a table to sync.
+  /// Invented nodes, to fill the contact table.
   static func madeUpContact(_ number: Int, seed: UInt64, lastModified: UInt32) -> Contact {
     let hash = Digest.sha256(Array("contact \(seed) \(number)".utf8))
-    // A key only has to look like one: nobody signs with it. Never 0x00 or 0xFF in front.
+    // The key is never used for signing. It must not begin with 0x00 or 0xFF.
     let key = PublicKey(bytes: [hash[0] % 254 + 1] + hash.dropFirst()) ?? PrivateIdentity(seed: hash).publicKey
     let type: NodeType = [.chat, .chat, .repeater, .room, .sensor][number % 5]
     return Contact(
@@ -78,7 +78,7 @@ struct StoredState {
   }
 }
 
-/// What a radio keeps in RAM: gone with a reboot.
+/// The state in RAM, which a reboot clears.
 struct VolatileState {
   struct PendingAck {
     let code: AckCode
@@ -101,7 +101,7 @@ struct VolatileState {
   var receivedFlood: UInt32 = 0
   var sentMilliseconds: Double = 0
   var receivedMilliseconds: Double = 0
-  /// What the last command left: a shorter one is filled from it, as in the firmware.
+  /// The buffer of the last command: a shorter one is filled from it, as in the firmware.
   var commandBuffer: [UInt8] = []
 
   struct Iteration {

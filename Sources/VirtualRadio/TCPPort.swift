@@ -14,7 +14,7 @@ public final class TCPPort: RadioPort {
 
   private let kind: FirmwareReceiver.Kind
 
-  /// Loopback only. Port 0 takes a free one. `isLine`: a serial line is carried over it, so it behaves as one: what is no frame is skipped.
+  /// Loopback only. Port 0 selects a free one. `isLine`: it carries a serial line, so that invalid data is skipped as on one.
   public init(_ radio: VirtualRadio, on loop: EventLoop, port: UInt16, isLine: Bool = false) throws {
     kind = isLine ? .serial : .wifi
     super.init(radio, on: loop, kind)

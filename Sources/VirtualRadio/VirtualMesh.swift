@@ -19,9 +19,9 @@ public final class VirtualMesh {
   private var order: [String] = []
   private let report: (String) -> Void
 
-  /// `report` gets one JSON object a line: what is listening, what each radio did.
-  /// `repeaters`: how many there are that send on what is flooded. `regions`: names of those that they carry, `*` among them for
-  /// what has none. `isFar`: the radios hear each other by them alone.
+  /// `report` gets one JSON object a line: listening ports, and actions of radios.
+  /// `repeaters`: number of repeaters that forward floods. `regions`: the regions that they carry, with `*` for floods without a
+  /// region. `isFar`: the radios communicate only through repeaters.
   public init(
     on loop: EventLoop, seed: UInt64, airtimeFactor: Double, repeaters: Int = 0, regions: [Region] = [.unscoped],
     isFar: Bool = false, _ report: @escaping (String) -> Void
@@ -65,8 +65,8 @@ public final class VirtualMesh {
     }
   }
 
-  /// Has everybody say who they are, without time on air: peers appear in each other's tables. `done` is called then. No radio does that
-  /// by itself.
+  /// Floods an advert of each radio, without air time, so that they appear in each other's tables. Then calls `done`. Real radios do not
+  /// do this automatically.
   public func advertiseAll(_ done: @escaping () -> Void) {
     let factor = ether.airtimeFactor
     ether.airtimeFactor = 0
@@ -188,7 +188,7 @@ public final class VirtualMesh {
     injectOne(radio, next: 1, of: count, rate: rate, start: loop.now)
   }
 
-  /// As many as are due by now, then again later: numbers in the text tell what is missing.
+  /// Queues the messages that are due, and schedules the rest. Numbers in the text show missing ones.
   private func injectOne(_ radio: VirtualRadio, next: Int, of count: Int, rate: Double, start: MonotonicTime) {
     let due = rate == 0 ? count : min(count, Int((loop.now - start).inSeconds * rate) + 1)
     var number = next

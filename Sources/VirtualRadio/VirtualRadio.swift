@@ -26,11 +26,11 @@ public final class VirtualRadio {
 
   /// Frames to the client, when there is one.
   public var output: (([UInt8]) -> Void)?
-  /// What the port does on a reboot: a USB device goes away.
+  /// Called on a reboot: the port of a USB device disappears.
   public var onReboot: (() -> Void)?
   /// Serial lines always count as connected; on TCP only while a client is there.
   public var isClientConnected = true
-  /// What its battery measures, in millivolts.
+  /// The battery's voltage in millivolts.
   public var batteryMillivolts: UInt16 = 4120
 
   public init(_ settings: VirtualRadioSettings, on loop: EventLoop) {
@@ -75,7 +75,7 @@ public final class VirtualRadio {
     return newest > 0 ? newest &+ 1 : Self.clockWithoutChip
   }
 
-  /// Power off and on: what is in RAM is gone.
+  /// Power off and on: RAM is lost.
   public func reboot() {
     volatile = VolatileState(queueCapacity: settings.queueCapacity)
     clock = settings.clock ?? clockAfterBoot()
@@ -84,7 +84,7 @@ public final class VirtualRadio {
 
   // MARK: Commands
 
-  /// A frame came from the client. `wasCut`: it was longer than 176 bytes.
+  /// A frame from the client. `wasCut`: it was longer than 176 bytes.
   public func received(_ frame: [UInt8]) {
     guard let code = frame.first else { return }
     let whole = filled(frame)
@@ -97,7 +97,7 @@ public final class VirtualRadio {
     }
   }
 
-  /// Lengths that the firmware does not check: what is missing is what an earlier frame left in the buffer.
+  /// Commands whose length the firmware does not check: missing bytes are those of an earlier frame in the buffer.
   private func filled(_ frame: [UInt8]) -> [UInt8] {
     guard let code = frame.first, let length = Self.uncheckedLengths[code], frame.count < length else { return frame }
     let rest = volatile.commandBuffer.dropFirst(frame.count).prefix(length - frame.count)

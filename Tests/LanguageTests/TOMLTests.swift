@@ -40,7 +40,8 @@ import Testing
   @Test(arguments: [
     ("a = 1\na = 2", 2, "twice"), ("a = \n", 1, "missing"), ("[a]\n[a]", 2, "twice"), ("a = \"x", 1, "unterminated"),
     ("\n\na = 2026-11-21", 3, "date"), ("a = 1 b = 2", 1, "unexpected"), ("= 1", 1, "key is missing"),
-    ("a = 1\n[a]\nb = 1", 2, "already"), ("a = 012", 1, "not a valid number"), ("[a", 1, "missing"), ("a = [1 2]", 1, "`,`"),
+    ("a = 1\n[a]\nb = 1", 2, "already"), ("a = 012", 1, "not a valid number"), ("[a", 1, "missing"),
+    ("a = [1 2]", 1, "`,`"),
   ]) func `mistakes are told with their line`(_ text: String, _ line: Int, _ words: String) {
     do {
       _ = try parse(text)

@@ -166,7 +166,8 @@ extension WholeProgramTests {
       let damaged = rig.scratch.write("damaged", String(repeating: "x", count: 5000))
       let refused = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml"), "--restore", damaged])
       #expect(
-        try refused.ended() == EX_CANTCREAT && refused.lines.joined().contains("no sound backup"), "\(refused.lines)")
+        try refused.ended() == EX_CANTCREAT && refused.lines.joined().contains("is not a valid backup"),
+        "\(refused.lines)")
       let restored = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml"), "--restore", file])
       #expect(try restored.ended() == 0 && restored.lines.joined().contains("is kept as"), "\(restored.lines)")
       try rig.startGateway()

@@ -39,7 +39,7 @@ extension WholeProgramTests {
 
       #expect(
         try rig.meshpost("channel", "region", "Public", "gatineau").lines
-          == ["what is sent to Public goes to the region gatineau"])
+          == ["messages to Public go to the region gatineau"])
       try say("by the channel's")
       try untilTrue("it to pass") { try reached(rig) == 2 }
       #expect(try rig.meshpost("channel", "region", "Public", "default").code == 0)

@@ -2,7 +2,7 @@
 
 // Binary requests to other nodes and their answers. Source: telemetry.md § 4.
 
-/// What follows the key in SEND_BINARY_REQ (50).
+/// The request after the key in SEND_BINARY_REQ (50).
 public struct BinaryRequest: Equatable, Sendable {
   public var type: UInt8
   public var parameters: [UInt8]
@@ -51,7 +51,7 @@ public struct NeighbourQuery: Equatable, Sendable {
   public enum Order: UInt8, Sendable { case newest, oldest, strongest, weakest }
 
   public var version: UInt8 = 0
-  /// How many at most, and the index of the first.
+  /// The maximum number, and the index of the first.
   public var count: UInt8
   public var first: UInt16
   public var order: UInt8

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// What a client asks of the radio. Source: companion.md §§ 3 and 5; firmware `MyMesh::handleCmdFrame`.
+// Commands to the radio. Source: companion.md §§ 3 and 5; firmware `MyMesh::handleCmdFrame`.
 
 /// The number a command begins with.
 public enum CommandCode: UInt8, CaseIterable, Sendable {

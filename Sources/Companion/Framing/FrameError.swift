@@ -8,7 +8,7 @@ public enum FrameError: Error, Equatable, Sendable, CustomStringConvertible {
   case empty
   /// The bytes end before this field, or in it.
   case missing(field: String, wanted: Int, available: Int)
-  /// A field holds what it must not.
+  /// A field has an invalid value.
   case invalid(field: String, reason: String)
 
   public var description: String {

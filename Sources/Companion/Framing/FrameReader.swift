@@ -89,7 +89,7 @@ public struct FrameReader: Sendable {
     SNR(quarters: try i8(field))
   }
 
-  /// A field of fixed size whose text ends at its first NUL; what follows the NUL may be rubbish.
+  /// A field of fixed size whose text ends at the first NUL; the bytes after it are arbitrary.
   public mutating func fixedText(_ count: Int, _ field: String) throws(FrameError) -> Text {
     let start = try take(count, field)
     let slice = bytes[start..<start + count]

@@ -17,14 +17,14 @@ public struct FrameStream: Sendable {
     case unfinished
   }
 
-  /// How long a frame may take from its first byte that came to its end, over a line that loses and repeats.
+  /// Timeout of a frame from its first byte to its end, over a lossy line.
   public static let frameTimeout: Duration = .seconds(30)
 
   private let direction: FrameDirection
   private var buffer: [UInt8] = []
   private var start = 0
   private var startedAt: MonotonicTime?
-  /// What was wrong; then nothing more comes.
+  /// The error, after which there are no more frames.
   public private(set) var fault: Fault?
 
   public init(_ direction: FrameDirection) { self.direction = direction }

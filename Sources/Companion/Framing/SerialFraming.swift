@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// How frames travel on serial lines and TCP: a marker, a length, the frame. No escaping, no checksum.
+// Framing on serial lines and TCP: a marker, a length, the frame. No escaping, no checksum.
 // Source: companion.md §§ 1.1 and 1.2; firmware `ArduinoSerialInterface.cpp`.
 
 import Timing
@@ -31,7 +31,7 @@ public enum SerialFraming {
 /// chunk just given. A `>` that does not begin a plausible frame is skipped and the search goes on one byte after
 /// it. A frame that was begun and not finished within `frameTimeout` is given up in the same way.
 public struct SerialDecoder: Sendable {
-  /// How long a frame may take from its marker to its end.
+  /// Timeout of a frame from its marker to its end.
   public static let frameTimeout: Duration = .seconds(1)
 
   private let direction: FrameDirection
@@ -84,7 +84,7 @@ public struct SerialDecoder: Sendable {
     return nil
   }
 
-  /// The time limit of a frame passed: its marker was garbage; what follows is searched again.
+  /// A frame timed out: its marker was garbage; searches again behind it.
   public mutating func timedOut(now: MonotonicTime) {
     guard let deadline, now >= deadline, start < buffer.count else { return }
     skip(1)
@@ -123,7 +123,7 @@ public struct SerialDecoder: Sendable {
   }
 }
 
-/// What a frame must look like for its marker to be believed.
+/// Criteria for accepting a marker.
 enum FrameShape {
   /// A first byte below 0x40 or in 0x80…0xBF from the radio (room for new codes), below 0x80 to it; and for a known
   /// code from the radio at least the length of its shortest form.

@@ -14,7 +14,7 @@ public enum Airtime {
   }
 }
 
-/// How long packets of ours are on the air, in bytes. Source: companion.md § 13.
+/// Sizes of sent packets on the air, in bytes. Source: companion.md § 13.
 public enum PacketLength {
   /// Header and path length; then the path.
   private static func headed(path: Int, payload: Int) -> Int { 2 + max(0, path) + payload }
@@ -27,7 +27,7 @@ public enum PacketLength {
   /// A channel message, always flooded; `bytes` with the name in front.
   public static func channelText(_ bytes: Int) -> Int { headed(path: 0, payload: 3 + blocks(5 + bytes)) }
 
-  /// A flooded advert in a scope: transport codes, key, time, signature, and what it tells. One to direct neighbours is a little shorter.
+  /// A flooded advert in a scope: transport codes, key, time, signature, and app data. One to direct neighbours is slightly shorter.
   public static func advert(name: Int, hasPosition: Bool) -> Int {
     headed(path: 0, payload: 4 + 32 + 4 + 64 + min(32, 1 + (hasPosition ? 8 : 0) + max(0, name)))
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// What goes over the air, as LOG_RX_DATA shows it. Source: companion.md § 13; firmware `Packet.cpp`, `readFrom`.
+// Packets on the air, as in LOG_RX_DATA. Source: companion.md § 13; firmware `Packet.cpp`, `readFrom`.
 
 /// A packet: header, route, payload.
 ///
@@ -85,7 +85,7 @@ public struct Packet: Equatable, Sendable {
   }
 }
 
-/// What a packet's payload is: header bits 2–5.
+/// The type of a packet's payload: header bits 2–5.
 public struct PayloadType: Hashable, Sendable, RawRepresentable {
   public let rawValue: UInt8
   public init(rawValue: UInt8) { self.rawValue = rawValue }

@@ -33,7 +33,7 @@ public struct GroupEnvelope: Equatable, Sendable {
   public func encode() -> [UInt8] { [channelHash] + mac + cipher }
 }
 
-/// ADVERT: a node tells its key, time, name and perhaps position, signed.
+/// ADVERT: a node's key, time, name and optional position, signed.
 ///
 ///     key 32 | time u32 | signature 64 | app data ≤ 32: flags, position, 2 × u16 reserved, name
 public struct Advert: Equatable, Sendable {
@@ -62,7 +62,7 @@ public struct Advert: Equatable, Sendable {
     appData = Array(reader.rest().prefix(Self.maxAppData))
   }
 
-  /// What the signature covers: key, time, app data.
+  /// The signed data: key, time, app data.
   public var signedBytes: [UInt8] {
     var writer = FrameWriter()
     writer.key(key)
@@ -143,7 +143,7 @@ public enum Payload: Equatable, Sendable {
 }
 
 extension Packet {
-  /// The payload as a value; throws where it is shorter than its type's layout.
+  /// The payload as a value; throws if it is shorter than its type's layout.
   public func content() throws(FrameError) -> Payload {
     var reader = FrameReader(payload)
     switch type {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// What the radio says unasked. Source: companion.md § 7; firmware `MyMesh.cpp`, `PUSH_CODE_*`.
+// Unsolicited frames of the radio. Source: companion.md § 7; firmware `MyMesh.cpp`, `PUSH_CODE_*`.
 
 /// The number a push begins with; always 0x80 or more.
 public enum PushCode: UInt8, CaseIterable, Sendable {
@@ -21,7 +21,7 @@ public struct LoginSuccess: Equatable, Sendable {
   public var acl: UInt8?
   public var firmwareLevel: UInt8?
 
-  /// A room lets us read, and ignores what we post: what it also answers to a wrong password, where it lets anybody read.
+  /// A room allows reading and ignores posts. Rooms that anyone may read give the same answer to a wrong password.
   public var isReadOnly: Bool { permissions == 2 }
 
   public init(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// What the radio answers. Source: companion.md § 6; firmware `MyMesh.cpp`, `RESP_CODE_*`.
+// Replies of the radio. Source: companion.md § 6; firmware `MyMesh.cpp`, `RESP_CODE_*`.
 
 /// The number a reply begins with; always below 0x80.
 public enum ReplyCode: UInt8, CaseIterable, Sendable {
@@ -90,7 +90,7 @@ public struct FrequencyRange: Equatable, Sendable {
   }
 }
 
-/// A reply to a command, or one that nobody here asked for.
+/// A reply to a command, or an unsolicited one.
 public enum Reply: Equatable, Sendable {
   case ok
   /// `nil`: very old firmware sends no code.

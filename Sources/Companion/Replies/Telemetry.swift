@@ -4,7 +4,7 @@
 // channel of 0; an unknown type ends the decoding, because there are no lengths in it.
 // Source: telemetry.md § 1.
 
-/// What a reading measures.
+/// The type of a reading.
 public struct SensorType: Hashable, Sendable, RawRepresentable {
   public let rawValue: UInt8
   public init(rawValue: UInt8) { self.rawValue = rawValue }
@@ -20,7 +20,7 @@ public struct SensorType: Hashable, Sendable, RawRepresentable {
     /// Values after each other, and bytes of each.
     var count: Int
     var size: Int
-    /// What the integer is divided by.
+    /// The divisor of the integer.
     var divisor: Double
     var signed: Bool
   }
@@ -52,7 +52,7 @@ public struct SensorType: Hashable, Sendable, RawRepresentable {
   ]
 }
 
-/// One reading. Several of one type may stand on one channel: key them by (channel, type, occurrence).
+/// One reading. A channel can have several of one type: key them by (channel, type, occurrence).
 public struct Reading: Equatable, Sendable {
   public var channel: UInt8
   public var type: SensorType

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// What kind of node an advert or contact speaks of.
+/// The type of a node in adverts and contacts.
 public struct NodeType: Hashable, Sendable, RawRepresentable {
   public let rawValue: UInt8
   public init(rawValue: UInt8) { self.rawValue = rawValue }
@@ -64,7 +64,7 @@ public struct Contact: Equatable, Sendable {
 
   public var isFavourite: Bool { flags & 1 != 0 }
 
-  /// Reads what follows the code. With `whole`, all 148 bytes are mandatory; the radio accepts less.
+  /// Decodes the record after the code. With `whole`, all 148 bytes are mandatory; the radio accepts less.
   init(reading reader: inout FrameReader, whole: Bool) throws(FrameError) {
     key = try reader.key()
     type = NodeType(rawValue: try reader.u8("type"))

@@ -30,7 +30,7 @@ public struct PublicKey: Hashable, Sendable, CustomStringConvertible {
   }
 
   public var prefix: KeyPrefix { KeyPrefix(value: a >> 16) }
-  /// The first byte: what stands for the node in over-the-air envelopes.
+  /// The first byte, which identifies the node in over-the-air envelopes.
   public var nodeHash: UInt8 { UInt8(truncatingIfNeeded: a >> 56) }
   /// Never a real key; from 1.17 on it matches an empty table entry and must not be sent.
   public var isZero: Bool { a | b | c | d == 0 }

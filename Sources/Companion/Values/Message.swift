@@ -4,7 +4,7 @@
 // version 3) and in the one with SNR. Source: companion.md § 6 "Messages"; firmware `MyMesh.cpp`,
 // `queueMessage`, `onChannelMessageRecv`, `onChannelDataRecv`.
 
-/// What a text is for; the upper 6 bits of the flags byte on the air.
+/// The type of a text; the upper 6 bits of the flags byte on the air.
 public struct TextType: Hashable, Sendable, RawRepresentable {
   public let rawValue: UInt8
   public init(rawValue: UInt8) { self.rawValue = rawValue }

@@ -2,7 +2,7 @@
 
 // Routes over the air. Source: companion.md § 4.1; firmware `Packet.h`, `getPathHashSize`.
 
-/// The byte that says how long a path is: bits 0–5 hops, bits 6–7 bytes per hop less one; 3 is reserved.
+/// The path length byte: bits 0–5 hops, bits 6–7 bytes per hop less one; 3 is reserved.
 public struct PathLength: Hashable, Sendable {
   public let raw: UInt8
   public init(raw: UInt8) { self.raw = raw }
@@ -30,7 +30,7 @@ public struct Path: Hashable, Sendable, CustomStringConvertible {
     self.bytes = bytes
   }
 
-  /// `nil` when the bytes are no whole number of hops, too many, or `bytesPerHop` is not 1, 2 or 3.
+  /// `nil` if the bytes are not a whole number of hops, too many, or `bytesPerHop` is not 1, 2 or 3.
   public init?(bytes: [UInt8], bytesPerHop: Int = 1) {
     guard (1...3).contains(bytesPerHop), bytes.count <= Self.maxBytes, bytes.count % bytesPerHop == 0 else {
       return nil
@@ -51,7 +51,7 @@ public struct Path: Hashable, Sendable, CustomStringConvertible {
   public var description: String { Hex.string(bytes) }
 }
 
-/// How a received message came: the opposite meaning of 0xFF from that in a contact.
+/// The route of a received message: 0xFF has the opposite meaning of that in a contact.
 public struct ReceivedPath: Hashable, Sendable {
   public let raw: UInt8
   public init(raw: UInt8) { self.raw = raw }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// What others may read of this radio's telemetry: two bits each for base, location, environment.
+/// Permissions for this radio's telemetry: two bits each for base, location, environment.
 public struct TelemetryModes: Hashable, Sendable {
   public var raw: UInt8
   public init(raw: UInt8) { self.raw = raw }
@@ -14,7 +14,7 @@ public struct TelemetryModes: Hashable, Sendable {
   public var environment: UInt8 { raw >> 4 & 3 }
 }
 
-/// How the radio transmits. Frequency in kHz, bandwidth in Hz.
+/// Radio parameters. Frequency in kHz, bandwidth in Hz.
 ///
 /// Radios truncate floats: compare frequencies and bandwidths with a tolerance of 1.
 public struct RadioParameters: Equatable, Sendable {
@@ -117,14 +117,14 @@ public struct SelfInfo: Equatable, Sendable {
   }
 }
 
-/// DEVICE_INFO (13): what the firmware is and how much it holds; the answer to DEVICE_QUERY.
+/// DEVICE_INFO (13): firmware and capacity; the answer to DEVICE_QUERY.
 ///
 ///     0   1        2         3         4    8         20        60          80      81
 ///     13  version  max / 2   channels  PIN  build 12  model 40  version 20  repeat  hash mode
 ///
 /// Versions 1 and 2 promise only the version byte. Source: companion.md § 6; firmware `CMD_DEVICE_QUERY`.
 public struct DeviceInfo: Equatable, Sendable {
-  /// What version 3 and later say.
+  /// Fields of version 3 and later.
   public struct Details: Equatable, Sendable {
     /// Half of the contact table's size, as the wire has it.
     public var halfMaxContacts: UInt8
@@ -192,7 +192,7 @@ public struct DeviceInfo: Equatable, Sendable {
 public struct AutoAdd: Equatable, Sendable {
   /// 1 overwrite the oldest when full; with manual add on: 2 chat, 4 repeater, 8 room, 16 sensor.
   public var flags: UInt8
-  /// 0 no limit, 1 only direct, N up to N − 1 hops; `nil` where it was left out.
+  /// 0 no limit, 1 only direct, N up to N − 1 hops; `nil` if absent.
   public var maxHops: UInt8?
 
   public init(flags: UInt8, maxHops: UInt8?) {

@@ -14,6 +14,6 @@ public struct Text: Hashable, Sendable, ExpressibleByStringLiteral, CustomString
   public var isEmpty: Bool { bytes.isEmpty }
   public var description: String { string }
 
-  /// Up to the first NUL: what the firmware, which works with C strings, sees of it.
+  /// Up to the first NUL, which ends the firmware's C strings.
   public var beforeNul: Text { Text(bytes: Array(bytes.prefix { $0 != 0 })) }
 }

@@ -11,9 +11,9 @@ import TOML
 import Timing
 import Transport
 
-/// What `meshpostd` is told by its file. deploy/meshpostd.toml is the manual.
+/// The configuration of `meshpostd`, documented in deploy/meshpostd.toml.
 public struct GatewayConfiguration: Sendable {
-  /// Everything that is wrong, a line each: `FILE: line N: what, and what is allowed`.
+  /// All mistakes, one a line: `FILE: line N: mistake and allowed values`.
   public struct Failure: Error, CustomStringConvertible, Sendable {
     public let description: String
   }
@@ -34,9 +34,9 @@ public struct GatewayConfiguration: Sendable {
   public var messaging: MessagingConfiguration
   public var upstreams: [UpstreamSettings]
   public var proxies: [ProxySettings]
-  /// What is taken as it stands, and is not wise: a line each.
+  /// Warnings about accepted values, one a line.
   public var warnings: [String] = []
-  /// What is written as it should be and cannot be used here and now, a line each, as in `Failure`. Each stops its upstream or
+  /// Valid values that cannot be used now, one a line, as in `Failure`. Each stops its upstream or
   /// hook, and nothing else.
   public private(set) var lacks: [String] = []
   var exchange: ChannelExchange.Settings

@@ -11,7 +11,7 @@ import Timing
 
 /// `[[upstream]]`.
 enum UpstreamConfiguration {
-  /// `nil` when something without which there is no upstream is wrong; it is noted.
+  /// `nil` if a required key is wrong, which is noted.
   static func read(_ table: inout TOMLReader) -> UpstreamSettings? {
     let name = table.string("name")
     if name == nil || name == "" { table.note("name", "a unique name is required") }
@@ -79,7 +79,7 @@ enum UpstreamConfiguration {
     }
   }
 
-  /// What an upstream shows to its server, and nobody else should see.
+  /// The secret that an upstream sends to its server.
   private static func secret(_ token: String?, _ kind: UpstreamSettings.Kind) -> String? {
     if case .mqtt(let mqtt) = kind {
       if mqtt.passwordFile != nil { return "the password" }

@@ -16,7 +16,7 @@ struct UpstreamFolder {
 
   init(store: String) { location = store + ".upstreams" }
 
-  /// What is wrong, a line each.
+  /// Mistakes, one a line.
   struct Failure: Error {
     let description: String
   }
@@ -182,7 +182,7 @@ struct UpstreamFolder {
     }
   }
 
-  /// What JSON writes of these, TOML reads as the same.
+  /// TOML parses the JSON form of these to the same values.
   private static func plain(_ value: JSONValue) -> String {
     var writer = JSONWriter()
     writer.value(value)

@@ -96,13 +96,13 @@ struct HubAPI: Sendable {
       } catch let error as HubDatabaseError where error.kind == .unfit {
         return Self.refusal(.unprocessableContent, error.words)
       } catch let error as HubDatabaseError {
-        // Disk full, a database that is away: whoever asks keeps everything and tries again.
+        // Disk full or database unreachable: the client keeps its data and retries.
         return Self.refusal(.serviceUnavailable, error.words, retryAfter: 10)
       }
     }
   }
 
-  /// What is large has its share of the memory until it is taken: a body before it is read, an answer before it is sent.
+  /// Reserves memory for large data until it is consumed: a body before it is read, an answer before it is sent.
   private func handled(_ call: Call, _ handler: Handler) async throws -> Response {
     let holder = Self.holder(call.author, call.gateway)
     let isAsking = [.get, .head, .delete].contains(call.request.method)
@@ -193,13 +193,13 @@ struct HubAPI: Sendable {
 
   func object(of call: Call) async -> JSONValue? {
     guard let bytes = await body(of: call) else { return nil }
-    // `try?`: what is no JSON is refused, in words of the API.
+    // `try?`: invalid JSON is refused with an error of the API.
     let value = try? JSONValue(parsing: bytes)
     return value?.fields == nil ? nil : value
   }
 }
 
-/// What a request comes with.
+/// The context of a request.
 struct HubContext: RequestContext {
   var coreContext: CoreRequestContextStorage
   let channel: any Channel

@@ -5,9 +5,9 @@ import Foundation
 import Hummingbird
 import JSON
 
-/// What operators have gateways do, and the documents that both edit.
+/// Commands for gateways, and documents.
 extension HubAPI {
-  /// Of these a gateway that is away hears later; others are about now.
+  /// Commands that can be queued for a disconnected gateway; others refer to the present.
   private static let queueable: Set = ["send"]
   /// Seconds that a request may wait for a command's end.
   private static let longestWait: Int64 = 60
@@ -29,7 +29,7 @@ extension HubAPI {
     let isQueueable = body["queue"]?.bool ?? Self.queueable.contains(name)
     do {
       let answer = try await registry.request(call.gateway, id: id, command: request)
-      // What the gateway's disk did not take, or what came too soon, is for later.
+      // Queue the command if the gateway could not store it, or if it came too early.
       if answer["code"]?.string != "store", answer["retry"]?.bool != true {
         return try await record(answer, request, id, call, keep: name != "status")
       }
@@ -71,7 +71,7 @@ extension HubAPI {
     var command = command
     if command.state == .queued, wait > 0 {
       await registry.waitForResult(call.gateway, command.id, limit: .seconds(wait))
-      // `try?`: what is known of it is answered.
+      // `try?`: answer with the known state.
       command = (try? await store.command(command.id, of: call.gateway)) ?? command
     }
     return Self.json(

@@ -3,7 +3,7 @@
 import Hummingbird
 import JSON
 
-/// What gateways hand over and fetch, and what readers ask.
+/// Requests of gateways and of readers.
 extension HubAPI {
   func take(_ call: Call) async throws -> Response {
     guard let bytes = await body(of: call) else {

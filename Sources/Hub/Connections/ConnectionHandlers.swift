@@ -115,11 +115,11 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
   }
 }
 
-/// There is no room: that is said, and the connection ends.
+/// No room: answers with an error and closes the connection.
 final class TurnedAway: ChannelInboundHandler {
   typealias InboundIn = ByteBuffer
   typealias OutboundOut = ByteBuffer
-  /// To ask something, and to hear the answer.
+  /// For one request and its answer.
   private static let patience = TimeAmount.seconds(2)
   private var hasAnswered = false
 

@@ -2,7 +2,7 @@
 
 import Foundation
 
-/// How many descriptors this process may have.
+/// The limit of descriptors of this process.
 enum OpenFiles {
   /// More than any hub needs; where a machine allows more, nothing is gained by it.
   private static let enough: rlim_t = 1 << 20
@@ -10,13 +10,13 @@ enum OpenFiles {
   /// Raises the soft limit to the hard one; the limit that counts from now on.
   static func raiseLimit() -> Int {
     var limit = rlimit()
-    // What every system allows.
+    // Every system allows this many.
     guard getrlimit(kind, &limit) == 0 else { return 1024 }
     let wanted = min(limit.rlim_max, enough)
     if limit.rlim_cur < wanted {
       var raised = limit
       raised.rlim_cur = wanted
-      // Where it may not be raised, less fits.
+      // Without permission to raise it, fewer connections fit.
       if setrlimit(kind, &raised) == 0 { return Int(clamping: wanted) }
     }
     return Int(clamping: min(limit.rlim_cur, enough))
@@ -26,7 +26,7 @@ enum OpenFiles {
 
   /// Descriptors in use.
   static var count: Int {
-    // `try?`: without /proc, about what a hub has before its first connection.
+    // `try?`: without /proc, about the number that a hub has before its first connection.
     (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 48
   }
 }

@@ -4,11 +4,11 @@ import HummingbirdCore
 import NIOCore
 import Synchronization
 
-/// The hub's connections, never more than there are descriptors for: `Seating` decides, this closes and says so in the log.
+/// The hub's connections, within the limit of descriptors: `Seating` decides, this closes and logs.
 final class Places: Sendable {
   enum Admission { case seated, turnedAway, dropped }
 
-  /// Connections that are told that there is no room, at once; those beyond are closed without a word.
+  /// Maximum connections that are being refused with an answer; further ones are closed without one.
   static let maxTurnedAway = 8
   /// Descriptors that NIO may accept before it looks at the count again.
   static let maxAccepted = 4
@@ -23,7 +23,7 @@ final class Places: Sendable {
     var numbers: [ObjectIdentifier: Int] = [:]
     var channels: [Int: any Channel] = [:]
     var turnedAway = 0
-    /// Accepted and not closed yet, whoever they are.
+    /// Accepted and not closed yet.
     var open = 0
   }
 
@@ -39,7 +39,7 @@ final class Places: Sendable {
     fullness = RareLine(log)
   }
 
-  /// How many connections fit under a limit of open files when `open` are in use already; at most `wanted`.
+  /// The number of connections within a limit of open files, of which `open` are in use already; at most `wanted`.
   static func room(limit: Int, open: Int, wanted: Int) -> Int {
     min(wanted, limit - open - spare - maxTurnedAway - maxAccepted)
   }
@@ -107,7 +107,7 @@ final class Places: Sendable {
     state.withLock { state in state.numbers[ObjectIdentifier(channel)].map { state.seating.isKnown($0) } ?? false }
   }
 
-  /// Who shares an address: of IPv6 a network of 64 bits, which is what one household has.
+  /// The holder of an address: for IPv6 a /64 network, which is one household's.
   static func address(of channel: any Channel) -> String {
     guard case .v6(let address)? = channel.remoteAddress else { return host(channel) }
     let bytes = withUnsafeBytes(of: address.address.sin6_addr) { Array($0) }
@@ -123,7 +123,7 @@ final class Places: Sendable {
   }
 }
 
-/// Where too many were accepted already none is accepted until some have gone.
+/// Stops accepting after too many were accepted, until some are closed.
 extension Places: AvailableConnectionsDelegate {
   func connectionOpened() { state.withLock { $0.open += 1 } }
   func connectionClosed() { state.withLock { $0.open -= 1 } }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// How long whoever asks by HTTP may take. Times are milliseconds of any clock that does not go back.
+/// Timeouts of HTTP requests. Times are milliseconds of any monotonic clock.
 ///
 /// A stranger has 10 s for all of a request, and as long between requests. Whoever has shown a token may send a body over a
 /// narrow line: it must move on every 10 s, at `leastRate` on average. An answer that is not taken for 30 s ends, too.
@@ -51,7 +51,7 @@ struct RequestWatch: Equatable {
 
   var isIdle: Bool { !isReading && !isAnswering }
 
-  /// `buffered`: bytes of the answer that the client has not taken. False: it has had its time.
+  /// `buffered`: bytes of the answer that the client has not read. False: timed out.
   mutating func mayGoOn(now: Int64, isKnown: Bool, buffered: Int) -> Bool {
     if isReading {
       guard isKnown else { return now - beganAt < Self.patience }

@@ -22,7 +22,7 @@ struct Seating {
 
   let most: Int
   private var guests: [Int: Guest] = [:]
-  /// Numbers of connections by who holds them, the oldest first.
+  /// Numbers of connections by holder, oldest first.
   private var strangers: [String: [Int]] = [:]
   private var known: [String: [Int]] = [:]
 
@@ -45,7 +45,7 @@ struct Seating {
     return arrival
   }
 
-  /// It has shown a token that counts. False: who holds it has so many that others would be left out.
+  /// The connection has a valid token. False: its holder has too many connections.
   mutating func showed(_ number: Int, as holder: String) -> Bool {
     guard let guest = guests[number], !guest.isKnown || guest.holder != holder else { return true }
     guard known[holder]?.count ?? 0 < maxOfOne else { return false }

@@ -2,14 +2,14 @@
 
 import SQLite
 
-/// Why a database did not do what the hub asked.
+/// Why a database operation failed.
 public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConvertible {
   public enum Kind: Equatable, Sendable {
     /// Two transactions were in each other's way: doing it again helps.
     case conflict
-    /// The server is away, the disk is full, and the like: later, perhaps.
+    /// The server is unreachable, the disk is full, and so on: retry later.
     case unavailable
-    /// What was to be kept is nothing that this database takes, now or later.
+    /// The database can never store this value.
     case unfit
     /// Anything else: our own mistake.
     case other
@@ -28,7 +28,7 @@ protocol HubRow {
   func textIfAny(_ column: Int) -> String?
 }
 
-/// Where a hub keeps things: what SQLite and PostgreSQL have in common. One connection, one user at a time.
+/// The hub's database: the common interface of SQLite and PostgreSQL. One connection, one user at a time.
 ///
 /// SQL is written once: parameters are `?1`, `?2` …, upserts are `ON CONFLICT`, columns in them are qualified.
 protocol HubDatabase: AnyObject {
@@ -45,11 +45,11 @@ protocol HubDatabase: AnyObject {
   func begin() throws(HubDatabaseError)
   func commit() throws(HubDatabaseError)
   func rollback()
-  /// Within a transaction: nobody else gets past the same name before its end.
+  /// Within a transaction: an exclusive lock on this name until its end.
   func lock(_ name: String) throws(HubDatabaseError)
-  /// Tells other hubs on this database when the transaction is committed; within one.
+  /// Within a transaction: notifies other hubs on this database after the commit.
   func notify(_ payload: String) throws(HubDatabaseError)
-  /// SQL for the bytes of a text, found without reading all of it where that is possible.
+  /// SQL for the size of a text in bytes, without reading all of it if possible.
   func bytes(_ column: String) -> String
 }
 

@@ -7,7 +7,7 @@ import SQLite
 /// A hub's database on a PostgreSQL server, which several hubs may share. Lost connections are opened again with the next
 /// transaction; what was under way fails as `unavailable`, and whoever asked tries again.
 final class PostgresHubDatabase: HubDatabase {
-  /// Where several hubs tell each other what is new.
+  /// The channel on which hubs notify each other of changes.
   static let channel = "meshpost"
   /// Statements that are kept prepared.
   private static let maxPrepared = 200
@@ -30,7 +30,7 @@ final class PostgresHubDatabase: HubDatabase {
   deinit { PQfinish(connection) }
 
   static func connect(_ address: String, _ password: String?) throws(HubDatabaseError) -> OpaquePointer {
-    // Later ones win: the address may say otherwise of all but the password.
+    // Later parameters win: the URL overrides all except the password.
     var keys = ["connect_timeout", "application_name", "tcp_user_timeout", "dbname"]
     var values = ["10", "meshpost-hub", "20000", address]
     if let password {
@@ -89,7 +89,7 @@ final class PostgresHubDatabase: HubDatabase {
 
   private func ask(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> OpaquePointer? {
     guard !isInTransaction else { return try askOnce(sql, values) }
-    // What only reads may be asked again on a new connection: how a lost one shows itself is a question that fails.
+    // Repeat read-only queries on a new connection: a lost connection shows only in a failed query.
     try reconnectIfLost()
     do {
       let answer = try askOnce(sql, values)
@@ -129,7 +129,7 @@ final class PostgresHubDatabase: HubDatabase {
     case .null: nil
     case .integer(let value): String(value)
     case .real(let value): String(value)
-    // By bytes: a NUL that a combining character follows is no character of its own.
+    // By scalar: a NUL followed by a combining character is not a separate character.
     case .text(let value):
       value.utf8.contains(0)
         ? String(String.UnicodeScalarView(value.unicodeScalars.map { $0 == "\0" ? "\u{FFFD}" : $0 })) : value

@@ -3,18 +3,18 @@
 import CPostgres
 import Foundation
 
-/// Hears what other hubs on the same database have written, on a connection and a thread of its own.
+/// Receives notifications of other hubs on the same database, on its own connection and thread.
 final class PostgresListener: Sendable {
   private static let pause: TimeInterval = 3
 
-  /// `onConnect`: from now on everything is heard; what was before may have been missed.
+  /// `onConnect`: notifications arrive from now on; earlier ones may have been missed.
   init(
     address: String, password: String?, onConnect: @escaping @Sendable () -> Void,
     onNews: @escaping @Sendable (HubNews) -> Void
   ) {
     Thread.detachNewThread {
       while true {
-        // `try?`: a server that is away is told of by those who write.
+        // `try?`: writes report an unreachable server.
         if let connection = try? PostgresHubDatabase.connect(address, password) {
           Self.listen(connection, onConnect, onNews)
           PQfinish(connection)
@@ -45,9 +45,9 @@ final class PostgresListener: Sendable {
 }
 
 extension HubNews {
-  /// As it was told: gateway, bucket and number.
+  /// The notification: gateway, bucket and number.
   init?(_ payload: String) {
-    // A command's id, which stands in the middle, may hold blanks.
+    // A command's id, in the middle, may contain spaces.
     let scalars = payload.unicodeScalars
     guard let first = scalars.firstIndex(of: " "), let last = scalars.lastIndex(of: " "), first < last,
       let seq = Int64(payload[scalars.index(after: last)...])

@@ -58,7 +58,7 @@ final class SQLiteHubDatabase: HubDatabase {
   func commit() throws(HubDatabaseError) { try execute("COMMIT") }
 
   func rollback() {
-    // `try?`: SQLite rolls back by itself when the disk is full; then this is refused, and right so.
+    // `try?`: fails if SQLite has already rolled back by itself because the disk is full, which is fine.
     if database.isInTransaction { try? database.execute("ROLLBACK") }
   }
 

@@ -3,7 +3,7 @@
 import Escaping
 import JSON
 
-/// The links that are open here, and who waits for what comes over them.
+/// The open links, and the requests waiting for their answers.
 actor LinkRegistry {
   /// Sends one message; `false`: the link is gone.
   typealias Send = @Sendable ([UInt8]) async -> Bool
@@ -13,7 +13,7 @@ actor LinkRegistry {
     let send: Send
     let close: @Sendable () -> Void
     var buckets: Set<String> = []
-    /// Buckets of which the gateway is still to be told.
+    /// Buckets with changes that the gateway was not notified of yet.
     var unsaid: [String: Int64] = [:]
     var isSaying = false
   }
@@ -24,7 +24,7 @@ actor LinkRegistry {
     let command: [UInt8]
   }
 
-  /// How news of a command's end begin.
+  /// The prefix of notifications of a command's result.
   static let results = "result/"
 
   enum Failure: Error, Equatable {
@@ -80,10 +80,10 @@ actor LinkRegistry {
     }
   }
 
-  /// News may have been missed: every gateway is told how far its buckets are.
+  /// Notifications may have been missed: sends every gateway the state of its buckets.
   func tellAll(from store: HubStore) async {
     for (gateway, link) in links {
-      // `try?`: a database that is away has no news.
+      // `try?`: an unreachable database has no changes.
       for state in (try? await store.bucketStates(Array(link.buckets), gateway: gateway)) ?? [] where state.seq > 0 {
         links[gateway]?.unsaid[state.bucket] = state.seq
       }
@@ -91,7 +91,7 @@ actor LinkRegistry {
     }
   }
 
-  /// One message under way a link; what comes meanwhile is told together.
+  /// One notification in flight for each link; later ones are combined.
   private func say(_ gateway: String) {
     guard let link = links[gateway], !link.isSaying, !link.unsaid.isEmpty else { return }
     links[gateway]?.isSaying = true
@@ -117,7 +117,7 @@ actor LinkRegistry {
 
   // MARK: Requests
 
-  /// Asks the gateway now; throws when it is away, or does not answer in time.
+  /// Sends a request to the gateway; throws if it is not connected or does not answer in time.
   func request(_ gateway: String, id: String, command: JSONValue) async throws -> JSONValue {
     guard let link = links[gateway] else { throw Failure.away }
     let key = Key(gateway: gateway, command: Array(id.utf8))

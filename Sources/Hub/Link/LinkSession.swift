@@ -10,9 +10,9 @@ import Synchronization
 struct LinkSession: Sendable {
   /// Batches that a gateway may have under way.
   static let window = 4
-  /// Somebody who was silent for so many of its own intervals is gone.
+  /// A gateway that was silent for this many of its own intervals is lost.
   fileprivate static let silences = 2.5
-  /// Seconds to say hello in; pings before it count for nothing.
+  /// Seconds until the hello is required; earlier pings do not count.
   fileprivate static let helloLimit = 10.0
 
   let gateway: String
@@ -26,7 +26,7 @@ struct LinkSession: Sendable {
   private final class Pulse: Sendable {
     private let opened = ContinuousClock.now
     let state = Mutex((heard: ContinuousClock.now, interval: 120.0, epoch: String?.none))
-    /// Seconds until its silence has lasted too long, or until it must have said hello.
+    /// Seconds until the silence timeout, or the hello timeout.
     var left: Double {
       state.withLock { state in
         guard state.epoch != nil else { return LinkSession.helloLimit - Self.seconds(since: opened) }
@@ -41,7 +41,7 @@ struct LinkSession: Sendable {
 
   func run(_ channel: FrameChannel) async {
     let pulse = Pulse()
-    // `try?`: how a link ends says nothing that its end does not.
+    // `try?`: the reason for the end of a link does not matter.
     try? await withGracefulShutdownHandler {
       try await channel.executeThenClose { inbound, outbound in
         let close: @Sendable () -> Void = { channel.channel.close(promise: nil) }
@@ -52,7 +52,7 @@ struct LinkSession: Sendable {
             (try? await outbound.write(Self.text(bytes))) != nil
           }, close: close)
         let watch = Task {
-          // Seldom: there may be thousands of links. Not too seldom: the interval is told only with the hello.
+          // Rarely, as there may be thousands of links; but not too rarely, as the interval is known only after the hello.
           while !Task.isCancelled, pulse.left > 0 { try await Task.sleep(for: .seconds(min(max(pulse.left, 1), 30))) }
           guard !Task.isCancelled else { return }
           close()
@@ -89,7 +89,7 @@ struct LinkSession: Sendable {
       return false
     case .text:
       let bytes = Array(buffer: frame.unmaskedData)
-      // `try?`: what is no JSON ends the link; there is nothing to tell it by, but for a batch.
+      // `try?`: invalid JSON ends the link; only a batch can be answered.
       guard let message = try? JSONValue(parsing: bytes), let type = message["type"]?.string else {
         guard let number = Self.batch(of: bytes) else { return false }
         try await outbound.write(Self.text(Self.refusal(number, .malformed("the batch is not valid JSON"))))
@@ -124,7 +124,7 @@ struct LinkSession: Sendable {
         do {
           try await store.setState(name, body, of: gateway, at: HubClock.now)
         } catch {
-          // What no database takes would be told again on the next link, and end that, too.
+          // A value that cannot be stored would be sent again on the next link, and end that, too.
           let failure: any Error = error
           guard (failure as? HubDatabaseError)?.kind == .unfit else { throw failure }
         }
@@ -240,7 +240,7 @@ struct LinkSession: Sendable {
     }
   }
 
-  /// Asking is subscribing: the gateway is told of what is new in these.
+  /// A request subscribes the link to notifications of these buckets.
   private func updatesState(_ parameters: JSONValue) async throws -> [UInt8] {
     let names = (parameters["buckets"]?.array ?? []).compactMap(\.string)
     await registry.subscribe(gateway, Set(names.prefix(64).filter(HubStore.isBucket)))

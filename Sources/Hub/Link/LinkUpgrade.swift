@@ -104,7 +104,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   }
 }
 
-/// What both ends of a link have agreed upon. Source: docs/hub-protocol.md.
+/// The protocol of a link. Source: docs/hub-protocol.md.
 enum LinkProtocol {
   static let name = "meshpost.v1"
   static let header = ("Sec-WebSocket-Protocol", name)
@@ -116,7 +116,7 @@ enum LinkProtocol {
     let holder: String
   }
 
-  /// What RFC 6455 asks of it; NIO closes a connection where it is missing.
+  /// The headers required by RFC 6455; NIO closes a connection without them.
   static func isHandshake(_ head: HTTPRequestHead) -> Bool {
     head.method == .GET && head.headers["Sec-WebSocket-Key"].count == 1
       && head.headers["Sec-WebSocket-Version"] == ["13"]

@@ -6,7 +6,7 @@ import SQLite
 
 /// Buckets: numbered lists of updates that gateways catch up on. Source: docs/hub-protocol.md.
 extension HubStore {
-  /// Updates of a shared bucket that are kept; who was away for longer hears where they begin.
+  /// Number of updates that are kept of a shared bucket; a gateway further behind learns where they begin.
   static let maxShared: Int64 = 10_000
   /// Bytes of one page's updates, about.
   private static let bucketPageBytes: Int64 = 256 * 1024
@@ -18,12 +18,12 @@ extension HubStore {
     public var at: Int64
   }
 
-  /// What a gateway knows of a bucket when it asks for more.
+  /// A gateway's position in a bucket.
   public struct Position: Sendable, Equatable {
     public var after: Int64
     /// When that update was made; another update with its number means that the hub is an older copy of itself.
     public var at: Int64?
-    /// What was made before is surely known.
+    /// Everything made before this is known.
     public var since: Int64?
 
     public init(after: Int64, at: Int64? = nil, since: Int64? = nil) {
@@ -43,7 +43,7 @@ extension HubStore {
       && digest.allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0 | 0x20) }
   }
 
-  /// Within a transaction: a new update; older ones of the same id have nothing more to say.
+  /// Within a transaction: adds an update; it replaces older ones of the same id.
   @discardableResult
   func push(
     _ bucket: String, of gateway: String, id: String, body: String, now: Int64
@@ -77,7 +77,7 @@ extension HubStore {
       .text(Self.scope(bucket, gateway)), .text(bucket), .text(id))
   }
 
-  /// Of a shared bucket the oldest are given up; of a gateway's own only what has nothing more to say.
+  /// Trims the oldest updates of a shared bucket; of a gateway's own only replaced ones.
   private func trim(_ bucket: String, _ scope: String, upTo seq: Int64) throws(HubDatabaseError) {
     guard seq > 0 else { return }
     try database.run(
@@ -157,7 +157,7 @@ extension HubStore {
     }
   }
 
-  /// What the gateway itself has heard is not for it.
+  /// Messages that the gateway itself received are left out.
   private func read(
     _ bucket: String, _ scope: String, _ gateway: String, after: Int64, until: Int64, limit: Int
   ) throws(HubDatabaseError) -> (list: [UInt8], count: Int, reached: (seq: Int64, isCut: Bool)) {

@@ -3,7 +3,7 @@
 import JSON
 import SQLite
 
-/// Commands for gateways: queued on disk until the gateway's journal tells what has become of them.
+/// Commands for gateways: queued on disk until the gateway's journal has their result.
 extension HubStore {
   /// Commands that may wait for one gateway.
   static let maxWaiting: Int64 = 1000
@@ -12,14 +12,14 @@ extension HubStore {
 
   public enum CommandState: String, Sendable { case queued, done, refused, expired }
 
-  /// A command and what has become of it.
+  /// A command and its result.
   public struct Command: Sendable, Equatable {
     public var id: String
     public var state: CommandState
     /// JSON: the request, and the gateway's answer to it.
     public var body: String
     public var answer: String?
-    /// Who asked: the token's name.
+    /// The sender: the token's name.
     public var author: String
     public var createdAt: Int64
     public var endedAt: Int64?
@@ -98,7 +98,7 @@ extension HubStore {
     }
   }
 
-  /// Within a transaction: the gateway's journal says what has become of a command.
+  /// Within a transaction: stores the result of a command from the gateway's journal.
   func endCommand(_ event: HubEvent, of gateway: String, now: Int64) throws(HubDatabaseError) {
     guard let id = event.body["id"]?.string else { return }
     let state: CommandState = event.body["error"] == nil ? .done : .refused
@@ -140,7 +140,7 @@ extension HubStore {
       "SELECT id, body, created_at FROM commands WHERE gateway = ?1 AND state = 'queued' ORDER BY created_at LIMIT 100",
       [.text(gateway)]
     ) { (row) throws(HubDatabaseError) in
-      // `try?`: what is kept was JSON when it came.
+      // `try?`: stored values were valid JSON when they arrived.
       let wanted = (try? JSONValue(parsing: row.text(1)))?["expires_s"]?.integer ?? Self.lifetime
       let age = (now - row.integer(2)) / 1000
       if age > min(max(wanted, 1), 30 * 86_400) { old.append(row.text(0)) }

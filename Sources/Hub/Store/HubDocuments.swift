@@ -9,7 +9,7 @@ extension HubStore {
   /// Milliseconds that a gateway's clock may be ahead of ours; beyond it an edit counts as made now.
   static let maxAhead: Int64 = 60_000
 
-  /// An edit at the hub: of what is known here, so it is later than that, whatever the clocks say. `nil`: there are too many.
+  /// An edit at the hub. It is later than the version that it replaces, regardless of clocks. `nil`: too many documents.
   public func editDocument(
     _ key: String, _ value: String?, of gateway: String, at now: Int64
   ) throws(HubDatabaseError) -> Document? {
@@ -23,19 +23,19 @@ extension HubStore {
     }
   }
 
-  /// Within a transaction: an edit at the gateway. What has won goes back to it in any case.
+  /// Within a transaction: an edit at the gateway. The winning version is always sent back to it.
   func mergeDocument(_ event: HubEvent, from gateway: String, now: Int64) throws(HubDatabaseError) {
     guard let key = event.body["key"]?.string, (1...200).contains(key.utf8.count),
       let updatedAt = event.body["updated_at"]?.integer
     else { return }
     let value = event.body["value"].flatMap { $0 == .null ? nil : JSONWriterText.text($0) }
-    // What no document is so large as is nobody's edit.
+    // Larger than any valid document.
     guard value?.utf8.count ?? 0 <= HubBounds.documentBytes else { return }
     let edit = Document(
       key: key, value: value, updatedAt: updatedAt > now + Self.maxAhead ? now : updatedAt, byHub: false)
     let known = try document(key, of: gateway)
     if let known, !edit.wins(over: known) {
-      // The same once more says nothing new.
+      // Unchanged.
       guard !known.hasSameValue(as: edit) || known.updatedAt != updatedAt else { return }
       return try announceDocument(known, of: gateway, now)
     }

@@ -8,7 +8,7 @@ import SQLite
 
 /// One message of the mesh, heard by several gateways, is one.
 extension HubStore {
-  /// What gateways that pass messages on put in front of them: such a text is never passed on again.
+  /// The prefix of forwarded messages, which are never forwarded again.
   static let relayMark = "⇄"
 
   /// Within a transaction.
@@ -44,7 +44,7 @@ extension HubStore {
     try database.first("SELECT position FROM messages WHERE identity = ?1", .text(identity)) { $0.integer(0) }
   }
 
-  /// What channel, who, when by their clock, and what: the same for everybody who hears it. Without these the event itself.
+  /// Channel, sender, sender time and text: the same for all receivers. Without these, the event's identity.
   private static func identity(_ event: HubEvent, gateway: String, epoch: String) -> String {
     let body = event.body
     guard let time = body["sender_time"]?.integer, let text = body["text"]?.string ?? body["data"]?.string else {
@@ -77,7 +77,7 @@ extension HubStore {
       json.field("sender_time", event.body["sender_time"]?.integer)
       json.field("at", event.at)
       json.field("trusted", event.trusted)
-      // Whoever sends it on their air must know that it is not new.
+      // Gateways that forward it need to know that it is not new.
       json.field("waited", event.body["waited"]?.bool)
       json.field("waited_s", event.body["waited_s"]?.integer)
       json.field("age_s", event.body["age_s"]?.integer)

@@ -2,7 +2,7 @@
 
 import SQLite
 
-/// How much of a list one answer holds.
+/// The size of one page of a list.
 extension HubStore {
   /// Bytes of a page, so that with what stands around it an answer has 1 MiB at most, which is what clients take. The first
   /// row is in it whatever its size, so that every list can be read to its end.
@@ -28,11 +28,11 @@ extension HubStore {
     return (rows, isCut)
   }
 
-  /// SQL for the bytes of a column, 0 where there is nothing.
+  /// SQL for the bytes of a column; 0 for NULL.
   func bytes(_ column: String) -> String { "coalesce(\(database.bytes(column)), 0)" }
 }
 
-/// What one gateway may have a hub keep. Its journal is bounded by `max_bytes_per_day`.
+/// Limits of the data that a hub stores for one gateway. Its journal is limited by `max_bytes_per_day`.
 enum HubBounds {
   /// Named states, and bytes of each.
   static let states: Int64 = 32

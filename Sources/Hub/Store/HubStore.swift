@@ -3,7 +3,7 @@
 import JSON
 import SQLite
 
-/// Something that connected gateways, or those who wait for an answer, are told of.
+/// A change of which connected gateways, or waiting requests, are notified.
 public struct HubNews: Equatable, Sendable {
   /// Empty: any gateway.
   public var gateway: String
@@ -12,9 +12,9 @@ public struct HubNews: Equatable, Sendable {
   public var seq: Int64
 }
 
-/// What a hub keeps: every gateway's events, once each, and what follows from them.
+/// The hub's data: every gateway's events, once each, and data derived from them.
 ///
-/// The identity of an event is (gateway, epoch, seq): what comes twice is kept once. A batch is one transaction, on disk
+/// The identity of an event is (gateway, epoch, seq): duplicates are stored once. A batch is one transaction, on disk
 /// before it is acknowledged.
 public actor HubStore {
   /// A gateway as the hub knows it.
@@ -29,7 +29,7 @@ public actor HubStore {
     public var radio: String?
   }
 
-  /// What became of a batch.
+  /// The result of a batch.
   public enum Taken: Equatable, Sendable {
     case acknowledged(Int64)
     /// Something before it is missing: this is the last that is here.
@@ -61,7 +61,7 @@ public actor HubStore {
     location.hasPrefix("postgresql://") || location.hasPrefix("postgres://")
   }
 
-  /// Hears what is new, once it is on disk.
+  /// Called with changes once they are on disk.
   public func listen(_ listener: @escaping @Sendable (HubNews) -> Void) { self.listener = listener }
 
   func transaction<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
@@ -87,7 +87,7 @@ public actor HubStore {
     ) { $0.integer(0) }
   }
 
-  /// Keeps what is new of a batch. `after`: what the sender takes for acknowledged before it; a gap in between is refused.
+  /// Stores the new events of a batch. `after`: the event before it that the sender assumes acknowledged; a gap in between is refused.
   public func take(
     _ batch: EventBatch, from gateway: String, after: Int64? = nil, at now: Int64
   ) throws(HubDatabaseError) -> Taken {
@@ -148,7 +148,7 @@ public actor HubStore {
     let known = try database.first(
       "SELECT body FROM contacts WHERE gateway = ?1 AND key = ?2", .text(gateway), .text(key)
     ) { $0.text(0) }
-    // `try?`: what is kept was JSON when it came.
+    // `try?`: stored values were valid JSON when they arrived.
     guard let known, let fields = (try? JSONValue(parsing: known))?.fields else { return }
     let body = JSONValue.object(fields.filter { $0.0 != "on_radio" } + [("on_radio", .bool(false))])
     try database.run(

@@ -73,7 +73,7 @@ extension HubStore {
     }
   }
 
-  /// Messages of all gateways, each once, in the order in which they were first heard of, with who heard it and how well.
+  /// Messages of all gateways, each once, in order of first arrival, with the gateways that received it and their signal.
   public func joinedMessages(channel: String?, after: Int64, limit: Int) throws(HubDatabaseError) -> [UInt8] {
     let filter =
       "FROM messages m WHERE position > ?1 AND (CAST(?2 AS TEXT) IS NULL OR channel = ?2) ORDER BY position LIMIT ?3"
@@ -135,7 +135,7 @@ extension HubStore {
 
   // MARK: States
 
-  /// The newest of its name, told by the gateway itself. False: it is too large, or there are too many names.
+  /// Stores the latest state of a name from the gateway. False: too large, or too many names.
   @discardableResult
   func setState(_ name: String, _ body: JSONValue, of gateway: String, at now: Int64) throws(HubDatabaseError) -> Bool {
     let text = JSONWriterText.text(body)

@@ -76,7 +76,7 @@ enum MapPage {
     return "'sha256-\(String(decoding: code.prefix(Int(count)), as: UTF8.self))'"
   }
 
-  /// The same with every text as it may be seen: a name must not turn around what stands beside it.
+  /// The same with every text made visible: a name must not reorder the text beside it.
   private static func seen(_ value: JSONValue) -> JSONValue {
     switch value {
     case .string(let text): .string(Visible.line(text))
@@ -164,7 +164,7 @@ enum MapPage {
         const points = way.stops.map(n => `${px(n.lon).toFixed(1)},${py(n.lat).toFixed(1)}`).join(' ');
         add(svg, 'polyline', { points, class: `path${way.guess ? ' guess' : ''}${node === chosen ? ' chosen' : ''}` });
       }
-      // Names are drawn where there is room: this radio's first, then repeaters'.
+      // Names are drawn where there is room: this radio's first, then those of repeaters.
       const rank = n => n === chosen ? 0 : n.type === 'own' ? 1 : n.type === 'repeater' ? 2 : 3, taken = [], named = new Set();
       for (const node of placed.slice().sort((a, b) => rank(a) - rank(b))) {
         const box = { x: px(node.lon) - 8, y: py(node.lat) - 9, width: 24 + label(node).length * 7, height: 18 };
