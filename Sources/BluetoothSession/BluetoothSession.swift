@@ -10,7 +10,7 @@ import Timing
 ///     service ▶ objects ▶ adapter on ▶ radio heard ▶ paired ▶ trusted ▶ connected ▶ resolved ▶ subscribed ▶ writable ▶ up
 ///
 /// so after any failure it continues from the remaining state. One operation is in progress at a time; each has
-/// a time limit, and so has each wait. What fails is followed by a rest that grows, and by repairs that are bounded
+/// a time limit, and so has each wait. Failures are followed by growing pauses, and by a limited number of repairs
 /// (docs/bluetooth.md).
 public struct BluetoothSession {
   public struct Settings: Equatable, Sendable {

@@ -15,8 +15,8 @@ public struct DeliveryItem: Equatable, Sendable {
   /// Its state when it was loaded.
   public enum Progress: Equatable, Sendable {
     case pending
-    /// It was being handed to the radio, or waited for its acknowledgement, when the program ended: nobody knows
-    /// whether it is on the air.
+    /// The program ended while it was being passed to the radio, or waiting for its acknowledgement: it is unknown whether it was
+    /// transmitted.
     case interrupted
   }
 

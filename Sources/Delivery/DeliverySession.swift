@@ -11,7 +11,7 @@ import Timing
 ///
 /// Pure: time is an argument, states are actions. Guarantees in all cases: delivered is final; every
 /// message ends; an attempt's number is used once; the budget of no hour is exceeded; at most `maxInFlight` messages
-/// wait for acknowledgements, one per recipient, and never so many attempts that the radio forgets one still waited for.
+/// wait for acknowledgements, one per recipient, and never so many attempts that the radio drops an ack code that is still needed.
 public struct DeliverySession: Sendable {
   struct Live: Equatable, Sendable {
     enum Phase: Equatable, Sendable {

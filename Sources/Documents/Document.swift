@@ -2,8 +2,8 @@
 
 import Escaping
 
-/// A document as one end has it. Each field of a thing is a document of its own, so that two edits meet only where they
-/// are about the same.
+/// One end's version of a document. Each field is a separate document, so that edits conflict only if they change the same
+/// field.
 public struct Document: Equatable, Sendable {
   public var key: String
   /// JSON; `nil`: deleted. The rest of a deleted one is kept, so that an older edit does not bring it back.

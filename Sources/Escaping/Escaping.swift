@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-/// Text from outside inside something that has marks of its own: a table, a page, a script.
+/// Escapes text from outside for formats with their own syntax: a table, a page, a script.
 ///
-/// All of it works on scalars or bytes. A `<` after U+0600, or a `"` before U+0301, is no `Character` of its own in Swift,
-/// and a search for one does not find it; browsers and spreadsheets do.
+/// Works on scalars or bytes. A `<` after U+0600, or a `"` before U+0301, is not a separate `Character` in Swift, so that a
+/// search does not find it; but browsers and spreadsheets do.
 public enum Escaping {
   /// A field of a CSV row (RFC 4180), always between quotes.
   public static func csv(_ text: String) -> String {

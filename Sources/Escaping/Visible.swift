@@ -2,9 +2,9 @@
 
 /// Makes text from outside safe for a terminal, a log or a page: it cannot control, hide or reorder what is shown.
 ///
-/// What does is replaced by U+FFFD, so that one sees that something was there: control characters (C0, DEL, C1), separators of
-/// lines and paragraphs, what writes backwards (bidirectional controls), and what cannot be seen at all. What emoji, Arabic and
-/// Indic scripts are made of stays: joiners, variation selectors, the tags of a flag.
+/// Unsafe characters are replaced by U+FFFD, so that they remain noticeable: control characters (C0, DEL, C1), line and paragraph
+/// separators, bidirectional controls, and invisible characters. Characters that emoji, Arabic and Indic scripts need are kept:
+/// joiners, variation selectors, the tags of a flag.
 ///
 /// Works on scalars. Swift's characters are clusters of them, which the author of the text chooses.
 public enum Visible {

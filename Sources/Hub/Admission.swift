@@ -30,8 +30,8 @@ final class Admission: Sendable {
   }
 }
 
-/// Bytes of bodies that are read and of answers that are taken slowly: so many altogether, and so many for one holder of a
-/// token, so that nobody fills the hub's memory, and nobody keeps the others out.
+/// Limits the memory for bodies in transfer and for slowly read answers, in total and for each holder of a token, so that no
+/// client can fill the hub's memory or block others.
 final class HubMemory: Sendable {
   /// Less than this is not counted.
   static let small = 64 * 1024
@@ -78,8 +78,7 @@ final class HubMemory: Sendable {
   }
 }
 
-/// What a gateway may hand over: so many events a second, a second's worth at most at once, and so many bytes a day, a day's
-/// worth at most at once.
+/// Limits a gateway's events a second, with bursts of a second's worth, and bytes a day, with bursts of a day's worth.
 actor RateLimiter {
   static let words = "too many events or bytes"
   /// Gateways that are remembered; one that is forgotten begins with a full measure.

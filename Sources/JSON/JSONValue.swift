@@ -32,9 +32,9 @@ public enum JSONValue: Equatable, Sendable {
     return fields.last { $0.0.utf8.elementsEqual(name.utf8) }?.1
   }
 
-  /// Whole numbers that every program reads as the same (RFC 8259 § 6): −2⁵³ to 2⁵³. Whatever comes from outside as an integer lies
-  /// in it, so that a sum, a difference or a conversion between seconds and milliseconds cannot overflow; larger ones are
-  /// read as `number`.
+  /// Whole numbers that every program reads exactly (RFC 8259 § 6): −2⁵³ to 2⁵³. Integers from outside are within this range, so
+  /// that a sum, a difference or a conversion between seconds and milliseconds cannot overflow; larger ones are read as
+  /// `number`.
   public static let wholeNumbers: ClosedRange<Int64> = -(1 << 53)...(1 << 53)
 
   public var string: String? { if case .string(let value) = self { value } else { nil } }

@@ -11,8 +11,8 @@ public enum CommandPriority: Sendable {
   var isFirst: Bool { self == .interactive }
 }
 
-/// Commands that wait for the link, at most `bound` of them; interactive ones first, else in order of arrival. What was
-/// submitted together goes out together, with nothing of anybody else's between.
+/// Commands waiting for the link, at most `bound`; interactive ones first, else in order of arrival. Commands that were
+/// submitted together are sent together, without others in between.
 struct CommandQueue {
   struct Entry: Equatable {
     let id: UInt64

@@ -286,8 +286,8 @@ public struct RadioSession: Sendable {
     return [.completed(id: current.entry.id, .pushed(push))] + sendNext(now: now)
   }
 
-  /// Sends what may go now: one command in flight, nothing just after a time-out; during a contact list only what
-  /// somebody waits for and cannot be confused with it.
+  /// Sends the next command if possible: one command in flight, none right after a time-out; during a contact list none of
+  /// the sync's, and only those whose replies cannot be confused with it.
   private mutating func sendNext(now: MonotonicTime) -> [Action] {
     if let quiet = quietUntil {
       guard now >= quiet else { return [] }

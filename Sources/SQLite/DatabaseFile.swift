@@ -5,10 +5,10 @@ import Glibc
 
 /// A database's files, before SQLite opens them.
 public enum DatabaseFile {
-  /// Makes the database for its owner alone, whatever the umask, before SQLite does; the log and a rollback's journal get the
-  /// same mode from it. Others lose what an older version has let them do; a group may go on reading.
+  /// Creates the database for its owner only, regardless of the umask, before SQLite does; the log and a rollback journal get the
+  /// same mode. Removes access of others that an older version allowed; a group keeps read access.
   public static func protect(_ location: String) throws(SQLiteError) {
-    // Opened for nothing else: to close a file that SQLite has open would take its locks.
+    // Open it only when it is new: closing a file that SQLite has open would release its locks.
     let fresh = open(location, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
     if fresh >= 0 {
       close(fresh)

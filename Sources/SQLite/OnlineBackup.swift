@@ -2,8 +2,8 @@
 
 import CSQLite
 
-/// A copy of a database while it is used, some pages at a time. What is written meanwhile through the same connection goes into
-/// the copy, too: it is that of the moment when it is complete.
+/// Copies a database in use, some pages at a time. Writes through the same connection are included, so that the copy is a
+/// snapshot of the moment when it is complete.
 public final class OnlineBackup {
   private let source: Database
   private let target: Database

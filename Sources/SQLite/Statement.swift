@@ -88,8 +88,8 @@ public final class Statement {
     sqlite3_clear_bindings(handle)
   }
 
-  /// Within ±2⁵³, where all numbers of ours are: one that a damaged file makes larger is taken for the bound, so that no sum
-  /// with it overflows.
+  /// Within ±2⁵³, the range of all our numbers: larger ones, from a damaged file, are clamped, so that no sum with them
+  /// overflows.
   public func integer(_ column: Int) -> Int64 { min(max(bits(column), -Self.bound), Self.bound) }
 
   /// All 64 bits, for values that are not numbers: a checksum.

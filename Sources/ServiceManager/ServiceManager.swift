@@ -7,10 +7,10 @@ import Glibc
 /// The service's interface to systemd: readiness, watchdog, and stored descriptors.
 ///
 /// Source: sd_notify(3), sd_listen_fds(3), file-descriptor store (systemd's FILE_DESCRIPTOR_STORE). Datagrams of lines
-/// `NAME=VALUE` to the socket in `NOTIFY_SOCKET`. What is said is never waited for: a manager that does not listen must not hold up
+/// `NAME=VALUE` to the socket in `NOTIFY_SOCKET`. Sending never blocks: a manager that does not read must not delay
 /// the service.
 public final class ServiceManager {
-  /// Descriptors that were handed to us, by the names they were kept under. Ours to close.
+  /// Descriptors received from the store, by name. Owned by this process.
   public private(set) var inherited: [String: [Int32]]
   /// The watchdog's timeout; `nil` without a watchdog.
   public let watchdog: Duration?
@@ -19,8 +19,8 @@ public final class ServiceManager {
   private var address = sockaddr_un()
   private var addressLength: socklen_t = 0
 
-  /// The one that started this process; `nil`: none did. What it says in the environment is taken out of it: it is not meant
-  /// for programs that we start.
+  /// The service manager that started this process; `nil` if none. Removes its variables from the environment, which are not meant
+  /// for child processes.
   public static func ofThisProcess() -> ServiceManager? {
     defer {
       for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] {

@@ -3,8 +3,8 @@
 /// Reads TOML 1.0. Left out on purpose: dates and times, which no setting here has (they are refused by name), nesting
 /// deeper than `deepest`, and integers beyond 64 bits, which TOML itself leaves open.
 ///
-/// Written here because the daemon must say the line of every mistake and stay small: docs/decisions/0002. Works on bytes:
-/// a Character may hide a quote or a line's end behind a combining mark.
+/// Our own because the daemon reports the line of every mistake and must stay small: docs/decisions/0002. Works on bytes: a
+/// Character can hide a quote or a line break behind a combining mark.
 public struct TOMLParser {
   /// Tables and lists nested deeper than this are refused: the parser calls itself.
   static let deepest = 32

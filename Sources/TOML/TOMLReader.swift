@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-/// Takes typed values out of a table and notes what is wrong, with its line and what is allowed. What nobody took is an
-/// unknown key.
+/// Reads typed values from a table and collects mistakes, with line and allowed values. Keys that were not read are unknown
+/// keys.
 public struct TOMLReader {
   private let table: TOMLTable
   private let name: String

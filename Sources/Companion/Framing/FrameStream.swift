@@ -4,9 +4,8 @@ import Timing
 
 /// Frames in a stream that carries nothing else, such as a TCP connection.
 ///
-/// Serial lines have noise, which `SerialDecoder` skips. On TCP there is none: what is no frame comes from somebody who speaks
-/// something else, a browser for one, and what follows it is not believed either. So the first byte that cannot be ends the
-/// stream for good.
+/// Serial lines have noise, which `SerialDecoder` skips. TCP has none: invalid data comes from a client of another protocol,
+/// such as a browser, and the data after it cannot be trusted either. Therefore the first invalid byte ends the stream.
 public struct FrameStream: Sendable {
   public enum Fault: Equatable, Sendable {
     /// A frame does not begin so.

@@ -27,9 +27,9 @@ public enum SerialFraming {
 
 /// Finds the frames in a stream of bytes that may hold boot logs, garbage and torn frames.
 ///
-/// Total: no input traps, and nothing is held but one frame that is not complete yet (at most 258 bytes) and the
-/// chunk just given. A `>` that does not begin a plausible frame is skipped and the search goes on one byte after
-/// it. A frame that was begun and not finished within `frameTimeout` is given up in the same way.
+/// Total: no input traps, and it buffers only one incomplete frame (at most 258 bytes) and the current chunk. A `>` that does
+/// not begin a plausible frame is skipped, and the search continues one byte after it. A frame that is not complete within
+/// `frameTimeout` is skipped in the same way.
 public struct SerialDecoder: Sendable {
   /// Timeout of a frame from its marker to its end.
   public static let frameTimeout: Duration = .seconds(1)

@@ -7,10 +7,10 @@ import Relay
 import Store
 import TOML
 
-/// Upstreams that were added while the daemon ran: a file each, beside the database, with the keys of an `[[upstream]]`.
+/// Upstreams that were added at run time: a file each, beside the database, with the keys of an `[[upstream]]`.
 ///
-/// Whoever may add one need not be allowed to read what the daemon can: the files that such an upstream names, as its
-/// token's, lie in a folder within this one, and nowhere else.
+/// Adding an upstream must not give access to files that only the daemon can read: the files of such an upstream, such as its
+/// token, must be in a folder within this one.
 struct UpstreamFolder {
   let location: String
 

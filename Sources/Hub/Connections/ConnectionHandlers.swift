@@ -4,7 +4,7 @@ import NIOCore
 import NIOHTTP1
 import NIOHTTPTypes
 
-/// A connection that has not asked for anything yet: it must do so soon, and when the hub ends there is nothing to wait for.
+/// A connection without a request yet: it times out soon, and is closed at once when the hub stops.
 final class UndecidedConnection: ChannelInboundHandler, RemovableChannelHandler {
   typealias InboundIn = NIOAny
   private var limit: Scheduled<Void>?
@@ -31,8 +31,8 @@ final class UndecidedConnection: ChannelInboundHandler, RemovableChannelHandler 
   }
 }
 
-/// Lets only links through to the upgrade that will be opened. NIO closes what it does not upgrade without a word; without
-/// these headers it is a request, and HTTP says what is wrong: the token, or that a WebSocket is wanted.
+/// Passes only valid link requests to the upgrade. NIO closes other upgrades without an answer; without the upgrade headers
+/// they are normal requests, and the HTTP answer states the error: the token, or that a WebSocket is required.
 final class LinkGate: ChannelInboundHandler, RemovableChannelHandler {
   typealias InboundIn = HTTPServerRequestPart
   typealias InboundOut = HTTPServerRequestPart
@@ -90,7 +90,7 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
   }
 
   private func mayGoOn(_ channel: any Channel) -> Bool {
-    // `try?`: a channel that cannot say has nothing to say.
+    // `try?`: without the option nothing counts as buffered.
     let buffered = (try? channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
     return watch.mayGoOn(now: Self.now, isKnown: places.isKnown(channel), buffered: buffered)
   }

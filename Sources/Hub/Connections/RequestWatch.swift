@@ -2,8 +2,8 @@
 
 /// Timeouts of HTTP requests. Times are milliseconds of any monotonic clock.
 ///
-/// A stranger has 10 s for all of a request, and as long between requests. Whoever has shown a token may send a body over a
-/// narrow line: it must move on every 10 s, at `leastRate` on average. An answer that is not taken for 30 s ends, too.
+/// A client without a token has 10 s for a complete request, and between requests. A client with a token may send a body over a
+/// slow line, with progress every 10 s, at `leastRate` on average. An answer that is not read for 30 s also times out.
 struct RequestWatch: Equatable {
   static let patience: Int64 = 10_000
   /// Between a known client's requests.

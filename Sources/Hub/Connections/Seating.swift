@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-/// Who may be connected. A *stranger* has shown no token yet; the others are known by the token and the gateway that they
-/// showed. When all places are taken, strangers make room first: the oldest of the address that holds the most. So whoever
-/// opens connections without a token pushes out their own, and gateways come through.
+/// Decides which connections are kept. A *stranger* has not sent a token yet; others are identified by token and gateway. When
+/// all places are taken, strangers are closed first: the oldest of the address with the most. A client that opens many
+/// connections without a token therefore closes its own, and gateways can connect.
 struct Seating {
   /// A holder of more connections than this gives up idle ones when others need them.
   static let fairShare = 8

@@ -4,8 +4,8 @@ import CPostgres
 import Foundation
 import SQLite
 
-/// A hub's database on a PostgreSQL server, which several hubs may share. Lost connections are opened again with the next
-/// transaction; what was under way fails as `unavailable`, and whoever asked tries again.
+/// A hub's database on a PostgreSQL server, which several hubs can share. A lost connection is opened again with the next
+/// transaction; the one in progress fails as `unavailable`, and the client retries.
 final class PostgresHubDatabase: HubDatabase {
   /// The channel on which hubs notify each other of changes.
   static let channel = "meshpost"

@@ -110,8 +110,8 @@ extension HubStore {
     ) { ($0.integer(0), $0.integer(1), $0.integer(2)) }
   }
 
-  /// `{"bucket", "first", "last", "last_at", "more", "updates": [{"seq", "at", "id", "body"}]}`, or, to somebody who knows
-  /// other updates than these, `{"bucket", "diverged": true, "resume", "resume_at"}`.
+  /// `{"bucket", "first", "last", "last_at", "more", "updates": [{"seq", "at", "id", "body"}]}`, or, if the
+  /// gateway has other updates, `{"bucket", "diverged": true, "resume", "resume_at"}`.
   public func updates(
     _ bucket: String, of gateway: String, from position: Position, until: Int64?, limit: Int
   ) throws(HubDatabaseError) -> [UInt8] {

@@ -5,9 +5,9 @@ import SQLite
 
 /// Commands for gateways: queued on disk until the gateway's journal has their result.
 extension HubStore {
-  /// Commands that may wait for one gateway.
+  /// Maximum commands waiting for one gateway.
   static let maxWaiting: Int64 = 1000
-  /// Nobody waits for longer, unless told otherwise.
+  /// Default lifetime of a command.
   private static let lifetime: Int64 = 7 * 86_400
 
   public enum CommandState: String, Sendable { case queued, done, refused, expired }

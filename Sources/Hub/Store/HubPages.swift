@@ -4,14 +4,14 @@ import SQLite
 
 /// The size of one page of a list.
 extension HubStore {
-  /// Bytes of a page, so that with what stands around it an answer has 1 MiB at most, which is what clients take. The first
-  /// row is in it whatever its size, so that every list can be read to its end.
+  /// Maximum bytes of a page, so that a whole answer has at most 1 MiB, the limit of clients. The first row is included
+  /// regardless of its size, so that every list can be read to its end.
   static let pageBytes: Int64 = (1 << 20) - 1024
   /// Bytes around a row's own: names, numbers, punctuation.
   private static let rowBytes: Int64 = 256
 
-  /// How many of the rows fit a page, and whether there would have been more of them within the limit. `sizes` selects the
-  /// bytes of each row, in the order of the page: so neither database reads, or sends, rows that are not used.
+  /// The number of rows that fit a page, and whether the limit allows more. `sizes` selects the bytes of each row, in the order
+  /// of the page, so that neither database reads or sends unused rows.
   func fitting(
     _ sizes: String, _ values: [SQLiteValue], most: Int64 = pageBytes
   ) throws(HubDatabaseError) -> (rows: Int, isCut: Bool) {
