@@ -59,9 +59,10 @@ let package = Package(
       name: "Proxies", dependencies: ["CCurl", "CLinux", "Escaping", "EventLoop", "Timing"], swiftSettings: strict),
     .target(name: "Streams", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
     .target(
-      name: "HTTP", dependencies: ["Escaping", "EventLoop", "Streams", "Timing", "COpenSSL", "CLinux"],
+      name: "HTTP", dependencies: ["Escaping", "EventLoop", "Proxies", "Streams", "Timing", "COpenSSL", "CLinux"],
       swiftSettings: strict),
-    .target(name: "MQTT", dependencies: ["EventLoop", "HTTP", "Streams", "Timing"], swiftSettings: strict),
+    .target(
+      name: "MQTT", dependencies: ["EventLoop", "HTTP", "Proxies", "Streams", "Timing"], swiftSettings: strict),
 
     .target(name: "DBus", dependencies: ["EventLoop", "Timing", "CDBus"], swiftSettings: strict),
 

@@ -2,6 +2,7 @@
 
 import EventLoop
 import HTTP
+import Proxies
 import Streams
 import Timing
 
@@ -25,6 +26,8 @@ public final class MQTTClient {
   private let tls: TLSContext?
   /// Of the WebSocket that carries it; `nil`: plain TCP or TLS.
   private let path: String?
+  /// The way to the broker leads through it.
+  private let proxy: ProxySettings?
   private let loop: EventLoop
   private let patience: (hello: Duration, guess: Duration)
   var stream: (any ByteStream)?
@@ -64,19 +67,22 @@ public final class MQTTClient {
 
   /// `version`: the only one to be spoken; `nil`: 5, or 3.1.1 where that does not work.
   public convenience init(
-    host: String, port: UInt16, path: String? = nil, tls: TLSContext?, version: MQTTVersion? = nil, on loop: EventLoop
+    host: String, port: UInt16, path: String? = nil, tls: TLSContext?, proxy: ProxySettings? = nil,
+    version: MQTTVersion? = nil, on loop: EventLoop
   ) {
     self.init(
-      host: host, port: port, path: path, tls: tls, version: version, patience: (Self.patience, Self.guessPatience),
+      host: host, port: port, path: path, tls: tls, proxy: proxy, version: version,
+      patience: (Self.patience, Self.guessPatience),
       on: loop)
   }
 
   /// `patience`: for the answer to a hello, and to one of a version that is a guess.
   init(
-    host: String, port: UInt16, path: String? = nil, tls: TLSContext?, version: MQTTVersion? = nil,
-    patience: (hello: Duration, guess: Duration), on loop: EventLoop
+    host: String, port: UInt16, path: String? = nil, tls: TLSContext?, proxy: ProxySettings? = nil,
+    version: MQTTVersion? = nil, patience: (hello: Duration, guess: Duration), on loop: EventLoop
   ) {
     self.path = path
+    self.proxy = proxy
     self.host = host
     self.port = port
     self.tls = tls
@@ -138,7 +144,7 @@ public final class MQTTClient {
 
   private func open() async throws -> any ByteStream {
     if let path {
-      let settings = WebSocket.Settings(host: host, port: port, target: path, subprotocol: "mqtt")
+      let settings = WebSocket.Settings(host: host, port: port, target: path, subprotocol: "mqtt", proxy: proxy)
       let socket = WebSocket(settings, tls: tls, on: loop)
       do throws(WebSocketFailure) {
         try await socket.open()
@@ -148,10 +154,10 @@ public final class MQTTClient {
       return WebSocketStream(socket)
     }
     let socket: Int32
-    do {
-      socket = try await loop.connect(host: host, port: port, timeout: Self.connectLimit)
-    } catch let failure as Connector.Failure {
-      throw MQTTFailure.unreachable(failure.description)
+    do throws(Connector.Failure) {
+      socket = try await loop.connect(host: host, port: port, through: proxy, timeout: Self.connectLimit)
+    } catch {
+      throw MQTTFailure.unreachable(error.description)
     }
     let plain = SocketStream(socket, on: loop)
     guard let tls else { return plain }

@@ -78,6 +78,8 @@ public final class TLSStream: ByteStream {
     self.outgoing = outgoing
     SSL_set_bio(session, incoming, outgoing)
     SSL_set_connect_state(session)
+    // `try?`: a name that is none to the resolver does not get so far.
+    let host = (try? HostName.ascii(host)) ?? host
     // What is no address to OpenSSL (`127.1`, which is one to the resolver) is looked for as a name: something always is.
     let address = String(decoding: host.utf8.prefix { $0 != UInt8(ascii: "%") }, as: UTF8.self)
     guard X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), address) != 1 else { return }

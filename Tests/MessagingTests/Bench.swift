@@ -14,6 +14,9 @@ import VirtualRadio
 
 /// A gateway's lower half, its radio r0 and another radio r1, on one loop, joined in memory.
 final class Bench: SyncObserver {
+  /// Gets what comes, where a test asks other nodes.
+  weak var requests: NodeRequests?
+
   let scratch = Scratch()
   let loop = EventLoop()
   let store: Store
@@ -50,10 +53,14 @@ final class Bench: SyncObserver {
     loop.turn(wait: false)
   }
 
-  func linkChanged() { messenger.radioChanged() }
+  func linkChanged() {
+    messenger.radioChanged()
+    if synchronizer.connection.state != .up { requests?.linkLost() }
+  }
   func syncChanged() { messenger.radioChanged() }
   func heard(_ push: Push, in frame: [UInt8]) {
     messenger.received(push)
+    requests?.received(push)
     alsoHears(push)
   }
   func contactCame(_ contact: Contact) { messenger.contactChanged(contact) }

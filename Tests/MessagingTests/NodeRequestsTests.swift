@@ -25,11 +25,7 @@ import Timing
       bench = try Bench(settings)
       requests = NodeRequests(bench.messenger)
       node = try #require(try bench.store.contact(prefix: bench.other.key.prefix)).contact
-      bench.synchronizer.onPush = { [requests] in requests.received($0) }
-      bench.synchronizer.onLinkChange = { [requests, messenger = bench.messenger] in
-        messenger.radioChanged()
-        if messenger.synchronizer.connection.state != .up { requests.linkLost() }
-      }
+      bench.requests = requests
     }
 
     var ended: Int { endings.values.reduce(0, +) }

@@ -4,6 +4,7 @@ import CLinux
 import Escaping
 import EventLoop
 import Glibc
+import Proxies
 import Streams
 import Timing
 
@@ -61,6 +62,8 @@ public enum HTTPEndpoint: Equatable, Sendable {
   var hostHeader: String {
     switch self {
     case .tcp(let host, let port, let tls):
+      // `try?`: a name that is none is not connected to.
+      let host = (try? HostName.ascii(host)) ?? host
       let shown = host.has(":") ? "[\(host)]" : host
       return port == (tls ? 443 : 80) ? shown : "\(shown):\(port)"
     case .unix, .connected: return "localhost"
@@ -96,6 +99,8 @@ public final class HTTPClient {
 
   private let endpoint: HTTPEndpoint
   private let tls: TLSContext?
+  private let proxy: ProxySettings?
+  private let hostHeader: String
   private let loop: EventLoop
   private var stream: (any ByteStream)?
   private var parser = HTTPParser(.responses, maxBody: HTTPClient.maxBody)
@@ -104,10 +109,15 @@ public final class HTTPClient {
   /// This request has a connection, or had one.
   private var isConnected = false
 
-  public init(_ endpoint: HTTPEndpoint, tls: TLSContext? = nil, on loop: EventLoop) {
+  /// `proxy`: the way to a TCP endpoint leads through it.
+  public init(
+    _ endpoint: HTTPEndpoint, tls: TLSContext? = nil, proxy: ProxySettings? = nil, on loop: EventLoop
+  ) {
     self.endpoint = endpoint
     self.tls = tls
+    self.proxy = proxy
     self.loop = loop
+    hostHeader = endpoint.hostHeader
   }
 
   /// Sends the request and returns the whole answer, or, with `onPiece`, hands its body on piece by piece (the answer then has an empty
@@ -149,10 +159,10 @@ public final class HTTPClient {
     switch endpoint {
     case .tcp(let host, let port, _):
       let socket: Int32
-      do {
-        socket = try await loop.connect(host: host, port: port, timeout: Self.connectLimit)
-      } catch let failure as Connector.Failure {
-        throw HTTPFailure.unreachable(failure.description)
+      do throws(Connector.Failure) {
+        socket = try await loop.connect(host: host, port: port, through: proxy, timeout: Self.connectLimit)
+      } catch {
+        throw error == .cancelled ? HTTPFailure.cancelled : .unreachable(error.description)
       }
       return try connected(socket)
     case .connected(let socket): return try connected(socket)
@@ -208,7 +218,7 @@ public final class HTTPClient {
     // Of what goes on piece by piece nothing is kept.
     parser = HTTPParser(.responses, maxBody: onPiece == nil ? Self.maxBody : .max)
     var answer = Answer(onPiece: onPiece)
-    stream.write(request.encode(host: endpoint.hostHeader))
+    stream.write(request.encode(host: hostHeader))
     while !answer.isOver {
       let bytes: [UInt8]
       do throws(StreamEnd) {

@@ -3,6 +3,7 @@
 import COpenSSL
 import Escaping
 import EventLoop
+import Proxies
 import Streams
 import Timing
 
@@ -38,18 +39,21 @@ public final class WebSocket {
     public var target: String
     public var headers: HTTPHeaders
     public var subprotocol: String?
+    /// The way to the server leads through it.
+    public var proxy: ProxySettings?
     /// Bytes of a message from the server, at most.
     public var maxMessage: Int
 
     public init(
       host: String, port: UInt16, target: String, headers: HTTPHeaders = [:], subprotocol: String? = nil,
-      maxMessage: Int = 1 << 20
+      proxy: ProxySettings? = nil, maxMessage: Int = 1 << 20
     ) {
       self.host = host
       self.port = port
       self.target = target.isEmpty ? "/" : target
       self.headers = headers
       self.subprotocol = subprotocol
+      self.proxy = proxy
       self.maxMessage = maxMessage
     }
   }
@@ -117,10 +121,11 @@ public final class WebSocket {
 
   private func connect() async throws {
     let socket: Int32
-    do {
-      socket = try await loop.connect(host: settings.host, port: settings.port, timeout: Self.openLimit)
-    } catch let failure as Connector.Failure {
-      throw WebSocketFailure.unreachable(failure.description)
+    do throws(Connector.Failure) {
+      socket = try await loop.connect(
+        host: settings.host, port: settings.port, through: settings.proxy, timeout: Self.openLimit)
+    } catch {
+      throw error == .cancelled ? WebSocketFailure.cancelled : .unreachable(error.description)
     }
     let plain = SocketStream(socket, on: loop)
     guard failure == nil else { throw WebSocketFailure.cancelled }

@@ -4,6 +4,7 @@ import Escaping
 import EventLoop
 import JSON
 import MQTT
+import Proxies
 import Store
 import Streams
 import Timing
@@ -29,6 +30,7 @@ final class MQTTCarrier: Carrier {
     var homeAssistant: HomeAssistant.Settings?
     /// The path of a WebSocket.
     var path: String?
+    var proxy: ProxySettings?
     var observer: ObserverFeed.Settings?
     var token: ObserverToken.Claims?
     /// Between looks at the radio's counters, for those who show them.
@@ -57,7 +59,8 @@ final class MQTTCarrier: Carrier {
     self.loop = loop
     clock = loop.wallClock
     client = MQTTClient(
-      host: settings.host, port: settings.port, path: settings.path, tls: tls, version: settings.version, on: loop)
+      host: settings.host, port: settings.port, path: settings.path, tls: tls, proxy: settings.proxy,
+      version: settings.version, on: loop)
     client.onMessage = { [weak self] message, acknowledge in self?.commanded(message, acknowledge) }
   }
 

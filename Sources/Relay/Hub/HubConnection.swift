@@ -114,7 +114,7 @@ final class HubConnection: Carrier, UpdatesSource {
     let socket = WebSocket(
       WebSocket.Settings(
         host: endpoint.host, port: endpoint.port, target: "\(path)/link", headers: headers,
-        subprotocol: Self.subprotocol), tls: tls, on: loop)
+        subprotocol: Self.subprotocol, proxy: settings.server.proxy), tls: tls, on: loop)
     defer { if case .live = way {} else { closedBytes &+= socket.bytesSent } }
     do throws(WebSocketFailure) {
       try await socket.open()

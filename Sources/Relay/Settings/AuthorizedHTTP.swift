@@ -2,6 +2,7 @@
 
 import EventLoop
 import HTTP
+import Proxies
 import Streams
 import Timing
 
@@ -16,6 +17,7 @@ final class AuthorizedHTTP {
     /// A PEM file to trust in place of the system's authorities.
     var authorities: String?
     var timeout: Duration
+    var proxy: ProxySettings?
   }
 
   let path: String
@@ -35,7 +37,7 @@ final class AuthorizedHTTP {
     self.settings = settings
     self.path = path
     self.tls = tls
-    client = HTTPClient(endpoint, tls: tls, on: loop)
+    client = HTTPClient(endpoint, tls: tls, proxy: settings.proxy, on: loop)
   }
 
   /// The answer, or why there is none.

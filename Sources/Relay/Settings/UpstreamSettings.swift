@@ -268,9 +268,10 @@ extension JournalUpstream {
       throw SetupError(description: troubles.map(\.description).joined(separator: "; "))
     }
     // A proxy that is wanted and makes no sense is not passed by.
-    _ = try settings.serverProxy()
+    let proxy = try settings.serverProxy()
     var server = AuthorizedHTTP.Settings(
-      url: settings.url, tokenFile: settings.tokenFile, authorities: settings.authorities, timeout: settings.timeout)
+      url: settings.url, tokenFile: settings.tokenFile, authorities: settings.authorities, timeout: settings.timeout,
+      proxy: proxy)
     switch settings.kind {
     case .hub(let isLive, let keepAlive):
       return try HubConnection(
@@ -283,7 +284,7 @@ extension JournalUpstream {
         WebhookCarrier.Settings(
           server: server, secretFile: secretFile, template: template, contentType: contentType, batches: batches),
         store: store, on: loop)
-    case .mqtt(let mqtt): return try self.mqtt(mqtt, settings, store, loop)
+    case .mqtt(let mqtt): return try self.mqtt(mqtt, settings, proxy, store, loop)
     case .hook(let hook):
       return HookCarrier(hook, name: settings.name, store: store, on: loop, log: log.about(.upstream, settings.name))
     case .unreadable(let reason): throw SetupError(description: reason)
@@ -291,7 +292,8 @@ extension JournalUpstream {
   }
 
   private static func mqtt(
-    _ mqtt: UpstreamSettings.MQTTSettings, _ settings: UpstreamSettings, _ store: Store, _ loop: EventLoop
+    _ mqtt: UpstreamSettings.MQTTSettings, _ settings: UpstreamSettings, _ proxy: ProxySettings?, _ store: Store,
+    _ loop: EventLoop
   ) throws -> any Carrier {
     guard let broker = UpstreamSettings.broker(settings.url) else {
       throw SetupError(description: "\(ServerAddress.shown(settings.url)) is no mqtt://, mqtts://, ws:// or wss:// URL")
@@ -309,7 +311,7 @@ extension JournalUpstream {
         template: mqtt.template, commandTopic: settings.journal.allowed.isEmpty ? nil : mqtt.commandTopic,
         homeAssistant: mqtt.homeAssistantPrefix.map {
           HomeAssistant.Settings(prefix: $0, notify: mqtt.homeAssistantNotify)
-        }, path: broker.path,
+        }, path: broker.path, proxy: proxy,
         observer: mqtt.observer.map {
           ObserverFeed.Settings(iata: $0.iata, sendsRaw: $0.sendsRaw, client: "meshpost/\(settings.version)")
         }, token: mqtt.token.map { ObserverToken.Claims(audience: $0.audience, owner: $0.owner, email: $0.email) },
