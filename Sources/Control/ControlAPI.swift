@@ -27,8 +27,6 @@ public final class ControlAPI {
   private var server: HTTPServer?
   /// On loopback, for metrics alone.
   private var metricsServer: HTTPServer?
-  /// Tasks of requests that are being answered.
-  private(set) var requestsInHand = 0
   var followers: Int { news.count }
 
   /// `metricsPort`: on 127.0.0.1, where `/metrics` is to be had as well; 0: nowhere.
@@ -76,9 +74,7 @@ public final class ControlAPI {
 
   private func handle(_ request: HTTPRequest, _ responder: HTTPResponder) {
     let reply = Reply(responder, news, dependencies.store)
-    requestsInHand += 1
     let task = dependencies.loop.begin {
-      defer { self.requestsInHand -= 1 }
       do {
         reply.give(try await self.answer(request, reply))
       } catch {

@@ -108,7 +108,7 @@ import Timing
     let fixture = try Fixture()
     let (bench, requests) = (fixture.bench, fixture.requests)
     bench.loop.turn(wait: false)
-    let timers = bench.loop.waitingTimers
+    let (timers, tasks) = (bench.loop.waitingTimers, bench.loop.taskCount)
     for round in 1...5 {
       for _ in 0..<20 { _ = fixture.ask() }
       // It is told again and again: what nobody waits for is nobody's answer.
@@ -143,5 +143,6 @@ import Timing
     #expect(fixture.endings == ["answered": 120, "cancelled": 800, "silence": 25, "link_down": 55])
     #expect(requests.waiting == 0 && !requests.isAsking)
     #expect(bench.loop.waitingTimers <= timers + 2, "the radio's own")
+    #expect(bench.loop.taskCount == tasks)
   }
 }

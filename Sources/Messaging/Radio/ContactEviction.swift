@@ -33,7 +33,6 @@ public final class ContactEviction {
   private let store: Store
   private let loop: EventLoop
   private let log: Log
-  private var timer: LoopTimer?
   private var isBusy = false
   private var isFullLogged = false
 
@@ -50,31 +49,40 @@ public final class ContactEviction {
 
   /// The table may have become fuller.
   public func look() {
-    guard settings.evicts, timer?.isScheduled != true, !isBusy else { return }
-    timer = loop.schedule(after: Self.pause) { [weak self] in self?.makeRoom() }
+    guard settings.evicts, !isBusy else { return }
+    isBusy = true
+    loop.begin {
+      do throws(CancellationError) {
+        repeat { try await self.loop.sleep(for: Self.pause) } while await self.makeRoom()
+      } catch {
+        // Nobody cancels it: it ends when there is room, or none can be made.
+      }
+      self.isBusy = false
+    }
   }
 
-  private func makeRoom() {
-    guard settings.evicts, !isBusy, synchronizer.knowsAllContacts,
+  /// True: some have left, and more may have to.
+  private func makeRoom() async -> Bool {
+    guard settings.evicts, synchronizer.knowsAllContacts,
       let most = synchronizer.connection.identity?.device?.maxContacts, most > settings.keepFree
-    else { return }
+    else { return false }
     do throws(StoreError) {
       let over = Int(try store.contactCount(onRadio: true)) - (most - settings.keepFree)
       guard over > 0 else {
         isFullLogged = false
-        return
+        return false
       }
       let oldest = synchronizer.now.milliseconds - Int64(settings.minimumAge.inSeconds) * 1000
       let leaving = try store.evictable(types: settings.types, unheardSince: oldest, limit: min(over, Self.step))
-      guard !leaving.isEmpty else { return sayThatNobodyMayLeave(most) }
-      isBusy = true
-      loop.begin { [weak self] in await self?.evict(leaving) }
+      if !leaving.isEmpty { return await evict(leaving) }
+      logThatNobodyMayLeave(most)
     } catch {
       log.info("the contact table is not looked after: \(error)")
     }
+    return false
   }
 
-  private func sayThatNobodyMayLeave(_ most: Int) {
+  private func logThatNobodyMayLeave(_ most: Int) {
     guard !isFullLogged else { return }
     isFullLogged = true
     log.warning(
@@ -82,13 +90,13 @@ public final class ContactEviction {
         + "or heard within \(Int(settings.minimumAge.inSeconds / 86_400)) days ([contacts])")
   }
 
-  private func evict(_ leaving: [StoredContact]) async {
+  private func evict(_ leaving: [StoredContact]) async -> Bool {
     for contact in leaving.map(\.contact) {
       do throws(Refusal) {
         try await table.remove(contact.key)
       } catch {
-        isBusy = false
-        return log.info("\(contact.name.string) stays in the radio's contacts: \(error)")
+        log.info("\(contact.name.string) stays in the radio's contacts: \(error)")
+        return false
       }
       log.notice(
         "the radio's contacts are nearly full: \(contact.name.string) gives way, is kept here, and put back when needed"
@@ -97,8 +105,7 @@ public final class ContactEviction {
         try store.setEvicted(contact.key, true)
       }
     }
-    isBusy = false
-    look()
+    return true
   }
 
   /// Puts a node back that had given way. `false`: it had not, or cannot come back.
