@@ -4,11 +4,11 @@ import CLinux
 import Glibc
 import Timing
 
-/// Another program, run once: gets its input, is heard to its end, and is ended with all it started when it takes too long.
+/// Another program, run once: gets its input, is read to its end, and is ended with all it started when it takes too long.
 ///
 /// Everything is bounded: of what it says only so much is kept, the rest is read and dropped, so that it never blocks.
 public final class ChildProcess {
-  public struct Ended: Equatable, Sendable {
+  public struct Exit: Equatable, Sendable {
     /// Its exit code; `nil`: a signal ended it.
     public var code: Int32?
     public var signal: Int32
@@ -17,48 +17,103 @@ public final class ChildProcess {
     public var errors: [UInt8]
   }
 
+  /// Runs a program in a process group of its own, and returns how it ended. Cancelled: the group is killed, and has ended when this
+  /// throws. Throws `SystemError` if the program cannot be started.
+  public static func run(
+    _ arguments: [String], environment: [String: String], input: [UInt8], limit: Duration, maxOutput: Int,
+    on loop: EventLoop
+  ) async throws -> Exit {
+    let child = try RunningChild(arguments, environment, input: input, maxOutput: maxOutput, on: loop)
+    defer { child.end() }
+    return try await child.exit(within: limit)
+  }
+
+  // MARK: For owners that do not await
+
+  public typealias Ended = Exit
+
+  private let child: RunningChild
+  private let task: LoopTask
+
+  /// As `run`. Calls `done` once, unless this object is released before: then the program is killed.
+  public init(
+    _ arguments: [String], environment: [String: String], input: [UInt8], limit: Duration, maxOutput: Int,
+    on loop: EventLoop, _ done: @escaping (Exit) -> Void
+  ) throws(SystemError) {
+    let child = try RunningChild(arguments, environment, input: input, maxOutput: maxOutput, on: loop)
+    self.child = child
+    task = loop.begin {
+      defer { child.end() }
+      do { done(try await child.exit(within: limit)) } catch { return }  // released: nobody waits for it
+    }
+  }
+
+  deinit {
+    child.kill()
+    task.cancel()
+  }
+}
+
+/// A program from its start until it is reaped.
+private final class RunningChild {
   /// Reads that empty a pipe, which holds 64 KiB.
   private static let pipeReads = 65536 / Descriptor.chunk
+  /// How often the program is looked at where the kernel does not tell of its end.
+  private static let lookInterval: Duration = .milliseconds(50)
 
   private let loop: EventLoop
   private let maxOutput: Int
   private var process: pid_t = 0
+  /// The kernel tells of the program's end here; negative: it cannot.
   private var exit: Int32 = -1
   private var input: Int32 = -1
   private var pending: ArraySlice<UInt8>
   private var streams: [Int32: [UInt8]] = [:]
   private var (output, errors): (Int32, Int32) = (-1, -1)
-  private var timer: LoopTimer?
-  private var tookTooLong = false
-  private let done: (Ended) -> Void
+  private let ended = Waiter()
 
-  /// Starts it, in a process group of its own. `done` hears exactly once.
-  public init(
-    _ arguments: [String], environment: [String: String], input: [UInt8], limit: Duration, maxOutput: Int,
-    on loop: EventLoop, _ done: @escaping (Ended) -> Void
+  init(
+    _ arguments: [String], _ environment: [String: String], input: [UInt8], maxOutput: Int, on loop: EventLoop
   ) throws(SystemError) {
     self.loop = loop
     self.maxOutput = maxOutput
     pending = input[...]
-    self.done = done
     try start(arguments, environment)
-    timer = loop.schedule(after: limit) { [weak self] in
-      self?.tookTooLong = true
-      self?.kill()
-    }
+    watch()
     write()
   }
 
-  /// Ends it, and what it started.
-  public func kill() { if process > 0 { Glibc.kill(-process, SIGKILL) } }
+  deinit { end() }
 
-  deinit {
+  /// Until it has ended by itself, or by force when it takes longer than `limit`.
+  func exit(within limit: Duration) async throws(CancellationError) -> ChildProcess.Exit {
+    let deadline = loop.now + limit
+    var tookTooLong = false
+    while true {
+      if let status = reap() { return read(status, tookTooLong: tookTooLong) }
+      if !tookTooLong, loop.now >= deadline {
+        tookTooLong = true
+        kill()
+      }
+      try await wait(until: tookTooLong ? nil : deadline)
+    }
+  }
+
+  /// Kills it, and what it started.
+  func kill() { if process > 0 { Glibc.kill(-process, SIGKILL) } }
+
+  /// Nothing of it is left.
+  func end() {
+    closeAll()
     guard process > 0 else { return }
     kill()
-    closeAll()
+    // What was killed ends at once: no task has to outlive this one for it.
     var status: Int32 = 0
-    waitpid(process, &status, 0)
+    while waitpid(process, &status, 0) < 0, errno == EINTR {}
+    process = 0
   }
+
+  // MARK: Start
 
   private func start(_ arguments: [String], _ environment: [String: String]) throws(SystemError) {
     var (stdin, stdout, stderr): ([Int32], [Int32], [Int32]) = ([-1, -1], [-1, -1], [-1, -1])
@@ -72,10 +127,9 @@ public final class ChildProcess {
     (input, output, errors) = (stdin[1], stdout[0], stderr[0])
     guard code == 0 else {
       process = 0
-      for end in [input, output, errors] { close(end) }
+      closeAll()
       throw SystemError(arguments.first ?? "", code: code)
     }
-    watch()
   }
 
   private static func spawn(
@@ -105,25 +159,17 @@ public final class ChildProcess {
     return posix_spawn(&process, arguments.first ?? "", &actions, &attributes, &argv, &variables)
   }
 
+  // MARK: What it reads and says
+
   private func watch() {
     for descriptor in [input, output, errors] { Descriptor.setNonBlocking(descriptor) }
-    loop.watch(input, for: .writable) { [weak self] _ in self?.write() }
+    loop.watch(input, for: .writable) { [unowned self] _ in write() }
     for descriptor in [output, errors] {
       streams[descriptor] = []
-      loop.watch(descriptor, for: .readable) { [weak self] _ in self?.read(descriptor) }
+      loop.watch(descriptor, for: .readable) { [unowned self] _ in read(descriptor) }
     }
     exit = meshpost_pidfd_open(process)
-    guard exit >= 0 else { return poll() }
-    loop.watch(exit, for: .readable) { [weak self] _ in self?.reap() }
-  }
-
-  /// A kernel without process descriptors: looked at now and then.
-  private func poll() {
-    loop.schedule(after: .milliseconds(50)) { [weak self] in
-      guard let self, self.process > 0 else { return }
-      self.reap()
-      if self.process > 0 { self.poll() }
-    }
+    if exit >= 0 { loop.watch(exit, for: .readable) { [ended] _ in ended.resume() } }
   }
 
   private func write() {
@@ -155,23 +201,6 @@ public final class ChildProcess {
     }
   }
 
-  private func reap() {
-    var status: Int32 = 0
-    guard process > 0, waitpid(process, &status, WNOHANG) == process else { return }
-    // What it started and left behind is ended, too.
-    Glibc.kill(-process, SIGKILL)
-    process = 0
-    timer?.cancel()
-    // What it has said at the end fits into a pipe; who still writes into it now is not it.
-    for descriptor in [output, errors] { read(descriptor, most: Self.pipeReads) }
-    let code = meshpost_exit_status(status)
-    let ended = Ended(
-      code: code < 0 ? nil : code, signal: meshpost_term_signal(status), tookTooLong: tookTooLong,
-      output: streams[output] ?? [], errors: streams[errors] ?? [])
-    closeAll()
-    done(ended)
-  }
-
   private func closeAll() {
     closeInput()
     for descriptor in [output, errors, exit] where descriptor >= 0 {
@@ -179,5 +208,36 @@ public final class ChildProcess {
       close(descriptor)
     }
     (output, errors, exit) = (-1, -1, -1)
+  }
+
+  // MARK: Its end
+
+  /// Until it may have ended, or the time has come.
+  private func wait(until deadline: MonotonicTime?) async throws(CancellationError) {
+    var next = deadline
+    // A kernel without process descriptors: looked at now and then.
+    if exit < 0 { next = min(deadline ?? .never, loop.now + Self.lookInterval) }
+    let timer = next.map { loop.schedule(at: $0) { [ended] in ended.resume() } }
+    defer { timer?.cancel() }
+    try await ended.wait()
+  }
+
+  /// Its status, once it has ended.
+  private func reap() -> Int32? {
+    var status: Int32 = 0
+    guard process > 0, waitpid(process, &status, WNOHANG) == process else { return nil }
+    // What it started and left behind is ended, too.
+    Glibc.kill(-process, SIGKILL)
+    process = 0
+    return status
+  }
+
+  private func read(_ status: Int32, tookTooLong: Bool) -> ChildProcess.Exit {
+    // What it has said at the end fits into a pipe; who still writes into it now is not it.
+    for descriptor in [output, errors] { read(descriptor, most: Self.pipeReads) }
+    let code = meshpost_exit_status(status)
+    return ChildProcess.Exit(
+      code: code < 0 ? nil : code, signal: meshpost_term_signal(status), tookTooLong: tookTooLong,
+      output: streams[output] ?? [], errors: streams[errors] ?? [])
   }
 }

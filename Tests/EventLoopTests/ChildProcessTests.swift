@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+import TestSupport
+import Testing
+import Timing
+
+@testable import EventLoop
+
+@Suite struct ChildProcessTests {
+  private final class Outcome {
+    var exit: ChildProcess.Exit?
+    var error: (any Error)?
+    var isOver: Bool { exit != nil || error != nil }
+  }
+
+  private let loop = EventLoop()
+
+  private func begin(
+    _ script: String, input: [UInt8] = [], limit: Duration = .seconds(60), maxOutput: Int = 1000
+  ) -> (outcome: Outcome, task: LoopTask) {
+    let outcome = Outcome()
+    let task = loop.begin { [loop] in
+      do {
+        outcome.exit = try await ChildProcess.run(
+          ["/bin/sh", "-c", script], environment: [:], input: input, limit: limit, maxOutput: maxOutput, on: loop)
+      } catch {
+        outcome.error = error
+      }
+    }
+    return (outcome, task)
+  }
+
+  private func run(_ script: String, input: [UInt8] = [], limit: Duration = .seconds(60)) -> ChildProcess.Exit? {
+    let outcome = begin(script, input: input, limit: limit).outcome
+    #expect(turn(loop) { outcome.isOver })
+    return outcome.exit
+  }
+
+  @Test func `what a program says without end is kept to its bound, and its end is seen`() throws {
+    let exit = run("head -c 3000000 /dev/zero; echo done >&2")
+    #expect(exit?.code == 0 && exit?.output.count == 1000 && exit?.errors == Array("done\n".utf8))
+  }
+
+  @Test func `it gets its input, and its exit code or signal is told`() {
+    #expect(run("cat; exit 3", input: Array("hello".utf8))?.output == Array("hello".utf8))
+    #expect(run("exit 3")?.code == 3)
+    let killed = run("kill -TERM $$")
+    #expect(killed?.code == nil && killed?.signal == SIGTERM && killed?.tookTooLong == false)
+    #expect(loop.watchCount == 0 && loop.waitingTimers == 0)
+  }
+
+  @Test func `what takes too long is ended with all it started`() {
+    let exit = run("sleep 1000 & echo $!; wait", limit: .milliseconds(200))
+    #expect(exit?.tookTooLong == true && exit?.signal == SIGKILL)
+    expectGone(exit?.output ?? [])
+    #expect(loop.watchCount == 0 && loop.waitingTimers == 0)
+  }
+
+  /// Processes that it has written down.
+  private func expectGone(_ output: [UInt8]) {
+    let processes = String(decoding: output, as: UTF8.self).split(whereSeparator: \.isWhitespace).compactMap {
+      Int32($0)
+    }
+    #expect(!processes.isEmpty, "the program has said nothing")
+    // What it started is a zombie until init reaps it.
+    for process in processes { #expect(turn(loop) { kill(process, 0) != 0 || isZombie(process) }) }
+  }
+
+  private func isZombie(_ process: Int32) -> Bool {
+    String(decoding: contents(of: "/proc/\(process)/stat"), as: UTF8.self).contains(") Z ")
+  }
+
+  private func contents(of location: String) -> [UInt8] {
+    let file = open(location, O_RDONLY)
+    guard file >= 0 else { return [] }
+    defer { close(file) }
+    guard case .bytes(let bytes) = Descriptor.read(file) else { return [] }
+    return bytes
+  }
+
+  @Test func `what cannot be started says so`() {
+    let outcome = Outcome()
+    loop.begin { [loop] in
+      do {
+        _ = try await ChildProcess.run(
+          ["/nowhere"], environment: [:], input: [], limit: .seconds(1), maxOutput: 1, on: loop)
+      } catch {
+        outcome.error = error
+      }
+    }
+    loop.turn(wait: false)
+    #expect(outcome.error as? SystemError == SystemError("/nowhere", code: ENOENT))
+  }
+
+  @Test func `a hundred programs that are cancelled are gone, and leave nothing behind`() {
+    _ = run("true")
+    let (scratch, descriptors) = (Scratch(), openDescriptors())
+    for round in 0..<100 {
+      unlink(scratch.location("pids"))
+      // Cancelled before it begins, as it begins, and while it runs.
+      let isToRun = round % 10 == 5
+      let child = begin("sleep 1000 & echo $$ $! > \(scratch.location("pids")); wait")
+      if round % 3 > 0 || isToRun { loop.turn(wait: false) }
+      let written = { contents(of: scratch.location("pids")) }
+      if isToRun { #expect(turn(loop) { written().last == 10 }) }
+      child.task.cancel()
+      loop.turn(wait: false)
+      #expect(child.outcome.error is CancellationError)
+      if isToRun { expectGone(written()) }
+    }
+    #expect(loop.watchCount == 0 && loop.waitingTimers == 0)
+    #expect(openDescriptors() - descriptors < 50)
+  }
+}
