@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT
 
-import CDBus
 import EventLoop
 import Glibc
 import Timing
 
-/// A message bus as a client sees it, on the event loop. It comes back by itself when the bus goes away: subscriptions and
-/// exported objects stay, calls that wait fail.
+/// A message bus as a client sees it, on the event loop. From `open` to `close` it connects again whenever the bus goes away: subscriptions
+/// and exported objects stay, calls that wait fail.
 ///
-/// Nothing blocks, no thread is made, nothing is polled. Callbacks come on the loop.
+/// Nothing blocks, no thread is made, nothing is polled. Messages are handled in the order in which the bus sends them: who waits for an
+/// answer runs before what came after that answer is handled.
 public final class Bus {
-  public typealias Completion = (Result<[BusValue], BusError>) -> Void
-  /// Answers a call to an exported object, once.
-  public typealias Reply = (Result<[BusValue], BusError>) -> Void
+  /// Who has a name on the bus.
+  public enum Owner: Equatable, Sendable {
+    case name(String)
+    case nobody
+    /// The bus itself is away. It is tried again, and each failure is told.
+    case unknown(BusError)
+  }
 
   /// What a subscription is ended by.
   public final class Subscription {
@@ -22,11 +26,6 @@ public final class Bus {
       self.rule = rule
       self.handler = handler
     }
-  }
-
-  private struct Call {
-    let completion: Completion
-    let timer: LoopTimer
   }
 
   private struct ExportedInterface: Hashable {
@@ -39,28 +38,24 @@ public final class Bus {
     getenv("DBUS_SYSTEM_BUS_ADDRESS").map { String(cString: $0) } ?? "unix:path=/run/dbus/system_bus_socket"
   }
 
-  private static let maxCalls = 64
   private static let busName = "org.freedesktop.DBus"
-  private static let busPath = "/org/freedesktop/DBus"
+  /// For the bus's own answers.
   private static let helloLimit: Duration = .seconds(10)
+  private static let busLimit: Duration = .seconds(25)
 
   private let address: String
   private let loop: EventLoop
-  private var transport: BusTransport?
+  private var task: LoopTask?
+  /// The bus has greeted us over it.
+  private var connection: BusConnection?
   private var backoff = Backoff(first: .seconds(1), limit: .seconds(30))
   private var random = SystemRandomNumberGenerator()
-  private var retry: LoopTimer?
-  private var isWanted = false
-  private var calls: [UInt32: Call] = [:]
   private var subscriptions: [Subscription] = []
-  private var names: [String: (String?) -> Void] = [:]
-  private var exported: [ExportedInterface: (BusMessage, @escaping Reply) -> Void] = [:]
+  private var names: [String: (Owner) -> Void] = [:]
+  private var exported: [ExportedInterface: (BusMessage) throws(BusError) -> [BusValue]] = [:]
 
   /// Registered with the bus: calls can be made.
-  public private(set) var isUp = false
-  public var onUp: () -> Void = {}
-  /// The bus is away: told once; it is tried again by itself.
-  public var onDown: (BusError) -> Void = { _ in }
+  public var isUp: Bool { connection?.isOpen ?? false }
 
   public init(address: String = Bus.systemAddress, on loop: EventLoop) {
     self.address = address
@@ -69,120 +64,75 @@ public final class Bus {
 
   // MARK: Connection
 
+  /// Goes on until `close`.
   public func open() {
-    guard !isWanted else { return }
-    isWanted = true
-    loop.later { [weak self] in self?.connect() }
+    guard task == nil else { return }
+    task = loop.begin { [self] in
+      do { try await run() } catch { return }  // closed
+    }
   }
 
-  /// Ends it: calls that wait fail, nothing follows.
+  /// For good: calls that wait fail, subscriptions and exported objects end, nothing follows.
   public func close() {
-    isWanted = false
-    retry?.cancel()
-    isUp = false
-    transport?.close()
-    transport = nil
-    failCalls(.disconnected("closed"))
+    task?.cancel()
+    connection?.close(.disconnected("closed"))
+    (subscriptions, names, exported) = ([], [:], [:])
   }
 
-  private func connect() {
-    guard isWanted, transport == nil else { return }
-    do {
-      let transport = try BusTransport(address: address, on: loop)
-      self.transport = transport
-      transport.onMessage = { [weak self] message in self?.received(message) ?? false }
-      transport.onClosed = { [weak self] in self?.lost(.disconnected("it closed the connection")) }
-      send(.call(Self.busName, Self.busPath, Self.busName, "Hello"), timeout: Self.helloLimit) { [weak self] result in
-        self?.greeted(result)
+  private func run() async throws {
+    while true {
+      do {
+        try await beConnected()
+      } catch let error as BusError {
+        for handler in names.values { handler(.unknown(error)) }
       }
-    } catch {
-      lost(error)
+      try await loop.sleep(for: backoff.next(using: &random))
     }
   }
 
-  private func greeted(_ result: Result<[BusValue], BusError>) {
-    guard case .success(let body) = result, let name = body.first?.string else {
-      if case .failure(let error) = result { lost(error) } else { lost(.malformed("Hello without a name")) }
-      return
+  /// One connection, from its greeting to its end, which it throws.
+  private func beConnected() async throws {
+    let connection = try BusConnection(address: address, on: loop) { [self] in received($0) }
+    defer {
+      connection.close(.disconnected("left"))
+      self.connection = nil
     }
-    transport?.setUniqueName(name)
+    let hello = try await connection.call(Self.question("Hello"), within: Self.helloLimit)
+    guard let name = hello.body.first?.string else { throw BusError.malformed("Hello without a name") }
+    connection.setUniqueName(name)
     backoff.reset()
-    isUp = true
-    for rule in Set(subscriptions.map(\.rule)) { addMatch(rule) }
-    for name in names.keys { askOwner(name) }
-    onUp()
+    self.connection = connection
+    for rule in Set(subscriptions.map(\.rule)) { add(rule, connection) }
+    for name in names.keys { askOwner(name, connection) }
+    throw try await connection.ended()
   }
 
-  private func lost(_ error: BusError) {
-    guard isWanted else { return }
-    transport?.close()
-    transport = nil
-    isUp = false
-    failCalls(error)
-    for handler in names.values { handler(nil) }
-    onDown(error)
-    retry?.cancel()
-    retry = loop.schedule(after: backoff.next(using: &random)) { [weak self] in self?.connect() }
-  }
-
-  private func failCalls(_ error: BusError) {
-    let failed = calls
-    calls = [:]
-    for call in failed.values {
-      call.timer.cancel()
-      call.completion(.failure(error))
-    }
+  /// Of the bus itself.
+  private static func question(_ member: String, _ arguments: String...) -> BusMessage {
+    .call(busName, "/org/freedesktop/DBus", busName, member, arguments.map { .string($0) })
   }
 
   // MARK: Calls
 
-  /// Calls a method; `completion` hears exactly once, later.
-  public func call(_ message: BusMessage, timeout: Duration = .seconds(25), _ completion: @escaping Completion) {
-    guard isUp else { return loop.later { completion(.failure(.disconnected("not connected"))) } }
-    send(message, timeout: timeout, completion)
+  /// Calls a method, and returns its answer. Throws `BusError`; cancelled, `CancellationError`: the answer is dropped then, with the
+  /// descriptors that it holds.
+  @discardableResult
+  public func call(_ message: BusMessage, timeout: Duration = .seconds(25)) async throws -> BusMessage {
+    guard let connection, connection.isOpen else { throw BusError.disconnected("not connected") }
+    return try await connection.call(message, within: timeout)
   }
 
-  private func send(_ message: BusMessage, timeout: Duration, _ completion: @escaping Completion) {
-    do throws(BusError) {
-      guard let transport else { throw BusError.disconnected("not connected") }
-      guard calls.count < Self.maxCalls else { throw BusError.tooManyCalls }
-      let encoded = try Marshalling.encode(message)
-      defer { dbus_message_unref(encoded) }
-      let serial = try transport.send(encoded)
-      let timer = loop.schedule(after: timeout) { [weak self] in
-        self?.calls.removeValue(forKey: serial)?.completion(.failure(.timedOut))
-      }
-      calls[serial] = Call(completion: completion, timer: timer)
-    } catch {
-      loop.later { completion(.failure(error)) }
-    }
-  }
-
-  /// Sends what has no answer: signals, replies.
-  private func post(_ message: BusMessage) {
-    guard let transport else { return }
-    do {
-      let encoded = try Marshalling.encode(message)
-      defer { dbus_message_unref(encoded) }
-      _ = try transport.send(encoded)
-    } catch {
-      // The other side's call times out, which is what it would see of a bus that went away.
-      return
-    }
-  }
+  /// Calls a method whose answer does not matter.
+  public func post(_ message: BusMessage) { connection?.post(message) }
 
   /// A property of an object.
   public func property(
-    _ destination: String, _ path: String, _ interface: String, _ name: String,
-    _ completion: @escaping (Result<BusValue, BusError>) -> Void
-  ) {
+    _ destination: String, _ path: String, _ interface: String, _ name: String
+  ) async throws -> BusValue {
     let properties = "org.freedesktop.DBus.Properties"
-    call(.call(destination, path, properties, "Get", [.string(interface), .string(name)])) { result in
-      completion(
-        result.flatMap { body in
-          body.first.map { .success($0.unwrapped) } ?? .failure(.malformed("\(name) without a value"))
-        })
-    }
+    let answer = try await call(.call(destination, path, properties, "Get", [.string(interface), .string(name)]))
+    guard let value = answer.body.first else { throw BusError.malformed("\(name) without a value") }
+    return value.unwrapped
   }
 
   // MARK: Signals
@@ -192,42 +142,61 @@ public final class Bus {
     let subscription = Subscription(rule, handler)
     let isNew = !subscriptions.contains { $0.rule == rule }
     subscriptions.append(subscription)
-    if isNew, isUp { addMatch(rule) }
+    if isNew, let connection { add(rule, connection) }
     return subscription
   }
 
   public func unsubscribe(_ subscription: Subscription) {
     subscriptions.removeAll { $0 === subscription }
-    guard isUp, !subscriptions.contains(where: { $0.rule == subscription.rule }) else { return }
-    call(.call(Self.busName, Self.busPath, Self.busName, "RemoveMatch", [.string(subscription.rule.text)])) { _ in }
+    guard !subscriptions.contains(where: { $0.rule == subscription.rule }) else { return }
+    post(Self.question("RemoveMatch", subscription.rule.text))
   }
 
-  private func addMatch(_ rule: MatchRule) {
-    call(.call(Self.busName, Self.busPath, Self.busName, "AddMatch", [.string(rule.text)])) { [weak self] result in
-      // A bus that refuses a rule would leave us deaf: start over.
-      if case .failure(let error) = result, self?.isUp == true { self?.lost(error) }
+  /// A bus that refuses a rule would leave us deaf: the connection ends, and another one begins.
+  private func add(_ rule: MatchRule, _ connection: BusConnection) {
+    do throws(BusError) {
+      // Sent at once: the caller's next call is to be made with the rule.
+      let question = try connection.ask(Self.question("AddMatch", rule.text))
+      loop.begin {
+        do {
+          _ = try await connection.answer(to: question, within: Self.busLimit)
+        } catch {
+          connection.close(error as? BusError ?? .timedOut)
+        }
+      }
+    } catch {
+      connection.close(error)
     }
   }
 
-  /// Tells who owns a well-known name: now, and at each change. `nil`: nobody.
-  public func watchName(_ name: String, _ handler: @escaping (String?) -> Void) {
+  /// Tells who owns a well-known name: now, and at each change.
+  public func watchName(_ name: String, _ handler: @escaping (Owner) -> Void) {
     names[name] = handler
     _ = subscribe(
       MatchRule(sender: Self.busName, interface: Self.busName, member: "NameOwnerChanged", argument: name)
     ) { message in
       guard message.sender == Self.busName, message.body.count == 3, let owner = message.body[2].string else { return }
-      handler(owner.isEmpty ? nil : owner)
+      handler(owner.isEmpty ? .nobody : .name(owner))
     }
-    if isUp { askOwner(name) }
+    if let connection { askOwner(name, connection) }
   }
 
-  private func askOwner(_ name: String) {
-    call(.call(Self.busName, Self.busPath, Self.busName, "GetNameOwner", [.string(name)])) { [weak self] result in
-      switch result {
-      case .success(let body): self?.names[name]?(body.first?.string)
-      case .failure(.refused): self?.names[name]?(nil)
-      case .failure: break  // the bus went away: told by `lost`
+  private func askOwner(_ name: String, _ connection: BusConnection) {
+    do throws(BusError) {
+      let question = try connection.ask(Self.question("GetNameOwner", name))
+      loop.begin { [self] in
+        do {
+          let answer = try await connection.answer(to: question, within: Self.busLimit)
+          names[name]?(answer.body.first?.string.map { .name($0) } ?? .nobody)
+        } catch BusError.refused {
+          names[name]?(.nobody)
+        } catch {
+          // The connection has ended: `run` tells of that. Else another one may know.
+          connection.close(error as? BusError ?? .timedOut)
+        }
       }
+    } catch {
+      connection.close(error)
     }
   }
 
@@ -238,64 +207,31 @@ public final class Bus {
     post(BusMessage(.signal, path: path, interface: interface, member: member, body: body))
   }
 
-  /// Answers calls of one interface at one path. `handler` gets the call and must reply once; what it refuses should
-  /// name an error.
+  /// Answers calls of one interface at one path with what `handler` returns; what it refuses should name an error.
   public func export(
-    _ path: String, _ interface: String, _ handler: @escaping (BusMessage, @escaping Reply) -> Void
+    _ path: String, _ interface: String, _ handler: @escaping (BusMessage) throws(BusError) -> [BusValue]
   ) {
     exported[ExportedInterface(path: path, interface: interface)] = handler
-  }
-
-  public func unexport(_ path: String, _ interface: String) {
-    exported[ExportedInterface(path: path, interface: interface)] = nil
   }
 
   private func answer(_ message: BusMessage) -> Bool {
     guard let path = message.path, let interface = message.interface,
       let handler = exported[ExportedInterface(path: path, interface: interface)]
     else { return false }
-    handler(message) { [weak self] result in
-      switch result {
-      case .success(let body):
-        self?.post(BusMessage(.reply(to: message.serial), destination: message.sender, body: body))
-      case .failure(.refused(let name, let words)):
-        self?.post(
-          BusMessage(.error(to: message.serial, name: name), destination: message.sender, body: [.string(words)]))
-      case .failure(let error):
-        let name = "org.freedesktop.DBus.Error.Failed"
-        let body: [BusValue] = [.string(error.description)]
-        self?.post(BusMessage(.error(to: message.serial, name: name), destination: message.sender, body: body))
-      }
+    do throws(BusError) {
+      post(BusMessage(.reply(to: message.serial), destination: message.sender, body: try handler(message)))
+    } catch {
+      var (name, words) = ("org.freedesktop.DBus.Error.Failed", error.description)
+      if case .refused(let ours, let why) = error { (name, words) = (ours, why) }
+      post(BusMessage(.error(to: message.serial, name: name), destination: message.sender, body: [.string(words)]))
     }
     return true
   }
-
-  // MARK: Incoming
 
   /// False: not ours; libdbus answers calls to objects that do not exist.
-  private func received(_ raw: OpaquePointer) -> Bool {
-    let message: BusMessage
-    do {
-      message = try Marshalling.decode(raw)
-    } catch {
-      let serial = dbus_message_get_reply_serial(raw)
-      finish(serial, .failure(error))
-      return true
-    }
-    switch message.kind {
-    case .reply(let serial): finish(serial, .success(message.body))
-    case .error(let serial, let name):
-      finish(serial, .failure(.refused(name: name, words: message.body.first?.string ?? "")))
-    case .signal:
-      for subscription in subscriptions where subscription.rule.matches(message) { subscription.handler(message) }
-    case .call: return answer(message)
-    }
+  private func received(_ message: BusMessage) -> Bool {
+    guard message.kind == .signal else { return answer(message) }
+    for subscription in subscriptions where subscription.rule.matches(message) { subscription.handler(message) }
     return true
-  }
-
-  private func finish(_ serial: UInt32, _ result: Result<[BusValue], BusError>) {
-    guard let call = calls.removeValue(forKey: serial) else { return }  // too late, or nobody asked
-    call.timer.cancel()
-    call.completion(result)
   }
 }

@@ -13,6 +13,8 @@ final class BusTransport {
   private var watches: [Int32: [OpaquePointer]] = [:]
   private var timers: [OpaquePointer: LoopTimer] = [:]
   private var isDispatching = false
+  /// The message that was handled last answers a call of ours.
+  private var wasAnswered = false
   var onMessage: (OpaquePointer) -> Bool = { _ in false }
   var onClosed: () -> Void = {}
 
@@ -191,18 +193,24 @@ final class BusTransport {
     loop.later { [weak self] in self?.dispatch() }
   }
 
+  /// Up to the next answer: the task that waits for it runs, then comes what the bus sent after it.
   private func dispatch() {
     isDispatching = false
     guard let connection else { return }
     dbus_connection_ref(connection)
     var hasMore = true
-    for _ in 0..<Self.messagesPerTurn where hasMore {
+    wasAnswered = false
+    for _ in 0..<Self.messagesPerTurn where hasMore && !wasAnswered {
       hasMore = self.connection != nil && dbus_connection_dispatch(connection) == DBUS_DISPATCH_DATA_REMAINS
     }
     dbus_connection_unref(connection)
     guard hasMore, !isDispatching else { return }
+    guard !wasAnswered else { return dispatchLater() }
     isDispatching = true
-    loop.nextTurn { [weak self] in self?.dispatch() }
+    loop.nextTurn { [weak self] in
+      self?.isDispatching = false
+      self?.dispatchLater()
+    }
   }
 
   private func received(_ message: OpaquePointer) -> Bool {
@@ -214,6 +222,7 @@ final class BusTransport {
       }
       return true
     }
+    if dbus_message_get_reply_serial(message) != 0 { wasAnswered = true }
     return onMessage(message)
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import DBus
-import EventLoop
+@testable import EventLoop
 import Foundation
 import TestSupport
 import Testing
@@ -55,6 +55,40 @@ private final class Daemon {
 
   init() throws { daemon = try Daemon() }
 
+  /// What became of a call.
+  private final class Outcome {
+    var result: Result<BusMessage, BusError>?
+    var isCancelled = false
+    var isOver: Bool { result != nil || isCancelled }
+    var body: [BusValue]? { if case .success(let message)? = result { message.body } else { nil } }
+  }
+
+  /// Begins a call.
+  private func begin(
+    _ bus: Bus, _ message: BusMessage, timeout: Duration = .seconds(25), then: @escaping () -> Void = {}
+  ) -> (outcome: Outcome, task: LoopTask) {
+    let outcome = Outcome()
+    let task = loop.begin {
+      do {
+        outcome.result = .success(try await bus.call(message, timeout: timeout))
+      } catch let error as BusError {
+        outcome.result = .failure(error)
+      } catch {
+        outcome.isCancelled = true
+      }
+      then()
+    }
+    return (outcome, task)
+  }
+
+  private func take(_ name: String, _ bus: Bus) {
+    let asked = begin(
+      bus, .call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "RequestName", [.string(name), .uint32(0)])
+    ).outcome
+    run(until: { asked.isOver }, "named")
+    #expect(asked.body != nil)
+  }
+
   private func run(until condition: () -> Bool, _ what: Comment) {
     let isSo = turn(loop, until: condition)
     #expect(isSo, what)
@@ -84,21 +118,12 @@ private final class Daemon {
 
   @Test func `every type goes over the bus and comes back exactly`() {
     let (server, client) = (bus(), bus())
-    server.export("/echo", "org.example.Echo") { call, reply in reply(.success(call.body)) }
-    var name: String?
+    server.export("/echo", "org.example.Echo") { call in call.body }
     _ = server.subscribe(MatchRule(interface: "x.y")) { _ in }
-    server.call(
-      .call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "RequestName", [.string("org.example"), .uint32(0)])
-    ) { result in
-      name = if case .success = result { "org.example" } else { nil }
-    }
-    run(until: { name != nil }, "named")
-    var answer: [BusValue]?
-    client.call(.call("org.example", "/echo", "org.example.Echo", "Echo", Self.everything)) { result in
-      answer = try? result.get()  // `try?`: compared below
-    }
-    run(until: { answer != nil }, "answered")
-    #expect(answer == Self.everything)
+    take("org.example", server)
+    let echo = begin(client, .call("org.example", "/echo", "org.example.Echo", "Echo", Self.everything)).outcome
+    run(until: { echo.isOver }, "answered")
+    #expect(echo.body == Self.everything)
   }
 
   @Test func `a descriptor is passed and still works`() throws {
@@ -106,19 +131,15 @@ private final class Daemon {
     var pipes: [Int32] = [0, 0]
     #expect(pipe(&pipes) == 0)
     let reading = BusDescriptor(owning: pipes[0])
-    server.export("/fd", "org.example.Pipe") { _, reply in reply(.success([.descriptor(reading)])) }
-    var owner: String?
-    client.call(.call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "ListNames")) { result in
-      let names = (try? result.get())?.first?.elements?.compactMap(\.string)  // `try?`: nil fails the wait
-      owner = names?.filter { $0.hasPrefix(":") }.min()
+    server.export("/fd", "org.example.Pipe") { _ in [.descriptor(reading)] }
+    take("org.example.fd", server)
+    let passed = begin(client, .call("org.example.fd", "/fd", "org.example.Pipe", "Get")).outcome
+    run(until: { passed.isOver }, "passed")
+    guard case .descriptor(let got)? = passed.body?.first else {
+      Issue.record("no descriptor: \(String(describing: passed.result))")
+      return
     }
-    run(until: { owner != nil }, "listed")
-    var got: BusDescriptor?
-    client.call(.call(try #require(owner), "/fd", "org.example.Pipe", "Get")) { result in
-      if case .success(let body) = result, case .descriptor(let descriptor)? = body.first { got = descriptor }
-    }
-    run(until: { got != nil }, "passed")
-    let copy = try #require(got).duplicate()
+    let copy = got.duplicate()
     #expect(write(pipes[1], "x", 1) == 1)
     var byte: UInt8 = 0
     #expect(read(copy, &byte, 1) == 1 && byte == UInt8(ascii: "x"))
@@ -128,80 +149,176 @@ private final class Daemon {
 
   @Test func `refusals, silence and nonsense are errors`() throws {
     let (server, client) = (bus(), bus())
-    server.export("/s", "org.example.S") { call, reply in
-      if call.member == "No" { reply(.failure(.refused(name: "org.example.No", words: "not today"))) }
+    server.export("/s", "org.example.S") { _ throws(BusError) in
+      throw .refused(name: "org.example.No", words: "not today")
     }
-    var results: [String: Result<[BusValue], BusError>] = [:]
-    func ask(_ label: String, _ message: BusMessage) {
-      client.call(message, timeout: .milliseconds(300)) { results[label] = $0 }
-    }
-    var owner: String?
-    server.call(
-      .call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "RequestName", [.string("org.example.s"), .uint32(0)])
-    ) { _ in
-      owner = "org.example.s"
-    }
-    run(until: { owner != nil }, "named")
-    ask("no", .call("org.example.s", "/s", "org.example.S", "No"))
-    ask("silent", .call("org.example.s", "/s", "org.example.S", "Silent"))
-    ask("nobody", .call("org.example.nobody", "/s", "org.example.S", "X"))
-    ask("unknown", .call("org.example.s", "/elsewhere", "org.example.S", "X"))
-    ask("path", .call("org.example.s", "no path", "org.example.S", "X"))
-    ask("zero", .call("org.example.s", "/s", "org.example.S", "X", [.string("a\u{0}b")]))
-    ask("mixed", .call("org.example.s", "/s", "org.example.S", "X", [.array(element: "s", [.byte(1)])]))
-    run(until: { results.count == 7 }, "all answered")
-    #expect(results["no"] == .failure(.refused(name: "org.example.No", words: "not today")))
-    #expect(results["silent"] == .failure(.timedOut))
-    for (label, name) in [("nobody", "ServiceUnknown"), ("unknown", "UnknownMethod")] {
-      guard case .failure(.refused(let found, _))? = results[label] else {
-        Issue.record("\(label): \(String(describing: results[label]))")
-        continue
+    take("org.example.s", server)
+    try withSilentPeer("org.example.silent") {
+      let asked: [String: Outcome] = [
+        "no": .call("org.example.s", "/s", "org.example.S", "No"),
+        "silent": .call("org.example.silent", "/s", "org.example.S", "Silent"),
+        "nobody": .call("org.example.nobody", "/s", "org.example.S", "X"),
+        "unknown": .call("org.example.s", "/elsewhere", "org.example.S", "X"),
+        "path": .call("org.example.s", "no path", "org.example.S", "X"),
+        "zero": .call("org.example.s", "/s", "org.example.S", "X", [.string("a\u{0}b")]),
+        "mixed": .call("org.example.s", "/s", "org.example.S", "X", [.array(element: "s", [.byte(1)])]),
+      ].mapValues { begin(client, $0, timeout: .milliseconds(300)).outcome }
+      run(until: { asked.values.allSatisfy(\.isOver) }, "all answered")
+      let results = asked.compactMapValues(\.result)
+      #expect(results["no"] == .failure(.refused(name: "org.example.No", words: "not today")))
+      #expect(results["silent"] == .failure(.timedOut))
+      for (label, name) in [("nobody", "ServiceUnknown"), ("unknown", "UnknownMethod")] {
+        guard case .failure(.refused(let found, _))? = results[label] else {
+          Issue.record("\(label): \(String(describing: results[label]))")
+          continue
+        }
+        #expect(found == "org.freedesktop.DBus.Error.\(name)")
       }
-      #expect(found == "org.freedesktop.DBus.Error.\(name)")
-    }
-    for label in ["path", "zero", "mixed"] {
-      guard case .failure(.invalid)? = results[label] else {
-        Issue.record("\(label): \(String(describing: results[label]))")
-        continue
+      for label in ["path", "zero", "mixed"] {
+        guard case .failure(.invalid)? = results[label] else {
+          Issue.record("\(label): \(String(describing: results[label]))")
+          continue
+        }
       }
     }
   }
 
+  /// Somebody on the bus who has this name and does not answer: nobody turns the loop that it is on.
+  private func withSilentPeer(_ name: String, _ work: () throws -> Void) throws {
+    let aside = EventLoop()
+    let peer = Bus(address: daemon.address, on: aside)
+    peer.open()
+    var isNamed = false
+    #expect(turn(aside) { peer.isUp })
+    aside.begin {
+      let call = BusMessage.call(
+        "org.freedesktop.DBus", "/", "org.freedesktop.DBus", "RequestName", [.string(name), .uint32(0)])
+      isNamed = (try? await peer.call(call)) != nil  // `try?`: false fails the wait
+    }
+    #expect(turn(aside) { isNamed })
+    try work()
+    peer.close()
+    aside.turn(wait: false)
+  }
+
   @Test func `names, signals and exported objects survive a bus that goes away`() throws {
     let client = bus()
-    var owners: [String?] = []
-    var downs = 0
+    var owners: [Bus.Owner] = []
     var signals = 0
-    client.onDown = { _ in downs += 1 }
     client.watchName("org.example.late") { owners.append($0) }
     _ = client.subscribe(MatchRule(sender: "org.example.late", interface: "org.example.L", member: "Tick")) { _ in
       signals += 1
     }
-    run(until: { owners == [nil] }, "nobody owns it")
+    client.export("/c", "org.example.C") { _ in [.byte(1)] }
+    run(until: { owners == [.nobody] }, "nobody owns it")
     func appear() -> Bus {
       let server = bus()
-      server.call(
-        .call(
-          "org.freedesktop.DBus", "/", "org.freedesktop.DBus", "RequestName", [.string("org.example.late"), .uint32(0)])
-      ) { _ in }
-      run(until: { owners.last.flatMap { $0 } != nil }, "it has an owner")
+      take("org.example.late", server)
+      run(until: { if case .name? = owners.last { true } else { false } }, "it has an owner")
       server.emit("/l", "org.example.L", "Tick")
       return server
     }
     var server = appear()
     run(until: { signals == 1 }, "a signal")
     server.close()
-    run(until: { owners.last == .some(nil) }, "the owner is gone")
+    run(until: { owners.last == .nobody }, "the owner is gone")
+    take("org.example.c", client)
     daemon.stop()
-    run(until: { downs == 1 }, "the bus is gone")
-    var failure: BusError?
-    client.call(.call("org.example.late", "/", "a.b", "C")) { if case .failure(let error) = $0 { failure = error } }
-    run(until: { failure != nil }, "calls fail")
+    run(until: { if case .unknown? = owners.last { true } else { false } }, "the bus is gone")
+    let failed = begin(client, .call("org.example.late", "/", "a.b", "C")).outcome
+    run(until: { failed.isOver }, "calls fail")
+    #expect(failed.result == .failure(.disconnected("not connected")))
     try daemon.start()
     run(until: { client.isUp }, "it is back")
     server = appear()
     run(until: { signals == 2 }, "a signal through the new bus")
+    take("org.example.c", client)
+    let exported = begin(server, .call("org.example.c", "/c", "org.example.C", "X")).outcome
+    run(until: { exported.isOver }, "answered over the new bus")
+    #expect(exported.body == [.byte(1)])
     server.close()
+  }
+
+  /// What a snapshot says must not replace what a later signal says.
+  @Test func `who waits for an answer runs before what the bus sent after it is handled`() {
+    let (server, client) = (bus(), bus())
+    var order: [String] = []
+    _ = client.subscribe(MatchRule(interface: "org.example.O")) { order.append($0.member ?? "") }
+    server.export("/o", "org.example.O") { [server, loop] _ in
+      loop.later { for member in ["one", "two"] { server.emit("/o", "org.example.O", member) } }
+      return []
+    }
+    take("org.example.o", server)
+    for round in 1...50 {
+      order = []
+      let call = begin(client, .call("org.example.o", "/o", "org.example.O", "X")) { order.append("answer") }
+      run(until: { order.count == 3 }, "all of it has come")
+      #expect(order == ["answer", "one", "two"], "round \(round)")
+      #expect(call.outcome.isOver)
+    }
+  }
+
+  @Test func `calls that wait end with the connection, or when they are cancelled`() throws {
+    let client = bus()
+    try withSilentPeer("org.example.silent") {
+      let question = BusMessage.call("org.example.silent", "/s", "org.example.S", "Silent")
+      let waiting = (1...3).map { _ in begin(client, question) }
+      loop.turn(wait: false)
+      waiting[0].task.cancel()
+      loop.turn(wait: false)
+      #expect(waiting.map(\.outcome.isOver) == [true, false, false] && waiting[0].outcome.isCancelled)
+      daemon.stop()
+      run(until: { waiting.allSatisfy(\.outcome.isOver) }, "they end with the connection")
+      #expect(waiting[1].outcome.result == .failure(.disconnected("it closed the connection")))
+      try daemon.start()
+      run(until: { client.isUp }, "it is back")
+    }
+    try withSilentPeer("org.example.silent") {
+      let call = begin(client, .call("org.example.silent", "/s", "org.example.S", "Silent"))
+      loop.turn(wait: false)
+      client.close()
+      loop.turn(wait: false)
+      #expect(call.outcome.result == .failure(.disconnected("closed")))
+    }
+  }
+
+  @Test func `a thousand calls that are cancelled leave nothing behind`() throws {
+    let client = bus()
+    try withSilentPeer("org.example.silent") {
+      let (timers, descriptors) = (loop.waitingTimers, openDescriptors())
+      for _ in 0..<1000 {
+        let call = begin(client, .call("org.example.silent", "/s", "org.example.S", "Silent"))
+        loop.turn(wait: false)
+        call.task.cancel()
+        loop.turn(wait: false)
+        #expect(call.outcome.isCancelled)
+      }
+      #expect(loop.waitingTimers == timers)
+      #expect(openDescriptors() - descriptors < 10)
+      // Not one of them counts among the calls that may wait.
+      let answered = begin(client, .call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "GetId")).outcome
+      run(until: { answered.isOver }, "answered")
+      #expect(answered.body != nil)
+    }
+  }
+
+  @Test func `a hundred connections that end leave nothing behind`() {
+    bus().close()
+    loop.turn(wait: false)
+    let (watches, timers, descriptors) = (loop.watchCount, loop.waitingTimers, openDescriptors())
+    weak var last: Bus?
+    for _ in 0..<100 {
+      let client = bus()
+      client.watchName("org.example") { _ in _ = client }
+      _ = client.subscribe(MatchRule(interface: "x.y")) { _ in _ = client }
+      client.close()
+      last = client
+      loop.turn(wait: false)
+    }
+    loop.turn(wait: false)
+    #expect(loop.watchCount == watches && loop.waitingTimers == timers)
+    #expect(openDescriptors() - descriptors < 10)
+    #expect(last == nil, "its task has ended")
   }
 
   @Test func `idle means asleep`() throws {

@@ -30,10 +30,7 @@ struct DoctorAPI {
   private func examineBluetooth() async throws -> [Finding] {
     let doctor = BluetoothDoctor(
       dependencies.connection.link.bluetoothTarget, dependencies.bluetooth, on: dependencies.loop)
-    defer { withExtendedLifetime(doctor) {} }
-    let findings = Promise<[Finding]>()
-    doctor.examine { findings.keep($0) }
-    return try await findings.value()
+    return try await doctor.examine()
   }
 
   private static func answer(_ findings: [Finding]) -> Answer {

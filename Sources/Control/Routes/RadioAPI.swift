@@ -20,9 +20,7 @@ struct RadioAPI {
 
   func scan(_ request: HTTPRequest) async throws -> Answer {
     let seconds = min(max(request.query["seconds"].flatMap { Int($0) } ?? 8, 1), 60)
-    let found = Promise<Result<[DeviceFacts], BluetoothTrouble>>()
-    tools.scan(adapter: dependencies.bluetooth.adapter, seconds: seconds) { found.keep($0) }
-    let radios = try await found.value().get()
+    let radios = try await tools.scan(adapter: dependencies.bluetooth.adapter, seconds: seconds)
     return .json { json in
       json.arrayField("radios") { json in
         for radio in radios { json.object { Self.write(radio, to: &$0) } }
@@ -49,9 +47,7 @@ struct RadioAPI {
     if let link = dependencies.connection.link as? BluetoothLink, link.name.uppercased() == "BLE:\(address)" {
       return try await pair(link, options.pin)
     }
-    let end = Promise<BluetoothTrouble?>()
-    tools.pair(address: address, options: options) { end.keep($0) }
-    if let trouble = try await end.value() { throw trouble }
+    try await tools.pair(address: address, options: options)
     return .json { $0.field("paired", address) }
   }
 
@@ -72,9 +68,7 @@ struct RadioAPI {
 
   func forget(_ request: HTTPRequest) async throws -> Answer {
     let address = try address(request)
-    let end = Promise<BluetoothTrouble?>()
-    tools.forget(address: address, adapter: dependencies.bluetooth.adapter) { end.keep($0) }
-    if let trouble = try await end.value() { throw trouble }
+    try await tools.forget(address: address, adapter: dependencies.bluetooth.adapter)
     return .json { $0.field("forgotten", address) }
   }
 

@@ -21,28 +21,34 @@ final class BlueZObjects {
   private static let maxDevices = 256
 
   private let bus: Bus
-  private var objects: [Bus.Subscription] = []
   private var changes: Bus.Subscription?
   private var isServiceUp = false
   private(set) var devices: [String: DeviceFacts] = [:]
   private var adapters: [String: AdapterFacts] = [:]
   /// The flags of the characteristic that is written to.
   private(set) var rxFlags: [String] = []
-  var onEvent: (Event) -> Void = { _ in }
+  private var handle: (Event) -> Void = { _ in }
 
   init(_ bus: Bus) { self.bus = bus }
 
-  func start() {
-    bus.watchName(BlueZ.service) { [weak self] owner in self?.ownerChanged(owner) }
-    bus.onDown = { [weak self] error in self?.serviceGone(error.description) }
+  /// Enters the bus, and tells `handle` of each event, in BlueZ's order, until `end`.
+  func begin(_ handle: @escaping (Event) -> Void) {
+    self.handle = handle
+    bus.watchName(BlueZ.service) { [self] in ownerChanged($0) }
     for member in ["InterfacesAdded", "InterfacesRemoved"] {
       let rule = MatchRule(sender: BlueZ.service, path: "/", interface: BlueZ.objectManager, member: member)
-      objects.append(bus.subscribe(rule) { [weak self] in self?.objectsChanged($0) })
+      _ = bus.subscribe(rule) { [self] in objectsChanged($0) }
     }
     let rule = MatchRule(
       sender: BlueZ.service, interface: BlueZ.properties, member: "PropertiesChanged", argument: BlueZ.adapter)
-    objects.append(bus.subscribe(rule) { [weak self] in self?.adapterChanged($0) })
+    _ = bus.subscribe(rule) { [self] in adapterChanged($0) }
     bus.open()
+  }
+
+  /// Leaves the bus.
+  func end() {
+    bus.close()
+    handle = { _ in }
   }
 
   /// Whose changes are told: all devices' during a scan, else one's.
@@ -51,40 +57,35 @@ final class BlueZObjects {
     let rule = MatchRule(
       sender: BlueZ.service, path: device, interface: BlueZ.properties, member: "PropertiesChanged",
       argument: BlueZ.device)
-    changes = bus.subscribe(rule) { [weak self] in self?.deviceChanged($0) }
+    changes = bus.subscribe(rule) { [self] in deviceChanged($0) }
     if let device { devices = devices.filter { $0.key == device || $0.value.isPaired || $0.value.isConnected } }
   }
 
-  private func ownerChanged(_ owner: String?) {
-    guard bus.isUp else { return }  // the bus went: told by its own event
-    let wasUp = isServiceUp
-    guard owner != nil else { return serviceGone(wasUp ? "bluetoothd ended" : "bluetoothd is not running") }
-    // A restart between two looks has another owner: everything is gone and there again.
-    if wasUp { serviceGone("bluetoothd was restarted") }
-    isServiceUp = true
-    onEvent(.serviceUp)
+  private func ownerChanged(_ owner: Bus.Owner) {
+    switch owner {
+    case .unknown(let error): serviceGone(error.description)
+    case .nobody: serviceGone(isServiceUp ? "bluetoothd ended" : "bluetoothd is not running")
+    case .name:
+      // A restart between two looks has another owner: everything is gone and there again.
+      if isServiceUp { serviceGone("bluetoothd was restarted") }
+      isServiceUp = true
+      handle(.serviceUp)
+    }
   }
 
   private func serviceGone(_ words: String) {
     isServiceUp = false
     devices = [:]
     adapters = [:]
-    onEvent(.serviceDown(words))
+    handle(.serviceDown(words))
   }
 
   // MARK: All objects
 
-  /// Reads everything anew; tells of what is there, then of what is not any more.
-  func read(_ done: @escaping (BluetoothOutcome) -> Void) {
+  /// Reads everything anew: events of what is there, then of what is not any more. Throws `BusError`.
+  func read() async throws {
     let call = BusMessage.call(BlueZ.service, "/", BlueZ.objectManager, "GetManagedObjects")
-    bus.call(call, timeout: .seconds(9)) { [weak self] result in
-      switch result {
-      case .failure(let error): done(.failed(BlueZ.failure(error)))
-      case .success(let body):
-        self?.take(body.first?.entries ?? [])
-        done(.done)
-      }
-    }
+    take(try await bus.call(call, timeout: .seconds(9)).body.first?.entries ?? [])
   }
 
   private func take(_ objects: [(key: String, value: BusValue)]) {
@@ -92,8 +93,8 @@ final class BlueZObjects {
     adapters = [:]
     devices = [:]
     for (path, interfaces) in objects { take(path, interfaces, isNew: false) }
-    for path in oldAdapters.keys where adapters[path] == nil { onEvent(.adapterGone(path)) }
-    for path in oldDevices.keys where devices[path] == nil { onEvent(.deviceGone(path)) }
+    for path in oldAdapters.keys where adapters[path] == nil { handle(.adapterGone(path)) }
+    for path in oldDevices.keys where devices[path] == nil { handle(.deviceGone(path)) }
     tellCharacteristics(objects)
   }
 
@@ -101,13 +102,13 @@ final class BlueZObjects {
     if let values = interfaces[BlueZ.adapter] {
       let facts = BlueZ.adapterFacts(path, values)
       adapters[path] = facts
-      onEvent(.adapter(facts))
+      handle(.adapter(facts))
     }
     if let values = interfaces[BlueZ.device], let facts = BlueZ.deviceFacts(path, values),
       devices.count < Self.maxDevices || facts.isPaired || facts.isConnected
     {
       devices[path] = facts
-      onEvent(.device(facts, isHeard: isNew && facts.rssi != nil))
+      handle(.device(facts, isHeard: isNew && facts.rssi != nil))
     }
   }
 
@@ -123,7 +124,7 @@ final class BlueZObjects {
       found[device, default: (nil, nil)].rx = path
       rxFlags = values["Flags"]?.elements?.compactMap(\.string) ?? []
     }
-    for (device, paths) in found { onEvent(.characteristics(device: device, rx: paths.rx, tx: paths.tx)) }
+    for (device, paths) in found { handle(.characteristics(device: device, rx: paths.rx, tx: paths.tx)) }
   }
 
   // MARK: Changes
@@ -134,11 +135,11 @@ final class BlueZObjects {
     let gone = message.body[1].elements?.compactMap(\.string) ?? []
     if gone.contains(BlueZ.adapter) {
       adapters[path] = nil
-      onEvent(.adapterGone(path))
+      handle(.adapterGone(path))
     }
     if gone.contains(BlueZ.device) {
       devices[path] = nil
-      onEvent(.deviceGone(path))
+      handle(.deviceGone(path))
     }
   }
 
@@ -148,7 +149,7 @@ final class BlueZObjects {
     else { return }
     facts.isPowered = powered
     adapters[path] = facts
-    onEvent(.adapter(facts))
+    handle(.adapter(facts))
   }
 
   private func deviceChanged(_ message: BusMessage) {
@@ -158,6 +159,6 @@ final class BlueZObjects {
     devices[path] = facts
     // Some devices' advertisements bring no RSSI of their own; data of a manufacturer or service came over the air too.
     let isHeard = ["RSSI", "ManufacturerData", "ServiceData", "TxPower"].contains { values[$0] != nil }
-    onEvent(.device(facts, isHeard: isHeard))
+    handle(.device(facts, isHeard: isHeard))
   }
 }

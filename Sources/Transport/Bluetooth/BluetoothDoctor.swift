@@ -11,21 +11,28 @@ public final class BluetoothDoctor {
   private let visit: BlueZVisit
   private let target: BluetoothTarget?
   private let options: BluetoothOptions
+  private let loop: EventLoop
 
   /// `target`: the radio that is configured, if it is one over Bluetooth.
   public init(_ target: BluetoothTarget?, _ options: BluetoothOptions, on loop: EventLoop) {
     self.target = target
     self.options = options
+    self.loop = loop
     visit = BlueZVisit(on: loop)
   }
 
-  public func examine(_ done: @escaping ([Finding]) -> Void) {
-    visit.begin(adapter: options.adapter, within: .seconds(5)) { [self] result in
-      var findings = service(result) + switches() + [version()]
-      if case .success(let path) = result { findings += [adapter(path)] + bond() }
-      visit.end()
-      done(findings)
+  public func examine() async throws(CancellationError) -> [Finding] {
+    defer { visit.end() }
+    let result: Result<String, BluetoothTrouble>
+    do {
+      result = .success(try await visit.begin(adapter: options.adapter, within: .seconds(5)))
+    } catch {
+      guard let trouble = error as? BluetoothTrouble else { throw CancellationError() }
+      result = .failure(trouble)
     }
+    var findings = service(result) + switches() + [try await version()]
+    if case .success(let path) = result { findings += [adapter(path)] + bond() }
+    return findings
   }
 
   private func service(_ result: Result<String, BluetoothTrouble>) -> [Finding] {
@@ -67,8 +74,8 @@ public final class BluetoothDoctor {
 
   // MARK: Versions
 
-  private func version() -> Finding {
-    guard let text = Self.bluetoothdVersion() else {
+  private func version() async throws(CancellationError) -> Finding {
+    guard let text = try await bluetoothdVersion() else {
       return Finding("bluetoothd", .warning, "its version is not to be found", "Install the package bluez.")
     }
     let parts = text.split(separator: ".").compactMap { UInt16($0).map(Int.init) }
@@ -93,14 +100,19 @@ public final class BluetoothDoctor {
     ),
   ]
 
-  private static func bluetoothdVersion() -> String? {
+  private func bluetoothdVersion() async throws(CancellationError) -> String? {
     for location in ["/usr/libexec/bluetooth/bluetoothd", "/usr/lib/bluetooth/bluetoothd"]
     where access(location, X_OK) == 0 {
-      guard let pipe = popen("\(location) --version 2>/dev/null", "r") else { continue }
-      defer { pclose(pipe) }
-      var line = [CChar](repeating: 0, count: 64)
-      guard fgets(&line, 64, pipe) != nil else { continue }
-      return String(decoding: line.prefix { $0 != 0 && $0 != 10 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+      do {
+        let exit = try await ChildProcess.run(
+          [location, "--version"], environment: [:], input: [], limit: .seconds(5), maxOutput: 64, on: loop)
+        let line = exit.output.prefix { $0 != 10 }
+        if !line.isEmpty { return String(decoding: line, as: UTF8.self) }
+      } catch is SystemError {
+        continue  // it cannot be started: the other place
+      } catch {
+        throw CancellationError()
+      }
     }
     return nil
   }

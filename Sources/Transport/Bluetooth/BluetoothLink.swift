@@ -44,9 +44,12 @@ public final class BluetoothLink: Link {
   private let bus: Bus
   private let objects: BlueZObjects
   private let agent: PairingAgent
-  private let ways: GATTChannel
   private var session: BluetoothSession
   private var timer: LoopTimer?
+  /// What the session has asked of BlueZ; never two at once.
+  private var operation: LoopTask?
+  /// While the radio is connected.
+  private var channel: GATTChannel?
   private var hasStarted = false
   private var hasHeardFrame = false
   public var onEvent: (LinkEvent) -> Void = { _ in }
@@ -59,17 +62,10 @@ public final class BluetoothLink: Link {
     objects = BlueZObjects(bus)
     agent = PairingAgent(bus)
     agent.pin = options.pin
-    ways = GATTChannel(bus, on: loop)
     session = BluetoothSession(
       BluetoothSession.Settings(
         target: target, adapter: options.adapter, hasPIN: options.pin != nil, mayPowerOn: options.mayPowerOn,
         mayUnblock: options.mayUnblock, mayPowerCycle: options.mayPowerCycle), seed: .random(in: 0...UInt64.max))
-    objects.onEvent = { [weak self] in self?.handle($0) }
-    ways.onFrame = { [weak self] in self?.received($0) }
-    ways.onEnd = { [weak self] in
-      guard let self else { return }
-      self.carryOut(self.session.wayEnded(now: self.loop.now))
-    }
   }
 
   public var name: String {
@@ -91,12 +87,9 @@ public final class BluetoothLink: Link {
   public func open() {
     if !hasStarted {
       hasStarted = true
-      objects.start()
+      objects.begin { [self] in handle($0) }
     }
-    loop.later { [weak self] in
-      guard let self else { return }
-      self.carryOut(self.session.opened(now: self.loop.now))
-    }
+    carryOut(session.opened(now: loop.now))
   }
 
   public func close() { close(isBad: false) }
@@ -104,7 +97,7 @@ public final class BluetoothLink: Link {
   /// `isBad`: the radio behind the link did not answer.
   public func close(isBad: Bool) { carryOut(session.closed(isBad: isBad, now: loop.now)) }
 
-  public func send(_ frame: [UInt8]) { ways.send(frame) }
+  public func send(_ frame: [UInt8]) { channel?.send(frame) }
   public func tryOtherLineSettings() -> Bool { false }
   public func watchForReturn(_ action: @escaping () -> Void) {}
 
@@ -120,8 +113,9 @@ public final class BluetoothLink: Link {
   /// For good: leaves the bus.
   public func end() {
     timer?.cancel()
-    ways.close()
-    bus.close()
+    operation?.cancel()
+    closeChannel()
+    objects.end()
   }
 
   private func received(_ frame: [UInt8]) {
@@ -138,7 +132,9 @@ public final class BluetoothLink: Link {
     let now = loop.now
     switch event {
     case .serviceUp: carryOut(session.serviceUp(now: now))
-    case .serviceDown(let words): carryOut(session.serviceDown(words, now: now))
+    case .serviceDown(let words):
+      operation?.cancel()
+      carryOut(session.serviceDown(words, now: now))
     case .adapter(var facts):
       facts.isBlocked = !facts.isPowered && Rfkill.bluetooth().contains { $0.isSoft || $0.isHard }
       carryOut(session.adapter(facts, now: now))
@@ -154,8 +150,8 @@ public final class BluetoothLink: Link {
       switch action {
       case .perform(let id, let operation): perform(id, operation)
       case .up(let mtu): up(mtu)
-      case .down(let trouble): loop.later { [weak self] in self?.onEvent(.down(.bluetooth(trouble))) }
-      case .closeWays: ways.close()
+      case .down(let trouble): loop.later { [self] in onEvent(.down(.bluetooth(trouble))) }
+      case .closeWays: closeChannel()
       case .note(let words): log.notice("\(name): \(words)")
       }
     }
@@ -168,94 +164,109 @@ public final class BluetoothLink: Link {
       log.warning(
         "\(name): the radio carries frames of \(mtu - 3) bytes at most: the ends of the longest messages are cut")
     }
-    loop.later { [weak self] in self?.onEvent(.up) }
+    loop.later { [self] in onEvent(.up) }
   }
 
   private func arm() {
     timer?.cancel()
     guard let deadline = session.deadline else { return }
-    timer = loop.schedule(at: deadline) { [weak self] in
-      guard let self else { return }
-      self.carryOut(self.session.timedOut(now: self.loop.now))
-    }
-  }
-
-  private func finished(_ id: UInt64, _ outcome: BluetoothOutcome) {
-    if case .failed(let failure) = outcome { log.debug("\(name): \(failure)") }
-    carryOut(session.finished(id, outcome, now: loop.now))
+    timer = loop.schedule(at: deadline) { [self] in carryOut(session.timedOut(now: loop.now)) }
   }
 
   // MARK: Operations
 
-  private func perform(_ id: UInt64, _ operation: BluetoothOperation) {
-    log.debug("\(name): \(operation.step)")
-    let done: (BluetoothOutcome) -> Void = { [weak self] outcome in self?.finished(id, outcome) }
+  /// Begins an operation. The last one has ended, or the session has given it up: then it is cancelled, and a late answer changes nothing.
+  private func perform(_ id: UInt64, _ next: BluetoothOperation) {
+    log.debug("\(name): \(next.step)")
+    operation?.cancel()
+    operation = loop.begin { [self] in
+      do {
+        try Task.checkCancellation()
+        let outcome = try await outcome(of: next)
+        try Task.checkCancellation()
+        operation = nil
+        if case .failed(let failure) = outcome { log.debug("\(name): \(failure)") }
+        carryOut(session.finished(id, outcome, now: loop.now))
+      } catch {
+        return  // cancelled
+      }
+    }
+  }
+
+  private func outcome(of operation: BluetoothOperation) async throws -> BluetoothOutcome {
+    do {
+      return try await perform(operation)
+    } catch let error as BusError {
+      return .failed(BlueZ.failure(error))
+    }
+  }
+
+  private func perform(_ operation: BluetoothOperation) async throws -> BluetoothOutcome {
+    // The bus's answer comes before the session's patience ends.
+    let limit = operation.limit - .seconds(1)
     switch operation {
-    case .readObjects: objects.read(done)
-    case .unblock:
-      let isDone = Rfkill.unblockBluetooth()
-      loop.later { done(isDone ? .done : .failed(.blocked)) }
-    case .power(let adapter, let on): set(adapter, BlueZ.adapter, "Powered", on, operation, done)
-    case .startScan(let adapter, let filtered): startScan(adapter, filtered, operation, done)
-    case .stopScan(let adapter): call(adapter, BlueZ.adapter, "StopDiscovery", [], operation, done)
+    case .readObjects: try await objects.read()
+    case .unblock: return Rfkill.unblockBluetooth() ? .done : .failed(.blocked)
+    case .power(let adapter, let on): try await set(adapter, BlueZ.adapter, "Powered", on, limit)
+    case .startScan(let adapter, let filtered): try await startScan(adapter, filtered, limit)
+    case .stopScan(let adapter): try await call(adapter, BlueZ.adapter, "StopDiscovery", limit)
     case .connect(let device):
       objects.listen(to: device)
-      call(device, BlueZ.device, "Connect", [], operation, done)
-    case .pair(let device): pair(device, operation, done)
-    case .cancelPairing(let device): call(device, BlueZ.device, "CancelPairing", [], operation, done)
-    case .trust(let device): set(device, BlueZ.device, "Trusted", true, operation, done)
-    case .disconnect(let device): call(device, BlueZ.device, "Disconnect", [], operation, done)
+      try await call(device, BlueZ.device, "Connect", limit)
+    case .pair(let device):
+      objects.listen(to: device)
+      try await agent.pair(device, timeout: limit)
+    case .cancelPairing(let device): try await call(device, BlueZ.device, "CancelPairing", limit)
+    case .trust(let device): try await set(device, BlueZ.device, "Trusted", true, limit)
+    case .disconnect(let device): try await call(device, BlueZ.device, "Disconnect", limit)
     case .remove(let adapter, let device):
-      call(adapter, BlueZ.adapter, "RemoveDevice", [.objectPath(device)], operation, done)
-    case .openNotifications(let tx): ways.openNotifications(tx, done)
-    case .openWrites(let rx): ways.openWrites(rx, flags: objects.rxFlags, done)
+      try await call(adapter, BlueZ.adapter, "RemoveDevice", limit, .objectPath(device))
+    case .openNotifications(let tx): return .opened(mtu: try await openNotifications(tx))
+    case .openWrites(let rx):
+      // The radio has gone meanwhile.
+      guard let channel else { return .failed(.timedOut) }
+      return .opened(mtu: try await channel.openWrites(rx, flags: objects.rxFlags))
     }
+    return .done
   }
 
   private func call(
-    _ path: String, _ interface: String, _ method: String, _ body: [BusValue], _ operation: BluetoothOperation,
-    _ done: @escaping (BluetoothOutcome) -> Void
-  ) {
-    let message = BusMessage.call(BlueZ.service, path, interface, method, body)
-    bus.call(message, timeout: operation.limit - .seconds(1)) { result in
-      switch result {
-      case .success: done(.done)
-      case .failure(let error): done(.failed(BlueZ.failure(error)))
-      }
-    }
+    _ path: String, _ interface: String, _ method: String, _ limit: Duration, _ arguments: BusValue...
+  ) async throws {
+    try await bus.call(.call(BlueZ.service, path, interface, method, arguments), timeout: limit)
   }
 
   private func set(
-    _ path: String, _ interface: String, _ property: String, _ value: Bool, _ operation: BluetoothOperation,
-    _ done: @escaping (BluetoothOutcome) -> Void
-  ) {
-    let body: [BusValue] = [.string(interface), .string(property), .variant(.bool(value))]
-    call(path, BlueZ.properties, "Set", body, operation, done)
+    _ path: String, _ interface: String, _ property: String, _ value: Bool, _ limit: Duration
+  ) async throws {
+    try await call(
+      path, BlueZ.properties, "Set", limit, .string(interface), .string(property), .variant(.bool(value)))
   }
 
-  private func startScan(
-    _ adapter: String, _ filtered: Bool, _ operation: BluetoothOperation,
-    _ done: @escaping (BluetoothOutcome) -> Void
-  ) {
+  private func startScan(_ adapter: String, _ filtered: Bool, _ limit: Duration) async throws {
     objects.listen(to: nil)
     var filter: [(String, BusValue)] = [("Transport", .string("le"))]
     if filtered { filter.append(("UUIDs", .array(element: "s", [.string(RadioService.service)]))) }
-    call(adapter, BlueZ.adapter, "SetDiscoveryFilter", [.options(filter)], operation) { [weak self] outcome in
-      guard outcome == .done else { return done(outcome) }
-      self?.call(adapter, BlueZ.adapter, "StartDiscovery", [], operation, done)
+    try await call(adapter, BlueZ.adapter, "SetDiscoveryFilter", limit, .options(filter))
+    try await call(adapter, BlueZ.adapter, "StartDiscovery", limit)
+  }
+
+  private func openNotifications(_ tx: String) async throws -> Int {
+    closeChannel()
+    let opened = GATTChannel(bus, on: loop, received: { [self] in received($0) }) { [self] in
+      carryOut(session.wayEnded(now: loop.now))
+    }
+    channel = opened
+    do {
+      return try await opened.openNotifications(tx)
+    } catch {
+      opened.close()
+      throw error
     }
   }
 
-  private func pair(
-    _ device: String, _ operation: BluetoothOperation, _ done: @escaping (BluetoothOutcome) -> Void
-  ) {
-    objects.listen(to: device)
-    agent.register(for: device) { [weak self] error in
-      if let error { return done(.failed(BlueZ.failure(error))) }
-      self?.call(device, BlueZ.device, "Pair", [], operation) { outcome in
-        self?.agent.pairingEnded()
-        done(outcome)
-      }
-    }
+  private func closeChannel() {
+    channel?.close()
+    channel = nil
   }
 }

@@ -14,39 +14,43 @@ final class PairingAgent {
 
   init(_ bus: Bus) {
     self.bus = bus
-    bus.export(Self.path, BlueZ.agent) { [weak self] call, reply in self?.answer(call, reply) }
+    bus.export(Self.path, BlueZ.agent) { [self] call throws(BusError) in try answer(call) }
+  }
+
+  /// Pairs with a device, and gives it the PIN when it asks. Throws `BusError`.
+  func pair(_ device: String, timeout: Duration) async throws {
+    self.device = device
+    defer { self.device = nil }
+    try await register()
+    try await bus.call(.call(BlueZ.service, device, BlueZ.device, "Pair"), timeout: timeout)
   }
 
   /// Before each pairing: bluetoothd forgets agents when it is restarted.
-  func register(for device: String, _ done: @escaping (BusError?) -> Void) {
-    self.device = device
+  private func register() async throws {
     let call = BusMessage.call(
       BlueZ.service, "/org/bluez", BlueZ.agentManager, "RegisterAgent",
       [.objectPath(Self.path), .string("KeyboardOnly")])
-    bus.call(call, timeout: .seconds(5)) { result in
-      switch result {
-      case .success, .failure(.refused(name: "org.bluez.Error.AlreadyExists", _)): done(nil)
-      case .failure(let error): done(error)
-      }
+    do {
+      try await bus.call(call, timeout: .seconds(5))
+    } catch BusError.refused(name: "org.bluez.Error.AlreadyExists", _) {
+      return  // from the pairing before
     }
   }
 
-  func pairingEnded() { device = nil }
-
-  private func answer(_ call: BusMessage, _ reply: Bus.Reply) {
+  private func answer(_ call: BusMessage) throws(BusError) -> [BusValue] {
     let rejected = BusError.refused(name: "org.bluez.Error.Rejected", words: "not by Meshpost")
     switch call.member {
-    case "Release", "Cancel", "DisplayPasskey", "DisplayPinCode": reply(.success([]))
+    case "Release", "Cancel", "DisplayPasskey", "DisplayPinCode": return []
     case "RequestPasskey", "RequestPinCode":
-      guard let device, call.body.first?.string == device, let pin else { return reply(.failure(rejected)) }
+      guard let device, call.body.first?.string == device, let pin else { throw rejected }
       let digits = String(pin)
       let code = String(repeating: "0", count: max(0, 6 - digits.count)) + digits
-      reply(.success([call.member == "RequestPasskey" ? .uint32(pin) : .string(code)]))
+      return [call.member == "RequestPasskey" ? .uint32(pin) : .string(code)]
     case "AuthorizeService", "RequestAuthorization":
-      let isOurs = device != nil && call.body.first?.string == device
-      reply(isOurs ? .success([]) : .failure(rejected))
+      guard device != nil, call.body.first?.string == device else { throw rejected }
+      return []
     // A confirmation is a person's to give: a radio shows its PIN and wants it typed in.
-    default: reply(.failure(rejected))
+    default: throw rejected
     }
   }
 }

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+
+import CDBus
+import EventLoop
+import Timing
+
+/// One connection to a message bus: each call over it is answered, or ends with it.
+final class BusConnection {
+  /// A call that was sent, and the promise of its answer.
+  struct Question {
+    fileprivate let serial: UInt32
+    fileprivate let answer = Promise<Result<BusMessage, BusError>>()
+  }
+
+  private static let maxCalls = 64
+
+  private let loop: EventLoop
+  private let transport: BusTransport
+  private let end = Promise<BusError>()
+  private var questions: [UInt32: Question] = [:]
+
+  /// `received` gets signals and calls; false: they are not ours.
+  init(address: String, on loop: EventLoop, received: @escaping (BusMessage) -> Bool) throws(BusError) {
+    self.loop = loop
+    transport = try BusTransport(address: address, on: loop)
+    transport.onMessage = { [weak self] message in self?.take(message, received) ?? false }
+    transport.onClosed = { [weak self] in self?.close(.disconnected("it closed the connection")) }
+  }
+
+  var isOpen: Bool { !end.isKept }
+
+  /// Why it ended, once it has.
+  func ended() async throws(CancellationError) -> BusError { try await end.value() }
+
+  /// Ends it, and every call that waits.
+  func close(_ reason: BusError) {
+    guard isOpen else { return }
+    end.keep(reason)
+    transport.close()
+    for question in questions.values { question.answer.keep(.failure(reason)) }
+    questions = [:]
+  }
+
+  func setUniqueName(_ name: String) { transport.setUniqueName(name) }
+
+  // MARK: Calls
+
+  /// Calls a method, and returns its answer. Throws `BusError`.
+  func call(_ message: BusMessage, within limit: Duration) async throws -> BusMessage {
+    try await answer(to: ask(message), within: limit)
+  }
+
+  /// Sends a call at once. `answer` has to follow.
+  func ask(_ message: BusMessage) throws(BusError) -> Question {
+    guard questions.count < Self.maxCalls else { throw .tooManyCalls }
+    let question = Question(serial: try send(message))
+    questions[question.serial] = question
+    return question
+  }
+
+  func answer(to question: Question, within limit: Duration) async throws -> BusMessage {
+    defer { questions[question.serial] = nil }
+    guard let answer = try await question.answer.value(within: limit, on: loop) else { throw BusError.timedOut }
+    return try answer.get()
+  }
+
+  /// Sends what nobody waits to see answered, as far as that is possible: of a bus that went away, the other side sees silence.
+  func post(_ message: BusMessage) {
+    do { _ = try send(message) } catch { return }
+  }
+
+  private func send(_ message: BusMessage) throws(BusError) -> UInt32 {
+    let encoded = try Marshalling.encode(message)
+    defer { dbus_message_unref(encoded) }
+    return try transport.send(encoded)
+  }
+
+  // MARK: Incoming
+
+  private func take(_ raw: OpaquePointer, _ received: (BusMessage) -> Bool) -> Bool {
+    let message: BusMessage
+    do {
+      message = try Marshalling.decode(raw)
+    } catch {
+      finish(dbus_message_get_reply_serial(raw), .failure(error))
+      return true
+    }
+    switch message.kind {
+    case .reply(let serial): finish(serial, .success(message))
+    case .error(let serial, let name):
+      finish(serial, .failure(.refused(name: name, words: message.body.first?.string ?? "")))
+    case .signal, .call: return received(message)
+    }
+    return true
+  }
+
+  private func finish(_ serial: UInt32, _ answer: Result<BusMessage, BusError>) {
+    // Absent: too late, or nobody asked.
+    questions[serial]?.answer.keep(answer)
+  }
+}
