@@ -60,9 +60,13 @@ import VirtualRadio
 
   private func look(_ search: SerialSearch, _ devices: [String], key: String? = nil) -> Result<String, LinkError>? {
     var found: Result<String, LinkError>?
-    search.look(devices, key: key, baud: LinkAddress.defaultBaud) { result in
-      found = result
-      loop.stop()
+    loop.begin { [loop] in
+      defer { loop.stop() }
+      do {
+        found = .success(try await search.look(devices, key: key, baud: LinkAddress.defaultBaud))
+      } catch {
+        found = (error as? LinkError).map { .failure($0) }
+      }
     }
     loop.run()
     return found

@@ -25,7 +25,10 @@ final class SerialLink: Link {
   private var port: SerialPort?
   private var pending: [UInt8] = []
   private var stall: LoopTimer?
-  private var directory: DirectoryWatch?
+  /// Until the port is open, or cannot be opened.
+  private var opening: LoopTask?
+  /// While the owner waits for the radio to come back.
+  private var returning: LoopTask?
   /// The DTR setting that was tried last: after a change it is where the next opening begins.
   private var dtr: Bool?
   private let kept: KeptPort?
@@ -50,39 +53,40 @@ final class SerialLink: Link {
 
   func open() {
     close()
-    switch choice {
-    case .named(let location): open(location)
-    case .anyRadio(let key): find(key)
-    }
-  }
-
-  /// What a predecessor had open; else each device is asked whether it is the radio.
-  private func find(_ key: String?) {
-    if let device = kept?.inheritedDevice { return open(device) }
-    let devices = SerialDevices.all()
-    guard !devices.isEmpty else { return loop.later { [weak self] in self?.onEvent(.down(.noDeviceFound)) } }
-    search.look(devices, key: key, baud: baud) { [weak self] result in
-      switch result {
-      case .success(let device): self?.open(device)
-      case .failure(let error): self?.onEvent(.down(error))
+    opening = loop.begin { [self] in
+      do {
+        try Task.checkCancellation()
+        let location = try await location()
+        try Task.checkCancellation()
+        try open(location)
+      } catch let error as LinkError {
+        onEvent(.down(error))
+      } catch {
+        return  // closed meanwhile
       }
     }
   }
 
-  private func open(_ location: String) {
-    do {
-      let opened = try SerialPort(location: location, baud: baud, dtr: dtr, inherited: kept?.takeInherited())
-      port = opened
-      kept?.opened(opened)
-      loop.watch(opened.descriptor, for: .readable) { [weak self] readiness in self?.ready(readiness) }
-      loop.later { [weak self] in if self?.port === opened { self?.begin() } }
-    } catch {
-      loop.later { [weak self] in self?.onEvent(.down(error)) }
+  /// The device that is named; else what a predecessor had open; else each is asked whether it is the radio.
+  private func location() async throws -> String {
+    let key: String?
+    switch choice {
+    case .named(let location): return location
+    case .anyRadio(let wanted): key = wanted
     }
+    if let device = kept?.inheritedDevice { return device }
+    let devices = SerialDevices.all()
+    guard !devices.isEmpty else { throw LinkError.noDeviceFound }
+    return try await search.look(devices, key: key, baud: baud)
   }
 
-  private func begin() {
+  private func open(_ location: String) throws(LinkError) {
+    let opened = try SerialPort(location: location, baud: baud, dtr: dtr, inherited: kept?.takeInherited())
+    port = opened
+    kept?.opened(opened)
+    loop.watch(opened.descriptor, for: .readable) { [self] readiness in ready(readiness) }
     onEvent(.up)
+    guard port === opened else { return }
     let leftOver = kept?.takeLeftOvers() ?? []
     if !leftOver.isEmpty { onEvent(.bytes(leftOver)) }
   }
@@ -97,8 +101,8 @@ final class SerialLink: Link {
   }
 
   func close() {
-    directory = nil
-    search.cancel()
+    opening?.cancel()
+    returning?.cancel()
     stall?.cancel()
     stall = nil
     pending.removeAll()
@@ -117,21 +121,33 @@ final class SerialLink: Link {
   }
 
   func watchForReturn(_ action: @escaping () -> Void) {
-    let location =
-      switch choice {
-      case .named(let location): location
-      case .anyRadio: "/dev/serial/by-id/any"
+    returning?.cancel()
+    returning = loop.begin { [self] in
+      do {
+        guard let watch = DirectoryWatch(appearanceOf: watchedLocation) else { return }
+        while true {
+          try await watch.change(on: loop)
+          guard mayHaveReturned else { continue }
+          try await loop.sleep(for: Self.settling)
+          if port == nil { action() }
+        }
+      } catch {
+        return  // opened or closed meanwhile
       }
-    directory = DirectoryWatch(appearanceOf: location, on: loop) { [weak self] in
-      guard let self, self.mayHaveReturned(location) else { return }
-      self.loop.schedule(after: Self.settling) { [weak self] in if self?.port == nil { action() } }
     }
   }
 
-  private func mayHaveReturned(_ location: String) -> Bool {
+  private var watchedLocation: String {
     switch choice {
-    case .anyRadio: return !SerialDevices.all().isEmpty
-    case .named: return access(location, F_OK) == 0
+    case .named(let location): location
+    case .anyRadio: "/dev/serial/by-id/any"
+    }
+  }
+
+  private var mayHaveReturned: Bool {
+    switch choice {
+    case .anyRadio: !SerialDevices.all().isEmpty
+    case .named(let location): access(location, F_OK) == 0
     }
   }
 
@@ -153,10 +169,7 @@ final class SerialLink: Link {
     stall = nil
     loop.changeInterest(port.descriptor, to: pending.isEmpty ? .readable : [.readable, .writable])
     guard !pending.isEmpty else { return }
-    stall = loop.schedule(after: Self.stallLimit) { [weak self] in
-      guard let self else { return }
-      self.fail(.stalled(self.name))
-    }
+    stall = loop.schedule(after: Self.stallLimit) { [self] in fail(.stalled(name)) }
   }
 
   private func ready(_ readiness: EventLoop.Readiness) {
@@ -178,6 +191,6 @@ final class SerialLink: Link {
 
   private func fail(_ error: LinkError) {
     close()
-    loop.later { [weak self] in self?.onEvent(.down(error)) }
+    loop.later { [self] in onEvent(.down(error)) }
   }
 }

@@ -4,7 +4,7 @@ import Companion
 import EventLoop
 import Timing
 
-/// Asks what is behind a serial device, without confusing what is no radio.
+/// Finds radios without disturbing other devices.
 ///
 /// It listens first: what talks by itself and not in frames (a GPS, a console) is not written to. Then one question of five bytes
 /// (DEVICE_QUERY), a second after two seconds of silence, and no more: neither the change of DTR nor the zero bytes that a radio
@@ -20,138 +20,113 @@ public final class SerialProbe {
     case closed(LinkError)
   }
 
-  private enum Step { case listening, asking, startingSession(DeviceInfo?) }
-
   /// So long it is only listened to; boards that the opening has reset tell of their start meanwhile.
   /// Longer than the second between two lines of a GPS.
   private static let listenPeriod: Duration = .milliseconds(1200)
   /// Who talks for so long and not in frames is something else.
   private static let noiseLimit: Duration = .seconds(3)
   private static let patience: Duration = .seconds(2)
+  private static let attempts = 2
 
-  public let device: String
+  private let device: String
+  private let port: SerialPort
   private let loop: EventLoop
-  private var done: ((Result) -> Void)?
-  private var port: SerialPort?
   private var decoder = SerialDecoder(.fromRadio)
-  private var step: Step = .listening
-  private var timer: LoopTimer?
-  private var questions = 0
   private var isTalking = false
-  private var begun: MonotonicTime
 
-  /// `done` hears once, later. Keep the probe until then.
-  public init(
-    _ device: String, baud: UInt32 = LinkAddress.defaultBaud, on loop: EventLoop, _ done: @escaping (Result) -> Void
-  ) {
+  private init(_ device: String, _ port: SerialPort, on loop: EventLoop) {
     self.device = device
+    self.port = port
     self.loop = loop
-    self.done = done
-    begun = loop.now
+  }
+
+  /// What is behind a device. Closes it on every way out.
+  public static func look(
+    at device: String, baud: UInt32 = LinkAddress.defaultBaud, on loop: EventLoop
+  ) async throws(CancellationError) -> Result {
     do {
       let port = try SerialPort(location: device, baud: baud, dtr: nil)
-      self.port = port
-      loop.watch(port.descriptor, for: .readable) { [weak self] _ in self?.read() }
-      timer = loop.schedule(after: Self.listenPeriod) { [weak self] in self?.expired() }
+      defer { port.restore() }
+      return try await SerialProbe(device, port, on: loop).identify()
+    } catch let error as LinkError {
+      return .closed(error)
+    } catch let error as SystemError {
+      return .closed(.system("\(device): \(error)"))
     } catch {
-      loop.later { [weak self] in self?.end(.closed(error)) }
+      throw CancellationError()
     }
   }
 
-  deinit { close() }
-
-  private func close() {
-    timer?.cancel()
-    guard let port else { return }
-    loop.unwatch(port.descriptor)
-    port.restore()
-    self.port = nil
+  private func identify() async throws -> Result {
+    guard try await mayBeAsked() else { return .other }
+    let details: DeviceInfo.Details?
+    switch try await answer(to: .deviceQuery(clientVersion: 3), { $0.isAboutDevice }) {
+    case nil: return isTalking ? .other : .silent
+    case .deviceInfo(let info): details = info.details
+    // Firmware that does not know the question.
+    default: details = nil
+    }
+    guard case .selfInfo(let own) = try await answer(to: .start(client: "meshpost"), { $0.isAboutNode }) else {
+      return isTalking ? .other : .silent
+    }
+    let model = [details?.model.string, details?.version.string].compactMap { $0 }.joined(separator: " ")
+    return .radio(name: own.name.string, key: own.key.hex, model: model)
   }
 
-  private func end(_ result: Result) {
-    close()
-    let tell = done
-    done = nil
-    tell?(result)
+  /// Listens until it is quiet for a moment, or sends a frame. False: it keeps talking, and not in frames.
+  private func mayBeAsked() async throws -> Bool {
+    let begun = loop.now
+    while true {
+      isTalking = false
+      if try await nextFrame(before: loop.now + Self.listenPeriod) != nil || !isTalking { return true }
+      if loop.now - begun > Self.noiseLimit { return false }
+    }
   }
 
-  private func read() {
-    for _ in 0..<Descriptor.readsPerTurn {
-      guard let port else { return }
+  /// Asks up to twice. `nil`: no such answer came.
+  private func answer(to question: Command, _ isAnswer: (Reply) -> Bool) async throws -> Reply? {
+    let bytes = SerialFraming.wrap(question.encode(), .toRadio)
+    for _ in 0..<Self.attempts {
+      _ = Descriptor.write(port.descriptor, bytes[...])  // not taken: silence follows
+      let deadline = loop.now + Self.patience
+      while let frame = try await nextFrame(before: deadline) {
+        if case .reply(let reply) = frame, isAnswer(reply) { return reply }
+      }
+    }
+    return nil
+  }
+
+  /// `nil`: none has come before that time. Throws `LinkError` when the device is gone.
+  private func nextFrame(before deadline: MonotonicTime) async throws -> RadioFrame? {
+    while true {
+      while let bytes = decoder.next(now: loop.now) {
+        // `try?`: bytes that look like a frame and are none.
+        if let frame = try? RadioFrame(decoding: bytes) { return frame }
+      }
+      // The deadline counts for a device that never stops sending, too.
+      guard loop.now < deadline, try await loop.wait(for: .readable, of: port.descriptor, until: deadline) else {
+        decoder.timedOut(now: loop.now)
+        return nil
+      }
       switch Descriptor.read(port.descriptor) {
-      case .bytes(let bytes): take(bytes)
-      case .wouldBlock: return
-      case .end, .failed: return end(.closed(.unplugged(device)))
+      case .bytes(let bytes):
+        isTalking = true
+        decoder.append(bytes, now: loop.now)
+      case .wouldBlock: continue
+      case .end, .failed: throw LinkError.unplugged(device)
       }
     }
   }
+}
 
-  private func take(_ bytes: [UInt8]) {
-    isTalking = true
-    decoder.append(bytes, now: loop.now)
-    while port != nil, let bytes = decoder.next(now: loop.now) {
-      // `try?`: bytes that look like a frame and are none.
-      guard let frame = try? RadioFrame(decoding: bytes) else { continue }
-      // A radio that tells what it hears: it may be asked at once.
-      if case .listening = step { beginAsking() }
-      if case .reply(let reply) = frame { heard(reply) }
+extension Reply {
+  /// An older firmware answers DEVICE_QUERY with an error.
+  fileprivate var isAboutDevice: Bool {
+    switch self {
+    case .deviceInfo, .error: true
+    default: false
     }
   }
 
-  private func heard(_ reply: Reply) {
-    switch (step, reply) {
-    case (.asking, .deviceInfo(let info)): start(info)
-    // Firmware that does not know the question.
-    case (.asking, .error): start(nil)
-    case (.startingSession(let info), .selfInfo(let own)):
-      let details = info?.details
-      let model = [details?.model.string, details?.version.string].compactMap { $0 }.joined(separator: " ")
-      end(.radio(name: own.name.string, key: own.key.hex, model: model))
-    default: break
-    }
-  }
-
-  private func start(_ info: DeviceInfo?) {
-    step = .startingSession(info)
-    questions = 0
-    ask()
-  }
-
-  private func ask() {
-    questions += 1
-    let command: Command
-    if case .startingSession = step {
-      command = .start(client: "meshpost")
-    } else {
-      command = .deviceQuery(clientVersion: 3)
-    }
-    let bytes = SerialFraming.wrap(command.encode(), .toRadio)
-    if let port { _ = Descriptor.write(port.descriptor, bytes[...]) }  // not taken: silence follows
-    timer?.cancel()
-    timer = loop.schedule(after: Self.patience) { [weak self] in self?.expired() }
-  }
-
-  private func expired() {
-    decoder.timedOut(now: loop.now)
-    switch step {
-    case .listening:
-      guard !isTalking || loop.now - begun > Self.noiseLimit else { return listenOn() }
-      if isTalking, loop.now - begun > Self.noiseLimit { return end(.other) }
-      beginAsking()
-    case .asking, .startingSession:
-      if questions < 2 { return ask() }
-      end(isTalking ? .other : .silent)
-    }
-  }
-
-  private func beginAsking() {
-    step = .asking
-    ask()
-  }
-
-  /// Until it has been quiet for a moment.
-  private func listenOn() {
-    isTalking = false
-    timer = loop.schedule(after: Self.listenPeriod) { [weak self] in self?.expired() }
-  }
+  fileprivate var isAboutNode: Bool { if case .selfInfo = self { true } else { false } }
 }

@@ -9,31 +9,25 @@ final class SerialSearch {
   private static let quarantine: Duration = .seconds(600)
 
   private let loop: EventLoop
-  private var probe: SerialProbe?
   private var findings: [String: (result: SerialProbe.Result, at: MonotonicTime)] = [:]
 
   init(on loop: EventLoop) { self.loop = loop }
 
-  /// `key`: beginning of the wanted radio's public key, in hex. `found` hears later: the device, or why there is none.
-  func look(_ devices: [String], key: String?, baud: UInt32, _ found: @escaping (Result<String, LinkError>) -> Void) {
+  /// The device of the only radio whose public key begins with `key`, in hex. Throws `LinkError`: why there is none.
+  func look(_ devices: [String], key: String?, baud: UInt32) async throws -> String {
     findings = findings.filter { devices.contains($0.key) }
-    let now = loop.now
-    let next = devices.first { device in
-      guard let finding = findings[device] else { return true }
-      return now - finding.at > Self.quarantine
+    for device in devices where !isQuarantined(device) {
+      let result = try await SerialProbe.look(at: device, baud: baud, on: loop)
+      findings[device] = (result, loop.now)
     }
-    guard let next else { return loop.later { [weak self] in if let self { found(self.judge(devices, key)) } } }
-    probe = SerialProbe(next, baud: baud, on: loop) { [weak self] result in
-      guard let self else { return }
-      self.findings[next] = (result, self.loop.now)
-      self.look(devices, key: key, baud: baud, found)
-    }
+    return try judge(devices, key)
   }
 
-  /// Nobody waits for it any more.
-  func cancel() { probe = nil }
+  private func isQuarantined(_ device: String) -> Bool {
+    findings[device].map { loop.now - $0.at <= Self.quarantine } ?? false
+  }
 
-  private func judge(_ devices: [String], _ key: String?) -> Result<String, LinkError> {
+  private func judge(_ devices: [String], _ key: String?) throws(LinkError) -> String {
     let radios = devices.filter { device in
       guard case .radio(_, let own, _)? = findings[device]?.result else { return false }
       return key.map { own.hasPrefix($0) } ?? true
@@ -43,9 +37,9 @@ final class SerialSearch {
       devices.count == 1 && SerialDevices.isKnownBoard(devices[0]) && findings[devices[0]]?.result == .silent
     // What is a radio, or cannot be opened, is asked again the next time.
     defer { findings = findings.filter { [.other, .silent].contains($0.value.result) } }
-    if radios.count == 1 || isAlone { return .success(radios.first ?? devices[0]) }
+    if radios.count == 1 || isAlone { return radios.first ?? devices[0] }
     let words = devices.map { "\($0): \(findings[$0].map { Self.words($0.result) } ?? "not asked")" }
-    return .failure(radios.isEmpty ? .noRadioAmong(words) : .severalRadios(words))
+    throw radios.isEmpty ? .noRadioAmong(words) : .severalRadios(words)
   }
 
   private static func words(_ result: SerialProbe.Result) -> String {

@@ -62,11 +62,12 @@ enum Probing {
       }
       let loop = EventLoop()
       var found: SerialProbe.Result = .silent
-      let probe = SerialProbe(device, baud: baud, on: loop) { result in
-        found = result
-        loop.stop()
+      loop.begin {
+        defer { loop.stop() }
+        // Nobody cancels it.
+        do { found = try await SerialProbe.look(at: device, baud: baud, on: loop) } catch { return }
       }
-      withExtendedLifetime(probe) { loop.run() }
+      loop.run()
       return Found(device: device, result: found)
     }
   }
