@@ -54,11 +54,15 @@ public final class BluetoothLink: Link {
   private var hasHeardFrame = false
   public var onEvent: (LinkEvent) -> Void = { _ in }
 
-  public init(_ target: BluetoothTarget, _ options: BluetoothOptions, on loop: EventLoop, log: Log) {
+  /// `bus`: the address of the bus that BlueZ is on.
+  public init(
+    _ target: BluetoothTarget, _ options: BluetoothOptions, on loop: EventLoop, log: Log,
+    bus address: String = Bus.systemAddress
+  ) {
     self.target = target
     self.loop = loop
     self.log = log
-    bus = Bus(on: loop)
+    bus = Bus(address: address, on: loop)
     objects = BlueZObjects(bus)
     agent = PairingAgent(bus)
     agent.pin = options.pin

@@ -15,15 +15,18 @@ public struct BluetoothTools {
 
   private let loop: EventLoop
   private let log: Log
+  private let busAddress: String
 
-  public init(on loop: EventLoop, log: Log) {
+  /// `bus`: the address of the bus that BlueZ is on.
+  public init(on loop: EventLoop, log: Log, bus address: String = Bus.systemAddress) {
     self.loop = loop
     self.log = log
+    busAddress = address
   }
 
   /// The MeshCore radios heard within so many seconds, and those that are bonded.
   public func scan(adapter name: String?, seconds: Int) async throws -> [DeviceFacts] {
-    let visit = BlueZVisit(on: loop)
+    let visit = BlueZVisit(on: loop, bus: busAddress)
     defer { visit.end() }
     let adapter = try await visit.begin(adapter: name, within: Self.startLimit)
     try await visit.scan(adapter)
@@ -34,7 +37,7 @@ public struct BluetoothTools {
 
   /// Pairs with a radio, and proves it by subscribing to it.
   public func pair(address: String, options: BluetoothOptions) async throws {
-    let link = BluetoothLink(.address(address), options, on: loop, log: log)
+    let link = BluetoothLink(.address(address), options, on: loop, log: log, bus: busAddress)
     defer { part(from: link) }
     let isUp = Promise<Result<Void, BluetoothTrouble>>()
     var last = BluetoothTrouble.notFound(address)
@@ -62,7 +65,7 @@ public struct BluetoothTools {
 
   /// Removes a radio and its bond from BlueZ.
   public func forget(address: String, adapter name: String?) async throws {
-    let visit = BlueZVisit(on: loop)
+    let visit = BlueZVisit(on: loop, bus: busAddress)
     defer { visit.end() }
     let adapter = try await visit.begin(adapter: name, within: Self.startLimit)
     let devices = visit.objects.devices.values
@@ -83,9 +86,9 @@ final class BlueZVisit {
   /// Why the service is not up.
   private var words = "no answer"
 
-  init(on loop: EventLoop) {
+  init(on loop: EventLoop, bus address: String = Bus.systemAddress) {
     self.loop = loop
-    bus = Bus(on: loop)
+    bus = Bus(address: address, on: loop)
     objects = BlueZObjects(bus)
   }
 
