@@ -2,58 +2,16 @@
 
 import DBus
 @testable import EventLoop
-import Foundation
+import Glibc
 import TestSupport
 import Testing
 import Timing
 
-/// A bus of our own: Debian's dbus-daemon, in a scratch folder.
-private final class Daemon {
-  let scratch = Scratch()
-  let location: String
-  private var process: Process?
-
-  init() throws {
-    location = scratch.location("bus")
-    try start()
-  }
-
-  deinit { stop() }
-
-  var address: String { "unix:path=\(location)" }
-
-  func start() throws {
-    let configuration = scratch.write(
-      "bus.conf",
-      """
-      <busconfig><type>session</type><listen>unix:path=\(location)</listen><auth>EXTERNAL</auth>
-      <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/>
-      </policy></busconfig>
-      """)
-    let process = Process()
-    process.executableURL = URL(filePath: "/usr/bin/dbus-daemon")
-    process.arguments = ["--config-file=\(configuration)", "--nofork", "--nopidfile"]
-    process.standardError = FileHandle.nullDevice
-    try process.run()
-    self.process = process
-    var patience = Patience()
-    while !FileManager.default.fileExists(atPath: location), !patience.isOver() { usleep(10_000) }
-  }
-
-  func stop() {
-    guard let process else { return }
-    kill(process.processIdentifier, SIGKILL)  // SIGTERM is blocked in children of test threads
-    process.waitUntilExit()
-    self.process = nil
-    unlink(location)
-  }
-}
-
 @Suite(.serialized) struct DBusTests {
   private let loop = EventLoop()
-  private let daemon: Daemon
+  private let daemon: MessageBus
 
-  init() throws { daemon = try Daemon() }
+  init() throws { daemon = try MessageBus() }
 
   /// What became of a call.
   private final class Outcome {
