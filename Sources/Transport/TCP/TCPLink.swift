@@ -13,7 +13,8 @@ final class TCPLink: Link {
   private let host: String
   private let port: UInt16
   private let loop: EventLoop
-  private var connector: Connector?
+  /// Until it is connected, or cannot be.
+  private var opening: LoopTask?
   private var socket: Int32 = -1
   private var pending: [UInt8] = []
   var onEvent: (LinkEvent) -> Void = { _ in }
@@ -24,18 +25,18 @@ final class TCPLink: Link {
     self.loop = loop
   }
 
-  deinit { close() }
-
   var name: String { LinkAddress.tcp(host: host, port: port).description }
 
   func open() {
     close()
-    connector = Connector(host: host, port: port, timeout: Self.connectLimit, on: loop) { [weak self] result in
-      guard let self else { return }
-      self.connector = nil
-      switch result {
-      case .success(let socket): self.connected(socket)
-      case .failure(let failure): self.onEvent(.down(.connection(failure.description)))
+    opening = loop.begin { [self] in
+      do {
+        try Task.checkCancellation()
+        connected(try await loop.connect(host: host, port: port, timeout: Self.connectLimit))
+      } catch let failure as Connector.Failure {
+        onEvent(.down(.connection(failure.description)))
+      } catch {
+        return  // closed meanwhile
       }
     }
   }
@@ -43,7 +44,7 @@ final class TCPLink: Link {
   private func connected(_ connected: Int32) {
     socket = connected
     keepAlive()
-    loop.watch(socket, for: .readable) { [weak self] readiness in self?.ready(readiness) }
+    loop.watch(socket, for: .readable) { [self] readiness in ready(readiness) }
     onEvent(.up)
   }
 
@@ -60,8 +61,7 @@ final class TCPLink: Link {
   }
 
   func close() {
-    connector?.cancel()
-    connector = nil
+    opening?.cancel()
     pending.removeAll()
     guard socket >= 0 else { return }
     loop.unwatch(socket)
@@ -106,6 +106,6 @@ final class TCPLink: Link {
 
   private func fail(_ error: LinkError) {
     close()
-    loop.later { [weak self] in self?.onEvent(.down(error)) }
+    loop.later { [self] in onEvent(.down(error)) }
   }
 }
