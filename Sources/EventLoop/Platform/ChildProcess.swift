@@ -7,7 +7,7 @@ import Timing
 /// Another program, run once: gets its input, is read to its end, and is ended with all it started when it takes too long.
 ///
 /// Everything is bounded: of what it says only so much is kept, the rest is read and dropped, so that it never blocks.
-public final class ChildProcess {
+public enum ChildProcess {
   public struct Exit: Equatable, Sendable {
     /// Its exit code; `nil`: a signal ended it.
     public var code: Int32?
@@ -26,31 +26,6 @@ public final class ChildProcess {
     let child = try RunningChild(arguments, environment, input: input, maxOutput: maxOutput, on: loop)
     defer { child.end() }
     return try await child.exit(within: limit)
-  }
-
-  // MARK: For owners that do not await
-
-  public typealias Ended = Exit
-
-  private let child: RunningChild
-  private let task: LoopTask
-
-  /// As `run`. Calls `done` once, unless this object is released before: then the program is killed.
-  public init(
-    _ arguments: [String], environment: [String: String], input: [UInt8], limit: Duration, maxOutput: Int,
-    on loop: EventLoop, _ done: @escaping (Exit) -> Void
-  ) throws(SystemError) {
-    let child = try RunningChild(arguments, environment, input: input, maxOutput: maxOutput, on: loop)
-    self.child = child
-    task = loop.begin {
-      defer { child.end() }
-      do { done(try await child.exit(within: limit)) } catch { return }  // released: nobody waits for it
-    }
-  }
-
-  deinit {
-    child.kill()
-    task.cancel()
   }
 }
 

@@ -48,7 +48,7 @@ final class HookCarrier: Carrier {
     guard let event = batch.events.first else { return .acknowledged(through: batch.last) }
     let through = batch.events.count > 1 ? event.seq : batch.last
     guard event.kind != EventKind.gap.rawValue else { return .acknowledged(through: through) }
-    let exit: ChildProcess.Ended
+    let exit: ChildProcess.Exit
     do {
       exit = try await run(event)
     } catch is CancellationError {
@@ -69,20 +69,15 @@ final class HookCarrier: Carrier {
 
   // MARK: Running
 
-  private func run(_ event: JournalEvent) async throws -> ChildProcess.Ended {
+  private func run(_ event: JournalEvent) async throws -> ChildProcess.Exit {
     let input = EventEnvelope.encode(event, gateway: store.gatewayID, epoch: store.epoch) + [10]
     bytesSent &+= UInt64(input.count)
-    let exit = Promise<ChildProcess.Ended>()
-    let child = try ChildProcess(
+    return try await ChildProcess.run(
       arguments,
       environment: [
         "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "MESHPOST_SOCKET": settings.socket,
         "MESHPOST_HOOK": name, "MESHPOST_KIND": event.kind,
-      ], input: input, limit: settings.timeout, maxOutput: Self.maxOutput, on: loop
-    ) { exit.keep($0) }
-    // Letting go of it ends it.
-    defer { withExtendedLifetime(child) {} }
-    return try await exit.value()
+      ], input: input, limit: settings.timeout, maxOutput: Self.maxOutput, on: loop)
   }
 
   /// Bounded in memory, processor time, open files and processes; never with more rights than it begins with.
@@ -102,7 +97,7 @@ final class HookCarrier: Carrier {
 
   private static func group(of user: String) -> gid_t { getpwnam(user)?.pointee.pw_gid ?? 65534 }
 
-  private func verdict(_ ended: ChildProcess.Ended, through: Int64) -> Verdict {
+  private func verdict(_ ended: ChildProcess.Exit, through: Int64) -> Verdict {
     let last = String(decoding: ended.errors, as: UTF8.self).split(whereSeparator: \.isNewline).last
     let words = last.map { ": \($0)" } ?? ""
     if !words.isEmpty { log.info("\(name)\(words)") }
