@@ -14,28 +14,6 @@ extension EventLoop {
     guard let proxy else { return try await connect(host: host, port: port, timeout: timeout) }
     return try await Tunnel(to: host, port, through: proxy, on: self).socket(within: timeout)
   }
-
-  private func connect(
-    host: String, port: UInt16, timeout: Duration
-  ) async throws(Connector.Failure) -> Int32 {
-    let waiter = Waiter()
-    var result: Result<Int32, Connector.Failure>?
-    let connector = Connector(host: host, port: port, timeout: timeout, on: self) { answer in
-      result = answer
-      waiter.resume()
-    }
-    defer { connector.cancel() }
-    while true {
-      if let result { return try result.get() }
-      do {
-        try await waiter.wait()
-      } catch {
-        // It may have come in the turn of the cancellation.
-        if case .success(let socket)? = result { close(socket) }
-        throw .cancelled
-      }
-    }
-  }
 }
 
 /// One attempt to reach a server through a proxy: libcurl opens the connection and talks to the proxy, in our loop; the socket is ours then.

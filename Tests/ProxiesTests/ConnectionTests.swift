@@ -300,7 +300,7 @@ import Timing
     }
     // What is loaded once stays.
     try run(0..<6)
-    let before = try openDescriptors()
+    let before = try descriptorNames()
     let (watches, timers) = (loop.watchCount, loop.waitingTimers)
     try run(0..<1000)
     // Resolver threads that nobody waits for any more end by themselves.
@@ -314,7 +314,7 @@ import Timing
   /// Descriptors once their number has come down to this, or does not come down any more.
   private func settled(above wanted: Int) throws -> [String] {
     var patience = Patience()
-    while try openDescriptors().count > wanted, !patience.isOver() { usleep(50_000) }
-    return try openDescriptors()
+    while try descriptorNames().count > wanted, !patience.isOver() { usleep(50_000) }
+    return try descriptorNames()
   }
 }

@@ -126,7 +126,7 @@ extension EventLoop {
 }
 
 /// Descriptors that the process has open.
-func openDescriptors() throws -> [String] {
+func descriptorNames() throws -> [String] {
   try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap { name in
     // `try?`: the folder's own is gone by now.
     (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(name)")).map { "\(name) \($0)" }

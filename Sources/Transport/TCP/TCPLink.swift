@@ -32,8 +32,10 @@ final class TCPLink: Link {
     opening = loop.begin { [self] in
       do {
         try Task.checkCancellation()
-        connected(try await loop.connect(host: host, port: port, timeout: Self.connectLimit))
-      } catch let failure as Connector.Failure {
+        let socket = try await loop.connect(host: host, port: port, timeout: Self.connectLimit)
+        guard !Task.isCancelled else { return Descriptor.close(socket) }
+        connected(socket)
+      } catch let failure as Connector.Failure where failure != .cancelled {
         onEvent(.down(.connection(failure.description)))
       } catch {
         return  // closed meanwhile
