@@ -258,3 +258,28 @@ import Timing
     #expect(loop.wallClock.milliseconds - wall < 1000, "its clock steps, its time does not")
   }
 }
+
+@Suite struct SharedWaiterTests {
+  /// A cancellation must resume its own task, and no other's.
+  @Test func `several tasks that wait in one place are each resumed, or cancelled, for themselves`() {
+    let (loop, waiter) = (EventLoop(), Waiter())
+    var ends: [String] = []
+    let tasks = (0..<3).map { number in
+      loop.begin {
+        do throws(CancellationError) {
+          try await waiter.wait()
+          ends.append("\(number) resumed")
+        } catch {
+          ends.append("\(number) cancelled")
+        }
+      }
+    }
+    loop.turn(wait: false)
+    tasks[1].cancel()
+    loop.turn(wait: false)
+    #expect(ends == ["1 cancelled"])
+    waiter.resume()
+    loop.turn(wait: false)
+    #expect(ends == ["1 cancelled", "0 resumed", "2 resumed"] && loop.taskCount == 0)
+  }
+}

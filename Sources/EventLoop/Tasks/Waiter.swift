@@ -2,46 +2,43 @@
 
 import Timing
 
-/// Where one task waits until it is resumed, or cancelled. Resumed before it waits: the next wait returns at once.
+/// Where a task waits until it is resumed, or cancelled. Resumed before it waits: the next wait returns at once. Of several that wait all
+/// are resumed.
 public final class Waiter {
-  private enum State {
-    case idle, resumed
-    case waiting(CheckedContinuation<Void, Never>)
-  }
-  private var state = State.idle
+  private var isResumed = false
+  private var lastNumber: UInt64 = 0
+  private var waiting: [(number: UInt64, continuation: CheckedContinuation<Void, Never>)] = []
 
   public init() {}
 
   public func resume() {
-    switch state {
-    case .waiting(let continuation):
-      state = .idle
-      continuation.resume()
-    case .idle: state = .resumed
-    case .resumed: break
-    }
+    guard !waiting.isEmpty else { return isResumed = true }
+    let resumed = waiting
+    waiting = []
+    for (_, continuation) in resumed { continuation.resume() }
   }
 
   /// Throws when the task is cancelled.
   public func wait() async throws(CancellationError) {
     guard !Task.isCancelled else { throw CancellationError() }
-    if case .resumed = state { return state = .idle }
+    if isResumed { return isResumed = false }
+    lastNumber &+= 1
+    let number = lastNumber
     // Who cancels is on the loop's thread, too.
     let this = Confined(self)
     await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
-        if Task.isCancelled { continuation.resume() } else { state = .waiting(continuation) }
+        if Task.isCancelled { continuation.resume() } else { waiting.append((number, continuation)) }
       }
     } onCancel: {
-      this.value.cancelled()
+      this.value.cancelled(number)
     }
     guard !Task.isCancelled else { throw CancellationError() }
   }
 
-  private func cancelled() {
-    guard case .waiting(let continuation) = state else { return }
-    state = .idle
-    continuation.resume()
+  private func cancelled(_ number: UInt64) {
+    guard let place = waiting.firstIndex(where: { $0.number == number }) else { return }
+    waiting.remove(at: place).continuation.resume()
   }
 }
 
