@@ -65,7 +65,7 @@ import Transport
       "(https://) cannot be used"
     ),
     ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nproxy = \"straight\\n\"", "line 4", "or \"none\""),
-    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nproxy = false", "line 4", "string is wanted"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nproxy = false", "line 4", "expected a string"),
     ("[messaging]\nattempts = 99", "line 2", "1 to 16"), ("[messaging]\nqueue = \"many\"", "line 2", "whole number"),
     ("[[poll]]\nkind = \"weather\"\nnode = \"x\"", "line 2", "status, telemetry"),
     ("[[poll]]\nevery_min = 5", "line 1", "node"),

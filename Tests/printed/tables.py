@@ -196,6 +196,10 @@ systemctl stop meshpost
 printf '[store]\nlocation = "/tmp/own.db"\n[control]\nsocket = "/tmp/own.sock"\n' >/tmp/own.toml""",
         "ends": "synced with the radio", "after": "systemctl start meshpost"},
 }
+DOCUMENTS["docs/proxies.md"] = {
+    "meshpost upstream test NAME": {"elsewhere": "ProxyUpstreamTests has upstreams behind real proxies"},
+    "sudo systemctl edit meshpost": {"elsewhere": "it opens an editor for systemd's own files"},
+}
 DOCUMENTS["docs/mqtt.md"] = {
     "[[upstream]]": {"before": "(umask 077; echo secret >/etc/meshpost/credentials/broker.password)"},
 }

@@ -183,12 +183,12 @@ open(f"{folder}/gw.toml", "w").write(
 gateway = start_gateway()
 until(status, 60, "the control socket")
 for words, expected in (
-    (("radio", "forget", address), "is forgotten"),
+    (("radio", "forget", address), "removed "),
     (("radio", "scan", "--seconds", "15"), address),
     (("radio", "pair", address, "--pin", "999999"), "refused the PIN"),
     (("radio", "pair", address, "--pin", pin), "paired with"),
     (("doctor", "bluetooth"), "is on"),
-    (("radio", "forget", address), "is forgotten"),
+    (("radio", "forget", address), "removed "),
 ):
     code, output = meshpost(*words)
     say(f"meshpost {' '.join(words)}: {output.strip()} ({code})")
