@@ -21,7 +21,7 @@ public final class MessageBus {
     let configuration = scratch.write(
       "bus.conf",
       """
-      <busconfig><type>session</type><listen>unix:path=\(location)</listen><auth>EXTERNAL</auth>
+      <busconfig><type>session</type><listen>unix:path=\(location)</listen><limit name="max_replies_per_connection">50000</limit><auth>EXTERNAL</auth>
       <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/>
       </policy></busconfig>
       """)
