@@ -22,12 +22,12 @@ public final class CompanionProxy {
     let messenger: Messenger
     let requests: NodeRequests
     /// The radio signs this; `nil`: it does not.
-    let sign: ([UInt8], @escaping ([UInt8]?) -> Void) -> Void
+    let sign: ([UInt8]) async -> [UInt8]?
     var connection: RadioConnection { synchronizer.connection }
 
     public init(
       loop: EventLoop, log: Log, store: Store, synchronizer: Synchronizer, messenger: Messenger,
-      requests: NodeRequests, sign: @escaping ([UInt8], @escaping ([UInt8]?) -> Void) -> Void
+      requests: NodeRequests, sign: @escaping ([UInt8]) async -> [UInt8]?
     ) {
       self.loop = loop
       self.log = log

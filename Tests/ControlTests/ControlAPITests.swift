@@ -49,7 +49,7 @@ import Transport
       let proxy = CompanionProxy(
         CompanionProxy.Parts(
           loop: loop, log: log, store: store, synchronizer: synchronizer, messenger: messenger,
-          requests: nodes.requests, sign: { $1(nil) }))
+          requests: nodes.requests, sign: { _ in nil }))
       location = scratch.location("control.sock")
       api = try ControlAPI(
         ControlAPI.Dependencies(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Documents
 import EventLoop
 import JSON
 import TestSupport
@@ -7,6 +8,22 @@ import Testing
 
 @testable import Relay
 @testable import Store
+
+/// Carries commands out when it is told to.
+private final class SlowHost: RelayHost {
+  var underWay: [(id: String, answer: Promise<CommandAnswer>)] = []
+
+  func carryOut(_ command: RemoteCommand) async -> CommandAnswer {
+    let answer = Promise<CommandAnswer>()
+    underWay.append((command.id, answer))
+    // `try?`: nothing cancels it.
+    return (try? await answer.value()) ?? .notKept(words: "cancelled")
+  }
+
+  func documentChanged(_ document: Document) {}
+  func take(_ update: ChannelUpdate) -> ChannelUpdateFate { .skipped }
+  var exchangedChannels: [String] { [] }
+}
 
 /// Texts from servers and from a configuration that look the same are two where their bytes are.
 @Suite struct OutsideTextTests {
@@ -18,8 +35,8 @@ import Testing
     let loop = EventLoop()
     let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
     let desk = CommandIntake(CommandIntake.Settings(), upstream: "hub", store: store, on: loop, log: Log())
-    var underWay: [(id: String, done: (CommandAnswer) -> Void)] = []
-    desk.handler = { underWay.append(($0.id, $1)) }
+    let host = SlowHost()
+    desk.host = host
     var answers: [String] = []
     for id in [one, two, one] {
       let command = JSONWriter.object { json in
@@ -29,9 +46,9 @@ import Testing
       loop.begin { answers.append((await desk.take(command)).map { String(decoding: $0, as: UTF8.self) } ?? "none") }
     }
     loop.afterTurn { store.commit() }
-    #expect(turn(loop) { underWay.count == 2 })
-    #expect(underWay.map { Array($0.id.utf8) } == [Array(one.utf8), Array(two.utf8)])
-    for (number, command) in underWay.enumerated() { command.done(.done(Array("\(number)".utf8))) }
+    #expect(turn(loop) { host.underWay.count == 2 })
+    #expect(host.underWay.map { Array($0.id.utf8) } == [Array(one.utf8), Array(two.utf8)])
+    for (number, command) in host.underWay.enumerated() { command.answer.keep(.done(Array("\(number)".utf8))) }
     #expect(turn(loop) { answers.count == 3 })
     #expect(
       answers.filter { $0.contains("\"result\":0") }.count == 2

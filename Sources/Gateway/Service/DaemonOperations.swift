@@ -7,18 +7,18 @@ import Messaging
 /// What the control socket has the daemon do.
 final class DaemonOperations: GatewayOperations {
   private unowned let daemon: Daemon
-  private let upkeep: StoreMaintenance
+  private let maintenance: StoreMaintenance
   private let power: PowerWatch
 
-  init(_ daemon: Daemon, _ upkeep: StoreMaintenance, _ power: PowerWatch) {
+  init(_ daemon: Daemon, _ maintenance: StoreMaintenance, _ power: PowerWatch) {
     self.daemon = daemon
-    self.upkeep = upkeep
+    self.maintenance = maintenance
     self.power = power
   }
 
   func addUpstream(_ fields: JSONValue) throws(Refusal) -> [String] { try daemon.addUpstream(fields) }
   func removeUpstream(_ name: String) throws(Refusal) { try daemon.removeUpstream(name) }
   func documentsChanged() { daemon.documentsChanged() }
-  func memoryWasUsed() { upkeep.memoryWasUsed() }
+  func memoryWasUsed() { maintenance.memoryWasUsed() }
   var powerReport: PowerReport { power.report }
 }

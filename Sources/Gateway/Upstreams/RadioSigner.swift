@@ -13,13 +13,9 @@ final class RadioSigner: RadioAccess {
   private static let maxWaiting = 8
 
   private let connection: RadioConnection
-  private let loop: EventLoop
   private let buffer = LoopSemaphore<Int>(bound: maxWaiting)
 
-  init(_ connection: RadioConnection, on loop: EventLoop) {
-    self.connection = connection
-    self.loop = loop
-  }
+  init(_ connection: RadioConnection) { self.connection = connection }
 
   var facts: RadioFacts? {
     connection.identity.map { identity in
@@ -72,12 +68,5 @@ final class RadioSigner: RadioAccess {
       (stats.secondsSent, stats.secondsReceived) = (radio.secondsSent, radio.secondsReceived)
     }
     return stats
-  }
-}
-
-/// For programs that share the radio, which wait with a callback. Each answer bounds its task by the radio's time-out.
-extension RadioSigner {
-  func sign(_ message: [UInt8], _ done: @escaping ([UInt8]?) -> Void) {
-    loop.begin { done(await self.sign(message)) }
   }
 }

@@ -13,20 +13,14 @@ import Timing
 final class RemoteCommands {
   private let messenger: Messenger
   private let synchronizer: Synchronizer
-  /// What `status` answers.
-  var status: () -> [UInt8] = { Array("{}".utf8) }
 
   init(_ messenger: Messenger, _ synchronizer: Synchronizer) {
     self.messenger = messenger
     self.synchronizer = synchronizer
   }
 
-  /// For who waits with a callback. A command that is carried out is carried out whole: nothing cancels it.
-  func carryOut(_ command: RemoteCommand, _ done: @escaping (CommandAnswer) -> Void) {
-    messenger.loop.begin { done(await self.carryOut(command)) }
-  }
-
-  func carryOut(_ command: RemoteCommand) async -> CommandAnswer {
+  /// `status`: what the command of that name answers.
+  func carryOut(_ command: RemoteCommand, status: [UInt8]) async -> CommandAnswer {
     switch command.name {
     case "send": return await send(command)
     case "sync":
@@ -35,7 +29,7 @@ final class RemoteCommands {
       }
       synchronizer.restart(fully: command.body["full"]?.bool ?? false)
       return .done(Array("{}".utf8))
-    case "status": return .done(status())
+    case "status": return .done(status)
     default: return .refused(code: "not_allowed", words: "there is no command \(command.name)")
     }
   }

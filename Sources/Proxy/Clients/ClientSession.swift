@@ -328,10 +328,12 @@ final class ClientSession {
       reply(.ok)
     default:
       guard !toSign.isEmpty else { return reply(.error(.badState)) }
-      parts.sign(toSign) { [weak self] signature in
+      let message = toSign
+      toSign = []
+      parts.loop.begin { [weak self, parts] in
+        let signature = await parts.sign(message)
         self?.reply(signature.map { .signature($0) } ?? .error(.badState))
       }
-      toSign = []
     }
   }
 

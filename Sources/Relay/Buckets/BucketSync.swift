@@ -51,14 +51,6 @@ public enum ChannelUpdateFate: Equatable, Sendable {
 
 /// Carries out what `CatchUp` decides, for one upstream: asks, applies, keeps.
 final class BucketSync: UpdatesListener {
-  /// Who gets what comes. All of it is called within the turn in which it is written.
-  struct Receivers {
-    var documentChanged: (Document) -> Void = { _ in }
-    var channelMessage: (ChannelUpdate) -> ChannelUpdateFate = { _ in .skipped }
-    /// Digests of channels that are exchanged with other gateways.
-    var channels: () -> [String] = { [] }
-  }
-
   /// After a failure, and where the server cannot tell of what is new.
   private static let pollInterval: Duration = .seconds(300)
   private static let firstPause: Duration = .seconds(5)
@@ -83,7 +75,8 @@ final class BucketSync: UpdatesListener {
   private var isReachable = false
   private var troubleLogged: String?
   private(set) var lastSuccess: Int64?
-  var receivers = Receivers()
+  /// All of it is called within the turn in which it is written.
+  weak var host: (any RelayHost)?
 
   init(
     upstream: String, rights: Set<String>, store: Store, source: any UpdatesSource, commands: CommandIntake,
@@ -133,7 +126,7 @@ final class BucketSync: UpdatesListener {
     var names: [String] = []
     if !rights.isDisjoint(with: CommandIntake.known) { names.append("commands") }
     if rights.contains("documents") || rights.contains("settings") { names.append("documents") }
-    names += receivers.channels().prefix(48).map { "channel/\($0)" }
+    names += (host?.exchangedChannels ?? []).prefix(48).map { "channel/\($0)" }
     var positions: [String: CatchUp.Position] = [:]
     for name in names {
       let kept = try store.bucket(name, of: upstream)
@@ -247,7 +240,7 @@ final class BucketSync: UpdatesListener {
     }
     try await move(bucket, outcome)
     catchUp.moved(bucket, outcome, applied: applied, duplicates: duplicates, skipped: skipped)
-    for document in changed { receivers.documentChanged(document) }
+    for document in changed { host?.documentChanged(document) }
     if bucket == "commands" { commands.runNext() }
   }
 
@@ -336,12 +329,12 @@ final class BucketSync: UpdatesListener {
     guard let body = try? JSONValue(parsing: update.body), let gateway = body["gateway"]?.string,
       let text = body["text"]?.string, let time = body["sender_time"]?.integer.flatMap({ UInt32(exactly: $0) })
     else { return .skipped }
-    return receivers.channelMessage(
+    return host?.take(
       ChannelUpdate(
         upstream: upstream, id: update.id, gateway: gateway, channel: channel,
         senderName: body["sender_name"]?.string ?? "?", senderTime: time, text: text,
         at: ChannelUpdate.sent(update.at, body),
-        isOfUnknownAge: body["waited"]?.bool == true && body["waited_s"] == nil && body["age_s"] == nil))
+        isOfUnknownAge: body["waited"]?.bool == true && body["waited_s"] == nil && body["age_s"] == nil)) ?? .skipped
   }
 
   // MARK: Trouble

@@ -28,9 +28,6 @@ public enum CommandAnswer: Equatable, Sendable {
   case notKept(words: String)
 }
 
-/// Carries a command out; the answer comes exactly once.
-public typealias CommandHandler = (RemoteCommand, @escaping (CommandAnswer) -> Void) -> Void
-
 /// Takes commands of one upstream in: only those that are allowed, not more than so many a minute, each once, each journaled
 /// with who asked. They come live, or from the queue on disk where a hub's bucket put them. Source: docs/hub-protocol.md.
 final class CommandIntake: CommandTaker {
@@ -52,7 +49,8 @@ final class CommandIntake: CommandTaker {
   private let loop: EventLoop
   private let log: Log
   private let clock: WallClock
-  var handler: CommandHandler?
+  /// Without it the queue waits, and what comes live is refused.
+  weak var host: (any RelayHost)?
   private var recent: [MonotonicTime] = []
   private var toldLimitAt: MonotonicTime?
   /// Commands under way, and who else waits for their answer.
@@ -129,21 +127,18 @@ final class CommandIntake: CommandTaker {
   }
 
   private func carryOut(_ command: RemoteCommand) async -> CommandAnswer {
-    guard Self.known.contains(command.name), settings.allowed.contains(command.name), let handler else {
+    guard Self.known.contains(command.name), settings.allowed.contains(command.name), let host else {
       let allowed = settings.allowed.sorted().joined(separator: ", ")
       return .refused(code: "not_allowed", words: "allowed are: \(allowed.isEmpty ? "none" : allowed)")
     }
-    let answer = Promise<CommandAnswer>()
-    handler(command) { answer.keep($0) }
-    // `try?`: its task is never cancelled.
-    return (try? await answer.value()) ?? .notKept(words: "the gateway ends")
+    return await host.carryOut(command)
   }
 
   // MARK: The queue
 
   /// Something may wait on disk.
   func runNext() {
-    guard queueTask == nil, handler != nil else { return }
+    guard queueTask == nil, host != nil else { return }
     queueTask = loop.begin { [weak self] in
       // `try?`: cancelled when the upstream ends; the queue waits on disk.
       try? await self?.runQueue()

@@ -62,6 +62,8 @@ public final class JournalUpstream: Upstream {
   let woken = Waiter()
   /// The connection should be made anew, when nothing is under way.
   private var isOutdated = false
+  /// An operator has the server greeted, and nothing else is said to it meanwhile.
+  private var isTesting = false
   /// A dead letter is on its way to disk: nothing is sent before the cursor is behind it.
   var isBurying = false
   /// Batches that are under way, in order.
@@ -80,8 +82,6 @@ public final class JournalUpstream: Upstream {
   private var epochRenewals = 0
   private let desk: CommandIntake
   var bucketSync: BucketSync?
-  /// Kept for a carrier that is built later.
-  var receivers: BucketSync.Receivers? { didSet { if let receivers { bucketSync?.receivers = receivers } } }
   weak var radio: (any RadioAccess)? { didSet { (carrier as? MQTTCarrier)?.radio = radio } }
 
   public var name: String { settings.name }
@@ -117,15 +117,15 @@ public final class JournalUpstream: Upstream {
     let bucketSync = BucketSync(
       upstream: settings.name, rights: settings.allowed, store: store, source: source, commands: desk, on: loop,
       log: log, acknowledged: { [weak self] in self?.taken ?? 0 })
-    if let receivers { bucketSync.receivers = receivers }
+    bucketSync.host = host
     self.bucketSync = bucketSync
   }
 
-  /// Who carries out what the server asks for.
-  public var commandHandler: CommandHandler? {
-    get { desk.handler }
-    set {
-      desk.handler = newValue
+  /// Who carries out what the server asks for, and gets what it sends.
+  public weak var host: (any RelayHost)? {
+    didSet {
+      desk.host = host
+      bucketSync?.host = host
       desk.runNext()
     }
   }
@@ -147,7 +147,7 @@ public final class JournalUpstream: Upstream {
   }
 
   private func step() async throws {
-    if isPaused || isBurying { return try await woken.wait() }
+    if isPaused || isBurying || isTesting { return try await woken.wait() }
     if isOutdated, flights.isEmpty {
       isOutdated = false
       shipment.greetAgain()
@@ -198,11 +198,13 @@ public final class JournalUpstream: Upstream {
 
   public func test() async -> String? {
     if case .sending = shipment.state { return "busy sending; see its state in `meshpost status`" }
+    isTesting = true
     mend()
     // Nothing else is sent meanwhile.
     shipment.greetingSent()
     release()
     let verdict = await carrier.test()
+    isTesting = false
     shipment.greetAgain()
     wake()
     switch verdict {

@@ -9,7 +9,7 @@ public protocol Upstream: AnyObject {
   var name: String { get }
   var status: UpstreamStatus { get }
   /// Who carries out what the server asks for; nobody: everything is refused.
-  var commandHandler: CommandHandler? { get set }
+  var host: (any RelayHost)? { get set }
   /// Something may be new to send.
   func wake()
   /// Try at once, with fresh credentials: the operator says so.
@@ -87,6 +87,8 @@ public final class Relay {
         all.append(kept)
       } else {
         let made = try JournalUpstream(settings, store: store, on: loop, log: log)
+        made.host = host
+        made.radio = radio
         all.append(made)
         fresh.append(made)
       }
@@ -98,24 +100,12 @@ public final class Relay {
     return fresh
   }
 
-  /// Who carries out what servers ask for.
-  public func setCommandHandler(_ handler: @escaping CommandHandler) {
-    for upstream in upstreams { upstream.commandHandler = handler }
-  }
-
-  /// Who gets what comes from servers with buckets.
-  public func setReceivers(
-    documentChanged: @escaping (Document) -> Void, channelMessage: @escaping (ChannelUpdate) -> ChannelUpdateFate,
-    channels: @escaping () -> [String]
-  ) {
-    let receivers = BucketSync.Receivers(
-      documentChanged: documentChanged, channelMessage: channelMessage, channels: channels)
-    for case let upstream as JournalUpstream in upstreams { upstream.receivers = receivers }
-  }
+  /// Who carries out what servers ask for, and gets what they send.
+  public weak var host: (any RelayHost)? { didSet { for upstream in upstreams { upstream.host = host } } }
 
   /// The radio, for those who tell of it or have it sign.
-  public func setRadio(_ radio: any RadioAccess) {
-    for case let upstream as JournalUpstream in upstreams { upstream.radio = radio }
+  public weak var radio: (any RadioAccess)? {
+    didSet { for case let upstream as JournalUpstream in upstreams { upstream.radio = radio } }
   }
 
   /// The radio is there: who waited for it tries at once.

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import JSON
+import Store
+import Sync
+
+/// What the radio says reaches those who send, ask, forward and share it.
+extension Daemon: SyncObserver {
+  public func linkChanged() { radioChanged() }
+
+  public func syncChanged() {
+    control?.somethingIsNew()
+    if synchronizer.state == .synced {
+      relay.radioIsUp()
+      relay.channelsChanged()
+      maintenance.memoryWasUsed()
+    }
+    radioChanged()
+  }
+
+  public func heard(_ push: Push, in frame: [UInt8]) {
+    proxy.heard(push, frame)
+    messaging.messenger.received(push)
+    messaging.nodes.requests.received(push)
+    if case .logRxData(let snr, let rssi, let packet) = push { heard(packet, snr, rssi) }
+  }
+
+  public func contactCame(_ contact: Contact) {
+    messaging.messenger.contactChanged(contact)
+    messaging.keeper.look()
+  }
+
+  public func messageStored(_ message: QueuedMessage) {
+    messaging.nodes.requests.received(message)
+    proxy.messageStored()
+  }
+
+  public func radioReplaced() {
+    messaging.radioReplaced()
+    proxy.radioReplaced()
+  }
+
+  public func radioIsIdle() { power.radioIsIdle() }
+
+  private func radioChanged() {
+    publishState()
+    messaging.messenger.radioChanged()
+    if connection.state != .up {
+      messaging.nodes.requests.linkLost()
+      messaging.routine.linkDown()
+    } else if synchronizer.state == .synced {
+      messaging.routine.linkUp()
+    }
+  }
+
+  /// Packets are journaled while somebody wants them: they are many.
+  private func heard(_ packet: [UInt8], _ snr: SNR, _ rssi: Int8) {
+    counts.heard(snr, rssi)
+    taps.heard(packet, snr, rssi, connection.identity?.info.radio)
+    guard wantsPackets else { return }
+    let moment = synchronizer.now
+    let body = JSONWriter.object { json in
+      json.field("raw", Hex.string(packet))
+      json.field("snr", snr.decibels)
+      json.field("rssi", rssi)
+    }
+    store.post(when: .soon, "a packet") { store throws(SQLiteError) in
+      try store.append(.packet, at: moment, body: body)
+    }
+  }
+}

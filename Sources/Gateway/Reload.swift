@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+
+import Store
+
+/// SIGHUP, and upstreams that are added or removed while the gateway runs.
+extension Daemon {
+  /// What can be reloaded: the log's level, upstreams and their credentials, whether the radio's time is set.
+  func reload() {
+    notifier?.reloading()
+    defer { notifier?.reloaded() }
+    let fresh: GatewayConfiguration
+    do {
+      fresh = try GatewayConfiguration(file: file)
+    } catch {
+      log.error("the configuration is not reloaded:\n\(error)")
+      return
+    }
+    for words in fresh.warnings { log.warning(words) }
+    synchronizer.settings = fresh.sync
+    messaging.routine.change(fresh.messaging.routine)
+    power.change(limit: fresh.lowBattery)
+    messaging.keeper.settings = fresh.messaging.keeper
+    let old = configuration
+    let keepsRunning = [
+      ("radio.link", old.link != fresh.link), ("radio.key", old.radioKey != fresh.radioKey),
+      ("Bluetooth", old.bluetooth != fresh.bluetooth),
+      ("store", old.store.location != fresh.store.location),
+      ("control", old.controlSocket != fresh.controlSocket),
+      ("messaging.credentials_file", old.messaging.credentialsFile != fresh.messaging.credentialsFile),
+      ("gateway.id", old.store.gatewayID != fresh.store.gatewayID),
+    ]
+    for (name, changed) in keepsRunning where changed { log.warning("\(name) changes at the next start only") }
+    do {
+      try change(to: fresh)
+      // Whoever waits or is stopped may have what it needs by now.
+      relay.resume()
+      proxy.listen(fresh.proxies)
+      for lack in fresh.lacks { log.warning(lack) }
+      log.notice("the configuration is reloaded")
+    } catch {
+      log.error("the configuration is not reloaded: \(error)")
+    }
+  }
+
+  /// Upstreams whose settings are the same go on running. When it throws, nothing has changed.
+  func change(to fresh: GatewayConfiguration) throws(StoreError) {
+    let added = try relay.change(to: fresh.upstreams)
+    configuration = fresh
+    settingsChanged()
+    for upstream in added { upstream.setState("gateway", lastState) }
+    relay.start()
+  }
+}

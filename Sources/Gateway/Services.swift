@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+
+/// A part of the gateway that lasts as long as the gateway.
+struct Service {
+  let begin: () -> Void
+  /// Returns when it has ended.
+  let end: () async -> Void
+}
+
+extension Daemon {
+  /// In the order in which they begin; they end in the opposite one: first no message is taken from the radio any more, last the store is
+  /// closed.
+  var services: [Service] {
+    let network = NetworkWatch(on: loop) { [weak self] in self?.networkChanged() }
+    return [
+      Service(begin: { self.maintenance.start() }) {
+        self.maintenance.stop()
+        self.closeStore()
+      },
+      Service(begin: {}) { self.control?.stop() },
+      Service(begin: { self.relay.start() }) { self.relay.stop() },
+      Service(begin: { _ = network }) { withExtendedLifetime(network) {} },
+      Service(begin: { self.connection.start() }) { self.connection.stop() },
+      Service(begin: { self.proxy.listen(self.configuration.proxies) }) { self.proxy.stop() },
+      Service(begin: { self.power.start() }) {},
+      // What the radio is handing over just now is on disk before the link goes.
+      Service(begin: {}) { await self.synchronizer.finish(within: Self.shutdownGrace) },
+    ]
+  }
+
+  private func networkChanged() {
+    log.info("the network has changed: waiting upstreams are tried at once")
+    relay.networkChanged()
+  }
+
+  private func closeStore() {
+    store.settle()
+    do {
+      try store.checkpoint()
+    } catch {
+      log.info("the last checkpoint is left to the next start: \(error)")
+    }
+  }
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+
+import Documents
+import Relay
+
+/// What servers ask of the gateway, and send it.
+extension Daemon: RelayHost {
+  public func carryOut(_ command: RemoteCommand) async -> CommandAnswer {
+    await remote.carryOut(command, status: control?.stateJSON() ?? Array("{}".utf8))
+  }
+
+  public func documentChanged(_ document: Document) { documentsChanged() }
+  public func take(_ update: ChannelUpdate) -> ChannelUpdateFate { exchange.take(update) }
+  public var exchangedChannels: [String] { exchange.digests() }
+
+  /// Upstreams were built anew, or may be.
+  func settingsChanged() {
+    wantsPackets = relay.wantsPackets
+    documentsChanged()
+  }
+
+  /// Documents may say other things than the file, where a hub is allowed to have them say so.
+  func documentsChanged() {
+    let settings = SettingsDocuments(configuration, store, log)
+    log.level = settings.logLevel
+    messaging.messenger.change(settings.messenger)
+    exchange.settings = settings.exchange
+    relay.channelsChanged()
+  }
+}
