@@ -147,4 +147,41 @@ import Timing
       "seed \(seed): descriptors \(Self.descriptors), watches \(loop.watchCount), timers \(loop.waitingTimers), tasks \(loop.taskCount); before \(before)"
     )
   }
+
+  /// A reload builds what is new or changed, and lets go of what it takes the place of.
+  @Test func `a thousand reloads leave no task, descriptor or timer`() throws {
+    let (scratch, loop) = (Scratch(inMemory: true), EventLoop())
+    var random = SeededRandom(seed: 2)
+    let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
+    loop.afterTurn { store.commit() }
+    let relay = try Relay([], store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+    let server = try Whim(on: loop, seed: 2)
+    loop.turn(wait: false)
+    let before = (Self.descriptors, loop.watchCount, loop.waitingTimers, loop.taskCount)
+    for _ in 0..<1000 {
+      let wanted = try (0..<5).map { number in
+        var settings = try settings(number, server.port, "u\(number)")
+        // Some are the same as before, and go on running.
+        settings.timeout = .seconds(Int64.random(in: 5...7, using: &random))
+        return settings
+      }
+      try relay.change(to: wanted)
+      relay.start()
+      for _ in 0..<Int.random(in: 1..<6, using: &random) {
+        let timer = loop.schedule(after: .microseconds(Int64.random(in: 0..<2000, using: &random))) {}
+        loop.turn(wait: true)
+        timer.cancel()
+      }
+    }
+    try relay.change(to: [])
+    let isQuiet = turn(loop) {
+      (loop.waitingTimers, loop.taskCount) == (before.2, before.3) && loop.watchCount <= before.1
+        && Self.descriptors <= before.0
+    }
+    #expect(
+      isQuiet,
+      "descriptors \(Self.descriptors), watches \(loop.watchCount), timers \(loop.waitingTimers), tasks \(loop.taskCount); before \(before)"
+    )
+    server.stop()
+  }
 }
