@@ -107,7 +107,7 @@ public final class CompanionProxy {
   private func accept(_ socket: Int32, _ peer: IPAddress, _ settings: ProxySettings) {
     let there = sessions.values.filter { $0.settings == settings }
     guard there.count < settings.maxClients else {
-      parts.log.info("proxy \(settings.name): \(peer) is turned away, \(there.count) clients are there already")
+      parts.log.info("proxy \(settings.name): \(peer) refused, \(there.count) clients are there already")
       close(socket)
       return
     }
@@ -122,7 +122,7 @@ public final class CompanionProxy {
       cursor = kept ?? max(0, newest - settings.history)
       if kept == nil { parts.keepCursor(place, cursor) }
     } catch {
-      parts.log.warning("proxy \(settings.name): \(peer) is turned away: \(error)")
+      parts.log.warning("proxy \(settings.name): \(peer) refused: \(error)")
       close(socket)
       return
     }
@@ -143,7 +143,7 @@ public final class CompanionProxy {
     let id = ObjectIdentifier(session)
     sessions[id] = session
     session.onEnd = { [weak self, log = parts.log] words in
-      if let words { log.info("client \(session.name) is let go: \(words)") }
+      if let words { log.info("client \(session.name) disconnected: \(words)") }
       self?.sessions[id] = nil
     }
     session.start()

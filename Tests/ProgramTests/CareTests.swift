@@ -124,9 +124,9 @@ extension WholeProgramTests {
       try untilTrue("room to be made: \(rig.gateway?.lines ?? [])") { try onRadio() == 25 }
       #expect(try rig.radioStats()["contacts"]?.integer == 25)
       #expect(try rig.status()?["store"]?["contacts"]?.integer == all, "all are known still")
-      let line = try rig.gateway?.line(with: "gives way") ?? ""
+      let line = try rig.gateway?.line(with: "to make room") ?? ""
       let words = line.split(separator: ": ").last ?? ""
-      let name = String(words.replacing(" gives way, is kept here, and put back when needed", with: ""))
+      let name = String(words.replacing(" removed from the radio to make room; written to, it is restored", with: ""))
       let sent = try rig.meshpost("send", name, "are you there?")
       #expect(sent.code == 0, "\(name): \(sent.lines)")
       try untilTrue("it to be back") { try rig.meshpost("contacts", "--on-radio").lines.contains { $0.contains(name) } }

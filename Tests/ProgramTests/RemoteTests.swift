@@ -142,7 +142,7 @@ extension WholeProgramTests {
         program.code == EX_UNAVAILABLE && program.lines.last?.contains("there is no meshpost on") == true, "\(program)")
       rig.gateway?.kill9()
       let daemon = try server.run(["status"], of: rig)
-      #expect(daemon.code == EX_UNAVAILABLE && daemon.lines.joined().contains("meshpostd does not run"), "\(daemon)")
+      #expect(daemon.code == EX_UNAVAILABLE && daemon.lines.joined().contains("meshpostd is not running"), "\(daemon)")
       let wrong = try Program.own("meshpost", ["status", "--host", "ssh://-oProxyCommand=x"])
       #expect(try wrong.ended() == EX_USAGE, "no host is taken for an option")
     }

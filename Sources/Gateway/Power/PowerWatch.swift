@@ -76,14 +76,14 @@ final class PowerWatch {
     if level.isLow {
       log.warning("the radio's battery is low: \(volts)")
     } else {
-      log.notice("the radio's battery is well again: \(volts)")
+      log.notice("radio battery OK again: \(volts)")
     }
     journal("battery", isLow: level.isLow, millivolts)
   }
 
   private func supplyChanged(_ isLow: Bool) {
     if isLow {
-      log.warning("this machine's voltage is too low. Use a supply and a cable that hold 5.1 V under load")
+      log.warning("this machine's supply voltage is too low. Use a supply and a cable that hold 5.1 V under load")
     } else {
       log.notice("this machine's voltage is right again")
     }

@@ -129,7 +129,7 @@ final class ChannelExchange {
     case .full(let words): return .later(words)
     case .store(let error): return .later("\(error)")
     default:
-      log.warning("a message from elsewhere is not sent: \(refusal)")
+      log.warning("relayed channel message not sent: \(refusal)")
       return .skipped
     }
   }

@@ -144,7 +144,7 @@ public final class NodeService {
       return
     }
     guard readOnly.insert(contact.key).inserted else { return }
-    log.warning("room \(contact.name.string) lets us in read only: posts will be ignored")
+    log.warning("room \(contact.name.string) allows only reading: posts will be ignored")
   }
 
   private func noteHeard(_ contact: Contact) {

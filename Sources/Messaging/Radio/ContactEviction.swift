@@ -99,9 +99,9 @@ public final class ContactEviction {
         return false
       }
       log.notice(
-        "the radio's contacts are nearly full: \(contact.name.string) gives way, is kept here, and put back when needed"
+        "the radio's contacts are nearly full: \(contact.name.string) removed from the radio to make room; written to, it is restored"
       )
-      store.post("that \(contact.name.string) gave way") { store throws(SQLiteError) in
+      store.post("the eviction of \(contact.name.string)") { store throws(SQLiteError) in
         try store.setEvicted(contact.key, true)
       }
     }
@@ -115,7 +115,7 @@ public final class ContactEviction {
     do throws(Refusal) {
       try await table.add(stored.contact)
     } catch {
-      log.warning("\(stored.contact.name.string) cannot be put back: \(error)")
+      log.warning("\(stored.contact.name.string) cannot be restored: \(error)")
       return false
     }
     do throws(StoreError) {

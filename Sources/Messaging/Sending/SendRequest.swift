@@ -76,7 +76,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
       "the text is \(over) bytes too long (at most \(limit)). Shorten it, or let it be split"
     case .invalid(let words), .full(let words), .radio(let words), .silence(let words): words
     case .readOnly(let name):
-      "\(name) lets us in read only: posts will be ignored. Log in with a password that lets post: meshpost room login \(name)"
+      "\(name) allows only reading: posts will be ignored. Log in with a password that lets post: meshpost room login \(name)"
     case .linkDown: "the radio's link is down, or it is not synced yet; `meshpost status` tells which, and what to do"
     case .store(let error): "\(error). \(error.remedy)"
     case .cancelled: "the request was cancelled"

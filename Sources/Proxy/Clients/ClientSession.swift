@@ -114,7 +114,7 @@ final class ClientSession {
 
   private func takeFrames(_ now: MonotonicTime) {
     while !isOver, let frame = decoder.next(now: now) {
-      guard waiting.count < Self.maxWaiting else { return end("it sent \(waiting.count) commands without waiting") }
+      guard waiting.count < Self.maxWaiting else { return end("\(waiting.count) commands sent without waiting") }
       waiting.append(frame)
     }
     // Nothing is carried out of what came along with it.
@@ -132,9 +132,9 @@ final class ClientSession {
 
   private static func words(_ fault: FrameStream.Fault) -> String {
     switch fault {
-    case .noMarker: "it does not speak the companion protocol (a web page, perhaps)"
-    case .length(let length): "it does not speak the companion protocol (a frame of \(length) bytes)"
-    case .unfinished: "it did not end a frame that it had begun"
+    case .noMarker: "not the companion protocol (a web page, perhaps)"
+    case .length(let length): "not the companion protocol (a frame of \(length) bytes)"
+    case .unfinished: "an incomplete frame"
     }
   }
 
@@ -156,7 +156,7 @@ final class ClientSession {
     guard !isOver else { return }
     stream.write(SerialFraming.wrap(frame, .fromRadio))
     if stream.pendingBytes > Self.maxUnread {
-      parts.loop.later { [weak self] in self?.end("it does not read what it is told") }
+      parts.loop.later { [weak self] in self?.end("over 128 KiB unread") }
     }
   }
 

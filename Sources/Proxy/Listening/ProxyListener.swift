@@ -75,7 +75,7 @@ final class ProxyListener {
     }
     // Once for each, and not for ever more of them.
     if turnedAway.count < 16, turnedAway.insert(peer).inserted {
-      log.warning("proxy \(settings.name): \(peer) is turned away: it is not in allow_from")
+      log.warning("proxy \(settings.name): \(peer) refused: not in allow_from")
     }
     return false
   }

@@ -266,7 +266,7 @@ public final class RadioConnection {
   /// The radio is another node now: what waits for it was said as the last one, and fails as with a lost link.
   private func beginAnew() {
     guard state == .up else { return }
-    log.notice("the radio has another private key: it is met anew")
+    log.notice("the radio has a different private key: reconnecting")
     change(.handshaking)
     perform(session.linkLost())
     delegate?.lost()
@@ -361,7 +361,7 @@ public final class RadioConnection {
     let (isWorthIt, missed) = flaps.changed(now: loop.now)
     if missed > 0 { log.notice("radio link: \(missed) more changes in the last hour") }
     log.log(isWorthIt ? level : .debug, words)
-    if isWorthIt, flaps.isQuiet { log.notice("radio link: it comes and goes; further changes are counted, not told") }
+    if isWorthIt, flaps.isQuiet { log.notice("radio link: flapping; further changes counted, not logged") }
   }
 
   private func arm() {

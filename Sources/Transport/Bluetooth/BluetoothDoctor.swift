@@ -68,7 +68,8 @@ public final class BluetoothDoctor {
       return Finding(
         "rfkill", mayLift ? .warning : .failed, "\(block.name) is blocked",
         mayLift
-          ? "Nothing to do: radio.unblock lifts it." : "Lift it: `rfkill unblock bluetooth`, or set radio.unblock.")
+          ? "Nothing to do: radio.unblock removes the block."
+          : "Lift it: `rfkill unblock bluetooth`, or set radio.unblock.")
     }
   }
 

@@ -45,7 +45,7 @@ struct ConnectCommand: ParsableCommand {
     }
     guard isConnected else {
       let words = String(cString: strerror(errno))
-      throw Failure.socket(location) ?? Failure.say("\(location): \(words): meshpostd does not run", EX_UNAVAILABLE)
+      throw Failure.socket(location) ?? Failure.say("\(location): \(words): meshpostd is not running", EX_UNAVAILABLE)
     }
     return descriptor
   }

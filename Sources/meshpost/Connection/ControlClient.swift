@@ -158,7 +158,7 @@ struct ControlClient {
         throw tunnel.failure("\(failure)")
       }
       if let refused = Failure.socket(connection.socket) { throw refused }
-      throw fail("\(failure). Is meshpostd running? `systemctl status meshpost` tells", EX_UNAVAILABLE)
+      throw fail("\(failure). Is meshpostd running? See `systemctl status meshpost`", EX_UNAVAILABLE)
     case nil: throw fail("no answer", EX_UNAVAILABLE)
     }
   }
