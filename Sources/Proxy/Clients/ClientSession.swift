@@ -112,7 +112,7 @@ final class ClientSession {
     takeFrames(now)
   }
 
-  private func takeFrames(_ now: MonotonicTime) {
+  func takeFrames(_ now: MonotonicTime) {
     while !isOver, let frame = decoder.next(now: now) {
       guard waiting.count < Self.maxWaiting else { return end("\(waiting.count) commands sent without waiting") }
       waiting.append(frame)
@@ -207,13 +207,13 @@ final class ClientSession {
     return isRecent ? SerialFraming.largestFrame : SerialFraming.largestFrameBefore116
   }
 
-  private func pass(_ command: Command, _ frame: [UInt8]) {
+  func pass(_ command: Command, _ frame: [UInt8]) {
     guard mayGoOnAir(command) else { return reply(.error(.tableFull)) }
     submit(command, frame) { [weak self] answer in self?.ended(command, answer) }
   }
 
   /// The empty slots of a radio are a channel under a key of zeros; and the hour's air time is everybody's.
-  private func mayGoOnAir(_ command: Command) -> Bool {
+  func mayGoOnAir(_ command: Command) -> Bool {
     // `try?`: a store that cannot be read forbids nothing.
     if let slot = command.slotOnAir, let channel = (try? parts.store.channel(slot: slot)) ?? nil, channel.isEmpty {
       return false
@@ -225,7 +225,7 @@ final class ClientSession {
   }
 
   /// To the radio, in its scope where that counts. `done` is called with what the radio says to `command`. Without a `frame`: the command's own.
-  private func submit(_ command: Command, _ frame: [UInt8]?, _ done: @escaping (RadioAnswer) -> Void) {
+  func submit(_ command: Command, _ frame: [UInt8]?, _ done: @escaping (RadioAnswer) -> Void) {
     var group = [RadioSession.Submission(command, frame: frame)]
     if let scopeFrame, command.mayFlood {
       let scope = RadioSession.Submission(.setFloodScopeKey(.useDefault), frame: scopeFrame)
@@ -236,7 +236,7 @@ final class ClientSession {
     if !isTaken { done(.linkLost) }
   }
 
-  private func ended(_ command: Command, _ answer: RadioAnswer) {
+  func ended(_ command: Command, _ answer: RadioAnswer) {
     switch answer.outcome {
     case .replied, .pushed:
       learn(command, answer.outcome)
@@ -298,72 +298,6 @@ final class ClientSession {
   private func withoutPIN(_ frame: [UInt8]) -> [UInt8] {
     guard !settings.allows.contains(.pin), frame.count >= 8 else { return frame }
     return Array(frame[..<4]) + [0, 0, 0, 0] + Array(frame[8...])
-  }
-
-  // MARK: What only one client at a time may do
-
-  /// The radio keeps one scope for all floods: a client's is set for each of its commands and taken back.
-  private func setScope(_ scope: FloodScopeOverride, _ frame: [UInt8]) {
-    let probe = [
-      RadioSession.Submission(.setFloodScopeKey(scope), frame: frame),
-      RadioSession.Submission(.setFloodScopeKey(.useDefault)),
-    ]
-    let isTaken = parts.connection.pass(probe) { [weak self] index, answer in
-      guard let self, index == 0 else { return }
-      if case .replied(.ok) = answer.outcome { self.scopeFrame = scope == .useDefault ? nil : frame }
-      self.ended(.setFloodScopeKey(scope), answer)
-    }
-    if !isTaken { reply(.error(.badState)) }
-  }
-
-  /// The radio has one buffer for what it is to sign, which the gateway uses, too.
-  private func sign(_ command: Command) {
-    switch command {
-    case .signStart:
-      toSign = []
-      reply(.signStart(limit: UInt32(Self.maxToSign)))
-    case .signData(let data):
-      guard toSign.count + data.count <= Self.maxToSign else { return reply(.error(.tableFull)) }
-      toSign += data
-      reply(.ok)
-    default:
-      guard !toSign.isEmpty else { return reply(.error(.badState)) }
-      let message = toSign
-      toSign = []
-      parts.loop.begin { [weak self, parts] in
-        let signature = await parts.sign(message)
-        self?.reply(signature.map { .signature($0) } ?? .error(.badState))
-      }
-    }
-  }
-
-  private static let maxToSign = 8192
-
-  private func ask(_ command: Command, _ frame: [UInt8], _ answer: RemoteAnswer) {
-    guard mayGoOnAir(command) else { return reply(.error(.tableFull)) }
-    parts.loop.begin { [weak self, requests = parts.requests] in
-      do throws(Refusal) {
-        let turn = try await requests.share()
-        self?.ask(command, frame, answer, turn)
-      } catch {
-        self?.reply(.error(error == .linkDown ? .badState : .tableFull))
-      }
-    }
-  }
-
-  private func ask(_ command: Command, _ frame: [UInt8], _ answer: RemoteAnswer, _ turn: NodeRequests.SharedTurn) {
-    guard !isOver else { return turn.leave() }
-    submit(command, frame) { [weak self] said in
-      guard let self, !self.isOver, case .replied(.sent(let sent)) = said.outcome else {
-        turn.leave()
-        self?.ended(command, said)
-        return
-      }
-      let question = OpenQuestion(answer, sent.ackOrTag) { turn.leave() }
-      self.question = question
-      self.parts.loop.schedule(after: NodeRequests.patience(sent)) { question.release() }
-      self.ended(command, said)
-    }
   }
 
   /// The radio says something by itself.

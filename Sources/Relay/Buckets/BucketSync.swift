@@ -57,16 +57,16 @@ final class BucketSync: UpdatesListener {
   /// Commands that may wait on disk here; the rest waits at the hub.
   private static let maxWaiting: Int64 = 200
 
-  private let upstream: String
-  private let rights: Set<String>
-  private let store: Store
+  let upstream: String
+  let rights: Set<String>
+  let store: Store
   private let source: any UpdatesSource
-  private let commands: CommandIntake
+  let commands: CommandIntake
   private let loop: EventLoop
-  private let log: Log
-  private let clock: WallClock
-  private let acknowledged: () -> Int64
-  private var catchUp: CatchUp
+  let log: Log
+  let clock: WallClock
+  let acknowledged: () -> Int64
+  var catchUp: CatchUp
   /// While the server can be asked.
   private var task: LoopTask?
   private let woken = Waiter()
@@ -148,7 +148,7 @@ final class BucketSync: UpdatesListener {
 
   // MARK: Fetching
 
-  private struct Trouble: Error {
+  struct Trouble: Error {
     let words: String
   }
 
@@ -215,126 +215,6 @@ final class BucketSync: UpdatesListener {
       throw Trouble(words: "the hub's answer about \(bucket) makes no sense, or did not come")
     }
     try await apply(outcome, bucket)
-  }
-
-  // MARK: Applying
-  //
-  // What is written for a page is one turn's, and so one transaction with the bucket's position: `move` hears of a failure
-  // for all of it.
-
-  private func apply(_ outcome: CatchUp.Outcome, _ bucket: String) async throws {
-    var (applied, duplicates, skipped) = (0, 0, Int64(0))
-    if let lost = outcome.lost {
-      skipped += lost.upperBound - lost.lowerBound + 1
-      journalGap(bucket, lost, "trimmed")
-    }
-    if outcome.hasDiverged { diverged(bucket, outcome.position) }
-    var changed: [Document] = []
-    for update in outcome.updates {
-      switch take(update, bucket, &changed) {
-      case .sent: applied += 1
-      case .known: duplicates += 1
-      case .skipped: skipped += 1
-      case .later(let words): throw Trouble(words: words)
-      }
-    }
-    try await move(bucket, outcome)
-    catchUp.moved(bucket, outcome, applied: applied, duplicates: duplicates, skipped: skipped)
-    for document in changed { host?.documentChanged(document) }
-    if bucket == "commands" { commands.runNext() }
-  }
-
-  /// The bucket's state goes to disk with what was written in this turn.
-  private func move(_ bucket: String, _ outcome: CatchUp.Outcome) async throws {
-    let position = outcome.position
-    try await store.save { [upstream] store throws(SQLiteError) in
-      try store.setBucket(
-        bucket, of: upstream, to: BucketPosition(seq: position.seq, at: position.at, since: position.since))
-    }
-  }
-
-  private func skip(
-    _ bucket: String, _ lost: ClosedRange<Int64>, _ reason: String, _ position: CatchUp.Position
-  ) async throws {
-    journalGap(bucket, lost, reason)
-    let outcome = CatchUp.Outcome(position: position)
-    try await move(bucket, outcome)
-    catchUp.moved(bucket, outcome, skipped: lost.upperBound - lost.lowerBound + 1)
-  }
-
-  private var moment: Moment { Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised) }
-
-  private func journalGap(_ bucket: String, _ lost: ClosedRange<Int64>, _ reason: String) {
-    log.warning("\(upstream): \(bucket): updates \(lost.lowerBound) to \(lost.upperBound) are missed (\(reason))")
-    let body = JSONWriter.object { json in
-      json.field("upstream", upstream)
-      json.field("bucket", bucket)
-      json.field("first", lost.lowerBound)
-      json.field("last", lost.upperBound)
-      json.field("count", lost.upperBound - lost.lowerBound + 1)
-      json.field("reason", reason)
-    }
-    store.write({ [moment] store throws(SQLiteError) in try store.append(.bucketGap, at: moment, body: body) }) { _ in }
-  }
-
-  /// The hub is an older copy of itself: it gets our documents again.
-  private func diverged(_ bucket: String, _ position: CatchUp.Position) {
-    log.notice("\(upstream): \(bucket) was restored at the hub: fetching again from \(position.seq)")
-    guard bucket == "documents" else { return }
-    store.write({ [moment] store throws(SQLiteError) in try store.announceDocuments(at: moment) }) { _ in }
-  }
-
-  private func take(_ update: CatchUp.Update, _ bucket: String, _ changed: inout [Document]) -> ChannelUpdateFate {
-    switch bucket {
-    case "commands": return takeCommand(update)
-    case "documents": return takeDocument(update, &changed)
-    default: return takeMessage(update, String(bucket.dropFirst("channel/".count)))
-    }
-  }
-
-  private func takeCommand(_ update: CatchUp.Update) -> ChannelUpdateFate {
-    guard (1...48).contains(update.id.utf8.count), update.body.count <= CommandIntake.maxBytes else { return .skipped }
-    var isNew = false
-    store.write({ [upstream, clock] store throws(SQLiteError) in
-      // What the hub kept it for counts towards its lifetime.
-      isNew = try store.queueCommand(update.body, id: update.id, of: upstream, at: min(update.at, clock.milliseconds))
-    }) { _ in }
-    return isNew ? .sent : .known
-  }
-
-  private func takeDocument(_ update: CatchUp.Update, _ changed: inout [Document]) -> ChannelUpdateFate {
-    // `try?`: it was JSON when it came.
-    guard let body = try? JSONValue(parsing: update.body), let text = body["key"]?.string,
-      let key = DocumentKey(text), let updatedAt = body["updated_at"]?.count,
-      rights.contains(key.isSetting ? "settings" : "documents")
-    else { return .skipped }
-    let given = body["value"] ?? .null
-    guard given == .null || key.allows(given) else { return .skipped }
-    var value = JSONWriter()
-    value.value(given)
-    let document = Document(
-      key: text, value: given == .null ? nil : value.string, updatedAt: updatedAt,
-      byHub: body["by_hub"]?.bool ?? false)
-    var isNew = false
-    let through = acknowledged()
-    store.write({ [upstream, moment] store throws(SQLiteError) in
-      isNew = try store.applyDocument(document, via: upstream, acknowledged: through, at: moment)
-    }) { _ in }
-    if isNew { changed.append(document) }
-    return isNew ? .sent : .known
-  }
-
-  private func takeMessage(_ update: CatchUp.Update, _ channel: String) -> ChannelUpdateFate {
-    // `try?`: it was JSON when it came.
-    guard let body = try? JSONValue(parsing: update.body), let gateway = body["gateway"]?.string,
-      let text = body["text"]?.string, let time = body["sender_time"]?.integer.flatMap({ UInt32(exactly: $0) })
-    else { return .skipped }
-    return host?.take(
-      ChannelUpdate(
-        upstream: upstream, id: update.id, gateway: gateway, channel: channel,
-        senderName: body["sender_name"]?.string ?? "?", senderTime: time, text: text,
-        at: ChannelUpdate.sent(update.at, body),
-        isOfUnknownAge: body["waited"]?.bool == true && body["waited_s"] == nil && body["age_s"] == nil)) ?? .skipped
   }
 
   // MARK: Trouble
