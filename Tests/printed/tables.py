@@ -19,6 +19,7 @@ named      a sentence names a command without what it needs; why that is not a w
 HELPERS = r"""
 air() { echo "$*" >/run/mesh/ctl; }
 until_true() { until eval "$1" >/dev/null 2>&1; do sleep 0.1; done; }
+heard() { until meshpost messages | grep -q "$1"; do air "${@:2}"; for look in $(seq 100); do meshpost messages | grep -q "$1" && return; sleep 0.1; done; done; }
 synced() { until_true "meshpost sync | grep -q synced && meshpost contacts | grep -q Lobby"; }
 identity() { grep -o '"id":"[^"]*' "$1" | head -1 | cut -d '"' -f 4; }
 number() { meshpost messages --json | grep "$1" | grep -o '"id":[0-9]*' | head -1 | cut -d : -f 2; }
@@ -81,7 +82,7 @@ DOCUMENTS[EVERYWHERE] = {
     "meshpost doctor": {"shows": "ok +radio"},
     "meshpost doctor bluetooth": {"code": 1, "because": "this machine has no Bluetooth, and that is what it says"},
     "meshpostd --check --config FILE": {"put": {"FILE": "/etc/meshpost/meshpostd.toml"}},
-    "meshpost messages --follow": {"before": "air chan Birch 0 good evening; until_true 'meshpost messages | grep evening'", "ends": "good evening"},
+    "meshpost messages --follow": {"before": "heard evening chan Birch 0 good evening", "ends": "good evening"},
     "meshpost backup": {"named": "docs/care.md has it whole, with the file"},
     "meshpost export": {"named": "README.md has it whole"},
     "meshpost setup": {
