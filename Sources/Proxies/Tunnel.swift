@@ -23,7 +23,7 @@ extension EventLoop {
 private final class Tunnel {
   /// Looks of curl at its progress, one for each byte of the proxy's answer: what is longer is no answer. curl reads on as long as
   /// there is something to read, and would hold up the loop.
-  private static let mostProgress = 64 << 10
+  private static let maxProgress = 64 << 10
 
   /// Milliseconds.
   private static let grace = 1000
@@ -44,7 +44,7 @@ private final class Tunnel {
 
   init(to host: String, _ port: UInt16, through proxy: ProxySettings, on loop: EventLoop) {
     (self.host, self.port, self.proxy, self.loop) = (host, port, proxy, loop)
-    progress.initialize(to: Self.mostProgress)
+    progress.initialize(to: Self.maxProgress)
   }
 
   deinit { progress.deallocate() }

@@ -50,12 +50,12 @@ final class HubWatcher {
   func run() {
     loop.begin {
       // Nobody cancels it.
-      do { while true { try await self.look() } } catch {}
+      do throws(CancellationError) { while true { try await self.look() } } catch {}
     }
     loop.run()
   }
 
-  private func look() async throws {
+  private func look() async throws(CancellationError) {
     let answer = await get("/v1/gateways?limit=1000")
     for gateway in (answer?["gateways"]?.array ?? []).compactMap({ $0["gateway"]?.string }) { await visit(gateway) }
     try await loop.sleep(for: .seconds(interval))

@@ -20,17 +20,6 @@ extension EventLoop {
     }
   }
 
-  /// Runs all of them until each has returned, or one throws: the others are cancelled then, and have ended when this throws.
-  public func all(_ children: (nonisolated(nonsending) () async throws -> Void)...) async throws {
-    try await withThrowingTaskGroup(of: Void.self) { group in
-      for child in children {
-        let child = Confined(child)
-        group.addTask { try await child.value() }
-      }
-      while try await group.next() != nil {}
-    }
-  }
-
   /// Cancels `work` when it has taken so long, and throws `TimedOut` once it has ended.
   public func withTimeout<Result>(
     _ limit: Duration, _ work: @escaping () async throws -> Result

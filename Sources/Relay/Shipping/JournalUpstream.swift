@@ -143,10 +143,10 @@ public final class JournalUpstream: Upstream {
   /// Does what `Shipment` says, until it is cancelled.
   private func run() async {
     // Cancelled: nobody is left to be told.
-    do { while true { try await step() } } catch {}
+    do throws(CancellationError) { while true { try await step() } } catch {}
   }
 
-  private func step() async throws {
+  private func step() async throws(CancellationError) {
     if isPaused || isBurying || isTesting { return try await woken.wait() }
     if isOutdated, flights.isEmpty {
       isOutdated = false
@@ -244,12 +244,12 @@ public final class JournalUpstream: Upstream {
 
   // MARK: Greeting
 
-  private func greet() async throws {
+  private func greet() async throws(CancellationError) {
     mend()
     release()
     shipment.greetingSent()
     let greeting = await carrier.greet()
-    try Task.checkCancellation()
+    if Task.isCancelled { throw CancellationError() }
     switch greeting {
     case .has(let acknowledged): known(acknowledged)
     case .ready: known(cursor)
