@@ -8,34 +8,6 @@ import Testing
 extension WholeProgramTests {
   /// A host with two addresses, of which the first swallows what is sent to it: as a host whose IPv6 is broken.
   @Suite struct DeadAddresses {
-    /// In a network of its own: what goes to 2001:db8::dead leaves by a cable whose other end is nobody's.
-    private static let network = """
-      set -e
-      ip link set lo up
-      ip addr add 192.0.2.1/32 dev lo
-      ip link add dead0 type veth peer name dead1
-      ip addr add 2001:db8::1/64 dev dead0 nodad
-      ip link set dead0 up; ip link set dead1 up
-      ip neigh add 2001:db8::dead lladdr 02:00:00:00:00:01 dev dead0 nud permanent
-      printf '2001:db8::dead twin\\n192.0.2.1 twin\\n127.0.0.1 localhost\\n' >"$1/hosts"
-      mount --bind "$1/hosts" /etc/hosts
-      # The cable's ends find each other by and by; until then its address comes last.
-      first() { getent ahosts twin | head -1; }
-      for look in $(seq 100); do [[ $(first) == 2001:db8::dead* ]] && break; sleep 0.1; done
-      [[ $(first) == 2001:db8::dead* ]]
-      ! timeout 1 bash -c '</dev/tcp/2001:db8::dead/80' 2>/dev/null
-
-      """
-    private static let unshare = ["-n", "-m", "--propagation", "private", "--fork", "--pid", "--kill-child"]
-
-    private static var mayUnshare: Bool {
-      let scratch = Scratch()
-      return
-        (try? Program(
-          "/usr/bin/unshare", unshare + ["bash", "-c", network, "network", scratch.folder.path()]
-        ).ended()) == 0
-    }
-
     /// Carries what comes to 192.0.2.1 to the same port of 127.0.0.1, and is a webhook itself.
     private static let servers = """
       import http.server, socket, sys, threading
@@ -65,7 +37,7 @@ extension WholeProgramTests {
 
     @Test(
       .enabled("a network namespace with a dead address cannot be made here (needs root, veth and bind mounts)") {
-        mayUnshare
+        OwnNetwork.mayHaveDeadAddress
       })
     func `hub, broker, webhook and radio are reached although their first address is dead`() throws {
       let rig = try Rig()
@@ -92,10 +64,10 @@ extension WholeProgramTests {
           """)
       _ = rig.scratch.write("mosquitto.conf", "listener \(broker) 127.0.0.1\nallow_anonymous true\nuser root\n")
       let script =
-        Self.network + """
-          "$3" -c '\(Self.servers)' \(hook) \(rig.hubPort) \(broker) \(radio) &
-          mosquitto -c "$1/mosquitto.conf" >/dev/null 2>&1 &
-          "$2/meshpost-hub" serve --config "$1/hub.toml" >/dev/null 2>&1 &
+        OwnNetwork.deadAddress(of: "twin") + """
+          serve "$3" -c '\(Self.servers)' \(hook) \(rig.hubPort) \(broker) \(radio) &
+          serve mosquitto -c "$1/mosquitto.conf" &
+          serve "$2/meshpost-hub" serve --config "$1/hub.toml" &
           (
             # All listen: who refuses would make the gateway wait for the dead address, and rightly.
             for address in 192.0.2.1:\(hook) 127.0.0.1:\(rig.hubPort) 127.0.0.1:\(broker) 127.0.0.1:\(radio) \
@@ -106,11 +78,8 @@ extension WholeProgramTests {
           ) &
           exec "$2/meshpost-radio" --clock now --tcp r0=\(radio)
           """
-      let all = try Program(
-        "/usr/bin/unshare",
-        Self.unshare + [
-          "bash", "-c", script, "script", rig.scratch.folder.path(), Program.programs.path(), Program.python,
-        ])
+      let all = try OwnNetwork.program(
+        script, [rig.scratch.folder.path(), Program.programs.path(), Program.python])
       rig.gateway = all
       try rig.waitForSync()
       all.write("chan r1 0 hello from afar")

@@ -7,13 +7,7 @@ import Testing
 extension WholeProgramTests {
   /// A network of the test's own, which it can take away. Needs the right to make one (root, in containers too).
   @Suite struct Networks {
-    static let unshare = ["-n", "--fork", "--pid", "--kill-child"]
-
-    static var mayUnshare: Bool {
-      (try? Program("/usr/bin/unshare", unshare + ["ip", "link", "set", "lo", "up"]).ended()) == 0
-    }
-
-    @Test(.enabled("a network namespace cannot be made here") { mayUnshare })
+    @Test(.enabled("a network namespace cannot be made here") { OwnNetwork.isPossible() })
     func `a network that goes away is noticed at once, and so is its return`() throws {
       let rig = try Rig()
       rig.writeGatewayConfiguration()
@@ -24,8 +18,7 @@ extension WholeProgramTests {
         "$1/meshpostd" --config \(rig.scratch.location("gw.toml")) &
         while read -r way; do ip link set lo "$way"; done
         """
-      let all = try Program(
-        "/usr/bin/unshare", Self.unshare + ["bash", "-c", script, "script", Program.programs.path()])
+      let all = try OwnNetwork.program(script, [Program.programs.path()])
       try untilTrue("the link: \(all.lines)") {
         try rig.status()?["upstreams"]?.array?.first?["link"]?.string == "live"
       }

@@ -30,9 +30,14 @@ private final class WayOut {
     program = nil
   }
 
-  /// Whether it has connected to that port by that protocol.
+  /// Whether it has connected to that port by that protocol, as far as its lines have been read.
   func hasCarried(_ kind: String, to port: Int) -> Bool {
     program?.lines.contains { $0.contains("\(kind) ") && $0.hasSuffix(":\(port)") && $0.contains("->") } ?? false
+  }
+
+  /// What it carries may be through before its line about that is read.
+  func waitUntilCarried(_ kind: String, to port: Int) throws {
+    try untilTrue("\(kind) to port \(port): \(program?.lines ?? [])") { hasCarried(kind, to: port) }
   }
 }
 
@@ -120,8 +125,16 @@ private final class Servers {
     }
   }
 
-  /// What the webhook has had, in order.
+  /// What the webhook has had, in order, as far as its lines have been read.
   var texts: [String] { hook.lines.filter { $0.hasPrefix("got ") } }
+
+  /// The same when there are so many, and no more yet.
+  func texts(_ count: Int) throws -> [String] {
+    try untilTrue("\(count) at the webhook: \(texts)") { texts.count >= count }
+    let texts = texts
+    #expect(texts.count == count, "\(texts)")
+    return texts
+  }
 }
 
 extension WholeProgramTests {
@@ -143,10 +156,10 @@ extension WholeProgramTests {
       rig.radio?.write("chan r1 0 hello by another way")
       try servers.waitForAll(messages: 1)
       #expect(try servers.upstream("hub")?["link"]?.string == link)
-      #expect(servers.texts.count == 1 && servers.texts[0].contains("hello by another way"))
+      #expect(try servers.texts(1)[0].contains("hello by another way"))
       let word = kind == "socks5h" ? "socks5" : kind
       for port in [rig.hubPort, servers.brokerPort, servers.hookPort] {
-        #expect(way.hasCarried(word, to: port), "\(port): \(way.program?.lines ?? [])")
+        try way.waitUntilCarried(word, to: port)
       }
       let report = try rig.meshpost("report")
       let status = rig.control("GET", "/v1/status").map { String(decoding: $0.body, as: UTF8.self) } ?? ""
@@ -181,10 +194,10 @@ extension WholeProgramTests {
       try servers.rig.waitForSync()
       servers.rig.radio?.write("chan r1 0 hello")
       try servers.waitForAll(["hub", "broker", "hook", "near"], messages: 1)
-      #expect(web.hasCarried("http", to: servers.rig.hubPort), "\(web.program?.lines ?? [])")
-      #expect(rest.hasCarried("socks5", to: servers.brokerPort), "\(rest.program?.lines ?? [])")
+      try web.waitUntilCarried("http", to: servers.rig.hubPort)
+      try rest.waitUntilCarried("socks5", to: servers.brokerPort)
       for way in [web, rest] { #expect(!way.hasCarried("", to: servers.hookPort), "\(way.program?.lines ?? [])") }
-      #expect(servers.texts.count == 2)
+      _ = try servers.texts(2)
     }
 
     @Test func `a variable that makes no sense stops its upstreams, and nothing goes past it`() throws {
@@ -226,7 +239,7 @@ extension WholeProgramTests {
       try untilTrue("nine stored") { try rig.status()?["store"]?["messages"]?.integer == 9 }
       try way.start()
       try servers.waitForAll(messages: 9)
-      let order = servers.texts.map { text in
+      let order = try servers.texts(9).map { text in
         ["first", "second"].first { text.contains($0) } ?? String(text.suffix(3).prefix(1))
       }
       #expect(order == ["first", "second", "3", "4", "5", "6", "7", "8", "9"], "\(servers.texts)")
@@ -268,7 +281,7 @@ extension WholeProgramTests {
         "\(try servers.upstream("hub") ?? .null)".lowercased().contains("certificate")
       }
       #expect("\(try servers.upstream("hub") ?? .null)".contains("mismatch"))
-      #expect(way.hasCarried(kind == "http" ? "http" : "socks5", to: port), "\(way.program?.lines ?? [])")
+      try way.waitUntilCarried(kind == "http" ? "http" : "socks5", to: port)
       #expect(!server.lines.contains { $0.hasPrefix("told") }, "the token was told: \(server.lines)")
     }
 
@@ -290,51 +303,24 @@ extension WholeProgramTests {
       let right = try add("socks5h://\(Self.login)@\(place)")
       #expect(right.code == 0, "\(right.lines)")
       #expect(try rig.meshpost("upstream", "test", "added").code == 0)
-      #expect(way.hasCarried("socks5", to: servers.hookPort), "\(way.program?.lines ?? [])")
+      try way.waitUntilCarried("socks5", to: servers.hookPort)
       #expect(!(try rig.meshpost("upstream", "list", "--json").lines.contains { $0.contains("hush") }))
     }
 
     // MARK: A dead address of the proxy
 
-    /// In a network of its own, as in DeadAddressTests: what goes to 2001:db8::dead leaves by a cable whose other end is nobody's.
-    private static let network = """
-      set -e
-      ip link set lo up
-      ip addr add 192.0.2.1/32 dev lo
-      ip link add dead0 type veth peer name dead1
-      ip addr add 2001:db8::1/64 dev dead0 nodad
-      ip link set dead0 up; ip link set dead1 up
-      ip neigh add 2001:db8::dead lladdr 02:00:00:00:00:01 dev dead0 nud permanent
-      printf '2001:db8::dead way\\n192.0.2.1 way\\n127.0.0.1 localhost\\n' >"$1/hosts"
-      mount --bind "$1/hosts" /etc/hosts
-      first() { getent ahosts way | head -1; }
-      for look in $(seq 100); do [[ $(first) == 2001:db8::dead* ]] && break; sleep 0.1; done
-      [[ $(first) == 2001:db8::dead* ]]
-
-      """
-    private static let unshare = ["-n", "-m", "--propagation", "private", "--fork", "--pid", "--kill-child"]
-
-    private static var mayUnshare: Bool {
-      let scratch = Scratch()
-      // `try?`: what cannot be started, cannot be done.
-      return
-        (try? Program(
-          "/usr/bin/unshare", unshare + ["bash", "-c", network, "network", scratch.folder.path()]
-        ).ended()) == 0
-    }
-
     @Test(
       .enabled("a network namespace with a dead address cannot be made here (needs root, veth and bind mounts)") {
-        mayUnshare
+        OwnNetwork.mayHaveDeadAddress
       }, arguments: ["http", "socks5h"])
     func `a proxy is reached although its first address is dead`(_ kind: String) throws {
       let rig = try Rig()
       let way = try WayOut(address: "192.0.2.1")
       rig.writeGatewayConfiguration(extra: "proxy = \"\(kind)://way:\(way.port)\"")
       let script =
-        Self.network + """
-          "$3" -u -W ignore -m pproxy -v -l http+socks5://192.0.2.1:\(way.port) &
-          "$2/meshpost-hub" serve --config "$1/hub.toml" >/dev/null 2>&1 &
+        OwnNetwork.deadAddress(of: "way") + """
+          serve "$3" -u -W ignore -m pproxy -v -l http+socks5://192.0.2.1:\(way.port) &
+          serve "$2/meshpost-hub" serve --config "$1/hub.toml" &
           (
             # Both listen: who refuses would make the gateway wait for the dead address, and rightly.
             for address in 192.0.2.1:\(way.port) 127.0.0.1:\(rig.hubPort); do
@@ -344,11 +330,8 @@ extension WholeProgramTests {
           ) &
           exec "$2/meshpost-radio" --clock now --advertise --tty "r0=$1/radio.tty"
           """
-      let all = try Program(
-        "/usr/bin/unshare",
-        Self.unshare + [
-          "bash", "-c", script, "script", rig.scratch.folder.path(), Program.programs.path(), Program.python,
-        ])
+      let all = try OwnNetwork.program(
+        script, [rig.scratch.folder.path(), Program.programs.path(), Program.python])
       rig.gateway = all
       try rig.waitForSync()
       all.write("chan r1 0 hello from afar")
