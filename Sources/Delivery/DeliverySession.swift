@@ -80,6 +80,8 @@ public struct DeliverySession: Sendable {
   public var pending: Int { live.values.count { !$0.isOpen } }
   public var inFlight: Int { live.values.count { $0.isOpen && $0.item.channel == nil } }
   public func isLive(_ id: Int64) -> Bool { live[id] != nil }
+  /// An attempt of it is out or being made, or it is between two of them.
+  public func isUnderWay(_ id: Int64) -> Bool { live[id]?.isOpen ?? false }
   /// A message is waiting because the hourly air time is used up.
   public var waitsForBudget: Bool { budgetWait != nil }
 

@@ -22,6 +22,7 @@ extension Daemon {
       Service(begin: {}) { self.control?.stop() },
       Service(begin: { self.relay.start() }) { self.relay.stop() },
       Service(begin: { _ = network }) { withExtendedLifetime(network) {} },
+      Service(begin: { self.messaging.messenger.start() }) { self.messaging.messenger.stop() },
       Service(begin: { self.connection.start() }) { self.connection.stop() },
       Service(begin: { self.proxy.listen(self.configuration.proxies) }) { self.proxy.stop() },
       Service(begin: { self.power.start() }) {},

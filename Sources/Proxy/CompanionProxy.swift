@@ -40,13 +40,8 @@ public final class CompanionProxy {
 
     func keepCursor(_ name: String, _ message: Int64) {
       let at = synchronizer.now.milliseconds
-      store.write(
-        when: .soon,
-        { store throws(SQLiteError) in
-          try store.setClientCursor(name, message: message, at: at)
-        }
-      ) { [log] failure in
-        if let failure { log.info("the place of client \(name) is not kept: \(failure)") }
+      store.post(when: .soon, "the place of client \(name)") { store throws(SQLiteError) in
+        try store.setClientCursor(name, message: message, at: at)
       }
     }
   }

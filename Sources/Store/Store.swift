@@ -8,9 +8,8 @@ import Timing
 
 /// The gateway's data: contacts, channels, messages, the journal, cursors, its identity.
 ///
-/// All writes of one turn of the event loop share a transaction: `write` does its work in it, and `commit` reports the result
-/// at the end of the turn. Writes during a commit are part of the next one, without a timer. Nothing is acknowledged before
-/// it is durable (WAL, `synchronous=FULL`).
+/// All writes of one turn of the event loop share a transaction: `write` does its work in it, and who wrote awaits the `commit` at the
+/// end of the turn. Nothing is acknowledged before it is durable (WAL, `synchronous=FULL`).
 ///
 /// Single-threaded. A second process cannot open the same store.
 public final class Store {
@@ -42,8 +41,6 @@ public final class Store {
     }
   }
 
-  /// Receives the result of a write: `nil` if it is on disk.
-  public typealias Committed = (StoreError?) -> Void
   public typealias Work = (Store) throws(SQLiteError) -> Void
 
   static let pageSize: Int64 = 1024
@@ -54,7 +51,9 @@ public final class Store {
   public var maxBytes: Int64 { settings.maxSize }
   private(set) var database: Database
   private let lock: StoreLock
-  private var waiting: [Committed] = []
+  /// The transaction that is open, and how many writes it has.
+  private var current = Commit()
+  private var writes = 0
   /// Deferred writes for the next transaction, and those of the current one, by name.
   private var alongside: [String: Work] = [:]
   private var taken: [String: Work] = [:]
@@ -206,10 +205,10 @@ public final class Store {
   public func renewEpoch() throws(StoreError) {
     epoch = Self.randomHex(8)
     epochFirst = lastSeq + 1
-    write({ [epoch, epochFirst] store throws(SQLiteError) in
+    write { [epoch, epochFirst] store throws(SQLiteError) in
       try store.setMeta("epoch", .text(epoch))
       try store.setMeta("epoch_first", .integer(epochFirst))
-    }) { _ in }
+    }
     try commitNow()
   }
 
@@ -239,32 +238,31 @@ public final class Store {
 
   // MARK: Transactions
 
-  /// Does `work` in this turn's transaction. Calls `committed` at the end of the turn with the result.
+  /// Does `work` in this turn's transaction, at once. What becomes of that is known at the end of the turn: whoever has to know awaits it.
   ///
   /// A failure rolls back the whole turn: every write in it gets the error.
-  public func write(
-    when: When = .now, _ work: Work, _ committed: @escaping Committed
-  ) {
-    waiting.append(committed)
+  @discardableResult
+  public func write(when: When = .now, _ work: Work) -> Commit {
+    writes += 1
     if settings.profile.isUrgent(when) { isUrgent = true }
-    guard doomed == nil else { return }
+    guard doomed == nil else { return current }
     do {
       try begin()
       try work(self)
     } catch {
       doomed = StoreError(error)
     }
+    return current
   }
 
   /// As `write`; returns when it is on disk.
   public func save(when: When = .now, _ work: Work) async throws(StoreError) {
-    let failure = await withCheckedContinuation { done in write(when: when, work) { done.resume(returning: $0) } }
-    if let failure { throw failure }
+    try await write(when: when, work).durable()
   }
 
   /// As `write`, for what nobody waits for: that it was lost is said by `onLoss`. `what`: what it is, for the log.
   public func post(when: When = .now, _ what: @autoclosure () -> String, _ work: Work) {
-    write(when: when, work) { _ in }
+    write(when: when, work)
     if posted.count < Self.maxNamed { posted.append(what()) }
   }
 
@@ -281,7 +279,7 @@ public final class Store {
 
   /// Writes and commits everything that is deferred.
   public func settle() {
-    if !alongside.isEmpty { write({ _ in }) { _ in } }
+    if !alongside.isEmpty { write { _ in } }
     commit(everything: true)
   }
 
@@ -292,13 +290,13 @@ public final class Store {
   /// Called when new data is on disk: the relay then forwards it.
   public func onCommit(_ action: @escaping () -> Void) { onDisk.append(action) }
 
-  /// Ends a turn: commits its writes and calls their completions. Writes made by completions are committed too.
+  /// Ends a turn: commits its writes. Who awaits that is resumed; what they then write is committed in the next round of the turn.
   ///
   /// Deferrable writes (`When.soon`) stay in the open transaction until another write is committed or their time is over.
   public func commit(everything: Bool = false) {
     if everything { isUrgent = true }
-    for _ in 0..<Self.maxRounds where !waiting.isEmpty {
-      guard isUrgent || doomed != nil || waiting.count >= Self.maxDeferred else { return promise() }
+    for _ in 0..<Self.maxRounds where writes > 0 {
+      guard isUrgent || doomed != nil || writes >= Self.maxDeferred else { return promise() }
       commitOnce()
     }
     isUrgent = false
@@ -338,10 +336,8 @@ public final class Store {
         doomed = StoreError(error)
       }
     }
-    let told = waiting
-    let failed = doomed
-    waiting = []
-    doomed = nil
+    let (ended, failed) = (current, doomed)
+    (current, writes, doomed) = (Commit(), 0, nil)
     failure = failed
     if let failed {
       // Fails if SQLite has already rolled back by itself (disk full, I/O error), which is fine.
@@ -354,7 +350,7 @@ public final class Store {
     }
     taken = [:]
     tellLoss(failed)
-    for committed in told { committed(failed) }
+    ended.end(failed)
     if failed == nil { for action in onDisk { action() } }
   }
 

@@ -48,6 +48,8 @@ public final class Synchronizer {
   private var backoff = Backoff(first: retryFirst, limit: .seconds(60))
   private var random = SystemRandomNumberGenerator()
   private var failureLogged: String?
+  /// The last transaction that `write` has to do with.
+  private weak var written: Commit?
 
   /// The contact list that is under way.
   var contactList: ContactList?
@@ -207,7 +209,7 @@ public final class Synchronizer {
   /// The radio's settings were changed from here: what it says of itself is asked for anew.
   public func refreshIdentity() async {
     let before = connection.identity
-    connection.submit(.start(client: "meshpost"), .interactive) { _ in }
+    _ = connection.submit(.start(client: "meshpost"), .interactive)
     _ = await connection.ask(.deviceQuery(clientVersion: RadioSession.clientVersion), .interactive)
     if let identity = connection.identity, identity != before { journal(identity) }
   }
@@ -226,8 +228,11 @@ public final class Synchronizer {
 
   /// Writes what nobody waits for. When it fails the sync starts over once the disk is well again.
   func write(when: When = .now, _ work: (Store) throws(SQLiteError) -> Void) {
-    store.write(when: when, work) { [weak self] failure in
-      if let failure { self?.failed(SyncFailure(failure)) }
+    let commit = store.write(when: when, work)
+    guard commit !== written else { return }
+    written = commit
+    loop.begin { [weak self] in
+      if let failure = await commit.failure() { self?.failed(SyncFailure(failure)) }
     }
   }
 

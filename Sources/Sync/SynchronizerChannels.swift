@@ -59,6 +59,6 @@ extension Synchronizer {
   }
 
   func keep(_ channel: Channel) {
-    write({ store throws(SQLiteError) in try self.keep(channel, in: store) })
+    write { store throws(SQLiteError) in try self.keep(channel, in: store) }
   }
 }

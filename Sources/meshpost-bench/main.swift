@@ -78,9 +78,9 @@ func bytesWritten() -> Int64 {
       ChannelMessage(
         snr: SNR(quarters: 39), slot: 0, path: ReceivedPath(raw: 2), senderTime: UInt32(number),
         text: Text("Walker: message \(number) of an ordinary length, as people write them")))
-    store.write({ store throws(SQLiteError) in
+    store.write { store throws(SQLiteError) in
       _ = try store.insert(message, at: Moment(milliseconds: 1, trusted: true))
-    }) { _ in }
+    }
     if number % perCommit == perCommit - 1 { try store.commitNow() }
   }
   try store.commitNow()
@@ -98,10 +98,10 @@ func bytesWritten() -> Int64 {
   let store = try Store(Store.Settings(location: location, maxSize: 1 << 34, messagesMax: 100_000_000))
   let frequent = "the on at ridge hello weather storm battery repeater anyone copy test message from hill lake".split(
     separator: " ")
-  store.write({ store throws(SQLiteError) in
+  store.write { store throws(SQLiteError) in
     _ = try store.setChannel(Channel(slot: 0, name: "Public", secret: .publicChannel))
     _ = try store.setChannel(Channel(slot: 1, name: "#weather", secret: .hashtag("#weather")))
-  }) { _ in }
+  }
   var state: UInt64 = 1
   func random(_ limit: Int) -> Int {
     state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
@@ -117,11 +117,11 @@ func bytesWritten() -> Int64 {
       ChannelMessage(
         snr: SNR(quarters: 39), slot: UInt8(random(2)), path: ReceivedPath(raw: 2), senderTime: UInt32(number),
         text: Text(words.joined(separator: " "))))
-    store.write({ store throws(SQLiteError) in
+    store.write { store throws(SQLiteError) in
       _ = try store.insert(message, at: Moment(milliseconds: Int64(number) * 1000, trusted: true))
-    }) { _ in }
+    }
     if number % 256 == 255 {
-      store.write({ store throws(SQLiteError) in _ = try store.indexMessages() }) { _ in }
+      store.write { store throws(SQLiteError) in _ = try store.indexMessages() }
       try store.commitNow()
     }
   }

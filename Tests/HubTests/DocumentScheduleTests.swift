@@ -43,9 +43,9 @@ private final class Pair {
 
   func editHere(_ key: String, _ value: String?) throws -> Document {
     var edited: Document?
-    store.write({ store throws(SQLiteError) in
+    store.write { store throws(SQLiteError) in
       edited = try store.editDocument(key, value, at: self.moment)
-    }) { _ in }
+    }
     try store.commitNow()
     return try #require(edited)
   }
@@ -87,7 +87,7 @@ private final class Pair {
     guard !losesAnswer, case .acknowledged(let through) = taken else { return }
     acknowledged = max(acknowledged, max(through, batch.last))
     let cursor = acknowledged
-    store.write({ store throws(SQLiteError) in try store.setCursor(of: Self.upstream, to: cursor) }) { _ in }
+    store.write { store throws(SQLiteError) in try store.setCursor(of: Self.upstream, to: cursor) }
     try store.commitNow()
   }
 
@@ -121,15 +121,15 @@ private final class Pair {
       let document = Document(
         key: body["key"]?.string ?? "", value: value, updatedAt: body["updated_at"]?.integer ?? 0,
         byHub: body["by_hub"]?.bool ?? false)
-      store.write({ store throws(SQLiteError) in
+      store.write { store throws(SQLiteError) in
         _ = try store.applyDocument(document, via: Self.upstream, acknowledged: through, at: self.moment)
-      }) { _ in }
+      }
     }
-    store.write({ store throws(SQLiteError) in
+    store.write { store throws(SQLiteError) in
       try store.setBucket(
         "documents", of: Self.upstream,
         to: BucketPosition(seq: outcome.position.seq, at: outcome.position.at, since: outcome.position.since))
-    }) { _ in }
+    }
     try store.commitNow()
   }
 

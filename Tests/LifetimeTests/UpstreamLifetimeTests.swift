@@ -112,9 +112,9 @@ import Timing
     var random = SeededRandom(seed: seed)
     let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
     loop.afterTurn { store.commit() }
-    store.write({ store throws(SQLiteError) in
+    store.write { store throws(SQLiteError) in
       for _ in 0..<20 { try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8)) }
-    }) { _ in }
+    }
     try store.commitNow()
     let before = (Self.descriptors, loop.watchCount, loop.waitingTimers, loop.taskCount)
     let server = try Whim(on: loop, seed: seed)

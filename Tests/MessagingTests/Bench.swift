@@ -43,6 +43,7 @@ final class Bench: SyncObserver {
     loop.afterTurn { [store] in store.commit() }
     synchronizer.observer = self
     for radio in [own, other] { radio.received(Command.sendSelfAdvert(flood: true).encode()) }
+    messenger.start()
     connection.start()
     try run("synced") { self.synchronizer.state == .synced }
   }
@@ -50,6 +51,7 @@ final class Bench: SyncObserver {
   deinit {
     synchronizer.stop()
     synchronizer.connection.stop()
+    messenger.stop()
     loop.turn(wait: false)
   }
 
@@ -101,7 +103,7 @@ final class Bench: SyncObserver {
   func makeRoom() {
     let now = Moment(milliseconds: 1, trusted: false)
     for uptime in [Store.uptime, .max] {
-      store.trimJournal(now: now, uptime: uptime) { _ in }
+      store.trimJournal(now: now, uptime: uptime)
       store.commit()
     }
   }

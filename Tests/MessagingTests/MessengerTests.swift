@@ -249,10 +249,11 @@ import VirtualRadio
     let filler = [UInt8](repeating: 0x20, count: 4000)
     var isFull = false
     while !isFull {
-      bench.store.write({ store throws(SQLiteError) in
+      let commit = bench.store.write { store throws(SQLiteError) in
         try store.append(.gap, at: Moment(milliseconds: 0, trusted: false), body: filler)
-      }) { isFull = $0 != nil }
+      }
       bench.store.commit()
+      isFull = !commit.isDurable
     }
     while case .success? = try? bench.send(SendRequest(to: "r1", text: "one more")) {}
     guard case .failure(.store(.full)) = try bench.send(SendRequest(to: "r1", text: "refused")) else {
@@ -260,9 +261,9 @@ import VirtualRadio
       return
     }
     bench.ether.loss = 0
-    bench.store.write({ store throws(SQLiteError) in
+    bench.store.write { store throws(SQLiteError) in
       try store.setCursor(of: "nobody", to: 1 << 40)
-    }) { _ in }
+    }
     bench.store.commit()
     bench.makeRoom()
     try bench.run("the message that waited") { try bench.state("first").state == .delivered }
@@ -318,7 +319,7 @@ import VirtualRadio
 extension Store {
   /// As a new one that has taken its place.
   fileprivate func forgetAirtime() throws {
-    write({ store throws(SQLiteError) in try store.recordAirtime(0, channel: nil, at: .max / 2) }) { _ in }
+    write { store throws(SQLiteError) in try store.recordAirtime(0, channel: nil, at: .max / 2) }
     try commitNow()
   }
 }

@@ -41,9 +41,9 @@ import Transport
 
   @Test func `a message in a channel's region leaves the scope as it was`() throws {
     let bench = try Bench()
-    bench.store.write({ store throws(SQLiteError) in
+    bench.store.write { store throws(SQLiteError) in
       try store.setRegion("ottawa", ofChannel: ChannelSecret.publicChannel.digest)
-    }) { #expect($0 == nil) }
+    }
     try bench.store.commitNow()
     bench.ether.repeaters = [0xA0]
     bench.ether.regions = [.hashtag("#ottawa")]

@@ -44,14 +44,14 @@ import VirtualRadio
     var record = try #require(try bench.store.lastAdvert())
     for (at, trusted) in [(0, true), (Int64.max, true), (0, false)] {
       record.at = Moment(milliseconds: at, trusted: trusted)
-      bench.store.write({ store throws(SQLiteError) in try store.setLastAdvert(record) }) { _ in }
+      bench.store.write { store throws(SQLiteError) in try store.setLastAdvert(record) }
       try bench.store.commitNow()
       let wait = try #require(SelfAdvert(bench.messenger, settings(every: .seconds(86_400))).wait)
       let isOld = at == 0 && trusted && bench.synchronizer.now.trusted
       #expect(isOld ? wait <= .seconds(5) : wait > .seconds(80_000), "\(at) \(trusted)")
     }
     record.radio = bench.other.key
-    bench.store.write({ store throws(SQLiteError) in try store.setLastAdvert(record) }) { _ in }
+    bench.store.write { store throws(SQLiteError) in try store.setLastAdvert(record) }
     try bench.store.commitNow()
     #expect(SelfAdvert(bench.messenger, settings()).report?.at == nil, "that was another radio")
   }

@@ -52,7 +52,7 @@ import Timing
     let key = try #require(PublicKey(bytes: (1...32).map { UInt8($0) }))
     let secret = ChannelSecret.hashtag("#trees")
     let names: [Text] = [Text(key.prefix.hex), Text(key.hex), "trees", Text(secret.digest)]
-    store.write({ store throws(SQLiteError) in
+    store.write { store throws(SQLiteError) in
       _ = try store.upsert(Contact(key: key, name: "Birch"), onRadio: true, heard: false, at: 1)
       for (number, name) in names.enumerated() {
         let other = PublicKey(bytes: Array(repeating: UInt8(100 + number), count: 32))
@@ -61,7 +61,7 @@ import Timing
         }
       }
       _ = try store.setChannel(Channel(slot: 1, name: "trees", secret: secret))
-    }) { _ in }
+    }
     try store.commitNow()
     let addressing = Addressing(store)
     #expect(try addressing.contact(key.hex).contact.name == "Birch")

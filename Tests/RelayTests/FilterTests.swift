@@ -30,7 +30,7 @@ private final class Mesh {
   }
 
   func write(_ work: (Store) throws(SQLiteError) -> Void) throws {
-    store.write(work) { _ in }
+    store.write(work)
     try store.commitNow()
   }
 

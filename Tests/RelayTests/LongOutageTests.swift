@@ -73,9 +73,9 @@ private final class LongOutage {
   func live(day: Int64, events: Int) {
     for index in 0..<events {
       let moment = Moment(milliseconds: day * Self.day + Int64(index) * Self.day / Int64(events), trusted: true)
-      store.write({ store throws(SQLiteError) in
+      store.write { store throws(SQLiteError) in
         try store.append(.message, at: moment, body: Array("{\"text\":\"\(String(repeating: "x", count: 100))\"}".utf8))
-      }) { _ in }
+      }
     }
     until { self.upstreams[1].status.pending == 0 }
     trim(day: day + 1)
@@ -84,7 +84,7 @@ private final class LongOutage {
   private func trim(day: Int64) {
     while true {
       let before = store.journalSize.oldest
-      store.trimJournal(now: Moment(milliseconds: day * Self.day, trusted: true)) { _ in }
+      store.trimJournal(now: Moment(milliseconds: day * Self.day, trusted: true))
       store.commit()
       if store.journalSize.oldest == before { return }
     }

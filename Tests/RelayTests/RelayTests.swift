@@ -102,11 +102,11 @@ final class Bench {
 
   func append(_ count: Int) {
     appended += Int64(count)
-    store.write({ store throws(SQLiteError) in
+    store.write { store throws(SQLiteError) in
       for _ in 0..<count {
         try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array("{\"x\":1}".utf8))
       }
-    }) { _ in }
+    }
   }
 
   /// Turns the loop until it is so.
@@ -285,7 +285,7 @@ final class Bench {
     bench.answers = [bench.answer(503)]
     bench.append(100)
     bench.run(until: { bench.upstream.status.state == .waiting }, "waits")
-    bench.store.trimJournal(now: Moment(milliseconds: 1, trusted: true)) { _ in }
+    bench.store.trimJournal(now: Moment(milliseconds: 1, trusted: true))
     bench.run(until: { bench.isDelivered }, "delivered")
     #expect(bench.gaps.count == 1)
     // No more than it must: 25 rows of 39 bytes are within the thousand.

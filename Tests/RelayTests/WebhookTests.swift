@@ -57,9 +57,9 @@ private final class Hook {
   }
 
   func append(_ kind: EventKind, _ body: String) throws {
-    store.write({ store throws(SQLiteError) in
+    store.write { store throws(SQLiteError) in
       try store.append(kind, at: Moment(milliseconds: 5, trusted: true), body: Array(body.utf8))
-    }) { _ in }
+    }
     try store.commitNow()
   }
 

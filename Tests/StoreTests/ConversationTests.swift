@@ -16,7 +16,7 @@ import Testing
     let shop = try Shop()
     for (number, turn) in turns.enumerated() {
       let moment = Moment(milliseconds: clock(number), trusted: true)
-      shop.store.write({ store throws(SQLiteError) in
+      shop.store.write { store throws(SQLiteError) in
         guard turn == "s" else {
           _ = try store.insert(
             Shop.direct("word \(number)", time: UInt32(number), from: birch.prefix.value), at: moment)
@@ -26,7 +26,7 @@ import Testing
           OutgoingMessage(
             key: "k\(number)", origin: "control", priority: 0, kind: .direct, recipient: birch,
             text: Text("word \(number)"), created: moment, lifetime: 1000))
-      }) { _ in }
+      }
       try shop.store.commitNow()
     }
     return shop
@@ -81,7 +81,7 @@ import Testing
   @Test func `what we said is found by its words, also when what is old goes`() throws {
     let shop = try filled("rsrs")
     func index() throws {
-      shop.store.write({ store throws(SQLiteError) in _ = try store.indexMessages() }) { _ in }
+      shop.store.write { store throws(SQLiteError) in _ = try store.indexMessages() }
       try shop.store.commitNow()
     }
     #expect(try shop.store.unindexedMessages() == 4)
@@ -101,7 +101,7 @@ import Testing
     #expect(try numbers(shop, query).map(\.text) == ["1", "2"])
     // More than are kept: the first goes, with its words.
     var trimmed = 0
-    shop.store.write({ store throws(SQLiteError) in
+    shop.store.write { store throws(SQLiteError) in
       for var message in [try store.readOutgoing(key: "k1"), try store.readOutgoing(key: "k3")].compactMap(\.self) {
         message.state = .failed
         message.endedAt = 5
@@ -113,7 +113,7 @@ import Testing
           key: "last", origin: "control", priority: 0, kind: .direct, recipient: birch, text: "word 9",
           created: Shop.moment, lifetime: 1000))
       trimmed = try store.trimOutgoing()
-    }) { _ in }
+    }
     try shop.store.commitNow()
     #expect(try trimmed == 1 && shop.store.outgoing(key: "k1") == nil)
     for _ in 0..<50 { try index() }

@@ -21,9 +21,9 @@ import Testing
     let contact = Contact(
       key: key(number), type: type, flags: favourite ? 1 : 0, name: Text("n\(number)"),
       lastModified: clock ? UInt32(heard / 1000) : 77)
-    shop.store.write({ store throws(SQLiteError) in
+    shop.store.write { store throws(SQLiteError) in
       _ = try store.upsert(contact, onRadio: true, heard: false, at: heard)
-    }) { _ in }
+    }
   }
 
   @Test
@@ -38,9 +38,9 @@ import Testing
     add(shop, 4, daysAgo: 5)
     add(shop, 5, daysAgo: 50, type: .repeater)
     add(shop, 6, daysAgo: 60, clock: false)
-    shop.store.write({ store throws(SQLiteError) in
+    shop.store.write { store throws(SQLiteError) in
       try store.noteTalk(with: self.key(3).prefix, at: self.now - 90 * Self.day)
-    }) { _ in }
+    }
     try shop.store.commitNow()
     func leaving(_ types: Set<UInt8> = [1], limit: Int = 10) throws -> [UInt8] {
       try shop.store.evictable(types: types, unheardSince: now - 14 * Self.day, limit: limit).map {
@@ -59,10 +59,10 @@ import Testing
     try shop.insert(Shop.direct("hello", from: key(1).prefix.value))
     #expect(try shop.store.evictable(types: [1], unheardSince: now - Self.day, limit: 9).isEmpty)
     #expect(try shop.store.isEvicted(key(1)) == false)
-    shop.store.write({ store throws(SQLiteError) in
+    shop.store.write { store throws(SQLiteError) in
       _ = try store.markRemoved(self.key(1))
       try store.setEvicted(self.key(1), true)
-    }) { _ in }
+    }
     try shop.store.commitNow()
     #expect(try shop.store.isEvicted(key(1)) && !shop.store.isEvicted(key(2)))
   }

@@ -23,9 +23,9 @@ private final class AgedShop {
   }
 
   func append(_ count: Int = 1) throws {
-    store.write({ store throws(SQLiteError) in
+    store.write { store throws(SQLiteError) in
       for _ in 0..<count { try store.append(.message, at: wall, body: Array("{\"x\":1}".utf8)) }
-    }) { _ in }
+    }
     try store.commitNow()
   }
 
@@ -33,7 +33,7 @@ private final class AgedShop {
   @discardableResult
   func trim() throws -> [JournalTrim] {
     var trims: [JournalTrim] = []
-    while let trim = store.trimJournal(now: wall, uptime: uptime, { _ in }) {
+    while let (trim, _) = store.trimJournal(now: wall, uptime: uptime) {
       try store.commitNow()
       trims.append(trim)
     }
@@ -156,7 +156,7 @@ private enum Reopened {
   @Test func `what every upstream has had is not given up`() throws {
     let shop = try AgedShop()
     try shop.append(100)
-    shop.store.write({ store throws(SQLiteError) in try store.setCursor(of: "hub", to: 60) }) { _ in }
+    shop.store.write { store throws(SQLiteError) in try store.setCursor(of: "hub", to: 60) }
     try shop.store.commitNow()
     let trims = try shop.pass(92 * AgedShop.day)
     #expect(trims.map(\.reason) == [nil, "age"])
@@ -192,9 +192,9 @@ private enum Reopened {
   @Test func `a clock that is set back forgets no program that shares the radio`() throws {
     let shop = try AgedShop()
     func use(_ name: String, at milliseconds: Int64) throws {
-      shop.store.write({ store throws(SQLiteError) in
+      shop.store.write { store throws(SQLiteError) in
         try store.setClientCursor(name, message: 7, at: milliseconds)
-      }) { _ in }
+      }
       try shop.store.commitNow()
     }
     for number in 0..<Store.maxClients { try use("\(number)", at: 1_795_000_000_000 + number) }

@@ -43,7 +43,7 @@ import Testing
     func insert(_ text: Text, sent: UInt32, _ wait: RadioWait) throws -> JSONValue {
       let message = QueuedMessage.contact(
         ContactMessage(snr: nil, sender: key.prefix, path: ReceivedPath(raw: 0), senderTime: sent, text: text))
-      store.write({ store throws(SQLiteError) in _ = try store.insert(message, at: Self.now, wait: wait) }) { _ in }
+      store.write { store throws(SQLiteError) in _ = try store.insert(message, at: Self.now, wait: wait) }
       try store.commitNow()
       var body = JSONValue.null
       try store.readJournal(after: store.lastSeq - 1) { event, _ in
@@ -63,10 +63,10 @@ import Testing
     #expect(unknown["waited"]?.bool == true && unknown["waited_s"] == nil && unknown["age_s"] == nil)
     let known = try insert("a while", sent: Self.seconds - 50, .atMost(seconds: 70))
     #expect(known["waited"]?.bool == true && known["waited_s"]?.integer == 70 && known["age_s"]?.integer == 50)
-    store.write({ store throws(SQLiteError) in
+    store.write { store throws(SQLiteError) in
       _ = try store.upsert(Contact(key: key, name: "late"), onRadio: true, heard: true, at: 1)
       try store.noteClock(of: key, advert: Self.seconds - 5000, at: Self.now)
-    }) { _ in }
+    }
     #expect(try insert("by a slow clock", sent: Self.seconds - 5000, .none)["age_s"] == nil)
     #expect(try insert("held back", sent: Self.seconds - 9000, .none)["age_s"]?.integer == 4000)
   }

@@ -49,10 +49,10 @@ import Testing
     let key = "node/" + String(repeating: "a", count: 64) + "/alias"
     func apply(_ value: String) throws -> Bool {
       var isNew = false
-      shop.store.write({ store throws(SQLiteError) in
+      shop.store.write { store throws(SQLiteError) in
         let document = Document(key: key, value: value, updatedAt: 7, byHub: true)
         isNew = try store.applyDocument(document, via: "hub", acknowledged: .max, at: moment)
-      }) { _ in }
+      }
       try shop.store.commitNow()
       return isNew
     }

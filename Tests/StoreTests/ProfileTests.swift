@@ -12,7 +12,17 @@ import Testing
   private final class Shelf {
     let scratch = Scratch()
     let store: Store
-    var told: [String] = []
+    /// What was written, and what became of it.
+    var written: [(name: String, commit: Commit)] = []
+    var told: [String] {
+      written.compactMap { name, commit in
+        switch commit.state {
+        case .open: nil
+        case .durable: name
+        case .failed: "\(name) failed"
+        }
+      }
+    }
     var pauses: [Duration] = []
 
     init(_ profile: StoreProfile) throws {
@@ -21,9 +31,10 @@ import Testing
     }
 
     func append(_ name: String, _ when: When) {
-      store.write(
-        when: when, { store throws(SQLiteError) in try store.append(.advert, at: Shop.moment, body: Array("{}".utf8)) }
-      ) { [unowned self] failure in told.append(failure == nil ? name : "\(name) failed") }
+      let commit = store.write(when: when) { store throws(SQLiteError) in
+        try store.append(.advert, at: Shop.moment, body: Array("{}".utf8))
+      }
+      written.append((name, commit))
     }
 
     /// What another process would find after a kill or a power cut.
@@ -66,7 +77,7 @@ import Testing
   @Test func `what went along with a transaction that failed goes along with the next`() throws {
     let shelf = try Shelf(.durable)
     shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 1) }
-    shelf.store.write({ _ throws(SQLiteError) in throw SQLiteError(code: 13, words: "full") }) { _ in }
+    shelf.store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, words: "full") }
     shelf.store.commit()
     #expect(try shelf.store.cursor(of: "a") == 0)
     shelf.append("x", .now)
@@ -123,10 +134,8 @@ import Testing
     let shelf = try Shelf(.balanced)
     shelf.append("a", .soon)
     shelf.store.commit()
-    shelf.store.write({ _ throws(SQLiteError) in throw SQLiteError(code: 13, words: "full") }) {
-      [unowned shelf] failure in
-      shelf.told.append(failure == nil ? "b" : "b failed")
-    }
+    let commit = shelf.store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, words: "full") }
+    shelf.written.append(("b", commit))
     shelf.store.commit()
     #expect(shelf.told == ["a failed", "b failed"])
     #expect(try shelf.onDisk() == 0 && shelf.store.lastSeq == 0)

@@ -53,10 +53,10 @@ import Testing
       let store = try open()
       _ = try store.attach(key(1), name: "r1", at: 1)
       _ = try store.attach(key(2), name: "r2", at: 2)
-      store.write({ store throws(SQLiteError) in
+      store.write { store throws(SQLiteError) in
         _ = try store.insert(Shop.direct("late"), at: Shop.moment, by: 1)
         _ = try store.insert(Shop.direct("now"), at: Shop.moment)
-      }) { _ in }
+      }
       try store.commitNow()
     }
     let store = try open()
@@ -87,10 +87,10 @@ import Testing
     var message = OutgoingMessage(
       key: "k", origin: "control", priority: 0, kind: .direct, recipient: key(9), text: "hello", created: Shop.moment,
       lifetime: 1000, radio: 1)
-    shop.store.write({ store throws(SQLiteError) in
+    shop.store.write { store throws(SQLiteError) in
       _ = try store.insertOutgoing(message)
       _ = try store.insert(Shop.direct("an answer"), at: Shop.moment)
-    }) { _ in }
+    }
     try shop.store.commitNow()
     _ = try attach(shop, 2)
     func live() throws -> [String] {
@@ -103,7 +103,7 @@ import Testing
     #expect(try live().isEmpty && shop.store.heldCount() == 1)
     message = try #require(try shop.store.outgoing(key: "k"))
     message.radio = 2
-    shop.store.write({ [message] store throws(SQLiteError) in try store.adoptOutgoing(message) }) { _ in }
+    shop.store.write { [message] store throws(SQLiteError) in try store.adoptOutgoing(message) }
     try shop.store.commitNow()
     #expect(try live() == ["k"] && shop.store.heldCount() == 0)
     #expect(try shop.store.place(ofOutgoing: message.id) == MessagePlace(message: 1, outgoing: message.id))
@@ -115,11 +115,11 @@ import Testing
     let contact = Contact(
       key: key(9), type: .chat, flags: 0, outPath: nil, name: "nine", lastAdvert: 0, latitude: 0, longitude: 0,
       lastModified: 0)
-    shop.store.write({ store throws(SQLiteError) in
+    shop.store.write { store throws(SQLiteError) in
       _ = try store.upsert(contact, onRadio: true, heard: false, at: 1)
       _ = try store.markRemoved(contact.key)
       try store.setEvicted(contact.key, true)
-    }) { _ in }
+    }
     try shop.store.commitNow()
     #expect(try shop.store.isEvicted(contact.key))
     _ = try attach(shop, 2)
@@ -176,9 +176,9 @@ import Testing
     #expect(places == [0, 5, 5, 20], "by their times")
     #expect(try store.reactions(to: .message(3)).count == 1)
     var arrival: MessageArrival?
-    store.write({ store throws(SQLiteError) in
+    store.write { store throws(SQLiteError) in
       arrival = try store.insert(Shop.direct("3", time: 3), at: Shop.moment)
-    }) { _ in }
+    }
     try store.commitNow()
     #expect(arrival == .duplicate, "what came before is still known")
     #expect(try store.attach(key(2), name: "r2", at: 2))

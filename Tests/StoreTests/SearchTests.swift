@@ -13,10 +13,10 @@ import Testing
 
   private func filled(messagesMax: Int64 = 500_000) throws -> Shop {
     let shop = try Shop(messagesMax: messagesMax)
-    shop.store.write({ store throws(SQLiteError) in
+    shop.store.write { store throws(SQLiteError) in
       _ = try store.setChannel(Channel(slot: 0, name: "Public", secret: .publicChannel))
       _ = try store.setChannel(Channel(slot: 1, name: "#weather", secret: .hashtag("#weather")))
-    }) { _ in }
+    }
     let texts: [(QueuedMessage, Int64)] = [
       (Shop.direct("Storm over the ridge", time: 1, from: alice.prefix.value), 1000),
       (Shop.channel("Bob: the battery of the repeater is low", time: 2), 2000),
@@ -25,9 +25,9 @@ import Testing
       (Shop.direct("ridge the over", time: 5), 5000),
     ]
     for (message, at) in texts {
-      shop.store.write({ store throws(SQLiteError) in
+      shop.store.write { store throws(SQLiteError) in
         _ = try store.insert(message, at: Moment(milliseconds: at, trusted: true))
-      }) { _ in }
+      }
     }
     try shop.store.commitNow()
     try index(shop)
@@ -37,7 +37,7 @@ import Testing
   private func index(_ shop: Shop) throws {
     var isDone = false
     while !isDone {
-      shop.store.write({ store throws(SQLiteError) in isDone = try store.indexMessages() }) { _ in }
+      shop.store.write { store throws(SQLiteError) in isDone = try store.indexMessages() }
       try shop.store.commitNow()
     }
   }
@@ -84,7 +84,7 @@ import Testing
 
   @Test func `messages in Chinese leave the index, too`() throws {
     let shop = try unspaced(messagesMax: 2)
-    shop.store.write({ store throws(SQLiteError) in _ = try store.trimMessages() }) { _ in }
+    shop.store.write { store throws(SQLiteError) in _ = try store.trimMessages() }
     try shop.store.commitNow()
     #expect(try find(shop, MessageQuery(words: "天气")).isEmpty)
     #expect(try find(shop, MessageQuery(words: "저전력")) == [5])
@@ -129,10 +129,10 @@ import Testing
       "Kim: 중계기는 저전력입니다", "𠮷: 𠮷野家",
     ]
     for (number, text) in texts.enumerated() {
-      shop.store.write({ store throws(SQLiteError) in
+      shop.store.write { store throws(SQLiteError) in
         _ = try store.insert(
           Shop.channel(text, time: UInt32(number)), at: Moment(milliseconds: Int64(number), trusted: true))
-      }) { _ in }
+      }
     }
     try shop.store.commitNow()
     try index(shop)
@@ -156,13 +156,13 @@ import Testing
 
   @Test func `messages that are removed leave the index, too`() throws {
     let shop = try filled(messagesMax: 2)
-    shop.store.write({ store throws(SQLiteError) in _ = try store.trimMessages() }) { _ in }
+    shop.store.write { store throws(SQLiteError) in _ = try store.trimMessages() }
     try shop.store.commitNow()
     #expect(try find(shop, MessageQuery(words: "ridge")) == [5])
     // Compares the index with the messages, and fails if they differ.
-    shop.store.write({ store throws(SQLiteError) in
+    shop.store.write { store throws(SQLiteError) in
       try store.database.run("INSERT INTO words(words, rank) VALUES ('integrity-check', 1)")
-    }) { _ in }
+    }
     try shop.store.commitNow()
     #expect(try shop.store.unindexedMessages() == 0)
   }
@@ -170,13 +170,13 @@ import Testing
   @Test func `the index follows in steps, and says how far behind it is`() throws {
     let shop = try Shop()
     for number in 0..<600 {
-      shop.store.write({ store throws(SQLiteError) in
+      shop.store.write { store throws(SQLiteError) in
         _ = try store.insert(Shop.channel("Bob: number \(number)", time: UInt32(number)), at: Shop.moment)
-      }) { _ in }
+      }
     }
     try shop.store.commitNow()
     #expect(try shop.store.unindexedMessages() == 600)
-    shop.store.write({ store throws(SQLiteError) in #expect(try store.indexMessages() == false) }) { _ in }
+    shop.store.write { store throws(SQLiteError) in #expect(try store.indexMessages() == false) }
     try shop.store.commitNow()
     #expect(try shop.store.unindexedMessages() == 344)
     try index(shop)

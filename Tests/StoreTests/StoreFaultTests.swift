@@ -43,9 +43,9 @@ import Testing
     do {
       let store = try Store(settings)
       (id, epoch) = (store.gatewayID, store.epoch)
-      store.write({ store throws(SQLiteError) in
+      store.write { store throws(SQLiteError) in
         for _ in 0..<100 { try store.append(.message, at: Shop.moment, body: [UInt8](repeating: 1, count: 100)) }
-      }) { _ in }
+      }
       try store.commitNow()
       try store.checkpoint()
     }
@@ -64,12 +64,11 @@ import Testing
     let scratch = Scratch()
     let location = scratch.location("gw.db")
     func fill(_ store: Store) -> StoreError? {
-      var failure: StoreError?
-      store.write({ store throws(SQLiteError) in
+      let commit = store.write { store throws(SQLiteError) in
         try store.append(.message, at: Shop.moment, body: [UInt8](repeating: 7, count: 3000))
-      }) { failure = $0 }
+      }
       store.commit()
-      return failure
+      return if case .failed(let failure) = commit.state { failure } else { nil }
     }
     var written: Int64 = 0
     do {
@@ -82,7 +81,7 @@ import Testing
       written = store.lastSeq
       #expect(store.failure != nil)
       // The cursor and the trimming still work: the queue is not wedged.
-      store.write({ store throws(SQLiteError) in try store.setCursor(of: "hub", to: written) }) { _ in }
+      store.write { store throws(SQLiteError) in try store.setCursor(of: "hub", to: written) }
       store.commit()
       #expect(try store.cursor(of: "hub") == written)
     }

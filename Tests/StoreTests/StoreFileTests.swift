@@ -24,9 +24,7 @@ import Testing
     let copy = scratch.location("copy")
     do {
       let store = try Store(settings)
-      store.write({ store throws(SQLiteError) in try store.append(.message, at: Shop.moment, body: [0x7B, 0x7D]) }) {
-        _ in
-      }
+      store.write { store throws(SQLiteError) in try store.append(.message, at: Shop.moment, body: [0x7B, 0x7D]) }
       try store.commitNow()
       for name in ["gw.db", "gw.db-wal"] { #expect(try mode(scratch.location(name)) == 0o600, "\(name)") }
       for name in ["gw.db.lock", "gw.db.id"] { #expect(try mode(scratch.location(name)) & 0o137 == 0, "\(name)") }
@@ -168,20 +166,20 @@ import Testing
     }
     func apply(_ number: Int, _ value: String) throws -> Bool {
       var isNew = false
-      shop.store.write({ store throws(SQLiteError) in
+      shop.store.write { store throws(SQLiteError) in
         isNew = try store.applyDocument(
           Document(key: key(number), value: value, updatedAt: 5, byHub: true), via: "hub", acknowledged: 1 << 40,
           at: Shop.moment)
-      }) { _ in }
+      }
       try shop.store.commitNow()
       return isNew
     }
-    shop.store.write({ store throws(SQLiteError) in
+    shop.store.write { store throws(SQLiteError) in
       for number in 0..<Int(Store.maxDocuments) {
         try store.database.run(
           "INSERT INTO documents(key, value, updated_at, by_hub, seq) VALUES (?, '\"x\"', 1, 1, 0)", .text(key(number)))
       }
-    }) { _ in }
+    }
     try shop.store.commitNow()
     let seq = shop.store.lastSeq
     #expect(try !apply(Int(Store.maxDocuments), "\"one more\""))

@@ -19,7 +19,7 @@ import Testing
     try shop.append(5)
     for place in 0..<3 { try shop.insert(Shop.direct("message \(place)", time: UInt32(place + 1))) }
     try shop.insert(Shop.channel("on a channel"))
-    shop.store.write({ store throws(SQLiteError) in
+    shop.store.write { store throws(SQLiteError) in
       _ = try store.upsert(Contact(key: key, name: "Birch"), onRadio: true, heard: true, at: 5)
       try store.setCursor(of: "hub", to: 2)
       try store.setBucket("commands", of: "hub", to: BucketPosition(seq: 3, at: 4, since: 5))
@@ -33,7 +33,7 @@ import Testing
       try store.bury(
         JournalEvent(seq: 1, at: 1, trusted: true, kind: "message", body: [0x7B, 0x7D]), upstream: "hub", status: 422,
         reason: "no", at: 3)
-    }) { _ in }
+    }
     try shop.store.commitNow()
     return shop
   }
@@ -63,16 +63,16 @@ import Testing
     try? store.eachDocument { _ in true }
     try? store.eachDeadLetter { _ in true }
     try? store.eachAirtime { at, milliseconds, _ in _ = (at, milliseconds) }
-    store.write({ store throws(SQLiteError) in
+    store.write { store throws(SQLiteError) in
       _ = try store.append(.message, at: Shop.moment, body: [0x7B, 0x7D])
       _ = try store.insert(Shop.direct("one more"), at: Shop.moment)
       _ = try store.editDocument("settings/log_level", "\"debug\"", at: Shop.moment)
       _ = try store.trimMessages()
       _ = try store.trimOutgoing()
       _ = try store.indexMessages()
-    }) { _ in }
+    }
     try? store.commitNow()
-    store.trimJournal(now: Shop.moment) { _ in }
+    store.trimJournal(now: Shop.moment)
     try? store.commitNow()
     try? store.renewEpoch()
   }

@@ -5,11 +5,12 @@ import EventLoop
 import HTTP
 import JSON
 import Messaging
+import Sync
 
 /// `/v1/packets` and `/v1/frames`: what the radio hears, and what is said on the link, to whoever listens just then.
 ///
 /// Nothing is kept: who does not listen misses it, and who reads too slowly is told how much was left out.
-public final class TapAPI {
+public final class TapAPI: FrameTap {
   enum Source { case packets, frames }
 
   /// Lines that wait for a slow reader.
@@ -33,8 +34,6 @@ public final class TapAPI {
 
   private let clock = WallClock()
   private var listeners: [Listener] = []
-  /// Somebody began or ceased to listen to frames.
-  public var onListening: (Bool) -> Void = { _ in }
 
   public init() {}
 
@@ -50,17 +49,13 @@ public final class TapAPI {
     }
     let listener = Listener(source)
     listeners.append(listener)
-    tellListening()
     defer {
       listeners.removeAll { $0 === listener }
-      tellListening()
     }
     return try await reply.rows(follow: true, wake: listener.wake, headers: Reply.rowHeaders) {
       (listener.take(), true)
     }
   }
-
-  private func tellListening() { onListening(isHeard(.frames)) }
 
   private func tell(_ source: Source, _ line: () -> [UInt8]) {
     guard isHeard(source) else { return }
@@ -87,7 +82,7 @@ public final class TapAPI {
   }
 
   /// A frame went over the link; secrets in it are masked.
-  public func frame(_ frame: [UInt8], _ direction: FrameDirection) {
+  public func passed(_ frame: [UInt8], _ direction: FrameDirection) {
     tell(.frames) {
       ControlAPI.line { json in
         json.field("at", clock.milliseconds)

@@ -106,7 +106,7 @@ final class StoreMaintenance {
     guard !isTrimming else { return }
     isTrimming = true
     defer { isTrimming = false }
-    do {
+    do throws(StoreError) {
       while let trim = try await trimStep() { note(trim) }
     } catch {
       log.warning("the journal is not trimmed: \(error)")
@@ -114,12 +114,11 @@ final class StoreMaintenance {
     logWhatWasGivenUp()
   }
 
-  private func trimStep() async throws -> JournalTrim? {
+  private func trimStep() async throws(StoreError) -> JournalTrim? {
     let clock = WallClock()
-    let end = Promise<StoreError?>()
     let now = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
-    guard let trim = store.trimJournal(now: now, { end.keep($0) }) else { return nil }
-    if let failure = try await end.value() { throw failure }
+    guard let (trim, commit) = store.trimJournal(now: now) else { return nil }
+    try await commit.durable()
     return trim
   }
 

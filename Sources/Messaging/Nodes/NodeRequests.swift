@@ -20,18 +20,22 @@ public final class NodeRequests {
   /// A reply of the CLI leaves up to a second after the command arrived (telemetry.md § 7).
   private static let cliExtra: Duration = .seconds(2)
 
-  /// What is asked now. The radio's replies and pushes reach it in the radio's order, whenever the task that asks runs again.
+  /// What is asked now. An answer can come in the same read as the radio's reply, whose tag it carries, before the task that asks runs again.
   private final class Asked {
     let question: NodeQuestion
     let contact: Contact
-    /// What the answer carries; known once the radio has taken the question.
-    var tag: AckCode?
-    let taken = Promise<RadioSession.Outcome>()
+    /// As the radio was given it.
+    var handed: RadioQuestion?
     let answer = Promise<Result<NodeAnswer, Refusal>>()
 
     init(_ question: NodeQuestion, _ contact: Contact) {
       self.question = question
       self.contact = contact
+    }
+
+    /// What the answer carries; `nil`: the radio has not taken the question.
+    var tag: AckCode? {
+      if case .replied(.sent(let sent)) = handed?.answer?.outcome { sent.ackOrTag } else { nil }
     }
   }
 
@@ -143,9 +147,13 @@ public final class NodeRequests {
   private func answer(
     to asked: Asked, _ priority: DeliveryPriority
   ) async throws(CancellationError) -> Result<NodeAnswer, Refusal> {
-    if let refusal = submit(asked, priority) { return .failure(refusal) }
+    if let refusal = spendAirtime(asked, priority) { return .failure(refusal) }
+    lastTime = max(messenger.synchronizer.radioTime ?? 0, lastTime &+ 1)
+    let command = asked.question.command(to: asked.contact.key, time: lastTime)
+    asked.handed = connection.submit(command, .interactive)
+    guard let handed = asked.handed else { return .failure(.linkDown) }
     let sent: Sent
-    switch try await asked.taken.value() {
+    switch await handed.outcome() {
     case .replied(.sent(let reply)): sent = reply
     case .failed(.refused(.notFound)): return .failure(.notOnRadio(asked.contact.name.string))
     case .failed(.linkLost): return .failure(.linkDown)
@@ -160,22 +168,15 @@ public final class NodeRequests {
     return answer ?? .failure(.silence(Self.silence(asked.question, asked.contact)))
   }
 
-  /// Hands the question to the radio; why not, if it was not handed over.
-  private func submit(_ asked: Asked, _ priority: DeliveryPriority) -> Refusal? {
+  /// Why there is no air time for it.
+  private func spendAirtime(_ asked: Asked, _ priority: DeliveryPriority) -> Refusal? {
     let path = asked.contact.outPath?.bytes.count
     let radio = connection.identity?.info.radio
     let airtime = radio.map { Airtime.milliseconds(bytes: asked.question.length(path: path ?? 0), $0) } ?? 0
     guard messenger.spend(Int64(airtime.rounded(.up)), priority) else {
       return .full("the hour's air time for \(priority.name) traffic is used up; try later")
     }
-    lastTime = max(messenger.synchronizer.radioTime ?? 0, lastTime &+ 1)
-    let command = asked.question.command(to: asked.contact.key, time: lastTime)
-    // Not `ask`: the answer can come in the same read as the radio's reply, before the task runs again, and needs its tag.
-    let id = connection.submit(command, .interactive) { outcome in
-      if case .replied(.sent(let sent)) = outcome { asked.tag = sent.ackOrTag }
-      asked.taken.keep(outcome)
-    }
-    return id == nil ? .linkDown : nil
+    return nil
   }
 
   /// How long an answer may take: what the radio suggests, and a little.

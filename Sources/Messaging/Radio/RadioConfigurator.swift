@@ -104,11 +104,10 @@ public final class RadioConfigurator {
   /// The radio becomes this node. Returns when it was met as that.
   public func importPrivateKey(_ key: [UInt8]) async throws(Refusal) {
     // Asked for first: it can be met in the same read that brings the answer.
-    let met = Waiter()
-    connection.whenMet { met.resume() }
+    let met = connection.meeting
     let outcome = await connection.ask(.importPrivateKey(key), .interactive)
     guard case .replied(.ok) = outcome else { throw .radio("the private key \(Self.words(outcome))") }
-    do throws(CancellationError) { try await met.wait() } catch { throw .linkDown }
+    do throws(CancellationError) { try await met.value() } catch { throw .linkDown }
   }
 }
 

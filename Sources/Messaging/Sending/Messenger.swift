@@ -11,8 +11,8 @@ import Timing
 /// Store → radio: one durable queue for everything that is said, whoever says it.
 ///
 /// `DeliverySession` decides; this keeps its decisions on disk before they are carried out, hands messages to the radio
-/// and tells it what became of them. A state that the disk does not take is kept here and written until it does;
-/// meanwhile nothing new is handed over.
+/// and tells it what became of them. Each message that is under way is a task (`deliver`), each state is written where it is decided
+/// (`MessengerStates`), and `run` sees to what is due in time.
 public final class Messenger {
   public struct Settings: Sendable {
     public var delivery = DeliverySettings()
@@ -42,15 +42,22 @@ public final class Messenger {
   var session: DeliverySession
   var senderClock: SenderClock
   var echoes = ChannelEchoes()
-  /// Rows whose newest state is not on disk yet; the disk is asked again and again.
-  var unsaved: [Int64: OutgoingMessage] = [:]
-  private var saveTimer: LoopTimer?
-  private var timer: LoopTimer?
+  /// Messages that are under way, at most as many as the machine lets wait for acknowledgements, and one.
+  var underWay: [Int64: UnderWay] = [:]
+  /// What the radio was given, until the machine has its answer.
+  var handed: Handed?
+  /// Rows whose newest state is not on disk yet.
+  var unsaved: [Int64: Unsaved] = [:]
+  var keeping: LoopTask?
+  private var task: LoopTask?
+  /// Resumed when `nextLook` has changed.
+  let woken = Waiter()
+  private var nextLook: MonotonicTime?
   var isReady = false
   /// When the first message expires that waits for another radio.
-  var heldTimer: LoopTimer?
+  var nextHeldEnd: MonotonicTime?
   private var budgetToldAt: MonotonicTime?
-  private var loggedDiskFailure = false
+  var loggedDiskFailure = false
   /// Messages that were taken in and are not on disk yet.
   var arriving = 0
   var counts = (delivered: 0, failed: 0, channel: 0)
@@ -89,6 +96,46 @@ public final class Messenger {
     return uses
   }
 
+  // MARK: Running
+
+  public func start() {
+    task = loop.begin {
+      do throws(CancellationError) { try await self.run() } catch {
+        // `stop`.
+      }
+    }
+  }
+
+  /// What is on its way stays on disk as it is, and is taken up again at the next start.
+  public func stop() {
+    takeAnswer()
+    task?.cancel()
+    keeping?.cancel()
+    forgetUnderWay()
+  }
+
+  /// Sees to what is due: time-outs, the next attempts, the end of what is held for other radios.
+  private func run() async throws(CancellationError) {
+    while true {
+      try await woken.wait(until: nextLook, on: loop)
+      if let nextHeldEnd, nextHeldEnd <= loop.now { expireHeld() }
+      if let deadline = session.deadline, deadline <= loop.now { decide { $0.timedOut(now: $1) } }
+      arm()
+    }
+  }
+
+  /// What is due next may be another thing now.
+  func arm() {
+    if session.waitsForBudget, budgetToldAt.map({ loop.now - $0 >= AirtimeBudget.window }) ?? true {
+      budgetToldAt = loop.now
+      log.notice("sending waits: the hour's air time is used up (see `meshpost status`; told once an hour)")
+    }
+    let next = [session.deadline, nextHeldEnd].compactMap { $0 }.min()
+    guard next != nextLook else { return }
+    nextLook = next
+    woken.resume()
+  }
+
   /// What had not ended when the program did.
   func resume() throws(StoreError) {
     var waiting: [OutgoingMessage] = []
@@ -109,6 +156,7 @@ public final class Messenger {
     }
     let (uses, now, at) = (session.budget.remembered, loop.now, store.elapsed(at: synchronizer.now))
     session = DeliverySession(settings.delivery, uses: uses, seed: UInt64.random(in: .min ... .max))
+    forgetUnderWay()
     (unsaved, isReady) = ([:], false)
     store.post("the last hour's air time") { store throws(SQLiteError) in
       for use in uses {
@@ -120,7 +168,7 @@ public final class Messenger {
 
   public func change(_ settings: Settings) {
     self.settings = settings
-    perform(session.change(settings.delivery, now: loop.now))
+    decide { $0.change(settings.delivery, now: $1) }
   }
 
   public var status: Status {
@@ -135,6 +183,7 @@ public final class Messenger {
 
   /// The link or the sync changed.
   public func radioChanged() {
+    takeAnswer()
     guard synchronizer.connection.state == .up else {
       if isReady { session.linkDown() }
       isReady = false
@@ -144,18 +193,21 @@ public final class Messenger {
     isReady = true
     session.radio = synchronizer.connection.identity?.info.radio
     resetScope()
-    perform(session.linkUp(now: loop.now))
+    decide { $0.linkUp(now: $1) }
   }
 
   public func received(_ push: Push) {
     switch push {
     case .sendConfirmed(let code, let tripTime):
+      takeAnswer()
       guard session.knows(code) else { return acknowledgedLate(code, tripTime) }
-      perform(session.acknowledged(code, tripTime: tripTime, now: loop.now))
+      decide { $0.acknowledged(code, tripTime: tripTime, now: $1) }
     case .binaryResponse(let tag, let data):
+      takeAnswer()
       guard let code = AckInResponse.code(in: tag.bytes + data), session.knows(code) else { return }
-      perform(session.acknowledged(code, tripTime: 0, now: loop.now))
+      decide { $0.acknowledged(code, tripTime: 0, now: $1) }
     case .logRxData(_, _, let packet):
+      takeAnswer()
       guard let id = echoes.heard(packet, now: loop.now) else { return }
       session.heardRepeat(of: id, now: loop.now)
       arm()
@@ -172,82 +224,12 @@ public final class Messenger {
       return log.error("an acknowledgement cannot be matched: \(error)")
     }
     guard let failed else { return }
-    perform([.delivered(id: failed.id, tripTime: tripTime)])
+    carryOut(.delivered(id: failed.id, tripTime: tripTime))
   }
 
   /// A contact's record came.
   public func contactChanged(_ contact: Contact) {
-    perform(session.pathChanged(contact.key, bytes: contact.outPath?.bytes.count, now: loop.now))
-  }
-
-  // MARK: Carrying out
-
-  func perform(_ actions: [DeliveryAction]) {
-    for action in actions { carryOut(action) }
-    arm()
-  }
-
-  private func arm() {
-    timer?.cancel()
-    if session.waitsForBudget, budgetToldAt.map({ loop.now - $0 >= AirtimeBudget.window }) ?? true {
-      budgetToldAt = loop.now
-      log.notice("sending waits: the hour's air time is used up (see `meshpost status`; told once an hour)")
-    }
-    guard let deadline = session.deadline else { return }
-    timer = loop.schedule(at: deadline) { [weak self] in
-      guard let self else { return }
-      self.perform(self.session.timedOut(now: self.loop.now))
-    }
-  }
-
-  /// The newest state of a row: what the disk has not taken yet goes before what it has.
-  func row(_ id: Int64) -> OutgoingMessage? {
-    if let row = unsaved[id] { return row }
-    do {
-      return try store.outgoing(id: id)
-    } catch {
-      log.error("an outgoing message cannot be read: \(error)")
-      return nil
-    }
-  }
-
-  /// Keeps a state, however long it takes; calls `done` with whether the disk took it at once.
-  func save(_ message: OutgoingMessage, airtime: Int64? = nil, _ done: @escaping (Bool) -> Void = { _ in }) {
-    let moment = synchronizer.now
-    unsaved[message.id] = message
-    store.write({ store throws(SQLiteError) in
-      try store.updateOutgoing(message, at: moment)
-      if let airtime { try store.recordAirtime(airtime, channel: message.channel, at: store.elapsed(at: moment)) }
-    }) { [weak self] failure in
-      guard let self else { return }
-      self.saved(message, failure)
-      done(failure == nil)
-    }
-  }
-
-  func saved(_ message: OutgoingMessage, _ failure: StoreError?) {
-    guard let failure else {
-      if unsaved[message.id] == message { unsaved[message.id] = nil }
-      if unsaved.isEmpty, loggedDiskFailure {
-        loggedDiskFailure = false
-        log.notice("sending: states are on disk again")
-      }
-      return
-    }
-    if !loggedDiskFailure {
-      log.error("sending: \(failure); nothing new is handed to the radio until states can be kept. \(failure.remedy)")
-    }
-    loggedDiskFailure = true
-    saveLater()
-  }
-
-  private func saveLater() {
-    guard saveTimer == nil else { return }
-    saveTimer = loop.schedule(after: .seconds(2)) { [weak self] in
-      guard let self else { return }
-      self.saveTimer = nil
-      for message in self.unsaved.values { self.save(message) }
-    }
+    decide { $0.pathChanged(contact.key, bytes: contact.outPath?.bytes.count, now: $1) }
   }
 }
 

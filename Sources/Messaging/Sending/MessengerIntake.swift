@@ -29,9 +29,8 @@ extension Messenger {
     // Known already: whatever has become of the recipient since.
     guard try known(request.key).isEmpty else { return }
     let intake = try admit(request)
-    store.write({ store throws(SQLiteError) in try self.insert(intake) }) { [weak self] failure in
-      self?.settle(intake, failure)
-    }
+    let commit = store.write { store throws(SQLiteError) in try self.insert(intake) }
+    loop.begin { self.settle(intake, await commit.failure()) }
   }
 
   private func keep(_ request: SendRequest) async throws(Refusal) -> [OutgoingMessage] {
@@ -192,7 +191,7 @@ extension Messenger {
       origin: message.origin, bytes: message.text.bytes.count + nameBytes, expires: expiry(of: message),
       attempt: message.attempt, tries: message.tries, floods: message.floods, codes: message.codes,
       progress: isInterrupted ? .interrupted : .pending)
-    perform(session.add(item, path: path, now: loop.now))
+    decide { $0.add(item, path: path, now: $1) }
   }
 
   var ownName: Text? { synchronizer.connection.identity?.info.name }
@@ -210,25 +209,22 @@ extension Messenger {
     guard message.state == .failed, !session.isLive(message.id) else {
       throw .invalid("\(key) is \(message.state.rawValue); only failed messages can be retried")
     }
-    let previous = unsaved[message.id]
     message.state = .retrying
     (message.reason, message.endedAt, message.tries, message.floods) = (nil, nil, 0, 0)
     message.created = synchronizer.now
     message.createdElapsed = store.elapsed(at: message.created)
     if message.kind == .room { message.senderTime = nil }
-    // Who asks for the same in this turn finds it so.
-    unsaved[message.id] = message
     arriving += 1
     defer { arriving -= 1 }
-    do throws(StoreError) {
-      try await store.save { [message] store throws(SQLiteError) in
-        try store.updateOutgoing(message, at: message.created)
-      }
-    } catch {
+    let previous = unsaved[message.id]
+    let commit = store.write { store throws(SQLiteError) in try store.updateOutgoing(message, at: message.created) }
+    // Who asks for the same in this turn finds it so.
+    unsaved[message.id] = Unsaved(message: message, commit: commit)
+    if let failure = await commit.failure() {
       unsaved[message.id] = previous
-      throw .store(error)
+      throw .store(failure)
     }
-    saved(message, nil)
+    if unsaved[message.id]?.commit === commit { unsaved[message.id] = nil }
     if message.radio == store.radio { enqueue(message) }
     return message
   }
@@ -238,7 +234,7 @@ extension Messenger {
     let message = try find(key)
     if isHeld(message) { return end(held: message, .cancelled) }
     guard session.isLive(message.id) else { throw .invalid("\(key) has ended: \(message.state.rawValue)") }
-    perform(session.cancel(message.id, now: loop.now))
+    decide { $0.cancel(message.id, now: $1) }
     return row(message.id) ?? message
   }
 

@@ -12,6 +12,7 @@ extension Messenger {
   /// Another radio is attached. What the last one was to send stays on disk as it was.
   public func radioReplaced() {
     isReady = false
+    forgetUnderWay()
     session.forgetMessages()
     echoes = ChannelEchoes()
     do {
@@ -152,7 +153,6 @@ extension Messenger {
 
   /// What is held expires as everything does.
   func expireHeld() {
-    heldTimer?.cancel()
     var (over, next): ([OutgoingMessage], MonotonicTime) = ([], .never)
     do {
       try store.eachHeldOutgoing { message in
@@ -164,7 +164,7 @@ extension Messenger {
       log.error("messages that are held cannot be read: \(error)")
     }
     for message in over where !message.hasEnded { end(held: message, .expired) }
-    guard next < .never else { return }
-    heldTimer = loop.schedule(at: next + .seconds(1)) { [weak self] in self?.expireHeld() }
+    nextHeldEnd = next < .never ? next + .seconds(1) : nil
+    arm()
   }
 }

@@ -2,17 +2,98 @@
 
 import Companion
 import Delivery
+import EventLoop
 import MeshCrypto
 import RadioSession
 import Store
 import Sync
 import Timing
 
-/// Carrying out what the session decides.
+/// A message that is under way: its attempts, as the machine allows them, and the task that makes them.
+struct UnderWay {
+  let attempts: Mailbox<Attempt>
+  let task: LoopTask
+}
+
+struct Attempt {
+  let number: UInt8
+  let route: DeliveryRoute
+  let airtime: Int64
+}
+
+/// The radio was given a message.
+struct Handed {
+  let id: Int64
+  let question: RadioQuestion
+}
+
+/// Why the radio was not given it.
+private struct NotHanded: Error {
+  let answer: DeliveryAnswer
+}
+
+/// One message after the other goes out, and up to eight wait for their acknowledgements.
 extension Messenger {
+  /// One message from its first attempt to its end.
+  private func deliver(_ id: Int64, _ attempts: Mailbox<Attempt>) async throws(CancellationError) {
+    while let attempt = try await attempts.next() {
+      do throws(NotHanded) {
+        let (message, number) = try await keep(attempt, of: id)
+        try await hand(message, number, attempt.route)
+      } catch {
+        guard !Task.isCancelled else { return }
+        decide { $0.answered(id, error.answer, now: $1) }
+      }
+      // Now its acknowledgement is waited for, or the time for another attempt: the machine says which, and when it has ended.
+    }
+  }
+
+  private func begin(_ id: Int64) -> Mailbox<Attempt> {
+    let attempts = Mailbox<Attempt>(bound: 1)
+    let task = loop.begin {
+      do throws(CancellationError) { try await self.deliver(id, attempts) } catch {
+        // Another radio is attached, or the daemon ends: its row stays as it is.
+      }
+    }
+    underWay[id] = UnderWay(attempts: attempts, task: task)
+    return attempts
+  }
+
+  /// It has ended, or waits its turn as if it had not begun.
+  private func endIfOver(_ id: Int64) {
+    guard !session.isUnderWay(id) else { return }
+    underWay.removeValue(forKey: id)?.attempts.finish()
+  }
+
+  /// What is under way is no longer this radio's, or not that of this program.
+  func forgetUnderWay() {
+    for message in underWay.values { message.task.cancel() }
+    (underWay, handed) = ([:], nil)
+  }
+
+  // MARK: Between the machine and the tasks
+
+  /// What has happened goes to the machine, and what it decides is carried out.
+  func decide(_ event: (inout DeliverySession, MonotonicTime) -> [DeliveryAction]) {
+    takeAnswer()
+    for action in event(&session, loop.now) { carryOut(action) }
+    arm()
+  }
+
+  /// What the radio says to a message goes to the machine before what the radio said after it, be it in the same read: the task that waits for the
+  /// answer runs later.
+  func takeAnswer() {
+    guard let handed, let answer = handed.question.answer else { return }
+    self.handed = nil
+    for action in session.answered(handed.id, Self.meaning(of: answer.outcome), now: loop.now) { carryOut(action) }
+    arm()
+  }
+
   func carryOut(_ action: DeliveryAction) {
     switch action {
-    case .transmit(let id, let attempt, let route, let airtime): transmit(id, attempt, route, airtime)
+    case .transmit(let id, let number, let route, let airtime):
+      let attempts = underWay[id]?.attempts ?? begin(id)
+      _ = attempts.put(Attempt(number: number, route: route, airtime: airtime))
     case .sent(let id, let code, let tries, let floods):
       change(id) { message in
         message.state = .sent
@@ -20,6 +101,7 @@ extension Messenger {
         if let code, !message.codes.contains(code) { message.codes.append(code) }
         if message.kind == .channel { self.end(&message) }
       }
+      endIfOver(id)
     case .delivered(let id, let tripTime):
       counts.delivered += 1
       change(id) { message in
@@ -27,6 +109,7 @@ extension Messenger {
         (message.reason, message.roundTrip) = (nil, tripTime == 0 ? nil : tripTime)
         self.end(&message)
       }
+      endIfOver(id)
     case .failed(let id, let failure):
       counts.failed += 1
       change(id) { message in
@@ -37,7 +120,10 @@ extension Messenger {
         }
         self.end(&message)
       }
-    case .waiting(let id): waits(id)
+      endIfOver(id)
+    case .waiting(let id):
+      waits(id)
+      endIfOver(id)
     case .heard(let id, let count): change(id) { $0.heard += count }
     case .discoverPath(let key): nodes?.discoverPath(key)
     }
@@ -66,18 +152,19 @@ extension Messenger {
 
   // MARK: An attempt
 
-  private func transmit(_ id: Int64, _ attempt: UInt8, _ route: DeliveryRoute, _ airtime: Int64) {
-    guard var message = row(id), isOfThisRadio(message), let own = synchronizer.connection.identity?.info else {
-      return answer(id, .notTried)
+  /// On disk that it is being sent, and how, before the radio gets it.
+  private func keep(_ attempt: Attempt, of id: Int64) async throws(NotHanded) -> (OutgoingMessage, number: UInt8) {
+    // An acknowledgement of an earlier attempt can come at any time.
+    guard session.isLive(id), var message = row(id), isOfThisRadio(message),
+      let own = synchronizer.connection.identity?.info
+    else { throw NotHanded(answer: .notTried) }
+    let number = prepare(&message, attempt.number, own)
+    message.airtime += attempt.airtime
+    guard await save(message, airtime: attempt.airtime).failure() == nil, !Task.isCancelled else {
+      throw NotHanded(answer: .notTried)
     }
-    let number = prepare(&message, attempt, own)
-    message.airtime += airtime
-    save(message, airtime: airtime) { [weak self] isSaved in
-      guard let self else { return }
-      guard isSaved, self.isOfThisRadio(message) else { return self.answer(id, .notTried) }
-      for code in message.codes { self.session.expect(code, for: id) }
-      self.hand(message, number, route)
-    }
+    for code in message.codes { session.expect(code, for: id) }
+    return (message, number)
   }
 
   /// What the attempt needs to know after a crash: its number, the message's time, the acknowledgement it will have.
@@ -101,59 +188,67 @@ extension Messenger {
     return inRoom ? senderClock.nextInRoom(now, radio: radio) : senderClock.next(now, radio: radio)
   }
 
-  private func hand(_ message: OutgoingMessage, _ attempt: UInt8, _ route: DeliveryRoute) {
-    if message.kind == .channel { return handToChannel(message) }
-    guard let key = message.recipient, let time = message.senderTime else { return answer(message.id, .refused) }
-    let text = OutgoingText(attempt: attempt, time: time, recipient: key.prefix, text: message.text)
-    guard route == .resetAndFlood else { return submit(.sendText(text), message) }
-    // Whatever comes of it: if the path stays, the message goes along it once more.
-    let id = synchronizer.connection.submit(.resetPath(key), .interactive) { [weak self] _ in
-      self?.submit(.sendText(text), message)
+  /// Gives it to the radio, and returns when the machine has the radio's answer.
+  private func hand(_ message: OutgoingMessage, _ number: UInt8, _ route: DeliveryRoute) async throws(NotHanded) {
+    if message.kind == .channel { return try await handToChannel(message) }
+    guard let key = message.recipient, let time = message.senderTime else { throw NotHanded(answer: .refused) }
+    if route == .resetAndFlood {
+      guard let reset = synchronizer.connection.submit(.resetPath(key), .interactive) else {
+        throw NotHanded(answer: .notTried)
+      }
+      // Whatever comes of it: if the path stays, the message goes along it once more.
+      _ = await reset.outcome()
     }
-    if id == nil { answer(message.id, .notTried) }
+    let text = OutgoingText(attempt: number, time: time, recipient: key.prefix, text: message.text)
+    try await hand(.sendText(text), message)
   }
 
-  private func handToChannel(_ message: OutgoingMessage) {
+  private func handToChannel(_ message: OutgoingMessage) async throws(NotHanded) {
     var channel: Channel?
+    let region: Region?
     do {
       try store.eachChannel { if $0.secret.digest == message.channel { channel = channel ?? $0 } }
+      region = try channel.flatMap { try store.region(ofChannel: $0.secret.digest) }.flatMap { Region($0) }
     } catch {
-      return answer(message.id, .notTried)
+      throw NotHanded(answer: .notTried)
     }
-    guard let channel, let time = message.senderTime else { return answer(message.id, .unknown) }
+    guard let channel, let time = message.senderTime else { throw NotHanded(answer: .unknown) }
     // The radio was given a longer name since: it would cut the text, silently.
-    guard message.text.bytes.count <= TextLimit.channel(ownName: ownName) else { return answer(message.id, .refused) }
+    guard message.text.bytes.count <= TextLimit.channel(ownName: ownName) else { throw NotHanded(answer: .refused) }
     if let name = ownName {
       echoes.expect(
         message.id, text: message.text, time: time, name: name, secret: channel.secret, now: loop.now)
     }
     let command = Command.sendChannelText(type: .plain, slot: channel.slot, time: time, text: message.text)
-    let region: Region?
-    do {
-      region = try store.region(ofChannel: channel.secret.digest).flatMap { Region($0) }
-    } catch {
-      return answer(message.id, .notTried)
+    if let region { try await hand(command, in: region, message) } else { try await hand(command, message) }
+  }
+
+  private func hand(_ command: Command, _ message: OutgoingMessage) async throws(NotHanded) {
+    guard mayGo(message), let question = synchronizer.connection.submit(command, .interactive) else {
+      throw NotHanded(answer: .notTried)
     }
-    guard let region else { return submit(command, message) }
-    submit(command, in: region, message)
+    handed = Handed(id: message.id, question: question)
+    _ = await question.outcome()
+    takeAnswer()
   }
 
   /// The radio has one scope for all that it floods: it is set for this one message, and taken back (companion.md § 9.7).
-  private func submit(_ command: Command, in region: Region, _ message: OutgoingMessage) {
-    let id = message.id
-    guard isOfThisRadio(message) else { return answer(id, .notTried) }
+  private func hand(_ command: Command, in region: Region, _ message: OutgoingMessage) async throws(NotHanded) {
     let group = [.setFloodScopeKey(region.scopeOverride), command, .setFloodScopeKey(.useDefault)]
       .map { RadioSession.Submission($0) }
-    let isTaken = synchronizer.connection.submit(group: group, .interactive) { [weak self] place, outcome in
-      switch (place, outcome) {
-      case (0, .replied(.ok)), (2, .replied(.ok)), (2, .failed(.refused)): break
-      case (0, .failed(.refused)): self?.sayThatRegionsAreUnknown(region)
-      case (1, _): self?.answer(id, Self.meaning(of: outcome))
-      case (2, .failed(.timedOut)): self?.resetScope()
-      default: break
-      }
+    guard mayGo(message), let asked = synchronizer.connection.submit(group: group, .interactive) else {
+      throw NotHanded(answer: .notTried)
     }
-    if !isTaken { answer(id, .notTried) }
+    handed = Handed(id: message.id, question: asked[1])
+    if case .failed(.refused) = await asked[0].outcome() { sayThatRegionsAreUnknown(region) }
+    _ = await asked[1].outcome()
+    takeAnswer()
+    if case .failed(.timedOut) = await asked[2].outcome() { resetScope() }
+  }
+
+  /// Much can have happened since its turn came.
+  private func mayGo(_ message: OutgoingMessage) -> Bool {
+    !Task.isCancelled && session.isLive(message.id) && isOfThisRadio(message)
   }
 
   private func sayThatRegionsAreUnknown(_ region: Region) {
@@ -166,26 +261,15 @@ extension Messenger {
   func resetScope() {
     guard let version = synchronizer.connection.identity?.device?.protocolVersion, version >= Self.firstWithScopes
     else { return }
-    synchronizer.connection.submit(.setFloodScopeKey(.useDefault), .interactive) { [log] outcome in
-      if case .failed(.timedOut) = outcome { log.info("the radio did not say whether its flood scope is the default") }
+    guard let asked = synchronizer.connection.submit(.setFloodScopeKey(.useDefault), .interactive) else { return }
+    loop.begin { [log] in
+      guard case .failed(.timedOut) = await asked.outcome() else { return }
+      log.info("the radio did not say whether its flood scope is the default")
     }
   }
 
   /// SET_FLOOD_SCOPE_KEY came with protocol version 8 (companion.md § 11).
   private static let firstWithScopes: UInt8 = 8
-
-  private func submit(_ command: Command, _ message: OutgoingMessage) {
-    let id = message.id
-    guard isOfThisRadio(message) else { return answer(id, .notTried) }
-    let submitted = synchronizer.connection.submit(command, .interactive) { [weak self] outcome in
-      self?.answer(id, Self.meaning(of: outcome))
-    }
-    if submitted == nil { answer(id, .notTried) }
-  }
-
-  private func answer(_ id: Int64, _ answer: DeliveryAnswer) {
-    perform(session.answered(id, answer, now: loop.now))
-  }
 
   private static func meaning(of outcome: RadioSession.Outcome) -> DeliveryAnswer {
     switch outcome {

@@ -61,14 +61,14 @@ extension BucketSync {
       json.field("count", lost.upperBound - lost.lowerBound + 1)
       json.field("reason", reason)
     }
-    store.write({ [moment] store throws(SQLiteError) in try store.append(.bucketGap, at: moment, body: body) }) { _ in }
+    store.write { [moment] store throws(SQLiteError) in try store.append(.bucketGap, at: moment, body: body) }
   }
 
   /// The hub is an older copy of itself: it gets our documents again.
   func diverged(_ bucket: String, _ position: CatchUp.Position) {
     log.notice("\(upstream): \(bucket) was restored at the hub: fetching again from \(position.seq)")
     guard bucket == "documents" else { return }
-    store.write({ [moment] store throws(SQLiteError) in try store.announceDocuments(at: moment) }) { _ in }
+    store.write { [moment] store throws(SQLiteError) in try store.announceDocuments(at: moment) }
   }
 
   func take(_ update: CatchUp.Update, _ bucket: String, _ changed: inout [Document]) -> ChannelUpdateFate {
@@ -82,10 +82,10 @@ extension BucketSync {
   func takeCommand(_ update: CatchUp.Update) -> ChannelUpdateFate {
     guard (1...48).contains(update.id.utf8.count), update.body.count <= CommandIntake.maxBytes else { return .skipped }
     var isNew = false
-    store.write({ [upstream, clock] store throws(SQLiteError) in
+    store.write { [upstream, clock] store throws(SQLiteError) in
       // What the hub kept it for counts towards its lifetime.
       isNew = try store.queueCommand(update.body, id: update.id, of: upstream, at: min(update.at, clock.milliseconds))
-    }) { _ in }
+    }
     return isNew ? .sent : .known
   }
 
@@ -104,9 +104,9 @@ extension BucketSync {
       byHub: body["by_hub"]?.bool ?? false)
     var isNew = false
     let through = acknowledged()
-    store.write({ [upstream, moment] store throws(SQLiteError) in
+    store.write { [upstream, moment] store throws(SQLiteError) in
       isNew = try store.applyDocument(document, via: upstream, acknowledged: through, at: moment)
-    }) { _ in }
+    }
     if isNew { changed.append(document) }
     return isNew ? .sent : .known
   }

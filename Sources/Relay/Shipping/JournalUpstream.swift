@@ -190,8 +190,8 @@ public final class JournalUpstream: Upstream {
     guard paused != isPaused else { return }
     isPaused = paused
     log.notice("\(name): \(paused ? "paused by an operator; nothing is lost" : "goes on")")
-    store.write({ [name] store throws(SQLiteError) in try store.setPaused(name, paused) }) { [log] failure in
-      if let failure { log.warning("a pause is not kept over a restart: \(failure)") }
+    store.post("whether \(name) is paused, over a restart") { [name] store throws(SQLiteError) in
+      try store.setPaused(name, paused)
     }
     if paused { woken.resume() } else { resume() }
   }

@@ -38,10 +38,10 @@ extension Store {
     }
     if let known { return (known, try meta("from:\(upstream)")?.integer ?? 0) }
     let beginning = fromStart ? 0 : lastSeq
-    write({ (store) throws(SQLiteError) in
+    write { (store) throws(SQLiteError) in
       try store.setCursor(of: upstream, to: beginning)
       try store.setMeta("from:\(upstream)", .integer(beginning))
-    }) { _ in }
+    }
     try commitNow()
     return (beginning, beginning)
   }
@@ -58,7 +58,7 @@ extension Store {
 
   /// Upstreams that are no longer configured must not delay trimming.
   public func keepOnlyCursors(of upstreams: [String]) throws(StoreError) {
-    write({ (store) throws(SQLiteError) in
+    write { (store) throws(SQLiteError) in
       var gone: [String] = []
       try store.database.each("SELECT upstream FROM cursors", []) { (row) throws(SQLiteError) in
         let name = row.text(0)
@@ -75,7 +75,7 @@ extension Store {
       for upstream in upstreams {
         try store.database.run("INSERT OR IGNORE INTO cursors(upstream, seq) VALUES (?, 0)", .text(upstream))
       }
-    }) { _ in }
+    }
     try commitNow()
   }
 
@@ -108,14 +108,14 @@ extension Store {
   /// Marks dead letters to be sent again; returns how many. `nil`: of every upstream.
   public func retryDeadLetters(of upstream: String?) throws(StoreError) -> Int {
     var count = 0
-    write({ (store) throws(SQLiteError) in
+    write { (store) throws(SQLiteError) in
       count =
         if let upstream {
           try store.database.run("UPDATE dead_letters SET retry = 1 WHERE upstream = ?", .text(upstream))
         } else {
           try store.database.run("UPDATE dead_letters SET retry = 1")
         }
-    }) { _ in }
+    }
     try commitNow()
     return count
   }
@@ -123,9 +123,9 @@ extension Store {
   /// Gives up an upstream's dead letters; returns how many.
   public func dropDeadLetters(of upstream: String) throws(StoreError) -> Int {
     var count = 0
-    write({ (store) throws(SQLiteError) in
+    write { (store) throws(SQLiteError) in
       count = try store.database.run("DELETE FROM dead_letters WHERE upstream = ?", .text(upstream))
-    }) { _ in }
+    }
     try commitNow()
     return count
   }

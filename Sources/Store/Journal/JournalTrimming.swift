@@ -70,32 +70,29 @@ extension Store {
   /// leaves a recorded gap. Never deletes the newest row. To be called regularly; the returned events are deleted once the
   /// transaction is committed.
   @discardableResult
-  public func trimJournal(
-    now: Moment, uptime: Int64 = Store.uptime, _ committed: @escaping Committed
-  ) -> JournalTrim? {
+  public func trimJournal(now: Moment, uptime: Int64 = Store.uptime) -> (trim: JournalTrim, commit: Commit)? {
     let elapsed = elapsed(at: now, uptime: uptime)
     let isMarkDue = isMarkDue(elapsed)
     let isOver = journalState.bytes > settings.journalMaxSize
     let old = lastOlder(than: elapsed - journalMaxAge)
     guard journalState.oldest < journalState.durable, isOver || old >= journalState.oldest else {
-      if isMarkDue { write(when: .soon, { store throws(SQLiteError) in try store.mark(elapsed) }) { _ in } }
+      if isMarkDue { write(when: .soon) { store throws(SQLiteError) in try store.mark(elapsed) } }
       return nil
     }
     var trim: JournalTrim?
-    write(
-      { (store) throws(SQLiteError) in
-        if isMarkDue { try store.mark(elapsed) }
-        let (first, acknowledged) = (store.journalState.oldest, store.slowestCursor() ?? store.journalState.durable)
-        let most = min(first + Self.trimStep, store.journalState.durable) - 1
-        let last = isOver ? max(min(old, most), try store.lastOverQuota(most)) : min(old, most)
-        let free = min(last, acknowledged)
-        let isFree = free >= first
-        var found = JournalTrim(
-          first: first, last: isFree ? free : last, reason: isFree ? nil : last <= old ? "age" : "quota")
-        try store.delete(&found, at: now.milliseconds)
-        trim = found
-      }, committed)
-    return trim
+    let commit = write { (store) throws(SQLiteError) in
+      if isMarkDue { try store.mark(elapsed) }
+      let (first, acknowledged) = (store.journalState.oldest, store.slowestCursor() ?? store.journalState.durable)
+      let most = min(first + Self.trimStep, store.journalState.durable) - 1
+      let last = isOver ? max(min(old, most), try store.lastOverQuota(most)) : min(old, most)
+      let free = min(last, acknowledged)
+      let isFree = free >= first
+      var found = JournalTrim(
+        first: first, last: isFree ? free : last, reason: isFree ? nil : last <= old ? "age" : "quota")
+      try store.delete(&found, at: now.milliseconds)
+      trim = found
+    }
+    return trim.map { ($0, commit) }
   }
 
   // MARK: Age

@@ -36,15 +36,16 @@ public final class RadioConnection {
   private var attempt = Promise<Duration?>()
   /// Of a link that is down.
   private var nextTry: MonotonicTime?
-  /// For the session's and the decoder's deadlines.
-  private var timer: LoopTimer?
+  /// Resumed when the time to look at the session and the decoder has changed; what that was.
+  private let woken = Waiter()
+  private var nextLook: MonotonicTime?
   private var upSince: MonotonicTime?
-  private var questions: [UInt64: Question] = [:]
+  private var questions: [UInt64: RadioQuestion] = [:]
   private var lastLogged: String?
   private var flaps = FlapLimit()
   private var contest = LinkContest()
-  /// Who waits until the radio is met the next time.
-  private var meetings: [() -> Void] = []
+  /// Kept when the radio is met the next time, or cannot be. Take it before asking for what leads there.
+  public private(set) var meeting = Promise<Void>()
 
   public private(set) var state: State = .connecting
   public private(set) var identity: RadioIdentity?
@@ -53,14 +54,8 @@ public final class RadioConnection {
   public private(set) var unreadableFrames = 0
 
   weak var delegate: (any RadioDelegate)?
-  /// Every frame either way, for somebody who looks on; `nil`: nobody does.
-  public var onFrame: (([UInt8], FrameDirection) -> Void)?
-
-  private struct Question {
-    let command: Command
-    let part: ((ContactListPart, [UInt8]) -> Void)?
-    let done: (RadioAnswer) -> Void
-  }
+  /// Looks on; nobody, mostly.
+  public weak var tap: (any FrameTap)?
 
   /// `key`: beginning of the wanted radio's public key, in hex; another radio is not taken.
   public init(_ link: any Link, key: String? = nil, on loop: EventLoop, log: Log) {
@@ -74,7 +69,7 @@ public final class RadioConnection {
   public func start() {
     task = loop.begin {
       // `try?`: it ends only by `stop`.
-      try? await self.run()
+      try? await self.loop.race({ try await self.run() }, { try await self.keepTime() })
     }
   }
 
@@ -100,7 +95,6 @@ public final class RadioConnection {
   /// Closes the link: the daemon ends.
   public func stop() {
     task?.cancel()
-    timer?.cancel()
     link.end()
     perform(session.linkLost())
   }
@@ -109,60 +103,41 @@ public final class RadioConnection {
 
   /// Asks the radio, and returns what became of it; `.linkLost` also where the command was not taken.
   public func ask(_ command: Command, _ priority: CommandPriority) async -> RadioSession.Outcome {
-    await ask(command, priority, part: nil)
+    guard let question = submit(command, priority) else { return .failed(.linkLost) }
+    return await question.outcome()
   }
 
-  /// The same for a contact list. `part` is called for what comes before its end, while that is dispatched.
-  public func ask(
-    _ command: Command, _ priority: CommandPriority, part: ((ContactListPart) -> Void)?
-  ) async -> RadioSession.Outcome {
-    // Every question has an outcome, so nobody waits for ever. A cancellation does not end it: the radio answers all the same.
-    await withCheckedContinuation { answer in
-      let part = part.map { part in { (came: ContactListPart, _: [UInt8]) in part(came) } }
-      let ids = submit([.init(command)], priority, part) { _, said in answer.resume(returning: said.outcome) }
-      if ids == nil { answer.resume(returning: .failed(.linkLost)) }
-    }
+  /// Gives the radio a command, whose answer the question will have. `nil`: the link is down or 64 commands wait already.
+  public func submit(_ command: Command, _ priority: CommandPriority) -> RadioQuestion? {
+    submit(group: [.init(command)], priority)?.first
   }
 
-  /// Asks the radio something. `done` is called exactly once, also when the link is lost.
-  /// `nil`: the link is down or 64 commands wait already.
-  @discardableResult
-  public func submit(
-    _ command: Command, _ priority: CommandPriority = .sync, _ done: @escaping (RadioSession.Outcome) -> Void
-  ) -> UInt64? {
-    submit([.init(command)], priority, nil) { _, said in done(said.outcome) }?.first
+  /// Commands that go out one directly after the other. `nil`: as above.
+  public func submit(group: [RadioSession.Submission], _ priority: CommandPriority) -> [RadioQuestion]? {
+    submit(group.map { RadioQuestion($0.command) }, group, priority)
   }
 
-  /// Commands that go out one directly after the other. `done` is called with the outcome of each, by its place. False: as above.
-  public func submit(
-    group: [RadioSession.Submission], _ priority: CommandPriority,
-    _ done: @escaping (Int, RadioSession.Outcome) -> Void
-  ) -> Bool {
-    submit(group, priority, nil) { place, said in done(place, said.outcome) } != nil
-  }
-
-  /// Commands of another program that shares the radio, which wants the radio's own frames. `part` is called with those of a contact list
-  /// before its end.
+  /// Commands of another program that shares the radio, which gets the radio's own frames where they are decoded: they stand in the order of
+  /// all else that the radio says. `part` is called with those of a contact list before its end. False: as above.
   public func pass(
     _ group: [RadioSession.Submission], part: (([UInt8]) -> Void)? = nil,
     _ done: @escaping (Int, RadioAnswer) -> Void
   ) -> Bool {
-    let part = part.map { part in { (_: ContactListPart, frame: [UInt8]) in part(frame) } }
-    return submit(group, .client, part, done) != nil
+    let questions = group.enumerated().map { place, submission in
+      RadioQuestion(submission.command, part: part) { done(place, $0) }
+    }
+    return submit(questions, group, .client) != nil
   }
 
   private func submit(
-    _ group: [RadioSession.Submission], _ priority: CommandPriority, _ part: ((ContactListPart, [UInt8]) -> Void)?,
-    _ done: @escaping (Int, RadioAnswer) -> Void
-  ) -> [UInt64]? {
+    _ asked: [RadioQuestion], _ group: [RadioSession.Submission], _ priority: CommandPriority
+  ) -> [RadioQuestion]? {
     let (ids, actions) = session.submit(group: group, priority, now: loop.now)
     guard let ids else { return nil }
-    for (place, id) in ids.enumerated() {
-      questions[id] = Question(command: group[place].command, part: part) { done(place, $0) }
-    }
+    for (id, question) in zip(ids, asked) { questions[id] = question }
     perform(actions)
     arm()
-    return ids
+    return asked
   }
 
   /// Why the connection makes no progress: up, and neither heard of nor given up; down, and not about to be tried again. That is never
@@ -215,7 +190,7 @@ public final class RadioConnection {
     let now = loop.now
     lastHeard = now
     log.debug("radio → \(SecretMask.hex(frame, .fromRadio))")
-    onFrame?(frame, .fromRadio)
+    tap?.passed(frame, .fromRadio)
     perform(session.received(frame, now: now), after: frame)
   }
 
@@ -225,16 +200,18 @@ public final class RadioConnection {
       switch action {
       case .send(let frame):
         log.debug("radio ← \(SecretMask.hex(frame, .toRadio))")
-        onFrame?(frame, .toRadio)
+        tap?.passed(frame, .toRadio)
         link.send(link.carriesFrames ? frame : SerialFraming.wrap(frame, .toRadio))
       case .sendRaw(let bytes): if !link.carriesFrames { link.send(bytes) }
       case .tryOtherLineSettings:
         if link.tryOtherLineSettings() { log.info("\(link.name): no answer, trying with DTR the other way") }
       case .ready(let identity): ready(identity)
-      case .listBegan(let id, let total): questions[id]?.part?(.began(total: total), frame)
+      case .listBegan(let id, let total):
+        questions[id]?.part?(frame)
+        delegate?.listBegan(total, of: questions[id])
       case .contact(let id, let contact):
-        questions[id]?.part?(.record(contact), frame)
-        delegate?.listed(contact)
+        questions[id]?.part?(frame)
+        delegate?.listed(contact, of: questions[id])
       case .completed(let id, let outcome):
         let command = completed(id, outcome, frame)
         // What is left of the actions is of a session that is over.
@@ -259,7 +236,7 @@ public final class RadioConnection {
       }
     }
     let question = questions.removeValue(forKey: id)
-    question?.done(RadioAnswer(outcome: outcome, frame: frame))
+    question?.answered(RadioAnswer(outcome: outcome, frame: frame))
     return question?.command
   }
 
@@ -275,13 +252,10 @@ public final class RadioConnection {
     arm()
   }
 
-  /// Calls once the radio has been met the next time, or cannot be.
-  public func whenMet(_ action: @escaping () -> Void) { meetings.append(action) }
-
   private func met() {
-    let waiting = meetings
-    meetings = []
-    for action in waiting { action() }
+    let kept = meeting
+    meeting = Promise()
+    kept.keep(())
   }
 
   private func ready(_ identity: RadioIdentity) {
@@ -364,10 +338,21 @@ public final class RadioConnection {
     if isWorthIt, flaps.isQuiet { log.notice("radio link: flapping; further changes counted, not logged") }
   }
 
+  /// What waits for its time may be another now.
   private func arm() {
-    timer?.cancel()
-    guard let next = [session.deadline, decoder.deadline].compactMap({ $0 }).min() else { return }
-    timer = loop.schedule(at: next) { [weak self] in self?.expire() }
+    let next = deadline
+    guard next != nextLook else { return }
+    nextLook = next
+    woken.resume()
+  }
+
+  private var deadline: MonotonicTime? { [session.deadline, decoder.deadline].compactMap { $0 }.min() }
+
+  private func keepTime() async throws(CancellationError) {
+    while true {
+      try await woken.wait(until: nextLook, on: loop)
+      if let nextLook, nextLook <= loop.now { expire() }
+    }
   }
 
   private func expire() {

@@ -13,26 +13,15 @@ protocol RadioDelegate: AnyObject {
   func connectionChanged()
   /// `wasAsked`: it answers a command of ours, else it is late, or another client's.
   func told(_ reply: Reply, wasAsked: Bool)
-  /// A record of a contact list, whoever asked for that.
-  func listed(_ contact: Contact)
+  /// A contact list begins, whoever asked for it. `total`: how many records the radio has, whatever it was asked for.
+  func listBegan(_ total: UInt32, of question: RadioQuestion?)
+  func listed(_ contact: Contact, of question: RadioQuestion?)
   func heard(_ push: Push, in frame: [UInt8])
 }
 
-/// What became of a command.
-public struct RadioAnswer: Sendable {
-  public let outcome: RadioSession.Outcome
-  /// The frame that said so; empty where the radio said nothing.
-  public let frame: [UInt8]
-
-  /// Of a command that was not taken.
-  public static let linkLost = RadioAnswer(outcome: .failed(.linkLost), frame: [])
-}
-
-/// What comes of a contact list before its end.
-public enum ContactListPart {
-  /// How many records the radio has, whatever it was asked for.
-  case began(total: UInt32)
-  case record(Contact)
+/// Looks on at what passes over a link.
+public protocol FrameTap: AnyObject {
+  func passed(_ frame: [UInt8], _ direction: FrameDirection)
 }
 
 extension Command {

@@ -8,6 +8,8 @@ import Store
 final class ContactList {
   var sync: ContactSync
   var total: UInt32 = 0
+  /// What asks for it.
+  var question: RadioQuestion?
 
   init(_ sync: ContactSync) { self.sync = sync }
 }
@@ -26,7 +28,8 @@ extension Synchronizer {
       contactList = list
       enter(.syncing(.contacts, current: 0, total: 0))
       if known.map({ $0.radio != radio }) ?? false { forgetOtherRadio() }
-      let outcome = await connection.ask(list.sync.command, .sync) { [weak self] in self?.came($0, of: list) }
+      list.question = connection.submit(list.sync.command, .sync)
+      let outcome = await list.question?.outcome() ?? .failed(.linkLost)
       try Task.checkCancellation()
       contactList = nil
       if try await accept(list.sync, outcome, from: radio) { return }
@@ -45,15 +48,22 @@ extension Synchronizer {
     })
   }
 
-  private func came(_ part: ContactListPart, of list: ContactList) {
-    switch part {
-    case .began(let total): list.total = total
-    case .record(let contact):
+  /// The list that `run` waits for, if this is what asked for it.
+  private func list(of question: RadioQuestion?) -> ContactList? {
+    question != nil && contactList?.question === question ? contactList : nil
+  }
+
+  func listBegan(_ total: UInt32, of question: RadioQuestion?) { list(of: question)?.total = total }
+
+  func listed(_ contact: Contact, of question: RadioQuestion?) {
+    if let list = list(of: question) {
       list.sync.received(contact)
-      guard contactList === list, case .syncing(.contacts, let current, _) = state else { return }
-      // How many have changed is known at the end only.
-      enter(.syncing(.contacts, current: current + 1, total: list.sync.kind == .full ? Int(list.total) : 0))
+      if case .syncing(let phase, let current, _) = state, phase == .contacts {
+        // How many have changed is known at the end only.
+        enter(.syncing(.contacts, current: current + 1, total: list.sync.kind == .full ? Int(list.total) : 0))
+      }
     }
+    keep(contact, as: .change)
   }
 
   /// The store has what the radio has: this connection's list is complete, and nothing that changed is on its way.
@@ -102,8 +112,6 @@ extension Synchronizer {
   }
 
   // MARK: Single contacts
-
-  func listed(_ contact: Contact) { keep(contact, as: .change) }
 
   /// `sign`: why it came.
   func keep(_ contact: Contact, as sign: ContactFetches.Sign, onRadio: Bool = true) {

@@ -31,14 +31,20 @@ final class Inbox {
   private enum State {
     /// The radio is asked about its channel before it is kept.
     case undecided
-    case written, refused
+    case written(Commit)
+    case refused
   }
 
   private final class Entry {
     let message: QueuedMessage
     /// The one that handed it over: another may be attached before the disk takes it.
     let radio: Int64
-    var state = State.written
+    var state = State.undecided
+    var arrival: MessageArrival?
+
+    /// The transaction it is in.
+    var commit: Commit? { if case .written(let commit) = state { commit } else { nil } }
+    var isRefused: Bool { if case .refused = state { true } else { false } }
 
     init(_ message: QueuedMessage, _ radio: Int64) {
       self.message = message
@@ -52,6 +58,7 @@ final class Inbox {
   private let log: Log
   private let clock = WallClock()
   private var entries: [Entry] = []
+  private var writing: LoopTask?
   private var retrying: LoopTask?
   /// What is known of the radio's own queue.
   var queue = RadioQueue()
@@ -67,12 +74,14 @@ final class Inbox {
   }
 
   var count: Int { entries.count }
-  var isEmpty: Bool { entries.isEmpty }
+  /// Everything is on disk.
+  var isEmpty: Bool { entries.allSatisfy { $0.commit?.state == .durable } }
 
   /// The radio may be asked for its next message: what came is on disk, or waits for company there.
   var hasRoom: Bool {
     guard !entries.isEmpty, gathers else { return entries.isEmpty }
-    return store.failure == nil && entries.count < Self.maxGathered && entries.allSatisfy { $0.state == .written }
+    return store.failure == nil && entries.count < Self.maxGathered
+      && entries.allSatisfy { $0.commit != nil }
   }
 
   private var gathers: Bool { store.gathersMessages }
@@ -80,14 +89,13 @@ final class Inbox {
   /// Takes what has just been decoded. `wasAsked`: on a slot that is empty for all we know, the radio is asked before it is judged.
   func take(_ message: QueuedMessage, wasAsked: Bool) {
     // A predecessor's may be many at once.
-    if gathers, entries.count >= Self.maxGathered { store.commit(everything: true) }
+    if gathers, entries.count >= Self.maxGathered { commit() }
     guard entries.count < Self.bound else {
       return log.error("a message that came unasked was lost: \(entries.count) wait for the disk already")
     }
     let entry = Entry(message, store.radio)
     entries.append(entry)
     guard wasAsked, let slot = message.slot, isEmpty(slot) else { return write(entry) }
-    entry.state = .undecided
     loop.begin { await self.decide(entry, slot) }
   }
 
@@ -99,7 +107,7 @@ final class Inbox {
   /// Ends with the radio's answer, or with the link.
   private func decide(_ entry: Entry, _ slot: UInt8) async {
     let outcome = await connection.ask(.getChannel(slot: slot), .sync)
-    guard entry.state == .undecided else { return }
+    guard case .undecided = entry.state else { return }
     guard case .replied(.channelInfo(let channel)) = outcome, channel.isEmpty else { return write(entry) }
     // Traffic of misconfigured nodes under a key of zeros (companion.md § 9.6).
     remove(entry)
@@ -108,26 +116,49 @@ final class Inbox {
   }
 
   private func write(_ entry: Entry) {
-    entry.state = .written
     let moment = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
     let wait = queue.wait(now: loop.now)
-    var arrival: MessageArrival?
-    store.write(
-      when: .message,
-      { store throws(SQLiteError) in
-        arrival = try store.insert(entry.message, at: moment, wait: wait, by: entry.radio)
-      }
-    ) { [weak self] failure in self?.written(entry, arrival, failure) }
-    // After what is dispatched just now: a commit tells many of what they wait for.
+    entry.arrival = nil
+    let commit = store.write(when: .message) { store throws(SQLiteError) in
+      entry.arrival = try store.insert(entry.message, at: moment, wait: wait, by: entry.radio)
+    }
+    entry.state = .written(commit)
+    if writing == nil { writing = loop.begin { await self.awaitDisk() } }
+    // After what is dispatched just now: a commit resumes many.
     if gathers, entries.count >= Self.maxGathered { loop.later { [store] in store.commit(everything: true) } }
   }
 
-  private func written(_ entry: Entry, _ arrival: MessageArrival?, _ failure: StoreError?) {
-    guard failure == nil, let arrival else { return refused(entry, failure ?? .other("nothing was written")) }
+  /// Until nothing waits for its commit any more.
+  private func awaitDisk() async {
+    defer { writing = nil }
+    while let commit = entries.lazy.compactMap(\.commit).first {
+      _ = await commit.failure()
+      settle()
+    }
+  }
+
+  /// What is on disk leaves, in the order in which it came; what the disk refused stays.
+  private func settle() {
+    for entry in entries {
+      switch (entry.commit?.state, entry.arrival) {
+      case (nil, _), (.open, _): break
+      case (.durable, let arrival?): stored(entry, arrival)
+      case (.durable, nil): refused(entry, .other("nothing was written"))
+      case (.failed(let failure), _): refused(entry, failure)
+      }
+    }
+  }
+
+  private func stored(_ entry: Entry, _ arrival: MessageArrival) {
     remove(entry)
-    if !entries.contains(where: { $0.state == .refused }) { self.failure = nil }
+    if !entries.contains(where: \.isRefused) { failure = nil }
     owner?.stored(entry.message, arrival)
     owner?.inboxChanged()
+  }
+
+  private func commit() {
+    store.commit(everything: true)
+    settle()
   }
 
   private func remove(_ entry: Entry) { entries.removeAll { $0 === entry } }
@@ -147,16 +178,16 @@ final class Inbox {
     while failure != nil {
       // Cancelled: the daemon ends.
       do { try await loop.sleep(for: Self.retryInterval) } catch { return }
-      for entry in entries where entry.state == .refused { write(entry) }
-      store.commit(everything: true)
+      for entry in entries where entry.isRefused { write(entry) }
+      commit()
     }
   }
 
   /// The daemon ends: what is here is written now or lost. Returns how many are lost.
   func close() -> Int {
     retrying?.cancel()
-    for entry in entries where entry.state != .written { write(entry) }
-    store.commit(everything: true)
+    for entry in entries where entry.commit == nil { write(entry) }
+    commit()
     retrying?.cancel()
     return entries.count
   }

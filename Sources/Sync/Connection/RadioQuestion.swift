@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import RadioSession
+
+/// What became of a command.
+public struct RadioAnswer: Sendable {
+  public let outcome: RadioSession.Outcome
+  /// The frame that said so; empty where the radio said nothing.
+  public let frame: [UInt8]
+
+  /// Of a command that was not taken.
+  public static let linkLost = RadioAnswer(outcome: .failed(.linkLost), frame: [])
+}
+
+/// A command that the radio was given, or is to be. Every one is answered exactly once, also when the link is lost.
+///
+/// The answer is here as soon as it is decoded; a task that waits for it runs later in that turn, after what came in the same read.
+public final class RadioQuestion {
+  public let command: Command
+  public private(set) var answer: RadioAnswer?
+  private var waiting: [CheckedContinuation<Void, Never>] = []
+  /// For a program that shares the radio: frames of a contact list before its end, and the answer's.
+  let part: (([UInt8]) -> Void)?
+  private let done: ((RadioAnswer) -> Void)?
+
+  init(_ command: Command, part: (([UInt8]) -> Void)? = nil, _ done: ((RadioAnswer) -> Void)? = nil) {
+    self.command = command
+    self.part = part
+    self.done = done
+  }
+
+  /// What became of it. A cancellation does not end it: the radio answers all the same, and what it says then is kept.
+  public func outcome() async -> RadioSession.Outcome {
+    while true {
+      if let answer { return answer.outcome }
+      await withCheckedContinuation { waiting.append($0) }
+    }
+  }
+
+  func answered(_ answer: RadioAnswer) {
+    self.answer = answer
+    let resumed = waiting
+    waiting = []
+    for continuation in resumed { continuation.resume() }
+    done?(answer)
+  }
+}
