@@ -53,7 +53,6 @@ public final class ControlAPI {
         self?.handleMetrics(request, responder)
       }
     }
-    dependencies.store.onCommit { [news] in news.tell() }
   }
 
   /// Rows or states may have come: whoever follows is told.

@@ -134,7 +134,7 @@ public final class Daemon {
     let received = Mailbox<Int32>(bound: 64)
     let signals = Signals([SIGTERM, SIGINT, SIGHUP], on: loop) { number in _ = received.put(number) }
     defer { withExtendedLifetime(signals) {} }
-    connectStore()
+    loop.afterTurn { [weak self] in self?.endTurn() }
     synchronizer.observer = self
     relay.radio = signer
     relay.host = self
@@ -154,17 +154,19 @@ public final class Daemon {
     try await loop.nextTurn()
   }
 
-  /// What happens at the end of each turn, and what the store has to say.
-  private func connectStore() {
-    loop.afterTurn { [store] in store.commit() }
-    loop.afterTurn { [synchronizer, connection, store] in
-      if connection.link.isFilling, store.gathersMessages { store.commit(everything: true) }
-      if !synchronizer.hasMessageInHand { connection.settle() }
+  /// The end of a turn: what it has written is on disk, or cannot be; whoever forwards or shows what is new looks.
+  private func endTurn() {
+    store.commit(everything: connection.link.isFilling && store.gathersMessages)
+    if !synchronizer.hasMessageInHand { connection.settle() }
+    let news = store.takeNews()
+    if let loss = news.loss { log.warning(loss) }
+    if let pause = news.pause { commitLater(pause) }
+    if news.hasGrown {
+      relay.start()
+      control?.somethingIsNew()
+      maintenance.somethingWasStored()
     }
-    store.onDeferred = { [weak self] pause in self?.commitLater(pause) }
-    store.onLoss = { [log] in log.warning($0) }
-    store.onDamage = { [weak self] in self?.loop.later { self?.replaceDamagedStore() } }
-    store.onCommit { [maintenance] in maintenance.somethingWasStored() }
+    if news.isDamaged { loop.later { [weak self] in self?.replaceDamagedStore() } }
   }
 
   private func announce() {

@@ -61,20 +61,14 @@ public final class Store {
   private var isUrgent = false
   /// A later commit is scheduled.
   private var isPromised = false
-  /// Called after a write that may be committed later: the owner calls `commit(everything:)` after the given time.
-  public var onDeferred: ((Duration) -> Void)?
   private var doomed: StoreError?
-  private var onDisk: [() -> Void] = []
-  /// Says what was not kept, and why. Called once for a trouble that lasts, until a write succeeds again.
-  public var onLoss: (String) -> Void = { _ in }
+  private var news = News()
   /// What nobody waits for in this transaction, by what it is.
   private var posted: [String] = []
   private var toldLoss: StoreError?
   var journalState = JournalState()
   var steadyClock = SteadyClock(maxAway: 0)
   var radioState = RadioState()
-  /// Called when the database is found to be damaged: the owner calls `replaceDamaged` later.
-  public var onDamage: (() -> Void)?
 
   /// The gateway's id: 16 hex digits, created once, kept when the database is recreated.
   public private(set) var gatewayID = ""
@@ -260,7 +254,7 @@ public final class Store {
     try await write(when: when, work).durable()
   }
 
-  /// As `write`, for what nobody waits for: that it was lost is said by `onLoss`. `what`: what it is, for the log.
+  /// As `write`, for what nobody waits for: that it was lost is in the `News`. `what`: what it is, for the log.
   public func post(when: When = .now, _ what: @autoclosure () -> String, _ work: Work) {
     write(when: when, work)
     if posted.count < Self.maxNamed { posted.append(what()) }
@@ -287,8 +281,22 @@ public final class Store {
   public var gathersMessages: Bool { !settings.profile.isUrgent(.message) }
   public var profile: StoreProfile { settings.profile }
 
-  /// Called when new data is on disk: the relay then forwards it.
-  public func onCommit(_ action: @escaping () -> Void) { onDisk.append(action) }
+  /// What commits have brought that the owner of the store sees to at the end of the turn.
+  public struct News: Equatable, Sendable {
+    /// New data is on disk: who forwards it looks.
+    public var hasGrown = false
+    /// What was not kept, and why. Said once of a trouble that lasts, until a write succeeds again.
+    public var loss: String?
+    /// The database was found to be damaged: `replaceDamaged` begins another.
+    public var isDamaged = false
+    /// What was written may wait so long for company; then `commit(everything:)` is due.
+    public var pause: Duration?
+  }
+
+  public func takeNews() -> News {
+    defer { news = News() }
+    return news
+  }
 
   /// Ends a turn: commits its writes. Who awaits that is resumed; what they then write is committed in the next round of the turn.
   ///
@@ -308,7 +316,7 @@ public final class Store {
   private func promise() {
     guard !isPromised else { return }
     isPromised = true
-    if let onDeferred { onDeferred(settings.profile.gathering) } else { commit(everything: true) }
+    news.pause = settings.profile.gathering
   }
 
   /// Of one transaction; more would not be read.
@@ -321,7 +329,8 @@ public final class Store {
     toldLoss = failure
     var names: [String] = []
     for name in posted where !names.contains(name) { names.append(name) }
-    onLoss("not kept: \(names.joined(separator: ", ")). \(failure)")
+    let loss = "not kept: \(names.joined(separator: ", ")). \(failure)"
+    news.loss = news.loss.map { "\($0); \(loss)" } ?? loss
   }
 
   /// Rounds of one turn at most: more would mean that two parts of the program feed each other.
@@ -344,14 +353,14 @@ public final class Store {
       if database.isInTransaction { try? database.execute("ROLLBACK") }
       journalState.undo()
       alongside.merge(taken) { newer, _ in newer }
-      if case .corrupt = failed { onDamage?() }
+      if case .corrupt = failed { news.isDamaged = true }
     } else {
       journalState.keep()
+      news.hasGrown = true
     }
     taken = [:]
     tellLoss(failed)
     ended.end(failed)
-    if failed == nil { for action in onDisk { action() } }
   }
 
   /// Commits at once, for the few places that need the result immediately.

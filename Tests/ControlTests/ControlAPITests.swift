@@ -58,7 +58,10 @@ import Transport
           relay: try Relay([], store: store, on: loop, log: log), taps: taps, counts: PacketCounts(),
           operations: Operations()),
         location: location, group: nil)
-      loop.afterTurn { [store] in store.commit() }
+      loop.afterTurn { [store, weak api] in
+        store.commit()
+        if store.takeNews().hasGrown { api?.somethingIsNew() }
+      }
     }
 
     deinit { api.stop() }

@@ -153,8 +153,11 @@ import Timing
     let (scratch, loop) = (Scratch(inMemory: true), EventLoop())
     var random = SeededRandom(seed: 2)
     let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
-    loop.afterTurn { store.commit() }
     let relay = try Relay([], store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+    loop.afterTurn { [weak relay] in
+      store.commit()
+      if store.takeNews().hasGrown { relay?.start() }
+    }
     let server = try Whim(on: loop, seed: 2)
     loop.turn(wait: false)
     let before = (Self.descriptors, loop.watchCount, loop.waitingTimers, loop.taskCount)

@@ -40,8 +40,10 @@ private final class LongOutage {
           store: store, on: loop, log: Log(level: .error, sink: { _, _ in })))
     }
     try store.keepOnlyCursors(of: ["hub0", "hub1"])
-    loop.afterTurn { [store] in store.commit() }
-    store.onCommit { [unowned self] in for upstream in self.upstreams { upstream.wake() } }
+    loop.afterTurn { [unowned self] in
+      store.commit()
+      if store.takeNews().hasGrown { for upstream in upstreams { upstream.wake() } }
+    }
   }
 
   deinit {

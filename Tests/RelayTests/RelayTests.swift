@@ -45,8 +45,10 @@ final class Bench {
         url: "http://127.0.0.1:\(server.port)", tokenFile: token, timeout: timeout),
       store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
     try store.keepOnlyCursors(of: ["hub"])
-    loop.afterTurn { [store] in store.commit() }
-    store.onCommit { [unowned self] in self.upstream.wake() }
+    loop.afterTurn { [unowned self] in
+      store.commit()
+      if store.takeNews().hasGrown { upstream.wake() }
+    }
   }
 
   deinit {

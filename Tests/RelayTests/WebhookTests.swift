@@ -47,8 +47,10 @@ private final class Hook {
         url: "http://127.0.0.1:\(server.port)/hooks/secret-path", timeout: .seconds(5)),
       store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
     try store.keepOnlyCursors(of: ["hook"])
-    loop.afterTurn { [store] in store.commit() }
-    store.onCommit { [unowned self] in self.upstream.wake() }
+    loop.afterTurn { [unowned self] in
+      store.commit()
+      if store.takeNews().hasGrown { upstream.wake() }
+    }
   }
 
   deinit {

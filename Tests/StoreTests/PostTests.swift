@@ -11,7 +11,6 @@ import Testing
     let scratch = Scratch()
     let store = try Store(Store.Settings(location: scratch.location("s.db"), maxSize: 200 << 10))
     var losses: [String] = []
-    store.onLoss = { losses.append($0) }
     func post(_ what: String, bytes: Int) {
       store.post(what) { store throws(SQLiteError) in
         try store.append(
@@ -20,10 +19,12 @@ import Testing
     }
     post("a small thing", bytes: 2)
     try store.commitNow()
+    #expect(store.takeNews() == Store.News(hasGrown: true))
     #expect(store.lastSeq == 1 && losses.isEmpty)
     func postSome() {
       for what in ["this", "that", "this"] { post(what, bytes: 4000) }
       store.commit()
+      if let loss = store.takeNews().loss { losses.append(loss) }
     }
     while losses.isEmpty { postSome() }
     #expect(losses.count == 1 && losses[0].contains("this, that."), "\(losses)")

@@ -25,9 +25,13 @@ import Testing
     }
     var pauses: [Duration] = []
 
+    func commit() {
+      store.commit()
+      if let pause = store.takeNews().pause { pauses.append(pause) }
+    }
+
     init(_ profile: StoreProfile) throws {
       store = try Store(Store.Settings(location: scratch.location("gw.db"), profile: profile))
-      store.onDeferred = { [unowned self] in self.pauses.append($0) }
     }
 
     func append(_ name: String, _ when: When) {
@@ -67,7 +71,7 @@ import Testing
     shelf.append("x", .now)
     // In the midst of a transaction: with the next.
     shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 3) }
-    shelf.store.commit()
+    shelf.commit()
     #expect(try shelf.store.cursor(of: "a") == 2)
     shelf.store.settle()
     #expect(try shelf.store.cursor(of: "a") == 3)
@@ -78,10 +82,10 @@ import Testing
     let shelf = try Shelf(.durable)
     shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 1) }
     shelf.store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, words: "full") }
-    shelf.store.commit()
+    shelf.commit()
     #expect(try shelf.store.cursor(of: "a") == 0)
     shelf.append("x", .now)
-    shelf.store.commit()
+    shelf.commit()
     #expect(try shelf.store.cursor(of: "a") == 1)
   }
 
@@ -94,24 +98,24 @@ import Testing
     for when in atOnce {
       let shelf = try Shelf(profile)
       shelf.append("a", when)
-      shelf.store.commit()
+      shelf.commit()
       #expect(try shelf.onDisk() == 1 && shelf.told == ["a"] && shelf.pauses.isEmpty, "\(profile) \(when)")
     }
     for when in later {
       let shelf = try Shelf(profile)
       shelf.append("a", when)
-      shelf.store.commit()
+      shelf.commit()
       shelf.append("b", when)
-      shelf.store.commit()
+      shelf.commit()
       #expect(try shelf.onDisk() == 0 && shelf.told.isEmpty && shelf.pauses.count == 1, "\(profile) \(when)")
       #expect(try shelf.toBeSent() == 0, "what is not on disk is not sent: its seq is not final")
       #expect(shelf.store.lastSeq == 0)
       shelf.append("c", .now)
-      shelf.store.commit()
+      shelf.commit()
       #expect(try shelf.onDisk() == 3 && shelf.told == ["a", "b", "c"])
       #expect(try shelf.toBeSent() == 3)
       shelf.append("d", when)
-      shelf.store.commit()
+      shelf.commit()
       #expect(shelf.pauses.count == 2, "the next that may wait is promised anew")
       shelf.store.commit(everything: true)
       #expect(try shelf.onDisk() == 4)
@@ -122,25 +126,25 @@ import Testing
     let shelf = try Shelf(.wear)
     for number in 1...499 {
       shelf.append("\(number)", .soon)
-      shelf.store.commit()
+      shelf.commit()
     }
     #expect(try shelf.onDisk() == 0)
     shelf.append("500", .soon)
-    shelf.store.commit()
+    shelf.commit()
     #expect(try shelf.onDisk() == 500)
   }
 
   @Test func `what waited and cannot be written fails with what came after it, and their numbers come again`() throws {
     let shelf = try Shelf(.balanced)
     shelf.append("a", .soon)
-    shelf.store.commit()
+    shelf.commit()
     let commit = shelf.store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, words: "full") }
     shelf.written.append(("b", commit))
-    shelf.store.commit()
+    shelf.commit()
     #expect(shelf.told == ["a failed", "b failed"])
     #expect(try shelf.onDisk() == 0 && shelf.store.lastSeq == 0)
     shelf.append("c", .now)
-    shelf.store.commit()
+    shelf.commit()
     #expect(shelf.store.lastSeq == 1)
   }
 }

@@ -21,6 +21,8 @@ final class Pair: SyncObserver {
   let synchronizer: Synchronizer
   /// Texts of messages that are on disk, in order.
   var stored: [String] = []
+  /// What may wait for its commit does.
+  var letsWait = false
   /// How often the link was lost.
   var losses = 0
 
@@ -35,7 +37,10 @@ final class Pair: SyncObserver {
     connection = RadioConnection(link, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: .init(), on: loop, log: log)
     synchronizer.observer = self
-    loop.afterTurn { [store] in store.commit() }
+    loop.afterTurn { [store, weak self] in
+      store.commit()
+      if store.takeNews().pause != nil, self?.letsWait != true { store.commit(everything: true) }
+    }
   }
 
   deinit { end() }

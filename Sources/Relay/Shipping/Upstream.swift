@@ -72,7 +72,6 @@ public final class Relay {
   public init(_ settings: [UpstreamSettings], store: Store, on loop: EventLoop, log: Log) throws(StoreError) {
     (self.store, self.loop, self.log) = (store, loop, log)
     try change(to: settings)
-    store.onCommit { [weak self] in self?.start() }
   }
 
   /// Builds what is new or changed, then lets go of what it takes the place of; the others go on running. Returns those that are
