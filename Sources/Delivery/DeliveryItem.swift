@@ -68,6 +68,26 @@ public enum DeliveryRoute: Equatable, Sendable {
   public var isFlood: Bool { self != .direct }
 }
 
+/// How an attempt goes out, so that its acknowledgement is told from those of the others.
+public struct AttemptForm: Equatable, Sendable {
+  /// Beyond this number a byte more goes into the text.
+  static let lastInFlags: UInt8 = 3
+  /// A text that has room for that byte.
+  static let longestWithByte = 158
+
+  /// The number that goes out with the text.
+  public let number: UInt8
+  /// It takes a new time: it has none yet, or is too long for that byte, and becomes another message.
+  public let needsTime: Bool
+
+  /// `bytes`: of the text alone.
+  public init(attempt: UInt8, bytes: Int, hasTime: Bool) {
+    let isBeyond = attempt > Self.lastInFlags
+    needsTime = !hasTime || isBeyond && bytes > Self.longestWithByte
+    number = isBeyond && needsTime ? attempt & Self.lastInFlags : attempt
+  }
+}
+
 /// Why a message was not delivered.
 public enum DeliveryFailure: String, Equatable, Sendable {
   /// All attempts went out, none was acknowledged.

@@ -23,6 +23,19 @@ private func item(
 
 private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
 
+@Suite struct AttemptFormTests {
+  @Test(arguments: [
+    (UInt8(0), 200, false, UInt8(0), true), (0, 200, true, 0, false), (3, 200, true, 3, false),
+    (4, 158, true, 4, false),
+    (4, 158, false, 0, true), (4, 159, true, 0, true), (7, 159, true, 3, true),
+  ]) func `attempts beyond the fourth go out with a byte more, or as another message`(
+    _ attempt: UInt8, _ bytes: Int, _ hasTime: Bool, _ number: UInt8, _ needsTime: Bool
+  ) {
+    let form = AttemptForm(attempt: attempt, bytes: bytes, hasTime: hasTime)
+    #expect(form.number == number && form.needsTime == needsTime)
+  }
+}
+
 @Suite struct DeliverySessionTests {
   private var session = DeliverySession(DeliverySettings(), seed: 1)
   private var now = MonotonicTime(seconds: 0)

@@ -170,17 +170,15 @@ extension Messenger {
   /// What the attempt needs to know after a crash: its number, the message's time, the acknowledgement it will have.
   private func prepare(_ message: inout OutgoingMessage, _ attempt: UInt8, _ own: SelfInfo) -> UInt8 {
     message.state = .sending
-    var number = attempt
-    // From attempt 4 on a byte more goes into the text; one that is too long for it becomes another message.
-    if number > 3, message.text.bytes.count > 158 { message.senderTime = nil }
-    let time = message.senderTime ?? newTime(inRoom: message.kind == .room)
-    if message.senderTime == nil, number > 3 { number = number & 3 }
+    let form = AttemptForm(attempt: attempt, bytes: message.text.bytes.count, hasTime: message.senderTime != nil)
+    let known = form.needsTime ? nil : message.senderTime
+    let time = known ?? newTime(inRoom: message.kind == .room)
     message.senderTime = time
-    guard message.kind != .channel else { return number }
+    guard message.kind != .channel else { return form.number }
     message.attempt = attempt &+ 1
-    let code = AckCode.expected(time: time, attempt: number, text: message.text, sender: own.key)
+    let code = AckCode.expected(time: time, attempt: form.number, text: message.text, sender: own.key)
     if !message.codes.contains(code) { message.codes.append(code) }
-    return number
+    return form.number
   }
 
   private func newTime(inRoom: Bool) -> UInt32 {
