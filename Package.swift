@@ -54,7 +54,7 @@ let package = Package(
     .target(name: "Console", dependencies: ["Escaping"], swiftSettings: strict),
     .target(name: "Documents", dependencies: ["Escaping", "JSON"], swiftSettings: strict),
     .target(name: "EventLoop", dependencies: ["Escaping", "Timing", "CLinux"], swiftSettings: strict),
-    .target(name: "ServiceManager", dependencies: ["CLinux", "Escaping"], swiftSettings: strict),
+    .target(name: "ServiceManager", dependencies: ["CLinux", "Escaping", "Timing"], swiftSettings: strict),
     .target(
       name: "Proxies", dependencies: ["CCurl", "CLinux", "Escaping", "EventLoop", "Timing"], swiftSettings: strict),
     .target(name: "Streams", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
@@ -165,13 +165,13 @@ let package = Package(
     .executableTarget(
       name: "meshpost-radio",
       dependencies: [
-        "Console", "VirtualRadio", "EventLoop", "CLinux", "MeshCrypto", "Release",
+        "Console", "VirtualRadio", "EventLoop", "CLinux", "MeshCrypto", "Release", "Timing",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: strict),
 
     .target(
-      name: "TestSupport", dependencies: ["Companion", "EventLoop", "Timing"], path: "Tests/TestSupport",
+      name: "TestSupport", dependencies: ["Companion", "EventLoop", "Store", "Timing"], path: "Tests/TestSupport",
       swiftSettings: strict),
     .testTarget(
       name: "CompanionTests", dependencies: ["Companion", "MeshCrypto", "TestSupport", "Timing"], swiftSettings: strict),

@@ -26,7 +26,7 @@ public final class Daemon {
 
   let file: String
   var configuration: GatewayConfiguration
-  let loop = EventLoop()
+  let loop: EventLoop
   let log: Log
   let store: Store
   let connection: RadioConnection
@@ -36,7 +36,7 @@ public final class Daemon {
   let exchange: ChannelExchange
   let signer: RadioSigner
   let proxy: CompanionProxy
-  let taps = TapAPI()
+  let taps: TapAPI
   let counts = PacketCounts()
   var wantsPackets = false
   private var stateTimer: LoopTimer?
@@ -54,12 +54,17 @@ public final class Daemon {
     public let code: Int32
   }
 
-  public init(_ configuration: GatewayConfiguration, file: String) throws(StartError) {
+  /// `loop`: what it runs on, which has the time, too.
+  public init(
+    _ configuration: GatewayConfiguration, file: String, on loop: EventLoop = EventLoop()
+  ) throws(StartError) {
     self.configuration = configuration
     self.file = file
-    log = Log(level: configuration.logLevel)
+    self.loop = loop
+    log = Log(level: configuration.logLevel, clock: loop.wallClock)
+    taps = TapAPI(clock: loop.wallClock)
     do {
-      store = try Store(configuration.store)
+      store = try Store(configuration.store, clocks: loop.clocks)
     } catch {
       throw StartError(words: "\(error). \(error.remedy)", code: error.passesByItself ? EX_TEMPFAIL : EX_CANTCREAT)
     }

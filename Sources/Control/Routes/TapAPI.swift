@@ -5,6 +5,7 @@ import EventLoop
 import HTTP
 import JSON
 import Messaging
+import Timing
 
 /// `/v1/packets` and `/v1/frames`: what the radio hears, and what is said on the link, to whoever listens just then.
 ///
@@ -31,12 +32,12 @@ public final class TapAPI {
     }
   }
 
-  private let clock = WallClock()
+  private let clock: WallClock
   private var listeners: [Listener] = []
   /// Somebody began or ceased to listen to frames.
   public var onListening: (Bool) -> Void = { _ in }
 
-  public init() {}
+  public init(clock: WallClock) { self.clock = clock }
 
   /// How many listen.
   var count: Int { listeners.count }

@@ -115,10 +115,8 @@ final class StoreMaintenance {
   }
 
   private func trimStep() async throws -> JournalTrim? {
-    let clock = WallClock()
     let end = Promise<StoreError?>()
-    let now = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
-    guard let trim = store.trimJournal(now: now, { end.keep($0) }) else { return nil }
+    guard let trim = store.trimJournal(now: Moment(loop.wallClock), { end.keep($0) }) else { return nil }
     if let failure = try await end.value() { throw failure }
     return trim
   }

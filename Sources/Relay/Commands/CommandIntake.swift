@@ -215,7 +215,7 @@ final class CommandIntake: CommandTaker {
       log.warning("\(upstream): a command is not taken in: \(words); it will come again")
       return nil
     }
-    let moment = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
+    let moment = Moment(clock)
     let bytes = Self.answer(command, answer)
     var request = JSONWriter()
     request.value(command.body)

@@ -50,7 +50,7 @@ final class Inbox {
   private let store: Store
   private let loop: EventLoop
   private let log: Log
-  private let clock = WallClock()
+  private let clock: WallClock
   private var entries: [Entry] = []
   private var retrying: LoopTask?
   /// What is known of the radio's own queue.
@@ -63,6 +63,7 @@ final class Inbox {
     self.connection = connection
     self.store = store
     self.loop = loop
+    clock = loop.wallClock
     self.log = log
   }
 
@@ -109,7 +110,7 @@ final class Inbox {
 
   private func write(_ entry: Entry) {
     entry.state = .written
-    let moment = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
+    let moment = Moment(clock)
     let wait = queue.wait(now: loop.now)
     var arrival: MessageArrival?
     store.write(
