@@ -39,8 +39,9 @@ public final class Daemon {
   let taps: TapAPI
   let counts = PacketCounts()
   var wantsPackets = false
-  private var stateTimer: LoopTimer?
   private var commitTimer: LoopTimer?
+  /// What status and upstreams show of the gateway.
+  let stateChange = StateChange()
   var lastState: [UInt8] = []
   let relay: Relay
   var control: ControlAPI?
@@ -76,7 +77,8 @@ public final class Daemon {
     manager?.dropInherited()
     connection = RadioConnection(link, key: configuration.radioKey, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: configuration.sync, on: loop, log: log)
-    power = PowerWatch(synchronizer, store, limit: configuration.lowBattery, on: loop, log: log)
+    power = PowerWatch(
+      synchronizer, store, limit: configuration.lowBattery, changes: stateChange, on: loop, log: log)
     notifier = manager.map { [synchronizer, loop, log] in ServiceNotifier($0, synchronizer, on: loop, log: log) }
     do {
       messaging = try Self.makeMessaging(configuration.messaging, store, synchronizer, loop, log)
@@ -143,7 +145,6 @@ public final class Daemon {
     synchronizer.observer = self
     relay.radio = signer
     relay.host = self
-    power.onChange = { [weak self] in self?.publishState() }
     taps.onListening = { [connection, taps] isWanted in
       connection.onFrame = isWanted ? { taps.frame($0, $1) } : nil
     }
@@ -203,14 +204,13 @@ public final class Daemon {
   }
 
   /// At most one state every few seconds: each costs the uplink a little.
-  func publishState() {
-    guard stateTimer?.isScheduled != true else { return }
-    stateTimer = loop.schedule(after: Self.quietPeriod) { [weak self] in
-      guard let self else { return }
-      self.notifier?.changed(self.summary)
-      guard let state = self.control?.stateJSON(), state != self.lastState else { return }
-      self.lastState = state
-      self.relay.setState("gateway", state)
+  func publishStates() async throws(CancellationError) {
+    while true {
+      try await stateChange.next(after: Self.quietPeriod, on: loop)
+      notifier?.changed(summary)
+      guard let state = control?.stateJSON(), state != lastState else { continue }
+      lastState = state
+      relay.setState("gateway", state)
     }
   }
 }
