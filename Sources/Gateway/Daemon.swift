@@ -171,7 +171,6 @@ public final class Daemon {
     }
     store.onDeferred = { [weak self] pause in self?.commitLater(pause) }
     store.onLoss = { [log] in log.warning($0) }
-    store.onDamage = { [weak self] in self?.loop.later { self?.replaceDamagedStore() } }
     store.onCommit { [maintenance] in maintenance.somethingWasStored() }
   }
 

@@ -20,6 +20,7 @@ extension Daemon {
         self.closeStore()
       },
       Service(begin: {}) { self.control?.stop() },
+      task { () throws(CancellationError) in try await self.replaceDamagedStores() },
       Service(begin: { self.relay.start() }) { self.relay.stop() },
       task { () throws(CancellationError) in try await self.publishStates() },
       Service(begin: { _ = network }) { withExtendedLifetime(network) {} },

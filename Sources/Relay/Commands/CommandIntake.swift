@@ -183,8 +183,6 @@ final class CommandIntake: CommandTaker {
 
   func stop() { queueTask?.cancel() }
 
-  func storeReplaced() { begun = 0 }
-
   // MARK: The limit
 
   private func hasRoom() -> Bool {
