@@ -264,7 +264,13 @@ let package = Package(
     .testTarget(name: "EscapingTests", dependencies: ["Escaping", "JSON"], swiftSettings: strict),
     .testTarget(name: "LanguageTests", dependencies: ["JSON", "TOML"], swiftSettings: strict),
     .testTarget(
-      name: "GatewayTests", dependencies: ["EventLoop", "Gateway", "Proxies", "Relay", "TestSupport", "Transport"],
+      name: "GatewayTests",
+      dependencies: [
+        "Companion", "EventLoop", "Gateway", "JSON", "Messaging", "Proxies", "Relay", "SQLite", "Store", "Streams",
+        "TestSupport",
+        "Timing",
+        "Transport", "VirtualRadio",
+      ],
       swiftSettings: strict),
     .testTarget(
       name: "MeshCryptoTests", dependencies: ["Companion", "MeshCrypto", "MeshIdentity", "TestSupport"],

@@ -128,19 +128,24 @@ public final class Daemon {
 
   /// Runs until SIGTERM or SIGINT.
   public func run() {
+    let received = Mailbox<Int32>(bound: 64)
+    let signals = Signals([SIGTERM, SIGINT, SIGHUP], on: loop) { number in _ = received.put(number) }
+    run(received)
+    withExtendedLifetime(signals) {}
+  }
+
+  /// `signals`: their numbers, as they come.
+  func run(_ signals: Mailbox<Int32>) {
     loop.begin {
       // `try?`: nothing cancels it.
-      try? await self.serve()
+      try? await self.serve(signals)
       self.loop.stop()
     }
     loop.run()
   }
 
   /// Begins everything that lasts, sees to signals until one ends it, and ends everything in the opposite order.
-  private func serve() async throws(CancellationError) {
-    let received = Mailbox<Int32>(bound: 64)
-    let signals = Signals([SIGTERM, SIGINT, SIGHUP], on: loop) { number in _ = received.put(number) }
-    defer { withExtendedLifetime(signals) {} }
+  private func serve(_ signals: Mailbox<Int32>) async throws(CancellationError) {
     connectStore()
     synchronizer.observer = self
     relay.radio = signer
@@ -154,7 +159,7 @@ public final class Daemon {
     for service in services { service.begin() }
     try await loop.nextTurn()
     notifier?.ready(summary)
-    while try await received.next() == SIGHUP { reload() }
+    while try await signals.next() == SIGHUP { reload() }
     notifier?.ending()
     log.notice("ending")
     for service in services.reversed() { await service.end() }
