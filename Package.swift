@@ -54,7 +54,7 @@ let package = Package(
     .target(name: "Console", dependencies: ["Escaping"], swiftSettings: strict),
     .target(name: "Documents", dependencies: ["Escaping", "JSON"], swiftSettings: strict),
     .target(name: "EventLoop", dependencies: ["Escaping", "Timing", "CLinux"], swiftSettings: strict),
-    .target(name: "ServiceManager", dependencies: ["CLinux", "Escaping"], swiftSettings: strict),
+    .target(name: "ServiceManager", dependencies: ["CLinux", "Escaping", "Timing"], swiftSettings: strict),
     .target(
       name: "Proxies", dependencies: ["CCurl", "CLinux", "Escaping", "EventLoop", "Timing"], swiftSettings: strict),
     .target(name: "Streams", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
@@ -165,13 +165,13 @@ let package = Package(
     .executableTarget(
       name: "meshpost-radio",
       dependencies: [
-        "Console", "VirtualRadio", "EventLoop", "CLinux", "MeshCrypto", "Release",
+        "Console", "VirtualRadio", "EventLoop", "CLinux", "MeshCrypto", "Release", "Timing",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: strict),
 
     .target(
-      name: "TestSupport", dependencies: ["Companion", "EventLoop", "Timing"], path: "Tests/TestSupport",
+      name: "TestSupport", dependencies: ["Companion", "EventLoop", "Store", "Timing"], path: "Tests/TestSupport",
       swiftSettings: strict),
     .testTarget(
       name: "CompanionTests", dependencies: ["Companion", "MeshCrypto", "TestSupport", "Timing"], swiftSettings: strict),
@@ -264,7 +264,13 @@ let package = Package(
     .testTarget(name: "EscapingTests", dependencies: ["Escaping", "JSON"], swiftSettings: strict),
     .testTarget(name: "LanguageTests", dependencies: ["JSON", "TOML"], swiftSettings: strict),
     .testTarget(
-      name: "GatewayTests", dependencies: ["EventLoop", "Gateway", "Proxies", "Relay", "TestSupport", "Transport"],
+      name: "GatewayTests",
+      dependencies: [
+        "Companion", "EventLoop", "Gateway", "JSON", "Messaging", "Proxies", "Relay", "SQLite", "Store", "Streams",
+        "TestSupport",
+        "Timing",
+        "Transport", "VirtualRadio",
+      ],
       swiftSettings: strict),
     .testTarget(
       name: "MeshCryptoTests", dependencies: ["Companion", "MeshCrypto", "MeshIdentity", "TestSupport"],

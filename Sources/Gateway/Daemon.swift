@@ -26,7 +26,7 @@ public final class Daemon {
 
   let file: String
   var configuration: GatewayConfiguration
-  let loop = EventLoop()
+  let loop: EventLoop
   let log: Log
   let store: Store
   let connection: RadioConnection
@@ -36,12 +36,15 @@ public final class Daemon {
   let exchange: ChannelExchange
   let signer: RadioSigner
   let proxy: CompanionProxy
-  let taps = TapAPI()
+  let taps: TapAPI
   let counts = PacketCounts()
   var wantsPackets = false
-  private var stateTimer: LoopTimer?
   private var commitTimer: LoopTimer?
+  /// What status and upstreams show of the gateway.
+  let stateChange = StateChange()
   var lastState: [UInt8] = []
+  /// The database was found to be damaged.
+  let damage = Waiter()
   let relay: Relay
   var control: ControlAPI?
   let maintenance: StoreMaintenance
@@ -54,12 +57,17 @@ public final class Daemon {
     public let code: Int32
   }
 
-  public init(_ configuration: GatewayConfiguration, file: String) throws(StartError) {
+  /// `loop`: what it runs on, which has the time, too.
+  public init(
+    _ configuration: GatewayConfiguration, file: String, on loop: EventLoop = EventLoop()
+  ) throws(StartError) {
     self.configuration = configuration
     self.file = file
-    log = Log(level: configuration.logLevel)
+    self.loop = loop
+    log = Log(level: configuration.logLevel, clock: loop.wallClock)
+    taps = TapAPI(clock: loop.wallClock)
     do {
-      store = try Store(configuration.store)
+      store = try Store(configuration.store, clocks: loop.clocks)
     } catch {
       throw StartError(words: "\(error). \(error.remedy)", code: error.passesByItself ? EX_TEMPFAIL : EX_CANTCREAT)
     }
@@ -71,7 +79,8 @@ public final class Daemon {
     manager?.dropInherited()
     connection = RadioConnection(link, key: configuration.radioKey, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: configuration.sync, on: loop, log: log)
-    power = PowerWatch(synchronizer, store, limit: configuration.lowBattery, on: loop, log: log)
+    power = PowerWatch(
+      synchronizer, store, limit: configuration.lowBattery, changes: stateChange, on: loop, log: log)
     notifier = manager.map { [synchronizer, loop, log] in ServiceNotifier($0, synchronizer, on: loop, log: log) }
     do {
       messaging = try Self.makeMessaging(configuration.messaging, store, synchronizer, loop, log)
@@ -121,24 +130,28 @@ public final class Daemon {
 
   /// Runs until SIGTERM or SIGINT.
   public func run() {
+    let received = Mailbox<Int32>(bound: 64)
+    let signals = Signals([SIGTERM, SIGINT, SIGHUP], on: loop) { number in _ = received.put(number) }
+    run(received)
+    withExtendedLifetime(signals) {}
+  }
+
+  /// `signals`: their numbers, as they come.
+  func run(_ signals: Mailbox<Int32>) {
     loop.begin {
       // `try?`: nothing cancels it.
-      try? await self.serve()
+      try? await self.serve(signals)
       self.loop.stop()
     }
     loop.run()
   }
 
   /// Begins everything that lasts, sees to signals until one ends it, and ends everything in the opposite order.
-  private func serve() async throws(CancellationError) {
-    let received = Mailbox<Int32>(bound: 64)
-    let signals = Signals([SIGTERM, SIGINT, SIGHUP], on: loop) { number in _ = received.put(number) }
-    defer { withExtendedLifetime(signals) {} }
+  private func serve(_ signals: Mailbox<Int32>) async throws(CancellationError) {
     loop.afterTurn { [weak self] in self?.endTurn() }
     synchronizer.observer = self
     relay.radio = signer
     relay.host = self
-    power.onChange = { [weak self] in self?.publishState() }
     connection.tap = taps
     settingsChanged()
     announce()
@@ -146,7 +159,7 @@ public final class Daemon {
     for service in services { service.begin() }
     try await loop.nextTurn()
     notifier?.ready(summary)
-    while try await received.next() == SIGHUP { reload() }
+    while try await signals.next() == SIGHUP { reload() }
     notifier?.ending()
     log.notice("ending")
     for service in services.reversed() { await service.end() }
@@ -166,7 +179,7 @@ public final class Daemon {
       control?.somethingIsNew()
       maintenance.somethingWasStored()
     }
-    if news.isDamaged { loop.later { [weak self] in self?.replaceDamagedStore() } }
+    if news.isDamaged { damage.resume() }
   }
 
   private func announce() {
@@ -198,14 +211,13 @@ public final class Daemon {
   }
 
   /// At most one state every few seconds: each costs the uplink a little.
-  func publishState() {
-    guard stateTimer?.isScheduled != true else { return }
-    stateTimer = loop.schedule(after: Self.quietPeriod) { [weak self] in
-      guard let self else { return }
-      self.notifier?.changed(self.summary)
-      guard let state = self.control?.stateJSON(), state != self.lastState else { return }
-      self.lastState = state
-      self.relay.setState("gateway", state)
+  func publishStates() async throws(CancellationError) {
+    while true {
+      try await stateChange.next(after: Self.quietPeriod, on: loop)
+      notifier?.changed(summary)
+      guard let state = control?.stateJSON(), state != lastState else { continue }
+      lastState = state
+      relay.setState("gateway", state)
     }
   }
 }

@@ -44,7 +44,7 @@ extension Daemon: SyncObserver {
   public func radioIsIdle() { power.radioIsIdle() }
 
   private func radioChanged() {
-    publishState()
+    stateChange.note()
     messaging.messenger.radioChanged()
     if connection.state != .up {
       messaging.nodes.requests.linkLost()

@@ -20,15 +20,31 @@ extension Daemon {
         self.closeStore()
       },
       Service(begin: {}) { self.control?.stop() },
+      task { () throws(CancellationError) in try await self.replaceDamagedStores() },
       Service(begin: { self.relay.start() }) { self.relay.stop() },
+      task { () throws(CancellationError) in try await self.publishStates() },
       Service(begin: { _ = network }) { withExtendedLifetime(network) {} },
       Service(begin: { self.messaging.messenger.start() }) { self.messaging.messenger.stop() },
       Service(begin: { self.connection.start() }) { self.connection.stop() },
       Service(begin: { self.proxy.listen(self.configuration.proxies) }) { self.proxy.stop() },
-      Service(begin: { self.power.start() }) {},
+      task { () throws(CancellationError) in try await self.power.watchSupply() },
       // What the radio is handing over just now is on disk before the link goes.
       Service(begin: {}) { await self.synchronizer.finish(within: Self.shutdownGrace) },
     ]
+  }
+
+  /// A service that is one task.
+  private func task(_ run: @escaping () async throws(CancellationError) -> Void) -> Service {
+    let loop = loop
+    var task: LoopTask?
+    return Service(
+      begin: {
+        task = loop.begin {
+          // Cancelled: the gateway ends.
+          do throws(CancellationError) { try await run() } catch {}
+        }
+      },
+      end: { task?.cancel() })
   }
 
   private func networkChanged() {

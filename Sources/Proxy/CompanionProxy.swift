@@ -67,9 +67,10 @@ public final class CompanionProxy {
     }
   }
 
-  public func stop() {
+  /// `words`: why, for the log.
+  public func stop(_ words: String? = nil) {
     for listener in listeners { listener.stop() }
-    for session in sessions.values { session.end(nil) }
+    for session in sessions.values { session.end(words) }
   }
 
   // MARK: What all clients hear
@@ -86,15 +87,6 @@ public final class CompanionProxy {
   /// Another radio is attached: to a client that is another address, where it has a place of its own.
   public func radioReplaced() {
     for session in sessions.values { session.end("another radio is attached") }
-  }
-
-  /// Another database: its messages begin anew, and so does everybody's place.
-  public func storeReplaced() {
-    for session in sessions.values {
-      // Its place was one of the old database.
-      session.uncounted = 0
-      session.end("the database was replaced")
-    }
   }
 
   // MARK: Clients

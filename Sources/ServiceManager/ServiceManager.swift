@@ -3,6 +3,7 @@
 import CLinux
 import Escaping
 import Glibc
+import Timing
 
 /// The service's interface to systemd: readiness, watchdog, and stored descriptors.
 ///
@@ -78,10 +79,8 @@ public final class ServiceManager {
   public func lives() { tell("WATCHDOG=1") }
 
   /// A reload is in progress; `ready` ends it.
-  public func reloading() {
-    var time = timespec()
-    clock_gettime(CLOCK_MONOTONIC, &time)
-    tell("RELOADING=1\nMONOTONIC_USEC=\(Int64(time.tv_sec) &* 1_000_000 &+ Int64(time.tv_nsec) / 1000)")
+  public func reloading(now: MonotonicTime) {
+    tell("RELOADING=1\nMONOTONIC_USEC=\(now.nanoseconds / 1000)")
   }
 
   /// Keeps a copy of descriptors for our successor. False: it does not.

@@ -46,6 +46,7 @@ public final class Store {
   static let pageSize: Int64 = 1024
 
   let settings: Settings
+  let clocks: any Clocks
   public var location: String { settings.location }
   /// Maximum size of the database.
   public var maxBytes: Int64 { settings.maxSize }
@@ -84,13 +85,14 @@ public final class Store {
   public private(set) var failure: StoreError?
 
   /// Opens or creates the store. A damaged file is renamed to `….corrupt-TIME` and a new one created.
-  public init(_ settings: Settings) throws(StoreError) {
+  public init(_ settings: Settings, clocks: any Clocks) throws(StoreError) {
     self.settings = settings
+    self.clocks = clocks
     lock = try StoreLock(location: settings.location)
     let trouble = StoreFiles.logTrouble(settings.location)
-    if trouble == .databaseIsGone { setAside = try Self.moveAway(settings.location) }
+    if trouble == .databaseIsGone { setAside = try Self.moveAway(settings.location, clocks) }
     if case .breaksOff(let lost) = trouble {
-      let kept = Self.freeName(settings.location) + "-wal"
+      let kept = Self.freeName(settings.location, clocks) + "-wal"
       try StoreFiles.copy(settings.location + "-wal", to: kept)
       lostFromLog = "the store's log is damaged: \(lost) transactions or more are lost. It is kept as \(kept)"
     }
@@ -99,7 +101,7 @@ public final class Store {
       try load()
     } catch {
       guard case .corrupt = error else { throw error }
-      setAside = try Self.moveAway(settings.location)
+      setAside = try Self.moveAway(settings.location, clocks)
       database = try Self.open(settings)
       try load()
     }
@@ -147,8 +149,8 @@ public final class Store {
   private static let patienceWithReaders = 3000
 
   /// Renames the damaged files, which are kept for inspection.
-  private static func moveAway(_ location: String) throws(StoreError) -> String {
-    let target = freeName(location)
+  private static func moveAway(_ location: String, _ clocks: any Clocks) throws(StoreError) -> String {
+    let target = freeName(location, clocks)
     guard rename(location, target) == 0 || errno == ENOENT else {
       throw .unavailable("\(location) is damaged and cannot be renamed: \(String(cString: strerror(errno)))")
     }
@@ -160,8 +162,8 @@ public final class Store {
     return target
   }
 
-  private static func freeName(_ location: String) -> String {
-    var target = "\(location).corrupt-\(time(nil))"
+  private static func freeName(_ location: String, _ clocks: any Clocks) -> String {
+    var target = "\(location).corrupt-\(WallClock(clocks).seconds)"
     while ["", "-wal"].contains(where: { access(target + $0, F_OK) == 0 }) { target += "x" }
     return target
   }
@@ -169,7 +171,7 @@ public final class Store {
   /// Replaces a database that was found to be damaged in use with a new one, which has a new epoch. Returns where the damaged one
   /// was saved.
   public func replaceDamaged() throws(StoreError) -> String {
-    let target = try Self.moveAway(settings.location)
+    let target = try Self.moveAway(settings.location, clocks)
     database = try Self.open(settings)
     try load()
     setAside = target

@@ -28,7 +28,7 @@ public final class Synchronizer {
   let store: Store
   let loop: EventLoop
   let log: Log
-  let clock = WallClock()
+  let clock: WallClock
   let inbox: Inbox
   /// May be changed at any time: it counts from the next sync on.
   public var settings: Settings
@@ -71,6 +71,7 @@ public final class Synchronizer {
     self.store = store
     self.settings = settings
     self.loop = loop
+    clock = loop.wallClock
     self.log = log
     inbox = Inbox(connection, store, on: loop, log: log)
     connection.delegate = self
@@ -86,7 +87,7 @@ public final class Synchronizer {
     return radioClock &+ UInt32(clamping: Int64((loop.now - radioClockRead).inSeconds))
   }
 
-  public var now: Moment { Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised) }
+  public var now: Moment { Moment(clock) }
 
   func enter(_ next: SyncState) {
     guard next != state else { return }

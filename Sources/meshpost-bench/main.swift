@@ -70,7 +70,7 @@ func bytesWritten() -> Int64 {
 }
 
 @MainActor func storeMessages(_ folder: String, perCommit: Int, count: Int) throws {
-  let store = try Store(Store.Settings(location: "\(folder)/bench-\(perCommit).db"))
+  let store = try Store(Store.Settings(location: "\(folder)/bench-\(perCommit).db"), clocks: loop.clocks)
   let before = bytesWritten()
   let start = loop.now
   for number in 0..<count {
@@ -95,7 +95,8 @@ func bytesWritten() -> Int64 {
 
 /// Few words are frequent and most are rare, as in real text.
 @MainActor func fill(_ location: String, count: Int) throws {
-  let store = try Store(Store.Settings(location: location, maxSize: 1 << 34, messagesMax: 100_000_000))
+  let store = try Store(
+    Store.Settings(location: location, maxSize: 1 << 34, messagesMax: 100_000_000), clocks: loop.clocks)
   let frequent = "the on at ridge hello weather storm battery repeater anyone copy test message from hill lake".split(
     separator: " ")
   store.write { store throws(SQLiteError) in

@@ -6,6 +6,7 @@ import EventLoop
 import Glibc
 import MeshCrypto
 import Release
+import Timing
 import VirtualRadio
 
 /// `meshpost-radio`: a virtual companion radio, or a small mesh of them.

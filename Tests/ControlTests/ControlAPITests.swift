@@ -28,7 +28,7 @@ import Transport
     let scratch = Scratch()
     let loop = EventLoop()
     let store: Store
-    let taps = TapAPI()
+    let taps: TapAPI
     let api: ControlAPI
     let location: String
 
@@ -36,6 +36,7 @@ import Transport
       // As in the daemon: a peer that has gone is seen by the write that fails.
       signal(SIGPIPE, SIG_IGN)
       let log = Log(level: .error, sink: { _, _ in })
+      taps = TapAPI(clock: loop.wallClock)
       store = try Store(Store.Settings(location: scratch.location("gw.db")))
       let link = Links.link(to: try LinkAddress(parsing: "tcp:127.0.0.1:1"), on: loop, log: log)
       let synchronizer = Synchronizer(

@@ -15,20 +15,36 @@ import Testing
     _ = scratch.write("sys/class/hwmon/hwmon2/in0_lcrit_alarm", "0\n")
     let watch = SupplyWatch(on: loop, root: scratch.folder.path())
     var heard: [Bool] = []
-    watch.onChange = { heard.append($0) }
+    let task = loop.begin {
+      // Until it is cancelled.
+      do throws(CancellationError) {
+        while let isLow = try await watch.change(from: heard.last ?? false) { heard.append(isLow) }
+      } catch {}
+    }
+    loop.turn(wait: false)
     #expect(watch.isLow == false)
     for state in ["0", "1", "1", "0"] {
       // In place: the kernel does not exchange its files.
       let file = scratch.location("sys/class/hwmon/hwmon2/in0_lcrit_alarm")
       try? state.write(toFile: file, atomically: false, encoding: .utf8)
       watch.look()
+      loop.turn(wait: false)
     }
+    task.cancel()
+    loop.turn(wait: false)
     #expect(heard == [true, false])
   }
 
   @Test func `a machine that cannot tell says nothing`() {
-    let watch = SupplyWatch(on: EventLoop(), root: Scratch().folder.path())
+    let loop = EventLoop()
+    let watch = SupplyWatch(on: loop, root: Scratch().folder.path())
     watch.look()
-    #expect(watch.isLow == nil)
+    var hasEnded = false
+    loop.begin {
+      // `try?`: nobody cancels it.
+      hasEnded = (try? await watch.change(from: false)) == .some(nil)
+    }
+    loop.turn(wait: false)
+    #expect(watch.isLow == nil && hasEnded, "nothing waits for what cannot come")
   }
 }

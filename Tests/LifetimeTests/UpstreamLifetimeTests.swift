@@ -128,7 +128,7 @@ import Timing
         case 1: upstream.resume()
         case 2: upstream.setPaused(Bool.random(using: &random))
         case 3: loop.begin { _ = await upstream.test() }
-        case 4: upstream.storeReplaced()
+        case 4: loop.begin { _ = await upstream.test() }
         case 5: upstream.refresh()
         default: upstream.wake()
         }

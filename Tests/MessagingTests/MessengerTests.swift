@@ -230,7 +230,7 @@ import VirtualRadio
     let used = bench.messenger.status.airtime.used
     #expect(used > 0)
     try bench.store.forgetAirtime()
-    bench.messenger.storeReplaced()
+    try bench.messenger.begin()
     #expect(bench.messenger.status.airtime.used == used)
     try bench.store.commitNow()
     let elapsed = bench.store.elapsed(at: bench.synchronizer.now)

@@ -13,6 +13,8 @@ public final class InventedMachine: Machine {
 
   public init() {}
 
+  public var sinceBoot: Int64 { now.nanoseconds / 1_000_000 }
+
   public var wallMilliseconds: Int64 {
     1_795_237_200_000 + wallOffset + (now - MonotonicTime(seconds: 1000)).wholeNanoseconds / 1_000_000
   }

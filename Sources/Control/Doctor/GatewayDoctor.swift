@@ -22,7 +22,7 @@ struct GatewayDoctor {
     let location = dependencies.store.location
     let folder = location.lastIndex(of: "/").map { String(location[..<$0]) } ?? "."
     return radio() + held() + clock() + store() + MachineDoctor(folder: folder).examine()
-      + dependencies.relay.upstreams.flatMap { Self.upstream($0.status, now: WallClock().seconds) }
+      + dependencies.relay.upstreams.flatMap { Self.upstream($0.status, now: dependencies.loop.wallClock.seconds) }
       + dependencies.proxy.reports.map(Self.proxy)
   }
 
@@ -93,8 +93,10 @@ struct GatewayDoctor {
   }
 
   private func radioClock() -> Finding? {
-    guard let radio = dependencies.synchronizer.radioTime, WallClock().isSynchronised else { return nil }
-    let difference = Int64(radio) - WallClock().seconds
+    guard let radio = dependencies.synchronizer.radioTime, dependencies.loop.wallClock.isSynchronised else {
+      return nil
+    }
+    let difference = Int64(radio) - dependencies.loop.wallClock.seconds
     guard abs(difference) > 60 else { return Finding("radio's clock", .ok, "right within a minute") }
     return Finding(
       "radio's clock", .warning, "\(abs(difference)) s \(difference > 0 ? "ahead" : "behind")",
@@ -103,7 +105,7 @@ struct GatewayDoctor {
   }
 
   private func advert() -> Finding? {
-    dependencies.messaging.routine.advert.report.map { Self.advert($0, now: WallClock().milliseconds) }
+    dependencies.messaging.routine.advert.report.map { Self.advert($0, now: dependencies.loop.wallClock.milliseconds) }
   }
 
   /// Nodes that have not heard of this radio for so long may have given its place in their tables to others.
@@ -133,7 +135,7 @@ struct GatewayDoctor {
   // MARK: The gateway
 
   private func clock() -> [Finding] {
-    guard WallClock().isSynchronised else {
+    guard dependencies.loop.wallClock.isSynchronised else {
       return [
         Finding(
           "clock", .warning, "the machine's clock is not synchronised: times are marked, the radio's is not set",

@@ -30,13 +30,14 @@ struct MetricsReport {
     }
     let uptime = (dependencies.loop.now - dependencies.startedAt).inSeconds
     text.metric("process_start_time_seconds", .gauge, "When the daemon was started, seconds since 1970.") {
-      $0.add((Double(WallClock().milliseconds) / 1000 - uptime).rounded())
+      $0.add((Double(dependencies.loop.wallClock.milliseconds) / 1000 - uptime).rounded())
     }
     text.gauge(
       "process_resident_memory_bytes", "Resident memory.", StatusReport.residentKibibytes.map { $0 * 1024 })
     text.counter("meshpost_wakeups_total", "Times that the daemon woke up.", dependencies.loop.wakeups)
     text.gauge(
-      "meshpost_clock_synchronized", "1: the machine's clock is synchronised.", WallClock().isSynchronised ? 1 : 0)
+      "meshpost_clock_synchronized", "1: the machine's clock is synchronised.",
+      dependencies.loop.wallClock.isSynchronised ? 1 : 0)
   }
 
   private func radio(_ text: inout Exposition) {

@@ -18,7 +18,7 @@ struct StatusReport {
     json.field("gateway", dependencies.store.gatewayID)
     json.field("epoch", dependencies.store.epoch)
     json.field("uptime_s", Int64((dependencies.loop.now - dependencies.startedAt).inSeconds))
-    json.field("clock_trusted", WallClock().isSynchronised)
+    json.field("clock_trusted", dependencies.loop.wallClock.isSynchronised)
     json.field("resident_kib", Self.residentKibibytes)
     json.field("wakeups", dependencies.loop.wakeups)
     json.objectField("radio") { writeRadio(to: &$0) }
@@ -77,7 +77,7 @@ struct StatusReport {
     }
     json.field("name", dependencies.connection.identity?.info.name.string)
     json.field("sync", dependencies.synchronizer.state.name)
-    json.field("clock_trusted", WallClock().isSynchronised)
+    json.field("clock_trusted", dependencies.loop.wallClock.isSynchronised)
     json.field("store_error", dependencies.store.failure?.description)
   }
 

@@ -6,6 +6,7 @@ import HTTP
 import JSON
 import Messaging
 import Sync
+import Timing
 
 /// `/v1/packets` and `/v1/frames`: what the radio hears, and what is said on the link, to whoever listens just then.
 ///
@@ -32,10 +33,10 @@ public final class TapAPI: FrameTap {
     }
   }
 
-  private let clock = WallClock()
+  private let clock: WallClock
   private var listeners: [Listener] = []
 
-  public init() {}
+  public init(clock: WallClock) { self.clock = clock }
 
   /// How many listen.
   var count: Int { listeners.count }

@@ -73,6 +73,8 @@ public final class EventLoop {
 
   /// The machine's monotonic clock.
   public var now: MonotonicTime { machine.now }
+  /// All of the machine's clocks.
+  public var clocks: any Clocks { machine }
   public var wallClock: WallClock { WallClock(machine) }
 
   /// Call `handler` whenever `descriptor` is ready. The loop does not own the descriptor: `unwatch` before closing.

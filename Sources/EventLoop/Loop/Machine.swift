@@ -6,13 +6,7 @@ import Timing
 
 /// What a loop has of the machine: time, and which descriptors are ready. All that the daemon knows of either comes through here, so that
 /// a test can put invented time in its place.
-public protocol Machine: AnyObject {
-  /// Runs on, whatever becomes of the clock.
-  var now: MonotonicTime { get }
-  /// The clock: milliseconds since 1970 UTC.
-  var wallMilliseconds: Int64 { get }
-  /// Whether the clock is known to be right.
-  var isWallSynchronised: Bool { get }
+public protocol Machine: Clocks {
   /// Begins to watch a descriptor; what becomes ready is reported with `tag`. False: it cannot be watched.
   func watch(_ descriptor: Int32, for interest: EventLoop.Readiness, tag: UInt64) -> Bool
   func change(_ descriptor: Int32, to interest: EventLoop.Readiness, tag: UInt64)
@@ -23,6 +17,7 @@ public protocol Machine: AnyObject {
 
 /// The machine that this program runs on: its clocks, and epoll.
 public final class LinuxMachine: Machine {
+  private let clocks = LinuxClocks()
   private let poll: Int32
 
   public init() {
@@ -32,27 +27,10 @@ public final class LinuxMachine: Machine {
 
   deinit { close(poll) }
 
-  public var now: MonotonicTime {
-    var time = timespec()
-    clock_gettime(CLOCK_MONOTONIC, &time)
-    return MonotonicTime(nanoseconds: Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec))
-  }
-
-  public var wallMilliseconds: Int64 { Self.realtime }
-  public var isWallSynchronised: Bool { Self.isSynchronised }
-
-  fileprivate static var realtime: Int64 {
-    var time = timespec()
-    clock_gettime(CLOCK_REALTIME, &time)
-    return Int64(time.tv_sec) &* 1000 &+ Int64(time.tv_nsec) / 1_000_000
-  }
-
-  /// Whether the kernel counts the clock as synchronised (NTP, GPS). False on a Pi before its first sync.
-  fileprivate static var isSynchronised: Bool {
-    var state = timex()
-    let clock = adjtimex(&state)
-    return clock >= 0 && clock != TIME_ERROR && state.status & STA_UNSYNC == 0
-  }
+  public var now: MonotonicTime { clocks.now }
+  public var sinceBoot: Int64 { clocks.sinceBoot }
+  public var wallMilliseconds: Int64 { clocks.wallMilliseconds }
+  public var isWallSynchronised: Bool { clocks.isWallSynchronised }
 
   public func watch(_ descriptor: Int32, for interest: EventLoop.Readiness, tag: UInt64) -> Bool {
     control(EPOLL_CTL_ADD, descriptor, interest, tag)
@@ -80,20 +58,4 @@ public final class LinuxMachine: Machine {
       }
     }
   }
-}
-
-/// The clock of a loop's machine.
-public struct WallClock {
-  private let machine: (any Machine)?
-
-  init(_ machine: any Machine) { self.machine = machine }
-
-  /// This machine's, for programs without a loop.
-  public init() { machine = nil }
-
-  /// Milliseconds since 1970 UTC.
-  public var milliseconds: Int64 { machine?.wallMilliseconds ?? LinuxMachine.realtime }
-  public var seconds: Int64 { milliseconds / 1000 }
-  /// Whether the machine counts the clock as synchronised.
-  public var isSynchronised: Bool { machine?.isWallSynchronised ?? LinuxMachine.isSynchronised }
 }

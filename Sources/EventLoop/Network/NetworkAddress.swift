@@ -67,10 +67,14 @@ enum NameLookup {
 
   /// In the order in which the resolver would try them (RFC 6724).
   static func run(_ host: String, _ port: UInt16, _ answer: Wakeup<Result>) {
+    // An address in figures needs no thread: nothing is asked.
+    if host.utf8.allSatisfy({ $0 < 0x80 }), case .addresses(let found) = resolve(host, port, AI_NUMERICHOST) {
+      return answer.send(.addresses(found))
+    }
     ResolverThread.run { answer.send(resolve(host, port)) }
   }
 
-  private static func resolve(_ host: String, _ port: UInt16) -> Result {
+  private static func resolve(_ host: String, _ port: UInt16, _ flags: Int32 = AI_ADDRCONFIG) -> Result {
     let name: String
     do throws(HostName.Failure) {
       name = try HostName.ascii(host)
@@ -79,7 +83,7 @@ enum NameLookup {
     }
     var hints = addrinfo()
     hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
-    hints.ai_flags = AI_ADDRCONFIG
+    hints.ai_flags = flags
     var list: UnsafeMutablePointer<addrinfo>?
     let code = getaddrinfo(name, String(port), &hints, &list)
     guard code == 0 else { return .failed(String(cString: gai_strerror(code))) }

@@ -3,6 +3,7 @@
 import CLinux
 import Escaping
 import Glibc
+import Timing
 
 /// Lines on standard error as journald likes them: a priority, no time (journald has its own), no secrets.
 ///
@@ -42,10 +43,12 @@ public final class Log {
     var level: Level
     var recent = RecentLines()
     let journal = JournalSocket()
+    let clock: WallClock
     let sink: ((Level, String) -> Void)?
 
-    init(_ level: Level, _ sink: ((Level, String) -> Void)?) {
+    init(_ level: Level, _ clock: WallClock, _ sink: ((Level, String) -> Void)?) {
       self.level = level
+      self.clock = clock
       self.sink = sink
     }
   }
@@ -53,8 +56,9 @@ public final class Log {
   private let shared: Shared
   private let fields: [(Field, String)]
 
-  public init(level: Level = .info, sink: ((Level, String) -> Void)? = nil) {
-    shared = Shared(level, sink)
+  /// `clock`: when lines were written, by the clock of whoever writes them.
+  public init(level: Level = .info, clock: WallClock = WallClock(), sink: ((Level, String) -> Void)? = nil) {
+    shared = Shared(level, clock, sink)
     fields = []
   }
 
@@ -89,7 +93,7 @@ public final class Log {
     // One line each, and nothing in it that steers: names come over the air, words from servers. They are read on terminals.
     let line = Visible.line(text())
     // Of what is looked at while searching for something there is too much to keep.
-    if level < .debug { shared.recent.add(level, line) }
+    if level < .debug { shared.recent.add(shared.clock.milliseconds, level, line) }
     if let sink = shared.sink { return sink(level, line) }
     if shared.journal.send(level.rawValue, line, fields.map { ($0.0.rawValue, $0.1) }) { return }
     let whole = (shared.journal.isWanted ? "<\(level.rawValue)>" : "\(level.word): ") + line + "\n"
@@ -106,8 +110,8 @@ private struct RecentLines {
 
   private(set) var lines: [(at: Int64, level: Log.Level, text: String)] = []
 
-  mutating func add(_ level: Log.Level, _ text: String) {
+  mutating func add(_ at: Int64, _ level: Log.Level, _ text: String) {
     if lines.count == Self.most { lines.removeFirst() }
-    lines.append((WallClock().milliseconds, level, text.cut(toBytes: Self.longest)))
+    lines.append((at, level, text.cut(toBytes: Self.longest)))
   }
 }

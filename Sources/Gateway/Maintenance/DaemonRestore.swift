@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import Glibc
 import Store
+import Timing
 
 /// `meshpostd --restore`: no daemon runs meanwhile.
 extension Daemon {
   /// Puts a backup into the place of the store, with a new epoch. Returns what to tell the operator.
   public static func restore(_ backup: String, _ configuration: GatewayConfiguration) throws(StartError) -> String {
+    let clocks = LinuxClocks()
     do {
-      let kept = try Store.restore(backup, settings: configuration.store)
-      let words = "\(backup) is restored, \(try renewed(configuration))"
+      let kept = try Store.restore(backup, settings: configuration.store, clocks: clocks)
+      let words = "\(backup) is restored, \(try renewed(configuration, clocks))"
       // It is closed now, and what root has made is there.
       try Store.handOver(configuration.store)
       return kept.map { "\(words). What was there is kept as \($0)" } ?? words
@@ -18,8 +21,10 @@ extension Daemon {
     }
   }
 
-  private static func renewed(_ configuration: GatewayConfiguration) throws(StoreError) -> String {
-    let store = try Store(configuration.store)
+  private static func renewed(
+    _ configuration: GatewayConfiguration, _ clocks: any Clocks
+  ) throws(StoreError) -> String {
+    let store = try Store(configuration.store, clocks: clocks)
     try store.renewEpoch()
     return "epoch \(store.epoch), \(store.lastSeq) events"
   }

@@ -1,21 +1,36 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import Store
 
 extension Daemon {
-  /// A new database takes the place of the damaged one, which is kept; everybody begins anew with it.
-  func replaceDamagedStore() {
-    do {
-      let location = try store.replaceDamaged()
-      log.error("the database is damaged: saved as \(location); created a new one with a new epoch")
-      try store.keepOnlyCursors(of: relay.upstreams.map(\.name))
-      relay.storeReplaced()
-      messaging.messenger.storeReplaced()
-      proxy.storeReplaced()
-      synchronizer.restart(fully: true)
-    } catch {
-      log.error("\(error). \(error.remedy) Trying again in a minute")
-      loop.schedule(after: .seconds(60)) { [weak self] in self?.replaceDamagedStore() }
+  /// Upstreams, clients, and what waits to be sent belong to one database: they end with it, and begin with the one that takes its place.
+  func replaceDamagedStores() async throws(CancellationError) {
+    while true {
+      try await damage.wait()
+      proxy.stop("the database was replaced")
+      relay.stop()
+      while !replaceDamagedStore() { try await loop.sleep(for: Self.replacementInterval) }
     }
   }
+
+  /// False: it cannot be done now.
+  private func replaceDamagedStore() -> Bool {
+    do throws(StoreError) {
+      // What is still to be written belongs to the old one, and fails with it.
+      store.settle()
+      let location = try store.replaceDamaged()
+      log.error("the database is damaged: saved as \(location); created a new one with a new epoch")
+      try messaging.messenger.begin()
+      try change(to: configuration)
+      proxy.listen(configuration.proxies)
+      synchronizer.restart(fully: true)
+      return true
+    } catch {
+      log.error("\(error). \(error.remedy) Trying again in a minute")
+      return false
+    }
+  }
+
+  private static let replacementInterval: Duration = .seconds(60)
 }

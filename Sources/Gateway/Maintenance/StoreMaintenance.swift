@@ -115,9 +115,7 @@ final class StoreMaintenance {
   }
 
   private func trimStep() async throws(StoreError) -> JournalTrim? {
-    let clock = WallClock()
-    let now = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
-    guard let (trim, commit) = store.trimJournal(now: now) else { return nil }
+    guard let (trim, commit) = store.trimJournal(now: Moment(loop.wallClock)) else { return nil }
     try await commit.durable()
     return trim
   }

@@ -20,6 +20,7 @@ final class PowerWatch {
   private let store: Store
   private let loop: EventLoop
   private let log: Log
+  private let changes: StateChange
   private let supply: SupplyWatch
   private var level: BatteryLevel
   private var asked: MonotonicTime?
@@ -30,23 +31,29 @@ final class PowerWatch {
     PowerReport(millivolts: millivolts, isBatteryLow: level.isLow, isSupplyLow: supply.isLow)
   }
 
-  /// Something has changed that a status shows.
-  var onChange: () -> Void = {}
-
-  init(_ synchronizer: Synchronizer, _ store: Store, limit: UInt16, on loop: EventLoop, log: Log, root: String = "") {
+  /// `changes`: where it is noted that something has changed.
+  init(
+    _ synchronizer: Synchronizer, _ store: Store, limit: UInt16, changes: StateChange, on loop: EventLoop, log: Log,
+    root: String = ""
+  ) {
     self.synchronizer = synchronizer
     self.store = store
     self.loop = loop
     self.log = log
+    self.changes = changes
     level = BatteryLevel(limit: limit)
     supply = SupplyWatch(on: loop, root: root)
   }
 
   func change(limit: UInt16) { if limit != level.limit { level = BatteryLevel(limit: limit) } }
 
-  func start() {
-    supply.onChange = { [weak self] isLow in self?.supplyChanged(isLow) }
-    if supply.isLow == true { supplyChanged(true) }
+  /// For ever, where this machine can tell.
+  func watchSupply() async throws(CancellationError) {
+    var wasLow = false
+    while let isLow = try await supply.change(from: wasLow) {
+      supplyChanged(isLow)
+      wasLow = isLow
+    }
   }
 
   /// The radio was just asked for messages, and has none.
@@ -100,7 +107,7 @@ final class PowerWatch {
     store.post("the state of the \(source)") { store throws(SQLiteError) in
       try store.append(.power, at: moment, body: body)
     }
-    onChange()
+    changes.note()
   }
 
   private func keep(_ millivolts: UInt16) {

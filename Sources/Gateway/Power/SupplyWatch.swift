@@ -10,7 +10,7 @@ final class SupplyWatch {
   private let loop: EventLoop
   private var file: Int32 = -1
   private(set) var isLow: Bool?
-  var onChange: (Bool) -> Void = { _ in }
+  private let changed = Waiter()
 
   /// `root`: in front of the kernel's locations; empty but in tests.
   init(on loop: EventLoop, root: String = "") {
@@ -33,7 +33,16 @@ final class SupplyWatch {
   func look() {
     guard let now = read(), now != isLow else { return }
     isLow = now
-    onChange(now)
+    changed.resume()
+  }
+
+  /// Returns when it is something else than it was, and what; `nil`: this machine cannot tell.
+  func change(from wasLow: Bool) async throws(CancellationError) -> Bool? {
+    guard file >= 0 else { return nil }
+    while true {
+      if let isLow, isLow != wasLow { return isLow }
+      try await changed.wait()
+    }
   }
 
   private func read() -> Bool? {

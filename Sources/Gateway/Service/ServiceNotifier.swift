@@ -46,7 +46,7 @@ final class ServiceNotifier {
     manager.status(status)
   }
 
-  func reloading() { manager.reloading() }
+  func reloading() { manager.reloading(now: loop.now) }
   func reloaded() { manager.ready(lastStatus) }
 
   func ending() {

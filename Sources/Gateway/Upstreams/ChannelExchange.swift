@@ -27,7 +27,7 @@ final class ChannelExchange {
   private let messenger: Messenger
   private let store: Store
   private let log: Log
-  private let clock = WallClock()
+  private let clock: WallClock
   var settings: Settings
 
   init(_ settings: Settings, _ messenger: Messenger, _ store: Store, log: Log) {
@@ -35,6 +35,7 @@ final class ChannelExchange {
     self.messenger = messenger
     self.store = store
     self.log = log
+    clock = messenger.loop.wallClock
   }
 
   /// Digests of the channels that are exchanged: those of the configuration, and what documents say of each.

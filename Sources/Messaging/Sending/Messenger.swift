@@ -82,6 +82,27 @@ public final class Messenger {
     try resume()
   }
 
+  /// Begins with another database. What was on the air within the last hour was on the air all the same.
+  public func begin() throws(StoreError) {
+    senderClock = try SenderClock(store)
+    let uses = session.budget.remembered
+    session = DeliverySession(settings.delivery, uses: uses, seed: UInt64.random(in: .min ... .max))
+    forgetUnderWay()
+    (unsaved, isReady) = ([:], false)
+    keep(uses)
+    try resume()
+  }
+
+  private func keep(_ uses: [AirtimeBudget.Use]) {
+    let (now, at) = (loop.now, store.elapsed(at: synchronizer.now))
+    store.post("the last hour's air time") { store throws(SQLiteError) in
+      for use in uses {
+        let age = (now - use.at).wholeNanoseconds / 1_000_000
+        try store.recordAirtime(use.airtime, channel: use.channel, at: at - age)
+      }
+    }
+  }
+
   /// What was on the air within the last hour counts after a restart too, whatever became of the clock meanwhile.
   private static func readAirtime(
     _ store: Store, _ moment: Moment, _ now: MonotonicTime
@@ -145,25 +166,6 @@ public final class Messenger {
     }
     for message in waiting { enqueue(message) }
     expireHeld()
-  }
-
-  /// The database was replaced by a new one. What was on the air within the last hour was on the air all the same.
-  public func storeReplaced() {
-    do {
-      senderClock = try SenderClock(store)
-    } catch {
-      log.error("\(error)")
-    }
-    let (uses, now, at) = (session.budget.remembered, loop.now, store.elapsed(at: synchronizer.now))
-    session = DeliverySession(settings.delivery, uses: uses, seed: UInt64.random(in: .min ... .max))
-    forgetUnderWay()
-    (unsaved, isReady) = ([:], false)
-    store.post("the last hour's air time") { store throws(SQLiteError) in
-      for use in uses {
-        let age = (now - use.at).wholeNanoseconds / 1_000_000
-        try store.recordAirtime(use.airtime, channel: use.channel, at: at - age)
-      }
-    }
   }
 
   public func change(_ settings: Settings) {

@@ -100,12 +100,6 @@ final class BucketSync: UpdatesListener {
     commands.stop()
   }
 
-  func storeReplaced() {
-    catchUp = CatchUp([:])
-    commands.storeReplaced()
-    refresh()
-  }
-
   func hasNew(_ bucket: String, _ seq: Int64) {
     catchUp.hasNew(bucket, seq)
     woken.resume()

@@ -49,7 +49,7 @@ extension BucketSync {
     catchUp.moved(bucket, outcome, skipped: lost.upperBound - lost.lowerBound + 1)
   }
 
-  var moment: Moment { Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised) }
+  var moment: Moment { Moment(clock) }
 
   func journalGap(_ bucket: String, _ lost: ClosedRange<Int64>, _ reason: String) {
     log.warning("\(upstream): \(bucket): updates \(lost.lowerBound) to \(lost.upperBound) are missed (\(reason))")

@@ -183,8 +183,6 @@ final class CommandIntake: CommandTaker {
 
   func stop() { queueTask?.cancel() }
 
-  func storeReplaced() { begun = 0 }
-
   // MARK: The limit
 
   private func hasRoom() -> Bool {
@@ -215,7 +213,7 @@ final class CommandIntake: CommandTaker {
       log.warning("\(upstream): a command is not taken in: \(words); it will come again")
       return nil
     }
-    let moment = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
+    let moment = Moment(clock)
     let bytes = Self.answer(command, answer)
     var request = JSONWriter()
     request.value(command.body)

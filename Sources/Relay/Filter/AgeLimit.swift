@@ -77,9 +77,6 @@ struct JournalTimes {
     if marks.count > Self.maxMarks { marks.removeFirst(Self.maxMarks / 2) }
   }
 
-  /// The journal is another one.
-  mutating func reset(last: Int64) { (marks, self.last) = ([], last) }
-
   /// Seconds since the event was journaled; `nil`: that cannot be told.
   func age(of event: JournalEvent, wall: Moment, now: MonotonicTime) -> Int64? {
     if event.trusted, wall.trusted {

@@ -257,7 +257,7 @@ extension JournalUpstream {
 
   /// It is what these settings and the files that they name make of it: there is no reason to build it anew.
   func isBuilt(from settings: UpstreamSettings) -> Bool {
-    built.map { $0.settings.isExactly(settings) && $0.stamps == settings.fileStamps() } ?? false
+    !isClosed && built.map { $0.settings.isExactly(settings) && $0.stamps == settings.fileStamps() } ?? false
   }
 
   private static func carrier(

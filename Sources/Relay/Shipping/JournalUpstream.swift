@@ -76,7 +76,8 @@ public final class JournalUpstream: Upstream {
   var troubleLogged: String?
   var lastSuccess: Int64?
   var batches: UInt64 = 0
-  var isClosed = false
+  /// For good: another one takes its place.
+  private(set) var isClosed = false
   var times: JournalTimes
   var isPaused = false
   private var epochRenewals = 0
@@ -218,19 +219,6 @@ public final class JournalUpstream: Upstream {
     holder?.cancel()
     holder = nil
     isOutdated = false
-  }
-
-  public func storeReplaced() {
-    task?.cancel()
-    task = nil
-    release()
-    carrier.close()
-    (cursor, beginning, taken, serverHas) = (0, 0, 0, 0)
-    times.reset(last: 0)
-    forgetFlights()
-    bucketSync?.storeReplaced()
-    shipment.greetAgain()
-    wake()
   }
 
   public func stop() {

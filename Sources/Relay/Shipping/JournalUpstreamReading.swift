@@ -8,7 +8,7 @@ extension JournalUpstream {
   /// By what events are judged for their age; `nil`: they are not.
   var present: AgeLimit.Present? {
     guard settings.filter.age != nil else { return nil }
-    let wall = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
+    let wall = Moment(clock)
     return AgeLimit.Present(wall: wall, now: loop.now, times: times)
   }
 

@@ -18,8 +18,6 @@ public protocol Upstream: AnyObject {
   func setPaused(_ paused: Bool)
   /// Talks to the server without the journal: is it there, does it take us? `nil`: yes; else what is wrong.
   func test() async -> String?
-  /// The database was replaced by a new one: begin at its cursor.
-  func storeReplaced()
   /// How far the server's buckets are known; `nil`: it has none.
   var updates: UpdatesReport? { get }
   /// Asks the server for what is new, now.
@@ -88,6 +86,10 @@ public final class Relay {
         let made = try JournalUpstream(settings, store: store, on: loop, log: log)
         made.host = host
         made.radio = radio
+        // Where the database is another one, it does not know.
+        if upstreams.contains(where: { $0.name == made.name && ($0 as? JournalUpstream)?.isPaused == true }) {
+          made.setPaused(true)
+        }
         all.append(made)
         fresh.append(made)
       }
@@ -120,6 +122,6 @@ public final class Relay {
 
   public func start() { for upstream in upstreams { upstream.wake() } }
   public func resume() { for upstream in upstreams { upstream.resume() } }
-  public func storeReplaced() { for upstream in upstreams { upstream.storeReplaced() } }
+  /// For good; `change` builds those that are to take their place.
   public func stop() { for upstream in upstreams { upstream.stop() } }
 }

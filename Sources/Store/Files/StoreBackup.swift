@@ -3,6 +3,7 @@
 import Companion
 import Glibc
 import SQLite
+import Timing
 
 extension Store {
   /// Begins a copy beside the database, which is there when `step` has returned true.
@@ -18,14 +19,14 @@ extension Store {
   /// Replaces the database, which must not be open, with a backup. Returns the name under which the previous one was saved;
   /// `nil` if there was none. The restored store gets a new epoch, as the old one may have assigned the same sequence numbers
   /// after the backup.
-  public static func restore(_ backup: String, settings: Settings) throws(StoreError) -> String? {
+  public static func restore(_ backup: String, settings: Settings, clocks: any Clocks) throws(StoreError) -> String? {
     let lock = try StoreLock(location: settings.location)
     defer { withExtendedLifetime(lock) {} }
     try check(backup)
     let part = settings.location + ".restoring"
     try StoreFiles.copy(backup, to: part)
     var kept: String?
-    if access(settings.location, F_OK) == 0 { kept = try moveAside(settings.location) }
+    if access(settings.location, F_OK) == 0 { kept = try moveAside(settings.location, clocks) }
     guard rename(part, settings.location) == 0 else {
       throw .unavailable("\(settings.location): \(String(cString: strerror(errno)))")
     }
@@ -52,8 +53,8 @@ extension Store {
     }
   }
 
-  private static func moveAside(_ location: String) throws(StoreError) -> String {
-    var target = "\(location).replaced-\(time(nil))"
+  private static func moveAside(_ location: String, _ clocks: any Clocks) throws(StoreError) -> String {
+    var target = "\(location).replaced-\(WallClock(clocks).seconds)"
     while access(target, F_OK) == 0 { target += "x" }
     for suffix in ["", "-wal", "-shm"] where access(location + suffix, F_OK) == 0 {
       guard rename(location + suffix, target + suffix) == 0 else {

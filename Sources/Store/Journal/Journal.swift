@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import SQLite
+import Timing
 
 /// What kinds of events the journal holds. The names are part of the hub protocol.
 public enum EventKind: String, Sendable, CaseIterable {
@@ -42,6 +43,9 @@ public struct Moment: Equatable, Sendable {
     self.milliseconds = milliseconds
     self.trusted = trusted
   }
+
+  /// What a clock shows now.
+  public init(_ clock: WallClock) { self.init(milliseconds: clock.milliseconds, trusted: clock.isSynchronised) }
 }
 
 /// The state of the journal in memory.

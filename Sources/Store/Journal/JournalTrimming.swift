@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Glibc
 import SQLite
 import Timing
 
@@ -37,17 +36,10 @@ extension Store {
   /// Beyond its quota the journal is trimmed by this fraction more, so that it is not trimmed again for each event.
   private static let quotaShare: Int64 = 64
 
-  /// Milliseconds since the machine's boot, sleep included.
-  public static var uptime: Int64 {
-    var time = timespec()
-    clock_gettime(CLOCK_BOOTTIME, &time)
-    return Int64(time.tv_sec) &* 1000 &+ Int64(time.tv_nsec) / 1_000_000
-  }
-
   /// Milliseconds that have surely passed since this store was made. They are kept along with the next thing that is
   /// written.
-  public func elapsed(at now: Moment, uptime: Int64 = Store.uptime) -> Int64 {
-    steadyClock.look(trustedWall: now.trusted ? now.milliseconds : nil, uptime: uptime)
+  public func elapsed(at now: Moment, uptime: Int64? = nil) -> Int64 {
+    steadyClock.look(trustedWall: now.trusted ? now.milliseconds : nil, uptime: uptime ?? clocks.sinceBoot)
     let (elapsed, wall) = (steadyClock.elapsed, steadyClock.wall)
     writeAlong("elapsed") { store throws(SQLiteError) in
       try store.setMeta("elapsed", .integer(elapsed))
@@ -70,7 +62,7 @@ extension Store {
   /// leaves a recorded gap. Never deletes the newest row. To be called regularly; the returned events are deleted once the
   /// transaction is committed.
   @discardableResult
-  public func trimJournal(now: Moment, uptime: Int64 = Store.uptime) -> (trim: JournalTrim, commit: Commit)? {
+  public func trimJournal(now: Moment, uptime: Int64? = nil) -> (trim: JournalTrim, commit: Commit)? {
     let elapsed = elapsed(at: now, uptime: uptime)
     let isMarkDue = isMarkDue(elapsed)
     let isOver = journalState.bytes > settings.journalMaxSize

@@ -56,7 +56,7 @@ final class Inbox {
   private let store: Store
   private let loop: EventLoop
   private let log: Log
-  private let clock = WallClock()
+  private let clock: WallClock
   private var entries: [Entry] = []
   private var writing: LoopTask?
   private var retrying: LoopTask?
@@ -70,6 +70,7 @@ final class Inbox {
     self.connection = connection
     self.store = store
     self.loop = loop
+    clock = loop.wallClock
     self.log = log
   }
 
@@ -116,7 +117,7 @@ final class Inbox {
   }
 
   private func write(_ entry: Entry) {
-    let moment = Moment(milliseconds: clock.milliseconds, trusted: clock.isSynchronised)
+    let moment = Moment(clock)
     let wait = queue.wait(now: loop.now)
     entry.arrival = nil
     let commit = store.write(when: .message) { store throws(SQLiteError) in

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import Glibc
+import Timing
+
+/// The clocks of the machine that this program runs on. Nothing else in the daemon asks the system for the time.
+public final class LinuxClocks: Clocks {
+  public init() {}
+
+  public var now: MonotonicTime {
+    let time = Self.read(CLOCK_MONOTONIC)
+    return MonotonicTime(nanoseconds: Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec))
+  }
+
+  public var sinceBoot: Int64 { Self.milliseconds(CLOCK_BOOTTIME) }
+  public var wallMilliseconds: Int64 { Self.milliseconds(CLOCK_REALTIME) }
+
+  /// Whether the kernel counts the clock as synchronised (NTP, GPS). False on a Pi before its first sync.
+  public var isWallSynchronised: Bool {
+    var state = timex()
+    let clock = adjtimex(&state)
+    return clock >= 0 && clock != TIME_ERROR && state.status & STA_UNSYNC == 0
+  }
+
+  private static func milliseconds(_ clock: Int32) -> Int64 {
+    let time = read(clock)
+    return Int64(time.tv_sec) &* 1000 &+ Int64(time.tv_nsec) / 1_000_000
+  }
+
+  private static func read(_ clock: Int32) -> timespec {
+    var time = timespec()
+    clock_gettime(clock, &time)
+    return time
+  }
+}
+
+extension WallClock {
+  /// This machine's, for programs without a loop.
+  public init() { self.init(LinuxClocks()) }
+}
