@@ -16,7 +16,6 @@ extension Synchronizer {
   /// Asks until a list fits what is known.
   func syncContacts() async throws {
     guard let radio = connection.identity?.info.key else { return }
-    needsContactList = false
     var tries = 0
     while true {
       let known = forgetsWatermark ? nil : try store.contactWatermark()
@@ -58,9 +57,7 @@ extension Synchronizer {
 
   /// The store has what the radio has: this connection's list is complete, and nothing that changed is on its way.
   public var knowsAllContacts: Bool {
-    guard connection.state == .up, contactList == nil, !needsContactList, fetches.pending.isEmpty, !fetches.needsList
-    else { return false }
-    return hasListedContacts
+    connection.state == .up && plan.isDone(.contacts) && fetches.pending.isEmpty && !fetches.needsList
   }
 
   // MARK: The end of a list
@@ -69,7 +66,6 @@ extension Synchronizer {
   private func accept(
     _ sync: ContactSync, _ outcome: RadioSession.Outcome, from radio: PublicKey
   ) async throws -> Bool {
-    hasListedContacts = false
     guard case .contacts(let total, let received, let lastModified) = outcome else {
       throw SyncFailure("the contact list broke off (\(Self.words(outcome)))")
     }
@@ -98,12 +94,12 @@ extension Synchronizer {
         radio: radio, lastModified: watermark, fullAt: isFull ? moment.milliseconds : nil)
     }
     try Task.checkCancellation()
-    hasListedContacts = true
   }
 
   // MARK: Single contacts
 
-  func listed(_ contact: Contact) { keep(contact, as: .change) }
+  /// One that was named need not be asked for any more: the radio has told more since.
+  func listed(_ contact: Contact) { keep(contact, as: fetches.took(contact.key)) }
 
   /// `sign`: why it came.
   func keep(_ contact: Contact, as sign: ContactFetches.Sign, onRadio: Bool = true) {
