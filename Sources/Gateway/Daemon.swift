@@ -131,8 +131,7 @@ public final class Daemon {
 
   /// Begins everything that lasts, sees to signals until one ends it, and ends everything in the opposite order.
   private func serve() async throws(CancellationError) {
-    let received = Mailbox<Int32>(bound: 64)
-    let signals = Signals([SIGTERM, SIGINT, SIGHUP], on: loop) { number in _ = received.put(number) }
+    let signals = SignalQueue([SIGTERM, SIGINT, SIGHUP], on: loop)
     defer { withExtendedLifetime(signals) {} }
     connectStore()
     synchronizer.observer = self
@@ -148,7 +147,7 @@ public final class Daemon {
     for service in services { service.begin() }
     try await loop.nextTurn()
     notifier?.ready(summary)
-    while try await received.next() == SIGHUP { reload() }
+    while try await signals.next() == SIGHUP { reload() }
     notifier?.ending()
     log.notice("ending")
     for service in services.reversed() { await service.end() }

@@ -31,3 +31,27 @@ public final class Signals {
     close(descriptor)
   }
 }
+
+/// Signals for one task, in order. One that comes again before it was seen to counts once: so no burst of one pushes another out.
+public final class SignalQueue {
+  private final class Pending {
+    var numbers: [Int32] = []
+    let came = Waiter()
+  }
+
+  private let pending = Pending()
+  private let signals: Signals
+
+  /// As `Signals`.
+  public init(_ numbers: [Int32], on loop: EventLoop) {
+    signals = Signals(numbers, on: loop) { [pending] number in
+      if !pending.numbers.contains(number) { pending.numbers.append(number) }
+      pending.came.resume()
+    }
+  }
+
+  public func next() async throws(CancellationError) -> Int32 {
+    while pending.numbers.isEmpty { try await pending.came.wait() }
+    return pending.numbers.removeFirst()
+  }
+}
