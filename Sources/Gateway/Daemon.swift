@@ -130,14 +130,13 @@ public final class Daemon {
 
   /// Runs until SIGTERM or SIGINT.
   public func run() {
-    let received = Mailbox<Int32>(bound: 64)
-    let signals = Signals([SIGTERM, SIGINT, SIGHUP], on: loop) { number in _ = received.put(number) }
-    run(received)
+    let signals = SignalQueue([SIGTERM, SIGINT, SIGHUP], on: loop)
+    run(signals)
     withExtendedLifetime(signals) {}
   }
 
-  /// `signals`: their numbers, as they come.
-  func run(_ signals: Mailbox<Int32>) {
+  /// `signals`: in place of the process's.
+  func run(_ signals: SignalQueue) {
     loop.begin {
       // `try?`: nothing cancels it.
       try? await self.serve(signals)
@@ -147,7 +146,7 @@ public final class Daemon {
   }
 
   /// Begins everything that lasts, sees to signals until one ends it, and ends everything in the opposite order.
-  private func serve(_ signals: Mailbox<Int32>) async throws(CancellationError) {
+  private func serve(_ signals: SignalQueue) async throws(CancellationError) {
     loop.afterTurn { [weak self] in self?.endTurn() }
     synchronizer.observer = self
     relay.radio = signer

@@ -11,7 +11,7 @@ extension Daemon: SyncObserver {
 
   public func syncChanged() {
     control?.somethingIsNew()
-    if synchronizer.state == .synced {
+    if synchronizer.isServing, synchronizer.state.isSettled {
       relay.radioIsUp()
       relay.channelsChanged()
       maintenance.memoryWasUsed()
@@ -49,7 +49,7 @@ extension Daemon: SyncObserver {
     if connection.state != .up {
       messaging.nodes.requests.linkLost()
       messaging.routine.linkDown()
-    } else if synchronizer.state == .synced {
+    } else if synchronizer.isServing {
       messaging.routine.linkUp()
     }
   }

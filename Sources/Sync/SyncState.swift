@@ -11,10 +11,18 @@ public enum SyncState: Equatable, Sendable {
   /// `total` is 0 where it is not known.
   case syncing(Phase, current: Int, total: Int)
   case synced
-  /// The radio or the store does not let it go on; it is tried again by itself.
-  case failed(String)
+  /// Why not, and which part of it failed; `nil`: the store does not take it. It is tried again by itself.
+  case failed(String, Phase? = nil)
 
   public static let names = ["idle", "syncing", "synced", "failed"]
+
+  /// Nothing is being asked for: all is known, or will be tried again.
+  public var isSettled: Bool {
+    switch self {
+    case .synced, .failed: true
+    case .idle, .syncing: false
+    }
+  }
 
   public var name: String {
     switch self {
@@ -27,7 +35,7 @@ public enum SyncState: Equatable, Sendable {
 }
 
 /// Why the sync does not go on; it is tried again by itself.
-struct SyncFailure: Error {
+struct SyncFailure: Error, Equatable {
   let words: String
   let remedy: String
 

@@ -53,12 +53,17 @@ public final class Synchronizer {
 
   /// The contact list that is under way.
   var contactList: ContactList?
-  /// Since the link came up.
-  var hasListedContacts = false
-  var needsContactList = false
+  var plan = SyncPlan()
+  /// Each part of the sync was tried since it began: messages can be sent, even where the radio did not tell all.
+  public private(set) var isServing = false
   var forgetsWatermark = false
   var fetches = ContactFetches()
   var isFetching = false
+  /// Tasks that take messages until the radio has no more: one; an earlier one waits for its last answer at most.
+  var takers = 0
+  var messagesTaken = 0
+  /// Resumed when there may be time to ask for a contact.
+  let calm = Waiter()
   private(set) var radioClock: UInt32?
   private var radioClockRead: MonotonicTime?
 
@@ -97,7 +102,8 @@ public final class Synchronizer {
 
   // MARK: Order of a connection
 
-  /// Everything in order, and again from the start after a failure. Cancelled when the link is lost.
+  /// Everything in order, and again from the start after a failure of the store. A part that the radio fails is left out, and tried
+  /// again later. Cancelled when the link is lost.
   private func run(_ failure: SyncFailure?) async {
     var failure = failure
     while true {
@@ -105,19 +111,45 @@ public final class Synchronizer {
         if let failure { try await pause(failure) }
         try await syncTime()
         while true {
-          try await syncContacts()
-          try await syncChannels()
-          try await takeMessagesAsTheyCome()
+          try await perform(.contacts, syncContacts)
+          try await perform(.channels, syncChannels)
+          try await perform(.messages) {
+            if !isServing { enter(.syncing(.messages, current: 0, total: 0)) }
+            try await takeMessages()
+          }
+          finished()
+          try await rest()
         }
       } catch {
         // Whoever has cancelled this task has begun the next one, or the link is gone.
         guard !Task.isCancelled, !(error is CancellationError) else { return }
-        failure = SyncFailure(error)
+        (plan, failure) = (SyncPlan(), SyncFailure(error))
       }
     }
   }
 
-  /// Until it is worth another try. Messages that the radio has meanwhile need not wait for that.
+  /// Does a part if it is due. Throws what is not the radio's doing.
+  private func perform(_ part: SyncPlan.Part, _ work: () async throws -> Void) async throws {
+    guard plan.isDue(part, now: loop.now) else { return }
+    do {
+      try await work()
+      plan.succeeded(part)
+    } catch let failure as SyncFailure {
+      let isNews = plan.failed(part, failure, now: loop.now, using: &random)
+      if isNews { log.warning("sync: \(failure.words); trying again by itself. \(failure.remedy)") }
+    }
+  }
+
+  /// Until the radio says that it has a message, a minute is over, or a part is to be done.
+  private func rest() async throws(CancellationError) {
+    let poll = loop.now + Self.pollInterval
+    while !isHinted, loop.now < poll, plan.nextTry.map({ loop.now < $0 }) ?? true {
+      try await wake(by: min(poll, plan.nextTry ?? poll))
+    }
+    if isHinted || loop.now >= poll { plan.needs(.messages, now: true) }
+  }
+
+  /// The store failed: until it is worth another try. Messages that the radio has meanwhile need not wait for that.
   private func pause(_ failure: SyncFailure) async throws {
     enter(failure)
     let end = loop.now + backoff.next(using: &random)
@@ -141,7 +173,7 @@ public final class Synchronizer {
   func begin(after failure: SyncFailure? = nil) {
     task?.cancel()
     guard !isEnding else { return }
-    contactList = nil
+    (contactList, plan, isServing) = (nil, SyncPlan(), false)
     task = loop.begin { await self.run(failure) }
   }
 
@@ -173,6 +205,7 @@ public final class Synchronizer {
   public func stop() {
     isEnding = true
     task?.cancel()
+    forgetNames()
     let lost = inbox.close()
     if lost > 0 { log.error("ending with \(lost) messages that the disk did not take: they are lost") }
   }
@@ -237,13 +270,19 @@ public final class Synchronizer {
     }
   }
 
-  func finished() {
+  /// Each part was tried.
+  private func finished() {
     backoff.reset()
     failureLogged = nil
-    lastSynced = clock.milliseconds
-    if state != .synced { log.log(connection.isFlapping ? .debug : .info, "synced with the radio") }
-    enter(.synced)
-    observer?.radioIsIdle()
+    isServing = true
+    if let (part, words) = plan.failure {
+      enter(.failed(words, part.phase))
+    } else {
+      lastSynced = clock.milliseconds
+      if state != .synced { log.log(connection.isFlapping ? .debug : .info, "synced with the radio") }
+      enter(.synced)
+    }
+    if plan.isDone(.messages) { observer?.radioIsIdle() }
   }
 
   // MARK: Time
@@ -284,7 +323,7 @@ extension Synchronizer: RadioDelegate {
   func met(_ radio: RadioIdentity) {
     counters.connections += 1
     backoff.reset()
-    (fetches, hasListedContacts, isHinted) = (ContactFetches(), false, false)
+    forgetNames()
     inbox.queue.connected(to: radio.info.key)
     attachAndBegin(radio)
     if isAttached { journal(radio) }
@@ -292,8 +331,8 @@ extension Synchronizer: RadioDelegate {
 
   func lost() {
     task?.cancel()
-    (contactList, hasListedContacts) = (nil, false)
-    fetches = ContactFetches()
+    (contactList, plan, isServing) = (nil, SyncPlan(), false)
+    forgetNames()
     store.radioSeen(at: clock.milliseconds)
     if inbox.failure == nil { enter(.idle) }
   }

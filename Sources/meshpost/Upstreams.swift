@@ -37,9 +37,14 @@ struct UpstreamCommand: ParsableCommand {
     @Flag(help: "Read the token from the first line of standard input, or prompt for it.") var tokenStdin = false
     @Option(help: "Another local file, as KEY=FILE, such as ca_file=ca.pem.") var file: [String] = []
     @Option(help: "now, or start to include the existing journal.") var from = "now"
-    @Option(help: "Another key, as KEY=VALUE: a number, true, false, a JSON list, or text.") var set: [String] = []
+    @Option(
+      help: """
+        Another key, as KEY=VALUE: a number, true, false, a JSON list, or text. KEY=- prompts for the value, or reads it from a line of \
+        standard input: for a proxy's URL with a password, which others could read in the list of processes.
+        """) var set: [String] = []
 
     func run() throws {
+      warnOfPasswords()
       guard let url = address == "-" ? readLine() : address, !url.isEmpty else {
         throw ValidationError("no URL on standard input")
       }
@@ -50,6 +55,10 @@ struct UpstreamCommand: ParsableCommand {
       ]
       for setting in set {
         let (key, text) = try Self.pair(setting, "--set: expected KEY=VALUE")
+        if text == "-" {
+          fields.append((key, .string(try Self.typed(key))))
+          continue
+        }
         // `try?`: a value that is not JSON is text. A template is text even when it is JSON: no key takes an object.
         let value = (try? JSONValue(parsing: text)) ?? .string(text)
         fields.append((key, value.fields == nil ? value : .string(text)))
@@ -63,6 +72,26 @@ struct UpstreamCommand: ParsableCommand {
         Console.error("warning: \(warning.string ?? "")")
       }
       print(connection.json ? answer.text : "added \(name); see `meshpost upstream list`")
+    }
+
+    /// What stands on a command line can be read by every user of the machine while it runs, and stays in the shell's history.
+    private func warnOfPasswords() {
+      if URLText.hasPassword(address) {
+        Console.error(
+          "warning: the URL's password is visible to other users: give - as the URL, and the URL on standard input")
+      }
+      for setting in set where URLText.hasPassword(setting) {
+        let key = setting.pieces(at: "=", most: 2)[0]
+        Console.error(
+          "warning: the password in \(key) is visible to other users: use --set \(key)=- to be asked for it")
+      }
+    }
+
+    private static func typed(_ key: String) throws -> String {
+      guard let value = Asking.hidden("\(key): "), !value.isEmpty else {
+        throw ValidationError("--set \(key)=-: no value given")
+      }
+      return value
     }
 
     /// Contents of the files to send, by the key that names each on the gateway.
@@ -139,5 +168,16 @@ struct UpstreamCommand: ParsableCommand {
     let answer = try ControlClient(connection).post(target)
     if connection.json { return print(answer.text) }
     Show.upstream(answer.value)
+  }
+}
+
+enum URLText {
+  /// `SCHEME://USER:PASSWORD@…`, or the same without a scheme, as proxies may have it.
+  static func hasPassword(_ text: String) -> Bool {
+    var login = text.utf8[...]
+    guard let end = login.lastIndex(of: UInt8(ascii: "@")) else { return false }
+    login = login[..<end]
+    if let slash = login.lastIndex(of: UInt8(ascii: "/")) { login = login[login.index(after: slash)...] }
+    return login.contains(UInt8(ascii: ":"))
   }
 }

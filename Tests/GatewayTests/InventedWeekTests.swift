@@ -25,7 +25,7 @@ import VirtualRadio
     let port: TCPPort
     let hub: HubDouble
     let daemon: Daemon
-    private let signals = Mailbox<Int32>(bound: 8)
+    private let signals = SignalQueue()
 
     init() throws {
       signal(SIGPIPE, SIG_IGN)
@@ -59,7 +59,7 @@ import VirtualRadio
     func run(_ story: @escaping () async throws -> Void) {
       loop.begin {
         do { try await story() } catch { Issue.record(error) }
-        _ = self.signals.put(SIGTERM)
+        self.signals.put(SIGTERM)
       }
       daemon.run(signals)
       hub.stop()

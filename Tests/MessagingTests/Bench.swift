@@ -29,7 +29,11 @@ final class Bench: SyncObserver {
   /// Who else is called with what the radio says.
   var alsoHears: (Push) -> Void = { _ in }
 
-  init(_ settings: Messenger.Settings = Messenger.Settings(), maxSize: Int64 = 1 << 30) throws {
+  /// `refuses`: what the radio answers with an error, from the first connection on.
+  init(
+    _ settings: Messenger.Settings = Messenger.Settings(), maxSize: Int64 = 1 << 30,
+    refuses: @escaping (Command) -> Bool = { _ in false }
+  ) throws {
     store = try Store(Store.Settings(location: scratch.location("gw.db"), maxSize: maxSize))
     ether = Ether(on: loop, seed: 1, airtimeFactor: 0)
     own = VirtualRadio(VirtualRadioSettings(name: "r0", seed: 1, channelSlots: 4, clock: 1_795_000_000), on: loop)
@@ -37,6 +41,7 @@ final class Bench: SyncObserver {
     for radio in [own, other] { ether.add(radio) }
     let log = Log(level: .error, sink: { _, _ in })
     link = MemoryLink(own, on: loop)
+    link.refuses = refuses
     let connection = RadioConnection(link, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: .init(), on: loop, log: log)
     messenger = try Messenger(store: store, synchronizer: synchronizer, settings: settings, on: loop, log: log)
@@ -45,7 +50,7 @@ final class Bench: SyncObserver {
     for radio in [own, other] { radio.received(Command.sendSelfAdvert(flood: true).encode()) }
     messenger.start()
     connection.start()
-    try run("synced") { self.synchronizer.state == .synced }
+    try run("synced") { self.synchronizer.isServing }
   }
 
   deinit {
@@ -116,6 +121,7 @@ private final class MemoryLink: Link {
   private var radio: VirtualRadio
   private let loop: EventLoop
   private var decoder = SerialDecoder(.toRadio)
+  var refuses: (Command) -> Bool = { _ in false }
   let name = "memory"
   var onEvent: (LinkEvent) -> Void = { _ in }
 
@@ -143,7 +149,16 @@ private final class MemoryLink: Link {
   func close() {}
   func send(_ bytes: [UInt8]) {
     decoder.append(bytes, now: loop.now)
-    while let frame = decoder.next(now: loop.now) { loop.later { [radio] in radio.received(frame) } }
+    while let frame = decoder.next(now: loop.now) {
+      // `try?`: what is no command goes to the radio.
+      if let command = try? Command(decoding: frame), refuses(command) {
+        loop.later { [weak self] in
+          self?.onEvent(.bytes(SerialFraming.wrap(Reply.error(.badState).encode(), .fromRadio)))
+        }
+      } else {
+        loop.later { [radio] in radio.received(frame) }
+      }
+    }
   }
   func tryOtherLineSettings() -> Bool { false }
   func watchForReturn(_ action: @escaping () -> Void) {}

@@ -60,6 +60,31 @@ import Timing
     #expect(fixture.endings == ["answered": 1])
   }
 
+  @Test func `what a node tells of itself is kept although whoever asked has gone`() throws {
+    let fixture = try Fixture()
+    let bench = fixture.bench
+    let service = NodeService(
+      bench.messenger, credentials: Credentials(location: bench.scratch.location("credentials")))
+    bench.ether.loss = 1
+    let question = fixture.ask(.telemetry)
+    for _ in 0..<8 { bench.loop.turn(wait: false) }
+    #expect(fixture.requests.isAsking)
+    question.cancel()
+    try bench.run("its end") { fixture.endings == ["cancelled": 1] }
+    let before = bench.store.lastSeq
+    let data = Telemetry(readings: []).encode()
+    // Told twice, kept once.
+    for _ in 0..<2 { bench.own.push(.telemetryResponse(fixture.node.key.prefix, data: data)) }
+    try bench.run("the reading") {
+      bench.store.commit(everything: true)
+      return bench.store.lastSeq > before
+    }
+    for _ in 0..<4 { bench.loop.turn(wait: false) }
+    bench.store.commit(everything: true)
+    #expect(bench.store.lastSeq == before + 1)
+    withExtendedLifetime(service) {}
+  }
+
   @Test func `the most urgent goes first, and beyond the bound it is refused`() throws {
     let fixture = try Fixture()
     for _ in 0..<40 { _ = fixture.ask() }

@@ -131,9 +131,9 @@ private final class Servers {
   /// The same when there are so many, and no more yet.
   func texts(_ count: Int) throws -> [String] {
     try untilTrue("\(count) at the webhook: \(texts)") { texts.count >= count }
-    let texts = texts
-    #expect(texts.count == count, "\(texts)")
-    return texts
+    let found = texts
+    #expect(found.count == count, "\(found)")
+    return found
   }
 }
 
@@ -302,6 +302,15 @@ extension WholeProgramTests {
       #expect(!wrong.lines.contains { $0.contains("hush") })
       let right = try add("socks5h://\(Self.login)@\(place)")
       #expect(right.code == 0, "\(right.lines)")
+      #expect(right.lines.contains { $0.contains("--set proxy=-") }, "others can read it: \(right.lines)")
+      #expect(!right.lines.contains { $0.contains("hush") })
+      #expect(try rig.meshpost("upstream", "remove", "added").code == 0)
+      let typed = try Program.own(
+        "meshpost",
+        ["upstream", "add", "added", url, "--kind", "webhook", "--set", "proxy=-", "--socket", rig.socket])
+      typed.write("socks5h://\(Self.login)@\(place)")
+      #expect(try typed.ended() == 0, "\(typed.lines)")
+      #expect(!typed.lines.contains { $0.contains("warning") || $0.contains("hush") }, "\(typed.lines)")
       #expect(try rig.meshpost("upstream", "test", "added").code == 0)
       try way.waitUntilCarried("socks5", to: servers.hookPort)
       #expect(!(try rig.meshpost("upstream", "list", "--json").lines.contains { $0.contains("hush") }))

@@ -32,6 +32,7 @@ final class Bench {
   /// The next greetings; when empty, the hub says what it has.
   var greetings: [String] = []
   var posts = 0
+  var greeted = 0
   var postTimes: [MonotonicTime] = []
 
   init(journalMaxSize: Int64 = 256 << 20, timeout: Duration = .seconds(5), batchEvents: Int = 200) throws {
@@ -59,6 +60,7 @@ final class Bench {
   private func handle(_ request: HTTPRequest, _ responder: HTTPResponder) {
     let epoch = request.query["epoch"] ?? store.epoch
     if request.method == "GET" {
+      greeted += 1
       if !greetings.isEmpty { return answer(200, body: greetings.removeFirst())(request, responder) }
       let body = JSONWriter.object { $0.field("acknowledged", acknowledged[epoch]) }
       return responder.respond(HTTPResponse(status: 200, body: body))
@@ -246,6 +248,19 @@ final class Bench {
     bench.run(until: { bench.upstream.status.state == .waiting }, "waits")
     #expect(bench.upstream.status.reason == "no answer in time")
     bench.run(until: { bench.isDelivered }, "delivered")
+  }
+
+  @Test func `a token file that cannot be read is named although nothing is to be sent`() throws {
+    let bench = try Bench()
+    bench.run(until: { bench.upstream.status.state == .idle && bench.greeted > 0 }, "connected")
+    let token = bench.scratch.location("token")
+    try FileManager.default.moveItem(atPath: token, toPath: token + ".away")
+    bench.upstream.setState("gateway", Array("{}".utf8))
+    bench.run(until: { bench.upstream.status.reason != nil }, "said")
+    #expect(bench.upstream.status.reason == "the token file \(token) cannot be read")
+    try FileManager.default.moveItem(atPath: token + ".away", toPath: token)
+    bench.upstream.setState("gateway", Array("{\"n\":1}".utf8))
+    bench.run(until: { bench.upstream.status.reason == nil }, "mended")
   }
 
   @Test func `the answer that is lost makes a batch come twice, under the same identity`() throws {

@@ -13,7 +13,7 @@ import VirtualRadio
 /// A gateway's lower half and a virtual radio on one loop, joined in memory.
 final class Pair: SyncObserver {
   let scratch = Scratch()
-  let loop = EventLoop()
+  let loop: EventLoop
   let store: Store
   let radio: VirtualRadio
   let link: MemoryLink
@@ -26,7 +26,10 @@ final class Pair: SyncObserver {
   /// How often the link was lost.
   var losses = 0
 
-  init(contacts: Int = 3, channels: Int = 40, profile: StoreProfile = .durable) throws {
+  init(
+    contacts: Int = 3, channels: Int = 40, profile: StoreProfile = .durable, on machine: any Machine = LinuxMachine()
+  ) throws {
+    loop = EventLoop(on: machine)
     store = try Store(Store.Settings(location: scratch.location("gw.db"), profile: profile))
     radio = VirtualRadio(
       VirtualRadioSettings(
@@ -92,6 +95,8 @@ final class MemoryLink: Link {
   private(set) var messagesDelivered = 0
   var onCut: () -> Void = {}
   var onCommand: (Command) -> Void = { _ in }
+  /// The radio answers these with an error.
+  var refuses: (Command) -> Bool = { _ in false }
   /// Frames from the radio are given on when this is false again.
   var isHeldUp = false {
     didSet { if !isHeldUp { for frame in heldUp { carry(frame) } } }
@@ -140,7 +145,13 @@ final class MemoryLink: Link {
     guard isOpen else { return }
     decoder.append(bytes, now: loop.now)
     while let frame = decoder.next(now: loop.now) {
-      if let command = try? Command(decoding: frame) { onCommand(command) }
+      if let command = try? Command(decoding: frame) {
+        onCommand(command)
+        if refuses(command) {
+          carry(Reply.error(.badState).encode())
+          continue
+        }
+      }
       loop.later { [radio] in radio.received(frame) }
       count()
     }

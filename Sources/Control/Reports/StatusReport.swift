@@ -125,7 +125,9 @@ struct StatusReport {
       json.field("phase", phase.rawValue)
       json.field("current", current)
       if total > 0 { json.field("total", total) }
-    case .failed(let reason): json.field("reason", reason)
+    case .failed(let reason, let phase):
+      json.field("phase", phase?.rawValue)
+      json.field("reason", reason)
     case .idle, .synced: break
     }
     json.field("last_synced", dependencies.synchronizer.lastSynced)

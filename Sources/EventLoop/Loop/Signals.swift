@@ -31,3 +31,34 @@ public final class Signals {
     close(descriptor)
   }
 }
+
+/// Signals for one task, in order. One that comes again before it was seen to counts once: so no burst of one pushes another out.
+public final class SignalQueue {
+  private final class Pending {
+    var numbers: [Int32] = []
+    let came = Waiter()
+
+    func put(_ number: Int32) {
+      if !numbers.contains(number) { numbers.append(number) }
+      came.resume()
+    }
+  }
+
+  private let pending = Pending()
+  private let signals: Signals?
+
+  /// As `Signals`.
+  public init(_ numbers: [Int32], on loop: EventLoop) {
+    signals = Signals(numbers, on: loop) { [pending] in pending.put($0) }
+  }
+
+  /// Of what a program says to itself.
+  public init() { signals = nil }
+
+  public func put(_ number: Int32) { pending.put(number) }
+
+  public func next() async throws(CancellationError) -> Int32 {
+    while pending.numbers.isEmpty { try await pending.came.wait() }
+    return pending.numbers.removeFirst()
+  }
+}

@@ -63,6 +63,7 @@ public final class NodeRequests {
   private let messenger: Messenger
   private let turns = LoopSemaphore<DeliveryPriority>(bound: bound)
   private var link = LinkLife()
+  /// The last question, also when whoever asked it has gone or given up: the air time for its answer is spent, and it may come yet.
   private var asked: Asked?
   private weak var shared: SharedTurn?
   /// A server takes a command with the time of the last one for its repetition.
@@ -85,7 +86,6 @@ public final class NodeRequests {
     defer { turns.leave() }
     let asked = Asked(question, contact)
     self.asked = asked
-    defer { self.asked = nil }
     let result: Result<NodeAnswer, Refusal>
     do throws(CancellationError) { result = try await answer(to: asked, priority) } catch { throw .cancelled }
     return try result.get()
@@ -122,15 +122,18 @@ public final class NodeRequests {
     link = LinkLife()
     shared?.leave()
     asked?.answer.keep(.failure(.linkDown))
+    asked = nil
   }
 
   public func received(_ push: Push) {
-    guard let asked, let tag = asked.tag else { return }
+    guard let asked, let tag = asked.tag, !asked.answer.isKept else { return }
     let contact = asked.contact
     if case .loginFail(contact.key.prefix) = push, case .login = asked.question {
       return asked.answer.keep(.failure(.radio("\(contact.name.string) refuses the password")))
     }
     guard let answer = asked.question.answer(in: push, from: contact, tag: tag) else { return }
+    // Here, and not where it was asked for: nobody may wait for it any more.
+    messenger.nodes?.took(answer, contact)
     asked.answer.keep(.success(answer))
   }
 

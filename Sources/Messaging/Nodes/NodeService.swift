@@ -72,9 +72,7 @@ public final class NodeService {
   private func askOnce(
     _ question: NodeQuestion, _ contact: Contact, _ priority: DeliveryPriority
   ) async throws(Refusal) -> NodeAnswer {
-    let answer = try await requests.ask(question, of: contact, priority)
-    took(answer, contact)
-    return answer
+    try await requests.ask(question, of: contact, priority)
   }
 
   /// Logs in with this password, and keeps it when it was right. A room that anybody may read lets in whoever comes with a wrong
@@ -121,7 +119,8 @@ public final class NodeService {
 
   // MARK: What answers mean
 
-  private func took(_ answer: NodeAnswer, _ contact: Contact) {
+  /// Keeps what a node told of itself, whether somebody waits for it or not.
+  func took(_ answer: NodeAnswer, _ contact: Contact) {
     switch answer {
     case .login(let login):
       loggedIn.insert(contact.key)

@@ -191,7 +191,7 @@ public final class Messenger {
       isReady = false
       return arm()
     }
-    guard !isReady, synchronizer.state == .synced, synchronizer.isAttached else { return }
+    guard !isReady, synchronizer.isServing, synchronizer.isAttached else { return }
     isReady = true
     session.radio = synchronizer.connection.identity?.info.radio
     resetScope()

@@ -190,7 +190,7 @@ final class BucketSync: UpdatesListener {
   }
 
   private func askState(_ buckets: [String]) async throws {
-    let answer = await source.ask(.state(buckets))
+    let answer = try await source.ask(.state(buckets))
     try Task.checkCancellation()
     guard let list = answer?["buckets"]?.array else { throw Trouble(words: "the hub does not tell what it has") }
     catchUp.stateArrived(
@@ -203,7 +203,7 @@ final class BucketSync: UpdatesListener {
   }
 
   private func fetch(_ bucket: String, _ from: CatchUp.Position, _ until: Int64?, _ limit: Int) async throws {
-    let answer = await source.ask(.page(bucket: bucket, from: from, until: until, limit: limit))
+    let answer = try await source.ask(.page(bucket: bucket, from: from, until: until, limit: limit))
     try Task.checkCancellation()
     guard let answer, let page = CatchUp.Page(answer), let outcome = catchUp.read(page, of: bucket) else {
       throw Trouble(words: "the hub's answer about \(bucket) makes no sense, or did not come")

@@ -4,8 +4,8 @@ import JSON
 
 /// A server that has buckets, and how it is asked about them.
 protocol UpdatesSource: AnyObject {
-  /// `nil`: no answer, or none that makes sense.
-  func ask(_ question: UpdatesQuestion) async -> JSONValue?
+  /// `nil`: no answer, or none that makes sense. Throws what an operator can do something about.
+  func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue?
   var updates: (any UpdatesListener)? { get set }
 }
 

@@ -8,10 +8,10 @@ import JSON
 extension HubConnection {
   // MARK: Questions
 
-  func ask(_ question: UpdatesQuestion) async -> JSONValue? {
+  func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
     switch way {
     case .none: return nil
-    case .http: return await http.ask(question)
+    case .http: return try await http.ask(question)
     case .live(let socket):
       lastNumber += 1
       let (id, answer) = (String(lastNumber), Promise<JSONValue?>())

@@ -16,6 +16,8 @@ final class HubOverHTTP {
   private let clock: WallClock
   /// One after another on the connection for questions.
   private let turn = LoopSemaphore<Int>(bound: 32)
+  /// Why nothing can be asked or told just now, until an operator mends it; batches fail for the same reason when there are any.
+  private(set) var trouble: String?
 
   init(_ settings: AuthorizedHTTP.Settings, store: Store, on loop: EventLoop) throws {
     server = try AuthorizedHTTP(settings, on: loop)
@@ -70,19 +72,29 @@ final class HubOverHTTP {
   // MARK: Questions and states
 
   /// `nil`: no answer, or none that makes sense.
-  func ask(_ question: UpdatesQuestion) async -> JSONValue? {
-    await send(HTTPRequest("GET", "\(path)/updates?\(question.query)"))
+  func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
+    try await send(HTTPRequest("GET", "\(path)/updates?\(question.query)"))
   }
 
   /// A state that does not arrive is followed by a newer one.
   func publish(_ state: (name: String, body: [UInt8])) async {
-    _ = await send(HTTPRequest("PUT", "\(path)/state/\(state.name)", body: state.body))
+    // `try?`: `trouble` says what is in the way.
+    _ = try? await send(HTTPRequest("PUT", "\(path)/state/\(state.name)", body: state.body))
   }
 
-  private func send(_ request: HTTPRequest) async -> JSONValue? {
-    // `try?`: whatever is in the way, there is no answer.
-    let result = try? await turn.with(0) { try await self.queryConnection.send(request) }
-    guard case .success(let response)? = result, response.status == 200 else { return nil }
+  private func send(_ request: HTTPRequest) async throws(BucketSync.Trouble) -> JSONValue? {
+    let result: Result<HTTPResponse, HTTPFailure>
+    do {
+      result = try await turn.with(0) { try await self.queryConnection.send(request) }
+      trouble = nil
+    } catch Verdict.stopped(let reason) {
+      trouble = reason
+      throw BucketSync.Trouble(words: reason)
+    } catch {
+      // Too many wait already, or nobody waits any more.
+      return nil
+    }
+    guard case .success(let response) = result, response.status == 200 else { return nil }
     // `try?`: what is no JSON is no answer.
     return try? JSONValue(parsing: response.body)
   }

@@ -50,11 +50,14 @@ extension JournalUpstream {
       certificateExpiry: carrier.certificateExpiry)
   }
 
+  /// Events are delivered, or there are none; questions and states are not.
+  private var questionTrouble: String? { (carrier as? HubConnection)?.http.trouble }
+
   private var stateForPeople: (UpstreamStatus.State, String?) {
     if isPaused { return (.paused, nil) }
     switch shipment.state {
-    case .greeting, .ready: return (.idle, nil)
-    case .sending: return (.sending, nil)
+    case .greeting, .ready: return (.idle, questionTrouble)
+    case .sending: return (.sending, questionTrouble)
     case .waiting(_, let reason): return (.waiting, reason)
     case .stopped(_, let reason): return (.stopped, reason)
     }

@@ -5,7 +5,7 @@ import RadioSession
 import Store
 
 /// Which contacts have to be fetched because a push named them: each once, however often it is named, and a bounded
-/// number; beyond that one contact list is asked for instead.
+/// number; beyond that one contact list is asked for instead. Adverts come in bursts, and wait for the others.
 struct ContactFetches: Equatable {
   static let bound = 128
 
@@ -21,20 +21,28 @@ struct ContactFetches: Equatable {
   }
 
   private(set) var pending: [PublicKey: Sign] = [:]
-  private var order: [PublicKey] = []
+  private var changed: [PublicKey] = []
+  /// Named by adverts alone.
+  private var advertised: [PublicKey] = []
   private(set) var needsList = false
 
-  /// The contact to ask for next: the one that was named first.
-  var next: PublicKey? { order.first }
+  /// The contact to ask for next: of the most urgent the one that was named first.
+  var next: PublicKey? { changed.first ?? advertised.first }
 
   mutating func named(_ key: PublicKey, by sign: Sign) {
-    if let known = pending[key] {
-      pending[key] = max(known, sign)
-    } else if pending.count < Self.bound {
-      pending[key] = sign
-      order.append(key)
-    } else {
+    let known = pending[key]
+    if known == nil, pending.count >= Self.bound {
       needsList = true
+      // A contact list does not tell each change that was made from here; of an advert it does.
+      guard sign != .advert, let last = advertised.popLast() else { return }
+      pending[last] = nil
+    }
+    pending[key] = max(known ?? sign, sign)
+    if sign == .advert {
+      if known == nil { advertised.append(key) }
+    } else if !changed.contains(key) {
+      advertised.removeAll { $0 == key }
+      changed.append(key)
     }
   }
 
@@ -42,7 +50,8 @@ struct ContactFetches: Equatable {
   @discardableResult
   mutating func took(_ key: PublicKey) -> Sign {
     guard let sign = pending.removeValue(forKey: key) else { return .change }
-    order.removeAll { $0 == key }
+    changed.removeAll { $0 == key }
+    advertised.removeAll { $0 == key }
     return sign
   }
 
@@ -65,15 +74,35 @@ extension Synchronizer {
     loop.begin { await self.fetchNamed() }
   }
 
+  /// While messages are taken, one contact is asked for between so many of them: each costs a round trip.
+  static let messagesPerFetch = 16
+
   /// One after the other; each is kept where its answer is decoded. Where the link is lost nothing is left to ask for.
   private func fetchNamed() async {
-    while let key = fetches.next {
+    while !fetches.pending.isEmpty {
+      await untilCalm()
+      guard let key = fetches.next else { break }
       note(await connection.ask(.getContactByKey(key), .sync))
       fetches.took(key)
     }
     isFetching = false
     guard fetches.takeNeedsList(), contactList == nil else { return }
-    needsContactList = true
+    plan.needs(.contacts)
     woken.resume()
+  }
+
+  /// Messages come first, and what the radio says of them.
+  private func untilCalm() async {
+    let before = messagesTaken
+    while takers > 0 || isHinted, !fetches.pending.isEmpty, messagesTaken - before < Self.messagesPerFetch {
+      // Nothing cancels it.
+      do { try await calm.wait() } catch { return }
+    }
+  }
+
+  /// The link is lost, or the daemon ends: nothing is asked for any more.
+  func forgetNames() {
+    (fetches, isHinted) = (ContactFetches(), false)
+    calm.resume()
   }
 }

@@ -18,7 +18,6 @@ extension Synchronizer {
   /// Asks until a list fits what is known.
   func syncContacts() async throws {
     guard let radio = connection.identity?.info.key else { return }
-    needsContactList = false
     var tries = 0
     while true {
       let known = forgetsWatermark ? nil : try store.contactWatermark()
@@ -63,14 +62,13 @@ extension Synchronizer {
         enter(.syncing(.contacts, current: current + 1, total: list.sync.kind == .full ? Int(list.total) : 0))
       }
     }
-    keep(contact, as: .change)
+    // One that was named need not be asked for any more: the radio has told more since.
+    keep(contact, as: fetches.took(contact.key))
   }
 
   /// The store has what the radio has: this connection's list is complete, and nothing that changed is on its way.
   public var knowsAllContacts: Bool {
-    guard connection.state == .up, contactList == nil, !needsContactList, fetches.pending.isEmpty, !fetches.needsList
-    else { return false }
-    return hasListedContacts
+    connection.state == .up && plan.isDone(.contacts) && fetches.pending.isEmpty && !fetches.needsList
   }
 
   // MARK: The end of a list
@@ -79,7 +77,6 @@ extension Synchronizer {
   private func accept(
     _ sync: ContactSync, _ outcome: RadioSession.Outcome, from radio: PublicKey
   ) async throws -> Bool {
-    hasListedContacts = false
     guard case .contacts(let total, let received, let lastModified) = outcome else {
       throw SyncFailure("the contact list broke off (\(Self.words(outcome)))")
     }
@@ -108,7 +105,6 @@ extension Synchronizer {
         radio: radio, lastModified: watermark, fullAt: isFull ? moment.milliseconds : nil)
     }
     try Task.checkCancellation()
-    hasListedContacts = true
   }
 
   // MARK: Single contacts

@@ -7,23 +7,14 @@ import Store
 import Timing
 
 extension Synchronizer {
-  /// Takes what the radio has, then what it says it has; and looks once a minute. Returns when the contact list is to be asked for again.
-  func takeMessagesAsTheyCome() async throws {
-    enter(.syncing(.messages, current: 0, total: 0))
-    while true {
-      try await takeMessages()
-      finished()
-      let poll = loop.now + Self.pollInterval
-      while !isHinted, loop.now < poll {
-        if needsContactList { return }
-        try await wake(by: poll)
-      }
-    }
-  }
-
   /// Asks for one message after the other until the radio has none. The radio forgets a message once it has handed it over, so the next is
   /// asked for when the last is on disk; where messages may wait for company, when it is in the transaction.
   func takeMessages() async throws {
+    takers += 1
+    defer {
+      takers -= 1
+      calm.resume()
+    }
     repeat {
       // One that comes while the radio is asked makes one more question follow.
       isHinted = false
@@ -44,7 +35,10 @@ extension Synchronizer {
     endIfNothingIsInHand()
     try Task.checkCancellation()
     switch outcome {
-    case .replied(.message): return true
+    case .replied(.message):
+      messagesTaken += 1
+      calm.resume()
+      return true
     case .replied(.noMoreMessages): return false
     default: throw SyncFailure("the radio does not hand over its messages")
     }

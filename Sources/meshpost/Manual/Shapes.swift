@@ -270,7 +270,7 @@ enum Shapes {
     dead_letters integer
     lost integer events deleted before it had them
     age_s integer? age of the oldest pending event
-    reason string? why it is waiting or stopped
+    reason string? why it is waiting or stopped, or why a hub cannot be asked
     last_success integer?
     batches integer
     bytes_sent integer

@@ -44,7 +44,7 @@ extension Shapes {
     """,
     "sync-state": """
     state string idle, syncing, synced or failed
-    phase string? time, contacts, channels or messages
+    phase string? time, contacts, channels or messages; where it failed: the part that did
     current integer?
     total integer?
     reason string? why it failed
@@ -53,7 +53,7 @@ extension Shapes {
     """,
     "sync": """
     state string idle, syncing, synced or failed
-    phase string? time, contacts, channels or messages
+    phase string? time, contacts, channels or messages; where it failed: the part that did
     current integer?
     total integer?
     reason string? why it failed

@@ -130,7 +130,8 @@ enum Show {
     let state = TerminalColour.state(sync["state"]?.string ?? "?")
     var line = ""
     if let phase = sync["phase"]?.string {
-      line += " \(phase) \(sync["current"]?.integer ?? 0)"
+      line += " \(phase)"
+      if let current = sync["current"]?.integer { line += " \(current)" }
       if let total = sync["total"]?.integer { line += "/\(total)" }
     }
     if let reason = sync["reason"]?.string { line += ": \(reason)" }

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+
+import Timing
+
+/// Which parts of the sync are to be done, and when one that failed is tried again. Pure.
+///
+/// Each part stands for itself: a radio that does not list its contacts can still hand over messages, and send them.
+struct SyncPlan {
+  /// In their order.
+  enum Part: Int, CaseIterable {
+    case contacts, channels, messages
+
+    var phase: SyncState.Phase {
+      switch self {
+      case .contacts: .contacts
+      case .channels: .channels
+      case .messages: .messages
+      }
+    }
+  }
+
+  private struct Standing {
+    var isDone = false
+    var failure: SyncFailure?
+    var nextTry: MonotonicTime?
+    var backoff: Backoff
+  }
+
+  /// A failed part is tried again after this, growing.
+  private static let first: Duration = .seconds(2)
+  /// While the radio lists its contacts it hands over no messages, and a list that breaks off does so after five seconds.
+  private static let limit: Duration = .seconds(600)
+
+  private var standings = Part.allCases.map { _ in Standing(backoff: Backoff(first: first, limit: limit)) }
+
+  func isDone(_ part: Part) -> Bool { standings[part.rawValue].isDone }
+
+  func isDue(_ part: Part, now: MonotonicTime) -> Bool {
+    let standing = standings[part.rawValue]
+    return !standing.isDone && standing.nextTry.map { now >= $0 } ?? true
+  }
+
+  /// When the next part is due; `nil`: all are done.
+  var nextTry: MonotonicTime? {
+    standings.filter { !$0.isDone }.map { $0.nextTry ?? MonotonicTime(nanoseconds: 0) }.min()
+  }
+
+  /// It is to be done again. One that has failed keeps the time of its next try, unless something speaks for trying `now`.
+  mutating func needs(_ part: Part, now: Bool = false) {
+    standings[part.rawValue].isDone = false
+    if now { standings[part.rawValue].nextTry = nil }
+  }
+
+  mutating func succeeded(_ part: Part) {
+    standings[part.rawValue].isDone = true
+    standings[part.rawValue].failure = nil
+    standings[part.rawValue].nextTry = nil
+    standings[part.rawValue].backoff.reset()
+  }
+
+  /// True: that is news; it did not fail for the same reason before.
+  mutating func failed(
+    _ part: Part, _ failure: SyncFailure, now: MonotonicTime, using random: inout some RandomNumberGenerator
+  ) -> Bool {
+    let isNews = standings[part.rawValue].failure != failure
+    standings[part.rawValue].isDone = false
+    standings[part.rawValue].failure = failure
+    standings[part.rawValue].nextTry = now + standings[part.rawValue].backoff.next(using: &random)
+    return isNews
+  }
+
+  /// The first part that failed, and in words what is the matter with all of them.
+  var failure: (part: Part, words: String)? {
+    let failed = Part.allCases.filter { standings[$0.rawValue].failure != nil }
+    guard let first = failed.first else { return nil }
+    var words = failed.compactMap { standings[$0.rawValue].failure?.words }.joined(separator: "; ")
+    if standings[Part.messages.rawValue].failure == nil { words += "; messages are taken and sent all the same" }
+    return (first, words)
+  }
+}

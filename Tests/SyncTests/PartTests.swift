@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import TestSupport
+import Testing
+import Timing
+import VirtualRadio
+
+@testable import EventLoop
+@testable import Sync
+
+@Suite struct SyncPlanTests {
+  @Test func `a part that failed is tried again by itself, ever more rarely, and the others do not wait for it`() {
+    var plan = SyncPlan()
+    var random = SeededRandom(seed: 1)
+    var now = MonotonicTime(seconds: 10)
+    #expect(SyncPlan.Part.allCases.allSatisfy { plan.isDue($0, now: now) })
+    let broken = SyncFailure("the contact list broke off (no answer)")
+    let isNews = [
+      plan.failed(.contacts, broken, now: now, using: &random),
+      plan.failed(.contacts, broken, now: now, using: &random),
+    ]
+    #expect(isNews == [true, false])
+    for part in [SyncPlan.Part.channels, .messages] { plan.succeeded(part) }
+    #expect(!plan.isDue(.contacts, now: now))
+    plan.needs(.contacts)
+    #expect(!plan.isDue(.contacts, now: now), "too many names are no reason to ask sooner")
+    plan.needs(.messages, now: true)
+    #expect(plan.isDue(.messages, now: now))
+    plan.succeeded(.messages)
+    #expect(plan.failure?.part == .contacts)
+    #expect(plan.failure?.words == "\(broken.words); messages are taken and sent all the same")
+    var tries = 0
+    let end = now + .seconds(24 * 3600)
+    while let next = plan.nextTry, next < end {
+      now = next
+      tries += 1
+      _ = plan.failed(.contacts, broken, now: now, using: &random)
+    }
+    #expect((100...1000).contains(tries), "\(tries) in a day")
+    plan.succeeded(.contacts)
+    #expect(plan.nextTry == nil && plan.failure == nil)
+  }
+}
+
+@Suite struct PartTests {
+  private static func isContactList(_ command: Command) -> Bool {
+    if case .getContacts = command { true } else { false }
+  }
+
+  @Test func `a radio that does not list its contacts hands over its messages, and is asked for the list again`() throws
+  {
+    let pair = try Pair(on: InventedMachine())
+    var lists = 0
+    pair.link.refuses = Self.isContactList
+    pair.link.onCommand = { if Self.isContactList($0) { lists += 1 } }
+    pair.radio.injectChannelText("W: before", slot: 0, time: 1)
+    pair.connection.start()
+    pair.run(until: { pair.synchronizer.isServing }, "messages can be sent")
+    #expect(pair.stored == ["W: before"], "nobody has hinted at it")
+    guard case .failed(let words, .contacts) = pair.synchronizer.state else {
+      Issue.record("\(pair.synchronizer.state)")
+      return
+    }
+    #expect(words.contains("contact list") && words.contains("all the same"))
+    #expect(!pair.synchronizer.knowsAllContacts)
+    var names: [String] = []
+    try pair.store.eachChannel { names.append($0.name.string) }
+    #expect(names == ["Public"], "the channels do not wait for it")
+    pair.radio.injectChannelText("W: after", slot: 0, time: 2)
+    pair.run(until: { pair.stored.count == 2 }, "one that comes later")
+    pair.run(until: { lists > 4 }, "again")
+    #expect(pair.losses == 0)
+    pair.link.refuses = { _ in false }
+    pair.run(until: { pair.synchronizer.state == .synced }, "by itself")
+    #expect(try pair.store.contactCount(onRadio: true) == 3 && pair.synchronizer.knowsAllContacts)
+  }
+
+  @Test func `a radio that hands over no messages is asked again, and synced once it does`() throws {
+    let pair = try Pair(on: InventedMachine())
+    pair.link.refuses = { $0 == .syncNextMessage }
+    pair.radio.injectChannelText("W: hello", slot: 0, time: 1)
+    pair.connection.start()
+    pair.run(until: { pair.synchronizer.isServing }, "messages can be sent")
+    guard case .failed(let words, .messages) = pair.synchronizer.state else {
+      Issue.record("\(pair.synchronizer.state)")
+      return
+    }
+    #expect(!words.contains("all the same"))
+    #expect(pair.synchronizer.counters.fullContactLists == 1)
+    pair.link.refuses = { _ in false }
+    pair.run(until: { pair.synchronizer.state == .synced && pair.stored.count == 1 }, "by itself")
+    #expect(pair.synchronizer.counters.fullContactLists == 1, "what had worked was not asked for again")
+  }
+}
+
+@Suite struct AdvertBurstTests {
+  private static func key(_ number: UInt8) -> PublicKey { PublicKey(bytes: Array(repeating: number, count: 32))! }
+
+  @Test func `a burst of adverts holds up no message that waits in the radio, or to be sent`() throws {
+    let pair = try Pair()
+    pair.sync()
+    var commands: [Command] = []
+    pair.link.onCommand = { commands.append($0) }
+    pair.loop.later {
+      for number in 1...100 { pair.radio.output?(Push.advert(Self.key(UInt8(number))).encode()) }
+      for number in 1...5 { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
+    }
+    pair.run(
+      until: { commands.contains { if case .getContactByKey = $0 { true } else { false } } }, "the first is asked for")
+    var isSent = false
+    pair.connection.submit(.getBattery, .interactive) { _ in isSent = true }
+    pair.run(until: { isSent && pair.stored.count == 5 }, "the messages are here")
+    let before = commands.prefix { $0 != .getBattery }.count { if case .getContactByKey = $0 { true } else { false } }
+    #expect(before <= 2)
+    let fetched = commands.count { if case .getContactByKey = $0 { true } else { false } }
+    #expect(fetched <= 8, "\(fetched) contacts were asked for before five messages were taken")
+    pair.run(until: { pair.synchronizer.fetches.pending.isEmpty }, "all of them in the end")
+    let all = commands.compactMap { if case .getContactByKey(let key) = $0 { key } else { nil } }
+    #expect(all == (1...100).map { Self.key(UInt8($0)) }, "in order, each once")
+  }
+
+  @Test func `what changed goes before what was heard, and a list spares the questions for what it tells`() throws {
+    var fetches = ContactFetches()
+    for number in 1...UInt8(ContactFetches.bound) { fetches.named(Self.key(number), by: .advert) }
+    #expect(!fetches.needsList)
+    fetches.named(Self.key(200), by: .change)
+    #expect(fetches.next == Self.key(200) && fetches.needsList && fetches.pending.count == ContactFetches.bound)
+    #expect(fetches.pending[Self.key(UInt8(ContactFetches.bound))] == nil, "a list tells of an advert")
+    fetches.named(Self.key(7), by: .path)
+    fetches.took(Self.key(200))
+    #expect(fetches.next == Self.key(7))
+    let sign = fetches.took(Self.key(7))
+    #expect(sign == .advert && fetches.next == Self.key(1))
+
+    let pair = try Pair(contacts: 4)
+    pair.sync()
+    var keys: [PublicKey] = []
+    try pair.store.eachContact {
+      keys.append($0.contact.key)
+      return true
+    }
+    var asked = 0
+    pair.link.onCommand = { if case .getContactByKey = $0 { asked += 1 } }
+    pair.loop.later {
+      // The list is under way when they are named.
+      pair.synchronizer.restart(fully: true)
+      pair.loop.schedule(after: .milliseconds(1)) {}
+    }
+    pair.run(until: { pair.synchronizer.contactList != nil }, "a list")
+    for key in keys { pair.radio.output?(Push.advert(key).encode()) }
+    pair.run(until: { pair.synchronizer.state == .synced && pair.synchronizer.fetches.pending.isEmpty }, "synced")
+    #expect(asked <= 1, "\(asked) were asked for")
+  }
+}
