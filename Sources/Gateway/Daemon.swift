@@ -139,9 +139,7 @@ public final class Daemon {
     relay.radio = signer
     relay.host = self
     power.onChange = { [weak self] in self?.publishState() }
-    taps.onListening = { [connection, taps] isWanted in
-      connection.onFrame = isWanted ? { taps.frame($0, $1) } : nil
-    }
+    connection.onFrame = { [taps] in taps.frame($0, $1) }
     settingsChanged()
     announce()
     let services = services

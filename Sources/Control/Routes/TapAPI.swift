@@ -33,8 +33,6 @@ public final class TapAPI {
 
   private let clock = WallClock()
   private var listeners: [Listener] = []
-  /// Somebody began or ceased to listen to frames.
-  public var onListening: (Bool) -> Void = { _ in }
 
   public init() {}
 
@@ -50,17 +48,11 @@ public final class TapAPI {
     }
     let listener = Listener(source)
     listeners.append(listener)
-    tellListening()
-    defer {
-      listeners.removeAll { $0 === listener }
-      tellListening()
-    }
+    defer { listeners.removeAll { $0 === listener } }
     return try await reply.rows(follow: true, wake: listener.wake, headers: Reply.rowHeaders) {
       (listener.take(), true)
     }
   }
-
-  private func tellListening() { onListening(isHeard(.frames)) }
 
   private func tell(_ source: Source, _ line: () -> [UInt8]) {
     guard isHeard(source) else { return }
