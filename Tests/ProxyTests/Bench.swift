@@ -72,6 +72,8 @@ final class Bench: SyncObserver {
   func listen(_ maxClients: Int) {
     guard let address = ListenAddress("127.0.0.1:\(port)") else { return }
     proxy.listen([ProxySettings(name: "apps", address: address, allows: [.channels], maxClients: maxClients)])
+    // It listens once its task has begun.
+    loop.turn(wait: false)
   }
 
   var clients: Int { proxy.reports.first?.clients.count ?? 0 }

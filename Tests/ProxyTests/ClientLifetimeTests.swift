@@ -48,7 +48,6 @@ extension ClientSessionTests {
       if Bool.random(using: &random) { Self.speak(client, &random) }
       if round % 100 == 50 { bench.listen(6 + round / 100) }
       if round % 100 == 75 { bench.proxy.radioReplaced() }
-      if round % 25 == 0 { loop.turn(wait: false) }
       while clients.count > Int.random(in: 0..<8, using: &random) {
         clients.remove(at: Int.random(in: 0..<clients.count, using: &random)).close()
       }
