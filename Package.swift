@@ -252,7 +252,12 @@ let package = Package(
     .testTarget(
       name: "ProxiesTests", dependencies: ["CLinux", "EventLoop", "Proxies", "TestSupport", "Timing"],
       swiftSettings: strict),
-    .testTarget(name: "ProxyTests", dependencies: ["Companion", "Proxy"], swiftSettings: strict),
+    .testTarget(
+      name: "ProxyTests",
+      dependencies: [
+        "Companion", "EventLoop", "Messaging", "Proxy", "Store", "Streams", "Sync", "TestSupport", "Timing",
+        "Transport", "VirtualRadio",
+      ], swiftSettings: strict),
     .testTarget(
       name: "MQTTTests", dependencies: ["EventLoop", "MQTT", "TestSupport", "Timing"], swiftSettings: strict),
     .testTarget(

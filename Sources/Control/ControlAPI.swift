@@ -7,7 +7,7 @@ import Messaging
 
 /// The control socket: HTTP/1.1 with JSON on a Unix socket. Documented in docs/control-socket.md.
 ///
-/// Each request is one task, which is cancelled when whoever asked has gone. `answer` is where routes lead; whatever they throw becomes
+/// Each request is answered in its connection's task, and cancelled when whoever asked has gone. `answer` is where routes lead; whatever they throw becomes
 /// an answer in `Answer.refusing`.
 public final class ControlAPI {
   private let dependencies: Dependencies
@@ -44,14 +44,22 @@ public final class ControlAPI {
     relay = RelayAPI(dependencies)
     doctor = DoctorAPI(dependencies)
     backup = BackupAPI(dependencies)
+    try listen(location, group, metricsPort)
+  }
+
+  private func listen(_ location: String, _ group: String?, _ metricsPort: UInt16) throws {
     let (loop, log) = (dependencies.loop, dependencies.log)
-    server = try HTTPServer(location: location, group: group, on: loop, log: log) { [weak self] request, responder in
-      self?.handle(request, responder)
+    server = try HTTPServer(location: location, group: group, on: loop, log: log) { request, responder in
+      await self.serve(request, responder)
     }
-    if metricsPort > 0 {
-      metricsServer = try HTTPServer(loopbackPort: metricsPort, on: loop, log: log) { [weak self] request, responder in
-        self?.handleMetrics(request, responder)
+    guard metricsPort > 0 else { return }
+    do {
+      metricsServer = try HTTPServer(loopbackPort: metricsPort, on: loop, log: log) { request, responder in
+        await self.serveMetrics(request, responder)
       }
+    } catch {
+      stop()
+      throw error
     }
   }
 
@@ -63,6 +71,7 @@ public final class ControlAPI {
     JSONWriter.object { StatusReport(dependencies: dependencies).writeState(to: &$0) }
   }
 
+  /// Whoever makes one stops it: its servers hold it.
   public func stop() {
     server?.stop()
     metricsServer?.stop()
@@ -71,23 +80,24 @@ public final class ControlAPI {
 
   // MARK: Requests
 
-  private func handle(_ request: HTTPRequest, _ responder: HTTPResponder) {
-    let reply = Reply(responder, news, dependencies.store)
-    let task = dependencies.loop.begin {
-      do {
-        reply.give(try await self.answer(request, reply))
-      } catch {
-        reply.give(.refusing(error))
-      }
+  private func serve(_ request: HTTPRequest, _ responder: HTTPResponder) async {
+    let reply = reply(responder)
+    do {
+      reply.give(try await answer(request, reply))
+    } catch {
+      reply.give(.refusing(error))
     }
-    responder.onGone = { task.cancel() }
   }
 
-  private func handleMetrics(_ request: HTTPRequest, _ responder: HTTPResponder) {
+  private func serveMetrics(_ request: HTTPRequest, _ responder: HTTPResponder) async {
     guard request.path == "/metrics", Self.namesNobody(request.headers["Host"]) else {
-      return Reply(responder, news, dependencies.store).give(.refusing(Refusal.notFound(request.path)))
+      return reply(responder).give(.refusing(Refusal.notFound(request.path)))
     }
-    handle(HTTPRequest("GET", "/metrics"), responder)
+    await serve(HTTPRequest("GET", "/metrics"), responder)
+  }
+
+  private func reply(_ responder: HTTPResponder) -> Reply {
+    Reply(responder, news, dependencies.store, on: dependencies.loop)
   }
 
   /// A web page may have its own name point to this machine, and have the browser read what is here: then the request says that

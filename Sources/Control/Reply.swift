@@ -37,11 +37,13 @@ final class Reply {
   private let responder: HTTPResponder
   private let news: News
   private let store: Store
+  private let loop: EventLoop
 
-  init(_ responder: HTTPResponder, _ news: News, _ store: Store) {
+  init(_ responder: HTTPResponder, _ news: News, _ store: Store, on loop: EventLoop) {
     self.responder = responder
     self.news = news
     self.store = store
+    self.loop = loop
   }
 
   func give(_ answer: Answer) { if case .whole(let response) = answer { responder.respond(response) } }
@@ -56,21 +58,47 @@ final class Reply {
   }
 
   /// Answers with rows, one JSON object a line, as fast as the reader takes them: nothing is collected, so a table of any
-  /// size costs the memory of a page. With `follow` it stays open and tells what comes later: whenever there is `news`, or
+  /// size costs the memory of a page. With `follow` it stays open and sends what comes later: whenever there is `news`, or
   /// `wake` is resumed. Throws when the reader has gone.
   func rows(
     follow: Bool = false, wake: Waiter? = nil, headers: HTTPHeaders? = nil, _ produce: Producer
   ) async throws(CancellationError) -> Answer {
     guard responder.begin(headers: headers ?? headersOfRows) else { return .streamed }
-    let mayGoOn = wake ?? Waiter()
-    responder.onDrained = { mayGoOn.resume() }
-    if follow, wake == nil { news.add(mayGoOn) }
-    defer {
-      news.remove(mayGoOn)
-      responder.onDrained = nil
+    let wake = wake ?? addFollower(follow)
+    defer { news.remove(wake) }
+    var pages = 0
+    while true {
+      if responder.pendingBytes >= Self.maxPending { try await responder.drained() }
+      let page: (lines: [UInt8], isEnd: Bool)
+      do {
+        page = try produce()
+      } catch let ended as Ended {
+        responder.write(ended.lines)
+        responder.end()
+        return .streamed
+      } catch {
+        // The head is out already: a broken end shows the reader that something is missing.
+        responder.abort()
+        return .streamed
+      }
+      responder.write(page.lines)
+      if page.isEnd {
+        guard follow else { break }
+        try await wake.wait()
+        continue
+      }
+      // Who reads as fast as we write gets so many pages at a time, as everybody does.
+      pages += 1
+      if pages.isMultiple(of: Self.pagesAtOnce) { try await loop.nextTurn() }
     }
-    while !writePages(follow: follow, produce) { try await mayGoOn.wait() }
+    responder.end()
     return .streamed
+  }
+
+  private func addFollower(_ isFollower: Bool) -> Waiter {
+    let follower = Waiter()
+    if isFollower { news.add(follower) }
+    return follower
   }
 
   /// Tells with the rows that there are other radios.
@@ -78,29 +106,5 @@ final class Reply {
     var headers = Self.rowHeaders
     if let others = RadiosAPI.others(store) { headers.add(RadiosAPI.othersHeader, others) }
     return headers
-  }
-
-  /// While the reader has room; who reads as fast as we write gets so many pages at a time, as everybody does. True: it is over.
-  private func writePages(follow: Bool, _ produce: Producer) -> Bool {
-    var pages = 0
-    while responder.pendingBytes < Self.maxPending, pages < Self.pagesAtOnce {
-      do {
-        let (lines, isEnd) = try produce()
-        responder.write(lines)
-        if !lines.isEmpty { pages += 1 }
-        guard isEnd else { continue }
-        if !follow { responder.end() }
-        return !follow
-      } catch let ended as Ended {
-        responder.write(ended.lines)
-        responder.end()
-        return true
-      } catch {
-        // The head is out already: a broken end tells the reader.
-        responder.abort()
-        return true
-      }
-    }
-    return false
   }
 }

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-import CLinux
 import Companion
 import EventLoop
-import Glibc
 import Messaging
 import RadioSession
 import Store
-import Streams
 import Sync
 import Timing
 
@@ -48,92 +45,38 @@ public final class CompanionProxy {
 
   private let parts: Parts
   private var listeners: [ProxyListener] = []
-  private var sessions: [ObjectIdentifier: ClientSession] = [:]
+  private var clients: [ClientSession] { listeners.flatMap(\.clients) }
 
   public init(_ parts: Parts) { self.parts = parts }
 
-  /// Listens there, and nowhere else. Clients of an address whose settings have changed are let go.
+  /// Listens there, and nowhere else. Clients of an address whose settings have changed are disconnected. Ends with `stop`.
   public func listen(_ settings: [ProxySettings]) {
-    for listener in listeners where !settings.contains(listener.settings) {
-      listener.stop()
-      for session in sessions.values where session.settings == listener.settings { session.end("reloaded") }
-    }
+    for listener in listeners where !settings.contains(listener.settings) { listener.stop("reloaded") }
     listeners = settings.map { wanted in
       if let kept = listeners.first(where: { $0.settings == wanted && !$0.isStopped }) { return kept }
-      let listener = ProxyListener(wanted, parts.loop, parts.log)
-      listener.onClient = { [weak self] socket, peer in self?.accept(socket, peer, wanted) }
+      let listener = ProxyListener(wanted, parts)
       listener.start()
       return listener
     }
   }
 
   /// `words`: why, for the log.
-  public func stop(_ words: String? = nil) {
-    for listener in listeners { listener.stop() }
-    for session in sessions.values { session.end(words) }
-  }
+  public func stop(_ words: String? = nil) { for listener in listeners { listener.stop(words) } }
 
-  // MARK: What all clients hear
+  // MARK: What all clients get
 
   /// The radio said something by itself, in this frame. That a message waits concerns the gateway, which takes it.
   public func heard(_ push: Push, _ frame: [UInt8]) {
     if case .messageWaiting = push { return }
-    for session in sessions.values { session.heard(push, frame) }
+    for client in clients { client.heard(push, frame) }
   }
 
   /// A message is in the store.
-  public func messageStored() { for session in sessions.values { session.hint() } }
+  public func messageStored() { for client in clients { client.hint() } }
 
   /// Another radio is attached: to a client that is another address, where it has a place of its own.
-  public func radioReplaced() {
-    for session in sessions.values { session.end("another radio is attached") }
-  }
+  public func radioReplaced() { for client in clients { client.disconnect("another radio is attached") } }
 
-  // MARK: Clients
-
-  private func accept(_ socket: Int32, _ peer: IPAddress, _ settings: ProxySettings) {
-    let there = sessions.values.filter { $0.settings == settings }
-    guard there.count < settings.maxClients else {
-      parts.log.info("proxy \(settings.name): \(peer) refused, \(there.count) clients are there already")
-      close(socket)
-      return
-    }
-    let name = freeName(settings, peer, there)
-    // Each radio's messages are a list of their own.
-    let place = parts.store.radio > 1 ? "\(name) of radio \(parts.store.radio)" : name
-    let cursor: Int64
-    do throws(StoreError) {
-      // A place beyond the end is of another database.
-      let newest = try parts.store.lastMessageID()
-      let kept = try parts.store.clientCursor(place).flatMap { $0 <= newest ? $0 : nil }
-      cursor = kept ?? max(0, newest - settings.history)
-      if kept == nil { parts.keepCursor(place, cursor) }
-    } catch {
-      parts.log.warning("proxy \(settings.name): \(peer) refused: \(error)")
-      close(socket)
-      return
-    }
-    begin(
-      ClientSession(
-        SocketStream(socket, on: parts.loop), peer, name: name, place: place, cursor: cursor, settings, parts))
-  }
-
-  /// The lowest number that nobody from there has: who comes back alone finds its own place.
-  private func freeName(_ settings: ProxySettings, _ peer: IPAddress, _ there: [ClientSession]) -> String {
-    let taken = Set(there.map(\.name))
-    var number = 1
-    while taken.contains("\(settings.name)/\(peer)/\(number)") { number += 1 }
-    return "\(settings.name)/\(peer)/\(number)"
-  }
-
-  private func begin(_ session: ClientSession) {
-    let id = ObjectIdentifier(session)
-    sessions[id] = session
-    session.onEnd = { [weak self, log = parts.log] words in
-      if let words { log.info("client \(session.name) disconnected: \(words)") }
-      self?.sessions[id] = nil
-    }
-    session.start()
   }
 
   // MARK: Status
@@ -162,7 +105,7 @@ public final class CompanionProxy {
     // `try?`: the store's trouble is told elsewhere.
     let newest = (try? parts.store.lastMessageID(ofRadio: parts.store.radio)) ?? 0
     return listeners.map { listener in
-      let clients = sessions.values.filter { $0.settings == listener.settings }.sorted { $0.name < $1.name }
+      let clients = listener.clients.filter { !$0.isOver }.sorted { $0.name < $1.name }
       return Report(
         name: listener.settings.name, address: "\(listener.settings.address)", trouble: listener.trouble,
         clients: clients.map { session in
@@ -170,7 +113,7 @@ public final class CompanionProxy {
             name: session.name, program: session.program.string,
             connectedSeconds: Int64((parts.loop.now - session.connectedAt).inSeconds), commands: session.commands,
             refusals: session.refusals, behind: max(0, newest - session.cursor),
-            unreadBytes: session.stream.pendingBytes)
+            unreadBytes: session.outlet.unread)
         })
     }
   }

@@ -73,6 +73,9 @@ public final class SocketStream: ByteStream {
     return errno == EAGAIN || errno == EWOULDBLOCK
   }
 
+  /// False: either side has closed it.
+  public var isOpen: Bool { socket >= 0 }
+
   public func close() { finish(.cancelled) }
 
   private func finish(_ end: StreamEnd) {

@@ -7,7 +7,6 @@ import Timing
 
 /// The port of a Wi-Fi radio: one client on TCP, and a new one throws out the one before.
 public final class TCPPort: RadioPort {
-  private var listener: Int32 = -1
   private var acceptor: Acceptor?
   private var client: Int32 = -1
   public private(set) var port: UInt16 = 0
@@ -31,18 +30,21 @@ public final class TCPPort: RadioPort {
   public override var address: String { "tcp:127.0.0.1:\(port)" }
 
   private func listen(on wanted: UInt16) throws {
+    let listener: Int32
     (listener, port) = try LoopbackSocket.listen(on: wanted)
-    acceptor = Acceptor(listener, name: address, reserve: .turnsAway, on: loop, log: Log()) { [weak self] in
-      self?.accept($0)
+    let acceptor = Acceptor(listener, name: address, reserve: .turnsAway, on: loop, log: Log())
+    self.acceptor = acceptor
+    loop.begin { [weak self] in
+      // `try?`: it throws when the port no longer listens, and only then.
+      while let socket = try? await acceptor.accept() {
+        if let self { self.accept(socket) } else { close(socket) }
+      }
     }
   }
 
   private func stopListening() {
     acceptor?.stop()
     acceptor = nil
-    guard listener >= 0 else { return }
-    close(listener)
-    listener = -1
   }
 
   private func accept(_ accepted: Int32) {

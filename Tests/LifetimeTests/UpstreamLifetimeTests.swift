@@ -80,7 +80,7 @@ import Timing
     }
   }
 
-  private static var descriptors: Int {
+  static var descriptors: Int {
     // `try?`: without /proc there is nothing to count, and the test says so.
     (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? -1
   }

@@ -34,7 +34,6 @@ final class Talk {
 final class LoopServer {
   let port: UInt16
   private(set) var talks: [Talk] = []
-  private let listener: Int32
   private let loop: EventLoop
   private let acceptor: Acceptor
 
@@ -44,26 +43,29 @@ final class LoopServer {
   init(on loop: EventLoop, _ react: @escaping (Talk) -> Void) throws {
     self.loop = loop
     let (listener, port) = try LoopbackSocket.listen(on: 0)
-    (self.listener, self.port) = (listener, port)
-    let talks = Talks()
-    acceptor = Acceptor(listener, name: "test", reserve: .serves, on: loop, log: Log(level: .error)) { socket in
-      let talk = Talk(socket, on: loop)
-      talks.took(talk)
-      loop.watch(socket, for: .readable) { [unowned talk] _ in
-        switch Descriptor.read(socket) {
-        case .bytes(let bytes):
-          talk.heard += bytes
-          react(talk)
-        case .wouldBlock: break
-        case .end, .failed: talk.close()
-        }
-      }
-      react(talk)
+    self.port = port
+    let acceptor = Acceptor(listener, name: "test", reserve: .serves, on: loop, log: Log(level: .error))
+    self.acceptor = acceptor
+    loop.begin { [weak self] in
+      // `try?`: it throws when the server is stopped, and only then.
+      while let socket = try? await acceptor.accept() { self?.begin(socket, react) }
     }
-    talks.took = { [unowned self] in self.talks.append($0) }
   }
 
-  private final class Talks { var took: (Talk) -> Void = { _ in } }
+  private func begin(_ socket: Int32, _ react: @escaping (Talk) -> Void) {
+    let talk = Talk(socket, on: loop)
+    talks.append(talk)
+    loop.watch(socket, for: .readable) { [unowned talk] _ in
+      switch Descriptor.read(socket) {
+      case .bytes(let bytes):
+        talk.heard += bytes
+        react(talk)
+      case .wouldBlock: break
+      case .end, .failed: talk.close()
+      }
+    }
+    react(talk)
+  }
 
   /// Says back what it hears.
   static func echo(on loop: EventLoop) throws -> LoopServer {
@@ -76,7 +78,6 @@ final class LoopServer {
   func stop() {
     acceptor.stop()
     for talk in talks { talk.close() }
-    Descriptor.close(listener)
   }
 }
 

@@ -336,7 +336,7 @@ final class Bench {
 extension HTTPResponder {
   /// A responder whose answer nobody gets.
   static var swallowing: HTTPResponder {
-    HTTPResponder(NowhereStream(), isHead: false, changed: Waiter()) { false }
+    HTTPResponder(NowhereStream(), isHead: false, changed: Waiter(), of: nil)
   }
 }
 

@@ -50,9 +50,7 @@ public final class TapAPI: FrameTap {
     }
     let listener = Listener(source)
     listeners.append(listener)
-    defer {
-      listeners.removeAll { $0 === listener }
-    }
+    defer { listeners.removeAll { $0 === listener } }
     return try await reply.rows(follow: true, wake: listener.wake, headers: Reply.rowHeaders) {
       (listener.take(), true)
     }

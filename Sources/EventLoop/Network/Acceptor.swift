@@ -19,47 +19,65 @@ public final class Acceptor {
   private static let maxPerTurn = 16
   /// Without a reserve, either, it is tried again after so long.
   private static let rest: Duration = .seconds(1)
-  /// The shortage is told that seldom.
+  /// The shortage is logged that seldom.
   private static let quiet: Duration = .seconds(3600)
 
-  private let listener: Int32
+  private var listener: Int32
   private let name: String
   private let reserveUse: Reserve
   private let loop: EventLoop
   private let log: Log
   private var reserve: Int32 = -1
-  private var pause: LoopTimer?
-  private var toldAt: MonotonicTime?
-  private var isStopped = false
-  private let onSocket: (Int32) -> Void
-  /// Lets go of a connection that can be spared; false: there is none.
-  public var makeRoom: () -> Bool = { false }
+  private var loggedAt: MonotonicTime?
+  private let readable = Waiter()
+  private var isWaiting = false
+  private var isWatched = false
+  /// Attempts since others last had their turn.
+  private var attempts = 0
 
-  /// `listener` listens and does not block; it stays its owner's, who calls `stop` before closing it. `name` says in the log
-  /// where nobody gets in. `onSocket` gets each connection, non-blocking, and owns it.
-  public init(
-    _ listener: Int32, name: String, reserve: Reserve, on loop: EventLoop, log: Log,
-    _ onSocket: @escaping (Int32) -> Void
-  ) {
+  /// Takes ownership of `listener`, which listens and does not block. `name` says in the log where nobody gets in.
+  public init(_ listener: Int32, name: String, reserve: Reserve, on loop: EventLoop, log: Log) {
     self.listener = listener
     self.name = name
     reserveUse = reserve
     self.loop = loop
     self.log = log
-    self.onSocket = onSocket
     refill()
-    loop.watch(listener, for: .readable) { [weak self] _ in self?.accept() }
   }
 
   deinit { stop() }
 
+  /// Stops listening at once. The task that accepts ends.
   public func stop() {
-    guard !isStopped else { return }
-    isStopped = true
-    pause?.cancel()
-    loop.unwatch(listener)
+    guard listener >= 0 else { return }
+    if isWatched { loop.unwatch(listener) }
+    close(listener)
+    listener = -1
     if reserve >= 0 { close(reserve) }
     reserve = -1
+    readable.resume()
+  }
+
+  /// The next connection, non-blocking; the caller owns it. `makingRoom` closes a connection that can be spared, where no descriptor is
+  /// left; false: there is none. Throws when the task is cancelled, or this was stopped. One task accepts.
+  public func accept(makingRoom: () -> Bool = { false }) async throws(CancellationError) -> Int32 {
+    while true {
+      if attempts >= Self.maxPerTurn {
+        attempts = 0
+        try await loop.nextTurn()
+      }
+      guard listener >= 0, !Task.isCancelled else { throw CancellationError() }
+      attempts += 1
+      refill()
+      let socket = take()
+      if socket >= 0 { return socket }
+      switch errno {
+      case EAGAIN: try await untilReadable()
+      // Of that one connection, which is gone (accept(2)).
+      case EINTR, ECONNABORTED, EPROTO, EPERM, ENETDOWN, ENETUNREACH, EHOSTUNREACH: continue
+      default: if let socket = try await takeWithoutRoom(errno, makingRoom) { return socket }
+      }
+    }
   }
 
   private func refill() { if reserve < 0 { reserve = open("/dev/null", O_RDONLY | O_CLOEXEC) } }
@@ -68,49 +86,57 @@ public final class Acceptor {
     accept4(listener, nil, nil, Int32(SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue))
   }
 
-  private func accept() {
-    refill()
-    for _ in 0..<Self.maxPerTurn where !isStopped {
-      let socket = take()
-      if socket >= 0 {
-        onSocket(socket)
-        continue
-      }
-      switch errno {
-      case EAGAIN: return
-      // Of that one connection, which is gone (accept(2)).
-      case EINTR, ECONNABORTED, EPROTO, EPERM, ENETDOWN, ENETUNREACH, EHOSTUNREACH: continue
-      default: guard hasRoom(errno) else { return }
-      }
+  private func untilReadable() async throws(CancellationError) {
+    attempts = 0
+    isWaiting = true
+    defer { isWaiting = false }
+    if isWatched {
+      loop.changeInterest(listener, to: .readable)
+    } else {
+      isWatched = loop.watch(listener, for: .readable) { [weak self] _ in self?.ready() }
     }
+    // A kernel that has no memory for a watch is asked again.
+    if isWatched { try await readable.wait() } else { try await rest() }
   }
 
-  /// True: the next may be taken.
-  private func hasRoom(_ code: Int32) -> Bool {
+  private func ready() {
+    if isWaiting { return readable.resume() }
+    // Nobody accepts just now: what comes stays with the kernel, which is not to report it in every turn.
+    loop.changeInterest(listener, to: [])
+  }
+
+  private func rest() async throws(CancellationError) {
+    try await readable.wait(until: loop.now + Self.rest, on: loop)
+  }
+
+  /// No descriptor is left for the connection that comes next. `nil`: it may be tried again.
+  private func takeWithoutRoom(_ code: Int32, _ makingRoom: () -> Bool) async throws(CancellationError) -> Int32? {
     // Without a descriptor to give, accept fails before it looks whether anybody waits.
-    guard isWaitedFor else { return false }
+    guard isWaitedFor else {
+      try await untilReadable()
+      return nil
+    }
     tell(SystemError("accept", code: code))
-    if makeRoom() { return true }
+    if makingRoom() { return nil }
     guard reserve >= 0 else {
-      rest()
-      return false
+      try await rest()
+      return nil
     }
     close(reserve)
     reserve = -1
     let socket = take()
     guard socket >= 0 else {
-      rest()
-      return false
+      try await rest()
+      return nil
     }
     switch reserveUse {
     case .serves:
-      onSocket(socket)
       // Who comes next makes it give way when it has been answered, and not before it could ask.
-      return false
+      attempts = Self.maxPerTurn
+      return socket
     case .turnsAway:
       close(socket)
-      refill()
-      return true
+      return nil
     }
   }
 
@@ -119,19 +145,10 @@ public final class Acceptor {
     return poll(&entry, 1, 0) == 1
   }
 
-  private func rest() {
-    loop.changeInterest(listener, to: [])
-    pause = loop.schedule(after: Self.rest) { [weak self] in
-      guard let self else { return }
-      self.refill()
-      self.loop.changeInterest(self.listener, to: .readable)
-    }
-  }
-
   private func tell(_ error: SystemError) {
     let now = loop.now
-    if let toldAt, now - toldAt < Self.quiet { return }
-    toldAt = now
+    if let loggedAt, now - loggedAt < Self.quiet { return }
+    loggedAt = now
     log.warning("\(name): connections cannot be taken: \(error.words). Raise the limit (LimitNOFILE), or close some.")
   }
 }

@@ -20,6 +20,12 @@ extension EventLoop {
     }
   }
 
+  /// Begins a child of the task that runs `group`: for tasks that come and go, such as clients, and end with what serves them.
+  public func begin(in group: inout DiscardingTaskGroup, _ child: @escaping () async -> Void) {
+    let child = Confined(child)
+    group.addTask { await child.value() }
+  }
+
   /// Cancels `work` when it has taken so long, and throws `TimedOut` once it has ended.
   public func withTimeout<Result>(
     _ limit: Duration, _ work: @escaping () async throws -> Result

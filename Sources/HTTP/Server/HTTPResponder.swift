@@ -7,27 +7,28 @@ import Streams
 public final class HTTPResponder {
   private let stream: any ByteStream
   private let isHead: Bool
-  private let mayStream: () -> Bool
-  /// Resumed when the answer is over.
+  private weak var server: HTTPServer?
+  /// Resumed when the answer is over, when everything has gone out, and when the peer has gone.
   private let changed: Waiter
   private(set) var isOver = false
   /// It was given up in the middle.
   private(set) var isAborted = false
   private(set) var isStreaming = false
-  /// The peer went away while it was being answered.
-  public var onGone: (() -> Void)?
-  /// What was written so far has gone out: more may be written.
-  public var onDrained: (() -> Void)?
 
-  init(_ stream: any ByteStream, isHead: Bool, changed: Waiter, mayStream: @escaping () -> Bool) {
+  init(_ stream: any ByteStream, isHead: Bool, changed: Waiter, of server: HTTPServer?) {
     self.stream = stream
     self.isHead = isHead
     self.changed = changed
-    self.mayStream = mayStream
+    self.server = server
   }
 
   /// Bytes that wait to go out: a slow reader.
   public var pendingBytes: Int { stream.pendingBytes }
+
+  /// Returns when everything that was written has gone out. Throws when the task is cancelled, as it is when the peer has gone.
+  public func drained() async throws(CancellationError) {
+    while stream.pendingBytes > 0 { try await changed.wait() }
+  }
 
   public func respond(_ response: HTTPResponse) {
     guard !isOver, !isStreaming else { return }
@@ -39,7 +40,7 @@ public final class HTTPResponder {
   /// is over.
   public func begin(status: Int = 200, headers: HTTPHeaders) -> Bool {
     guard !isOver, !isStreaming else { return false }
-    guard mayStream() else {
+    guard server?.mayStream == true else {
       let words = #"{"error":"too many streams are open; close one of them","code":"full"}"#
       respond(HTTPResponse(status: 503, headers: ["Content-Type": "application/json"], body: Array(words.utf8)))
       return false
@@ -70,7 +71,6 @@ public final class HTTPResponder {
 
   /// Gives up in the middle: the peer sees a broken answer.
   public func abort() {
-    onGone = nil
     isAborted = true
     finish()
   }

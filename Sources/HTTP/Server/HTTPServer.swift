@@ -14,23 +14,25 @@ public final class HTTPServer {
   /// Bodies of requests at most.
   static let maxBody = 1 << 20
 
+  /// Answers a request. It is cancelled when whoever asked has gone.
+  public typealias Handler = (HTTPRequest, HTTPResponder) async -> Void
+
   private let loop: EventLoop
   /// Of a Unix socket.
   private let location: String?
-  private let descriptor: Int32
   /// Of a loopback server; 0 for a Unix socket.
-  public private(set) var port: UInt16 = 0
-  private let handler: (HTTPRequest, HTTPResponder) -> Void
-  private var acceptor: Acceptor?
-  /// Each with the number of its last use.
-  private var connections: [ObjectIdentifier: (connection: ServerConnection, used: UInt64)] = [:]
-  private var uses: UInt64 = 0
+  public let port: UInt16
+  let handler: Handler
+  private let acceptor: Acceptor
+  private var task: LoopTask?
+  /// In the order of their last use.
+  private var connections: [ServerConnection] = []
 
   /// Listens at `location`. A socket that a dead process left there is replaced, one that answers is not.
-  /// `group`: who may connect besides the owner.
+  /// `group`: who may connect besides the owner. Whoever makes a server stops it.
   public init(
     location: String, group: String?, on loop: EventLoop, log: Log = Log(),
-    _ handler: @escaping (HTTPRequest, HTTPResponder) -> Void
+    _ handler: @escaping Handler
   ) throws(SystemError) {
     self.loop = loop
     self.location = location
@@ -42,74 +44,75 @@ public final class HTTPServer {
     unlink(location)
     let mask = umask(0o117)
     defer { umask(mask) }
-    descriptor = try UnixSocket.bind(location)
+    let descriptor = try UnixSocket.bind(location)
     if let group, let entry = getgrnam(group) { _ = chown(location, uid_t.max, entry.pointee.gr_gid) }
     guard listen(descriptor, 16) == 0 else {
       let error = SystemError("listen \(location)")
       close(descriptor)
       throw error
     }
-    accept("the control socket", .serves, log)
+    port = 0
+    acceptor = Acceptor(descriptor, name: "the control socket", reserve: .serves, on: loop, log: log)
+    task = loop.begin { await self.run() }
   }
 
   /// Listens on 127.0.0.1; port 0 takes a free one.
   public init(
     loopbackPort: UInt16, on loop: EventLoop, log: Log = Log(),
-    _ handler: @escaping (HTTPRequest, HTTPResponder) -> Void
+    _ handler: @escaping Handler
   ) throws(SystemError) {
     self.loop = loop
     location = nil
     self.handler = handler
+    let descriptor: Int32
     (descriptor, port) = try LoopbackSocket.listen(on: loopbackPort)
-    accept("port \(port)", .turnsAway, log)
+    acceptor = Acceptor(descriptor, name: "port \(port)", reserve: .turnsAway, on: loop, log: log)
+    task = loop.begin { await self.run() }
   }
 
   /// Stops listening and closes all connections.
   public func stop() {
-    acceptor?.stop()
-    acceptor = nil
-    close(descriptor)
+    task?.cancel()
+    acceptor.stop()
     if let location { unlink(location) }
-    for entry in connections.values { entry.connection.close() }
-    connections.removeAll()
+    for connection in connections { connection.close() }
   }
 
-  private func accept(_ name: String, _ reserve: Acceptor.Reserve, _ log: Log) {
-    acceptor = Acceptor(descriptor, name: name, reserve: reserve, on: loop, log: log) { [weak self] socket in
-      if let self { self.begin(socket) } else { close(socket) }
+  /// Takes connections until it is stopped. Each is a child: all of them have ended when this returns.
+  private func run() async {
+    await withDiscardingTaskGroup { group in
+      // `try?`: it throws when the server is stopped, and only then.
+      while let socket = try? await acceptor.accept(makingRoom: closeIdle) {
+        guard hasRoom || closeIdle() else {
+          close(socket)
+          continue
+        }
+        let connection = ServerConnection(SocketStream(socket, on: loop), on: loop, of: self)
+        connections.append(connection)
+        loop.begin(in: &group) {
+          await connection.run()
+          self.connections.removeAll { $0 === connection }
+        }
+      }
+      group.cancelAll()
     }
-    acceptor?.makeRoom = { [weak self] in self?.closeIdle() ?? false }
   }
 
-  private func begin(_ socket: Int32) {
-    guard connections.count < Self.maxConnections || closeIdle() else {
-      close(socket)
-      return
-    }
-    var id: ObjectIdentifier?
-    let connection = ServerConnection(
-      SocketStream(socket, on: loop), on: loop, mayStream: { [weak self] in self?.mayStream ?? false },
-      onUse: { [weak self] in if let id { self?.used(id) } }, handler)
-    let key = ObjectIdentifier(connection)
-    id = key
-    connections[key] = (connection, uses)
-    used(key)
-    connection.start { [weak self] in self?.connections[key] = nil }
+  private var hasRoom: Bool { connections.count { $0.isOpen } < Self.maxConnections }
+
+  /// Something came on it, or was answered.
+  func used(_ connection: ServerConnection) {
+    guard let place = connections.firstIndex(where: { $0 === connection }) else { return }
+    connections.append(connections.remove(at: place))
   }
 
-  private func used(_ id: ObjectIdentifier) {
-    uses &+= 1
-    connections[id]?.used = uses
-  }
-
-  private var mayStream: Bool { connections.values.count { $0.connection.isStreaming } < Self.maxStreams }
+  /// Another one may answer piece by piece.
+  var mayStream: Bool { connections.count { $0.isStreaming } < Self.maxStreams }
 
   /// False: all of them are being answered.
   private func closeIdle() -> Bool {
-    let idle = connections.filter { !$0.value.connection.isBusy }
-    guard let longest = idle.min(by: { $0.value.used < $1.value.used }) else { return false }
-    connections[longest.key] = nil
-    longest.value.connection.close()
+    guard let longest = connections.first(where: { $0.isOpen && !$0.isBusy }) else { return false }
+    longest.close()
     return true
   }
 }

@@ -10,54 +10,39 @@ final class ServerConnection {
 
   private let stream: SocketStream
   private let loop: EventLoop
-  private let handler: (HTTPRequest, HTTPResponder) -> Void
+  private let server: HTTPServer
   private var parser = HTTPParser(.requests, maxBody: HTTPServer.maxBody)
   /// Came, and is not looked at yet: at most what one read gives.
   private var unread: ArraySlice<UInt8> = []
   private var current: HTTPResponder?
-  private var task: LoopTask?
-  /// Another one may answer piece by piece.
-  private let mayStream: () -> Bool
-  /// Something came, or was answered.
-  private let onUse: () -> Void
 
-  init(
-    _ stream: SocketStream, on loop: EventLoop, mayStream: @escaping () -> Bool, onUse: @escaping () -> Void,
-    _ handler: @escaping (HTTPRequest, HTTPResponder) -> Void
-  ) {
+  init(_ stream: SocketStream, on loop: EventLoop, of server: HTTPServer) {
     self.stream = stream
     self.loop = loop
-    self.mayStream = mayStream
-    self.onUse = onUse
-    self.handler = handler
+    self.server = server
   }
 
+  /// False: either side has closed it, although an answer may still be sought that nobody gets.
+  var isOpen: Bool { stream.isOpen }
   /// A request is being answered.
   var isBusy: Bool { current != nil }
-  var isStreaming: Bool { current?.isStreaming ?? false }
+  var isStreaming: Bool { isOpen && current?.isStreaming ?? false }
 
-  func start(onEnd: @escaping () -> Void) {
-    task = loop.begin {
-      // The peer has gone, or was closed from here: nobody is left to be told.
-      do { try await self.serve() } catch {}
-      self.close()
-      onEnd()
-    }
+  /// Until either side closes it.
+  func run() async {
+    // The peer has gone, or was closed from here: nobody is left who could be told.
+    do { try await serve() } catch {}
+    close()
   }
 
-  func close() {
-    task?.cancel()
-    stream.close()
-    let responder = current
-    current = nil
-    responder?.onGone?()
-  }
+  /// Its task ends, and cancels the request in hand.
+  func close() { stream.close() }
 
   private func serve() async throws {
     while let request = try await nextRequest() {
-      onUse()
+      server.used(self)
       guard try await answer(request) else { return }
-      onUse()
+      server.used(self)
       guard parser.keepsAlive else { break }
       while stream.pendingBytes > Self.maxUnsent { try await stream.drained() }
       // Requests that came together take turns with everything else.
@@ -72,7 +57,7 @@ final class ServerConnection {
     while true {
       if unread.isEmpty {
         unread = try await stream.read()[...]
-        onUse()
+        server.used(self)
       }
       do throws(HTTPParseError) {
         let taken = try parser.parse(unread) { event in
@@ -94,16 +79,19 @@ final class ServerConnection {
     }
   }
 
-  /// False: it was given up in the middle.
+  /// False: it was given up in the middle. Throws when the peer goes away meanwhile: the handler is cancelled then.
   private func answer(_ request: HTTPRequest) async throws -> Bool {
-    let responder = HTTPResponder(
-      stream, isHead: request.method == "HEAD", changed: stream.changed, mayStream: mayStream)
+    let responder = HTTPResponder(stream, isHead: request.method == "HEAD", changed: stream.changed, of: server)
     current = responder
-    handler(request, responder)
-    while !responder.isOver {
-      if try await stream.hasChanged() { responder.onDrained?() }
-    }
-    current = nil
+    defer { current = nil }
+    try await loop.race(
+      { await self.server.handler(request, responder) },
+      { try await self.untilGone() })
+    // A handler may leave the answer to somebody else.
+    while !responder.isOver { _ = try await stream.hasChanged() }
     return !responder.isAborted
   }
+
+  /// Returns never.
+  private func untilGone() async throws { while true { _ = try await stream.hasChanged() } }
 }

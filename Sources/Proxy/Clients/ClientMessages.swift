@@ -7,34 +7,20 @@ import Store
 
 extension ClientSession {
   /// Asking for the next message says that the last one has come.
-  func handOverMessage() {
+  func nextMessage() -> ClientAnswer {
     if let handedOver { advance(to: handedOver) }
     do throws(StoreError) {
       while let message = try parts.store.message(after: handedOver ?? cursor) {
         handedOver = message.id
         guard let queued = message.queued(for: version, slot: try parts.store.slotNow(of: message)) else { continue }
-        return reply(.message(queued))
+        return .reply(.message(queued))
       }
       if let handedOver { advance(to: handedOver) }
       keepCursor()
-      reply(.noMoreMessages)
+      return .reply(.noMoreMessages)
     } catch {
-      reply(.error(.fileError))
+      return .reply(.error(.fileError))
     }
-  }
-
-  /// The radio took a message of it: one of ours.
-  func noteSent(_ command: Command, _ outcome: RadioSession.Outcome) {
-    let message: SharedMessage
-    switch (command, outcome) {
-    case (.sendText(let text), .replied(.sent(let sent))) where text.type == .plain:
-      message = SharedMessage(
-        to: .node(text.recipient), text: text.text, time: text.time, code: sent.ackOrTag, isFlood: sent.flood)
-    case (.sendChannelText(.plain, let slot, let time, let text), .replied(.ok)):
-      message = SharedMessage(to: .slot(slot), text: text, time: time, code: nil, isFlood: true)
-    default: return
-    }
-    parts.messenger.noteShared(message, from: name)
   }
 
   private func advance(to id: Int64) {
@@ -56,6 +42,22 @@ extension ClientSession {
     // `try?`: whoever asks for the message hears what is wrong.
     guard let newest = try? parts.store.lastMessageID(ofRadio: parts.store.radio), newest > max(cursor, handedOver ?? 0)
     else { return }
-    send(Push.messageWaiting.encode())
+    outlet.push(Push.messageWaiting.encode())
+  }
+}
+
+extension CompanionProxy.Parts {
+  /// The radio took a message of a client: one of ours.
+  func noteSent(_ command: Command, _ outcome: RadioSession.Outcome, from client: String) {
+    let message: SharedMessage
+    switch (command, outcome) {
+    case (.sendText(let text), .replied(.sent(let sent))) where text.type == .plain:
+      message = SharedMessage(
+        to: .node(text.recipient), text: text.text, time: text.time, code: sent.ackOrTag, isFlood: sent.flood)
+    case (.sendChannelText(.plain, let slot, let time, let text), .replied(.ok)):
+      message = SharedMessage(to: .slot(slot), text: text, time: time, code: nil, isFlood: true)
+    default: return
+    }
+    messenger.noteShared(message, from: client)
   }
 }

@@ -3,51 +3,48 @@
 import Companion
 import EventLoop
 import MeshCrypto
-import Messaging
 import RadioSession
 import Store
 import Streams
 import Sync
 import Timing
 
-/// A program that shares the radio: its frames come in, one command at a time is carried out, its replies go out.
+/// A program that shares the radio: its frames come in, one command at a time is carried out, its answers go out.
 ///
 /// What goes to the radio goes as the program wrote it, and the answer comes back as the radio gave it. Messages come
-/// from the gateway's store, each client at its own place.
+/// from the gateway's store, each client at its own place. `run` is all of its life; nothing of a client outlives it but what the
+/// gateway has learnt from its commands.
 final class ClientSession {
-  /// Commands that may wait for the one in hand; whoever sends more without reading is let go.
+  /// Commands that may wait for the one in hand; whoever sends more without reading is disconnected.
   static let maxWaiting = 64
-  /// Bytes that may wait for a client to read them; beyond it is let go.
-  static let maxUnread = 128 * 1024
   /// Its place is written down after so many messages, and whenever it has had all.
   static let cursorStep = 32
-  /// Version 1 and 2 clients are told of messages without SNR.
+  /// Clients of versions 1 and 2 get messages without SNR.
   private static let unknownVersion: UInt8 = 0
+
+  /// Why a client is disconnected.
+  struct Disconnection: Error {
+    let words: String
+  }
 
   let parts: CompanionProxy.Parts
   let settings: ProxySettings
-  let peer: IPAddress
   /// Under which its place is kept: the listener, its address, and which of several from there.
   let name: String
   /// The same of the radio that is attached.
   let place: String
-  let stream: any ByteStream
-  private let log: Log
+  private let stream: SocketStream
+  let outlet: ClientOutlet
+  let log: Log
   let connectedAt: MonotonicTime
-  private var decoder = FrameStream(.toRadio)
-  private var frameTimer: LoopTimer?
-  /// Takes what the client sends, and writes on when it has read.
-  private var task: LoopTask?
-  private var waiting: [[UInt8]] = []
-  private var isBusy = false
-  var isOver = false
-  var onEnd: (String?) -> Void = { _ in }
+  private let waiting = Mailbox<[UInt8]>(bound: maxWaiting)
+  private(set) var isOver = false
 
   var version = unknownVersion
   /// As APP_START told; empty before.
   var program = Text(bytes: [])
   private(set) var commands: UInt64 = 0
-  private(set) var refusals: UInt64 = 0
+  var refusals: UInt64 = 0
   /// The last message that it has had for certain, and the one handed over after it.
   var cursor: Int64
   var handedOver: Int64?
@@ -55,15 +52,16 @@ final class ClientSession {
   /// The frame that sets its flood scope; `nil`: the radio's default.
   var scopeFrame: [UInt8]?
   var toSign: [UInt8] = []
-  var listing: ContactListing?
+  /// Its last question to another node, and the one whose turn `keepTurns` keeps next.
   var question: OpenQuestion?
+  let questions = Mailbox<OpenQuestion>(bound: 2)
 
   init(
-    _ stream: any ByteStream, _ peer: IPAddress, name: String, place: String, cursor: Int64, _ settings: ProxySettings,
+    _ stream: SocketStream, name: String, place: String, cursor: Int64, _ settings: ProxySettings,
     _ parts: CompanionProxy.Parts
   ) {
     self.stream = stream
-    self.peer = peer
+    outlet = ClientOutlet(stream)
     self.name = name
     self.place = place
     self.cursor = cursor
@@ -73,61 +71,63 @@ final class ClientSession {
     connectedAt = parts.loop.now
   }
 
-  func start() {
-    task = parts.loop.begin {
-      do {
-        try await self.parts.loop.race(
-          { while true { self.received(try await self.stream.read()) } },
-          {
-            while true {
-              try await self.stream.drained()
-              self.listing?.writePages()
-            }
-          })
-      } catch {
-        self.end((error as? StreamEnd)?.reason)
-      }
+  /// Until either side disconnects.
+  func run() async {
+    do {
+      try await parts.loop.race(
+        { try await self.readCommands() },
+        { try await self.carryOutCommands() },
+        { try await self.keepTurns() },
+        { try await self.outlet.watch() })
+    } catch let end as Disconnection {
+      disconnect(end.words)
+    } catch {
+      disconnect((error as? StreamEnd)?.reason)
     }
   }
 
-  /// Lets it go.
-  func end(_ words: String?) {
+  /// Closes the connection at once, and writes down the client's place; its task ends with that.
+  func disconnect(_ words: String?) {
     guard !isOver else { return }
     isOver = true
-    frameTimer?.cancel()
-    task?.cancel()
-    stream.close()
-    question?.release()
-    question = nil
-    listing = nil
+    outlet.close()
+    question?.leave()
     keepCursor()
-    onEnd(words)
+    if let words { parts.log.info("client \(name) disconnected: \(words)") }
   }
 
-  // MARK: Frames
+  // MARK: Commands come
 
-  private func received(_ bytes: [UInt8]) {
-    let now = parts.loop.now
-    decoder.append(bytes, now: now)
-    takeFrames(now)
-  }
-
-  func takeFrames(_ now: MonotonicTime) {
-    while !isOver, let frame = decoder.next(now: now) {
-      guard waiting.count < Self.maxWaiting else { return end("\(waiting.count) commands sent without waiting") }
-      waiting.append(frame)
-    }
-    // Nothing is carried out of what came along with it.
-    if let fault = decoder.fault { return end(Self.words(fault)) }
-    frameTimer?.cancel()
-    if let deadline = decoder.deadline, !isOver {
-      frameTimer = parts.loop.schedule(at: deadline) { [weak self] in
-        guard let self else { return }
-        self.decoder.timedOut(now: self.parts.loop.now)
-        self.takeFrames(self.parts.loop.now)
+  private func readCommands() async throws {
+    var decoder = FrameStream(.toRadio)
+    while true {
+      if let bytes = try await read(before: decoder.deadline) {
+        decoder.append(bytes, now: parts.loop.now)
+      } else {
+        decoder.timedOut(now: parts.loop.now)
       }
+      var frames: [[UInt8]] = []
+      while let frame = decoder.next(now: parts.loop.now) {
+        frames.append(frame)
+        guard waiting.count + frames.count <= Self.maxWaiting else {
+          throw Disconnection(words: "\(Self.maxWaiting) commands sent without waiting")
+        }
+      }
+      // Nothing is carried out of what came along with it.
+      if let fault = decoder.fault { throw Disconnection(words: Self.words(fault)) }
+      // There is room, as has just been seen.
+      for frame in frames { _ = waiting.put(frame) }
     }
-    next()
+  }
+
+  /// `nil`: the time has come before.
+  private func read(before deadline: MonotonicTime?) async throws -> [UInt8]? {
+    guard let deadline else { return try await stream.read() }
+    do {
+      return try await parts.loop.withTimeout(deadline - parts.loop.now) { try await self.stream.read() }
+    } catch is TimedOut {
+      return nil
+    }
   }
 
   private static func words(_ fault: FrameStream.Fault) -> String {
@@ -138,64 +138,29 @@ final class ClientSession {
     }
   }
 
-  private func next() {
-    guard !isBusy, !isOver, !waiting.isEmpty else { return }
-    isBusy = true
-    commands &+= 1
-    carryOut(waiting.removeFirst())
-  }
+  // MARK: Commands are carried out
 
-  /// The command in hand has its answer; more than one deep in a burst would be a deep stack.
-  func done() {
-    guard isBusy else { return }
-    isBusy = false
-    parts.loop.later { [weak self] in self?.next() }
-  }
-
-  func send(_ frame: [UInt8]) {
-    guard !isOver else { return }
-    stream.write(SerialFraming.wrap(frame, .fromRadio))
-    if stream.pendingBytes > Self.maxUnread {
-      parts.loop.later { [weak self] in self?.end("over 128 KiB unread") }
+  private func carryOutCommands() async throws {
+    while let frame = try await waiting.next(), !isOver, !Task.isCancelled {
+      commands &+= 1
+      log.debug("client \(name) → \(SecretMask.hex(frame, .toRadio))")
+      guard frame.count <= longestFrame, let command = try? Command(decoding: frame) else {
+        // `try?`: the radio would fill a short frame with leftovers, and cut a long one.
+        write(.reply(.error(.unsupported)))
+        continue
+      }
+      write(try await answer(command, frame))
+      if case .appStart = command { hint() }
     }
   }
 
-  func reply(_ reply: Reply) {
-    if case .error = reply { refusals &+= 1 }
-    send(reply.encode())
-    done()
-  }
-
-  /// An answer of the radio, as it came.
-  func reply(raw frame: [UInt8]) {
-    send(frame)
-    done()
-  }
-
-  // MARK: Commands
-
-  private func carryOut(_ frame: [UInt8]) {
-    log.debug("client \(name) → \(SecretMask.hex(frame, .toRadio))")
-    guard frame.count <= longestFrame, let command = try? Command(decoding: frame) else {
-      // `try?`: the radio would fill a short frame with leftovers, and cut a long one.
-      return reply(.error(.unsupported))
-    }
-    let (now, radios) = (parts.synchronizer.now, parts.synchronizer.radioTime)
-    let time = now.trusted ? now.milliseconds / 1000 : radios.map { Int64($0) }
-    switch ClientRoute(command, allows: settings.allows, now: time) {
-    case .nextMessage: handOverMessage()
-    case .start(let client): start(client, command, frame)
-    case .query(let version): query(version)
-    case .contacts(let since): list(since: since)
-    case .scope(let scope): setScope(scope, frame)
-    case .signStart, .signData, .signFinish: sign(command)
-    case .radio: pass(command, frame)
-    case .request(let answer): ask(command, frame, answer)
-    case .danger(let danger):
-      log.warning(
-        "client \(name) wanted \(danger.rawValue): refused; [[proxy]] allow = [\"\(danger.rawValue)\"] permits it")
-      reply(.error(.unsupported))
-    case .refused(let error): reply(.error(error))
+  private func write(_ answer: ClientAnswer) {
+    switch answer {
+    case .reply(let reply):
+      if case .error = reply { refusals &+= 1 }
+      outlet.answer(reply.encode())
+    case .frame(let frame): outlet.answer(frame)
+    case .none: outlet.answer(nil)
     }
   }
 
@@ -207,124 +172,39 @@ final class ClientSession {
     return isRecent ? SerialFraming.largestFrame : SerialFraming.largestFrameBefore116
   }
 
-  func pass(_ command: Command, _ frame: [UInt8]) {
-    guard mayGoOnAir(command) else { return reply(.error(.tableFull)) }
-    submit(command, frame) { [weak self] answer in self?.ended(command, answer) }
-  }
-
-  /// The empty slots of a radio are a channel under a key of zeros; and the hour's air time is everybody's.
-  func mayGoOnAir(_ command: Command) -> Bool {
-    // `try?`: a store that cannot be read forbids nothing.
-    if let slot = command.slotOnAir, let channel = (try? parts.store.channel(slot: slot)) ?? nil, channel.isEmpty {
-      return false
-    }
-    let bytes = command.bytesOnAir
-    guard bytes > 0, !parts.messenger.spendShared(bytes: bytes) else { return true }
-    log.info("client \(name) may not send now: the hour's air time is used up")
-    return false
-  }
-
-  /// To the radio, in its scope where that counts. `done` is called with what the radio says to `command`. Without a `frame`: the command's own.
-  func submit(_ command: Command, _ frame: [UInt8]?, _ done: @escaping (RadioAnswer) -> Void) {
-    var group = [RadioSession.Submission(command, frame: frame)]
-    if let scopeFrame, command.mayFlood {
-      let scope = RadioSession.Submission(.setFloodScopeKey(.useDefault), frame: scopeFrame)
-      group = [scope] + group + [RadioSession.Submission(.setFloodScopeKey(.useDefault))]
-    }
-    let place = group.count == 1 ? 0 : 1
-    let isTaken = parts.connection.pass(group) { index, answer in if index == place { done(answer) } }
-    if !isTaken { done(.linkLost) }
-  }
-
-  func ended(_ command: Command, _ answer: RadioAnswer) {
-    switch answer.outcome {
-    case .replied, .pushed:
-      learn(command, answer.outcome)
-      noteSent(command, answer.outcome)
-      reply(raw: answer.frame)
-    case .failed(.refused), .failed(.disabled):
-      refusals &+= 1
-      reply(raw: answer.frame)
-    case .unanswered: done()
-    case .failed, .contacts: reply(.error(.badState))
+  private func answer(_ command: Command, _ frame: [UInt8]) async throws -> ClientAnswer {
+    let (now, radios) = (parts.synchronizer.now, parts.synchronizer.radioTime)
+    let time = now.trusted ? now.milliseconds / 1000 : radios.map { Int64($0) }
+    switch ClientRoute(command, allows: settings.allows, now: time) {
+    case .nextMessage: return nextMessage()
+    case .start(let client): return try await start(client, command, frame)
+    case .query(let version): return try await query(version)
+    case .contacts(let since): return try await contacts(since: since)
+    case .scope(let scope): return try await setScope(scope, frame)
+    case .signStart, .signData, .signFinish: return await sign(command)
+    case .radio: return try await pass(command, frame)
+    case .request(let answer): return try await askNode(command, frame, answer)
+    case .danger(let danger):
+      log.warning(
+        "client \(name) wanted \(danger.rawValue): refused; [[proxy]] allow = [\"\(danger.rawValue)\"] permits it")
+      return .reply(.error(.unsupported))
+    case .refused(let error): return .reply(.error(error))
     }
   }
 
-  /// What a client has changed the gateway knows, too.
-  private func learn(_ command: Command, _ outcome: RadioSession.Outcome) {
-    guard case .replied(.ok) = outcome else { return }
-    let synchronizer = parts.synchronizer
-    switch command {
-    case .addUpdateContact(let contact): synchronizer.refresh(contact.key)
-    case .resetPath(let key): synchronizer.refresh(key)
-    case .removeContact(let key): synchronizer.forget(key)
-    case .setChannel(let channel):
-      // `try?`: what the disk refuses, the synchronizer says and mends.
-      parts.loop.begin { try? await synchronizer.changed(channel) }
-    case .sendSelfAdvert(let flood): parts.messenger.noteAdvert(isFlood: flood ?? false)
-    default: if command.changesIdentity { parts.loop.begin { await synchronizer.refreshIdentity() } }
-    }
-  }
+  // MARK: What the radio says by itself
 
-  private func start(_ client: Text, _ command: Command, _ frame: [UInt8]) {
-    program = client.beforeNul
-    submit(command, frame) { [weak self] answer in
-      guard let self else { return }
-      if case .failed = answer.outcome, let identity = self.parts.connection.identity {
-        self.reply(.selfInfo(identity.info))  // the link is down: what the radio was when it was last here
-      } else {
-        self.ended(command, answer)
-      }
-      self.hint()
-    }
-  }
-
-  /// The radio is told our version: it would tell the gateway less for the sake of an old client.
-  private func query(_ version: UInt8) {
-    self.version = version
-    submit(.deviceQuery(clientVersion: RadioSession.clientVersion), nil) { [weak self] answer in
-      guard let self else { return }
-      switch answer.outcome {
-      case .replied(.deviceInfo): self.reply(raw: self.withoutPIN(answer.frame))
-      case .failed(.linkLost):
-        guard let device = self.parts.connection.identity?.device else { return self.reply(.error(.badState)) }
-        self.reply(raw: self.withoutPIN(Reply.deviceInfo(device).encode()))
-      default: self.ended(.deviceQuery(clientVersion: version), answer)
-      }
-    }
-  }
-
-  /// DEVICE_INFO with a PIN of 0, unless the client may know it: bytes 4 to 7.
-  private func withoutPIN(_ frame: [UInt8]) -> [UInt8] {
-    guard !settings.allows.contains(.pin), frame.count >= 8 else { return frame }
-    return Array(frame[..<4]) + [0, 0, 0, 0] + Array(frame[8...])
-  }
-
-  /// The radio says something by itself.
   func heard(_ push: Push, _ frame: [UInt8]) {
     question?.heard(push)
-    send(frame)
+    outlet.push(frame)
   }
 }
 
-/// A question to another node that has no answer yet: no other may be asked meanwhile.
-final class OpenQuestion {
-  private let answer: RemoteAnswer
-  private let tag: AckCode
-  private let whenOver: () -> Void
-  private var isOver = false
-
-  init(_ answer: RemoteAnswer, _ tag: AckCode, _ whenOver: @escaping () -> Void) {
-    self.answer = answer
-    self.tag = tag
-    self.whenOver = whenOver
-  }
-
-  func heard(_ push: Push) { if answer.isAnswered(by: push, tag: tag) { release() } }
-
-  func release() {
-    guard !isOver else { return }
-    isOver = true
-    whenOver()
-  }
+/// What a client gets for its command.
+enum ClientAnswer {
+  case reply(Reply)
+  /// The radio's answer, as it came.
+  case frame([UInt8])
+  /// The radio does not answer such a command.
+  case none
 }

@@ -5,74 +5,100 @@ import EventLoop
 import MeshCrypto
 import Messaging
 import RadioSession
-import Store
-import Streams
 import Sync
 import Timing
 
 /// What only one client at a time may do: the radio has one flood scope, one buffer for what it is to sign, and one open question.
 extension ClientSession {
   /// The radio keeps one scope for all floods: a client's is set for each of its commands and taken back.
-  func setScope(_ scope: FloodScopeOverride, _ frame: [UInt8]) {
+  func setScope(_ scope: FloodScopeOverride, _ frame: [UInt8]) async throws -> ClientAnswer {
     let probe = [
       RadioSession.Submission(.setFloodScopeKey(scope), frame: frame),
       RadioSession.Submission(.setFloodScopeKey(.useDefault)),
     ]
-    let isTaken = parts.connection.pass(probe) { [weak self] index, answer in
-      guard let self, index == 0 else { return }
-      if case .replied(.ok) = answer.outcome { self.scopeFrame = scope == .useDefault ? nil : frame }
-      self.ended(.setFloodScopeKey(scope), answer)
-    }
-    if !isTaken { reply(.error(.badState)) }
+    let answer = try await ask(probe, own: 0)
+    if case .replied(.ok) = answer.outcome { scopeFrame = scope == .useDefault ? nil : frame }
+    return self.answer(answer)
   }
 
   /// The radio has one buffer for what it is to sign, which the gateway uses, too.
-  func sign(_ command: Command) {
+  func sign(_ command: Command) async -> ClientAnswer {
     switch command {
     case .signStart:
       toSign = []
-      reply(.signStart(limit: UInt32(Self.maxToSign)))
+      return .reply(.signStart(limit: UInt32(Self.maxToSign)))
     case .signData(let data):
-      guard toSign.count + data.count <= Self.maxToSign else { return reply(.error(.tableFull)) }
+      guard toSign.count + data.count <= Self.maxToSign else { return .reply(.error(.tableFull)) }
       toSign += data
-      reply(.ok)
+      return .reply(.ok)
     default:
-      guard !toSign.isEmpty else { return reply(.error(.badState)) }
+      guard !toSign.isEmpty else { return .reply(.error(.badState)) }
       let message = toSign
       toSign = []
-      parts.loop.begin { [weak self, parts] in
-        let signature = await parts.sign(message)
-        self?.reply(signature.map { .signature($0) } ?? .error(.badState))
-      }
+      return .reply(await parts.sign(message).map { .signature($0) } ?? .error(.badState))
     }
   }
 
-  static let maxToSign = 8192
+  private static let maxToSign = 8192
 
-  func ask(_ command: Command, _ frame: [UInt8], _ answer: RemoteAnswer) {
-    guard mayGoOnAir(command) else { return reply(.error(.tableFull)) }
-    parts.loop.begin { [weak self, requests = parts.requests] in
-      do throws(Refusal) {
-        let turn = try await requests.share()
-        self?.ask(command, frame, answer, turn)
-      } catch {
-        self?.reply(.error(error == .linkDown ? .badState : .tableFull))
-      }
+  // MARK: Questions to other nodes
+
+  /// Its answer is a push, which may come in the same read as the radio's reply; the turn ends with it, or when it does not come.
+  func askNode(_ command: Command, _ frame: [UInt8], _ answer: RemoteAnswer) async throws -> ClientAnswer {
+    guard mayGoOnAir(command) else { return .reply(.error(.tableFull)) }
+    let question: OpenQuestion
+    do throws(Refusal) {
+      question = OpenQuestion(answer, try await parts.requests.share())
+    } catch {
+      return .reply(.error(error == .linkDown ? .badState : .tableFull))
     }
+    guard !isOver, !Task.isCancelled else { throw CancellationError() }
+    // Whoever has the turn has no other question open.
+    self.question?.leave()
+    self.question = question
+    let said = try await ask(command, frame) { question.said($0.outcome) }
+    if !question.isTaken || !questions.put(question) { question.leave() }
+    return self.answer(said)
   }
 
-  func ask(_ command: Command, _ frame: [UInt8], _ answer: RemoteAnswer, _ turn: NodeRequests.SharedTurn) {
-    guard !isOver else { return turn.leave() }
-    submit(command, frame) { [weak self] said in
-      guard let self, !self.isOver, case .replied(.sent(let sent)) = said.outcome else {
-        turn.leave()
-        self?.ended(command, said)
-        return
-      }
-      let question = OpenQuestion(answer, sent.ackOrTag) { turn.leave() }
-      self.question = question
-      self.parts.loop.schedule(after: NodeRequests.patience(sent)) { question.release() }
-      self.ended(command, said)
+  /// Keeps the turn of each question until its answer has come, or will not come any more.
+  func keepTurns() async throws {
+    while let question = try await questions.next() {
+      _ = try await question.over.value(within: question.patience, on: parts.loop)
+      question.leave()
     }
+  }
+}
+
+/// A client's question to another node: nobody else may ask one until it is over, at the latest when nothing has it any more.
+final class OpenQuestion {
+  private let answer: RemoteAnswer
+  private let turn: NodeRequests.SharedTurn
+  /// What the answer carries; known once the radio has taken the question.
+  private var tag: AckCode?
+  private(set) var patience: Duration = .zero
+  /// It has its answer, or needs none any more.
+  let over = Promise<Void>()
+
+  init(_ answer: RemoteAnswer, _ turn: NodeRequests.SharedTurn) {
+    self.answer = answer
+    self.turn = turn
+  }
+
+  /// The radio has taken it, and it may have its answer.
+  var isTaken: Bool { tag != nil }
+
+  /// What the radio says to it.
+  func said(_ outcome: RadioSession.Outcome) {
+    guard case .replied(.sent(let sent)) = outcome else { return }
+    tag = sent.ackOrTag
+    patience = NodeRequests.patience(sent)
+  }
+
+  func heard(_ push: Push) { if let tag, answer.isAnswered(by: push, tag: tag) { leave() } }
+
+  func leave() {
+    over.keep(())
+    turn.leave()
   }
 }

@@ -3,9 +3,11 @@
 import CLinux
 import EventLoop
 import Glibc
+import Store
+import Streams
 import Timing
 
-/// Takes connections at one address. An address that cannot be had is tried again and again.
+/// Takes clients at one address, and serves them. An address that cannot be had is tried again and again.
 final class ProxyListener {
   private static let retryAfter: Duration = .seconds(15)
   /// A client that went away without a word is noticed after about two minutes.
@@ -14,59 +16,118 @@ final class ProxyListener {
   ]
 
   let settings: ProxySettings
-  private let loop: EventLoop
+  private let parts: CompanionProxy.Parts
   private let log: Log
-  private var descriptor: Int32 = -1
+  private var task: LoopTask?
   private var acceptor: Acceptor?
-  private var retry: LoopTimer?
   private(set) var isStopped = false
   private(set) var trouble: String?
   private var turnedAway: Set<IPAddress> = []
-  var onClient: (Int32, IPAddress) -> Void = { socket, _ in close(socket) }
+  /// Who is connected.
+  private(set) var clients: [ClientSession] = []
 
-  init(_ settings: ProxySettings, _ loop: EventLoop, _ log: Log) {
+  init(_ settings: ProxySettings, _ parts: CompanionProxy.Parts) {
     self.settings = settings
-    self.loop = loop
-    self.log = log
+    self.parts = parts
+    log = parts.log
   }
-
-  deinit { stop() }
 
   func start() {
-    guard !isStopped else { return }
-    do {
-      descriptor = try settings.address.listen()
-      acceptor = Acceptor(descriptor, name: "proxy \(settings.name)", reserve: .turnsAway, on: loop, log: log) {
-        [weak self] in self?.accept($0)
-      }
-      log.notice("proxy \(settings.name): other programs share the radio at \(settings.address)")
-      trouble = nil
-    } catch {
-      if trouble == nil {
-        log.warning("proxy \(settings.name): \(error); tried again every \(Int(Self.retryAfter.inSeconds)) s")
-      }
-      trouble = "\(error)"
-      retry = loop.schedule(after: Self.retryAfter) { [weak self] in self?.start() }
+    task = parts.loop.begin {
+      // `try?`: it ends only by `stop`.
+      try? await self.run()
     }
   }
 
-  func stop() {
+  /// Stops listening and disconnects all clients at once: the address is free when this returns.
+  func stop(_ words: String?) {
     isStopped = true
-    retry?.cancel()
+    task?.cancel()
     acceptor?.stop()
-    acceptor = nil
-    guard descriptor >= 0 else { return }
-    close(descriptor)
-    descriptor = -1
+    disconnectAll(words)
   }
 
-  private func accept(_ socket: Int32) {
-    guard let peer = ListenAddress.peer(of: socket), isAllowed(peer) else {
-      close(socket)
-      return
+  func disconnectAll(_ words: String?) { for client in clients { client.disconnect(words) } }
+
+  /// Listens, and serves each client in a child: all of them have ended when this returns.
+  private func run() async throws(CancellationError) {
+    let acceptor = try await listening()
+    self.acceptor = acceptor
+    defer { acceptor.stop() }
+    await withDiscardingTaskGroup { group in
+      // `try?`: it throws when the listener is stopped, and only then.
+      while let socket = try? await acceptor.accept() {
+        guard let client = admit(socket) else {
+          close(socket)
+          continue
+        }
+        clients.append(client)
+        parts.loop.begin(in: &group) {
+          await client.run()
+          self.clients.removeAll { $0 === client }
+        }
+      }
+      group.cancelAll()
     }
-    prepare(socket)
-    onClient(socket, peer)
+  }
+
+  private func listening() async throws(CancellationError) -> Acceptor {
+    while true {
+      do throws(SystemError) {
+        let descriptor = try settings.address.listen()
+        log.notice("proxy \(settings.name): other programs share the radio at \(settings.address)")
+        trouble = nil
+        return Acceptor(
+          descriptor, name: "proxy \(settings.name)", reserve: .turnsAway, on: parts.loop, log: log)
+      } catch {
+        if trouble == nil {
+          log.warning("proxy \(settings.name): \(error); tried again every \(Int(Self.retryAfter.inSeconds)) s")
+        }
+        trouble = "\(error)"
+      }
+      try await parts.loop.sleep(for: Self.retryAfter)
+    }
+  }
+
+  // MARK: Who comes in
+
+  /// `nil`: it is turned away.
+  private func admit(_ socket: Int32) -> ClientSession? {
+    guard let peer = ListenAddress.peer(of: socket), isAllowed(peer) else { return nil }
+    let there = clients.filter { !$0.isOver }
+    guard there.count < settings.maxClients else {
+      log.info("proxy \(settings.name): \(peer) refused, \(there.count) clients are there already")
+      return nil
+    }
+    let name = freeName(peer, there)
+    // Each radio's messages are a list of their own.
+    let place = parts.store.radio > 1 ? "\(name) of radio \(parts.store.radio)" : name
+    do throws(StoreError) {
+      let cursor = try cursor(at: place)
+      prepare(socket)
+      return ClientSession(
+        SocketStream(socket, on: parts.loop), name: name, place: place, cursor: cursor, settings, parts)
+    } catch {
+      log.warning("proxy \(settings.name): \(peer) refused: \(error)")
+      return nil
+    }
+  }
+
+  /// The lowest number that nobody from there has: who comes back alone finds its own place.
+  private func freeName(_ peer: IPAddress, _ there: [ClientSession]) -> String {
+    let taken = Set(there.map(\.name))
+    var number = 1
+    while taken.contains("\(settings.name)/\(peer)/\(number)") { number += 1 }
+    return "\(settings.name)/\(peer)/\(number)"
+  }
+
+  private func cursor(at place: String) throws(StoreError) -> Int64 {
+    // A place beyond the end is of another database.
+    let newest = try parts.store.lastMessageID()
+    if let kept = try parts.store.clientCursor(place), kept <= newest { return kept }
+    let cursor = max(0, newest - settings.history)
+    parts.keepCursor(place, cursor)
+    return cursor
   }
 
   private func isAllowed(_ peer: IPAddress) -> Bool {
