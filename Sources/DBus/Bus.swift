@@ -4,8 +4,8 @@ import EventLoop
 import Glibc
 import Timing
 
-/// A message bus as a client sees it, on the event loop. From `open` to `close` it connects again whenever the bus goes away: subscriptions
-/// and exported objects stay, calls that wait fail.
+/// A message bus as a client sees it, on the event loop. From `open` to `close` it connects again whenever the bus goes away: listeners and
+/// exported objects stay, calls that wait fail.
 ///
 /// Nothing blocks, no thread is made, nothing is polled. Messages are handled in the order in which the bus sends them: who waits for an
 /// answer runs before what came after that answer is handled.
@@ -18,16 +18,6 @@ public final class Bus {
     case unknown(BusError)
   }
 
-  /// What a subscription is ended by.
-  public final class Subscription {
-    fileprivate let rule: MatchRule
-    fileprivate let handler: (BusMessage) -> Void
-    fileprivate init(_ rule: MatchRule, _ handler: @escaping (BusMessage) -> Void) {
-      self.rule = rule
-      self.handler = handler
-    }
-  }
-
   private struct ExportedInterface: Hashable {
     let path: String
     let interface: String
@@ -38,10 +28,12 @@ public final class Bus {
     getenv("DBUS_SYSTEM_BUS_ADDRESS").map { String(cString: $0) } ?? "unix:path=/run/dbus/system_bus_socket"
   }
 
-  private static let busName = "org.freedesktop.DBus"
+  /// The bus's own.
+  static let name = "org.freedesktop.DBus"
   /// For the bus's own answers.
   private static let helloLimit: Duration = .seconds(10)
   private static let busLimit: Duration = .seconds(25)
+  private static let behind = BusError.disconnected("its signals were not taken in time")
 
   private let address: String
   private let loop: EventLoop
@@ -50,8 +42,7 @@ public final class Bus {
   private var connection: BusConnection?
   private var backoff = Backoff(first: .seconds(1), limit: .seconds(30))
   private var random = SystemRandomNumberGenerator()
-  private var subscriptions: [Subscription] = []
-  private var names: [String: (Owner) -> Void] = [:]
+  private var listeners: [BusListener] = []
   private var exported: [ExportedInterface: (BusMessage) throws(BusError) -> [BusValue]] = [:]
 
   /// Registered with the bus: calls can be made.
@@ -72,11 +63,12 @@ public final class Bus {
     }
   }
 
-  /// For good: calls that wait fail, subscriptions and exported objects end, nothing follows.
+  /// For good: calls that wait fail, listeners get what has come and then nothing, exported objects end.
   public func close() {
     task?.cancel()
     connection?.close(.disconnected("closed"))
-    (subscriptions, names, exported) = ([], [:], [:])
+    for listener in listeners { listener.finish() }
+    (listeners, exported) = ([], [:])
   }
 
   private func run() async throws {
@@ -84,32 +76,39 @@ public final class Bus {
       do {
         try await beConnected()
       } catch let error as BusError {
-        for handler in names.values { handler(.unknown(error)) }
+        for name in Set(listeners.flatMap(\.names)) { tell(.unknown(error), of: name) }
       }
       try await loop.sleep(for: backoff.next(using: &random))
     }
   }
 
-  /// One connection, from its greeting to its end, which it throws.
+  /// One connection, to its end, which it throws.
   private func beConnected() async throws {
-    let connection = try BusConnection(address: address, on: loop) { [self] in received($0) }
+    let connection = try BusConnection(address: address, on: loop)
     defer {
       connection.close(.disconnected("left"))
       self.connection = nil
     }
+    try await loop.race(
+      { try await connection.run { self.received($0) } },
+      { try await self.enter(connection) })
+  }
+
+  /// The bus greets us, and learns what is listened for.
+  private func enter(_ connection: BusConnection) async throws {
     let hello = try await connection.call(Self.question("Hello"), within: Self.helloLimit)
     guard let name = hello.body.first?.string else { throw BusError.malformed("Hello without a name") }
     connection.setUniqueName(name)
     backoff.reset()
     self.connection = connection
-    for rule in Set(subscriptions.map(\.rule)) { add(rule, connection) }
-    for name in names.keys { askOwner(name, connection) }
+    for rule in Set(listeners.flatMap(\.allRules)) { add(rule, connection) }
+    for name in Set(listeners.flatMap(\.names)) { askOwner(name, connection) }
     throw try await connection.ended()
   }
 
   /// Of the bus itself.
   private static func question(_ member: String, _ arguments: String...) -> BusMessage {
-    .call(busName, "/org/freedesktop/DBus", busName, member, arguments.map { .string($0) })
+    .call(name, "/org/freedesktop/DBus", name, member, arguments.map { .string($0) })
   }
 
   // MARK: Calls
@@ -137,25 +136,40 @@ public final class Bus {
 
   // MARK: Signals
 
-  /// Calls `handler` for each matching signal, as they come, also after the bus has gone and come back.
-  public func subscribe(_ rule: MatchRule, _ handler: @escaping (BusMessage) -> Void) -> Subscription {
-    let subscription = Subscription(rule, handler)
-    let isNew = !subscriptions.contains { $0.rule == rule }
-    subscriptions.append(subscription)
+  /// What is to be listened for is added to it.
+  public func listen() -> BusListener {
+    let listener = BusListener()
+    listeners.append(listener)
+    return listener
+  }
+
+  /// The listener gets each matching signal from now on. The bus knows the rule before it gets the caller's next call.
+  public func add(_ rule: MatchRule, to listener: BusListener) {
+    let isNew = !isKnown(rule)
+    listener.add(rule)
     if isNew, let connection { add(rule, connection) }
-    return subscription
   }
 
-  public func unsubscribe(_ subscription: Subscription) {
-    subscriptions.removeAll { $0 === subscription }
-    guard !subscriptions.contains(where: { $0.rule == subscription.rule }) else { return }
-    post(Self.question("RemoveMatch", subscription.rule.text))
+  public func remove(_ rule: MatchRule, from listener: BusListener) {
+    listener.remove(rule)
+    if !isKnown(rule) { post(Self.question("RemoveMatch", rule.text)) }
   }
 
-  /// A bus that refuses a rule would leave us deaf: the connection ends, and another one begins.
+  /// The listener gets who owns a well-known name: now, and at each change.
+  public func watch(_ name: String, for listener: BusListener) {
+    let known = Set(listeners.flatMap(\.allRules))
+    listener.watch(name)
+    guard let connection else { return }
+    for rule in Set(listener.allRules).subtracting(known) { add(rule, connection) }
+    askOwner(name, connection)
+  }
+
+  private func isKnown(_ rule: MatchRule) -> Bool { listeners.contains { $0.allRules.contains(rule) } }
+
+  /// Sent at once: the caller's next call is to be made with the rule. A bus that refuses it would leave us deaf: the connection ends, and
+  /// another one begins.
   private func add(_ rule: MatchRule, _ connection: BusConnection) {
     do throws(BusError) {
-      // Sent at once: the caller's next call is to be made with the rule.
       let question = try connection.ask(Self.question("AddMatch", rule.text))
       loop.begin {
         do {
@@ -169,27 +183,15 @@ public final class Bus {
     }
   }
 
-  /// Tells who owns a well-known name: now, and at each change.
-  public func watchName(_ name: String, _ handler: @escaping (Owner) -> Void) {
-    names[name] = handler
-    _ = subscribe(
-      MatchRule(sender: Self.busName, interface: Self.busName, member: "NameOwnerChanged", argument: name)
-    ) { message in
-      guard message.sender == Self.busName, message.body.count == 3, let owner = message.body[2].string else { return }
-      handler(owner.isEmpty ? .nobody : .name(owner))
-    }
-    if let connection { askOwner(name, connection) }
-  }
-
   private func askOwner(_ name: String, _ connection: BusConnection) {
     do throws(BusError) {
       let question = try connection.ask(Self.question("GetNameOwner", name))
       loop.begin { [self] in
         do {
           let answer = try await connection.answer(to: question, within: Self.busLimit)
-          names[name]?(answer.body.first?.string.map { .name($0) } ?? .nobody)
+          tell(answer.body.first?.string.map { .name($0) } ?? .nobody, of: name)
         } catch BusError.refused {
-          names[name]?(.nobody)
+          tell(.nobody, of: name)
         } catch {
           // The connection has ended: `run` tells of that. Else another one may know.
           connection.close(error as? BusError ?? .timedOut)
@@ -197,6 +199,12 @@ public final class Bus {
       }
     } catch {
       connection.close(error)
+    }
+  }
+
+  private func tell(_ owner: Owner, of name: String) {
+    for listener in listeners where listener.names.contains(name) && !listener.take(.owner(owner, of: name)) {
+      connection?.close(Self.behind)
     }
   }
 
@@ -231,7 +239,7 @@ public final class Bus {
   /// False: not ours; libdbus answers calls to objects that do not exist.
   private func received(_ message: BusMessage) -> Bool {
     guard message.kind == .signal else { return answer(message) }
-    for subscription in subscriptions where subscription.rule.matches(message) { subscription.handler(message) }
+    for listener in listeners where !listener.take(signal: message) { connection?.close(Self.behind) }
     return true
   }
 }

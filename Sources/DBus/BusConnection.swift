@@ -19,12 +19,16 @@ final class BusConnection {
   private let end = Promise<BusError>()
   private var questions: [UInt32: Question] = [:]
 
-  /// `received` gets signals and calls; false: they are not ours.
-  init(address: String, on loop: EventLoop, received: @escaping (BusMessage) -> Bool) throws(BusError) {
+  init(address: String, on loop: EventLoop) throws(BusError) {
     self.loop = loop
     transport = try BusTransport(address: address, on: loop)
-    transport.onMessage = { [weak self] message in self?.take(message, received) ?? false }
-    transport.onClosed = { [weak self] in self?.close(.disconnected("it closed the connection")) }
+  }
+
+  /// Hands signals and calls to `received` until the connection ends, and throws why. `received` returns false for calls that are not ours.
+  func run(_ received: @escaping (BusMessage) -> Bool) async throws {
+    try await transport.run { [self] in take($0, received) }
+    close(.disconnected("it closed the connection"))
+    throw try await end.value()
   }
 
   var isOpen: Bool { !end.isKept }

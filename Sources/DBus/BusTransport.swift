@@ -6,17 +6,19 @@ import Timing
 
 /// One libdbus connection on the event loop: its watches and time-outs are the loop's, nothing blocks.
 ///
-/// Ends with `close`, or when the bus goes away (`onClosed`); then it is done for good.
+/// Ends with `close`, which its owner calls on every way out.
 final class BusTransport {
   private let loop: EventLoop
   private var connection: OpaquePointer?
   private var watches: [Int32: [OpaquePointer]] = [:]
-  private var timers: [OpaquePointer: LoopTimer] = [:]
-  private var isDispatching = false
+  private var timeouts: [OpaquePointer: LoopTask] = [:]
+  /// There may be something to dispatch, or nothing any more.
+  private let arrived = Waiter()
+  /// What `run` hands messages to; false: not ours.
+  private var take: ((OpaquePointer) -> Bool)?
   /// The message that was handled last answers a call of ours.
   private var wasAnswered = false
-  var onMessage: (OpaquePointer) -> Bool = { _ in false }
-  var onClosed: () -> Void = {}
+  private var isGone = false
 
   /// Bytes of messages that may be in memory at once, and in one message: a GetManagedObjects of a crowded place is
   /// some 100 KiB.
@@ -43,8 +45,6 @@ final class BusTransport {
     attach(connection)
   }
 
-  deinit { close() }
-
   private func attach(_ connection: OpaquePointer) {
     let this = Unmanaged.passUnretained(self).toOpaque()
     dbus_connection_set_watch_functions(
@@ -63,7 +63,7 @@ final class BusTransport {
       { timeout, data in BusTransport.of(data).arm(timeout) }, this, nil)
     dbus_connection_set_dispatch_status_function(
       connection,
-      { _, status, data in if status == DBUS_DISPATCH_DATA_REMAINS { BusTransport.of(data).dispatchLater() } }, this,
+      { _, status, data in if status == DBUS_DISPATCH_DATA_REMAINS { BusTransport.of(data).arrived.resume() } }, this,
       nil)
     dbus_connection_add_filter(
       connection,
@@ -86,11 +86,12 @@ final class BusTransport {
     dbus_connection_set_watch_functions(connection, nil, nil, nil, nil, nil)
     dbus_connection_set_timeout_functions(connection, nil, nil, nil, nil, nil)
     for descriptor in watches.keys { loop.unwatch(descriptor) }
-    for timer in timers.values { timer.cancel() }
+    for task in timeouts.values { task.cancel() }
     watches = [:]
-    timers = [:]
+    timeouts = [:]
     dbus_connection_close(connection)
     dbus_connection_unref(connection)
+    arrived.resume()
   }
 
   /// Returns the serial; the message is given back.
@@ -114,7 +115,7 @@ final class BusTransport {
     let isNew = watches[descriptor] == nil
     watches[descriptor, default: []].append(watch)
     if isNew {
-      loop.watch(descriptor, for: interest(descriptor)) { [weak self] ready in self?.ready(descriptor, ready) }
+      loop.watch(descriptor, for: interest(descriptor)) { [self] in ready(descriptor, $0) }
     } else {
       loop.changeInterest(descriptor, to: interest(descriptor))
     }
@@ -164,7 +165,7 @@ final class BusTransport {
       let own = condition & (dbus_watch_get_flags(watch) | Self.error | Self.hangUp)
       if own != 0 { dbus_watch_handle(watch, own) }
     }
-    dispatchLater()
+    arrived.resume()
   }
 
   // MARK: Time-outs
@@ -173,56 +174,64 @@ final class BusTransport {
     guard let timeout else { return }
     disarm(timeout)
     guard dbus_timeout_get_enabled(timeout) != 0 else { return }
-    timers[timeout] = loop.schedule(after: .milliseconds(Int64(dbus_timeout_get_interval(timeout)))) { [weak self] in
-      guard let self, self.timers[timeout] != nil else { return }
-      dbus_timeout_handle(timeout)
-      if self.timers[timeout] != nil { self.arm(timeout) }  // libdbus's time-outs repeat until they are removed
+    let interval = Duration.milliseconds(Int64(dbus_timeout_get_interval(timeout)))
+    // It repeats until it is removed.
+    timeouts[timeout] = loop.begin { [loop] in
+      do {
+        while true {
+          try await loop.sleep(for: interval)
+          dbus_timeout_handle(timeout)
+        }
+      } catch {
+        return  // removed
+      }
     }
   }
 
   private func disarm(_ timeout: OpaquePointer?) {
     guard let timeout else { return }
-    timers.removeValue(forKey: timeout)?.cancel()
+    timeouts.removeValue(forKey: timeout)?.cancel()
   }
 
   // MARK: Dispatch
 
-  private func dispatchLater() {
-    guard !isDispatching else { return }
-    isDispatching = true
-    loop.later { [weak self] in self?.dispatch() }
+  private enum Rest {
+    case none, some
+    /// The task that waits for an answer runs before what the bus sent after it is handled.
+    case afterAnswer
   }
 
-  /// Up to the next answer: the task that waits for it runs, then comes what the bus sent after it.
-  private func dispatch() {
-    isDispatching = false
-    guard let connection else { return }
+  /// Hands over each message, in the bus's order, until the bus has gone or `close` was called. `take` returns false for what is not ours.
+  func run(_ take: @escaping (OpaquePointer) -> Bool) async throws(CancellationError) {
+    self.take = take
+    defer { self.take = nil }
+    while !isGone, let connection {
+      switch dispatch(connection) {
+      case .none: try await arrived.wait()
+      case .some: try await loop.nextTurn()
+      case .afterAnswer: try await loop.later()
+      }
+    }
+  }
+
+  private func dispatch(_ connection: OpaquePointer) -> Rest {
+    // Whoever takes a message may close it.
     dbus_connection_ref(connection)
-    var hasMore = true
+    defer { dbus_connection_unref(connection) }
     wasAnswered = false
-    for _ in 0..<Self.messagesPerTurn where hasMore && !wasAnswered {
-      hasMore = self.connection != nil && dbus_connection_dispatch(connection) == DBUS_DISPATCH_DATA_REMAINS
+    for _ in 0..<Self.messagesPerTurn where !isGone && self.connection != nil {
+      guard dbus_connection_dispatch(connection) == DBUS_DISPATCH_DATA_REMAINS else { return .none }
+      if wasAnswered { return .afterAnswer }
     }
-    dbus_connection_unref(connection)
-    guard hasMore, !isDispatching else { return }
-    guard !wasAnswered else { return dispatchLater() }
-    isDispatching = true
-    loop.nextTurn { [weak self] in
-      self?.isDispatching = false
-      self?.dispatchLater()
-    }
+    return .some
   }
 
   private func received(_ message: OpaquePointer) -> Bool {
     if dbus_message_is_signal(message, "org.freedesktop.DBus.Local", "Disconnected") != 0 {
-      loop.later { [weak self] in
-        guard let self, self.connection != nil else { return }
-        self.close()
-        self.onClosed()
-      }
+      isGone = true
       return true
     }
     if dbus_message_get_reply_serial(message) != 0 { wasAnswered = true }
-    return onMessage(message)
+    return take?(message) ?? false
   }
 }

@@ -77,8 +77,6 @@ public final class CompanionProxy {
   /// Another radio is attached: to a client that is another address, where it has a place of its own.
   public func radioReplaced() { for client in clients { client.disconnect("another radio is attached") } }
 
-  }
-
   // MARK: Status
 
   /// What the status shows of one address.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import EventLoop
 import MeshCrypto
 
 extension VirtualRadio {
@@ -41,29 +42,30 @@ extension VirtualRadio {
   private func startIteration(since: UInt32) {
     guard volatile.iteration == nil else { return reply(.error(.badState)) }
     reply(.contactsStart(total: UInt32(stored.contacts.count)))
-    volatile.iteration = VolatileState.Iteration(since: since)
-    loop.later { [weak self] in self?.continueIteration() }
+    volatile.iteration = loop.begin { [self] in
+      do { try await iterate(since) } catch { return }  // rebooted
+    }
   }
 
-  /// A few records a turn of the loop, so that commands sent meanwhile are answered in between.
-  private func continueIteration() {
-    guard var iteration = volatile.iteration else { return }
-    var budget = 8
-    while iteration.next < stored.contacts.count, budget > 0 {
-      let contact = stored.contacts[iteration.next]
-      iteration.next += 1
-      guard let modified = contact.lastModified, modified > iteration.since else { continue }
-      iteration.highest = max(iteration.highest, modified)
-      reply(.contact(contact))
-      budget -= 1
-    }
-    guard iteration.next >= stored.contacts.count else {
-      volatile.iteration = iteration
-      loop.schedule(after: .microseconds(200)) { [weak self] in self?.continueIteration() }
-      return
+  /// A few records at a time, so that commands sent meanwhile are answered in between.
+  private func iterate(_ since: UInt32) async throws {
+    try Task.checkCancellation()
+    var (next, highest): (Int, UInt32) = (0, 0)
+    while true {
+      var budget = 8
+      while next < stored.contacts.count, budget > 0 {
+        let contact = stored.contacts[next]
+        next += 1
+        guard let modified = contact.lastModified, modified > since else { continue }
+        highest = max(highest, modified)
+        reply(.contact(contact))
+        budget -= 1
+      }
+      guard next < stored.contacts.count else { break }
+      try await loop.sleep(for: .microseconds(200))
     }
     volatile.iteration = nil
-    reply(.endOfContacts(lastModified: iteration.highest))
+    reply(.endOfContacts(lastModified: highest))
   }
 
   private func addOrUpdate(_ contact: Contact) {

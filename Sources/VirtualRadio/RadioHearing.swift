@@ -82,7 +82,7 @@ extension VirtualRadio {
     else { return }  // `try?`: a malformed path is dropped
     stored.contacts[index].outPath = path
     stored.contacts[index].lastModified = clock
-    output?(Push.pathUpdated(stored.contacts[index].key).encode())
+    put(Push.pathUpdated(stored.contacts[index].key).encode())
     if let type = try? reader.u8("extra type"), type & 15 == PayloadType.ack.rawValue,
       let code = try? reader.big(4, "ack")  // `try?`: no extra is fine
     {
@@ -94,7 +94,7 @@ extension VirtualRadio {
     guard let index = volatile.acks.firstIndex(where: { $0.code == code }) else { return }
     let sent = volatile.acks.remove(at: index)
     let trip = (UInt64(max(0, loop.now.nanoseconds)) &- sent.sentAt) / 1_000_000
-    output?(Push.sendConfirmed(ack: code, tripTime: UInt32(truncatingIfNeeded: trip)).encode())
+    put(Push.sendConfirmed(ack: code, tripTime: UInt32(truncatingIfNeeded: trip)).encode())
   }
 
   private func hearGroupText(_ envelope: GroupEnvelope, _ packet: Packet) {

@@ -16,13 +16,20 @@ public enum PortFault: Equatable, Sendable {
   case wrongReply
 }
 
-/// The port for a client: frames in, frames out, and injected faults.
+/// The port for a client: frames in, frames out, and injected faults. It is plugged in when it is made; `run` serves it.
 public class RadioPort {
   let radio: VirtualRadio
   let loop: EventLoop
+  private let kind: FirmwareReceiver.Kind
   private var receiver: FirmwareReceiver
   private var pending: [UInt8] = []
-  private var isSilent = false
+  /// What a client is at the other end of; `nil`: what the radio says is lost.
+  private var line: Int32?
+  private let ready = Waiter()
+  /// When the port is plugged in again; `nil`: it was not pulled out.
+  private var returnsAt: MonotonicTime?
+  private let unplugged = Waiter()
+  private var silentUntil: MonotonicTime?
   private var cutsNext = false
   private var falsifiesNext = false
   private var random = SeededRandom(seed: 7)
@@ -37,28 +44,114 @@ public class RadioPort {
   init(_ radio: VirtualRadio, on loop: EventLoop, _ kind: FirmwareReceiver.Kind) {
     self.radio = radio
     self.loop = loop
+    self.kind = kind
     receiver = FirmwareReceiver(kind)
-    radio.output = { [weak self] frame in self?.send(frame) }
+    radio.port = self
   }
 
-  /// Writes as much as the descriptor accepts; returns the rest. Overridden by subclasses.
-  func writeOut(_ bytes: ArraySlice<UInt8>) -> Int { bytes.count }
+  // MARK: For each kind of port
 
-  func received(_ bytes: [UInt8]) {
+  /// The address to connect to.
+  public var address: String { "" }
+  var isPluggedIn: Bool { false }
+  /// What a client closes has ended; a line that stays is for the next one.
+  var endsWithClient: Bool { true }
+  /// Appears to clients.
+  func plugIn() throws {}
+  /// Disappears at once, with the client's line. Harmless when it is out already.
+  func pullOut() {}
+  /// Carries the bytes of clients while it is plugged in.
+  func serve() async throws {}
+  /// The radio was switched off and on.
+  func rebooted() {}
+
+  // MARK: The port's life
+
+  /// Serves clients until the task is cancelled. The port is pulled out then.
+  public final func run() async {
+    defer { pullOut() }
+    do {
+      while true {
+        if isPluggedIn { try await loop.race({ try await self.serve() }, { try await self.untilUnplugged() }) }
+        try await untilUnplugged()
+        try await untilReturn()
+        // A port that cannot come back is away; the next unplugging tries again.
+        do { try plugIn() } catch { Log().error("\(error)") }
+      }
+    } catch is CancellationError {
+      return
+    } catch {
+      Log().error("\(address): \(error)")
+    }
+  }
+
+  private func untilUnplugged() async throws(CancellationError) {
+    while returnsAt == nil { try await unplugged.wait() }
+  }
+
+  private func untilReturn() async throws(CancellationError) {
+    while let time = returnsAt, loop.now < time { try await unplugged.wait(until: time, on: loop) }
+    returnsAt = nil
+  }
+
+  /// Removes the port for a while, like unplugging.
+  public final func unplug(for duration: Duration) {
+    pullOut()
+    let time = loop.now + duration
+    returnsAt = min(returnsAt ?? time, time)
+    unplugged.resume()
+  }
+
+  // MARK: A client
+
+  /// From now on bytes come from there and go there. False: the kernel refuses.
+  func attach(_ descriptor: Int32) -> Bool {
+    receiver = FirmwareReceiver(kind)
+    pending.removeAll()
+    guard loop.watch(descriptor, for: .readable, { [ready] _ in ready.resume() }) else { return false }
+    line = descriptor
+    return true
+  }
+
+  /// No byte comes or goes any more. Before the descriptor is closed.
+  func cut() {
+    guard let line else { return }
+    loop.unwatch(line)
+    self.line = nil
+    pending.removeAll()
+    ready.resume()
+  }
+
+  /// Carries bytes in both directions until the client closes the line, or it is cut.
+  func carry() async throws(CancellationError) {
+    while let line, !hasEnded(line) {
+      try await ready.wait()
+      flush()
+    }
+  }
+
+  /// Reads what has come, as far as the others have their turn; true: the client has closed the line.
+  private func hasEnded(_ descriptor: Int32) -> Bool {
+    for _ in 0..<Descriptor.readsPerTurn where line == descriptor {
+      switch Descriptor.read(descriptor) {
+      case .bytes(let bytes): received(bytes)
+      case .wouldBlock: return false
+      case .end, .failed: return endsWithClient
+      }
+    }
+    return false
+  }
+
+  private func received(_ bytes: [UInt8]) {
     guard !isSilent else { return }
     receiver.receive(bytes) { frame in radio.received(frame) }
   }
 
-  func resetReceiver(_ kind: FirmwareReceiver.Kind) {
-    receiver = FirmwareReceiver(kind)
-    pending.removeAll()
-  }
+  // MARK: Faults
 
   public func perform(_ fault: PortFault) {
     switch fault {
-    case .silence(let duration):
-      isSilent = true
-      loop.schedule(after: duration) { [weak self] in self?.isSilent = false }
+    case .silence(let duration): silentUntil = loop.now + duration
     case .garbage(let count):
       queue(
         (0..<count).map { _ in
@@ -69,7 +162,11 @@ public class RadioPort {
     }
   }
 
-  private func send(_ frame: [UInt8]) {
+  private var isSilent: Bool { silentUntil.map { loop.now < $0 } ?? false }
+
+  // MARK: From the radio
+
+  func send(_ frame: [UInt8]) {
     guard !isSilent, let code = frame.first else { return }
     var frame = frame
     if falsifiesNext, code < 0x80 {
@@ -86,6 +183,7 @@ public class RadioPort {
   }
 
   private func queue(_ bytes: [UInt8]) {
+    guard line != nil else { return }
     guard pending.count + bytes.count <= Self.maxPending else {
       droppedFrames += 1
       return
@@ -94,17 +192,9 @@ public class RadioPort {
     flush()
   }
 
-  func flush() {
-    guard !pending.isEmpty else { return }
-    let written = writeOut(pending[...])
-    pending.removeFirst(min(written, pending.count))
+  private func flush() {
+    guard let line, !pending.isEmpty else { return }
+    while !pending.isEmpty, case .wrote(let count) = Descriptor.write(line, pending[...]) { pending.removeFirst(count) }
+    loop.changeInterest(line, to: pending.isEmpty ? .readable : [.readable, .writable])
   }
-
-  var wantsToWrite: Bool { !pending.isEmpty }
-
-  /// Removes the port for a while, like unplugging.
-  public func unplug(for duration: Duration) {}
-
-  /// The address to connect to.
-  public var address: String { "" }
 }

@@ -37,7 +37,7 @@ extension VirtualRadio {
     case .logout: reply(.ok)
     case .sendTelemetryRequest(nil): sendOwnTelemetry()
     case .syncNextMessage:
-      if let message = volatile.queue.take() { output?(message) } else { reply(.noMoreMessages) }
+      if let message = volatile.queue.take() { put(message) } else { reply(.noMoreMessages) }
     default: return false
     }
     return true
@@ -87,6 +87,6 @@ extension VirtualRadio {
     let telemetry = Telemetry(readings: [
       Reading(channel: 1, type: .voltage, values: [4.12]), Reading(channel: 1, type: .temperature, values: [21.5]),
     ])
-    output?(Push.telemetryResponse(key.prefix, data: telemetry.encode()).encode())
+    put(Push.telemetryResponse(key.prefix, data: telemetry.encode()).encode())
   }
 }

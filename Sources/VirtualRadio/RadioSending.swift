@@ -50,7 +50,7 @@ extension VirtualRadio {
     let data = TraceData(
       flags: trace.flags, tag: trace.tag, auth: trace.auth, hashes: trace.path,
       hopSNRs: trace.path.map { _ in Ether.snr }, finalSNR: Ether.snr)
-    loop.later { [weak self] in self?.push(.traceData(data)) }
+    loop.later { [self] in push(.traceData(data)) }
   }
 
   /// Requests to other nodes: SENT, without an answer.

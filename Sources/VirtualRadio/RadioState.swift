@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import EventLoop
 import MeshCrypto
 import MeshIdentity
 
@@ -93,7 +94,8 @@ struct VolatileState {
   var acks: [PendingAck] = []
   /// The last 16 nodes heard.
   var advertPaths: [(key: PublicKey, time: UInt32, path: Path)] = []
-  var iteration: Iteration?
+  /// Hands out the contact table, while it does.
+  var iteration: LoopTask?
   var seen: [[UInt8]] = []
   var sent: UInt32 = 0
   var sentFlood: UInt32 = 0
@@ -103,12 +105,6 @@ struct VolatileState {
   var receivedMilliseconds: Double = 0
   /// The buffer of the last command: a shorter one is filled from it, as in the firmware.
   var commandBuffer: [UInt8] = []
-
-  struct Iteration {
-    var next = 0
-    let since: UInt32
-    var highest: UInt32 = 0
-  }
 
   init(queueCapacity: Int) { queue = OfflineQueue(capacity: queueCapacity) }
 }

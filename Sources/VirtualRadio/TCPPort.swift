@@ -7,98 +7,74 @@ import Timing
 
 /// The port of a Wi-Fi radio: one client on TCP, and a new one throws out the one before.
 public final class TCPPort: RadioPort {
-  private var acceptor: Acceptor?
+  private var listener: Int32 = -1
+  /// Somebody may want to connect.
+  private let waiting = Waiter()
   private var client: Int32 = -1
-  public private(set) var port: UInt16 = 0
-
-  private let kind: FirmwareReceiver.Kind
+  public private(set) var port: UInt16
 
   /// Loopback only. Port 0 selects a free one. `isLine`: it carries a serial line, so that invalid data is skipped as on one.
   public init(_ radio: VirtualRadio, on loop: EventLoop, port: UInt16, isLine: Bool = false) throws {
-    kind = isLine ? .serial : .wifi
-    super.init(radio, on: loop, kind)
+    self.port = port
+    super.init(radio, on: loop, isLine ? .serial : .wifi)
     radio.isClientConnected = false
-    try listen(on: port)
-    radio.onReboot = { [weak self] in self?.dropClient() }
+    try plugIn()
   }
 
-  deinit {
-    dropClient()
-    stopListening()
-  }
+  deinit { pullOut() }
 
   public override var address: String { "tcp:127.0.0.1:\(port)" }
+  override var isPluggedIn: Bool { listener >= 0 }
 
-  private func listen(on wanted: UInt16) throws {
-    let listener: Int32
-    (listener, port) = try LoopbackSocket.listen(on: wanted)
-    let acceptor = Acceptor(listener, name: address, reserve: .turnsAway, on: loop, log: Log())
-    self.acceptor = acceptor
-    loop.begin { [weak self] in
-      // `try?`: it throws when the port no longer listens, and only then.
-      while let socket = try? await acceptor.accept() {
-        if let self { self.accept(socket) } else { close(socket) }
-      }
-    }
+  override func plugIn() throws {
+    (listener, port) = try LoopbackSocket.listen(on: port)
+    loop.watch(listener, for: .readable) { [waiting] _ in waiting.resume() }
   }
 
-  private func stopListening() {
-    acceptor?.stop()
-    acceptor = nil
-  }
-
-  private func accept(_ accepted: Int32) {
+  override func pullOut() {
     dropClient()
-    client = accepted
-    radio.isClientConnected = true
-    resetReceiver(kind)
-    loop.watch(client, for: .readable) { [weak self] readiness in self?.ready(readiness) }
+    guard listener >= 0 else { return }
+    loop.unwatch(listener)
+    close(listener)
+    listener = -1
   }
+
+  override func rebooted() { dropClient() }
 
   private func dropClient() {
+    cut()
     guard client >= 0 else { return }
-    loop.unwatch(client)
     close(client)
     client = -1
     radio.isClientConnected = false
   }
 
-  private func ready(_ readiness: EventLoop.Readiness) {
-    if readiness.contains(.writable) {
-      flush()
-      updateInterest()
-    }
-    for _ in 0..<Descriptor.readsPerTurn where client >= 0 {
-      switch Descriptor.read(client) {
-      case .bytes(let bytes): received(bytes)
-      case .wouldBlock: return
-      case .end, .failed: return dropClient()
-      }
+  override func serve() async throws {
+    var next: Int32 = -1
+    defer { if next >= 0 { close(next) } }
+    while true {
+      if next < 0 { next = try await accept() }
+      client = next
+      radio.isClientConnected = attach(client)
+      next = -1
+      try await loop.race({ try await self.carry() }, { next = try await self.accept() })
+      dropClient()
     }
   }
 
-  override func writeOut(_ bytes: ArraySlice<UInt8>) -> Int {
-    guard client >= 0 else { return bytes.count }
-    var written = 0
-    while written < bytes.count {
-      guard case .wrote(let count) = Descriptor.write(client, bytes[(bytes.startIndex + written)...]) else { break }
-      written += count
+  private func accept() async throws(CancellationError) -> Int32 {
+    while true {
+      let socket = accept4(listener, nil, nil, Int32(SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue))
+      guard socket < 0 else { return socket }
+      if errno == EMFILE || errno == ENFILE { try await rest() }
+      try await waiting.wait()
     }
-    loop.later { [weak self] in self?.updateInterest() }
-    return written
   }
 
-  private func updateInterest() {
-    guard client >= 0 else { return }
-    loop.changeInterest(client, to: wantsToWrite ? [.readable, .writable] : .readable)
-  }
-
-  public override func unplug(for duration: Duration) {
-    dropClient()
-    stopListening()
-    let wanted = port
-    loop.schedule(after: duration) { [weak self] in
-      do { try self?.listen(on: wanted) } catch { Log().error("\(error)") }
-    }
+  /// No descriptor is left: without this, the connection that waits would be reported in every turn.
+  private func rest() async throws(CancellationError) {
+    loop.changeInterest(listener, to: [])
+    try await loop.sleep(for: .seconds(1))
+    loop.changeInterest(listener, to: .readable)
   }
 }

@@ -16,6 +16,8 @@ public final class VirtualMesh {
   private let ether: Ether
   private var radios: [String: VirtualRadio] = [:]
   private var ports: [String: RadioPort] = [:]
+  /// Each serves a port.
+  private var serving: [LoopTask] = []
   private var order: [String] = []
   private let report: (String) -> Void
 
@@ -58,6 +60,7 @@ public final class VirtualMesh {
 
   private func announce(_ name: String, _ port: RadioPort) {
     ports[name] = port
+    serving.append(loop.begin { await port.run() })
     say {
       $0.field("radio", name)
       $0.field("key", port.radio.key.hex)
@@ -65,14 +68,20 @@ public final class VirtualMesh {
     }
   }
 
-  /// Floods an advert of each radio, without air time, so that they appear in each other's tables. Then calls `done`. Real radios do not
-  /// do this automatically.
-  public func advertiseAll(_ done: @escaping () -> Void) {
+  /// Pulls all ports out, in the loop's next turn.
+  public func close() {
+    for task in serving { task.cancel() }
+    serving = []
+  }
+
+  /// Floods an advert of each radio, without air time, and returns when they are in each other's tables. Real radios do not do this
+  /// automatically.
+  public func advertiseAll() async throws(CancellationError) {
     let factor = ether.airtimeFactor
     ether.airtimeFactor = 0
     for name in order { radios[name]?.received(Command.sendSelfAdvert(flood: true).encode()) }
     ether.airtimeFactor = factor
-    loop.schedule(after: .milliseconds(1), done)
+    try await loop.sleep(for: .milliseconds(1))
   }
 
   private func say(_ body: (inout JSONWriter) -> Void) {
@@ -159,7 +168,11 @@ public final class VirtualMesh {
   private func later(_ line: String) throws {
     let parts = line.split(separator: " ", maxSplits: 2).map(String.init)
     guard parts.count == 3 else { throw ScriptError(description: "at SECONDS LINE") }
-    loop.schedule(after: .seconds(try number(parts[1]))) { [weak self] in self?.perform(parts[2]) }
+    let delay = Duration.seconds(try number(parts[1]))
+    begin {
+      try await self.loop.sleep(for: delay)
+      self.perform(parts[2])
+    }
   }
 
   private func directMessage(_ words: [String]) throws {
@@ -185,13 +198,25 @@ public final class VirtualMesh {
     guard words.count == 4 else { throw ScriptError(description: "inject NAME RATE COUNT") }
     let radio = try find(words[1])
     let (rate, count) = (try number(words[2]), Int(try number(words[3])))
-    injectOne(radio, next: 1, of: count, rate: rate, start: loop.now)
+    let start = loop.now
+    // The first are there at once.
+    var next = injectDue(radio, from: 1, of: count, rate: rate, since: start)
+    guard next <= count else { return say { $0.field("injected", count) } }
+    begin {
+      while next <= count {
+        try await self.loop.sleep(for: .seconds(max(0.001, 1 / max(rate, 1))))
+        next = self.injectDue(radio, from: next, of: count, rate: rate, since: start)
+      }
+      self.say { $0.field("injected", count) }
+    }
   }
 
-  /// Queues the messages that are due, and schedules the rest. Numbers in the text show missing ones.
-  private func injectOne(_ radio: VirtualRadio, next: Int, of count: Int, rate: Double, start: MonotonicTime) {
+  /// Queues the messages that are due, and returns the number of the next. Numbers in the text show missing ones.
+  private func injectDue(
+    _ radio: VirtualRadio, from first: Int, of count: Int, rate: Double, since start: MonotonicTime
+  ) -> Int {
     let due = rate == 0 ? count : min(count, Int((loop.now - start).inSeconds * rate) + 1)
-    var number = next
+    var number = first
     while number <= due {
       if number % 4 == 0, radio.settings.contacts > 0 {
         radio.injectDirectText(
@@ -201,10 +226,13 @@ public final class VirtualMesh {
       }
       number += 1
     }
-    guard number <= count else { return say { $0.field("injected", count) } }
-    loop.schedule(after: .seconds(max(0.001, 1 / max(rate, 1)))) { [weak self, weak radio] in
-      guard let self, let radio else { return }
-      self.injectOne(radio, next: number, of: count, rate: rate, start: start)
+    return number
+  }
+
+  /// Something that takes its time. It ends with the program.
+  private func begin(_ work: @escaping () async throws -> Void) {
+    loop.begin {
+      do { try await work() } catch { return }  // nobody cancels it
     }
   }
 

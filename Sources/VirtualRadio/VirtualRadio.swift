@@ -24,10 +24,10 @@ public final class VirtualRadio {
   private var clockAtBoot: UInt32
   private var lastUniqueTime: UInt32 = 0
 
-  /// Frames to the client, when there is one.
+  /// Where clients are.
+  weak var port: RadioPort?
+  /// Takes each frame to the client of a radio that has no port.
   public var output: (([UInt8]) -> Void)?
-  /// Called on a reboot: the port of a USB device disappears.
-  public var onReboot: (() -> Void)?
   /// Serial lines always count as connected; on TCP only while a client is there.
   public var isClientConnected = true
   /// The battery's voltage in millivolts.
@@ -77,9 +77,10 @@ public final class VirtualRadio {
 
   /// Power off and on: RAM is lost.
   public func reboot() {
+    volatile.iteration?.cancel()
     volatile = VolatileState(queueCapacity: settings.queueCapacity)
     clock = settings.clock ?? clockAfterBoot()
-    onReboot?()
+    port?.rebooted()
   }
 
   // MARK: Commands
@@ -114,10 +115,16 @@ public final class VirtualRadio {
     }
   }
 
-  func reply(_ reply: Reply) { output?(reply.encode()) }
+  /// To the client, if there is one.
+  func put(_ frame: [UInt8]) {
+    port?.send(frame)
+    output?(frame)
+  }
+
+  func reply(_ reply: Reply) { put(reply.encode()) }
 
   /// A push goes out only while a client counts as connected.
-  func push(_ push: Push) { if isClientConnected { output?(push.encode()) } }
+  func push(_ push: Push) { if isClientConnected { put(push.encode()) } }
 
   private func carryOut(_ command: Command, frame: [UInt8]) {
     if carryOutSetting(command) || carryOutQuery(command) || carryOutContact(command) || carryOutSending(command) {

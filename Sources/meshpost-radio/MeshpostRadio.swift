@@ -88,17 +88,28 @@ struct MeshpostRadio: ParsableCommand {
     }
     try openPorts(mesh)
     let lines = try script.map { try readLines(of: $0) } ?? []
-    let begin = {
-      print(#"{"ready":true}"#)
-      fflush(nil)
-      for line in lines { mesh.perform(line) }
+    let work = loop.begin {
+      do {
+        try await play(mesh, lines, LineInput(0, on: loop))
+        if !keep { loop.stop() }
+      } catch {
+        return  // the program ends
+      }
     }
-    if advertise { mesh.advertiseAll(begin) } else { begin() }
-    let input = LineInput(0, on: loop)
-    input.onLine = { mesh.perform($0) }
-    input.onEnd = { [keep] in if !keep { loop.stop() } }
     loop.run()
-    withExtendedLifetime((signals, input)) {}
+    work.cancel()
+    mesh.close()
+    loop.turn(wait: false)
+    withExtendedLifetime(signals) {}
+  }
+
+  /// The script, then what comes on standard input, until its end.
+  private func play(_ mesh: VirtualMesh, _ script: [String], _ input: LineInput) async throws {
+    if advertise { try await mesh.advertiseAll() }
+    print(#"{"ready":true}"#)
+    fflush(nil)
+    for line in script { mesh.perform(line) }
+    while let line = try await input.next() { mesh.perform(line) }
   }
 
   private func openPorts(_ mesh: VirtualMesh) throws {
@@ -128,52 +139,5 @@ struct MeshpostRadio: ParsableCommand {
       lines.append(String(decoding: buffer.prefix { $0 != 0 && $0 != 10 }.map { UInt8(bitPattern: $0) }, as: UTF8.self))
     }
     return lines
-  }
-}
-
-/// Reads lines from a descriptor.
-final class LineInput {
-  private let descriptor: Int32
-  private let loop: EventLoop
-  private var partial: [UInt8] = []
-  private var isWatched = false
-  var onLine: (String) -> Void = { _ in }
-  var onEnd: () -> Void = {}
-
-  /// Longer lines are cut: no script line is that long.
-  private static let longestLine = 4096
-
-  init(_ descriptor: Int32, on loop: EventLoop) {
-    self.descriptor = descriptor
-    self.loop = loop
-    Descriptor.setNonBlocking(descriptor)
-    isWatched = loop.watch(descriptor, for: .readable) { [weak self] _ in self?.read() }
-    // A regular file or /dev/null cannot be watched: read it turn by turn.
-    if !isWatched { loop.later { [weak self] in self?.read() } }
-  }
-
-  /// The rest is read in the next turn, after the radios had theirs.
-  private func read() {
-    for _ in 0..<Descriptor.readsPerTurn {
-      switch Descriptor.read(descriptor) {
-      case .bytes(let bytes): take(bytes)
-      case .wouldBlock: return
-      case .end, .failed:
-        loop.unwatch(descriptor)
-        return onEnd()
-      }
-    }
-    if !isWatched { loop.nextTurn { [weak self] in self?.read() } }
-  }
-
-  private func take(_ bytes: [UInt8]) {
-    for byte in bytes {
-      if byte == 10 {
-        onLine(String(decoding: partial, as: UTF8.self))
-        partial.removeAll()
-      } else if partial.count < Self.longestLine {
-        partial.append(byte)
-      }
-    }
   }
 }

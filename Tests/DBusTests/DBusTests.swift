@@ -59,6 +59,20 @@ import Timing
     return bus
   }
 
+  /// Takes what a listener gets, until the bus is closed.
+  private func begin(_ listener: BusListener, _ take: @escaping (BusListener.Event) -> Void) {
+    loop.begin {
+      // `try?`: nobody cancels it.
+      while let event = try? await listener.next() { take(event) }
+    }
+  }
+
+  private func listen(_ bus: Bus, _ rule: MatchRule, _ take: @escaping (BusListener.Event) -> Void = { _ in }) {
+    let listener = bus.listen()
+    bus.add(rule, to: listener)
+    begin(listener, take)
+  }
+
   private static let everything: [BusValue] = [
     .byte(255), .bool(true), .bool(false), .int16(-2), .uint16(65535), .int32(-3), .uint32(.max), .int64(.min),
     .uint64(.max), .double(2.5), .string("æ🌲"), .string(""), .objectPath("/a/b"), .signature("a{sv}"),
@@ -77,7 +91,7 @@ import Timing
   @Test func `every type goes over the bus and comes back exactly`() {
     let (server, client) = (bus(), bus())
     server.export("/echo", "org.example.Echo") { call in call.body }
-    _ = server.subscribe(MatchRule(interface: "x.y")) { _ in }
+    listen(server, MatchRule(interface: "x.y"))
     take("org.example", server)
     let echo = begin(client, .call("org.example", "/echo", "org.example.Echo", "Echo", Self.everything)).outcome
     run(until: { echo.isOver }, "answered")
@@ -163,9 +177,16 @@ import Timing
     let client = bus()
     var owners: [Bus.Owner] = []
     var signals = 0
-    client.watchName("org.example.late") { owners.append($0) }
-    _ = client.subscribe(MatchRule(sender: "org.example.late", interface: "org.example.L", member: "Tick")) { _ in
-      signals += 1
+    let listener = client.listen()
+    client.watch("org.example.late", for: listener)
+    client.add(MatchRule(sender: "org.example.late", interface: "org.example.L", member: "Tick"), to: listener)
+    begin(listener) { event in
+      switch event {
+      case .owner(let owner, let name):
+        #expect(name == "org.example.late")
+        owners.append(owner)
+      case .signal: signals += 1
+      }
     }
     client.export("/c", "org.example.C") { _ in [.byte(1)] }
     run(until: { owners == [.nobody] }, "nobody owns it")
@@ -201,7 +222,9 @@ import Timing
   @Test func `who waits for an answer runs before what the bus sent after it is handled`() {
     let (server, client) = (bus(), bus())
     var order: [String] = []
-    _ = client.subscribe(MatchRule(interface: "org.example.O")) { order.append($0.member ?? "") }
+    listen(client, MatchRule(interface: "org.example.O")) {
+      if case .signal(let message) = $0 { order.append(message.member ?? "") }
+    }
     server.export("/o", "org.example.O") { [server, loop] _ in
       loop.later { for member in ["one", "two"] { server.emit("/o", "org.example.O", member) } }
       return []
@@ -214,6 +237,52 @@ import Timing
       #expect(order == ["answer", "one", "two"], "round \(round)")
       #expect(call.outcome.isOver)
     }
+  }
+
+  @Test func `a listener gets signals and owners in the order of the bus`() {
+    let (server, client) = (bus(), bus())
+    let listener = client.listen()
+    var order: [String] = []
+    client.watch("org.example.order", for: listener)
+    client.add(MatchRule(interface: "org.example.R"), to: listener)
+    begin(listener) { event in
+      switch event {
+      case .owner(.nobody, _): order.append("nobody")
+      case .owner(_, _): order.append("owned")
+      case .signal(let message): order.append(message.member ?? "")
+      }
+    }
+    run(until: { order == ["nobody"] }, "asked")
+    for round in 1...20 {
+      order = []
+      server.emit("/r", "org.example.R", "before")
+      server.post(Self.nameCall("RequestName", [.string("org.example.order"), .uint32(0)]))
+      server.emit("/r", "org.example.R", "between")
+      server.post(Self.nameCall("ReleaseName", [.string("org.example.order")]))
+      server.emit("/r", "org.example.R", "after")
+      run(until: { order.count >= 5 }, "all of it has come")
+      #expect(order == ["before", "owned", "between", "nobody", "after"], "round \(round)")
+    }
+  }
+
+  private static func nameCall(_ member: String, _ body: [BusValue]) -> BusMessage {
+    .call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", member, body)
+  }
+
+  /// Else it would go on from what is not so any more.
+  @Test func `a listener that falls behind ends the connection, and the next one says who owns the name`() {
+    let (server, client) = (bus(), bus())
+    let listener = client.listen()
+    client.watch("org.example.busy", for: listener)
+    client.add(MatchRule(interface: "org.example.B"), to: listener)
+    take("org.example.busy", server)
+    for _ in 0..<300 { server.emit("/b", "org.example.B", "Tick") }
+    run(until: { !client.isUp }, "it has ended")
+    var events: [BusListener.Event] = []
+    begin(listener) { events.append($0) }
+    run(until: { client.isUp }, "another connection")
+    run(until: { if case .owner(.name, _)? = events.last { true } else { false } }, "it has an owner")
+    #expect(events.count <= 258)
   }
 
   @Test func `calls that wait end with the connection, or when they are cancelled`() throws {
@@ -268,8 +337,10 @@ import Timing
     weak var last: Bus?
     for _ in 0..<100 {
       let client = bus()
-      client.watchName("org.example") { _ in _ = client }
-      _ = client.subscribe(MatchRule(interface: "x.y")) { _ in _ = client }
+      let listener = client.listen()
+      client.watch("org.example", for: listener)
+      client.add(MatchRule(interface: "x.y"), to: listener)
+      begin(listener) { _ in _ = client }
       client.close()
       last = client
       loop.turn(wait: false)
@@ -283,7 +354,9 @@ import Timing
   @Test func `idle means asleep`() throws {
     let client = bus()
     var isKnown = false
-    client.watchName("org.example") { _ in isKnown = true }
+    let listener = client.listen()
+    client.watch("org.example", for: listener)
+    begin(listener) { _ in isKnown = true }
     run(until: { isKnown }, "asked")
     // Once what is under way has ended, only the timer wakes it: a busy loop never gets there.
     var wakeups: UInt64 = .max

@@ -15,6 +15,23 @@ import VirtualRadio
 @Suite struct SerialSearchTests {
   private let loop = EventLoop()
   private let scratch = Scratch()
+  private let ports: ServedPorts
+
+  init() { ports = ServedPorts(loop) }
+
+  /// Pulls the radios' ports out when the test has ended.
+  private final class ServedPorts {
+    private let loop: EventLoop
+    private var tasks: [LoopTask] = []
+
+    init(_ loop: EventLoop) { self.loop = loop }
+    deinit {
+      for task in tasks { task.cancel() }
+      loop.turn(wait: false)
+    }
+
+    func begin(_ port: PseudoTerminalPort) { tasks.append(loop.begin { await port.run() }) }
+  }
 
   /// Something on a serial line that is no radio: what it says by itself, and what it was told.
   private final class Stranger {
@@ -55,7 +72,9 @@ import VirtualRadio
   ) {
     let radio = VirtualRadio(VirtualRadioSettings(name: name, seed: seed), on: loop)
     let device = scratch.location(name)
-    return (device, radio, try PseudoTerminalPort(radio, on: loop, link: device))
+    let port = try PseudoTerminalPort(radio, on: loop, link: device)
+    ports.begin(port)
+    return (device, radio, port)
   }
 
   private func look(_ search: SerialSearch, _ devices: [String], key: String? = nil) -> Result<String, LinkError>? {

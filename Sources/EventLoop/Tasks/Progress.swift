@@ -35,6 +35,13 @@ extension EventLoop {
     nextTurn { waiter.resume() }
     try await waiter.wait()
   }
+
+  /// Returns in this turn, after the tasks that can go on now.
+  public func later() async throws(CancellationError) {
+    let waiter = Waiter()
+    later { waiter.resume() }
+    try await waiter.wait()
+  }
 }
 
 /// Tells when nothing has moved for too long: `moved` is a number that changes when something has.

@@ -15,13 +15,19 @@ final class BlueZObjects {
     case device(DeviceFacts, isHeard: Bool)
     case deviceGone(String)
     case characteristics(device: String, rx: String?, tx: String?)
+    /// A characteristic has another value.
+    case value([UInt8], of: String)
   }
 
   /// Devices heard during a scan; further ones are not looked at.
   private static let maxDevices = 256
 
   private let bus: Bus
-  private var changes: Bus.Subscription?
+  private let loop: EventLoop
+  /// All that BlueZ says comes through it, in BlueZ's order.
+  private let listener: BusListener
+  /// Whose changes are listened to.
+  private var (changes, values): (MatchRule?, MatchRule?)
   private var isServiceUp = false
   private(set) var devices: [String: DeviceFacts] = [:]
   private var adapters: [String: AdapterFacts] = [:]
@@ -29,36 +35,72 @@ final class BlueZObjects {
   private(set) var rxFlags: [String] = []
   private var handle: (Event) -> Void = { _ in }
 
-  init(_ bus: Bus) { self.bus = bus }
+  init(_ bus: Bus, on loop: EventLoop) {
+    self.bus = bus
+    self.loop = loop
+    listener = bus.listen()
+  }
 
   /// Enters the bus, and tells `handle` of each event, in BlueZ's order, until `end`.
   func begin(_ handle: @escaping (Event) -> Void) {
     self.handle = handle
-    bus.watchName(BlueZ.service) { [self] in ownerChanged($0) }
+    bus.watch(BlueZ.service, for: listener)
     for member in ["InterfacesAdded", "InterfacesRemoved"] {
-      let rule = MatchRule(sender: BlueZ.service, path: "/", interface: BlueZ.objectManager, member: member)
-      _ = bus.subscribe(rule) { [self] in objectsChanged($0) }
+      bus.add(
+        MatchRule(sender: BlueZ.service, path: "/", interface: BlueZ.objectManager, member: member), to: listener)
     }
-    let rule = MatchRule(
-      sender: BlueZ.service, interface: BlueZ.properties, member: "PropertiesChanged", argument: BlueZ.adapter)
-    _ = bus.subscribe(rule) { [self] in adapterChanged($0) }
+    bus.add(Self.changes(of: BlueZ.adapter), to: listener)
     bus.open()
+    loop.begin { [self] in
+      do {
+        while let event = try await listener.next() { take(event) }
+      } catch {
+        return  // nobody cancels it: the bus is closed
+      }
+    }
   }
 
   /// Leaves the bus.
   func end() {
-    bus.close()
     handle = { _ in }
+    bus.close()
   }
 
   /// Whose changes are told: all devices' during a scan, else one's.
   func listen(to device: String?) {
-    if let changes { bus.unsubscribe(changes) }
-    let rule = MatchRule(
-      sender: BlueZ.service, path: device, interface: BlueZ.properties, member: "PropertiesChanged",
-      argument: BlueZ.device)
-    changes = bus.subscribe(rule) { [self] in deviceChanged($0) }
+    if let changes { bus.remove(changes, from: listener) }
+    let rule = Self.changes(of: BlueZ.device, at: device)
+    bus.add(rule, to: listener)
+    changes = rule
     if let device { devices = devices.filter { $0.key == device || $0.value.isPaired || $0.value.isConnected } }
+  }
+
+  /// Whose values are told.
+  func listen(toValuesOf characteristic: String?) {
+    if let values { bus.remove(values, from: listener) }
+    values = characteristic.map { Self.changes(of: BlueZ.characteristic, at: $0) }
+    if let values { bus.add(values, to: listener) }
+  }
+
+  private static func changes(of interface: String, at path: String? = nil) -> MatchRule {
+    MatchRule(
+      sender: BlueZ.service, path: path, interface: BlueZ.properties, member: "PropertiesChanged", argument: interface)
+  }
+
+  private func take(_ event: BusListener.Event) {
+    switch event {
+    case .owner(let owner, of: _): ownerChanged(owner)
+    case .signal(let message) where message.interface == BlueZ.objectManager: objectsChanged(message)
+    case .signal(let message):
+      guard let path = message.path, message.body.count >= 2 else { return }
+      switch message.body[0].string {
+      case BlueZ.adapter: adapterChanged(path, message.body[1])
+      case BlueZ.device: deviceChanged(path, message.body[1])
+      case BlueZ.characteristic:
+        if case .bytes(let value)? = message.body[1]["Value"] { handle(.value(value, of: path)) }
+      default: return
+      }
+    }
   }
 
   private func ownerChanged(_ owner: Bus.Owner) {
@@ -85,7 +127,10 @@ final class BlueZObjects {
   /// Reads everything anew: events of what is there, then of what is not any more. Throws `BusError`.
   func read() async throws {
     let call = BusMessage.call(BlueZ.service, "/", BlueZ.objectManager, "GetManagedObjects")
-    take(try await bus.call(call, timeout: .seconds(9)).body.first?.entries ?? [])
+    let objects = try await bus.call(call, timeout: .seconds(9)).body.first?.entries ?? []
+    // What the bus sent before the answer may have ended this.
+    try Task.checkCancellation()
+    take(objects)
   }
 
   private func take(_ objects: [(key: String, value: BusValue)]) {
@@ -143,18 +188,15 @@ final class BlueZObjects {
     }
   }
 
-  private func adapterChanged(_ message: BusMessage) {
-    guard let path = message.path, message.body.count >= 2, var facts = adapters[path],
-      let powered = message.body[1]["Powered"]?.bool
-    else { return }
+  private func adapterChanged(_ path: String, _ values: BusValue) {
+    guard var facts = adapters[path], let powered = values["Powered"]?.bool else { return }
     facts.isPowered = powered
     adapters[path] = facts
     handle(.adapter(facts))
   }
 
-  private func deviceChanged(_ message: BusMessage) {
-    guard let path = message.path, message.body.count >= 2, var facts = devices[path] else { return }
-    let values = message.body[1]
+  private func deviceChanged(_ path: String, _ values: BusValue) {
+    guard var facts = devices[path] else { return }
     BlueZ.apply(values, to: &facts)
     devices[path] = facts
     // Some devices' advertisements bring no RSSI of their own; data of a manufacturer or service came over the air too.

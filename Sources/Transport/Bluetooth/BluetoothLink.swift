@@ -63,7 +63,7 @@ public final class BluetoothLink: Link {
     self.loop = loop
     self.log = log
     bus = Bus(address: address, on: loop)
-    objects = BlueZObjects(bus)
+    objects = BlueZObjects(bus, on: loop)
     agent = PairingAgent(bus)
     agent.pin = options.pin
     session = BluetoothSession(
@@ -146,6 +146,7 @@ public final class BluetoothLink: Link {
     case .device(let facts, let isHeard): carryOut(session.device(facts, isHeard: isHeard, now: now))
     case .deviceGone(let path): carryOut(session.deviceGone(path, now: now))
     case .characteristics(let device, let rx, let tx): session.characteristics(of: device, rx: rx, tx: tx)
+    case .value(let value, let path): channel?.take(value, of: path)
     }
   }
 
@@ -257,7 +258,7 @@ public final class BluetoothLink: Link {
 
   private func openNotifications(_ tx: String) async throws -> Int {
     closeChannel()
-    let opened = GATTChannel(bus, on: loop, received: { [self] in received($0) }) { [self] in
+    let opened = GATTChannel(bus, objects, on: loop, received: { [self] in received($0) }) { [self] in
       carryOut(session.wayEnded(now: loop.now))
     }
     channel = opened

@@ -89,7 +89,7 @@ final class BlueZVisit {
   init(on loop: EventLoop, bus address: String = Bus.systemAddress) {
     self.loop = loop
     bus = Bus(address: address, on: loop)
-    objects = BlueZObjects(bus)
+    objects = BlueZObjects(bus, on: loop)
   }
 
   /// Reads what there is; gives the adapter's path. Throws `BluetoothTrouble`.

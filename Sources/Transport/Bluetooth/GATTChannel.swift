@@ -28,13 +28,14 @@ final class GATTChannel {
   private static let writeLimit: Duration = .seconds(10)
 
   private let bus: Bus
+  private let objects: BlueZObjects
   private let loop: EventLoop
   private let received: ([UInt8]) -> Void
   private let ended: () -> Void
   private var isClosed = false
   private var reading: Int32 = -1
   private var writing: Int32 = -1
-  private var values: Bus.Subscription?
+  /// The characteristic whose values are frames.
   private var notifying: String?
   private let frames = Mailbox<[UInt8]>(bound: maxWaiting)
   private let room = Waiter()
@@ -42,9 +43,11 @@ final class GATTChannel {
 
   /// `received` gets each frame. `ended` is called once, if the channel breaks before it is closed.
   init(
-    _ bus: Bus, on loop: EventLoop, received: @escaping ([UInt8]) -> Void, ended: @escaping () -> Void
+    _ bus: Bus, _ objects: BlueZObjects, on loop: EventLoop, received: @escaping ([UInt8]) -> Void,
+    ended: @escaping () -> Void
   ) {
     self.bus = bus
+    self.objects = objects
     self.loop = loop
     self.received = received
     self.ended = ended
@@ -57,10 +60,12 @@ final class GATTChannel {
       loop.unwatch(socket)
       Glibc.close(socket)
     }
-    if let values { bus.unsubscribe(values) }
-    // What comes of it does not matter: the link is going.
-    if let notifying { bus.post(.call(BlueZ.service, notifying, BlueZ.characteristic, "StopNotify")) }
-    (reading, writing, values, notifying, writer) = (-1, -1, nil, nil, nil)
+    if let notifying {
+      objects.listen(toValuesOf: nil)
+      // What comes of it does not matter: the link is going.
+      bus.post(.call(BlueZ.service, notifying, BlueZ.characteristic, "StopNotify"))
+    }
+    (reading, writing, notifying, writer) = (-1, -1, nil, nil)
   }
 
   private func broke() {
@@ -118,15 +123,12 @@ final class GATTChannel {
     }
   }
 
+  /// A characteristic has another value.
+  func take(_ value: [UInt8], of characteristic: String) { if characteristic == notifying { received(value) } }
+
   private func startNotify(_ tx: String) async throws -> Int {
-    let rule = MatchRule(
-      sender: BlueZ.service, path: tx, interface: BlueZ.properties, member: "PropertiesChanged",
-      argument: BlueZ.characteristic)
-    // Subscribed before it starts: nothing falls between.
-    values = bus.subscribe(rule) { [self] message in
-      guard message.body.count >= 2, case .bytes(let frame)? = message.body[1]["Value"] else { return }
-      received(frame)
-    }
+    // Before it starts: nothing falls between.
+    objects.listen(toValuesOf: tx)
     notifying = tx
     try await bus.call(.call(BlueZ.service, tx, BlueZ.characteristic, "StartNotify"), timeout: Self.openLimit)
     try mustBeOpen()

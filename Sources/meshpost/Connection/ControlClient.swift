@@ -7,6 +7,7 @@ import EventLoop
 import Glibc
 import HTTP
 import JSON
+import Timing
 
 /// Asks the daemon, one request a run.
 struct ControlClient {
@@ -82,7 +83,7 @@ struct ControlClient {
     var failure: (any Error)?
     let response = try send(HTTPRequest("GET", target), limit: nil, until: ending) { piece in
       let lines = piece.split(separator: 10, omittingEmptySubsequences: false)
-      for (index, line) in lines.enumerated() where failure == nil {
+      for (index, line) in lines.enumerated() where failure == nil && ending?.hasEnded != true {
         partial += line
         do {
           guard partial.count <= Self.longestRow else { throw fail("a row without end", EX_PROTOCOL) }
@@ -133,21 +134,23 @@ struct ControlClient {
     _ onPiece: (([UInt8]) -> Void)?
   ) throws -> HTTPResponse {
     let loop = EventLoop()
-    ending?.watch(loop)
     let (endpoint, tunnel) = try connection.endpoint()
     let client = HTTPClient(endpoint, on: loop)
     var result: Result<HTTPResponse, HTTPFailure>?
-    let task = loop.begin {
+    let asking: () async throws -> Void = {
       do throws(HTTPFailure) {
         result = .success(
           try await client.send(request, timeout: limit.map { .seconds(Int64($0)) }, onPiece: onPiece))
       } catch {
-        result = .failure(error)
+        if error != .cancelled { result = .failure(error) }
       }
+    }
+    loop.begin {
+      // `try?`: what came of it is in `result`.
+      if let ending { try? await loop.race(asking, { try await ending.comes(loop) }) } else { try? await asking() }
       loop.stop()
     }
     loop.run()
-    task.cancel()
     if result == nil, ending?.hasEnded == true { return HTTPResponse(status: 200) }
     switch result {
     case .success(let response): return response
@@ -169,21 +172,21 @@ struct ControlClient {
 /// When enough has come: Ctrl-C, a time limit, or whoever takes it says so.
 final class Ending {
   private let seconds: Int?
+  private let over = Waiter()
   private(set) var hasEnded = false
-  private var loop: EventLoop?
-  private var signals: Signals?
 
   init(seconds: Int?) { self.seconds = seconds }
 
-  func watch(_ loop: EventLoop) {
-    self.loop = loop
-    signals = Signals([SIGINT, SIGTERM], on: loop) { [weak self] _ in self?.end() }
-    if let seconds { loop.schedule(after: .seconds(seconds)) { [weak self] in self?.end() } }
+  func comes(_ loop: EventLoop) async throws {
+    let signals = Signals([SIGINT, SIGTERM], on: loop) { [over] _ in over.resume() }
+    try await over.wait(until: seconds.map { loop.now + .seconds(Int64($0)) }, on: loop)
+    hasEnded = true
+    withExtendedLifetime(signals) {}
   }
 
   func end() {
     hasEnded = true
-    loop?.stop()
+    over.resume()
   }
 }
 

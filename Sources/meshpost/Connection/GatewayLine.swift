@@ -6,21 +6,21 @@ import JSON
 
 /// Two connections of a program with a whole screen: one to ask on, one question after the other, and one on which rows are followed.
 final class GatewayLine {
+  /// The connection through `ssh` has ended; it is not made again.
+  struct Lost: Error {}
+
+  private static let mostWaiting = 32
+
   private let loop: EventLoop
   private let asking: HTTPClient
   private let following: HTTPClient
   private let tunnels: [SSHTunnel]
-  private let most: Int
-  private var waiting: [(request: HTTPRequest, take: (HTTPResponse) -> Void)] = []
-  private var rows = RowReader()
-  /// Why the last question has no answer; `nil`: it has one. On a tunnel the loop is stopped then: it is good for one connection.
+  private let turns = LoopSemaphore<Int>(bound: mostWaiting)
+  /// Why the last question has no answer; `nil`: it has one.
   private(set) var trouble: String?
-  /// A question was answered, or was not.
-  var onAnswer: () -> Void = {}
 
-  /// `most`: questions that wait; what is beyond is dropped, because a far end that is so slow is asked again soon.
-  init(_ connection: Connection, most: Int, on loop: EventLoop) throws {
-    (self.loop, self.most) = (loop, most)
+  init(_ connection: Connection, on loop: EventLoop) throws {
+    self.loop = loop
     let (first, second) = (try connection.endpoint(), try connection.endpoint())
     asking = HTTPClient(first.0, on: loop)
     following = HTTPClient(second.0, on: loop)
@@ -29,59 +29,43 @@ final class GatewayLine {
 
   // MARK: Asking
 
-  func ask(_ request: HTTPRequest, _ take: @escaping (HTTPResponse) -> Void) {
-    guard waiting.count < most else { return }
-    waiting.append((request, take))
-    if waiting.count == 1 { next() }
-  }
-
-  /// The objects of a good answer, one a line.
-  func rows(_ target: String, _ take: @escaping ([JSONValue]) -> Void) {
-    ask(HTTPRequest("GET", target)) { response in
-      guard response.status == 200 else { return }
-      // `try?`: what cannot be read is left out.
-      take(response.body.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) })
-    }
-  }
-
-  private func next() {
-    guard let (request, take) = waiting.first else { return }
-    loop.begin { [weak self, asking] in
+  /// The answer; `nil`: there is none, and `trouble` says why. Throws `Lost`.
+  func ask(_ request: HTTPRequest) async throws -> HTTPResponse? {
+    try await turns.with(0) { () async throws -> HTTPResponse? in
       do throws(HTTPFailure) {
         let response = try await asking.send(request, timeout: .seconds(30))
-        self?.trouble = nil
-        take(response)
+        trouble = nil
+        return response
       } catch {
-        guard let self else { return }
-        self.trouble = "\(error)"
-        if !self.tunnels.isEmpty { return self.loop.stop() }
+        try Task.checkCancellation()
+        trouble = "\(error)"
+        guard tunnels.isEmpty else { throw Lost() }
+        return nil
       }
-      guard let self else { return }
-      self.waiting.removeFirst()
-      self.onAnswer()
-      self.next()
     }
+  }
+
+  /// The objects of a good answer, one a line; else `nil`.
+  func rows(_ target: String) async throws -> [JSONValue]? {
+    guard let response = try await ask(HTTPRequest("GET", target)), response.status == 200 else { return nil }
+    // `try?`: what cannot be read is left out.
+    return response.body.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }
   }
 
   // MARK: Following
 
-  /// Takes each row that comes; when the connection has ended, `again` after a pause, which follows anew.
-  func follow(
-    _ target: String, pause: Duration, _ take: @escaping (JSONValue) -> Void, again: @escaping () -> Void
-  ) {
-    rows = RowReader()
-    loop.begin { [weak self, following, loop, tunnels] in
-      // `try?`: however it has ended, it is followed anew.
-      _ = try? await following.send(HTTPRequest("GET", target), timeout: nil) { piece in
-        guard let self else { return }
-        var found: [[UInt8]] = []
-        self.rows.take(piece) { found.append($0) }
-        // `try?`: a torn line is no row.
-        for row in found.compactMap({ try? JSONValue(parsing: $0) }) { take(row) }
-      }
-      guard tunnels.isEmpty, (try? await loop.sleep(for: pause)) != nil else { return }  // `try?`: nobody cancels it
-      again()
+  /// Takes each row that comes. Returns a while after the connection has ended, when it may be followed anew.
+  func follow(_ target: String, pause: Duration, _ take: @escaping (JSONValue) -> Void) async throws {
+    var rows = RowReader()
+    // `try?`: however it has ended, it is followed anew.
+    _ = try? await following.send(HTTPRequest("GET", target), timeout: nil) { piece in
+      var found: [[UInt8]] = []
+      rows.take(piece) { found.append($0) }
+      // `try?`: a torn line is no row.
+      for row in found.compactMap({ try? JSONValue(parsing: $0) }) { take(row) }
     }
+    // A tunnel is good for one connection; that the other one has ended, too, the next question finds out.
+    if tunnels.isEmpty { try await loop.sleep(for: pause) } else { try await Waiter().wait() }
   }
 }
 

@@ -25,83 +25,93 @@ struct ChatCommand: ParsableCommand {
     guard let terminal = Terminal(on: loop) else {
       throw Failure.say("not a terminal; use `meshpost send` and `meshpost messages --follow`", EX_USAGE)
     }
-    let view = ChatView(target)
-    let desk = try ChatDesk(connection, view, loop) { terminal.refresh() }
-    terminal.draw = { size in
-      let (lines, cursor) = view.lines(size)
-      terminal.cursor = cursor
-      return lines
-    }
-    terminal.onKey = { key in
+    let line = try GatewayLine(connection, on: loop)
+    let screen = ChatScreen(ChatView(target), line, terminal, loop)
+    do {
+      try terminal.run(
+        {
+          let (lines, cursor) = screen.view.lines($0)
+          return Terminal.Picture(lines: lines, cursor: cursor)
+        }, screen.run)
+    } catch is GatewayLine.Lost {}  // as is said below
+    if let trouble = line.trouble { throw Failure.say(trouble, EX_UNAVAILABLE) }
+  }
+}
+
+/// Reads keys, sends what is typed, and follows the journal to know when to refresh, until one of these says that it ends.
+private final class ChatScreen {
+  private static let history = 100
+  /// Several events at once cause one refresh.
+  private static let calm: Duration = .milliseconds(100)
+
+  /// What the gateway is asked to do.
+  private enum Order {
+    case post(String, JSONValue)
+    case change(to: String)
+  }
+
+  let view: ChatView
+  private let line: GatewayLine
+  private let terminal: Terminal
+  private let loop: EventLoop
+  /// More are dropped: a far end that is so slow is asked again soon.
+  private let orders = Mailbox<Order>(bound: 32)
+  private var isOutdated = false
+  private let outdated = Waiter()
+
+  init(_ view: ChatView, _ line: GatewayLine, _ terminal: Terminal, _ loop: EventLoop) {
+    self.view = view
+    self.line = line
+    self.terminal = terminal
+    self.loop = loop
+  }
+
+  func run() async throws { try await loop.race(keys, look, carryOut, follow) }
+
+  private func keys() async throws {
+    while let key = try await terminal.key() {
       switch key {
-      case .escape, .control("c"), .control("d"): loop.stop()
-      case .enter: if desk.enter() { loop.stop() }
+      case .escape, .control("c"), .control("d"): return
+      case .enter: if enter() { return }
       case .tab: view.complete()
       default: view.take(key)
       }
       terminal.refresh()
     }
-    desk.start()
-    terminal.run()
-    if let trouble = desk.trouble { throw Failure.say(trouble, EX_UNAVAILABLE) }
-  }
-}
-
-/// Fetches the data of the view, sends messages, and follows the journal to know when to refresh.
-final class ChatDesk {
-  private static let history = 100
-
-  private let view: ChatView
-  private let loop: EventLoop
-  private let changed: () -> Void
-  private let line: GatewayLine
-  private var lookTimer: LoopTimer?
-  var trouble: String? { line.trouble }
-
-  init(_ connection: Connection, _ view: ChatView, _ loop: EventLoop, _ changed: @escaping () -> Void) throws {
-    self.view = view
-    self.loop = loop
-    self.changed = changed
-    line = try GatewayLine(connection, most: 32, on: loop)
-    line.onAnswer = { [weak self] in self?.answered() }
-  }
-
-  private func answered() {
-    if let trouble { view.notice = "no answer: \(trouble)" }
-    changed()
-  }
-
-  func start() {
-    line.rows("/v1/contacts") { [view] in view.names = $0.compactMap { $0["name"]?.string } }
-    line.rows("/v1/channels") { [view] in view.channels = $0.compactMap { $0["name"]?.string } }
-    look()
-    follow()
   }
 
   // MARK: Refreshing
 
-  private func look() {
-    let target = view.target
-    let name = ControlClient.escape(view.address)
-    let conversation = "\(view.isChannel ? "channel" : "with")=\(name)"
-    line.rows("/v1/messages?direction=both&limit=\(Self.history)&\(conversation)") { [view] rows in
-      // The user may have changed the conversation meanwhile.
-      if view.target == target { view.messages = rows }
+  private func look() async throws {
+    if let nodes = try await rows("/v1/contacts") { view.names = nodes.compactMap { $0["name"]?.string } }
+    if let channels = try await rows("/v1/channels") { view.channels = channels.compactMap { $0["name"]?.string } }
+    try await lookOnce()
+    while true {
+      while !isOutdated { try await outdated.wait() }
+      try await loop.sleep(for: Self.calm)
+      isOutdated = false
+      try await lookOnce()
     }
   }
 
-  /// Several events at once cause one refresh.
-  private func lookSoon() {
-    guard lookTimer?.isScheduled != true else { return }
-    lookTimer = loop.schedule(after: .milliseconds(100)) { [weak self] in self?.look() }
+  private func lookOnce() async throws {
+    let target = view.target
+    let name = ControlClient.escape(view.address)
+    let conversation = "\(view.isChannel ? "channel" : "with")=\(name)"
+    let rows = try await rows("/v1/messages?direction=both&limit=\(Self.history)&\(conversation)")
+    // The user may have changed the conversation meanwhile.
+    if let rows, view.target == target { view.messages = rows }
   }
 
-  private func follow() {
-    line.follow("/v1/journal?follow=1&limit=0", pause: .seconds(2)) { [weak self] event in
-      self?.noticed(event)
-    } again: { [weak self] in
-      self?.follow()
-      self?.look()
+  private func lookSoon() {
+    isOutdated = true
+    outdated.resume()
+  }
+
+  private func follow() async throws {
+    while true {
+      try await line.follow("/v1/journal?follow=1&limit=0", pause: .seconds(2)) { [self] in noticed($0) }
+      lookSoon()
     }
   }
 
@@ -109,17 +119,51 @@ final class ChatDesk {
     guard ["message", "outgoing", "reaction"].contains(event["kind"]?.string ?? "") else { return }
     if event["kind"]?.string == "message" { view.noticed(event["body"] ?? .null) }
     lookSoon()
-    changed()
+    terminal.refresh()
   }
 
   // MARK: Asking
 
-  private func post(_ target: String, _ body: JSONValue) {
-    line.ask(HTTPRequest("POST", target, body: body.bytes)) { [weak self] response in
-      if (200..<300).contains(response.status) { self?.view.said() } else { self?.refused(response) }
-      self?.lookSoon()
+  private func ask(_ request: HTTPRequest) async throws -> HTTPResponse? {
+    let response = try await line.ask(request)
+    answered()
+    return response
+  }
+
+  private func rows(_ target: String) async throws -> [JSONValue]? {
+    let rows = try await line.rows(target)
+    answered()
+    return rows
+  }
+
+  private func answered() {
+    if let trouble = line.trouble { view.notice = "no answer: \(trouble)" }
+    terminal.refresh()
+  }
+
+  /// One after the other, as they were typed.
+  private func carryOut() async throws {
+    while let order = try await orders.next() {
+      switch order {
+      case .post(let target, let body):
+        guard let response = try await ask(HTTPRequest("POST", target, body: body.bytes)) else { continue }
+        if (200..<300).contains(response.status) { view.said() } else { refused(response) }
+        lookSoon()
+      case .change(let name):
+        let request = HTTPRequest("GET", "/v1/resolve?name=\(ControlClient.escape(name))")
+        guard let response = try await ask(request) else { continue }
+        // `try?`: an unreadable answer counts as a refusal.
+        guard response.status == 200, let target = try? JSONValue(parsing: response.body) else {
+          refused(response)
+          continue
+        }
+        view.change(to: target)
+        try await lookOnce()
+      }
     }
   }
+
+  private func post(_ target: String, _ body: JSONValue) { _ = orders.put(.post(target, body)) }
 
   private func refused(_ response: HTTPResponse) {
     // `try?`: a refusal without a body is shown by its status.
@@ -130,14 +174,14 @@ final class ChatDesk {
   // MARK: Input
 
   /// Returns true to quit.
-  func enter() -> Bool {
+  private func enter() -> Bool {
     let text = view.editor.text
     guard !text.isEmpty else { return false }
     view.notice = nil
     let words = text.split(separator: " ", maxSplits: 1).map(String.init)
     switch words.first ?? "" {
     case "/quit", "/q": return true
-    case "/to" where words.count == 2: change(to: words[1])
+    case "/to" where words.count == 2: _ = orders.put(.change(to: words[1]))
     case "/react" where words.count == 2: react(words[1])
     case "/retry": act("retry") { $0["state"]?.string == "failed" }
     case "/cancel": act("cancel") { $0["ended"]?.bool == false }
@@ -146,18 +190,6 @@ final class ChatDesk {
     default: post("/v1/send", .object([("to", .string(view.address)), ("text", .string(text))]))
     }
     return false
-  }
-
-  private func change(to name: String) {
-    line.ask(HTTPRequest("GET", "/v1/resolve?name=\(ControlClient.escape(name))")) { [weak self] response in
-      // `try?`: an unreadable answer counts as a refusal.
-      guard response.status == 200, let target = try? JSONValue(parsing: response.body) else {
-        self?.refused(response)
-        return
-      }
-      self?.view.change(to: target)
-      self?.look()
-    }
   }
 
   private func react(_ emoji: String) {

@@ -5,6 +5,7 @@ import EventLoop
 import Glibc
 import HTTP
 import JSON
+import Timing
 
 struct TopCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
@@ -25,84 +26,82 @@ struct TopCommand: ParsableCommand {
     }
     // Ask the daemon once before switching to the full screen, so that errors are printed as usual.
     let first = try ControlClient(connection).get("/v1/status").value
-    let view = TopView(status: first)
-    let feed = try TopFeed(connection, view, loop, interval: .seconds(interval.seconds)) { terminal.refresh() }
-    terminal.draw = { view.lines($0) }
-    terminal.onKey = { key in
+    let line = try GatewayLine(connection, on: loop)
+    let screen = TopScreen(TopView(status: first), line, terminal, loop, interval: .seconds(interval.seconds))
+    do {
+      try terminal.run({ Terminal.Picture(lines: screen.view.lines($0)) }, screen.run)
+    } catch is GatewayLine.Lost {}  // as is said below
+    if let trouble = line.trouble { throw Failure.say(trouble, EX_UNAVAILABLE) }
+  }
+}
+
+/// Polls the daemon, follows its messages, and reads keys, until one of these says that it ends.
+private final class TopScreen {
+  /// Nodes change rarely.
+  private static let nodesEvery = 5
+  /// Each poll queries the radio over its link.
+  private static let radioEvery: Duration = .seconds(60)
+
+  let view: TopView
+  private let line: GatewayLine
+  private let terminal: Terminal
+  private let loop: EventLoop
+  private let interval: Duration
+  private let now = Waiter()
+
+  init(_ view: TopView, _ line: GatewayLine, _ terminal: Terminal, _ loop: EventLoop, interval: Duration) {
+    self.view = view
+    self.line = line
+    self.terminal = terminal
+    self.loop = loop
+    self.interval = interval
+  }
+
+  func run() async throws { try await loop.race(keys, poll, follow) }
+
+  private func keys() async throws {
+    while let key = try await terminal.key() {
       switch key {
-      case .character("q"), .escape, .control("c"): loop.stop()
-      case .character(" "): feed.look()
+      case .character("q"), .escape, .control("c"): return
+      case .character(" "): now.resume()
       case .tab:
         view.showsNodes.toggle()
         terminal.refresh()
       default: break
       }
     }
-    feed.start()
-    terminal.run()
-    if let trouble = feed.trouble { throw Failure.say(trouble, EX_UNAVAILABLE) }
-  }
-}
-
-/// Polls the daemon, and follows its messages.
-final class TopFeed {
-  /// Nodes change rarely.
-  private static let nodesEvery = 5
-  /// Each poll queries the radio over its link.
-  private static let radioEvery: Duration = .seconds(60)
-
-  private let view: TopView
-  private let loop: EventLoop
-  private let interval: Duration
-  private let changed: () -> Void
-  private let line: GatewayLine
-  private var rounds = 0
-  private var radioDue: Duration = .zero
-  private var timer: LoopTimer?
-  var trouble: String? { line.trouble }
-
-  init(
-    _ connection: Connection, _ view: TopView, _ loop: EventLoop, interval: Duration, _ changed: @escaping () -> Void
-  ) throws {
-    self.view = view
-    self.loop = loop
-    self.interval = interval
-    self.changed = changed
-    line = try GatewayLine(connection, most: 8, on: loop)
-    line.onAnswer = { [weak self] in self?.answered() }
   }
 
-  private func answered() {
-    view.trouble = trouble
-    changed()
-  }
-
-  func start() {
-    look()
-    follow()
-  }
-
-  func look() {
-    timer?.cancel()
-    line.rows("/v1/status") { [view] in view.status = $0.first ?? .null }
-    if rounds % Self.nodesEvery == 0 {
-      line.rows("/v1/contacts?heard=50") { [view] in view.nodes = $0 }
+  private func poll() async throws {
+    var rounds = 0
+    var radioDue: Duration = .zero
+    while true {
+      let next = loop.now + interval
+      if let status = try await rows("/v1/status") { view.status = status.first ?? .null }
+      if rounds % Self.nodesEvery == 0, let nodes = try await rows("/v1/contacts?heard=50") { view.nodes = nodes }
+      if interval * rounds >= radioDue {
+        radioDue = interval * rounds + Self.radioEvery
+        if let radio = try await rows("/v1/radio") { view.radio = radio.first ?? .null }
+      }
+      rounds += 1
+      try await now.wait(until: next, on: loop)
     }
-    if interval * rounds >= radioDue {
-      line.rows("/v1/radio") { [view] in view.radio = $0.first ?? .null }
-      radioDue = interval * rounds + Self.radioEvery
-    }
-    rounds += 1
-    timer = loop.schedule(after: interval) { [weak self] in self?.look() }
   }
 
-  private func follow() {
-    line.follow("/v1/messages?follow=1&direction=both&limit=200", pause: interval) { [weak self] message in
-      self?.view.add(message)
-      self?.changed()
-    } again: { [weak self] in
-      self?.view.messages = []
-      self?.follow()
+  private func rows(_ target: String) async throws -> [JSONValue]? {
+    let rows = try await line.rows(target)
+    view.trouble = line.trouble
+    terminal.refresh()
+    return rows
+  }
+
+  private func follow() async throws {
+    while true {
+      try await line.follow("/v1/messages?follow=1&direction=both&limit=200", pause: interval) { [self] message in
+        view.add(message)
+        terminal.refresh()
+      }
+      view.messages = []
     }
   }
 }

@@ -5,6 +5,7 @@ import Console
 import Escaping
 import EventLoop
 import Glibc
+import Timing
 
 /// The terminal as a full screen: raw keys, the alternate screen, and only changed lines are sent.
 ///
@@ -26,6 +27,7 @@ final class Terminal {
 
   /// A terminal that has not answered by then does not support the query; later updates do not wait for it.
   private static let answerLimit: Duration = .seconds(15)
+  private static let escapeLimit: Duration = .milliseconds(80)
 
   typealias Style = Styled.Style
 
@@ -40,119 +42,171 @@ final class Terminal {
     }
   }
 
+  /// What is to be seen: at most one line for each row. `cursor`: `nil` hides it.
+  struct Picture {
+    var lines: [Line]
+    var cursor: (row: Int, column: Int)?
+  }
+
+  private static let open = "\u{1B}[?1049h\u{1B}[?25l"
+  private static let clear = "\u{1B}[2J"
+  private static let close = "\u{1B}[0m\u{1B}[?25h\u{1B}[?1049l"
+
   private let loop: EventLoop
-  private let descriptor: Int32
-  private var saved = termios()
-  private var signals: Signals?
-  private var shown: [Line] = []
-  private var pending: [UInt8] = []
-  private var isDirty = false
-  private var awaitsAnswer = false
-  private var answers = true
-  private var answerTimer: LoopTimer?
+  private let input: Int32
+  private let output: Int32
   private let hasColours: Bool
+  private var saved = termios()
+  private var size = Size(columns: 80, rows: 24)
+  /// Goes out before the next update.
+  private var lead = ""
+  private var shown: [Line] = []
+  private var isDirty = false
+  private let changed = Waiter()
+  private var awaitsAnswer = false
+  private let answered = Waiter()
+  /// It supports the query.
+  private var answers = true
+  /// Bytes of a key that is not complete.
   private var partial: [UInt8] = []
-  private var escapeTimer: LoopTimer?
-  private(set) var size = Size(columns: 80, rows: 24)
-  /// The cursor's position; `nil`: hidden.
-  var cursor: (row: Int, column: Int)?
-  /// The lines to show, at most one for each row.
-  var draw: (Size) -> [Line] = { _ in [] }
-  var onKey: (Key) -> Void = { _ in }
 
   /// `nil` without a terminal.
   init?(on loop: EventLoop) {
     self.loop = loop
-    // A separate file description, so that O_NONBLOCK does not affect the shell.
-    descriptor = open("/dev/tty", O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)
+    // Separate file descriptions, so that O_NONBLOCK does not affect the shell.
+    input = Glibc.open("/dev/tty", O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)
+    output = Glibc.open("/dev/tty", O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)
     let name = getenv("TERM").map { String(cString: $0) } ?? "dumb"
     hasColours = getenv("NO_COLOR") == nil && name != "dumb"
-    guard descriptor >= 0, isatty(1) == 1, tcgetattr(descriptor, &saved) == 0 else {
-      if descriptor >= 0 { close(descriptor) }
+    guard input >= 0, output >= 0, isatty(1) == 1, tcgetattr(input, &saved) == 0 else {
+      Descriptor.close(input)
+      Descriptor.close(output)
       return nil
     }
   }
 
-  /// Runs until the loop is stopped, and restores the terminal.
-  func run() {
+  /// Runs `screen`, with the terminal as a full screen that shows `picture`, until it returns or a signal ends it. However it ends, the
+  /// terminal is as before then.
+  func run(_ picture: @escaping (Size) -> Picture, _ screen: @escaping () async throws -> Void) throws {
+    enter()
+    defer { restore() }
+    let numbers = Mailbox<Int32>(bound: 64)
+    // More than these at once tell nothing new.
+    let signals = Signals([SIGWINCH, SIGTERM, SIGINT, SIGHUP], on: loop) { _ = numbers.put($0) }
+    var failure: (any Error)?
+    loop.begin { [self] in
+      do {
+        try await loop.race(
+          screen, { try await self.paint(picture) }, { try await self.untilEnded(by: numbers) })
+      } catch {
+        failure = error
+      }
+      loop.stop()
+    }
+    loop.run()
+    withExtendedLifetime(signals) {}
+    if let failure { throw failure }
+  }
+
+  private func enter() {
     var raw = saved
     cfmakeraw(&raw)
-    tcsetattr(descriptor, TCSANOW, &raw)
-    send("\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J")
-    signals = Signals([SIGWINCH, SIGTERM, SIGINT, SIGHUP], on: loop) { [weak self] signal in
-      if signal == SIGWINCH { self?.resized() } else { self?.loop.stop() }
-    }
-    loop.watch(descriptor, for: .readable) { [weak self] readiness in self?.ready(readiness) }
-    resized()
-    loop.run()
-    restore()
-  }
-
-  private func restore() {
-    loop.unwatch(descriptor)
-    // An answer on its way must not end up in the shell's input.
-    var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-    if awaitsAnswer, poll(&waiting, 1, 500) > 0 { tcflush(descriptor, TCIFLUSH) }
-    // Output that is still queued is no longer needed.
-    tcflush(descriptor, TCOFLUSH)
-    let flags = fcntl(descriptor, F_GETFL)
-    _ = fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK)
-    let end = Array("\u{1B}[0m\u{1B}[?25h\u{1B}[?1049l".utf8)
-    _ = write(descriptor, end, end.count)  // the terminal may be gone
-    tcsetattr(descriptor, TCSANOW, &saved)
-    close(descriptor)
-  }
-
-  private func resized() {
-    var window = winsize()
-    if ioctl(descriptor, UInt(TIOCGWINSZ), &window) == 0, window.ws_col > 0, window.ws_row > 0 {
-      size = Size(columns: Int(window.ws_col), rows: Int(window.ws_row))
-    }
-    awaitsAnswer = false
-    shown = []
-    send("\u{1B}[2J")
+    tcsetattr(input, TCSANOW, &raw)
+    measure()
+    lead = Self.open + Self.clear
     refresh()
   }
 
-  /// Redraws after a change.
+  private func restore() {
+    // An answer on its way must not end up in the shell's input.
+    var waiting = pollfd(fd: input, events: Int16(POLLIN), revents: 0)
+    if awaitsAnswer, poll(&waiting, 1, 500) > 0 { tcflush(input, TCIFLUSH) }
+    // Output that is still queued is no longer needed.
+    tcflush(output, TCOFLUSH)
+    let flags = fcntl(output, F_GETFL)
+    _ = fcntl(output, F_SETFL, flags & ~O_NONBLOCK)
+    let end = Array(Self.close.utf8)
+    _ = Glibc.write(output, end, end.count)  // the terminal may be gone
+    tcsetattr(input, TCSANOW, &saved)
+    Descriptor.close(input)
+    Descriptor.close(output)
+  }
+
+  private func untilEnded(by signals: Mailbox<Int32>) async throws {
+    while let signal = try await signals.next(), signal == SIGWINCH { resized() }
+  }
+
+  private func measure() {
+    var window = winsize()
+    if ioctl(output, UInt(TIOCGWINSZ), &window) == 0, window.ws_col > 0, window.ws_row > 0 {
+      size = Size(columns: Int(window.ws_col), rows: Int(window.ws_row))
+    }
+  }
+
+  private func resized() {
+    measure()
+    (lead, shown) = (Self.clear, [])
+    answer()
+    refresh()
+  }
+
+  /// Draws again after a change.
   func refresh() {
     isDirty = true
-    loop.later { [weak self] in self?.paint() }
+    changed.resume()
   }
 
   // MARK: Out
 
-  private func paint() {
-    guard isDirty, pending.isEmpty, !awaitsAnswer else { return }
-    isDirty = false
-    let lines = Array(draw(size).prefix(size.rows))
-    var text = ""
-    for row in 0..<size.rows {
-      let line = row < lines.count ? lines[row] : Line("")
-      if row < shown.count, shown[row] == line { continue }
+  /// One update after the other; each shows what is so when it begins.
+  private func paint(_ picture: (Size) -> Picture) async throws {
+    while true {
+      while !isDirty { try await changed.wait() }
+      isDirty = false
+      let text = update(to: picture(size))
+      guard !text.isEmpty else { continue }
+      awaitsAnswer = answers
+      try await write(answers ? text + "\u{1B}[5n" : text)
+      try await untilDrawn()
+    }
+  }
+
+  /// What changes the screen into this picture.
+  private func update(to picture: Picture) -> String {
+    let lines = (0..<size.rows).map { $0 < picture.lines.count ? picture.lines[$0] : Line("") }
+    var text = lead
+    for (row, line) in lines.enumerated() where row >= shown.count || shown[row] != line {
       text += "\u{1B}[\(row + 1);1H" + code(line) + "\u{1B}[K"
     }
-    shown = (0..<size.rows).map { $0 < lines.count ? lines[$0] : Line("") }
-    if let cursor {
+    (lead, shown) = ("", lines)
+    if let cursor = picture.cursor {
       text += "\u{1B}[\(cursor.row + 1);\(min(cursor.column, size.columns - 1) + 1)H\u{1B}[?25h"
     } else if !text.isEmpty {
       text += "\u{1B}[?25l"
     }
-    guard !text.isEmpty else { return }
-    if answers { text += "\u{1B}[5n" }
-    awaitsAnswer = answers
-    answerTimer?.cancel()
-    answerTimer = loop.schedule(after: Self.answerLimit) { [weak self] in
-      guard let self, self.awaitsAnswer else { return }
-      (self.answers, self.awaitsAnswer) = (false, false)
-      self.paint()
-    }
-    send(text)
+    return text
   }
 
-  private func drawn() {
+  private func write(_ text: String) async throws {
+    var rest = Array(text.utf8)[...]
+    while !rest.isEmpty {
+      switch Descriptor.write(output, rest) {
+      case .wrote(let count): rest = rest.dropFirst(count)
+      case .wouldBlock: _ = try await loop.wait(for: .writable, of: output)
+      case .failed: return  // it is gone, as whoever waits for keys learns
+      }
+    }
+  }
+
+  private func untilDrawn() async throws {
+    let limit = loop.now + Self.answerLimit
+    while awaitsAnswer, loop.now < limit { try await answered.wait(until: limit, on: loop) }
+    if awaitsAnswer { (answers, awaitsAnswer) = (false, false) }
+  }
+
+  private func answer() {
     awaitsAnswer = false
-    loop.later { [weak self] in self?.paint() }
+    answered.resume()
   }
 
   private func code(_ line: Line) -> String {
@@ -165,46 +219,28 @@ final class Terminal {
     }.joined()
   }
 
-  private func send(_ text: String) {
-    pending += Array(text.utf8)
-    flush()
-  }
-
-  private func flush() {
-    while !pending.isEmpty {
-      guard case .wrote(let count) = Descriptor.write(descriptor, pending[...]) else { break }
-      pending.removeFirst(count)
-    }
-    loop.changeInterest(descriptor, to: pending.isEmpty ? .readable : [.readable, .writable])
-    if pending.isEmpty, isDirty { loop.later { [weak self] in self?.paint() } }
-  }
-
   // MARK: In
 
-  private func ready(_ readiness: EventLoop.Readiness) {
-    if readiness.contains(.writable) { flush() }
+  /// The key that is pressed next; `nil`: the terminal is gone.
+  func key() async throws -> Key? {
     while true {
-      switch Descriptor.read(descriptor) {
-      case .bytes(let bytes): take(bytes)
-      case .wouldBlock: return
-      case .end, .failed: return loop.stop()
+      while let (key, count) = KeyReader.next(partial) {
+        partial.removeFirst(count)
+        if key == .drawn { answer() } else if let key { return key }
+      }
+      switch Descriptor.read(input) {
+      case .bytes(let bytes): partial += bytes
+      case .wouldBlock: if try await !hasMore() { return .escape }
+      case .end, .failed: return nil
       }
     }
   }
 
-  private func take(_ bytes: [UInt8]) {
-    escapeTimer?.cancel()
-    partial += bytes
-    while let (key, count) = KeyReader.next(partial) {
-      partial.removeFirst(count)
-      if key == .drawn { drawn() } else if let key { onKey(key) }
-    }
-    // Nothing follows an Escape key.
-    if partial.first == 0x1B {
-      escapeTimer = loop.schedule(after: .milliseconds(80)) { [weak self] in
-        self?.partial = []
-        self?.onKey(.escape)
-      }
-    }
+  /// False: nothing follows what began like the Escape key.
+  private func hasMore() async throws -> Bool {
+    let limit = partial.first == 0x1B ? loop.now + Self.escapeLimit : nil
+    if try await loop.wait(for: .readable, of: input, until: limit) { return true }
+    partial = []
+    return false
   }
 }
