@@ -108,9 +108,8 @@ import VirtualRadio
     }
     pair.run(
       until: { commands.contains { if case .getContactByKey = $0 { true } else { false } } }, "the first is asked for")
-    var isSent = false
-    pair.connection.submit(.getBattery, .interactive) { _ in isSent = true }
-    pair.run(until: { isSent && pair.stored.count == 5 }, "the messages are here")
+    let question = try #require(pair.connection.submit(.getBattery, .interactive))
+    pair.run(until: { question.answer != nil && pair.stored.count == 5 }, "the messages are here")
     let before = commands.prefix { $0 != .getBattery }.count { if case .getContactByKey = $0 { true } else { false } }
     #expect(before <= 2)
     let fetched = commands.count { if case .getContactByKey = $0 { true } else { false } }
