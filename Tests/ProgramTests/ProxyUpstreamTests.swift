@@ -130,7 +130,12 @@ private final class Servers {
 
   /// The same when there are so many, and no more yet.
   func texts(_ count: Int) throws -> [String] {
-    try untilTrue("\(count) at the webhook: \(texts)") { texts.count >= count }
+    try untilTrue(
+      """
+      \(count) at the webhook, which ended with \(hook.exitCode ?? -1) and printed \(hook.lines); \
+      \(try rig.status()?["upstreams"] ?? .null)
+      """
+    ) { texts.count >= count }
     let found = texts
     #expect(found.count == count, "\(found)")
     return found
