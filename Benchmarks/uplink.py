@@ -30,6 +30,7 @@ PORT, INNER = 8700, 8701
 TOKEN = "a-token-for-the-benchmark"
 # So many messages that the line is busy for some two minutes.
 BACKLOGS = {0.3: 120, 1.5: 600, 4: 1500, 16: 6000, 250: 40000}
+everything = []
 
 
 def terminate_tls(place):
@@ -94,6 +95,7 @@ class Site:
         with open(self.place / "log", "a") as log:
             process = subprocess.Popen([str(word) for word in command], stderr=log, text=True, **more)
         self.started.append(process)
+        everything.append(process)
         return process
 
     def read(self):
@@ -434,4 +436,7 @@ if __name__ == "__main__":
         for part in options.parts or parts:
             parts[part]()
     finally:
+        for process in everything:
+            process.kill()
+            process.wait()
         shutil.rmtree(folder, ignore_errors=True)
