@@ -29,9 +29,15 @@ final class Program: Sendable {
     ?? Fixtures.checkout.appending(path: ".build/debug")
   static let python = Fixtures.checkout.appending(path: ".build/python/bin/python").path()
 
-  /// Starts one of the project's own programs.
-  static func own(_ name: String, _ arguments: [String]) throws -> Program {
-    try Program(programs.appending(path: name).path(), arguments)
+  /// Starts one of the project's own programs. `network`: the file of another network namespace.
+  static func own(_ name: String, _ arguments: [String], in network: String? = nil) throws -> Program {
+    try start(programs.appending(path: name).path(), arguments, in: network)
+  }
+
+  /// `nsenter` becomes the program, so that it is ended as any other.
+  static func start(_ executable: String, _ arguments: [String], in network: String?) throws -> Program {
+    guard let network else { return try Program(executable, arguments) }
+    return try Program("/usr/bin/nsenter", ["--net=\(network)", executable] + arguments)
   }
 
   /// One program is started at a time: one that another thread starts between making a pipe and marking it would inherit

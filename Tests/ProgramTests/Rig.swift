@@ -14,6 +14,8 @@ final class Rig {
   var gateway: Program?
   var radio: Program?
   var link: String
+  /// What lies between gateway and hub, each in a network of its own; without it both are in this one.
+  var line: ShapedLine?
 
   private static let token = "a-token-for-the-tests"
 
@@ -68,6 +70,14 @@ final class Rig {
 
   var socket: String { scratch.location("ctl") }
 
+  /// Puts a line between gateway and hub before they start. `arguments`: of Tests/Doubles/shapedline.py.
+  func shapeLine(_ arguments: [String], extra: String = "") throws {
+    let line = try ShapedLine(arguments, door: scratch.location("door"), to: hubPort)
+    self.line = line
+    writeHubConfiguration(extra: "host = \"0.0.0.0\"")
+    writeGatewayConfiguration(url: "http://\(line.farAddress):\(hubPort)", extra: extra)
+  }
+
   /// A virtual radio r0 on a pseudo-terminal, with others around it. `isKnown`: all have been advertised, and know each other;
   /// else nobody knows anybody, as with radios out of the box.
   func startRadio(_ arguments: [String] = [], isKnown: Bool = true) throws {
@@ -78,13 +88,13 @@ final class Rig {
   }
 
   func startHub() throws {
-    hub = try Program.own("meshpost-hub", ["serve", "--config", scratch.location("hub.toml")])
+    hub = try Program.own("meshpost-hub", ["serve", "--config", scratch.location("hub.toml")], in: line?.far)
     try hub?.line(with: "listening")
   }
 
   func startGateway() throws {
     if !FileManager.default.fileExists(atPath: scratch.location("gw.toml")) { writeGatewayConfiguration() }
-    gateway = try Program.own("meshpostd", ["--config", scratch.location("gw.toml")])
+    gateway = try Program.own("meshpostd", ["--config", scratch.location("gw.toml")], in: line?.near)
     try gateway?.line(with: "meshpostd")
   }
 
@@ -130,6 +140,7 @@ final class Rig {
   ) -> HTTPResponse? {
     var request = HTTPRequest(method, target, body: Array(body.utf8))
     if let token { request.headers.add("Authorization", "Bearer \(token)") }
+    if let line { return Self.ask(.unix(location: line.door), request) }
     return Self.ask(.tcp(host: "127.0.0.1", port: UInt16(port ?? hubPort), tls: false), request)
   }
 

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import TestSupport
+
+/// A line between two networks of their own, near and far, that everything there shares: Tests/Doubles/shapedline.py, whose options and
+/// commands it takes. Needs root and /dev/net/tun.
+final class ShapedLine {
+  /// Totals of one direction.
+  struct Way {
+    /// Bytes that the line carried, with IP headers.
+    var bytes = 0
+    /// TCP payload that it carried, and what of this it had carried before.
+    var (payload, again) = (0, 0)
+    /// TCP payload that senders handed to it, and what of this they had handed to it before.
+    var (offered, repeated) = (0, 0)
+    /// Packets dropped because the buffer was full, by chance, by cuts, and by a NAT that had forgotten their connection.
+    var (full, lost, cut, forgotten) = (0, 0, 0, 0)
+
+    init(_ json: JSONValue?) {
+      func count(_ name: String) -> Int { Int(json?[name]?.integer ?? 0) }
+      bytes = count("bytes")
+      (payload, again) = (count("payload"), count("again"))
+      (offered, repeated) = (count("offered"), count("repeated"))
+      (full, lost, cut, forgotten) = (count("full"), count("lost"), count("cut"), count("forgotten"))
+    }
+
+    /// Of what TCP sent, the share that it had sent before.
+    var share: Double { offered == 0 ? 0 : Double(repeated) / Double(offered) }
+  }
+
+  let program: Program
+  /// Files of the two networks, for `nsenter --net`.
+  let near: String
+  let far: String
+  let farAddress: String
+  /// A Unix socket that leads to a port on the far side, past the line.
+  let door: String
+
+  init(_ arguments: [String], door: String, to port: Int = 0) throws {
+    self.door = door
+    let script = Fixtures.checkout.appending(path: "Tests/Doubles/shapedline.py").path()
+    program = try Program(Program.python, [script] + arguments + ["--door", door, "\(port)"])
+    let told = try JSONValue(parsing: try program.line(with: "{"))
+    guard let near = told["near"]?.string, let far = told["far"]?.string, let address = told["far_address"]?.string
+    else {
+      throw Program.Waited(description: "no line can be made: \(program.lines)")
+    }
+    (self.near, self.far, farAddress) = (near, far, address)
+  }
+
+  /// Whether one can be made here.
+  static var isPossible: Bool {
+    let scratch = Scratch()
+    // `try?`: what cannot be made is said by an error.
+    return (try? ShapedLine([], door: scratch.location("door"))) != nil
+  }
+
+  /// Changes the line, and says what it carried until then: `rate UP [DOWN]`, `loss PERCENT`, `cut [SECONDS]`, `mend`, `forget`; `report`
+  /// changes nothing.
+  @discardableResult
+  func tell(_ command: String) throws -> (up: Way, down: Way) {
+    let before = program.lines.count
+    program.write(command)
+    let json = try JSONValue(parsing: try program.line(with: "\"after\":\"\(command)\"", from: before))
+    return (Way(json["up"]), Way(json["down"]))
+  }
+
+  /// What plain TCP and UDP make of it: Tests/Doubles/lineprobe.py.
+  func probe(_ arguments: [String], in network: String? = nil) throws -> Program {
+    let script = Fixtures.checkout.appending(path: "Tests/Doubles/lineprobe.py").path()
+    return try Program.start(Program.python, [script] + arguments, in: network ?? near)
+  }
+}
