@@ -15,7 +15,7 @@ final class Rig {
   var radio: Program?
   var link: String
 
-  private static let token = "a-token-for-the-tests"
+  static let token = "a-token-for-the-tests"
 
   init() throws {
     // A port that was free just now; the hub keeps it across restarts.
