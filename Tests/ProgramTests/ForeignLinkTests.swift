@@ -8,6 +8,7 @@ import JSON
 import Streams
 import TestSupport
 import Testing
+import Timing
 
 /// Compression against an implementation that others wrote (PyPI `websockets`), and TLS sessions against Python's OpenSSL.
 @Suite struct ForeignLinkTests {
@@ -171,6 +172,34 @@ extension WholeProgramTests {
       #expect(agreed.contains("permessage-deflate; client_max_window_bits=12") == (kind != "plain"))
       if kind == "context" { #expect(try client.line(with: "closed").contains("1009")) }
       _ = try client.line(with: "done")
+    }
+
+    @Test func `batches by HTTP are compressed, and arrive whole`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--queue", "500"])
+      rig.writeGatewayConfiguration(extra: "link = \"http\"")
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("inject r0 0 300")
+      try untilTrue("300 at the hub") {
+        try rig.status()?["store"]?["messages"]?.integer == 300
+          && rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
+      }
+      #expect(try rig.hubTexts().count == 300)
+      let sent = try rig.status()?["upstreams"]?.array?.first?["bytes_sent"]?.integer ?? .max
+      #expect(sent < 300 * 150, "\(sent) bytes for 300 messages")
+      let zip = ["-c", "head -c 9000000 /dev/zero | tr '\\0' a | gzip >bomb"]
+      #expect(try Program("/bin/bash", zip, folder: rig.scratch.folder).ended() == 0)
+      for (body, encoding, status) in [("@bomb", "gzip", "413"), ("{}", "gzip", "400"), ("{}", "br", "415")] {
+        let curl = [
+          "-s", "-o", "/dev/null", "-w", "status %{http_code}\\n", "-H", "Authorization: Bearer \(Rig.token)", "-H",
+          "Content-Encoding: \(encoding)", "--data-binary", body,
+          "http://127.0.0.1:\(rig.hubPort)/v1/gateways/x/events",
+        ]
+        let answer = try Program("/usr/bin/curl", curl, folder: rig.scratch.folder)
+        #expect(try answer.line(with: "status").hasSuffix(status))
+      }
     }
   }
 }
