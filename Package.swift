@@ -37,6 +37,7 @@ let package = Package(
     .systemLibrary(name: "CLinux"),
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+    .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
     .systemLibrary(name: "CSodium", pkgConfig: "libsodium", providers: [.apt(["libsodium-dev"])]),
     .systemLibrary(name: "CPostgres", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
     .systemLibrary(name: "CBluetooth", providers: [.apt(["libbluetooth-dev"])]),
@@ -45,6 +46,7 @@ let package = Package(
     // libcurl, likewise.
     .target(name: "CCurl"),
     .target(name: "SQLite", dependencies: ["CSQLite"], swiftSettings: strict),
+    .target(name: "Deflate", dependencies: ["CZlib"], swiftSettings: strict),
     .target(name: "MeshCrypto", dependencies: ["Companion", "COpenSSL"], swiftSettings: strict),
     .target(name: "MeshIdentity", dependencies: ["Companion", "MeshCrypto", "CSodium"], swiftSettings: strict),
 
@@ -59,7 +61,8 @@ let package = Package(
       name: "Proxies", dependencies: ["CCurl", "CLinux", "Escaping", "EventLoop", "Timing"], swiftSettings: strict),
     .target(name: "Streams", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
     .target(
-      name: "HTTP", dependencies: ["Escaping", "EventLoop", "Proxies", "Streams", "Timing", "COpenSSL", "CLinux"],
+      name: "HTTP",
+      dependencies: ["Deflate", "Escaping", "EventLoop", "Proxies", "Streams", "Timing", "COpenSSL", "CLinux"],
       swiftSettings: strict),
     .target(
       name: "MQTT", dependencies: ["EventLoop", "HTTP", "Proxies", "Streams", "Timing"], swiftSettings: strict),
@@ -93,7 +96,9 @@ let package = Package(
     .target(
       name: "Relay",
       dependencies: [
-        "CLinux", "Companion", "Documents", "Escaping", "MeshCrypto", "ServiceManager", "Store", "HTTP", "JSON", "MQTT",
+        "CLinux", "Companion", "Deflate", "Documents", "Escaping", "MeshCrypto", "ServiceManager", "Store", "HTTP",
+        "JSON",
+        "MQTT",
         "Proxies", "Streams", "EventLoop", "Timing",
       ],
       swiftSettings: strict),
@@ -133,7 +138,8 @@ let package = Package(
     .target(
       name: "Hub",
       dependencies: [
-        "CPostgres", "Console", "Documents", "Escaping", "MeshCrypto", "ServiceManager", "SQLite", "JSON", "TOML",
+        "CPostgres", "Console", "Deflate", "Documents", "Escaping", "MeshCrypto", "ServiceManager", "SQLite", "JSON",
+        "TOML",
         .product(name: "Hummingbird", package: "hummingbird"),
         .product(name: "Logging", package: "swift-log"), .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOHTTP1", package: "swift-nio"), .product(name: "NIOWebSocket", package: "swift-nio"),
@@ -189,7 +195,8 @@ let package = Package(
     .testTarget(
       name: "ProgramTests",
       dependencies: [
-        "Companion", "CLinux", "Escaping", "EventLoop", "MeshCrypto", "HTTP", "JSON", "Streams", "TestSupport",
+        "Companion", "CLinux", "Deflate", "Escaping", "EventLoop", "MeshCrypto", "HTTP", "JSON", "Streams",
+        "TestSupport",
         "Timing",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         "meshpostd",
@@ -205,7 +212,7 @@ let package = Package(
       name: "EventLoopTests", dependencies: ["CLinux", "EventLoop", "Streams", "TestSupport", "Timing"],
       swiftSettings: strict),
     .testTarget(
-      name: "HTTPTests", dependencies: ["CLinux", "EventLoop", "HTTP", "Streams", "TestSupport", "Timing"],
+      name: "HTTPTests", dependencies: ["CLinux", "Deflate", "EventLoop", "HTTP", "Streams", "TestSupport", "Timing"],
       swiftSettings: strict),
     .testTarget(
       name: "BluetoothSessionTests", dependencies: ["BluetoothSession", "Timing"], swiftSettings: strict),
@@ -242,7 +249,10 @@ let package = Package(
       swiftSettings: strict),
     .testTarget(
       name: "HubTests",
-      dependencies: ["Documents", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing"],
+      dependencies: [
+        "Deflate", "Documents", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing",
+        .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOWebSocket", package: "swift-nio"),
+      ],
       swiftSettings: strict),
     .testTarget(
       name: "ControlTests",

@@ -4,9 +4,10 @@ import COpenSSL
 import EventLoop
 import Glibc
 
-/// What TLS connections of one upstream share: whom to trust.
+/// What TLS connections of one upstream share: whom to trust, and the session that the next connection may resume.
 public final class TLSContext {
   fileprivate let handle: OpaquePointer
+  fileprivate var kept: TLSSession?
   /// Until when the certificate is good that the server showed last, seconds since 1970.
   public fileprivate(set) var peerExpiry: Int64?
 
@@ -29,6 +30,12 @@ public final class TLSContext {
     handle = context
     _ = meshpost_SSL_CTX_require_tls_1_2(context)
     _ = meshpost_SSL_CTX_release_buffers(context)
+    meshpost_SSL_CTX_hand_out_sessions(context) { connection, session in
+      guard let stream = connection.flatMap({ SSL_get_ex_data($0, 0) }), let session else { return 0 }
+      // Within a call that the stream makes.
+      Unmanaged<TLSStream>.fromOpaque(stream).takeUnretainedValue().keep(session)
+      return 1
+    }
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nil)
     let loaded =
       authorities.map { SSL_CTX_load_verify_file(context, $0) } ?? SSL_CTX_set_default_verify_paths(context)
@@ -54,6 +61,34 @@ public final class TLSContext {
   deinit { SSL_CTX_free(handle) }
 }
 
+/// A session that a server has given out: a connection that resumes it needs no certificates, 2 to 4 KB less. It is offered until there
+/// is a newer one or it fails, and for a day at most after certificates were verified last.
+final class TLSSession {
+  private static let longest = 86_400
+
+  fileprivate let handle: OpaquePointer
+  fileprivate let host: String
+  /// When certificates were verified, and until when they are good; seconds since 1970.
+  fileprivate let verified: Int64
+  private let expiry: Int64
+
+  /// Takes ownership of `handle`.
+  fileprivate init(_ handle: OpaquePointer, host: String, verified: Int64, expiry: Int64) {
+    self.handle = handle
+    self.host = host
+    self.verified = verified
+    self.expiry = expiry
+  }
+
+  deinit { SSL_SESSION_free(handle) }
+
+  fileprivate func isGood(for host: String) -> Bool {
+    let now = Int64(time(nil))
+    return self.host.utf8.elementsEqual(host.utf8) && (verified...verified + Int64(Self.longest)).contains(now)
+      && now < expiry
+  }
+}
+
 /// TLS over a socket, by memory BIOs: OpenSSL never touches the descriptor. The handshake goes on while somebody reads.
 public final class TLSStream: ByteStream {
   private let socket: SocketStream
@@ -61,6 +96,9 @@ public final class TLSStream: ByteStream {
   private let session: OpaquePointer
   private let incoming: OpaquePointer
   private let outgoing: OpaquePointer
+  private let host: String
+  /// When certificates were verified, here or when the session began.
+  private var verified: Int64
   private var unsent: [UInt8] = []
   /// How much of `unsent` OpenSSL has taken.
   private var taken = 0
@@ -76,6 +114,11 @@ public final class TLSStream: ByteStream {
     self.session = session
     self.incoming = incoming
     self.outgoing = outgoing
+    self.host = host
+    let offered = context.kept.flatMap { $0.isGood(for: host) ? $0 : nil }
+    verified = offered?.verified ?? Int64(time(nil))
+    SSL_set_ex_data(session, 0, Unmanaged.passUnretained(self).toOpaque())
+    if let offered { SSL_set_session(session, offered.handle) }
     SSL_set_bio(session, incoming, outgoing)
     SSL_set_connect_state(session)
     // `try?`: a name that is none to the resolver does not get so far.
@@ -87,7 +130,19 @@ public final class TLSStream: ByteStream {
     _ = meshpost_SSL_set_host_name(session, host)
   }
 
-  deinit { SSL_free(session) }
+  deinit {
+    // A connection that is just cut would take its session with it.
+    SSL_set_shutdown(session, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN)
+    SSL_free(session)
+  }
+
+  /// It resumed a session, and no certificates went over the line.
+  public var isResumed: Bool { isReady && SSL_session_reused(session) == 1 }
+
+  fileprivate func keep(_ new: OpaquePointer) {
+    if SSL_session_reused(session) == 0 { verified = Int64(time(nil)) }
+    context.kept = TLSSession(new, host: host, verified: verified, expiry: peerExpiry ?? 0)
+  }
 
   public var pendingBytes: Int { unsent.count - taken + socket.pendingBytes }
   public var movedBytes: UInt64 { socket.movedBytes }
@@ -189,6 +244,7 @@ public final class TLSStream: ByteStream {
       result == Int(X509_V_OK)
       ? Self.lastError() : "the certificate: \(String(cString: X509_verify_cert_error_string(result)))"
     close()
+    context.kept = nil
     return .failed("TLS failed: \(words)")
   }
 

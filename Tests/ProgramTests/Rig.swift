@@ -17,7 +17,7 @@ final class Rig {
   /// What lies between gateway and hub, each in a network of its own; without it both are in this one.
   var line: ShapedLine?
 
-  private static let token = "a-token-for-the-tests"
+  static let token = "a-token-for-the-tests"
 
   init() throws {
     // A port that was free just now; the hub keeps it across restarts.

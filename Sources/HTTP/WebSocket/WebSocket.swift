@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import COpenSSL
+import Deflate
 import Escaping
 import EventLoop
 import Proxies
@@ -30,7 +31,7 @@ public enum WebSocketFailure: Error, Equatable, Sendable, CustomStringConvertibl
   }
 }
 
-/// A client's WebSocket, without extensions. Pings are answered while somebody reads; who uses it sends its own. Source: RFC 6455.
+/// A client's WebSocket. Pings are answered while somebody reads; who uses it sends its own. Source: RFC 6455, and RFC 7692 for compression.
 public final class WebSocket {
   public struct Settings: Sendable {
     public var host: String
@@ -39,6 +40,8 @@ public final class WebSocket {
     public var target: String
     public var headers: HTTPHeaders
     public var subprotocol: String?
+    /// What is compressed, if the server agrees; `nil`: nothing.
+    public var compression: PerMessageDeflate.Offer?
     /// The way to the server leads through it.
     public var proxy: ProxySettings?
     /// Bytes of a message from the server, at most.
@@ -46,13 +49,14 @@ public final class WebSocket {
 
     public init(
       host: String, port: UInt16, target: String, headers: HTTPHeaders = [:], subprotocol: String? = nil,
-      proxy: ProxySettings? = nil, maxMessage: Int = 1 << 20
+      compression: PerMessageDeflate.Offer? = nil, proxy: ProxySettings? = nil, maxMessage: Int = 1 << 20
     ) {
       self.host = host
       self.port = port
       self.target = target.isEmpty ? "/" : target
       self.headers = headers
       self.subprotocol = subprotocol
+      self.compression = compression
       self.proxy = proxy
       self.maxMessage = maxMessage
     }
@@ -68,6 +72,10 @@ public final class WebSocket {
   private static let openLimit: Duration = .seconds(20)
   /// Pings are not answered while more than this waits to be read.
   private static let maxUnsent = 64 * 1024
+  /// Of the compressor: with a window of 4 KiB 30 KiB in all.
+  private static let memoryLevel = 4
+  /// Shorter messages go out as they are.
+  private static let compressedFrom = 16
   /// Pings that are answered at once; of more that came together only the newest is (RFC 6455 § 5.5.3).
   private static let pongsAtOnce = 16
 
@@ -76,6 +84,8 @@ public final class WebSocket {
   private let loop: EventLoop
   private var stream: (any ByteStream)?
   private var decoder: WebSocketDecoder
+  private var deflater: Deflater?
+  private var keepsContext = true
   private var pongsLeft = pongsAtOnce
   private var newestPing: [UInt8]?
   private let key = WebSocketKey.random()
@@ -144,6 +154,7 @@ public final class WebSocket {
     request.headers.add("Sec-WebSocket-Key", key)
     if let subprotocol = settings.subprotocol { request.headers.add("Sec-WebSocket-Protocol", subprotocol) }
     let endpoint = HTTPEndpoint.tcp(host: settings.host, port: settings.port, tls: tls != nil)
+    if let offer = settings.compression { request.headers.add("Sec-WebSocket-Extensions", offer.value) }
     write(request.encode(host: endpoint.hostHeader))
     var parser = HTTPParser(.upgrade, maxBody: 0)
     while true {
@@ -179,6 +190,29 @@ public final class WebSocket {
   private func accept(_ answer: HTTPResponse) throws(WebSocketFailure) {
     guard answer.status == 101 else { throw .notUpgraded(answer) }
     if let words = objection(answer.headers) { throw .blocked("the answer to the handshake is wrong: \(words)") }
+    try beginCompression(answer.headers.values(of: "Sec-WebSocket-Extensions"))
+  }
+
+  private func beginCompression(_ extensions: [String]) throws(WebSocketFailure) {
+    guard !extensions.isEmpty else { return }
+    let agreed: PerMessageDeflate?
+    do throws(PerMessageDeflate.Objection) {
+      guard let offer = settings.compression else { throw PerMessageDeflate.Objection() }
+      agreed = try PerMessageDeflate.answered(extensions, to: offer)
+    } catch {
+      throw .blocked("the answer to the handshake is wrong: an extension nobody asked for")
+    }
+    guard let agreed else { return }
+    let (ours, theirs) =
+      agreed.hasDictionary ? (LinkDictionary.fromGateway, LinkDictionary.fromHub) : ([], [])
+    guard let inflater = Inflater(windowBits: agreed.serverBits, dictionary: theirs) else {
+      throw .blocked("no memory for compression")
+    }
+    decoder.compression = (inflater, agreed.serverKeepsContext)
+    keepsContext = agreed.clientKeepsContext
+    guard agreed.clientCompresses else { return }
+    // Without memory messages go out as they are.
+    deflater = Deflater(windowBits: agreed.clientBits, memoryLevel: Self.memoryLevel, dictionary: ours)
   }
 
   /// What is wrong with the server's answer. Source: RFC 6455 § 4.1.
@@ -189,7 +223,6 @@ public final class WebSocket {
     guard accepted.count == 1, accepted[0].isExactly(WebSocketKey.answer(to: key)) else {
       return "Sec-WebSocket-Accept"
     }
-    guard headers.values(of: "Sec-WebSocket-Extensions").isEmpty else { return "an extension nobody asked for" }
     let subprotocols = headers.values(of: "Sec-WebSocket-Protocol")
     guard subprotocols.isEmpty || (subprotocols.count == 1 && settings.subprotocol?.isExactly(subprotocols[0]) == true)
     else {
@@ -200,9 +233,18 @@ public final class WebSocket {
 
   // MARK: Sending
 
-  public func send(text: [UInt8]) { send(WebSocketFrame(opcode: .text, payload: text)) }
-  public func send(binary: [UInt8]) { send(WebSocketFrame(opcode: .binary, payload: binary)) }
+  public func send(text: [UInt8]) { send(message: WebSocketFrame(opcode: .text, payload: text)) }
+  public func send(binary: [UInt8]) { send(message: WebSocketFrame(opcode: .binary, payload: binary)) }
   public func ping() { send(WebSocketFrame(opcode: .ping)) }
+
+  private func send(message: WebSocketFrame) {
+    guard isOpen, let deflater, message.payload.count >= Self.compressedFrom else { return send(message) }
+    var frame = message
+    frame.isCompressed = true
+    frame.payload = deflater.message(message.payload)
+    if !keepsContext { deflater.reset() }
+    send(frame)
+  }
 
   private func send(_ frame: WebSocketFrame) {
     guard isOpen else { return }
@@ -231,6 +273,8 @@ public final class WebSocket {
     stream?.close()
     stream = nil
     isOpen = false
+    deflater = nil
+    decoder.compression = nil
   }
 
   // MARK: Receiving

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT
 
+import Deflate
+
 /// Why bytes are no WebSocket that we take.
 enum WebSocketError: Error, Equatable, CustomStringConvertible {
   case malformed(String)
   /// A text, or the reason of a close, is no UTF-8.
   case notText
+  /// What is compressed cannot be decompressed.
+  case damaged
   case tooLarge
 
   /// What the peer is told. Source: RFC 6455 § 7.4.1.
   var code: UInt16 {
     switch self {
     case .malformed: 1002
-    case .notText: 1007
+    case .notText, .damaged: 1007
     case .tooLarge: 1009
     }
   }
@@ -20,6 +24,7 @@ enum WebSocketError: Error, Equatable, CustomStringConvertible {
     switch self {
     case .malformed(let words): "it is no WebSocket: \(words)"
     case .notText: "a text that is no UTF-8"
+    case .damaged: "a message that cannot be decompressed"
     case .tooLarge: "a message that is too large"
     }
   }
@@ -49,6 +54,9 @@ struct WebSocketDecoder {
   private var message: [UInt8] = []
   private var pieces = 0
   private var text = UTF8Check()
+  private var isCompressed = false
+  /// `nil`: nothing that is compressed may come.
+  var compression: (inflater: Inflater, keepsContext: Bool)?
 
   init(maxPayload: Int) { self.maxPayload = maxPayload }
 
@@ -82,8 +90,26 @@ struct WebSocketDecoder {
       control.append(contentsOf: piece)
       return
     }
-    guard opcode != .text || text.take(piece) else { throw .notText }
-    message.append(contentsOf: piece)
+    guard isCompressed, let inflater = compression?.inflater else {
+      guard opcode != .text || text.take(piece) else { throw .notText }
+      message.append(contentsOf: piece)
+      return
+    }
+    try inflate { (message, limit) throws(InflateFailure) in
+      try inflater.append(piece, to: &message, limit: limit)
+    }
+  }
+
+  private mutating func inflate(
+    _ work: (inout [UInt8], _ limit: Int) throws(InflateFailure) -> Void
+  ) throws(WebSocketError) {
+    let known = message.count
+    do throws(InflateFailure) {
+      try work(&message, maxPayload)
+    } catch {
+      throw error == .tooLarge ? .tooLarge : .damaged
+    }
+    guard opcode != .text || text.take(message[known...]) else { throw .notText }
   }
 
   private mutating func finish(_ header: Header) throws(WebSocketError) -> WebSocketFrame? {
@@ -92,6 +118,10 @@ struct WebSocketDecoder {
       return WebSocketFrame(opcode: header.opcode, payload: control)
     }
     guard header.isFinal, let opcode else { return nil }
+    if isCompressed, let (inflater, keepsContext) = compression {
+      try inflate { (message, limit) throws(InflateFailure) in try inflater.finish(into: &message, limit: limit) }
+      if !keepsContext { inflater.reset() }
+    }
     guard opcode != .text || text.isComplete else { throw .notText }
     defer {
       self.opcode = nil
@@ -106,8 +136,10 @@ struct WebSocketDecoder {
   private mutating func readHeader() throws(WebSocketError) -> Header? {
     guard bytes.count - position >= 1 else { return nil }
     let first = bytes[position]
-    guard first & 0x70 == 0 else { throw .malformed("reserved bits: an extension nobody asked for") }
     guard let opcode = WebSocketFrame.Opcode(rawValue: first & 0x0F) else { throw .malformed("unknown opcode") }
+    // Of a message's first piece the first bit says that all of it is compressed.
+    let allowed: UInt8 = compression != nil && (opcode == .text || opcode == .binary) ? 0x40 : 0
+    guard first & 0x70 & ~allowed == 0 else { throw .malformed("reserved bits: an extension nobody asked for") }
     let isFinal = first & 0x80 != 0
     guard bytes.count - position >= 2 else { return nil }
     let second = bytes[position + 1]
@@ -115,7 +147,7 @@ struct WebSocketDecoder {
     let short = second & 0x7F
     guard !opcode.isControl || (isFinal && short <= 125) else { throw .malformed("control frame") }
     guard let length = try length(short, at: position + 2) else { return nil }
-    if !opcode.isControl { try begin(opcode, length) }
+    if !opcode.isControl { try begin(opcode, length, first & 0x40 != 0) }
     position += short < 126 ? 2 : short == 126 ? 4 : 10
     left = length
     return Header(isFinal: isFinal, opcode: opcode)
@@ -132,11 +164,14 @@ struct WebSocketDecoder {
   }
 
   /// A frame of a message: its first, or another piece.
-  private mutating func begin(_ opcode: WebSocketFrame.Opcode, _ length: Int) throws(WebSocketError) {
+  private mutating func begin(
+    _ opcode: WebSocketFrame.Opcode, _ length: Int, _ isCompressed: Bool
+  ) throws(WebSocketError) {
     guard (opcode == .continuation) == (self.opcode != nil) else { throw .malformed("pieces out of order") }
     guard length <= maxPayload - message.count else { throw .tooLarge }
     if opcode != .continuation {
       self.opcode = opcode
+      self.isCompressed = isCompressed
       pieces = 0
       text = UTF8Check()
     }

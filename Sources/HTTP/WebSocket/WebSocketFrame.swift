@@ -14,6 +14,8 @@ struct WebSocketFrame: Equatable {
   }
 
   var isFinal = true
+  /// RFC 7692 § 6: the first reserved bit.
+  var isCompressed = false
   var opcode: Opcode
   var payload: [UInt8] = []
 
@@ -22,7 +24,7 @@ struct WebSocketFrame: Equatable {
     let key = (0..<4).map { UInt8(truncatingIfNeeded: mask >> (8 * $0)) }
     var bytes: [UInt8] = []
     bytes.reserveCapacity(payload.count + 14)
-    bytes.append((isFinal ? 0x80 : 0) | opcode.rawValue)
+    bytes.append((isFinal ? 0x80 : 0) | (isCompressed ? 0x40 : 0) | opcode.rawValue)
     // With the bit that says "masked".
     switch payload.count {
     case ..<126: bytes.append(0x80 | UInt8(payload.count))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Deflate
 import Hummingbird
 import HummingbirdCore
 import JSON
@@ -106,7 +107,9 @@ struct HubAPI: Sendable {
   private func handled(_ call: Call, _ handler: Handler) async throws -> Response {
     let holder = Self.holder(call.author, call.gateway)
     let isAsking = [.get, .head, .delete].contains(call.request.method)
-    let length = call.request.headers[.contentLength].flatMap { Int($0) } ?? maxBody
+    // Of what is compressed it is not known how large it will be.
+    let isPlain = call.request.headers[.contentEncoding] == nil
+    let length = isPlain ? call.request.headers[.contentLength].flatMap { Int($0) } ?? maxBody : maxBody
     let body = isAsking || length <= HubMemory.small ? 0 : min(max(length, 0), maxBody)
     guard let reading = memory.take(body, for: holder) else { return Self.noMemory }
     defer { withExtendedLifetime(reading) {} }
@@ -138,10 +141,10 @@ struct HubAPI: Sendable {
         else { return nil }
         return LinkProtocol.Visitor(gateway: gateway, holder: Self.holder(name, gateway))
       },
-      serve: { [store, registry, limiter, admission, maxBody] channel, gateway in
+      serve: { [store, registry, limiter, admission, maxBody] channel, link in
         await LinkSession(
-          gateway: gateway, store: store, registry: registry, limiter: limiter, admission: admission,
-          maxMessage: maxBody
+          gateway: link.gateway, store: store, registry: registry, limiter: limiter, admission: admission,
+          maxMessage: maxBody, compression: link.compression
         ).run(channel)
       })
   }
@@ -169,15 +172,19 @@ struct HubAPI: Sendable {
     return Response(status: status, headers: headers, body: pieces)
   }
 
+  /// `takesGzip`: it is an answer to a greeting.
   static func refusal(
-    _ status: HTTPResponse.Status, _ reason: String, seq: Int64? = nil, retryAfter: Int? = nil
+    _ status: HTTPResponse.Status, _ reason: String, seq: Int64? = nil, retryAfter: Int? = nil,
+    takesGzip: Bool? = nil
   ) -> Response {
     var response = json(
       JSONWriter.object {
         $0.field("error", reason)
         $0.field("seq", seq)
+        $0.field("gzip", takesGzip)
       }, status: status)
     if let retryAfter { response.headers[.retryAfter] = String(retryAfter) }
+    if status == .unsupportedMediaType { response.headers[.acceptEncoding] = "gzip" }
     if status == .unauthorized { response.headers[.wwwAuthenticate] = "Bearer" }
     return response
   }
@@ -189,6 +196,27 @@ struct HubAPI: Sendable {
     } catch {
       return nil
     }
+  }
+
+  /// The body, which may be compressed. Throws what is to be answered where it cannot be had.
+  func plainBody(of call: Call) async throws(Unreadable) -> [UInt8] {
+    let tooLarge = Unreadable(status: .contentTooLarge, words: "a batch may have at most \(maxBody) bytes")
+    guard let bytes = await body(of: call) else { throw tooLarge }
+    switch call.request.headers[.contentEncoding]?.lowercased() {
+    case nil, "identity": return bytes
+    case "gzip":
+      do throws(InflateFailure) {
+        return try Inflater.gunzip(bytes, limit: maxBody)
+      } catch {
+        throw error == .tooLarge ? tooLarge : Unreadable(status: .badRequest, words: "the body is not valid gzip")
+      }
+    default: throw Unreadable(status: .unsupportedMediaType, words: "the only Content-Encoding is gzip")
+    }
+  }
+
+  struct Unreadable: Error {
+    let status: HTTPResponse.Status
+    let words: String
   }
 
   func object(of call: Call) async -> JSONValue? {

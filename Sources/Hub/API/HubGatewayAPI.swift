@@ -6,8 +6,11 @@ import JSON
 /// Requests of gateways and of readers.
 extension HubAPI {
   func take(_ call: Call) async throws -> Response {
-    guard let bytes = await body(of: call) else {
-      return Self.refusal(.contentTooLarge, "a batch may have at most \(maxBody) bytes")
+    let bytes: [UInt8]
+    do throws(Unreadable) {
+      bytes = try await plainBody(of: call)
+    } catch {
+      return Self.refusal(error.status, error.words)
     }
     let batch: EventBatch
     do throws(EventBatch.Refusal) {
@@ -31,7 +34,7 @@ extension HubAPI {
 
   func greet(_ call: Call) async throws -> Response {
     guard let known = try await store.gateways(call.gateway).first else {
-      return Self.refusal(.notFound, "unknown gateway")
+      return Self.refusal(.notFound, "unknown gateway", takesGzip: true)
     }
     let epoch = call.query("epoch") ?? known.epoch
     let acknowledged = try await store.acknowledged(gateway: call.gateway, epoch: epoch)
@@ -42,6 +45,7 @@ extension HubAPI {
         $0.field("epoch", epoch)
         $0.field("acknowledged", acknowledged)
         $0.field("linked", isLinked)
+        $0.field("gzip", true)
       })
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Deflate
 import JSON
 import NIOCore
 import NIOWebSocket
@@ -21,11 +22,13 @@ struct LinkSession: Sendable {
   let limiter: RateLimiter
   let admission: Admission
   let maxMessage: Int
+  /// What both ends have agreed on; `nil`: nothing is compressed.
+  let compression: PerMessageDeflate?
 
   /// When the gateway was last heard, how often it speaks at least, and its epoch.
   private final class Pulse: Sendable {
     private let opened = ContinuousClock.now
-    let state = Mutex((heard: ContinuousClock.now, interval: 120.0, epoch: String?.none))
+    let state = Mutex((heard: ContinuousClock.now, interval: 120.0, epoch: String?.none, isBrief: false))
     /// Seconds until the silence timeout, or the hello timeout.
     var left: Double {
       state.withLock { state in
@@ -58,10 +61,18 @@ struct LinkSession: Sendable {
           close()
         }
         do {
+          var messages = LinkMessages(most: maxMessage, compression)
           for try await frame in inbound {
             pulse.state.withLock { $0.heard = .now }
-            guard try await take(frame, outbound, pulse) else { break }
+            guard let message = try messages?.take(frame) else {
+              if messages == nil { break }
+              continue
+            }
+            guard try await take(message, outbound, pulse) else { break }
           }
+        } catch let failure as LinkMessages.Failure {
+          // `try?`: a link that is gone takes nothing.
+          try? await outbound.write(Self.close(failure.code))
         } catch {
           // The link is over either way.
         }
@@ -77,18 +88,23 @@ struct LinkSession: Sendable {
     WebSocketFrame(fin: true, opcode: .text, data: ByteBuffer(bytes: bytes))
   }
 
+  private static func close(_ code: WebSocketErrorCode) -> WebSocketFrame {
+    var data = ByteBuffer()
+    data.write(webSocketErrorCode: code)
+    return WebSocketFrame(fin: true, opcode: .connectionClose, data: data)
+  }
+
   /// False: the end.
   private func take(
-    _ frame: WebSocketFrame, _ outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>, _ pulse: Pulse
+    _ message: LinkMessages.Message, _ outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>, _ pulse: Pulse
   ) async throws -> Bool {
-    switch frame.opcode {
-    case .ping:
-      try await outbound.write(WebSocketFrame(fin: true, opcode: .pong, data: frame.unmaskedData))
-    case .connectionClose:
+    switch message {
+    case .ping(let data):
+      try await outbound.write(WebSocketFrame(fin: true, opcode: .pong, data: data))
+    case .close:
       try await outbound.write(WebSocketFrame(fin: true, opcode: .connectionClose, data: ByteBuffer()))
       return false
-    case .text:
-      let bytes = Array(buffer: frame.unmaskedData)
+    case .text(let bytes):
       // `try?`: invalid JSON ends the link; only a batch can be answered.
       guard let message = try? JSONValue(parsing: bytes), let type = message["type"]?.string else {
         guard let number = Self.batch(of: bytes) else { return false }
@@ -96,7 +112,7 @@ struct LinkSession: Sendable {
         return true
       }
       if let answer = try await answer(type, message, bytes, pulse) { try await outbound.write(Self.text(answer)) }
-    default: break
+    case .other: break
     }
     return true
   }
@@ -115,7 +131,9 @@ struct LinkSession: Sendable {
   ) async throws -> [UInt8]? {
     switch type {
     case "hello": return try await welcome(message, pulse)
-    case "events": return await events(message, bytes.count, pulse.state.withLock { $0.epoch })
+    case "events":
+      let (epoch, isBrief) = pulse.state.withLock { ($0.epoch, $0.isBrief) }
+      return await events(message, bytes.count, epoch, isBrief)
     case "request": return await request(message)
     case "response":
       if let id = message["id"]?.string { await registry.answered(gateway, id: id, message) }
@@ -136,7 +154,7 @@ struct LinkSession: Sendable {
 
   private func welcome(_ hello: JSONValue, _ pulse: Pulse) async throws -> [UInt8]? {
     guard let epoch = hello["epoch"]?.string, Name.isAllowed(epoch) else { return nil }
-    pulse.state.withLock { $0.epoch = epoch }
+    pulse.state.withLock { ($0.epoch, $0.isBrief) = (epoch, hello["brief"]?.bool == true) }
     if let interval = hello["keep_alive_s"]?.integer, (1...3600).contains(interval) {
       pulse.state.withLock { $0.interval = Double(interval) }
     }
@@ -152,7 +170,7 @@ struct LinkSession: Sendable {
 
   // MARK: Events
 
-  private func events(_ message: JSONValue, _ bytes: Int, _ epoch: String?) async -> [UInt8] {
+  private func events(_ message: JSONValue, _ bytes: Int, _ epoch: String?, _ isBrief: Bool) async -> [UInt8] {
     let number = message["n"]?.integer ?? 0
     let batch: EventBatch
     do throws(EventBatch.Refusal) {
@@ -167,7 +185,10 @@ struct LinkSession: Sendable {
     defer { admission.leave(gateway) }
     do {
       switch try await store.take(batch, from: gateway, after: message["after"]?.integer, at: HubClock.now) {
-      case .acknowledged(let through): return Self.answer("taken", number) { $0.field("acknowledged", through) }
+      case .acknowledged(let through):
+        // Most answers say no more than this.
+        if isBrief, through == batch.events.last?.seq { return Array("\(number)".utf8) }
+        return Self.answer("taken", number) { $0.field("acknowledged", through) }
       case .outOfOrder(let through): return Self.answer("out_of_order", number) { $0.field("acknowledged", through) }
       }
     } catch {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Deflate
 import HummingbirdCore
 import Logging
 import NIOCore
@@ -16,12 +17,18 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
 
   enum Negotiated: Sendable {
     case http(HTTPChannel)
-    case link(FrameChannel, gateway: String)
+    case link(FrameChannel, Link)
   }
 
   struct Value: ServerChildChannelValue {
     let channel: any Channel
     let negotiated: EventLoopFuture<Negotiated>
+  }
+
+  /// What is known of a link when it opens.
+  struct Link: Sendable {
+    let gateway: String
+    let compression: PerMessageDeflate?
   }
 
   let responder: HTTPChannelHandler.Responder
@@ -30,7 +37,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   let places: Places
   /// Whose link this is; `nil`: it is none, or not allowed, and HTTP answers.
   let admit: @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?
-  let serve: @Sendable (FrameChannel, _ gateway: String) async -> Void
+  let serve: @Sendable (FrameChannel, Link) async -> Void
 
   func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
     channel.eventLoop.makeCompletedFuture {
@@ -49,9 +56,9 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     let upgrader = NIOTypedWebSocketServerUpgrader<Negotiated>(
       maxFrameSize: maxMessage,
       // The gate has let through what may be one.
-      shouldUpgrade: { channel, _ in channel.eventLoop.makeSucceededFuture(HTTPHeaders([LinkProtocol.header])) },
-      upgradePipelineHandler: { [self] channel, _ in
-        channel.eventLoop.makeCompletedFuture { try link(channel) }
+      shouldUpgrade: { channel, head in channel.eventLoop.makeSucceededFuture(LinkProtocol.answer(head)) },
+      upgradePipelineHandler: { [self] channel, head in
+        channel.eventLoop.makeCompletedFuture { try link(channel, LinkProtocol.compression(head)?.agreed) }
       })
     let configuration = NIOTypedHTTPServerUpgradeConfiguration<Negotiated>(upgraders: [upgrader]) { [self] channel in
       channel.eventLoop.makeCompletedFuture { try requests(channel, logger) }
@@ -67,7 +74,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     return negotiated
   }
 
-  private func link(_ channel: any Channel) throws -> Negotiated {
+  private func link(_ channel: any Channel, _ compression: PerMessageDeflate?) throws -> Negotiated {
     let operations = channel.pipeline.syncOperations
     try UndecidedConnection.decided(channel)
     let gate = try operations.handler(type: LinkGate.self)
@@ -76,10 +83,16 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
       channel.close(promise: nil)
       throw ChannelError.inappropriateOperationForState
     }
-    try operations.addHandler(
-      NIOWebSocketFrameAggregator(
-        minNonFinalFragmentSize: 0, maxAccumulatedFrameCount: 1024, maxAccumulatedFrameSize: maxMessage))
-    return .link(try FrameChannel(wrappingChannelSynchronously: channel), gateway: visitor.gateway)
+    if let compression {
+      guard let compressor = LinkCompressor(compression) else {
+        channel.close(promise: nil)
+        throw ChannelError.inappropriateOperationForState
+      }
+      try operations.addHandler(compressor)
+    }
+    return .link(
+      try FrameChannel(wrappingChannelSynchronously: channel),
+      Link(gateway: visitor.gateway, compression: compression))
   }
 
   private func requests(_ channel: any Channel, _ logger: Logger) throws -> Negotiated {
@@ -98,7 +111,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     // `try?`: a connection that ended before its first request asks for nothing.
     switch try? await value.negotiated.get() {
     case .http(let channel): await handleHTTP(asyncChannel: channel, logger: logger)
-    case .link(let channel, let gateway): await serve(channel, gateway)
+    case .link(let channel, let link): await serve(channel, link)
     case nil: break
     }
   }
@@ -107,7 +120,19 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
 /// The protocol of a link. Source: docs/hub-protocol.md.
 enum LinkProtocol {
   static let name = "meshpost.v1"
-  static let header = ("Sec-WebSocket-Protocol", name)
+
+  /// Beside what every WebSocket's handshake has.
+  static func answer(_ head: HTTPRequestHead) -> HTTPHeaders {
+    var headers: HTTPHeaders = ["Sec-WebSocket-Protocol": name]
+    if let answer = compression(head)?.answer { headers.add(name: "Sec-WebSocket-Extensions", value: answer) }
+    return headers
+  }
+
+  static func compression(_ head: HTTPRequestHead) -> (agreed: PerMessageDeflate, answer: String)? {
+    PerMessageDeflate.accepted(
+      head.headers["Sec-WebSocket-Extensions"], clientBits: LinkCompressor.gatewayWindowBits,
+      serverBits: LinkCompressor.windowBits)
+  }
 
   /// A gateway that may open its link.
   struct Visitor: Sendable {

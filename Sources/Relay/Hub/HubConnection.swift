@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Deflate
 import EventLoop
 import HTTP
 import JSON
@@ -31,6 +32,8 @@ final class HubConnection: Carrier, UpdatesSource {
   /// A hub that is reached by HTTP only may have been behind a bad proxy: the link is tried again.
   private static let retryLive: Duration = .seconds(900)
   private static let subprotocol = "meshpost.v1"
+  /// Windows of 4 KiB up and of 1 KiB down: some 38 KiB while a link is open (docs/decisions/0016).
+  private static let compression = PerMessageDeflate.Offer(clientBits: 12, serverBits: 10, dictionary: true)
   /// States that are told; the newest of each name.
   static let maxStates = 16
 
@@ -46,7 +49,7 @@ final class HubConnection: Carrier, UpdatesSource {
   let http: HubOverHTTP
   private(set) var way = Way.none
   /// Batches that have no answer yet, in order.
-  private var batches: [(number: Int, answer: Promise<Verdict>)] = []
+  private var batches: [(number: Int, last: Int64, answer: Promise<Verdict>)] = []
   var lastNumber = 0
   /// Questions that have no answer yet.
   var asked: [String: Promise<JSONValue?>] = [:]
@@ -114,7 +117,7 @@ final class HubConnection: Carrier, UpdatesSource {
     let socket = WebSocket(
       WebSocket.Settings(
         host: endpoint.host, port: endpoint.port, target: "\(path)/link", headers: headers,
-        subprotocol: Self.subprotocol, proxy: settings.server.proxy), tls: tls, on: loop)
+        subprotocol: Self.subprotocol, compression: Self.compression, proxy: settings.server.proxy), tls: tls, on: loop)
     defer { if case .live = way {} else { closedBytes &+= socket.bytesSent } }
     do throws(WebSocketFailure) {
       try await socket.open()
@@ -142,6 +145,7 @@ final class HubConnection: Carrier, UpdatesSource {
       json.field("epoch", store.epoch)
       json.field("version", settings.version)
       json.field("keep_alive_s", settings.keepAlive)
+      json.field("brief", true)
     }
   }
 
@@ -173,7 +177,7 @@ final class HubConnection: Carrier, UpdatesSource {
 
   private static func message(_ bytes: [UInt8]) throws(Nonsense) -> JSONValue {
     // `try?`: what is no JSON ends the link; there is nothing to tell it by.
-    guard let message = try? JSONValue(parsing: bytes), message["type"]?.string != nil else {
+    guard let message = try? JSONValue(parsing: bytes), message["type"]?.string != nil || message.count != nil else {
       throw Nonsense(words: "the hub sends what is no message")
     }
     return message
@@ -289,8 +293,11 @@ final class HubConnection: Carrier, UpdatesSource {
   }
 
   private func take(_ message: JSONValue, _ socket: WebSocket) throws(Nonsense) {
+    // The number of a batch: all of it is taken.
+    if let number = message.count { return try answered(number) { .acknowledged(through: $0) } }
     switch message["type"]?.string ?? "" {
-    case "taken", "refused", "busy", "out_of_order": try answered(message)
+    case "taken", "refused", "busy", "out_of_order":
+      try answered(message["n"]?.count) { _ in Self.verdict(message["type"]?.string ?? "", message) }
     case "response":
       guard let id = message["id"]?.string, let question = asked.removeValue(forKey: id) else { return }
       question.keep(message["ok"]?.bool == true ? message["result"] ?? .null : nil)
@@ -314,7 +321,7 @@ final class HubConnection: Carrier, UpdatesSource {
     case .live(let socket):
       let answer = Promise<Verdict>()
       lastNumber += 1
-      batches.append((lastNumber, answer))
+      batches.append((lastNumber, batch.events.last?.seq ?? 0, answer))
       socket.send(text: batch.encode(epoch: store.epoch, number: lastNumber))
       do {
         // It may take as long as it likes to get there, if it moves.
@@ -341,10 +348,10 @@ final class HubConnection: Carrier, UpdatesSource {
     }
   }
 
-  private func answered(_ message: JSONValue) throws(Nonsense) {
+  private func answered(_ number: Int64?, _ verdict: (_ last: Int64) -> Verdict?) throws(Nonsense) {
     // Of another number: it was void by then.
-    guard let first = batches.first, message["n"]?.integer == Int64(first.number) else { return }
-    guard let verdict = Self.verdict(message["type"]?.string ?? "", message) else {
+    guard let first = batches.first, number == Int64(first.number) else { return }
+    guard let verdict = verdict(first.last) else {
       throw Nonsense(words: "an answer that makes no sense")
     }
     batches.removeFirst()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Deflate
 import EventLoop
 import HTTP
 import JSON
@@ -14,6 +15,10 @@ final class HubOverHTTP {
   private let path: String
   private let store: Store
   private let clock: WallClock
+  /// The hub takes compressed batches; `isGzipBroken`: something in between does not.
+  private var (takesGzip, isGzipBroken) = (false, false)
+  /// Smaller bodies go out as they are.
+  private static let compressedFrom = 256
   /// One after another on the connection for questions.
   private let turn = LoopSemaphore<Int>(bound: 32)
   /// Why nothing can be asked or told just now, until an operator mends it; batches fail for the same reason when there are any.
@@ -33,6 +38,7 @@ final class HubOverHTTP {
   func greet() async -> Greeting {
     do throws(Verdict) {
       let result = try await server.send(HTTPRequest("GET", "\(path)?epoch=\(store.epoch)"))
+      takesGzip = Self.takesGzip(result)
       if case .success(let response) = result, response.status == 404 { return .has(nil) }
       var acknowledged: Int64?
       let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
@@ -57,10 +63,34 @@ final class HubOverHTTP {
     return given.count.map { .some($0) }
   }
 
+  private static func takesGzip(_ greeting: Result<HTTPResponse, HTTPFailure>) -> Bool {
+    guard case .success(let response) = greeting, response.status == 200 || response.status == 404 else { return false }
+    // `try?`: what is no JSON says nothing of it.
+    return (try? JSONValue(parsing: response.body))?["gzip"]?.bool == true
+  }
+
   func carry(_ batch: Batch) async -> Verdict {
-    let request = HTTPRequest("POST", "\(path)/events", body: batch.encode(epoch: store.epoch))
+    let body = batch.encode(epoch: store.epoch)
+    guard takesGzip, !isGzipBroken, body.count >= Self.compressedFrom, let packed = Deflater.gzip(body) else {
+      return await carry(body)
+    }
+    let verdict = await carry(packed, encoding: "gzip")
+    // The events may be innocent: what is in between, or the hub of today, does not read it.
+    guard case .refused(let status, _) = verdict, status == 400 || status == 415 else { return verdict }
+    let plain = await carry(body)
+    if case .acknowledged = plain { isGzipBroken = true }
+    return plain
+  }
+
+  private func carry(_ body: [UInt8], encoding: String? = nil) async -> Verdict {
+    var request = HTTPRequest("POST", "\(path)/events", body: body)
+    if let encoding { request.headers.add("Content-Encoding", encoding) }
     do throws(Verdict) {
-      return RetryPolicy.verdict(try await server.send(request), now: clock.seconds) { body in
+      let result = try await server.send(request)
+      if encoding != nil, case .success(let response) = result, response.status == 415 {
+        return .refused(status: 415, reason: "HTTP 415")
+      }
+      return RetryPolicy.verdict(result, now: clock.seconds) { body in
         // `try?`: an answer that is no JSON makes no sense, and that is all there is to know.
         (try? JSONValue(parsing: body))?["acknowledged"]?.count
       }

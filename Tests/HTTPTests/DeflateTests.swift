@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import TestSupport
+import Testing
+import Timing
+
+@testable import Deflate
+@testable import HTTP
+
+@Suite struct DeflateTests {
+  private static let most = 1 << 16
+
+  private func text(_ random: inout SeededRandom) -> [UInt8] {
+    let words = ["taken", "acknowledged", "message", "{\"type\":", "Berlin", "🏔", "17953605", "\n"]
+    return (0..<Int.random(in: 1...40, using: &random)).flatMap { _ in
+      Array((words.randomElement(using: &random) ?? "").utf8) + [UInt8.random(in: 0x20...0x7E, using: &random)]
+    }
+  }
+
+  private func pieces(_ bytes: [UInt8], _ random: inout SeededRandom) -> [ArraySlice<UInt8>] {
+    var (rest, pieces) = (bytes[...], [ArraySlice<UInt8>]())
+    while !rest.isEmpty {
+      let count = Int.random(in: 1...rest.count, using: &random)
+      pieces.append(rest.prefix(count))
+      rest = rest.dropFirst(count)
+    }
+    return pieces
+  }
+
+  @Test(arguments: 9...15) func `messages come out as they went in, with and without context`(_ bits: Int) throws {
+    var random = SeededRandom(seed: UInt64(bits))
+    for dictionary in [[], LinkDictionary.fromGateway] {
+      for keepsContext in [true, false] {
+        let deflater = try #require(Deflater(windowBits: bits, memoryLevel: 1 + bits % 9, dictionary: dictionary))
+        let inflater = try #require(Inflater(windowBits: bits, dictionary: dictionary))
+        for _ in 0..<300 {
+          let message = text(&random)
+          let packed = deflater.message(message)
+          var output: [UInt8] = []
+          for piece in pieces(packed, &random) { try inflater.append(piece, to: &output, limit: Self.most) }
+          try inflater.finish(into: &output, limit: Self.most)
+          #expect(output == message)
+          guard !keepsContext else { continue }
+          deflater.reset()
+          inflater.reset()
+        }
+      }
+    }
+  }
+
+  @Test func `the examples of RFC 7692`() throws {
+    let hello = Array("Hello".utf8)
+    let examples: [[[UInt8]]] = [
+      [[0xF2, 0x48, 0xCD, 0xC9, 0xC9, 0x07, 0x00], [0xF2, 0x00, 0x11, 0x00, 0x00]],
+      [[0x00, 0x05, 0x00, 0xFA, 0xFF, 0x48, 0x65, 0x6C, 0x6C, 0x6F, 0x00]],
+      // A stream that ends, and another in the next message.
+      [[0xF3, 0x48, 0xCD, 0xC9, 0xC9, 0x07, 0x00, 0x00], [0xF2, 0x48, 0xCD, 0xC9, 0xC9, 0x07, 0x00]],
+      [[0xF2, 0x48, 0x05, 0x00, 0x00, 0x00, 0xFF, 0xFF, 0xCA, 0xC9, 0xC9, 0x07, 0x00]],
+    ]
+    for messages in examples {
+      let inflater = try #require(Inflater(windowBits: 15))
+      for message in messages {
+        var output: [UInt8] = []
+        try inflater.append(message, to: &output, limit: 100)
+        try inflater.finish(into: &output, limit: 100)
+        #expect(output == hello)
+      }
+    }
+  }
+
+  @Test func `a bomb ends before it is large`() throws {
+    let deflater = try #require(Deflater(windowBits: 15, memoryLevel: 9))
+    let bomb = deflater.message([UInt8](repeating: 0x61, count: 8 << 20))
+    #expect(bomb.count < 10_000)
+    let inflater = try #require(Inflater(windowBits: 15))
+    var output: [UInt8] = []
+    #expect(throws: InflateFailure.tooLarge) { try inflater.append(bomb, to: &output, limit: Self.most) }
+    #expect(output.count <= Self.most + 4096)
+    // From then on it gives nothing.
+    #expect(throws: InflateFailure.tooLarge) { try inflater.append([0], to: &output, limit: 1 << 30) }
+    var decoder = try decoder()
+    decoder.append(frame(2, bomb, final: true, reserved: 4))
+    #expect(throws: WebSocketError.tooLarge) { try decoder.next() }
+  }
+
+  @Test(arguments: [UInt64(1), 2, 3]) func `corrupted streams are bytes or a failure, never more`(_ seed: UInt64) throws
+  {
+    var random = SeededRandom(seed: seed)
+    for _ in 0..<3000 {
+      let deflater = try #require(Deflater(windowBits: 9, memoryLevel: 1))
+      let inflater = try #require(Inflater(windowBits: 9))
+      var isBroken = false
+      for _ in 0..<4 where !isBroken {
+        var packed = deflater.message(text(&random))
+        for _ in 0..<Int.random(in: 0...3, using: &random) {
+          packed[Int.random(in: packed.indices, using: &random)] ^= 1 << UInt8.random(in: 0..<8, using: &random)
+        }
+        var output: [UInt8] = []
+        do {
+          try inflater.append(packed, to: &output, limit: 4096)
+          try inflater.finish(into: &output, limit: 4096)
+        } catch {
+          isBroken = true
+        }
+        #expect(output.count <= 4096 + 2048)
+      }
+    }
+  }
+
+  // MARK: In frames
+
+  private func decoder() throws -> WebSocketDecoder {
+    var decoder = WebSocketDecoder(maxPayload: Self.most)
+    decoder.compression = (try #require(Inflater(windowBits: 12)), true)
+    return decoder
+  }
+
+  private func frame(_ opcode: UInt8, _ payload: some Collection<UInt8>, final: Bool, reserved: UInt8 = 0) -> [UInt8] {
+    let length: [UInt8] =
+      payload.count < 126
+      ? [UInt8(payload.count)] : [126, UInt8(payload.count >> 8), UInt8(truncatingIfNeeded: payload.count)]
+    return [(final ? 0x80 : 0) | reserved << 4 | opcode] + length + payload
+  }
+
+  @Test(arguments: [UInt64(4), 5]) func `compressed messages come in frames of any size, among others`(_ seed: UInt64)
+    throws
+  {
+    var random = SeededRandom(seed: seed)
+    let deflater = try #require(Deflater(windowBits: 12, memoryLevel: 4))
+    var decoder = try decoder()
+    for _ in 0..<500 {
+      let message = text(&random)
+      var bytes: [UInt8] = []
+      if Int.random(in: 0..<5, using: &random) == 0 {
+        bytes = frame(1, message, final: true)
+      } else {
+        let parts = pieces(deflater.message(message), &random)
+        for (number, part) in parts.enumerated() {
+          let isFirst = number == 0
+          bytes += frame(isFirst ? 1 : 0, part, final: number == parts.count - 1, reserved: isFirst ? 4 : 0)
+          if Bool.random(using: &random) { bytes += frame(9, [7], final: true) }
+        }
+      }
+      var got: [[UInt8]] = []
+      for piece in pieces(bytes, &random) {
+        decoder.append(Array(piece))
+        while let frame = try decoder.next() { if frame.opcode == .text { got.append(frame.payload) } }
+      }
+      #expect(got == [message])
+    }
+  }
+
+  @Test func `what is not marked as it should be is refused`() throws {
+    let packed = try #require(Deflater(windowBits: 12, memoryLevel: 4)).message(Array("Hello, hello, hello".utf8))
+    let wrong = [
+      frame(1, packed, final: true, reserved: 2), frame(1, packed, final: true, reserved: 5),
+      frame(1, packed.prefix(3), final: false, reserved: 4) + frame(0, packed.dropFirst(3), final: true, reserved: 4),
+      frame(9, [], final: true, reserved: 4),
+    ]
+    for bytes in wrong {
+      var decoder = try decoder()
+      decoder.append(bytes)
+      #expect(throws: WebSocketError.malformed("reserved bits: an extension nobody asked for")) {
+        while try decoder.next() != nil {}
+      }
+    }
+    var noText = try decoder()
+    let half = try #require(Deflater(windowBits: 12, memoryLevel: 4)).message([0x61, 0xC3])
+    noText.append(frame(1, half, final: true, reserved: 4))
+    #expect(throws: WebSocketError.notText) { try noText.next() }
+    var damaged = try decoder()
+    damaged.append(frame(1, [0xFF, 0xFF, 0xFF], final: true, reserved: 4))
+    #expect(throws: WebSocketError.damaged) { try damaged.next() }
+  }
+
+  // MARK: Agreeing
+
+  private static let offer = PerMessageDeflate.Offer(clientBits: 12, serverBits: 10, dictionary: true)
+
+  @Test(
+    arguments: [
+      ("permessage-deflate", nil),  // our bound on its window is not in it
+      ("permessage-deflate; server_max_window_bits=10", [12, 10, 1, 1, 0]),
+      ("permessage-deflate; server_max_window_bits=9; client_max_window_bits=9", [9, 9, 1, 1, 0]),
+      ("permessage-deflate; server_max_window_bits=\"10\";client_max_window_bits = 15", [12, 10, 1, 1, 0]),
+      ("permessage-deflate; server_max_window_bits=10; server_no_context_takeover", [12, 10, 1, 0, 0]),
+      ("permessage-deflate; server_max_window_bits=10; client_no_context_takeover", [12, 10, 0, 1, 0]),
+      ("permessage-deflate; server_max_window_bits=10, meshpost-dictionary-1", [12, 10, 1, 1, 1]),
+      ("permessage-deflate; server_max_window_bits=10; client_max_window_bits=8", [8, 10, 1, 1, 0]),
+      ("permessage-deflate; server_max_window_bits=11", nil),
+      ("permessage-deflate; server_max_window_bits=7", nil), ("permessage-deflate; server_max_window_bits=010", nil),
+      ("permessage-deflate; server_max_window_bits", nil), ("permessage-deflate; server_max_window_bits=", nil),
+      ("permessage-deflate; server_max_window_bits=10; server_max_window_bits=10", nil),
+      ("permessage-deflate; server_max_window_bits=10; client_no_context_takeover=1", nil),
+      ("permessage-deflate; server_max_window_bits=10; other", nil),
+      ("permessage-deflate; server_max_window_bits=10, permessage-deflate; server_max_window_bits=10", nil),
+      ("permessage-deflate; server_max_window_bits=10, other", nil), ("meshpost-dictionary-1", nil),
+      ("permessage-deflate; server_max_window_bits=10, meshpost-dictionary-1; x", nil), ("", nil), (";", nil),
+      ("permessage-deflate;;", nil), ("permessage-deflate; server_max_window_bits=99999999999999999999", nil),
+    ] as [(String, [Int]?)]) func `a server's answer is taken or refused`(_ answer: String, _ expected: [Int]?) throws
+  {
+    // `try?`: an objection is what is expected of most.
+    let agreed = try? PerMessageDeflate.answered([answer], to: Self.offer)
+    let got = agreed.map {
+      [
+        $0.clientBits, $0.serverBits, $0.clientKeepsContext ? 1 : 0, $0.serverKeepsContext ? 1 : 0,
+        $0.hasDictionary ? 1 : 0,
+      ]
+    }
+    #expect(got == expected)
+    #expect(try PerMessageDeflate.answered([], to: Self.offer) == nil)
+  }
+
+  @Test(
+    arguments: [
+      (
+        offer.value,
+        "permessage-deflate; client_max_window_bits=12; server_max_window_bits=10, meshpost-dictionary-1"
+      ),
+      ("permessage-deflate; client_max_window_bits", "permessage-deflate; client_max_window_bits=12"),
+      ("permessage-deflate; client_max_window_bits=9", "permessage-deflate; client_max_window_bits=9"),
+      // Its window would be memory of ours.
+      ("permessage-deflate", nil), ("permessage-deflate; client_max_window_bits; server_max_window_bits=8", nil),
+      (
+        "x, permessage-deflate; y, permessage-deflate; client_max_window_bits; server_no_context_takeover",
+        "permessage-deflate; client_max_window_bits=12; server_no_context_takeover"
+      ),
+      (
+        "permessage-deflate; client_max_window_bits=15; server_max_window_bits=9; client_no_context_takeover",
+        "permessage-deflate; client_max_window_bits=12; server_max_window_bits=9; client_no_context_takeover"
+      ),
+      ("meshpost-dictionary-1", nil), ("", nil), ("permessage-deflate; client_max_window_bits=16", nil),
+    ] as [(String, String?)]) func `a client's offer is taken or not`(_ offer: String, _ answer: String?)
+  {
+    #expect(PerMessageDeflate.accepted([offer], clientBits: 12, serverBits: 10)?.answer == answer)
+  }
+
+  @Test func `random headers trap nothing`() {
+    var random = SeededRandom(seed: 6)
+    let parts = [
+      "permessage-deflate", ";", ",", "=", " ", "client_max_window_bits", "15", "\"", "é", "server_max_window_bits",
+    ]
+    for _ in 0..<20_000 {
+      let header = (0..<Int.random(in: 0...12, using: &random)).map { _ in parts.randomElement(using: &random) ?? "" }
+        .joined()
+      _ = PerMessageDeflate.accepted([header], clientBits: 12, serverBits: 10)
+      // `try?`: an objection is as good.
+      _ = try? PerMessageDeflate.answered([header], to: Self.offer)
+    }
+  }
+
+  @Test func `the dictionaries are as documented`() throws {
+    let page = try String(contentsOf: Fixtures.checkout.appending(path: "docs/link-dictionary.md"), encoding: .utf8)
+    for dictionary in [LinkDictionary.fromGateway, LinkDictionary.fromHub] {
+      #expect(page.contains("\n\(String(decoding: dictionary, as: UTF8.self))\n"))
+    }
+  }
+
+  // MARK: gzip
+
+  @Test func `gzip files come out whole, or not at all`() throws {
+    var random = SeededRandom(seed: 7)
+    for count in [0, 1, 300, 600, 70_000] {
+      let bytes = (0..<count).map { _ in UInt8.random(in: 0x61...0x70, using: &random) }
+      let packed = try #require(Deflater.gzip(bytes))
+      #expect(try Inflater.gunzip(packed, limit: count) == bytes)
+      #expect(throws: InflateFailure.damaged) { try Inflater.gunzip(packed.dropLast(), limit: count) }
+      #expect(throws: InflateFailure.damaged) { try Inflater.gunzip(packed + [0], limit: count) }
+      #expect(throws: InflateFailure.damaged) { try Inflater.gunzip(Array(packed.dropFirst()), limit: count) }
+      if count > 0 { #expect(throws: InflateFailure.tooLarge) { try Inflater.gunzip(packed, limit: count - 1) } }
+    }
+    #expect(throws: InflateFailure.damaged) { try Inflater.gunzip([], limit: 10) }
+  }
+}

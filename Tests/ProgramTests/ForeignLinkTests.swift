@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+
+import Deflate
+import EventLoop
+import Foundation
+import HTTP
+import JSON
+import Streams
+import TestSupport
+import Testing
+import Timing
+
+/// Compression against an implementation that others wrote (PyPI `websockets`), and TLS sessions against Python's OpenSSL.
+@Suite struct ForeignLinkTests {
+  /// Sends back what comes, in one frame or in several.
+  private static let server = """
+    import asyncio, random, sys
+    from websockets.asyncio.server import serve
+    from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
+    takeover = sys.argv[1] == "context"
+    factory = ServerPerMessageDeflateFactory(server_no_context_takeover=not takeover, client_no_context_takeover=not takeover)
+    async def echo(socket):
+        async for text in socket:
+            if len(text) > 3 and random.random() < 0.5:
+                cut = random.randrange(1, len(text) - 1)
+                await socket.send([text[:cut], text[cut:]])
+            else:
+                await socket.send(text)
+    async def main():
+        async with serve(echo, "127.0.0.1", 0, compression=None, extensions=[factory]) as server:
+            print("port", server.sockets[0].getsockname()[1], flush=True)
+            await asyncio.sleep(600)
+    asyncio.run(main())
+    """
+
+  @Test(arguments: ["context", "none"]) func `a foreign server gives back what it got`(_ kind: String) throws {
+    let server = try Program(Program.python, ["-c", Self.server, kind])
+    let port = UInt16(try server.line(with: "port ").split(separator: " ").last.map(String.init) ?? "") ?? 0
+    let loop = EventLoop()
+    let socket = WebSocket(
+      WebSocket.Settings(
+        host: "127.0.0.1", port: port, target: "/",
+        compression: PerMessageDeflate.Offer(clientBits: 12, serverBits: 10, dictionary: true)), tls: nil, on: loop)
+    var random = SeededRandom(seed: 1)
+    let sent = (0..<300).map { number in
+      "{\"n\":\(number),\"text\":\"" + (0..<Int.random(in: 0...60, using: &random)).map { _ in "älteste 17 🏔" }.joined()
+        + "\(UInt64.random(in: 0 ... .max, using: &random))\"}"
+    }
+    var got: [String] = []
+    var failure: WebSocketFailure?
+    loop.begin {
+      do throws(WebSocketFailure) {
+        try await socket.open()
+        for text in sent { socket.send(text: Array(text.utf8)) }
+        while got.count < sent.count {
+          if case .message(let bytes) = try await socket.next() { got.append(String(decoding: bytes, as: UTF8.self)) }
+        }
+      } catch {
+        failure = error
+      }
+    }
+    #expect(turn(loop) { got.count == sent.count || failure != nil })
+    #expect(got == sent)
+    #expect(failure == nil)
+    let plain = sent.reduce(0) { $0 + $1.utf8.count }
+    #expect(socket.bytesSent < UInt64(plain / 2), "\(socket.bytesSent) bytes for \(plain)")
+    socket.close()
+  }
+
+  /// Serves connections one after another, a line each.
+  private static let tlsServer = """
+    import socket, ssl, sys
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain("server.pem", "server.key")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2 if sys.argv[1] == "1.2" else ssl.TLSVersion.TLSv1_3
+    listener = socket.create_server(("127.0.0.1", 0))
+    print("port", listener.getsockname()[1], flush=True)
+    while True:
+        raw, _ = listener.accept()
+        try:
+            with context.wrap_socket(raw, server_side=True) as tls:
+                tls.recv(100)
+                tls.sendall(b"resumed" if tls.session_reused else b"anew")
+                tls.recv(100)
+        except OSError:
+            pass
+    """
+
+  @Test(arguments: ["1.2", "1.3"]) func `a session is resumed after a cut, by the same context only`(_ version: String)
+    throws
+  {
+    let scratch = Scratch()
+    let make = """
+      openssl req -x509 -newkey rsa:2048 -nodes -keyout server.key -out server.pem -days 2 -subj /CN=localhost \
+      -addext subjectAltName=DNS:localhost 2>/dev/null
+      """
+    #expect(try Program("/bin/bash", ["-c", make], folder: scratch.folder).ended() == 0)
+    let server = try Program(Program.python, ["-c", Self.tlsServer, version], folder: scratch.folder)
+    let port = UInt16(try server.line(with: "port ").split(separator: " ").last.map(String.init) ?? "") ?? 0
+    let loop = EventLoop()
+    let tls = try TLSContext(authorities: scratch.location("server.pem"))
+    let other = try TLSContext(authorities: scratch.location("server.pem"))
+    var answers: [(words: String, isResumed: Bool, bytes: UInt64)] = []
+    var failure: (any Error)?
+    loop.begin {
+      do {
+        for context in [tls, tls, tls, other] {
+          let socket = try await loop.connect(host: "localhost", port: port, through: nil, timeout: .seconds(20))
+          let stream = try #require(TLSStream(SocketStream(socket, on: loop), context, host: "localhost"))
+          stream.write([0x78])
+          let words = String(decoding: try await stream.read(), as: UTF8.self)
+          answers.append((words, stream.isResumed, stream.movedBytes))
+          // Cut, without a goodbye.
+          stream.close()
+        }
+      } catch {
+        failure = error
+      }
+    }
+    #expect(turn(loop) { answers.count == 4 || failure != nil })
+    #expect(failure == nil)
+    #expect(answers.map(\.words) == ["anew", "resumed", "resumed", "anew"])
+    #expect(answers.map(\.isResumed) == [false, true, true, false])
+    print("TLS \(version), bytes of a handshake: \(answers.map(\.bytes))")
+    if answers.count == 4 { #expect(answers[1].bytes + 500 < answers[0].bytes) }
+  }
+}
+
+extension WholeProgramTests {
+  @Suite struct LinkCompression {
+    private static let client = """
+      import asyncio, json, random, sys
+      from websockets.asyncio.client import connect
+      from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
+      port, token, kind = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+      extensions = [] if kind == "plain" else [
+          ClientPerMessageDeflateFactory(client_max_window_bits=True, server_no_context_takeover=kind == "none")]
+      async def main():
+          async with connect(f"ws://127.0.0.1:{port}/v1/gateways/foreign/link", compression=None, extensions=extensions,
+                             subprotocols=["meshpost.v1"], additional_headers={"Authorization": f"Bearer {token}"}) as socket:
+              print("extensions", socket.response.headers.get("Sec-WebSocket-Extensions"), flush=True)
+              await socket.send(json.dumps({"type": "hello", "protocol": 1, "epoch": kind, "gateway": "foreign", "brief": True}))
+              assert json.loads(await socket.recv())["type"] == "welcome"
+              seq = 0
+              for n in range(1, 101):
+                  events = []
+                  for _ in range(random.randrange(1, 5)):
+                      seq += 1
+                      events.append({"seq": seq, "at": 1795236950695 + seq, "trusted": True, "kind": "message",
+                                     "body": {"id": seq, "kind": "channel", "text": "words " * random.randrange(50)}})
+                  text = json.dumps({"type": "events", "n": n, "events": events})
+                  cut = random.randrange(1, len(text) - 1)
+                  await socket.send([text[:cut], text[cut:]] if random.random() < 0.5 else text)
+                  assert json.loads(await socket.recv()) == n
+              if kind == "context":
+                  await socket.send("a" * 50_000_000)
+                  try:
+                      await socket.recv()
+                  except Exception as error:
+                      print("closed", socket.close_code, flush=True)
+          print("done", seq, flush=True)
+      asyncio.run(main())
+      """
+
+    @Test(arguments: ["context", "none", "plain"]) func `a foreign gateway is served, and its bomb is not`(
+      _ kind: String
+    ) throws {
+      let rig = try Rig()
+      try rig.startHub()
+      let client = try Program(Program.python, ["-c", Self.client, "\(rig.hubPort)", Rig.token, kind])
+      let agreed = try client.line(with: "extensions")
+      #expect(agreed.contains("permessage-deflate; client_max_window_bits=12") == (kind != "plain"))
+      if kind == "context" { #expect(try client.line(with: "closed").contains("1009")) }
+      _ = try client.line(with: "done")
+    }
+
+    @Test func `batches by HTTP are compressed, and arrive whole`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--queue", "500"])
+      rig.writeGatewayConfiguration(extra: "link = \"http\"")
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("inject r0 0 300")
+      try untilTrue("300 at the hub") {
+        try rig.status()?["store"]?["messages"]?.integer == 300
+          && rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
+      }
+      #expect(try rig.hubTexts().count == 300)
+      let sent = try rig.status()?["upstreams"]?.array?.first?["bytes_sent"]?.integer ?? .max
+      #expect(sent < 300 * 150, "\(sent) bytes for 300 messages")
+      let zip = ["-c", "head -c 9000000 /dev/zero | tr '\\0' a | gzip >bomb"]
+      #expect(try Program("/bin/bash", zip, folder: rig.scratch.folder).ended() == 0)
+      for (body, encoding, status) in [("@bomb", "gzip", "413"), ("{}", "gzip", "400"), ("{}", "br", "415")] {
+        let curl = [
+          "-s", "-o", "/dev/null", "-w", "status %{http_code}\\n", "-H", "Authorization: Bearer \(Rig.token)", "-H",
+          "Content-Encoding: \(encoding)", "--data-binary", body,
+          "http://127.0.0.1:\(rig.hubPort)/v1/gateways/x/events",
+        ]
+        let answer = try Program("/usr/bin/curl", curl, folder: rig.scratch.folder)
+        #expect(try answer.line(with: "status").hasSuffix(status))
+      }
+    }
+  }
+}
