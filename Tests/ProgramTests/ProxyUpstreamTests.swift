@@ -131,9 +131,9 @@ private final class Servers {
   /// The same when there are so many, and no more yet.
   func texts(_ count: Int) throws -> [String] {
     try untilTrue("\(count) at the webhook: \(texts)") { texts.count >= count }
-    let texts = texts
-    #expect(texts.count == count, "\(texts)")
-    return texts
+    let found = texts
+    #expect(found.count == count, "\(found)")
+    return found
   }
 }
 
