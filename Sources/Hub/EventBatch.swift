@@ -16,7 +16,13 @@ public struct EventBatch: Sendable, Equatable {
   /// More events in one batch are refused with 413.
   public static let maxEvents = 1000
 
+  /// Events that are sent and acknowledged in one order; between lanes there is none. The names are those of the columns of
+  /// `epochs`.
+  public enum Lane: String, CaseIterable, Sendable { case messages, nodes, packets }
+
   public var epoch: String
+  /// `nil`: the batch is in the order of the whole journal, as in version 1.
+  public var lane: Lane?
   public var events: [HubEvent]
 
   /// Why a batch is refused.
@@ -62,6 +68,10 @@ public struct EventBatch: Sendable, Equatable {
     }
     guard let list = json["events"]?.array else { throw .malformed("events is missing") }
     guard list.count <= Self.maxEvents else { throw .tooLarge }
+    if let name = json["lane"] {
+      guard let lane = name.string.flatMap(Lane.init) else { throw .malformed("lane is unknown") }
+      self.lane = lane
+    }
     self.epoch = epoch
     var previous: Int64 = 0
     var events: [HubEvent] = []

@@ -42,7 +42,7 @@ public struct HubServer: Sendable {
   /// Returns when the database's thread has dealt with a question: with an answer or an error.
   public func pulse() async {
     // `try?`: only the return matters.
-    _ = try? await api.store.acknowledged(gateway: "", epoch: "")
+    _ = try? await api.store.progress(gateway: "", epoch: "")
   }
 
   /// Serves until SIGTERM or SIGINT. `ready` gets the port.

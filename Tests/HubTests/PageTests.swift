@@ -172,6 +172,7 @@ import Testing
 
   @Test func `a batch that cannot be read has a number all the same`() {
     #expect(LinkSession.batch(of: Array(#"{"type":"events","n":12,"after":3,"events":[{"#.utf8)) == 12)
+    #expect(LinkSession.batch(of: Array(#"{"type":"events","n":7,"lane":"nodes","after":3,"ev"#.utf8)) == 7)
     for other in [
       #"{"type":"events","n":"x","#, #"{"type":"hello","n":1,"#, "", #"{"type":"events","n":99999999999999999999,"#,
     ] {

@@ -138,6 +138,35 @@ extension WholeProgramTests {
       #expect(rig.askHub("GET", "/v1/gateways/nobody")?.status == 404)
       #expect(rig.askHub("GET", "/v1/gateways")?.status == 200)
     }
+
+    @Test func `a hub takes lanes and whole journals over HTTP, and says how far each lane is`() throws {
+      let rig = try Rig()
+      rig.writeHubConfiguration()
+      try rig.startHub()
+      func post(_ lane: String?, _ seq: Int) -> String {
+        let event = "{\"seq\":\(seq),\"at\":1,\"kind\":\"message\",\"body\":{}}"
+        let named = lane.map { "\"lane\":\"\($0)\"," } ?? ""
+        let answer = rig.askHub(
+          "POST", "/v1/gateways/test/events", body: "{\"epoch\":\"e\",\(named)\"events\":[\(event)]}")
+        return "\(answer?.status ?? 0) \(String(decoding: answer?.body ?? [], as: UTF8.self))"
+      }
+      func position(_ epoch: String) -> String {
+        let answer = rig.askHub("GET", "/v1/gateways/test?epoch=\(epoch)")
+        let text = String(decoding: answer?.body ?? [], as: UTF8.self)
+        return String(text[(text.range(of: "\"epoch\"")?.lowerBound ?? text.startIndex)...])
+      }
+      #expect(post("messages", 24) == #"200 {"acknowledged":24}"#)
+      #expect(post("nodes", 20) == #"200 {"acknowledged":20}"#)
+      #expect(post("bulk", 21).hasPrefix("400"))
+      #expect(position("e") == #""epoch":"e","acknowledged":20,"lanes":{"messages":24,"nodes":20},"linked":false}"#)
+      #expect(position("f") == #""epoch":"f","lanes":{},"linked":false}"#)
+      #expect(post(nil, 22) == #"200 {"acknowledged":22}"#)
+      #expect(
+        position("e")
+          == #""epoch":"e","acknowledged":22,"lanes":{"messages":24,"nodes":22,"packets":22},"linked":false}"#)
+      let gateways = try JSONValue(parsing: #require(rig.askHub("GET", "/v1/gateways")).body)["gateways"]?.array
+      #expect(gateways?.first?["acknowledged"]?.integer == 22)
+    }
   }
 }
 

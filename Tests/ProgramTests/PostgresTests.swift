@@ -52,6 +52,12 @@ private final class PostgresServer {
     _ = try program?.ended()
   }
 
+  func execute(_ sql: String) throws {
+    let psql = try run(
+      "psql", ["-h", "127.0.0.1", "-p", "\(port)", "-U", "hub", "-d", "mesh", "-v", "ON_ERROR_STOP=1", "-c", sql])
+    guard try psql.ended() == 0 else { throw Program.Waited(description: "psql: \(psql.lines)") }
+  }
+
   deinit { try? crash() }
 
   var address: String { "postgresql://hub@127.0.0.1:\(port)/mesh" }
@@ -132,6 +138,37 @@ extension WholeProgramTests {
       #expect(seqs == seqs.sorted() && Set(seqs).count == seqs.count, "each once, in order")
       #expect(try ask("GET", "/documents")["documents"]?.array?.count == 1)
       withExtendedLifetime(other) {}
+    }
+
+    @Test func `a database without lanes has everything in order so far, and one of a newer version is refused`() throws
+    {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      try startHub(rig, server, port: rig.hubPort).kill9()
+      try server.execute(
+        """
+        ALTER TABLE epochs DROP COLUMN nodes, DROP COLUMN packets;
+        ALTER TABLE epochs RENAME COLUMN messages TO acknowledged;
+        DELETE FROM schema_version WHERE version > 2;
+        INSERT INTO gateways(id, epoch, events, last_seen) VALUES ('g', 'e', 24, 1);
+        INSERT INTO epochs(gateway, epoch, acknowledged) VALUES ('g', 'e', 24), ('g', 'f', 0)
+        """)
+      rig.hub = try startHub(rig, server, port: rig.hubPort)
+      func lanes(_ epoch: String) throws -> JSONValue? {
+        try JSONValue(parsing: #require(rig.askHub("GET", "/v1/gateways/g?epoch=\(epoch)")).body)["lanes"]
+      }
+      #expect(try lanes("e") == JSONValue(parsing: #"{"messages":24,"nodes":24,"packets":24}"#))
+      #expect(try lanes("f") == .object([]))
+      let batch = #"{"epoch":"f","lane":"nodes","events":[{"seq":7,"at":1,"kind":"advert","body":{}}]}"#
+      #expect(rig.askHub("POST", "/v1/gateways/g/events", body: batch)?.status == 200)
+      #expect(try lanes("f") == .object([("nodes", .integer(7))]))
+
+      rig.hub?.kill9()
+      try server.execute("INSERT INTO schema_version(version) VALUES (99)")
+      let refused = try Program.own(
+        "meshpost-hub", ["serve", "--config", rig.scratch.location("hub-\(rig.hubPort).toml")])
+      #expect(try refused.ended() == 74)
+      #expect(refused.lines.contains { $0.contains("schema version 99 is newer") }, "\(refused.lines)")
     }
 
     @Test func `pages end at 1 MiB here, too`() throws {

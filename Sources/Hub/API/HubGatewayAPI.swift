@@ -37,13 +37,14 @@ extension HubAPI {
       return Self.refusal(.notFound, "unknown gateway", takesGzip: true)
     }
     let epoch = call.query("epoch") ?? known.epoch
-    let acknowledged = try await store.acknowledged(gateway: call.gateway, epoch: epoch)
+    let progress = try await store.progress(gateway: call.gateway, epoch: epoch)
     let isLinked = await registry.isOpen(call.gateway)
     return Self.json(
       JSONWriter.object {
         Self.write(known, to: &$0)
         $0.field("epoch", epoch)
-        $0.field("acknowledged", acknowledged)
+        $0.field("acknowledged", progress?.acknowledged)
+        (progress ?? HubStore.Progress()).write(to: &$0)
         $0.field("linked", isLinked)
         $0.field("gzip", true)
       })
@@ -65,7 +66,7 @@ extension HubAPI {
             json.object { json in
               Self.write(gateway, to: &json)
               json.field("epoch", gateway.epoch)
-              json.field("acknowledged", gateway.acknowledged)
+              json.field("acknowledged", gateway.progress.acknowledged)
             }
           }
         }

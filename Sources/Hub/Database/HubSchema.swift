@@ -6,7 +6,7 @@ enum HubSchema {
   enum Dialect { case sqlite, postgres }
 
   static func steps(_ dialect: Dialect) -> [(number: Int, sql: String)] {
-    [journals, joined].enumerated().map { index, sql in
+    [journals, joined, lanes].enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
     }
   }
@@ -58,5 +58,15 @@ enum HubSchema {
     CREATE TABLE heard(
       message INTEGER NOT NULL, gateway TEXT NOT NULL, at INTEGER NOT NULL, body TEXT NOT NULL,
       PRIMARY KEY(message, gateway)) WITHOUT ROWID
+    """
+
+  /// Each lane's position; NULL, and 0 for messages: nothing of it. What is there came in the order of the whole journal. The
+  /// column is renamed, not only added to: a hub of an older version that still runs would count a batch of one lane for
+  /// all of them, and so fails instead.
+  private static let lanes = """
+    ALTER TABLE epochs RENAME COLUMN acknowledged TO messages;
+    ALTER TABLE epochs ADD COLUMN nodes INTEGER;
+    ALTER TABLE epochs ADD COLUMN packets INTEGER;
+    UPDATE epochs SET nodes = messages, packets = messages WHERE messages > 0
     """
 }

@@ -19,12 +19,8 @@ final class PostgresHubDatabase: HubDatabase {
   /// `address`: a connection URI or string of libpq; `password`: kept out of it.
   init(address: String, password: String?) throws(HubDatabaseError) {
     connection = try Self.connect(address, password)
-    do {
-      try migrate()
-    } catch {
-      PQfinish(connection)
-      throw error
-    }
+    // A failure ends the connection in `deinit`: everything is initialised.
+    try migrate()
   }
 
   deinit { PQfinish(connection) }

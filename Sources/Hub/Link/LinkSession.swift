@@ -9,6 +9,8 @@ import Synchronization
 
 /// One gateway's link, from hello to the end. Source: docs/hub-protocol.md.
 struct LinkSession: Sendable {
+  /// The newest version of the protocol that is spoken here: with lanes.
+  private static let version: Int64 = 2
   /// Batches that a gateway may have under way.
   static let window = 4
   /// A gateway that was silent for this many of its own intervals is lost.
@@ -26,7 +28,7 @@ struct LinkSession: Sendable {
   let compression: PerMessageDeflate?
 
   /// When the gateway was last heard, how often it speaks at least, and its epoch.
-  private final class Pulse: Sendable {
+  final class Pulse: Sendable {
     private let opened = ContinuousClock.now
     let state = Mutex((heard: ContinuousClock.now, interval: 120.0, epoch: String?.none, isBrief: false))
     /// Seconds until the silence timeout, or the hello timeout.
@@ -126,7 +128,8 @@ struct LinkSession: Sendable {
       String(decoding: bytes.dropFirst(beginning.count).prefix(20).prefix { $0 != UInt8(ascii: ",") }, as: UTF8.self))
   }
 
-  private func answer(
+  /// Takes one message; `nil`: there is nothing to answer.
+  func answer(
     _ type: String, _ message: JSONValue, _ bytes: [UInt8], _ pulse: Pulse
   ) async throws -> [UInt8]? {
     switch type {
@@ -158,10 +161,15 @@ struct LinkSession: Sendable {
     if let interval = hello["keep_alive_s"]?.integer, (1...3600).contains(interval) {
       pulse.state.withLock { $0.interval = Double(interval) }
     }
-    let acknowledged = try await store.acknowledged(gateway: gateway, epoch: epoch)
+    let progress = try await store.progress(gateway: gateway, epoch: epoch)
     return JSONWriter.object { json in
       json.field("type", "welcome")
-      json.field("acknowledged", acknowledged)
+      if hello["protocol"]?.count ?? 1 >= Self.version {
+        json.field("protocol", Self.version)
+        (progress ?? HubStore.Progress()).write(to: &json)
+      } else {
+        json.field("acknowledged", progress?.acknowledged)
+      }
       json.field("window", Self.window)
       json.field("max_bytes", maxMessage)
       json.field("at", HubClock.now)

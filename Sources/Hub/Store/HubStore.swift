@@ -21,18 +21,18 @@ public actor HubStore {
   public struct Gateway: Sendable, Equatable {
     public var id: String
     public var epoch: String
-    /// Highest seq of that epoch.
-    public var acknowledged: Int64
+    /// Of that epoch.
+    public var progress: Progress
     public var events: Int64
     /// Milliseconds since 1970 when it last sent something.
     public var lastSeen: Int64
     public var radio: String?
   }
 
-  /// The result of a batch.
+  /// The result of a batch: the highest seq of its lane that is here.
   public enum Taken: Equatable, Sendable {
     case acknowledged(Int64)
-    /// Something before it is missing: this is the last that is here.
+    /// Something before it is missing.
     case outOfOrder(Int64)
   }
 
@@ -80,31 +80,26 @@ public actor HubStore {
 
   // MARK: Taking events
 
-  /// The highest durable seq of an epoch; `nil` for a gateway or an epoch that is not known.
-  public func acknowledged(gateway: String, epoch: String) throws(HubDatabaseError) -> Int64? {
-    try database.first(
-      "SELECT acknowledged FROM epochs WHERE gateway = ?1 AND epoch = ?2", .text(gateway), .text(epoch)
-    ) { $0.integer(0) }
-  }
-
-  /// Stores the new events of a batch. `after`: the event before it that the sender assumes acknowledged; a gap in between is refused.
+  /// Stores the new events of a batch. `after`: the event of its lane before it that the sender assumes acknowledged; a gap in
+  /// between is refused.
   public func take(
     _ batch: EventBatch, from gateway: String, after: Int64? = nil, at now: Int64
   ) throws(HubDatabaseError) -> Taken {
     try transaction { () throws(HubDatabaseError) in
-      var added: Int64 = 0
       try database.lock(gateway)
       // First, with nothing added: an event may speak of the gateway's own row.
-      try remember(gateway: gateway, epoch: batch.epoch, acknowledged: 0, added: 0, at: now)
-      let before = try acknowledged(gateway: gateway, epoch: batch.epoch) ?? 0
+      try remember(gateway: gateway, epoch: batch.epoch, added: 0, at: now)
+      let known = try progress(gateway: gateway, epoch: batch.epoch) ?? Progress()
+      let before = known.position(of: batch.lane)
       if let after, after > before { return .outOfOrder(before) }
-      var highest = before
-      for event in batch.events {
-        added += try insert(event, gateway: gateway, epoch: batch.epoch, now: now)
-        highest = max(highest, event.seq)
-      }
-      try remember(gateway: gateway, epoch: batch.epoch, acknowledged: highest, added: added, at: now)
-      return .acknowledged(highest)
+      var added: Int64 = 0
+      for event in batch.events { added += try insert(event, gateway: gateway, epoch: batch.epoch, now: now) }
+      if added > 0 { try remember(gateway: gateway, epoch: batch.epoch, added: added, at: now) }
+      var progress = known
+      progress.took(batch)
+      if progress != known { try keep(progress, gateway: gateway, epoch: batch.epoch) }
+      // A lane that begins with an old event lowers the smallest; what was acknowledged stays so.
+      return .acknowledged(max(before, progress.position(of: batch.lane)))
     }
   }
 
@@ -157,7 +152,7 @@ public actor HubStore {
   }
 
   private func remember(
-    gateway: String, epoch: String, acknowledged: Int64, added: Int64, at now: Int64
+    gateway: String, epoch: String, added: Int64, at now: Int64
   ) throws(HubDatabaseError) {
     try database.run(
       """
@@ -166,11 +161,8 @@ public actor HubStore {
       last_seen = excluded.last_seen
       """, .text(gateway), .text(epoch), .integer(added), .integer(now))
     try database.run(
-      """
-      INSERT INTO epochs(gateway, epoch, acknowledged) VALUES (?1, ?2, ?3)
-      ON CONFLICT(gateway, epoch) DO UPDATE SET acknowledged =
-      CASE WHEN excluded.acknowledged > epochs.acknowledged THEN excluded.acknowledged ELSE epochs.acknowledged END
-      """, .text(gateway), .text(epoch), .integer(acknowledged))
+      "INSERT INTO epochs(gateway, epoch, messages) VALUES (?1, ?2, 0) ON CONFLICT(gateway, epoch) DO NOTHING",
+      .text(gateway), .text(epoch))
   }
 }
 

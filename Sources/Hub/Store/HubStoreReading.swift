@@ -117,17 +117,18 @@ extension HubStore {
     _ only: String? = nil, after: String = "", limit: Int = 1000
   ) throws(HubDatabaseError) -> [Gateway] {
     var found: [Gateway] = []
+    let lanes = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")
     try database.each(
       """
-      SELECT g.id, g.epoch, coalesce(e.acknowledged, 0), g.events, g.last_seen, g.radio FROM gateways g
+      SELECT g.id, g.epoch, g.events, g.last_seen, g.radio, \(lanes) FROM gateways g
       LEFT JOIN epochs e ON e.gateway = g.id AND e.epoch = g.epoch
       WHERE (CAST(?1 AS TEXT) IS NULL OR g.id = ?1) AND g.id > ?2 ORDER BY g.id LIMIT ?3
       """, [.optional(only), .text(after), .integer(Int64(limit))]
     ) { (row) throws(HubDatabaseError) in
       found.append(
         Gateway(
-          id: row.text(0), epoch: row.text(1), acknowledged: row.integer(2), events: row.integer(3),
-          lastSeen: row.integer(4), radio: row.textIfAny(5)))
+          id: row.text(0), epoch: row.text(1), progress: Progress(row, from: 5), events: row.integer(2),
+          lastSeen: row.integer(3), radio: row.textIfAny(4)))
       return true
     }
     return found

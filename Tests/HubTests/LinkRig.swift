@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import TestSupport
+import Testing
+
+@testable import Hub
+
+/// A hub's end of a link without the sockets: a gateway's messages in, the answers out.
+final class LinkRig {
+  private let scratch = Scratch(inMemory: true)
+  private var file: String { scratch.location("hub.db") }
+  private(set) var store: HubStore
+  private var session: LinkSession
+  private var pulse = LinkSession.Pulse()
+  private var number: Int64 = 0
+
+  init() throws {
+    store = try HubStore(location: scratch.location("hub.db"))
+    session = Self.session(store)
+  }
+
+  private static func session(_ store: HubStore) -> LinkSession {
+    LinkSession(
+      gateway: "g", store: store, registry: LinkRegistry(), limiter: RateLimiter(perSecond: 0), admission: Admission(),
+      maxMessage: 1 << 20)
+  }
+
+  func say(_ text: String) async throws -> JSONValue {
+    let message = try JSONValue(parsing: text)
+    let answer = try await session.answer(message["type"]?.string ?? "", message, Array(text.utf8), pulse)
+    return try JSONValue(parsing: #require(answer))
+  }
+
+  /// A new link of a gateway that speaks this version; 0: one that does not say.
+  func hello(version: Int, epoch: String = "e") async throws -> JSONValue {
+    pulse = LinkSession.Pulse()
+    number = 0
+    let spoken = version > 0 ? #""protocol":\#(version),"# : ""
+    return try await say(#"{"type":"hello",\#(spoken)"gateway":"g","epoch":"\#(epoch)"}"#)
+  }
+
+  /// One batch; `lane` as in JSON, quotes included.
+  func ship(_ events: [String], lane: String? = nil, after: Int64? = nil) async throws -> JSONValue {
+    number += 1
+    let answer = try await say(
+      #"{"type":"events","n":\#(number)\#(lane.map { #","lane":\#($0)"# } ?? "")\#(after.map { #","after":\#($0)"# } ?? "")"#
+        + #","events":[\#(events.joined(separator: ","))]}"#)
+    #expect(answer["n"]?.integer == number)
+    return answer
+  }
+
+  static func event(_ seq: Int64, _ kind: String, _ body: String = "{}") -> String {
+    #"{"seq":\#(seq),"at":\#(seq),"trusted":true,"kind":"\#(kind)","body":\#(body)}"#
+  }
+
+  var lanes: [String: Int64] {
+    get async throws {
+      let progress = try await store.progress(gateway: "g", epoch: "e")
+      return Dictionary(uniqueKeysWithValues: (progress?.lanes ?? [:]).map { ($0.key.rawValue, $0.value) })
+    }
+  }
+
+  // MARK: Backups
+
+  /// Keeps what the hub has now, in place of what was kept before.
+  func backUp() throws { try closed { try copy(file, to: backup) } }
+
+  /// The hub has again what it had at the last backup.
+  func restore() throws { try closed { try copy(backup, to: file) } }
+
+  private var backup: String { scratch.location("backup.db") }
+
+  private func copy(_ from: String, to: String) throws {
+    if FileManager.default.fileExists(atPath: to) { try FileManager.default.removeItem(atPath: to) }
+    try FileManager.default.copyItem(atPath: from, toPath: to)
+  }
+
+  private func closed(_ work: () throws -> Void) throws {
+    store = try HubStore(location: scratch.location("other.db"))
+    session = Self.session(store)
+    try #require(!FileManager.default.fileExists(atPath: file + "-wal"), "all of it is in the file")
+    try work()
+    store = try HubStore(location: file)
+    session = Self.session(store)
+  }
+}
