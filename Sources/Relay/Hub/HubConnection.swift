@@ -46,7 +46,7 @@ final class HubConnection: Carrier, UpdatesSource {
   let http: HubOverHTTP
   private(set) var way = Way.none
   /// Batches that have no answer yet, in order.
-  private var batches: [(number: Int, answer: Promise<Verdict>)] = []
+  private var batches: [(number: Int, lane: Lane?, answer: Promise<Verdict>)] = []
   var lastNumber = 0
   /// Questions that have no answer yet.
   var asked: [String: Promise<JSONValue?>] = [:]
@@ -137,7 +137,7 @@ final class HubConnection: Carrier, UpdatesSource {
   private func hello() -> [UInt8] {
     JSONWriter.object { json in
       json.field("type", "hello")
-      json.field("protocol", 1)
+      json.field("protocol", 2)
       json.field("gateway", store.gatewayID)
       json.field("epoch", store.epoch)
       json.field("version", settings.version)
@@ -158,7 +158,7 @@ final class HubConnection: Carrier, UpdatesSource {
     }
   }
 
-  private func welcome(on socket: WebSocket) async throws -> (acknowledged: Int64?, window: Int) {
+  private func welcome(on socket: WebSocket) async throws -> (acknowledged: Acknowledged, window: Int) {
     while true {
       guard case .message(let bytes) = try await socket.next() else { continue }
       let message = try Self.message(bytes)
@@ -179,7 +179,7 @@ final class HubConnection: Carrier, UpdatesSource {
     return message
   }
 
-  private func opened(_ socket: WebSocket, _ welcome: (acknowledged: Int64?, window: Int)) {
+  private func opened(_ socket: WebSocket, _ welcome: (acknowledged: Acknowledged, window: Int)) {
     way = .live(socket)
     (liveAgainAt, hasToldFallBack) = (nil, false)
     hubWindow = welcome.window
@@ -314,7 +314,7 @@ final class HubConnection: Carrier, UpdatesSource {
     case .live(let socket):
       let answer = Promise<Verdict>()
       lastNumber += 1
-      batches.append((lastNumber, answer))
+      batches.append((lastNumber, batch.lane, answer))
       socket.send(text: batch.encode(epoch: store.epoch, number: lastNumber))
       do {
         // It may take as long as it likes to get there, if it moves.
@@ -349,7 +349,11 @@ final class HubConnection: Carrier, UpdatesSource {
     }
     batches.removeFirst()
     // Those behind one that is not taken are void.
-    if case .acknowledged = verdict {} else { batches = [] }
+    switch verdict {
+    case .acknowledged: break
+    case .refused: batches.removeAll { $0.lane == first.lane }
+    case .retry, .hungUp, .stopped: batches = []
+    }
     first.answer.keep(verdict)
   }
 

@@ -42,19 +42,25 @@ extension JournalUpstream {
     let (state, reason) = stateForPeople
     return UpstreamStatus(
       name: name, kind: carrier.kind, url: carrier.place, link: (carrier as? HubConnection)?.linkKind, state: state,
-      cursor: cursor,
-      pending: max(0, store.lastSeq - cursor), inFlight: flights.reduce(0) { $0 + $1.batch.events.count },
+      cursor: cursor.lowest, lanes: laneStatus,
+      pending: pendingEvents, inFlight: flights.reduce(0) { $0 + $1.batch.events.count },
       deadLetters: deadLetters,
       lost: backlog?.lost ?? 0, age: age,
       reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent,
       certificateExpiry: carrier.certificateExpiry)
   }
 
+  private var laneStatus: ByLane<LaneStatus>? {
+    guard knowsLanes else { return nil }
+    let status = { (lane: Lane) in LaneStatus(acknowledged: self.lanes[lane].taken, pending: self.pending(lane)) }
+    return ByLane(messages: status(.messages), nodes: status(.nodes), packets: status(.packets))
+  }
+
   private var stateForPeople: (UpstreamStatus.State, String?) {
     if isPaused { return (.paused, nil) }
     switch shipment.state {
-    case .greeting, .ready: return (.idle, nil)
-    case .sending: return (.sending, nil)
+    case .asking: return (.sending, nil)
+    case .greeting, .ready: return (flights.isEmpty ? .idle : .sending, nil)
     case .waiting(_, let reason): return (.waiting, reason)
     case .stopped(_, let reason): return (.stopped, reason)
     }
