@@ -85,14 +85,15 @@ private struct Line {
     let before = line.arrivedBytes
     line.run(until: MonotonicTime(seconds: 360))
     let share = Double(line.arrivedBytes - before) / 300 / rate
-    #expect(share > 0.6, "\(share) of \(rate) bytes a second")
+    // With three seconds there and back, what may be under way at all is a quarter of the fastest line.
+    #expect(share > (delay == 300 ? 0.85 : 0.2), "\(share) of \(rate) bytes a second")
     #expect(line.longestQueue < .seconds(3), "\(line.longestQueue)")
   }
 
   @Test(arguments: rates) func `a message is ahead of ten thousand adverts, which move all the same`(_ rate: Double) {
     var line = Line(rate: rate)
     line.waiting.nodes = 10_000_000
-    let times = (0..<20).map { MonotonicTime(seconds: Int64(60 + 20 * $0)) }
+    let times = (0..<20).map { MonotonicTime(seconds: Double(60 + 20 * $0)) }
     line.run(until: MonotonicTime(seconds: 60))
     let before = line.arrived.nodes
     line.run(until: MonotonicTime(seconds: 480), messagesAt: times)
