@@ -9,7 +9,7 @@ enum Schema {
     Migration(number: 4, sql: clients), Migration(number: 5, sql: search),
     Migration(number: 6, sql: eviction), Migration(number: 7, sql: regions), Migration(number: 8, sql: waiting),
     Migration(number: 9, sql: steadyTime), Migration(number: 10, sql: radios),
-    Migration(number: 11, sql: unspacedScripts),
+    Migration(number: 11, sql: unspacedScripts), Migration(number: 12, sql: lanes),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -171,5 +171,18 @@ enum Schema {
     INSERT INTO sent_words(sent_words) SELECT 'delete-all' WHERE EXISTS(SELECT 1 FROM sent_texts WHERE spaced(text) <> text);
     DELETE FROM meta WHERE name = 'search_indexed_sent'
       AND EXISTS(SELECT 1 FROM sent_texts WHERE spaced(text) <> text);
+    """
+
+  /// Cursors by lane: `cursors.seq` is that of messages; NULL in another: the same. `trims`: by lane, with how many of it. Ranges of before
+  /// are told in the first lane.
+  private static let lanes = """
+    ALTER TABLE cursors ADD COLUMN nodes INTEGER;
+    ALTER TABLE cursors ADD COLUMN packets INTEGER;
+    ALTER TABLE trims RENAME TO old_trims;
+    CREATE TABLE trims(
+      lane TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, count INTEGER NOT NULL, reason TEXT NOT NULL,
+      PRIMARY KEY(lane, first)) WITHOUT ROWID;
+    INSERT INTO trims SELECT 'messages', first, last, last - first + 1, reason FROM old_trims;
+    DROP TABLE old_trims;
     """
 }

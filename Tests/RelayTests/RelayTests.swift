@@ -141,7 +141,7 @@ final class Bench {
     #expect(bench.here == Array(1...1000))
     // A hub says itself where it is: it is written along with the next thing, and at the end.
     bench.store.settle()
-    #expect(try bench.store.cursor(of: "hub") == 1000)
+    #expect(try bench.store.cursor(of: "hub") == ByLane(all: 1000))
     #expect(bench.upstream.status.batches == 8, "16 events, 32 and so on up to 200")
   }
 

@@ -180,12 +180,12 @@ private final class Hook {
     let hook = try Hook()
     for _ in 0..<3 { try hook.append(.message, "{}") }
     try hook.allSent()
-    #expect(try hook.store.openCursor(of: "later", fromStart: false) == (3, 3))
-    #expect(try hook.store.openCursor(of: "all", fromStart: true) == (0, 0))
+    #expect(try hook.store.openCursor(of: "later", fromStart: false) == (ByLane(all: 3), 3))
+    #expect(try hook.store.openCursor(of: "all", fromStart: true) == (ByLane(all: 0), 0))
     try hook.append(.message, "{}")
-    #expect(try hook.store.openCursor(of: "later", fromStart: true) == (3, 3), "it is there already")
+    #expect(try hook.store.openCursor(of: "later", fromStart: true) == (ByLane(all: 3), 3), "it is there already")
     try hook.store.keepOnlyCursors(of: ["hook"])
-    #expect(try hook.store.openCursor(of: "later", fromStart: false) == (4, 4), "new again")
+    #expect(try hook.store.openCursor(of: "later", fromStart: false) == (ByLane(all: 4), 4), "new again")
   }
 
   @Test func `a pause lasts over a restart`() throws {

@@ -85,7 +85,7 @@ private enum Reopened {
     #expect(given.first?.first == 1 && given.last?.last == 21, "\(trims)")
     #expect(given.allSatisfy { $0.missedBy == ["hub"] })
     #expect(shop.left == 462)
-    #expect(try shop.store.trim(covering: 21)?.reason == "age")
+    #expect(try shop.store.trims(of: .messages, after: 0).map(\.reason) == ["age"])
     #expect(try shop.store.givenUp()?.events == 21)
   }
 

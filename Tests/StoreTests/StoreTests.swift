@@ -291,11 +291,11 @@ struct Shop {
     }
     try trim()
     #expect(shop.store.journalSize.oldest == 41)
-    #expect(try shop.store.trim(covering: 30) == nil, "nobody misses that")
+    #expect(try shop.store.trims(of: .messages, after: 0).isEmpty, "nobody misses that")
     try trim()
     #expect(shop.store.journalSize.oldest == 100)
-    let range = try #require(try shop.store.trim(covering: 60))
-    #expect(range == (41, 99, "quota"))
+    let range = LaneTrim(lane: .messages, first: 41, last: 99, count: 59, reason: "quota")
+    #expect(try shop.store.trims(of: .messages, after: 0) == [range])
   }
 
   @Test func `a flipped bit in a row is seen`() throws {

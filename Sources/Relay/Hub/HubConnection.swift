@@ -49,7 +49,7 @@ final class HubConnection: Carrier, UpdatesSource {
   let http: HubOverHTTP
   private(set) var way = Way.none
   /// Batches that have no answer yet, in order.
-  private var batches: [(number: Int, last: Int64, answer: Promise<Verdict>)] = []
+  private var batches: [(number: Int, lane: Lane?, last: Int64, answer: Promise<Verdict>)] = []
   var lastNumber = 0
   /// Questions that have no answer yet.
   var asked: [String: Promise<JSONValue?>] = [:]
@@ -140,7 +140,7 @@ final class HubConnection: Carrier, UpdatesSource {
   private func hello() -> [UInt8] {
     JSONWriter.object { json in
       json.field("type", "hello")
-      json.field("protocol", 1)
+      json.field("protocol", 2)
       json.field("gateway", store.gatewayID)
       json.field("epoch", store.epoch)
       json.field("version", settings.version)
@@ -162,7 +162,7 @@ final class HubConnection: Carrier, UpdatesSource {
     }
   }
 
-  private func welcome(on socket: WebSocket) async throws -> (acknowledged: Int64?, window: Int) {
+  private func welcome(on socket: WebSocket) async throws -> (acknowledged: Acknowledged, window: Int) {
     while true {
       guard case .message(let bytes) = try await socket.next() else { continue }
       let message = try Self.message(bytes)
@@ -183,7 +183,7 @@ final class HubConnection: Carrier, UpdatesSource {
     return message
   }
 
-  private func opened(_ socket: WebSocket, _ welcome: (acknowledged: Int64?, window: Int)) {
+  private func opened(_ socket: WebSocket, _ welcome: (acknowledged: Acknowledged, window: Int)) {
     way = .live(socket)
     (liveAgainAt, hasToldFallBack) = (nil, false)
     hubWindow = welcome.window
@@ -321,7 +321,7 @@ final class HubConnection: Carrier, UpdatesSource {
     case .live(let socket):
       let answer = Promise<Verdict>()
       lastNumber += 1
-      batches.append((lastNumber, batch.events.last?.seq ?? 0, answer))
+      batches.append((lastNumber, batch.lane, batch.events.last?.seq ?? 0, answer))
       socket.send(text: batch.encode(epoch: store.epoch, number: lastNumber))
       do {
         // It may take as long as it likes to get there, if it moves.
@@ -356,7 +356,11 @@ final class HubConnection: Carrier, UpdatesSource {
     }
     batches.removeFirst()
     // Those behind one that is not taken are void.
-    if case .acknowledged = verdict {} else { batches = [] }
+    switch verdict {
+    case .acknowledged: break
+    case .refused: batches.removeAll { $0.lane == first.lane }
+    case .retry, .hungUp, .stopped: batches = []
+    }
     first.answer.keep(verdict)
   }
 

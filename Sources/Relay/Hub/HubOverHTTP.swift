@@ -39,15 +39,18 @@ final class HubOverHTTP {
     do throws(Verdict) {
       let result = try await server.send(HTTPRequest("GET", "\(path)?epoch=\(store.epoch)"))
       takesGzip = Self.takesGzip(result)
-      if case .success(let response) = result, response.status == 404 { return .has(nil) }
-      var acknowledged: Int64?
+      if case .success(let response) = result, response.status == 404 {
+        // `try?`: what is no JSON says nothing of lanes.
+        return .has((try? JSONValue(parsing: response.body)).flatMap(Self.acknowledged) ?? .whole(nil))
+      }
+      var acknowledged = Acknowledged.whole(nil)
       let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
         // `try?`: what is no JSON makes no sense.
         guard let json = try? JSONValue(parsing: body), json.fields != nil,
           let has = Self.acknowledged(json)
         else { return nil }
         acknowledged = has
-        return acknowledged ?? 0
+        return 0
       }
       guard case .acknowledged = verdict else { return .failed(verdict) }
       return .has(acknowledged)
@@ -56,11 +59,20 @@ final class HubOverHTTP {
     }
   }
 
-  /// What a greeting says that the hub has: `.some(nil)` where it has never heard of this journal, `nil` where that makes no
-  /// sense.
-  static func acknowledged(_ greeting: JSONValue) -> Int64?? {
-    guard let given = greeting["acknowledged"], given != .null else { return .some(nil) }
-    return given.count.map { .some($0) }
+  /// What a greeting says that the hub has: `nil` where that makes no sense.
+  static func acknowledged(_ greeting: JSONValue) -> Acknowledged? {
+    if let lanes = greeting["lanes"], lanes != .null {
+      guard lanes.fields != nil else { return nil }
+      var found = ByLane<Int64?>(all: nil)
+      for lane in Lane.allCases {
+        guard let given = lanes[lane.rawValue], given != .null else { continue }
+        guard let count = given.count else { return nil }
+        found[lane] = count
+      }
+      return .byLane(found)
+    }
+    guard let given = greeting["acknowledged"], given != .null else { return .whole(nil) }
+    return given.count.map { .whole($0) }
   }
 
   private static func takesGzip(_ greeting: Result<HTTPResponse, HTTPFailure>) -> Bool {

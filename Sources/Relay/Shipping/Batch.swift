@@ -11,13 +11,25 @@ struct Batch {
   }
 
   static let maxLeftOut = 2000
+  /// Rows that are looked at, those of other lanes among them.
+  private static let maxSkipped = 10_000
 
+  /// Beside its body, of each event: about.
+  private static let envelope = 80
+
+  /// The lane whose events these are; `nil`: all, in the order of the whole journal.
+  let lane: Lane?
   private(set) var events: [JournalEvent] = []
   private(set) var bytes = 0
-  /// Everything up to here is in the batch, or is a gap that the batch tells of.
+  /// Everything of the lane up to here is in the batch, or is a gap that the batch tells of, or is not for this server.
   private(set) var last: Int64
-  /// The event that the server must have before these; `nil`: it does not matter.
+  /// Events of the journal that this stands for.
+  private(set) var covered = LaneAmount()
+  /// The event of the lane that the server must have before these; `nil`: it does not matter.
   var after: Int64?
+
+  /// Bytes as sent, about.
+  var size: Int { bytes + events.count * Self.envelope }
 
   /// Reads on from the cursor. What is missing in between (given up by quota or age, or damaged) becomes a `gap` event
   /// in its place.
@@ -25,59 +37,27 @@ struct Batch {
   /// What the filter does not let pass is left out and counts as being in it; `maxLeftOut` of that end the batch, so that
   /// nobody is held up by a long stretch that is not for this server.
   init(
-    after cursor: Int64, of store: Store, limits: Limits, filter: EventFilter = EventFilter(),
+    after cursor: Int64, of store: Store, lane: Lane? = nil, limits: Limits, filter: EventFilter = EventFilter(),
     present: AgeLimit.Present? = nil
   ) throws(StoreError) {
+    self.lane = lane
     last = cursor
-    var missing: [(first: Int64, last: Int64, at: Int64)] = []
-    var collected: [JournalEvent] = []
-    var size = 0
-    var expected = cursor + 1
-    var leftOut = 0
-    var failure: StoreError?
-    try store.readJournal(after: cursor, limit: limits.events + Self.maxLeftOut) { event, isSound in
-      guard collected.count < limits.events, leftOut < Self.maxLeftOut else { return false }
-      guard collected.isEmpty || size + event.body.count <= limits.bytes else { return false }
-      if event.seq > expected {
-        missing.append((expected, event.seq - 1, event.at))
-        collected.append(JournalEvent(seq: event.seq - 1, at: event.at, trusted: false, kind: "gap", body: []))
-        expected = event.seq
-        // The gap counts: a batch of one that a server refuses must not come again as the same two.
-        guard collected.count < limits.events else { return false }
-      }
-      expected = event.seq + 1
+    var reading = Reading(limits: limits, expected: cursor + 1, lane: lane)
+    try store.readJournal(after: cursor, limit: limits.events + Self.maxSkipped, lane: lane) { event, isSound in
       do throws(StoreError) {
-        let isYoung = present.map { filter.age?.passes(event, $0) ?? true } ?? true
-        let passes = isSound ? try filter.passes(event, store) : true
-        guard passes, isYoung || !isSound else {
-          leftOut += 1
-          return true
-        }
+        return try reading.take(event, isSound, store, filter, present)
       } catch {
         // Whose it is cannot be told now: the batch is read again.
-        failure = error
+        reading.failure = error
         return false
       }
-      let body = isSound ? event.body : EventBody.gap(first: event.seq, last: event.seq, reason: "corrupt")
-      let kind = isSound ? event.kind : EventKind.gap.rawValue
-      collected.append(
-        JournalEvent(seq: event.seq, at: event.at, trusted: event.trusted, kind: kind, body: body))
-      size += event.body.count
-      return true
     }
-    if let failure { throw failure }
-    for gap in missing {
-      guard let index = collected.firstIndex(where: { $0.seq == gap.last && $0.kind == "gap" && $0.body.isEmpty })
-      else { continue }
-      let reason = try store.trim(covering: gap.last)?.reason ?? "missing"
-      collected[index].body = EventBody.gap(first: gap.first, last: gap.last, reason: reason)
-    }
-    events = collected
-    bytes = size
-    last = expected - 1
+    if let failure = reading.failure { throw failure }
+    (events, bytes, covered, last) = (reading.collected, reading.size, reading.covered, reading.expected - 1)
   }
 
-  init(_ event: JournalEvent) {
+  init(_ event: JournalEvent, lane: Lane?) {
+    self.lane = lane
     events = [event]
     bytes = event.body.count
     last = event.seq
@@ -93,10 +73,14 @@ struct Batch {
       if let number {
         json.field("type", "events")
         json.field("n", number)
+        json.field("lane", lane?.rawValue)
         json.field("after", after)
       }
       // A live link was told of it at its beginning.
-      if number == nil { json.field("epoch", epoch) }
+      if number == nil {
+        json.field("epoch", epoch)
+        json.field("lane", lane?.rawValue)
+      }
       json.arrayField("events") { json in
         for event in events {
           json.object { json in
@@ -110,5 +94,83 @@ struct Batch {
       }
     }
     return json.bytes
+  }
+}
+
+/// A batch that is being read.
+private struct Reading {
+  let limits: Batch.Limits
+  var expected: Int64
+  let lane: Lane?
+  var collected: [JournalEvent] = []
+  var size = 0
+  var covered = LaneAmount()
+  var leftOut = 0
+  var failure: StoreError?
+
+  init(limits: Batch.Limits, expected: Int64, lane: Lane?) {
+    (self.limits, self.expected, self.lane) = (limits, expected, lane)
+  }
+
+  /// False: enough.
+  mutating func take(
+    _ event: JournalEvent, _ isSound: Bool, _ store: Store, _ filter: EventFilter, _ present: AgeLimit.Present?
+  ) throws(StoreError) -> Bool {
+    if event.seq > expected {
+      for gap in try gaps(before: event, store) {
+        guard collected.count < limits.events else { return false }
+        collected.append(gap)
+        expected = gap.seq + 1
+      }
+      expected = event.seq
+    }
+    if let lane, Lane(kind: event.kind) != lane {
+      expected = event.seq + 1
+      return true
+    }
+    guard collected.count < limits.events, leftOut < Batch.maxLeftOut else { return false }
+    guard collected.isEmpty || size + event.body.count <= limits.bytes else { return false }
+    let isYoung = present.map { filter.age?.passes(event, $0) ?? true } ?? true
+    let passes = isSound ? try filter.passes(event, store) && isYoung : true
+    expected = event.seq + 1
+    covered.events += 1
+    covered.bytes += Int64(event.body.count)
+    guard passes else {
+      leftOut += 1
+      return true
+    }
+    var told = event
+    if !isSound {
+      told.kind = EventKind.gap.rawValue
+      told.body = EventBody.gap(first: event.seq, last: event.seq, count: 1, reason: "corrupt", lane: lane)
+    }
+    collected.append(told)
+    size += event.body.count
+    return true
+  }
+
+  /// What is told in place of the rows that are missing before an event.
+  private func gaps(before event: JournalEvent, _ store: Store) throws(StoreError) -> [JournalEvent] {
+    let end = event.seq - 1
+    let gap = { (first: Int64, last: Int64, count: Int64, reason: String) in
+      JournalEvent(
+        seq: last, at: event.at, trusted: false, kind: EventKind.gap.rawValue,
+        body: EventBody.gap(first: first, last: last, count: count, reason: reason, lane: lane))
+    }
+    guard let lane else {
+      var reason: String?
+      for lane in Lane.allCases where reason == nil {
+        reason = try store.trims(of: lane, after: expected - 1, before: event.seq).last?.reason
+      }
+      return [gap(expected, end, end - expected + 1, reason ?? "missing")]
+    }
+    let trims = try store.trims(of: lane, after: expected - 1, before: event.seq)
+    guard trims.isEmpty else { return trims.map { gap($0.first, $0.last, $0.count, $0.reason) } }
+    // Every upstream has had what was deleted. This one asks for it again: its server is an older copy.
+    let deleted = min(store.deletedThrough[lane], end)
+    if deleted >= expected { return [gap(expected, deleted, deleted - expected + 1, "missing")] }
+    // In the middle of the journal nothing is ever deleted.
+    let isInside = lane == .messages && expected > store.deletedThrough.highest
+    return isInside ? [gap(expected, end, end - expected + 1, "missing")] : []
   }
 }

@@ -6,8 +6,8 @@ import Store
 /// How batches get to one kind of server. What is sent, when, and what becomes of it, is `JournalUpstream`'s.
 ///
 /// One thing at a time: the next `greet` comes when everything else was answered, and up to `window` calls of `carry` may be
-/// under way, which are answered in order. What one answers with something else than an acknowledgement makes those behind it void:
-/// their tasks are cancelled.
+/// under way, which are answered in order. A batch that is refused makes those of its lane behind it void, and anything else but an acknowledgement
+/// all: their tasks are cancelled.
 protocol Carrier: AnyObject {
   /// The word of the configuration: `hub`, `webhook`, `mqtt`.
   var kind: String { get }
@@ -72,9 +72,17 @@ extension Carrier {
 
 /// What a server knows of this journal.
 enum Greeting: Equatable {
-  /// It keeps count: it has everything of this epoch up to here; `nil`: it has never heard of it.
-  case has(Int64?)
+  /// It keeps count.
+  case has(Acknowledged)
   /// It does not keep count, or not in a way that can be asked for: our cursor is right.
   case ready
   case failed(Verdict)
+}
+
+/// How far a server that keeps count has the events of this epoch; `nil`: it has never had any.
+enum Acknowledged: Equatable {
+  /// It has everything up to here, and takes everything in order.
+  case whole(Int64?)
+  /// It knows lanes.
+  case byLane(ByLane<Int64?>)
 }

@@ -4,8 +4,8 @@ import EventLoop
 import Store
 import Timing
 
-/// Ships the journal to one server through a `Carrier`: in order, one batch under way, the cursor behind what was
-/// acknowledged.
+/// Ships the journal to one server through a `Carrier`: each lane in order, as much under way as the line takes, the cursors behind
+/// what was acknowledged.
 public final class JournalUpstream: Upstream {
   public struct Settings: Equatable, Sendable {
     public var name: String
@@ -49,10 +49,11 @@ public final class JournalUpstream: Upstream {
   let clock: WallClock
   var random = SystemRandomNumberGenerator()
   var shipment: Shipment
-  var suspicion = Suspicion()
+  /// How far each lane is. A server that knows no lanes gets the whole journal in order: then all is in the first.
+  var lanes: ByLane<LaneProgress>
+  var knowsLanes = true
   /// Times in a row that the server hung up over a dead letter that was sent again.
   var letterHangUps = 0
-  var cursor: Int64
   /// Nothing before it is this server's.
   private(set) var beginning: Int64
   /// From `start` to `stop`.
@@ -68,10 +69,6 @@ public final class JournalUpstream: Upstream {
   var isBurying = false
   /// Batches that are under way, in order.
   var flights: [Flight] = []
-  /// Acknowledged up to here; the cursor follows when that is on disk.
-  var taken: Int64
-  /// The last event that the server has, and the last one that it was sent.
-  private var (serverHas, lastSent): (Int64, Int64) = (0, 0)
   var hasMarkedDeadLetters: Bool
   var troubleLogged: String?
   var lastSuccess: Int64?
@@ -98,12 +95,15 @@ public final class JournalUpstream: Upstream {
     clock = loop.wallClock
     let log = log.about(.upstream, settings.name)
     self.log = log
-    shipment = Shipment(maxEvents: settings.batchEvents)
+    shipment = Shipment(maxEvents: settings.batchEvents, maxBytes: settings.batchBytes)
     desk = CommandIntake(
       CommandIntake.Settings(allowed: settings.allowed, perMinute: settings.commandsPerMinute), upstream: settings.name,
       store: store, on: loop, log: log)
-    (cursor, beginning) = try store.openCursor(of: settings.name, fromStart: settings.fromStart)
-    taken = cursor
+    let (cursor, beginning) = try store.openCursor(of: settings.name, fromStart: settings.fromStart)
+    self.beginning = beginning
+    lanes = ByLane(
+      messages: LaneProgress(cursor: cursor.messages), nodes: LaneProgress(cursor: cursor.nodes),
+      packets: LaneProgress(cursor: cursor.packets))
     times = JournalTimes(last: store.lastSeq)
     isPaused = try store.isPaused(settings.name)
     hasMarkedDeadLetters = true
@@ -117,7 +117,7 @@ public final class JournalUpstream: Upstream {
     settings.filter.own = settings.name
     let bucketSync = BucketSync(
       upstream: settings.name, rights: settings.allowed, store: store, source: source, commands: desk, on: loop,
-      log: log, acknowledged: { [weak self] in self?.taken ?? 0 })
+      log: log, acknowledged: { [weak self] in self?.lanes.messages.taken ?? 0 })
     bucketSync.host = host
     self.bucketSync = bucketSync
   }
@@ -153,32 +153,56 @@ public final class JournalUpstream: Upstream {
       isOutdated = false
       shipment.greetAgain()
     }
-    let window = suspicion.isActive ? 1 : carrier.window
+    passOver()
     let wantsConnection = carrier.keepsConnection && shipment.isDisconnected
-    let mayRetry = hasMarkedDeadLetters && flights.isEmpty
-    let hasMore = store.lastSeq > readThrough || mayRetry || wantsConnection
-    switch shipment.next(hasMore: hasMore && !isOutdated, now: loop.now, window: window) {
+    let demand = Shipment.Demand(
+      lanes: isOutdated ? ByLane(all: false) : waiting, other: hasMarkedDeadLetters && flights.isEmpty || wantsConnection)
+    if mayRetryLetter, retryLetter() { return }
+    switch shipment.next(demand, now: loop.now, window: window) {
     case .nothing: try await woken.wait()
     case .wake(let time): try await woken.wait(until: time, on: loop)
     case .greet: try await greet()
-    case .send(let limit): if !sendNext(limit) { try await woken.wait() }
+    case .send(let portion): if !sendNext(portion) { try await woken.wait() }
     }
   }
 
-  /// The journal was read up to here.
-  private var readThrough: Int64 { max(taken, flights.last?.batch.last ?? taken) }
+  /// Nothing else is under way while an event is suspected.
+  private var window: Int { activeLanes.contains { lanes[$0].suspicion.isActive } ? 1 : carrier.window }
+
+  private var mayRetryLetter: Bool {
+    shipment.state == .ready && flights.isEmpty && hasMarkedDeadLetters && !isOutdated
+  }
+
+  /// A dead letter that is to be tried again goes before everything else. False: there is none.
+  private func retryLetter() -> Bool {
+    do {
+      guard let letter = try nextDeadLetter() else { return false }
+      let lane = Lane(of: letter)
+      return send(Batch(letter, lane: laneSent(lane)), lane, as: .deadLetter)
+    } catch {
+      return cannotRead(error)
+    }
+  }
+
+  private func cannotRead(_ failure: StoreError) -> Bool {
+    shipment.greetingSent()
+    forgetFlights()
+    took(.retry(reason: "\(failure)", after: nil))
+    return true
+  }
 
   /// A batch under way, and the task that waits for its answer.
   struct Flight {
     let batch: Batch
+    let lane: Lane
     let task: LoopTask
   }
 
-  /// What is under way does not count.
-  private func forgetFlights() {
-    for flight in flights { flight.task.cancel() }
-    flights = []
-    lastSent = serverHas
+  /// What is under way does not count; `nil`: in any lane.
+  private func forgetFlights(in lane: Lane? = nil) {
+    for flight in flights where lane == nil || flight.lane == lane { flight.task.cancel() }
+    flights.removeAll { lane == nil || $0.lane == lane }
+    for lane in lane.map({ [$0] }) ?? Lane.allCases { lanes[lane].lastSent = lanes[lane].serverHas }
   }
 
   public func resume() {
@@ -198,7 +222,7 @@ public final class JournalUpstream: Upstream {
   }
 
   public func test() async -> String? {
-    if case .sending = shipment.state { return "busy sending; see its state in `meshpost status`" }
+    if shipment.state == .asking || !shipment.flights.isEmpty { return "busy sending; see its state in `meshpost status`" }
     isTesting = true
     mend()
     // Nothing else is sent meanwhile.
@@ -240,7 +264,11 @@ public final class JournalUpstream: Upstream {
     if Task.isCancelled { throw CancellationError() }
     switch greeting {
     case .has(let acknowledged): known(acknowledged)
-    case .ready: known(cursor)
+    case .ready:
+      knowsLanes = true
+      shipment.greeted()
+      startOver(from: ByLane(messages: lanes.messages.cursor, nodes: lanes.nodes.cursor, packets: lanes.packets.cursor))
+      recovered()
     case .failed(let verdict): return took(verdict)
     }
     holder = loop.begin { [weak self, carrier] in
@@ -264,22 +292,42 @@ public final class JournalUpstream: Upstream {
   }
 
   /// The server says what it has of this epoch; either side may have been restored meanwhile.
-  private func known(_ acknowledged: Int64?) {
-    let through = past(buried: acknowledged ?? max(beginning, min(cursor, store.epochFirst - 1)))
-    guard through <= store.lastSeq else { return goneBack(acknowledged: through) }
+  private func known(_ acknowledged: Acknowledged) {
+    let (has, lanesKnown): (ByLane<Int64?>, Bool) =
+      switch acknowledged {
+      case .whole(let seq): (ByLane(all: seq), false)
+      case .byLane(let seqs): (seqs, true)
+      }
+    knowsLanes = lanesKnown
+    var through = ByLane<Int64>(all: 0)
+    for lane in Lane.allCases { through[lane] = resumption(lane, has[lane]) }
+    guard through.highest <= store.lastSeq else { return goneBack(acknowledged: through.highest) }
     shipment.greeted()
-    serverHas = acknowledged ?? 0
-    forgetFlights()
-    taken = through
+    for lane in Lane.allCases { lanes[lane].serverHas = has[lane] ?? 0 }
+    startOver(from: through)
+    if Lane.allCases.contains(where: { lanes[$0].taken != lanes[$0].cursor }) { keepCursors() }
+    recovered()
+  }
+
+  /// Where a lane goes on at a server that has that much of it; `nil`: nothing.
+  private func resumption(_ lane: Lane, _ has: Int64?) -> Int64 {
+    let progress = lanes[lane]
+    // Nothing of the lane came after it, or nothing that is for this server.
+    if let has, has == progress.serverHas, has > 0 { return max(has, progress.taken) }
+    let whole = ByLane(messages: lanes.messages.cursor, nodes: lanes.nodes.cursor, packets: lanes.packets.cursor)
+    let cursor = knowsLanes ? progress.cursor : whole.lowest
+    let through = past(buried: has ?? max(beginning, min(cursor, store.epochFirst - 1)), in: lane)
     if through != cursor {
-      // A filter leaves a tail out that the server never counts; then this is how it always is.
-      let words = "\(name): the server has everything up to \(through), not \(cursor): going on from there"
+      // A lane in which nothing happens is behind the others at the server; then this is how it always is.
+      let words = "\(name): the server has \(lane.rawValue) up to \(through), not \(cursor): continuing from there"
       // Further on than where we were: that is written along with something else, and a power cut may have taken it.
-      if through < cursor, settings.filter.leavesNothingOut { log.notice(words) } else { log.debug(words) }
-      advance(to: through)
-    } else {
-      recovered()
+      if through < min(cursor, store.newestSeq[lane]), settings.filter.leavesNothingOut {
+        log.notice(words)
+      } else {
+        log.debug(words)
+      }
     }
+    return through
   }
 
   /// The server knows numbers of this epoch that we never gave out: our database is an older copy of itself.
@@ -305,53 +353,56 @@ public final class JournalUpstream: Upstream {
   // MARK: Sending
 
   /// False: nothing was sent, and nothing is to be done before something else happens.
-  private func sendNext(_ limit: Int) -> Bool {
+  private func sendNext(_ portion: Shipment.Portion) -> Bool {
     do {
-      if let letter = try nextDeadLetter() { return send(Batch(letter), as: .deadLetter) }
-      if let proof = try nextProof() { return send(proof, as: .proof) }
-      let limits = Batch.Limits(events: suspicion.wantsAlone ? 1 : limit, bytes: settings.batchBytes)
+      let lane = portion.lane
+      if let proof = try nextProof(lane) { return send(proof, lane, as: .proof) }
+      let events = lanes[lane].suspicion.wantsAlone ? 1 : portion.events
       var batch = try Batch(
-        after: readThrough, of: store, limits: limits, filter: settings.filter, present: present)
+        after: readThrough(lane), of: store, lane: laneSent(lane),
+        limits: Batch.Limits(events: events, bytes: min(portion.bytes, settings.batchBytes)), filter: settings.filter,
+        present: present)
       guard let last = batch.events.last else {
         // Nothing of it is for this server.
-        guard batch.last > taken, flights.isEmpty else { return false }
-        advance(to: batch.last)
+        guard batch.last > lanes[lane].taken, !flights.contains(where: { $0.lane == lane }) else { return false }
+        advance(lane, to: batch.last, batch.covered)
         return true
       }
-      batch.after = lastSent
-      lastSent = last.seq
-      return send(batch, as: .journal)
+      batch.after = lanes[lane].lastSent
+      lanes[lane].lastSent = last.seq
+      return send(batch, lane, as: .journal)
     } catch {
-      shipment.greetingSent()
-      took(.retry(reason: "\(error)", after: nil))
-      return true
+      return cannotRead(error)
     }
   }
 
   private enum Purpose { case journal, deadLetter, proof }
 
-  private func send(_ batch: Batch, as purpose: Purpose) -> Bool {
-    shipment.sent(count: batch.events.count, isDeadLetter: purpose != .journal, now: loop.now)
+  private func send(_ batch: Batch, _ lane: Lane, as purpose: Purpose) -> Bool {
     let task = loop.begin { [weak self, carrier] in
       let verdict = await carrier.carry(batch)
       // Void: something before it was not taken, or the upstream ends.
-      if !Task.isCancelled { self?.answered(verdict, batch, purpose) }
+      if !Task.isCancelled { self?.answered(verdict, batch, lane, purpose) }
     }
-    flights.append(Flight(batch: batch, task: task))
+    flights.append(Flight(batch: batch, lane: lane, task: task))
+    shipment.sent(
+      Shipment.Flight(
+        lane: lane, events: batch.events.count, bytes: batch.size, isDeadLetter: purpose != .journal),
+      waiting: waiting, now: loop.now)
     return true
   }
 
-  private func answered(_ verdict: Verdict, _ batch: Batch, _ purpose: Purpose) {
+  private func answered(_ verdict: Verdict, _ batch: Batch, _ lane: Lane, _ purpose: Purpose) {
     if !flights.isEmpty { flights.removeFirst() }
-    if case .acknowledged(let through) = verdict {
-      serverHas = max(serverHas, through)
-    } else {
-      forgetFlights()
+    switch verdict {
+    case .acknowledged(let through): lanes[lane].serverHas = max(lanes[lane].serverHas, through)
+    case .refused: forgetFlights(in: lane)
+    case .retry, .hungUp, .stopped: forgetFlights()
     }
     switch purpose {
-    case .journal: took(verdict, batch)
+    case .journal: took(verdict, batch, in: lane)
     case .deadLetter: tookDeadLetter(verdict, batch)
-    case .proof: tookProof(verdict)
+    case .proof: tookProof(verdict, lane)
     }
     woken.resume()
   }

@@ -5,57 +5,91 @@ import Store
 
 /// What becomes of a batch that was answered.
 extension JournalUpstream {
-  func took(_ verdict: Verdict, _ batch: Batch? = nil) {
-    let isProven = isProven(verdict, batch)
+  /// What became of a greeting.
+  func took(_ verdict: Verdict) {
+    _ = shipment.answered(verdict, after: .max, window: carrier.window, now: loop.now, using: &random)
+    report()
+  }
+
+  /// What became of a batch.
+  func took(_ verdict: Verdict, _ batch: Batch, in lane: Lane) {
+    let isProven = isProven(verdict, batch, lane)
+    let taken = lanes[lane].taken
     let consequence = shipment.answered(
-      verdict, after: taken, isUrgent: suspicion.isUrgent, now: loop.now, using: &random)
-    if isProven, case .hungUp(let reason) = verdict, let batch, let event = batch.events.first {
+      verdict, after: taken, isUrgent: lanes[lane].suspicion.isUrgent, window: carrier.window, now: loop.now,
+      using: &random)
+    if isProven, case .hungUp(let reason) = verdict, let event = batch.events.first {
       shipment.resume()
-      return bury(event, through: batch.last, status: 0, reason: "the server hangs up over it: \(reason)")
+      return bury(event, through: batch, in: lane, status: 0, reason: "the server hangs up over it: \(reason)")
     }
     switch consequence {
     case .advance(let through):
       batches &+= 1
-      advance(to: min(through, max(batch?.last ?? taken, taken)))
+      if through >= batch.last {
+        advance(lane, to: batch.last, batch.covered)
+      } else {
+        advance(lane, to: max(through, taken), nil)
+      }
     case .bury(let status, let reason):
-      guard let batch, let event = batch.events.first else { return }
-      bury(event, through: batch.last, status: status, reason: reason)
+      guard let event = batch.events.first else { return }
+      bury(event, through: batch, in: lane, status: status, reason: reason)
     case .keep: report()
     }
   }
 
-  func bury(_ event: JournalEvent, through: Int64, status: Int, reason: String) {
+  /// `through`: the lane is behind that batch now; `nil`: it is where it was.
+  func bury(_ event: JournalEvent, through batch: Batch?, in lane: Lane, status: Int, reason: String) {
     log.warning("\(name): event \(event.seq) is refused for good (\(reason)); see `meshpost outbox`")
     let at = clock.milliseconds
     isBurying = true
-    move(to: through, when: .now) { [name] store throws(SQLiteError) in
+    var seqs = takenSeqs
+    if let batch { seqs[lane] = max(seqs[lane], batch.last) }
+    move(to: seqs, when: .now) { [name] store throws(SQLiteError) in
       try store.bury(event, upstream: name, status: status, reason: reason, at: at)
-      try store.setCursor(of: name, to: through)
     }
   }
 
-  /// The cursor moves in a transaction of its own; if that is lost, events are sent again, which is always safe. A hub says itself
-  /// what it has: where it is, is written along with something else.
-  func advance(to seq: Int64) {
+  /// The cursor moves in a transaction of its own; if that is lost, events are sent again, which is always safe. `covered`: events that
+  /// are behind it now; `nil`: they have to be counted.
+  func advance(_ lane: Lane, to seq: Int64, _ covered: LaneAmount?) {
     lastSuccess = clock.milliseconds
-    taken = seq
-    suspicion.advanced(to: seq)
+    lanes[lane].taken = seq
+    lanes[lane].suspicion.advanced(to: seq)
+    lanes[lane].passed.events += covered?.events ?? 0
+    lanes[lane].passed.bytes += covered?.bytes ?? 0
+    if covered == nil { lanes[lane].isMiscounted = true }
+    // A server that knows no lanes: the others are where the whole is.
+    if !knowsLanes { setTaken(ByLane(all: seq)) }
     recovered()
-    guard seq != cursor else { return }
+    keepCursors()
+  }
+
+  /// The cursors follow. A hub says itself what it has: where it is, is written along with something else.
+  func keepCursors() {
+    passOver()
+    let seqs = takenSeqs
+    guard seqs != cursor else { return }
     if carrier.kind == "hub" {
-      store.writeAlong("cursor:\(name)") { [name] store throws(SQLiteError) in try store.setCursor(of: name, to: seq) }
-      cursor = seq
+      store.writeAlong("cursor:\(name)") { [name] store throws(SQLiteError) in try store.setCursor(of: name, to: seqs) }
+      for lane in Lane.allCases { lanes[lane].cursor = seqs[lane] }
     } else {
-      move(to: seq, when: .soon) { [name] store throws(SQLiteError) in try store.setCursor(of: name, to: seq) }
+      move(to: seqs, when: .soon)
     }
   }
 
-  /// The cursor follows when it is on disk. Shipping goes on meanwhile.
-  func move(to seq: Int64, when: When, _ work: @escaping Store.Work) {
+  /// The cursors follow when they are on disk. Shipping goes on meanwhile. `work`: along with them.
+  func move(to seqs: ByLane<Int64>, when: When, _ work: @escaping Store.Work = { _ in }) {
     let epoch = store.epoch
-    loop.begin { [weak self, store] in
+    loop.begin { [weak self, store, name] in
       var failure: StoreError?
-      do throws(StoreError) { try await store.save(when: when, work) } catch { failure = error }
+      do throws(StoreError) {
+        try await store.save(when: when) { store throws(SQLiteError) in
+          try work(store)
+          try store.setCursor(of: name, to: seqs)
+        }
+      } catch {
+        failure = error
+      }
       // Of another database nothing is known.
       guard let self, !self.isClosed else { return }
       self.isBurying = false
@@ -64,15 +98,23 @@ extension JournalUpstream {
         self.shipment.greetingSent()
         self.took(.retry(reason: "\(failure)", after: nil))
       } else {
-        (self.cursor, self.taken) = (seq, max(self.taken, seq))
+        self.kept(seqs)
       }
       self.woken.resume()
     }
   }
 
+  private func kept(_ seqs: ByLane<Int64>) {
+    for lane in Lane.allCases {
+      lanes[lane].cursor = seqs[lane]
+      guard seqs[lane] > lanes[lane].taken else { continue }
+      (lanes[lane].taken, lanes[lane].isMiscounted) = (seqs[lane], true)
+    }
+  }
+
   func recovered() {
     guard troubleLogged != nil else { return }
-    log.notice("\(name): connected again, \(max(0, store.lastSeq - cursor)) events to send")
+    log.notice("\(name): connected again, \(pendingEvents) events to send")
     troubleLogged = nil
   }
 

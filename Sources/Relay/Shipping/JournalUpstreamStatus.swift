@@ -42,8 +42,8 @@ extension JournalUpstream {
     let (state, reason) = stateForPeople
     return UpstreamStatus(
       name: name, kind: carrier.kind, url: carrier.place, link: (carrier as? HubConnection)?.linkKind, state: state,
-      cursor: cursor,
-      pending: max(0, store.lastSeq - cursor), inFlight: flights.reduce(0) { $0 + $1.batch.events.count },
+      cursor: cursor.lowest, lanes: laneStatus,
+      pending: pendingEvents, inFlight: flights.reduce(0) { $0 + $1.batch.events.count },
       deadLetters: deadLetters,
       lost: backlog?.lost ?? 0, age: age,
       reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent,
@@ -53,11 +53,17 @@ extension JournalUpstream {
   /// Events are delivered, or there are none; questions and states are not.
   private var questionTrouble: String? { (carrier as? HubConnection)?.http.trouble }
 
+  private var laneStatus: ByLane<LaneStatus>? {
+    guard knowsLanes else { return nil }
+    let status = { (lane: Lane) in LaneStatus(acknowledged: self.lanes[lane].taken, pending: self.pending(lane)) }
+    return ByLane(messages: status(.messages), nodes: status(.nodes), packets: status(.packets))
+  }
+
   private var stateForPeople: (UpstreamStatus.State, String?) {
     if isPaused { return (.paused, nil) }
     switch shipment.state {
-    case .greeting, .ready: return (.idle, questionTrouble)
-    case .sending: return (.sending, questionTrouble)
+    case .asking: return (.sending, questionTrouble)
+    case .greeting, .ready: return (flights.isEmpty ? .idle : .sending, questionTrouble)
     case .waiting(_, let reason): return (.waiting, reason)
     case .stopped(_, let reason): return (.stopped, reason)
     }

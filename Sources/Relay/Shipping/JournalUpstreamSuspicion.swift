@@ -5,29 +5,34 @@ import Store
 /// What is done about an event over which the server hangs up: `Suspicion` decides, here it is carried out.
 extension JournalUpstream {
   /// It was the one event of the batch.
-  func isProven(_ verdict: Verdict, _ batch: Batch?) -> Bool {
-    guard case .hungUp = verdict, let batch, let first = batch.events.first else { return false }
-    return suspicion.hungUp(first: first.seq, count: batch.events.count)
+  func isProven(_ verdict: Verdict, _ batch: Batch, _ lane: Lane) -> Bool {
+    guard case .hungUp = verdict, let first = batch.events.first else { return false }
+    return lanes[lane].suspicion.hungUp(first: first.seq, count: batch.events.count)
   }
 
   /// The event that is to show that the server takes any: the one before the suspect, which the server has had and will
   /// know again; without one that which comes after. `nil`: none is wanted, or there is none.
-  func nextProof() throws(StoreError) -> Batch? {
+  func nextProof(_ lane: Lane) throws(StoreError) -> Batch? {
+    let suspicion = lanes[lane].suspicion
     guard suspicion.wantsProof, flights.isEmpty, let suspect = suspicion.seq else { return nil }
-    if let known = try lastEvent(before: suspect) { return Batch(known) }
-    let next = try Batch(after: suspect, of: store, limits: Batch.Limits(events: 1, bytes: 1), filter: settings.filter)
-    return next.events.first.map { Batch($0) }
+    if let known = try lastEvent(before: suspect, lane) { return Batch(known, lane: laneSent(lane)) }
+    let next = try Batch(
+      after: suspect, of: store, lane: laneSent(lane), limits: Batch.Limits(events: 1, bytes: 1),
+      filter: settings.filter)
+    return next.events.first.map { Batch($0, lane: laneSent(lane)) }
   }
 
   /// Events before the suspect that are looked at.
   private static let maxBefore = 500
 
-  private func lastEvent(before suspect: Int64) throws(StoreError) -> JournalEvent? {
+  private func lastEvent(before suspect: Int64, _ lane: Lane) throws(StoreError) -> JournalEvent? {
     let first = max(beginning, suspect - 1 - Int64(Self.maxBefore))
+    let taken = lanes[lane].taken
     guard first < taken else { return nil }
     let limits = Batch.Limits(events: Self.maxBefore, bytes: .max)
-    let before = try Batch(after: first, of: store, limits: limits, filter: settings.filter)
-    let isKnown = { [taken] (event: JournalEvent) in
+    let before = try Batch(
+      after: first, of: store, lane: laneSent(lane), limits: limits, filter: settings.filter)
+    let isKnown = { (event: JournalEvent) in
       event.seq < suspect && event.seq <= taken && event.kind != EventKind.gap.rawValue
     }
     for event in before.events.reversed() where isKnown(event) {
@@ -36,12 +41,13 @@ extension JournalUpstream {
     return nil
   }
 
-  func tookProof(_ verdict: Verdict) {
-    _ = shipment.answered(verdict, after: taken, isUrgent: suspicion.isUrgent, now: loop.now, using: &random)
+  func tookProof(_ verdict: Verdict, _ lane: Lane) {
+    _ = shipment.answered(
+      verdict, after: lanes[lane].taken, isUrgent: lanes[lane].suspicion.isUrgent, now: loop.now, using: &random)
     switch verdict {
     // One that it refuses it has understood.
-    case .acknowledged, .refused: suspicion.anotherPassed()
-    case .hungUp, .retry, .stopped: suspicion.anotherFailed()
+    case .acknowledged, .refused: lanes[lane].suspicion.anotherPassed()
+    case .hungUp, .retry, .stopped: lanes[lane].suspicion.anotherFailed()
     }
     report()
   }
@@ -50,10 +56,11 @@ extension JournalUpstream {
 
   func tookDeadLetter(_ verdict: Verdict, _ batch: Batch) {
     guard let event = batch.events.first else { return }
-    let consequence = shipment.answered(verdict, after: taken, now: loop.now, using: &random)
+    let lane = Lane(of: event)
+    let consequence = shipment.answered(verdict, after: lanes[lane].taken, now: loop.now, using: &random)
     if let reason = lastHangUp(verdict) {
       // Not again by itself: what comes behind it must not wait for it.
-      return bury(event, through: taken, status: 0, reason: "the server hangs up over it: \(reason)")
+      return bury(event, through: nil, in: lane, status: 0, reason: "the server hangs up over it: \(reason)")
     }
     switch consequence {
     case .advance:
@@ -67,7 +74,7 @@ extension JournalUpstream {
         }
         self?.wake()
       }
-    case .bury(let status, let reason): bury(event, through: taken, status: status, reason: reason)
+    case .bury(let status, let reason): bury(event, through: nil, in: lane, status: status, reason: reason)
     case .keep: report()
     }
   }
@@ -91,13 +98,16 @@ extension JournalUpstream {
   private static let maxBuried = 1000
 
   /// A server that says how far it is does not count what was buried behind that: it is not sent again by itself.
-  func past(buried acknowledged: Int64) -> Int64 {
+  func past(buried acknowledged: Int64, in lane: Lane) -> Int64 {
     var through = acknowledged
     let limits = Batch.Limits(events: 1, bytes: 1)
-    for _ in 0..<Self.maxBuried where through < cursor {
+    for _ in 0..<Self.maxBuried where through < lanes[lane].cursor {
       // `try?`: a store that cannot be read fails what follows, too.
-      guard let batch = try? Batch(after: through, of: store, limits: limits, filter: settings.filter),
-        batch.last <= cursor, let seq = batch.events.first?.seq, (try? store.isDeadLetter(seq, of: name)) == true
+      guard
+        let batch = try? Batch(
+          after: through, of: store, lane: laneSent(lane), limits: limits, filter: settings.filter),
+        batch.last <= lanes[lane].cursor, let seq = batch.events.first?.seq,
+        (try? store.isDeadLetter(seq, of: name)) == true
       else { break }
       through = batch.last
     }

@@ -1,34 +1,68 @@
 // SPDX-License-Identifier: MIT
 
+import Store
 import Timing
 
 /// Decides what an upstream does next, and how much of it at once: pure.
 ///
-///     greeting ──▶ ready ──▶ sending ──acknowledged──▶ ready …
-///        │           ▲          │ refused: half as much; a single event is buried
-///        ▼           │          ▼ retryable
-///      waiting ──────┴───── waiting (1 s … 5 min, or what Retry-After says)
+///     greeting ──▶ asking ──▶ ready ◀──acknowledged── batches under way
+///        ▲            │         │ refused: half as much; a single event is buried
+///        │            ▼         ▼ retryable
+///        └───────── waiting (1 s … 5 min, or what Retry-After says)
 ///      stopped: 401, 403; asked again every 5 min, or when told
 struct Shipment {
   enum State: Equatable {
     /// What the server has is not known yet: ask it.
     case greeting
+    /// It is being asked, or tested.
+    case asking
     case ready
-    case sending(count: Int, isDeadLetter: Bool)
     case waiting(until: MonotonicTime, reason: String)
     case stopped(until: MonotonicTime, reason: String)
   }
 
+  /// What there is to do.
+  struct Demand: Equatable {
+    /// Lanes that have events which were not sent yet.
+    var lanes = ByLane(all: false)
+    /// A connection is to be kept, or dead letters are to be tried again.
+    var other = false
+
+    var isSome: Bool { other || Lane.allCases.contains { lanes[$0] } }
+  }
+
   enum Next: Equatable {
     case greet
-    case send(limit: Int)
+    case send(Portion)
     case nothing
     case wake(at: MonotonicTime)
   }
 
+  /// A batch to be made: of that lane, of so many events and bytes at most.
+  struct Portion: Equatable {
+    var lane: Lane
+    var events: Int
+    var bytes: Int
+  }
+
+  /// A batch under way.
+  struct Flight: Equatable {
+    var lane: Lane
+    var events: Int
+    var bytes: Int
+    var isDeadLetter = false
+    /// Bytes that were under way before it.
+    fileprivate var ahead = 0
+    fileprivate var sentAt = MonotonicTime(seconds: 0)
+
+    init(lane: Lane, events: Int, bytes: Int, isDeadLetter: Bool = false) {
+      (self.lane, self.events, self.bytes, self.isDeadLetter) = (lane, events, bytes, isDeadLetter)
+    }
+  }
+
   /// What to do with the batch that was answered.
   enum Consequence: Equatable {
-    /// The server has everything up to here.
+    /// The server has everything of the batch's lane up to here.
     case advance(to: Int64)
     /// The one event of the batch is refused for good.
     case bury(status: Int, reason: String)
@@ -38,115 +72,121 @@ struct Shipment {
 
   /// How long a stopped upstream waits before it asks whether its token is taken now.
   static let stoppedFor: Duration = .seconds(300)
-  /// Events of the first batch.
-  static let firstEvents = 16
-  /// An answer within the first is quick; after the second, batches are too large for the line.
-  static let quick: Duration = .seconds(3)
-  static let slow: Duration = .seconds(8)
   /// While it is looked into over which event the server hangs up.
   static let soon: Duration = .seconds(10)
 
   private(set) var state: State = .greeting
-  /// Events of the batches that are under way behind the one of `state`.
-  private var behind: [Int] = []
-  /// Events of a batch. It begins small and grows while answers come quickly; over a narrow line it stays as small as the line.
+  /// In the order in which they were sent, and are answered.
+  private(set) var flights: [Flight] = []
+  /// Events of a batch: fewer after one that was refused or over which the server hung up.
   private(set) var limit: Int
-  /// When each batch that is under way was sent.
-  private var sentAt: [MonotonicTime] = []
+  private(set) var pacer = Pacer()
+  private var shares = LaneShares()
   private let maxEvents: Int
+  private let maxBytes: Int
   private var backoff = Backoff(first: RetryPolicy.first, limit: RetryPolicy.limit)
 
-  init(maxEvents: Int) {
+  /// `maxEvents`, `maxBytes`: of a batch.
+  init(maxEvents: Int, maxBytes: Int = 65536) {
     self.maxEvents = max(1, maxEvents)
-    limit = max(1, min(maxEvents, Self.firstEvents))
+    self.maxBytes = max(1, maxBytes)
+    limit = self.maxEvents
   }
 
-  /// `hasMore`: there are events after the cursor, or dead letters to be tried again.
   /// `window`: batches that may be under way at once.
-  func next(hasMore: Bool, now: MonotonicTime, window: Int = 1) -> Next {
+  func next(_ demand: Demand, now: MonotonicTime, window: Int = 1) -> Next {
     switch state {
-    case .sending(let count, let isDeadLetter):
-      // Several at once only where batches have their full size: on a narrow line they would wait for each other.
-      let hasRoom = count > 0 && !isDeadLetter && behind.count + 1 < window && limit == maxEvents
-      return hasMore && hasRoom ? .send(limit: limit) : .nothing
+    case .asking: return .nothing
     case .waiting(let until, _), .stopped(let until, _):
       if now < until { return .wake(at: until) }
-      return hasMore ? .greet : .nothing
-    case .greeting: return hasMore ? .greet : .nothing
-    case .ready: return hasMore ? .send(limit: limit) : .nothing
+      return demand.isSome ? .greet : .nothing
+    case .greeting: return demand.isSome ? .greet : .nothing
+    case .ready: return portion(demand.lanes, window).map { .send($0) } ?? .nothing
     }
+  }
+
+  private var bytesUnderWay: Int { flights.reduce(0) { $0 + $1.bytes } }
+
+  private func portion(_ lanes: ByLane<Bool>, _ window: Int) -> Portion? {
+    guard flights.count < window, !flights.contains(where: \.isDeadLetter) else { return nil }
+    guard let (lane, credit) = shares.next(lanes) else { return nil }
+    // Two at a time keep the line busy; where only one may be under way, it is all that may.
+    let share = window > 1 ? pacer.window / 2 : pacer.window
+    var bytes = min(max(share, 1), maxBytes)
+    if let credit { bytes = min(bytes, credit) }
+    let portion = Portion(lane: lane, events: limit, bytes: bytes)
+    if flights.isEmpty || bytesUnderWay <= pacer.window / 2, flights.count < max(1, window - 1) { return portion }
+    // What comes first does not wait for what is below it: one batch of it may always be under way.
+    let isAhead = flights.allSatisfy { $0.lane.isBelow(lane) }
+    return isAhead && credit == nil ? Portion(lane: lane, events: limit, bytes: min(bytes, LaneShares.least)) : nil
   }
 
   /// There is no connection that is known to work, and none is being made.
   var isDisconnected: Bool {
     switch state {
     case .greeting, .waiting, .stopped: true
-    case .ready, .sending: false
+    case .asking, .ready: false
     }
   }
 
-  mutating func sent(count: Int, isDeadLetter: Bool = false, now: MonotonicTime) {
-    sentAt.append(now)
-    if case .sending(1..., false) = state { return behind.append(count) }
-    state = .sending(count: count, isDeadLetter: isDeadLetter)
+  /// `waiting`: lanes that have more.
+  mutating func sent(_ flight: Flight, waiting: ByLane<Bool> = ByLane(all: false), now: MonotonicTime) {
+    var flight = flight
+    (flight.ahead, flight.sentAt) = (bytesUnderWay, now)
+    flights.append(flight)
+    if !flight.isDeadLetter { shares.sent(flight.bytes, in: flight.lane, waiting: waiting) }
   }
 
   mutating func greetingSent() {
-    state = .sending(count: 0, isDeadLetter: false)
-    forgetFlights()
-  }
-
-  private mutating func forgetFlights() {
-    behind = []
-    sentAt = []
+    state = .asking
+    flights = []
   }
 
   /// The server told what it has.
-  mutating func greeted() { state = .ready }
+  mutating func greeted() {
+    state = .ready
+    pacer.reset()
+  }
 
-  /// The batch that was sent first is answered. With anything but an acknowledgement those behind it are void: they are sent
-  /// again.
+  /// The batch that was sent first is answered; without one, a greeting. With anything but an acknowledgement those of its lane behind it
+  /// are void; with anything but an acknowledgement or a refusal, all of them: they are sent again.
   ///
-  /// `isUrgent`: it is looked into over which event the server hangs up; the next try comes soon.
+  /// `cursor`: what the server had before. `isUrgent`: it is looked into over which event the server hangs up; the next try comes soon.
   mutating func answered(
-    _ verdict: Verdict, after cursor: Int64, isUrgent: Bool = false, now: MonotonicTime,
+    _ verdict: Verdict, after cursor: Int64, isUrgent: Bool = false, window: Int = 1, now: MonotonicTime,
     using random: inout some RandomNumberGenerator
   ) -> Consequence {
-    guard case .sending(let count, let isDeadLetter) = state else { return .keep }
+    let flight = flights.isEmpty ? nil : flights.removeFirst()
     switch verdict {
     case .acknowledged(let through):
-      guard through > cursor || isDeadLetter || count == 0 else {
+      guard through > cursor || flight?.isDeadLetter ?? true else {
         return wait("the server acknowledges nothing new (\(through))", nil, now: now, using: &random)
       }
       backoff.reset()
-      adapt(now)
-      state = behind.isEmpty ? .ready : .sending(count: behind.removeFirst(), isDeadLetter: false)
+      if state == .asking { state = .ready }
+      if let flight {
+        limit = min(maxEvents, limit * 2)
+        pacer.answered(
+          bytes: flight.bytes, ahead: flight.ahead, isSingle: flight.events == 1, sentAt: flight.sentAt, now: now,
+          limit: maxBytes * max(1, window))
+      }
       return .advance(to: through)
     case .refused(let status, let reason):
-      guard count > 0 else { return wait(reason, nil, now: now, using: &random) }
-      state = .ready
-      forgetFlights()
-      guard count > 1 else { return .bury(status: status, reason: reason) }
-      limit = max(1, count / 2)
+      guard let flight else { return wait(reason, nil, now: now, using: &random) }
+      flights.removeAll { $0.lane == flight.lane }
+      guard flight.events > 1 else { return .bury(status: status, reason: reason) }
+      limit = max(1, flight.events / 2)
       return .keep
     case .retry(let reason, let after): return wait(reason, after, now: now, using: &random)
     case .hungUp(let reason):
       // Too much for the line, or for the server: less of it.
-      if count > 0, !isDeadLetter { limit = max(1, min(limit, count) / 4) }
+      if let flight, !flight.isDeadLetter { limit = max(1, min(limit, flight.events) / 4) }
       return wait(reason, nil, most: isUrgent ? Self.soon : RetryPolicy.limit, now: now, using: &random)
     case .stopped(let reason):
       state = .stopped(until: now + Self.stoppedFor, reason: reason)
-      forgetFlights()
+      flights = []
       return .keep
     }
-  }
-
-  /// By how long the answer took.
-  private mutating func adapt(_ now: MonotonicTime) {
-    guard !sentAt.isEmpty else { return }
-    let took = now - sentAt.removeFirst()
-    if took <= Self.quick { limit = min(maxEvents, limit * 2) }
-    if took > Self.slow { limit = max(1, limit / 2) }
   }
 
   private mutating func wait(
@@ -154,7 +194,7 @@ struct Shipment {
     using random: inout some RandomNumberGenerator
   ) -> Consequence {
     let pause = min(backoff.next(using: &random), most)
-    forgetFlights()
+    flights = []
     state = .waiting(until: now + max(pause, after ?? .zero), reason: reason)
     return .keep
   }
@@ -163,13 +203,13 @@ struct Shipment {
   mutating func resume() {
     switch state {
     case .waiting, .stopped: state = .greeting
-    case .greeting, .ready, .sending: break
+    case .greeting, .asking, .ready: break
     }
   }
 
   /// The store changed under us, or the server did: ask what it has before anything is sent.
   mutating func greetAgain() {
     state = .greeting
-    forgetFlights()
+    flights = []
   }
 }

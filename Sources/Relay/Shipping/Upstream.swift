@@ -41,9 +41,11 @@ public struct UpstreamStatus: Equatable, Sendable {
   /// Of a hub that is connected: `live` or `http`.
   public var link: String?
   public var state: State
-  /// Acknowledged up to here.
+  /// Every lane is acknowledged up to here.
   public var cursor: Int64
-  /// After the cursor; of these, sent and not acknowledged.
+  /// Each lane by itself; `nil`: the server knows none, and gets the whole journal in order.
+  public var lanes: ByLane<LaneStatus>?
+  /// Not acknowledged; of these, sent.
   public var pending: Int64
   public var inFlight: Int
   public var deadLetters: Int64
@@ -58,6 +60,12 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var bytesSent: UInt64
   /// Until when its certificate is good, seconds since 1970.
   public var certificateExpiry: Int64?
+}
+
+/// How far a lane is at an upstream, and what waits in it.
+public struct LaneStatus: Equatable, Sendable {
+  public var acknowledged: Int64
+  public var pending: LaneAmount
 }
 
 /// All upstreams of the gateway. Each goes its own way: none holds up another.

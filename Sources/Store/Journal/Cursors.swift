@@ -14,28 +14,46 @@ public struct DeadLetter: Equatable, Sendable {
 }
 
 extension Store {
-  /// The last seq that the upstream acknowledged; 0 for a new one.
-  public func cursor(of upstream: String) throws(StoreError) -> Int64 {
-    try translating { () throws(SQLiteError) in
-      try database.value("SELECT seq FROM cursors WHERE upstream = ?", .text(upstream))?.integer ?? 0
+  /// Everything of a lane up to here is acknowledged by the upstream; 0 for a new one.
+  public func cursor(of upstream: String) throws(StoreError) -> ByLane<Int64> {
+    try translating { () throws(SQLiteError) in try readCursor(of: upstream) ?? ByLane(all: 0) }
+  }
+
+  private func readCursor(of upstream: String) throws(SQLiteError) -> ByLane<Int64>? {
+    var found: ByLane<Int64>?
+    try database.each(
+      "SELECT seq, ifnull(nodes, seq), ifnull(packets, seq) FROM cursors WHERE upstream = ?", [.text(upstream)]
+    ) { (row) throws(SQLiteError) in
+      found = ByLane(messages: row.integer(0), nodes: row.integer(1), packets: row.integer(2))
+      return false
     }
+    return found
   }
 
   /// Within a `write`.
-  public func setCursor(of upstream: String, to seq: Int64) throws(SQLiteError) {
+  public func setCursor(of upstream: String, to cursor: ByLane<Int64>) throws(SQLiteError) {
     try database.run(
-      "INSERT INTO cursors(upstream, seq) VALUES (?, ?) ON CONFLICT(upstream) DO UPDATE SET seq = excluded.seq",
-      .text(upstream), .integer(seq))
-    try database.run("DELETE FROM trims WHERE last <= (SELECT min(seq) FROM cursors)")
+      """
+      INSERT INTO cursors(upstream, seq, nodes, packets) VALUES (?, ?, ?, ?)
+      ON CONFLICT(upstream) DO UPDATE SET seq = excluded.seq, nodes = excluded.nodes, packets = excluded.packets
+      """, .text(upstream), .integer(cursor.messages), .integer(cursor.nodes), .integer(cursor.packets))
+    guard journalState.hasTrims, let slowest = try slowestCursor() else { return }
+    for lane in Lane.allCases {
+      try database.run(
+        "DELETE FROM trims WHERE lane = ? AND last <= ?", .text(lane.rawValue), .integer(slowest[lane]))
+    }
+  }
+
+  /// As above, the same in all lanes.
+  public func setCursor(of upstream: String, to seq: Int64) throws(SQLiteError) {
+    try setCursor(of: upstream, to: ByLane(all: seq))
   }
 
   /// The upstream's cursor. A new one starts after the newest event, or at the beginning of the journal.
   public func openCursor(
     of upstream: String, fromStart: Bool
-  ) throws(StoreError) -> (cursor: Int64, beginning: Int64) {
-    let known = try translating { () throws(SQLiteError) in
-      try database.value("SELECT seq FROM cursors WHERE upstream = ?", .text(upstream))?.integer
-    }
+  ) throws(StoreError) -> (cursor: ByLane<Int64>, beginning: Int64) {
+    let known = try translating { () throws(SQLiteError) in try readCursor(of: upstream) }
     if let known { return (known, try meta("from:\(upstream)")?.integer ?? 0) }
     let beginning = fromStart ? 0 : lastSeq
     write { (store) throws(SQLiteError) in
@@ -43,7 +61,7 @@ extension Store {
       try store.setMeta("from:\(upstream)", .integer(beginning))
     }
     try commitNow()
-    return (beginning, beginning)
+    return (ByLane(all: beginning), beginning)
   }
 
   /// Whether an operator has paused the upstream.
@@ -79,11 +97,16 @@ extension Store {
     try commitNow()
   }
 
-  /// `nil` without upstreams.
-  func slowestCursor() -> Int64? {
-    // `try?`: writes report an unreadable database; until then nothing counts as acknowledged.
-    guard let value = try? database.value("SELECT min(seq) FROM cursors") else { return 0 }
-    return value.integer
+  /// What every upstream has; `nil` without upstreams.
+  func slowestCursor() throws(SQLiteError) -> ByLane<Int64>? {
+    var found: ByLane<Int64>?
+    try database.each(
+      "SELECT min(seq), min(ifnull(nodes, seq)), min(ifnull(packets, seq)) FROM cursors HAVING count(*) > 0", []
+    ) { (row) throws(SQLiteError) in
+      found = ByLane(messages: row.integer(0), nodes: row.integer(1), packets: row.integer(2))
+      return false
+    }
+    return found
   }
 
   /// Within a `write`: the upstream refused this event for good.

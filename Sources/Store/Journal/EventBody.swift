@@ -123,11 +123,12 @@ public enum EventBody {
     }
   }
 
-  public static func gap(first: Int64, last: Int64, reason: String) -> [UInt8] {
+  public static func gap(first: Int64, last: Int64, count: Int64, reason: String, lane: Lane?) -> [UInt8] {
     JSONWriter.object {
+      $0.field("lane", lane?.rawValue)
       $0.field("first", first)
       $0.field("last", last)
-      $0.field("count", last - first + 1)
+      $0.field("count", count)
       $0.field("reason", reason)
     }
   }

@@ -50,45 +50,76 @@ public struct Moment: Equatable, Sendable {
 
 /// The state of the journal in memory.
 struct JournalState {
-  /// The last seq that is on disk, and the last one given out in the open transaction.
-  private(set) var durable: Int64 = 0
-  private(set) var last: Int64 = 0
+  /// What a transaction changes.
+  struct Ends: Equatable {
+    /// The last seq.
+    var last: Int64 = 0
+    /// Bytes of bodies, and an allowance for the rest of each row.
+    var bytes: Int64 = 0
+    /// The last seq of each lane that there is.
+    var newest = ByLane<Int64>(all: 0)
+    /// The last seq of each lane that was deleted.
+    var deleted = ByLane<Int64>(all: 0)
+    /// What was ever there in this program's life: for counting what waits.
+    var amounts = ByLane(all: LaneAmount())
+  }
+
+  /// With what is in the open transaction, and without.
+  var open = Ends()
+  private(set) var durable = Ends()
   /// The oldest row (as far as known).
   var oldest: Int64 = 1
-  /// Bytes of bodies, and an allowance for the rest of each row.
-  var bytes: Int64 = 0
-  private var durableBytes: Int64 = 0
+  /// Something was given up that not every upstream has passed yet.
+  var hasTrims = false
   static let rowOverhead: Int64 = 32
+
+  var bytes: Int64 {
+    get { open.bytes }
+    set { open.bytes = newValue }
+  }
 
   init() {}
 
   init(_ database: Database) throws(SQLiteError) {
-    last = try database.value("SELECT max(seq) FROM journal")?.integer ?? 0
+    open.last = try database.value("SELECT max(seq) FROM journal")?.integer ?? 0
     // A real seq is never that large: a bit has flipped, and the following numbers would be ambiguous.
-    guard last < Statement.bound else { throw SQLiteError(code: 11, words: "impossible seq \(last)") }
+    guard open.last < Statement.bound else { throw SQLiteError(code: 11, words: "impossible seq \(open.last)") }
     oldest = try database.value("SELECT min(seq) FROM journal")?.integer ?? 1
-    bytes =
-      try database.value("SELECT total(length(body) + \(Self.rowOverhead)) FROM journal").map { value in
-        if case .real(let total) = value { Int64(min(max(total, 0), 9e15)) } else { 0 }
-      } ?? 0
-    durable = last
-    durableBytes = bytes
+    var ends = open
+    try database.each("SELECT kind, max(seq), count(*), sum(length(body)) FROM journal GROUP BY kind", []) {
+      (row) throws(SQLiteError) in
+      let lane = Lane(kind: row.text(0))
+      ends.newest[lane] = max(ends.newest[lane], row.integer(1))
+      ends.add(LaneAmount(events: row.integer(2), bytes: row.integer(3)), to: lane)
+      return true
+    }
+    for lane in Lane.allCases {
+      let deleted = try database.value("SELECT value FROM meta WHERE name = ?", .text(lane.deletedName))
+      ends.deleted[lane] = deleted?.integer ?? oldest - 1
+    }
+    open = ends
+    durable = ends
+    hasTrims = try database.value("SELECT 1 FROM trims LIMIT 1") != nil
   }
 
-  mutating func take(bytes count: Int) -> Int64 {
-    last += 1
-    bytes += Int64(count) + Self.rowOverhead
-    return last
+  mutating func take(bytes count: Int, _ lane: Lane) -> Int64 {
+    open.last += 1
+    open.newest[lane] = open.last
+    open.add(LaneAmount(events: 1, bytes: Int64(count)), to: lane)
+    return open.last
   }
 
-  mutating func keep() {
-    durable = last
-    durableBytes = bytes
-  }
+  mutating func keep() { durable = open }
+  mutating func undo() { open = durable }
+}
 
-  mutating func undo() {
-    last = durable
-    bytes = durableBytes
+extension JournalState.Ends {
+  /// Sizes of a damaged database may be anything.
+  fileprivate mutating func add(_ amount: LaneAmount, to lane: Lane) {
+    let size = amount.events.multipliedReportingOverflow(by: JournalState.rowOverhead)
+    amounts[lane].events &+= amount.events
+    amounts[lane].bytes &+= amount.bytes
+    bytes &+= amount.bytes &+ (size.overflow ? 0 : size.partialValue)
   }
 }
 
@@ -112,12 +143,21 @@ struct RowChecksum {
 
 extension Store {
   /// The newest seq that is on disk; 0 in an empty journal.
-  public var lastSeq: Int64 { journalState.durable }
+  public var lastSeq: Int64 { journalState.durable.last }
+
+  /// The newest seq of each lane that is on disk; 0: none is there.
+  public var newestSeq: ByLane<Int64> { journalState.durable.newest }
+
+  /// The last seq of each lane that was deleted.
+  public var deletedThrough: ByLane<Int64> { journalState.durable.deleted }
+
+  /// Events that were on disk when the store was opened, or came since, by lane: differences say how many came in between.
+  public var journaled: ByLane<LaneAmount> { journalState.durable.amounts }
 
   /// Appends an event within a `write`. The seq is final once that is committed.
   @discardableResult
   public func append(_ kind: EventKind, at moment: Moment, body: [UInt8]) throws(SQLiteError) -> Int64 {
-    let seq = journalState.take(bytes: body.count)
+    let seq = journalState.take(bytes: body.count, kind.lane)
     let checksum = RowChecksum.of(seq: seq, at: moment.milliseconds, kind: kind.rawValue, body: body)
     try database.run(
       "INSERT INTO journal(seq, at, trusted, kind, body, checksum) VALUES (?, ?, ?, ?, ?, ?)", .integer(seq),
@@ -126,50 +166,64 @@ extension Store {
     return seq
   }
 
-  /// Reads on from `after`, in order. `row` gets each event and whether its checksum holds; it returns false to stop.
+  /// Reads on from `after`, in order. `row` gets each event and whether its checksum holds; it returns false to stop. With a `lane`,
+  /// events of others come without a body, and are not looked at.
   public func readJournal(
-    after: Int64, limit: Int = .max, _ row: (JournalEvent, _ isSound: Bool) -> Bool
+    after: Int64, limit: Int = .max, lane: Lane? = nil, _ row: (JournalEvent, _ isSound: Bool) -> Bool
   ) throws(StoreError) {
     try translating { () throws(SQLiteError) in
       try database.each(
         // Return only events on disk: after a power cut another event could get the same seq.
         "SELECT seq, at, trusted, kind, body, checksum FROM journal WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
-        [.integer(after), .integer(journalState.durable), .integer(Int64(clamping: limit))]
+        [.integer(after), .integer(lastSeq), .integer(Int64(clamping: limit))]
       ) { (statement) throws(SQLiteError) in
-        let event = JournalEvent(
+        var event = JournalEvent(
           seq: statement.integer(0), at: statement.integer(1), trusted: statement.integer(2) != 0,
-          kind: statement.text(3), body: statement.blob(4))
+          kind: statement.text(3), body: [])
+        if let lane, Lane(kind: event.kind) != lane { return row(event, true) }
+        event.body = statement.blob(4)
         let sum = RowChecksum.of(seq: event.seq, at: event.at, kind: event.kind, body: event.body)
         return row(event, sum == statement.bits(5))
       }
     }
   }
 
-  /// The range that was given up around `seq`, and why; `nil` when nothing is known of it.
-  public func trim(covering seq: Int64) throws(StoreError) -> (first: Int64, last: Int64, reason: String)? {
-    var found: (Int64, Int64, String)?
+  /// What waits after a seq, by lane.
+  public func amounts(after seq: Int64) throws(StoreError) -> ByLane<LaneAmount> {
+    var found = ByLane(all: LaneAmount())
+    guard seq < lastSeq else { return found }
     try translating { () throws(SQLiteError) in
       try database.each(
-        "SELECT first, last, reason FROM trims WHERE first <= ? AND last >= ? ORDER BY first DESC LIMIT 1",
-        [.integer(seq), .integer(seq)]
+        "SELECT kind, count(*), sum(length(body)) FROM journal WHERE seq > ? AND seq <= ? GROUP BY kind",
+        [.integer(seq), .integer(lastSeq)]
       ) { (row) throws(SQLiteError) in
-        found = (row.integer(0), row.integer(1), row.text(2))
-        return false
+        let lane = Lane(kind: row.text(0))
+        found[lane].events &+= row.integer(1)
+        found[lane].bytes &+= row.integer(2)
+        return true
       }
     }
     return found
   }
 
-  /// For the events after a seq: when the oldest was written (milliseconds since 1970; `nil`: the clock was not trusted then),
+  /// For the events after a cursor: when the oldest was written (milliseconds since 1970; `nil`: the clock was not trusted then),
   /// and how many were deleted unsent.
-  public func backlog(after seq: Int64) throws(StoreError) -> (oldest: Int64?, lost: Int64) {
-    try translating { () throws(SQLiteError) in
-      let oldest = try database.value(
-        "SELECT CASE WHEN trusted THEN at END FROM journal WHERE seq > ? ORDER BY seq LIMIT 1", .integer(seq))
-      let lost = try database.value(
-        "SELECT sum(last - max(first, ?1 + 1) + 1) FROM trims WHERE last > ?1", .integer(seq))
-      return (oldest?.integer, lost?.integer ?? 0)
+  public func backlog(after cursor: ByLane<Int64>) throws(StoreError) -> (oldest: Int64?, lost: Int64) {
+    var (first, at, lost): (Int64, Int64?, Int64) = (.max, nil, 0)
+    for lane in Lane.allCases {
+      lost &+= try trims(of: lane, after: cursor[lane]).reduce(0) { $0 &+ $1.count }
+      guard cursor[lane] < newestSeq[lane] else { continue }
+      try translating { () throws(SQLiteError) in
+        try database.each(
+          "SELECT seq, CASE WHEN trusted THEN at END FROM journal WHERE seq > ? AND \(lane.condition) ORDER BY seq LIMIT 1",
+          [.integer(cursor[lane])]
+        ) { (row) throws(SQLiteError) in
+          if row.integer(0) < first { (first, at) = (row.integer(0), row.isNull(1) ? nil : row.integer(1)) }
+          return false
+        }
+      }
     }
+    return (at, lost)
   }
 
   /// Bytes that the journal takes, and the oldest seq it still has.

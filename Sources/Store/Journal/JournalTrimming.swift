@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import SQLite
 import Timing
 
@@ -18,6 +19,17 @@ public struct JournalTrim: Equatable, Sendable {
     self.reason = reason
     self.missedBy = missedBy
   }
+}
+
+/// Events of a lane that were deleted before every upstream had them.
+public struct LaneTrim: Equatable, Sendable {
+  public var lane: Lane
+  public var first: Int64
+  public var last: Int64
+  /// Of this lane; there may be others in between.
+  public var count: Int64
+  /// `quota` or `age`.
+  public var reason: String
 }
 
 /// Events deleted before every upstream had them, since the store was created, and when this last happened (milliseconds since 1970).
@@ -67,21 +79,21 @@ extension Store {
     let isMarkDue = isMarkDue(elapsed)
     let isOver = journalState.bytes > settings.journalMaxSize
     let old = lastOlder(than: elapsed - journalMaxAge)
-    guard journalState.oldest < journalState.durable, isOver || old >= journalState.oldest else {
+    guard journalState.oldest < lastSeq, isOver || old >= journalState.oldest else {
       if isMarkDue { write(when: .soon) { store throws(SQLiteError) in try store.mark(elapsed) } }
       return nil
     }
     var trim: JournalTrim?
     let commit = write { (store) throws(SQLiteError) in
       if isMarkDue { try store.mark(elapsed) }
-      let (first, acknowledged) = (store.journalState.oldest, store.slowestCursor() ?? store.journalState.durable)
-      let most = min(first + Self.trimStep, store.journalState.durable) - 1
+      let (first, slowest) = (store.journalState.oldest, try store.slowestCursor() ?? ByLane(all: store.lastSeq))
+      let most = min(first + Self.trimStep, store.lastSeq) - 1
       let last = isOver ? max(min(old, most), try store.lastOverQuota(most)) : min(old, most)
-      let free = min(last, acknowledged)
+      let free = min(last, slowest.lowest)
       let isFree = free >= first
       var found = JournalTrim(
         first: first, last: isFree ? free : last, reason: isFree ? nil : last <= old ? "age" : "quota")
-      try store.delete(&found, at: now.milliseconds)
+      try store.delete(&found, beyond: slowest, at: now.milliseconds)
       trim = found
     }
     return trim.map { ($0, commit) }
@@ -93,13 +105,13 @@ extension Store {
     // `try?`: writes report an unreadable database; the mark can be made later.
     let newest = (try? database.value("SELECT max(elapsed) FROM marks")) ?? nil
     let marked = (try? database.value("SELECT max(seq) FROM marks")) ?? nil
-    guard let newest = newest?.integer, let marked = marked?.integer else { return journalState.durable > 0 }
-    return journalState.durable > marked && elapsed - newest >= journalMaxAge / Self.marks
+    guard let newest = newest?.integer, let marked = marked?.integer else { return lastSeq > 0 }
+    return lastSeq > marked && elapsed - newest >= journalMaxAge / Self.marks
   }
 
   private func mark(_ elapsed: Int64) throws(SQLiteError) {
     try database.run(
-      "INSERT OR IGNORE INTO marks(seq, elapsed) VALUES (?, ?)", .integer(journalState.durable), .integer(elapsed))
+      "INSERT OR IGNORE INTO marks(seq, elapsed) VALUES (?, ?)", .integer(lastSeq), .integer(elapsed))
   }
 
   /// The last row that was there at that time; 0: none is known.
@@ -126,37 +138,106 @@ extension Store {
 
   // MARK: Deleting
 
-  private func delete(_ trim: inout JournalTrim, at now: Int64) throws(SQLiteError) {
-    let (first, last) = (trim.first, trim.last)
+  /// `slowest`: what every upstream has, which nobody misses.
+  private func delete(
+    _ trim: inout JournalTrim, beyond slowest: ByLane<Int64>, at now: Int64
+  ) throws(SQLiteError) {
+    let last = trim.last
+    var missed: [LaneTrim] = []
+    if let reason = trim.reason {
+      for lane in Lane.allCases {
+        if let found = try unsent(lane, after: slowest[lane], through: last, reason) { missed.append(found) }
+      }
+    }
+    try noteDeleted(through: last)
     let freed = try database.value(
       "SELECT sum(length(body) + \(JournalState.rowOverhead)) FROM journal WHERE seq <= ?", .integer(last))
-    let count = try database.run("DELETE FROM journal WHERE seq <= ?", .integer(last))
+    try database.run("DELETE FROM journal WHERE seq <= ?", .integer(last))
     try database.run("DELETE FROM marks WHERE seq < ?", .integer(last))
-    if let reason = trim.reason {
-      try remember(first, last, reason)
-      try giveUp(Int64(count), at: now)
-      trim.missedBy = try upstreams(before: last)
+    for found in missed { try remember(found) }
+    let count = missed.reduce(0) { $0 + $1.count }
+    if count > 0 {
+      try giveUp(count, at: now)
+      trim.missedBy = try upstreams(before: missed)
+    } else {
+      trim.reason = nil
     }
     journalState.bytes -= freed?.integer ?? 0
     journalState.oldest = last + 1
   }
 
-  private func remember(_ first: Int64, _ last: Int64, _ reason: String) throws(SQLiteError) {
-    // Ranges that touch become one.
-    let extended = try database.run(
-      "UPDATE trims SET last = ? WHERE last = ? AND reason = ?", .integer(last), .integer(first - 1), .text(reason))
-    guard extended == 0 else { return }
-    try database.run(
-      "INSERT OR REPLACE INTO trims(first, last, reason) VALUES (?, ?, ?)", .integer(first), .integer(last),
-      .text(reason))
+  private func noteDeleted(through last: Int64) throws(SQLiteError) {
+    for lane in Lane.allCases {
+      let newest = try database.value(
+        "SELECT max(seq) FROM journal WHERE seq <= ? AND \(lane.condition)", .integer(last))
+      if let seq = newest?.integer { journalState.open.deleted[lane] = seq }
+      try setMeta(lane.deletedName, .integer(journalState.open.deleted[lane]))
+    }
   }
 
-  private func upstreams(before seq: Int64) throws(SQLiteError) -> [String] {
+  /// What is about to be deleted of a lane that somebody has not had; `nil`: nothing.
+  private func unsent(
+    _ lane: Lane, after: Int64, through last: Int64, _ reason: String
+  ) throws(SQLiteError) -> LaneTrim? {
+    var found: LaneTrim?
+    try database.each(
+      "SELECT min(seq), max(seq), count(*) FROM journal WHERE seq > ? AND seq <= ? AND \(lane.condition)",
+      [.integer(after), .integer(last)]
+    ) { (row) throws(SQLiteError) in
+      if row.integer(2) > 0 {
+        found = LaneTrim(
+          lane: lane, first: row.integer(0), last: row.integer(1), count: row.integer(2), reason: reason)
+      }
+      return false
+    }
+    return found
+  }
+
+  private func remember(_ trim: LaneTrim) throws(SQLiteError) {
+    journalState.hasTrims = true
+    // One range, unless somebody has passed a part of it: the journal is deleted from its beginning.
+    let extended = try database.run(
+      """
+      UPDATE trims SET last = ?1, count = count + ?2 WHERE lane = ?3 AND reason = ?4
+      AND last = (SELECT max(last) FROM trims WHERE lane = ?3)
+      AND NOT EXISTS(SELECT 1 FROM cursors WHERE \(trim.lane.cursorColumn) BETWEEN first AND ?1 - 1)
+      """, .integer(trim.last), .integer(trim.count), .text(trim.lane.rawValue), .text(trim.reason))
+    guard extended == 0 else { return }
+    try database.run(
+      "INSERT OR REPLACE INTO trims(lane, first, last, count, reason) VALUES (?, ?, ?, ?, ?)",
+      .text(trim.lane.rawValue), .integer(trim.first), .integer(trim.last), .integer(trim.count), .text(trim.reason))
+  }
+
+  /// What was given up of a lane after a seq, in order.
+  public func trims(of lane: Lane, after seq: Int64, before end: Int64 = .max) throws(StoreError) -> [LaneTrim] {
+    guard journalState.hasTrims else { return [] }
+    var found: [LaneTrim] = []
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        "SELECT first, last, count, reason FROM trims WHERE lane = ? AND last > ? AND last < ? ORDER BY first",
+        [.text(lane.rawValue), .integer(seq), .integer(end)]
+      ) { (row) throws(SQLiteError) in
+        let (first, last) = (max(row.integer(0), seq + 1), row.integer(1))
+        found.append(
+          LaneTrim(
+            lane: lane, first: first, last: last, count: min(max(row.integer(2), 1), last - first + 1),
+            reason: row.text(3)))
+        return true
+      }
+    }
+    return found
+  }
+
+  private func upstreams(before trims: [LaneTrim]) throws(SQLiteError) -> [String] {
     var names: [String] = []
-    try database.each("SELECT upstream FROM cursors WHERE seq < ? ORDER BY upstream", [.integer(seq)]) {
-      (row) throws(SQLiteError) in
-      names.append(row.text(0))
-      return true
+    for trim in trims {
+      try database.each(
+        "SELECT upstream FROM cursors WHERE \(trim.lane.cursorColumn) < ? ORDER BY upstream", [.integer(trim.last)]
+      ) { (row) throws(SQLiteError) in
+        let name = row.text(0)
+        if !names.contains(where: { $0.isExactly(name) }) { names.append(name) }
+        return true
+      }
     }
     return names
   }

@@ -264,8 +264,9 @@ enum Shapes {
     url string without secrets
     link string? of a hub: live or http
     state string idle, sending, waiting, stopped or paused
-    acknowledged integer the cursor
+    acknowledged integer every lane up to here
     pending integer events
+    lanes lanes? absent: the server gets the whole journal in order
     in_flight integer
     dead_letters integer
     lost integer events deleted before it had them
@@ -275,6 +276,16 @@ enum Shapes {
     batches integer
     bytes_sent integer
     certificate_expires integer? seconds since 1970
+    """,
+    "lanes": """
+    messages lane messages, deliveries, commands, documents, alerts
+    nodes lane contacts, adverts, readings
+    packets lane
+    """,
+    "lane": """
+    acknowledged integer the last seq of the lane
+    pending integer events
+    pending_bytes integer of their bodies
     """,
     "dead-letter": """
     upstream string

@@ -160,6 +160,10 @@ enum Show {
     let last = time(upstream["last_success"]?.integer)
     let state = TerminalColour.state(upstream["state"]?.string ?? "?")
     print(styled: "\(name)\(state), \(counts), last \(last), \(upstream["url"]?.string ?? "")\(link)")
+    let lanes = ["messages", "nodes", "packets"].compactMap { lane in
+      (upstream["lanes"]?[lane]?["pending"]?.integer).flatMap { $0 > 0 ? "\($0) in \(lane)" : nil }
+    }
+    if number("pending") > 0, !lanes.isEmpty { print("          pending: \(lanes.joined(separator: ", "))") }
     if number("pending") > 0, number("age_s") > 60 {
       print("          the oldest has waited for \(number("age_s") / 60) min, \(number("in_flight")) in flight")
     }

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+
+import Store
+
+/// How far each lane is, and what waits in it.
+extension JournalUpstream {
+  /// The lanes that are sent: a server that knows none gets everything in the first.
+  var activeLanes: [Lane] { knowsLanes ? Lane.allCases : [.messages] }
+
+  /// As `Batch` names it.
+  func laneSent(_ lane: Lane) -> Lane? { knowsLanes ? lane : nil }
+
+  /// The journal was read up to here.
+  func readThrough(_ lane: Lane) -> Int64 {
+    max(lanes[lane].taken, flights.last { $0.lane == lane }?.batch.last ?? 0)
+  }
+
+  /// Lanes that have events which were not sent yet.
+  var waiting: ByLane<Bool> {
+    var waiting = ByLane(all: false)
+    for lane in activeLanes { waiting[lane] = newest(lane) > readThrough(lane) }
+    return waiting
+  }
+
+  private func newest(_ lane: Lane) -> Int64 { knowsLanes ? store.newestSeq[lane] : store.lastSeq }
+
+  /// Nothing of a lane that has had its newest event is before what others have now.
+  func passOver() {
+    guard knowsLanes else { return }
+    for lane in Lane.allCases
+    where newest(lane) <= lanes[lane].taken && lanes[lane].taken < store.lastSeq && !flights.contains(where: { $0.lane == lane }) {
+      lanes[lane].taken = store.lastSeq
+      lanes[lane].passed = store.journaled[lane]
+    }
+  }
+
+  /// The lanes go on from there.
+  func startOver(from seqs: ByLane<Int64>) {
+    for lane in Lane.allCases { lanes[lane].lastSent = lanes[lane].serverHas }
+    setTaken(seqs)
+  }
+
+  func setTaken(_ seqs: ByLane<Int64>) {
+    for lane in Lane.allCases where lanes[lane].taken != seqs[lane] {
+      (lanes[lane].taken, lanes[lane].isMiscounted) = (seqs[lane], true)
+    }
+  }
+
+  /// Counts what waits, where that is not known any more.
+  private func count(_ lane: Lane) {
+    guard lanes[lane].isMiscounted else { return }
+    // `try?`: the count is for people; a store that cannot be read shows elsewhere.
+    guard let rest = try? store.amounts(after: lanes[lane].taken)[lane] else { return }
+    let all = store.journaled[lane]
+    lanes[lane].passed = LaneAmount(events: all.events - rest.events, bytes: all.bytes - rest.bytes)
+    lanes[lane].isMiscounted = false
+  }
+
+  /// What a lane has that is not acknowledged.
+  func pending(_ lane: Lane) -> LaneAmount {
+    guard store.newestSeq[lane] > lanes[lane].taken else { return LaneAmount() }
+    count(lane)
+    let (all, passed) = (store.journaled[lane], lanes[lane].passed)
+    return LaneAmount(events: max(1, all.events - passed.events), bytes: max(0, all.bytes - passed.bytes))
+  }
+
+  var pendingEvents: Int64 {
+    knowsLanes
+      ? Lane.allCases.reduce(0) { $0 + pending($1).events } : max(0, store.lastSeq - lanes.messages.taken)
+  }
+
+  /// Acknowledged, in each lane.
+  var takenSeqs: ByLane<Int64> {
+    ByLane(messages: lanes.messages.taken, nodes: lanes.nodes.taken, packets: lanes.packets.taken)
+  }
+
+  /// Kept, in each lane.
+  var cursor: ByLane<Int64> {
+    ByLane(messages: lanes.messages.cursor, nodes: lanes.nodes.cursor, packets: lanes.packets.cursor)
+  }
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+
+import Store
+
+/// How far a lane of the journal is at an upstream.
+struct LaneProgress {
+  /// Acknowledged up to here, and on disk or on its way along with something else.
+  var cursor: Int64
+  /// Acknowledged, or not for this server, up to here; the cursor follows.
+  var taken: Int64
+  /// The last event that the server has by its own count, and the last one that it was sent.
+  var serverHas: Int64 = 0
+  var lastSent: Int64 = 0
+  var suspicion = Suspicion()
+  /// Of `Store.journaled`, what is behind `taken`: for people.
+  var passed = LaneAmount()
+  /// `passed` is not right: it is counted when somebody asks.
+  var isMiscounted = true
+
+  init(cursor: Int64) { (self.cursor, taken) = (cursor, cursor) }
+}

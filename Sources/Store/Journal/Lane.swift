@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+
+/// A part of the journal that is in order in itself, and that upstreams acknowledge by itself. What comes first here is sent first.
+/// The names are part of the hub protocol. Source: docs/hub-protocol.md.
+public enum Lane: String, Sendable, CaseIterable {
+  /// What people write, and what became of it; commands' results, documents, alerts.
+  case messages
+  /// Contacts, adverts, readings.
+  case nodes
+  case packets
+
+  /// The lane of a kind of event; what is not known is never held up.
+  public init(kind: String) { self = EventKind(rawValue: kind)?.lane ?? .messages }
+
+  /// That of an event; of a gap, the one that it tells of.
+  public init(of event: JournalEvent) {
+    self.init(kind: event.kind)
+    guard event.kind == EventKind.gap.rawValue,
+      // `try?`: a damaged letter belongs where nothing waits for others.
+      let lane = (try? JSONValue(parsing: event.body))?["lane"]?.string.flatMap(Lane.init(rawValue:))
+    else { return }
+    self = lane
+  }
+
+  /// Whether another lane goes first.
+  public func isBelow(_ other: Lane) -> Bool {
+    switch (other, self) {
+    case (.messages, .nodes), (.messages, .packets), (.nodes, .packets): true
+    default: false
+    }
+  }
+
+  /// SQL that is true for the kinds of this lane.
+  var condition: String {
+    let kinds = { (lane: Lane) in
+      EventKind.allCases.filter { $0.lane == lane }.map { "'\($0.rawValue)'" }.joined(separator: ", ")
+    }
+    return self == .messages ? "kind NOT IN (\(kinds(.nodes)), \(kinds(.packets)))" : "kind IN (\(kinds(self)))"
+  }
+
+  /// Under this name `meta` has the last seq of it that was deleted.
+  var deletedName: String { "deleted:\(rawValue)" }
+
+  /// SQL: the lane's cursor in a row of `cursors`.
+  var cursorColumn: String { self == .messages ? "seq" : "ifnull(\(rawValue), seq)" }
+}
+
+extension EventKind {
+  public var lane: Lane {
+    switch self {
+    case .message, .outgoing, .reaction, .command, .document, .bucketGap, .power, .radio, .channel, .gap: .messages
+    case .contact, .contactRemoved, .advert, .telemetry, .status: .nodes
+    case .packet: .packets
+    }
+  }
+}
+
+/// A value for each lane.
+public struct ByLane<Value> {
+  public var messages: Value
+  public var nodes: Value
+  public var packets: Value
+
+  public init(messages: Value, nodes: Value, packets: Value) {
+    (self.messages, self.nodes, self.packets) = (messages, nodes, packets)
+  }
+
+  public init(all value: Value) { self.init(messages: value, nodes: value, packets: value) }
+
+  public subscript(lane: Lane) -> Value {
+    get {
+      switch lane {
+      case .messages: messages
+      case .nodes: nodes
+      case .packets: packets
+      }
+    }
+    set {
+      switch lane {
+      case .messages: messages = newValue
+      case .nodes: nodes = newValue
+      case .packets: packets = newValue
+      }
+    }
+  }
+}
+
+extension ByLane: Sendable where Value: Sendable {}
+extension ByLane: Equatable where Value: Equatable {}
+
+extension ByLane where Value: Comparable {
+  public var lowest: Value { min(messages, nodes, packets) }
+  public var highest: Value { max(messages, nodes, packets) }
+}
+
+/// Events of a lane, and the bytes of their bodies.
+public struct LaneAmount: Equatable, Sendable {
+  public var events: Int64 = 0
+  public var bytes: Int64 = 0
+
+  public init(events: Int64 = 0, bytes: Int64 = 0) { (self.events, self.bytes) = (events, bytes) }
+}
