@@ -74,7 +74,8 @@ final class Program: Sendable {
     signal(SIGPIPE, SIG_IGN)
     var usual = sigset_t()
     sigemptyset(&usual)
-    sigaddset(&usual, SIGPIPE)
+    // A shell that starts the tests in the background has them ignore what Ctrl-C sends, and so would all that they start.
+    for number in [SIGPIPE, SIGINT, SIGQUIT] { sigaddset(&usual, number) }
     posix_spawnattr_setsigdefault(&attributes, &usual)
     posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
     let code = posix_spawn(&pid, "/usr/bin/env", &actions, &attributes, &argv, environ)
