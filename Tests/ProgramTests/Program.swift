@@ -27,6 +27,11 @@ final class Program: Sendable {
   static let programs =
     ProcessInfo.processInfo.environment["MESHPOST_PROGRAMS"].map { URL(filePath: $0) }
     ?? Fixtures.checkout.appending(path: ".build/debug")
+  /// Python: prints a line at once. With `print` the lines of two threads come as pieces of each other.
+  static let say = """
+    import sys
+    def say(line): sys.stdout.write(line + "\\n"); sys.stdout.flush()
+    """
   static let python = Fixtures.checkout.appending(path: ".build/python/bin/python").path()
 
   /// Starts one of the project's own programs.
