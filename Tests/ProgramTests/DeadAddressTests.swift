@@ -10,10 +10,11 @@ extension WholeProgramTests {
   @Suite struct DeadAddresses {
     /// Carries what comes to 192.0.2.1 to the same port of 127.0.0.1, and is a webhook itself.
     private static let servers = """
+      \(Program.say)
       import http.server, socket, sys, threading
       class Handler(http.server.BaseHTTPRequestHandler):
           def do_POST(self):
-              print("hook", self.rfile.read(int(self.headers["Content-Length"])).decode(), flush=True)
+              say("hook " + self.rfile.read(int(self.headers["Content-Length"])).decode())
               self.send_response(204); self.end_headers()
           def log_message(self, *_): pass
       def pump(a, b):

@@ -12,11 +12,12 @@ extension WholeProgramTests {
     enum Kind: String, CaseIterable { case live, http, webhook, mqtt }
 
     private static let webhook = """
+      \(Program.say)
       import http.server
       class Handler(http.server.BaseHTTPRequestHandler):
           protocol_version = "HTTP/1.1"
           def do_POST(self):
-              print("got", self.rfile.read(int(self.headers["Content-Length"])).decode(), flush=True)
+              say("got " + self.rfile.read(int(self.headers["Content-Length"])).decode())
               self.send_response(200); self.send_header("Content-Length", "0"); self.end_headers()
           def log_message(self, *_): pass
       server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)

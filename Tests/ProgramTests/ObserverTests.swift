@@ -15,6 +15,7 @@ extension WholeProgramTests {
 
     /// A broker that shows what it is told: CONNECT's user and password, and each publication.
     private static let broker = """
+      \(Program.say)
       import base64, json, socket, sys, threading, time
       from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
       def text(data, at): size = int.from_bytes(data[at:at + 2], "big"); return data[at + 2:at + 2 + size], at + 2 + size
@@ -55,7 +56,7 @@ extension WholeProgramTests {
                   topic, at = text(data, 0)
                   number = data[at:at + 2]; at += 2
                   at += 1 + data[at]
-                  print("got", topic.decode(), data[at:].decode(), flush=True)
+                  say("got " + topic.decode() + " " + data[at:].decode())
                   connection.sendall(bytes([0x40, 2]) + number)
               elif kind >> 4 == 12: connection.sendall(bytes([0xD0, 0]))
       server = socket.create_server(("127.0.0.1", 0))

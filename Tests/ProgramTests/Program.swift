@@ -27,6 +27,11 @@ final class Program: Sendable {
   static let programs =
     ProcessInfo.processInfo.environment["MESHPOST_PROGRAMS"].map { URL(filePath: $0) }
     ?? Fixtures.checkout.appending(path: ".build/debug")
+  /// Python: prints a line at once. With `print` the lines of two threads come as pieces of each other.
+  static let say = """
+    import sys
+    def say(line): sys.stdout.write(line + "\\n"); sys.stdout.flush()
+    """
   static let python = Fixtures.checkout.appending(path: ".build/python/bin/python").path()
 
   /// Starts one of the project's own programs. `network`: the file of another network namespace.
@@ -80,7 +85,8 @@ final class Program: Sendable {
     signal(SIGPIPE, SIG_IGN)
     var usual = sigset_t()
     sigemptyset(&usual)
-    sigaddset(&usual, SIGPIPE)
+    // A shell that starts the tests in the background has them ignore what Ctrl-C sends, and so would all that they start.
+    for number in [SIGPIPE, SIGINT, SIGQUIT] { sigaddset(&usual, number) }
     posix_spawnattr_setsigdefault(&attributes, &usual)
     posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
     let code = posix_spawn(&pid, "/usr/bin/env", &actions, &attributes, &argv, environ)

@@ -44,10 +44,11 @@ private final class WayOut {
 /// Servers that a gateway forwards to: its hub over both roads, a broker, a webhook.
 private final class Servers {
   private static let hookServer = """
+    \(Program.say)
     import http.server
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
-            print("got", self.rfile.read(int(self.headers["Content-Length"])).decode(), flush=True)
+            say("got " + self.rfile.read(int(self.headers["Content-Length"])).decode())
             self.send_response(204); self.end_headers()
         def log_message(self, *_): pass
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -252,6 +253,7 @@ extension WholeProgramTests {
     }
 
     private static let tlsServer = """
+      \(Program.say)
       import socket, ssl, threading
       context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
       context.load_cert_chain("server.pem", "server.key")
@@ -260,7 +262,7 @@ extension WholeProgramTests {
       def serve(raw):
           try:
               tls = context.wrap_socket(raw, server_side=True)
-              if data := tls.recv(65536): print("told", data[:40], flush=True)
+              if data := tls.recv(65536): say("told " + str(data[:40]))
           except OSError: pass
       while True: threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
       """

@@ -65,7 +65,8 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("send", "r1", "expires", "--expires", "1", "--wait").code == 75)
       rig.gateway?.kill9()
       try rig.startGateway()
-      #expect(try rig.meshpost("send", "r1", "another text", "--id", "later").lines == ["later pending"])
+      let again = try rig.meshpost("send", "r1", "another text", "--id", "later").lines
+      #expect(again == ["later pending"], "\(again) \(rig.gateway?.lines ?? [])")
       try rig.startRadio()
       try untilTrue("delivery: \(rig.gateway?.lines ?? [])") {
         try rig.meshpost("outgoing").lines.contains { $0.contains("delivered") && $0.hasSuffix("later") }

@@ -9,6 +9,7 @@ extension WholeProgramTests {
   /// A server of Python's library, which checks signatures with its own `hmac` and counts.
   @Suite struct Webhooks {
     private static let server = """
+      \(Program.say)
       import hashlib, hmac, http.server, json, sys
       secret, seen, first = b"a-secret-of-the-test", [], True
       class Handler(http.server.BaseHTTPRequestHandler):
@@ -18,7 +19,7 @@ extension WholeProgramTests {
               wanted = "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
               status = 200 if self.headers["X-Meshpost-Signature"] == wanted else 400
               if first: first, status = False, 503
-              elif status == 200: print("got", self.headers["Idempotency-Key"], body.decode(), flush=True)
+              elif status == 200: say("got " + self.headers["Idempotency-Key"] + " " + body.decode())
               self.send_response(status); self.send_header("Content-Length", "0"); self.end_headers()
           def log_message(self, *_): pass
       server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
