@@ -81,6 +81,8 @@ public final class Store {
   public private(set) var setAside: String?
   /// Transactions of the write-ahead log that the medium has lost, and where that log was saved; `nil`: none. Starts a new epoch.
   public private(set) var lostFromLog: String?
+  /// The database was found to be damaged, and no other has taken its place yet.
+  public private(set) var isDamaged = false
   /// Why the last write failed; `nil` if it succeeded.
   public private(set) var failure: StoreError?
 
@@ -175,7 +177,7 @@ public final class Store {
     database = try Self.open(settings)
     try load()
     setAside = target
-    failure = nil
+    (failure, isDamaged) = (nil, false)
     return target
   }
 
@@ -355,7 +357,7 @@ public final class Store {
       if database.isInTransaction { try? database.execute("ROLLBACK") }
       journalState.undo()
       alongside.merge(taken) { newer, _ in newer }
-      if case .corrupt = failed { news.isDamaged = true }
+      if case .corrupt = failed { (isDamaged, news.isDamaged) = (true, true) }
     } else {
       journalState.keep()
       news.hasGrown = true

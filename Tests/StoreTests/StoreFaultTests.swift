@@ -100,4 +100,24 @@ import Testing
     }
     #expect(throws: StoreError.self) { try Store(Store.Settings(location: location)) }
   }
+
+  @Test func `a database that takes the place of a damaged one is not taken for damaged itself`() throws {
+    let scratch = Scratch()
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let epoch = store.epoch
+    let isFound = { () -> Bool in
+      store.write { _ throws(SQLiteError) in throw SQLiteError(code: 11, words: "malformed") }
+      store.commit()
+      return store.isDamaged
+    }
+    #expect(isFound())
+    // What was still to be written fails with it, and says so once more.
+    #expect(isFound())
+    _ = try store.replaceDamaged()
+    #expect(!store.isDamaged && store.failure == nil && store.epoch != epoch)
+    store.write { store throws(SQLiteError) in try store.setCursor(of: "hub", to: 1) }
+    store.commit()
+    #expect(!store.isDamaged)
+    #expect(try store.cursor(of: "hub") == 1)
+  }
 }

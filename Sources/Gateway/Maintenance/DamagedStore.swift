@@ -7,7 +7,8 @@ extension Daemon {
   /// Upstreams, clients, and what waits to be sent belong to one database: they end with it, and begin with the one that takes its place.
   func replaceDamagedStores() async throws(CancellationError) {
     while true {
-      try await damage.wait()
+      // What fails while the next one is made ready must not take its place again.
+      while !store.isDamaged { try await damage.wait() }
       proxy.stop("the database was replaced")
       relay.stop()
       while !replaceDamagedStore() { try await loop.sleep(for: Self.replacementInterval) }
