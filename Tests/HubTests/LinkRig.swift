@@ -24,7 +24,7 @@ final class LinkRig {
   private static func session(_ store: HubStore) -> LinkSession {
     LinkSession(
       gateway: "g", store: store, registry: LinkRegistry(), limiter: RateLimiter(perSecond: 0), admission: Admission(),
-      maxMessage: 1 << 20)
+      maxMessage: 1 << 20, compression: nil)
   }
 
   func say(_ text: String) async throws -> JSONValue {

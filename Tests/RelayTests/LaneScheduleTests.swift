@@ -116,9 +116,11 @@ private final class Schedule {
     store = try Store(Store.Settings(location: scratch.location("gw.db")))
     random = SeededRandom(seed: seed)
     hub = LaneHub(kind, on: loop, seed: seed &+ 1, knowsLanes: knowsLanes)
-    loop.afterTurn { [store] in store.commit() }
-    store.onCommit { [unowned self] in self.upstream?.wake() }
     try start()
+    loop.afterTurn { [unowned self] in
+      store.commit()
+      if store.takeNews().hasGrown { upstream?.wake() }
+    }
   }
 
   func start() throws {
@@ -139,10 +141,10 @@ private final class Schedule {
 
   func append(_ kind: EventKind) {
     let body = Array("{\"x\":\"\(String(repeating: "y", count: Int.random(in: 0...300, using: &random)))\"}".utf8)
-    store.write({ [unowned self] store throws(SQLiteError) in
+    store.write { [unowned self] store throws(SQLiteError) in
       let seq = try store.append(kind, at: Moment(milliseconds: 1, trusted: true), body: body)
       self.appended[kind.lane].append(seq)
-    }) { _ in }
+    }
   }
 
   var pending: Int64 { upstream?.status.pending ?? 0 }

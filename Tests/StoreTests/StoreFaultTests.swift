@@ -118,6 +118,6 @@ import Testing
     store.write { store throws(SQLiteError) in try store.setCursor(of: "hub", to: 1) }
     store.commit()
     #expect(!store.isDamaged)
-    #expect(try store.cursor(of: "hub") == 1)
+    #expect(try store.cursor(of: "hub") == ByLane(all: 1))
   }
 }

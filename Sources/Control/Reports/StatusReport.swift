@@ -181,17 +181,6 @@ struct StatusReport {
   private func writeMessaging(held: Int64, to json: inout JSONWriter) {
     let status = dependencies.messaging.messenger.status
     json.field("waiting", status.waiting)
-    if let lanes = status.lanes {
-      json.objectField("lanes") { json in
-        for lane in Lane.allCases {
-          json.objectField(lane.rawValue) { json in
-            json.field("acknowledged", lanes[lane].acknowledged)
-            json.field("pending", lanes[lane].pending.events)
-            json.field("pending_bytes", lanes[lane].pending.bytes)
-          }
-        }
-      }
-    }
     json.field("in_flight", status.inFlight)
     json.field("held", held)
     json.field("delivered", status.delivered)
@@ -246,6 +235,17 @@ struct StatusReport {
     json.field("state", status.state.rawValue)
     json.field("acknowledged", status.cursor)
     json.field("pending", status.pending)
+    if let lanes = status.lanes {
+      json.objectField("lanes") { json in
+        for lane in Lane.allCases {
+          json.objectField(lane.rawValue) { json in
+            json.field("acknowledged", lanes[lane].acknowledged)
+            json.field("pending", lanes[lane].pending.events)
+            json.field("pending_bytes", lanes[lane].pending.bytes)
+          }
+        }
+      }
+    }
     json.field("in_flight", status.inFlight)
     json.field("dead_letters", status.deadLetters)
     json.field("lost", status.lost)
