@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
+import Foundation
 import JSON
 import SQLite
 import Store
@@ -110,11 +111,13 @@ private final class Schedule {
   let hub: LaneHub
   private var upstream: JournalUpstream?
   private var random: SeededRandom
+  private let seed: UInt64
   private(set) var appended = ByLane<[Int64]>(all: [])
 
   init(seed: UInt64, kind: String = "hub", knowsLanes: Bool = true) throws {
     store = try Store(Store.Settings(location: scratch.location("gw.db")))
     random = SeededRandom(seed: seed)
+    self.seed = seed
     hub = LaneHub(kind, on: loop, seed: seed &+ 1, knowsLanes: knowsLanes)
     try start()
     loop.afterTurn { [unowned self] in
@@ -128,6 +131,7 @@ private final class Schedule {
     settings.filter = EventFilter(kinds: Set(EventKind.allCases.map(\.rawValue)))
     upstream = try JournalUpstream(
       settings, carrier: hub, store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+    upstream?.random = SeededRandom(seed: seed &+ 2)
     upstream?.wake()
   }
 
@@ -172,13 +176,20 @@ private final class Schedule {
 }
 
 @Suite struct LaneScheduleTests {
+  /// `MESHPOST_SCHEDULES`, of each hub, from `MESHPOST_SEED` on.
+  private static var seeds: Range<UInt64> {
+    let given = { (name: String) in ProcessInfo.processInfo.environment[name].flatMap { UInt64($0) } }
+    let first = given("MESHPOST_SEED") ?? 0
+    return first..<first + (given("MESHPOST_SCHEDULES") ?? 100)
+  }
+
   private static let kinds: [EventKind] = [.message, .advert, .advert, .contact, .packet, .packet, .outgoing]
 
   @Test(arguments: [("hub", true), ("hub", false), ("mqtt", true)])
   func `whatever happens to line, hub and gateway, each lane arrives once and in order`(
     _ hub: (kind: String, knowsLanes: Bool)
   ) throws {
-    for seed in 0..<40 as Range<UInt64> {
+    for seed in Self.seeds {
       let schedule = try Schedule(seed: seed, kind: hub.kind, knowsLanes: hub.knowsLanes)
       var random = SeededRandom(seed: seed &+ 1000)
       schedule.hub.cuts = seed % 3 == 0 ? 0 : 8

@@ -142,7 +142,7 @@ final class Bench {
     // A hub says itself where it is: it is written along with the next thing, and at the end.
     bench.store.settle()
     #expect(try bench.store.cursor(of: "hub") == ByLane(all: 1000))
-    #expect(bench.upstream.status.batches == 8, "16 events, 32 and so on up to 200")
+    #expect(bench.upstream.status.batches >= 6, "200 events at once, at most, and one at first")
   }
 
   @Test func `an outage of 10,000 events loses none of them`() throws {

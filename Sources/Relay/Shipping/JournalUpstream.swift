@@ -47,7 +47,8 @@ public final class JournalUpstream: Upstream {
   let loop: EventLoop
   let log: Log
   let clock: WallClock
-  var random = SystemRandomNumberGenerator()
+  /// For pauses.
+  var random = SeededRandom(seed: .random(in: .min ... .max))
   var shipment: Shipment
   /// How far each lane is. A server that knows no lanes gets the whole journal in order: then all is in the first.
   var lanes: ByLane<LaneProgress>
@@ -69,6 +70,7 @@ public final class JournalUpstream: Upstream {
   var isBurying = false
   /// Batches that are under way, in order.
   var flights: [Flight] = []
+  private var flightsBegun: UInt64 = 0
   var hasMarkedDeadLetters: Bool
   var troubleLogged: String?
   var lastSuccess: Int64?
@@ -193,16 +195,22 @@ public final class JournalUpstream: Upstream {
 
   /// A batch under way, and the task that waits for its answer.
   struct Flight {
+    let number: UInt64
     let batch: Batch
     let lane: Lane
     let task: LoopTask
   }
 
   /// What is under way does not count; `nil`: in any lane.
-  private func forgetFlights(in lane: Lane? = nil) {
+  func forgetFlights(in lane: Lane? = nil) {
     for flight in flights where lane == nil || flight.lane == lane { flight.task.cancel() }
     flights.removeAll { lane == nil || $0.lane == lane }
     for lane in lane.map({ [$0] }) ?? Lane.allCases { lanes[lane].lastSent = lanes[lane].serverHas }
+  }
+
+  /// What `Shipment` has given up is void, whatever still answers it: an answer must never be taken for that of another batch.
+  func forgetVoidFlights() {
+    if shipment.flights.isEmpty, !flights.isEmpty { forgetFlights() }
   }
 
   public func resume() {
@@ -379,12 +387,14 @@ public final class JournalUpstream: Upstream {
   private enum Purpose { case journal, deadLetter, proof }
 
   private func send(_ batch: Batch, _ lane: Lane, as purpose: Purpose) -> Bool {
+    flightsBegun += 1
+    let number = flightsBegun
     let task = loop.begin { [weak self, carrier] in
       let verdict = await carrier.carry(batch)
       // Void: something before it was not taken, or the upstream ends.
-      if !Task.isCancelled { self?.answered(verdict, batch, lane, purpose) }
+      if !Task.isCancelled { self?.answered(verdict, number, purpose) }
     }
-    flights.append(Flight(batch: batch, lane: lane, task: task))
+    flights.append(Flight(number: number, batch: batch, lane: lane, task: task))
     shipment.sent(
       Shipment.Flight(
         lane: lane, events: batch.events.count, bytes: batch.size, isDeadLetter: purpose != .journal),
@@ -392,8 +402,17 @@ public final class JournalUpstream: Upstream {
     return true
   }
 
-  private func answered(_ verdict: Verdict, _ batch: Batch, _ lane: Lane, _ purpose: Purpose) {
-    if !flights.isEmpty { flights.removeFirst() }
+  private func answered(_ verdict: Verdict, _ number: UInt64, _ purpose: Purpose) {
+    guard let index = flights.firstIndex(where: { $0.number == number }) else { return }
+    let (batch, lane) = (flights[index].batch, flights[index].lane)
+    // A connection may end for a later batch first; what else is said of one before those ahead of it, is not to be relied on.
+    var verdict = verdict
+    switch verdict {
+    case .acknowledged, .refused:
+      if index > 0 { verdict = .retry(reason: "the server answers in another order than it was asked", after: nil) }
+    case .retry, .hungUp, .stopped: break
+    }
+    if index == 0 { flights.removeFirst() }
     switch verdict {
     case .acknowledged(let through): lanes[lane].serverHas = max(lanes[lane].serverHas, through)
     case .refused: forgetFlights(in: lane)
@@ -404,6 +423,7 @@ public final class JournalUpstream: Upstream {
     case .deadLetter: tookDeadLetter(verdict, batch)
     case .proof: tookProof(verdict, lane)
     }
+    forgetVoidFlights()
     woken.resume()
   }
 }

@@ -97,6 +97,7 @@ extension JournalUpstream {
       if let failure {
         self.shipment.greetingSent()
         self.took(.retry(reason: "\(failure)", after: nil))
+        self.forgetVoidFlights()
       } else {
         self.kept(seqs)
       }
