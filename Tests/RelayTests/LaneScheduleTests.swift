@@ -227,10 +227,11 @@ private final class Schedule {
         let wanted = schedule.appended[lane].filter { !buried.contains($0) }
         let isRight = here == wanted
         #expect(
-          isRight, """
-            \(hub.kind) seed \(seed), \(lane), \(restores) restores: missing \(Set(wanted).subtracting(here).sorted()), \
-            not wanted \(Set(here).subtracting(wanted).sorted()), in order: \(here == here.sorted())
-            """)
+          isRight,
+          """
+          \(hub.kind) seed \(seed), \(lane), \(restores) restores: missing \(Set(wanted).subtracting(here).sorted()), \
+          not wanted \(Set(here).subtracting(wanted).sorted()), in order: \(here == here.sorted())
+          """)
       }
       #expect(buried.isSubset(of: refused), "seed \(seed)")
       schedule.stop()
