@@ -47,6 +47,8 @@ public final class SocketStream: ByteStream {
   private var isWaiting = false
   private var isWatched = false
   private var end: StreamEnd?
+  /// Of the wall clock, since 1970.
+  var wallSeconds: Int64 { loop.wallClock.seconds }
   /// Reads since the last wait.
   private var reads = 0
 

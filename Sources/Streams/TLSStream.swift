@@ -82,9 +82,9 @@ final class TLSSession {
 
   deinit { SSL_SESSION_free(handle) }
 
-  fileprivate func isGood(for host: String) -> Bool {
-    let now = Int64(time(nil))
-    return self.host.utf8.elementsEqual(host.utf8) && (verified...verified + Int64(Self.longest)).contains(now)
+  /// `now`: seconds since 1970.
+  fileprivate func isGood(for host: String, now: Int64) -> Bool {
+    self.host.utf8.elementsEqual(host.utf8) && (verified...verified + Int64(Self.longest)).contains(now)
       && now < expiry
   }
 }
@@ -115,8 +115,9 @@ public final class TLSStream: ByteStream {
     self.incoming = incoming
     self.outgoing = outgoing
     self.host = host
-    let offered = context.kept.flatMap { $0.isGood(for: host) ? $0 : nil }
-    verified = offered?.verified ?? Int64(time(nil))
+    let now = socket.wallSeconds
+    let offered = context.kept.flatMap { $0.isGood(for: host, now: now) ? $0 : nil }
+    verified = offered?.verified ?? now
     SSL_set_ex_data(session, 0, Unmanaged.passUnretained(self).toOpaque())
     if let offered { SSL_set_session(session, offered.handle) }
     SSL_set_bio(session, incoming, outgoing)
@@ -140,7 +141,7 @@ public final class TLSStream: ByteStream {
   public var isResumed: Bool { isReady && SSL_session_reused(session) == 1 }
 
   fileprivate func keep(_ new: OpaquePointer) {
-    if SSL_session_reused(session) == 0 { verified = Int64(time(nil)) }
+    if SSL_session_reused(session) == 0 { verified = socket.wallSeconds }
     context.kept = TLSSession(new, host: host, verified: verified, expiry: peerExpiry ?? 0)
   }
 

@@ -64,7 +64,8 @@ final class HookCarrier: Carrier {
   /// As for any event, with one of kind `test`.
   func test() async -> Verdict {
     let body = JSONWriter.object { $0.field("text", "Meshpost gateway \(store.gatewayID) says hello") }
-    return await carry(Batch(JournalEvent(seq: 0, at: clock.milliseconds, trusted: false, kind: "test", body: body), lane: nil))
+    let event = JournalEvent(seq: 0, at: clock.milliseconds, trusted: false, kind: "test", body: body)
+    return await carry(Batch(event, lane: nil))
   }
 
   // MARK: Running

@@ -60,10 +60,10 @@ public final class JournalUpstream: Upstream {
   /// From `start` to `stop`.
   private var task: LoopTask?
   /// Keeps the connection.
-  private var holder: LoopTask?
+  var holder: LoopTask?
   let woken = Waiter()
   /// The connection should be made anew, when nothing is under way.
-  private var isOutdated = false
+  var isOutdated = false
   /// An operator has the server greeted, and nothing else is said to it meanwhile.
   private var isTesting = false
   /// A dead letter is on its way to disk: nothing is sent before the cursor is behind it.
@@ -79,7 +79,7 @@ public final class JournalUpstream: Upstream {
   private(set) var isClosed = false
   var times: JournalTimes
   var isPaused = false
-  private var epochRenewals = 0
+  var epochRenewals = 0
   private let desk: CommandIntake
   var bucketSync: BucketSync?
   weak var radio: (any RadioAccess)? { didSet { (carrier as? MQTTCarrier)?.radio = radio } }
@@ -158,7 +158,8 @@ public final class JournalUpstream: Upstream {
     passOver()
     let wantsConnection = carrier.keepsConnection && shipment.isDisconnected
     let demand = Shipment.Demand(
-      lanes: isOutdated ? ByLane(all: false) : waiting, other: hasMarkedDeadLetters && flights.isEmpty || wantsConnection)
+      lanes: isOutdated ? ByLane(all: false) : waiting,
+      other: hasMarkedDeadLetters && flights.isEmpty || wantsConnection)
     if mayRetryLetter, retryLetter() { return }
     switch shipment.next(demand, now: loop.now, window: window) {
     case .nothing: try await woken.wait()
@@ -230,7 +231,9 @@ public final class JournalUpstream: Upstream {
   }
 
   public func test() async -> String? {
-    if shipment.state == .asking || !shipment.flights.isEmpty { return "busy sending; see its state in `meshpost status`" }
+    if shipment.state == .asking || !shipment.flights.isEmpty {
+      return "busy sending; see its state in `meshpost status`"
+    }
     isTesting = true
     mend()
     // Nothing else is sent meanwhile.
@@ -247,7 +250,7 @@ public final class JournalUpstream: Upstream {
   }
 
   /// Nobody keeps the connection any more.
-  private func release() {
+  func release() {
     holder?.cancel()
     holder = nil
     isOutdated = false
@@ -260,102 +263,6 @@ public final class JournalUpstream: Upstream {
     forgetFlights()
     bucketSync?.stop()
     carrier.close()
-  }
-
-  // MARK: Greeting
-
-  private func greet() async throws(CancellationError) {
-    mend()
-    release()
-    shipment.greetingSent()
-    let greeting = await carrier.greet()
-    if Task.isCancelled { throw CancellationError() }
-    switch greeting {
-    case .has(let acknowledged): known(acknowledged)
-    case .ready:
-      knowsLanes = true
-      shipment.greeted()
-      startOver(from: ByLane(messages: lanes.messages.cursor, nodes: lanes.nodes.cursor, packets: lanes.packets.cursor))
-      recovered()
-    case .failed(let verdict): return took(verdict)
-    }
-    holder = loop.begin { [weak self, carrier] in
-      // Cancelled: somebody else makes the next connection.
-      guard let end = try? await carrier.hold() else { return }
-      self?.ended(end)
-    }
-  }
-
-  private func ended(_ end: ConnectionEnd) {
-    holder = nil
-    switch end {
-    case .outdated: isOutdated = true
-    case .lost(nil): break
-    case .lost(let verdict?):
-      forgetFlights()
-      shipment.greetingSent()
-      took(verdict)
-    }
-    woken.resume()
-  }
-
-  /// The server says what it has of this epoch; either side may have been restored meanwhile.
-  private func known(_ acknowledged: Acknowledged) {
-    let (has, lanesKnown): (ByLane<Int64?>, Bool) =
-      switch acknowledged {
-      case .whole(let seq): (ByLane(all: seq), false)
-      case .byLane(let seqs): (seqs, true)
-      }
-    knowsLanes = lanesKnown
-    var through = ByLane<Int64>(all: 0)
-    for lane in Lane.allCases { through[lane] = resumption(lane, has[lane]) }
-    guard through.highest <= store.lastSeq else { return goneBack(acknowledged: through.highest) }
-    shipment.greeted()
-    for lane in Lane.allCases { lanes[lane].serverHas = has[lane] ?? 0 }
-    startOver(from: through)
-    if Lane.allCases.contains(where: { lanes[$0].taken != lanes[$0].cursor }) { keepCursors() }
-    recovered()
-  }
-
-  /// Where a lane goes on at a server that has that much of it; `nil`: nothing.
-  private func resumption(_ lane: Lane, _ has: Int64?) -> Int64 {
-    let progress = lanes[lane]
-    // Nothing of the lane came after it, or nothing that is for this server.
-    if let has, has == progress.serverHas, has > 0 { return max(has, progress.taken) }
-    let whole = ByLane(messages: lanes.messages.cursor, nodes: lanes.nodes.cursor, packets: lanes.packets.cursor)
-    let cursor = knowsLanes ? progress.cursor : whole.lowest
-    let through = past(buried: has ?? max(beginning, min(cursor, store.epochFirst - 1)), in: lane)
-    if through != cursor {
-      // A lane in which nothing happens is behind the others at the server; then this is how it always is.
-      let words = "\(name): the server has \(lane.rawValue) up to \(through), not \(cursor): continuing from there"
-      // Further on than where we were: that is written along with something else, and a power cut may have taken it.
-      if through < min(cursor, store.newestSeq[lane]), settings.filter.leavesNothingOut {
-        log.notice(words)
-      } else {
-        log.debug(words)
-      }
-    }
-    return through
-  }
-
-  /// The server knows numbers of this epoch that we never gave out: our database is an older copy of itself.
-  private func goneBack(acknowledged: Int64) {
-    log.error(
-      "\(name): the server has seq \(acknowledged) of this epoch, the journal ends at \(store.lastSeq): "
-        + "the database is an older copy. A new epoch begins")
-    epochRenewals += 1
-    do {
-      try store.renewEpoch()
-      shipment.greetAgain()
-      // Twice in a row cannot be; a server that says so all the same must not spin us.
-      if epochRenewals > 1 {
-        shipment.greetingSent()
-        took(.retry(reason: "the server claims seqs of an epoch that it cannot know", after: nil))
-      }
-    } catch {
-      shipment.greetingSent()
-      took(.retry(reason: "\(error)", after: nil))
-    }
   }
 
   // MARK: Sending

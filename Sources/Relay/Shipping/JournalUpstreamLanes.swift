@@ -27,8 +27,10 @@ extension JournalUpstream {
   /// Nothing of a lane that has had its newest event is before what others have now.
   func passOver() {
     guard knowsLanes else { return }
-    for lane in Lane.allCases
-    where newest(lane) <= lanes[lane].taken && lanes[lane].taken < store.lastSeq && !flights.contains(where: { $0.lane == lane }) {
+    for lane in Lane.allCases {
+      let taken = lanes[lane].taken
+      let isIdle = newest(lane) <= taken && !flights.contains { $0.lane == lane }
+      guard isIdle, taken < store.lastSeq else { continue }
       lanes[lane].taken = store.lastSeq
       lanes[lane].passed = store.journaled[lane]
     }

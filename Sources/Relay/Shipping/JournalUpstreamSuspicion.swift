@@ -102,12 +102,12 @@ extension JournalUpstream {
     var through = acknowledged
     let limits = Batch.Limits(events: 1, bytes: 1)
     for _ in 0..<Self.maxBuried where through < lanes[lane].cursor {
-      // `try?`: a store that cannot be read fails what follows, too.
       guard
+        // `try?`, twice: a store that cannot be read fails what follows, too.
         let batch = try? Batch(
           after: through, of: store, lane: laneSent(lane), limits: limits, filter: settings.filter),
         batch.last <= lanes[lane].cursor, let seq = batch.events.first?.seq,
-        (try? store.isDeadLetter(seq, of: name)) == true
+        (try? store.isDeadLetter(seq, of: name)) == true  // `try?`: the same
       else { break }
       through = batch.last
     }

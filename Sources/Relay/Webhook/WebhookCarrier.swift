@@ -69,7 +69,9 @@ final class WebhookCarrier: Carrier {
   func test() async -> Verdict {
     let body = JSONWriter.object { $0.field("text", "Meshpost gateway \(store.gatewayID) says hello") }
     return await carry(
-      Batch(JournalEvent(seq: 0, at: clock.milliseconds, trusted: clock.isSynchronised, kind: "test", body: body), lane: nil))
+      Batch(
+        JournalEvent(seq: 0, at: clock.milliseconds, trusted: clock.isSynchronised, kind: "test", body: body), lane: nil
+      ))
   }
 
   private func body(of event: JournalEvent) -> [UInt8] {
