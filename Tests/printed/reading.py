@@ -13,7 +13,7 @@ PROGRAMS = {
 }
 # In a block of its own every word that is none of these, and no text, is a program.
 DRAWN = re.compile(r"[▶─│▲╲╱]")
-SHOWN = re.compile(r"[{→←…]|^\d{3}\s|^(warning|notice|info): ")
+SHOWN = re.compile(r"[{→←…]|^\d{3}\s|^(warning|notice|info): |^[A-Z][A-Za-z-]+: ")
 
 
 def documents():
