@@ -144,6 +144,21 @@ final class Rig {
     return Self.ask(.tcp(host: "127.0.0.1", port: UInt16(port ?? hubPort), tls: false), request)
   }
 
+  /// Whether the hub's events of each lane are in order. The lanes are those of docs/hub-protocol.md: the daemon's own list is not asked.
+  static func isInOrder(_ events: [JSONValue]) -> Bool {
+    let nodes: Set<String> = ["contact", "contact_removed", "advert", "telemetry", "node_status"]
+    var newest: [String: Int64] = [:]
+    for event in events {
+      let kind = event["kind"]?.string ?? ""
+      let named = kind == "gap" ? event["body"]?["lane"]?.string : nil
+      let lane = named ?? (nodes.contains(kind) ? "nodes" : kind == "packet" ? "packets" : "messages")
+      let seq = event["seq"]?.integer ?? 0
+      if seq <= newest[lane] ?? 0 { return false }
+      newest[lane] = seq
+    }
+    return true
+  }
+
   /// All rows that the hub has of our gateway, page by page.
   func hubRows(_ what: String) throws -> [JSONValue] {
     guard let id = gatewayID else { return [] }
