@@ -53,6 +53,8 @@ extension JournalUpstream {
     guard through.highest <= store.lastSeq else { return goneBack(acknowledged: through.highest) }
     shipment.greeted()
     for lane in Lane.allCases { lanes[lane].serverHas = has[lane] ?? 0 }
+    // It says what it has: as good as an acknowledgement, and the only one where nothing is left to send.
+    lastSuccess = clock.milliseconds
     startOver(from: through)
     if Lane.allCases.contains(where: { lanes[$0].taken != lanes[$0].cursor }) { keepCursors() }
     recovered()
