@@ -138,7 +138,8 @@ public final class JournalUpstream: Upstream {
     if settings.filter.age != nil { times.committed(through: store.lastSeq, now: loop.now) }
     guard !isClosed else { return }
     if task == nil { task = loop.begin { [weak self] in await self?.run() } }
-    woken.resume()
+    // Each commit comes by here: one that finds a pause is not worth a turn of the task, which knows itself when that ends.
+    if !shipment.isResting(now: loop.now) { woken.resume() }
   }
 
   // MARK: Shipping

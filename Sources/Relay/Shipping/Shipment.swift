@@ -121,6 +121,14 @@ struct Shipment {
     return isAhead && credit == nil ? Portion(lane: lane, events: limit, bytes: min(bytes, LaneShares.least)) : nil
   }
 
+  /// Nothing is done before a time that is known.
+  func isResting(now: MonotonicTime) -> Bool {
+    switch state {
+    case .waiting(let until, _), .stopped(let until, _): now < until
+    case .greeting, .asking, .ready: false
+    }
+  }
+
   /// There is no connection that is known to work, and none is being made.
   var isDisconnected: Bool {
     switch state {
