@@ -1,33 +1,56 @@
 # SPDX-License-Identifier: MIT
 """hangup.py TARGET_PORT WORD: a server that hangs up whenever it is sent WORD, for tests.
 
-It stands in front of a real one and passes everything else on: plain HTTP, MQTT, and WebSockets, whose frames it unmasks to
-look into. Prints the port that it listens on, and a line each time it hangs up. A line on its standard input, `all` or `word`,
+It stands in front of a real one and passes everything else on: plain HTTP, MQTT, and WebSockets, whose frames it unmasks and unpacks to
+look into. Bodies of HTTP it unpacks, too. Prints the port that it listens on, and a line each time it hangs up. A line on its standard input, `all` or `word`,
 has it hang up on whatever is sent after the greeting, or on WORD alone again.
 """
 import asyncio
+import pathlib
+import re
 import sys
+import zlib
 
 WORD = sys.argv[2].encode()
 mode = "word"
+
+
+def dictionary():
+    page = pathlib.Path(__file__).parents[2] / "docs/link-dictionary.md"
+    return page.read_bytes().split(b"```text\n")[1].split(b"\n```")[0]
 
 
 class Watcher:
     """Looks at what a client sends. Pieces of it come in any size."""
 
     def __init__(self):
-        self.bytes, self.is_websocket = b"", False
+        self.bytes, self.is_websocket, self.is_mqtt, self.is_known, self.unpacker = b"", False, False, False, None
 
     def payloads(self, piece):
+        if not self.is_known:
+            self.is_known, self.is_mqtt = True, piece[0] == 0x10
         self.bytes += piece
-        if not self.is_websocket:
+        requests = []
+        while not (self.is_websocket or self.is_mqtt) and self.bytes:
             head, end, rest = self.bytes.partition(b"\r\n\r\n")
-            if end and b"upgrade: websocket" in head.lower():
+            if not end:
+                return requests
+            if b"upgrade: websocket" in head.lower():
                 self.is_websocket, self.bytes = True, rest
-            else:
-                seen, self.bytes = self.bytes, self.bytes[-len(WORD):] if b"\r\n\r\n" in self.bytes else self.bytes[-8192:]
-                return [seen]
-        frames = []
+                break
+            length = re.search(rb"content-length: (\d+)", head.lower())
+            length = int(length[1]) if length else 0
+            if len(rest) < length:
+                return requests
+            body, self.bytes = rest[:length], rest[length:]
+            requests += [head, zlib.decompress(body, 31) if b"content-encoding: gzip" in head.lower() else body]
+        if self.is_mqtt:
+            # A word may be in two pieces.
+            seen, self.bytes = self.bytes, self.bytes[-len(WORD):]
+            return [seen]
+        if not self.is_websocket:
+            return requests
+        frames = requests
         while frame := self.frame():
             frames.append(frame)
         return frames
@@ -44,7 +67,13 @@ class Watcher:
         if len(data) < end:
             return None
         mask, self.bytes = data[start:start + 4], data[end:]
-        return bytes(byte ^ mask[index & 3] for index, byte in enumerate(data[start + 4:end]))
+        payload = bytes(byte ^ mask[index & 3] for index, byte in enumerate(data[start + 4:end]))
+        if not data[0] & 0x40:
+            return payload
+        # permessage-deflate, with the context of all before it. The real server takes the dictionary whenever it is offered.
+        if not self.unpacker:
+            self.unpacker = zlib.decompressobj(-15, zdict=dictionary())
+        return self.unpacker.decompress(payload + b"\0\0\xff\xff")
 
 
 def is_event(payload):

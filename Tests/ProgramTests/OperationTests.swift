@@ -158,12 +158,15 @@ extension WholeProgramTests {
       #expect(post("messages", 24) == #"200 {"acknowledged":24}"#)
       #expect(post("nodes", 20) == #"200 {"acknowledged":20}"#)
       #expect(post("bulk", 21).hasPrefix("400"))
-      #expect(position("e") == #""epoch":"e","acknowledged":20,"lanes":{"messages":24,"nodes":20},"linked":false}"#)
-      #expect(position("f") == #""epoch":"f","lanes":{},"linked":false}"#)
+      #expect(
+        position("e")
+          == #""epoch":"e","acknowledged":20,"lanes":{"messages":24,"nodes":20},"linked":false,"gzip":true}"#)
+      #expect(position("f") == #""epoch":"f","lanes":{},"linked":false,"gzip":true}"#)
       #expect(post(nil, 22) == #"200 {"acknowledged":22}"#)
       #expect(
         position("e")
-          == #""epoch":"e","acknowledged":22,"lanes":{"messages":24,"nodes":22,"packets":22},"linked":false}"#)
+          == #""epoch":"e","acknowledged":22,"lanes":{"messages":24,"nodes":22,"packets":22},"linked":false,"gzip":true}"#
+      )
       let gateways = try JSONValue(parsing: #require(rig.askHub("GET", "/v1/gateways")).body)["gateways"]?.array
       #expect(gateways?.first?["acknowledged"]?.integer == 22)
     }
