@@ -13,7 +13,7 @@ import Timing
 final class HubConnection: Carrier, UpdatesSource {
   struct Settings: Sendable {
     var server: AuthorizedHTTP.Settings
-    /// Seconds between pings on an idle link: what is half-open is noticed within that and a few seconds.
+    /// Seconds between pings on an idle link, at most: what is half-open is noticed within that and a few seconds.
     var keepAlive: Int64
     /// `false`: HTTP only.
     var isLive: Bool
@@ -39,11 +39,11 @@ final class HubConnection: Carrier, UpdatesSource {
 
   let kind = "hub"
   let place: String
-  private let settings: Settings
+  let settings: Settings
   private let endpoint: (host: String, port: UInt16, tls: Bool)
   private let tls: TLSContext?
   private let path: String
-  private let store: Store
+  let store: Store
   let loop: EventLoop
   private let log: Log
   let http: HubOverHTTP
@@ -57,6 +57,8 @@ final class HubConnection: Carrier, UpdatesSource {
   /// The answer to a ping came, or the link is to show that it lives.
   private let stirred = Waiter()
   private var (isPinged, isProbed) = (false, false)
+  /// What the path is known to keep open, over all connections.
+  private var silences: KeepAlive
   private var liveAgainAt: MonotonicTime?
   private var hasToldFallBack = false
   var states: [(name: String, body: [UInt8])] = []
@@ -73,6 +75,7 @@ final class HubConnection: Carrier, UpdatesSource {
         description: "\(ServerAddress.shown(settings.server.url)) is no http:// or https:// URL")
     }
     self.settings = settings
+    silences = KeepAlive(longest: .seconds(settings.keepAlive))
     self.store = store
     self.loop = loop
     self.log = log
@@ -134,18 +137,6 @@ final class HubConnection: Carrier, UpdatesSource {
     } catch {
       socket.close()
       return .failed(Self.verdict(of: error))
-    }
-  }
-
-  private func hello() -> [UInt8] {
-    JSONWriter.object { json in
-      json.field("type", "hello")
-      json.field("protocol", 2)
-      json.field("gateway", store.gatewayID)
-      json.field("epoch", store.epoch)
-      json.field("version", settings.version)
-      json.field("keep_alive_s", settings.keepAlive)
-      json.field("brief", true)
     }
   }
 
@@ -266,13 +257,12 @@ final class HubConnection: Carrier, UpdatesSource {
 
   /// Silence for a while, then a ping, then an answer or the end.
   private func keepAlive(_ socket: WebSocket) async throws {
-    let interval = Duration.seconds(settings.keepAlive)
     while true {
-      while !isProbed, loop.now < lastHeard + interval {
-        try await stirred.wait(until: lastHeard + interval, on: loop)
+      while !isProbed, loop.now < lastHeard + silences.interval {
+        try await stirred.wait(until: lastHeard + silences.interval, on: loop)
       }
       isProbed = false
-      let before = lastHeard
+      let (before, silence) = (lastHeard, loop.now - lastHeard)
       isPinged = true
       defer { isPinged = false }
       socket.ping()
@@ -280,7 +270,11 @@ final class HubConnection: Carrier, UpdatesSource {
         try await loop.whileMoving(Self.patience, { socket.movedBytes }) {
           while self.lastHeard == before { try await self.stirred.wait() }
         }
+        silences.answered(now: loop.now)
       } catch is TimedOut {
+        if silences.unanswered(after: silence, now: loop.now) {
+          log.info("\(place): a silence of \(silence.inSeconds) s ended the link; \(silences)")
+        }
         throw WebSocketFailure.closed("no answer to a ping")
       }
     }

@@ -6,6 +6,19 @@ import JSON
 
 /// What the gateway asks the hub, and tells it of itself; what the hub asks.
 extension HubConnection {
+  /// How a link begins. Source: docs/hub-protocol.md.
+  func hello() -> [UInt8] {
+    JSONWriter.object { json in
+      json.field("type", "hello")
+      json.field("protocol", 2)
+      json.field("gateway", store.gatewayID)
+      json.field("epoch", store.epoch)
+      json.field("version", settings.version)
+      json.field("keep_alive_s", settings.keepAlive)
+      json.field("brief", true)
+    }
+  }
+
   // MARK: Questions
 
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
