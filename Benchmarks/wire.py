@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Bytes on the wire per message, for each kind of upstream, both ways.
 
-    wire.py PROGRAMS [--messages 100] [--backlog 2000]
+    wire.py PROGRAMS [--messages 100] [--backlog 2000] [--seed 1]
 
 A proxy between gateway and server counts what TCP carries (without TCP's and IP's own headers, without TLS). Single: each message is
 acknowledged before the next comes, as in a quiet mesh. Backlog: all at once after an outage. A command: a text of ten bytes to
-send, with its answer.
+send, with its answer. The texts are those of texts.py by the seed, which is printed.
 """
 import argparse
 import http.server
@@ -21,11 +21,13 @@ import time
 import urllib.request
 
 from gateway import free_port, status, until
+from texts import Talk
 
 arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 arguments.add_argument("programs", type=pathlib.Path)
 arguments.add_argument("--messages", type=int, default=100)
 arguments.add_argument("--backlog", type=int, default=2000)
+arguments.add_argument("--seed", type=int, default=1)
 options = arguments.parse_args()
 folder = pathlib.Path(tempfile.mkdtemp(prefix="meshpost-wire-"))
 started = []
@@ -109,10 +111,12 @@ def measure(name, begin, scheme, extra, command=None):
     wire = Wire(target)
     place = folder / name.replace(" ", "-").replace(",", "")
     place.mkdir()
+    talk = Talk(options.seed)
     radio = start(
-        options.programs / "meshpost-radio", "--clock", "now", "--advertise", "--nodes", "2", "--queue", options.backlog + 100, "--tty",
-        f"r0={place}/tty", stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    until("the radio", lambda: (place / "tty").exists())
+        options.programs / "meshpost-radio", "--clock", "now", "--advertise", "--queue", options.backlog + 100, "--tty", f"r0={place}/tty",
+        *talk.options(place), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    until("the radio", lambda: (place / "tty").exists() and talk.is_there(place))
+    talk.introduce(place)
     (place / "gw.toml").write_text(
         f'[gateway]\nid = "hilltop"\n[radio]\nlink = "serial:{place}/tty"\n[store]\nlocation = "{place}/gw.db"\n[control]\nsocket = "{place}/ctl"\n'
         f'[[upstream]]\nname = "far"\nurl = "{scheme}://127.0.0.1:{wire.port}"\nkinds = ["message"]\n{extra}\n')
@@ -132,11 +136,12 @@ def measure(name, begin, scheme, extra, command=None):
     time.sleep(1)
     wire.counted()
     for number in range(options.messages):
-        say(f"chan r1 0 a message of fifty bytes, as they are in chats {number % 10}")
+        say(talk.line())
         until("a message", lambda: is_done(2 + number))
     single = [count / options.messages for count in wire.counted()]
     wire.is_cut = True
-    say(f"inject r0 0 {options.backlog}")
+    for _ in range(options.backlog):
+        say(talk.line())
     until("the backlog", lambda: status(place / "ctl")["store"]["messages"] >= 1 + options.messages + options.backlog)
     wire.counted()
     wire.is_cut = False
@@ -179,6 +184,7 @@ def hook(port):
 
 try:
     token = f'token_file = "{folder}/token"'
+    print(f"seed {options.seed}")
     print("| upstream | up, single | down | up, backlog | down | a command, down | its answer, up |")
     print("|---|---|---|---|---|---|---|")
     measure("hub, live", hub, "http", token, hub_command)

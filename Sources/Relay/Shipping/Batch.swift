@@ -7,6 +7,7 @@ import Store
 struct Batch {
   struct Limits: Equatable {
     var events: Int
+    /// As `size` counts them; one event may have more.
     var bytes: Int
   }
 
@@ -15,7 +16,7 @@ struct Batch {
   private static let maxSkipped = 10_000
 
   /// Beside its body, of each event: about.
-  private static let envelope = 80
+  fileprivate static let envelope = 80
 
   /// The lane whose events these are; `nil`: all, in the order of the whole journal.
   let lane: Lane?
@@ -129,7 +130,9 @@ private struct Reading {
       return true
     }
     guard collected.count < limits.events, leftOut < Batch.maxLeftOut else { return false }
-    guard collected.isEmpty || size + event.body.count <= limits.bytes else { return false }
+    // What is under way is counted so, too: a batch that came out larger than its portion would keep the next one waiting.
+    let sent = size + event.body.count + (collected.count + 1) * Batch.envelope
+    guard collected.isEmpty || sent <= limits.bytes else { return false }
     let isYoung = present.map { filter.age?.passes(event, $0) ?? true } ?? true
     let passes = isSound ? try filter.passes(event, store) && isYoung : true
     expected = event.seq + 1
