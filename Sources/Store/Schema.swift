@@ -10,6 +10,7 @@ enum Schema {
     Migration(number: 6, sql: eviction), Migration(number: 7, sql: regions), Migration(number: 8, sql: waiting),
     Migration(number: 9, sql: steadyTime), Migration(number: 10, sql: radios),
     Migration(number: 11, sql: unspacedScripts), Migration(number: 12, sql: lanes),
+    Migration(number: 13, sql: events),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -184,5 +185,12 @@ enum Schema {
       PRIMARY KEY(lane, first)) WITHOUT ROWID;
     INSERT INTO trims SELECT 'messages', first, last, last - first + 1, reason FROM old_trims;
     DROP TABLE old_trims;
+    """
+
+  /// The event that has a message's text, and for a sent one that of its newest state. NULL: from before this step.
+  private static let events = """
+    ALTER TABLE messages ADD COLUMN seq INTEGER;
+    ALTER TABLE outgoing ADD COLUMN seq INTEGER;
+    ALTER TABLE outgoing ADD COLUMN newest_seq INTEGER;
     """
 }

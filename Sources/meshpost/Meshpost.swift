@@ -162,7 +162,8 @@ struct OutboxCommand: ParsableCommand {
     subcommands: [List.self, Dead.self, Retry.self, Drop.self, Resume.self], defaultSubcommand: List.self)
 
   struct List: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "List upstreams and dead letters.")
+    static let configuration = CommandConfiguration(
+      abstract: "List upstreams, what waits in each lane and how long that takes, and dead letters.")
     @OptionGroup var connection: Connection
 
     func run() throws {
@@ -185,14 +186,23 @@ struct OutboxCommand: ParsableCommand {
   }
 
   struct Retry: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Resend dead letters.")
+    static let configuration = CommandConfiguration(
+      abstract: "Resend dead letters: all, those of an upstream, or one of these.")
     @OptionGroup var connection: Connection
     @Argument(help: "Only this upstream's dead letters.", completion: Completing.upstreams) var upstream: String?
+    @Argument(help: "Only the dead letter with this seq: `meshpost outbox dead` lists them.") var seq: Int64?
+
+    func validate() throws {
+      if let seq, seq <= 0 { throw ValidationError("SEQ: the number of a dead letter is 1 or more") }
+    }
 
     func run() throws {
-      let query = upstream.map { "?upstream=\(ControlClient.escape($0))" } ?? ""
+      var query = upstream.map { "?upstream=\(ControlClient.escape($0))" } ?? ""
+      if let seq { query += "&seq=\(seq)" }
       let answer = try ControlClient(connection).post("/v1/outbox/retry\(query)")
-      print(connection.json ? answer.text : "\(answer.value["retried"]?.integer ?? 0) dead letters queued again")
+      if connection.json { return print(answer.text) }
+      let count = answer.value["retried"]?.integer ?? 0
+      print(count == 1 ? "1 dead letter queued again" : "\(count) dead letters queued again")
     }
   }
 

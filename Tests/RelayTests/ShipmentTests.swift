@@ -77,6 +77,16 @@ private struct Line {
 @Suite struct ShipmentTests {
   static let rates: [Double] = [300, 1500, 4000, 16_000, 250_000]
 
+  @Test(arguments: [300.0, 1500, 4000, 16_000, 250_000]) func `the rate that is told is about the line's`(
+    _ rate: Double
+  ) throws {
+    var line = Line(rate: rate)
+    line.waiting.nodes = 1_000_000
+    line.run(until: MonotonicTime(seconds: 60))
+    let told = try #require(line.shipment.rate.bytesPerSecond(now: line.now))
+    #expect((0.7...1.3).contains(told / rate), "\(told) of \(rate)")
+  }
+
   @Test(arguments: rates, [300, 1500] as [Int64])
   func `a line is kept busy, and what is sent never waits long in front of it`(_ rate: Double, _ delay: Int64) {
     var line = Line(rate: rate, delay: .milliseconds(delay))

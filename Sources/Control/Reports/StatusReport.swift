@@ -242,11 +242,13 @@ struct StatusReport {
             json.field("acknowledged", lanes[lane].acknowledged)
             json.field("pending", lanes[lane].pending.events)
             json.field("pending_bytes", lanes[lane].pending.bytes)
+            json.field("seconds", lanes[lane].seconds)
           }
         }
       }
     }
     json.field("in_flight", status.inFlight)
+    json.field("bytes_per_second", status.rate)
     json.field("dead_letters", status.deadLetters)
     json.field("lost", status.lost)
     json.field("age_s", status.age)

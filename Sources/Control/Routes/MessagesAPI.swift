@@ -22,13 +22,15 @@ struct MessagesAPI {
     let query = try query(request)
     let limit = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 0), 1_000_000))
     let hasAfter = request.query["after"] != nil
+    let rows = MessageRow(
+      store: dependencies.store, relay: request.query["upstreams"] == "1" ? dependencies.relay : nil)
     if request.query["follow"] == "1" {
       guard query.words == nil else { throw Refusal.invalid("words cannot be followed: leave out q, or follow") }
-      return try await follow(query, limit: limit, hasAfter: hasAfter, reply)
+      return try await follow(query, limit: limit, hasAfter: hasAfter, rows, reply)
     }
     defer { dependencies.operations.memoryWasUsed() }
     if query.words != nil || query.from != nil || query.with != nil || query.channel != nil { try await prepare() }
-    return try await list(query, limit: limit, hasAfter: hasAfter, reply)
+    return try await list(query, limit: limit, hasAfter: hasAfter, rows, reply)
   }
 
   private func query(_ request: HTTPRequest) throws(Refusal) -> MessageQuery {
@@ -84,16 +86,15 @@ struct MessagesAPI {
   }
 
   private func list(
-    _ query: MessageQuery, limit: Int, hasAfter: Bool, _ reply: Reply
+    _ query: MessageQuery, limit: Int, hasAfter: Bool, _ rows: MessageRow, _ reply: Reply
   ) async throws -> Answer {
-    if !hasAfter, limit <= Self.pageRows { return try await reply.rows(newest(query, limit)) }
+    if !hasAfter, limit <= Self.pageRows { return try await reply.rows(newest(query, limit, rows)) }
     var query = query
     if !hasAfter { query.after = try beginning(ofNewest: limit, query) }
-    let store = dependencies.store
     var left = limit
     return try await reply.rows {
       let most = min(Self.pageRows, left)
-      let (lines, count) = try Self.page(&query, most, store)
+      let (lines, count) = try Self.page(&query, most, rows)
       left -= count
       return (lines, count < most || left <= 0)
     }
@@ -101,12 +102,12 @@ struct MessagesAPI {
 
   /// The next rows; the query goes on behind them.
   private static func page(
-    _ query: inout MessageQuery, _ most: Int, _ store: Store
+    _ query: inout MessageQuery, _ most: Int, _ rows: MessageRow
   ) throws(SearchError) -> (lines: [UInt8], count: Int) {
     var lines: [UInt8] = []
     var (count, last) = (0, query.after)
-    try store.eachRow(query, oldestFirst: true, limit: most) { row in
-      lines += ControlAPI.line { write(row, store, to: &$0) }
+    try rows.store.eachRow(query, oldestFirst: true, limit: most) { row in
+      lines += ControlAPI.line { rows.write(row, to: &$0) }
       last = row.place
       count += 1
       return true
@@ -133,7 +134,7 @@ struct MessagesAPI {
   }
 
   /// One page, read backwards: the words are looked up once.
-  private func newest(_ query: MessageQuery, _ limit: Int) throws(Refusal) -> [UInt8] {
+  private func newest(_ query: MessageQuery, _ limit: Int, _ rows: MessageRow) throws(Refusal) -> [UInt8] {
     var found: [ConversationRow] = []
     do throws(SearchError) {
       try dependencies.store.eachRow(query, limit: limit) { row in
@@ -143,7 +144,7 @@ struct MessagesAPI {
     } catch {
       throw Self.refusal(error)
     }
-    return found.reversed().flatMap { row in ControlAPI.line { Self.write(row, dependencies.store, to: &$0) } }
+    return found.reversed().flatMap { row in ControlAPI.line { rows.write(row, to: &$0) } }
   }
 
   private static func refusal(_ error: SearchError) -> Refusal {
@@ -157,7 +158,7 @@ struct MessagesAPI {
 
   /// First what is there, then what the journal tells: ours come with each of their states.
   private func follow(
-    _ query: MessageQuery, limit: Int, hasAfter: Bool, _ reply: Reply
+    _ query: MessageQuery, limit: Int, hasAfter: Bool, _ rows: MessageRow, _ reply: Reply
   ) async throws -> Answer {
     let store = dependencies.store
     var query = query
@@ -172,7 +173,7 @@ struct MessagesAPI {
         var lines: [UInt8] = []
         var count = 0
         try store.eachRow(all, oldestFirst: true, limit: Self.pageRows) { row in
-          if Self.fits(row, query) { lines += ControlAPI.line { Self.write(row, store, to: &$0) } }
+          if Self.fits(row, query) { lines += ControlAPI.line { rows.write(row, to: &$0) } }
           all.after = row.place
           shown = max(shown, row.place.message)
           count += 1
@@ -181,17 +182,17 @@ struct MessagesAPI {
         isBegun = count < Self.pageRows
         return (lines, false)
       }
-      let (lines, count) = try Self.news(after: &seq, query, shown: shown, store)
+      let (lines, count) = try Self.news(after: &seq, query, shown: shown, rows)
       return (lines, count < Self.pageRows)
     }
   }
 
   /// Rows that events of the journal tell of.
   private static func news(
-    after seq: inout Int64, _ query: MessageQuery, shown: Int64, _ store: Store
+    after seq: inout Int64, _ query: MessageQuery, shown: Int64, _ rows: MessageRow
   ) throws(StoreError) -> (lines: [UInt8], count: Int) {
     var (events, last): ([(kind: String, body: [UInt8])], Int64) = ([], seq)
-    try store.readJournal(after: seq, limit: pageRows) { event, isSound in
+    try rows.store.readJournal(after: seq, limit: pageRows) { event, isSound in
       last = event.seq
       events.append((isSound ? event.kind : "", event.body))
       return true
@@ -199,9 +200,9 @@ struct MessagesAPI {
     seq = last
     var lines: [UInt8] = []
     for event in events {
-      guard let row = try row(of: event, store), fits(row, query) else { continue }
+      guard let row = try row(of: event, rows.store), fits(row, query) else { continue }
       if case .received(let message) = row, message.id <= shown { continue }
-      lines += ControlAPI.line { write(row, store, to: &$0) }
+      lines += ControlAPI.line { rows.write(row, to: &$0) }
     }
     return (lines, events.count)
   }
@@ -280,29 +281,5 @@ struct MessagesAPI {
     guard let from = query.from else { return true }
     let isAuthor = message.author.map { from.key.bytes.starts(with: $0) } ?? false
     return message.sender == from.key.prefix || isAuthor || message.kind == .channel && message.senderName == from.name
-  }
-
-  // MARK: Rows
-
-  private static func write(_ row: ConversationRow, _ store: Store, to json: inout JSONWriter) {
-    switch row {
-    case .received(let message): write(message, store, to: &json)
-    case .sent(let message, let place):
-      store.write(message, at: place, asRow: &json)
-      ReactionList.write(to: .outgoing(message.id), store, &json)
-    }
-  }
-
-  private static func write(_ message: StoredMessage, _ store: Store, to json: inout JSONWriter) {
-    // `try?`: without its name the channel still has its digest.
-    let channel = (try? store.nameOfChannel(of: message)) ?? nil
-    EventBody.write(message, channelName: channel, radio: store.mark(ofRadio: message.radio), to: &json)
-    json.field("sender_alias", message.sender.flatMap { DocumentAPI.alias(ofKey: $0.hex, store) })
-    json.field("direction", "received")
-    json.field("cursor", "\(message.id)")
-    json.field("received_at", message.received.milliseconds)
-    json.field("clock_trusted", message.received.trusted)
-    json.field("copies", message.copies)
-    ReactionList.write(to: .message(message.id), store, &json)
   }
 }

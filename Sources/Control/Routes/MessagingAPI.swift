@@ -163,6 +163,7 @@ struct MessagingAPI {
     if let key = request.query["id"] { return try await follow(key, request.query["follow"] == "1", reply) }
     let limit = min(max(request.query["limit"].flatMap { Int($0) } ?? 100, 1), 10_000)
     let radio = try RadiosAPI.wanted(request, store)
+    let row = MessageRow(store: store, relay: request.query["upstreams"] == "1" ? dependencies.relay : nil)
     var after: Int64?
     return try await reply.rows {
       var lines: [UInt8] = []
@@ -171,6 +172,7 @@ struct MessagingAPI {
         lines += ControlAPI.line { json in
           store.write(message, to: &json)
           ReactionList.write(to: .outgoing(message.id), store, &json)
+          row.writeStandings(of: .sent(message, .last), to: &json)
         }
         after = message.id
         count += 1

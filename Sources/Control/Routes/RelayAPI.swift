@@ -92,13 +92,27 @@ struct RelayAPI {
     }
   }
 
+  /// All dead letters, those of an upstream, or with `seq` one of these.
   func retry(_ request: HTTPRequest) throws -> Answer {
-    let upstream = request.query["upstream"]
-    if let upstream, !relay.upstreams.contains(where: { $0.name.isExactly(upstream) }) {
-      throw Refusal.invalid("there is no upstream \(upstream); there are: \(names)")
+    let seq = try seq(request)
+    guard request.query["upstream"] != nil else {
+      guard seq == nil else { throw Refusal.invalid("seq: the upstream is wanted, too: its dead letters have numbers") }
+      let count = try store.retryDeadLetters(of: nil)
+      relay.resume()
+      return .json { $0.field("retried", count) }
     }
-    let count = try store.retryDeadLetters(of: upstream)
-    relay.resume()
+    let upstream = try upstream(request)
+    let count = try store.retryDeadLetters(of: upstream.name, seq: seq)
+    if let seq, count == 0 {
+      throw Refusal.invalid("\(seq) is no dead letter of \(upstream.name): meshpost outbox dead shows their numbers")
+    }
+    upstream.resume()
     return .json { $0.field("retried", count) }
+  }
+
+  private func seq(_ request: HTTPRequest) throws(Refusal) -> Int64? {
+    guard let text = request.query["seq"] else { return nil }
+    guard let number = Int64(text), number > 0 else { throw .invalid("seq: the number of a dead letter is wanted") }
+    return number
   }
 }

@@ -208,6 +208,10 @@ final class BucketSync: UpdatesListener {
     guard let answer, let page = CatchUp.Page(answer), let outcome = catchUp.read(page, of: bucket) else {
       throw Trouble(words: "the hub's answer about \(bucket) makes no sense, or did not come")
     }
+    log.debug(
+      "\(upstream): \(bucket): fetched after seq \(from.seq)\(until.map { " up to \($0)" } ?? ""), at most \(limit): "
+        + "\(outcome.updates.count) updates, now at seq \(outcome.position.seq), "
+        + "date \(Self.date(outcome.position.at))\(outcome.isEnd ? "" : ", more to come")")
     try await apply(outcome, bucket)
   }
 

@@ -18,7 +18,9 @@ extension BucketSync {
     if outcome.hasDiverged { diverged(bucket, outcome.position) }
     var changed: [Document] = []
     for update in outcome.updates {
-      switch take(update, bucket, &changed) {
+      let fate = take(update, bucket, &changed)
+      tell(update, bucket, fate)
+      switch fate {
       case .sent: applied += 1
       case .known: duplicates += 1
       case .skipped: skipped += 1
@@ -27,8 +29,39 @@ extension BucketSync {
     }
     try await move(bucket, outcome)
     catchUp.moved(bucket, outcome, applied: applied, duplicates: duplicates, skipped: skipped)
+    log.debug(
+      "\(upstream): \(bucket): on disk up to seq \(outcome.position.seq): \(applied) applied, \(duplicates) known already, "
+        + "\(skipped) skipped")
     for document in changed { host?.documentChanged(document) }
     if bucket == "commands" { commands.runNext() }
+  }
+
+  /// For `debug`; never what an update says: that may be private, and a command may hold a secret.
+  private func tell(_ update: CatchUp.Update, _ bucket: String, _ fate: ChannelUpdateFate) {
+    let outcome =
+      switch fate {
+      case .sent: "applied"
+      case .known: "known already"
+      case .skipped: "skipped"
+      case .later(let words): "later: \(words)"
+      }
+    log.debug(
+      "\(upstream): \(bucket): seq \(update.seq), date \(Self.date(update.at)), type \(Self.type(update, bucket)), "
+        + "\(update.body.count) bytes: \(outcome)")
+  }
+
+  /// Milliseconds since 1970; `-`: the hub did not say.
+  static func date(_ milliseconds: Int64?) -> String { milliseconds.map { "\($0)" } ?? "-" }
+
+  private static func type(_ update: CatchUp.Update, _ bucket: String) -> String {
+    switch bucket {
+    case "commands":
+      // `try?`: it was JSON when it came; a command is named by what it asks for, if that is known here.
+      let command = (try? JSONValue(parsing: update.body))?["command"]?.string
+      return "command \(CommandIntake.known.first { command?.isExactly($0) == true } ?? "unknown")"
+    case "documents": return "document"
+    default: return "message"
+    }
   }
 
   /// The bucket's state goes to disk with what was written in this turn.

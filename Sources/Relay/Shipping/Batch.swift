@@ -16,7 +16,7 @@ struct Batch {
   private static let maxSkipped = 10_000
 
   /// Beside its body, of each event: about.
-  fileprivate static let envelope = 80
+  static let envelope = 80
 
   /// The lane whose events these are; `nil`: all, in the order of the whole journal.
   let lane: Lane?

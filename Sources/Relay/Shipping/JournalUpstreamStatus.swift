@@ -47,7 +47,7 @@ extension JournalUpstream {
       deadLetters: deadLetters,
       lost: backlog?.lost ?? 0, age: age,
       reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent,
-      certificateExpiry: carrier.certificateExpiry)
+      certificateExpiry: carrier.certificateExpiry, rate: rate.map { Int64(min($0, Self.longest)) })
   }
 
   /// Events are delivered, or there are none; questions and states are not.
@@ -55,8 +55,26 @@ extension JournalUpstream {
 
   private var laneStatus: ByLane<LaneStatus>? {
     guard knowsLanes else { return nil }
-    let status = { (lane: Lane) in LaneStatus(acknowledged: self.lanes[lane].taken, pending: self.pending(lane)) }
-    return ByLane(messages: status(.messages), nodes: status(.nodes), packets: status(.packets))
+    var status = ByLane(all: LaneStatus(acknowledged: 0, pending: LaneAmount()))
+    var bytes = 0.0
+    for lane in Lane.allCases {
+      status[lane] = LaneStatus(acknowledged: lanes[lane].taken, pending: pending(lane))
+      let pending = status[lane].pending
+      guard pending.events > 0 else { continue }
+      bytes += Double(pending.bytes) + Double(pending.events) * Double(Batch.envelope)
+      status[lane].seconds = rate.map { Int64(min((bytes / $0).rounded(.up), Self.longest)) }
+    }
+    return status
+  }
+
+  /// Seconds, and bytes a second, that are for ever.
+  private static let longest = 1e12
+
+  /// What is not sent has no rate.
+  private var rate: Double? {
+    if isPaused { return nil }
+    if case .stopped = shipment.state { return nil }
+    return shipment.rate.bytesPerSecond(now: loop.now)
   }
 
   private var stateForPeople: (UpstreamStatus.State, String?) {

@@ -81,6 +81,7 @@ struct Shipment {
   /// Events of a batch: fewer after one that was refused or over which the server hung up.
   private(set) var limit: Int
   private(set) var pacer = Pacer()
+  private(set) var rate = AcknowledgedRate()
   private var shares = LaneShares()
   private let maxEvents: Int
   private let maxBytes: Int
@@ -174,6 +175,9 @@ struct Shipment {
       if state == .asking { state = .ready }
       if let flight {
         limit = min(maxEvents, limit * 2)
+        rate.answered(
+          bytes: flight.bytes, filledLine: flight.ahead > 0 || flight.bytes >= pacer.window / 2, sentAt: flight.sentAt,
+          now: now)
         pacer.answered(
           bytes: flight.bytes, ahead: flight.ahead, isSingle: flight.events == 1, sentAt: flight.sentAt, now: now,
           limit: maxBytes * max(1, window))

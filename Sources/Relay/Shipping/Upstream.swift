@@ -27,6 +27,8 @@ public protocol Upstream: AnyObject {
   /// The newest state of its name, for servers that show it.
   func setState(_ name: String, _ body: [UInt8])
   func networkChanged()
+  /// What it has of a message.
+  func standing(of message: ConversationRow) throws(StoreError) -> MessageStanding
   /// Close the connection; what is in flight is sent again after the next start.
   func stop()
 }
@@ -60,12 +62,16 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var bytesSent: UInt64
   /// Until when its certificate is good, seconds since 1970.
   public var certificateExpiry: Int64?
+  /// Bytes of events that it acknowledges a second, before compression; `nil`: not known.
+  public var rate: Int64?
 }
 
 /// How far a lane is at an upstream, and what waits in it.
 public struct LaneStatus: Equatable, Sendable {
   public var acknowledged: Int64
   public var pending: LaneAmount
+  /// Seconds until it has what waits here, at the present rate: what waits in the lanes before goes first. `nil`: not known, or nothing waits.
+  public var seconds: Int64?
 }
 
 /// All upstreams of the gateway. Each goes its own way: none holds up another.

@@ -86,7 +86,8 @@ extension Store {
       for upstream in gone {
         try store.database.run("DELETE FROM cursors WHERE upstream = ?", .text(upstream))
         try store.database.run(
-          "DELETE FROM meta WHERE name IN (?, ?)", .text("from:\(upstream)"), .text("paused:\(upstream)"))
+          "DELETE FROM meta WHERE name IN (?, ?, ?)", .text("from:\(upstream)"), .text("paused:\(upstream)"),
+          .text("missed:\(upstream)"))
         try store.database.run("DELETE FROM buckets WHERE upstream = ?", .text(upstream))
         try store.database.run("DELETE FROM commands WHERE upstream = ?", .text(upstream))
       }
@@ -118,7 +119,7 @@ extension Store {
       INSERT INTO dead_letters(upstream, seq, at, kind, body, event_at, trusted, status, reason)
       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
       ON CONFLICT(upstream, seq) DO UPDATE SET status = excluded.status, reason = excluded.reason, at = excluded.at,
-      retry = 0
+      body = excluded.body, retry = 0
       """, .text(upstream), .integer(event.seq), .integer(at), .text(event.kind), .blob(event.body),
       .integer(event.at), .integer(event.trusted ? 1 : 0), .integer(Int64(status)), .text(reason))
   }
@@ -128,26 +129,33 @@ extension Store {
     try database.run("DELETE FROM dead_letters WHERE upstream = ? AND seq = ?", .text(upstream), .integer(seq))
   }
 
-  /// Marks dead letters to be sent again; returns how many. `nil`: of every upstream.
-  public func retryDeadLetters(of upstream: String?) throws(StoreError) -> Int {
+  /// Marks dead letters to be sent again; returns how many. `upstream` `nil`: of every upstream; `seq`: only that event.
+  public func retryDeadLetters(of upstream: String?, seq: Int64? = nil) throws(StoreError) -> Int {
     var count = 0
     write { (store) throws(SQLiteError) in
-      count =
-        if let upstream {
-          try store.database.run("UPDATE dead_letters SET retry = 1 WHERE upstream = ?", .text(upstream))
-        } else {
-          try store.database.run("UPDATE dead_letters SET retry = 1")
-        }
+      count = try store.database.run(
+        "UPDATE dead_letters SET retry = 1 WHERE retry >= 0 AND (?1 IS NULL OR upstream = ?1) AND (?2 IS NULL OR seq = ?2)",
+        .optional(upstream), .optional(seq))
     }
     try commitNow()
     return count
   }
 
-  /// Gives up an upstream's dead letters; returns how many.
+  /// Dropped letters of an upstream that are remembered: nobody is told that it has them.
+  private static let maxDropped = 10_000
+
+  /// Gives up an upstream's dead letters; returns how many. Of these only the number stays.
   public func dropDeadLetters(of upstream: String) throws(StoreError) -> Int {
     var count = 0
     write { (store) throws(SQLiteError) in
-      count = try store.database.run("DELETE FROM dead_letters WHERE upstream = ?", .text(upstream))
+      count = try store.database.run(
+        "UPDATE dead_letters SET retry = -1, body = x'', reason = '' WHERE upstream = ? AND retry >= 0",
+        .text(upstream))
+      try store.database.run(
+        """
+        DELETE FROM dead_letters WHERE upstream = ?1 AND retry < 0 AND seq <=
+        (SELECT seq FROM dead_letters WHERE upstream = ?1 AND retry < 0 ORDER BY seq DESC LIMIT 1 OFFSET \(Self.maxDropped))
+        """, .text(upstream))
     }
     try commitNow()
     return count
@@ -175,16 +183,27 @@ extension Store {
     }
   }
 
+  /// Also one that was dropped.
   public func isDeadLetter(_ seq: Int64, of upstream: String) throws(StoreError) -> Bool {
+    try letter(seq, of: upstream) != nil
+  }
+
+  /// What has become of an event that was refused.
+  public enum LetterState: Equatable, Sendable { case dead, dropped }
+
+  /// `nil`: the upstream did not refuse it.
+  public func letter(_ seq: Int64, of upstream: String) throws(StoreError) -> LetterState? {
     try translating { () throws(SQLiteError) in
-      try database.value("SELECT 1 FROM dead_letters WHERE upstream = ? AND seq = ?", .text(upstream), .integer(seq))
-        != nil
+      try database.value(
+        "SELECT retry FROM dead_letters WHERE upstream = ? AND seq = ?", .text(upstream), .integer(seq)
+      ).map { ($0.integer ?? 0) < 0 ? .dropped : .dead }
     }
   }
 
   public func deadLetterCount(of upstream: String) throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in
-      try database.value("SELECT count(*) FROM dead_letters WHERE upstream = ?", .text(upstream))?.integer ?? 0
+      try database.value("SELECT count(*) FROM dead_letters WHERE upstream = ? AND retry >= 0", .text(upstream))?
+        .integer ?? 0
     }
   }
 }

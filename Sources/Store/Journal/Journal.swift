@@ -154,6 +154,9 @@ extension Store {
   /// Events that were on disk when the store was opened, or came since, by lane: differences say how many came in between.
   public var journaled: ByLane<LaneAmount> { journalState.durable.amounts }
 
+  /// The number that the next event gets, within a `write`.
+  var nextSeq: Int64 { journalState.open.last + 1 }
+
   /// Appends an event within a `write`. The seq is final once that is committed.
   @discardableResult
   public func append(_ kind: EventKind, at moment: Moment, body: [UInt8]) throws(SQLiteError) -> Int64 {

@@ -159,6 +159,8 @@ extension Store {
     if count > 0 {
       try giveUp(count, at: now)
       trim.missedBy = try upstreams(before: missed)
+      let messages = missed.filter { $0.lane == .messages }
+      for name in try upstreams(before: messages) { try setMeta("missed:\(name)", .integer(last)) }
     } else {
       trim.reason = nil
     }
@@ -246,6 +248,11 @@ extension Store {
     let before = try database.value("SELECT value FROM meta WHERE name = 'given_up'")?.integer ?? 0
     try setMeta("given_up", .integer(before.addingReportingOverflow(count).partialValue))
     try setMeta("given_up_at", .integer(now))
+  }
+
+  /// Up to here messages of the journal may have been given up before the upstream had them; 0: none was.
+  public func missedThrough(_ upstream: String) throws(StoreError) -> Int64 {
+    try meta("missed:\(upstream)")?.integer ?? 0
   }
 
   /// `nil`: nothing ever was.

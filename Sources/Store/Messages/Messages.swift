@@ -89,18 +89,19 @@ extension Store {
     if let id { try widen(radio, toMessage: id) }
   }
 
+  /// Its event is the next one of the journal.
   private func insertRow(_ stored: StoredMessage, identity: [UInt8]) throws(SQLiteError) {
     try database.run(
       """
       INSERT INTO messages(identity, kind, sender, sender_name, channel, slot, text_type, sender_time, author, text,
-        snr, path_length, data_type, at, trusted, waited, age, radio)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        snr, path_length, data_type, at, trusted, waited, age, radio, seq)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
       """, .blob(identity), .text(stored.kind.rawValue), .optional(stored.sender?.bytes),
       .optional(stored.senderName?.bytes), .optional(stored.channel), .optional(stored.slot),
       .integer(Int64(stored.textType.rawValue)), .optional(stored.senderTime), .optional(stored.author),
       .blob(stored.text.bytes), .optional(stored.snr?.quarters), .integer(Int64(stored.path.raw)),
       .optional(stored.dataType), .integer(stored.received.milliseconds), .integer(stored.received.trusted ? 1 : 0),
-      .optional(stored.wait.column), .optional(stored.age), .integer(stored.radio))
+      .optional(stored.wait.column), .optional(stored.age), .integer(stored.radio), .integer(nextSeq))
   }
 
   private func channelName(_ stored: StoredMessage) throws(SQLiteError) -> Text? {

@@ -106,43 +106,46 @@ extension Store {
     var stored = message
     try database.run(
       """
-      INSERT INTO outgoing(\(Self.outgoingColumns), place)
-        VALUES (NULL\(String(repeating: ", ?", count: 23)), (SELECT ifnull(max(id), 0) FROM messages))
-      """, Self.values(of: message))
+      INSERT INTO outgoing(\(Self.outgoingColumns), seq, newest_seq, place)
+        VALUES (NULL\(String(repeating: ", ?", count: 25)), (SELECT ifnull(max(id), 0) FROM messages))
+      """, Self.values(of: message) + [.integer(nextSeq), .integer(nextSeq)])
     stored.id = database.lastInsertedRow
-    if let recipient = message.recipient { try noteTalk(with: recipient.prefix, at: message.created.milliseconds) }
     try append(.outgoing, at: message.created, body: body(of: stored))
+    if let recipient = message.recipient { try noteTalk(with: recipient.prefix, at: message.created.milliseconds) }
     return stored
   }
 
   private func body(of message: OutgoingMessage) -> [UInt8] {
-    JSONWriter.object { EventBody.write(message, radio: markInEvent(ofRadio: message.radio), to: &$0) }
+    EventBody.outgoing(message, radio: markInEvent(ofRadio: message.radio))
   }
 
   /// Within a `write`: assigns it to another radio, as a new message.
   public func adoptOutgoing(_ message: OutgoingMessage) throws(SQLiteError) {
-    try updateRow(message)
+    let seq = try append(.outgoing, at: message.created, body: body(of: message))
+    try updateRow(message, newest: seq)
     try database.run(
-      "UPDATE outgoing SET place = (SELECT ifnull(max(id), 0) FROM messages) WHERE id = ?", .integer(message.id))
-    try append(.outgoing, at: message.created, body: body(of: message))
+      "UPDATE outgoing SET place = (SELECT ifnull(max(id), 0) FROM messages), seq = ? WHERE id = ?", .integer(seq),
+      .integer(message.id))
   }
 
   /// Within a `write`: stores its state and journals it.
   public func updateOutgoing(_ message: OutgoingMessage, at moment: Moment) throws(SQLiteError) {
-    try updateRow(message)
+    let radio = markInEvent(ofRadio: message.radio)
+    let seq = try append(.outgoing, at: moment, body: EventBody.outgoingState(message, radio: radio))
+    try updateRow(message, newest: seq)
     // Only a recipient that could decrypt it can have acknowledged it.
     if message.state == .delivered, let recipient = message.recipient {
       try noteHeard(recipient.prefix, at: moment.milliseconds)
     }
-    let radio = markInEvent(ofRadio: message.radio)
-    try append(.outgoing, at: moment, body: EventBody.outgoingState(message, radio: radio))
   }
 
-  private func updateRow(_ message: OutgoingMessage) throws(SQLiteError) {
+  /// `newest`: the event that tells of it.
+  private func updateRow(_ message: OutgoingMessage, newest: Int64) throws(SQLiteError) {
     try database.run(
       """
-      UPDATE outgoing SET (\(Self.outgoingColumns.dropFirst(4))) = (?\(String(repeating: ", ?", count: 22))) WHERE id = ?
-      """, Self.values(of: message) + [.integer(message.id)])
+      UPDATE outgoing SET (\(Self.outgoingColumns.dropFirst(4)), newest_seq) = (?\(String(repeating: ", ?", count: 23)))
+      WHERE id = ?
+      """, Self.values(of: message) + [.integer(newest), .integer(message.id)])
   }
 
   private static func values(of message: OutgoingMessage) -> [SQLiteValue] {
@@ -301,6 +304,11 @@ extension Store {
 }
 
 extension EventBody {
+  /// All of it.
+  public static func outgoing(_ message: OutgoingMessage, radio: String? = nil) -> [UInt8] {
+    JSONWriter.object { write(message, radio: radio, to: &$0) }
+  }
+
   /// The fields that change: upstreams have the others from the first event.
   static func outgoingState(_ message: OutgoingMessage, radio: String?) -> [UInt8] {
     JSONWriter.object { json in

@@ -144,6 +144,7 @@ enum Shapes {
     clock_trusted bool whether the clock was synchronised then
     copies integer how often it was received
     reactions reaction[]? to it
+    upstreams standing[]? `messages` and `search`: what each upstream has of it
     """,
     "reaction": """
     emoji string
@@ -172,6 +173,13 @@ enum Shapes {
     radio string? the first 12 digits of the key of the radio that sends it
     held_for string? the name of the radio that it is held for, while another is attached
     reactions reaction[]? to it
+    upstreams standing[]? `outgoing list`: what each upstream has of it
+    """,
+    "standing": """
+    name string the upstream
+    state string acknowledged, waiting, dead_letter, dropped, filtered, passed, lost or unknown: see control-socket.md
+    up_to_date bool? if sent: it has the newest state, too
+    seq integer? the dead letter's seq, for `outbox retry`
     """,
     "adopted": """
     messages outgoing[] messages that were changed
@@ -268,6 +276,7 @@ enum Shapes {
     pending integer events
     lanes lanes? absent: the server gets the whole journal in order
     in_flight integer
+    bytes_per_second integer? of events, before compression, as it acknowledged them; absent: not known
     dead_letters integer
     lost integer events deleted before it had them
     age_s integer? age of the oldest pending event
@@ -286,6 +295,7 @@ enum Shapes {
     acknowledged integer the last seq of the lane
     pending integer events
     pending_bytes integer of their bodies
+    seconds integer? until it has them, at the present rate, after the lanes above; absent: not known
     """,
     "dead-letter": """
     upstream string

@@ -41,7 +41,9 @@ struct MessagesCommand: ParsableCommand {
   @Flag(help: "Keep printing new messages, and changes of sent messages.") var follow = false
 
   func run() throws {
+    // What upstreams have of them is only for programs.
     var target = "/v1/messages?limit=\(limit)\(filter.query)"
+    if connection.json { target += "&upstreams=1" }
     if let after { target += "&after=\(ControlClient.escape(after))" }
     if follow { target += "&follow=1" }
     try ControlClient(connection).lines(target, Show.message).tell("messages", filter.radio, connection)
@@ -64,7 +66,8 @@ struct SearchCommand: ParsableCommand {
   func run() throws {
     // An argument with spaces was quoted in the shell: search for it as a phrase.
     let text = words.map { $0.contains(" ") && !$0.contains("\"") ? "\"\($0)\"" : $0 }.joined(separator: " ")
-    let target = "/v1/messages?limit=\(limit)&q=\(ControlClient.escape(text))\(filter.query)"
+    var target = "/v1/messages?limit=\(limit)&q=\(ControlClient.escape(text))\(filter.query)"
+    if connection.json { target += "&upstreams=1" }
     try ControlClient(connection).lines(target, Show.message).tell("messages", filter.radio, connection)
   }
 }

@@ -88,7 +88,7 @@ struct OutgoingCommand: ParsableCommand {
     func run() throws {
       var held = 0
       var reasons: [String] = []
-      try ControlClient(connection).lines("/v1/outgoing?limit=\(limit)\(radio.query)") { message in
+      try ControlClient(connection).lines("/v1/outgoing?limit=\(limit)&upstreams=1\(radio.query)") { message in
         if message["held_for"] != nil { held += 1 }
         if message["state"]?.string == "failed", let reason = message["reason"]?.string, !reasons.contains(reason) {
           reasons.append(reason)

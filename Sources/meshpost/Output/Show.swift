@@ -152,7 +152,8 @@ enum Show {
     if let location = store["set_aside"]?.string { print("          a damaged database was saved as \(location)") }
   }
 
-  static func upstream(_ upstream: JSONValue) {
+  /// `byLane`: a line for each lane in which something waits.
+  static func upstream(_ upstream: JSONValue, byLane: Bool = false) {
     func number(_ name: String) -> Int64 { upstream[name]?.integer ?? 0 }
     let name = (upstream["name"]?.string ?? "?").padding(10)
     let link = upstream["link"]?.string.map { " (\($0))" } ?? ""
@@ -160,10 +161,14 @@ enum Show {
     let last = time(upstream["last_success"]?.integer)
     let state = TerminalColour.state(upstream["state"]?.string ?? "?")
     print(styled: "\(name)\(state), \(counts), last \(last), \(upstream["url"]?.string ?? "")\(link)")
-    let lanes = ["messages", "nodes", "packets"].compactMap { lane in
+    let lanes = Self.lanes.compactMap { lane in
       (upstream["lanes"]?[lane]?["pending"]?.integer).flatMap { $0 > 0 ? "\($0) in \(lane)" : nil }
     }
-    if number("pending") > 0, !lanes.isEmpty { print("          pending: \(lanes.joined(separator: ", "))") }
+    if byLane {
+      for lane in Self.lanes { if let lane = self.lane(lane, upstream) { print("          \(lane)") } }
+    } else if number("pending") > 0, !lanes.isEmpty {
+      print("          pending: \(lanes.joined(separator: ", "))")
+    }
     if number("pending") > 0, number("age_s") > 60 {
       print("          the oldest has waited for \(number("age_s") / 60) min, \(number("in_flight")) in flight")
     }
@@ -171,6 +176,28 @@ enum Show {
       print("          \(number("lost")) events were deleted before it had them; the gap is reported to it")
     }
     if let reason = upstream["reason"]?.string { print("          \(clean(reason))") }
+  }
+
+  private static let lanes = ["messages", "nodes", "packets"]
+
+  /// What waits, and for how long; `nil`: nothing does.
+  private static func lane(_ name: String, _ upstream: JSONValue) -> String? {
+    guard let lane = upstream["lanes"]?[name], let events = lane["pending"]?.integer, events > 0 else { return nil }
+    let bytes = lane["pending_bytes"]?.integer ?? 0
+    let amount = bytes < 1 << 10 ? "\(bytes) bytes" : size(bytes)
+    let count = events == 1 ? "1 event" : "\(events) events"
+    return "\(name.padding(10))\(count), \(amount), \(duration(lane["seconds"]?.integer))"
+  }
+
+  /// `-`: not known.
+  private static func duration(_ seconds: Int64?) -> String {
+    switch seconds {
+    case nil: "-"
+    case let seconds? where seconds < 120: "about \(max(1, seconds)) s"
+    case let seconds? where seconds < 7200: "about \(seconds / 60) min"
+    case let seconds? where seconds < 172_800: "about \(seconds / 3600) h"
+    case let seconds?: "about \(seconds / 86400) days"
+    }
   }
 
   static func message(_ message: JSONValue) -> Styled {
@@ -224,10 +251,11 @@ enum Show {
   }
 
   static func outbox(_ outbox: JSONValue) {
-    for upstream in outbox["upstreams"]?.array ?? [] { self.upstream(upstream) }
+    for upstream in outbox["upstreams"]?.array ?? [] { self.upstream(upstream, byLane: true) }
     let letters = outbox["dead_letters"]?.array ?? []
     for letter in letters { deadLetter(letter) }
-    if !letters.isEmpty { print("resend them with: meshpost outbox retry") }
+    guard !letters.isEmpty else { return }
+    print("resend them with: meshpost outbox retry; one of them with: meshpost outbox retry UPSTREAM SEQ")
   }
 }
 

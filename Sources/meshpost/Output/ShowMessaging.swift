@@ -61,7 +61,25 @@ extension Show {
       state += ", held for \(clean(name)) (\((message["radio"]?.string ?? "?").prefix(4))…)"
     }
     let id = message["id"]?.string ?? "?"
-    return "\(time(message["created_at"]?.integer)) \(id) to \(to): \(state): \(clean(message["text"]?.string))"
+    let upstreams = standings(message["upstreams"]?.array ?? [])
+    let text = "\(clean(message["text"]?.string))\(upstreams)"
+    return "\(time(message["created_at"]?.integer)) \(id) to \(to): \(state): \(text)"
+  }
+
+  /// What each upstream has of a message; those that it is not for go without saying.
+  private static func standings(_ upstreams: [JSONValue]) -> String {
+    let words = upstreams.compactMap { upstream -> String? in
+      let state: String
+      switch upstream["state"]?.string {
+      case "filtered", nil: return nil
+      case "acknowledged":
+        state = upstream["up_to_date"]?.bool == false ? "acknowledged, not its newest state" : "acknowledged"
+      case "dead_letter": state = "dead letter \(upstream["seq"]?.integer ?? 0)"
+      case let other?: state = clean(other)
+      }
+      return "\(clean(upstream["name"]?.string)) \(state)"
+    }
+    return words.isEmpty ? "" : "  [\(words.joined(separator: "; "))]"
   }
 
   /// What a reason means, and the remedy.

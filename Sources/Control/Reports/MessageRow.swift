@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Relay
+import Store
+
+/// Messages as rows of answers.
+struct MessageRow {
+  let store: Store
+  /// Asked what each upstream has of a message; `nil`: that is not wanted.
+  let relay: Relay?
+
+  func write(_ row: ConversationRow, to json: inout JSONWriter) {
+    switch row {
+    case .received(let message): write(message, to: &json)
+    case .sent(let message, let place):
+      store.write(message, at: place, asRow: &json)
+      ReactionList.write(to: .outgoing(message.id), store, &json)
+    }
+    writeStandings(of: row, to: &json)
+  }
+
+  private func write(_ message: StoredMessage, to json: inout JSONWriter) {
+    // `try?`: without its name the channel still has its digest.
+    let channel = (try? store.nameOfChannel(of: message)) ?? nil
+    EventBody.write(message, channelName: channel, radio: store.mark(ofRadio: message.radio), to: &json)
+    json.field("sender_alias", message.sender.flatMap { DocumentAPI.alias(ofKey: $0.hex, store) })
+    json.field("direction", "received")
+    json.field("cursor", "\(message.id)")
+    json.field("received_at", message.received.milliseconds)
+    json.field("clock_trusted", message.received.trusted)
+    json.field("copies", message.copies)
+    ReactionList.write(to: .message(message.id), store, &json)
+  }
+
+  /// What each upstream has of it.
+  func writeStandings(of row: ConversationRow, to json: inout JSONWriter) {
+    // `try?`: a store that cannot be read tells nothing; that shows elsewhere.
+    guard let relay, let standings = try? relay.standings(of: row) else { return }
+    json.arrayField("upstreams") { json in
+      for standing in standings {
+        json.object { json in
+          json.field("name", standing.upstream)
+          json.field("state", standing.state.rawValue)
+          json.field("up_to_date", standing.isCurrent)
+          json.field("seq", standing.deadLetter)
+        }
+      }
+    }
+  }
+}

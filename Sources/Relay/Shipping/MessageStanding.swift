@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+
+import Store
+
+/// What an upstream has of a message. What counts is the event with the message's text; the states of a sent message are later events.
+public struct MessageStanding: Equatable, Sendable {
+  public enum State: String, Sendable {
+    /// It has acknowledged the message.
+    case acknowledged
+    /// It has not had it yet.
+    case waiting
+    /// It has refused it: `meshpost outbox`.
+    case deadLetter = "dead_letter"
+    /// It has refused it, and the dead letter was dropped.
+    case dropped
+    /// Not for it: its filter leaves the message out, or the upstream was added later and began with what came then.
+    case filtered
+    /// Its turn has come. What is too old is left out for this upstream, and whether this was, nobody remembers.
+    case passed
+    /// It was deleted from the journal before the upstream had it.
+    case lost
+    /// The message is older than such knowledge, or its event was deleted when others were lost.
+    case unknown
+  }
+
+  public var upstream: String
+  public var state: State
+  /// Of a sent message: the upstream has its newest state, too. `nil`: a received one, or the upstream does not have it at all.
+  public var isCurrent: Bool?
+  /// The dead letter's number, for another try.
+  public var deadLetter: Int64?
+}
+
+extension Relay {
+  /// What each upstream has of a message.
+  public func standings(of message: ConversationRow) throws(StoreError) -> [MessageStanding] {
+    var standings: [MessageStanding] = []
+    for upstream in upstreams { standings.append(try upstream.standing(of: message)) }
+    return standings
+  }
+}
+
+extension JournalUpstream {
+  public func standing(of message: ConversationRow) throws(StoreError) -> MessageStanding {
+    let events =
+      switch message {
+      case .received(let stored): try store.events(ofMessage: stored.id)
+      case .sent(let outgoing, _): try store.events(ofOutgoing: outgoing.id)
+      }
+    var standing = MessageStanding(upstream: name, state: .unknown)
+    guard let events else { return standing }
+    standing.state = try state(of: message, event: events.text)
+    switch standing.state {
+    case .deadLetter: standing.deadLetter = events.text
+    case .acknowledged, .passed:
+      guard case .sent = message else { break }
+      let letter = try store.letter(events.newest, of: name)
+      standing.isCurrent = events.newest <= lanes.messages.taken && letter == nil
+      if letter == .dead { standing.deadLetter = events.newest }
+    case .waiting, .dropped, .filtered, .lost, .unknown: break
+    }
+    return standing
+  }
+
+  private func state(of message: ConversationRow, event seq: Int64) throws(StoreError) -> MessageStanding.State {
+    switch try store.letter(seq, of: name) {
+    case .dead: return .deadLetter
+    case .dropped: return .dropped
+    case nil: break
+    }
+    let isTaken = seq <= lanes.messages.taken
+    if seq <= beginning { return .filtered }
+    if !settings.filter.passesAll || !isTaken && settings.filter.age != nil {
+      let event = try event(seq, of: message)
+      guard try settings.filter.passes(event, store) else { return .filtered }
+      if !isTaken, let present, settings.filter.age?.passes(event, present) == false { return .filtered }
+    }
+    guard isTaken else { return seq <= store.deletedThrough.messages ? .lost : .waiting }
+    if seq <= (try store.missedThrough(name)) { return .unknown }
+    return settings.filter.age == nil ? .acknowledged : .passed
+  }
+
+  /// As it is in the journal, or was.
+  private func event(_ seq: Int64, of message: ConversationRow) throws(StoreError) -> JournalEvent {
+    let (kind, moment, body): (EventKind, Moment, [UInt8]) =
+      switch message {
+      case .received(let stored):
+        (.message, stored.received, EventBody.message(stored, channelName: try store.nameOfChannel(of: stored)))
+      case .sent(let outgoing, _): (.outgoing, outgoing.created, EventBody.outgoing(outgoing))
+      }
+    return JournalEvent(
+      seq: seq, at: moment.milliseconds, trusted: moment.trusted, kind: kind.rawValue, body: body)
+  }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// What is told of each message, and of what waits.
+  @Suite struct Told {
+    private static let user = geteuid() == 0 ? "user = \"nobody\"" : ""
+
+    /// What each upstream has of the message with this text, as `--json` tells.
+    private func standings(_ rig: Rig, _ command: String, _ text: String) throws -> [String: JSONValue] {
+      let rows = try rig.meshpost(command, "--json").lines.compactMap { try JSONValue(parsing: Array($0.utf8)) }
+      guard let row = rows.first(where: { $0["text"]?.string == text }) else { return [:] }
+      return Dictionary(uniqueKeysWithValues: (row["upstreams"]?.array ?? []).map { ($0["name"]?.string ?? "", $0) })
+    }
+
+    @Test func `each message says who has it, what waits says how much, and one dead letter is retried`() throws {
+      let rig = try Rig()
+      chmod(rig.scratch.folder.path(), 0o777)
+      try rig.startRadio(["--nodes", "2"])
+      try rig.startHub()
+      let script = rig.scratch.write("hook.sh", "#!/bin/sh\nif grep -q bad; then echo no >&2; exit 1; fi\n")
+      chmod(script, 0o755)
+      func hook(_ name: String, _ more: String) -> String {
+        "[[hook]]\nname = \"\(name)\"\nkinds = [\"message\"]\nrun = [\"\(script)\"]\nmax_age_s = 0\n\(Self.user)\n\(more)\n"
+      }
+      rig.writeGatewayConfiguration(extra: hook("h", "") + hook("trees", "channels = [\"#trees\"]"))
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("chan r1 0 good")
+      rig.radio?.write("chan r1 0 bad")
+      try untilTrue("all to know: \(try standings(rig, "messages", "bad"))") {
+        let (good, bad) = (try standings(rig, "messages", "good"), try standings(rig, "messages", "bad"))
+        return good["hub"]?["state"]?.string == "acknowledged" && bad["hub"]?["state"]?.string == "acknowledged"
+          && good["hook/h"]?["state"]?.string != "waiting" && bad["hook/h"]?["state"]?.string == "dead_letter"
+      }
+      #expect(["acknowledged", "passed"].contains(try standings(rig, "messages", "good")["hook/h"]?["state"]?.string))
+      #expect(try standings(rig, "messages", "bad")["hook/trees"]?["state"]?.string == "filtered")
+      let seq = try #require(try standings(rig, "messages", "bad")["hook/h"]?["seq"]?.integer)
+
+      // One, by its number; and the same words for what is none.
+      let retried = try rig.meshpost("outbox", "retry", "hook/h", "\(seq)")
+      #expect(retried.code == 0 && retried.lines == ["1 dead letter queued again"], "\(retried)")
+      #expect(try rig.meshpost("outbox", "retry", "hook/h", "\(seq)", "--json").lines == ["{\"retried\":1}"])
+      for (words, part) in [
+        (["hook/h", "\(seq + 1000)"], "is no dead letter of hook/h"), (["hub", "\(seq)"], "is no dead letter of hub"),
+        (["nobody", "\(seq)"], "there is no upstream \"nobody\""), (["hook/h", "x"], "'x' is invalid"),
+        (["hook/h", "0"], "1 or more"), (["hook/h", "99999999999999999999"], "is invalid"),
+      ] {
+        let program = try Program.own("meshpost", ["outbox", "retry"] + words + ["--socket", rig.socket])
+        #expect(try program.ended() == 64, "\(words)")
+        #expect(program.lines.contains { $0.contains(part) }, "\(words): \(program.lines)")
+      }
+      #expect(rig.control("POST", "/v1/outbox/retry?seq=3")?.status == 400)
+      #expect(rig.control("POST", "/v1/outbox/retry?upstream=hook/h&seq=-3")?.status == 400)
+
+      // Without the hub.
+      rig.hub?.kill9()
+      rig.radio?.write("chan r1 0 late")
+      _ = try rig.meshpost("send", "Public", "ours")
+      try untilTrue("ours to wait: \(try standings(rig, "outgoing", "ours"))") {
+        try standings(rig, "outgoing", "ours")["hub"]?["state"]?.string == "waiting"
+          && standings(rig, "messages", "late")["hub"]?["state"]?.string == "waiting"
+      }
+      #expect(try rig.meshpost("outgoing").lines.contains { $0.contains("ours  [hub waiting") })
+      #expect(try rig.meshpost("search", "late", "--json").lines.contains { $0.contains("\"state\":\"waiting\"") })
+      let shown = try rig.meshpost("outbox").lines
+      #expect(shown.contains { $0.contains(/^ +messages +\d+ events, .*(bytes|KiB), (about \d+|-)/) }, "\(shown)")
+      let hub = try rig.status()?["upstreams"]?.array?.first { $0["name"]?.string == "hub" }
+      #expect((hub?["lanes"]?["messages"]?["pending_bytes"]?.integer ?? 0) > 0)
+      #expect((hub?["bytes_per_second"]?.integer ?? 0) > 0)
+      #expect((hub?["lanes"]?["messages"]?["seconds"]?.integer ?? 0) > 0)
+
+      try rig.startHub()
+      try untilTrue("ours to be there: \(try standings(rig, "outgoing", "ours"))") {
+        _ = rig.control("POST", "/v1/outbox/resume")
+        let ours = try standings(rig, "outgoing", "ours")["hub"]
+        return ours?["state"]?.string == "acknowledged" && ours?["up_to_date"]?.bool == true
+      }
+    }
+  }
+}

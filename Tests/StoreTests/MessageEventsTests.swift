@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import SQLite
+import Testing
+
+@testable import Store
+
+/// Which events of the journal tell of a message, and what is remembered of refused ones.
+@Suite struct MessageEventsTests {
+  private func outgoing(_ key: String) -> OutgoingMessage {
+    OutgoingMessage(
+      key: key, origin: "control", priority: 0, kind: .direct,
+      recipient: PublicKey(bytes: Array(repeating: 5, count: 32)),
+      text: "hello", created: Shop.moment, lifetime: 1000)
+  }
+
+  @Test func `a message knows its event, and one from before that does not`() throws {
+    let shop = try Shop()
+    try shop.append(3)
+    let arrival = try shop.insert(Shop.direct("one"))
+    guard case .stored(let id, let seq) = arrival else {
+      Issue.record("it is a new one")
+      return
+    }
+    #expect(seq > 3)
+    #expect(try shop.store.events(ofMessage: id) == MessageEvents(text: seq, newest: seq))
+    // The event of that number is the message's.
+    try shop.store.readJournal(after: seq - 1, limit: 1) { event, _ in
+      #expect(event.kind == "message")
+      return false
+    }
+    try shop.store.database.run("UPDATE messages SET seq = NULL")
+    #expect(try shop.store.events(ofMessage: id) == nil)
+    #expect(try shop.store.events(ofMessage: 99) == nil)
+  }
+
+  @Test func `a sent message knows the event of its text and that of its newest state`() throws {
+    let shop = try Shop()
+    try shop.append(2)
+    var message = outgoing("k")
+    shop.store.write { store throws(SQLiteError) in message = try store.insertOutgoing(message) ?? message }
+    try shop.store.commitNow()
+    #expect(try shop.store.events(ofOutgoing: message.id) == MessageEvents(text: 3, newest: 3))
+    message.state = .failed
+    shop.store.write { store throws(SQLiteError) in try store.updateOutgoing(message, at: Shop.moment) }
+    try shop.store.commitNow()
+    #expect(try shop.store.events(ofOutgoing: message.id) == MessageEvents(text: 3, newest: 4))
+    // As a new message it is told anew, with its text.
+    shop.store.write { store throws(SQLiteError) in try store.adoptOutgoing(message) }
+    try shop.store.commitNow()
+    #expect(try shop.store.events(ofOutgoing: message.id) == MessageEvents(text: 5, newest: 5))
+    #expect(try shop.store.outgoing(key: "k")?.state == .failed)
+  }
+
+  @Test func `one dead letter is retried, or all; dropped ones stay known by their numbers only`() throws {
+    let shop = try Shop()
+    try shop.append(5)
+    shop.store.write { store throws(SQLiteError) in
+      for seq in [2, 4] as [Int64] {
+        let event = JournalEvent(seq: seq, at: 1, trusted: true, kind: "message", body: Array("{\"x\":1}".utf8))
+        try store.bury(event, upstream: "hub", status: 422, reason: "no", at: 1)
+      }
+    }
+    try shop.store.commitNow()
+    let store = shop.store
+    #expect(try store.retryDeadLetters(of: "hub", seq: 3) == 0)
+    #expect(try store.retryDeadLetters(of: "other", seq: 4) == 0)
+    #expect(try store.retryDeadLetters(of: "hub", seq: 4) == 1)
+    func letters(marked: Bool) throws -> [Int64] {
+      var seqs: [Int64] = []
+      try store.eachDeadLetter(of: "hub", marked: marked) {
+        seqs.append($0.event.seq)
+        return true
+      }
+      return seqs
+    }
+    #expect(try letters(marked: true) == [4])
+    #expect(try letters(marked: false) == [2, 4])
+    #expect(try store.retryDeadLetters(of: nil) == 2)
+    #expect(try store.letter(2, of: "hub") == .dead)
+    #expect(try store.dropDeadLetters(of: "hub") == 2)
+    #expect(try letters(marked: false) == [])
+    #expect(try store.deadLetterCount(of: "hub") == 0)
+    #expect(try store.letter(2, of: "hub") == .dropped)
+    #expect(try store.letter(3, of: "hub") == nil)
+    #expect(try store.retryDeadLetters(of: "hub") == 0)
+    #expect(try store.dropDeadLetters(of: "hub") == 0)
+    // The upstream refuses it anew, and so it is a dead letter again.
+    store.write { store throws(SQLiteError) in
+      let event = JournalEvent(seq: 2, at: 1, trusted: true, kind: "message", body: Array("{\"x\":2}".utf8))
+      try store.bury(event, upstream: "hub", status: 422, reason: "still no", at: 2)
+    }
+    try store.commitNow()
+    var bodies: [String] = []
+    try store.eachDeadLetter(of: "hub") {
+      bodies.append(String(decoding: $0.event.body, as: UTF8.self))
+      return true
+    }
+    #expect(bodies == ["{\"x\":2}"])
+  }
+}
