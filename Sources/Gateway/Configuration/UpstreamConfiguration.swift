@@ -32,6 +32,7 @@ enum UpstreamConfiguration {
     let perMinute = table.integer("commands_per_minute", in: 1...600, default: 10)
     let oldest = table.integer("max_age_s", in: 0...31_536_000, default: 0)
     let takesWaited = table.bool("waited", default: true)
+    let folds = table.bool("fold", default: true)
     let details: UpstreamSettings.Kind? =
       switch kind {
       case "webhook": webhook(&table)
@@ -56,7 +57,7 @@ enum UpstreamConfiguration {
       kind: details,
       journal: JournalUpstream.Settings(
         name: name, batchEvents: batches ? Int(events) : 1, batchBytes: Int(bytes), filter: kept,
-        fromStart: fromStart, allowed: allowed, commandsPerMinute: Int(perMinute)),
+        fromStart: fromStart, allowed: allowed, commandsPerMinute: Int(perMinute), folds: folds),
       url: url, tokenFile: token, authorities: authorities, timeout: .seconds(timeout))
     upstream.version = Release.version
     upstream.proxy = proxy

@@ -52,6 +52,12 @@ public struct EventFilter: Equatable, Sendable {
 
   var leavesNothingOut: Bool { passesAll && own == nil && age == nil }
 
+  /// As below, and it is not too old; `present`: by what that is judged.
+  func passes(_ event: JournalEvent, _ store: Store, _ present: AgeLimit.Present?) throws(StoreError) -> Bool {
+    if let age, let present, !age.passes(event, present) { return false }
+    return try passes(event, store)
+  }
+
   /// `store`: whose keys and channels those are that an event names in short.
   func passes(_ event: JournalEvent, _ store: Store) throws(StoreError) -> Bool {
     if let own, let passes = passesAsOwn(event, own) { return passes }

@@ -37,13 +37,15 @@ struct Batch {
   ///
   /// What the filter does not let pass is left out and counts as being in it; `maxLeftOut` of that end the batch, so that
   /// nobody is held up by a long stretch that is not for this server.
+  ///
+  /// `folding`: the same becomes of old states. The batch ends where that ends.
   init(
     after cursor: Int64, of store: Store, lane: Lane? = nil, limits: Limits, filter: EventFilter = EventFilter(),
-    present: AgeLimit.Present? = nil
+    present: AgeLimit.Present? = nil, folding: Folding? = nil
   ) throws(StoreError) {
     self.lane = lane
     last = cursor
-    var reading = Reading(limits: limits, expected: cursor + 1, lane: lane)
+    var reading = Reading(limits: limits, expected: cursor + 1, lane: lane, folding: folding)
     try store.readJournal(after: cursor, limit: limits.events + Self.maxSkipped, lane: lane) { event, isSound in
       do throws(StoreError) {
         return try reading.take(event, isSound, store, filter, present)
@@ -103,20 +105,22 @@ private struct Reading {
   let limits: Batch.Limits
   var expected: Int64
   let lane: Lane?
+  let folding: Folding?
   var collected: [JournalEvent] = []
   var size = 0
   var covered = LaneAmount()
   var leftOut = 0
   var failure: StoreError?
 
-  init(limits: Batch.Limits, expected: Int64, lane: Lane?) {
-    (self.limits, self.expected, self.lane) = (limits, expected, lane)
+  init(limits: Batch.Limits, expected: Int64, lane: Lane?, folding: Folding?) {
+    (self.limits, self.expected, self.lane, self.folding) = (limits, expected, lane, folding)
   }
 
   /// False: enough.
   mutating func take(
     _ event: JournalEvent, _ isSound: Bool, _ store: Store, _ filter: EventFilter, _ present: AgeLimit.Present?
   ) throws(StoreError) -> Bool {
+    if let folding, event.seq > folding.through { return false }
     if event.seq > expected {
       for gap in try gaps(before: event, store) {
         guard collected.count < limits.events else { return false }
@@ -133,8 +137,9 @@ private struct Reading {
     // What is under way is counted so, too: a batch that came out larger than its portion would keep the next one waiting.
     let sent = size + event.body.count + (collected.count + 1) * Batch.envelope
     guard collected.isEmpty || sent <= limits.bytes else { return false }
-    let isYoung = present.map { filter.age?.passes(event, $0) ?? true } ?? true
-    let passes = isSound ? try filter.passes(event, store) && isYoung : true
+    let place = isSound ? folding?.place(of: event) : nil
+    var passes = place != .folded
+    if passes, isSound { passes = try filter.passes(event, store, present) }
     expected = event.seq + 1
     covered.events += 1
     covered.bytes += Int64(event.body.count)
@@ -147,8 +152,9 @@ private struct Reading {
       told.kind = EventKind.gap.rawValue
       told.body = EventBody.gap(first: event.seq, last: event.seq, count: 1, reason: "corrupt", lane: lane)
     }
+    if case .newest(let folded)? = place { told.body = Folding.body(event.body, standingFor: folded) }
     collected.append(told)
-    size += event.body.count
+    size += told.body.count
     return true
   }
 

@@ -17,13 +17,16 @@ public final class JournalUpstream: Upstream {
     /// What the server may ask of the gateway, and how often a minute.
     public var allowed: Set<String>
     public var commandsPerMinute: Int
+    /// Of old states of a node that wait, only the newest is sent.
+    public var folds: Bool
 
     /// What can be allowed: commands, and documents and settings that may be edited from afar.
     public static let knownRights = CommandIntake.known + ["documents", "settings"]
 
     public init(
       name: String, batchEvents: Int = 200, batchBytes: Int = 65536, filter: EventFilter = EventFilter(),
-      fromStart: Bool = false, allowed: Set<String> = ["send"], commandsPerMinute: Int = 10
+      fromStart: Bool = false, allowed: Set<String> = ["send"], commandsPerMinute: Int = 10,
+      folds: Bool = false
     ) {
       self.fromStart = fromStart
       self.name = name
@@ -32,6 +35,7 @@ public final class JournalUpstream: Upstream {
       self.filter = filter
       self.allowed = allowed
       self.commandsPerMinute = commandsPerMinute
+      self.folds = folds
     }
   }
 
@@ -53,6 +57,7 @@ public final class JournalUpstream: Upstream {
   /// How far each lane is. A server that knows no lanes gets the whole journal in order: then all is in the first.
   var lanes: ByLane<LaneProgress>
   var knowsLanes = true
+  var folding: Folding?
   /// Times in a row that the server hung up over a dead letter that was sent again.
   var letterHangUps = 0
   /// Nothing before it is this server's.
@@ -274,10 +279,8 @@ public final class JournalUpstream: Upstream {
       let lane = portion.lane
       if let proof = try nextProof(lane) { return send(proof, lane, as: .proof) }
       let events = lanes[lane].suspicion.wantsAlone ? 1 : portion.events
-      var batch = try Batch(
-        after: readThrough(lane), of: store, lane: laneSent(lane),
-        limits: Batch.Limits(events: events, bytes: min(portion.bytes, settings.batchBytes)), filter: settings.filter,
-        present: present)
+      let limits = Batch.Limits(events: events, bytes: min(portion.bytes, settings.batchBytes))
+      var batch = try read(lane, after: readThrough(lane), limits: limits)
       guard let last = batch.events.last else {
         // Nothing of it is for this server.
         guard batch.last > lanes[lane].taken, !flights.contains(where: { $0.lane == lane }) else { return false }

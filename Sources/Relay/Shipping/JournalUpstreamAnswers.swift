@@ -58,6 +58,7 @@ extension JournalUpstream {
     lanes[lane].passed.events += covered?.events ?? 0
     lanes[lane].passed.bytes += covered?.bytes ?? 0
     if covered == nil { lanes[lane].isMiscounted = true }
+    forgetFolding()
     // A server that knows no lanes: the others are where the whole is.
     if !knowsLanes { setTaken(ByLane(all: seq)) }
     recovered()

@@ -12,6 +12,36 @@ extension JournalUpstream {
     return AgeLimit.Present(wall: wall, now: loop.now, times: times)
   }
 
+  /// Reads on in a lane. `isPast`: about what was sent before, whose age does not matter.
+  func read(
+    _ lane: Lane, after cursor: Int64, limits: Batch.Limits, isPast: Bool = false
+  ) throws(StoreError) -> Batch {
+    let present = isPast ? nil : self.present
+    return try Batch(
+      after: cursor, of: store, lane: laneSent(lane), limits: limits, filter: settings.filter, present: present,
+      folding: lane == Folding.lane ? foldingAhead(of: cursor, present) : nil)
+  }
+
+  /// What is known of the backlog there, with some more of it looked at; `nil`: nothing is folded. Where the server knows no lanes
+  /// nothing is: its readers may want a node's record before its messages.
+  private func foldingAhead(of cursor: Int64, _ present: AgeLimit.Present?) throws(StoreError) -> Folding? {
+    let newest = store.newestSeq[Folding.lane]
+    // One that comes alone is not looked at twice.
+    guard settings.folds, knowsLanes, newest > cursor + 1 else { return nil }
+    if folding?.isUsable(after: cursor, epoch: store.epoch) != true {
+      folding = Folding(after: cursor, end: newest, epoch: store.epoch)
+    }
+    try folding?.lookAhead(in: store, from: cursor) { [filter = settings.filter, store] event throws(StoreError) in
+      try filter.passes(event, store, present)
+    }
+    return folding
+  }
+
+  /// What was folded is behind us: no memory is kept for it.
+  func forgetFolding() {
+    if let folding, folding.isComplete, lanes[Folding.lane].taken >= folding.through { self.folding = nil }
+  }
+
   func nextDeadLetter() throws(StoreError) -> JournalEvent? {
     guard hasMarkedDeadLetters, flights.isEmpty else { return nil }
     var found: JournalEvent?

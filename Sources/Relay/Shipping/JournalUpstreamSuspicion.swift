@@ -35,8 +35,13 @@ extension JournalUpstream {
     let isKnown = { (event: JournalEvent) in
       event.seq < suspect && event.seq <= taken && event.kind != EventKind.gap.rawValue
     }
-    for event in before.events.reversed() where isKnown(event) {
-      if try !store.isDeadLetter(event.seq, of: name) { return event }
+    // One that was folded into a newer one was never sent.
+    var newer: Set<Folding.Key> = []
+    for event in before.events.reversed() {
+      if settings.folds, let key = Folding.Key(event) {
+        guard newer.insert(key).inserted, folding?.place(of: event) != .folded else { continue }
+      }
+      if isKnown(event), try !store.isDeadLetter(event.seq, of: name) { return event }
     }
     return nil
   }
@@ -104,8 +109,7 @@ extension JournalUpstream {
     for _ in 0..<Self.maxBuried where through < lanes[lane].cursor {
       guard
         // `try?`, twice: a store that cannot be read fails what follows, too.
-        let batch = try? Batch(
-          after: through, of: store, lane: laneSent(lane), limits: limits, filter: settings.filter),
+        let batch = try? read(lane, after: through, limits: limits, isPast: true),
         batch.last <= lanes[lane].cursor, let seq = batch.events.first?.seq,
         (try? store.isDeadLetter(seq, of: name)) == true  // `try?`: the same
       else { break }
