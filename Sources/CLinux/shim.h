@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <stdint.h>
 #include <string.h>
 #include <linux/capability.h>
 #include <linux/netlink.h>
@@ -35,6 +36,28 @@ static inline int meshpost_tty_line(int fd, int line, int high) {
 static inline int meshpost_unacknowledged(int fd) {
   int count = 0;
   return ioctl(fd, TIOCOUTQ, &count) == 0 ? count : -1;
+}
+// What a TCP connection has cost the line, by the kernel's count (TCP_INFO): payload both ways, with what was sent again, and the headers of all
+// segments. `unsent`: what would still go out after a close. 0: the kernel cannot tell, or it is no TCP.
+static inline uint64_t meshpost_line_bytes(int fd, uint64_t *unsent) {
+  // The fields of <linux/tcp.h> by their places: that header and <netinet/tcp.h> exclude each other.
+  union { uint8_t bytes[256]; uint32_t words[64]; uint64_t longs[32]; } info;
+  socklen_t length = sizeof info;
+  int domain = 0;
+  socklen_t size = sizeof domain;
+  *unsent = 0;
+  memset(&info, 0, sizeof info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 || length < 160) return 0;
+  uint64_t segments = (uint64_t)info.words[34] + info.words[35];  // tcpi_segs_out, tcpi_segs_in
+  if (segments == 0) return 0;
+  if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0) domain = AF_INET;
+  uint64_t header = (domain == AF_INET6 ? 40 : 20) + 20 + (info.bytes[5] & 1 ? 12 : 0);  // tcpi_options: TCPI_OPT_TIMESTAMPS
+  // Before Linux 4.19 what was sent again is counted in segments only.
+  uint64_t again = (uint64_t)info.words[25] * info.words[4];
+  uint64_t out = length >= 208 ? info.longs[25] : info.longs[15] + again;  // tcpi_bytes_sent; tcpi_bytes_acked
+  *unsent = info.words[36];  // tcpi_notsent_bytes
+  // Options of the two opening segments are 8 bytes more.
+  return out + info.longs[16] + segments * header + 16;  // tcpi_bytes_received
 }
 static inline int meshpost_tty_dtr(void) { return TIOCM_DTR; }
 static inline int meshpost_tty_rts(void) { return TIOCM_RTS; }

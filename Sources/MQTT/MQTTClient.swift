@@ -28,6 +28,7 @@ public final class MQTTClient {
   private let path: String?
   /// The way to the broker leads through it.
   private let proxy: ProxySettings?
+  private let meter: TrafficMeter?
   private let loop: EventLoop
   private let patience: (hello: Duration, guess: Duration)
   var stream: (any ByteStream)?
@@ -65,22 +66,24 @@ public final class MQTTClient {
   /// A message came; call the closure when it is safe: only then the broker may forget it.
   public var onMessage: (MQTTMessage, _ acknowledge: @escaping () -> Void) -> Void = { _, acknowledge in acknowledge() }
 
-  /// `version`: the only one to be spoken; `nil`: 5, or 3.1.1 where that does not work.
+  /// `meter`: counts the connections. `version`: the only one to be spoken; `nil`: 5, or 3.1.1 where that does not work.
   public convenience init(
     host: String, port: UInt16, path: String? = nil, tls: TLSContext?, proxy: ProxySettings? = nil,
-    version: MQTTVersion? = nil, on loop: EventLoop
+    version: MQTTVersion? = nil, meter: TrafficMeter? = nil, on loop: EventLoop
   ) {
     self.init(
       host: host, port: port, path: path, tls: tls, proxy: proxy, version: version,
-      patience: (Self.patience, Self.guessPatience),
+      patience: (Self.patience, Self.guessPatience), meter: meter,
       on: loop)
   }
 
   /// `patience`: for the answer to a hello, and to one of a version that is a guess.
   init(
     host: String, port: UInt16, path: String? = nil, tls: TLSContext?, proxy: ProxySettings? = nil,
-    version: MQTTVersion? = nil, patience: (hello: Duration, guess: Duration), on loop: EventLoop
+    version: MQTTVersion? = nil, patience: (hello: Duration, guess: Duration), meter: TrafficMeter? = nil,
+    on loop: EventLoop
   ) {
+    self.meter = meter
     self.path = path
     self.proxy = proxy
     self.host = host
@@ -145,7 +148,7 @@ public final class MQTTClient {
   private func open() async throws -> any ByteStream {
     if let path {
       let settings = WebSocket.Settings(host: host, port: port, target: path, subprotocol: "mqtt", proxy: proxy)
-      let socket = WebSocket(settings, tls: tls, on: loop)
+      let socket = WebSocket(settings, tls: tls, meter: meter, on: loop)
       do throws(WebSocketFailure) {
         try await socket.open()
       } catch {
@@ -154,12 +157,14 @@ public final class MQTTClient {
       return WebSocketStream(socket)
     }
     let socket: Int32
+    meter?.attempts()
     do throws(Connector.Failure) {
       socket = try await loop.connect(host: host, port: port, through: proxy, timeout: Self.connectLimit)
     } catch {
+      meter?.failed()
       throw MQTTFailure.unreachable(error.description)
     }
-    let plain = SocketStream(socket, on: loop)
+    let plain = SocketStream(socket, meter: meter, on: loop)
     guard let tls else { return plain }
     guard let secure = TLSStream(plain, tls, host: host) else { throw MQTTFailure.unreachable("TLS is not set up") }
     return secure

@@ -51,11 +51,14 @@ public final class SocketStream: ByteStream {
   var wallSeconds: Int64 { loop.wallClock.seconds }
   /// Reads since the last wait.
   private var reads = 0
+  private let meter: TrafficMeter?
 
-  /// Takes ownership of the non-blocking socket.
-  public init(_ socket: Int32, on loop: EventLoop) {
+  /// Takes ownership of the non-blocking socket. `meter`: counts it.
+  public init(_ socket: Int32, meter: TrafficMeter? = nil, on loop: EventLoop) {
     self.socket = socket
+    self.meter = meter
     self.loop = loop
+    meter?.begins(socket)
   }
 
   deinit { close() }
@@ -83,6 +86,7 @@ public final class SocketStream: ByteStream {
   private func finish(_ end: StreamEnd) {
     guard socket >= 0 else { return }
     if isWatched { loop.unwatch(socket) }
+    meter?.ends(socket)
     Glibc.close(socket)
     socket = -1
     self.end = end
@@ -107,6 +111,7 @@ public final class SocketStream: ByteStream {
       switch Descriptor.read(socket) {
       case .bytes(let bytes):
         received &+= UInt64(bytes.count)
+        meter?.moved(bytes.count, on: socket)
         return bytes
       case .wouldBlock: try await untilReadable()
       case .end: finish(.closed)
@@ -119,6 +124,7 @@ public final class SocketStream: ByteStream {
   func readAvailable() -> [UInt8]? {
     guard socket >= 0, case .bytes(let bytes) = Descriptor.read(socket) else { return nil }
     received &+= UInt64(bytes.count)
+    meter?.moved(bytes.count, on: socket)
     return bytes
   }
 
@@ -159,6 +165,7 @@ public final class SocketStream: ByteStream {
       case .wrote(let count):
         sent += count
         written &+= UInt64(count)
+        meter?.moved(count, on: socket)
       case .wouldBlock:
         if sent > 65536 {
           pending.removeFirst(sent)

@@ -58,7 +58,7 @@ enum ShownConfiguration {
       "contacts": .count, "rooms": .count, "max_age_s": .whole, "waited": .whole, "content_type": .whole,
       "batch": .whole, "home_assistant": .whole, "home_assistant_notify": .count, "observer": .whole, "iata": .whole,
       "observer_raw": .whole, "radio_token": .whole, "stats_interval_s": .whole, "version": .whole,
-      "fold": .whole,
+      "fold": .whole, "daily_bytes": .whole, "monthly_bytes": .whole, "bulk_hours": .whole,
     ],
   ]
 

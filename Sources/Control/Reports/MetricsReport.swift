@@ -139,11 +139,34 @@ struct MetricsReport {
     text.metric("meshpost_upstream_sent_bytes_total", .counter, "Bytes handed to the network.") {
       each(&$0) { Double($0.bytesSent) }
     }
+    allowances(all, &text)
     text.metric("meshpost_upstream_batches_total", .counter, "Batches acknowledged.") {
       each(&$0) { Double($0.batches) }
     }
     text.metric("meshpost_upstream_last_success_timestamp_seconds", .gauge, "When it last acknowledged.") {
       each(&$0) { $0.lastSuccess.map { Double($0 / 1000) } }
+    }
+  }
+
+  private func allowances(_ all: [UpstreamStatus], _ text: inout Exposition) {
+    func each(_ samples: inout Exposition.Samples, _ day: Int64?, _ month: Int64?, _ name: String) {
+      samples.add(day.map { Double($0) }, ("upstream", name), ("period", "day"))
+      samples.add(month.map { Double($0) }, ("upstream", name), ("period", "month"))
+    }
+    let limited = all.compactMap { status in status.allowance.map { (status.name, $0) } }
+    guard !limited.isEmpty else { return }
+    text.metric("meshpost_upstream_allowance_used_bytes", .gauge, "Bytes used of the line, both ways.") { samples in
+      for (name, allowance) in limited { each(&samples, allowance.dayBytes, allowance.monthBytes, name) }
+    }
+    text.metric("meshpost_upstream_allowance_limit_bytes", .gauge, "Bytes that may be used.") { samples in
+      for (name, allowance) in limited { each(&samples, allowance.dailyBytes, allowance.monthlyBytes, name) }
+    }
+    text.metric("meshpost_upstream_allowance_stopped", .gauge, "1: the lane waits for bytes.") { samples in
+      for (name, allowance) in limited {
+        for lane in Lane.allCases {
+          samples.add(allowance.spent.contains(lane) ? 1 : 0, ("upstream", name), ("lane", lane.rawValue))
+        }
+      }
     }
   }
 

@@ -257,5 +257,16 @@ struct StatusReport {
     json.field("batches", status.batches)
     json.field("bytes_sent", status.bytesSent)
     json.field("certificate_expires", status.certificateExpiry)
+    if let allowance = status.allowance { json.objectField("allowance") { write(allowance, to: &$0) } }
+  }
+
+  private static func write(_ allowance: AllowanceStatus, to json: inout JSONWriter) {
+    json.field("day_bytes", allowance.dayBytes)
+    json.field("daily_bytes", allowance.dailyBytes)
+    json.field("month_bytes", allowance.monthBytes)
+    json.field("monthly_bytes", allowance.monthlyBytes)
+    json.arrayField("stopped") { json in for lane in allowance.spent { json.value(lane.rawValue) } }
+    json.field("waits_for_hours", allowance.waitsForHours)
+    json.field("until", allowance.until)
   }
 }

@@ -79,6 +79,14 @@ public enum Descriptor {
   /// Bytes that were written to a socket and that its peer's kernel has not acknowledged; 0 where that cannot be told.
   public static func unacknowledged(_ socket: Int32) -> Int { max(0, Int(meshpost_unacknowledged(socket))) }
 
+  /// What a TCP connection has cost the line, both ways, with headers and what was sent again; and what would still go out after a
+  /// close. `nil`: the kernel cannot tell, or it is none.
+  public static func lineBytes(_ socket: Int32) -> (bytes: UInt64, unsent: UInt64)? {
+    var unsent: UInt64 = 0
+    let bytes = meshpost_line_bytes(socket, &unsent)
+    return bytes == 0 ? nil : (bytes, unsent)
+  }
+
   public static func write(_ descriptor: Int32, _ bytes: ArraySlice<UInt8>) -> WriteResult {
     guard !bytes.isEmpty else { return .wrote(0) }
     let count = bytes.withUnsafeBytes { buffer in

@@ -33,6 +33,10 @@ enum UpstreamConfiguration {
     let oldest = table.integer("max_age_s", in: 0...31_536_000, default: 0)
     let takesWaited = table.bool("waited", default: true)
     let folds = table.bool("fold", default: true)
+    // Connecting costs up to 8 kB: less than these would be eaten up by that.
+    let daily = table.size("daily_bytes", in: 200_000...(1 << 50), default: 0)
+    let monthly = table.size("monthly_bytes", in: 2_000_000...(1 << 50), default: 0)
+    let hours = bulkHours(&table)
     let details: UpstreamSettings.Kind? =
       switch kind {
       case "webhook": webhook(&table)
@@ -60,6 +64,9 @@ enum UpstreamConfiguration {
         fromStart: fromStart, allowed: allowed, commandsPerMinute: Int(perMinute), folds: folds),
       url: url, tokenFile: token, authorities: authorities, timeout: .seconds(timeout))
     upstream.version = Release.version
+    upstream.journal.dailyBytes = daily > 0 ? daily : nil
+    upstream.journal.monthlyBytes = monthly > 0 ? monthly : nil
+    upstream.journal.bulkHours = hours
     upstream.proxy = proxy
     for trouble in upstream.fileTroubles(isDaemon: false) { table.lack(trouble.key, trouble.reason) }
     do {
@@ -68,6 +75,15 @@ enum UpstreamConfiguration {
       table.lack("proxy", error.description)
     }
     return upstream
+  }
+
+  private static func bulkHours(_ table: inout TOMLReader) -> BulkHours? {
+    do {
+      return try table.string("bulk_hours").map { text throws(BulkHours.Failure) in try BulkHours(parsing: text) }
+    } catch {
+      table.note("bulk_hours", error.description)
+      return nil
+    }
   }
 
   /// What stands there is not said back: it may hold a password.

@@ -100,6 +100,7 @@ public final class HTTPClient {
   private let endpoint: HTTPEndpoint
   private let tls: TLSContext?
   private let proxy: ProxySettings?
+  private let meter: TrafficMeter?
   private let hostHeader: String
   private let loop: EventLoop
   private var stream: (any ByteStream)?
@@ -109,10 +110,12 @@ public final class HTTPClient {
   /// This request has a connection, or had one.
   private var isConnected = false
 
-  /// `proxy`: the way to a TCP endpoint leads through it.
+  /// `proxy`: the way to a TCP endpoint leads through it. `meter`: counts the connections.
   public init(
-    _ endpoint: HTTPEndpoint, tls: TLSContext? = nil, proxy: ProxySettings? = nil, on loop: EventLoop
+    _ endpoint: HTTPEndpoint, tls: TLSContext? = nil, proxy: ProxySettings? = nil, meter: TrafficMeter? = nil,
+    on loop: EventLoop
   ) {
+    self.meter = meter
     self.endpoint = endpoint
     self.tls = tls
     self.proxy = proxy
@@ -159,9 +162,11 @@ public final class HTTPClient {
     switch endpoint {
     case .tcp(let host, let port, _):
       let socket: Int32
+      meter?.attempts()
       do throws(Connector.Failure) {
         socket = try await loop.connect(host: host, port: port, through: proxy, timeout: Self.connectLimit)
       } catch {
+        meter?.failed()
         throw error == .cancelled ? HTTPFailure.cancelled : .unreachable(error.description)
       }
       return try connected(socket)
@@ -176,7 +181,7 @@ public final class HTTPClient {
   }
 
   private func connected(_ socket: Int32) throws(HTTPFailure) -> any ByteStream {
-    let plain = SocketStream(socket, on: loop)
+    let plain = SocketStream(socket, meter: meter, on: loop)
     guard !isClosed else {
       plain.close()
       throw .cancelled

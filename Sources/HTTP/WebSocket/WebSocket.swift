@@ -81,6 +81,7 @@ public final class WebSocket {
 
   private let settings: Settings
   private let tls: TLSContext?
+  private let meter: TrafficMeter?
   private let loop: EventLoop
   private var stream: (any ByteStream)?
   private var decoder: WebSocketDecoder
@@ -96,8 +97,9 @@ public final class WebSocket {
   public private(set) var bytesSent: UInt64 = 0
   public private(set) var bytesReceived: UInt64 = 0
 
-  /// It is opened by `open`.
-  public init(_ settings: Settings, tls: TLSContext?, on loop: EventLoop) {
+  /// It is opened by `open`. `meter`: counts it.
+  public init(_ settings: Settings, tls: TLSContext?, meter: TrafficMeter? = nil, on loop: EventLoop) {
+    self.meter = meter
     self.settings = settings
     self.tls = tls
     self.loop = loop
@@ -131,13 +133,15 @@ public final class WebSocket {
 
   private func connect() async throws {
     let socket: Int32
+    meter?.attempts()
     do throws(Connector.Failure) {
       socket = try await loop.connect(
         host: settings.host, port: settings.port, through: settings.proxy, timeout: Self.openLimit)
     } catch {
+      meter?.failed()
       throw error == .cancelled ? WebSocketFailure.cancelled : .unreachable(error.description)
     }
-    let plain = SocketStream(socket, on: loop)
+    let plain = SocketStream(socket, meter: meter, on: loop)
     guard failure == nil else { throw WebSocketFailure.cancelled }
     guard let tls else { return stream = plain }
     guard let secure = TLSStream(plain, tls, host: settings.host) else {

@@ -11,7 +11,7 @@ import Timing
 
 /// Publishes events to an MQTT broker with QoS 1. An event is taken when the broker's PUBACK has come, and the cursor moves
 /// on only past those before which all are. Source: docs/mqtt.md.
-final class MQTTCarrier: Carrier {
+final class MQTTCarrier: MeteredCarrier {
   struct Settings: Sendable {
     var url: String
     var host: String
@@ -41,6 +41,7 @@ final class MQTTCarrier: Carrier {
   let keepsConnection = true
   let settings: Settings
   let client: MQTTClient
+  let meter = TrafficMeter()
   let store: Store
   private let loop: EventLoop
   private let clock: WallClock
@@ -60,7 +61,7 @@ final class MQTTCarrier: Carrier {
     clock = loop.wallClock
     client = MQTTClient(
       host: settings.host, port: settings.port, path: settings.path, tls: tls, proxy: settings.proxy,
-      version: settings.version, on: loop)
+      version: settings.version, meter: meter, on: loop)
     client.onMessage = { [weak self] message, acknowledge in self?.commanded(message, acknowledge) }
   }
 

@@ -96,7 +96,7 @@ public struct EventFilter: Equatable, Sendable {
     case .document: return try selectsDocument(body["key"]?.string ?? "", store)
     case .command: return try selectsCommand(body, store)
     // The gateway's own, of nobody: `kinds` names them, or they are not meant.
-    case .radio, .power, .bucketGap: return kinds.contains(kind)
+    case .radio, .power, .bucketGap, .allowance: return kinds.contains(kind)
     case .gap: return true
     // What a later version may add is not named either.
     case .packet, nil: return false

@@ -10,7 +10,7 @@ import Timing
 
 /// The live link to a Meshpost hub: one WebSocket for batches, requests and news, both ways. Where a WebSocket does not get
 /// through, `HubCarrier` does the same by HTTP, and the link is tried again now and then. Source: docs/hub-protocol.md.
-final class HubConnection: Carrier, UpdatesSource {
+final class HubConnection: MeteredCarrier, UpdatesSource {
   struct Settings: Sendable {
     var server: AuthorizedHTTP.Settings
     /// Seconds between pings on an idle link, at most: what is half-open is noticed within that and a few seconds.
@@ -47,6 +47,7 @@ final class HubConnection: Carrier, UpdatesSource {
   let loop: EventLoop
   private let log: Log
   let http: HubOverHTTP
+  let meter = TrafficMeter()
   private(set) var way = Way.none
   /// Batches that have no answer yet, in order.
   private var batches: [(number: Int, lane: Lane?, last: Int64, answer: Promise<Verdict>)] = []
@@ -83,7 +84,7 @@ final class HubConnection: Carrier, UpdatesSource {
     self.tls = tls ? try TLSContext(authorities: settings.server.authorities) : nil
     place = ServerAddress.shown(settings.server.url)
     path = "\(base)/v1/gateways/\(PercentCoding.encode(store.gatewayID))"
-    http = try HubOverHTTP(settings.server, store: store, on: loop)
+    http = try HubOverHTTP(settings.server, meter: meter, store: store, on: loop)
   }
 
   var keepsConnection: Bool { true }
@@ -120,7 +121,8 @@ final class HubConnection: Carrier, UpdatesSource {
     let socket = WebSocket(
       WebSocket.Settings(
         host: endpoint.host, port: endpoint.port, target: "\(path)/link", headers: headers,
-        subprotocol: Self.subprotocol, compression: Self.compression, proxy: settings.server.proxy), tls: tls, on: loop)
+        subprotocol: Self.subprotocol, compression: Self.compression, proxy: settings.server.proxy), tls: tls, meter: meter,
+      on: loop)
     defer { if case .live = way {} else { closedBytes &+= socket.bytesSent } }
     do throws(WebSocketFailure) {
       try await socket.open()

@@ -5,6 +5,7 @@ import EventLoop
 import HTTP
 import JSON
 import Store
+import Streams
 import Timing
 
 /// Carries batches to a Meshpost hub by HTTP; one cumulative acknowledgement each. What else there is to say goes over a
@@ -24,9 +25,11 @@ final class HubOverHTTP {
   /// Why nothing can be asked or told just now, until an operator mends it; batches fail for the same reason when there are any.
   private(set) var trouble: String?
 
-  init(_ settings: AuthorizedHTTP.Settings, store: Store, on loop: EventLoop) throws {
-    server = try AuthorizedHTTP(settings, on: loop)
-    queryConnection = try AuthorizedHTTP(settings, on: loop)
+  init(
+    _ settings: AuthorizedHTTP.Settings, meter: TrafficMeter, store: Store, on loop: EventLoop
+  ) throws {
+    server = try AuthorizedHTTP(settings, meter: meter, on: loop)
+    queryConnection = try AuthorizedHTTP(settings, meter: meter, on: loop)
     path = "\(server.path)/v1/gateways/\(PercentCoding.encode(store.gatewayID))"
     self.store = store
     clock = loop.wallClock

@@ -27,7 +27,7 @@ final class AuthorizedHTTP {
   var certificateExpiry: Int64? { tls?.peerExpiry }
   private(set) var bytesSent: UInt64 = 0
 
-  init(_ settings: Settings, on loop: EventLoop) throws {
+  init(_ settings: Settings, meter: TrafficMeter, on loop: EventLoop) throws {
     guard let (endpoint, path) = HTTPEndpoint.parse(settings.url, allowsQuery: settings.allowsQuery) else {
       throw JournalUpstream.SetupError(
         description: "\(ServerAddress.shown(settings.url)) is no http:// or https:// URL")
@@ -37,7 +37,7 @@ final class AuthorizedHTTP {
     self.settings = settings
     self.path = path
     self.tls = tls
-    client = HTTPClient(endpoint, tls: tls, proxy: settings.proxy, on: loop)
+    client = HTTPClient(endpoint, tls: tls, proxy: settings.proxy, meter: meter, on: loop)
   }
 
   /// The answer, or why there is none.

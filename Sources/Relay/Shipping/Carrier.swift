@@ -2,6 +2,7 @@
 
 import EventLoop
 import Store
+import Streams
 
 /// How batches get to one kind of server. What is sent, when, and what becomes of it, is `JournalUpstream`'s.
 ///
@@ -20,6 +21,10 @@ protocol Carrier: AnyObject {
   var commands: (any CommandTaker)? { get set }
   /// So many bytes were handed to the network.
   var bytesSent: UInt64 { get }
+  /// What the line was used for, both ways, with everything that goes over it.
+  var lineBytes: UInt64 { get }
+  /// Calls once, when about so many bytes more have gone over the line.
+  func alarm(after bytes: Int64, _ call: @escaping () -> Void)
   /// Until when the server's certificate is good, seconds since 1970; `nil`: it has shown none.
   var certificateExpiry: Int64? { get }
   /// Makes sure that the server is there, and asks what it has.
@@ -48,6 +53,8 @@ protocol CommandTaker: AnyObject {
 
 extension Carrier {
   var keepsConnection: Bool { false }
+  var lineBytes: UInt64 { bytesSent }
+  func alarm(after bytes: Int64, _ call: @escaping () -> Void) {}
   var certificateExpiry: Int64? { nil }
   var window: Int { 1 }
   var commands: (any CommandTaker)? {
@@ -68,6 +75,16 @@ extension Carrier {
     case .failed(let verdict): verdict
     }
   }
+}
+
+/// A carrier whose connections the kernel counts.
+protocol MeteredCarrier: Carrier {
+  var meter: TrafficMeter { get }
+}
+
+extension MeteredCarrier {
+  var lineBytes: UInt64 { meter.bytes }
+  func alarm(after bytes: Int64, _ call: @escaping () -> Void) { meter.alarm(after: bytes, call) }
 }
 
 /// What a server knows of this journal.

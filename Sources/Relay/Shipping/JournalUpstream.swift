@@ -19,6 +19,10 @@ public final class JournalUpstream: Upstream {
     public var commandsPerMinute: Int
     /// Of old states of a node that wait, only the newest is sent.
     public var folds: Bool
+    /// Bytes a day and a month, and the hours for what is not urgent; `nil`: any number, at any hour.
+    public var dailyBytes: Int64?
+    public var monthlyBytes: Int64?
+    public var bulkHours: BulkHours?
 
     /// What can be allowed: commands, and documents and settings that may be edited from afar.
     public static let knownRights = CommandIntake.known + ["documents", "settings"]
@@ -87,6 +91,12 @@ public final class JournalUpstream: Upstream {
   var epochRenewals = 0
   private let desk: CommandIntake
   var bucketSync: BucketSync?
+  /// `nil`: it may use any number of bytes at any hour.
+  let account: AllowanceAccount?
+  /// Its connection was closed because nothing may be sent.
+  var isResting = false
+  /// The next event is larger than what is left.
+  var isShort = false
   weak var radio: (any RadioAccess)? { didSet { (carrier as? MQTTCarrier)?.radio = radio } }
 
   public var name: String { settings.name }
@@ -106,6 +116,7 @@ public final class JournalUpstream: Upstream {
     desk = CommandIntake(
       CommandIntake.Settings(allowed: settings.allowed, perMinute: settings.commandsPerMinute), upstream: settings.name,
       store: store, on: loop, log: log)
+    account = try Self.account(settings, store, loop, log)
     let (cursor, beginning) = try store.openCursor(of: settings.name, fromStart: settings.fromStart)
     self.beginning = beginning
     lanes = ByLane(
@@ -114,6 +125,7 @@ public final class JournalUpstream: Upstream {
     times = JournalTimes(last: store.lastSeq)
     isPaused = try store.isPaused(settings.name)
     hasMarkedDeadLetters = true
+    account?.changed = { [weak self] in self?.woken.resume() }
     connect()
   }
 
@@ -162,16 +174,19 @@ public final class JournalUpstream: Upstream {
       shipment.greetAgain()
     }
     passOver()
+    isShort = false
+    let permitted = permittedLanes()
+    guard permitted.messages else { return try await rest() }
     let wantsConnection = carrier.keepsConnection && shipment.isDisconnected
     let demand = Shipment.Demand(
-      lanes: isOutdated ? ByLane(all: false) : waiting,
+      lanes: isOutdated ? ByLane(all: false) : waiting.and(permitted),
       other: hasMarkedDeadLetters && flights.isEmpty || wantsConnection)
-    if mayRetryLetter, retryLetter() { return }
+    if mayRetryLetter, retryLetter(permitted) { return }
     switch shipment.next(demand, now: loop.now, window: window) {
-    case .nothing: try await woken.wait()
-    case .wake(let time): try await woken.wait(until: time, on: loop)
-    case .greet: try await greet()
-    case .send(let portion): if !sendNext(portion) { try await woken.wait() }
+    case .nothing: try await pause()
+    case .wake(let time): try await pause(until: time)
+    case .greet: if mayConnect { try await greet() } else { try await pause() }
+    case .send(let portion): if !sendNext(portion) { try await pause() }
     }
   }
 
@@ -183,11 +198,13 @@ public final class JournalUpstream: Upstream {
   }
 
   /// A dead letter that is to be tried again goes before everything else. False: there is none.
-  private func retryLetter() -> Bool {
+  private func retryLetter(_ permitted: ByLane<Bool>) -> Bool {
     do {
       guard let letter = try nextDeadLetter() else { return false }
       let lane = Lane(of: letter)
-      return send(Batch(letter, lane: laneSent(lane)), lane, as: .deadLetter)
+      let batch = Batch(letter, lane: laneSent(lane))
+      guard permitted[lane], mayUse(batch, lane) else { return false }
+      return send(batch, lane, as: .deadLetter)
     } catch {
       return cannotRead(error)
     }
@@ -241,6 +258,7 @@ public final class JournalUpstream: Upstream {
       return "busy sending; see its state in `meshpost status`"
     }
     isTesting = true
+    isResting = false
     mend()
     // Nothing else is sent meanwhile.
     shipment.greetingSent()
@@ -269,6 +287,7 @@ public final class JournalUpstream: Upstream {
     forgetFlights()
     bucketSync?.stop()
     carrier.close()
+    account?.close(line: carrier.lineBytes)
   }
 
   // MARK: Sending
@@ -277,16 +296,17 @@ public final class JournalUpstream: Upstream {
   private func sendNext(_ portion: Shipment.Portion) -> Bool {
     do {
       let lane = portion.lane
-      if let proof = try nextProof(lane) { return send(proof, lane, as: .proof) }
+      if let proof = try nextProof(lane) { return mayUse(proof, lane) && send(proof, lane, as: .proof) }
       let events = lanes[lane].suspicion.wantsAlone ? 1 : portion.events
-      let limits = Batch.Limits(events: events, bytes: min(portion.bytes, settings.batchBytes))
-      var batch = try read(lane, after: readThrough(lane), limits: limits)
+      let bytes = min(portion.bytes, settings.batchBytes, mostBytes(lane))
+      var batch = try read(lane, after: readThrough(lane), limits: Batch.Limits(events: events, bytes: bytes))
       guard let last = batch.events.last else {
         // Nothing of it is for this server.
         guard batch.last > lanes[lane].taken, !flights.contains(where: { $0.lane == lane }) else { return false }
         advance(lane, to: batch.last, batch.covered)
         return true
       }
+      guard mayUse(batch, lane) else { return false }
       batch.after = lanes[lane].lastSent
       lanes[lane].lastSent = last.seq
       return send(batch, lane, as: .journal)

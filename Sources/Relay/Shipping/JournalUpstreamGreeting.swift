@@ -8,6 +8,7 @@ extension JournalUpstream {
   func greet() async throws(CancellationError) {
     mend()
     release()
+    isResting = false
     shipment.greetingSent()
     let greeting = await carrier.greet()
     if Task.isCancelled { throw CancellationError() }

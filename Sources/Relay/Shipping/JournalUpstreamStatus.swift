@@ -47,7 +47,8 @@ extension JournalUpstream {
       deadLetters: deadLetters,
       lost: backlog?.lost ?? 0, age: age,
       reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent,
-      certificateExpiry: carrier.certificateExpiry, rate: rate.map { Int64(min($0, Self.longest)) })
+      certificateExpiry: carrier.certificateExpiry, rate: rate.map { Int64(min($0, Self.longest)) },
+      allowance: allowanceStatus)
   }
 
   /// Events are delivered, or there are none; questions and states are not.
@@ -79,6 +80,7 @@ extension JournalUpstream {
 
   private var stateForPeople: (UpstreamStatus.State, String?) {
     if isPaused { return (.paused, nil) }
+    if isResting { return (.waiting, "its allowance is used up") }
     switch shipment.state {
     case .asking: return (.sending, questionTrouble)
     case .greeting, .ready: return (flights.isEmpty ? .idle : .sending, questionTrouble)

@@ -64,6 +64,8 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var certificateExpiry: Int64?
   /// Bytes of events that it acknowledges a second, before compression; `nil`: not known.
   public var rate: Int64?
+  /// `nil`: it may use any number of bytes at any hour.
+  public var allowance: AllowanceStatus?
 }
 
 /// How far a lane is at an upstream, and what waits in it.

@@ -4,13 +4,14 @@ import EventLoop
 import HTTP
 import JSON
 import Store
+import Streams
 import Timing
 
 /// POSTs events to any HTTP(S) address, one each, or in batches. A 2xx answer is the acknowledgement. Source:
 /// docs/webhooks.md.
 ///
 /// The server may see an event twice, after an answer that was lost: `Idempotency-Key` is the same then.
-final class WebhookCarrier: Carrier {
+final class WebhookCarrier: MeteredCarrier {
   struct Settings: Sendable {
     var server: AuthorizedHTTP.Settings
     /// A file whose first line signs the body.
@@ -24,6 +25,7 @@ final class WebhookCarrier: Carrier {
   let kind = "webhook"
   private let settings: Settings
   private let server: AuthorizedHTTP
+  let meter = TrafficMeter()
   private let store: Store
   private let clock: WallClock
 
@@ -31,7 +33,7 @@ final class WebhookCarrier: Carrier {
     self.settings = settings
     self.store = store
     clock = loop.wallClock
-    server = try AuthorizedHTTP(settings.server, on: loop)
+    server = try AuthorizedHTTP(settings.server, meter: meter, on: loop)
   }
 
   var place: String { ServerAddress.shown(settings.server.url) }

@@ -74,6 +74,16 @@ extension Store {
     try setMeta("paused:\(upstream)", .integer(paused ? 1 : 0))
   }
 
+  /// What an upstream has used of its allowance, as it was last kept; `nil`: nothing was.
+  public func allowance(of upstream: String) throws(StoreError) -> String? {
+    try meta("allowance:\(upstream)").flatMap(\.text)
+  }
+
+  /// Within a `write`.
+  public func setAllowance(of upstream: String, _ text: String) throws(SQLiteError) {
+    try setMeta("allowance:\(upstream)", .text(text))
+  }
+
   /// Upstreams that are no longer configured must not delay trimming.
   public func keepOnlyCursors(of upstreams: [String]) throws(StoreError) {
     write { (store) throws(SQLiteError) in
@@ -86,8 +96,8 @@ extension Store {
       for upstream in gone {
         try store.database.run("DELETE FROM cursors WHERE upstream = ?", .text(upstream))
         try store.database.run(
-          "DELETE FROM meta WHERE name IN (?, ?, ?)", .text("from:\(upstream)"), .text("paused:\(upstream)"),
-          .text("missed:\(upstream)"))
+          "DELETE FROM meta WHERE name IN (?, ?, ?, ?)", .text("from:\(upstream)"), .text("paused:\(upstream)"),
+          .text("missed:\(upstream)"), .text("allowance:\(upstream)"))
         try store.database.run("DELETE FROM buckets WHERE upstream = ?", .text(upstream))
         try store.database.run("DELETE FROM commands WHERE upstream = ?", .text(upstream))
       }

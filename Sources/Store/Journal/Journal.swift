@@ -10,6 +10,8 @@ public enum EventKind: String, Sendable, CaseIterable {
   case document, bucketGap = "bucket_gap"
   /// A battery or a supply has become too weak, or is well again.
   case power
+  /// An upstream's allowance stops a lane, or lets it go on.
+  case allowance
   /// A packet that the radio heard, for any recipient; only if an upstream wants packets.
   case packet
 }

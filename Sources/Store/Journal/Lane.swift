@@ -50,7 +50,7 @@ public enum Lane: String, Sendable, CaseIterable {
 extension EventKind {
   public var lane: Lane {
     switch self {
-    case .message, .outgoing, .reaction, .command, .document, .bucketGap, .power, .radio, .channel, .gap: .messages
+    case .message, .outgoing, .reaction, .command, .document, .bucketGap, .power, .radio, .channel, .allowance, .gap: .messages
     case .contact, .contactRemoved, .advert, .telemetry, .status: .nodes
     case .packet: .packets
     }
@@ -89,6 +89,13 @@ public struct ByLane<Value> {
 
 extension ByLane: Sendable where Value: Sendable {}
 extension ByLane: Equatable where Value: Equatable {}
+
+extension ByLane where Value == Bool {
+  /// In which both are true.
+  public func and(_ other: Self) -> Self {
+    Self(messages: messages && other.messages, nodes: nodes && other.nodes, packets: packets && other.packets)
+  }
+}
 
 extension ByLane where Value: Comparable {
   public var lowest: Value { min(messages, nodes, packets) }

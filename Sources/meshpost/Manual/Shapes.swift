@@ -285,6 +285,16 @@ enum Shapes {
     batches integer
     bytes_sent integer
     certificate_expires integer? seconds since 1970
+    allowance allowance? absent: any number of bytes at any hour
+    """,
+    "allowance": """
+    day_bytes integer used today, both ways
+    daily_bytes integer? what a day has
+    month_bytes integer
+    monthly_bytes integer?
+    stopped string[] lanes that wait for bytes
+    waits_for_hours bool nodes and packets wait for the bulk hours
+    until integer? when a lane that waits may be sent
     """,
     "lanes": """
     messages lane messages, deliveries, commands, documents, alerts

@@ -176,6 +176,7 @@ enum Show {
       print("          \(number("lost")) events were deleted before it had them; the gap is reported to it")
     }
     if let reason = upstream["reason"]?.string { print("          \(clean(reason))") }
+    if let words = allowance(upstream["allowance"]) { print("          \(words)") }
   }
 
   private static let lanes = ["messages", "nodes", "packets"]

@@ -109,8 +109,9 @@ final class TopView {
       let style: Style = ["idle": .good, "sending": .good, "stopped": .bad][state] ?? .warning
       let pending = upstream["pending"]?.integer ?? 0
       let reason = upstream["reason"]?.string.map { ": \(Show.clean($0))" } ?? ""
+      let stopped = Show.stopped(upstream["allowance"]).map { "; \($0)" } ?? ""
       let name = TextWidth.fit(Show.clean(upstream["name"]?.string), to: 9)
-      return Line([(.plain, "\(name) "), (style, state), (.plain, ", \(pending) pending\(reason)")])
+      return Line([(.plain, "\(name) "), (style, state), (.plain, ", \(pending) pending\(reason)\(stopped)")])
     }
     if upstreams.count > most { lines.append(Line("          and \(upstreams.count - most) more upstreams", .faint)) }
     return lines

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import SQLite
+import Store
+import Timing
+
+/// Keeps an upstream's account of bytes, over restarts, too.
+///
+/// What is on disk is ahead of what is used: bytes are written down before they are sent, a part of the allowance at a time. Whoever is killed counts
+/// too many, never too few.
+final class AllowanceAccount {
+  /// Written down at once, at least.
+  private static let leastPart: Int64 = 2048
+
+  private(set) var allowance: Allowance
+  /// Lanes that wait for bytes, as was last told.
+  private(set) var told = ByLane(all: false)
+  /// What local time is ahead of UTC.
+  var zone: (Int64) -> Int64 = LocalTime.offset
+  private let name: String
+  private let store: Store
+  private let loop: EventLoop
+  private let log: Log
+  /// Of the line's own count.
+  private var seen: UInt64 = 0
+  /// Used since the program began, and of that what is on disk.
+  private(set) var total: Int64 = 0
+  private var keptThrough: Int64 = 0
+  /// Is being written down.
+  private var keeping: When?
+  /// Of the periods: what was written for earlier ones does not count.
+  private var generation = 0
+  private var isTroubled = false
+  /// Something was written down.
+  var changed: () -> Void = {}
+
+  init(_ limits: Allowance.Limits, of name: String, store: Store, on loop: EventLoop, log: Log) throws(StoreError) {
+    (self.name, self.store, self.loop, self.log) = (name, store, loop, log)
+    let kept = try store.allowance(of: name) ?? ""
+    // The first word says which lanes waited.
+    let words = kept.utf8.split(separator: UInt8(ascii: " "), maxSplits: 1).map { String(decoding: $0, as: UTF8.self) }
+    allowance = Allowance(limits, kept: words.count == 2 ? words[1] : "")
+    guard words.count == 2 else { return }
+    for lane in Lane.allCases { told[lane] = words[0].utf8.contains(Self.letter(lane)) }
+  }
+
+  private static func letter(_ lane: Lane) -> UInt8 {
+    switch lane {
+    case .messages: UInt8(ascii: "m")
+    case .nodes: UInt8(ascii: "n")
+    case .packets: UInt8(ascii: "p")
+    }
+  }
+
+  private func text(ahead: Int64) -> String {
+    let letters = Lane.allCases.filter { told[$0] }.map { Self.letter($0) }
+    return "\(letters.isEmpty ? "-" : String(decoding: letters, as: UTF8.self)) \(allowance.kept(ahead: ahead))"
+  }
+
+  /// Part of the allowance that is written down at once.
+  private var part: Int64 {
+    let daily = min(allowance.limits.daily ?? .max, (allowance.limits.monthly ?? .max) / 10)
+    return min(max(daily / 200, Self.leastPart), 1 << 20)
+  }
+
+  /// Takes in the time, and what the line counts. True: other lanes wait for bytes than before.
+  func look(line: UInt64) -> Bool {
+    let wall = loop.wallClock
+    let seconds = wall.seconds
+    let look = Allowance.Look(local: seconds &+ zone(seconds), isTrusted: wall.isSynchronised, now: loop.now)
+    if allowance.pass(look) {
+      generation += 1
+      (keptThrough, keeping) = (total, nil)
+    }
+    // Another carrier counts from nothing.
+    let used = Int64(clamping: line >= seen ? line - seen : line)
+    seen = line
+    allowance.count(used)
+    total = total &+ used
+    // In time, so that nobody has to wait for it.
+    if allowance.limits.countsBytes, total > 0, total &+ part / 2 > keptThrough, keeping == nil { keep(ahead: part, when: .soon) }
+    return spent != told
+  }
+
+  private var spent: ByLane<Bool> {
+    ByLane(
+      messages: allowance.isSpent(.messages), nodes: allowance.isSpent(.nodes), packets: allowance.isSpent(.packets))
+  }
+
+  /// True: so many bytes more are written down. False: `changed` is called when they are.
+  func isKept(_ bytes: Int64) -> Bool {
+    if total &+ bytes <= keptThrough || !allowance.limits.countsBytes { return true }
+    if keeping != .now { keep(ahead: bytes &+ part, when: .now) }
+    return false
+  }
+
+  /// Bytes after which a look is due.
+  var nextLook: Int64 {
+    let rooms = Lane.allCases.map { allowance.room($0) - Allowance.least[$0] + 1 }.filter { $0 > 0 }
+    return max(512, min(rooms.min() ?? .max, part / 2))
+  }
+
+  private func keep(ahead: Int64, when: When) {
+    keeping = when
+    let (through, generation, text, name) = (total &+ ahead, generation, text(ahead: ahead), name)
+    let commit = store.write(when: when) { store throws(SQLiteError) in try store.setAllowance(of: name, text) }
+    loop.begin { [weak self] in
+      let failure = await commit.failure()
+      guard let self, self.generation == generation else { return }
+      self.keeping = nil
+      // A store that takes nothing does not stop messages: then it is counted in memory.
+      self.keptThrough = max(self.keptThrough, through)
+      if let failure, !self.isTroubled { self.log.warning("\(name): what is used is not written down: \(failure)") }
+      self.isTroubled = failure != nil
+      self.changed()
+    }
+  }
+
+  /// Says what has changed, in the journal, too. With it goes what is used.
+  func tell(_ moment: Moment, body: [UInt8]) {
+    told = spent
+    let text = text(ahead: max(0, keptThrough &- total))
+    store.post("which lanes \(name) may send") { [name] store throws(SQLiteError) in
+      try store.append(.allowance, at: moment, body: body)
+      try store.setAllowance(of: name, text)
+    }
+  }
+
+  /// At the end: exactly what was used.
+  func close(line: UInt64) {
+    _ = look(line: line)
+    generation += 1
+    let text = text(ahead: 0)
+    store.post(when: .soon, "what \(name) has used") { [name] store throws(SQLiteError) in
+      try store.setAllowance(of: name, text)
+    }
+  }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import JSON
+import Store
+import Timing
+
+/// What an upstream has used of its allowance.
+public struct AllowanceStatus: Equatable, Sendable {
+  public var dayBytes: Int64
+  public var monthBytes: Int64
+  public var dailyBytes: Int64?
+  public var monthlyBytes: Int64?
+  /// Lanes that wait for bytes.
+  public var spent: [Lane]
+  /// Outside the hours in which everything is sent.
+  public var waitsForHours: Bool
+  /// When something that waits may be sent, milliseconds since 1970; `nil`: nothing waits.
+  public var until: Int64?
+}
+
+/// What may be sent of an allowance.
+extension JournalUpstream {
+  /// The clock may be set meanwhile.
+  private static let longestPause: Int64 = 3600
+
+  static func account(
+    _ settings: Settings, _ store: Store, _ loop: EventLoop, _ log: Log
+  ) throws(StoreError) -> AllowanceAccount? {
+    let limits = Allowance.Limits(
+      daily: settings.dailyBytes, monthly: settings.monthlyBytes, bulkHours: settings.bulkHours)
+    return limits.isSome
+      ? try AllowanceAccount(limits, of: settings.name, store: store, on: loop, log: log) : nil
+  }
+
+  /// Lanes that may be sent now. Where `messages` may not, nothing may.
+  func permittedLanes() -> ByLane<Bool> {
+    guard let account else { return ByLane(all: true) }
+    look(account)
+    var permitted = ByLane(all: false)
+    for lane in Lane.allCases { permitted[lane] = account.allowance.allows(lane) }
+    return permitted
+  }
+
+  private func look(_ account: AllowanceAccount) {
+    if account.look(line: carrier.lineBytes) { tell(account) }
+    carrier.alarm(after: account.nextLook) { [weak self] in self?.woken.resume() }
+  }
+
+  /// Nothing may be sent: what is under way may still be answered, then nobody keeps the connection, which would cost bytes.
+  func rest() async throws(CancellationError) {
+    let isUsedUp = account.map { $0.allowance.isUsedUp } ?? false
+    if !isResting, flights.isEmpty || isUsedUp { hangUp() }
+    try await pause()
+  }
+
+  private func hangUp() {
+    isResting = true
+    release()
+    forgetFlights()
+    if !shipment.isDisconnected { shipment.greetAgain() }
+    carrier.close()
+    // What the end has cost.
+    if let account { look(account) }
+  }
+
+  /// Waits for news, until then, or until a lane that waits may be sent.
+  func pause(until time: MonotonicTime? = nil) async throws(CancellationError) {
+    guard let account else { return try await woken.wait(until: time, on: loop) }
+    var seconds = account.allowance.changesIn
+    if isShort { seconds = min(seconds ?? .max, account.allowance.dayEndsIn) }
+    let due = seconds.map { loop.now + .seconds(min($0 + 1, Self.longestPause)) }
+    try await woken.wait(until: [time, due].compactMap { $0 }.min(), on: loop)
+  }
+
+  /// What a connection costs is written down.
+  var mayConnect: Bool { account?.isKept(Allowance.opening) ?? true }
+
+  /// What a batch costs, about, with its answer and all that is around them.
+  private static func cost(_ batch: Batch) -> Int64 {
+    Int64(batch.size + batch.size / 20 + batch.events.count * 150 + 600)
+  }
+
+  /// What a lane may still use, beside what is under way.
+  private func room(_ lane: Lane, _ account: AllowanceAccount) -> Int64 {
+    flights.reduce(account.allowance.forBatch(lane)) { $0 - Self.cost($1.batch) }
+  }
+
+  /// Bytes of the next batch of a lane, at most.
+  func mostBytes(_ lane: Lane) -> Int {
+    guard let account else { return .max }
+    return Int(clamping: max(1, (room(lane, account) - 600) / 2))
+  }
+
+  /// There are bytes for it, and they are written down.
+  func mayUse(_ batch: Batch, _ lane: Lane) -> Bool {
+    guard let account else { return true }
+    guard Self.cost(batch) <= room(lane, account) else {
+      isShort = true
+      return false
+    }
+    return account.isKept(flights.reduce(Self.cost(batch)) { $0 + Self.cost($1.batch) })
+  }
+
+  // MARK: Telling
+
+  private func tell(_ account: AllowanceAccount) {
+    let (allowance, spent) = (account.allowance, Lane.allCases.filter(account.allowance.isSpent))
+    let used = Self.words(allowance)
+    if spent.isEmpty {
+      log.notice("\(name): the allowance lets everything go on (\(used))")
+    } else {
+      let names = spent.map(\.rawValue).joined(separator: ", ")
+      log.warning("\(name): the allowance stops \(names) (\(used)). Nothing is lost")
+    }
+    let body = JSONWriter.object { json in
+      json.field("upstream", name)
+      json.arrayField("stopped") { json in for lane in spent { json.value(lane.rawValue) } }
+      json.field("day_bytes", allowance.day.bytes)
+      json.field("daily_bytes", allowance.limits.daily)
+      json.field("month_bytes", allowance.month.bytes)
+      json.field("monthly_bytes", allowance.limits.monthly)
+    }
+    account.tell(Moment(clock), body: body)
+  }
+
+  private static func words(_ allowance: Allowance) -> String {
+    let day = allowance.limits.daily.map { "\(allowance.day.bytes) of \($0) bytes today" }
+    let month = allowance.limits.monthly.map { "\(allowance.month.bytes) of \($0) bytes this month" }
+    return [day, month].compactMap { $0 }.joined(separator: ", ")
+  }
+
+  /// `nil`: it has none.
+  var allowanceStatus: AllowanceStatus? {
+    guard let account else { return nil }
+    let allowance = account.allowance
+    let until = allowance.changesIn.map { clock.milliseconds + $0 * 1000 }
+    return AllowanceStatus(
+      dayBytes: allowance.day.bytes, monthBytes: allowance.month.bytes, dailyBytes: allowance.limits.daily,
+      monthlyBytes: allowance.limits.monthly, spent: Lane.allCases.filter { allowance.isSpent($0) },
+      waitsForHours: allowance.waitsForHours(.nodes), until: until)
+  }
+}

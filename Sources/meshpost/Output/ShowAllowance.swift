@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+
+extension Show {
+  /// What is used of an upstream's allowance, and what it stops; `nil`: it has none.
+  static func allowance(_ allowance: JSONValue?) -> String? {
+    guard let allowance, allowance.fields != nil else { return nil }
+    let used = [("day", "daily", "today"), ("month", "monthly", "this month")].compactMap { period, limit, words in
+      allowance["\(limit)_bytes"]?.integer.map { limit in
+        "\(kilobytes(allowance["\(period)_bytes"]?.integer ?? 0)) of \(kilobytes(limit)) kB \(words)"
+      }
+    }
+    let text = used.isEmpty ? "bulk hours" : "allowance: \(used.joined(separator: ", "))"
+    return text + (stopped(allowance).map { "; \($0)" } ?? "")
+  }
+
+  /// The lanes that wait, and until when; `nil`: none.
+  static func stopped(_ allowance: JSONValue?) -> String? {
+    guard let allowance else { return nil }
+    var lanes = allowance["stopped"]?.array?.compactMap(\.string) ?? []
+    if allowance["waits_for_hours"]?.bool == true { lanes += ["nodes", "packets"].filter { !lanes.contains($0) } }
+    guard !lanes.isEmpty else { return nil }
+    let until = allowance["until"]?.integer.map { " until \(time($0))" } ?? ""
+    return "\(lanes.joined(separator: ", ")) wait\(until)"
+  }
+
+  private static func kilobytes(_ bytes: Int64) -> String { "\(bytes / 1000)" }
+}
