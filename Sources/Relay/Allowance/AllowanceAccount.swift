@@ -79,7 +79,9 @@ final class AllowanceAccount {
     allowance.count(used)
     total = total &+ used
     // In time, so that nobody has to wait for it.
-    if allowance.limits.countsBytes, total > 0, total &+ part / 2 > keptThrough, keeping == nil { keep(ahead: part, when: .soon) }
+    if allowance.limits.countsBytes, total > 0, total &+ part / 2 > keptThrough, keeping == nil {
+      keep(ahead: part, when: .soon)
+    }
     return spent != told
   }
 

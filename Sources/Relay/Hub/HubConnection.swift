@@ -121,7 +121,8 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     let socket = WebSocket(
       WebSocket.Settings(
         host: endpoint.host, port: endpoint.port, target: "\(path)/link", headers: headers,
-        subprotocol: Self.subprotocol, compression: Self.compression, proxy: settings.server.proxy), tls: tls, meter: meter,
+        subprotocol: Self.subprotocol, compression: Self.compression, proxy: settings.server.proxy), tls: tls,
+      meter: meter,
       on: loop)
     defer { if case .live = way {} else { closedBytes &+= socket.bytesSent } }
     do throws(WebSocketFailure) {
