@@ -26,9 +26,11 @@ extension JournalUpstream {
   /// nothing is: its readers may want a node's record before its messages.
   private func foldingAhead(of cursor: Int64, _ present: AgeLimit.Present?) throws(StoreError) -> Folding? {
     let newest = store.newestSeq[Folding.lane]
-    // One that comes alone is not looked at twice.
-    guard settings.folds, knowsLanes, newest > cursor + 1 else { return nil }
+    guard settings.folds, knowsLanes else { return nil }
     if folding?.isUsable(after: cursor, epoch: store.epoch) != true {
+      folding = nil
+      // One that comes alone is not looked at twice; one that is left of a stretch says for how many it stands.
+      guard newest > cursor + 1 else { return nil }
       folding = Folding(after: cursor, end: newest, epoch: store.epoch)
     }
     try folding?.lookAhead(in: store, from: cursor) { [filter = settings.filter, store] event throws(StoreError) in
