@@ -288,6 +288,8 @@ private final class Schedule {
       }
       #expect(buried.isSubset(of: refused), "seed \(seed)")
       schedule.stop()
+      // Its tasks end, and with them what they hold open.
+      schedule.pass(2)
     }
     #expect((foldedInAll > 0) == (hub.folds && hub.knowsLanes), "\(foldedInAll) folded")
   }
