@@ -29,6 +29,8 @@ extension JournalUpstream {
   }
 
   private func ended(_ end: ConnectionEnd) {
+    // Whoever ended it on purpose knows.
+    guard !isClosed else { return }
     holder = nil
     switch end {
     case .outdated: isOutdated = true
