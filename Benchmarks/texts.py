@@ -1,7 +1,7 @@
 """Messages such as people write, drawn by a seed: common words of six languages, places, readings, and who writes.
 
 Texts that repeat each other compress far better than a mesh's do. Here the words come from nearly five hundred, frequent ones more often (as in
-languages, the n-th about as 1/n), with numbers, capitals, punctuation and marks between them. Fifty bytes on average.
+languages, the n-th about as 1/n), with numbers, capitals, punctuation and marks between them. 48 bytes on average (5,000 of seed 1), 116 at most.
 """
 import os
 import random
