@@ -11,7 +11,7 @@ HOME_ASSISTANT := .build/home-assistant
 RELEASE := --configuration release --static-swift-stdlib -Xswiftc -Osize -Xswiftc -use-ld=lld \
   -Xlinker --icf=safe -Xlinker --gc-sections -Xlinker -z -Xlinker pack-relative-relocs
 
-.PHONY: run test test-arm64 build deb deb-arm64 bench manual format lint packages test-packages bluez-bench machine clean
+.PHONY: run test test-arm64 build deb deb-arm64 bench bench-fleet manual format lint packages test-packages bluez-bench machine clean
 
 ## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
 run: packages
@@ -53,6 +53,11 @@ deb-arm64: packages
 bench: packages test-packages $(PYTHON_ENV)/ready bluez-bench
 	$(SWIFT) build $(RELEASE)
 	./Benchmarks/run
+
+## bench-fleet: a hub under the load of a fleet of gateways, as a table (Benchmarks/fleet)
+bench-fleet: packages test-packages
+	$(SWIFT) build $(RELEASE) --product meshpost-hub
+	./Benchmarks/fleet/run
 
 ## manual: man pages and docs/json.md, made from the commands themselves
 manual:
