@@ -11,7 +11,7 @@ extension EventLoop {
   public func connect(
     host: String, port: UInt16, through proxy: ProxySettings?, timeout: Duration
   ) async throws(Connector.Failure) -> Int32 {
-    guard let proxy else { return try await connect(host: host, port: port, timeout: timeout) }
+    guard let proxy else { return try await connect(host: host, port: port, timeout: timeout, triesAgain: true) }
     return try await Tunnel(to: host, port, through: proxy, on: self).socket(within: timeout)
   }
 }

@@ -43,7 +43,12 @@ class Watcher:
             if len(rest) < length:
                 return requests
             body, self.bytes = rest[:length], rest[length:]
-            requests += [head, zlib.decompress(body, 31) if b"content-encoding: gzip" in head.lower() else body]
+            coding = re.search(rb"content-encoding: (\S+)", head.lower())
+            if coding and coding[1] == b"gzip":
+                body = zlib.decompress(body, 31)
+            elif coding:
+                body = zlib.decompressobj(-15, zdict=dictionary()).decompress(body)
+            requests += [head, body]
         if self.is_mqtt:
             # A word may be in two pieces.
             seen, self.bytes = self.bytes, self.bytes[-len(WORD):]

@@ -37,6 +37,8 @@ import subprocess
 import sys
 import time
 
+import passage
+
 NEAR, FAR = "192.0.2.1", "192.0.2.2"
 CLONE_NEWNET, PR_SET_PDEATHSIG = 0x40000000, 1
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 1, 0x1000
@@ -88,25 +90,8 @@ def open_door(file, port):
     if os.getppid() != parent:
         os._exit(0)
 
-    async def pump(reader, writer):
-        try:
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        except OSError:
-            pass
-        finally:
-            writer.close()
-
-    async def visit(reader, writer):
-        try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            return writer.close()
-        await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
-
     async def main():
-        await (await asyncio.start_unix_server(visit, file)).serve_forever()
+        await (await asyncio.start_unix_server(passage.to(port), file)).serve_forever()
 
     asyncio.run(main())
     os._exit(0)

@@ -79,7 +79,8 @@ private typealias Action = ConnectionRace.Action
     var random = SeededRandom(seed: seed)
     for _ in 0..<2000 {
       let families = (0..<Int.random(in: 1...20, using: &random)).map { _ in Bool.random(using: &random) ? four : six }
-      var race = ConnectionRace(families: families, first: Int.random(in: 0...20, using: &random))
+      var race = ConnectionRace(
+        families: families, first: Int.random(in: 0...20, using: &random), triesAgain: Bool.random(using: &random))
       var (now, started, isLost) = (start, [Int](), false)
       var actions = race.begin(now: now)
       while !isLost {
@@ -94,17 +95,66 @@ private typealias Action = ConnectionRace.Action
           actions = race.timePassed(now: now)
         }
       }
-      #expect(started.sorted() == Array(families.indices))
+      // What is tried again has a number of its own.
+      #expect(started.filter { $0 < families.count }.sorted() == Array(families.indices))
+      #expect(Set(started).count == started.count)
       #expect(race.nextAt == nil && race.underWay.isEmpty)
     }
+  }
+
+  @Test func `who says nothing is tried again beside that, a few times, where the line may have been down`() {
+    var race = ConnectionRace(families: [six, four], triesAgain: true)
+    var (now, started) = (start, race.begin(now: start))
+    while let next = race.nextAt {
+      now = next
+      started += race.timePassed(now: now)
+    }
+    // 2 is the first address again, 3 the second.
+    let all: [Action] = (0..<5).map { .start($0) }
+    #expect(started == all)
+    #expect(race.underWay == [0, 1, 2, 3, 4], "nothing is given up: the first may be answered first")
+    let whole: Duration = ConnectionRace.delay + ConnectionRace.again * 3
+    #expect(now - start == whole)
+    for attempt in 0..<4 { #expect(race.failed(attempt, now: now) == []) }
+    #expect(race.failed(4, now: now) == [.lost])
+  }
+
+  @Test func `who hears that the line is up tries again at once, and not without end`() {
+    for triesAgain in [false, true] {
+      var race = ConnectionRace(families: [six], triesAgain: triesAgain)
+      #expect(race.hurry(now: start) == [], "nobody was asked yet")
+      _ = race.begin(now: start)
+      let now = start + .seconds(2)
+      #expect(race.hurry(now: now) == [.start(1)])
+      let next: MonotonicTime? = triesAgain ? now + ConnectionRace.again : nil
+      #expect(race.nextAt == next)
+      #expect(race.failed(0, now: now) == [], "the other may still answer")
+      #expect(race.hurry(now: now) == [.start(2)])
+      #expect(race.hurry(now: now) == [.start(3)])
+      #expect(race.hurry(now: now) == [])
+    }
+    var two = ConnectionRace(families: [six, six])
+    _ = two.begin(now: start)
+    #expect(two.hurry(now: start) == [], "the second comes anyway")
+  }
+
+  @Test func `a host that has worked lately is known to, even when it fails now`() {
+    var good = GoodAddresses()
+    #expect(!good.hasWorkedLately("host", now: start))
+    good.worked(NetworkAddress(family: four, bytes: [1]), for: "host", now: start)
+    good.forget("host")
+    #expect(good["host"] == nil)
+    #expect(good.hasWorkedLately("host", now: start + GoodAddresses.lately))
+    #expect(!good.hasWorkedLately("host", now: start + GoodAddresses.lately + .seconds(1)))
+    #expect(!good.hasWorkedLately("other", now: start))
   }
 
   @Test func `good addresses are few, and the newest of a host counts`() {
     var good = GoodAddresses()
     func address(_ last: UInt8) -> NetworkAddress { NetworkAddress(family: four, bytes: [last]) }
-    for number in 0..<40 { good.worked(address(UInt8(number)), for: "host \(number)") }
+    for number in 0..<40 { good.worked(address(UInt8(number)), for: "host \(number)", now: start) }
     #expect(good["host 0"] == nil && good["host 39"] == address(39))
-    good.worked(address(7), for: "host 39")
+    good.worked(address(7), for: "host 39", now: start)
     #expect(good["host 39"] == address(7))
     good.forget("host 39")
     #expect(good["host 39"] == nil)
@@ -169,6 +219,27 @@ private typealias Action = ConnectionRace.Action
       #expect(loop.watchCount == 0)
     }
     #expect(gone == nil)
+  }
+
+  @Test(arguments: [false, true]) func `a connection that is being made is tried again at once by whoever may be`(
+    _ triesAgain: Bool
+  ) throws {
+    let loop = EventLoop()
+    let (listener, port) = try LoopbackSocket.listen(on: 0)
+    listen(listener, 0)
+    let address = NetworkAddress(family: AF_INET, bytes: Self.loopback(port))
+    let fillers = try (0..<4).map { _ in try address.connect().socket }
+    defer { for socket in fillers + [listener] { close(socket) } }
+    let connector = Connector(
+      host: "127.0.0.1", port: port, timeout: .seconds(60), triesAgain: triesAgain, on: loop
+    ) { _ in Issue.record("nobody answers") }
+    loop.hurryConnections()
+    while loop.watchCount < 1 || connector.isLookingUp { loop.turn(wait: true) }
+    #expect(loop.watchCount == 1)
+    loop.hurryConnections()
+    #expect(loop.watchCount == (triesAgain ? 2 : 1))
+    connector.cancel()
+    #expect(loop.watchCount == 0 && loop.connecting.isEmpty)
   }
 
   private static func loopback(_ port: UInt16) -> [UInt8] {

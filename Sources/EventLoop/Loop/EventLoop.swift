@@ -59,6 +59,8 @@ public final class EventLoop {
   public private(set) var wakeups: UInt64 = 0
   /// What connections of this loop have learnt.
   var goodAddresses = GoodAddresses()
+  /// Connections that are being made. They take themselves out.
+  var connecting: [ObjectIdentifier: Connector] = [:]
 
   /// Tasks that were begun here and have not ended; their children do not count.
   var taskCount = 0

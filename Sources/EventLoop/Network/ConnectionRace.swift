@@ -6,8 +6,11 @@ import Timing
 ///
 /// The families alternate, beginning with that of the first address. An attempt that says nothing for 250 ms gets company, one
 /// that fails is followed at once; nobody waits for an address that swallows what is sent to it. Source: RFC 8305 §§ 4 and 5.
+///
+/// A line that was cut swallows everything, too, and the kernel asks again after 1, 3, 7 and 15 s: where that is likelier than a dead server,
+/// addresses that say nothing are tried once more beside that (`again`), and at once when somebody says that the line is up (`hurry`). Nothing is given up for it: on a slow line the first is answered first.
 struct ConnectionRace {
-  /// What to do with the address of this number.
+  /// What to do with the attempt of this number: the address's, plus the number of addresses each time that it is tried again.
   enum Action: Equatable {
     case start(Int)
     /// There are newer attempts, and no more than so many at once.
@@ -21,15 +24,26 @@ struct ConnectionRace {
   /// Descriptors that one race may hold: the oldest attempt has had two seconds when it makes room.
   static let maxAtOnce = 8
 
+  /// Between the last attempt and those that are made once more, and between these. The kernel asks twice in that time.
+  static let again: Duration = .seconds(5)
+  /// Attempts that are made once more by themselves: as many as come before a connection is given up.
+  static let maxAgain = 3
+
   private var waiting: ArraySlice<Int>
+  private let order: [Int]
+  private let triesAgain: Bool
+  private var (triedAgain, hurried) = (0, 0)
   /// Attempts that have no answer yet, oldest first.
   private(set) var underWay: [Int] = []
   /// When `timePassed` wants to be called; `nil`: no attempt is to follow.
   private(set) var nextAt: MonotonicTime?
 
   /// `families`: of each address, in the order that the resolver prefers. `first`: the one that worked last time.
-  init(families: [Int32], first: Int? = nil) {
-    waiting = Self.order(families, first)[...]
+  /// `triesAgain`: whoever says nothing is tried once more by and by, and not only when somebody says so.
+  init(families: [Int32], first: Int? = nil, triesAgain: Bool = false) {
+    order = Self.order(families, first)
+    waiting = order[...]
+    self.triesAgain = triesAgain
   }
 
   private static func order(_ families: [Int32], _ first: Int?) -> [Int] {
@@ -60,18 +74,36 @@ struct ConnectionRace {
 
   mutating func timePassed(now: MonotonicTime) -> [Action] {
     guard let nextAt, now >= nextAt else { return [] }
-    return startNext(now)
+    return waiting.isEmpty ? tryAgain(now) : startNext(now)
+  }
+
+  /// The line is said to be up: what says nothing is tried once more at once.
+  mutating func hurry(now: MonotonicTime) -> [Action] {
+    guard waiting.isEmpty, !underWay.isEmpty, hurried < Self.maxAgain else { return [] }
+    hurried += 1
+    return tryAgain(now)
+  }
+
+  private mutating func tryAgain(_ now: MonotonicTime) -> [Action] {
+    triedAgain += 1
+    nextAt = triesAgain && triedAgain - hurried < Self.maxAgain ? now + Self.again : nil
+    guard underWay.count < Self.maxAtOnce else { return [] }
+    let turn = triedAgain - 1
+    let attempt = order[turn % order.count] + order.count * (turn / order.count + 1)
+    underWay.append(attempt)
+    return [.start(attempt)]
   }
 
   private mutating func startNext(_ now: MonotonicTime) -> [Action] {
     guard let next = waiting.popFirst() else {
+      guard underWay.isEmpty else { return [] }
       nextAt = nil
-      return underWay.isEmpty ? [.lost] : []
+      return [.lost]
     }
     var actions: [Action] = []
     if underWay.count == Self.maxAtOnce { actions.append(.giveUp(underWay.removeFirst())) }
     underWay.append(next)
-    nextAt = waiting.isEmpty ? nil : now + Self.delay
+    nextAt = !waiting.isEmpty ? now + Self.delay : triesAgain ? now + Self.again : nil
     return actions + [.start(next)]
   }
 }

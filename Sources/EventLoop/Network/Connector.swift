@@ -66,21 +66,27 @@ public final class Connector {
   private var pace: LoopTimer?
   private var answer: Wakeup<NameLookup.Result>?
   private var isOver = false
+  private let triesAgain: Bool
 
+  /// `triesAgain`: a server that has worked lately is asked more often than the kernel asks, as it may be the line that was down; and
+  /// what is sent over such a connection, too. Nothing for a server of which each connection takes the place of the one before.
+  ///
   /// `done` gets the connected, non-blocking socket, whose owner it becomes. Keep the connector until then;
   /// `cancel` to give up.
   public init(
-    host: String, port: UInt16, timeout: Duration, on loop: EventLoop,
+    host: String, port: UInt16, timeout: Duration, triesAgain: Bool = false, on loop: EventLoop,
     _ done: @escaping (Result<Int32, Failure>) -> Void
   ) {
     self.loop = loop
     self.done = done
+    self.triesAgain = triesAgain
     target = "\(host) port \(port)"
     limit = loop.schedule(after: timeout) { [weak self] in self?.timedOut() }
     let wakeup = Wakeup<NameLookup.Result>()
     answer = wakeup
     wakeup.attach(to: loop) { [weak self] result in self?.lookedUp(host, result) }
     NameLookup.run(host, port, wakeup)
+    if triesAgain { loop.connecting[ObjectIdentifier(self)] = self }
   }
 
   deinit { cancel() }
@@ -90,6 +96,7 @@ public final class Connector {
   /// Lets go of every socket and timer; nothing is told.
   public func cancel() {
     isOver = true
+    loop.connecting[ObjectIdentifier(self)] = nil
     limit?.cancel()
     pace?.cancel()
     answer?.detach(from: loop)
@@ -105,7 +112,8 @@ public final class Connector {
     case .addresses(let found):
       addresses = found
       let first = loop.goodAddresses[target].flatMap { found.firstIndex(of: $0) }
-      race = ConnectionRace(families: found.map(\.family), first: first)
+      let repeats = triesAgain && loop.goodAddresses.hasWorkedLately(target, now: loop.now)
+      race = ConnectionRace(families: found.map(\.family), first: first, triesAgain: repeats)
       perform(race.begin(now: loop.now))
     case .failed(let words): finish(.failure(.noSuchHost(host, words: words)))
     }
@@ -132,9 +140,15 @@ public final class Connector {
     }
   }
 
+  /// The line is said to be up.
+  func hurry() { if !isOver { perform(race.hurry(now: loop.now)) } }
+
+  /// Which one an attempt is for.
+  private func address(of attempt: Int) -> NetworkAddress { addresses[attempt % addresses.count] }
+
   private func start(_ address: Int) {
     do throws(SystemError) {
-      let (socket, isConnected) = try addresses[address].connect()
+      let (socket, isConnected) = try self.address(of: address).connect()
       sockets[address] = socket
       if isConnected { return succeed(address) }
       guard loop.watch(socket, for: .writable, { [weak self] _ in self?.answered(address) }) else {
@@ -156,16 +170,17 @@ public final class Connector {
   private func failed(_ address: Int, _ error: SystemError) {
     closeSocket(address)
     outcomes.append((address, error.words))
-    if addresses[address] == loop.goodAddresses[target] { loop.goodAddresses.forget(target) }
+    if self.address(of: address) == loop.goodAddresses[target] { loop.goodAddresses.forget(target) }
     perform(race.failed(address, now: loop.now))
   }
 
   private func succeed(_ address: Int) {
     guard let socket = sockets.removeValue(forKey: address) else { return }
     loop.unwatch(socket)
-    loop.goodAddresses.worked(addresses[address], for: target)
+    loop.goodAddresses.worked(self.address(of: address), for: target, now: loop.now)
     var yes: Int32 = 1
     setsockopt(socket, Int32(IPPROTO_TCP), TCP_NODELAY, &yes, socklen_t(MemoryLayout<Int32>.size))
+    if triesAgain { Descriptor.asksEvenly(socket) }
     finish(.success(socket))
   }
 
@@ -176,7 +191,11 @@ public final class Connector {
   }
 
   private var attempts: [Failure.Attempt] {
-    outcomes.map { Failure.Attempt(address: "\(addresses[$0.address])", words: $0.words) }
+    // Each address once with the same words, however often it was tried.
+    outcomes.reduce(into: []) { all, outcome in
+      let attempt = Failure.Attempt(address: "\(address(of: outcome.address))", words: outcome.words)
+      if !all.contains(attempt) { all.append(attempt) }
+    }
   }
 
   private func closeSocket(_ address: Int) {

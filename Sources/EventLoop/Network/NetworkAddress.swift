@@ -2,6 +2,7 @@
 
 import CLinux
 import Glibc
+import Timing
 
 /// An address and port as the kernel takes them.
 struct NetworkAddress: Hashable, Sendable {
@@ -41,18 +42,28 @@ extension NetworkAddress: CustomStringConvertible {
 /// Which address of a host has worked last: it is tried first the next time. Bounded; the oldest is forgotten.
 struct GoodAddresses {
   private static let most = 32
+  /// A host that has worked within that time is there, as far as anybody knows: rather the line is down.
+  static let lately: Duration = .seconds(600)
 
-  private var entries: [(host: String, address: NetworkAddress)] = []
+  /// `address`: `nil` since it has failed.
+  private var entries: [(host: String, address: NetworkAddress?, at: MonotonicTime)] = []
 
   subscript(host: String) -> NetworkAddress? { entries.first { $0.host == host }?.address }
 
-  mutating func worked(_ address: NetworkAddress, for host: String) {
-    forget(host)
-    if entries.count == Self.most { entries.removeFirst() }
-    entries.append((host, address))
+  func hasWorkedLately(_ host: String, now: MonotonicTime) -> Bool {
+    entries.contains { $0.host == host && now - $0.at <= Self.lately }
   }
 
-  mutating func forget(_ host: String) { entries.removeAll { $0.host == host } }
+  mutating func worked(_ address: NetworkAddress, for host: String, now: MonotonicTime) {
+    entries.removeAll { $0.host == host }
+    if entries.count == Self.most { entries.removeFirst() }
+    entries.append((host, address, now))
+  }
+
+  /// That it has worked at all stays known.
+  mutating func forget(_ host: String) {
+    for index in entries.indices where entries[index].host == host { entries[index].address = nil }
+  }
 }
 
 /// What a name stands for. The look-up is a system call that waits, so it has a thread of its own, for as long as it takes.

@@ -3,8 +3,6 @@
 import Testing
 import Timing
 
-@testable import Relay
-
 @Suite struct KeepAliveTests {
   /// An idle link on a path that forgets what is silent for so long.
   private struct Path {

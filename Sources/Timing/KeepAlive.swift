@@ -1,33 +1,32 @@
 // SPDX-License-Identifier: MIT
 
-import Timing
-
-/// Decides after how much silence a link is pinged: as seldom as whatever is on the path keeps an idle connection. Pure.
+/// Decides after how much silence a connection is pinged: as seldom as whatever is on the path keeps an idle connection. Pure.
 ///
 /// A NAT that forgets a connection after two minutes lets the ping of the fifth go nowhere: the link is dead from the second minute on, and nothing
 /// reaches the gateway meanwhile. So a ping without an answer halves the silence, and answers lengthen it again, up to what was configured; a
 /// silence that failed is tried again a day later.
-struct KeepAlive: CustomStringConvertible {
+public struct KeepAlive: CustomStringConvertible {
   /// No NAT that passes TCP at all forgets it sooner, and more pings would cost more than a new connection.
-  static let shortest: Duration = .seconds(25)
+  public static let shortest: Duration = .seconds(25)
   /// Answers in a row, after which a longer silence is tried.
-  static let answersToGrow = 8
-  static let memory: Duration = .seconds(86400)
+  public static let answersToGrow = 8
+  public static let memory: Duration = .seconds(86400)
 
   /// As configured.
-  let longest: Duration
-  private(set) var interval: Duration
+  public let longest: Duration
+  public private(set) var interval: Duration
   private var answers = 0
   /// A silence that ended a link, and until when it is not tried again.
   private var failed: (silence: Duration, until: MonotonicTime)?
 
-  init(longest: Duration) {
+  /// `longest`: the silence that was configured.
+  public init(longest: Duration) {
     self.longest = longest
     interval = longest
   }
 
   /// A ping after that silence was answered.
-  mutating func answered(now: MonotonicTime) {
+  public mutating func answered(now: MonotonicTime) {
     if let failed, now >= failed.until { self.failed = nil }
     guard interval < longest else { return }
     answers += 1
@@ -39,7 +38,7 @@ struct KeepAlive: CustomStringConvertible {
   }
 
   /// A ping after that silence was not answered. False: nothing changes.
-  mutating func unanswered(after silence: Duration, now: MonotonicTime) -> Bool {
+  public mutating func unanswered(after silence: Duration, now: MonotonicTime) -> Bool {
     answers = 0
     // A line that is cut anyway says nothing about silence.
     guard silence >= interval * 9 / 10, interval > Self.shortest else { return false }
@@ -48,5 +47,5 @@ struct KeepAlive: CustomStringConvertible {
     return true
   }
 
-  var description: String { "pinged after \(interval.inSeconds) s from now on" }
+  public var description: String { "pinged after \(Int(interval.inSeconds)) s from now on" }
 }
