@@ -54,6 +54,12 @@ public final class Deflater {
     return Deflater(bits: 16 + Int32(bits), memory: 5, [])?.run(bytes, Z_FINISH)
   }
 
+  /// All of `bytes`, by themselves: for a receiver that has nothing but the dictionary. `nil`: no memory. Source: RFC 1951.
+  public static func whole(_ bytes: [UInt8], dictionary: [UInt8]) -> [UInt8]? {
+    let bits = (9...13).first { 1 << $0 >= bytes.count + dictionary.count } ?? 13
+    return Deflater(bits: -Int32(bits), memory: 5, dictionary)?.run(bytes, Z_FINISH)
+  }
+
   private func run(_ bytes: [UInt8], _ flush: Int32) -> [UInt8] {
     var output: [UInt8] = []
     bytes.withUnsafeBufferPointer { input in

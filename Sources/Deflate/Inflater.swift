@@ -14,21 +14,22 @@ public enum InflateFailure: Error, Equatable, Sendable {
 public final class Inflater {
   private let stream: UnsafeMutablePointer<z_stream>
   private let dictionary: [UInt8]
-  private let isRaw: Bool
+  /// Messages follow one another; else it is one piece of data, with an end.
+  private let isSeries: Bool
   private var failure: InflateFailure?
-  /// A gzip file is over.
-  private var isOver = false
+  /// The one piece is over.
+  fileprivate var isOver = false
 
   /// For messages. `windowBits`: 9 to 15, at least the peer's. It takes 2^windowBits + 7 KiB. `nil`: no memory.
   public convenience init?(windowBits: Int, dictionary: [UInt8] = []) {
-    self.init(bits: -Int32(min(max(windowBits, 9), 15)), dictionary)
+    self.init(bits: -Int32(min(max(windowBits, 9), 15)), isSeries: true, dictionary)
   }
 
-  private init?(bits: Int32, _ dictionary: [UInt8]) {
+  private init?(bits: Int32, isSeries: Bool, _ dictionary: [UInt8]) {
     stream = .allocate(capacity: 1)
     stream.initialize(to: z_stream())
     self.dictionary = dictionary
-    isRaw = bits < 0
+    self.isSeries = isSeries
     guard meshpost_inflate_begin(stream, bits) == Z_OK else {
       stream.deallocate()
       return nil
@@ -77,7 +78,7 @@ public final class Inflater {
     if isTooMuch { failure = .tooLarge }
     switch code {
     case Z_OK, Z_BUF_ERROR: break
-    case Z_STREAM_END where isRaw:
+    case Z_STREAM_END where isSeries:
       // A peer may end its stream within a message, and begin another. Source: RFC 7692 § 7.2.3.4.
       inflateReset(stream)
     case Z_STREAM_END:
@@ -97,7 +98,18 @@ public final class Inflater {
 
   /// All of a gzip file, which is no larger than `limit`.
   public static func gunzip(_ bytes: [UInt8], limit: Int) throws(InflateFailure) -> [UInt8] {
-    guard let inflater = Inflater(bits: 16 + 15, []) else { throw .tooLarge }
+    try Inflater(bits: 16 + 15, isSeries: false, []).one(bytes, limit)
+  }
+
+  /// All of what `Deflater.whole` has made, which is no larger than `limit`.
+  public static func whole(_ bytes: [UInt8], dictionary: [UInt8], limit: Int) throws(InflateFailure) -> [UInt8] {
+    try Inflater(bits: -15, isSeries: false, dictionary).one(bytes, limit)
+  }
+}
+
+extension Inflater? {
+  fileprivate func one(_ bytes: [UInt8], _ limit: Int) throws(InflateFailure) -> [UInt8] {
+    guard let inflater = self else { throw .tooLarge }
     var output: [UInt8] = []
     try inflater.append(bytes, to: &output, limit: limit)
     guard inflater.isOver else { throw .damaged }

@@ -16,7 +16,7 @@ public struct JSONWriter {
   public static func object<Failure>(
     _ body: (inout JSONWriter) throws(Failure) -> Void
   ) throws(Failure) -> [UInt8] {
-    var writer = JSONWriter()
+    var writer = JSONWriter(reserving: 256)
     try writer.object(body)
     return writer.bytes
   }
@@ -54,6 +54,7 @@ public struct JSONWriter {
     self.value(value)
   }
 
+  @inlinable
   public mutating func field(_ name: String, _ value: (some BinaryInteger)?) {
     guard let value else { return }
     key(name)
@@ -93,9 +94,31 @@ public struct JSONWriter {
     quote(value)
   }
 
+  /// Inlined down to the number: unspecialised code for each kind of integer takes several times as long.
+  @inlinable
   public mutating func value(_ value: some BinaryInteger) {
+    guard let small = Int64(exactly: value) else { return text(String(value)) }
+    number(small)
+  }
+
+  @usableFromInline
+  mutating func text(_ digits: String) {
     separate()
-    bytes.append(contentsOf: String(value).utf8)
+    bytes.append(contentsOf: digits.utf8)
+  }
+
+  @usableFromInline
+  mutating func number(_ value: Int64) {
+    separate()
+    var rest = value.magnitude
+    if value < 0 { bytes.append(UInt8(ascii: "-")) }
+    var place: UInt64 = 1
+    while rest / place >= 10 { place *= 10 }
+    while place > 0 {
+      bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest / place))
+      rest %= place
+      place /= 10
+    }
   }
 
   /// Infinities and NaN, which JSON does not have, become null.
@@ -143,7 +166,8 @@ public struct JSONWriter {
     needsComma = true
   }
 
-  private mutating func key(_ name: String) {
+  @usableFromInline
+  mutating func key(_ name: String) {
     separate()
     quote(name)
     bytes.append(UInt8(ascii: ":"))
@@ -151,19 +175,35 @@ public struct JSONWriter {
   }
 
   private mutating func quote(_ text: String) {
-    let digits = Array("0123456789abcdef".utf8)
     bytes.append(UInt8(ascii: "\""))
-    for byte in text.utf8 {
+    var text = text
+    text.withUTF8 { escape($0) }
+    bytes.append(UInt8(ascii: "\""))
+  }
+
+  private mutating func escape(_ text: UnsafeBufferPointer<UInt8>) {
+    // Most texts are taken as they are.
+    guard text.contains(where: Self.isEscaped) else { return bytes.append(contentsOf: text) }
+    for byte in text {
       switch byte {
       case UInt8(ascii: "\""): bytes.append(contentsOf: [0x5C, 0x22])
       case UInt8(ascii: "\\"): bytes.append(contentsOf: [0x5C, 0x5C])
       case 0x0A: bytes.append(contentsOf: [0x5C, 0x6E])
-      case 0..<0x20, 0x7F:
-        bytes.append(contentsOf: Array("\\u00".utf8) + [digits[Int(byte >> 4)], digits[Int(byte & 15)]])
+      case _ where Self.isEscaped(byte):
+        bytes.append(contentsOf: "\\u00".utf8)
+        bytes.append(Self.digit(byte >> 4))
+        bytes.append(Self.digit(byte & 15))
       default: bytes.append(byte)
       }
     }
-    bytes.append(UInt8(ascii: "\""))
+  }
+
+  private static func isEscaped(_ byte: UInt8) -> Bool {
+    byte < 0x20 || byte == 0x7F || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\")
+  }
+
+  private static func digit(_ value: UInt8) -> UInt8 {
+    value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
   }
 }
 

@@ -4,11 +4,14 @@ import COpenSSL
 
 /// The hashes and ciphers of the mesh, on libcrypto. Source: companion.md § 13.2.
 public enum Digest {
+  /// Looked up once: libcrypto would look it up by name for each digest. `nonisolated(unsafe)`: it never changes.
+  private nonisolated(unsafe) static let sha256Method = EVP_MD_fetch(nil, "SHA256", nil)
+
   /// SHA-256: 32 bytes.
   public static func sha256(_ data: [UInt8]) -> [UInt8] {
     var result = [UInt8](repeating: 0, count: 32)
     var count: UInt32 = 0
-    let done = EVP_Digest(data, data.count, &result, &count, EVP_sha256(), nil)
+    let done = EVP_Digest(data, data.count, &result, &count, sha256Method, nil)
     precondition(done == 1, "libcrypto refused SHA-256: the installation is broken")
     return result
   }

@@ -43,7 +43,14 @@ public struct SQLiteError: Error, Equatable, Sendable, CustomStringConvertible {
 /// A connection. Not `Sendable`: one owner, one thread at a time.
 public final class Database {
   let handle: OpaquePointer
-  private var cache: [String: Statement] = [:]
+  private var cache: [Key: Statement] = [:]
+
+  /// SQL as a key: nearly all texts differ in length already, and to hash a whole one takes longer than to run it.
+  private struct Key: Hashable {
+    let sql: String
+
+    func hash(into hasher: inout Hasher) { hasher.combine(sql.utf8.count) }
+  }
 
   /// Opens or creates the file.
   public init(location: String, readOnly: Bool = false) throws(SQLiteError) {
@@ -72,9 +79,10 @@ public final class Database {
 
   /// The prepared statement for `sql`, kept for the next time.
   public func statement(_ sql: String) throws(SQLiteError) -> Statement {
-    if let kept = cache[sql], !kept.isInUse { return kept }
+    let key = Key(sql: sql)
+    if let kept = cache[key], !kept.isInUse { return kept }
     let made = try prepare(sql)
-    if cache[sql] == nil { cache[sql] = made }
+    if cache[key] == nil { cache[key] = made }
     return made
   }
 

@@ -16,6 +16,7 @@ public enum SQLiteValue: Equatable, Sendable, ExpressibleByIntegerLiteral, Expre
   public init(stringLiteral value: String) { self = .text(value) }
 
   /// NULL for `nil`; integers over 63 bits keep their bit pattern.
+  @inlinable
   public static func optional(_ value: (some BinaryInteger)?) -> SQLiteValue {
     value.map { .integer(Int64(truncatingIfNeeded: $0)) } ?? .null
   }

@@ -257,6 +257,31 @@ import Timing
     }
   }
 
+  /// As a gateway and a hub of today begin: what a message costs that the dictionary knows, and one that it does not.
+  @Test func `what a link begins with is small`() throws {
+    func sizes(_ messages: [String], _ dictionary: [UInt8], _ bits: Int) throws -> [Int] {
+      let deflater = try #require(Deflater(windowBits: bits, memoryLevel: 4, dictionary: dictionary))
+      return messages.map { deflater.message(Array($0.utf8)).count }
+    }
+    let message =
+      #"{"type":"events","n":3,"lane":"messages","after":81,"events":[{"seq":82,"at":1795386312778,"trusted":true,"kind":"message","#
+      + #""body":{"id":41,"kind":"channel","sender_name":"Anna","channel":"1155f1870f917786","channel_name":"Public","#
+      + #""sender_time":1795386314,"text":"Is anybody up on the ridge?","snr":9.75,"hops":0,"direct":false}}]}"#
+    let gateway = try sizes(
+      [
+        #"{"type":"hello","protocol":2,"gateway":"9f86d081884c7d65","epoch":"61fe457a98fcf2cc","version":"0.1.0","keep_alive_s":300,"brief":true}"#,
+        #"{"type":"request","id":"2","method":"getUpdatesState","params":{"buckets":["commands"]}}"#, message,
+      ], LinkDictionary.fromGateway, 12)
+    #expect(gateway[0] <= 50 && gateway[1] <= 12 && gateway[2] <= 85, "\(gateway)")
+    let hub = try sizes(
+      [
+        #"{"type":"welcome","protocol":2,"lanes":{"messages":80,"nodes":79},"window":4,"max_bytes":1048576,"at":1795386312751}"#,
+        #"{"type":"response","id":"2","ok":true,"result":{"buckets":[{"bucket":"commands","seq":0,"at":0}]}}"#,
+      ], LinkDictionary.fromHub, 10)
+    #expect(hub[0] <= 30 && hub[1] <= 12, "\(hub)")
+    #expect(try sizes([message], [], 12)[0] > 150)
+  }
+
   // MARK: gzip
 
   @Test func `gzip files come out whole, or not at all`() throws {

@@ -57,6 +57,38 @@ import Testing
     #expect(JSONValue.integer(.max).count == nil, "one that was not read is not believed either")
   }
 
+  @Test func `each integer is written as its digits`() {
+    var numbers: [Int64] = [0, .max, .min, .max - 1, .min + 1]
+    var power: Int64 = 1
+    for _ in 0..<19 {
+      numbers += [power, power - 1, power + 1, -power, 1 - power]
+      power = power.multipliedReportingOverflow(by: 10).partialValue
+    }
+    for number in numbers {
+      var json = JSONWriter()
+      json.value(number)
+      #expect(json.string == String(number))
+    }
+    var json = JSONWriter()
+    json.array {
+      $0.value(UInt64.max)
+      $0.value(UInt8(200))
+    }
+    #expect(json.string == "[18446744073709551615,200]")
+  }
+
+  @Test func `what a text must not hold as it is is escaped, and the rest is not`() {
+    for byte in 0..<128 as Range<UInt8> {
+      var json = JSONWriter()
+      json.value("é" + String(UnicodeScalar(byte)) + "😀")
+      let isEscaped = byte < 32 || byte == 127 || byte == 34 || byte == 92
+      #expect(json.bytes.contains(where: { $0 < 32 || $0 == 127 }) == false, "\(byte)")
+      #expect((json.bytes.count > 9) == isEscaped, "\(byte)")
+      // `try?`: what does not parse is not that text.
+      #expect((try? JSONValue(parsing: json.bytes))?.string == "é" + String(UnicodeScalar(byte)) + "😀", "\(byte)")
+    }
+  }
+
   @Test func `a conversion of a number ends at what the type holds`() {
     #expect(Int(saturating: 1e308) == .max && Int64(saturating: -1e308) == .min)
     #expect(Int8(saturating: 128) == 127 && Int8(saturating: -128.9) == -128 && UInt8(saturating: -0.5) == 0)
