@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""uplink.py PROGRAMS [PART…]: what the relay makes of a thin line. Parts: pipe, ahead, bytes; all of them without.
+"""uplink.py PROGRAMS [PART…]: what the relay makes of a thin line. Parts: pipe, ahead, cuts, bytes; all of them without.
 
 Gateway, server and radio are the real programs; between gateway and server lies Tests/Doubles/shapedline.py, so needs root.
 
 pipe    a backlog through lines of several rates, 600 ms round trip, cut every 20 to 60 s for 3 to 10 s
 ahead   a message that comes while 10,000 records of nodes wait, at 1.5 KB/s
+cuts    the same, with the cuts of pipe
 bytes   TCP payload for each message, by kind of upstream, plain and with TLS
+broker  a backlog for an MQTT broker at 16 KB/s, 600 ms round trip, without cuts
 """
 import argparse
 import asyncio
@@ -22,11 +24,15 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 
 from gateway import status, until
 from texts import Talk
 
-SHAPED = pathlib.Path(__file__).resolve().parent.parent / "Tests/Doubles/shapedline.py"
+DOUBLES = pathlib.Path(__file__).resolve().parent.parent / "Tests/Doubles"
+SHAPED = DOUBLES / "shapedline.py"
+sys.path.append(str(DOUBLES))
+import passage  # noqa: E402
 PORT, INNER = 8700, 8701
 TOKEN = "a-token-for-the-benchmark"
 # So many messages that the line is busy for some two minutes.
@@ -36,27 +42,10 @@ everything = []
 
 def terminate_tls(place):
     """On the far side: TLS in front of a hub, as a proxy does it."""
-    async def pump(reader, writer):
-        try:
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        except OSError:
-            pass
-        finally:
-            writer.close()
-
-    async def visit(reader, writer):
-        try:
-            inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", INNER)
-        except OSError:
-            return writer.close()
-        await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer))
-
     async def main():
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(f"{place}/server.pem", f"{place}/server.key")
-        await (await asyncio.start_server(visit, "0.0.0.0", PORT, ssl=context)).serve_forever()
+        await (await asyncio.start_server(passage.to(INNER), "0.0.0.0", PORT, ssl=context)).serve_forever()
 
     asyncio.run(main())
 
@@ -77,8 +66,9 @@ class Door(http.client.HTTPConnection):
 class Site:
     """A gateway with its radio, a server, and a line between them that is cut at first."""
 
-    def __init__(self, name, *line, kind="hub", tls=False, extra=""):
+    def __init__(self, name, *line, kind="hub", tls=False, extra="", broker=""):
         self.place, self.kind, self.tls, self.extra, self.started = folder / name, kind, tls, extra, []
+        self.broker = broker
         self.place.mkdir()
         inside = INNER if tls else PORT
         self.line = self.start(
@@ -124,7 +114,7 @@ class Site:
         if self.kind == "mqtt":
             secure = f"certfile {self.place}/server.pem\nkeyfile {self.place}/server.key\n" if self.tls else ""
             (self.place / "mosquitto.conf").write_text(
-                f"listener {PORT} 0.0.0.0\n{secure}allow_anonymous true\nuser root\nmax_queued_messages 0\n")
+                f"listener {PORT} 0.0.0.0\n{secure}allow_anonymous true\nuser root\nmax_queued_messages 0\n{self.broker}\n")
             self.servers = [self.start(*inside, "/usr/sbin/mosquitto", "-c", self.place / "mosquitto.conf")]
             return
         (self.place / "token").write_text(TOKEN + "\n")
@@ -244,6 +234,11 @@ def backlog(site, count):
     return before
 
 
+def waiting_bytes(site):
+    """Of events that wait, before compression."""
+    return sum(lane["pending_bytes"] for lane in site.status()["upstreams"][0]["lanes"].values())
+
+
 def drained(site, bound):
     """Seconds until nothing waits; none if the bound came first."""
     while time.monotonic() - site.begun < bound:
@@ -262,7 +257,7 @@ def through(rate):
     needed = once(before, clear.counted())[0]
     clear.close()
     site = Site(f"pipe-{rate}", *shape(rate * 1000))
-    before = backlog(site, count)
+    before, plain = backlog(site, count), waiting_bytes(site)
     seconds = drained(site, options.bound)
     time.sleep(3)
     after = site.counted()
@@ -273,8 +268,9 @@ def through(rate):
     share = len(texts) / count
     row = [
         f"{rate} KB/s", f"{count:,}", f"{seconds:,.0f} s" if seconds else f"{len(texts):,} after {options.bound:,} s",
+        f"{len(texts) / spent:,.1f}", f"{plain * share / spent / 1000:,.1f} KB/s",
         f"{100 * needed * share / spent / (rate * 1000):.0f} %", f"{100 * up['bytes'] / spent / (rate * 1000):.0f} %",
-        f"{100 * max(0, 1 - needed * share / max(1, up['payload'])):.0f} %", f"{100 * up['repeated'] / max(1, up['offered']):.0f} %",
+        f"{100 * max(0, 1 - needed * share / max(1, up['payload'])):.0f} %", f"{100 * up['again'] / max(1, up['payload']):.1f} %", f"{100 * up['repeated'] / max(1, up['offered']):.0f} %",
         f"{up['bytes'] / max(1, len(texts)):,.0f}", ("yes" if len(texts) == count else "so far") if exact else "NO"]
     return row
 
@@ -296,7 +292,7 @@ def pipe():
     for runner in runners:
         runner.join()
     table(
-        ["line", "backlog", "through after", "goodput", "line used", "more than needed", "TCP repeated", "IP bytes a message", "once, in order"],
+        ["line", "backlog", "through after", "messages/s", "of events", "goodput", "line used", "more than needed", "carried twice", "TCP repeated", "IP bytes a message", "once, in order"],
         [rows[rate] for rate in sorted(rows)])
 
 
@@ -307,9 +303,9 @@ def table(head, rows):
     print(flush=True)
 
 
-def ahead():
+def ahead(cuts=False):
     """Radios come one after another, each with a full table of 1,000 nodes, which is how a gateway has 10,000 records quickly."""
-    site = Site("ahead", *shape(1500, cuts=False))
+    site = Site("ahead-cuts" if cuts else "ahead", *shape(1500, cuts))
     site.serve()
     for seed in range(1, options.nodes // 1000 + 1):
         site.radio("--contacts", 998, "--max-contacts", 1000, "--seed", seed, "--queue", 1000)
@@ -344,6 +340,59 @@ def ahead():
     if took:
         print(f"median of {len(took)}: {statistics.median(took):.1f} s, longest {max(took):.1f} s", flush=True)
     site.close()
+
+
+def seen(file):
+    """Seqs as a subscriber got them: of events as JSON, or of batches in the compact form."""
+    found = []
+    for line in file.read_text().split():
+        payload = bytes.fromhex(line)
+        if payload[:1] == b"{":
+            found.append(json.loads(payload)["seq"])
+        else:
+            text = zlib.decompressobj(-15, zdict=dictionary()).decompress(payload[1:])
+            found += [event["seq"] for event in json.loads(text)["events"]]
+    return found
+
+
+def dictionary():
+    page = (pathlib.Path(__file__).resolve().parent.parent / "docs/link-dictionary.md").read_text()
+    return page.split("```text\n")[1].split("\n```")[0].encode()
+
+
+def to_broker(name, count, **kind):
+    site = Site(f"broker-{name}".replace(" ", "-").replace(",", ""), *shape(16000, cuts=False), kind="mqtt", **kind)
+    site.extra += '\nkinds = ["message"]'
+    before = backlog(site, count)
+    topic = "compact" if "compact" in site.extra else "message"
+    listener = ["nsenter", f"--net={site.far}", "mosquitto_sub", "-p", PORT, "-q", 1, "-t", f"meshpost/+/{topic}", "-F", "%x"]
+    if site.tls:
+        listener += ["--cafile", site.place / "server.pem", "-h", site.address]
+    with open(site.place / "seen", "w") as output:
+        site.start(*listener, stdout=output)
+    seconds = drained(site, options.bound)
+    time.sleep(3)
+    after, came = site.counted(), seen(site.place / "seen")
+    site.close()
+    spent, up = seconds or options.bound, {name: grown(before, after, "up", name) for name in after["up"]}
+    return [
+        name, f"{count:,}", f"{seconds:,.0f} s" if seconds else "–", f"{len(came) / spent:,.0f}",
+        f"{100 * up['bytes'] / spent / 16000:.0f} %", f"{(up['payload'] - up['again']) / max(1, len(came)):,.0f}",
+        "yes" if came == sorted(set(came)) and len(came) == count else f"NO: {len(set(came)):,} once, {len(came):,} in all"]
+
+
+def broker():
+    kinds = {
+        "events as JSON": {}, "events as JSON, TLS": {"tls": True},
+        "events as JSON, no limit of messages in flight": {"broker": "max_inflight_messages 0"},
+        "events as JSON, set_tcp_nodelay": {"broker": "set_tcp_nodelay true"},
+    }
+    if not options.before:
+        kinds |= {"compact": {"extra": 'format = "compact"'}, "compact, TLS": {"extra": 'format = "compact"', "tls": True}}
+    if options.kinds:
+        kinds = {name: kinds[name] for name in options.kinds.split(";")}
+    rows = [to_broker(name, max(1, round(2000 * options.size)), **kind) for name, kind in kinds.items()]
+    table(["form", "backlog", "through after", "messages a second", "line used", "TCP payload a message", "once, in order"], rows)
 
 
 def cost(name, **kind):
@@ -406,6 +455,8 @@ def cost_of_bytes():
     kinds = {
         "hub, live": {}, "hub, live, TLS": {"tls": True}, "hub, HTTP": {"extra": 'link = "http"'},
         "hub, HTTP, TLS": {"extra": 'link = "http"', "tls": True}, "MQTT 5": {"kind": "mqtt"}, "MQTT 5, TLS": {"kind": "mqtt", "tls": True},
+        "MQTT 5, compact": {"kind": "mqtt", "extra": 'format = "compact"'},
+        "MQTT 5, compact, TLS": {"kind": "mqtt", "extra": 'format = "compact"', "tls": True},
     }
     if options.kinds:
         kinds = {name: kinds[name] for name in options.kinds.split(";")}
@@ -429,7 +480,8 @@ def cost_of_bytes():
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--terminate-tls"]:
         sys.exit(terminate_tls(sys.argv[2]))
-    parts = {"pipe": pipe, "ahead": ahead, "bytes": cost_of_bytes}
+    parts = {"pipe": pipe, "ahead": ahead, "cuts": lambda: ahead(cuts=True), "bytes": cost_of_bytes,
+             "broker": broker}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", type=pathlib.Path)
     parser.add_argument("parts", nargs="*", choices=[*parts, []], default=[], metavar="PART")
@@ -442,6 +494,7 @@ if __name__ == "__main__":
     parser.add_argument("--nodes", type=int, default=10000)
     parser.add_argument("--messages", type=int, default=20)
     parser.add_argument("--singles", type=int, default=100)
+    parser.add_argument("--before", action="store_true", help="programs that know no compact form")
     parser.add_argument("--kinds", help="of upstreams whose bytes are counted, with ; between: as the table calls them")
     parser.add_argument("--seed", type=int, default=1, help="of cuts and of what people write (texts.py); printed")
     options = parser.parse_args()

@@ -19,7 +19,10 @@ public final class MQTTClient {
   private static let guessPatience: Duration = .seconds(10)
   /// Messages that may wait for us with a broker that has not been told a bound (3.1.1).
   static let maxIncoming = 1024
-  private static let maxQueued = 256
+  static let maxQueued = 256
+  private static let mostGathered = 16384
+  /// Publications under way at most; of a broker of version 3.1.1 it is not known how many it takes.
+  private static let widest = (v5: 256, v3: 64)
 
   private let host: String
   private let port: UInt16
@@ -29,7 +32,7 @@ public final class MQTTClient {
   /// The way to the broker leads through it.
   private let proxy: ProxySettings?
   private let meter: TrafficMeter?
-  private let loop: EventLoop
+  let loop: EventLoop
   private let patience: (hello: Duration, guess: Duration)
   var stream: (any ByteStream)?
   private var decoder = MQTTDecoder(.v5)
@@ -39,20 +42,30 @@ public final class MQTTClient {
   var subscribing: Set<UInt16> = []
   /// Messages of the broker that are not acknowledged yet.
   var incoming: Set<UInt16> = []
-  private var keepAlive: Duration?
-  /// When something was last sent that keeps the connection alive.
-  private var lastSent = MonotonicTime(seconds: 0)
+  /// What the path is known to keep open, over all connections; `nil`: no pings are wanted.
+  private var silences: KeepAlive?
+  /// So long we may be silent at most, by what was agreed on; `nil`: for ever.
+  private var agreed: Duration?
+  /// When something was last sent, and when something last came.
+  private var (lastSent, lastHeard) = (MonotonicTime(seconds: 0), MonotonicTime(seconds: 0))
+  /// A ping has no answer yet, and this silence was before it.
+  var pingedAfter: Duration?
   /// What is due from the broker.
   private var expected: String?
   /// Something is due, or nothing is any more.
   private let expectation = Waiter()
   /// The largest packet that the broker takes.
-  private var maxBytes: Int?
-  private var retains = true
+  private(set) var maxBytes: Int?
+  private(set) var retains = true
   /// A client id that the broker gave us.
   private var givenID: String?
   /// Publications that the broker takes at once; and those that wait for it.
-  private var receiveMaximum = 65535
+  private(set) var receiveMaximum = 65535
+  var aliases = TopicAliases(most: 0)
+  /// Encoded, and about to go out with what comes next.
+  var gathered: [UInt8] = []
+  /// One publication more may be under way, or the connection has ended.
+  let vacancy = Waiter()
   var queued: [(message: MQTTMessage, answer: Promise<MQTTAnswer?>)] = []
   /// Why the connection was closed from here.
   private var failure: MQTTFailure?
@@ -104,6 +117,8 @@ public final class MQTTClient {
     close()
     end = nil
     search.begins(now: loop.now)
+    let longest = options.keepAlive > 0 ? Duration.seconds(Int64(options.keepAlive)) : nil
+    if silences?.longest != longest { silences = longest.map { KeepAlive(longest: $0) } }
     do {
       while try await !greet(options) { drop() }
     } catch {
@@ -117,6 +132,10 @@ public final class MQTTClient {
     var options = options
     if options.clientID.isEmpty { options.clientID = givenID ?? "" }
     if !retains { options.will?.retain = false }
+    // Room for a longer silence if the path turns out to bear it; the broker misses us after one and a half times that.
+    if let silences {
+      options.keepAlive = UInt16(clamping: min(Int(options.keepAlive), 2 * Int(silences.interval.inSeconds)))
+    }
     let stream = try await open()
     self.stream = stream
     decoder = MQTTDecoder(version)
@@ -213,10 +232,11 @@ public final class MQTTClient {
     retains = greeting.retains
     maxBytes = greeting.maxBytes
     receiveMaximum = max(1, greeting.receiveMaximum)
-    window = min(receiveMaximum, 64)
+    window = min(receiveMaximum, version == .v5 ? Self.widest.v5 : Self.widest.v3)
+    aliases = TopicAliases(most: greeting.topicAliases)
     let seconds = Int64(greeting.keepAlive ?? Int(options.keepAlive))
-    keepAlive = seconds > 0 ? .seconds(seconds) : nil
-    lastSent = loop.now
+    agreed = seconds > 0 ? .seconds(seconds) : nil
+    (lastSent, lastHeard, pingedAfter) = (loop.now, loop.now, nil)
     return true
   }
 
@@ -250,6 +270,7 @@ public final class MQTTClient {
       if let failure { throw failure }
       do throws(StreamEnd) {
         decoder.append(try await stream.read())
+        lastHeard = loop.now
       } catch {
         if Task.isCancelled { throw CancellationError() }
         throw error
@@ -257,21 +278,53 @@ public final class MQTTClient {
     }
   }
 
+  /// As seldom as the path and the broker allow.
   private func ping() async throws {
-    guard let keepAlive else { return try await Waiter().wait() }
-    while true {
-      try await loop.sleep(until: lastSent + keepAlive)
-      guard loop.now >= lastSent + keepAlive else { continue }
+    while let interval = [silences?.interval, agreed].compactMap({ $0 }).min() {
+      guard loop.now >= lastSent + interval else {
+        try await loop.sleep(until: lastSent + interval)
+        continue
+      }
+      pingedAfter = loop.now - max(lastSent, lastHeard)
       send(.ping)
-      lastSent = loop.now
       expect("no answer to a ping")
     }
+    try await Waiter().wait()
+  }
+
+  func ponged() {
+    // A shorter silence says nothing of a longer one.
+    if let silence = pingedAfter, let interval = silences?.interval, silence >= interval * 9 / 10 {
+      silences?.answered(now: loop.now)
+    }
+    pingedAfter = nil
+  }
+
+  /// What else is known of why a broker that was pinged is gone.
+  private func missed() -> String {
+    guard let silence = pingedAfter, silences?.unanswered(after: silence, now: loop.now) == true, let silences else {
+      return ""
+    }
+    return " after a silence of \(Int(silence.inSeconds)) s; \(silences)"
   }
 
   func send(_ command: MQTTCommand) {
-    let bytes = command.encode()
-    bytesSent &+= UInt64(bytes.count)
-    stream?.write(bytes)
+    gather(command.encode())
+    flush()
+  }
+
+  func gather(_ bytes: [UInt8]) {
+    lastSent = loop.now
+    gathered += bytes
+    if gathered.count >= Self.mostGathered { flush() }
+  }
+
+  /// What was gathered goes out, in as few TLS records and IP packets as it fits in.
+  public func flush() {
+    guard !gathered.isEmpty else { return }
+    bytesSent &+= UInt64(gathered.count)
+    stream?.write(gathered)
+    gathered.removeAll(keepingCapacity: gathered.capacity <= Self.mostGathered)
   }
 
   /// Gives the connection up when something is due and nothing has moved for long.
@@ -285,7 +338,7 @@ public final class MQTTClient {
       while let due = expected {
         try await expectation.wait(until: progress.nextLook(now: loop.now), on: loop)
         if progress.isOver(movedBytes, now: loop.now), expected != nil {
-          throw MQTTFailure.unreachable("\(due) in time")
+          throw MQTTFailure.unreachable("\(due) in time\(missed())")
         }
       }
     }
@@ -305,34 +358,8 @@ public final class MQTTClient {
     stream?.close()
   }
 
-  /// The broker's answer; `nil`: the connection has ended before it came.
-  public func publish(_ message: MQTTMessage) -> Promise<MQTTAnswer?> {
-    let answer = Promise<MQTTAnswer?>()
-    publish(message, answer)
-    return answer
-  }
-
-  func publish(_ message: MQTTMessage, _ answer: Promise<MQTTAnswer?>) {
-    guard isUp else { return answer.keep(nil) }
-    // More at once than the broker takes would end the connection: the rest waits for its turn.
-    guard waiting.count < receiveMaximum else {
-      guard queued.count < Self.maxQueued else { return answer.keep(MQTTAnswer(0x97)) }
-      return queued.append((message, answer))
-    }
-    let id = freshID()
-    var message = message
-    if !retains { message.retain = false }
-    let command = MQTTCommand.publish(message, id: id, isRepeated: false, version)
-    // A broker would end the connection over it, again and again.
-    if let maxBytes, command.encode().count > maxBytes { return answer.keep(MQTTAnswer(0x95)) }
-    waiting[id] = answer
-    send(command)
-    if waiting.count == 1 { expect("no acknowledgement") }
-    lastSent = loop.now
-  }
-
-  /// One that is not in use.
-  private func freshID() -> UInt16 {
+  /// An identifier that is not in use.
+  func freshID() -> UInt16 {
     repeat {
       lastID = lastID == .max ? 1 : lastID + 1
     } while (waiting[lastID] != nil || subscribing.contains(lastID))
@@ -363,7 +390,8 @@ public final class MQTTClient {
     waiting = [:]
     subscribing = []
     incoming = []
-    queued = []
+    (queued, gathered, pingedAfter) = ([], [], nil)
+    vacancy.resume()
     for answer in unanswered { answer.keep(nil) }
   }
 }

@@ -94,6 +94,7 @@ struct MQTTDecoder {
     if version == .v5, !body.isAtEnd {
       let properties = try MQTTProperties(&body, of: .connack)
       greeting.receiveMaximum = properties.number(0x21) ?? greeting.receiveMaximum
+      greeting.topicAliases = properties.number(0x22) ?? 0
       greeting.keepAlive = properties.number(0x13)
       greeting.maxBytes = properties.number(0x27)
       greeting.takesQuality1 = properties.number(0x24) != 0

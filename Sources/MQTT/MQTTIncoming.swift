@@ -8,7 +8,9 @@ extension MQTTClient {
     case .disconnected(let code, let reason, let server): fail(Self.ended(code, reason, server))
     case .acknowledged(let id, let code, let reason): try acknowledged(id, MQTTAnswer(code, reason))
     case .message(let message, let id, let isRepeated): try came(message, id, isRepeated)
-    case .pong: if waiting.isEmpty { expect(nil) }
+    case .pong:
+      ponged()
+      if waiting.isEmpty { expect(nil) }
     case .subscribed(let id, let code, let reason):
       guard subscribing.remove(id) != nil else { throw .protocolError("an answer to no subscription") }
       guard code >= 0x80 else { return }
@@ -25,7 +27,9 @@ extension MQTTClient {
     if !queued.isEmpty {
       let (message, answer) = queued.removeFirst()
       publish(message, answer)
+      flush()
     }
+    vacancy.resume()
   }
 
   func came(_ message: MQTTMessage, _ id: UInt16?, _ isRepeated: Bool) throws(MQTTError) {

@@ -14,6 +14,8 @@ public struct MQTTMessage: Equatable, Sendable {
   /// MQTT 5, requests: where the answer is wanted, and what is to stand beside it.
   public var responseTopic: String?
   public var correlation: [UInt8]?
+  /// More is to come on this topic: where the broker takes numbers for topics, it gets one.
+  public var recurs = false
 
   public init(
     topic: String, payload: [UInt8], retain: Bool = false, responseTopic: String? = nil, correlation: [UInt8]? = nil
@@ -30,7 +32,7 @@ public struct MQTTMessage: Equatable, Sendable {
 enum MQTTCommand: Equatable {
   case connect(MQTTOptions, MQTTVersion)
   /// QoS 1, with an identifier from 1 to 65535.
-  case publish(MQTTMessage, id: UInt16, isRepeated: Bool, MQTTVersion)
+  case publish(MQTTMessage, id: UInt16, isRepeated: Bool, MQTTVersion, alias: TopicAliases.Alias? = nil)
   case acknowledge(id: UInt16)
   case subscribe(topic: String, id: UInt16, MQTTVersion)
   case ping
@@ -40,10 +42,10 @@ enum MQTTCommand: Equatable {
   func encode() -> [UInt8] {
     switch self {
     case .connect(let options, let version): return Self.packet(0x10, Self.connect(options, version))
-    case .publish(let message, let id, let isRepeated, let version):
+    case .publish(let message, let id, let isRepeated, let version, let alias):
       let flags: UInt8 = 0x32 | (isRepeated ? 0x08 : 0) | (message.retain ? 0x01 : 0)
-      var body = Self.string(message.topic) + Self.word(id)
-      if version == .v5 { body += Self.properties(Self.properties(of: message)) }
+      var body = Self.string(alias?.isKnown == true ? "" : message.topic) + Self.word(id)
+      if version == .v5 { body += Self.properties(Self.properties(of: message, alias)) }
       return Self.packet(flags, body + message.payload)
     case .acknowledge(let id): return Self.packet(0x40, Self.word(id))
     case .subscribe(let topic, let id, let version):
@@ -79,8 +81,9 @@ enum MQTTCommand: Equatable {
     return body + payload
   }
 
-  private static func properties(of message: MQTTMessage) -> [UInt8] {
+  private static func properties(of message: MQTTMessage, _ alias: TopicAliases.Alias?) -> [UInt8] {
     var bytes: [UInt8] = []
+    if let alias { bytes += [0x23] + word(alias.number) }
     if let topic = message.responseTopic { bytes += [0x08] + string(topic) }
     if let correlation = message.correlation { bytes += [0x09] + binary(correlation) }
     return bytes
@@ -121,6 +124,8 @@ struct MQTTGreeting: Equatable {
   var hasSession = false
   /// Publications that may wait for their acknowledgement.
   var receiveMaximum = 65535
+  /// Numbers for topics that it takes.
+  var topicAliases = 0
   /// Seconds, in place of those that we said.
   var keepAlive: Int?
   /// The largest packet that it takes.

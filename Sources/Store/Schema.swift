@@ -10,7 +10,7 @@ enum Schema {
     Migration(number: 6, sql: eviction), Migration(number: 7, sql: regions), Migration(number: 8, sql: waiting),
     Migration(number: 9, sql: steadyTime), Migration(number: 10, sql: radios),
     Migration(number: 11, sql: unspacedScripts), Migration(number: 12, sql: lanes),
-    Migration(number: 13, sql: events),
+    Migration(number: 13, sql: events), Migration(number: 14, sql: messagesOnce),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -192,5 +192,37 @@ enum Schema {
     ALTER TABLE messages ADD COLUMN seq INTEGER;
     ALTER TABLE outgoing ADD COLUMN seq INTEGER;
     ALTER TABLE outgoing ADD COLUMN newest_seq INTEGER;
+    """
+
+  /// A received message is written once: rows behind `meta.before_events` are events of the journal themselves, and have what only the event
+  /// tells. `event_start`: bytes of such events before this one. `event_radio`: the radio that it names. `meta.journal_from`: what is before has
+  /// left the journal.
+  ///
+  /// `identities` follows behind, up to `meta.identified`. The table is made anew, as the unique index of the old one cannot be dropped.
+  private static let messagesOnce = """
+    CREATE TABLE messages_once(
+      id INTEGER PRIMARY KEY, identity BLOB NOT NULL, kind TEXT NOT NULL, sender BLOB, sender_name BLOB,
+      channel TEXT, slot INTEGER, text_type INTEGER NOT NULL, sender_time INTEGER, author BLOB, text BLOB NOT NULL,
+      snr INTEGER, path_length INTEGER NOT NULL, data_type INTEGER, at INTEGER NOT NULL, trusted INTEGER NOT NULL,
+      copies INTEGER NOT NULL DEFAULT 1, waited INTEGER, age INTEGER, radio INTEGER NOT NULL DEFAULT 1, seq INTEGER,
+      event_start INTEGER, channel_name BLOB, author_name BLOB, event_radio INTEGER, checksum INTEGER);
+    INSERT INTO messages_once
+      SELECT id, identity, kind, sender, sender_name, channel, slot, text_type, sender_time, author, text, snr,
+        path_length, data_type, at, trusted, copies, waited, age, radio, seq, NULL, NULL, NULL, NULL, NULL
+      FROM messages;
+    CREATE TABLE identities(identity BLOB PRIMARY KEY, message INTEGER NOT NULL) WITHOUT ROWID;
+    INSERT INTO identities SELECT identity, id FROM messages;
+    INSERT INTO meta VALUES ('before_events', (SELECT ifnull(max(id), 0) FROM messages));
+    INSERT INTO meta VALUES ('identified', (SELECT ifnull(max(id), 0) FROM messages));
+    INSERT INTO meta VALUES ('journal_from', (SELECT ifnull(min(seq), 1) FROM journal));
+    DROP VIEW message_words;
+    DROP TABLE messages;
+    ALTER TABLE messages_once RENAME TO messages;
+    CREATE VIEW message_words AS SELECT id,
+      CASE kind WHEN 'datagram' THEN '' ELSE CAST(text AS TEXT) END AS text,
+      ifnull(CAST(sender_name AS TEXT), '') AS sender,
+      ifnull('s' || lower(hex(sender)), '') || ifnull(' a' || lower(hex(author)), '') || ifnull(' c' || channel, '')
+        AS place
+      FROM messages;
     """
 }

@@ -70,6 +70,10 @@ public final class Store {
   var journalState = JournalState()
   var steadyClock = SteadyClock(maxAway: 0)
   var radioState = RadioState()
+  /// `nil`: not read yet.
+  var identities: RecentIdentities?
+  /// Reactions may wait for their messages; `nil`: not known yet.
+  var mayHaveWaitingReactions: Bool?
 
   /// The gateway's id: 16 hex digits, created once, kept when the database is recreated.
   public private(set) var gatewayID = ""
@@ -114,11 +118,12 @@ public final class Store {
   }
 
   private func load() throws(StoreError) {
-    (alongside, taken) = ([:], [:])
+    (alongside, taken, identities) = ([:], [:], nil)
     try loadIdentity()
     journalState = try translating { () throws(SQLiteError) in try JournalState(database) }
     steadyClock = try loadElapsed()
     radioState = try translating { () throws(SQLiteError) in try readRadios() }
+    try translating { () throws(SQLiteError) in try loadMessageEvents() }
     try translating { () throws(SQLiteError) in try placeOutgoing() }
   }
 
@@ -266,7 +271,7 @@ public final class Store {
 
   private func begin() throws(SQLiteError) {
     guard !database.isInTransaction else { return }
-    try database.execute("BEGIN IMMEDIATE")
+    try database.run("BEGIN IMMEDIATE")
     swap(&taken, &alongside)
     for work in taken.values { try work(self) }
   }
@@ -344,7 +349,7 @@ public final class Store {
     (isUrgent, isPromised) = (false, false)
     if doomed == nil, database.isInTransaction {
       do {
-        try database.execute("COMMIT")
+        try database.run("COMMIT")
       } catch {
         doomed = StoreError(error)
       }
@@ -356,6 +361,7 @@ public final class Store {
       // Fails if SQLite has already rolled back by itself (disk full, I/O error), which is fine.
       if database.isInTransaction { try? database.execute("ROLLBACK") }
       journalState.undo()
+      identities = nil
       alongside.merge(taken) { newer, _ in newer }
       if case .corrupt = failed { (isDamaged, news.isDamaged) = (true, true) }
     } else {
@@ -380,21 +386,4 @@ public final class Store {
       throw StoreError(error)
     }
   }
-
-  // MARK: Size
-
-  /// Bytes of the database file as SQLite counts them.
-  public func size() throws(StoreError) -> Int64 {
-    try translating { () throws(SQLiteError) in
-      (try database.value("PRAGMA page_count")?.integer ?? 0) * Self.pageSize
-    }
-  }
-
-  /// Folds the log into the database: at a clean end, so that the next start has nothing to do.
-  public func checkpoint() throws(StoreError) {
-    try translating { () throws(SQLiteError) in try database.execute("PRAGMA wal_checkpoint(TRUNCATE)") }
-  }
-
-  /// Frees memory of caches that is not in use.
-  public func releaseMemory() { database.releaseMemory() }
 }

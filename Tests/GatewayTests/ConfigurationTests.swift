@@ -3,6 +3,7 @@
 import Foundation
 import Gateway
 import Proxies
+import Relay
 import TestSupport
 import Testing
 import Transport
@@ -156,6 +157,28 @@ import Transport
       #expect(mqtt.version?.rawValue ?? 0 == byte)
     }
     #expect(throws: (any Error).self) { try parse(text("4")) }
+  }
+
+  @Test func `the compact form is of batches, and has no template, observer or topic of one event`() throws {
+    let broker = "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\n"
+    let compact = broker + "format = \"compact\"\n"
+    for (text, isCompact, topic) in [
+      (broker, false, "meshpost/{gateway}/{kind}"), (broker + "format = \"json\"", false, "meshpost/{gateway}/{kind}"),
+      (compact, true, "meshpost/{gateway}/compact"), (compact + "topic = \"x/{lane}\"", true, "x/{lane}"),
+    ] {
+      guard case .mqtt(let mqtt)? = try parse(text).upstreams.first?.kind else {
+        Issue.record("\(text)")
+        continue
+      }
+      #expect(try mqtt.isCompact == isCompact && mqtt.topic == TopicTemplate(topic), "\(text)")
+    }
+    for more in [
+      "template = \"{{text}}\"", "observer = true\niata = \"ZRH\"", "topic = \"x/{kind}\"",
+      "topic = \"x/{channel_name}\"",
+    ] {
+      #expect(throws: (any Error).self, "\(more)") { try parse(compact + more) }
+    }
+    #expect(throws: (any Error).self) { try parse(broker + "format = \"gzip\"") }
   }
 
   private static let key = String(repeating: "6312eee6", count: 8)

@@ -63,7 +63,8 @@ import Timing
       try events(bytes) == [
         .connected(
           MQTTGreeting(
-            code: 0x9C, keepAlive: 9, maxBytes: 256, takesQuality1: false, retains: false, clientID: "a", reason: "hi",
+            code: 0x9C, topicAliases: 5, keepAlive: 9, maxBytes: 256, takesQuality1: false, retains: false,
+            clientID: "a", reason: "hi",
             server: "s"))
       ])
     #expect(MQTTReason.words(0x9C, "hi", server: "s") == "another server is to be used for now: hi; it names s")
@@ -157,7 +158,7 @@ import Timing
 }
 
 /// A broker that answers from a list: to each packet, or to a connection that begins, with the next.
-private final class ScriptedBroker {
+final class ScriptedBroker {
   enum Answer { case bytes([UInt8]), silence, hangUp }
 
   let port: UInt16

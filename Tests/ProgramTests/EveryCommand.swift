@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Glibc
 import JSON
 import TestSupport
 import Testing
@@ -18,19 +19,34 @@ final class EveryCommand {
     self.start = start ?? { try Program.own("meshpost", $0 + ["--socket", rig.socket]) }
   }
 
-  /// A gateway with two messages, a hub, and a webhook that nobody answers.
+  /// A gateway with two messages, a hub, a webhook that nobody answers, and a hook that takes nothing.
   static func rig() throws -> Rig {
     let rig = try Rig()
     try rig.startRadio(["--contacts", "3"])
     rig.writeGatewayConfiguration(
-      extra: "[[upstream]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://127.0.0.1:1/x\"")
+      extra: """
+        [[upstream]]
+        name = "hook"
+        kind = "webhook"
+        url = "http://127.0.0.1:1/x"
+        [[hook]]
+        name = "no"
+        kinds = ["message"]
+        run = ["/bin/false"]
+        \(geteuid() == 0 ? "user = \"nobody\"" : "")
+        """)
     try rig.startHub()
     try rig.startGateway()
     try rig.waitForSync()
     rig.radio?.write("dm r1 r0 hello @[r0]")
     rig.radio?.write("chan r1 0 to all")
     try untilTrue("two messages") { try rig.status()?["store"]?["messages"]?.integer == 2 }
+    try untilTrue("a dead letter") { try deadLetter(rig) != nil }
     return rig
+  }
+
+  private static func deadLetter(_ rig: Rig) throws -> Int64? {
+    try JSONValue(parsing: rig.control("GET", "/v1/outbox")?.body ?? [])["dead_letters"]?.array?.first?["seq"]?.integer
   }
 
   private func check(_ words: [String], _ arguments: [String] = [], mayBeEmpty: Bool = false) throws {
@@ -81,6 +97,8 @@ final class EveryCommand {
     try check(["node", "telemetry"], ["self"])
     try check(["node", "readings"], mayBeEmpty: true)
     try check(["journal"], ["--limit", "50"])
+    let seq = try #require(try Self.deadLetter(rig))
+    try check(["outbox", "retry"], ["hook/no", "\(seq)"])
     for words in [
       ["outbox", "retry"], ["outbox", "resume"], ["upstream", "list"], ["radio", "info"], ["radio", "presets"],
     ] {

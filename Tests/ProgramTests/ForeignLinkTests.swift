@@ -189,9 +189,13 @@ extension WholeProgramTests {
       #expect(try rig.hubTexts().count == 300)
       let sent = try rig.status()?["upstreams"]?.array?.first?["bytes_sent"]?.integer ?? .max
       #expect(sent < 300 * 150, "\(sent) bytes for 300 messages")
-      let zip = ["-c", "head -c 9000000 /dev/zero | tr '\\0' a | gzip >bomb"]
+      let zip = ["-c", "head -c 9000000 /dev/zero | tr '\\0' a | gzip -n >bomb; tail -c +11 bomb | head -c -8 >flat"]
       #expect(try Program("/bin/bash", zip, folder: rig.scratch.folder).ended() == 0)
-      for (body, encoding, status) in [("@bomb", "gzip", "413"), ("{}", "gzip", "400"), ("{}", "br", "415")] {
+      let cases = [
+        ("@bomb", "gzip", "413"), ("{}", "gzip", "400"), ("{}", "br", "415"), ("@flat", "meshpost-1", "413"),
+        ("{}", "meshpost-1", "400"),
+      ]
+      for (body, encoding, status) in cases {
         let curl = [
           "-s", "-o", "/dev/null", "-w", "status %{http_code}\\n", "-H", "Authorization: Bearer \(Rig.token)", "-H",
           "Content-Encoding: \(encoding)", "--data-binary", body,

@@ -160,12 +160,13 @@ extension WholeProgramTests {
       #expect(post("bulk", 21).hasPrefix("400"))
       #expect(
         position("e")
-          == #""epoch":"e","acknowledged":20,"lanes":{"messages":24,"nodes":20},"linked":false,"gzip":true}"#)
-      #expect(position("f") == #""epoch":"f","lanes":{},"linked":false,"gzip":true}"#)
+          == #""epoch":"e","acknowledged":20,"lanes":{"messages":24,"nodes":20},"linked":false,"gzip":true,"deflate":"meshpost-dictionary-1"}"#
+      )
+      #expect(position("f") == #""epoch":"f","lanes":{},"linked":false,"gzip":true,"deflate":"meshpost-dictionary-1"}"#)
       #expect(post(nil, 22) == #"200 {"acknowledged":22}"#)
       #expect(
         position("e")
-          == #""epoch":"e","acknowledged":22,"lanes":{"messages":24,"nodes":22,"packets":22},"linked":false,"gzip":true}"#
+          == #""epoch":"e","acknowledged":22,"lanes":{"messages":24,"nodes":22,"packets":22},"linked":false,"gzip":true,"deflate":"meshpost-dictionary-1"}"#
       )
       let gateways = try JSONValue(parsing: #require(rig.askHub("GET", "/v1/gateways")).body)["gateways"]?.array
       #expect(gateways?.first?["acknowledged"]?.integer == 22)

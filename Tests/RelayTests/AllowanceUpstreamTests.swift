@@ -22,6 +22,12 @@ private final class MeteredHub: Carrier {
   private(set) var isUp = false
   private(set) var greetings = 0
   private(set) var kinds: [String] = []
+  /// Of events that say how the allowance is.
+  private(set) var bodies: [JSONValue] = []
+  /// Whether a lane may be sent now, and how often one was that may not.
+  var isAllowed: (Lane) -> Bool = { _ in true }
+  private(set) var complaints = 0
+  private var end = Promise<ConnectionEnd>()
   private(set) var acknowledged = ByLane<Int64?>(all: nil)
 
   init(on loop: EventLoop) { self.loop = loop }
@@ -29,7 +35,7 @@ private final class MeteredHub: Carrier {
   func greet() async -> Greeting {
     lineBytes += 6000
     greetings += 1
-    isUp = true
+    (isUp, end) = (true, Promise())
     return .has(.byLane(acknowledged))
   }
 
@@ -38,10 +44,23 @@ private final class MeteredHub: Carrier {
     lineBytes += UInt64(batch.size + 200)
     let lane = batch.lane ?? .messages
     kinds += batch.events.map(\.kind)
+    for event in batch.events where event.kind == EventKind.allowance.rawValue {
+      // `try?`: it is our own.
+      if let body = try? JSONValue(parsing: event.body) { bodies.append(body) }
+    }
+    if !isAllowed(lane) { complaints += 1 }
     acknowledged[lane] = batch.events.last?.seq ?? acknowledged[lane]
     // `try?`: void is void.
     try? await loop.sleep(for: .milliseconds(600))
     return isUp ? .acknowledged(through: acknowledged[lane] ?? 0) : .hungUp(reason: "closed")
+  }
+
+  func hold() async throws(CancellationError) -> ConnectionEnd { try await end.value() }
+
+  /// The line is cut.
+  func lose() {
+    isUp = false
+    end.keep(.lost(.retry(reason: "cut", after: nil)))
   }
 
   func close() {
@@ -63,10 +82,12 @@ private final class MeteredHub: Carrier {
     hub = MeteredHub(on: loop)
   }
 
-  private func upstream(_ lines: @escaping (String) -> Void = { _ in }) throws -> JournalUpstream {
+  private func upstream(
+    daily: Int64? = 300_000, monthly: Int64? = nil, _ lines: @escaping (String) -> Void = { _ in }
+  ) throws -> JournalUpstream {
     var settings = JournalUpstream.Settings(name: "hub", fromStart: true)
     settings.filter = EventFilter(kinds: Set(EventKind.allCases.map(\.rawValue)))
-    settings.dailyBytes = 300_000
+    (settings.dailyBytes, settings.monthlyBytes) = (daily, monthly)
     let upstream = try JournalUpstream(
       settings, carrier: hub, store: store, on: loop, log: Log(level: .info, sink: { _, line in lines(line) }))
     upstream.account?.zone = { _ in 0 }
@@ -126,6 +147,51 @@ private final class MeteredHub: Carrier {
     // The third is behind the messages that wait.
     #expect(count("allowance") == 2, "what was stopped is told")
     #expect(lines.count { $0.contains("the allowance stops") } >= 3)
+    upstream.stop()
+  }
+
+  @Test func `that messages stop next is told while they still go`() throws {
+    let upstream = try upstream()
+    for _ in 0..<2000 where upstream.status.allowance?.spent != Lane.allCases {
+      append(.message, 1)
+      pass(10)
+    }
+    #expect(upstream.status.allowance?.spent == Lane.allCases)
+    let told = hub.bodies.filter { $0["stopped"] != nil }
+    #expect(
+      told.map { $0["stopped"]?.array?.compactMap(\.string) } == [
+        ["packets"], ["nodes", "packets"], ["nodes", "packets"],
+      ])
+    #expect(told.map { $0["low"]?.bool } == [false, false, true])
+    #expect(told.allSatisfy { ($0["day_bytes"]?.integer ?? 0) > 0 && $0["daily_bytes"]?.integer == 300_000 })
+    upstream.stop()
+  }
+
+  @Test(arguments: 0..<2) func `a month of any traffic uses what a month has, and messages are the last to stop`(
+    _ seed: UInt64
+  ) throws {
+    let monthly: Int64 = 4_000_000
+    var random = SeededRandom(seed: seed)
+    // The clock begins on 21 November: this is about December.
+    machine.wallOffset = (1_796_083_200 - loop.wallClock.seconds + 1) * 1000
+    let upstream = try upstream(daily: nil, monthly: monthly)
+    hub.isAllowed = { [weak upstream] lane in
+      guard let allowance = upstream?.account?.allowance else { return false }
+      return lane == .messages || !allowance.isSpent(.messages)
+    }
+    var stopped = 0
+    while loop.wallClock.seconds < 1_798_761_600 - 7200 {
+      // More messages than a month has room for, and as much of the rest.
+      let kind: EventKind = [.packet, .advert, .message, .message].randomElement(using: &random) ?? .message
+      append(kind, Int.random(in: 1...70, using: &random))
+      if Int.random(in: 0..<40, using: &random) == 0 { hub.lose() }
+      pass(Int64.random(in: 60...7200, using: &random))
+      if upstream.status.allowance?.spent.contains(.packets) == true { stopped += 1 }
+    }
+    #expect(hub.complaints == 0, "a lower lane was sent while messages were stopped")
+    #expect(Int64(hub.lineBytes) <= monthly + monthly / 100, "\(hub.lineBytes)")
+    #expect(Int64(hub.lineBytes) >= monthly - monthly / 100, "\(hub.lineBytes)")
+    #expect(stopped > 10 && count("message") > 1000 && count("packet") > 0 && count("advert") > 0)
     upstream.stop()
   }
 

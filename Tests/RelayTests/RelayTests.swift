@@ -91,7 +91,7 @@ final class Bench {
       }
       acknowledged[epoch] = max(acknowledged[epoch] ?? 0, seq)
     }
-    let body = JSONWriter.object { $0.field("acknowledged", acknowledged[epoch]) }
+    let body = JSONWriter.object { $0.field("acknowledged", acknowledged[epoch] ?? 0) }
     responder.respond(HTTPResponse(status: 200, body: body))
   }
 
@@ -295,6 +295,27 @@ final class Bench {
     bench.upstream.resume()
     bench.run(until: { bench.upstream.status.deadLetters == 0 }, "sent again")
     #expect(bench.here.suffix(2) == [17, 62])
+  }
+
+  @Test func `a dead letter that is marked once more while it is under way is sent once more`() throws {
+    let bench = try Bench()
+    bench.refused = [2]
+    bench.append(3)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    #expect(bench.here == [1, 3] && bench.upstream.status.deadLetters == 1)
+    // The server is mended after it has refused it again, and before anybody hears of that.
+    bench.answers = [
+      { [unowned bench] request, responder in
+        bench.refused = []
+        #expect(throws: Never.self) { try bench.store.retryDeadLetters(of: "hub") }
+        bench.upstream.resume()
+        bench.answer(422)(request, responder)
+      }
+    ]
+    #expect(try bench.store.retryDeadLetters(of: "hub") == 1)
+    bench.upstream.resume()
+    bench.run(until: { bench.upstream.status.deadLetters == 0 }, "sent again")
+    #expect(bench.here == [1, 3, 2])
   }
 
   @Test func `what the quota took from an upstream comes as a gap`() throws {

@@ -99,4 +99,34 @@ import Testing
     }
     #expect(bodies == ["{\"x\":2}"])
   }
+
+  @Test func `a refusal settles the marks that a dead letter had when it was sent, and none that came after`() throws {
+    let shop = try Shop()
+    try shop.append(1)
+    let store = shop.store
+    func bury(tried: Int64) throws {
+      store.write { store throws(SQLiteError) in
+        let event = JournalEvent(seq: 1, at: 1, trusted: true, kind: "message", body: Array("{}".utf8))
+        try store.bury(event, upstream: "hub", status: 422, reason: "no", at: 1, tried: tried)
+      }
+      try store.commitNow()
+    }
+    func marks() throws -> Int64 {
+      var marks: Int64 = -1
+      try store.eachDeadLetter(of: "hub") {
+        marks = $0.marks
+        return true
+      }
+      return marks
+    }
+    try bury(tried: 0)
+    #expect(try marks() == 0)
+    _ = try store.retryDeadLetters(of: "hub")
+    let tried = try marks()
+    _ = try store.retryDeadLetters(of: "hub")
+    try bury(tried: tried)
+    #expect(try marks() == 1)
+    try bury(tried: marks())
+    #expect(try marks() == 0)
+  }
 }

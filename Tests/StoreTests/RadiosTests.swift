@@ -138,7 +138,7 @@ import Testing
         """
         INSERT INTO messages(identity, kind, sender, text_type, sender_time, text, path_length, at, trusted)
           VALUES (?, 'direct', x'000000000001', 0, ?, ?, 0, ?, 1)
-        """, .blob(Store.identity(of: Self.direct("\(number)", time: UInt32(number)))), .integer(Int64(number)),
+        """, .blob(Store.identity(of: Self.direct("\(number)", time: UInt32(number))).bytes), .integer(Int64(number)),
         .blob(Array("\(number)".utf8)), .integer(Int64(number) * 1000))
     }
     for at in [500, 5500, 5500, 99_000] {

@@ -69,7 +69,7 @@ import Testing
   private static let frame = 24 + Int(Store.pageSize)
 
   @Test func `a flipped bit anywhere in the log but its end is said, the log is kept, and a new epoch begins`() throws {
-    let (scratch, settings, epoch, log) = try cut(22)
+    let (scratch, settings, epoch, log) = try cut(60)
     let database = try Data(contentsOf: URL(filePath: settings.location))
     let frames = (log.count - 32) / Self.frame
     #expect(frames > 60)
@@ -90,8 +90,8 @@ import Testing
       try log.write(to: URL(filePath: settings.location + "-wal"))
       let store = try Store(settings)
       let messages = try store.messageCount()
-      #expect(messages < 22, "at \(place)")
-      let words = try #require(store.lostFromLog, "at \(place): \(22 - messages) of 22 are gone without a word")
+      #expect(messages < 60, "at \(place)")
+      let words = try #require(store.lostFromLog, "at \(place): \(60 - messages) of 60 are gone without a word")
       #expect(store.epoch != epoch && store.epochFirst == store.lastSeq + 1, "at \(place)")
       let kept = try #require(words.split(separator: " ").last.map(String.init))
       #expect(try Data(contentsOf: URL(filePath: kept)) == log, "the log is kept as it was")

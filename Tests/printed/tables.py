@@ -206,6 +206,10 @@ DOCUMENTS["docs/proxies.md"] = {
 }
 DOCUMENTS["docs/mqtt.md"] = {
     "[[upstream]]": {"before": "(umask 077; echo secret >/etc/meshpost/credentials/broker.password)"},
+    "# decode.py: payloads in hex, one a line → events as JSON, one a line": {
+        "elsewhere": "CompactTests runs it behind a real broker"},
+    "mosquitto_sub -h broker.example.org -q 1 -t meshpost/+/compact -F %x | python3 decode.py": {
+        "elsewhere": "CompactTests, with a broker that is there"},
 }
 NOISE = "(while sleep 0.2; do air advert Birch; done) & noise=$!"
 DOCUMENTS["docs/observability.md"] = {

@@ -66,6 +66,7 @@ class Moments:
             verdict = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
             assert verdict == "ok", verdict
             return (database.execute("SELECT count(*) FROM messages").fetchone()[0],
-                    database.execute("SELECT coalesce(max(seq), 0) FROM journal").fetchone()[0])
+                    # The row of a received message is its event.
+                    database.execute("SELECT coalesce(max(seq), 0) FROM (SELECT seq FROM journal UNION ALL SELECT seq FROM messages)").fetchone()[0])
         finally:
             database.close()

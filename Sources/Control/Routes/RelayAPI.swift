@@ -81,6 +81,7 @@ struct RelayAPI {
           json.object { json in
             json.field("upstream", letter.upstream)
             json.field("seq", letter.event.seq)
+            json.field("at", letter.event.at)
             json.field("kind", letter.event.kind)
             json.field("status", letter.status)
             json.field("reason", letter.reason)

@@ -141,7 +141,8 @@ enum UpstreamConfiguration {
     if key != nil, certificate == nil { table.note("key_file", "key_file requires cert_file") }
     let keepAlive = table.integer("keep_alive_s", in: 0...65535, default: 300)
     let version = table.choice("version", of: ["auto", "5", "3.1.1"], default: "auto")
-    let topic = self.topic("topic", default: "meshpost/{gateway}/{kind}", &table)
+    let isCompact = table.choice("format", of: ["json", "compact"], default: "json") == "compact"
+    let topic = self.topic("topic", default: "meshpost/{gateway}/\(isCompact ? "compact" : "{kind}")", &table)
     let status = self.topic("status_topic", default: "meshpost/{gateway}/status", &table)
     let commands = self.topic("command_topic", default: "meshpost/{gateway}/command", &table)
     var template: BodyTemplate?
@@ -161,13 +162,24 @@ enum UpstreamConfiguration {
     let token = self.token(&table, url, hasUser: user != nil || password != nil)
     let stats = table.integer("stats_interval_s", in: 30...86_400, default: 300)
     guard let topic, let status else { return nil }
+    if isCompact { checkCompact(topic, isOneForm: template == nil && observer == nil, &table) }
     var mqtt = UpstreamSettings.MQTTSettings(
       user: user, passwordFile: password, clientID: client, certificate: certificate, key: key,
       keepAlive: UInt16(keepAlive), topic: topic, statusTopic: status, template: template, commandTopic: commands,
       homeAssistantPrefix: wantsHome ? prefix : nil, homeAssistantNotify: notify)
     (mqtt.observer, mqtt.token, mqtt.statsInterval) = (observer, token, stats)
+    mqtt.isCompact = isCompact
     mqtt.version = UpstreamSettings.MQTTSettings.versions[version] ?? nil
     return .mqtt(mqtt)
+  }
+
+  /// The compact form is of whole batches.
+  private static func checkCompact(_ topic: TopicTemplate, isOneForm: Bool, _ table: inout TOMLReader) {
+    if !isOneForm { table.note("format", "the compact form has no template, and observers do not read it: remove one") }
+    if topic.fields.contains(where: { $0 != "gateway" && $0 != "lane" }) {
+      table.note(
+        "topic", "in the compact form a topic may have {gateway} and {lane}: a batch has events of several kinds")
+    }
   }
 
   /// The observer feed: every received packet, for analyzers and maps.

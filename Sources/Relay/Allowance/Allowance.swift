@@ -152,6 +152,13 @@ struct Allowance: Equatable {
     lane == .messages ? room(lane) - Self.opening + Self.least.packets : room(lane)
   }
 
+  /// Messages are next to stop: a twentieth is left.
+  var isLow: Bool {
+    [(limits.daily, day.bytes), (limits.monthly, month.bytes)].contains { limit, used in
+      limit.map { used >= $0 - $0 / 20 } ?? false
+    }
+  }
+
   /// All of it, to the last byte.
   var isUsedUp: Bool {
     day.bytes >= limits.daily ?? .max || month.bytes >= limits.monthly ?? .max

@@ -14,8 +14,9 @@ final class AllowanceAccount {
   private static let leastPart: Int64 = 2048
 
   private(set) var allowance: Allowance
-  /// Lanes that wait for bytes, as was last told.
+  /// Lanes that wait for bytes, and whether little is left, as was last told.
   private(set) var told = ByLane(all: false)
+  private var isToldLow = false
   /// What local time is ahead of UTC.
   var zone: (Int64) -> Int64 = LocalTime.offset
   private let name: String
@@ -29,8 +30,8 @@ final class AllowanceAccount {
   private var keptThrough: Int64 = 0
   /// Is being written down.
   private var keeping: When?
-  /// Of the periods: what was written for earlier ones does not count.
-  private var generation = 0
+  /// What was written for an earlier period does not count.
+  private var keeper: LoopTask?
   private var isTroubled = false
   /// Something was written down.
   var changed: () -> Void = {}
@@ -43,6 +44,7 @@ final class AllowanceAccount {
     allowance = Allowance(limits, kept: words.count == 2 ? words[1] : "")
     guard words.count == 2 else { return }
     for lane in Lane.allCases { told[lane] = words[0].utf8.contains(Self.letter(lane)) }
+    isToldLow = words[0].utf8.contains(Self.low)
   }
 
   private static func letter(_ lane: Lane) -> UInt8 {
@@ -53,8 +55,10 @@ final class AllowanceAccount {
     }
   }
 
+  private static let low = UInt8(ascii: "l")
+
   private func text(ahead: Int64) -> String {
-    let letters = Lane.allCases.filter { told[$0] }.map { Self.letter($0) }
+    let letters = Lane.allCases.filter { told[$0] }.map { Self.letter($0) } + (isToldLow ? [Self.low] : [])
     return "\(letters.isEmpty ? "-" : String(decoding: letters, as: UTF8.self)) \(allowance.kept(ahead: ahead))"
   }
 
@@ -64,13 +68,13 @@ final class AllowanceAccount {
     return min(max(daily / 200, Self.leastPart), 1 << 20)
   }
 
-  /// Takes in the time, and what the line counts. True: other lanes wait for bytes than before.
+  /// Takes in the time, and what the line counts. True: other lanes wait for bytes than before, or little is left.
   func look(line: UInt64) -> Bool {
     let wall = loop.wallClock
     let seconds = wall.seconds
     let look = Allowance.Look(local: seconds &+ zone(seconds), isTrusted: wall.isSynchronised, now: loop.now)
     if allowance.pass(look) {
-      generation += 1
+      keeper?.cancel()
       (keptThrough, keeping) = (total, nil)
     }
     // Another carrier counts from nothing.
@@ -82,7 +86,7 @@ final class AllowanceAccount {
     if allowance.limits.countsBytes, total > 0, total &+ part / 2 > keptThrough, keeping == nil {
       keep(ahead: part, when: .soon)
     }
-    return spent != told
+    return spent != told || allowance.isLow != isToldLow
   }
 
   private var spent: ByLane<Bool> {
@@ -105,11 +109,12 @@ final class AllowanceAccount {
 
   private func keep(ahead: Int64, when: When) {
     keeping = when
-    let (through, generation, text, name) = (total &+ ahead, generation, text(ahead: ahead), name)
+    let (through, text, name) = (total &+ ahead, text(ahead: ahead), name)
     let commit = store.write(when: when) { store throws(SQLiteError) in try store.setAllowance(of: name, text) }
-    loop.begin { [weak self] in
+    keeper?.cancel()
+    keeper = loop.begin { [weak self] in
       let failure = await commit.failure()
-      guard let self, self.generation == generation else { return }
+      guard let self, !Task.isCancelled else { return }
       self.keeping = nil
       // A store that takes nothing does not stop messages: then it is counted in memory.
       self.keptThrough = max(self.keptThrough, through)
@@ -121,7 +126,7 @@ final class AllowanceAccount {
 
   /// Says what has changed, in the journal, too. With it goes what is used.
   func tell(_ moment: Moment, body: [UInt8]) {
-    told = spent
+    (told, isToldLow) = (spent, allowance.isLow)
     let text = text(ahead: max(0, keptThrough &- total))
     store.post("which lanes \(name) may send") { [name] store throws(SQLiteError) in
       try store.append(.allowance, at: moment, body: body)
@@ -132,7 +137,7 @@ final class AllowanceAccount {
   /// At the end: exactly what was used.
   func close(line: UInt64) {
     _ = look(line: line)
-    generation += 1
+    keeper?.cancel()
     let text = text(ahead: 0)
     store.post(when: .soon, "what \(name) has used") { [name] store throws(SQLiteError) in
       try store.setAllowance(of: name, text)

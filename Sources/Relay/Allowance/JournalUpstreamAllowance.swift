@@ -107,7 +107,9 @@ extension JournalUpstream {
   private func tell(_ account: AllowanceAccount) {
     let (allowance, spent) = (account.allowance, Lane.allCases.filter(account.allowance.isSpent))
     let used = Self.words(allowance)
-    if spent.isEmpty {
+    if allowance.isLow, !spent.contains(.messages) {
+      log.warning("\(name): little is left of the allowance (\(used)): then messages stop, too. Nothing is lost")
+    } else if spent.isEmpty {
       log.notice("\(name): the allowance lets everything go on (\(used))")
     } else {
       let names = spent.map(\.rawValue).joined(separator: ", ")
@@ -116,6 +118,7 @@ extension JournalUpstream {
     let body = JSONWriter.object { json in
       json.field("upstream", name)
       json.arrayField("stopped") { json in for lane in spent { json.value(lane.rawValue) } }
+      json.field("low", allowance.isLow)
       json.field("day_bytes", allowance.day.bytes)
       json.field("daily_bytes", allowance.limits.daily)
       json.field("month_bytes", allowance.month.bytes)

@@ -25,6 +25,8 @@ final class MQTTCarrier: MeteredCarrier {
     var topic: TopicTemplate
     var statusTopic: TopicTemplate
     var template: BodyTemplate?
+    /// Batches, compressed, in place of single events.
+    var isCompact = false
     /// Where commands come from; `nil`: none are taken.
     var commandTopic: TopicTemplate?
     var homeAssistant: HomeAssistant.Settings?
@@ -43,12 +45,16 @@ final class MQTTCarrier: MeteredCarrier {
   let client: MQTTClient
   let meter = TrafficMeter()
   let store: Store
+  /// Batches that may be under way, so that the line is not idle for a round trip between them.
+  let window = 4
   private let loop: EventLoop
   private let clock: WallClock
-  private var homeAssistant: HomeAssistant?
-  private var observer: ObserverFeed?
+  var homeAssistant: HomeAssistant?
+  var observer: ObserverFeed?
   private var token: ObserverToken?
-  private var isCarrying = false
+  /// Batches that have no answer yet, and the last of them.
+  var carrying = 0
+  var lastTurn: Turn?
   private let tls: TLSContext?
   weak var radio: (any RadioAccess)?
   weak var commands: (any CommandTaker)?
@@ -133,7 +139,7 @@ final class MQTTCarrier: MeteredCarrier {
     }
   }
 
-  private func verdict(_ failure: MQTTFailure) -> Verdict {
+  func verdict(_ failure: MQTTFailure) -> Verdict {
     switch failure {
     case .unreachable(let words): return .retry(reason: words, after: nil)
     case .refused(let words):
@@ -166,7 +172,7 @@ final class MQTTCarrier: MeteredCarrier {
     do {
       try await loop.race(
         {
-          defer { wasCarrying = self.isCarrying }
+          defer { wasCarrying = self.carrying > 0 }
           try await self.client.run()
         }, { try await self.publishStats() }, { try await self.untilRenewed() })
       return .outdated
@@ -219,75 +225,6 @@ final class MQTTCarrier: MeteredCarrier {
       try await loop.sleep(for: settings.statsInterval)
     }
     try await Waiter().wait()
-  }
-
-  // MARK: Batches
-
-  /// A message on its way, and the place of its event in the batch.
-  private typealias Flight = (place: Int, answer: Promise<MQTTAnswer?>)
-
-  func carry(_ batch: Batch) async -> Verdict {
-    guard client.isUp else { return client.end.map(verdict) ?? .retry(reason: "the broker is away", after: nil) }
-    isCarrying = true
-    defer { isCarrying = false }
-    var (flights, delivery) = ([Flight](), Delivery())
-    do {
-      for (place, event) in batch.events.enumerated() where delivery.isGoingOn {
-        for message in observer?.messages(for: event) ?? (homeAssistant?.messages(for: event) ?? []) + [message(event)]
-        {
-          while flights.count >= client.window { try await delivery.take(flights.removeFirst()) }
-          guard delivery.isGoingOn else { break }
-          flights.append((place, client.publish(message)))
-        }
-      }
-      for flight in flights { try await delivery.take(flight) }
-    } catch {
-      return .retry(reason: "given up", after: nil)
-    }
-    return delivery.verdict(of: batch, client.end.map(verdict))
-  }
-
-  /// What has become of a batch.
-  private struct Delivery {
-    /// The first event that the broker refuses, and with which words; the first that it did not answer.
-    var refusal: (event: Int, answer: MQTTAnswer)?
-    var lost: Int?
-
-    var isGoingOn: Bool { refusal == nil && lost == nil }
-
-    mutating func take(_ flight: Flight) async throws(CancellationError) {
-      guard let answer = try await flight.answer.value() else { return lost = min(lost ?? .max, flight.place) }
-      if !answer.isTaken, flight.place < refusal?.event ?? .max { refusal = (flight.place, answer) }
-    }
-
-    /// First what is taken; what is not comes again as the next batch's first, some of it perhaps for the second time.
-    func verdict(of batch: Batch, _ failure: Verdict?) -> Verdict {
-      let taken = min(refusal?.event ?? .max, lost ?? .max)
-      if taken == .max { return .acknowledged(through: batch.last) }
-      guard taken == 0 else { return .acknowledged(through: batch.events[taken - 1].seq) }
-      guard let answer = refusal?.answer, lost == nil else {
-        if case .retry(let words, _)? = failure { return .hungUp(reason: words) }
-        return failure ?? .hungUp(reason: "the connection ended")
-      }
-      switch answer.code {
-      case 0x87: return .stopped(reason: "the broker does not let us publish there (\(answer.words))")
-      // Of these the broker may think otherwise later; an identifier in use is our own next one's matter.
-      case 0x80, 0x83, 0x89, 0x91, 0x93, 0x96, 0x97:
-        return .retry(reason: "the broker cannot take it now (\(answer.words))", after: nil)
-      // The topic, the payload, its size: the same again would be refused again.
-      default: return .refused(status: Int(answer.code), reason: "the broker refuses it (\(answer.words))")
-      }
-    }
-  }
-
-  private func message(_ event: JournalEvent) -> MQTTMessage {
-    // `try?`: a damaged body has no fields for the topic.
-    let body = (try? JSONValue(parsing: event.body)) ?? .null
-    let topic = settings.topic.render(kind: event.kind, gateway: store.gatewayID, body: body)
-    let payload =
-      settings.template?.render(event, gateway: store.gatewayID)
-      ?? EventEnvelope.encode(event, gateway: store.gatewayID, epoch: store.epoch)
-    return MQTTMessage(topic: topic, payload: payload)
   }
 
   func close() {

@@ -48,6 +48,9 @@ public struct TopicTemplate: Equatable, Sendable {
     self.pieces = pieces + [.text(String(rest))]
   }
 
+  /// Names of the fields in it.
+  public var fields: [String] { pieces.compactMap { if case .field(let name) = $0 { name } else { nil } } }
+
   func render(kind: String, gateway: String, body: JSONValue) -> String {
     var topic = ""
     for piece in pieces {

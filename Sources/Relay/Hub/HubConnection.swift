@@ -276,7 +276,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
         silences.answered(now: loop.now)
       } catch is TimedOut {
         if silences.unanswered(after: silence, now: loop.now) {
-          log.info("\(place): a silence of \(silence.inSeconds) s ended the link; \(silences)")
+          log.info("\(place): a silence of \(Int(silence.inSeconds)) s ended the link; \(silences)")
         }
         throw WebSocketFailure.closed("no answer to a ping")
       }
@@ -340,7 +340,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     case "refused": return .refused(status: Int(message["status"]?.integer ?? 422), reason: words)
     case "busy":
       let seconds = min(max(message["retry_after_s"]?.integer ?? 1, 0), RetryPolicy.longestRetryAfter)
-      return .retry(reason: words, after: .seconds(seconds))
+      return .busy(reason: words, after: .seconds(seconds))
     default: return .retry(reason: "the hub misses what came before", after: nil)
     }
   }
@@ -356,7 +356,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     switch verdict {
     case .acknowledged: break
     case .refused: batches.removeAll { $0.lane == first.lane }
-    case .retry, .hungUp, .stopped: batches = []
+    case .retry, .busy, .hungUp, .stopped: batches = []
     }
     first.answer.keep(verdict)
   }

@@ -16,10 +16,29 @@ final class HubOverHTTP {
   private let path: String
   private let store: Store
   private let clock: WallClock
-  /// The hub takes compressed batches; `isGzipBroken`: something in between does not.
-  private var (takesGzip, isGzipBroken) = (false, false)
-  /// Smaller bodies go out as they are.
-  private static let compressedFrom = 256
+  /// How the hub takes compressed batches; `isPackingBroken`: something in between does not take them.
+  private var (packing, isPackingBroken) = (Packing?.none, false)
+  enum Packing {
+    case gzip, dictionary
+
+    /// Smaller bodies go out as they are.
+    private static let gzipFrom = 256
+
+    var coding: String {
+      switch self {
+      case .gzip: "gzip"
+      case .dictionary: LinkDictionary.contentEncoding
+      }
+    }
+
+    func pack(_ body: [UInt8]) -> [UInt8]? {
+      switch self {
+      case .gzip: body.count < Self.gzipFrom ? nil : Deflater.gzip(body)
+      case .dictionary: Deflater.whole(body, dictionary: LinkDictionary.fromGateway)
+      }
+    }
+  }
+
   /// One after another on the connection for questions.
   private let turn = LoopSemaphore<Int>(bound: 32)
   /// Why nothing can be asked or told just now, until an operator mends it; batches fail for the same reason when there are any.
@@ -41,7 +60,7 @@ final class HubOverHTTP {
   func greet() async -> Greeting {
     do throws(Verdict) {
       let result = try await server.send(HTTPRequest("GET", "\(path)?epoch=\(store.epoch)"))
-      takesGzip = Self.takesGzip(result)
+      packing = Self.packing(result)
       if case .success(let response) = result, response.status == 404 {
         // `try?`: what is no JSON says nothing of lanes.
         return .has((try? JSONValue(parsing: response.body)).flatMap(Self.acknowledged) ?? .whole(nil))
@@ -78,31 +97,32 @@ final class HubOverHTTP {
     return given.count.map { .whole($0) }
   }
 
-  private static func takesGzip(_ greeting: Result<HTTPResponse, HTTPFailure>) -> Bool {
-    guard case .success(let response) = greeting, response.status == 200 || response.status == 404 else { return false }
+  private static func packing(_ greeting: Result<HTTPResponse, HTTPFailure>) -> Packing? {
+    guard case .success(let response) = greeting, response.status == 200 || response.status == 404 else { return nil }
     // `try?`: what is no JSON says nothing of it.
-    return (try? JSONValue(parsing: response.body))?["gzip"]?.bool == true
+    guard let json = try? JSONValue(parsing: response.body) else { return nil }
+    if json["deflate"]?.string == LinkDictionary.name { return .dictionary }
+    return json["gzip"]?.bool == true ? .gzip : nil
   }
 
   func carry(_ batch: Batch) async -> Verdict {
     let body = batch.encode(epoch: store.epoch)
-    guard takesGzip, !isGzipBroken, body.count >= Self.compressedFrom, let packed = Deflater.gzip(body) else {
-      return await carry(body)
-    }
-    let verdict = await carry(packed, encoding: "gzip")
+    guard let packing, !isPackingBroken, let packed = packing.pack(body) else { return await carry(body) }
+    let verdict = await carry(packed, packing)
     // The events may be innocent: what is in between, or the hub of today, does not read it.
     guard case .refused(let status, _) = verdict, status == 400 || status == 415 else { return verdict }
     let plain = await carry(body)
-    if case .acknowledged = plain { isGzipBroken = true }
+    if case .acknowledged = plain { isPackingBroken = true }
     return plain
   }
 
-  private func carry(_ body: [UInt8], encoding: String? = nil) async -> Verdict {
+  private func carry(_ body: [UInt8], _ packing: Packing? = nil) async -> Verdict {
     var request = HTTPRequest("POST", "\(path)/events", body: body)
-    if let encoding { request.headers.add("Content-Encoding", encoding) }
+    if let packing { request.headers.add("Content-Encoding", packing.coding) }
     do throws(Verdict) {
-      let result = try await server.send(request)
-      if encoding != nil, case .success(let response) = result, response.status == 415 {
+      // What is packed so can be but one thing.
+      let result = try await server.send(request, contentType: packing == .dictionary ? nil : "application/json")
+      if packing != nil, case .success(let response) = result, response.status == 415 {
         return .refused(status: 415, reason: "HTTP 415")
       }
       return RetryPolicy.verdict(result, now: clock.seconds) { body in

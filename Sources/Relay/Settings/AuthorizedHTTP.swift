@@ -40,12 +40,15 @@ final class AuthorizedHTTP {
     client = HTTPClient(endpoint, tls: tls, proxy: settings.proxy, meter: meter, on: loop)
   }
 
-  /// The answer, or why there is none.
-  func send(_ request: HTTPRequest) async throws(Verdict) -> Result<HTTPResponse, HTTPFailure> {
+  /// The answer, or why there is none. `contentType`: of a body whose request does not say it.
+  func send(
+    _ request: HTTPRequest, contentType: String? = "application/json"
+  ) async throws(Verdict) -> Result<HTTPResponse, HTTPFailure> {
     var request = request
-    if !request.body.isEmpty, request.headers["Content-Type"] == nil {
-      request.headers.add("Content-Type", "application/json")
+    if let contentType, !request.body.isEmpty, request.headers["Content-Type"] == nil {
+      request.headers.add("Content-Type", contentType)
     }
+    // For 23 bytes a server's operator sees what asks.
     request.headers.add("User-Agent", "meshpostd")
     if let tokenFile = settings.tokenFile {
       guard let token = SecretFile.read(tokenFile) else {

@@ -85,6 +85,8 @@ public struct UpstreamSettings: Equatable, Sendable {
     public var topic: TopicTemplate
     public var statusTopic: TopicTemplate
     public var template: BodyTemplate?
+    /// Batches, compressed, in place of single events.
+    public var isCompact = false
     public var commandTopic: TopicTemplate?
     /// Home Assistant's discovery prefix; `nil`: it is told nothing.
     public var homeAssistantPrefix: String?
@@ -308,7 +310,8 @@ extension JournalUpstream {
         clientID: mqtt.clientID ?? "meshpost-\(store.gatewayID)-\(settings.name)", user: mqtt.user,
         passwordFile: mqtt.passwordFile, keepAlive: mqtt.keepAlive, version: mqtt.version, topic: mqtt.topic,
         statusTopic: mqtt.statusTopic,
-        template: mqtt.template, commandTopic: settings.journal.allowed.isEmpty ? nil : mqtt.commandTopic,
+        template: mqtt.template, isCompact: mqtt.isCompact,
+        commandTopic: settings.journal.allowed.isEmpty ? nil : mqtt.commandTopic,
         homeAssistant: mqtt.homeAssistantPrefix.map {
           HomeAssistant.Settings(prefix: $0, notify: mqtt.homeAssistantNotify)
         }, path: broker.path, proxy: proxy,

@@ -5,6 +5,7 @@ import Timing
 /// How fast a server acknowledges what it is sent, for people: pure.
 ///
 /// Only what had to wait for the line tells: a single event is answered after a round trip, however much more there would have been room for.
+/// What has waited for a line that was down does not tell.
 struct AcknowledgedRate: Equatable {
   /// Without an acknowledgement for so long, the rate of before is not the present one.
   static let lasting: Duration = .seconds(600)
@@ -15,7 +16,7 @@ struct AcknowledgedRate: Equatable {
   private var seconds = 0.0
   private var answeredAt: MonotonicTime?
 
-  /// `filledLine`: as much was under way as might be.
+  /// `filledLine`: as much was under way as might be, and the line was up.
   mutating func answered(bytes count: Int, filledLine: Bool, sentAt: MonotonicTime, now: MonotonicTime) {
     let took = now - max(sentAt, answeredAt ?? sentAt)
     answeredAt = now

@@ -66,6 +66,12 @@ struct Batch {
     last = event.seq
   }
 
+  /// Nothing: a hub that takes it takes what it can take.
+  init(empty lane: Lane?) {
+    self.lane = lane
+    last = 0
+  }
+
   var isEmpty: Bool { events.isEmpty }
 
   /// `gateway`: told to servers whose address does not say it. `number`: counts batches of a live link.
@@ -142,7 +148,7 @@ private struct Reading {
     if passes, isSound { passes = try filter.passes(event, store, present) }
     expected = event.seq + 1
     covered.events += 1
-    covered.bytes += Int64(event.body.count)
+    covered.bytes += Int64(event.size)
     guard passes else {
       leftOut += 1
       return true

@@ -15,6 +15,8 @@ protocol Carrier: AnyObject {
   /// Where it goes, for people.
   var place: String { get }
   var window: Int { get }
+  /// Of a batch its beginning may be acknowledged: what was sent behind it in its lane comes again then, and is void.
+  var mayTakeInPart: Bool { get }
   /// The connection is kept while there is nothing to send, and opened again when it is lost.
   var keepsConnection: Bool { get }
   /// Who takes in what the server asks for.
@@ -57,6 +59,7 @@ extension Carrier {
   func alarm(after bytes: Int64, _ call: @escaping () -> Void) {}
   var certificateExpiry: Int64? { nil }
   var window: Int { 1 }
+  var mayTakeInPart: Bool { false }
   var commands: (any CommandTaker)? {
     get { nil }
     // Nothing comes this way.

@@ -77,11 +77,18 @@ public final class JournalUpstream: Upstream {
   private var isTesting = false
   /// A dead letter is on its way to disk: nothing is sent before the cursor is behind it.
   var isBurying = false
+  /// The cursor is on its way to disk, and what can be folded waits for that.
+  var isKeepingCursor = false
   /// Batches that are under way, in order.
   var flights: [Flight] = []
   private var flightsBegun: UInt64 = 0
   var hasMarkedDeadLetters: Bool
-  var troubleLogged: String?
+  /// What went wrong, and was logged, since something was answered.
+  struct Trouble: Equatable {
+    var isStopped: Bool
+    var reason: String
+  }
+  var trouble: Trouble?
   var lastSuccess: Int64?
   var batches: UInt64 = 0
   /// For good: another one takes its place.
@@ -173,6 +180,7 @@ public final class JournalUpstream: Upstream {
       isOutdated = false
       shipment.greetAgain()
     }
+    shipment.came(to: loop.now)
     passOver()
     isShort = false
     let permitted = permittedLanes()
@@ -201,10 +209,12 @@ public final class JournalUpstream: Upstream {
   private func retryLetter(_ permitted: ByLane<Bool>) -> Bool {
     do {
       guard let letter = try nextDeadLetter() else { return false }
-      let lane = Lane(of: letter)
-      let batch = Batch(letter, lane: laneSent(lane))
+      let lane = Lane(of: letter.event)
+      let batch = Batch(letter.event, lane: laneSent(lane))
+      // Before it is up to there, a hub that takes it would believe to have what is in between.
+      guard lanes[laneSent(lane) ?? .messages].taken >= letter.event.seq else { return false }
       guard permitted[lane], mayUse(batch, lane) else { return false }
-      return send(batch, lane, as: .deadLetter)
+      return send(batch, lane, as: .deadLetter(marks: letter.marks))
     } catch {
       return cannotRead(error)
     }
@@ -239,6 +249,7 @@ public final class JournalUpstream: Upstream {
 
   public func resume() {
     hasMarkedDeadLetters = true
+    hurry()
     shipment.resume()
     wake()
   }
@@ -269,7 +280,9 @@ public final class JournalUpstream: Upstream {
     wake()
     switch verdict {
     case .acknowledged: return nil
-    case .retry(let reason, _), .hungUp(let reason), .stopped(let reason), .refused(_, let reason): return reason
+    case .retry(let reason, _), .busy(let reason, _), .hungUp(let reason), .stopped(let reason),
+      .refused(_, let reason):
+      return reason
     }
   }
 
@@ -297,6 +310,7 @@ public final class JournalUpstream: Upstream {
     do {
       let lane = portion.lane
       if let proof = try nextProof(lane) { return mayUse(proof, lane) && send(proof, lane, as: .proof) }
+      if lane == Folding.lane, keepsCursorFirst() { return false }
       let events = lanes[lane].suspicion.wantsAlone ? 1 : portion.events
       let bytes = min(portion.bytes, settings.batchBytes, mostBytes(lane))
       var batch = try read(lane, after: readThrough(lane), limits: Batch.Limits(events: events, bytes: bytes))
@@ -315,7 +329,7 @@ public final class JournalUpstream: Upstream {
     }
   }
 
-  private enum Purpose { case journal, deadLetter, proof }
+  private enum Purpose: Equatable { case journal, deadLetter(marks: Int64), proof }
 
   private func send(_ batch: Batch, _ lane: Lane, as purpose: Purpose) -> Bool {
     flightsBegun += 1
@@ -341,17 +355,22 @@ public final class JournalUpstream: Upstream {
     switch verdict {
     case .acknowledged, .refused:
       if index > 0 { verdict = .retry(reason: "the server answers in another order than it was asked", after: nil) }
-    case .retry, .hungUp, .stopped: break
+    case .retry, .busy, .hungUp, .stopped: break
     }
     if index == 0 { flights.removeFirst() }
     switch verdict {
-    case .acknowledged(let through): lanes[lane].serverHas = max(lanes[lane].serverHas, through)
+    case .acknowledged(let through):
+      serverHas(through, in: lane)
+      if carrier.mayTakeInPart, through < batch.events.last?.seq ?? 0 {
+        forgetFlights(in: lane)
+        shipment.tookInPart(lane)
+      }
     case .refused: forgetFlights(in: lane)
-    case .retry, .hungUp, .stopped: forgetFlights()
+    case .retry, .busy, .hungUp, .stopped: forgetFlights()
     }
     switch purpose {
     case .journal: took(verdict, batch, in: lane)
-    case .deadLetter: tookDeadLetter(verdict, batch)
+    case .deadLetter(let marks): tookDeadLetter(verdict, batch, marks)
     case .proof: tookProof(verdict, lane)
     }
     forgetVoidFlights()

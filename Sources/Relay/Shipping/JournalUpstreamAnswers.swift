@@ -38,14 +38,16 @@ extension JournalUpstream {
   }
 
   /// `through`: the lane is behind that batch now; `nil`: it is where it was.
-  func bury(_ event: JournalEvent, through batch: Batch?, in lane: Lane, status: Int, reason: String) {
+  func bury(
+    _ event: JournalEvent, through batch: Batch?, in lane: Lane, status: Int, reason: String, tried marks: Int64 = 0
+  ) {
     log.warning("\(name): event \(event.seq) is refused for good (\(reason)); see `meshpost outbox`")
     let at = clock.milliseconds
     isBurying = true
     var seqs = takenSeqs
     if let batch { seqs[lane] = max(seqs[lane], batch.last) }
     move(to: seqs, when: .now) { [name] store throws(SQLiteError) in
-      try store.bury(event, upstream: name, status: status, reason: reason, at: at)
+      try store.bury(event, upstream: name, status: status, reason: reason, at: at, tried: marks)
     }
   }
 
@@ -93,7 +95,7 @@ extension JournalUpstream {
       }
       // Of another database nothing is known.
       guard let self, !self.isClosed else { return }
-      self.isBurying = false
+      (self.isBurying, self.isKeepingCursor) = (false, false)
       guard store.epoch == epoch else { return }
       if let failure {
         self.shipment.greetingSent()
@@ -115,21 +117,25 @@ extension JournalUpstream {
   }
 
   func recovered() {
-    guard troubleLogged != nil else { return }
+    guard trouble != nil else { return }
     log.notice("\(name): connected again, \(pendingEvents) events to send")
-    troubleLogged = nil
+    trouble = nil
   }
 
   /// Once per trouble, not per try.
   func report() {
+    let now: Trouble
     switch shipment.state {
-    case .waiting(_, let reason) where troubleLogged != reason:
-      log.warning("\(name): \(reason). Nothing is lost; trying again by itself")
-      troubleLogged = reason
-    case .stopped(_, let reason) where troubleLogged != reason:
-      log.error("\(name): stopped: \(reason). Nothing is lost; mend it, then `meshpost outbox resume`")
-      troubleLogged = reason
-    default: break
+    case .waiting(_, let reason), .busy(_, let reason): now = Trouble(isStopped: false, reason: reason)
+    case .stopped(_, let reason): now = Trouble(isStopped: true, reason: reason)
+    case .greeting, .asking, .ready: return
+    }
+    guard now != trouble else { return }
+    trouble = now
+    if now.isStopped {
+      log.error("\(name): stopped: \(now.reason). Nothing is lost; mend it, then `meshpost outbox resume`")
+    } else {
+      log.warning("\(name): \(now.reason). Nothing is lost; trying again by itself")
     }
   }
 }

@@ -17,7 +17,9 @@ extension JournalUpstream {
     case .ready:
       knowsLanes = true
       shipment.greeted()
-      startOver(from: ByLane(messages: lanes.messages.cursor, nodes: lanes.nodes.cursor, packets: lanes.packets.cursor))
+      // What it has acknowledged does not go again, even where the cursors are not on disk yet.
+      startOver(from: takenSeqs)
+      keepCursors()
       recovered()
     case .failed(let verdict): return took(verdict)
     }
@@ -70,7 +72,8 @@ extension JournalUpstream {
     if let has, has == progress.serverHas, has > 0 { return max(has, progress.taken) }
     let whole = ByLane(messages: lanes.messages.cursor, nodes: lanes.nodes.cursor, packets: lanes.packets.cursor)
     let cursor = knowsLanes ? progress.cursor : whole.lowest
-    let through = past(buried: has ?? max(beginning, min(cursor, store.epochFirst - 1)), in: lane)
+    let through = past(
+      buried: max(beginning, has ?? min(cursor, store.epochFirst - 1)), in: lane)
     if through != cursor {
       // A lane in which nothing happens is behind the others at the server; then this is how it always is.
       let words = "\(name): the server has \(lane.rawValue) up to \(through), not \(cursor): continuing from there"

@@ -42,6 +42,12 @@ extension JournalUpstream {
     setTaken(seqs)
   }
 
+  /// The server acknowledged that much. Of one that knows no lanes it is the whole: a lane whose number stayed behind would be taken for
+  /// one that has lost nothing, should an older copy of that server know lanes.
+  func serverHas(_ seq: Int64, in lane: Lane) {
+    for lane in knowsLanes ? [lane] : Lane.allCases { lanes[lane].serverHas = max(lanes[lane].serverHas, seq) }
+  }
+
   func setTaken(_ seqs: ByLane<Int64>) {
     for lane in Lane.allCases where lanes[lane].taken != seqs[lane] {
       (lanes[lane].taken, lanes[lane].isMiscounted) = (seqs[lane], true)

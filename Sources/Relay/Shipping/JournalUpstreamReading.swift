@@ -39,16 +39,33 @@ extension JournalUpstream {
     return folding
   }
 
+  /// A stretch begins behind the cursor that is on disk. If it began before that, the next start would find a stretch that ends
+  /// elsewhere; then a server that keeps no count, and drops what comes twice, could get what a newer event has stood for already, and
+  /// keep that. True: the cursor is on its way. Where little waits, no stretch ends before the backlog does.
+  func keepsCursorFirst() -> Bool {
+    let (lane, start) = (Folding.lane, readThrough(Folding.lane))
+    guard settings.folds, knowsLanes, carrier.kind != "hub",
+      folding?.isUsable(after: start, epoch: store.epoch) != true
+    else { return false }
+    let kept = lanes[lane].cursor
+    guard start > kept, store.newestSeq[lane] - kept > Int64(Folding.maxKeys) else { return false }
+    // What is under way first: until it is answered the cursor cannot get there.
+    guard start == lanes[lane].taken else { return true }
+    if !isKeepingCursor { move(to: takenSeqs, when: .now) }
+    isKeepingCursor = true
+    return true
+  }
+
   /// What was folded is behind us: no memory is kept for it.
   func forgetFolding() {
     if let folding, folding.isComplete, lanes[Folding.lane].taken >= folding.through { self.folding = nil }
   }
 
-  func nextDeadLetter() throws(StoreError) -> JournalEvent? {
+  func nextDeadLetter() throws(StoreError) -> DeadLetter? {
     guard hasMarkedDeadLetters, flights.isEmpty else { return nil }
-    var found: JournalEvent?
+    var found: DeadLetter?
     try store.eachDeadLetter(of: name, marked: true, limit: 1) { letter in
-      found = letter.event
+      found = letter
       return false
     }
     hasMarkedDeadLetters = found != nil

@@ -26,10 +26,17 @@ extension JournalUpstream {
   /// The network is another than before: what waits is tried at once, what is connected has to show it.
   public func networkChanged() {
     (carrier as? HubConnection)?.probe()
+    hurry()
     if case .waiting = shipment.state {
       shipment.resume()
       wake()
     }
+  }
+
+  /// The line may be up: a connection that is being made does not wait until the kernel asks again.
+  func hurry() {
+    // By HTTP a batch makes its connection, too.
+    if shipment.state == .asking || !flights.isEmpty { loop.hurryConnections() }
   }
 }
 
@@ -83,9 +90,15 @@ extension JournalUpstream {
     if isPaused { return (.paused, nil) }
     if isResting { return (.waiting, "its allowance is used up") }
     switch shipment.state {
+    // A try is not a success: until one is, the trouble stands.
+    case .greeting, .asking, .ready:
+      if let trouble { return (trouble.isStopped ? .stopped : .waiting, trouble.reason) }
+    case .waiting, .busy, .stopped: break
+    }
+    switch shipment.state {
     case .asking: return (.sending, questionTrouble)
     case .greeting, .ready: return (flights.isEmpty ? .idle : .sending, questionTrouble)
-    case .waiting(_, let reason): return (.waiting, reason)
+    case .waiting(_, let reason), .busy(_, let reason): return (.waiting, reason)
     case .stopped(_, let reason): return (.stopped, reason)
     }
   }

@@ -11,11 +11,13 @@ extension JournalUpstream {
   }
 
   /// The event that is to show that the server takes any: the one before the suspect, which the server has had and will
-  /// know again; without one that which comes after. `nil`: none is wanted, or there is none.
+  /// know again; without one that which comes after. A hub gets an empty batch then: it would believe to have what is before the
+  /// later one. `nil`: none is wanted, or there is none.
   func nextProof(_ lane: Lane) throws(StoreError) -> Batch? {
     let suspicion = lanes[lane].suspicion
     guard suspicion.wantsProof, flights.isEmpty, let suspect = suspicion.seq else { return nil }
     if let known = try lastEvent(before: suspect, lane) { return Batch(known, lane: laneSent(lane)) }
+    if carrier.kind == "hub" { return Batch(empty: laneSent(lane)) }
     let next = try Batch(
       after: suspect, of: store, lane: laneSent(lane), limits: Batch.Limits(events: 1, bytes: 1),
       filter: settings.filter)
@@ -26,7 +28,8 @@ extension JournalUpstream {
   private static let maxBefore = 500
 
   private func lastEvent(before suspect: Int64, _ lane: Lane) throws(StoreError) -> JournalEvent? {
-    let first = max(beginning, suspect - 1 - Int64(Self.maxBefore))
+    // What is of an epoch before this one would be new to a hub, once more.
+    let first = max(beginning, store.epochFirst - 1, suspect - 1 - Int64(Self.maxBefore))
     let taken = lanes[lane].taken
     guard first < taken else { return nil }
     let limits = Batch.Limits(events: Self.maxBefore, bytes: .max)
@@ -52,20 +55,22 @@ extension JournalUpstream {
     switch verdict {
     // One that it refuses it has understood.
     case .acknowledged, .refused: lanes[lane].suspicion.anotherPassed()
-    case .hungUp, .retry, .stopped: lanes[lane].suspicion.anotherFailed()
+    case .hungUp, .retry, .busy, .stopped: lanes[lane].suspicion.anotherFailed()
     }
     report()
   }
 
   // MARK: Dead letters that are sent again
 
-  func tookDeadLetter(_ verdict: Verdict, _ batch: Batch) {
+  /// `marks`: those it had when it was sent.
+  func tookDeadLetter(_ verdict: Verdict, _ batch: Batch, _ marks: Int64) {
     guard let event = batch.events.first else { return }
     let lane = Lane(of: event)
     let consequence = shipment.answered(verdict, after: lanes[lane].taken, now: loop.now, using: &random)
     if let reason = lastHangUp(verdict) {
       // Not again by itself: what comes behind it must not wait for it.
-      return bury(event, through: nil, in: lane, status: 0, reason: "the server hangs up over it: \(reason)")
+      return bury(
+        event, through: nil, in: lane, status: 0, reason: "the server hangs up over it: \(reason)", tried: marks)
     }
     switch consequence {
     case .advance:
@@ -79,7 +84,8 @@ extension JournalUpstream {
         }
         self?.wake()
       }
-    case .bury(let status, let reason): bury(event, through: nil, in: lane, status: status, reason: reason)
+    case .bury(let status, let reason):
+      bury(event, through: nil, in: lane, status: status, reason: reason, tried: marks)
     case .keep: report()
     }
   }

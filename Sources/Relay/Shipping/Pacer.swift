@@ -7,39 +7,110 @@ import Timing
 ///
 /// It begins with one event. While answers come hardly later than the quickest one did, as much again may be under way; when they
 /// come much later, bytes wait in front of the line: fewer then. No rate is assumed, and no round trip: both may change at any time.
+///
+/// A silence is no queue. A line that was cut, and one that has become slow, look alike in the first answer after it: that answer says
+/// nothing. Half as much may be under way until what was sent after it is answered, and tells; a second silence in a row is slowness.
 struct Pacer: Equatable {
   /// Waiting in front of the line up to which more is sent, and beyond which less.
   static let calm: Duration = .milliseconds(900)
   static let late: Duration = .milliseconds(1800)
+  /// In small parts less has to wait to keep the line busy.
+  private static let calmInParts: Duration = .milliseconds(500)
+  private static let lateInParts: Duration = .milliseconds(1000)
+  /// A smaller window has no small parts: each costs headers.
+  private static let dividedFrom = 6000
+  /// Without a full line for so long, the line may be another one.
+  static let lasting: Duration = .seconds(600)
+
+  /// It is not known yet what a silence was; `before`: the window that the line had.
+  private struct Doubt: Equatable {
+    var before: Int
+  }
+
   /// Bytes under way; one event always may.
   private(set) var window = 1
   /// What an answer takes when nothing of ours is in front of the line.
   private var base: Duration?
   /// What was sent before it was under the window of before.
   private var shrunkAt: MonotonicTime?
+  private var answeredAt: MonotonicTime?
+  /// What the path has taken before: the window comes there in longer steps.
+  private var known = 1
+  /// When the line was last seen to take what the window allows.
+  private var provenAt: MonotonicTime?
+  /// The end of a silence: what was sent before it has waited for that.
+  private var resumedAt: MonotonicTime?
+  private var doubt: Doubt?
 
-  /// A new connection.
-  mutating func reset() { self = Pacer() }
+  /// Into how many batches the window is divided, where so many may be under way: one after another leaves the line idle for a round trip,
+  /// two do while the window is no longer than two.
+  func parts(_ most: Int) -> Int { most == 1 ? 1 : most > 4 && window >= Self.dividedFrom ? 4 : 2 }
+
+  /// A new connection: it begins with one event again, and is soon at half of what the one before had.
+  mutating func reset() {
+    var next = Pacer()
+    next.known = max(known, max(window, doubt?.before ?? 1) / 2)
+    next.provenAt = provenAt
+    self = next
+  }
 
   /// `bytes`: of what was answered; `ahead`: of what was under way before it when it was sent. `isSingle`: it was one event. `limit`: bytes
-  /// that may ever be under way.
+  /// that may ever be under way. `parts`: that the window is divided into. False: it says nothing of the line, as it has waited for the end of a silence.
+  @discardableResult
   mutating func answered(
-    bytes: Int, ahead: Int, isSingle: Bool, sentAt: MonotonicTime, now: MonotonicTime, limit: Int
-  ) {
+    bytes: Int, ahead: Int, isSingle: Bool, sentAt: MonotonicTime, now: MonotonicTime, limit: Int, parts: Int = 2
+  ) -> Bool {
+    let silence = now - max(sentAt, answeredAt ?? sentAt)
+    answeredAt = now
+    if let provenAt, now - provenAt > Self.lasting { (window, known, self.provenAt, doubt) = (1, 1, nil, nil) }
+    if let base, silence > base + Self.late { return wasSilent(for: silence, base, bytes, now) }
+    if let resumedAt, sentAt < resumedAt { return false }
     let took = now - sentAt
     var base = min(self.base ?? took, took)
     // The path may have become a longer one: an event that was alone tells what it takes now.
     if ahead == 0, isSingle { base = base + (took - base) / 2 }
     self.base = base
+    // What was not limited by the window says nothing about a larger one.
+    let wasFull = ahead + bytes >= window / 2
     let waited = took - base
-    if waited <= Self.calm {
-      // What was not limited by the window says nothing about a larger one.
-      if ahead + bytes >= window / 2 { window = min(max(window, bytes) + bytes, max(limit, 1)) }
-    } else if waited > Self.late {
-      if let shrunkAt, sentAt < shrunkAt { return }
-      let share = (base + Self.calm).inSeconds / took.inSeconds
-      window = max(1, Int(Double(ahead + bytes) * min(share, 0.8)))
-      shrunkAt = now
+    if waited > (parts > 2 ? Self.lateInParts : Self.late) {
+      if let shrunkAt, sentAt < shrunkAt { return true }
+      shrink(to: Double(ahead + bytes) * share(of: took, base, parts), now)
+      return true
     }
+    if wasFull { provenAt = now }
+    guard waited <= (parts > 2 ? Self.calmInParts : Self.calm) else { return true }
+    if wasFull {
+      let least = max(window, bytes)
+      window = max(least + bytes, min(least + bytes * 3, known))
+    }
+    if let doubt { window = max(window, doubt.before) }
+    doubt = nil
+    window = min(window, max(limit, 1))
+    return true
+  }
+
+  private mutating func wasSilent(for silence: Duration, _ base: Duration, _ bytes: Int, _ now: MonotonicTime) -> Bool {
+    resumedAt = now
+    guard doubt != nil else {
+      doubt = Doubt(before: window)
+      window = max(1, window / 2)
+      return false
+    }
+    // What was ahead of it was answered before the silence.
+    shrink(to: Double(bytes) * share(of: silence, base), now)
+    return true
+  }
+
+  /// Of what was under way for so long, this much is right.
+  private func share(of took: Duration, _ base: Duration, _ parts: Int = 2) -> Double {
+    min((base + (parts > 2 ? Self.calmInParts : Self.calm)).inSeconds / took.inSeconds, 0.8)
+  }
+
+  private mutating func shrink(to bytes: Double, _ now: MonotonicTime) {
+    window = max(1, Int(min(bytes, Double(window))))
+    (known, shrunkAt, provenAt) = (window, now, now)
+    // Still slow until something is quick.
+    if doubt != nil { doubt = Doubt(before: window) }
   }
 }

@@ -10,6 +10,8 @@ enum Verdict: Error, Equatable {
   case acknowledged(through: Int64)
   /// The whole upstream waits: no network, 408, 425, 429, 5xx, an answer that makes no sense. For ever.
   case retry(reason: String, after: Duration?)
+  /// The server has too much to do: the connection stays, and the same goes again later.
+  case busy(reason: String, after: Duration?)
   /// The connection ended, or nothing moved for long, while the batch was under way: the line, the server, or something in the
   /// batch. A 502 or 504 tells the same of the server behind a proxy.
   case hungUp(reason: String)
@@ -23,6 +25,7 @@ enum Verdict: Error, Equatable {
     switch self {
     case .acknowledged: self
     case .retry(let reason, let after): .retry(reason: words(reason), after: after)
+    case .busy(let reason, let after): .busy(reason: words(reason), after: after)
     case .hungUp(let reason): .hungUp(reason: words(reason))
     case .refused(let status, let reason): .refused(status: status, reason: words(reason))
     case .stopped(let reason): .stopped(reason: words(reason))

@@ -9,6 +9,7 @@ import Timing
 ///        ▲            │         │ refused: half as much; a single event is buried
 ///        │            ▼         ▼ retryable
 ///        └───────── waiting (1 s … 5 min, or what Retry-After says)
+///      busy: as waiting, but the connection stays; then ready
 ///      stopped: 401, 403; asked again every 5 min, or when told
 struct Shipment {
   enum State: Equatable {
@@ -18,6 +19,8 @@ struct Shipment {
     case asking
     case ready
     case waiting(until: MonotonicTime, reason: String)
+    /// As `waiting`, and then as `ready`: the server keeps the connection, and said when to come back.
+    case busy(until: MonotonicTime, reason: String)
     case stopped(until: MonotonicTime, reason: String)
   }
 
@@ -72,6 +75,8 @@ struct Shipment {
 
   /// How long a stopped upstream waits before it asks whether its token is taken now.
   static let stoppedFor: Duration = .seconds(300)
+  /// Bytes of events under way to a server, at most: they are kept in memory until they are answered. One batch may have more.
+  static let mostUnderWay = 512 << 10
   /// While it is looked into over which event the server hangs up.
   static let soon: Duration = .seconds(10)
 
@@ -102,6 +107,7 @@ struct Shipment {
       if now < until { return .wake(at: until) }
       return demand.isSome ? .greet : .nothing
     case .greeting: return demand.isSome ? .greet : .nothing
+    case .busy(let until, _): return .wake(at: until)
     case .ready: return portion(demand.lanes, window).map { .send($0) } ?? .nothing
     }
   }
@@ -111,12 +117,11 @@ struct Shipment {
   private func portion(_ lanes: ByLane<Bool>, _ window: Int) -> Portion? {
     guard flights.count < window, !flights.contains(where: \.isDeadLetter) else { return nil }
     guard let (lane, credit) = shares.next(lanes) else { return nil }
-    // Two at a time keep the line busy; where only one may be under way, it is all that may.
-    let share = window > 1 ? pacer.window / 2 : pacer.window
-    var bytes = min(max(share, 1), maxBytes)
-    if let credit { bytes = min(bytes, credit) }
+    let whole = min(max(pacer.window / pacer.parts(window), 1), maxBytes)
+    let bytes = credit.map { min(whole, $0) } ?? whole
     let portion = Portion(lane: lane, events: limit, bytes: bytes)
-    if flights.isEmpty || bytesUnderWay <= pacer.window / 2, flights.count < max(1, window - 1) { return portion }
+    let fits = flights.isEmpty || bytesUnderWay + whole <= pacer.window
+    if fits, flights.count < max(1, window - 1) { return portion }
     // What comes first does not wait for what is below it: one batch of it may always be under way.
     let isAhead = flights.allSatisfy { $0.lane.isBelow(lane) }
     return isAhead && credit == nil ? Portion(lane: lane, events: limit, bytes: min(bytes, LaneShares.least)) : nil
@@ -125,7 +130,7 @@ struct Shipment {
   /// Nothing is done before a time that is known.
   func isResting(now: MonotonicTime) -> Bool {
     switch state {
-    case .waiting(let until, _), .stopped(let until, _): now < until
+    case .waiting(let until, _), .busy(let until, _), .stopped(let until, _): now < until
     case .greeting, .asking, .ready: false
     }
   }
@@ -134,8 +139,13 @@ struct Shipment {
   var isDisconnected: Bool {
     switch state {
     case .greeting, .waiting, .stopped: true
-    case .asking, .ready: false
+    case .asking, .ready, .busy: false
     }
+  }
+
+  /// A pause of a server that keeps its connection may have ended.
+  mutating func came(to now: MonotonicTime) {
+    if case .busy(let until, _) = state, now >= until { state = .ready }
   }
 
   /// `waiting`: lanes that have more.
@@ -175,12 +185,11 @@ struct Shipment {
       if state == .asking { state = .ready }
       if let flight {
         limit = min(maxEvents, limit * 2)
-        rate.answered(
-          bytes: flight.bytes, filledLine: flight.ahead > 0 || flight.bytes >= pacer.window / 2, sentAt: flight.sentAt,
-          now: now)
-        pacer.answered(
+        let filledLine = flight.ahead > 0 || flight.bytes >= pacer.window / 2
+        let tells = pacer.answered(
           bytes: flight.bytes, ahead: flight.ahead, isSingle: flight.events == 1, sentAt: flight.sentAt, now: now,
-          limit: maxBytes * max(1, window))
+          limit: max(maxBytes, min(maxBytes * max(1, window), Self.mostUnderWay)), parts: pacer.parts(window))
+        rate.answered(bytes: flight.bytes, filledLine: filledLine && tells, sentAt: flight.sentAt, now: now)
       }
       return .advance(to: through)
     case .refused(let status, let reason):
@@ -190,6 +199,10 @@ struct Shipment {
       limit = max(1, flight.events / 2)
       return .keep
     case .retry(let reason, let after): return wait(reason, after, now: now, using: &random)
+    case .busy(let reason, let after):
+      _ = wait(reason, after, now: now, using: &random)
+      if case .waiting(let until, let reason) = state { state = .busy(until: until, reason: reason) }
+      return .keep
     case .hungUp(let reason):
       // Too much for the line, or for the server: less of it.
       if let flight, !flight.isDeadLetter { limit = max(1, min(limit, flight.events) / 4) }
@@ -199,6 +212,12 @@ struct Shipment {
       flights = []
       return .keep
     }
+  }
+
+  /// Of the first batch, which is of that lane and is about to be answered, only the beginning was taken: those behind it are void.
+  mutating func tookInPart(_ lane: Lane) {
+    guard let first = flights.first else { return }
+    flights = [first] + flights.dropFirst().filter { $0.lane != lane }
   }
 
   private mutating func wait(
@@ -215,6 +234,7 @@ struct Shipment {
   mutating func resume() {
     switch state {
     case .waiting, .stopped: state = .greeting
+    case .busy: state = .ready
     case .greeting, .asking, .ready: break
     }
   }

@@ -11,6 +11,8 @@ public struct DeadLetter: Equatable, Sendable {
   /// The HTTP status, or the like, and the server's words.
   public var status: Int
   public var reason: String
+  /// How often it was asked for that it is sent again, since it was.
+  public var marks: Int64
 }
 
 extension Store {
@@ -120,18 +122,20 @@ extension Store {
     return found
   }
 
-  /// Within a `write`: the upstream refused this event for good.
-  public func bury(_ event: JournalEvent, upstream: String, status: Int, reason: String, at: Int64)
-    throws(SQLiteError)
-  {
+  /// Within a `write`: the upstream refused this event for good. `tried`: the marks that a dead letter had when it was sent again; one
+  /// that came after that is for another try, for the refusal may be older than whatever was mended.
+  public func bury(
+    _ event: JournalEvent, upstream: String, status: Int, reason: String, at: Int64, tried: Int64 = 0
+  ) throws(SQLiteError) {
     try database.run(
       """
       INSERT INTO dead_letters(upstream, seq, at, kind, body, event_at, trusted, status, reason)
       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
       ON CONFLICT(upstream, seq) DO UPDATE SET status = excluded.status, reason = excluded.reason, at = excluded.at,
-      body = excluded.body, retry = 0
+      body = excluded.body, retry = max(0, retry - ?)
       """, .text(upstream), .integer(event.seq), .integer(at), .text(event.kind), .blob(event.body),
-      .integer(event.at), .integer(event.trusted ? 1 : 0), .integer(Int64(status)), .text(reason))
+      .integer(event.at), .integer(event.trusted ? 1 : 0), .integer(Int64(status)), .text(reason),
+      .integer(tried))
   }
 
   /// Within a `write`: the upstream has taken it after all.
@@ -144,7 +148,7 @@ extension Store {
     var count = 0
     write { (store) throws(SQLiteError) in
       count = try store.database.run(
-        "UPDATE dead_letters SET retry = 1 WHERE retry >= 0 AND (?1 IS NULL OR upstream = ?1) AND (?2 IS NULL OR seq = ?2)",
+        "UPDATE dead_letters SET retry = retry + 1 WHERE retry >= 0 AND (?1 IS NULL OR upstream = ?1) AND (?2 IS NULL OR seq = ?2)",
         .optional(upstream), .optional(seq))
     }
     try commitNow()
@@ -178,7 +182,8 @@ extension Store {
     try translating { () throws(SQLiteError) in
       try database.each(
         """
-        SELECT id, upstream, seq, event_at, trusted, kind, body, status, reason FROM dead_letters
+        SELECT id, upstream, seq, event_at, trusted, kind, body, status, reason, retry
+        FROM dead_letters
         WHERE (?1 IS NULL OR upstream = ?1) AND retry >= ?2 ORDER BY id LIMIT ?3
         """, [.optional(upstream), .integer(marked ? 1 : 0), .integer(Int64(clamping: limit))]
       ) { (statement) throws(SQLiteError) in
@@ -188,7 +193,7 @@ extension Store {
             event: JournalEvent(
               seq: statement.integer(2), at: statement.integer(3), trusted: statement.integer(4) != 0,
               kind: statement.text(5), body: statement.blob(6)),
-            status: Int(statement.integer(7)), reason: statement.text(8)))
+            status: Int(statement.integer(7)), reason: statement.text(8), marks: max(0, statement.integer(9))))
       }
     }
   }

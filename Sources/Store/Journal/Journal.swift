@@ -25,13 +25,17 @@ public struct JournalEvent: Equatable, Sendable {
   public var kind: String
   /// JSON.
   public var body: [UInt8]
+  /// Bytes that the journal counts for it: those of the body, or about as many.
+  public var size: Int
 
-  public init(seq: Int64, at: Int64, trusted: Bool, kind: String, body: [UInt8]) {
+  /// `size`: if it is not that of the body.
+  public init(seq: Int64, at: Int64, trusted: Bool, kind: String, body: [UInt8], size: Int? = nil) {
     self.seq = seq
     self.at = at
     self.trusted = trusted
     self.kind = kind
     self.body = body
+    self.size = size ?? body.count
   }
 }
 
@@ -56,6 +60,8 @@ struct JournalState {
   struct Ends: Equatable {
     /// The last seq.
     var last: Int64 = 0
+    /// The seq of the oldest event (as far as known): what is before has left the journal.
+    var oldest: Int64 = 1
     /// Bytes of bodies, and an allowance for the rest of each row.
     var bytes: Int64 = 0
     /// The last seq of each lane that there is.
@@ -64,13 +70,17 @@ struct JournalState {
     var deleted = ByLane<Int64>(all: 0)
     /// What was ever there in this program's life: for counting what waits.
     var amounts = ByLane(all: LaneAmount())
+    /// The newest message's id.
+    var lastMessage: Int64 = 0
+    /// Bytes of all events that are rows of messages.
+    var messageBytes: Int64 = 0
   }
 
   /// With what is in the open transaction, and without.
   var open = Ends()
   private(set) var durable = Ends()
-  /// The oldest row (as far as known).
-  var oldest: Int64 = 1
+  /// Messages with greater ids are events.
+  private(set) var beforeEvents: Int64 = 0
   /// Something was given up that not every upstream has passed yet.
   var hasTrims = false
   static let rowOverhead: Int64 = 32
@@ -80,13 +90,16 @@ struct JournalState {
     set { open.bytes = newValue }
   }
 
+  var oldest: Int64 {
+    get { open.oldest }
+    set { open.oldest = newValue }
+  }
+
   init() {}
 
   init(_ database: Database) throws(SQLiteError) {
     open.last = try database.value("SELECT max(seq) FROM journal")?.integer ?? 0
-    // A real seq is never that large: a bit has flipped, and the following numbers would be ambiguous.
-    guard open.last < Statement.bound else { throw SQLiteError(code: 11, words: "impossible seq \(open.last)") }
-    oldest = try database.value("SELECT min(seq) FROM journal")?.integer ?? 1
+    open.oldest = try database.value("SELECT value FROM meta WHERE name = 'journal_from'")?.integer ?? 1
     var ends = open
     try database.each("SELECT kind, max(seq), count(*), sum(length(body)) FROM journal GROUP BY kind", []) {
       (row) throws(SQLiteError) in
@@ -99,6 +112,8 @@ struct JournalState {
       let deleted = try database.value("SELECT value FROM meta WHERE name = ?", .text(lane.deletedName))
       ends.deleted[lane] = deleted?.integer ?? oldest - 1
     }
+    beforeEvents = try database.value("SELECT value FROM meta WHERE name = 'before_events'")?.integer ?? 0
+    ends.lastMessage = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
     open = ends
     durable = ends
     hasTrims = try database.value("SELECT 1 FROM trims LIMIT 1") != nil
@@ -109,6 +124,27 @@ struct JournalState {
     open.newest[lane] = open.last
     open.add(LaneAmount(events: 1, bytes: Int64(count)), to: lane)
     return open.last
+  }
+
+  /// A message is its event.
+  mutating func takeMessage(bytes count: Int) {
+    _ = take(bytes: count, EventKind.message.lane)
+    open.lastMessage += 1
+    open.messageBytes &+= Int64(count)
+  }
+
+  /// A message's event is now a row of the journal, which counts its bytes otherwise.
+  mutating func recount(_ difference: Int64) {
+    open.add(LaneAmount(events: 0, bytes: difference), to: EventKind.message.lane)
+  }
+
+  /// At opening: events that are rows of messages.
+  mutating func found(_ amount: LaneAmount, last: Int64, bytes: Int64) {
+    open.last = max(open.last, last)
+    open.newest.messages = max(open.newest.messages, last)
+    open.messageBytes = bytes
+    open.add(amount, to: EventKind.message.lane)
+    durable = open
   }
 
   mutating func keep() { durable = open }
@@ -129,6 +165,9 @@ extension JournalState.Ends {
 struct RowChecksum {
   private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
 
+  /// As it is stored.
+  var bits: Int64 { Int64(bitPattern: value) }
+
   mutating func add(_ bytes: some Sequence<UInt8>) {
     for byte in bytes { value = (value ^ UInt64(byte)) &* 0x100_0000_01B3 }
   }
@@ -139,7 +178,7 @@ struct RowChecksum {
     withUnsafeBytes(of: at.littleEndian) { sum.add($0) }
     sum.add(kind.utf8)
     sum.add(body)
-    return Int64(bitPattern: sum.value)
+    return sum.bits
   }
 }
 
@@ -163,12 +202,16 @@ extension Store {
   @discardableResult
   public func append(_ kind: EventKind, at moment: Moment, body: [UInt8]) throws(SQLiteError) -> Int64 {
     let seq = journalState.take(bytes: body.count, kind.lane)
-    let checksum = RowChecksum.of(seq: seq, at: moment.milliseconds, kind: kind.rawValue, body: body)
-    try database.run(
-      "INSERT INTO journal(seq, at, trusted, kind, body, checksum) VALUES (?, ?, ?, ?, ?, ?)", .integer(seq),
-      .integer(moment.milliseconds), .integer(moment.trusted ? 1 : 0), .text(kind.rawValue), .blob(body),
-      .integer(checksum))
+    try insert(
+      JournalEvent(seq: seq, at: moment.milliseconds, trusted: moment.trusted, kind: kind.rawValue, body: body))
     return seq
+  }
+
+  func insert(_ event: JournalEvent) throws(SQLiteError) {
+    let checksum = RowChecksum.of(seq: event.seq, at: event.at, kind: event.kind, body: event.body)
+    try database.run(
+      "INSERT INTO journal(seq, at, trusted, kind, body, checksum) VALUES (?, ?, ?, ?, ?, ?)", .integer(event.seq),
+      .integer(event.at), .integer(event.trusted ? 1 : 0), .text(event.kind), .blob(event.body), .integer(checksum))
   }
 
   /// Reads on from `after`, in order. `row` gets each event and whether its checksum holds; it returns false to stop. With a `lane`,
@@ -177,20 +220,52 @@ extension Store {
     after: Int64, limit: Int = .max, lane: Lane? = nil, _ row: (JournalEvent, _ isSound: Bool) -> Bool
   ) throws(StoreError) {
     try translating { () throws(SQLiteError) in
+      // Return only events on disk: after a power cut another event could get the same seq.
+      let last = lastSeq
+      var left = limit
+      var messages = try messageEvents(after: after, through: last)
+      try messages.advance(in: self)
       try database.each(
-        // Return only events on disk: after a power cut another event could get the same seq.
         "SELECT seq, at, trusted, kind, body, checksum FROM journal WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
-        [.integer(after), .integer(lastSeq), .integer(Int64(clamping: limit))]
+        [.integer(after), .integer(last), .integer(Int64(clamping: limit))]
       ) { (statement) throws(SQLiteError) in
-        var event = JournalEvent(
-          seq: statement.integer(0), at: statement.integer(1), trusted: statement.integer(2) != 0,
-          kind: statement.text(3), body: [])
-        if let lane, Lane(kind: event.kind) != lane { return row(event, true) }
-        event.body = statement.blob(4)
-        let sum = RowChecksum.of(seq: event.seq, at: event.at, kind: event.kind, body: event.body)
-        return row(event, sum == statement.bits(5))
+        guard try readMessages(&messages, before: statement.integer(0), lane, &left, row), left > 0 else {
+          left = 0
+          return false
+        }
+        left -= 1
+        let goesOn = read(statement, lane, row)
+        if !goesOn { left = 0 }
+        return goesOn
       }
+      _ = try readMessages(&messages, before: .max, lane, &left, row)
     }
+  }
+
+  /// False: enough.
+  private func read(_ statement: Statement, _ lane: Lane?, _ row: (JournalEvent, _ isSound: Bool) -> Bool) -> Bool {
+    var event = JournalEvent(
+      seq: statement.integer(0), at: statement.integer(1), trusted: statement.integer(2) != 0,
+      kind: statement.text(3), body: [])
+    if let lane, Lane(kind: event.kind) != lane { return row(event, true) }
+    event.body = statement.blob(4)
+    event.size = event.body.count
+    let sum = RowChecksum.of(seq: event.seq, at: event.at, kind: event.kind, body: event.body)
+    return row(event, sum == statement.bits(5))
+  }
+
+  /// Events that are rows of messages, up to before `end`. False: enough.
+  private func readMessages(
+    _ rows: inout MessageEventRows, before end: Int64, _ lane: Lane?, _ left: inout Int,
+    _ row: (JournalEvent, _ isSound: Bool) -> Bool
+  ) throws(SQLiteError) -> Bool {
+    while left > 0, let (event, isSound) = rows.next, event.seq < end {
+      left -= 1
+      let isOther = lane != nil && lane != EventKind.message.lane
+      guard row(journalEvent(event, withBody: !isOther), isOther || isSound) else { return false }
+      try rows.advance(in: self)
+    }
+    return true
   }
 
   /// What waits after a seq, by lane.
@@ -207,6 +282,9 @@ extension Store {
         found[lane].bytes &+= row.integer(2)
         return true
       }
+      let messages = try messageAmount(after: seq, through: lastSeq)
+      found[EventKind.message.lane].events &+= messages.events
+      found[EventKind.message.lane].bytes &+= messages.bytes
     }
     return found
   }
@@ -226,6 +304,8 @@ extension Store {
           if row.integer(0) < first { (first, at) = (row.integer(0), row.isNull(1) ? nil : row.integer(1)) }
           return false
         }
+        guard lane == EventKind.message.lane, let message = try firstMessageTime(after: cursor[lane]) else { return }
+        if message.seq < first { (first, at) = message }
       }
     }
     return (at, lost)

@@ -123,17 +123,24 @@ extension Store {
 
   // MARK: Quota
 
-  /// The last row that has to go, `most` at most.
+  /// The last event that has to go, `most` at most.
   private func lastOverQuota(_ most: Int64) throws(SQLiteError) -> Int64 {
-    var over = journalState.bytes - settings.journalMaxSize + settings.journalMaxSize / Self.quotaShare
-    var last = journalState.oldest - 1
-    try database.each("SELECT seq, length(body) FROM journal WHERE seq <= ? ORDER BY seq", [.integer(most)]) {
-      (row) throws(SQLiteError) in
-      last = row.integer(0)
-      over -= row.integer(1) + JournalState.rowOverhead
-      return over > 0
+    let over = journalState.bytes - settings.journalMaxSize + settings.journalMaxSize / Self.quotaShare
+    // The first place with enough before it, by halves: what is before a seq only grows.
+    var (low, high) = (journalState.oldest, max(journalState.oldest, most))
+    while low < high {
+      let middle = low + (high - low) / 2
+      if try bytes(through: middle) >= over { high = middle } else { low = middle + 1 }
     }
-    return max(last, journalState.oldest)
+    return low
+  }
+
+  /// Of the journal's events up to this one.
+  private func bytes(through last: Int64) throws(SQLiteError) -> Int64 {
+    let rows = try database.value(
+      "SELECT sum(length(body) + \(JournalState.rowOverhead)) FROM journal WHERE seq <= ?", .integer(last))
+    let messages = try messageAmount(after: 0, through: last)
+    return (rows?.integer ?? 0) &+ messages.bytes &+ messages.events &* JournalState.rowOverhead
   }
 
   // MARK: Deleting
@@ -150,8 +157,7 @@ extension Store {
       }
     }
     try noteDeleted(through: last)
-    let freed = try database.value(
-      "SELECT sum(length(body) + \(JournalState.rowOverhead)) FROM journal WHERE seq <= ?", .integer(last))
+    let freed = try bytes(through: last)
     try database.run("DELETE FROM journal WHERE seq <= ?", .integer(last))
     try database.run("DELETE FROM marks WHERE seq < ?", .integer(last))
     for found in missed { try remember(found) }
@@ -164,15 +170,18 @@ extension Store {
     } else {
       trim.reason = nil
     }
-    journalState.bytes -= freed?.integer ?? 0
+    journalState.bytes &-= freed
     journalState.oldest = last + 1
+    // Messages stay as rows, and are no longer events.
+    try setMeta("journal_from", .integer(last + 1))
   }
 
   private func noteDeleted(through last: Int64) throws(SQLiteError) {
     for lane in Lane.allCases {
       let newest = try database.value(
         "SELECT max(seq) FROM journal WHERE seq <= ? AND \(lane.condition)", .integer(last))
-      if let seq = newest?.integer { journalState.open.deleted[lane] = seq }
+      let message = lane == EventKind.message.lane ? try messageSeqs(after: 0, through: last)?.last : nil
+      if let seq = [newest?.integer, message].compactMap({ $0 }).max() { journalState.open.deleted[lane] = seq }
       try setMeta(lane.deletedName, .integer(journalState.open.deleted[lane]))
     }
   }
@@ -192,7 +201,11 @@ extension Store {
       }
       return false
     }
-    return found
+    guard lane == EventKind.message.lane, let seqs = try messageSeqs(after: after, through: last) else { return found }
+    let count = try messageAmount(after: after, through: last).events
+    return LaneTrim(
+      lane: lane, first: min(found?.first ?? .max, seqs.first), last: max(found?.last ?? 0, seqs.last),
+      count: (found?.count ?? 0) + count, reason: reason)
   }
 
   private func remember(_ trim: LaneTrim) throws(SQLiteError) {

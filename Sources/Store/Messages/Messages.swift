@@ -56,69 +56,90 @@ extension Store {
   public func insert(
     _ message: QueuedMessage, at moment: Moment, wait: RadioWait = .none, by radio: Int64? = nil
   ) throws(SQLiteError) -> MessageArrival {
-    var stored = try describe(message, at: moment)
+    let channel = try channel(of: message)
+    var stored = try describe(message, digest: channel?.digest, at: moment)
     stored.wait = wait
     let offset = try stored.sender.flatMap { sender throws(SQLiteError) in try clockOffset(of: sender) }
     stored.age = MessageAge.seconds(senderTime: stored.senderTime, received: moment, offset: offset, wait: wait)
     stored.radio = radio ?? self.radio
     let identity = Self.identity(of: stored)
     if let sender = stored.sender { try noteHeard(sender, at: moment.milliseconds) }
-    let copies = try database.run("UPDATE messages SET copies = copies + 1 WHERE identity = ?", .blob(identity))
-    guard copies == 0 else {
-      if radios.count > 1 { try share(identity, with: stored.radio) }
+    if let known = try self.message(identified: identity) {
+      try database.run("UPDATE messages SET copies = copies + 1 WHERE id = ?", .integer(known))
+      if radios.count > 1 { try share(known, with: stored.radio) }
       return .duplicate
     }
-    try insertRow(stored, identity: identity)
-    stored.id = database.lastInsertedRow
+    stored.id = journalState.open.lastMessage + 1
+    let seq = try insertRow(stored, identity, channelName: channel?.name)
+    try identify(identity, stored.id)
     if stored.radio != self.radio { try widen(stored.radio, toMessage: stored.id) }
-    let body = EventBody.message(
-      stored, channelName: try channelName(stored), radio: markInEvent(ofRadio: stored.radio))
-    let seq = try append(.message, at: moment, body: body)
     try noteReaction(stored, at: moment)
     if let sender = stored.sender { try noteTalk(with: sender, at: moment.milliseconds) }
     return .stored(id: stored.id, seq: seq)
   }
 
   /// A second radio received it.
-  private func share(_ identity: [UInt8], with radio: Int64) throws(SQLiteError) {
+  private func share(_ message: Int64, with radio: Int64) throws(SQLiteError) {
     let changed = try database.run(
-      "UPDATE messages SET radio = \(Self.everyRadio) WHERE identity = ? AND radio NOT IN (\(Self.everyRadio), ?)",
-      .blob(identity), .integer(radio))
-    guard changed > 0 else { return }
-    let id = try database.value("SELECT id FROM messages WHERE identity = ?", .blob(identity))?.integer
-    if let id { try widen(radio, toMessage: id) }
+      "UPDATE messages SET radio = \(Self.everyRadio) WHERE id = ? AND radio NOT IN (\(Self.everyRadio), ?)",
+      .integer(message), .integer(radio))
+    if changed > 0 { try widen(radio, toMessage: message) }
   }
 
-  /// Its event is the next one of the journal.
-  private func insertRow(_ stored: StoredMessage, identity: [UInt8]) throws(SQLiteError) {
+  /// The row is an event of the journal, too. Returns its seq.
+  private func insertRow(
+    _ stored: StoredMessage, _ identity: MessageIdentity, channelName: Text?
+  ) throws(SQLiteError) -> Int64 {
+    let event = MessageEvent(
+      message: stored, seq: nextSeq, start: journalState.open.messageBytes, channelName: channelName,
+      radio: markInEvent(ofRadio: stored.radio) == nil ? nil : stored.radio)
     try database.run(
       """
-      INSERT INTO messages(identity, kind, sender, sender_name, channel, slot, text_type, sender_time, author, text,
-        snr, path_length, data_type, at, trusted, waited, age, radio, seq)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-      """, .blob(identity), .text(stored.kind.rawValue), .optional(stored.sender?.bytes),
+      INSERT INTO messages(id, identity, kind, sender, sender_name, channel, slot, text_type, sender_time, author, text,
+        snr, path_length, data_type, at, trusted, waited, age, radio, seq, event_start, channel_name, author_name,
+        event_radio, checksum)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+      """, .integer(stored.id), .blob(identity.bytes), .text(stored.kind.rawValue), .optional(stored.sender?.bytes),
       .optional(stored.senderName?.bytes), .optional(stored.channel), .optional(stored.slot),
       .integer(Int64(stored.textType.rawValue)), .optional(stored.senderTime), .optional(stored.author),
       .blob(stored.text.bytes), .optional(stored.snr?.quarters), .integer(Int64(stored.path.raw)),
       .optional(stored.dataType), .integer(stored.received.milliseconds), .integer(stored.received.trusted ? 1 : 0),
-      .optional(stored.wait.column), .optional(stored.age), .integer(stored.radio), .integer(nextSeq))
+      .optional(stored.wait.column), .optional(stored.age), .integer(stored.radio), .integer(event.seq),
+      .integer(event.start), .optional(event.channelName?.bytes), .optional(stored.authorName?.bytes),
+      .optional(event.radio), .integer(event.checksum))
+    journalState.takeMessage(bytes: event.size)
+    return event.seq
   }
 
-  private func channelName(_ stored: StoredMessage) throws(SQLiteError) -> Text? {
-    guard let slot = stored.slot else { return nil }
-    return try database.value("SELECT name FROM channels WHERE slot = ?", .integer(Int64(slot)))?.blob
-      .map { Text(bytes: $0) }
+  /// The channel in the message's slot, as the radio has it now.
+  private func channel(of message: QueuedMessage) throws(SQLiteError) -> (digest: String?, name: Text)? {
+    let slot: UInt8
+    switch message {
+    case .contact: return nil
+    case .channel(let message): slot = message.slot
+    case .datagram(let datagram): slot = datagram.slot
+    }
+    var found: (String?, Text)?
+    try database.each("SELECT digest, name FROM channels WHERE slot = ?", [.integer(Int64(slot))]) {
+      (row) throws(SQLiteError) in
+      let digest = row.text(0)
+      found = (digest.utf8.isEmpty ? nil : digest, Text(bytes: row.blob(1)))
+      return false
+    }
+    return found
   }
 
-  private func describe(_ message: QueuedMessage, at moment: Moment) throws(SQLiteError) -> StoredMessage {
+  private func describe(
+    _ message: QueuedMessage, digest: String?, at moment: Moment
+  ) throws(SQLiteError) -> StoredMessage {
     switch message {
     case .contact(let message): try describe(message, at: moment)
-    case .channel(let message): try describe(message, at: moment)
+    case .channel(let message): try describe(message, digest: digest, at: moment)
     case .datagram(let datagram):
       StoredMessage(
-        id: 0, kind: .datagram, channel: try digest(slot: datagram.slot), slot: datagram.slot,
-        textType: .plain, text: Text(bytes: datagram.data), snr: datagram.snr, path: datagram.path,
-        dataType: datagram.dataType, received: moment, copies: 1)
+        id: 0, kind: .datagram, channel: digest, slot: datagram.slot, textType: .plain,
+        text: Text(bytes: datagram.data), snr: datagram.snr, path: datagram.path, dataType: datagram.dataType,
+        received: moment, copies: 1)
     }
   }
 
@@ -150,17 +171,14 @@ extension Store {
     return names.count == 1 ? names.first : nil
   }
 
-  private func describe(_ message: ChannelMessage, at moment: Moment) throws(SQLiteError) -> StoredMessage {
+  private func describe(
+    _ message: ChannelMessage, digest: String?, at moment: Moment
+  ) throws(SQLiteError) -> StoredMessage {
     let (name, text) = try splitSender(message.text)
     return StoredMessage(
-      id: 0, kind: .channel, senderName: name, channel: try digest(slot: message.slot), slot: message.slot,
+      id: 0, kind: .channel, senderName: name, channel: digest, slot: message.slot,
       textType: message.textType, senderTime: message.senderTime, text: text, snr: message.snr, path: message.path,
       received: moment, copies: 1)
-  }
-
-  private func digest(slot: UInt8) throws(SQLiteError) -> String? {
-    let digest = try database.value("SELECT digest FROM channels WHERE slot = ?", .integer(Int64(slot)))?.text
-    return digest == "" ? nil : digest
   }
 
   /// `Name: text` taken apart: the longest known contact name in front of a `: ` wins, else the first `: `, else the
@@ -180,12 +198,9 @@ extension Store {
     return (Text(bytes: Array(bytes[..<chosen])), Text(bytes: Array(bytes[(chosen + 2)...])))
   }
 
-  /// The identity by which two arrivals are one message (app-conventions.md § 8): its time, then 12 bytes of a SHA-256. The time in
-  /// front keeps the index's new entries together: scattered, each message would write a page of the index of its own.
-  ///
   /// The same text from the same sender to another radio of this gateway is another message. The first radio is not part of the identity, so
   /// that rows from before radios were distinguished still match.
-  static func identity(of message: StoredMessage) -> [UInt8] {
+  static func identity(of message: StoredMessage) -> MessageIdentity {
     var key: [UInt8] = Array(message.kind.rawValue.utf8) + [0]
     key += message.sender?.bytes ?? []
     key += Array((message.channel ?? "").utf8) + [0, UInt8(message.channel == nil ? message.slot ?? 0 : 0)]
@@ -195,11 +210,10 @@ extension Store {
     }
     key += [0] + (message.author ?? []) + [0]
     let time = message.senderTime ?? UInt32(clamping: message.received.milliseconds / datagramWindow)
-    let front = withUnsafeBytes(of: time.bigEndian) { Array($0) }
-    key += front
+    withUnsafeBytes(of: time.bigEndian) { key.append(contentsOf: $0) }
     withUnsafeBytes(of: (message.dataType ?? 0).littleEndian) { key.append(contentsOf: $0) }
     key += message.text.bytes
-    return front + Digest.sha256(key).prefix(12)
+    return MessageIdentity(time: time, of: key)
   }
 
   /// Whether our radio has received this message, too.
@@ -211,7 +225,7 @@ extension Store {
       text: text, path: ReceivedPath(raw: 0), received: Moment(milliseconds: 0, trusted: false), copies: 1)
     let identity = Self.identity(of: message)
     return try translating { () throws(SQLiteError) in
-      try database.value("SELECT 1 FROM messages WHERE identity = ?", .blob(identity)) != nil
+      try self.message(identified: identity) != nil
     }
   }
 
@@ -285,9 +299,12 @@ extension Store {
   public func trimMessages() throws(SQLiteError) -> Int {
     let first = try database.value("SELECT min(id) FROM messages")?.integer ?? 0
     let newest = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
-    let last = min(newest - settings.messagesMax, first + Self.trimStep - 1)
+    // The newest stays: the next one's number follows from it.
+    let last = min(newest - max(settings.messagesMax, 1), first + Self.trimStep - 1)
     guard last >= first, newest > 0 else { return 0 }
     try unindexMessages(upTo: last)
+    try journalMessages(upTo: last)
+    try forgetIdentities(upTo: last)
     return try database.run("DELETE FROM messages WHERE id <= ?", .integer(last))
   }
 

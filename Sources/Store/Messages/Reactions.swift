@@ -27,7 +27,8 @@ public struct ReactionText: Equatable, Sendable {
   /// `nil`: an ordinary text.
   public init?(reading text: Text, inChannel: Bool) {
     // By scalars: a name may begin or end with what joins its neighbours to one `Character`.
-    guard text.bytes.count <= 160, let string = String(validating: text.bytes, as: UTF8.self) else { return nil }
+    guard text.bytes.count <= 160, text.bytes.contains(0x0A), let string = String(validating: text.bytes, as: UTF8.self)
+    else { return nil }
     let scalars = string.unicodeScalars
     guard let end = scalars.lastIndex(of: "\n"), let hash = Self.hash(string[scalars.index(after: end)...])
     else { return nil }
@@ -120,6 +121,7 @@ extension Store {
     _ reaction: ReactionText, _ place: ReactionPlace, number: Int64, at moment: Moment
   ) throws(SQLiteError) {
     let target = try target(of: reaction, in: place)
+    if target == nil { mayHaveWaitingReactions = true }
     let added = try database.run(
       """
       INSERT OR IGNORE INTO reactions(conversation, hash, sender, emoji, target, message, at, radio)
@@ -156,6 +158,11 @@ extension Store {
   /// A message was received: matches waiting reactions to it.
   private func matchWaiting(_ message: StoredMessage, at moment: Moment) throws(SQLiteError) {
     guard let time = message.senderTime, message.kind != .cli, message.kind != .datagram else { return }
+    if mayHaveWaitingReactions == nil {
+      mayHaveWaitingReactions = try database.value("SELECT 1 FROM reactions WHERE target IS NULL LIMIT 1") != nil
+    }
+    // Most gateways hear none for days.
+    guard mayHaveWaitingReactions == true else { return }
     let place = Self.place(of: message)
     let waiting = try database.value(
       "SELECT 1 FROM reactions WHERE conversation = ? AND radio IN (?, 0) AND target IS NULL LIMIT 1",

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+
+import Deflate
+import EventLoop
+import JSON
+import MQTT
+import Store
+
+/// How events get to a broker: several batches at once, each published when all of the one before is, and answered after it.
+extension MQTTCarrier {
+  /// A batch's place behind the one before.
+  final class Turn {
+    /// All of it is on its way, or will never be.
+    let isPublished = Promise<Void>()
+    let isAnswered = Promise<Void>()
+  }
+
+  var mayTakeInPart: Bool { true }
+
+  func carry(_ batch: Batch) async -> Verdict {
+    let (before, turn) = (lastTurn, Turn())
+    lastTurn = turn
+    carrying += 1
+    defer {
+      carrying -= 1
+      turn.isPublished.keep(())
+      turn.isAnswered.keep(())
+      if lastTurn === turn { lastTurn = nil }
+    }
+    do throws(CancellationError) {
+      try await before?.isPublished.value()
+      // Void by now: what was kept is given to those who are cancelled, too.
+      guard !Task.isCancelled else { throw CancellationError() }
+      let verdict = try await publish(batch, turn)
+      try await before?.isAnswered.value()
+      return verdict
+    } catch {
+      return .retry(reason: "given up", after: nil)
+    }
+  }
+
+  /// A message on its way, and the place of its event in the batch.
+  private typealias Flight = (place: Int, answer: Promise<MQTTAnswer?>)
+
+  private func publish(_ batch: Batch, _ turn: Turn) async throws(CancellationError) -> Verdict {
+    guard client.isUp else { return client.end.map(verdict) ?? .retry(reason: "the broker is away", after: nil) }
+    var (flights, delivery) = ([Flight](), Delivery())
+    for place in settings.isCompact ? 0..<1 : batch.events.indices where delivery.isGoingOn {
+      guard let messages = messages(of: batch, place) else {
+        return .retry(reason: "no memory for compressing", after: nil)
+      }
+      for message in messages {
+        try await client.untilRoom()
+        while let flight = flights.first, flight.answer.isKept { try await delivery.take(flights.removeFirst()) }
+        guard delivery.isGoingOn else { break }
+        flights.append((place, client.publish(message, isFollowed: true)))
+      }
+    }
+    client.flush()
+    // What was too large for the broker is answered by now. What is behind a batch that was broken off does not overtake its rest.
+    for flight in flights where flight.answer.isKept { try await delivery.take(flight) }
+    if delivery.isGoingOn { turn.isPublished.keep(()) }
+    for flight in flights { try await delivery.take(flight) }
+    return delivery.verdict(of: batch, client.end.map(verdict))
+  }
+
+  /// What has become of a batch.
+  private struct Delivery {
+    /// The first event that the broker refuses, and with which words; the first that it did not answer.
+    var refusal: (event: Int, answer: MQTTAnswer)?
+    var lost: Int?
+
+    var isGoingOn: Bool { refusal == nil && lost == nil }
+
+    mutating func take(_ flight: Flight) async throws(CancellationError) {
+      guard let answer = try await flight.answer.value() else { return lost = min(lost ?? .max, flight.place) }
+      if !answer.isTaken, flight.place < refusal?.event ?? .max { refusal = (flight.place, answer) }
+    }
+
+    /// First what is taken; what is not comes again as the next batch's first, some of it perhaps for the second time.
+    func verdict(of batch: Batch, _ failure: Verdict?) -> Verdict {
+      let taken = min(refusal?.event ?? .max, lost ?? .max)
+      if taken == .max { return .acknowledged(through: batch.last) }
+      guard taken == 0 else { return .acknowledged(through: batch.events[taken - 1].seq) }
+      guard let answer = refusal?.answer, lost == nil else {
+        if case .retry(let words, _)? = failure { return .hungUp(reason: words) }
+        return failure ?? .hungUp(reason: "the connection ended")
+      }
+      switch answer.code {
+      case 0x87: return .stopped(reason: "the broker does not let us publish there (\(answer.words))")
+      // Of these the broker may think otherwise later; an identifier in use is our own next one's matter.
+      case 0x80, 0x83, 0x89, 0x91, 0x93, 0x96, 0x97:
+        return .retry(reason: "the broker cannot take it now (\(answer.words))", after: nil)
+      // The topic, the payload, its size: the same again would be refused again.
+      default: return .refused(status: Int(answer.code), reason: "the broker refuses it (\(answer.words))")
+      }
+    }
+  }
+
+  // MARK: What is published
+
+  /// Of the event at that place, or of all in the compact form. `nil`: no memory.
+  private func messages(of batch: Batch, _ place: Int) -> [MQTTMessage]? {
+    guard settings.isCompact else {
+      let event = batch.events[place]
+      return observer?.messages(for: event) ?? (homeAssistant?.messages(for: event) ?? []) + [message(event)]
+    }
+    guard let compact = compact(batch) else { return nil }
+    return batch.events.flatMap { homeAssistant?.messages(for: $0) ?? [] } + [compact]
+  }
+
+  private func message(_ event: JournalEvent) -> MQTTMessage {
+    // `try?`: a damaged body has no fields for the topic.
+    let body = (try? JSONValue(parsing: event.body)) ?? .null
+    let topic = settings.topic.render(kind: event.kind, gateway: store.gatewayID, body: body)
+    let payload =
+      settings.template?.render(event, gateway: store.gatewayID)
+      ?? EventEnvelope.encode(event, gateway: store.gatewayID, epoch: store.epoch)
+    return recurring(MQTTMessage(topic: topic, payload: payload))
+  }
+
+  /// What a compact payload begins with; no JSON does.
+  static let compactMark: UInt8 = 1
+
+  private func compact(_ batch: Batch) -> MQTTMessage? {
+    let json = batch.encode(epoch: store.epoch, gateway: store.gatewayID)
+    guard let packed = Deflater.whole(json, dictionary: LinkDictionary.fromGateway) else { return nil }
+    let lane = JSONValue.object([("lane", .string(batch.lane?.rawValue ?? "all"))])
+    let topic = settings.topic.render(kind: "compact", gateway: store.gatewayID, body: lane)
+    return recurring(MQTTMessage(topic: topic, payload: [Self.compactMark] + packed))
+  }
+
+  private func recurring(_ message: MQTTMessage) -> MQTTMessage {
+    var message = message
+    message.recurs = true
+    return message
+  }
+}

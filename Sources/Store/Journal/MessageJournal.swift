@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import SQLite
+
+/// The event of a received message. It is not in `journal`: it is made from the message's row when it is read, so that a message is
+/// written once. Ids and seqs of messages rise together.
+struct MessageEvent {
+  var message: StoredMessage
+  var seq: Int64
+  /// The sizes of all such events before this one, since the first.
+  var start: Int64
+  /// The channel's name when the message was received.
+  var channelName: Text?
+  /// The radio that the event names; `nil`: none.
+  var radio: Int64?
+
+  /// Bytes of the body, about: to make it only to count it would take a third of the time in which a message is stored.
+  var size: Int {
+    let texts = [message.senderName, message.authorName, channelName].reduce(0) { $0 + ($1?.bytes.count ?? 0) }
+    return 150 + texts + (message.kind == .cli ? 0 : message.text.bytes.count) + (message.channel?.utf8.count ?? 0)
+  }
+
+  /// Columns of `messages` behind `Store.messageColumns`.
+  static let columns = "seq, event_start, channel_name, author_name, event_radio, checksum"
+
+  /// Of everything that the event is made from. Copies, and the radios that have received it since, are not part of it.
+  var checksum: Int64 {
+    var sum = RowChecksum()
+    for number in [seq, start, message.received.milliseconds, message.received.trusted ? 1 : 0, message.id] {
+      sum.add(number)
+    }
+    sum.add(message.kind.rawValue.utf8)
+    for text in [message.sender?.bytes, message.senderName?.bytes, message.author, message.authorName?.bytes] {
+      sum.add(optional: text)
+    }
+    sum.add(optional: channelName?.bytes)
+    sum.add(optional: message.channel.map { Array($0.utf8) })
+    sum.add(optional: message.text.bytes)
+    sum.add(Int64(message.textType.rawValue))
+    sum.add(Int64(message.path.raw))
+    for number in [
+      message.slot.map(Int64.init), message.senderTime.map(Int64.init), message.snr.map { Int64($0.quarters) },
+      message.dataType.map(Int64.init), message.wait.column, message.age, radio,
+    ] {
+      sum.add(optional: number)
+    }
+    return sum.bits
+  }
+}
+
+extension RowChecksum {
+  fileprivate mutating func add(_ number: Int64) { withUnsafeBytes(of: number.littleEndian) { add($0) } }
+
+  fileprivate mutating func add(optional number: Int64?) {
+    add(CollectionOfOne(number == nil ? 0 : 1))
+    if let number { add(number) }
+  }
+
+  /// With its length: what ends one text does not begin the next.
+  fileprivate mutating func add(optional bytes: [UInt8]?) {
+    add(Int64(bytes?.count ?? -1))
+    if let bytes { bytes.withUnsafeBytes { add($0) } }
+  }
+}
+
+extension Store {
+  static func messageEvent(_ row: Statement) -> (event: MessageEvent, isSound: Bool) {
+    var event = MessageEvent(
+      message: message(row), seq: row.integer(19), start: row.integer(20),
+      channelName: row.blobIfAny(21).map { Text(bytes: $0) }, radio: row.integerIfAny(23))
+    event.message.authorName = row.blobIfAny(22).map { Text(bytes: $0) }
+    return (event, event.checksum == row.bits(24))
+  }
+
+  func body(of event: MessageEvent) -> [UInt8] {
+    EventBody.message(event.message, channelName: event.channelName, radio: event.radio.flatMap { mark(ofRadio: $0) })
+  }
+
+  func journalEvent(_ event: MessageEvent, withBody: Bool = true) -> JournalEvent {
+    JournalEvent(
+      seq: event.seq, at: event.message.received.milliseconds, trusted: event.message.received.trusted,
+      kind: EventKind.message.rawValue, body: withBody ? body(of: event) : [], size: event.size)
+  }
+
+  /// At opening, once the ends of the journal are read.
+  func loadMessageEvents() throws(SQLiteError) {
+    let newest = journalState.open.lastMessage
+    var (last, bytes): (Int64, Int64) = (0, 0)
+    // Damaged rows at the end: each had a seq, which must not be given away again.
+    var damaged: Int64 = 0
+    var id = newest
+    while id > journalState.beforeEvents, let (event, isSound) = try messageEvent(id: id) {
+      if isSound {
+        (last, bytes) = (event.seq, event.start &+ Int64(event.size))
+        break
+      }
+      damaged += 1
+      id -= 1
+    }
+    if damaged > 0 { last = max(last, journalState.open.last) + damaged }
+    // Were the place from which rows are events wrong, the newest would still keep its seq.
+    last = max(last, try database.value("SELECT seq FROM messages WHERE id = ?", .integer(newest))?.integer ?? 0)
+    // A real seq is never that large: a bit has flipped, and the following numbers would be ambiguous.
+    guard last < Statement.bound, journalState.open.last < Statement.bound else {
+      throw SQLiteError(code: 11, words: "impossible seq \(max(last, journalState.open.last))")
+    }
+    journalState.found(LaneAmount(), last: last, bytes: bytes)
+    journalState.found(try messageAmount(after: 0, through: last), last: last, bytes: bytes)
+  }
+
+  // MARK: Places
+
+  /// The first message whose event comes after `seq`; `nil`: there is none.
+  ///
+  /// Found by halves. A row whose bits have flipped may lead to itself, never beyond: what lies right before the place found is
+  /// looked at, too.
+  func firstMessage(after seq: Int64) throws(SQLiteError) -> (id: Int64, start: Int64)? {
+    let (newest, beginning) = (journalState.open.lastMessage, journalState.beforeEvents)
+    guard newest > beginning, seq < journalState.open.last else { return nil }
+    let (span, isFar) = journalState.open.last.subtractingReportingOverflow(max(seq, 0))
+    var low = max(beginning + 1, isFar ? 0 : newest - min(span, newest) + 1)
+    var high = newest + 1
+    while low < high {
+      let middle = low + (high - low) / 2
+      let found = try database.value("SELECT seq FROM messages WHERE id >= ? ORDER BY id LIMIT 1", .integer(middle))
+      if let found = found?.integer, found <= seq { low = middle + 1 } else { high = middle }
+    }
+    while low > beginning + 1, let before = try messageEvent(id: low - 1), !before.isSound { low -= 1 }
+    var place: (Int64, Int64)?
+    try database.each("SELECT id, event_start FROM messages WHERE id >= ? ORDER BY id LIMIT 1", [.integer(low)]) {
+      (row) throws(SQLiteError) in
+      place = (row.integer(0), row.integer(1))
+      return false
+    }
+    return place
+  }
+
+  private func messageEvent(id: Int64) throws(SQLiteError) -> (event: MessageEvent, isSound: Bool)? {
+    var found: (MessageEvent, Bool)?
+    try database.each(
+      "SELECT \(Self.messageColumns), \(MessageEvent.columns) FROM messages WHERE id = ?", [.integer(id)]
+    ) { (row) throws(SQLiteError) in
+      found = Self.messageEvent(row)
+      return false
+    }
+    return found
+  }
+
+  /// Events that are rows of messages, after one seq and up to another. What has left the journal is not among them.
+  func messageAmount(after seq: Int64, through last: Int64) throws(SQLiteError) -> LaneAmount {
+    let after = max(seq, journalState.oldest - 1)
+    guard last > after, let first = try firstMessage(after: after) else { return LaneAmount() }
+    let end = try firstMessage(after: last) ?? (journalState.open.lastMessage + 1, journalState.open.messageBytes)
+    return LaneAmount(events: max(0, end.id - first.id), bytes: max(0, end.start - first.start))
+  }
+
+  /// The seqs of the first and the last of them, as above; `nil`: there are none.
+  func messageSeqs(after seq: Int64, through last: Int64) throws(SQLiteError) -> (first: Int64, last: Int64)? {
+    let after = max(seq, journalState.oldest - 1)
+    guard last > after, let first = try firstMessage(after: after)?.id else { return nil }
+    let end = try firstMessage(after: last)?.id ?? journalState.open.lastMessage + 1
+    guard end > first else { return nil }
+    // A damaged row's is anything.
+    let lowest = min(max(try messageEvent(id: first)?.event.seq ?? 0, after + 1), last)
+    return (lowest, min(max(try messageEvent(id: end - 1)?.event.seq ?? 0, lowest), last))
+  }
+
+  /// The seq of the first sound row behind this one; `nil`: there is none.
+  func soundSeq(behind id: Int64) throws(SQLiteError) -> Int64? {
+    var seq: Int64?
+    try database.each(
+      "SELECT \(Self.messageColumns), \(MessageEvent.columns) FROM messages WHERE id > ? ORDER BY id", [.integer(id)]
+    ) { (row) throws(SQLiteError) in
+      let (event, isSound) = Self.messageEvent(row)
+      if isSound { seq = event.seq }
+      return !isSound
+    }
+    return seq
+  }
+
+  /// Such events after one seq and up to another, before the first.
+  func messageEvents(after seq: Int64, through last: Int64) throws(SQLiteError) -> MessageEventRows {
+    let after = max(seq, journalState.oldest - 1)
+    let first = last > after ? try firstMessage(after: after)?.id : nil
+    let rows = try database.rows(
+      "SELECT \(Self.messageColumns), \(MessageEvent.columns) FROM messages WHERE id >= ? ORDER BY id",
+      [.integer(first ?? .max)])
+    return MessageEventRows(rows, after: after, through: last)
+  }
+
+  /// When the first message after `seq` was received (`nil`: the clock was not trusted), and its seq.
+  func firstMessageTime(after seq: Int64) throws(SQLiteError) -> (seq: Int64, at: Int64?)? {
+    guard let first = try firstMessage(after: max(seq, journalState.oldest - 1))?.id else { return nil }
+    return try messageEvent(id: first).map { found in
+      (found.event.seq, found.event.message.received.trusted ? found.event.message.received.milliseconds : nil)
+    }
+  }
+
+  // MARK: Leaving
+
+  /// Within a `write`, before these messages are deleted: events that the journal still has get rows of their own there.
+  func journalMessages(upTo id: Int64) throws(SQLiteError) {
+    guard let first = try firstMessage(after: journalState.oldest - 1)?.id, first <= id else { return }
+    var events: [JournalEvent] = []
+    try database.each(
+      """
+      SELECT \(Self.messageColumns), \(MessageEvent.columns) FROM messages WHERE id >= ? AND id <= ? ORDER BY id
+      """, [.integer(first), .integer(id)]
+    ) { (row) throws(SQLiteError) in
+      let (event, isSound) = Self.messageEvent(row)
+      // Nobody knows which event a damaged row was: readers are told that one is missing.
+      if isSound { events.append(journalEvent(event)) }
+      return true
+    }
+    for event in events {
+      try insert(event)
+      journalState.recount(Int64(event.body.count - event.size))
+    }
+  }
+}
+
+/// Events of messages, in order.
+struct MessageEventRows: ~Copyable {
+  private let rows: Rows
+  private let last: Int64
+  private var previous: Int64
+  /// The next one, and whether its checksum holds; `nil`: there are no more.
+  private(set) var next: (event: MessageEvent, isSound: Bool)?
+
+  /// Nothing is read before `advance`.
+  init(_ rows: consuming Rows, after: Int64, through last: Int64) {
+    self.rows = rows
+    (self.last, previous) = (last, after)
+  }
+
+  /// A damaged row whose seq cannot be its own is passed over: readers are told that one is missing.
+  mutating func advance(in store: Store) throws(SQLiteError) {
+    next = nil
+    while try rows.next() {
+      let found = Store.messageEvent(rows.row)
+      if found.isSound {
+        // Beyond is what is not on disk yet.
+        guard found.event.seq <= last else { return }
+      } else {
+        let following = try store.soundSeq(behind: found.event.message.id) ?? last + 1
+        guard found.event.seq < following else { continue }
+      }
+      guard found.event.seq > previous, found.event.seq <= last else { continue }
+      (previous, next) = (found.event.seq, found)
+      return
+    }
+  }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+
+import MeshCrypto
+import SQLite
+
+/// By what two arrivals are one message (app-conventions.md § 8): its time, then 12 bytes of a SHA-256. The time in front keeps new entries of
+/// the index together.
+struct MessageIdentity: Hashable, Comparable {
+  private let high: UInt64
+  private let low: UInt64
+
+  /// `nil`: not 16 bytes.
+  init?(bytes: some Collection<UInt8>) {
+    guard bytes.count == 16 else { return nil }
+    high = bytes.prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
+    low = bytes.dropFirst(8).reduce(0) { $0 << 8 | UInt64($1) }
+  }
+
+  /// Of what makes the message what it is.
+  init(time: UInt32, of key: [UInt8]) {
+    let digest = Digest.sha256(key)
+    high = UInt64(time) << 32 | digest.prefix(4).reduce(0) { $0 << 8 | UInt64($1) }
+    low = digest.dropFirst(4).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
+  }
+
+  var bytes: [UInt8] {
+    withUnsafeBytes(of: high.bigEndian) { Array($0) } + withUnsafeBytes(of: low.bigEndian) { Array($0) }
+  }
+
+  static func < (one: Self, other: Self) -> Bool { (one.high, one.low) < (other.high, other.low) }
+}
+
+/// The newest messages by their identities. Those of the others are in a table that follows behind, many at a time: an entry with each
+/// message would write a page of its own.
+struct RecentIdentities {
+  private var ids: [MessageIdentity: Int64] = [:]
+  /// The greatest identity in the table: what is greater is not there. `nil`: the table is empty.
+  private let greatest: MessageIdentity?
+
+  /// So many are entered at once.
+  static let step = 128
+
+  init(_ database: Database) throws(SQLiteError) {
+    let entered = try database.value("SELECT value FROM meta WHERE name = 'identified'")?.integer ?? 0
+    greatest = try database.value("SELECT max(identity) FROM identities")?.blob.flatMap { MessageIdentity(bytes: $0) }
+    var ids: [MessageIdentity: Int64] = [:]
+    // No more than there can be, whatever a damaged number says.
+    try database.each(
+      "SELECT identity, id FROM messages WHERE id > ? ORDER BY id DESC LIMIT \(Self.step)", [.integer(entered)]
+    ) { (row) throws(SQLiteError) in
+      if let identity = MessageIdentity(bytes: row.blob(0)) { ids[identity] = row.integer(1) }
+      return true
+    }
+    self.ids = ids
+  }
+
+  var count: Int { ids.count }
+  subscript(identity: MessageIdentity) -> Int64? { ids[identity] }
+  func mayBeInTable(_ identity: MessageIdentity) -> Bool { greatest.map { identity <= $0 } ?? false }
+  mutating func add(_ identity: MessageIdentity, _ id: Int64) { ids[identity] = id }
+}
+
+extension Store {
+  /// The message of this identity; `nil`: there is none.
+  func message(identified identity: MessageIdentity) throws(SQLiteError) -> Int64? {
+    let recent = try recentIdentities()
+    if let id = recent[identity] { return id }
+    guard recent.mayBeInTable(identity) else { return nil }
+    let id = try database.value("SELECT message FROM identities WHERE identity = ?", .blob(identity.bytes))?.integer
+    // One that is there no more, or damage: it is a new message, rather than none.
+    guard let id, try database.value("SELECT 1 FROM messages WHERE id = ?", .integer(id)) != nil else { return nil }
+    return id
+  }
+
+  /// Within a `write`, of the newest message.
+  func identify(_ identity: MessageIdentity, _ id: Int64) throws(SQLiteError) {
+    var recent = try recentIdentities()
+    identities = nil
+    recent.add(identity, id)
+    identities = recent
+    guard recent.count >= RecentIdentities.step else { return }
+    try database.run(
+      "INSERT OR REPLACE INTO identities SELECT identity, id FROM messages WHERE id > ? ORDER BY identity",
+      .integer(id - Int64(recent.count)))
+    try setMeta("identified", .integer(id))
+    identities = nil
+  }
+
+  /// Within a `write`, before messages up to this id are deleted.
+  func forgetIdentities(upTo id: Int64) throws(SQLiteError) {
+    try database.run(
+      "DELETE FROM identities WHERE identity IN (SELECT identity FROM messages WHERE id <= ?)", .integer(id))
+    // It is read again from what is left.
+    identities = nil
+  }
+
+  private func recentIdentities() throws(SQLiteError) -> RecentIdentities {
+    if let identities { return identities }
+    let read = try RecentIdentities(database)
+    identities = read
+    return read
+  }
+}
