@@ -2,30 +2,59 @@
 
 import Synchronization
 
-/// Limits the batches that wait for the database, in total and for each gateway. Beyond it gateways have to retry, which costs
-/// less than keeping their batches in memory.
+/// Limits the batches that wait for the database, by their bytes and by how long they would wait. Beyond it gateways come again later, which
+/// costs less than keeping their batches in memory.
 final class Admission: Sendable {
-  static let most = 64
-  /// As many as a link may have under way.
-  static let maxOfOne = LinkSession.window
-  private let waiting = Mutex((all: 0, gateways: [String: Int]()))
+  static let words = "too many batches are waiting"
+  /// Bytes that wait, of all gateways.
+  static let mostBytes = 32 << 20
+  /// Of a link one waits at a time; by HTTP there may be more.
+  static let maxOfOne = 4
+  /// Seconds that a batch may wait: longer than that, its gateway would take the link for dead.
+  static let longestWait = 10.0
 
-  /// False: too many are waiting.
-  func enter(_ gateway: String) -> Bool {
-    waiting.withLock { waiting in
-      let own = waiting.gateways[gateway] ?? 0
-      guard waiting.all < Self.most, own < Self.maxOfOne else { return false }
-      waiting.all += 1
-      waiting.gateways[gateway] = own + 1
-      return true
+  private struct State {
+    var bytes = 0
+    var gateways: [String: Int] = [:]
+    /// Bytes a second that were stored lately; `nil`: nothing was yet.
+    var rate: Double?
+  }
+
+  private let state = Mutex(State())
+
+  /// `nil`: it may wait; else after how many seconds to come again.
+  func enter(_ gateway: String, bytes: Int) -> Int? {
+    state.withLock { state in
+      let own = state.gateways[gateway] ?? 0
+      let wait = state.rate.map { Double(state.bytes) / $0 } ?? 0
+      let isFull = state.bytes > 0 && (state.bytes + bytes > Self.mostBytes || wait > Self.longestWait)
+      // They come back spread over as long as what waits now takes.
+      guard !isFull else { return Int.random(in: 1...max(2, Int(min(wait, 60)) * 2)) }
+      guard own < Self.maxOfOne else { return 2 }
+      state.bytes += bytes
+      state.gateways[gateway] = own + 1
+      return nil
     }
   }
 
-  func leave(_ gateway: String) {
-    waiting.withLock { waiting in
-      waiting.all -= 1
-      let own = waiting.gateways[gateway] ?? 0
-      waiting.gateways[gateway] = own > 1 ? own - 1 : nil
+  func leave(_ gateway: String, bytes: Int) {
+    state.withLock { state in
+      state.bytes -= bytes
+      let own = state.gateways[gateway] ?? 0
+      state.gateways[gateway] = own > 1 ? own - 1 : nil
+    }
+  }
+
+  /// So many bytes took so long. Only of those behind which others waited: fewer say what a transaction costs, not what the database can do.
+  func stored(bytes: Int, within time: Duration) {
+    let seconds = max(Double(time.components.seconds) + Double(time.components.attoseconds) / 1e18, 1e-6)
+    state.withLock { state in
+      let rate = Double(bytes) / seconds
+      guard let known = state.rate else {
+        state.rate = rate
+        return
+      }
+      state.rate = rate > known ? rate : known + (rate - known) * min(1, seconds)
     }
   }
 }

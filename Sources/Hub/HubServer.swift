@@ -5,6 +5,7 @@ import Hummingbird
 import HummingbirdCore
 import Logging
 import NIOCore
+import NIOPosix
 import ServiceLifecycle
 
 /// The hub: its HTTP API and its gateways' links. Source of truth: docs/hub-protocol.md.
@@ -16,7 +17,7 @@ public struct HubServer: Sendable {
   public init(_ configuration: HubConfiguration) throws {
     self.configuration = configuration
     access = HubAccess(configuration.tokens)
-    let store = try HubStore(location: configuration.location, password: configuration.password)
+    let stores = try HubStores(location: configuration.location, password: configuration.password)
     let limit = OpenFiles.raiseLimit()
     let room = Places.room(limit: limit, open: OpenFiles.count + Self.loops, wanted: configuration.maxConnections)
     guard room >= min(Places.fewest, configuration.maxConnections) else {
@@ -29,9 +30,9 @@ public struct HubServer: Sendable {
         "the limit of \(limit) open files allows \(room) connections, not \(configuration.maxConnections)")
     }
     api = HubAPI(
-      store: store, access: access, registry: LinkRegistry(),
+      stores: stores, access: access, registry: LinkRegistry(),
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
-      admission: Admission(), memory: HubMemory(largest: configuration.maxBody),
+      memory: HubMemory(largest: configuration.maxBody),
       places: Places(most: room, log: HubLog.write), refused: RefusedLogins(HubLog.write),
       maxBody: configuration.maxBody)
   }
@@ -39,22 +40,26 @@ public struct HubServer: Sendable {
   /// Descriptors of NIO's loops, three each, and of the one that it listens on; they are opened later.
   private static var loops: Int { System.coreCount * 3 + 1 }
 
-  /// Returns when the database's thread has dealt with a question: with an answer or an error.
+  /// Returns when each of the network's loops and the links have dealt with a question. A database that is slow or away is no reason to begin
+  /// anew: a new hub would have the same, and all gateways would connect again.
   public func pulse() async {
-    // `try?`: only the return matters.
-    _ = try? await api.store.progress(gateway: "", epoch: "")
+    for loop in MultiThreadedEventLoopGroup.singleton.makeIterator() {
+      // `try?`: only the return matters.
+      try? await loop.submit {}.get()
+    }
+    _ = await api.registry.count
   }
 
   /// Serves until SIGTERM or SIGINT. `ready` gets the port.
   public func run(_ ready: @escaping @Sendable (Int) -> Void) async throws {
     let registry = api.registry
-    await api.store.listen { news in Task { await registry.heard(news) } }
+    await api.stores.listen { news in Task { await registry.heard(news) } }
     let listener = hearOthers()
     defer { withExtendedLifetime(listener) {} }
     let application = Application(
       router: api.router(), server: HTTPServerBuilder { [api] responder in api.connections(responder) },
       configuration: .init(
-        address: .hostname(configuration.host, port: configuration.port), serverName: "meshpost-hub",
+        address: .hostname(configuration.host, port: configuration.port),
         availableConnectionsDelegate: api.places),
       onServerRunning: { channel in ready(channel.localAddress?.port ?? 0) },
       logger: Logger(label: "hub") { _ in SwiftLogNoOpLogHandler() })
@@ -66,10 +71,10 @@ extension HubServer {
   /// Forwards changes by other hubs on the same database to the gateways that are linked here.
   private func hearOthers() -> PostgresListener? {
     guard HubStore.isServer(configuration.location) else { return nil }
-    let (registry, store) = (api.registry, api.store)
+    let (registry, stores) = (api.registry, api.stores)
     return PostgresListener(
       address: configuration.location, password: configuration.password,
-      onConnect: { Task { await registry.tellAll(from: store) } },
+      onConnect: { Task { await registry.tellAll(from: stores.pages) } },
       onNews: { news in Task { await registry.heard(news) } })
   }
 }

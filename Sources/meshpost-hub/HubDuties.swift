@@ -3,7 +3,7 @@
 import Hub
 import ServiceManager
 
-/// Notifies the service manager: readiness, and watchdog pings while the database's thread responds.
+/// Notifies the service manager: readiness, and watchdog pings while its loops and links respond.
 final class HubDuties: Sendable {
   private let ports: AsyncStream<Int>.Continuation
   private let task: Task<Void, Never>
@@ -18,7 +18,6 @@ final class HubDuties: Sendable {
       for await port in stream { manager.ready("listening on port \(port)") }
       guard let watchdog = manager.watchdog else { return }
       while !Task.isCancelled {
-        // An unreachable database also counts: it is answered with an error.
         await server.pulse()
         manager.lives()
         // Cancelled while sleeping: the task is no longer needed.

@@ -30,7 +30,7 @@ import Testing
     _ = try await rig.ship([LinkRig.event(20, "advert")], lane: #""nodes""#)
     new = try await rig.hello(version: 2)
     #expect(lanes(new) == ["messages": 24, "nodes": 20], "a lane of which there is nothing is absent")
-    #expect(new["window"]?.integer == 4 && new["max_bytes"]?.integer == 1 << 20 && new["at"]?.integer != nil)
+    #expect(new["window"]?.integer == 16 && new["max_bytes"]?.integer == 1 << 20 && new["at"]?.integer != nil)
     #expect(lanes(try await rig.hello(version: 3)) == ["messages": 24, "nodes": 20], "a newer one speaks ours, too")
     for version in [0, 1] {
       let old = try await rig.hello(version: version)

@@ -11,20 +11,21 @@ import Testing
 final class LinkRig {
   private let scratch = Scratch(inMemory: true)
   private var file: String { scratch.location("hub.db") }
-  private(set) var store: HubStore
+  private var stores: HubStores
+  var store: HubStore { stores.desk }
   private var session: LinkSession
   private var pulse = LinkSession.Pulse()
   private var number: Int64 = 0
 
   init() throws {
-    store = try HubStore(location: scratch.location("hub.db"))
-    session = Self.session(store)
+    stores = try HubStores(location: scratch.location("hub.db"))
+    session = Self.session(stores)
   }
 
-  private static func session(_ store: HubStore) -> LinkSession {
+  private static func session(_ stores: HubStores) -> LinkSession {
     LinkSession(
-      gateway: "g", store: store, registry: LinkRegistry(), limiter: RateLimiter(perSecond: 0), admission: Admission(),
-      maxMessage: 1 << 20, compression: nil)
+      gateway: "g", stores: stores, registry: LinkRegistry(), limiter: RateLimiter(perSecond: 0), maxMessage: 1 << 20,
+      compression: nil)
   }
 
   func say(_ text: String) async throws -> JSONValue {
@@ -78,11 +79,13 @@ final class LinkRig {
   }
 
   private func closed(_ work: () throws -> Void) throws {
-    store = try HubStore(location: scratch.location("other.db"))
-    session = Self.session(store)
+    stores = try HubStores(location: scratch.location("other.db"))
+    session = Self.session(stores)
+    // Connections end when their last work has.
+    for _ in 0..<1000 where FileManager.default.fileExists(atPath: file + "-wal") { usleep(10_000) }
     try #require(!FileManager.default.fileExists(atPath: file + "-wal"), "all of it is in the file")
     try work()
-    store = try HubStore(location: file)
-    session = Self.session(store)
+    stores = try HubStores(location: file)
+    session = Self.session(stores)
   }
 }

@@ -86,14 +86,15 @@ import Testing
   }
 
   @Test func `states, documents and ended commands of a gateway have a bound each`() async throws {
-    let store = try store()
+    let stores = try HubStores(location: scratch.location("hub.db"))
+    let store = stores.desk
     for number in 0..<40 {
-      let taken = try await store.setState("s\(number)", .object([("n", .integer(1))]), of: "g", at: 1)
+      let taken = try await stores.setState("s\(number)", .object([("n", .integer(1))]), of: "g", at: 1)
       #expect(taken == (number < HubBounds.states))
     }
-    #expect(try await store.setState("s3", .object([("n", .integer(2))]), of: "g", at: 2), "a known one may change")
+    #expect(try await stores.setState("s3", .object([("n", .integer(2))]), of: "g", at: 2), "a known one may change")
     let large = JSONValue.object([("x", .string(String(repeating: "z", count: HubBounds.stateBytes)))])
-    #expect(try await store.setState("s3", large, of: "g", at: 2) == false)
+    #expect(try await stores.setState("s3", large, of: "g", at: 2) == false)
     let states = try JSONValue(parsing: try await store.states(of: "g"))
     #expect(states.fields?.count == Int(HubBounds.states) && states["s3"]?["body"]?["n"]?.integer == 2)
 
@@ -158,10 +159,24 @@ import Testing
 
   @Test func `batches that wait are few of one gateway`() {
     let admission = Admission()
-    for _ in 0..<Admission.maxOfOne { #expect(admission.enter("g")) }
-    #expect(!admission.enter("g") && admission.enter("h"))
-    admission.leave("g")
-    #expect(admission.enter("g"))
+    for _ in 0..<Admission.maxOfOne { #expect(admission.enter("g", bytes: 100) == nil) }
+    #expect(admission.enter("g", bytes: 100) != nil && admission.enter("h", bytes: 100) == nil)
+    admission.leave("g", bytes: 100)
+    #expect(admission.enter("g", bytes: 100) == nil)
+  }
+
+  @Test func `batches that would wait for long come again later, those of a database that is fast do not`() {
+    let slow = Admission()
+    for gateway in 0..<30 { #expect(slow.enter("g\(gateway)", bytes: 1 << 20) == nil, "nothing is known yet") }
+    #expect(slow.enter("late", bytes: 3 << 20) != nil, "more than may wait at all")
+    slow.stored(bytes: 1 << 20, within: .seconds(1))
+    let wait = slow.enter("late", bytes: 100)
+    #expect((1...60).contains(wait ?? 0), "30 MiB at 1 MiB/s")
+    let fast = Admission()
+    fast.stored(bytes: 10 << 20, within: .seconds(1))
+    for gateway in 0..<30 { #expect(fast.enter("g\(gateway)", bytes: 1 << 20) == nil) }
+    // A batch that is larger than everything may pass where nothing else waits.
+    #expect(Admission().enter("g", bytes: 64 << 20) == nil)
   }
 
   @Test func `what a database never takes is refused, what it does not take now is waited for`() {

@@ -8,11 +8,10 @@ import NIOCore
 
 /// The hub's HTTP API. Source of truth: docs/hub-protocol.md.
 struct HubAPI: Sendable {
-  let store: HubStore
+  let stores: HubStores
   let access: HubAccess
   let registry: LinkRegistry
   let limiter: RateLimiter
-  let admission: Admission
   let memory: HubMemory
   let places: Places
   let refused: RefusedLogins
@@ -33,6 +32,11 @@ struct HubAPI: Sendable {
     /// 0 to 2⁵³; what lies outside counts as the bound.
     func number(_ name: String) -> Int64? {
       request.uri.queryParameters.get(name, as: Int64.self).map { min(max($0, 0), JSONValue.wholeNumbers.upperBound) }
+    }
+    /// How the body is compressed; `nil`: it is not.
+    var coding: String? {
+      let coding = request.headers[.contentEncoding]?.lowercased()
+      return coding == "identity" ? nil : coding
     }
     /// 100 rows a page unless asked for less or more, 1000 at most.
     var limit: Int { min(max(request.uri.queryParameters.get("limit", as: Int.self) ?? 100, 1), 1000) }
@@ -141,10 +145,10 @@ struct HubAPI: Sendable {
         else { return nil }
         return LinkProtocol.Visitor(gateway: gateway, holder: Self.holder(name, gateway))
       },
-      serve: { [store, registry, limiter, admission, maxBody] channel, link in
+      serve: { [stores, registry, limiter, maxBody] channel, link in
         await LinkSession(
-          gateway: link.gateway, store: store, registry: registry, limiter: limiter, admission: admission,
-          maxMessage: maxBody, compression: link.compression
+          gateway: link.gateway, stores: stores, registry: registry, limiter: limiter, maxMessage: maxBody,
+          compression: link.compression
         ).run(channel)
       })
   }
@@ -172,19 +176,25 @@ struct HubAPI: Sendable {
     return Response(status: status, headers: headers, body: pieces)
   }
 
-  /// `takesGzip`: it is an answer to a greeting.
+  /// In answers to greetings: how bodies may be compressed.
+  static func writePacking(to json: inout JSONWriter) {
+    json.field("gzip", true)
+    json.field("deflate", LinkDictionary.name)
+  }
+
+  /// `takesPacked`: it is an answer to a greeting.
   static func refusal(
     _ status: HTTPResponse.Status, _ reason: String, seq: Int64? = nil, retryAfter: Int? = nil,
-    takesGzip: Bool? = nil
+    takesPacked: Bool = false
   ) -> Response {
     var response = json(
       JSONWriter.object {
         $0.field("error", reason)
         $0.field("seq", seq)
-        $0.field("gzip", takesGzip)
+        if takesPacked { Self.writePacking(to: &$0) }
       }, status: status)
     if let retryAfter { response.headers[.retryAfter] = String(retryAfter) }
-    if status == .unsupportedMediaType { response.headers[.acceptEncoding] = "gzip" }
+    if status == .unsupportedMediaType { response.headers[.acceptEncoding] = "gzip, \(LinkDictionary.contentEncoding)" }
     if status == .unauthorized { response.headers[.wwwAuthenticate] = "Bearer" }
     return response
   }
@@ -202,15 +212,17 @@ struct HubAPI: Sendable {
   func plainBody(of call: Call) async throws(Unreadable) -> [UInt8] {
     let tooLarge = Unreadable(status: .contentTooLarge, words: "a batch may have at most \(maxBody) bytes")
     guard let bytes = await body(of: call) else { throw tooLarge }
-    switch call.request.headers[.contentEncoding]?.lowercased() {
-    case nil, "identity": return bytes
-    case "gzip":
-      do throws(InflateFailure) {
-        return try Inflater.gunzip(bytes, limit: maxBody)
-      } catch {
-        throw error == .tooLarge ? tooLarge : Unreadable(status: .badRequest, words: "the body is not valid gzip")
-      }
-    default: throw Unreadable(status: .unsupportedMediaType, words: "the only Content-Encoding is gzip")
+    guard let coding = call.coding else { return bytes }
+    guard ["gzip", LinkDictionary.contentEncoding].contains(coding) else {
+      throw Unreadable(
+        status: .unsupportedMediaType,
+        words: "Content-Encoding may be gzip or \(LinkDictionary.contentEncoding)")
+    }
+    do throws(InflateFailure) {
+      if coding == "gzip" { return try Inflater.gunzip(bytes, limit: maxBody) }
+      return try Inflater.whole(bytes, dictionary: LinkDictionary.fromGateway, limit: maxBody)
+    } catch {
+      throw error == .tooLarge ? tooLarge : Unreadable(status: .badRequest, words: "the body is not valid \(coding)")
     }
   }
 

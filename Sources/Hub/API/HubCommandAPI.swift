@@ -20,7 +20,7 @@ extension HubAPI {
     let id = body["id"]?.string ?? UUID().uuidString
     guard (1...48).contains(id.utf8.count) else { return Self.refusal(.badRequest, "\"id\" must have 1 to 48 bytes") }
     let wait = min(max(call.number("wait_s") ?? 15, 0), Self.longestWait)
-    if let known = try await store.command(id, of: call.gateway) { return await ended(known, call, wait: wait) }
+    if let known = try await stores.desk.command(id, of: call.gateway) { return await ended(known, call, wait: wait) }
     let request = JSONValue.object(
       (body.fields ?? []).filter { !["id", "queue"].contains($0.0) } + [("id", .string(id))])
     guard JSONWriterText.text(request).utf8.count <= HubBounds.commandBytes else {
@@ -42,7 +42,7 @@ extension HubAPI {
       }
     }
     guard isQueueable else { return Self.refusal(.serviceUnavailable, "the gateway cannot accept it now") }
-    switch try await store.enqueue(request, id: id, for: call.gateway, by: call.author, at: HubClock.now) {
+    switch try await stores.desk.enqueue(request, id: id, for: call.gateway, by: call.author, at: HubClock.now) {
     case .full:
       return Self.refusal(.tooManyRequests, "\(HubStore.maxWaiting) commands are already waiting", retryAfter: 60)
     case .taken(let command): return await ended(command, call, wait: wait)
@@ -54,7 +54,7 @@ extension HubAPI {
   ) async throws -> Response {
     let plain = JSONValue.object((answer.fields ?? []).filter { $0.0 != "type" })
     if keep {
-      try await store.record(
+      try await stores.desk.record(
         request, answer: plain, id: id, for: call.gateway, by: call.author, at: HubClock.now)
     }
     let state = plain["ok"]?.bool == true ? "done" : "refused"
@@ -72,7 +72,7 @@ extension HubAPI {
     if command.state == .queued, wait > 0 {
       await registry.waitForResult(call.gateway, command.id, limit: .seconds(wait))
       // `try?`: answer with the known state.
-      command = (try? await store.command(command.id, of: call.gateway)) ?? command
+      command = (try? await stores.desk.command(command.id, of: call.gateway)) ?? command
     }
     return Self.json(
       JSONWriter.object { Self.write(command, to: &$0) }, status: command.state == .queued ? .accepted : .ok)
@@ -89,7 +89,7 @@ extension HubAPI {
   }
 
   func commands(_ call: Call) async throws -> Response {
-    let found = try await store.commands(of: call.gateway, limit: call.limit)
+    let found = try await stores.pages.commands(of: call.gateway, limit: call.limit)
     return Self.json(
       JSONWriter.object { json in
         json.arrayField("commands") { json in
@@ -99,7 +99,8 @@ extension HubAPI {
   }
 
   func oneCommand(_ call: Call) async throws -> Response {
-    guard let id = call.parameters.get("command"), let found = try await store.command(id, of: call.gateway) else {
+    guard let id = call.parameters.get("command"), let found = try await stores.desk.command(id, of: call.gateway)
+    else {
       return Self.refusal(.notFound, "no such command")
     }
     return await ended(found, call, wait: min(max(call.number("wait_s") ?? 0, 0), Self.longestWait))
@@ -108,7 +109,7 @@ extension HubAPI {
   // MARK: Documents
 
   func documents(_ call: Call) async throws -> Response {
-    let (found, hasMore) = try await store.documents(
+    let (found, hasMore) = try await stores.pages.documents(
       of: call.gateway, after: call.query("after") ?? "", limit: call.limit)
     return Self.json(
       JSONWriter.object { json in
@@ -130,7 +131,7 @@ extension HubAPI {
       }
       value = JSONWriterText.text(given)
     }
-    guard let document = try await store.editDocument(key, value, of: call.gateway, at: HubClock.now) else {
+    guard let document = try await stores.desk.editDocument(key, value, of: call.gateway, at: HubClock.now) else {
       return Self.refusal(.tooManyRequests, "a gateway may have at most \(HubBounds.documents) documents")
     }
     return Self.json(JSONWriter.object { HubStore.write(document, to: &$0) })

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Deflate
 import Hummingbird
 import JSON
 
@@ -22,22 +23,26 @@ extension HubAPI {
     if let wait = await limiter.admit(call.gateway, events: batch.events.count, bytes: bytes.count) {
       return Self.refusal(.tooManyRequests, RateLimiter.words, retryAfter: wait)
     }
-    guard admission.enter(call.gateway) else {
-      return Self.refusal(.serviceUnavailable, "too many batches are waiting", retryAfter: 2)
+    let prepared = PreparedBatch(batch, from: call.gateway, after: nil, at: HubClock.now)
+    if let wait = stores.ingest.admission.enter(call.gateway, bytes: prepared.bytes) {
+      return Self.refusal(.serviceUnavailable, Admission.words, retryAfter: wait)
     }
-    defer { admission.leave(call.gateway) }
-    switch try await store.take(batch, from: call.gateway, at: HubClock.now) {
+    defer { stores.ingest.admission.leave(call.gateway, bytes: prepared.bytes) }
+    switch try await stores.ingest.take(prepared) {
     case .acknowledged(let through), .outOfOrder(let through):
-      return Self.json(JSONWriter.object { $0.field("acknowledged", through) })
+      var response = Self.json(JSONWriter.object { $0.field("acknowledged", through) })
+      // A gateway, which pays for each byte, and knows what this is.
+      if call.coding == LinkDictionary.contentEncoding { response.headers[.contentType] = nil }
+      return response
     }
   }
 
   func greet(_ call: Call) async throws -> Response {
-    guard let known = try await store.gateways(call.gateway).first else {
-      return Self.refusal(.notFound, "unknown gateway", takesGzip: true)
+    guard let known = try await stores.pages.gateways(call.gateway).first else {
+      return Self.refusal(.notFound, "unknown gateway", takesPacked: true)
     }
     let epoch = call.query("epoch") ?? known.epoch
-    let progress = try await store.progress(gateway: call.gateway, epoch: epoch)
+    let progress = try await stores.progress(gateway: call.gateway, epoch: epoch)
     let isLinked = await registry.isOpen(call.gateway)
     return Self.json(
       JSONWriter.object {
@@ -46,7 +51,7 @@ extension HubAPI {
         $0.field("acknowledged", progress?.acknowledged)
         (progress ?? HubStore.Progress()).write(to: &$0)
         $0.field("linked", isLinked)
-        $0.field("gzip", true)
+        Self.writePacking(to: &$0)
       })
   }
 
@@ -58,7 +63,7 @@ extension HubAPI {
   }
 
   func gateways(_ call: Call) async throws -> Response {
-    let found = try await store.gateways(after: call.query("after") ?? "", limit: call.limit)
+    let found = try await stores.pages.gateways(after: call.query("after") ?? "", limit: call.limit)
     return Self.json(
       JSONWriter.object { json in
         json.arrayField("gateways") { json in
@@ -76,18 +81,18 @@ extension HubAPI {
 
   func page(_ call: Call, kind: String?) async throws -> Response {
     Self.json(
-      try await store.events(
+      try await stores.pages.events(
         gateway: call.gateway, kind: kind, after: call.number("after") ?? 0, limit: call.limit))
   }
 
   func contacts(_ call: Call) async throws -> Response {
     Self.json(
-      try await store.contacts(gateway: call.gateway, after: call.query("after") ?? "", limit: call.limit))
+      try await stores.pages.contacts(gateway: call.gateway, after: call.query("after") ?? "", limit: call.limit))
   }
 
   func joined(_ call: Call) async throws -> Response {
     Self.json(
-      try await store.joinedMessages(
+      try await stores.pages.joinedMessages(
         channel: call.query("channel"), after: call.number("after") ?? 0, limit: call.limit))
   }
 
@@ -95,23 +100,23 @@ extension HubAPI {
   func updates(_ call: Call) async throws -> Response {
     if let names = call.query("buckets") {
       let buckets = names.split(separator: ",").map(String.init)
-      return Self.json(HubUpdates.states(try await store.bucketStates(buckets, gateway: call.gateway)))
+      return Self.json(HubUpdates.states(try await stores.pages.bucketStates(buckets, gateway: call.gateway)))
     }
     guard let query = HubUpdates.Query({ call.number($0) }, bucket: call.query("bucket")) else {
       return Self.refusal(.badRequest, "buckets, or bucket and after, are required")
     }
-    return Self.json(try await query.run(store, call.gateway))
+    return Self.json(try await query.run(stores.pages, call.gateway))
   }
 
   func states(_ call: Call) async throws -> Response {
-    Self.json(try await store.states(of: call.gateway))
+    Self.json(try await stores.pages.states(of: call.gateway))
   }
 
   func setState(_ call: Call) async throws -> Response {
     guard let name = call.parameters.get("name"), Name.isAllowed(name), let body = await object(of: call) else {
       return Self.refusal(.badRequest, "expected a JSON object, and a name of \(Name.allowed)")
     }
-    guard try await store.setState(name, body, of: call.gateway, at: HubClock.now) else {
+    guard try await stores.setState(name, body, of: call.gateway, at: HubClock.now) else {
       return Self.refusal(
         .contentTooLarge,
         "a gateway may have at most \(HubBounds.states) states, each of at most \(HubBounds.stateBytes) bytes")

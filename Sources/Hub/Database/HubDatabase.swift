@@ -28,6 +28,72 @@ protocol HubRow {
   func textIfAny(_ column: Int) -> String?
 }
 
+/// A column of a set of rows.
+enum HubColumn {
+  case texts([String?])
+  case integers([Int64?])
+
+  var count: Int {
+    switch self {
+    case .texts(let values): values.count
+    case .integers(let values): values.count
+    }
+  }
+
+  func value(_ row: Int) -> SQLiteValue {
+    switch self {
+    case .texts(let values): .optional(values[row])
+    case .integers(let values): values[row].map(SQLiteValue.integer) ?? .null
+    }
+  }
+}
+
+/// A statement for a whole set of rows.
+///
+/// The SQL has `@rows` where the set stands, as a table `v` with the columns' names: `INSERT INTO t(a) SELECT v.a FROM @rows WHERE true
+/// ON CONFLICT …`. Without columns it is an ordinary statement. The values that follow are `@1`, `@2` ….
+struct HubCall {
+  var sql: String
+  var columns: [(name: String, column: HubColumn)]
+  var values: [SQLiteValue]
+  /// Gets each row of the answer.
+  var row: ((any HubRow) -> Void)?
+
+  init(
+    _ sql: String, _ columns: [(name: String, column: HubColumn)] = [], values: [SQLiteValue] = [],
+    row: ((any HubRow) -> Void)? = nil
+  ) {
+    (self.sql, self.columns, self.values, self.row) = (sql, columns, values, row)
+  }
+
+  var rows: Int { columns.first?.column.count ?? 1 }
+
+}
+
+/// The SQL of calls as a database takes it, made once.
+struct CallTexts {
+  /// Texts nearly all differ in length: to hash a whole one takes longer than to compare it.
+  private struct Key: Hashable {
+    let sql: String
+
+    func hash(into hasher: inout Hasher) { hasher.combine(sql.utf8.count) }
+  }
+
+  private var made: [Key: String] = [:]
+
+  /// The SQL with parameters `MARK1`, `MARK2` …: one for each column, then the values. `source`: the table `v`.
+  mutating func text(of call: HubCall, mark: String, source: () -> String) -> String {
+    let key = Key(sql: call.sql)
+    if let text = made[key] { return text }
+    var text = call.sql.replacing("@rows", with: source())
+    for number in stride(from: call.values.count, through: 1, by: -1) {
+      text = text.replacing("@\(number)", with: "\(mark)\(call.columns.count + number)")
+    }
+    made[key] = text
+    return text
+  }
+}
+
 /// The hub's database: the common interface of SQLite and PostgreSQL. One connection, one user at a time.
 ///
 /// SQL is written once: parameters are `?1`, `?2` …, upserts are `ON CONFLICT`, columns in them are qualified.
@@ -47,8 +113,23 @@ protocol HubDatabase: AnyObject {
   func rollback()
   /// Within a transaction: an exclusive lock on this name until its end.
   func lock(_ name: String) throws(HubDatabaseError)
+  /// As calls: an exclusive lock on each of these names, which are sorted, until the end of the transaction.
+  func locking(_ names: [String]) -> [HubCall]
+  /// As calls: notifies other hubs on this database after the commit.
+  func notifying(_ news: [HubNews]) -> [HubCall]
   /// Within a transaction: notifies other hubs on this database after the commit.
   func notify(_ payload: String) throws(HubDatabaseError)
+  /// Does all of them in order, within a transaction; on a server in one round trip. Statements for no rows are left out.
+  ///
+  /// `begins`: the transaction begins with them; `ends`: it is committed behind them.
+  func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError)
+  /// Reads, outside a transaction of writing: all of one moment, on a server in one round trip.
+  func read(_ calls: [HubCall]) throws(HubDatabaseError)
+  /// SQL for the number that a joined message gets: `v.place` counts the messages of the transaction from 0. Numbers become visible to
+  /// readers in their order.
+  var nextPosition: String { get }
+  /// SQL for the number from which on joined messages are not to be read yet: one that is smaller may still come.
+  var unsettledPosition: String? { get }
   /// SQL for the size of a text in bytes, without reading all of it if possible.
   func bytes(_ column: String) -> String
 }
@@ -67,6 +148,24 @@ extension HubDatabase {
       return false
     }
     return found
+  }
+
+  /// Does `work` in a transaction that it begins and ends itself; conflicts are tried again a few times.
+  func retrying<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
+    for _ in 0..<8 {
+      do {
+        return try work()
+      } catch {
+        rollback()
+        guard error.kind == .conflict else { throw error }
+      }
+    }
+    do {
+      return try work()
+    } catch {
+      rollback()
+      throw error
+    }
   }
 
   /// Does `work` in a transaction; conflicts are tried again a few times.

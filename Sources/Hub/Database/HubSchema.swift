@@ -6,7 +6,7 @@ enum HubSchema {
   enum Dialect { case sqlite, postgres }
 
   static func steps(_ dialect: Dialect) -> [(number: Int, sql: String)] {
-    [journals, joined, lanes].enumerated().map { index, sql in
+    [journals, joined, lanes, positions].enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
     }
   }
@@ -68,5 +68,15 @@ enum HubSchema {
     ALTER TABLE epochs ADD COLUMN nodes INTEGER;
     ALTER TABLE epochs ADD COLUMN packets INTEGER;
     UPDATE epochs SET nodes = messages, packets = messages WHERE messages > 0
+    """
+
+  /// Only a gateway's own updates are looked for by their ids: those of a channel stay.
+  ///
+  /// On PostgreSQL a joined message's position is made of its transaction's number and this base: `HubDatabase.nextPosition`.
+  private static let positions = """
+    CREATE TABLE positions(base INTEGER NOT NULL);
+    INSERT INTO positions VALUES (0);
+    DROP INDEX updates_by_id;
+    CREATE INDEX updates_by_id ON updates(gateway, bucket, id) WHERE gateway <> ''
     """
 }

@@ -14,13 +14,17 @@ final class PostgresHubDatabase: HubDatabase {
 
   let connection: OpaquePointer
   private var prepared: [String: String] = [:]
-  private var isInTransaction = false
+  var texts = CallTexts()
+  var isInTransaction = false
+  /// It is of no use any more, whatever libpq thinks of it.
+  var isBroken = false
 
   /// `address`: a connection URI or string of libpq; `password`: kept out of it.
-  init(address: String, password: String?) throws(HubDatabaseError) {
+  /// `migrates`: the tables are brought up to date; another connection has done that else.
+  init(address: String, password: String?, migrates: Bool = true) throws(HubDatabaseError) {
     connection = try Self.connect(address, password)
     // A failure ends the connection in `deinit`: everything is initialised.
-    try migrate()
+    if migrates { try migrate() }
   }
 
   deinit { PQfinish(connection) }
@@ -54,14 +58,16 @@ final class PostgresHubDatabase: HubDatabase {
   }
 
   /// One line, without what libpq puts around it.
-  private static func words(_ text: UnsafePointer<CChar>?) -> String {
+  static func words(_ text: UnsafePointer<CChar>?) -> String {
     let whole = text.map { String(cString: $0) } ?? "?"
     return whole.split(whereSeparator: \.isNewline).joined(separator: "; ")
   }
 
+  var isLost: Bool { isBroken || PQstatus(connection) != CONNECTION_OK }
+
   // MARK: Statements
 
-  func execute(_ sql: String) throws(HubDatabaseError) { try finish(PQexec(connection, sql)) { _ in } }
+  func execute(_ sql: String) throws(HubDatabaseError) { try finish(answer(to: PQsendQuery(connection, sql))) { _ in } }
 
   func run(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> Int {
     var count = 0
@@ -89,9 +95,9 @@ final class PostgresHubDatabase: HubDatabase {
     try reconnectIfLost()
     do {
       let answer = try askOnce(sql, values)
-      if PQstatus(connection) == CONNECTION_OK { return answer }
+      if !isLost { return answer }
       PQclear(answer)
-    } catch  where PQstatus(connection) != CONNECTION_OK {
+    } catch  where isLost {
       // Once more, below.
     }
     try reconnectIfLost()
@@ -103,34 +109,38 @@ final class PostgresHubDatabase: HubDatabase {
     let texts = values.map(Self.text)
     let copies = texts.map { text in text.map { strdup($0) } }
     defer { for copy in copies { if let copy { free(copy) } } }
-    return PQexecPrepared(
-      connection, name, Int32(values.count), copies.map { $0.map { UnsafePointer($0) } ?? nil }, nil, nil, 0)
+    return try answer(
+      to: PQsendQueryPrepared(
+        connection, name, Int32(values.count), copies.map { $0.map { UnsafePointer($0) } ?? nil }, nil, nil, 0))
   }
 
-  private func prepare(_ sql: String) throws(HubDatabaseError) -> String {
+  func prepare(_ sql: String) throws(HubDatabaseError) -> String {
     if let name = prepared[sql] { return name }
     if prepared.count >= Self.maxPrepared, !isInTransaction {
       prepared = [:]
       try execute("DEALLOCATE ALL")
     }
     let name = "s\(prepared.count)"
-    try finish(PQprepare(connection, name, sql.replacing("?", with: "$"), 0, nil)) { _ in }
+    try finish(answer(to: PQsendPrepare(connection, name, sql.replacing("?", with: "$"), 0, nil))) { _ in }
     prepared[sql] = name
     return name
   }
 
   /// PostgreSQL's texts have no NUL.
-  private static func text(_ value: SQLiteValue) -> String? {
+  static func text(_ value: SQLiteValue) -> String? {
     switch value {
     case .null: nil
     case .integer(let value): String(value)
     case .real(let value): String(value)
-    // By scalar: a NUL followed by a combining character is not a separate character.
-    case .text(let value):
-      value.utf8.contains(0)
-        ? String(String.UnicodeScalarView(value.unicodeScalars.map { $0 == "\0" ? "\u{FFFD}" : $0 })) : value
+    case .text(let value): withoutNul(value)
     case .blob(let bytes): String(decoding: bytes, as: UTF8.self)
     }
+  }
+
+  static func withoutNul(_ text: String) -> String {
+    // By scalar: a NUL followed by a combining character is not a separate character.
+    text.utf8.contains(0)
+      ? String(String.UnicodeScalarView(text.unicodeScalars.map { $0 == "\0" ? "\u{FFFD}" : $0 })) : text
   }
 
   private func finish(_ result: OpaquePointer?, _ read: (OpaquePointer?) -> Void) throws(HubDatabaseError) {
@@ -139,7 +149,7 @@ final class PostgresHubDatabase: HubDatabase {
     read(result)
   }
 
-  private func check(_ result: OpaquePointer?) throws(HubDatabaseError) {
+  func check(_ result: OpaquePointer?) throws(HubDatabaseError) {
     switch PQresultStatus(result) {
     case PGRES_COMMAND_OK, PGRES_TUPLES_OK, PGRES_EMPTY_QUERY: return
     default: break
@@ -164,9 +174,9 @@ final class PostgresHubDatabase: HubDatabase {
 
   // MARK: Transactions
 
-  private func reconnectIfLost() throws(HubDatabaseError) {
-    guard PQstatus(connection) != CONNECTION_OK else { return }
-    prepared = [:]
+  func reconnectIfLost() throws(HubDatabaseError) {
+    guard isLost else { return }
+    (prepared, isBroken) = ([:], false)
     PQreset(connection)
     guard PQstatus(connection) == CONNECTION_OK else {
       throw HubDatabaseError(kind: .unavailable, words: Self.words(PQerrorMessage(connection)))
@@ -178,7 +188,7 @@ final class PostgresHubDatabase: HubDatabase {
     // A connection that was lost unnoticed shows it here, before anything is at stake.
     do {
       try execute("BEGIN")
-    } catch  where PQstatus(connection) != CONNECTION_OK {
+    } catch  where isLost {
       try reconnectIfLost()
       try execute("BEGIN")
     }
@@ -186,22 +196,46 @@ final class PostgresHubDatabase: HubDatabase {
   }
 
   func commit() throws(HubDatabaseError) {
-    isInTransaction = false
     try execute("COMMIT")
+    isInTransaction = false
   }
 
   func rollback() {
+    guard isInTransaction else { return }
     isInTransaction = false
     // `try?`: a connection that is lost has rolled back.
-    try? execute("ROLLBACK")
+    if !isBroken { try? execute("ROLLBACK") }
   }
 
   func lock(_ name: String) throws(HubDatabaseError) {
     try each("SELECT pg_advisory_xact_lock(hashtext(?1))", [.text(name)]) { _ in false }
   }
 
+  func locking(_ names: [String]) -> [HubCall] {
+    [
+      HubCall(
+        "SELECT pg_advisory_xact_lock(l.key) FROM (SELECT DISTINCT hashtext(v.name) AS key FROM @rows ORDER BY 1) l",
+        [("name", .texts(names))])
+    ]
+  }
+
+  func notifying(_ news: [HubNews]) -> [HubCall] {
+    guard !news.isEmpty else { return [] }
+    return [
+      HubCall("SELECT pg_notify('\(Self.channel)', v.payload) FROM @rows", [("payload", .texts(news.map(\.payload)))])
+    ]
+  }
+
   func notify(_ payload: String) throws(HubDatabaseError) {
     try each("SELECT pg_notify('\(Self.channel)', ?1)", [.text(payload)]) { _ in false }
+  }
+
+  /// The transaction's number, which needs no counter that others wait for, and the place in it. Source: decision 0018.
+  var nextPosition: String { "((SELECT base FROM positions) + pg_current_xact_id()::text::bigint) * 1048576 + v.place" }
+
+  /// Transactions before the oldest one that goes on have ended.
+  var unsettledPosition: String? {
+    "((SELECT base FROM positions) + pg_snapshot_xmin(pg_current_snapshot())::text::bigint) * 1048576"
   }
 
   func bytes(_ column: String) -> String { "octet_length(\(column))" }
@@ -224,12 +258,18 @@ final class PostgresHubDatabase: HubDatabase {
         try execute(step.sql)
         try run("INSERT INTO schema_version(version) VALUES (?1)", .integer(Int64(step.number)))
       }
+      // On another server, to which a dump was copied, transactions have smaller numbers.
+      try execute(
+        """
+        UPDATE positions SET base = greatest(base, (SELECT coalesce(max(position), 0) FROM messages) / 1048576 + 1
+        - pg_current_xact_id()::text::bigint)
+        """)
     }
   }
 }
 
 /// A row of a result in text form.
-private struct PostgresRow: HubRow {
+struct PostgresRow: HubRow {
   let result: OpaquePointer?
   let row: Int32
 

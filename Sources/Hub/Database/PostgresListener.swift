@@ -45,6 +45,8 @@ final class PostgresListener: Sendable {
 }
 
 extension HubNews {
+  var payload: String { "\(gateway) \(bucket) \(seq)" }
+
   /// The notification: gateway, bucket and number.
   init?(_ payload: String) {
     // A command's id, in the middle, may contain spaces.

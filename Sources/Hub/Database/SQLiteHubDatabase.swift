@@ -4,7 +4,24 @@ import SQLite
 
 /// A hub's database in one file: WAL, on disk with each commit.
 final class SQLiteHubDatabase: HubDatabase {
+  /// Of a new file. A gateway's event changes a page of each index, alone among those of other gateways: small pages are less to write.
+  private static let pageSize = 1024
+  /// The log is copied into the file when it has so many bytes: a page that changed again and again is copied once.
+  private static let logBytes = 16 << 20
+
   private let database: Database
+  private var texts = CallTexts()
+
+  /// Of a file that another connection has opened for writing.
+  init(reading location: String) throws(HubDatabaseError) {
+    do throws(SQLiteError) {
+      // Not opened for reading alone: whichever connection ends last tidies up the log.
+      database = try Database(location: location)
+      try database.execute("PRAGMA busy_timeout = 2000; PRAGMA query_only = ON")
+    } catch {
+      throw HubDatabaseError(error)
+    }
+  }
 
   init(location: String) throws(HubDatabaseError) {
     do throws(SQLiteError) {
@@ -12,8 +29,9 @@ final class SQLiteHubDatabase: HubDatabase {
       database = try Database(location: location)
       try database.execute(
         """
-        PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1000;
-        PRAGMA busy_timeout = 2000
+        PRAGMA page_size = \(Self.pageSize); PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+        PRAGMA wal_autocheckpoint = \(Self.logBytes / Self.pageSize); PRAGMA journal_size_limit = \(Self.logBytes);
+        PRAGMA busy_timeout = 2000; PRAGMA cache_size = -16000
         """)
       try database.migrate(HubSchema.steps(.sqlite).map { Migration(number: $0.number, sql: $0.sql) })
     } catch {
@@ -61,6 +79,41 @@ final class SQLiteHubDatabase: HubDatabase {
     // `try?`: fails if SQLite has already rolled back by itself because the disk is full, which is fine.
     if database.isInTransaction { try? database.execute("ROLLBACK") }
   }
+
+  func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
+    if begins { try begin() }
+    try perform(calls)
+    if ends { try commit() }
+  }
+
+  func read(_ calls: [HubCall]) throws(HubDatabaseError) { try perform(calls) }
+
+  private func perform(_ calls: [HubCall]) throws(HubDatabaseError) {
+    for call in calls where call.rows > 0 {
+      let sql = texts.text(of: call, mark: "?") {
+        let names = call.columns.enumerated().map { "?\($0.offset + 1) AS \($0.element.name)" }
+        return "(SELECT \(names.joined(separator: ", "))) AS v"
+      }
+      for row in 0..<call.rows {
+        let values = call.columns.map { $0.column.value(row) } + call.values
+        guard let take = call.row else {
+          _ = try run(sql, values)
+          continue
+        }
+        try each(sql, values) { (row) throws(HubDatabaseError) in
+          take(row)
+          return true
+        }
+      }
+    }
+  }
+
+  /// One transaction writes at a time.
+  let nextPosition = "(SELECT coalesce(max(position), 0) + 1 FROM messages)"
+  var unsettledPosition: String? { nil }
+
+  func locking(_ names: [String]) -> [HubCall] { [] }
+  func notifying(_ news: [HubNews]) -> [HubCall] { [] }
 
   /// A transaction that writes is alone.
   func lock(_ name: String) {}

@@ -36,6 +36,8 @@ actor LinkRegistry {
   static let patience: Duration = .seconds(15)
 
   private var links: [String: Link] = [:]
+  /// The gateways whose links listen to a bucket that all share.
+  private var listeners: [String: Set<String>] = [:]
   private var lastID = 0
   private var requests: [Key: CheckedContinuation<JSONValue, any Error>] = [:]
   private var results: [Key: [Int: CheckedContinuation<Void, Never>]] = [:]
@@ -43,6 +45,7 @@ actor LinkRegistry {
   /// A gateway has one link: the newest, for an older one may be half-open.
   func open(_ gateway: String, _ send: @escaping Send, close: @escaping @Sendable () -> Void) -> Int {
     links[gateway]?.close()
+    listen(gateway, to: [])
     lastID += 1
     links[gateway] = Link(id: lastID, send: send, close: close)
     return lastID
@@ -50,6 +53,7 @@ actor LinkRegistry {
 
   func ended(_ gateway: String, _ id: Int) {
     guard links[gateway]?.id == id else { return }
+    listen(gateway, to: [])
     links[gateway] = nil
     for key in requests.keys where key.gateway == gateway {
       requests.removeValue(forKey: key)?.resume(throwing: Failure.away)
@@ -59,7 +63,23 @@ actor LinkRegistry {
   func isOpen(_ gateway: String) -> Bool { links[gateway] != nil }
   var count: Int { links.count }
 
-  func subscribe(_ gateway: String, _ buckets: Set<String>) { links[gateway]?.buckets = buckets }
+  func subscribe(_ gateway: String, _ buckets: Set<String>) {
+    guard links[gateway] != nil else { return }
+    listen(gateway, to: buckets)
+    links[gateway]?.buckets = buckets
+  }
+
+  /// In place of what it listened to so far.
+  private func listen(_ gateway: String, to buckets: Set<String>) {
+    let before = links[gateway]?.buckets ?? []
+    for bucket in before.subtracting(buckets) where HubStore.isShared(bucket) {
+      listeners[bucket]?.remove(gateway)
+      if listeners[bucket]?.isEmpty == true { listeners[bucket] = nil }
+    }
+    for bucket in buckets.subtracting(before) where HubStore.isShared(bucket) {
+      listeners[bucket, default: []].insert(gateway)
+    }
+  }
 
   func closeAll() { for link in links.values { link.close() } }
 
@@ -71,7 +91,7 @@ actor LinkRegistry {
       for waiting in results.removeValue(forKey: key)?.values ?? [:].values { waiting.resume() }
       return
     }
-    let concerned = news.gateway.isEmpty ? Array(links.keys) : [news.gateway]
+    let concerned = news.gateway.isEmpty ? listeners[news.bucket] ?? [] : [news.gateway]
     for gateway in concerned where links[gateway]?.buckets.contains(news.bucket) == true {
       // News may overtake each other.
       let known = links[gateway]?.unsaid[news.bucket] ?? 0

@@ -11,18 +11,17 @@ import Synchronization
 struct LinkSession: Sendable {
   /// The newest version of the protocol that is spoken here: with lanes.
   private static let version: Int64 = 2
-  /// Batches that a gateway may have under way.
-  static let window = 4
+  /// Batches that a gateway may have under way. One is dealt with at a time: the others wait in the network.
+  static let window = 16
   /// A gateway that was silent for this many of its own intervals is lost.
   fileprivate static let silences = 2.5
   /// Seconds until the hello is required; earlier pings do not count.
   fileprivate static let helloLimit = 10.0
 
   let gateway: String
-  let store: HubStore
+  let stores: HubStores
   let registry: LinkRegistry
   let limiter: RateLimiter
-  let admission: Admission
   let maxMessage: Int
   /// What both ends have agreed on; `nil`: nothing is compressed.
   let compression: PerMessageDeflate?
@@ -143,7 +142,7 @@ struct LinkSession: Sendable {
     case "state":
       if let name = message["name"]?.string, Name.isAllowed(name), let body = message["body"], body.fields != nil {
         do {
-          try await store.setState(name, body, of: gateway, at: HubClock.now)
+          try await stores.setState(name, body, of: gateway, at: HubClock.now)
         } catch {
           // A value that cannot be stored would be sent again on the next link, and end that, too.
           let failure: any Error = error
@@ -161,7 +160,7 @@ struct LinkSession: Sendable {
     if let interval = hello["keep_alive_s"]?.integer, (1...3600).contains(interval) {
       pulse.state.withLock { $0.interval = Double(interval) }
     }
-    let progress = try await store.progress(gateway: gateway, epoch: epoch)
+    let progress = try await stores.progress(gateway: gateway, epoch: epoch)
     return JSONWriter.object { json in
       json.field("type", "welcome")
       if hello["protocol"]?.count ?? 1 >= Self.version {
@@ -189,10 +188,13 @@ struct LinkSession: Sendable {
     if let wait = await limiter.admit(gateway, events: batch.events.count, bytes: bytes) {
       return Self.busy(number, RateLimiter.words, wait)
     }
-    guard admission.enter(gateway) else { return Self.busy(number, "too many batches are waiting", 2) }
-    defer { admission.leave(gateway) }
+    let prepared = PreparedBatch(batch, from: gateway, after: message["after"]?.integer, at: HubClock.now)
+    if let wait = stores.ingest.admission.enter(gateway, bytes: prepared.bytes) {
+      return Self.busy(number, Admission.words, wait)
+    }
+    defer { stores.ingest.admission.leave(gateway, bytes: prepared.bytes) }
     do {
-      switch try await store.take(batch, from: gateway, after: message["after"]?.integer, at: HubClock.now) {
+      switch try await stores.ingest.take(prepared) {
       case .acknowledged(let through):
         // Most answers say no more than this.
         if isBrief, through == batch.events.last?.seq { return Array("\(number)".utf8) }
@@ -204,8 +206,8 @@ struct LinkSession: Sendable {
       if let refused = failure as? HubDatabaseError, refused.kind == .unfit {
         return Self.refusal(number, .badEvent(seq: nil, reason: refused.words))
       }
-      // Disk full and the like: the gateway keeps everything and tries again.
-      return Self.busy(number, "\(error)", 10)
+      // Disk full and the like: the gateway keeps everything and tries again, not all of them at once.
+      return Self.busy(number, "\(error)", Int.random(in: 5...15))
     }
   }
 
@@ -273,14 +275,14 @@ struct LinkSession: Sendable {
   private func updatesState(_ parameters: JSONValue) async throws -> [UInt8] {
     let names = (parameters["buckets"]?.array ?? []).compactMap(\.string)
     await registry.subscribe(gateway, Set(names.prefix(64).filter(HubStore.isBucket)))
-    return HubUpdates.states(try await store.bucketStates(names, gateway: gateway))
+    return HubUpdates.states(try await stores.pages.bucketStates(names, gateway: gateway))
   }
 
   private func updates(_ parameters: JSONValue) async throws -> [UInt8]? {
     guard let query = HubUpdates.Query({ parameters[$0]?.integer }, bucket: parameters["bucket"]?.string) else {
       return nil
     }
-    return try await query.run(store, gateway)
+    return try await query.run(stores.pages, gateway)
   }
 }
 

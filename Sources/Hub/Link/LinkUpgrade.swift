@@ -31,6 +31,9 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     let compression: PerMessageDeflate?
   }
 
+  /// TCP_THIN_LINEAR_TIMEOUTS of <linux/tcp.h>.
+  private static let asksEvenly = ChannelOptions.Types.SocketOption(level: .tcp, name: .init(rawValue: 16))
+
   let responder: HTTPChannelHandler.Responder
   /// Bytes of a message at most.
   let maxMessage: Int
@@ -77,6 +80,8 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   private func link(_ channel: any Channel, _ compression: PerMessageDeflate?) throws -> Negotiated {
     let operations = channel.pipeline.syncOperations
     try UndecidedConnection.decided(channel)
+    // After a cut of some seconds TCP sends an answer again that much sooner; a kernel without it goes on as ever.
+    channel.setOption(Self.asksEvenly, value: 1).whenFailure { _ in }
     let gate = try operations.handler(type: LinkGate.self)
     operations.removeHandler(gate, promise: nil)
     guard let visitor = gate.visitor, places.showed(channel, as: visitor.holder) else {

@@ -34,7 +34,8 @@ extension HubStore {
   }
 
   /// Whose list it is: channels are everybody's.
-  static func scope(_ bucket: String, _ gateway: String) -> String { bucket.begins(with: "channel/") ? "" : gateway }
+  static func scope(_ bucket: String, _ gateway: String) -> String { isShared(bucket) ? "" : gateway }
+  static func isShared(_ bucket: String) -> Bool { bucket.begins(with: "channel/") }
 
   static func isBucket(_ name: String) -> Bool {
     if ["commands", "documents"].contains(name) { return true }
@@ -73,7 +74,7 @@ extension HubStore {
 
   func supersede(_ bucket: String, of gateway: String, id: String) throws(HubDatabaseError) {
     try database.run(
-      "UPDATE updates SET body = '' WHERE gateway = ?1 AND bucket = ?2 AND id = ?3",
+      "UPDATE updates SET body = '' WHERE gateway = ?1 AND gateway <> '' AND bucket = ?2 AND id = ?3",
       .text(Self.scope(bucket, gateway)), .text(bucket), .text(id))
   }
 

@@ -3,6 +3,12 @@
 import JSON
 import SQLite
 
+/// An epoch of a gateway's journal.
+struct GatewayEpoch: Hashable, Sendable {
+  let gateway: String
+  let epoch: String
+}
+
 extension HubStore {
   /// How far an epoch of a gateway's journal is on disk, by lane. Source: docs/hub-protocol.md.
   public struct Progress: Equatable, Sendable {
@@ -31,8 +37,8 @@ extension HubStore {
     }
 
     /// A batch without a lane is in the order of the whole journal: it counts for all of them.
-    mutating func took(_ batch: EventBatch) {
-      guard let last = batch.events.last?.seq else { return }
+    mutating func took(_ batch: PreparedBatch) {
+      guard let last = batch.events.last?.event.seq else { return }
       for lane in batch.lane.map({ [$0] }) ?? EventBatch.Lane.allCases { lanes[lane] = max(lanes[lane] ?? 0, last) }
     }
 
@@ -45,19 +51,19 @@ extension HubStore {
 
   /// `nil` for a gateway or an epoch that is not known.
   public func progress(gateway: String, epoch: String) throws(HubDatabaseError) -> Progress? {
-    try database.first(
-      "SELECT \(Progress.columns.joined(separator: ", ")) FROM epochs WHERE gateway = ?1 AND epoch = ?2",
-      .text(gateway), .text(epoch)
-    ) { Progress($0) }
+    try progress(of: [GatewayEpoch(gateway: gateway, epoch: epoch)]).first ?? nil
   }
 
-  /// Within a transaction that holds the gateway's lock.
-  func keep(_ progress: Progress, gateway: String, epoch: String) throws(HubDatabaseError) {
-    let lanes = progress.lanes
-    // `messages` was the only position before there were lanes, and is never NULL.
-    try database.run(
-      "UPDATE epochs SET messages = ?3, nodes = ?4, packets = ?5 WHERE gateway = ?1 AND epoch = ?2", .text(gateway),
-      .text(epoch), .integer(lanes[.messages] ?? 0), lanes[.nodes].map(SQLiteValue.integer) ?? .null,
-      lanes[.packets].map(SQLiteValue.integer) ?? .null)
+  /// Of each, in order.
+  func progress(of epochs: [GatewayEpoch]) throws(HubDatabaseError) -> [Progress?] {
+    var found: [GatewayEpoch: Progress] = [:]
+    let columns = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")
+    try database.read([
+      HubCall(
+        "SELECT e.gateway, e.epoch, \(columns) FROM @rows JOIN epochs e ON e.gateway = v.gateway AND e.epoch = v.epoch",
+        [("gateway", .texts(epochs.map(\.gateway))), ("epoch", .texts(epochs.map(\.epoch)))]
+      ) { found[GatewayEpoch(gateway: $0.text(0), epoch: $0.text(1))] = Progress($0, from: 2) }
+    ])
+    return epochs.map { found[$0] }
   }
 }

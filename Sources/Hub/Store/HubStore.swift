@@ -12,7 +12,7 @@ public struct HubNews: Equatable, Sendable {
   public var seq: Int64
 }
 
-/// The hub's data: every gateway's events, once each, and data derived from them.
+/// One connection to the hub's data: every gateway's events, once each, and data derived from them.
 ///
 /// The identity of an event is (gateway, epoch, seq): duplicates are stored once. A batch is one transaction, on disk
 /// before it is acknowledged.
@@ -38,7 +38,7 @@ public actor HubStore {
 
   let database: any HubDatabase
   private let executor = DatabaseExecutor()
-  private var news: [HubNews] = []
+  var news: [HubNews] = []
   /// Commands that have ended since the start: every so many, old ones are forgotten.
   var ended = 0
   private var listener: @Sendable (HubNews) -> Void = { _ in }
@@ -68,12 +68,15 @@ public actor HubStore {
     let value = try database.transaction { () throws(HubDatabaseError) in
       news = []
       let value = try work()
-      for item in news { try database.notify("\(item.gateway) \(item.bucket) \(item.seq)") }
+      for item in news { try database.notify(item.payload) }
       return value
     }
-    for item in news { listener(item) }
+    tellNews()
     return value
   }
+
+  /// After the commit.
+  func tellNews() { for item in news { listener(item) } }
 
   /// Within a transaction.
   func announce(_ item: HubNews) { news.append(item) }
@@ -85,84 +88,8 @@ public actor HubStore {
   public func take(
     _ batch: EventBatch, from gateway: String, after: Int64? = nil, at now: Int64
   ) throws(HubDatabaseError) -> Taken {
-    try transaction { () throws(HubDatabaseError) in
-      try database.lock(gateway)
-      // First, with nothing added: an event may speak of the gateway's own row.
-      try remember(gateway: gateway, epoch: batch.epoch, added: 0, at: now)
-      let known = try progress(gateway: gateway, epoch: batch.epoch) ?? Progress()
-      let before = known.position(of: batch.lane)
-      if let after, after > before { return .outOfOrder(before) }
-      var added: Int64 = 0
-      for event in batch.events { added += try insert(event, gateway: gateway, epoch: batch.epoch, now: now) }
-      if added > 0 { try remember(gateway: gateway, epoch: batch.epoch, added: added, at: now) }
-      var progress = known
-      progress.took(batch)
-      if progress != known { try keep(progress, gateway: gateway, epoch: batch.epoch) }
-      // A lane that begins with an old event lowers the smallest; what was acknowledged stays so.
-      return .acknowledged(max(before, progress.position(of: batch.lane)))
-    }
-  }
-
-  private func insert(
-    _ event: HubEvent, gateway: String, epoch: String, now: Int64
-  ) throws(HubDatabaseError) -> Int64 {
-    let body = JSONWriterText.text(event.body)
-    let added = try database.run(
-      """
-      INSERT INTO events(gateway, epoch, seq, at, trusted, kind, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-      ON CONFLICT(gateway, epoch, seq) DO NOTHING
-      """, .text(gateway), .text(epoch), .integer(event.seq), .integer(event.at), .integer(event.trusted ? 1 : 0),
-      .text(event.kind), .text(body))
-    guard added > 0 else { return 0 }
-    switch event.kind {
-    case "contact", "advert": try keepContact(event, body, gateway)
-    case "contact_removed": try removeContact(event, gateway)
-    case "radio":
-      try database.run(
-        "UPDATE gateways SET radio = ?2 WHERE id = ?1", .text(gateway),
-        .optional(HubBounds.cut(event.body["name"]?.string, HubBounds.nameBytes)))
-    case "message": try join(event, from: gateway, epoch: epoch, now: now)
-    case "command": try endCommand(event, of: gateway, now: now)
-    case "document": try mergeDocument(event, from: gateway, now: now)
-    default: break
-    }
-    return 1
-  }
-
-  private func keepContact(_ event: HubEvent, _ body: String, _ gateway: String) throws(HubDatabaseError) {
-    guard let key = event.body["key"]?.string, key.utf8.count <= HubBounds.keyBytes else { return }
-    try database.run(
-      """
-      INSERT INTO contacts(gateway, key, body, at) VALUES (?1, ?2, ?3, ?4)
-      ON CONFLICT(gateway, key) DO UPDATE SET body = excluded.body, at = excluded.at
-      """, .text(gateway), .text(key), .text(body), .integer(event.at))
-  }
-
-  private func removeContact(_ event: HubEvent, _ gateway: String) throws(HubDatabaseError) {
-    guard let key = event.body["key"]?.string else { return }
-    let known = try database.first(
-      "SELECT body FROM contacts WHERE gateway = ?1 AND key = ?2", .text(gateway), .text(key)
-    ) { $0.text(0) }
-    // `try?`: stored values were valid JSON when they arrived.
-    guard let known, let fields = (try? JSONValue(parsing: known))?.fields else { return }
-    let body = JSONValue.object(fields.filter { $0.0 != "on_radio" } + [("on_radio", .bool(false))])
-    try database.run(
-      "UPDATE contacts SET body = ?3, at = ?4 WHERE gateway = ?1 AND key = ?2", .text(gateway), .text(key),
-      .text(JSONWriterText.text(body)), .integer(event.at))
-  }
-
-  private func remember(
-    gateway: String, epoch: String, added: Int64, at now: Int64
-  ) throws(HubDatabaseError) {
-    try database.run(
-      """
-      INSERT INTO gateways(id, epoch, events, last_seen) VALUES (?1, ?2, ?3, ?4)
-      ON CONFLICT(id) DO UPDATE SET epoch = excluded.epoch, events = gateways.events + excluded.events,
-      last_seen = excluded.last_seen
-      """, .text(gateway), .text(epoch), .integer(added), .integer(now))
-    try database.run(
-      "INSERT INTO epochs(gateway, epoch, messages) VALUES (?1, ?2, 0) ON CONFLICT(gateway, epoch) DO NOTHING",
-      .text(gateway), .text(epoch))
+    let answers = try take([PreparedBatch(batch, from: gateway, after: after, at: now)])
+    return answers.first ?? .outOfOrder(0)
   }
 }
 

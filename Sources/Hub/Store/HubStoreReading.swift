@@ -75,8 +75,10 @@ extension HubStore {
 
   /// Messages of all gateways, each once, in order of first arrival, with the gateways that received it and their signal.
   public func joinedMessages(channel: String?, after: Int64, limit: Int) throws(HubDatabaseError) -> [UInt8] {
+    let settled = database.unsettledPosition.map { "AND position < \($0)" } ?? ""
     let filter =
-      "FROM messages m WHERE position > ?1 AND (CAST(?2 AS TEXT) IS NULL OR channel = ?2) ORDER BY position LIMIT ?3"
+      "FROM messages m WHERE position > ?1 \(settled) AND (CAST(?2 AS TEXT) IS NULL OR channel = ?2) "
+      + "ORDER BY position LIMIT ?3"
     let values: [SQLiteValue] = [.integer(after), .optional(channel)]
     let heard = "(SELECT sum(\(bytes("h.body"))) FROM heard h WHERE h.message = m.position)"
     let fit = try fitting(
@@ -87,29 +89,38 @@ extension HubStore {
       found.append((row.integer(0), row.text(1)))
       return true
     }
+    let hearers = try hearers(of: found.map(\.position))
     var list = JSONWriter()
-    try list.array { (json) throws(HubDatabaseError) in
+    list.array { json in
       for message in found {
-        var heard = JSONWriter()
-        try heard.array { (json) throws(HubDatabaseError) in
-          try database.each(
-            "SELECT gateway, at, body FROM heard WHERE message = ?1 ORDER BY at, gateway LIMIT \(Self.maxHeard)",
-            [.integer(message.position)]
-          ) { (row) throws(HubDatabaseError) in
-            json.raw(Array(row.text(2).utf8))
-            return true
-          }
-        }
         json.object { json in
           json.field("position", message.position)
           json.field("body", json: Array(message.body.utf8))
-          json.field("heard", json: heard.bytes)
+          json.arrayField("heard") { json in
+            for report in hearers[message.position] ?? [] { json.raw(Array(report.utf8)) }
+          }
         }
       }
     }
     return Self.page("messages", list) { json in
       if fit.isCut || fit.rows == limit { json.field("next", found.last?.position) }
     }
+  }
+
+  /// The reports of those that heard each of the messages, the first that did so first.
+  private func hearers(of positions: [Int64]) throws(HubDatabaseError) -> [Int64: [String]] {
+    var found: [Int64: [String]] = [:]
+    try database.read([
+      HubCall(
+        """
+        SELECT position, body FROM (SELECT v.position, h.body,
+        row_number() OVER (PARTITION BY v.position ORDER BY h.at, h.gateway) AS number
+        FROM @rows JOIN heard h ON h.message = v.position) r
+        WHERE number <= \(Self.maxHeard) ORDER BY position, number
+        """, [("position", .integers(positions))]
+      ) { found[$0.integer(0), default: []].append($0.text(1)) }
+    ])
+    return found
   }
 
   /// All gateways, or the one asked for.
@@ -132,47 +143,5 @@ extension HubStore {
       return true
     }
     return found
-  }
-
-  // MARK: States
-
-  /// Stores the latest state of a name from the gateway. False: too large, or too many names.
-  @discardableResult
-  func setState(_ name: String, _ body: JSONValue, of gateway: String, at now: Int64) throws(HubDatabaseError) -> Bool {
-    let text = JSONWriterText.text(body)
-    guard text.utf8.count <= HubBounds.stateBytes else { return false }
-    return try transaction { () throws(HubDatabaseError) -> Bool in
-      try database.lock(gateway)
-      let others = try database.first(
-        "SELECT count(*) FROM states WHERE gateway = ?1 AND name <> ?2", .text(gateway), .text(name)
-      ) { $0.integer(0) }
-      guard (others ?? 0) < HubBounds.states else { return false }
-      try database.run(
-        """
-        INSERT INTO states(gateway, name, at, body) VALUES (?1, ?2, ?3, ?4)
-        ON CONFLICT(gateway, name) DO UPDATE SET at = excluded.at, body = excluded.body
-        """, .text(gateway), .text(name), .integer(now), .text(text))
-      return true
-    }
-  }
-
-  /// `{"NAME": {"at": …, "body": {…}}, …}`
-  public func states(of gateway: String) throws(HubDatabaseError) -> [UInt8] {
-    let filter = "FROM states WHERE gateway = ?1 ORDER BY name LIMIT ?2"
-    let fit = try fitting("SELECT \(bytes("body")) \(filter)", [.text(gateway), .integer(HubBounds.states)])
-    var found: [(String, Int64, String)] = []
-    try database.each("SELECT name, at, body \(filter)", [.text(gateway), .integer(Int64(fit.rows))]) {
-      (row) throws(HubDatabaseError) in
-      found.append((row.text(0), row.integer(1), row.text(2)))
-      return true
-    }
-    return JSONWriter.object { json in
-      for (name, at, body) in found {
-        json.objectField(name) { json in
-          json.field("at", at)
-          json.field("body", json: Array(body.utf8))
-        }
-      }
-    }
   }
 }

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+
+import CPostgres
+import Foundation
+import SQLite
+
+/// Statements that go to the server together, and sets of rows as arrays. Source: libpq, "Pipeline Mode"; PostgreSQL's `array_send`.
+extension PostgresHubDatabase {
+  /// A server that says nothing for so long is lost, in seconds: there is no answer to what it was asked last.
+  private static let patience: Int32 = 30
+
+  func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
+    if begins { try reconnectIfLost() }
+    do {
+      try performOnce(calls, begins, ends)
+    } catch  where begins && !ends && isLost {
+      // It was lost unnoticed, and nothing is at stake yet.
+      try reconnectIfLost()
+      try performOnce(calls, begins, ends)
+    }
+  }
+
+  func read(_ calls: [HubCall]) throws(HubDatabaseError) {
+    try reconnectIfLost()
+    defer { rollback() }
+    do {
+      try performOnce(calls, true, true)
+    } catch  where isLost {
+      try reconnectIfLost()
+      try performOnce(calls, true, true)
+    }
+  }
+
+  private func performOnce(_ calls: [HubCall], _ begins: Bool, _ ends: Bool) throws(HubDatabaseError) {
+    let calls = calls.filter { $0.rows > 0 }
+    var names: [String] = []
+    for call in calls {
+      let text = texts.text(of: call, mark: "$") {
+        let arrays = call.columns.enumerated().map { "$\($0.offset + 1)::\(Self.type(of: $0.element.column))[]" }
+        return "unnest(\(arrays.joined(separator: ", "))) AS v(\(call.columns.map(\.name).joined(separator: ", ")))"
+      }
+      names.append(try prepare(text))
+    }
+    guard PQenterPipelineMode(connection) == 1 else { throw lost() }
+    // What a failure leaves behind, only a new connection clears away.
+    defer { if PQexitPipelineMode(connection) != 1 { isBroken = true } }
+    PQsetnonblocking(connection, 1)
+    defer { PQsetnonblocking(connection, 0) }
+    if begins { try send("BEGIN") }
+    for (call, name) in zip(calls, names) { try send(call, as: name) }
+    if ends { try send("COMMIT") }
+    guard PQpipelineSync(connection) == 1 else { throw lost() }
+    isInTransaction = true
+    try flush()
+    var failure: HubDatabaseError?
+    let readers = (begins ? [nil] : []) + calls.map(\.row) + (ends ? [nil] : [])
+    for row in readers { try read(row, &failure) }
+    try finishPipeline()
+    if let failure { throw failure }
+    if ends { isInTransaction = false }
+  }
+
+  // MARK: There
+
+  private static func type(of column: HubColumn) -> String {
+    switch column {
+    case .texts: "text"
+    case .integers: "bigint"
+    }
+  }
+
+  private func send(_ sql: String) throws(HubDatabaseError) {
+    guard PQsendQueryParams(connection, sql, 0, nil, nil, nil, nil, 0) == 1 else { throw lost() }
+  }
+
+  private func send(_ call: HubCall, as name: String) throws(HubDatabaseError) {
+    let arrays = call.columns.map { Self.array($0.column) }
+    // Values end with a NUL, as texts; arrays have their length.
+    let values = call.values.map { Self.text($0).map { Array($0.utf8) + [0] } }
+    let all: [[UInt8]?] = arrays + values
+    var buffer: [UInt8] = []
+    var places: [Int?] = []
+    for bytes in all {
+      places.append(bytes.map { _ in buffer.count })
+      buffer += bytes ?? []
+    }
+    let lengths = all.map { Int32($0?.count ?? 0) }
+    let formats = arrays.map { _ in Int32(1) } + values.map { _ in Int32(0) }
+    let sent = buffer.withUnsafeBytes { buffer in
+      let pointers = places.map { place in
+        place.flatMap { buffer.baseAddress?.advanced(by: $0).assumingMemoryBound(to: CChar.self) }
+      }
+      return PQsendQueryPrepared(connection, name, Int32(all.count), pointers, lengths, formats, 0)
+    }
+    guard sent == 1 else { throw lost() }
+  }
+
+  /// The binary form: dimensions, whether there are NULLs, the elements' type, their number, the first index, and each with its length.
+  static func array(_ column: HubColumn) -> [UInt8] {
+    var bytes: [UInt8] = []
+    func add(_ value: some FixedWidthInteger) {
+      withUnsafeBytes(of: value.bigEndian) { bytes.append(contentsOf: $0) }
+    }
+    func begin(type: Int32, count: Int, hasNull: Bool) {
+      add(Int32(1))
+      add(Int32(hasNull ? 1 : 0))
+      add(type)
+      add(Int32(count))
+      add(Int32(1))
+    }
+    switch column {
+    case .texts(let values):
+      bytes.reserveCapacity(values.reduce(32) { $0 + 4 + ($1?.utf8.count ?? 0) })
+      begin(type: 25, count: values.count, hasNull: values.contains { $0 == nil })
+      for value in values {
+        guard let value = value.map({ Self.withoutNul($0) }) else {
+          add(Int32(-1))
+          continue
+        }
+        add(Int32(value.utf8.count))
+        bytes.append(contentsOf: value.utf8)
+      }
+    case .integers(let values):
+      bytes.reserveCapacity(32 + values.count * 12)
+      begin(type: 20, count: values.count, hasNull: values.contains { $0 == nil })
+      for value in values {
+        guard let value else {
+          add(Int32(-1))
+          continue
+        }
+        add(Int32(8))
+        add(value)
+      }
+    }
+    return bytes
+  }
+
+  /// Sends everything, and takes what comes meanwhile: a server that cannot get rid of its answers takes nothing.
+  private func flush() throws(HubDatabaseError) {
+    while true {
+      let left = PQflush(connection)
+      guard left >= 0 else { throw lost() }
+      if left == 0 { return }
+      try wait(for: Int16(POLLIN | POLLOUT))
+    }
+  }
+
+  private func wait(for events: Int16) throws(HubDatabaseError) {
+    var descriptor = pollfd(fd: PQsocket(connection), events: events, revents: 0)
+    while true {
+      let ready = poll(&descriptor, 1, Self.patience * 1000)
+      if ready < 0, errno == EINTR { continue }
+      guard ready > 0 else {
+        isBroken = true
+        throw HubDatabaseError(kind: .unavailable, words: "PostgreSQL: no answer within \(Self.patience) s")
+      }
+      break
+    }
+    if descriptor.revents & Int16(POLLIN | POLLHUP | POLLERR) != 0, PQconsumeInput(connection) == 0 { throw lost() }
+  }
+
+  // MARK: Back
+
+  /// The answer to the only statement; of several the last. `sent`: what libpq says of the sending.
+  func answer(to sent: Int32) throws(HubDatabaseError) -> OpaquePointer? {
+    guard sent == 1 else { throw lost() }
+    var last: OpaquePointer?
+    do {
+      while let result = try next() {
+        PQclear(last)
+        last = result
+      }
+    } catch {
+      PQclear(last)
+      throw error
+    }
+    return last
+  }
+
+  /// The answer to the next statement. Its error is kept if it is the first; those behind it were not done.
+  private func read(_ row: ((any HubRow) -> Void)?, _ failure: inout HubDatabaseError?) throws(HubDatabaseError) {
+    while true {
+      guard let result = try next() else { return }
+      defer { PQclear(result) }
+      if PQresultStatus(result) == PGRES_PIPELINE_ABORTED { continue }
+      do {
+        try check(result)
+        guard let row else { continue }
+        for index in 0..<PQntuples(result) { row(PostgresRow(result: result, row: index)) }
+      } catch {
+        if failure == nil { failure = error }
+        if PQstatus(connection) != CONNECTION_OK { throw failure ?? error }
+      }
+    }
+  }
+
+  /// `nil` at the end of a statement's answer.
+  private func next() throws(HubDatabaseError) -> OpaquePointer? {
+    while PQisBusy(connection) == 1 { try wait(for: Int16(POLLIN)) }
+    return PQgetResult(connection)
+  }
+
+  /// The answer to the synchronisation is the last of all.
+  private func finishPipeline() throws(HubDatabaseError) {
+    while true {
+      guard let result = try next() else {
+        if PQstatus(connection) != CONNECTION_OK { throw lost() }
+        continue
+      }
+      defer { PQclear(result) }
+      if PQresultStatus(result) == PGRES_PIPELINE_SYNC { return }
+    }
+  }
+
+  private func lost() -> HubDatabaseError {
+    HubDatabaseError(kind: .unavailable, words: "PostgreSQL: \(Self.words(PQerrorMessage(connection)))")
+  }
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+
+/// Batches on their way to the database: whatever waits, of all gateways, goes into one transaction. A gateway's batches are stored in the
+/// order in which they came.
+final class Ingest: Sendable {
+  /// Of one transaction.
+  private static let maxEvents = 4000.0
+  private static let maxBytes = Double(4 << 20)
+
+  private let stores: [HubStore]
+  private let writers: [Gathered<PreparedBatch, HubStore.Taken>]
+  let admission: Admission
+
+  init(_ stores: [HubStore], admission: Admission = Admission()) {
+    (self.stores, self.admission) = (stores, admission)
+    writers = stores.map { store in
+      Gathered(
+        weight: { max(Double($0.events.count) / Self.maxEvents, Double($0.bytes) / Self.maxBytes) },
+        stored: { admission.stored(bytes: $0.reduce(0) { $0 + $1.bytes }, within: $1) },
+        { (batches) async throws(HubDatabaseError) in try await store.take(batches) })
+    }
+  }
+
+  /// Returns when the batch is on disk, or was not taken.
+  func take(_ batch: PreparedBatch) async throws -> HubStore.Taken {
+    try await writers[Self.place(batch.gateway, of: writers.count)].ask(batch)
+  }
+
+  func listen(_ listener: @escaping @Sendable (HubNews) -> Void) async {
+    for store in stores { await store.listen(listener) }
+  }
+
+  /// A gateway's connection: the same for all of its batches.
+  private static func place(_ gateway: String, of count: Int) -> Int {
+    Int(gateway.utf8.reduce(UInt32(2_166_136_261)) { ($0 ^ UInt32($1)) &* 16_777_619 } % UInt32(count))
+  }
+}

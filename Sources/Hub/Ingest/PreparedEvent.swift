@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import MeshCrypto
+
+/// An event with all that is derived from it alone, made before the database has its turn: pure.
+struct PreparedEvent: Sendable {
+  /// A message as all who hear it have it, and as this gateway heard it.
+  struct Heard: Sendable {
+    var identity: String
+    var channel: String?
+    var body: String
+    var report: String
+    /// For the other gateways on its channel; `nil`: it is not passed on.
+    var update: String?
+  }
+
+  /// What it changes besides the journal.
+  enum Effect: Sendable {
+    case none
+    case heard(Heard)
+    case contact(key: String)
+    case contactRemoved(key: String)
+    case radio(name: String?)
+    /// Rare, and done one by one.
+    case command, document
+  }
+
+  /// Its body only where something is still to be read from it.
+  var event: HubEvent
+  /// As JSON.
+  var body: String
+  var effect: Effect
+
+  init(_ event: HubEvent, from gateway: String, epoch: String) {
+    self.event = event
+    body = JSONWriterText.text(event.body)
+    effect =
+      switch event.kind {
+      case "contact", "advert": Self.contact(event)
+      case "contact_removed": (event.body["key"]?.string).map { .contactRemoved(key: $0) } ?? .none
+      case "radio": .radio(name: HubBounds.cut(event.body["name"]?.string, HubBounds.nameBytes))
+      case "message": .heard(Heard(event, from: gateway, epoch: epoch))
+      case "command": .command
+      case "document": .document
+      default: .none
+      }
+    switch effect {
+    case .command, .document: break
+    case .none, .heard, .contact, .contactRemoved, .radio: self.event.body = .null
+    }
+  }
+
+  private static func contact(_ event: HubEvent) -> Effect {
+    guard let key = event.body["key"]?.string, key.utf8.count <= HubBounds.keyBytes else { return .none }
+    return .contact(key: key)
+  }
+}
+
+extension PreparedEvent.Heard {
+  /// The prefix of forwarded messages, which are never forwarded again.
+  private static let relayMark = "⇄"
+  /// What differs from one hearer to the next.
+  private static let own: Set = ["id", "snr", "hops", "direct", "slot", "received_at", "waited", "waited_s", "age_s"]
+
+  init(_ event: HubEvent, from gateway: String, epoch: String) {
+    identity = Self.identity(event, gateway: gateway, epoch: epoch)
+    channel = event.body["channel"]?.string
+    body = JSONWriterText.text(.object((event.body.fields ?? []).filter { !Self.own.contains($0.0) }))
+    report = JSONWriterText.object { json in
+      json.field("gateway", gateway)
+      json.field("at", event.at)
+      json.field("seq", event.seq)
+      // Numbers and truth values: nothing else grows a list of hearers.
+      for name in ["snr", "hops", "direct", "waited", "waited_s", "age_s"] {
+        if let value = event.body[name], value.number != nil || value.bool != nil { json.field(name, value) }
+      }
+    }
+    update = Self.update(event, channel, from: gateway)
+  }
+
+  /// Channel, sender, sender time and text: the same for all receivers. Without these, the event's identity.
+  ///
+  /// It begins with the sender's time: what comes at about the same time is close together in the index, and a page of it has many new ones.
+  private static func identity(_ event: HubEvent, gateway: String, epoch: String) -> String {
+    let body = event.body
+    guard let time = body["sender_time"]?.integer, let text = body["text"]?.string ?? body["data"]?.string else {
+      return "\(gateway)/\(epoch)/\(event.seq)"
+    }
+    let place = body["channel"]?.string ?? "\(gateway)/\(body["kind"]?.string ?? "")/\(body["sender"]?.string ?? "")"
+    let parts = [place, body["sender_name"]?.string ?? "", String(time), text]
+    let seconds = UInt32(clamping: time)
+    let beginning = [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: seconds >> $0) }
+    return Self.hex(beginning + Digest.sha256(Array(parts.joined(separator: "\0").utf8)).prefix(12))
+  }
+
+  private static func hex(_ bytes: [UInt8]) -> String {
+    let digits = Array("0123456789abcdef".utf8)
+    return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+  }
+
+  /// What the other gateways that have joined the channel get.
+  private static func update(_ event: HubEvent, _ channel: String?, from gateway: String) -> String? {
+    guard let channel, HubStore.isBucket("channel/\(channel)"), let text = event.body["text"]?.string,
+      !text.utf8.starts(with: relayMark.utf8), text.utf8.count <= HubBounds.textBytes
+    else { return nil }
+    return JSONWriterText.object { json in
+      json.field("gateway", gateway)
+      json.field("channel", channel)
+      json.field("channel_name", HubBounds.cut(event.body["channel_name"]?.string, HubBounds.nameBytes))
+      json.field("sender_name", HubBounds.cut(event.body["sender_name"]?.string, HubBounds.nameBytes))
+      json.field("sender_time", event.body["sender_time"]?.integer)
+      json.field("at", event.at)
+      json.field("trusted", event.trusted)
+      // Gateways that forward it need to know that it is not new.
+      json.field("waited", event.body["waited"]?.bool)
+      json.field("waited_s", event.body["waited_s"]?.integer)
+      json.field("age_s", event.body["age_s"]?.integer)
+      json.field("text", text)
+    }
+  }
+}
+
+/// A gateway's batch on its way into the database.
+struct PreparedBatch: Sendable {
+  var gateway: String
+  var epoch: String
+  var lane: EventBatch.Lane?
+  /// The event of its lane before it that the sender assumes acknowledged.
+  var after: Int64?
+  /// When it came, milliseconds since 1970.
+  var at: Int64
+  var events: [PreparedEvent]
+  /// About as many as the database gets.
+  var bytes: Int
+
+  init(_ batch: EventBatch, from gateway: String, after: Int64?, at now: Int64) {
+    self.init(batch.events, of: batch.epoch, in: batch.lane, from: gateway, after: after, at: now)
+  }
+
+  init(
+    _ events: [HubEvent], of epoch: String, in lane: EventBatch.Lane?, from gateway: String, after: Int64?,
+    at now: Int64
+  ) {
+    (self.gateway, self.epoch, self.lane, self.after, at) = (gateway, epoch, lane, after, now)
+    self.events = events.map { PreparedEvent($0, from: gateway, epoch: epoch) }
+    bytes = self.events.reduce(256) { $0 + $1.body.utf8.count * 2 + 256 }
+  }
+}

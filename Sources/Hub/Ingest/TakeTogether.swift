@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+
+/// Batches of any gateways in one transaction, table by table: however many they are, a server is asked four times.
+extension HubStore {
+  private struct Epoch: Hashable {
+    let gateway: String
+    let name: String
+  }
+
+  private struct EventKey: Hashable {
+    let gateway: String
+    let epoch: String
+    let seq: Int64
+  }
+
+  /// A message that was not known, for the others on its channel.
+  private struct Update {
+    let identity: String
+    let body: String
+  }
+
+  /// What one transaction has found out so far.
+  private struct Work {
+    var progress: [Epoch: Progress] = [:]
+    var accepted: [PreparedBatch] = []
+    var answers: [Taken] = []
+    /// Events that were not here.
+    var added: Set<EventKey> = []
+    /// Identities of messages that were not here.
+    var first: Set<String> = []
+    var removed: [Epoch: String] = [:]
+  }
+
+  /// Stores the new events of the batches, and answers each, in order. A batch behind a gap is left out.
+  func take(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> [Taken] {
+    news = []
+    let answers = try database.retrying { () throws(HubDatabaseError) in
+      news = []
+      var work = Work()
+      try begin(batches, &work)
+      try keepEvents(&work)
+      try finish(batches, work)
+      return work.answers
+    }
+    tellNews()
+    return answers
+  }
+
+  // MARK: What is there
+
+  private func begin(_ batches: [PreparedBatch], _ work: inout Work) throws(HubDatabaseError) {
+    // In one order everywhere, so that no two hubs wait for each other.
+    let gateways = Set(batches.map(\.gateway)).sorted()
+    let epochs = Array(Set(batches.map { Epoch(gateway: $0.gateway, name: $0.epoch) }))
+    var known: [Epoch: Progress] = [:]
+    let columns = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")
+    let positions = HubCall(
+      "SELECT e.gateway, e.epoch, \(columns) FROM @rows JOIN epochs e ON e.gateway = v.gateway AND e.epoch = v.epoch",
+      [("gateway", .texts(epochs.map(\.gateway))), ("epoch", .texts(epochs.map(\.name)))]
+    ) { known[Epoch(gateway: $0.text(0), name: $0.text(1))] = Progress($0, from: 2) }
+    try database.perform(database.locking(gateways) + [positions], begins: true, ends: false)
+    for batch in batches {
+      let epoch = Epoch(gateway: batch.gateway, name: batch.epoch)
+      var progress = known[epoch] ?? Progress()
+      let before = progress.position(of: batch.lane)
+      if let after = batch.after, after > before {
+        work.answers.append(.outOfOrder(before))
+        continue
+      }
+      progress.took(batch)
+      known[epoch] = progress
+      work.accepted.append(batch)
+      // A lane that begins with an old event lowers the smallest; what was acknowledged stays so.
+      work.answers.append(.acknowledged(max(before, progress.position(of: batch.lane))))
+    }
+    for epoch in epochs { work.progress[epoch] = known[epoch] ?? Progress() }
+  }
+
+  // MARK: The journal
+
+  private func keepEvents(_ work: inout Work) throws(HubDatabaseError) {
+    var added: Set<EventKey> = []
+    var first: Set<String> = []
+    var removed: [Epoch: String] = [:]
+    var calls = [
+      eventsCall(work.accepted) { row in
+        added.insert(EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2)))
+      }
+    ]
+    calls += heardCalls(work.accepted) { first.insert($0.text(0)) }
+    let gone = work.accepted.flatMap { batch in
+      batch.events.compactMap { event in
+        if case .contactRemoved(let key) = event.effect { Epoch(gateway: batch.gateway, name: key) } else { nil }
+      }
+    }
+    if !gone.isEmpty {
+      let places = Array(Set(gone))
+      calls.append(
+        HubCall(
+          """
+          SELECT c.gateway, c.key, c.body FROM @rows JOIN contacts c ON c.gateway = v.gateway AND c.key = v.key
+          """, [("gateway", .texts(places.map(\.gateway))), ("key", .texts(places.map(\.name)))]
+        ) { removed[Epoch(gateway: $0.text(0), name: $0.text(1))] = $0.text(2) })
+    }
+    try database.perform(calls, begins: false, ends: false)
+    (work.added, work.first, work.removed) = (added, first, removed)
+  }
+
+  private func eventsCall(_ batches: [PreparedBatch], _ row: @escaping (any HubRow) -> Void) -> HubCall {
+    let rows = batches.flatMap { batch in batch.events.map { (batch, $0) } }
+    return HubCall(
+      """
+      INSERT INTO events(gateway, epoch, seq, at, trusted, kind, body)
+      SELECT v.gateway, v.epoch, v.seq, v.at, v.trusted, v.kind, v.body FROM @rows WHERE true
+      ON CONFLICT(gateway, epoch, seq) DO NOTHING RETURNING gateway, epoch, seq
+      """,
+      [
+        ("gateway", .texts(rows.map(\.0.gateway))), ("epoch", .texts(rows.map(\.0.epoch))),
+        ("seq", .integers(rows.map(\.1.event.seq))), ("at", .integers(rows.map(\.1.event.at))),
+        ("trusted", .integers(rows.map { $0.1.event.trusted ? 1 : 0 })), ("kind", .texts(rows.map(\.1.event.kind))),
+        ("body", .texts(rows.map(\.1.body))),
+      ], row: row)
+  }
+
+  /// Messages, each once, and who heard them: what is here already is left as it is.
+  private func heardCalls(_ batches: [PreparedBatch], _ row: @escaping (any HubRow) -> Void) -> [HubCall] {
+    var (messages, hearers) = ([(PreparedEvent.Heard, Int64)](), [(PreparedEvent.Heard, String, Int64)]())
+    var seen: Set<String> = []
+    for batch in batches {
+      for event in batch.events {
+        guard case .heard(let heard) = event.effect else { continue }
+        if seen.insert(heard.identity).inserted { messages.append((heard, event.event.at)) }
+        hearers.append((heard, batch.gateway, event.event.at))
+      }
+    }
+    return [
+      HubCall(
+        """
+        INSERT INTO messages(position, identity, channel, at, body)
+        SELECT \(database.nextPosition), v.identity, v.channel, v.at, v.body FROM @rows WHERE true ORDER BY v.identity
+        ON CONFLICT(identity) DO NOTHING RETURNING identity
+        """,
+        [
+          ("place", .integers(messages.indices.map { Int64($0) })), ("identity", .texts(messages.map(\.0.identity))),
+          ("channel", .texts(messages.map(\.0.channel))), ("at", .integers(messages.map(\.1))),
+          ("body", .texts(messages.map(\.0.body))),
+        ], row: row),
+      HubCall(
+        """
+        INSERT INTO heard(message, gateway, at, body)
+        SELECT m.position, v.gateway, v.at, v.body FROM @rows JOIN messages m ON m.identity = v.identity WHERE true
+        ON CONFLICT(message, gateway) DO NOTHING
+        """,
+        [
+          ("identity", .texts(hearers.map(\.0.identity))), ("gateway", .texts(hearers.map(\.1))),
+          ("at", .integers(hearers.map(\.2))), ("body", .texts(hearers.map(\.0.report))),
+        ]),
+    ]
+  }
+
+  // MARK: What follows
+
+  /// Batches that were not accepted leave a trace, too: their gateways were there.
+  private func finish(_ batches: [PreparedBatch], _ work: Work) throws(HubDatabaseError) {
+    var contacts: [Epoch: (body: String, at: Int64)] = [:]
+    var radios: [String: String] = [:]
+    var events: [String: Int64] = [:]
+    var updates: [String: [Update]] = [:]
+    var (told, known) = (Set<String>(), Set<EventKey>())
+    for batch in work.accepted {
+      for event in batch.events {
+        let key = EventKey(gateway: batch.gateway, epoch: batch.epoch, seq: event.event.seq)
+        // The same event may be in two batches.
+        guard work.added.contains(key), known.insert(key).inserted else { continue }
+        events[batch.gateway, default: 0] += 1
+        switch event.effect {
+        case .none: break
+        case .heard(let heard):
+          guard let channel = heard.channel, let body = heard.update, work.first.contains(heard.identity),
+            told.insert(heard.identity).inserted
+          else { break }
+          updates["channel/\(channel)", default: []].append(Update(identity: heard.identity, body: body))
+        case .contact(let key):
+          contacts[Epoch(gateway: batch.gateway, name: key)] = (event.body, event.event.at)
+        case .contactRemoved(let key):
+          let place = Epoch(gateway: batch.gateway, name: key)
+          guard let body = Self.offRadio(contacts[place]?.body ?? work.removed[place]) else { break }
+          contacts[place] = (body, event.event.at)
+        case .radio(let name): radios[batch.gateway] = name
+        case .command: try endCommand(event.event, of: batch.gateway, now: batch.at)
+        case .document: try mergeDocument(event.event, from: batch.gateway, now: batch.at)
+        }
+      }
+    }
+    var numbered: [String: (last: Int64, at: Int64)] = [:]
+    let calls =
+      progressCalls(batches, work.progress, events, radios) + [contactsCall(contacts)]
+      + [
+        bucketsCall(updates, now: batches.map(\.at).max() ?? 0) {
+          numbered[$0.text(0)] = ($0.integer(1), $0.integer(2))
+        }
+      ]
+    if updates.isEmpty {
+      return try database.perform(calls + database.notifying(news), begins: false, ends: true)
+    }
+    try database.perform(calls, begins: false, ends: false)
+    for (bucket, state) in numbered { announce(HubNews(gateway: "", bucket: bucket, seq: state.last)) }
+    try database.perform(
+      updateCalls(updates, numbered) + database.notifying(news), begins: false, ends: true)
+  }
+
+  private static func offRadio(_ body: String?) -> String? {
+    // `try?`: stored values were valid JSON when they arrived.
+    guard let body, let fields = (try? JSONValue(parsing: body))?.fields else { return nil }
+    return JSONWriterText.text(.object(fields.filter { $0.0 != "on_radio" } + [("on_radio", .bool(false))]))
+  }
+
+  private func progressCalls(
+    _ batches: [PreparedBatch], _ progress: [Epoch: Progress], _ events: [String: Int64], _ radios: [String: String]
+  ) -> [HubCall] {
+    var newest: [String: (epoch: String, at: Int64)] = [:]
+    for batch in batches { newest[batch.gateway] = (batch.epoch, batch.at) }
+    let gateways = newest.keys.sorted()
+    let epochs = Array(progress)
+    return [
+      HubCall(
+        """
+        INSERT INTO gateways(id, epoch, events, last_seen, radio)
+        SELECT v.id, v.epoch, v.events, v.at, v.radio FROM @rows WHERE true
+        ON CONFLICT(id) DO UPDATE SET epoch = excluded.epoch, events = gateways.events + excluded.events,
+        last_seen = excluded.last_seen, radio = coalesce(excluded.radio, gateways.radio)
+        """,
+        [
+          ("id", .texts(gateways)), ("epoch", .texts(gateways.map { newest[$0]?.epoch })),
+          ("events", .integers(gateways.map { events[$0] ?? 0 })),
+          ("at", .integers(gateways.map { newest[$0]?.at })), ("radio", .texts(gateways.map { radios[$0] })),
+        ]),
+      // `messages` was the only position before there were lanes, and is never NULL.
+      HubCall(
+        """
+        INSERT INTO epochs(gateway, epoch, messages, nodes, packets)
+        SELECT v.gateway, v.epoch, v.messages, v.nodes, v.packets FROM @rows WHERE true
+        ON CONFLICT(gateway, epoch) DO UPDATE SET messages = excluded.messages, nodes = excluded.nodes,
+        packets = excluded.packets
+        """,
+        [
+          ("gateway", .texts(epochs.map(\.key.gateway))), ("epoch", .texts(epochs.map(\.key.name))),
+          ("messages", .integers(epochs.map { $0.value.lanes[.messages] ?? 0 })),
+          ("nodes", .integers(epochs.map { $0.value.lanes[.nodes] })),
+          ("packets", .integers(epochs.map { $0.value.lanes[.packets] })),
+        ]),
+    ]
+  }
+
+  private func contactsCall(_ contacts: [Epoch: (body: String, at: Int64)]) -> HubCall {
+    let rows = Array(contacts)
+    return HubCall(
+      """
+      INSERT INTO contacts(gateway, key, body, at) SELECT v.gateway, v.key, v.body, v.at FROM @rows WHERE true
+      ON CONFLICT(gateway, key) DO UPDATE SET body = excluded.body, at = excluded.at
+      """,
+      [
+        ("gateway", .texts(rows.map(\.key.gateway))), ("key", .texts(rows.map(\.key.name))),
+        ("body", .texts(rows.map(\.value.body))), ("at", .integers(rows.map(\.value.at))),
+      ])
+  }
+
+  // MARK: Channels
+
+  /// So many numbers for each channel, and a time for each of them that is later than all before. Others on the same channel wait from
+  /// here to the commit, and no longer.
+  private func bucketsCall(
+    _ updates: [String: [Update]], now: Int64, _ row: @escaping (any HubRow) -> Void
+  ) -> HubCall {
+    let names = updates.keys.sorted()
+    let counts = names.map { Int64(updates[$0]?.count ?? 0) }
+    return HubCall(
+      """
+      INSERT INTO buckets(gateway, name, seq, first, at)
+      SELECT '', v.name, v.count, 1, v.at FROM @rows WHERE true ORDER BY v.name
+      ON CONFLICT(gateway, name) DO UPDATE SET seq = buckets.seq + excluded.seq,
+      at = CASE WHEN buckets.at > excluded.at - excluded.seq THEN buckets.at + excluded.seq ELSE excluded.at END
+      RETURNING name, seq, at
+      """,
+      [
+        ("name", .texts(names)), ("count", .integers(counts)), ("at", .integers(counts.map { now + $0 - 1 })),
+      ], row: row)
+  }
+
+  private func updateCalls(
+    _ updates: [String: [Update]], _ numbered: [String: (last: Int64, at: Int64)]
+  ) -> [HubCall] {
+    var rows: [(bucket: String, seq: Int64, at: Int64, update: Update)] = []
+    var full: [(bucket: String, through: Int64)] = []
+    for (bucket, list) in updates {
+      guard let (last, at) = numbered[bucket] else { continue }
+      let count = Int64(list.count)
+      for (index, update) in list.enumerated() {
+        let back = count - 1 - Int64(index)
+        rows.append((bucket, last - back, at - back, update))
+      }
+      if last / 256 > (last - count) / 256, last > Self.maxShared { full.append((bucket, last - Self.maxShared)) }
+    }
+    return [
+      HubCall(
+        """
+        INSERT INTO updates(gateway, bucket, seq, id, at, body)
+        SELECT '', v.bucket, v.seq, v.id, v.at, v.body FROM @rows WHERE true
+        """,
+        [
+          ("bucket", .texts(rows.map(\.bucket))), ("seq", .integers(rows.map(\.seq))),
+          ("id", .texts(rows.map(\.update.identity))), ("at", .integers(rows.map(\.at))),
+          ("body", .texts(rows.map(\.update.body))),
+        ])
+    ]
+      + full.flatMap { bucket, through in
+        [
+          HubCall(
+            "DELETE FROM updates WHERE gateway = '' AND bucket = @1 AND seq <= @2",
+            values: [.text(bucket), .integer(through)]),
+          HubCall(
+            "UPDATE buckets SET first = @2 WHERE gateway = '' AND name = @1",
+            values: [.text(bucket), .integer(through + 1)]),
+        ]
+      }
+  }
+}

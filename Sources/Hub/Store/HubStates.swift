@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+
+/// The latest state of a name that a gateway told.
+struct GatewayState: Sendable {
+  let gateway: String
+  let name: String
+  /// When it came, milliseconds since 1970.
+  let at: Int64
+  let body: String
+}
+
+/// What gateways say of themselves, the latest of each name.
+extension HubStore {
+  /// Of each, in order, whether it is kept: a gateway has a bounded number of names.
+  func keep(_ states: [GatewayState]) throws(HubDatabaseError) -> [Bool] {
+    try database.retrying { () throws(HubDatabaseError) in
+      let gateways = Set(states.map(\.gateway)).sorted()
+      var names: [String: Set<String>] = [:]
+      let known = HubCall(
+        "SELECT s.gateway, s.name FROM @rows JOIN states s ON s.gateway = v.gateway",
+        [("gateway", .texts(gateways))]
+      ) { names[$0.text(0), default: []].insert($0.text(1)) }
+      try database.perform(database.locking(gateways) + [known], begins: true, ends: false)
+      var kept: [Bool] = []
+      var rows: [[String]: GatewayState] = [:]
+      for state in states {
+        let own = names[state.gateway] ?? []
+        let fits = own.contains(state.name) || own.count < HubBounds.states
+        kept.append(fits)
+        guard fits else { continue }
+        names[state.gateway, default: []].insert(state.name)
+        rows[[state.gateway, state.name]] = state
+      }
+      let newest = Array(rows.values)
+      let upsert = HubCall(
+        """
+        INSERT INTO states(gateway, name, at, body) SELECT v.gateway, v.name, v.at, v.body FROM @rows WHERE true
+        ON CONFLICT(gateway, name) DO UPDATE SET at = excluded.at, body = excluded.body
+        """,
+        [
+          ("gateway", .texts(newest.map(\.gateway))), ("name", .texts(newest.map(\.name))),
+          ("at", .integers(newest.map(\.at))), ("body", .texts(newest.map(\.body))),
+        ])
+      try database.perform([upsert], begins: false, ends: true)
+      return kept
+    }
+  }
+
+  /// `{"NAME": {"at": …, "body": {…}}, …}`
+  public func states(of gateway: String) throws(HubDatabaseError) -> [UInt8] {
+    let filter = "FROM states WHERE gateway = ?1 ORDER BY name LIMIT ?2"
+    let fit = try fitting("SELECT \(bytes("body")) \(filter)", [.text(gateway), .integer(HubBounds.states)])
+    var found: [(String, Int64, String)] = []
+    try database.each("SELECT name, at, body \(filter)", [.text(gateway), .integer(Int64(fit.rows))]) {
+      (row) throws(HubDatabaseError) in
+      found.append((row.text(0), row.integer(1), row.text(2)))
+      return true
+    }
+    return JSONWriter.object { json in
+      for (name, at, body) in found {
+        json.objectField(name) { json in
+          json.field("at", at)
+          json.field("body", json: Array(body.utf8))
+        }
+      }
+    }
+  }
+}

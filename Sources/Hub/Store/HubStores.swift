@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Synchronization
+
+/// The hub's connections to its database, by what they are for: whatever one of them waits for, the others go on.
+final class HubStores: Sendable {
+  /// Batches of gateways.
+  let ingest: Ingest
+  /// Commands, documents, states: what is written one by one.
+  let desk: HubStore
+  /// How much the hub has, for gateways that connect: after a restart of the hub that is the whole fleet.
+  let greetings: Gathered<GatewayEpoch, HubStore.Progress?>
+  /// States that gateways tell, each when it connects.
+  let states: Gathered<GatewayState, Bool>
+  private let readers: [HubStore]
+  private let lastReader = Mutex(0)
+
+  /// Pages for readers and gateways: each may take long.
+  var pages: HubStore {
+    lastReader.withLock { last in
+      last = (last + 1) % readers.count
+      return readers[last]
+    }
+  }
+
+  /// Connections for batches on a server.
+  private static let writers = 2
+  private static let readerCount = 2
+
+  /// In an SQLite file, which one connection writes; or, with an address `postgresql://…`, on a PostgreSQL server.
+  init(location: String, password: String? = nil) throws {
+    let greeter: HubStore
+    if HubStore.isServer(location) {
+      let connect = { (migrates: Bool) in
+        HubStore(try PostgresHubDatabase(address: location, password: password, migrates: migrates))
+      }
+      desk = try connect(true)
+      ingest = Ingest(try (0..<Self.writers).map { _ in try connect(false) })
+      greeter = try connect(false)
+      readers = try (0..<Self.readerCount).map { _ in try connect(false) }
+    } else {
+      desk = HubStore(try SQLiteHubDatabase(location: location))
+      ingest = Ingest([desk])
+      greeter = HubStore(try SQLiteHubDatabase(reading: location))
+      readers = try (0..<Self.readerCount).map { _ in HubStore(try SQLiteHubDatabase(reading: location)) }
+    }
+    greetings = Gathered(weight: { _ in 0.001 }) { (epochs) async throws(HubDatabaseError) in
+      try await greeter.progress(of: epochs)
+    }
+    states = Gathered(weight: { 0.002 + Double($0.body.utf8.count) / Double(4 << 20) }) {
+      [desk] (states) async throws(HubDatabaseError) in try await desk.keep(states)
+    }
+  }
+
+  /// `nil` for a gateway or an epoch that is not known.
+  func progress(gateway: String, epoch: String) async throws -> HubStore.Progress? {
+    try await greetings.ask(GatewayEpoch(gateway: gateway, epoch: epoch))
+  }
+
+  /// Keeps the latest state of a name from the gateway. False: too large, or too many names.
+  @discardableResult
+  func setState(_ name: String, _ body: JSONValue, of gateway: String, at now: Int64) async throws -> Bool {
+    let text = JSONWriterText.text(body)
+    guard text.utf8.count <= HubBounds.stateBytes else { return false }
+    return try await states.ask(GatewayState(gateway: gateway, name: name, at: now, body: text))
+  }
+
+  /// `listener` gets changes once they are on disk.
+  func listen(_ listener: @escaping @Sendable (HubNews) -> Void) async {
+    await desk.listen(listener)
+    await ingest.listen(listener)
+  }
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+import TestSupport
+import Testing
+import Timing
+
+@testable import Hub
+
+@Suite struct IngestTests {
+  private let scratch = Scratch(inMemory: true)
+
+  // MARK: Batches
+
+  private static func event(_ seq: Int64, _ kind: String, _ body: JSONValue) -> HubEvent {
+    HubEvent(seq: seq, at: seq * 10, trusted: true, kind: kind, body: body)
+  }
+
+  private static func object(_ fields: KeyValuePairs<String, JSONValue>) -> JSONValue {
+    .object(fields.map { ($0.key, $0.value) })
+  }
+
+  private static func prepared(
+    _ gateway: String, _ events: [HubEvent], after: Int64? = nil, lane: EventBatch.Lane? = .messages, at: Int64 = 1000
+  ) -> PreparedBatch {
+    PreparedBatch(events, of: "e", in: lane, from: gateway, after: after, at: at)
+  }
+
+  private static func message(_ text: String, time: Int64 = 100, channel: Int = 0) -> JSONValue {
+    object([
+      "kind": .string("channel"), "channel": .string("001122334455667\(channel)"), "channel_name": .string("#trees"),
+      "sender_name": .string("Birch"), "sender_time": .integer(time), "text": .string(text), "snr": .integer(3),
+    ])
+  }
+
+  /// All that can be read from a hub, in words.
+  private func everything(_ store: HubStore, _ gateways: [String]) async throws -> [String] {
+    var made: [String] = []
+    func add(_ bytes: [UInt8]) { made.append(String(decoding: bytes, as: UTF8.self)) }
+    for gateway in gateways {
+      add(try await store.events(gateway: gateway, kind: nil, after: 0, limit: 1000))
+      add(try await store.contacts(gateway: gateway, after: "", limit: 1000))
+      for channel in 0..<3 {
+        let bucket = "channel/001122334455667\(channel)"
+        add(try await store.updates(bucket, of: gateway, from: HubStore.Position(after: 0), until: nil, limit: 1000))
+      }
+      for bucket in ["commands", "documents"] {
+        add(try await store.updates(bucket, of: gateway, from: HubStore.Position(after: 0), until: nil, limit: 1000))
+      }
+      made.append("\(try await store.commands(of: gateway, limit: 100))")
+      made.append("\(try await store.documents(of: gateway, after: "", limit: 100).found)")
+      made.append(
+        "\(String(describing: try await store.progress(gateway: gateway, epoch: "e")?.lanes.sorted { $0.key.rawValue < $1.key.rawValue }))"
+      )
+    }
+    add(try await store.joinedMessages(channel: nil, after: 0, limit: 1000))
+    for gateway in try await store.gateways() {
+      made.append("\(gateway.id) \(gateway.events) \(gateway.lastSeen) \(gateway.radio ?? "-")")
+    }
+    return made
+  }
+
+  /// A batch of any events: some again, some messages that others hear, too.
+  private static func random(
+    _ gateway: String, from seq: inout Int64, _ random: inout SeededRandom
+  ) -> PreparedBatch {
+    let again = seq > 3 && Int.random(in: 0..<4, using: &random) == 0
+    var next = again ? seq - 3 : seq
+    var events: [HubEvent] = []
+    for _ in 0..<Int.random(in: 1...6, using: &random) {
+      next += 1
+      // What is sent again is the same again.
+      var own = SeededRandom(seed: UInt64(next) &* 31 &+ UInt64(gateway.utf8.last ?? 0))
+      let number = Int.random(in: 0..<4, using: &own)
+      switch Int.random(in: 0..<9, using: &own) {
+      case 0...3: events.append(event(next, "message", message("hello \(number)", channel: number % 3)))
+      case 4:
+        events.append(
+          event(next, "contact", object(["key": .string("k\(number)"), "n": .integer(next), "on_radio": .bool(true)])))
+      case 5: events.append(event(next, "contact_removed", object(["key": .string("k\(number)")])))
+      case 6: events.append(event(next, "radio", object(["name": .string("r\(next)")])))
+      case 7: events.append(event(next, "command", object(["id": .string("c\(number)"), "ok": .bool(true)])))
+      default:
+        events.append(
+          event(
+            next, "document",
+            object(["key": .string("d\(number)"), "value": .integer(next), "updated_at": .integer(next)])))
+      }
+    }
+    seq = max(seq, next)
+    return prepared(gateway, events, lane: nil, at: 5000 + seq)
+  }
+
+  @Test(arguments: 0..<40) func `stored together or one by one, a hub has the same`(_ seed: UInt64) async throws {
+    var random = SeededRandom(seed: seed)
+    let (alone, together) = (
+      try HubStore(location: scratch.location("a\(seed).db")), try HubStore(location: scratch.location("b\(seed).db"))
+    )
+    let gateways = ["g0", "g1", "g2", "g3"]
+    for store in [alone, together] {
+      for gateway in gateways {
+        for number in 0..<4 {
+          _ = try await store.enqueue(.object([]), id: "c\(number)", for: gateway, by: "me", at: Int64(number))
+        }
+      }
+    }
+    var seqs = [Int64](repeating: 0, count: gateways.count)
+    for _ in 0..<12 {
+      // Effects that are done one by one take their times from their own batch: in a group they are of one time.
+      let group = (0..<Int.random(in: 1...8, using: &random)).map { _ in
+        let index = Int.random(in: 0..<gateways.count, using: &random)
+        return Self.random(gateways[index], from: &seqs[index], &random)
+      }
+      var answers: [HubStore.Taken] = []
+      for batch in group { answers += try await alone.take([batch]) }
+      #expect(try await together.take(group) == answers, "seed \(seed)")
+    }
+    let (one, other) = (try await everything(alone, gateways), try await everything(together, gateways))
+    // Updates of a channel have times of their own, which differ.
+    let withoutTimes = { (words: String) in words.replacing(/"(at|last_at)":\d+/, with: "") }
+    for (first, second) in zip(one, other) {
+      #expect(withoutTimes(first) == withoutTimes(second), "seed \(seed)")
+    }
+  }
+
+  @Test func `of a group only what is behind a gap is left out`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let answers = try await store.take([
+      Self.prepared("g", [Self.event(1, "x", .object([]))], after: 0),
+      Self.prepared("g", [Self.event(5, "x", .object([]))], after: 4),
+      Self.prepared("g", [Self.event(2, "x", .object([]))], after: 1),
+      Self.prepared("h", [Self.event(9, "x", .object([]))]),
+    ])
+    #expect(answers == [.acknowledged(1), .outOfOrder(1), .acknowledged(2), .acknowledged(9)])
+    #expect(try await store.gateways().map(\.events) == [2, 1])
+  }
+
+  // MARK: The queue
+
+  @Test
+  func `whatever waits is stored together, each gateway's in order, and one that cannot be stored alone is refused`()
+    async throws
+  {
+    let database = try PickyDatabase(scratch.location("hub.db"))
+    let begun = database.begun
+    let ingest = Ingest([HubStore(database)])
+    let answers = try await withThrowingTaskGroup(of: (Int, Bool).self) { group in
+      for number in 0..<200 {
+        group.addTask {
+          let words = number == 77 ? "poison" : "hello \(number)"
+          let batch = Self.prepared(
+            "g\(number % 40)", [Self.event(Int64(number / 40 + 1), "message", Self.message(words))], lane: nil)
+          do {
+            return (number, try await ingest.take(batch) != .outOfOrder(0))
+          } catch let error as HubDatabaseError {
+            return (number, error.kind != .unfit)
+          }
+        }
+      }
+      return try await group.reduce(into: [Int: Bool]()) { $0[$1.0] = $1.1 }
+    }
+    #expect(answers.filter { !$0.value }.map(\.key) == [77])
+    // The bad one is found by halves.
+    #expect(begun.count < 60, "\(begun.count) transactions for 200 batches")
+    let store = try HubStore(location: scratch.location("hub.db"))
+    #expect(try await store.gateways().reduce(0) { $0 + $1.events } == 199)
+  }
+}
+
+/// An SQLite database that never stores a certain word, and counts its transactions.
+private final class PickyDatabase: HubDatabase {
+  /// Read by the test when all is over.
+  final class Count: @unchecked Sendable { var count = 0 }
+
+  let begun = Count()
+  private let database: SQLiteHubDatabase
+
+  init(_ location: String) throws { database = try SQLiteHubDatabase(location: location) }
+
+  func execute(_ sql: String) throws(HubDatabaseError) { try database.execute(sql) }
+  func run(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> Int { try database.run(sql, values) }
+  func each(
+    _ sql: String, _ values: [SQLiteValue], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
+  ) throws(HubDatabaseError) { try database.each(sql, values, row) }
+  func begin() throws(HubDatabaseError) { try database.begin() }
+  func commit() throws(HubDatabaseError) { try database.commit() }
+  func rollback() { database.rollback() }
+  func lock(_ name: String) {}
+  func locking(_ names: [String]) -> [HubCall] { [] }
+  func notifying(_ news: [HubNews]) -> [HubCall] { [] }
+  func notify(_ payload: String) {}
+  func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
+    if begins { begun.count += 1 }
+    try database.perform(calls, begins: begins, ends: false)
+    for call in calls {
+      for case .texts(let values) in call.columns.map(\.column)
+      where values.contains(where: { $0?.contains("poison") == true }) {
+        throw HubDatabaseError(kind: .unfit, words: "never")
+      }
+    }
+    if ends { try database.commit() }
+  }
+  func read(_ calls: [HubCall]) throws(HubDatabaseError) { try database.read(calls) }
+  var nextPosition: String { database.nextPosition }
+  var unsettledPosition: String? { nil }
+  func bytes(_ column: String) -> String { database.bytes(column) }
+}
