@@ -136,6 +136,26 @@ import Timing
     #expect(try await store.gateways().map(\.events) == [2, 1])
   }
 
+  @Test func `contacts whose keys look the same are two, unless a database has the same bytes of them`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    func contact(_ seq: Int64, _ key: String) -> HubEvent {
+      Self.event(seq, "contact", Self.object(["key": .string(key), "n": .integer(seq)]))
+    }
+    // Composed and decomposed; a NUL and what databases have in its place.
+    let keys = ["\u{E9}", "e\u{301}", "a\0", "a\u{FFFD}"]
+    let events = keys.enumerated().map { contact(Int64($0.offset + 1), $0.element) }
+    _ = try await store.take([Self.prepared("g", events)])
+    let found = try JSONValue(parsing: try await store.contacts(gateway: "g", after: "", limit: 10))
+    let numbers = found["contacts"]?.array?.compactMap { $0["n"]?.integer } ?? []
+    #expect(numbers.sorted() == [1, 2, 4], "\(found)")
+    _ = try await store.take([
+      Self.prepared("g", [Self.event(5, "contact_removed", Self.object(["key": .string("e\u{301}")]))])
+    ])
+    let after = try JSONValue(parsing: try await store.contacts(gateway: "g", after: "", limit: 10))
+    let gone = after["contacts"]?.array?.filter { $0["on_radio"]?.bool == false }.compactMap { $0["n"]?.integer }
+    #expect(gone == [2], "\(after)")
+  }
+
   // MARK: The queue
 
   @Test

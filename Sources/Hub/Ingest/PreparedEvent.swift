@@ -39,7 +39,7 @@ struct PreparedEvent: Sendable {
     effect =
       switch event.kind {
       case "contact", "advert": Self.contact(event)
-      case "contact_removed": (event.body["key"]?.string).map { .contactRemoved(key: $0) } ?? .none
+      case "contact_removed": Self.key(event).map { .contactRemoved(key: $0) } ?? .none
       case "radio": .radio(name: HubBounds.cut(event.body["name"]?.string, HubBounds.nameBytes))
       case "message": .heard(Heard(event, from: gateway, epoch: epoch))
       case "command": .command
@@ -53,8 +53,13 @@ struct PreparedEvent: Sendable {
   }
 
   private static func contact(_ event: HubEvent) -> Effect {
-    guard let key = event.body["key"]?.string, key.utf8.count <= HubBounds.keyBytes else { return .none }
+    guard let key = key(event), key.utf8.count <= HubBounds.keyBytes else { return .none }
     return .contact(key: key)
+  }
+
+  /// As databases have it: two keys that they hold for one must not be two rows of one statement.
+  private static func key(_ event: HubEvent) -> String? {
+    (event.body["key"]?.string).map(PostgresHubDatabase.withoutNul)
   }
 }
 

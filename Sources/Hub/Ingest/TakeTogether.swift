@@ -10,6 +10,16 @@ extension HubStore {
     let name: String
   }
 
+  /// A contact of a gateway. By its key's bytes, as databases compare: texts that look the same are two contacts.
+  private struct ContactPlace: Hashable {
+    let gateway: String
+    let key: [UInt8]
+
+    init(_ gateway: String, _ key: String) { (self.gateway, self.key) = (gateway, Array(key.utf8)) }
+
+    var text: String { String(decoding: key, as: UTF8.self) }
+  }
+
   private struct EventKey: Hashable {
     let gateway: String
     let epoch: String
@@ -31,7 +41,7 @@ extension HubStore {
     var added: Set<EventKey> = []
     /// Identities of messages that were not here.
     var first: Set<String> = []
-    var removed: [Epoch: String] = [:]
+    var removed: [ContactPlace: String] = [:]
   }
 
   /// Stores the new events of the batches, and answers each, in order. A batch behind a gap is left out.
@@ -84,7 +94,7 @@ extension HubStore {
   private func keepEvents(_ work: inout Work) throws(HubDatabaseError) {
     var added: Set<EventKey> = []
     var first: Set<String> = []
-    var removed: [Epoch: String] = [:]
+    var removed: [ContactPlace: String] = [:]
     var calls = [
       eventsCall(work.accepted) { row in
         added.insert(EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2)))
@@ -93,7 +103,7 @@ extension HubStore {
     calls += heardCalls(work.accepted) { first.insert($0.text(0)) }
     let gone = work.accepted.flatMap { batch in
       batch.events.compactMap { event in
-        if case .contactRemoved(let key) = event.effect { Epoch(gateway: batch.gateway, name: key) } else { nil }
+        if case .contactRemoved(let key) = event.effect { ContactPlace(batch.gateway, key) } else { nil }
       }
     }
     if !gone.isEmpty {
@@ -102,8 +112,8 @@ extension HubStore {
         HubCall(
           """
           SELECT c.gateway, c.key, c.body FROM @rows JOIN contacts c ON c.gateway = v.gateway AND c.key = v.key
-          """, [("gateway", .texts(places.map(\.gateway))), ("key", .texts(places.map(\.name)))]
-        ) { removed[Epoch(gateway: $0.text(0), name: $0.text(1))] = $0.text(2) })
+          """, [("gateway", .texts(places.map(\.gateway))), ("key", .texts(places.map(\.text)))]
+        ) { removed[ContactPlace($0.text(0), $0.text(1))] = $0.text(2) })
     }
     try database.perform(calls, begins: false, ends: false)
     (work.added, work.first, work.removed) = (added, first, removed)
@@ -165,7 +175,7 @@ extension HubStore {
 
   /// Batches that were not accepted leave a trace, too: their gateways were there.
   private func finish(_ batches: [PreparedBatch], _ work: Work) throws(HubDatabaseError) {
-    var contacts: [Epoch: (body: String, at: Int64)] = [:]
+    var contacts: [ContactPlace: (body: String, at: Int64)] = [:]
     var radios: [String: String] = [:]
     var events: [String: Int64] = [:]
     var updates: [String: [Update]] = [:]
@@ -184,9 +194,9 @@ extension HubStore {
           else { break }
           updates["channel/\(channel)", default: []].append(Update(identity: heard.identity, body: body))
         case .contact(let key):
-          contacts[Epoch(gateway: batch.gateway, name: key)] = (event.body, event.event.at)
+          contacts[ContactPlace(batch.gateway, key)] = (event.body, event.event.at)
         case .contactRemoved(let key):
-          let place = Epoch(gateway: batch.gateway, name: key)
+          let place = ContactPlace(batch.gateway, key)
           guard let body = Self.offRadio(contacts[place]?.body ?? work.removed[place]) else { break }
           contacts[place] = (body, event.event.at)
         case .radio(let name): radios[batch.gateway] = name
@@ -255,7 +265,7 @@ extension HubStore {
     ]
   }
 
-  private func contactsCall(_ contacts: [Epoch: (body: String, at: Int64)]) -> HubCall {
+  private func contactsCall(_ contacts: [ContactPlace: (body: String, at: Int64)]) -> HubCall {
     let rows = Array(contacts)
     return HubCall(
       """
@@ -263,7 +273,7 @@ extension HubStore {
       ON CONFLICT(gateway, key) DO UPDATE SET body = excluded.body, at = excluded.at
       """,
       [
-        ("gateway", .texts(rows.map(\.key.gateway))), ("key", .texts(rows.map(\.key.name))),
+        ("gateway", .texts(rows.map(\.key.gateway))), ("key", .texts(rows.map(\.key.text))),
         ("body", .texts(rows.map(\.value.body))), ("at", .integers(rows.map(\.value.at))),
       ])
   }
