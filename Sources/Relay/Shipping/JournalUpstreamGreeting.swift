@@ -20,7 +20,8 @@ extension JournalUpstream {
       // What it has acknowledged does not go again, even where the cursors are not on disk yet.
       startOver(from: takenSeqs)
       keepCursors()
-      recovered()
+      // Where nothing is connected, nothing is known yet: the first batch will tell.
+      if carrier.keepsConnection { recovered() }
     case .failed(let verdict): return took(verdict)
     }
     holder = loop.begin { [weak self, carrier] in
