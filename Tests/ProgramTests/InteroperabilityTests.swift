@@ -29,7 +29,7 @@ extension WholeProgramTests {
       try command(rig, folder, "chan r1 0 a word to all")
       try untilTrue("two messages at the hub: \(rig.gateway?.lines ?? [])") { try rig.hubTexts().count >= 2 }
       #expect(try rig.hubTexts().sorted() == ["a word to all", "hello from pymc"])
-      #expect(try rig.hubRows("contacts").contains { $0["name"]?.string == "r1" })
+      try untilTrue("r1 at the hub") { try rig.hubRows("contacts").contains { $0["name"]?.string == "r1" } }
       let messages = try rig.hubRows("messages")
       #expect(
         messages.contains { $0["body"]?["sender_name"]?.string == "r1" && $0["body"]?["kind"]?.string == "direct" })

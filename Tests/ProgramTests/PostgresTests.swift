@@ -101,6 +101,7 @@ extension WholeProgramTests {
       let done = try ask(
         "POST", "/commands?wait_s=30", #"{"id":"c1","command":"send","to":"Public","text":"by the other"}"#)
       #expect(done["state"]?.string == "done", "\(done)")
+      try untilTrue("a contact at the hub") { try !rig.hubRows("contacts").isEmpty }
       let key = try #require(try rig.hubRows("contacts").first?["key"]?.string)
       #expect(try ask("PUT", "/documents/node/\(key)/note", #"{"value":"über the hill"}"#)["value"]?.string != nil)
       try untilTrue("the note at the gateway") {
