@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -28,6 +29,9 @@ class Terminal:
         }
         process, self.port = pty.fork()
         if process == 0:
+            # Where a shell has started the tests in its background, Ctrl-C is ignored by all below it; a terminal begins afresh.
+            for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
             os.chdir(folder)
             os.execve("/bin/bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"], environment)
         settings = termios.tcgetattr(self.port)
