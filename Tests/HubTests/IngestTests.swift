@@ -210,6 +210,7 @@ private final class PickyDatabase: HubDatabase {
   func locking(_ names: [String]) -> [HubCall] { [] }
   func notifying(_ news: [HubNews]) -> [HubCall] { [] }
   func notify(_ payload: String) {}
+  func listeners() -> Int64 { 1 }
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
     if begins { begun.count += 1 }
     try database.perform(calls, begins: begins, ends: false)

@@ -125,6 +125,8 @@ protocol HubDatabase: AnyObject {
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError)
   /// Reads, outside a transaction of writing: all of one moment, on a server in one round trip.
   func read(_ calls: [HubCall]) throws(HubDatabaseError)
+  /// Hubs that listen to notifications on this database, this one too.
+  func listeners() throws(HubDatabaseError) -> Int64
   /// SQL for the number that a joined message gets: `v.place` counts the messages of the transaction from 0. Numbers become visible to
   /// readers in their order.
   var nextPosition: String { get }

@@ -9,6 +9,8 @@ import SQLite
 final class PostgresHubDatabase: HubDatabase {
   /// The channel on which hubs notify each other of changes.
   static let channel = "meshpost"
+  /// What the server shows of the connection that listens.
+  static let listenerName = "meshpost-hub listener"
   /// Statements that are kept prepared.
   private static let maxPrepared = 200
 
@@ -18,26 +20,45 @@ final class PostgresHubDatabase: HubDatabase {
   var isInTransaction = false
   /// It is of no use any more, whatever libpq thinks of it.
   var isBroken = false
+  private let warnings = PostgresWarnings()
 
   /// `address`: a connection URI or string of libpq; `password`: kept out of it.
   /// `migrates`: the tables are brought up to date; another connection has done that else.
   init(address: String, password: String?, migrates: Bool = true) throws(HubDatabaseError) {
     connection = try Self.connect(address, password)
+    warnings.listen(on: connection)
     // A failure ends the connection in `deinit`: everything is initialised.
     if migrates { try migrate() }
+    // Found now, and not by the first gateway: whether another session has prepared statements here.
+    _ = try prepare("SELECT 1")
   }
 
   deinit { PQfinish(connection) }
 
-  static func connect(_ address: String, _ password: String?) throws(HubDatabaseError) -> OpaquePointer {
-    // Later parameters win: the URL overrides all except the password.
-    var keys = ["connect_timeout", "application_name", "tcp_user_timeout", "dbname"]
-    var values = ["10", "meshpost-hub", "20000", address]
-    if let password {
-      keys.append("password")
-      values.append(password)
+  /// Parameters of libpq that the address overrides.
+  ///
+  /// Of several servers only the leader will do; a standby alone is told as such. A server that is cut off answers nothing, and neither does
+  /// it end the connection: the next one has its turn after some seconds, and a connection on which nothing is sent is probed.
+  private static let defaults = [
+    ("connect_timeout", "5"), ("application_name", "meshpost-hub"), ("tcp_user_timeout", "20000"),
+    ("keepalives_idle", "15"), ("keepalives_interval", "5"), ("keepalives_count", "3"),
+    ("target_session_attrs", "read-write"),
+  ]
+  /// Of each session, where the server knows them. A transaction waits for a lock no longer than its hub waits for an answer, and ends
+  /// when its hub is gone: otherwise those of a hub that has given up would pile up behind a standby that does not answer.
+  private static let settings = ["lock_timeout = '20s'", "client_connection_check_interval = '10s'"]
+
+  /// `name`: what the server shows in place of the program's name.
+  static func connect(
+    _ address: String, _ password: String?, name: String? = nil
+  ) throws(HubDatabaseError) -> OpaquePointer {
+    // Later parameters win: the URL overrides all except the password, and the name where it means something.
+    let parameters =
+      defaults + [("dbname", address)] + (password.map { [("password", $0)] } ?? [])
+      + (name.map { [("application_name", $0)] } ?? [])
+    let opened = withStrings(parameters.map(\.0)) { keys in
+      withStrings(parameters.map(\.1)) { PQconnectdbParams(keys, $0, 1) }
     }
-    let opened = withStrings(keys) { keys in withStrings(values) { PQconnectdbParams(keys, $0, 1) } }
     guard let opened else { throw HubDatabaseError(kind: .unavailable, words: "libpq is out of memory") }
     guard PQstatus(opened) == CONNECTION_OK else {
       let error = HubDatabaseError(kind: .unavailable, words: words(PQerrorMessage(opened)))
@@ -45,8 +66,14 @@ final class PostgresHubDatabase: HubDatabase {
       throw error
     }
     // Notices are for people at a terminal.
-    PQsetNoticeProcessor(opened, { _, _ in }, nil)
+    PQsetNoticeReceiver(opened, { _, _ in }, nil)
+    settle(opened)
     return opened
+  }
+
+  private static func settle(_ connection: OpaquePointer) {
+    // An older server does not know each of them, and does without.
+    for setting in settings { PQclear(PQexec(connection, "SET \(setting)")) }
   }
 
   private static func withStrings<Result>(
@@ -155,9 +182,20 @@ final class PostgresHubDatabase: HubDatabase {
     default: break
     }
     let state = PQresultErrorField(result, Int32(UInt8(ascii: "C"))).map { String(cString: $0) } ?? ""
+    // It was the leader, and is a standby now: the next connection looks for the leader.
+    if state == Self.readOnly { isBroken = true }
+    let hint = Self.ofOtherSessions.contains(state) ? "; \(Self.poolHint)" : ""
     throw HubDatabaseError(
-      kind: Self.kind(of: state), words: "PostgreSQL \(state): \(Self.words(PQerrorMessage(connection)))")
+      kind: Self.kind(of: state), words: "PostgreSQL \(state): \(Self.words(PQerrorMessage(connection)))\(hint)")
   }
+
+  /// The state of what would write where nothing can be written.
+  private static let readOnly = "25006"
+
+  /// A prepared statement that is there already, or no more: somebody else has the session in between.
+  private static let ofOtherSessions: Set = ["42P05", "26000"]
+  private static let poolHint =
+    "a pool that gives each transaction another session does not work (PgBouncer: pool_mode = session)"
 
   /// Source: PostgreSQL, "Error Codes".
   static func kind(of state: String) -> HubDatabaseError.Kind {
@@ -166,6 +204,8 @@ final class PostgresHubDatabase: HubDatabase {
     case "40001", "40P01", "23505": .conflict
     // Connection, resources (disk, memory, connections), an operator's doing, and no answer at all.
     case _ where state.isEmpty || ["08", "53", "57", "58"].contains(state.prefix(2)): .unavailable
+    // A standby; and a lock that somebody else does not give away.
+    case readOnly, "55P03": .unavailable
     // Data that it cannot represent, or that is larger than its limits.
     case _ where ["22", "54"].contains(state.prefix(2)): .unfit
     default: .other
@@ -181,6 +221,7 @@ final class PostgresHubDatabase: HubDatabase {
     guard PQstatus(connection) == CONNECTION_OK else {
       throw HubDatabaseError(kind: .unavailable, words: Self.words(PQerrorMessage(connection)))
     }
+    Self.settle(connection)
   }
 
   func begin() throws(HubDatabaseError) {
@@ -196,9 +237,24 @@ final class PostgresHubDatabase: HubDatabase {
   }
 
   func commit() throws(HubDatabaseError) {
+    commits()
     try execute("COMMIT")
-    isInTransaction = false
+    try committed()
   }
+
+  /// A commit that succeeds with a warning is on the leader's disk, and perhaps nowhere else: somebody has cancelled the wait for the
+  /// synchronous standby. It is not acknowledged; whoever sends it again finds it there.
+  func committed() throws(HubDatabaseError) {
+    guard let words = warnings.last else {
+      isInTransaction = false
+      return
+    }
+    isBroken = true
+    throw HubDatabaseError(kind: .unavailable, words: "PostgreSQL: \(words)")
+  }
+
+  /// A commit is about to be sent.
+  func commits() { warnings.last = nil }
 
   func rollback() {
     guard isInTransaction else { return }
@@ -230,6 +286,12 @@ final class PostgresHubDatabase: HubDatabase {
     try each("SELECT pg_notify('\(Self.channel)', ?1)", [.text(payload)]) { _ in false }
   }
 
+  func listeners() throws(HubDatabaseError) -> Int64 {
+    try first(
+      "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = ?1",
+      .text(Self.listenerName)) { $0.integer(0) } ?? 0
+  }
+
   /// The transaction's number, which needs no counter that others wait for, and the place in it. Source: decision 0018.
   var nextPosition: String { "((SELECT base FROM positions) + pg_current_xact_id()::text::bigint) * 1048576 + v.place" }
 
@@ -244,7 +306,8 @@ final class PostgresHubDatabase: HubDatabase {
 
   private func migrate() throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
-      // Hubs that start together: one after another.
+      // Hubs that start together: one after another, however long the first one takes.
+      try execute("SET LOCAL lock_timeout = 0")
       try lock("meshpost schema")
       try execute("CREATE TABLE IF NOT EXISTS schema_version(version BIGINT NOT NULL)")
       let current = try first("SELECT coalesce(max(version), 0) FROM schema_version") { $0.integer(0) } ?? 0
@@ -265,6 +328,26 @@ final class PostgresHubDatabase: HubDatabase {
         - pg_current_xact_id()::text::bigint)
         """)
     }
+  }
+}
+
+/// What the server remarked without refusing anything. Called by libpq, on the thread that reads answers.
+private final class PostgresWarnings {
+  var last: String?
+
+  /// For as long as this exists.
+  func listen(on connection: OpaquePointer) {
+    PQsetNoticeReceiver(
+      connection,
+      { warnings, result in
+        guard let warnings, let result else { return }
+        let field = { (code: Unicode.Scalar) in
+          PQresultErrorField(result, Int32(code.value)).map { String(cString: $0) } ?? ""
+        }
+        // Severity in English, then the message. Notices are for people at a terminal.
+        guard field("V") == "WARNING" else { return }
+        Unmanaged<PostgresWarnings>.fromOpaque(warnings).takeUnretainedValue().last = field("M")
+      }, Unmanaged.passUnretained(self).toOpaque())
   }
 }
 

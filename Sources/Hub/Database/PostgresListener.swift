@@ -15,7 +15,9 @@ final class PostgresListener: Sendable {
     Thread.detachNewThread {
       while true {
         // `try?`: writes report an unreachable server.
-        if let connection = try? PostgresHubDatabase.connect(address, password) {
+        if let connection = try? PostgresHubDatabase.connect(
+          address, password, name: PostgresHubDatabase.listenerName)
+        {
           Self.listen(connection, onConnect, onNews)
           PQfinish(connection)
         }

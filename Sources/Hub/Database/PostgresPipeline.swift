@@ -48,7 +48,10 @@ extension PostgresHubDatabase {
     defer { PQsetnonblocking(connection, 0) }
     if begins { try send("BEGIN") }
     for (call, name) in zip(calls, names) { try send(call, as: name) }
-    if ends { try send("COMMIT") }
+    if ends {
+      commits()
+      try send("COMMIT")
+    }
     guard PQpipelineSync(connection) == 1 else { throw lost() }
     isInTransaction = true
     try flush()
@@ -57,7 +60,7 @@ extension PostgresHubDatabase {
     for row in readers { try read(row, &failure) }
     try finishPipeline()
     if let failure { throw failure }
-    if ends { isInTransaction = false }
+    if ends { try committed() }
   }
 
   // MARK: There

@@ -120,6 +120,7 @@ final class SQLiteHubDatabase: HubDatabase {
 
   /// One process has this file.
   func notify(_ payload: String) {}
+  func listeners() -> Int64 { 1 }
 
   func bytes(_ column: String) -> String { "length(CAST(\(column) AS BLOB))" }
 }
