@@ -29,8 +29,14 @@ public struct HubServer: Sendable {
         .notice,
         "the limit of \(limit) open files allows \(room) connections, not \(configuration.maxConnections)")
     }
+    let registry = LinkRegistry()
+    let elsewhere =
+      HubStore.isServer(configuration.location)
+      ? LinkElsewhere(
+        registry, hasOthers: { try await stores.pages.hasOtherHubs() }, tell: { try await stores.desk.tellOthers($0) })
+      : nil
     api = HubAPI(
-      stores: stores, access: access, registry: LinkRegistry(),
+      stores: stores, access: access, registry: registry, elsewhere: elsewhere,
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
       memory: HubMemory(largest: configuration.maxBody),
       places: Places(most: room, log: HubLog.write), refused: RefusedLogins(HubLog.write),
@@ -71,11 +77,19 @@ extension HubServer {
   /// Forwards changes by other hubs on the same database to the gateways that are linked here.
   private func hearOthers() -> PostgresListener? {
     guard HubStore.isServer(configuration.location) else { return nil }
-    let (registry, stores) = (api.registry, api.stores)
+    let (registry, stores, elsewhere) = (api.registry, api.stores, api.elsewhere)
     return PostgresListener(
       address: configuration.location, password: configuration.password,
       onConnect: { Task { await registry.tellAll(from: stores.pages) } },
-      onNews: { news in Task { await registry.heard(news) } })
+      onNews: { news in
+        Task {
+          if news.bucket.begins(with: LinkElsewhere.prefix) {
+            await elsewhere?.heard(news)
+          } else {
+            await registry.heard(news)
+          }
+        }
+      })
   }
 }
 

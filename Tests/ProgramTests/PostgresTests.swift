@@ -29,9 +29,33 @@ private final class PostgresServer {
   }
 
   private func run(_ tool: String, _ arguments: [String]) throws -> Program {
-    guard geteuid() == 0 else { return try Program("\(tools)/\(tool)", arguments, folder: scratch.folder) }
-    return try Program(
-      "/usr/sbin/runuser", ["-u", "postgres", "--", "\(tools)/\(tool)"] + arguments, folder: scratch.folder)
+    try runAsItsUser("\(tools)/\(tool)", arguments)
+  }
+
+  /// PgBouncer in front of it, and its port.
+  func pool(_ mode: String) throws -> (Program, Int) {
+    let (descriptor, port) = try LoopbackPort.take()
+    close(descriptor)
+    let file = scratch.write(
+      "pgbouncer.ini",
+      """
+      [databases]
+      mesh = host=127.0.0.1 port=\(self.port) user=hub
+      [pgbouncer]
+      listen_addr = 127.0.0.1
+      listen_port = \(port)
+      unix_socket_dir =
+      auth_type = any
+      pool_mode = \(mode)
+      """)
+    let pool = try runAsItsUser("/usr/sbin/pgbouncer", [file])
+    try pool.line(with: "process up")
+    return (pool, Int(port))
+  }
+
+  private func runAsItsUser(_ program: String, _ arguments: [String]) throws -> Program {
+    guard geteuid() == 0 else { return try Program(program, arguments, folder: scratch.folder) }
+    return try Program("/usr/sbin/runuser", ["-u", "postgres", "--", program] + arguments, folder: scratch.folder)
   }
 
   func start() throws {
@@ -66,18 +90,38 @@ private final class PostgresServer {
 extension WholeProgramTests {
   @Suite struct Postgres {
     private func startHub(_ rig: Rig, _ server: PostgresServer, port: Int) throws -> Program {
+      let hub = try startHub(rig, at: server.address, port: port)
+      try hub.line(with: "listening")
+      return hub
+    }
+
+    private func startHub(_ rig: Rig, at address: String, port: Int) throws -> Program {
       let file = rig.scratch.write(
         "hub-\(port).toml",
         """
         port = \(port)
-        database = "\(server.address)"
+        database = "\(address)"
         [[token]]
         file = "\(rig.scratch.location("token"))"
         access = "all"
         """)
-      let hub = try Program.own("meshpost-hub", ["serve", "--config", file])
-      try hub.line(with: "listening")
-      return hub
+      return try Program.own("meshpost-hub", ["serve", "--config", file])
+    }
+
+    @Test(arguments: ["session", "transaction"])
+    func `a pool that changes sessions is refused at start, one that keeps them works`(_ mode: String) throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      let (pool, port) = try server.pool(mode)
+      defer { pool.kill9() }
+      let hub = try startHub(rig, at: "postgresql://hub@127.0.0.1:\(port)/mesh", port: rig.hubPort)
+      guard mode == "transaction" else {
+        try hub.line(with: "listening")
+        rig.hub = hub
+        return
+      }
+      try hub.line(with: "pool_mode = session")
+      #expect(try hub.ended() == 74)
     }
 
     @Test func `two hubs on one server are one hub, and a crash of the server loses nothing`() throws {
@@ -85,7 +129,7 @@ extension WholeProgramTests {
       let server = try PostgresServer()
       let (descriptor, taken) = try LoopbackPort.take()
       close(descriptor)
-      rig.writeGatewayConfiguration(extra: #"allow = ["send", "documents"]"#)
+      rig.writeGatewayConfiguration(extra: #"allow = ["send", "status", "documents"]"#)
       try rig.startRadio(["--queue", "100000", "--contacts", "5"])
       rig.hub = try startHub(rig, server, port: rig.hubPort)
       // The gateway is linked to the first; operators and readers ask the second.
@@ -101,6 +145,12 @@ extension WholeProgramTests {
       let done = try ask(
         "POST", "/commands?wait_s=30", #"{"id":"c1","command":"send","to":"Public","text":"by the other"}"#)
       #expect(done["state"]?.string == "done", "\(done)")
+      // What is not queued goes from hub to hub; a gateway that is linked nowhere is away.
+      let status = try ask("POST", "/commands", #"{"command":"status"}"#)
+      #expect(status["state"]?.string == "done" && status["answer"]?["ok"]?.bool == true, "\(status)")
+      let nobody = rig.askHub(
+        "POST", "/v1/gateways/nobody/commands", body: #"{"command":"status"}"#, port: Int(taken))
+      #expect(nobody?.status == 503, "\(String(decoding: nobody?.body ?? [], as: UTF8.self))")
       try untilTrue("a contact at the hub") { try !rig.hubRows("contacts").isEmpty }
       let key = try #require(try rig.hubRows("contacts").first?["key"]?.string)
       #expect(try ask("PUT", "/documents/node/\(key)/note", #"{"value":"über the hill"}"#)["value"]?.string != nil)

@@ -11,6 +11,8 @@ struct HubAPI: Sendable {
   let stores: HubStores
   let access: HubAccess
   let registry: LinkRegistry
+  /// `nil`: no other hub can share the database.
+  let elsewhere: LinkElsewhere?
   let limiter: RateLimiter
   let memory: HubMemory
   let places: Places

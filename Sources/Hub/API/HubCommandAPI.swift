@@ -28,7 +28,7 @@ extension HubAPI {
     }
     let isQueueable = body["queue"]?.bool ?? Self.queueable.contains(name)
     do {
-      let answer = try await registry.request(call.gateway, id: id, command: request)
+      let answer = try await ask(call.gateway, id: id, request, isQueueable: isQueueable)
       // Queue the command if the gateway could not store it, or if it came too early.
       if answer["code"]?.string != "store", answer["retry"]?.bool != true {
         return try await record(answer, request, id, call, keep: name != "status")
@@ -46,6 +46,16 @@ extension HubAPI {
     case .full:
       return Self.refusal(.tooManyRequests, "\(HubStore.maxWaiting) commands are already waiting", retryAfter: 60)
     case .taken(let command): return await ended(command, call, wait: wait)
+    }
+  }
+
+  /// By the link, here or at another hub; what can be queued reaches another hub by the queue.
+  private func ask(_ gateway: String, id: String, _ request: JSONValue, isQueueable: Bool) async throws -> JSONValue {
+    do {
+      return try await registry.request(gateway, id: id, command: request)
+    } catch LinkRegistry.Failure.away {
+      guard !isQueueable, let elsewhere else { throw LinkRegistry.Failure.away }
+      return try await elsewhere.request(gateway, id: id, command: request)
     }
   }
 

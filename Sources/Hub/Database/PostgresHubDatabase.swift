@@ -289,7 +289,8 @@ final class PostgresHubDatabase: HubDatabase {
   func listeners() throws(HubDatabaseError) -> Int64 {
     try first(
       "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = ?1",
-      .text(Self.listenerName)) { $0.integer(0) } ?? 0
+      .text(Self.listenerName)
+    ) { $0.integer(0) } ?? 0
   }
 
   /// The transaction's number, which needs no counter that others wait for, and the place in it. Source: decision 0018.

@@ -75,6 +75,17 @@ public actor HubStore {
     return value
   }
 
+  /// Notifies all hubs on this database, and nobody here.
+  func tellOthers(_ news: [HubNews]) throws(HubDatabaseError) {
+    guard !news.isEmpty else { return }
+    try database.transaction { () throws(HubDatabaseError) in
+      for item in news { try database.notify(item.payload) }
+    }
+  }
+
+  /// Whether other hubs listen on this database.
+  func hasOtherHubs() throws(HubDatabaseError) -> Bool { try database.listeners() > 1 }
+
   /// After the commit.
   func tellNews() { for item in news { listener(item) } }
 

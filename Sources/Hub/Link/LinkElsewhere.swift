@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+
+/// Requests for gateways that are linked to another hub on the same database. What refers to the present is not queued: it goes from hub to
+/// hub by notifications, and leaves nothing behind.
+///
+/// A request is an *ask*, in pieces that fit a notification. The hub that has the link says *taken* at once, and then the *answer*, in
+/// pieces. A hub of an older version ignores them.
+actor LinkElsewhere {
+  /// So long for a hub to say that the link is its own. It only has to look, but its database may be slow.
+  static let patience: Duration = .seconds(3)
+  /// Bytes of a piece: with Base64 and its address it is below 8,000, which a notification may have.
+  static let pieceBytes = 5400
+  static let maxPieces = 64
+  /// Requests under way, and of others' requests so many that are not complete.
+  static let maxOpen = 256
+  /// The prefix of buckets.
+  static let prefix = "live/"
+
+  private struct Waiting {
+    let answer: CheckedContinuation<JSONValue, any Error>
+    let timer: Task<Void, Never>
+    var isTaken = false
+  }
+
+  /// A text whose pieces come one by one.
+  private struct Pieces {
+    var known: [Int: [UInt8]] = [:]
+    var count: Int
+  }
+
+  private let registry: LinkRegistry
+  private let patience: Duration
+  private let tell: @Sendable ([HubNews]) async throws -> Void
+  private let hasOthers: @Sendable () async throws -> Bool
+  private var waiting: [String: Waiting] = [:]
+  private var incomplete: [String: Pieces] = [:]
+  private var order: [String] = []
+  /// Requests of others that are answered here.
+  private var served: Set<String> = []
+
+  /// `tell` reaches all hubs, this one too; `hasOthers`: whether there are any besides this one.
+  init(
+    _ registry: LinkRegistry, patience: Duration = LinkElsewhere.patience,
+    hasOthers: @escaping @Sendable () async throws -> Bool,
+    tell: @escaping @Sendable ([HubNews]) async throws -> Void
+  ) {
+    (self.registry, self.patience, self.hasOthers, self.tell) = (registry, patience, hasOthers, tell)
+  }
+
+  /// As `LinkRegistry.request`.
+  func request(_ gateway: String, id: String, command: JSONValue) async throws -> JSONValue {
+    guard try await hasOthers(), waiting.count < Self.maxOpen else { throw LinkRegistry.Failure.away }
+    let number = UUID().uuidString
+    let body = JSONWriter.object { json in
+      json.field("id", id)
+      json.field("command", command)
+    }
+    guard let news = Self.news(gateway, "ask", number, body) else { throw LinkRegistry.Failure.away }
+    return try await withCheckedThrowingContinuation { answer in
+      let timer = Task {
+        do {
+          try await tell(news)
+          try await Task.sleep(for: patience)
+          guard self.isTaken(number) else { return self.end(number, .failure(LinkRegistry.Failure.away)) }
+          try await Task.sleep(for: LinkRegistry.patience)
+          self.end(number, .failure(LinkRegistry.Failure.timedOut))
+        } catch {
+          // Cancelled: it has ended. Otherwise the database is away.
+          self.end(number, .failure(error))
+        }
+      }
+      waiting[number] = Waiting(answer: answer, timer: timer)
+    }
+  }
+
+  private func isTaken(_ number: String) -> Bool { waiting[number]?.isTaken ?? true }
+
+  private func end(_ number: String, _ result: Result<JSONValue, any Error>) {
+    guard let ended = waiting.removeValue(forKey: number) else { return }
+    ended.timer.cancel()
+    ended.answer.resume(with: result)
+  }
+
+  // MARK: What comes
+
+  /// From any hub; what is not for this one is ignored.
+  func heard(_ news: HubNews) async {
+    guard let part = Part(news.bucket) else { return }
+    switch part.kind {
+    case "taken": waiting[part.number]?.isTaken = true
+    case "answer":
+      guard waiting[part.number] != nil, let whole = complete(part, as: "answer") else { return }
+      // `try?`: only another hub writes it; what makes no sense is no answer.
+      guard let answer = (try? JSONValue(parsing: whole))?["answer"] else {
+        return end(part.number, .failure(LinkRegistry.Failure.timedOut))
+      }
+      end(part.number, .success(answer))
+    case "ask":
+      guard await registry.isOpen(news.gateway), !served.contains(part.number), let whole = complete(part, as: "ask"),
+        let body = try? JSONValue(parsing: whole),  // as above
+        let id = body["id"]?.string, let command = body["command"]
+      else { return }
+      await serve(news.gateway, part.number, id, command)
+    default: break
+    }
+  }
+
+  private func serve(_ gateway: String, _ number: String, _ id: String, _ command: JSONValue) async {
+    guard served.count < Self.maxOpen, served.insert(number).inserted else { return }
+    defer { served.remove(number) }
+    // `try?`: without a database nobody can be told; whoever asked gives up after a while.
+    try? await tell(Self.news(gateway, "taken", number, []) ?? [])
+    let answer = try? await registry.request(gateway, id: id, command: command)
+    let body = JSONWriter.object { json in if let answer { json.field("answer", answer) } }
+    try? await tell(Self.news(gateway, "answer", number, body) ?? Self.news(gateway, "answer", number, []) ?? [])
+  }
+
+  // MARK: Pieces
+
+  /// `nil` until all of it is here. The oldest that is not complete gives way.
+  private func complete(_ part: Part, as kind: String) -> [UInt8]? {
+    guard part.count > 1 else { return part.bytes }
+    let key = "\(kind)/\(part.number)"
+    if incomplete[key] == nil {
+      if order.count >= Self.maxOpen { incomplete[order.removeFirst()] = nil }
+      order.append(key)
+    }
+    var pieces = incomplete[key] ?? Pieces(count: part.count)
+    pieces.known[part.index] = part.bytes
+    incomplete[key] = pieces
+    guard pieces.count == part.count, pieces.known.count == pieces.count else { return nil }
+    incomplete[key] = nil
+    order.removeAll { $0 == key }
+    return (0..<pieces.count).flatMap { pieces.known[$0] ?? [] }
+  }
+
+  /// `nil`: it is too long.
+  private static func news(_ gateway: String, _ kind: String, _ number: String, _ body: [UInt8]) -> [HubNews]? {
+    let count = max(1, (body.count + pieceBytes - 1) / pieceBytes)
+    guard count <= maxPieces else { return nil }
+    return (0..<count).map { index in
+      let piece = body[min(body.count, index * pieceBytes)..<min(body.count, (index + 1) * pieceBytes)]
+      let text = Data(piece).base64EncodedString()
+      return HubNews(gateway: gateway, bucket: "\(prefix)\(kind)/\(number)/\(index)/\(count)/\(text)", seq: 0)
+    }
+  }
+
+  private struct Part {
+    let kind: String
+    let number: String
+    let index: Int
+    let count: Int
+    let bytes: [UInt8]
+
+    init?(_ bucket: String) {
+      guard bucket.begins(with: LinkElsewhere.prefix) else { return nil }
+      // Base64 has slashes of its own.
+      let parts = bucket.split(separator: "/", maxSplits: 5, omittingEmptySubsequences: false).map(String.init)
+      guard parts.count == 6, parts[2].utf8.count <= 64, let index = Int(parts[3]), let count = Int(parts[4]),
+        (1...LinkElsewhere.maxPieces).contains(count), (0..<count).contains(index),
+        let data = Data(base64Encoded: parts[5])
+      else { return nil }
+      (kind, number, self.index, self.count, bytes) = (parts[1], parts[2], index, count, Array(data))
+    }
+  }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Synchronization
+import Testing
+
+@testable import Hub
+
+/// Two hubs on one database: what one passes on, both get, as a notification has it.
+@Suite struct LinkElsewhereTests {
+  private final class Pair: Sendable {
+    let registries = [LinkRegistry(), LinkRegistry()]
+    let hubs = Mutex<[LinkElsewhere]>([])
+    let told = Mutex<[String]>([])
+
+    init(patience: Duration = .seconds(60), others: Bool = true) {
+      let made = registries.map { registry in
+        LinkElsewhere(
+          registry, patience: patience, hasOthers: { others }, tell: { [weak self] in await self?.pass($0) })
+      }
+      hubs.withLock { $0 = made }
+    }
+
+    private func pass(_ news: [HubNews]) async {
+      for item in news {
+        let payload = item.payload
+        told.withLock { $0.append(payload) }
+        guard let read = HubNews(payload) else { continue }
+        for hub in hubs.withLock({ $0 }) { Task { await hub.heard(read) } }
+      }
+    }
+
+    var one: LinkElsewhere { hubs.withLock { $0[0] } }
+  }
+
+  /// A gateway that answers with what it was asked, `times` over.
+  private func link(_ registry: LinkRegistry, times: Int = 1) async {
+    _ = await registry.open("g") { bytes in
+      let request = (try? JSONValue(parsing: bytes)) ?? .null  // what is no JSON is no request
+      let text = request["params"]?["text"]?.string ?? ""
+      let answer = JSONValue.object([("ok", .bool(true)), ("text", .string(String(repeating: text, count: times)))])
+      Task { await registry.answered("g", id: request["id"]?.string ?? "", answer) }
+      return true
+    } close: {
+    }
+  }
+
+  private static func command(_ text: String) -> JSONValue {
+    .object([("command", .string("status")), ("text", .string(text))])
+  }
+
+  @Test(arguments: [0, 1, 5300, 30_000])
+  func `a request reaches the hub that has the link, and its answer comes back, however long`(_ length: Int)
+    async throws
+  {
+    let pair = Pair()
+    await link(pair.registries[1], times: 3)
+    let text = String(repeating: "ä/ ", count: length / 3)
+    let answer = try await pair.one.request("g", id: "caf\u{E9} / x", command: Self.command(text))
+    #expect(answer["text"]?.string == String(repeating: text, count: 3))
+    #expect(pair.told.withLock { $0.allSatisfy { $0.utf8.count < 8000 } })
+  }
+
+  @Test func `many requests at once do not disturb each other`() async throws {
+    let pair = Pair()
+    await link(pair.registries[1])
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for number in 0..<100 {
+        group.addTask {
+          let text = String(repeating: "\(number) ", count: 4000)
+          let answer = try await pair.one.request("g", id: "c\(number)", command: Self.command(text))
+          #expect(answer["text"]?.string == text)
+        }
+      }
+      try await group.waitForAll()
+    }
+  }
+
+  @Test(arguments: [true, false]) func `a gateway that is linked nowhere is away`(_ others: Bool) async throws {
+    let pair = Pair(patience: .milliseconds(50), others: others)
+    await #expect(throws: LinkRegistry.Failure.away) {
+      try await pair.one.request("g", id: "c", command: Self.command("x"))
+    }
+    // Without another hub nobody is asked.
+    #expect(pair.told.withLock { $0.isEmpty } == !others)
+  }
+
+  @Test(arguments: [
+    "live/", "live/ask", "live/ask/1/0/1/%%%", "live/ask/1/9/1/", "live/ask/1/0/99999999999999999999/",
+    "live/ask/1/-1/2/",
+    "live/ask/1/0/1/bm9uc2Vuc2U=", "live/answer/1/0/1/", "live/taken/1/0/1/", "live/other/1/0/1/",
+    "live/ask/1/0/64/QUFB",
+  ])
+  func `what makes no sense changes nothing`(_ bucket: String) async throws {
+    let pair = Pair()
+    await link(pair.registries[1])
+    for hub in pair.hubs.withLock({ $0 }) { await hub.heard(HubNews(gateway: "g", bucket: bucket, seq: 0)) }
+    let answer = try await pair.one.request("g", id: "c", command: Self.command("still there"))
+    #expect(answer["text"]?.string == "still there")
+  }
+}
