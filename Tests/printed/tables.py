@@ -140,6 +140,9 @@ DOCUMENTS["docs/benchmarks.md"] = {
         "make bench", "./Benchmarks/run search", "./Benchmarks/run delivery", "./Benchmarks/run latency", "./Benchmarks/run mqtt", "./Benchmarks/run wakeups",
         "./Benchmarks/run wire", "./Benchmarks/run uplink", "hardware/machine/exercise.py measure")
 } | {"meshcore-cli msg -a": {"named": "it names a client that was measured"}}
+DOCUMENTS["docs/scaling.md"] = {
+    "make bench-fleet": {"elsewhere": f"{BUILDS}, and it measures for many minutes: by hand"},
+}
 DOCUMENTS["docs/stability.md"] = {
     "hardware/compat --old ~/release-before --new .build/release": {"elsewhere": "it needs the programs of a release before: by hand"},
 }
