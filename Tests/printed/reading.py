@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the documents print: commands, configurations, scripts, and text that is only shown."""
+"""What the documents print: commands, configurations, scripts, files, and text that is only shown."""
 import pathlib
 import re
 
@@ -25,7 +25,7 @@ def documents():
 
 
 class Printed:
-    """One thing that is printed: `kind` is command, toml, script or shown."""
+    """One thing that is printed: `kind` is command, toml, script, file or shown."""
 
     def __init__(self, kind, text, line, is_in_sentence=False):
         self.kind, self.text, self.line, self.is_in_sentence = kind, text, line, is_in_sentence
@@ -54,6 +54,8 @@ def _block(lines, first):
     text = "\n".join(lines)
     if text.startswith("#!"):
         yield Printed("script", text, first)
+    elif re.match(r"# /\S+$", lines[0]):
+        yield Printed("file", text, first)
     elif re.match(r"\[\[?[a-z]+\]\]?$", lines[0]) or re.match(r"[a-z_]+ = [\"\[\dtf]", lines[0]):
         yield Printed("toml", text, first)
     elif DRAWN.search(text) or (SHOWN.search(text) and program(lines[0]) not in PROGRAMS):

@@ -281,6 +281,72 @@ DOCUMENTS["udev/README.md"] = {
     "sudo cp udev/70-meshpost.rules /etc/udev/rules.d/ && sudo udevadm control --reload && sudo udevadm trigger": {"elsewhere": f"needs udev; the rules: {MACHINE}"},
     "udevadm info -a -n /dev/ttyACM0": {"elsewhere": "needs udev and a board"},
 }
+INSTALLED = "packages are not fetched in here; what installing them starts is started"
+HUB = r"""
+is_at_hub() { curl -s -H @$HOME/reader.header https://hub.example.org/v1/gateways/hilltop/messages | grep -q "$1"; }
+in_file() { sudo -u meshpost-hub sqlite3 /var/lib/meshpost-hub/hub.db "SELECT count(*) FROM events"; }
+in_postgres() { sudo -u postgres psql -At -c "SELECT count(*) FROM events" meshpost-hub; }
+on() { sed -i '/^database_password_file/d; s|^database = .*|database = "'$1'"|' /etc/meshpost-hub/hub.toml; systemctl restart meshpost-hub; until_true 'is_at_hub evening'; }
+"""
+DOCUMENTS["docs/hub.md"] = {
+    "sudo apt install ./meshpost-hub_*.deb curl": {"before": HUB, "typed": "systemctl restart meshpost-hub", "because": INSTALLED},
+    "curl http://127.0.0.1:8787/healthz": {"shows": '"ok":true'},
+    "sudo apt install nginx certbot python3-certbot-nginx": {"typed": "systemctl restart nginx", "because": INSTALLED},
+    "sudo certbot --nginx --redirect --agree-tos --no-eff-email -m you@example.org -d hub.example.org": {
+        "before": "systemctl start pebble", "shows": "Congratulations"},
+    "curl https://hub.example.org/healthz": {"shows": '"ok":true'},
+    "sudo cat /etc/meshpost-hub/credentials/gateways.token": {"shows": "a-token-for-the-documents"},
+    "sudo meshpost setup --name hilltop": {
+        "answers": [
+            ("Which radio", "1\n"), ("Forward messages", "y\n"), ("URL", "https://hub.example.org\n"), ("Name ", "\n"),
+            ("Token", "a-token-for-the-documents\n"), ("Add another server", "n\n"), ("neighbours", "y\n")],
+        "shows": "hub answers and accepts this gateway"},
+    "meshpost status": {
+        "before": "heard evening chan Birch 0 good evening; until_true 'meshpost status | grep \"hub .* 0 pending\"'",
+        "shows": r"hub +idle, 0 pending.*https://hub.example.org \(live\)"},
+    "curl -H @$HOME/reader.header https://hub.example.org/v1/gateways": {"shows": '"gateway":"hilltop"'},
+    "curl -H @$HOME/reader.header https://hub.example.org/v1/gateways/hilltop/messages": {"shows": "good evening"},
+    "sudo meshpost-hub watch --token-file /etc/meshpost-hub/credentials/reader.token": {"ends": "hilltop.*good evening"},
+    "sudo meshpost setup --unattended --upstream hub=https://hub.example.org --token-file hub=/root/hub.token": {
+        "before": "cp /etc/meshpost-hub/tokens/hilltop /root/hub.token", "shows": "hub answers and accepts this gateway"},
+    "openssl rand -hex 24 | sudo tee -a /etc/meshpost-hub/tokens/hilltop": {"shows": "^[0-9a-f]{48}$"},
+    # The gateway has the new one when the old one goes; afterwards only the new one is taken.
+    "sudo sed -i 1d /etc/meshpost-hub/tokens/hilltop": {
+        "before": """
+until_true 'grep -c reloaded /var/log/meshpost-hub.log | grep 2'
+meshpost upstream test hub; cp /etc/meshpost-hub/tokens/hilltop /root/both; tail -n 1 /root/both >/root/hub.token
+sudo meshpost setup --unattended --upstream hub=https://hub.example.org --token-file hub=/root/hub.token""",
+        "after": r"""
+systemctl reload meshpost-hub; until_true 'grep -c reloaded /var/log/meshpost-hub.log | grep 3'
+says() { curl -s -o /dev/null -w '%{http_code}' -H "Authorization: Bearer $($1 -n 1 /root/both)" https://hub.example.org/v1/gateways/hilltop; }
+meshpost upstream test hub && test "$(says head) $(says tail)" = "401 200" """},
+    "sudo apt install postgresql": {"typed": "systemctl start postgresql", "because": INSTALLED},
+    # All that the file has comes again.
+    "sudo -u postgres psql -c 'SELECT gateway, count(*) FROM events GROUP BY gateway' meshpost-hub": {
+        "before": "until_true 'test $(in_postgres) -ge $(in_file)'; is_at_hub evening", "shows": r"hilltop +\| +[1-9]"},
+    "sudo cat /etc/meshpost-hub/credentials/database.password": {
+        "before": "echo a-password-for-the-database >/etc/meshpost-hub/credentials/database.password", "shows": "a-password-for-the-database"},
+    "sudo -u postgres createuser --pwprompt meshpost": {
+        "answers": [("password", "a-password-for-the-database\n"), ("again", "a-password-for-the-database\n")]},
+    "sudo apt install sqlite3": {"typed": "type sqlite3", "because": INSTALLED},
+    # What comes after the backup comes again, too.
+    'sudo -u meshpost-hub sqlite3 /var/lib/meshpost-hub/hub.db ".backup /var/lib/meshpost-hub/backup.db"': {
+        "before": "until_true 'is_at_hub evening'; on /var/lib/meshpost-hub/hub.db",
+        "after": "heard morning chan Birch 0 good morning; until_true 'is_at_hub morning'; expected=morning"},
+    "sudo -u postgres pg_dump --format custom meshpost-hub >meshpost-hub.dump": {
+        "before": "on postgresql:///meshpost-hub", "after": "heard noon chan Birch 0 good noon; until_true 'is_at_hub noon'; on /var/lib/meshpost-hub/hub.db"},
+    "sudo -u meshpost-hub cp /var/lib/meshpost-hub/backup.db /var/lib/meshpost-hub/hub.db": {"after": "test $(in_file) -ge 1"},
+    "sudo -u postgres pg_restore --dbname meshpost-hub <meshpost-hub.dump": {"after": "test $(in_postgres) -ge 1; expected=noon"},
+    "sudo systemctl start meshpost-hub": {
+        "after": "until_true 'is_at_hub evening && is_at_hub $expected'; systemctl stop meshpost-hub; on postgresql:///meshpost-hub"},
+    "sudo apt install ./meshpost-hub_*.deb": {"typed": "systemctl restart meshpost-hub", "because": INSTALLED},
+    "ss -ltn": {"shows": r"127\.0\.0\.1:8787"},
+    "sudo journalctl -u meshpost-hub -n 50": {"elsewhere": MACHINE},
+    "sudo journalctl -u meshpost-hub": {"elsewhere": MACHINE},
+    "sudo tail /var/log/nginx/access.log": {"shows": "/v1/gateways/hilltop"},
+    "sudo certbot delete --cert-name hub.example.org": {"answers": [(r"\(Y\)es", "y\n")]},
+    "sudo apt purge meshpost-hub": {"elsewhere": MACHINE},
+}
 for folder in ("bluez-bench", "machine"):
     DOCUMENTS[f"hardware/{folder}/README.md"] = {
         line: {"elsewhere": "it boots an emulated machine for many minutes: `make test` does, by BluetoothTests and MachineTests"}

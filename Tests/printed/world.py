@@ -4,6 +4,7 @@
 It is made within namespaces of mounts, network and processes, as root: overlays lie over the machine's own folders, so that the packages' files,
 the users and the addresses that the documents name can be where the documents say.
 """
+import json
 import os
 import pathlib
 import signal
@@ -20,7 +21,7 @@ PYTHON = os.path.realpath(sys.executable)
 OVERLAID = ("/etc", "/usr", "/opt", "/root", "/home", "/var", "/tmp")
 USERS = {"meshpost": 47001, "pi": 47002, "meshpost-hub": 47003}
 # Servers that documents name, all of them here.
-NAMES = "hilltop hub.example.org broker.example.org hooks.example.org mqtt.analyzer.example"
+NAMES = "hilltop hub.example.org db.example.org broker.example.org hooks.example.org mqtt.analyzer.example acme.example.org"
 PLACE = pathlib.Path("/opt/meshpost")  # where the checkout is
 NAMESPACES = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
 TOKEN = "a-token-for-the-documents"
@@ -119,7 +120,7 @@ def install(programs, python):
     os.makedirs("/run/systemd/system")
     write("/usr/bin/systemctl", f'#!/bin/sh\nexec {PYTHON} {HERE}/run --systemctl "$@"\n', 0o755)
     if not os.path.exists("/usr/bin/sudo"):
-        write("/usr/bin/sudo", '#!/bin/sh\nexec "$@"\n', 0o755)
+        write("/usr/bin/sudo", '#!/bin/sh\nif [ "$1" = -u ]; then user=$2; shift 2; exec runuser -u "$user" -- "$@"; fi\nexec "$@"\n', 0o755)
     # What others wrote, as `pip install` brings it.
     write("/usr/local/bin/meshcore-cli", f'#!/bin/sh\nexec {python} -m meshcore_cli.meshcore_cli "$@"\n', 0o755)
 
@@ -141,17 +142,21 @@ def authority():
         *openssl, "-CA", "ca.pem", "-CAkey", "ca.key", "-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=servers", "-addext",
         f"subjectAltName={alternatives}", "-addext", "basicConstraints=critical,CA:FALSE", **quiet)
     run("chmod", "644", "/etc/stage/key.pem")
+    trust(pathlib.Path("/etc/stage/ca.pem"))
+
+
+def trust(certificate):
     with open("/etc/ssl/certs/ca-certificates.crt", "a") as trusted:
-        trusted.write(pathlib.Path("/etc/stage/ca.pem").read_text())
-    trusted = subprocess.run(["openssl", "x509", "-hash", "-noout", "-in", "/etc/stage/ca.pem"], capture_output=True, text=True, check=True)
-    os.symlink("/etc/stage/ca.pem", f"/etc/ssl/certs/{trusted.stdout.strip()}.0")
+        trusted.write(certificate.read_text())
+    shown = subprocess.run(["openssl", "x509", "-hash", "-noout", "-in", certificate], capture_output=True, text=True, check=True)
+    os.symlink(certificate, f"/etc/ssl/certs/{shown.stdout.strip()}.0")
 
 
-def start(*command, ready=None, log=None):
+def start(*command, ready=None, log=None, environment=None):
     """A server of the world; with `ready`, when it has said so."""
     log = log or f"/var/log/{pathlib.Path(str(command[0])).name}.log"
     with open(log, "ab") as output:
-        process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+        process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=environment)
     while ready and ready not in pathlib.Path(log).read_text(errors="replace"):
         if process.poll() is not None:
             raise SystemExit(f"{command[0]}: {pathlib.Path(log).read_text(errors='replace')}")
@@ -198,7 +203,8 @@ def servers():
         "listener 1883 127.0.0.1\nallow_anonymous true\n"
         "listener 9001 127.0.0.1\nprotocol websockets\nallow_anonymous true\n")
     start("/usr/sbin/mosquitto", "-c", "/etc/stage/mosquitto.conf")
-    start(PYTHON, HERE / "front.py", "/etc/stage/cert.pem", "/etc/stage/key.pem", log="/var/log/front.log")
+    front = start(PYTHON, HERE / "front.py", "/etc/stage/cert.pem", "/etc/stage/key.pem", log="/var/log/front.log")
+    write("/run/front.pid", f"{front.pid}\n")
     for port in (443, 8883):
         listens(port)
 
@@ -303,10 +309,65 @@ def end(name, words):
         run("rm", "-rf", f"/run/{folder}")
 
 
+def nginx(verb):
+    """Debian's, with the sites of its folder; it takes the TLS port over from the stage's front."""
+    running = os.path.exists("/run/nginx.pid")
+    if verb in ("stop", "restart") and running:
+        process = int(pathlib.Path("/run/nginx.pid").read_text())
+        run("nginx", "-s", "quit")
+        while os.path.exists(f"/proc/{process}/fd/0"):
+            time.sleep(0.02)
+    if verb == "restart" or verb == "start" and not running:
+        front = pathlib.Path("/run/front.pid")
+        if front.exists():
+            os.kill(int(front.read_text()), signal.SIGKILL)
+            front.unlink()
+        run("nginx")
+    if verb == "reload":
+        run("nginx", "-s", "reload")
+
+
+def postgresql(verb):
+    """Debian's, with a cluster as the package makes it, and the stage's certificate."""
+    version = sorted(os.listdir("/usr/lib/postgresql"), key=float)[-1]
+    if not os.path.exists("/run/postgresql"):
+        for folder in ("/etc/postgresql", "/var/lib/postgresql"):
+            for place in pathlib.Path(folder).glob("*"):
+                run("rm", "-rf", place)
+        run("install", "-d", "-o", "postgres", "-g", "postgres", "-m", "2775", "/run/postgresql")
+        run("install", "-o", "postgres", "-m", "600", "/etc/stage/key.pem", "/etc/stage/postgres.pem")
+        run("pg_createcluster", version, "main", "--", "--no-sync", stdout=subprocess.DEVNULL)
+        for key, value in {"ssl_cert_file": "/etc/stage/cert.pem", "ssl_key_file": "/etc/stage/postgres.pem", "ssl": "on"}.items():
+            run("pg_conftool", version, "main", "set", key, value)
+    run("pg_ctlcluster", "--skip-systemctl-redirect", version, "main", verb)
+
+
+def pebble(_):
+    """An ACME authority, which the machine trusts, in place of the public one of certbot."""
+    write("/etc/stage/pebble.json", json.dumps({"pebble": {
+        "listenAddress": "127.0.0.1:14000", "managementListenAddress": "127.0.0.1:15000", "certificate": "/etc/stage/cert.pem",
+        "privateKey": "/etc/stage/key.pem", "httpPort": 80, "tlsPort": 443}}))
+    environment = os.environ | {"PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": "0", "PEBBLE_AUTHZREUSE": "100"}
+    start("pebble", "-config", "/etc/stage/pebble.json", environment=environment)
+    listens(14000)
+    listens(15000)
+    root = run("curl", "-sSf", "https://acme.example.org:15000/roots/0", stdout=subprocess.PIPE, text=True).stdout
+    trust(write("/etc/stage/acme.pem", root))
+    with open("/etc/letsencrypt/cli.ini", "a") as settings:
+        settings.write("\nserver = https://acme.example.org:14000/dir\n")
+
+
+# Units of others that documents name, and servers of the stage that they need.
+OTHERS = {"nginx": nginx, "postgresql": postgresql, "pebble": pebble}
+
+
 def systemctl(arguments):
-    """start, stop, restart, reload, enable, status and is-active of the units that this repository has."""
+    """start, stop, restart, reload, enable, status and is-active of the units that this repository has, and the first four of others'."""
     verb, *names = [word for word in arguments if not word.startswith("-")]
     for given in names:
+        if given in OTHERS:
+            OTHERS[given](verb)
+            continue
         name, words = unit(given)
         if verb in ("stop", "restart"):
             end(name, words)
