@@ -17,6 +17,12 @@ struct LinkSession: Sendable {
   fileprivate static let silences = 2.5
   /// Seconds until the hello is required; earlier pings do not count.
   fileprivate static let helloLimit = 10.0
+  /// A hello is answered within this time, if only by a word that it will take longer; and such a word comes again before a gateway has
+  /// waited for 15 s.
+  private static let firstWord: Duration = .milliseconds(1500)
+  private static let nextWord: Duration = .seconds(8)
+  /// So long a gateway is asked to wait for a database that is away.
+  private static let greetingLimit: Duration = .seconds(90)
 
   let gateway: String
   let stores: HubStores
@@ -112,6 +118,8 @@ struct LinkSession: Sendable {
         try await outbound.write(Self.text(Self.refusal(number, .malformed("the batch is not valid JSON"))))
         return true
       }
+      let patience = type == "hello" ? Self.asksForPatience(on: outbound) : nil
+      defer { patience?.cancel() }
       if let answer = try await answer(type, message, bytes, pulse) { try await outbound.write(Self.text(answer)) }
     case .other: break
     }
@@ -154,13 +162,44 @@ struct LinkSession: Sendable {
     return nil
   }
 
+  /// While the database takes its time over a hello the gateway hears now and then that somebody is there: it would hang up, and a whole
+  /// fleet come again.
+  private static func asksForPatience(
+    on outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>
+  ) -> Task<Void, any Error> {
+    Task {
+      var pause = firstWord
+      while true {
+        try await Task.sleep(for: pause)
+        let words = JSONWriter.object { json in
+          json.field("type", "busy")
+          json.field("error", "the hub waits for its database")
+        }
+        try await outbound.write(text(words))
+        pause = nextWord
+      }
+    }
+  }
+
+  /// How much of the epoch is here. A database that is away may come back: gateways wait here, rather than to come again and again.
+  private func progress(_ epoch: String) async throws -> HubStore.Progress? {
+    let end = ContinuousClock.now + Self.greetingLimit
+    while true {
+      do {
+        return try await stores.progress(gateway: gateway, epoch: epoch)
+      } catch let error as HubDatabaseError where error.kind == .unavailable && ContinuousClock.now < end {
+        try await Task.sleep(for: .seconds(Double.random(in: 1...5)))
+      }
+    }
+  }
+
   private func welcome(_ hello: JSONValue, _ pulse: Pulse) async throws -> [UInt8]? {
     guard let epoch = hello["epoch"]?.string, Name.isAllowed(epoch) else { return nil }
     pulse.state.withLock { ($0.epoch, $0.isBrief) = (epoch, hello["brief"]?.bool == true) }
     if let interval = hello["keep_alive_s"]?.integer, (1...3600).contains(interval) {
       pulse.state.withLock { $0.interval = Double(interval) }
     }
-    let progress = try await stores.progress(gateway: gateway, epoch: epoch)
+    let progress = try await progress(epoch)
     return JSONWriter.object { json in
       json.field("type", "welcome")
       if hello["protocol"]?.count ?? 1 >= Self.version {
