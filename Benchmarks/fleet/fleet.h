@@ -47,12 +47,14 @@ struct pacer {
 struct lane {
   // The hub has acknowledged up to here; sent up to here on this link; looked at up to here.
   int64_t taken, sent, read;
+  // Sent up to here on any link: what was given up may be stored after all, by a database that was slow.
+  int64_t top;
 };
 
 struct gateway {
   int index, fd, wanted;  // `wanted`: what epoll was asked for
   enum phase phase;
-  bool is_old, is_writer, is_listener, is_pinged, was_linked, rests, compresses;
+  bool is_old, is_writer, is_listener, is_pinged, was_linked, rests, compresses, is_told;
   char id[20];
   // Frames: what did not go out yet, and the beginning of what has not come whole.
   uint8_t *out, *in;
@@ -92,7 +94,7 @@ extern struct options options;
 extern struct figures figures;
 extern struct gateway *gateways;
 // From creation to acknowledgement; from connecting to welcome; from hello to welcome; from creation to notice. Microseconds.
-extern struct samples latencies, links, hellos, notices;
+extern struct samples latencies, links, hellos, first_words, notices;
 extern int64_t started_ms, started;
 extern int poller;
 

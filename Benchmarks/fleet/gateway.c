@@ -74,6 +74,7 @@ void opened(struct gateway *g) {
     "{\"type\":\"hello\",\"protocol\":%d,\"gateway\":\"%s\",\"epoch\":\"%016llx\",\"version\":\"0.1.0\",\"keep_alive_s\":%d,\"brief\":true}",
     options.is_old ? 1 : 2, g->id, (unsigned long long)mixed((uint64_t)started_ms + (uint64_t)g->index), (int)KEEP_ALIVE);
   g->hello_at = now_ns();
+  g->is_told = false;
   say(g, text);
 }
 
@@ -155,6 +156,7 @@ static void send_batch(struct gateway *g, int lane, size_t most) {
   *p++ = ']';
   *p++ = '}';
   l->sent = b->last;
+  if (l->top < l->sent) l->top = l->sent;
   g->batch_count++;
   g->bytes_under_way += b->bytes;
   figures.batches++;
@@ -269,7 +271,7 @@ static void answered(struct gateway *g, int64_t n, const char *text) {
     int64_t through = text ? number(text, "acknowledged", -1) : b->last;
     struct batch taken = *b;
     if (through < g->lanes[b->lane].taken) wrong(g, "lane %d goes back from %lld to %lld", b->lane, (long long)g->lanes[b->lane].taken, (long long)through);
-    if (through > g->lanes[b->lane].sent) wrong(g, "lane %d is acknowledged up to %lld, sent up to %lld", b->lane, (long long)through, (long long)g->lanes[b->lane].sent);
+    if (through > g->lanes[b->lane].top) wrong(g, "lane %d is acknowledged up to %lld, sent up to %lld", b->lane, (long long)through, (long long)g->lanes[b->lane].top);
     g->first_batch = (g->first_batch + 1) % MOST_WINDOW;
     g->batch_count--;
     g->bytes_under_way -= taken.bytes;
@@ -345,6 +347,11 @@ void message(struct gateway *g, char *text, size_t length) {
   if (length && text[0] >= '0' && text[0] <= '9') return answered(g, atoll(text), NULL);
   const char *type = field(text, "type");
   if (!type || strlen(text) != length) return wrong(g, "no message: %.200s", text), lost(g, "no message");
+  // The welcome, or that it will take a while.
+  if (g->phase == GREETING && !g->is_told) {
+    g->is_told = true;
+    add(&first_words, now_ns() - g->hello_at);
+  }
   if (is(type, "welcome")) return g->phase == GREETING ? welcomed(g, text) : wrong(g, "a second welcome");
   if (is(type, "response")) return responded(g, text);
   if (is(type, "has_new")) return announced(g, text);

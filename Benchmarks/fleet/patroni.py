@@ -98,6 +98,12 @@ class Node:
         self.process.wait()
         self.cluster.stage.running.remove(self.process)
 
+    def make_anew(self):
+        """As an operator does (`patronictl reinit`) with one whose history no longer fits."""
+        self.kill()
+        shutil.rmtree(self.home / "data", ignore_errors=True)
+        self.start()
+
     def kill_server(self):
         """PostgreSQL alone."""
         pid = int((self.home / "data/postmaster.pid").read_text().split()[0])
@@ -142,10 +148,27 @@ class Cluster:
                 continue
         return []
 
+    def running(self):
+        return {member["name"]: member["role"] for member in self.members() if member.get("state") in ("running", "streaming")}
+
     def is_whole(self):
-        members = self.members()
-        running = [member for member in members if member.get("state") in ("running", "streaming")]
-        return len(running) == len(self.nodes) and {"leader", "sync_standby"} <= {member["role"] for member in members}
+        roles = self.running()
+        return len(roles) == len(self.nodes) and {"leader", "sync_standby"} <= set(roles.values())
+
+    def mend(self):
+        """Waits until it is whole; a node that does not find back is made anew. Returns how many were."""
+        made = 0
+        while True:
+            try:
+                until("three nodes, one of them synchronous", self.is_whole, 45)
+                return made
+            except RuntimeError:
+                astray = [node for node in self.nodes if node.name not in self.running()]
+                if made >= 2 * len(self.nodes) or len(astray) == len(self.nodes):
+                    raise
+            for node in astray:
+                node.make_anew()
+                made += 1
 
     def leader(self, but=None):
         name = next((member["name"] for member in self.members(but) if member["role"] == "leader"), None)

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 
 struct figures figures;
-struct samples latencies, links, hellos, notices;
+struct samples latencies, links, hellos, first_words, notices;
 static int wrong_count;
 static char wrong_lines[20][320];
 static uint32_t per_second[3600];
@@ -105,6 +105,7 @@ void report(void) {
   percentiles("latency", &latencies);
   percentiles("link", &links);
   percentiles("hello", &hellos);
+  percentiles("first_word", &first_words);
   percentiles("notice", &notices);
   int last = 3600;
   while (last && !per_second[last - 1]) last--;

@@ -69,6 +69,18 @@ extension WholeProgramTests {
       #expect(claimed == 1 && complaint["wrong"]?.integer ?? 0 > 0, "\(complaint)")
     }
 
+    @Test func `PostgreSQL fails over twice under load, and nothing that was acknowledged is lost`() throws {
+      let bench = try Program(
+        Program.python,
+        [
+          Self.sources.appending(path: "run").path(), "--hub",
+          Program.programs.appending(path: "meshpost-hub").path(), "--rounds", "2", "failover",
+        ])
+      #expect(try bench.ended() == 0, "\(bench.lines.suffix(20))")
+      let row = try #require(bench.lines.first { $0.hasPrefix("| failover") }, "\(bench.lines)")
+      #expect(row.contains("(kill)") && row.contains("(freeze)"), "\(row)")
+    }
+
     @Test func `a fleet whose hub is killed links again, and nothing that was acknowledged is lost`() throws {
       let fleet = try fleet("storm", "--rate", "1", "--nodes", "20", "--news", "--state")
       try fleet.line(with: #""linked""#)

@@ -142,6 +142,8 @@ DOCUMENTS["docs/benchmarks.md"] = {
 } | {"meshcore-cli msg -a": {"named": "it names a client that was measured"}}
 DOCUMENTS["docs/scaling.md"] = {
     "make bench-fleet": {"elsewhere": "it builds, and measures for an hour: by hand; two of its scenes are run by FleetTests"},
+    "Benchmarks/fleet/patroni.py FOLDER": {"elsewhere": "it builds a cluster: FleetTests has it, by the next line"},
+    "./Benchmarks/fleet/run --rounds 12 failover": {"elsewhere": "many minutes: FleetTests runs it with two rounds"},
 }
 DOCUMENTS["docs/stability.md"] = {
     "hardware/compat --old ~/release-before --new .build/release": {"elsewhere": "it needs the programs of a release before: by hand"},
