@@ -28,6 +28,7 @@ let package = Package(
     .target(name: "Timing", swiftSettings: strict),
     .target(name: "Release", swiftSettings: strict),
     .target(name: "Escaping", swiftSettings: strict),
+    .target(name: "Exposition", swiftSettings: strict),
     .target(name: "Companion", dependencies: ["Timing"], swiftSettings: strict),
     .target(name: "RadioSession", dependencies: ["Companion", "Timing"], swiftSettings: strict),
     .target(name: "BluetoothSession", dependencies: ["Timing"], swiftSettings: strict),
@@ -112,7 +113,9 @@ let package = Package(
     .target(
       name: "Control",
       dependencies: [
-        "BluetoothSession", "Companion", "Delivery", "Documents", "Escaping", "Messaging", "Proxy", "Store", "Sync",
+        "BluetoothSession", "Companion", "Delivery", "Documents", "Escaping", "Exposition", "Messaging", "Proxy",
+        "Store",
+        "Sync",
         "Relay",
         "Transport",
         "HTTP", "JSON", "TOML",
@@ -138,8 +141,8 @@ let package = Package(
     .target(
       name: "Hub",
       dependencies: [
-        "CPostgres", "Console", "Deflate", "Documents", "Escaping", "MeshCrypto", "ServiceManager", "SQLite", "JSON",
-        "TOML",
+        "CLinux", "CPostgres", "Console", "Deflate", "Documents", "Escaping", "Exposition", "MeshCrypto", "Release",
+        "ServiceManager", "SQLite", "JSON", "TOML",
         .product(name: "Hummingbird", package: "hummingbird"),
         .product(name: "Logging", package: "swift-log"), .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOHTTP1", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),

@@ -37,6 +37,11 @@ final class Admission: Sendable {
     }
   }
 
+  /// What waits now.
+  var waiting: (batches: Int, bytes: Int) {
+    state.withLock { state in (state.gateways.values.reduce(0, +), state.bytes) }
+  }
+
   func leave(_ gateway: String, bytes: Int) {
     state.withLock { state in
       state.bytes -= bytes

@@ -12,6 +12,8 @@ public final class HubAccess: Sendable {
     case write
     /// Operations of operators: commands, documents.
     case command
+    /// Metrics, of all gateways together.
+    case measure
   }
 
   enum Verdict: Equatable, Sendable {
@@ -71,7 +73,8 @@ public final class HubAccess: Sendable {
 extension HubConfiguration.Access {
   fileprivate func allows(_ deed: HubAccess.Deed) -> Bool {
     switch deed {
-    case .read: true
+    case .read: self != .metrics
+    case .measure: true
     case .write: self == .write || self == .all
     case .command: self == .command || self == .all
     }

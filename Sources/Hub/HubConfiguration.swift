@@ -6,8 +6,8 @@ import TOML
 
 /// The configuration of `meshpost-hub`, documented in deploy/hub.toml.
 public struct HubConfiguration: Sendable {
-  /// `write` is a gateway's, `command` an operator's; both may read.
-  public enum Access: String, Sendable, CaseIterable { case read, write, command, all }
+  /// `write` is a gateway's, `command` an operator's; both may read, `metrics` nothing but these.
+  public enum Access: String, Sendable, CaseIterable { case metrics, read, write, command, all }
 
   /// Access rights by token.
   public struct Token: Sendable {
@@ -18,6 +18,8 @@ public struct HubConfiguration: Sendable {
     /// A gateway's id, or `*`.
     public var gateway: String
     public var access: Access
+    /// Of the file.
+    public var location = ""
   }
 
   public struct Failure: Error, CustomStringConvertible {
@@ -29,6 +31,8 @@ public struct HubConfiguration: Sendable {
   /// A file, or `postgresql://…`.
   public var location: String
   public var password: String?
+  /// Of the file with it.
+  public var passwordLocation: String?
   public var tokens: [Token]
   public var maxBody: Int
   /// Events a second and gateway; 0 = no limit.
@@ -37,6 +41,12 @@ public struct HubConfiguration: Sendable {
   public var bytesPerDay: Int64
   /// Maximum connections, as far as the limit of open files allows.
   public var maxConnections: Int
+  public var retention: Retention
+  /// Lines below it are not written.
+  public var logLevel: HubLog.Level
+
+  /// Else it is an SQLite file.
+  public var isServer: Bool { HubStore.isServer(location) }
 
   public init(file: String) throws(Failure) {
     guard let data = FileManager.default.contents(atPath: file) else {
@@ -57,10 +67,15 @@ public struct HubConfiguration: Sendable {
     port = Int(root.integer("port", in: 0...65535, default: 8787))
     location = root.string("database") ?? "/var/lib/meshpost-hub/hub.db"
     password = Self.password(&root)
+    passwordLocation = root.string("database_password_file").map { Credential.location($0, or: Self.credentials) }
     maxBody = Int(root.size("max_body", in: 1024...(64 << 20), default: 1 << 20))
     rateLimit = Int(root.integer("max_events_per_second", in: 0...1_000_000, default: 0))
     bytesPerDay = Int64(root.size("max_bytes_per_day", in: 0...(1 << 40), default: 1 << 30))
     maxConnections = Int(root.integer("max_connections", in: 1...1_000_000, default: 4096))
+    logLevel = HubLog.Level(named: root.choice("log_level", of: HubLog.Level.names, default: "info")) ?? .info
+    var kept = root.table("retention")
+    retention = Retention(&kept)
+    root.note(from: kept)
     tokens = []
     for var table in root.tables("token") {
       if let token = Self.token(&table) { tokens.append(token) }
@@ -86,9 +101,11 @@ public struct HubConfiguration: Sendable {
     return line
   }
 
+  private static let credentials = "/etc/meshpost-hub/credentials"
+
   /// `name`: a location, or a credential's name.
   private static func contents(of name: String) -> String {
-    let location = Credential.location(name, or: "/etc/meshpost-hub/credentials")
+    let location = Credential.location(name, or: credentials)
     return FileManager.default.contents(atPath: location).map { String(decoding: $0, as: UTF8.self) } ?? ""
   }
 
@@ -110,6 +127,7 @@ public struct HubConfiguration: Sendable {
     }
     return Token(
       name: URL(filePath: location).lastPathComponent, secrets: secrets, gateway: gateway,
-      access: Access(rawValue: access) ?? .read)
+      access: Access(rawValue: access) ?? .read,
+      location: Credential.location(location, or: credentials))
   }
 }

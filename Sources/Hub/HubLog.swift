@@ -2,17 +2,79 @@
 
 import Console
 import Escaping
+import Glibc
+import Logging
 import Synchronization
 
 /// The hub's log: lines on standard error, as a service manager keeps them.
 public enum HubLog {
-  /// Severities as systemd and people know them.
-  public enum Level: String, Sendable { case error, warning, notice }
+  /// Severities as systemd and people know them; the number is that of sd-daemon(3).
+  public enum Level: Int, Sendable, CaseIterable, Comparable {
+    case error = 3, warning, notice, info, debug
+
+    public static let names = allCases.map(\.word)
+    public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
+    public init?(named word: String) {
+      guard let level = Self.allCases.first(where: { $0.word == word }) else { return nil }
+      self = level
+    }
+
+    public var word: String {
+      switch self {
+      case .error: "error"
+      case .warning: "warning"
+      case .notice: "notice"
+      case .info: "info"
+      case .debug: "debug"
+      }
+    }
+  }
+
   typealias Write = @Sendable (Level, String) -> Void
+
+  private static let most = Mutex(Level.info)
+
+  /// Lines of higher numbers are not written.
+  public static var level: Level {
+    get { most.withLock { $0 } }
+    set { most.withLock { $0 = newValue } }
+  }
+
+  /// For the libraries that the hub is made of.
+  static func logger(_ label: String) -> Logger { Logger(label: label) { _ in HubLogHandler() } }
 
   /// Unsafe characters are replaced on output; a line is cut at 1000 bytes.
   public static func write(_ level: Level, _ words: String) {
-    Console.error("\(level.rawValue): \(words.cut(toBytes: 1000))")
+    guard level <= self.level else { return }
+    Console.error("\(prefix(level))\(level.word): \(words.cut(toBytes: 1000))")
+  }
+
+  /// To be made only if it is written.
+  static func debug(_ words: @autoclosure () -> String) { if level == .debug { write(.debug, words()) } }
+
+  /// The journal takes the priority from the line's beginning, and does not show it. Source: sd-daemon(3).
+  private static func prefix(_ level: Level) -> String { isJournal ? "<\(level.rawValue)>" : "" }
+
+  /// Standard error is the journal's. Source: systemd.exec(5), `$JOURNAL_STREAM`.
+  private static let isJournal: Bool = {
+    var facts = stat()
+    guard let stream = getenv("JOURNAL_STREAM"), fstat(2, &facts) == 0 else { return false }
+    return String(cString: stream) == "\(facts.st_dev):\(facts.st_ino)"
+  }()
+}
+
+/// What libraries say through swift-log: warnings and worse. Hummingbird tells of each request at lower levels, with its address.
+struct HubLogHandler: LogHandler {
+  var metadata: Logger.Metadata = [:]
+  var logLevel = Logger.Level.warning
+
+  subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+    get { metadata[key] }
+    set { metadata[key] = newValue }
+  }
+
+  func log(event: LogEvent) {
+    HubLog.write(event.level >= .error ? .error : .warning, "\(event.message)")
   }
 }
 

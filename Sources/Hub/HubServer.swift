@@ -3,7 +3,6 @@
 import Foundation
 import Hummingbird
 import HummingbirdCore
-import Logging
 import NIOCore
 import NIOPosix
 import ServiceLifecycle
@@ -17,7 +16,9 @@ public struct HubServer: Sendable {
   public init(_ configuration: HubConfiguration) throws {
     self.configuration = configuration
     access = HubAccess(configuration.tokens)
-    let stores = try HubStores(location: configuration.location, password: configuration.password)
+    _ = HubClock.started
+    let stores = try HubStores(
+      location: configuration.location, password: configuration.password, keeps: configuration.retention)
     let limit = OpenFiles.raiseLimit()
     let room = Places.room(limit: limit, open: OpenFiles.count + Self.loops, wanted: configuration.maxConnections)
     guard room >= min(Places.fewest, configuration.maxConnections) else {
@@ -62,13 +63,23 @@ public struct HubServer: Sendable {
     await api.stores.listen { news in Task { await registry.heard(news) } }
     let listener = hearOthers()
     defer { withExtendedLifetime(listener) {} }
+    let probe = Task { [stores = api.stores] in await stores.probe.run() }
+    let summary = LogSummary(stores: api.stores)
+    let minutes = Task { await summary.run() }
+    let caretaker = Caretaker(stores: api.stores, retention: configuration.retention)
+    let care = configuration.retention.isEmpty ? nil : Task { await caretaker.run() }
+    defer {
+      probe.cancel()
+      minutes.cancel()
+      care?.cancel()
+    }
     let application = Application(
       router: api.router(), server: HTTPServerBuilder { [api] responder in api.connections(responder) },
       configuration: .init(
         address: .hostname(configuration.host, port: configuration.port),
         availableConnectionsDelegate: api.places),
       onServerRunning: { channel in ready(channel.localAddress?.port ?? 0) },
-      logger: Logger(label: "hub") { _ in SwiftLogNoOpLogHandler() })
+      logger: HubLog.logger("hub"))
     try await application.runService()
   }
 }
@@ -96,4 +107,6 @@ extension HubServer {
 enum HubClock {
   /// Milliseconds since 1970.
   static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
+  /// When this process began.
+  static let started = now
 }

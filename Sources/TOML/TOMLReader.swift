@@ -19,6 +19,8 @@ public struct TOMLReader {
   }
 
   public var line: Int { table.line }
+  /// Of a table whose keys are names.
+  public var keys: [String] { table.entries.map(\.key) }
 
   private func full(_ key: String) -> String { name.isEmpty ? key : "\(name).\(key)" }
 

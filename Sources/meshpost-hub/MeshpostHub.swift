@@ -12,7 +12,7 @@ struct MeshpostHub: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "meshpost-hub", abstract: "Receive the journals of many gateways, and serve them.",
     version: Release.version,
-    subcommands: [Serve.self, Watch.self])
+    subcommands: [Serve.self, Watch.self, Doctor.self, Stats.self, Backup.self, PurgeOld.self])
 }
 
 struct Serve: AsyncParsableCommand {
@@ -28,6 +28,7 @@ struct Serve: AsyncParsableCommand {
       Console.error("error: \(error)")
       throw ExitCode(78)  // EX_CONFIG
     }
+    HubLog.level = configuration.logLevel
     let server: HubServer
     do {
       server = try HubServer(configuration)
@@ -52,13 +53,15 @@ struct Serve: AsyncParsableCommand {
     }
   }
 
-  /// Rereads tokens on SIGHUP, so that they can be replaced without downtime.
+  /// Rereads tokens and the log's level on SIGHUP, so that they can be replaced without downtime.
   private func reloadOnHangUp(_ server: HubServer) -> any DispatchSourceSignal {
     signal(SIGHUP, SIG_IGN)
     let source = DispatchSource.makeSignalSource(signal: SIGHUP, queue: .global())
     source.setEventHandler { [config] in
       do {
-        server.access.replace(with: try HubConfiguration(file: config).tokens)
+        let fresh = try HubConfiguration(file: config)
+        server.access.replace(with: fresh.tokens)
+        HubLog.level = fresh.logLevel
         Console.error("notice: tokens reloaded")
       } catch {
         Console.error("error: tokens not reloaded: \(error)")

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// A real PostgreSQL server of the test's own. It does not run as root.
-private final class PostgresServer {
+final class PostgresServer {
   let port: Int
   private let scratch = Scratch()
   private var program: Program?
@@ -80,6 +80,19 @@ private final class PostgresServer {
     let psql = try run(
       "psql", ["-h", "127.0.0.1", "-p", "\(port)", "-U", "hub", "-d", "mesh", "-v", "ON_ERROR_STOP=1", "-c", sql])
     guard try psql.ended() == 0 else { throw Program.Waited(description: "psql: \(psql.lines)") }
+  }
+
+  /// A dump of `pg_dump` in a new database.
+  func restore(_ dump: String, as name: String) throws {
+    // The server's user must be able to read it.
+    let readable = scratch.location("dump")
+    try FileManager.default.copyItem(atPath: dump, toPath: readable)
+    chmod(readable, 0o644)
+    let place = ["-h", "127.0.0.1", "-p", "\(port)", "-U", "hub"]
+    for (tool, arguments) in [("createdb", [name]), ("pg_restore", ["--exit-on-error", "-d", name, readable])] {
+      let program = try run(tool, place + arguments)
+      guard try program.ended() == 0 else { throw Program.Waited(description: "\(tool): \(program.lines)") }
+    }
   }
 
   deinit { try? crash() }

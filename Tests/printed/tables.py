@@ -227,6 +227,19 @@ DOCUMENTS["docs/observability.md"] = {
     "meshpost capture air.pcap --seconds 10m": {"before": NOISE, "when": "tshark -r /opt/meshpost/air.pcap | grep -q .", "after": "kill $noise"},
     "meshpost capture - --format jsonl": {"before": NOISE, "ends": '"raw":"[0-9a-f]{60}', "after": "kill $noise"},
     "meshpost capture link.jsonl --frames": {"when": "grep -q hex /opt/meshpost/link.jsonl"},
+    "journalctl -u meshpost-hub": {"elsewhere": MACHINE},
+    "journalctl -u meshpost-hub -p warning": {"elsewhere": MACHINE},
+    "meshpost-hub doctor": {"code": 1, "because": "a machine of namespaces sets no clock", "shows": "it is ready on 127.0.0.1"},
+    "meshpost-hub stats": {"shows": "gateways  0"},
+    "meshpost-hub backup FILE": {"put": {"FILE": "/tmp/hub.copy"}, "shows": "looked through"},
+    "meshpost-hub purge": {"named": "how it is called follows below"},
+    "meshpost-hub backup /var/backups/hub-2026-11-23.db": {"shows": "looked through"},
+    "systemctl start meshpost-hub": {"after": "until_true 'meshpost-hub doctor | grep ready'"},
+    "createdb --owner meshpost mesh2": {"elsewhere": "HubOperationTests restores a dump on a server of its own"},
+    "pg_restore --no-owner --role=meshpost --exit-on-error --dbname=mesh2 /var/backups/hub-2026-11-23.dump": {
+        "elsewhere": "HubOperationTests restores a dump on a server of its own"},
+    "meshpost-hub purge --older-than 90d --kind packet --dry-run": {"shows": "would delete nothing"},
+    "meshpost-hub purge --older-than 90d --kind packet --yes": {"shows": "deleted nothing"},
 }
 DOCUMENTS["docs/pictures.md"] = {
     "meshpost --host ssh://pi@hilltop map --background coast.geojson --output map.html": {

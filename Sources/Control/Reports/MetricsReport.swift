@@ -2,6 +2,7 @@
 
 import Companion
 import EventLoop
+import Exposition
 import Proxy
 import Relay
 import Store

@@ -47,6 +47,8 @@ struct HubAPI: Sendable {
   func router() -> Router<HubContext> {
     let router = Router(context: HubContext.self)
     router.get("/healthz") { _, _ in Self.json(Array("{\"ok\":true}".utf8)) }
+    router.get("/readyz") { _, _ in ready() }
+    router.get("/metrics") { request, context in try await answer(request, context, .measure, metrics) }
     route(router, .get, "", .read, gateways)
     router.get("/v1/messages") { request, context in
       try await answer(request, context, .read) { try await joined($0) }
@@ -84,14 +86,17 @@ struct HubAPI: Sendable {
     let gateway = context.parameters.get("id")
     switch access.check(request.headers[.authorization], gateway: gateway, deed) {
     case .unknown(let words):
+      stores.metrics.refused(.unknown)
       refused.note(from: Places.host(context.channel), words, request.method.rawValue, request.uri.path)
       return Self.refusal(.unauthorized, words)
     case .forbidden(let name):
+      stores.metrics.refused(.forbidden)
       let words = "the token \(name) does not allow this"
       refused.note(from: Places.host(context.channel), words, request.method.rawValue, request.uri.path)
       return Self.refusal(.forbidden, "the token does not allow this")
     case .allowed(let author):
       guard places.showed(context.channel, as: Self.holder(author, gateway)) else {
+        stores.metrics.wasBusy(.connections)
         return Self.refusal(.tooManyRequests, "too many open connections with this token", retryAfter: 30)
       }
       if let gateway, !Name.isAllowed(gateway) {
@@ -104,6 +109,7 @@ struct HubAPI: Sendable {
         return Self.refusal(.unprocessableContent, error.words)
       } catch let error as HubDatabaseError {
         // Disk full or database unreachable: the client keeps its data and retries.
+        stores.metrics.wasBusy(.database)
         return Self.refusal(.serviceUnavailable, error.words, retryAfter: 10)
       }
     }
@@ -117,12 +123,12 @@ struct HubAPI: Sendable {
     let isPlain = call.request.headers[.contentEncoding] == nil
     let length = isPlain ? call.request.headers[.contentLength].flatMap { Int($0) } ?? maxBody : maxBody
     let body = isAsking || length <= HubMemory.small ? 0 : min(max(length, 0), maxBody)
-    guard let reading = memory.take(body, for: holder) else { return Self.noMemory }
+    guard let reading = memory.take(body, for: holder) else { return noMemory }
     defer { withExtendedLifetime(reading) {} }
     let response = try await handler(call)
     let bytes = response.body.contentLength ?? 0
     guard bytes > HubMemory.small else { return response }
-    guard let sending = memory.take(bytes, for: holder) else { return Self.noMemory }
+    guard let sending = memory.take(bytes, for: holder) else { return noMemory }
     let content = response.body
     var slow = response
     slow.body = ResponseBody(contentLength: bytes) { writer in
@@ -132,8 +138,9 @@ struct HubAPI: Sendable {
     return slow
   }
 
-  private static var noMemory: Response {
-    refusal(.serviceUnavailable, "too many large requests in progress", retryAfter: 2)
+  private var noMemory: Response {
+    stores.metrics.wasBusy(.memory)
+    return Self.refusal(.serviceUnavailable, "too many large requests in progress", retryAfter: 2)
   }
 
   /// HTTP, and what becomes of it where a gateway opens its link.

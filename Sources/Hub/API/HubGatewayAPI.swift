@@ -17,14 +17,17 @@ extension HubAPI {
     do throws(EventBatch.Refusal) {
       batch = try EventBatch(parsing: bytes)
     } catch {
+      stores.metrics.refusedBatch()
       if case .badEvent(let seq, _) = error { return Self.refusal(.unprocessableContent, error.words, seq: seq) }
       return Self.refusal(HTTPResponse.Status(code: error.status), error.words)
     }
     if let wait = await limiter.admit(call.gateway, events: batch.events.count, bytes: bytes.count) {
+      stores.metrics.wasBusy(.rate)
       return Self.refusal(.tooManyRequests, RateLimiter.words, retryAfter: wait)
     }
     let prepared = PreparedBatch(batch, from: call.gateway, after: nil, at: HubClock.now)
     if let wait = stores.ingest.admission.enter(call.gateway, bytes: prepared.bytes) {
+      stores.metrics.wasBusy(.queue)
       return Self.refusal(.serviceUnavailable, Admission.words, retryAfter: wait)
     }
     defer { stores.ingest.admission.leave(call.gateway, bytes: prepared.bytes) }

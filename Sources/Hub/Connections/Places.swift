@@ -23,6 +23,8 @@ final class Places: Sendable {
     var numbers: [ObjectIdentifier: Int] = [:]
     var channels: [Int: any Channel] = [:]
     var turnedAway = 0
+    /// Since the start: turned away, dropped, or closed for others.
+    var refused = 0
     /// Accepted and not closed yet.
     var open = 0
   }
@@ -45,6 +47,7 @@ final class Places: Sendable {
   }
 
   var count: Int { state.withLock { $0.seating.count } }
+  var refusedCount: Int { state.withLock { $0.refused } }
 
   func admit(_ channel: any Channel) -> Admission {
     let (admission, closing) = state.withLock { state -> (Admission, (any Channel)?) in
@@ -53,10 +56,13 @@ final class Places: Sendable {
       var evicted: (any Channel)?
       switch state.seating.arrived(number, from: Self.address(of: channel)) {
       case .full:
+        state.refused += 1
         guard state.turnedAway < Self.maxTurnedAway else { return (.dropped, nil) }
         state.turnedAway += 1
         return (.turnedAway, nil)
-      case .seatedInPlaceOf(let victim): evicted = Self.forget(victim, &state)
+      case .seatedInPlaceOf(let victim):
+        state.refused += 1
+        evicted = Self.forget(victim, &state)
       case .seated: break
       }
       state.numbers[ObjectIdentifier(channel)] = number

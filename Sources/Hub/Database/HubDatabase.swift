@@ -4,7 +4,7 @@ import SQLite
 
 /// Why a database operation failed.
 public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConvertible {
-  public enum Kind: Equatable, Sendable {
+  public enum Kind: String, CaseIterable, Sendable {
     /// Two transactions were in each other's way: doing it again helps.
     case conflict
     /// The server is unreachable, the disk is full, and so on: retry later.

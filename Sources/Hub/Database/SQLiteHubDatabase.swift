@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Glibc
 import SQLite
 
 /// A hub's database in one file: WAL, on disk with each commit.
@@ -21,6 +22,19 @@ final class SQLiteHubDatabase: HubDatabase {
     } catch {
       throw HubDatabaseError(error)
     }
+  }
+
+  /// Of a hub that may be serving: the file is neither made nor upgraded.
+  init(existing location: String, writes: Bool) throws(HubDatabaseError) {
+    do throws(SQLiteError) {
+      guard access(location, F_OK) == 0 else { throw SQLiteError(code: 14, words: "\(location): no such file") }
+      database = try Database(location: location)
+      try database.execute(
+        "PRAGMA busy_timeout = 5000; PRAGMA synchronous = FULL; PRAGMA query_only = \(writes ? "OFF" : "ON")")
+    } catch {
+      throw HubDatabaseError(error)
+    }
+    try HubSchema.require(try first("PRAGMA user_version") { $0.integer(0) } ?? 0)
   }
 
   init(location: String) throws(HubDatabaseError) {

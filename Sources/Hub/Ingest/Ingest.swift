@@ -10,14 +10,26 @@ final class Ingest: Sendable {
   private let stores: [HubStore]
   private let writers: [Gathered<PreparedBatch, HubStore.Taken>]
   let admission: Admission
+  private static let failures = RareLine(HubLog.write)
 
-  init(_ stores: [HubStore], admission: Admission = Admission()) {
+  init(_ stores: [HubStore], admission: Admission = Admission(), metrics: HubMetrics = HubMetrics()) {
     (self.stores, self.admission) = (stores, admission)
     writers = stores.map { store in
       Gathered(
         weight: { max(Double($0.events.count) / Self.maxEvents, Double($0.bytes) / Self.maxBytes) },
         stored: { admission.stored(bytes: $0.reduce(0) { $0 + $1.bytes }, within: $1) },
-        { (batches) async throws(HubDatabaseError) in try await store.take(batches) })
+        { (batches) async throws(HubDatabaseError) in
+          let begun = ContinuousClock.now
+          do throws(HubDatabaseError) {
+            let answers = try await store.take(batches)
+            metrics.committed(batches, answers, within: .now - begun)
+            return answers
+          } catch {
+            metrics.failed(error.kind)
+            Self.failures.say("\(batches.count) batches not stored: \(error)")
+            throw error
+          }
+        })
     }
   }
 

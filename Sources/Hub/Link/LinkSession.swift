@@ -51,6 +51,13 @@ struct LinkSession: Sendable {
 
   func run(_ channel: FrameChannel) async {
     let pulse = Pulse()
+    let encoding = HubMetrics.Encoding(compression)
+    stores.metrics.linkOpened(encoding)
+    HubLog.debug("link of \(gateway) made, \(encoding.rawValue)")
+    defer {
+      stores.metrics.linkEnded(encoding)
+      HubLog.debug("link of \(gateway) ended")
+    }
     // `try?`: the reason for the end of a link does not matter.
     try? await withGracefulShutdownHandler {
       try await channel.executeThenClose { inbound, outbound in
@@ -222,13 +229,16 @@ struct LinkSession: Sendable {
     do throws(EventBatch.Refusal) {
       batch = try EventBatch(message, epoch: epoch)
     } catch {
+      stores.metrics.refusedBatch()
       return Self.refusal(number, error)
     }
     if let wait = await limiter.admit(gateway, events: batch.events.count, bytes: bytes) {
+      stores.metrics.wasBusy(.rate)
       return Self.busy(number, RateLimiter.words, wait)
     }
     let prepared = PreparedBatch(batch, from: gateway, after: message["after"]?.integer, at: HubClock.now)
     if let wait = stores.ingest.admission.enter(gateway, bytes: prepared.bytes) {
+      stores.metrics.wasBusy(.queue)
       return Self.busy(number, Admission.words, wait)
     }
     defer { stores.ingest.admission.leave(gateway, bytes: prepared.bytes) }
@@ -243,8 +253,10 @@ struct LinkSession: Sendable {
     } catch {
       let failure: any Error = error
       if let refused = failure as? HubDatabaseError, refused.kind == .unfit {
+        stores.metrics.refusedBatch()
         return Self.refusal(number, .badEvent(seq: nil, reason: refused.words))
       }
+      stores.metrics.wasBusy(.database)
       // Disk full and the like: the gateway keeps everything and tries again, not all of them at once.
       return Self.busy(number, "\(error)", Int.random(in: 5...15))
     }

@@ -13,6 +13,11 @@ final class HubStores: Sendable {
   let greetings: Gathered<GatewayEpoch, HubStore.Progress?>
   /// States that gateways tell, each when it connects.
   let states: Gathered<GatewayState, Bool>
+  /// Whether the database answers, on a connection of its own.
+  let probe: DatabaseProbe
+  /// For what is deleted by its age.
+  let caretaker: HubStore
+  let metrics = HubMetrics()
   private let readers: [HubStore]
   private let lastReader = Mutex(0)
 
@@ -29,21 +34,38 @@ final class HubStores: Sendable {
   private static let readerCount = 2
 
   /// In an SQLite file, which one connection writes; or, with an address `postgresql://…`, on a PostgreSQL server.
-  init(location: String, password: String? = nil) throws {
+  /// `keeps`: for how long; without an end to that the caretaker needs no connection of its own.
+  init(location: String, password: String? = nil, keeps: Retention = Retention()) throws {
     let greeter: HubStore
+    let metrics = metrics
+    let rare = RareLine(HubLog.write)
+    func store(_ database: sending any HubDatabase) -> HubStore {
+      HubStore(
+        TimedDatabase(database) { what, took in
+          metrics.wasSlow()
+          rare.say("slow: \(what) took \(Int(took.seconds * 1000)) ms")
+        })
+    }
     if HubStore.isServer(location) {
       let connect = { (migrates: Bool) in
-        HubStore(try PostgresHubDatabase(address: location, password: password, migrates: migrates))
+        store(try PostgresHubDatabase(address: location, password: password, migrates: migrates))
       }
       desk = try connect(true)
-      ingest = Ingest(try (0..<Self.writers).map { _ in try connect(false) })
+      ingest = Ingest(try (0..<Self.writers).map { _ in try connect(false) }, metrics: metrics)
       greeter = try connect(false)
       readers = try (0..<Self.readerCount).map { _ in try connect(false) }
+      probe = DatabaseProbe(
+        try connect(false), question: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END")
+      caretaker = keeps.isEmpty ? desk : try connect(false)
     } else {
-      desk = HubStore(try SQLiteHubDatabase(location: location))
-      ingest = Ingest([desk])
-      greeter = HubStore(try SQLiteHubDatabase(reading: location))
-      readers = try (0..<Self.readerCount).map { _ in HubStore(try SQLiteHubDatabase(reading: location)) }
+      desk = store(try SQLiteHubDatabase(location: location))
+      ingest = Ingest([desk], metrics: metrics)
+      greeter = store(try SQLiteHubDatabase(reading: location))
+      readers = try (0..<Self.readerCount).map { _ in store(try SQLiteHubDatabase(reading: location)) }
+      probe = DatabaseProbe(
+        store(try SQLiteHubDatabase(reading: location)), question: "SELECT count(*) FROM positions WHERE base < 0")
+      // One connection writes.
+      caretaker = desk
     }
     greetings = Gathered(weight: { _ in 0.001 }) { (epochs) async throws(HubDatabaseError) in
       try await greeter.progress(of: epochs)

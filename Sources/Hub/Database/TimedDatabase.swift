@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+
+import Escaping
+import SQLite
+
+/// A database that tells of what takes long: the statement, never its values.
+final class TimedDatabase: HubDatabase {
+  static let slow: Duration = .seconds(1)
+
+  private let inner: any HubDatabase
+  private let tell: @Sendable (String, Duration) -> Void
+  private var begun: ContinuousClock.Instant?
+
+  /// `tell`: what it was, and how long it took.
+  init(_ inner: any HubDatabase, _ tell: @escaping @Sendable (String, Duration) -> Void) {
+    (self.inner, self.tell) = (inner, tell)
+  }
+
+  private func timed<Value>(
+    _ what: @autoclosure () -> String, _ work: () throws(HubDatabaseError) -> Value
+  ) throws(HubDatabaseError) -> Value {
+    let start = ContinuousClock.now
+    defer { look(since: start, what()) }
+    return try work()
+  }
+
+  private func look(since start: ContinuousClock.Instant, _ what: @autoclosure () -> String) {
+    let took = ContinuousClock.now - start
+    if took > Self.slow { tell(Self.short(what()), took) }
+  }
+
+  /// Its beginning, in one line.
+  static func short(_ sql: String) -> String {
+    sql.split(whereSeparator: \.isWhitespace).joined(separator: " ").cut(toBytes: 120)
+  }
+
+  private static func words(_ calls: [HubCall]) -> String {
+    guard let first = calls.first(where: { $0.rows > 0 }) else { return "nothing" }
+    return "\(calls.count) statements, of which the first has \(first.rows) rows: \(short(first.sql))"
+  }
+
+  // MARK: As the inner one
+
+  func execute(_ sql: String) throws(HubDatabaseError) {
+    try timed(sql) { () throws(HubDatabaseError) in try inner.execute(sql) }
+  }
+
+  func run(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> Int {
+    try timed(sql) { () throws(HubDatabaseError) in try inner.run(sql, values) }
+  }
+
+  func each(
+    _ sql: String, _ values: [SQLiteValue], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
+  ) throws(HubDatabaseError) {
+    try timed(sql) { () throws(HubDatabaseError) in try inner.each(sql, values, row) }
+  }
+
+  func begin() throws(HubDatabaseError) {
+    begun = .now
+    try timed("BEGIN") { () throws(HubDatabaseError) in try inner.begin() }
+  }
+
+  func commit() throws(HubDatabaseError) {
+    try timed("COMMIT") { () throws(HubDatabaseError) in try inner.commit() }
+    ended()
+  }
+
+  func rollback() {
+    inner.rollback()
+    begun = nil
+  }
+
+  func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
+    if begins { begun = .now }
+    try timed(Self.words(calls)) { () throws(HubDatabaseError) in
+      try inner.perform(calls, begins: begins, ends: ends)
+    }
+    if ends { ended() }
+  }
+
+  private func ended() {
+    if let begun { look(since: begun, "a transaction") }
+    begun = nil
+  }
+
+  func read(_ calls: [HubCall]) throws(HubDatabaseError) {
+    try timed(Self.words(calls)) { () throws(HubDatabaseError) in try inner.read(calls) }
+  }
+
+  func lock(_ name: String) throws(HubDatabaseError) {
+    try timed("waiting for a lock") { () throws(HubDatabaseError) in try inner.lock(name) }
+  }
+
+  func locking(_ names: [String]) -> [HubCall] { inner.locking(names) }
+  func notifying(_ news: [HubNews]) -> [HubCall] { inner.notifying(news) }
+  func notify(_ payload: String) throws(HubDatabaseError) { try inner.notify(payload) }
+  func listeners() throws(HubDatabaseError) -> Int64 { try inner.listeners() }
+  var nextPosition: String { inner.nextPosition }
+  var unsettledPosition: String? { inner.unsettledPosition }
+  func bytes(_ column: String) -> String { inner.bytes(column) }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+
+import Exposition
+import Foundation
+import Hummingbird
+import JSON
+import Release
+
+/// How the hub is: for load balancers and for Prometheus.
+extension HubAPI {
+  /// Answers from what is known, at once, whatever the database does.
+  func ready() -> Response {
+    let lack = stores.probe.lack()
+    let body = JSONWriter.object { json in
+      json.field("ready", lack == nil)
+      json.field("reason", lack?.rawValue)
+    }
+    return Self.json(body, status: lack == nil ? .ok : .serviceUnavailable)
+  }
+
+  func metrics(_ call: Call) async throws -> Response {
+    var headers = HTTPFields()
+    headers[.contentType] = "text/plain; version=0.0.4; charset=utf-8"
+    return Response(status: .ok, headers: headers, body: .init(byteBuffer: ByteBuffer(bytes: exposition().bytes)))
+  }
+
+  private func exposition() -> Exposition {
+    var text = Exposition()
+    let counts = stores.metrics.now
+    ours(&text)
+    connections(&text, counts)
+    batches(&text, counts)
+    database(&text, counts)
+    return text
+  }
+
+  private func ours(_ text: inout Exposition) {
+    text.metric("meshpost_hub_build_info", .gauge, "Which version.") { $0.add(1, ("version", Release.version)) }
+    text.metric("process_start_time_seconds", .gauge, "When the hub was started, seconds since 1970.") {
+      $0.add(Double(HubClock.started / 1000))
+    }
+    text.gauge("process_resident_memory_bytes", "Resident memory.", Self.residentBytes)
+    text.gauge("process_open_fds", "Open files.", OpenFiles.count)
+  }
+
+  /// `VmRSS` of /proc/self/status.
+  private static var residentBytes: Int64? {
+    guard let status = FileManager.default.contents(atPath: "/proc/self/status") else { return nil }
+    let line = String(decoding: status, as: UTF8.self).split(separator: "\n").first { $0.hasPrefix("VmRSS:") }
+    return line?.split(separator: " ").compactMap { Int64($0) }.first.map { $0 * 1024 }
+  }
+
+  private func connections(_ text: inout Exposition, _ counts: HubMetrics.Counts) {
+    text.metric("meshpost_hub_links", .gauge, "Gateways that are linked here, by how the link is compressed.") {
+      for encoding in HubMetrics.Encoding.allCases {
+        $0.add(Double(counts.links[encoding] ?? 0), ("encoding", encoding.rawValue))
+      }
+    }
+    text.counter("meshpost_hub_links_opened_total", "Links that were made.", counts.linksOpened)
+    text.gauge("meshpost_hub_connections", "Open connections, links and requests.", places.count)
+    text.gauge("meshpost_hub_connections_limit", "As many as there is room for.", places.most)
+    text.counter(
+      "meshpost_hub_connections_refused_total", "Connections for which there was no room.", places.refusedCount)
+    text.metric("meshpost_hub_logins_refused_total", .counter, "Requests whose token was refused.") {
+      for login in HubMetrics.Login.allCases {
+        $0.add(Double(counts.logins[login] ?? 0), ("reason", login.rawValue))
+      }
+    }
+  }
+
+  private func batches(_ text: inout Exposition, _ counts: HubMetrics.Counts) {
+    let lanes = EventBatch.Lane.allCases.map { ($0 as EventBatch.Lane?, $0.rawValue) } + [(nil, "all")]
+    text.metric("meshpost_hub_batches_total", .counter, "Batches that are on disk.") {
+      for (lane, name) in lanes { $0.add(Double(counts.batches[lane] ?? 0), ("lane", name)) }
+    }
+    text.metric("meshpost_hub_events_total", .counter, "Events in them, also those that came again.") {
+      for (lane, name) in lanes { $0.add(Double(counts.events[lane] ?? 0), ("lane", name)) }
+    }
+    text.metric(
+      "meshpost_hub_event_delay_seconds", .histogram, "From the newest event of a batch to its commit: how far behind."
+    ) {
+      for (lane, name) in lanes {
+        guard let delays = counts.delays[lane] else { continue }
+        $0.add(bounds: delays.bounds, counts: delays.counts, sum: delays.sum, ("lane", name))
+      }
+    }
+    text.counter("meshpost_hub_batches_out_of_order_total", "Batches behind a gap.", counts.outOfOrder)
+    text.counter("meshpost_hub_batches_refused_total", "Batches that cannot be taken.", counts.refusedBatches)
+    text.metric("meshpost_hub_busy_total", .counter, "Answers that say to come again later.") {
+      for reason in HubMetrics.Busy.allCases {
+        $0.add(Double(counts.busy[reason] ?? 0), ("reason", reason.rawValue))
+      }
+    }
+    let queue = stores.ingest.admission.waiting
+    text.gauge("meshpost_hub_queue_batches", "Batches that wait for the database.", queue.batches)
+    text.gauge("meshpost_hub_queue_bytes", "Bytes of them.", queue.bytes)
+    text.gauge("meshpost_hub_queue_bytes_limit", "As many as may wait.", Admission.mostBytes)
+  }
+
+  private func database(_ text: inout Exposition, _ counts: HubMetrics.Counts) {
+    let probe = stores.probe.now
+    text.gauge("meshpost_hub_database_up", "1: the database answers.", stores.probe.lack() == nil ? 1 : 0)
+    text.metric("meshpost_hub_database_probe_seconds", .gauge, "How long its last answer took.") {
+      $0.add(probe.took?.seconds)
+    }
+    text.metric("meshpost_hub_commit_seconds", .histogram, "A transaction of batches, from its turn to the disk.") {
+      $0.add(
+        bounds: counts.commitSeconds.bounds, counts: counts.commitSeconds.counts, sum: counts.commitSeconds.sum)
+    }
+    text.metric("meshpost_hub_commit_batches", .histogram, "Batches in a transaction.") {
+      $0.add(
+        bounds: counts.commitBatches.bounds, counts: counts.commitBatches.counts, sum: counts.commitBatches.sum)
+    }
+    text.metric("meshpost_hub_commits_failed_total", .counter, "Transactions of batches that failed.") {
+      for kind in HubDatabaseError.Kind.allCases {
+        $0.add(Double(counts.failedCommits[kind] ?? 0), ("reason", kind.rawValue))
+      }
+    }
+    text.counter(
+      "meshpost_hub_slow_statements_total", "Statements and transactions of more than a second.", counts.slow)
+    text.gauge("meshpost_hub_gateways", "Gateways that the database knows.", probe.census?.gateways)
+    text.gauge("meshpost_hub_commands_waiting", "Commands that wait for a gateway.", probe.census?.waitingCommands)
+    text.metric("meshpost_hub_purged_rows_total", .counter, "Rows that the retention has deleted.") {
+      for table in PurgedTable.allCases {
+        $0.add(Double(counts.purged[table.rawValue] ?? 0), ("table", table.rawValue))
+      }
+    }
+  }
+}

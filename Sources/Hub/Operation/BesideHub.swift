@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import SQLite
+
+extension HubStore {
+  /// A hub's database for a command beside the hub, which may be serving. It is neither made nor upgraded.
+  public static func beside(_ configuration: HubConfiguration, writes: Bool) throws -> HubStore {
+    if isServer(configuration.location) {
+      let database = try PostgresHubDatabase(
+        address: configuration.location, password: configuration.password, migrates: false)
+      try database.requireVersion()
+      return HubStore(database)
+    }
+    return HubStore(try SQLiteHubDatabase(existing: configuration.location, writes: writes))
+  }
+}
+
+extension PostgresHubDatabase {
+  fileprivate func requireVersion() throws(HubDatabaseError) {
+    let exists = try first("SELECT to_regclass('schema_version')::text") { $0.textIfAny(0) } ?? nil
+    let version =
+      exists == nil ? 0 : try first("SELECT coalesce(max(version), 0) FROM schema_version") { $0.integer(0) } ?? 0
+    try HubSchema.require(version)
+  }
+}
+
+extension HubSchema {
+  /// Commands beside a hub neither make its tables nor upgrade them.
+  static func require(_ version: Int64) throws(HubDatabaseError) {
+    let own = Int64(steps(.sqlite).count)
+    guard version != own else { return }
+    let words =
+      version == 0
+      ? "it has no tables of a hub yet: start the hub once"
+      : "its tables have version \(version), this program's \(own): use the program of the hub that serves, or restart it"
+    throw HubDatabaseError(kind: .other, words: words)
+  }
+}

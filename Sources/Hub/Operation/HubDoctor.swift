@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import Foundation
+
+/// Looks at a hub's configuration, database and machine, beside the hub.
+public struct HubDoctor: Sendable {
+  private let configuration: HubConfiguration
+
+  public init(_ configuration: HubConfiguration) { self.configuration = configuration }
+
+  public func examine() async -> [HubFinding] {
+    var found = files() + address() + [clock()] + disk()
+    do {
+      let store = try HubStore.beside(configuration, writes: false)
+      found.append(HubFinding("database", .ok, "it answers"))
+      let isServer = configuration.isServer
+      found += isServer ? try await store.examineServer() : try await store.examineFile(configuration.location)
+    } catch {
+      found.append(
+        HubFinding(
+          "database", .failed, "\(error)",
+          configuration.isServer
+            ? "See whether the server runs, and whether address, password and pg_hba.conf are right."
+            : "See whether the file is there, and readable for you; the hub makes it at its first start."))
+    }
+    return found
+  }
+
+  // MARK: Configuration
+
+  private func files() -> [HubFinding] {
+    var found: [HubFinding] = []
+    let secrets = configuration.tokens.map(\.location) + [configuration.passwordLocation].compactMap { $0 }
+    for location in Set(secrets).sorted() {
+      var facts = stat()
+      guard stat(location, &facts) == 0 else {
+        found.append(
+          HubFinding("secrets", .failed, "\(location): \(String(cString: strerror(errno)))", "Make the file."))
+        continue
+      }
+      guard facts.st_mode & 0o077 != 0 else { continue }
+      let isEverybodys = facts.st_mode & 0o007 != 0
+      found.append(
+        HubFinding(
+          "secrets", isEverybodys ? .failed : .warning,
+          "\(location) is open to \(isEverybodys ? "everybody" : "its group")",
+          "`chmod 600 \(location)`; replace the secret if others may have read it."))
+    }
+    if found.isEmpty { found.append(HubFinding("secrets", .ok, "\(Set(secrets).count) files, for their owner alone")) }
+    let all = configuration.tokens.filter { $0.gateway == "*" && $0.access == .all }
+    if !all.isEmpty {
+      found.append(
+        HubFinding(
+          "tokens", .warning, "\(all.map(\.name).joined(separator: ", ")) may do everything for every gateway",
+          "Give each gateway a token of its own with `write`, and operators one with `command`."))
+    }
+    return found
+  }
+
+  private func address() -> [HubFinding] {
+    let isLocal = ["127.0.0.1", "::1", "localhost"].contains(configuration.host)
+    return [
+      isLocal
+        ? HubFinding("network", .ok, "listens on \(configuration.host) only: others need a TLS proxy in front")
+        : HubFinding(
+          "network", .warning, "listens on \(configuration.host) without TLS: tokens can be read on the way",
+          "Let it listen on 127.0.0.1, with Caddy, nginx or HAProxy in front; or only within a VPN.")
+    ]
+  }
+
+  // MARK: The machine
+
+  private func clock() -> HubFinding {
+    var facts = timex()
+    let state = adjtimex(&facts)
+    let isSet = state >= 0 && facts.status & STA_UNSYNC == 0
+    return isSet
+      ? HubFinding("clock", .ok, "the machine's clock is synchronised")
+      : HubFinding(
+        "clock", .warning, "the machine's clock is not synchronised: commands expire at the wrong time",
+        "`timedatectl` tells why.")
+  }
+
+  private func disk() -> [HubFinding] {
+    guard !configuration.isServer else { return [] }
+    let folder = URL(filePath: configuration.location).deletingLastPathComponent().path()
+    var space = statvfs()
+    guard statvfs(folder, &space) == 0 else {
+      return [HubFinding("disk", .failed, "\(folder): \(String(cString: strerror(errno)))", "See whether it is there.")]
+    }
+    let free = UInt64(space.f_bavail) &* UInt64(space.f_frsize)
+    let all = max(1, UInt64(space.f_blocks) &* UInt64(space.f_frsize))
+    let words = "\(free >> 20) MiB free where the database is"
+    if space.f_flag & UInt(ST_RDONLY) != 0 {
+      return [HubFinding("disk", .failed, "\(folder) is read-only", "See `dmesg`: errors of the disk make it so.")]
+    }
+    let remedy =
+      "Make room, or delete what is old: `meshpost-hub purge`, `[retention]`. When it is full, gateways wait."
+    if free < 100 << 20 { return [HubFinding("disk", .failed, words, remedy)] }
+    return [
+      free < 1 << 30 || free < all / 20 ? HubFinding("disk", .warning, words, remedy) : HubFinding("disk", .ok, words)
+    ]
+  }
+}
+
+extension HubStore {
+  // MARK: An SQLite file
+
+  /// A log of so many bytes is one that cannot be copied back: something reads for very long.
+  private static let longLog: Int64 = 256 << 20
+
+  fileprivate func examineFile(_ location: String) throws(HubDatabaseError) -> [HubFinding] {
+    var found: [HubFinding] = []
+    var facts = stat()
+    if stat(location, &facts) == 0, facts.st_mode & 0o007 != 0 {
+      found.append(HubFinding("file", .failed, "\(location) is open to everybody", "`chmod o= \(location)*`"))
+    }
+    if stat(location + "-wal", &facts) == 0, Int64(facts.st_size) > Self.longLog {
+      found.append(
+        HubFinding(
+          "log", .warning, "\(location)-wal has \(facts.st_size >> 20) MiB: something reads for very long",
+          "End long backups and programs that have the file open: `fuser -v \(location)`."))
+    }
+    let (pages, free) = (try number("PRAGMA page_count"), try number("PRAGMA freelist_count"))
+    if pages > 100_000, free > pages / 2 {
+      found.append(
+        HubFinding(
+          "size", .warning, "\(free * 100 / pages) % of the file are free",
+          "New rows use it. To give it back, stop the hub once: `sqlite3 \(location) VACUUM`."))
+    }
+    return found
+  }
+
+  // MARK: A PostgreSQL server
+
+  private func setting(_ name: String) throws(HubDatabaseError) -> String {
+    try database.first("SELECT current_setting(?1)", .text(name)) { $0.text(0) } ?? ""
+  }
+
+  fileprivate func examineServer() throws(HubDatabaseError) -> [HubFinding] {
+    var found = [try version()] + (try durability())
+    found += [try connections(), try oldestTransaction()] + (try bloat())
+    if try setting("idle_in_transaction_session_timeout") == "0" {
+      found.append(
+        HubFinding(
+          "transactions", .warning,
+          "idle_in_transaction_session_timeout is off: one forgotten transaction holds up readers",
+          "`ALTER SYSTEM SET idle_in_transaction_session_timeout = '5min'`, then `SELECT pg_reload_conf()`."))
+    }
+    return found
+  }
+
+  private func version() throws(HubDatabaseError) -> HubFinding {
+    let number = try number("SELECT current_setting('server_version_num')::bigint")
+    let name = "PostgreSQL \(try setting("server_version"))"
+    return number >= 140_000
+      ? HubFinding("server", .ok, name)
+      : HubFinding("server", .warning, "\(name) is not tried", "Upgrade the server to version 14 or newer.")
+  }
+
+  private func durability() throws(HubDatabaseError) -> [HubFinding] {
+    var found: [HubFinding] = []
+    if try setting("fsync") == "off" {
+      found.append(
+        HubFinding(
+          "durability", .failed, "fsync is off: a power cut destroys the database",
+          "`ALTER SYSTEM SET fsync = on`, then `SELECT pg_reload_conf()`."))
+    }
+    if try setting("full_page_writes") == "off" {
+      found.append(
+        HubFinding(
+          "durability", .failed, "full_page_writes is off: a power cut can destroy the database",
+          "`ALTER SYSTEM SET full_page_writes = on`, then `SELECT pg_reload_conf()`."))
+    }
+    if try setting("synchronous_commit") == "off" {
+      found.append(
+        HubFinding(
+          "durability", .failed, "synchronous_commit is off: a crash loses events that gateways no longer send",
+          "`ALTER ROLE … SET synchronous_commit = on` for the hub's role, or remove the setting."))
+    }
+    if found.isEmpty { found.append(HubFinding("durability", .ok, "what is committed is on disk")) }
+    return found
+  }
+
+  private func connections() throws(HubDatabaseError) -> HubFinding {
+    let used = try number("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")
+    let most = try number("SELECT current_setting('max_connections')::bigint")
+    let words = "\(used) of \(most) connections of the server are in use"
+    // A hub has nine at most.
+    return most - used < 10
+      ? HubFinding("connections", .warning, words, "Raise max_connections of the server, or end what holds them.")
+      : HubFinding("connections", .ok, words)
+  }
+
+  /// Transactions that write hold up who reads joined messages. Source: decision 0018.
+  private func oldestTransaction() throws(HubDatabaseError) -> HubFinding {
+    let oldest = try database.first(
+      """
+      SELECT pid, coalesce(datname, '?'), coalesce(application_name, ''), coalesce(state, '?'),
+      extract(epoch FROM clock_timestamp() - xact_start)::bigint FROM pg_stat_activity
+      WHERE backend_xid IS NOT NULL AND xact_start IS NOT NULL AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1
+      """
+    ) { ($0.integer(0), "\($0.text(3)), database \($0.text(1)), \($0.text(2))", $0.integer(4)) }
+    guard let (pid, words, seconds) = oldest, seconds > 60 else {
+      return HubFinding("transactions", .ok, "none that writes is older than a minute")
+    }
+    return HubFinding(
+      "transactions", .warning,
+      "one has been open for \(seconds) s (\(words)): joined messages behind it cannot be read",
+      "End it where it comes from, or: `SELECT pg_terminate_backend(\(pid))`.")
+  }
+
+  private func bloat() throws(HubDatabaseError) -> [HubFinding] {
+    var found: [HubFinding] = []
+    try database.each(
+      """
+      SELECT relname, n_live_tup, n_dead_tup FROM pg_stat_user_tables
+      WHERE schemaname = current_schema() AND n_dead_tup > 100000 AND n_dead_tup > n_live_tup / 2 ORDER BY n_dead_tup DESC LIMIT 5
+      """, []
+    ) { (row) throws(HubDatabaseError) in
+      found.append(
+        HubFinding(
+          "bloat", .warning, "\(row.text(0)) has \(row.integer(2)) dead rows beside \(row.integer(1))",
+          "`VACUUM (ANALYZE) \(row.text(0))`; see whether autovacuum is on."))
+      return true
+    }
+    return found
+  }
+}

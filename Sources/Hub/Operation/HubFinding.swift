@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+
+/// What the doctor found, and what to do about it.
+public struct HubFinding: Sendable, Equatable {
+  public enum State: String, Sendable {
+    case ok
+    case warning
+    case failed
+  }
+
+  public var name: String
+  public var state: State
+  public var words: String
+  public var remedy: String?
+
+  public init(_ name: String, _ state: State, _ words: String, _ remedy: String? = nil) {
+    (self.name, self.state, self.words, self.remedy) = (name, state, words, remedy)
+  }
+
+  public func write(to json: inout JSONWriter) {
+    json.field("check", name)
+    json.field("state", state.rawValue)
+    json.field("words", words)
+    json.field("remedy", remedy)
+  }
+}

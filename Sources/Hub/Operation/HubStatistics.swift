@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import SQLite
+
+/// What a hub's database holds.
+public struct HubStatistics: Sendable {
+  public struct Table: Sendable {
+    public var name: String
+    /// `nil`: not counted. On PostgreSQL about, as of its last look.
+    public var rows: Int64?
+    /// With indexes; `nil`: not measured.
+    public var bytes: Int64?
+  }
+
+  public struct Moment: Sendable {
+    /// Milliseconds since 1970, by the gateway's clock.
+    public var at: Int64
+    public var isTrusted: Bool
+  }
+
+  public struct Day: Sendable {
+    /// Days since 1970, UTC.
+    public var number: Int64
+    public var events: Int64
+
+    public var name: String {
+      String(Date(timeIntervalSince1970: Double(number) * 86_400).formatted(.iso8601).prefix(10))
+    }
+  }
+
+  public var bytes: Int64
+  /// Of the file, for new rows; `nil` on PostgreSQL.
+  public var freeBytes: Int64?
+  public var gateways: Int64
+  /// Taken since the beginning, those that have been deleted included.
+  public var eventsTaken: Int64
+  public var waitingCommands: Int64
+  public var tables: [Table]
+  /// By arrival.
+  public var oldest: Moment?
+  public var newest: Moment?
+  public var days: [Day]
+  /// Those with the most events.
+  public var top: [HubStore.Gateway]
+
+  public var json: [UInt8] {
+    JSONWriter.object { json in
+      json.field("bytes", bytes)
+      json.field("free_bytes", freeBytes)
+      json.field("gateways", gateways)
+      json.field("events_taken", eventsTaken)
+      json.field("commands_waiting", waitingCommands)
+      for (name, moment) in [("oldest_event", oldest), ("newest_event", newest)] {
+        guard let moment else { continue }
+        json.objectField(name) {
+          $0.field("at", moment.at)
+          $0.field("trusted", moment.isTrusted)
+        }
+      }
+      json.arrayField("tables") { json in
+        for table in tables {
+          json.object {
+            $0.field("table", table.name)
+            $0.field("rows", table.rows)
+            $0.field("bytes", table.bytes)
+          }
+        }
+      }
+      json.arrayField("days") { json in
+        for day in days {
+          json.object {
+            $0.field("day", day.name)
+            $0.field("events", day.events)
+          }
+        }
+      }
+      json.arrayField("top") { json in
+        for gateway in top {
+          json.object {
+            $0.field("gateway", gateway.id)
+            $0.field("radio", gateway.radio)
+            $0.field("events", gateway.events)
+            $0.field("last_seen", gateway.lastSeen)
+          }
+        }
+      }
+    }
+  }
+}
+
+extension HubStore {
+  /// Files that are larger than this are not read through to count rows and measure tables, unless asked for.
+  private static let readThrough: Int64 = 2 << 30
+  private static let shownDays: Int64 = 7
+
+  /// `isFull`: rows and tables' sizes also of a large SQLite file, all of which is read for that. `now`: milliseconds since 1970.
+  public func statistics(isServer: Bool, isFull: Bool, top: Int, now: Int64) throws(HubDatabaseError) -> HubStatistics {
+    let bytes = try number(
+      isServer
+        ? "SELECT pg_database_size(current_database())"
+        : "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+    let isCounted = isFull || bytes <= Self.readThrough
+    return HubStatistics(
+      bytes: bytes,
+      freeBytes: isServer
+        ? nil : try number("SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"),
+      gateways: try number("SELECT count(*) FROM gateways"),
+      eventsTaken: try number("SELECT coalesce(sum(events), 0) FROM gateways"),
+      waitingCommands: try number("SELECT count(*) FROM commands WHERE state = 'queued'"),
+      tables: isServer ? try serverTables() : try fileTables(isCounted),
+      oldest: try moment("ORDER BY id"), newest: try moment("ORDER BY id DESC"), days: try days(now),
+      top: try busiest(top))
+  }
+
+  private func moment(_ order: String) throws(HubDatabaseError) -> HubStatistics.Moment? {
+    try database.first("SELECT at, trusted FROM events \(order) LIMIT 1") {
+      HubStatistics.Moment(at: $0.integer(0), isTrusted: $0.integer(1) != 0)
+    }
+  }
+
+  /// Partitions count with their table.
+  private func serverTables() throws(HubDatabaseError) -> [HubStatistics.Table] {
+    var tables: [HubStatistics.Table] = []
+    try database.each(
+      """
+      SELECT coalesce(pg_partition_root(c.oid), c.oid)::regclass::text, sum(greatest(c.reltuples, 0))::bigint,
+      bool_or(c.reltuples >= 0)::int, sum(pg_total_relation_size(c.oid))::bigint
+      FROM pg_class c WHERE c.relkind IN ('r', 'p') AND c.relnamespace = current_schema()::regnamespace
+      GROUP BY 1 ORDER BY 4 DESC
+      """, []
+    ) { (row) throws(HubDatabaseError) in
+      tables.append(
+        HubStatistics.Table(name: row.text(0), rows: row.integer(2) == 1 ? row.integer(1) : nil, bytes: row.integer(3)))
+      return true
+    }
+    return tables
+  }
+
+  private func fileTables(_ isCounted: Bool) throws(HubDatabaseError) -> [HubStatistics.Table] {
+    var tables: [HubStatistics.Table] = []
+    try database.each(
+      "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name", []
+    ) { (row) throws(HubDatabaseError) in
+      tables.append(HubStatistics.Table(name: row.text(0)))
+      return true
+    }
+    guard isCounted else { return tables }
+    for index in tables.indices { tables[index].rows = try number("SELECT count(*) FROM \(tables[index].name)") }
+    var sizes: [String: Int64] = [:]
+    do throws(HubDatabaseError) {
+      try database.each(
+        """
+        SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name WHERE d.aggregate = TRUE
+        GROUP BY 1
+        """, []
+      ) { (row) throws(HubDatabaseError) in
+        sizes[row.text(0)] = row.integer(1)
+        return true
+      }
+    } catch {
+      // An SQLite library without `dbstat`.
+    }
+    for index in tables.indices { tables[index].bytes = sizes[tables[index].name] }
+    return tables.sorted { ($0.bytes ?? 0, $1.name) > ($1.bytes ?? 0, $0.name) }
+  }
+
+  /// By the gateways' clocks, as far as they are trusted. Ids grow with arrival: where the days begin is found by halving.
+  private func days(_ now: Int64) throws(HubDatabaseError) -> [HubStatistics.Day] {
+    let day: Int64 = 86_400_000
+    let start = (now / day - Self.shownDays + 1) * day
+    var low = try number("SELECT coalesce(min(id), 0) FROM events")
+    var high = try number("SELECT coalesce(max(id), 0) FROM events") + 1
+    while low < high {
+      let middle = low + (high - low) / 2
+      let found = try database.first(
+        "SELECT at FROM events WHERE id >= ?1 AND trusted = 1 ORDER BY id LIMIT 1", .integer(middle)
+      ) { $0.integer(0) }
+      if let found, found < start { low = middle + 1 } else { high = middle }
+    }
+    var days: [HubStatistics.Day] = []
+    try database.each(
+      """
+      SELECT at / \(day), count(*) FROM events WHERE id >= ?1 AND trusted = 1 AND at >= ?2 AND at < ?3
+      GROUP BY 1 ORDER BY 1
+      """, [.integer(low), .integer(start), .integer(now + day)]
+    ) { (row) throws(HubDatabaseError) in
+      days.append(HubStatistics.Day(number: row.integer(0), events: row.integer(1)))
+      return true
+    }
+    return days
+  }
+
+  private func busiest(_ count: Int) throws(HubDatabaseError) -> [Gateway] {
+    var found: [Gateway] = []
+    try database.each(
+      "SELECT id, epoch, events, last_seen, radio FROM gateways ORDER BY events DESC, id LIMIT ?1",
+      [.integer(Int64(count))]
+    ) { (row) throws(HubDatabaseError) in
+      found.append(
+        Gateway(
+          id: row.text(0), epoch: row.text(1), progress: Progress(), events: row.integer(2), lastSeen: row.integer(3),
+          radio: row.textIfAny(4)))
+      return true
+    }
+    return found
+  }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+
+import CPostgres
+import Foundation
+
+/// A dump by PostgreSQL's own `pg_dump`, of one moment, while the server is used.
+struct PostgresDump {
+  private let address: String
+  private let password: String?
+
+  /// The password, also one within the address, goes by the environment: arguments are everybody's to read.
+  init(address: String, password: String?) throws {
+    var message: UnsafeMutablePointer<CChar>?
+    guard let options = PQconninfoParse(address, &message) else {
+      defer { PQfreemem(message) }
+      throw HubBackup.Failure("the database's address: \(PostgresHubDatabase.words(message))")
+    }
+    defer { PQconninfoFree(options) }
+    var (parts, secret) = ([String](), password)
+    var option = options
+    while let keyword = option.pointee.keyword.map({ String(cString: $0) }) {
+      if let value = option.pointee.val.map({ String(cString: $0) }) {
+        if keyword == "password" {
+          secret = secret ?? value
+        } else {
+          parts.append("\(keyword)='\(Self.quoted(value))'")
+        }
+      }
+      option += 1
+    }
+    (self.address, self.password) = (parts.joined(separator: " "), secret)
+  }
+
+  private static func quoted(_ value: String) -> String {
+    value.replacing("\\", with: "\\\\").replacing("'", with: "\\'")
+  }
+
+  /// Looked through afterwards: `pg_restore` finds the hub's tables in it.
+  func make(at location: String) throws {
+    // In this process: nothing else makes files meanwhile.
+    let before = umask(0o077)
+    defer { umask(before) }
+    guard let dump = Self.tool("pg_dump"), let restore = Self.tool("pg_restore") else {
+      throw HubBackup.Failure(
+        "pg_dump is not here: install postgresql-client, or make the backup where the server is, as its documentation says"
+      )
+    }
+    _ = try run(dump, ["--format=custom", "--no-password", "--file=\(location)", "--dbname=\(address)"])
+    let list = try run(restore, ["--list", location])
+    for table in ["gateways", "epochs", "events"] where !list.contains(" \(table) ") {
+      throw HubBackup.Failure("the dump has no table \(table)")
+    }
+  }
+
+  /// On the path, or where Debian keeps those of each version: the newest.
+  private static func tool(_ name: String) -> String? {
+    let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin"
+    let root = "/usr/lib/postgresql"
+    // `try?`: no such folder, no versions.
+    let versions = ((try? FileManager.default.contentsOfDirectory(atPath: root)) ?? []).compactMap { Int($0) }.sorted()
+    let places = versions.reversed().map { "\(root)/\($0)/bin" } + path.split(separator: ":").map(String.init)
+    return places.map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
+  }
+
+  private func run(_ tool: String, _ arguments: [String]) throws -> String {
+    let process = Process()
+    process.executableURL = URL(filePath: tool)
+    process.arguments = arguments
+    var environment = ProcessInfo.processInfo.environment
+    environment["PGPASSWORD"] = password
+    environment["PGAPPNAME"] = "meshpost-hub backup"
+    process.environment = environment
+    process.standardInput = FileHandle.nullDevice
+    // Into files: no pipe that fills up while the other is read.
+    let folder = FileManager.default.temporaryDirectory.appending(path: "meshpost-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(
+      at: folder, withIntermediateDirectories: false, attributes: [.posixPermissions: 0o700])
+    // `try?`: what stays of a temporary folder is removed by the system.
+    defer { try? FileManager.default.removeItem(at: folder) }
+    let (output, errors) = (folder.appending(path: "out"), folder.appending(path: "errors"))
+    for file in [output, errors] { _ = FileManager.default.createFile(atPath: file.path(), contents: nil) }
+    process.standardOutput = try FileHandle(forWritingTo: output)
+    process.standardError = try FileHandle(forWritingTo: errors)
+    try process.run()
+    process.waitUntilExit()
+    guard process.terminationStatus == 0 else {
+      let words = String(decoding: try Data(contentsOf: errors), as: UTF8.self)
+      throw HubBackup.Failure("\(URL(filePath: tool).lastPathComponent): \(words.prefix(2000))")
+    }
+    return String(decoding: try Data(contentsOf: output), as: UTF8.self)
+  }
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+
+import SQLite
+
+/// Rows in the order in which they came, and which of them are old: pure.
+struct OldRows: Equatable {
+  struct Row: Equatable {
+    var id: Int64
+    /// Milliseconds since 1970; `nil`: nothing to go by.
+    var at: Int64?
+  }
+
+  /// What goes.
+  var ids: [Int64] = []
+  /// What lies behind is younger, or there is no more.
+  var isLast = false
+
+  /// Before this clock was not set: 1 January 2020. Source: none; no MeshCore radio is older.
+  private static let earliest: Int64 = 1_577_836_800_000
+  /// A clock that is ahead by more than a day is wrong.
+  private static let ahead: Int64 = 86_400_000
+
+  static func date(_ at: Int64, isTrusted: Bool, now: Int64) -> Int64? {
+    isTrusted && (earliest...(now + ahead)).contains(at) ? at : nil
+  }
+
+  /// `limit`: of the rows that were asked for; `next`: the date of the first behind them that has one.
+  init(_ rows: [Row], before cutoff: Int64, limit: Int, next: () throws(HubDatabaseError) -> Int64?)
+    throws(HubDatabaseError)
+  {
+    var old = 0
+    isLast = rows.count < limit
+    for (index, row) in rows.enumerated() {
+      guard let at = row.at else { continue }
+      guard at < cutoff else {
+        isLast = true
+        break
+      }
+      old = index + 1
+    }
+    if !isLast, old == 0 {
+      // All of them without a date: the next one that has one decides.
+      if let at = try next(), at < cutoff { old = rows.count } else { isLast = true }
+    }
+    ids = rows.prefix(old).map(\.id)
+  }
+}
+
+/// What the purge asks of the database: each is a short question, or a transaction of some rows.
+extension HubStore {
+  func gateway(after id: String, only: String?) throws(HubDatabaseError) -> String? {
+    try database.first(
+      "SELECT min(id) FROM gateways WHERE id > ?1 AND (CAST(?2 AS TEXT) IS NULL OR id = ?2)", .text(id),
+      .optional(only)
+    ) { $0.textIfAny(0) } ?? nil
+  }
+
+  /// The next kind of which there are events: by the index, however many they are.
+  func kind(of gateway: String, after kind: String) throws(HubDatabaseError) -> String? {
+    try database.first(
+      "SELECT min(kind) FROM events WHERE gateway = ?1 AND kind > ?2", .text(gateway), .text(kind)
+    ) { $0.textIfAny(0) } ?? nil
+  }
+
+  func oldEvents(
+    of gateway: String, _ kind: String, after: Int64, before cutoff: Int64, now: Int64, limit: Int
+  ) throws(HubDatabaseError) -> OldRows {
+    let source = "SELECT id, at, trusted FROM events WHERE gateway = ?1 AND kind = ?2 AND id > ?3"
+    var rows: [OldRows.Row] = []
+    try database.each(
+      "\(source) ORDER BY id LIMIT ?4", [.text(gateway), .text(kind), .integer(after), .integer(Int64(limit))]
+    ) { (row) throws(HubDatabaseError) in
+      let date = OldRows.date(row.integer(1), isTrusted: row.integer(2) != 0, now: now)
+      rows.append(OldRows.Row(id: row.integer(0), at: date))
+      return true
+    }
+    return try OldRows(rows, before: cutoff, limit: limit) { () throws(HubDatabaseError) in
+      var found: Int64?
+      try database.each(
+        "\(source) AND trusted = 1 ORDER BY id LIMIT 100",
+        [.text(gateway), .text(kind), .integer(rows.last?.id ?? after)]
+      ) { (row) throws(HubDatabaseError) in
+        found = OldRows.date(row.integer(1), isTrusted: true, now: now)
+        return found == nil
+      }
+      return found
+    }
+  }
+
+  /// The newest stays: on SQLite the next message's position follows from it.
+  func oldMessages(after: Int64, before cutoff: Int64, now: Int64, limit: Int) throws(HubDatabaseError) -> OldRows {
+    let source = """
+      SELECT position, at FROM messages WHERE position > ?1 AND position < (SELECT max(position) FROM messages)
+      ORDER BY position LIMIT ?2
+      """
+    func rows(_ after: Int64, _ limit: Int) throws(HubDatabaseError) -> [OldRows.Row] {
+      var rows: [OldRows.Row] = []
+      try database.each(source, [.integer(after), .integer(Int64(limit))]) { (row) throws(HubDatabaseError) in
+        let date = OldRows.date(row.integer(1), isTrusted: true, now: now)
+        rows.append(OldRows.Row(id: row.integer(0), at: date))
+        return true
+      }
+      return rows
+    }
+    let found = try rows(after, limit)
+    return try OldRows(found, before: cutoff, limit: limit) { () throws(HubDatabaseError) in
+      try rows(found.last?.id ?? after, limit).lazy.compactMap(\.at).first
+    }
+  }
+
+  func delete(_ table: PurgedTable, _ ids: [Int64]) throws(HubDatabaseError) {
+    guard !ids.isEmpty else { return }
+    let rows: [(name: String, column: HubColumn)] = [("id", .integers(ids))]
+    let calls =
+      table == .messages
+      ? [
+        HubCall("DELETE FROM heard WHERE message IN (SELECT v.id FROM @rows)", rows),
+        HubCall("DELETE FROM messages WHERE position IN (SELECT v.id FROM @rows)", rows),
+      ] : [HubCall("DELETE FROM events WHERE id IN (SELECT v.id FROM @rows)", rows)]
+    try database.retrying { () throws(HubDatabaseError) in
+      try database.perform(calls, begins: true, ends: true)
+    }
+  }
+
+  /// A page of keys, and where the next page begins. A contact whose time was never known stays.
+  func oldContacts(
+    of gateway: String, after key: String, before cutoff: Int64, limit: Int
+  ) throws(HubDatabaseError) -> (keys: [String], next: String?) {
+    var (keys, count, last) = ([String](), 0, key)
+    try database.each(
+      "SELECT key, at FROM contacts WHERE gateway = ?1 AND key > ?2 ORDER BY key LIMIT ?3",
+      [.text(gateway), .text(key), .integer(Int64(limit))]
+    ) { (row) throws(HubDatabaseError) in
+      (count, last) = (count + 1, row.text(0))
+      if let at = OldRows.date(row.integer(1), isTrusted: true, now: cutoff), at < cutoff { keys.append(last) }
+      return true
+    }
+    return (keys, count == limit ? last : nil)
+  }
+
+  /// Those that have changed meanwhile stay.
+  func deleteContacts(of gateway: String, _ keys: [String], before cutoff: Int64) throws(HubDatabaseError) {
+    guard !keys.isEmpty else { return }
+    try database.retrying { () throws(HubDatabaseError) in
+      try database.perform(
+        [
+          HubCall(
+            "DELETE FROM contacts WHERE gateway = @1 AND key IN (SELECT v.key FROM @rows) AND at < CAST(@2 AS BIGINT)",
+            [("key", .texts(keys))], values: [.text(gateway), .integer(cutoff)])
+        ], begins: true, ends: true)
+    }
+  }
+
+  /// A gateway has at most some thousand of them.
+  func oldCommands(of gateway: String, before cutoff: Int64, deletes: Bool) throws(HubDatabaseError) -> Int {
+    let filter = "FROM commands WHERE gateway = ?1 AND state <> 'queued' AND ended_at < ?2"
+    guard deletes else {
+      return Int(
+        try database.first("SELECT count(*) \(filter)", .text(gateway), .integer(cutoff)) { $0.integer(0) } ?? 0)
+    }
+    return try database.transaction { () throws(HubDatabaseError) in
+      try database.run("DELETE \(filter)", .text(gateway), .integer(cutoff))
+    }
+  }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+
+import TOML
+
+/// How long a hub keeps what gateways have sent: `[retention]` of hub.toml. Without it, for ever.
+public struct Retention: Sendable, Equatable {
+  /// Milliseconds by lane; what is absent is kept.
+  public var lanes: [EventBatch.Lane: Int64] = [:]
+  /// Milliseconds by kind, before the lane's; `nil`: this kind is kept.
+  public var kinds: [String: Int64?] = [:]
+
+  public init() {}
+
+  /// Nothing is ever deleted.
+  public var isEmpty: Bool { lanes.isEmpty && kinds.values.allSatisfy { $0 == nil } }
+
+  /// How long events of this kind are kept, in milliseconds; `nil`: for ever.
+  func age(of kind: String) -> Int64? {
+    if let own = kinds[kind] { return own }
+    return lanes[EventBatch.Lane(of: kind)]
+  }
+
+  /// What is to be deleted. Joined messages go with the messages that they are made of.
+  var plan: PurgePlan { PurgePlan(age: { self.age(of: $0) }, messages: age(of: "message")) }
+
+  private static let never = "never"
+
+  init(_ table: inout TOMLReader) {
+    for lane in EventBatch.Lane.allCases {
+      if let age = Self.age(lane.rawValue, &table) { lanes[lane] = age }
+    }
+    var own = table.table("kinds")
+    for kind in own.keys {
+      if !Name.isAllowed(kind) { own.note(kind, "a kind of event: \(Name.allowed)") }
+      kinds[kind] = .some(Self.age(kind, &own))
+    }
+    own.finish()
+    table.note(from: own)
+    table.finish()
+  }
+
+  private static func age(_ key: String, _ table: inout TOMLReader) -> Int64? {
+    guard let text = table.string(key), text != never else { return nil }
+    guard let age = Age(text) else {
+      table.note(key, "expected \(Age.allowed), or \"\(never)\"")
+      return nil
+    }
+    return age.milliseconds
+  }
+}
+
+/// An age as people write it: `90d`.
+public struct Age: Equatable, Sendable {
+  public static let allowed = "1h to 100y, such as \"12h\", \"90d\", \"4w\", \"2y\""
+  public let milliseconds: Int64
+
+  public init?(_ text: String) {
+    let units: [Character: Int64] = ["h": 1, "d": 24, "w": 168, "y": 8760]
+    guard let unit = text.last.flatMap({ units[$0] }), text.utf8.dropLast().allSatisfy({ (0x30...0x39).contains($0) }),
+      let number = Int64(text.dropLast()), (1...876_000).contains(number), number * unit <= 876_000
+    else { return nil }
+    milliseconds = number * unit * 3_600_000
+  }
+}
+
+extension EventBatch.Lane {
+  /// The lane of a kind by docs/hub-protocol.md. Batches name theirs: this is only for what a hub keeps.
+  init(of kind: String) {
+    switch kind {
+    case "contact", "contact_removed", "advert", "telemetry", "node_status": self = .nodes
+    case "packet": self = .packets
+    default: self = .messages
+    }
+  }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Console
+import EventLoop
+import Foundation
+import HTTP
+import Hub
+import JSON
+
+struct Doctor: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Find problems of the hub, its database and its machine, and say what to do.",
+    discussion: "Exit code 0: nothing found; 1: findings.")
+
+  @OptionGroup var beside: Beside
+  @Flag(help: "As JSON.") var json = false
+
+  func run() async throws {
+    var found: [HubFinding]
+    do {
+      let configuration = try HubConfiguration(file: beside.config)
+      found = [HubFinding("configuration", .ok, beside.config)]
+      found += await HubDoctor(configuration).examine()
+      found += [Self.service(configuration), Self.answer(configuration)].compactMap { $0 }
+    } catch {
+      let lines = "\(error)".split(whereSeparator: \.isNewline)
+      found = lines.map {
+        HubFinding("configuration", .failed, String($0), "\(beside.config): see the documented example.")
+      }
+    }
+    let isFine = found.allSatisfy { $0.state == .ok }
+    if json {
+      let bytes = JSONWriter.object { json in
+        json.field("ok", isFine)
+        json.arrayField("findings") { json in for finding in found { json.object { finding.write(to: &$0) } } }
+      }
+      Console.json(String(decoding: bytes, as: UTF8.self))
+    } else {
+      for finding in found { Self.show(finding) }
+    }
+    if !isFine { throw ExitCode(1) }
+  }
+
+  private static func show(_ finding: HubFinding) {
+    let word: Styled =
+      switch finding.state {
+      case .ok: "\("OK  ", .good)"
+      case .warning: "\("WARN", .warning)"
+      case .failed: "\("FAIL", .bad)"
+      }
+    Console.line("\(word)  \(finding.name): \(finding.words)")
+    if let remedy = finding.remedy { Console.line("      \(remedy)") }
+  }
+
+  // MARK: The service
+
+  private static let unit = "meshpost-hub.service"
+  /// Memory of a link with compression. Source: docs/scaling.md.
+  private static let linkBytes: Int64 = 40 << 10
+
+  /// `nil`: systemd does not know of it.
+  private static func service(_ configuration: HubConfiguration) -> HubFinding? {
+    let names = ["LoadState", "LimitNOFILE", "MemoryHigh"]
+    guard let facts = properties(names), facts["LoadState"] == "loaded" else { return nil }
+    let most = Int64(configuration.maxConnections)
+    if let files = facts["LimitNOFILE"].flatMap({ Int64($0) }), files < most + 100 {
+      return HubFinding(
+        "service", .warning, "LimitNOFILE = \(files) of the unit is too small for max_connections = \(most)",
+        "`systemctl edit \(unit)`: LimitNOFILE=\(most + 1000)")
+    }
+    if let memory = facts["MemoryHigh"].flatMap({ Int64($0) }), memory < most * linkBytes + (64 << 20) {
+      return HubFinding(
+        "service", .warning, "MemoryHigh = \(memory >> 20) MiB of the unit is too small for \(most) links",
+        "`systemctl edit \(unit)`: MemoryHigh=\((most * linkBytes + (128 << 20)) >> 20)M, MemoryMax above it")
+    }
+    return HubFinding("service", .ok, "the unit's limits fit \(most) connections")
+  }
+
+  private static func properties(_ names: [String]) -> [String: String]? {
+    let process = Process()
+    process.executableURL = URL(filePath: "/usr/bin/systemctl")
+    process.arguments = ["show", unit, "--property=\(names.joined(separator: ","))"]
+    let pipe = Pipe()
+    process.standardOutput = pipe
+    process.standardError = FileHandle.nullDevice
+    // `try?`: a machine without systemd has no unit.
+    guard (try? process.run()) != nil, let data = try? pipe.fileHandleForReading.readToEnd() else { return nil }
+    process.waitUntilExit()
+    guard process.terminationStatus == 0 else { return nil }
+    let pairs = String(decoding: data, as: UTF8.self).split(separator: "\n").compactMap { line -> (String, String)? in
+      let parts = line.split(separator: "=", maxSplits: 1)
+      return parts.count == 2 ? (String(parts[0]), String(parts[1])) : nil
+    }
+    return Dictionary(pairs, uniquingKeysWith: { $1 })
+  }
+
+  // MARK: Whether it answers
+
+  private static func answer(_ configuration: HubConfiguration) -> HubFinding {
+    let any = ["0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"]
+    let host = any[configuration.host] ?? configuration.host
+    let loop = EventLoop()
+    let client = HTTPClient(.tcp(host: host, port: UInt16(clamping: configuration.port), tls: false), on: loop)
+    var response: HTTPResponse?
+    loop.begin {
+      // `try?`: no answer is what is told.
+      response = try? await client.send(HTTPRequest("GET", "/readyz"), timeout: .seconds(5))
+      loop.stop()
+    }
+    loop.run()
+    client.close()
+    let place = "\(host) port \(configuration.port)"
+    guard let response else {
+      return HubFinding(
+        "hub", .failed, "no answer on \(place)",
+        "See whether it runs: `systemctl status meshpost-hub`, `journalctl -u meshpost-hub`.")
+    }
+    // `try?`: whoever answers something else is told of by its status.
+    let reason = (try? JSONValue(parsing: response.body))?["reason"]?.string
+    return response.status == 200
+      ? HubFinding("hub", .ok, "it is ready on \(place)")
+      : HubFinding(
+        "hub", .failed, "not ready on \(place): \(reason ?? "HTTP \(response.status)")",
+        "See what is found about the database, and the hub's log.")
+  }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Console
+import Foundation
+import Hub
+
+/// What commands beside the hub have in common.
+struct Beside: ParsableArguments {
+  @Option(help: "The configuration file.") var config = "/etc/meshpost-hub/hub.toml"
+
+  func configuration() throws -> HubConfiguration {
+    do {
+      return try HubConfiguration(file: config)
+    } catch {
+      Console.error("error: \(error)")
+      throw ExitCode(78)  // EX_CONFIG
+    }
+  }
+
+  /// `work` on the hub's database; its errors end the program.
+  func store<Value>(
+    _ configuration: HubConfiguration, writes: Bool, _ work: (HubStore) async throws -> Value
+  ) async throws -> Value {
+    do {
+      return try await work(try HubStore.beside(configuration, writes: writes))
+    } catch let code as ExitCode {
+      throw code
+    } catch {
+      Console.error("error: \(configuration.location): \(error)")
+      throw ExitCode(74)  // EX_IOERR
+    }
+  }
+
+  /// Milliseconds since 1970.
+  static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
+}
+
+struct PurgeOld: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "purge", abstract: "Delete what is old, while the hub serves.",
+    discussion: """
+      Deletes events, oldest first, a few at a time. How far gateways have been acknowledged stays: nothing is sent again. \
+      The database's file does not get smaller; its space is used again.
+      """)
+
+  @OptionGroup var beside: Beside
+  @Option(help: "How old: \(Age.allowed).") var olderThan: String
+  @Option(help: "Only of this gateway.") var gateway: String?
+  @Option(help: "Only events of this kind; may be given several times.") var kind: [String] = []
+  @Flag(help: "Joined messages, too.") var messages = false
+  @Flag(help: "Contacts that have not changed for so long, too.") var contacts = false
+  @Flag(help: "Commands that ended so long ago, too.") var commands = false
+  @Flag(help: "Only say what would be deleted.") var dryRun = false
+  @Flag(help: "Delete it.") var yes = false
+
+  func validate() throws {
+    guard Age(olderThan) != nil else { throw ValidationError("--older-than: \(Age.allowed)") }
+    guard dryRun != yes else { throw ValidationError("--dry-run, or --yes") }
+    guard gateway == nil || !messages else {
+      throw ValidationError("--messages: they are joined of all gateways, and do not go with --gateway")
+    }
+  }
+
+  func run() async throws {
+    guard let age = Age(olderThan)?.milliseconds else { return }
+    let configuration = try beside.configuration()
+    let kinds = Set(kind)
+    let plan = PurgePlan(
+      gateway: gateway, age: { kinds.isEmpty || kinds.contains($0) ? age : nil }, messages: messages ? age : nil,
+      contacts: contacts ? age : nil, commands: commands ? age : nil)
+    let count = try await beside.store(configuration, writes: yes) { store in
+      let purge = Hub.Purge(store, plan, at: Beside.now, deletes: yes) { [yes] took in
+        // As long as it took, the others have their turn.
+        if yes { try await Task.sleep(for: max(took, .milliseconds(10))) }
+      }
+      return try await purge.run()
+    }
+    let kindsOfEvents = count.kinds.filter { $0.value > 0 }.sorted { $0.key < $1.key }
+    for (kind, rows) in kindsOfEvents { print("\(kind): \(rows)") }
+    print("\(yes ? "deleted" : "would delete") \(count.isEmpty ? "nothing" : count.words)")
+  }
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+
+import Dispatch
+import Glibc
+import SQLite
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Hub
+
+@Suite struct HealthTests {
+  private let scratch = Scratch(inMemory: true)
+
+  @Test func `a hub is ready when its database has answered lately, and says why else`() async throws {
+    let database = StuckDatabase(try SQLiteHubDatabase(location: scratch.location("hub.db")))
+    let gate = database.gate
+    let probe = DatabaseProbe(HubStore(database), question: "SELECT 0")
+    #expect(probe.lack() == .starting)
+    await probe.ask()
+    #expect(probe.lack() == nil)
+
+    gate.isStuck.withLock { $0 = true }
+    async let stuck: Void = probe.ask()
+    gate.asked.wait()
+    // It has been asked, and does not answer: that is told without it.
+    #expect(probe.lack() == nil)
+    #expect(probe.lack(at: .now + DatabaseProbe.patience + .seconds(1)) == .silent)
+    gate.isStuck.withLock { $0 = false }
+    gate.answers.signal()
+    await stuck
+    #expect(probe.lack() == nil)
+
+    gate.failure.withLock { $0 = HubDatabaseError(kind: .unavailable, words: "no route to host") }
+    await probe.ask()
+    #expect(probe.lack() == .down)
+    gate.failure.withLock { $0 = nil }
+    await probe.ask()
+    #expect(probe.lack() == nil)
+  }
+
+  @Test func `a standby is not ready`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let probe = DatabaseProbe(store, question: "SELECT 1")
+    await probe.ask()
+    #expect(probe.lack() == .readOnly)
+  }
+
+  @Test func `a histogram counts each value once, at its bound or above all`() {
+    var histogram = HubMetrics.Histogram([1, 10])
+    for value in [0.5, 1, 1.5, 10, 11, 1e9] { histogram.add(value) }
+    #expect(histogram.counts == [2, 2, 2] && histogram.sum == 1_000_000_024)
+  }
+
+  @Test func `batches are counted by lane, with how far behind they are, and clocks that are not set say nothing`() {
+    let metrics = HubMetrics()
+    func batch(_ at: Int64, isTrusted: Bool) -> PreparedBatch {
+      PreparedBatch(
+        [HubEvent(seq: 1, at: at, trusted: isTrusted, kind: "advert", body: .object([]))], of: "e", in: .nodes,
+        from: "g", after: nil, at: 100_000)
+    }
+    let batches = [batch(95_000, isTrusted: true), batch(0, isTrusted: false), batch(200_000, isTrusted: true)]
+    metrics.committed(
+      batches + [batch(0, isTrusted: true)], [.acknowledged(1), .acknowledged(1), .acknowledged(1), .outOfOrder(0)],
+      within: .zero)
+    let now = metrics.now
+    #expect(now.batches == [.nodes: 3] && now.events == [.nodes: 3] && now.outOfOrder == 1)
+    #expect(now.delays[.nodes]?.counts == [1, 1, 0, 0, 0, 0, 0])
+    #expect(now.commitBatches.counts == [0, 1, 0, 0, 0, 0])
+  }
+
+  @Test func `a fleet that connects is one line a minute, and a quiet minute none`() {
+    let metrics = HubMetrics()
+    let before = metrics.now
+    #expect(LogSummary.words(metrics.now, since: before) == nil)
+    for _ in 0..<4000 { metrics.linkOpened(.dictionary) }
+    for _ in 0..<10 { metrics.linkEnded(.dictionary) }
+    metrics.wasBusy(.queue)
+    let words = LogSummary.words(metrics.now, since: before)
+    #expect(
+      words == "the last minute: 3990 links, 4000 made, 10 ended; 0 batches, 0 events; 1 to come again")
+    #expect(LogSummary.words(metrics.now, since: metrics.now) == nil)
+  }
+
+  @Test func `a token for metrics allows these and nothing else, and one for a gateway does not allow them`() {
+    let tokens = HubConfiguration.Access.allCases.map { access in
+      HubConfiguration.Token(
+        name: access.rawValue, secrets: ["the-token-\(access.rawValue)"], gateway: "*", access: access)
+    }
+    let own = HubConfiguration.Token(name: "own", secrets: ["the-token-own"], gateway: "hill", access: .all)
+    let access = HubAccess(tokens + [own])
+    for token in tokens {
+      #expect(access.check("Bearer \(token.secrets[0])", gateway: nil, .measure) == .allowed(token.name))
+    }
+    #expect(access.check("Bearer the-token-own", gateway: nil, .measure) == .forbidden("own"))
+    for deed in [HubAccess.Deed.read, .write, .command] {
+      #expect(access.check("Bearer the-token-metrics", gateway: "hill", deed) == .forbidden("metrics"))
+      #expect(access.check("Bearer the-token-metrics", gateway: nil, deed) == .forbidden("metrics"))
+    }
+  }
+
+  @Test func `what takes long is told by its statement, never by its values`() throws {
+    let inner = StuckDatabase(try SQLiteHubDatabase(location: scratch.location("hub.db")))
+    inner.gate.delay.withLock { $0 = 1.05 }
+    let told = Mutex([String]())
+    let database = TimedDatabase(inner) { words, took in told.withLock { $0.append("\(words) \(took > .seconds(1))") } }
+    try database.each("SELECT id\n  FROM gateways WHERE id = ?1", [.text("a-secret")]) { _ in true }
+    #expect(told.withLock { $0 } == ["SELECT id FROM gateways WHERE id = ?1 true"])
+  }
+}
+
+/// An SQLite database that answers when the test lets it.
+private final class StuckDatabase: HubDatabase {
+  final class Gate: Sendable {
+    let isStuck = Mutex(false)
+    let asked = DispatchSemaphore(value: 0)
+    let answers = DispatchSemaphore(value: 0)
+    let failure = Mutex(HubDatabaseError?.none)
+    /// Seconds.
+    let delay = Mutex(0.0)
+  }
+
+  let gate = Gate()
+  private let database: SQLiteHubDatabase
+
+  init(_ database: SQLiteHubDatabase) { self.database = database }
+
+  func each(
+    _ sql: String, _ values: [SQLiteValue], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
+  ) throws(HubDatabaseError) {
+    if let failure = gate.failure.withLock({ $0 }) { throw failure }
+    if gate.isStuck.withLock({ $0 }) {
+      gate.asked.signal()
+      gate.answers.wait()
+    }
+    let delay = gate.delay.withLock { $0 }
+    if delay > 0 { usleep(UInt32(delay * 1_000_000)) }
+    try database.each(sql, values, row)
+  }
+
+  func execute(_ sql: String) throws(HubDatabaseError) { try database.execute(sql) }
+  func run(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> Int { try database.run(sql, values) }
+  func begin() throws(HubDatabaseError) { try database.begin() }
+  func commit() throws(HubDatabaseError) { try database.commit() }
+  func rollback() { database.rollback() }
+  func lock(_ name: String) {}
+  func locking(_ names: [String]) -> [HubCall] { [] }
+  func notifying(_ news: [HubNews]) -> [HubCall] { [] }
+  func notify(_ payload: String) {}
+  func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
+    try database.perform(calls, begins: begins, ends: ends)
+  }
+  func read(_ calls: [HubCall]) throws(HubDatabaseError) { try database.read(calls) }
+  var nextPosition: String { database.nextPosition }
+  var unsettledPosition: String? { nil }
+  func bytes(_ column: String) -> String { database.bytes(column) }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Hub
+
+@Suite struct RetentionTests {
+  private let scratch = Scratch(inMemory: true)
+  private static let day: Int64 = 86_400_000
+  /// 23 November 2026.
+  private static let now: Int64 = 1_795_392_000_000
+
+  private static func event(_ seq: Int64, _ kind: String, days: Double, isTrusted: Bool = true) -> HubEvent {
+    let key = JSONValue.object([
+      ("key", .string("k\(seq)")), ("sender_time", .integer(seq)), ("text", .string("text \(seq)")),
+    ])
+    return HubEvent(seq: seq, at: now - Int64(days * Double(day)), trusted: isTrusted, kind: kind, body: key)
+  }
+
+  private func take(
+    _ store: HubStore, _ gateway: String, _ lane: EventBatch.Lane, _ events: [HubEvent]
+  ) async throws {
+    _ = try await store.take([
+      PreparedBatch(events, of: "e", in: lane, from: gateway, after: nil, at: Self.now)
+    ])
+  }
+
+  private func seqs(_ store: HubStore, _ gateway: String, _ kind: String? = nil) async throws -> [Int64] {
+    let page = try JSONValue(parsing: await store.events(gateway: gateway, kind: kind, after: 0, limit: 1000))
+    return (page["events"] ?? page["messages"])?.array?.compactMap { $0["seq"]?.integer } ?? []
+  }
+
+  private func purge(
+    _ store: HubStore, _ plan: PurgePlan, deletes: Bool = true, at now: Int64 = now
+  ) async throws -> Purge.Count {
+    try await Purge(store, plan, at: now, deletes: deletes, paused: { _ in }).run()
+  }
+
+  // MARK: Ages
+
+  @Test func `ages are hours, days, weeks and years, from an hour to a century`() {
+    #expect(Age("90d")?.milliseconds == 90 * Self.day)
+    #expect(Age("12h")?.milliseconds == Self.day / 2)
+    #expect(Age("4w")?.milliseconds == 28 * Self.day)
+    #expect(Age("2y")?.milliseconds == 730 * Self.day)
+    for wrong in ["", "d", "0d", "-1d", "90", "90 d", "101y", "9223372036854775807y", "1.5d", "９d", "90d\u{301}"] {
+      #expect(Age(wrong) == nil, "\(wrong)")
+    }
+  }
+
+  @Test func `a configuration keeps lanes and kinds for so long, and without one nothing is deleted`() throws {
+    func read(_ text: String) throws -> HubConfiguration {
+      let token = scratch.write("token", "a-token-for-the-tests\n")
+      return try HubConfiguration(
+        parsing: Array("\(text)\n[[token]]\nfile = \"\(token)\"\n".utf8), file: "hub.toml")
+    }
+    #expect(try read("").retention.isEmpty)
+    let kept = try read(
+      """
+      [retention]
+      nodes = "30d"
+      packets = "7d"
+      [retention.kinds]
+      telemetry = "never"
+      gap = "1y"
+      """
+    ).retention
+    #expect(!kept.isEmpty)
+    #expect(kept.age(of: "advert") == 30 * Self.day && kept.age(of: "packet") == 7 * Self.day)
+    #expect(kept.age(of: "telemetry") == nil && kept.age(of: "message") == nil && kept.plan.messages == nil)
+    #expect(kept.age(of: "gap") == 365 * Self.day)
+    for wrong in ["nodes = \"30\"", "nodes = 30", "nods = \"30d\"", "[retention.kinds]\n\"a b\" = \"1d\""] {
+      #expect(throws: HubConfiguration.Failure.self, "\(wrong)") { try read("[retention]\n\(wrong)") }
+    }
+    #expect(try read("log_level = \"debug\"").logLevel == .debug)
+    #expect(throws: HubConfiguration.Failure.self) { try read("log_level = \"loud\"") }
+  }
+
+  // MARK: What goes
+
+  @Test func `what is old goes, kind by kind, and positions stay`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    for gateway in ["hill", "valley"] {
+      try await take(
+        store, gateway, .messages, (1...20).map { Self.event($0, "message", days: Double(21 - $0) * 10) })
+      try await take(
+        store, gateway, .nodes, (21...40).map { Self.event($0, "advert", days: Double(41 - $0) * 10) })
+    }
+    let plan = PurgePlan(gateway: "hill", age: { $0 == "advert" ? 45 * Self.day : nil })
+    #expect(try await purge(store, plan, deletes: false).kinds == ["advert": 16])
+    #expect(try await seqs(store, "hill").count == 40, "only counted")
+    let count = try await purge(store, plan)
+    #expect(count.tables == [.events: 16] && count.words == "16 events")
+    #expect(try await seqs(store, "hill", "advert") == [37, 38, 39, 40])
+    #expect(try await seqs(store, "hill", "message").count == 20)
+    #expect(try await seqs(store, "valley").count == 40)
+    let progress = try await store.progress(gateway: "hill", epoch: "e")
+    #expect(progress?.lanes == [.messages: 20, .nodes: 40])
+    #expect(try await store.gateways("hill").first?.events == 40, "as many have come")
+    // Nothing of it comes back: what follows goes on behind it.
+    try await take(store, "hill", .nodes, [Self.event(41, "advert", days: 0)])
+    #expect(try await seqs(store, "hill", "advert") == [37, 38, 39, 40, 41])
+  }
+
+  @Test func `a clock that was wrong for a while makes nothing old, and what has no time goes with the next`()
+    async throws
+  {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    try await take(
+      store, "g", .nodes,
+      [
+        Self.event(1, "advert", days: 20_000, isTrusted: false), Self.event(2, "advert", days: 100),
+        // A clock that was ahead, and one that had lost its battery.
+        Self.event(3, "advert", days: -4000), Self.event(4, "advert", days: 20_400),
+        Self.event(5, "advert", days: 95), Self.event(6, "advert", days: 20_000, isTrusted: false),
+        Self.event(7, "advert", days: 10), Self.event(8, "advert", days: 300), Self.event(9, "advert", days: 1),
+      ])
+    let plan = PurgePlan(age: { _ in 90 * Self.day })
+    #expect(try await purge(store, plan).tables == [.events: 5])
+    #expect(try await seqs(store, "g") == [6, 7, 8, 9], "behind one that is young everything is")
+    #expect(try await purge(store, plan).isEmpty)
+    #expect(try await purge(store, plan, at: Self.now + 81 * Self.day).tables == [.events: 3])
+    #expect(try await seqs(store, "g") == [9])
+  }
+
+  @Test func `more than a step without any time goes with what follows, and stays where nothing does`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let many = Int64(Purge.step * 2 + 7)
+    let undated = (1...many).map { Self.event($0, "packet", days: 0, isTrusted: false) }
+    try await take(store, "g", .packets, undated)
+    let plan = PurgePlan(age: { _ in 7 * Self.day })
+    #expect(try await purge(store, plan).isEmpty)
+    try await take(store, "g", .packets, [Self.event(many + 1, "packet", days: 9)])
+    #expect(try await purge(store, plan).tables == [.events: Int(many + 1)])
+  }
+
+  @Test func `joined messages go with who heard them, and the newest stays, for positions never come again`()
+    async throws
+  {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    func positions() async throws -> [Int64] {
+      let page = try JSONValue(parsing: await store.joinedMessages(channel: nil, after: 0, limit: 100))
+      return page["messages"]?.array?.compactMap { $0["position"]?.integer } ?? []
+    }
+    try await take(store, "g", .messages, (1...5).map { Self.event($0, "message", days: 400 - Double($0)) })
+    let count = try await purge(store, PurgePlan(age: { _ in nil }, messages: 365 * Self.day))
+    #expect(count.tables == [.messages: 4])
+    #expect(try await positions() == [5])
+    #expect(try await seqs(store, "g").count == 5)
+    #expect(try await store.number("SELECT count(*) FROM heard") == 1)
+    try await take(store, "g", .messages, [Self.event(6, "message", days: 0)])
+    #expect(try await positions() == [5, 6])
+  }
+
+  @Test func `contacts and commands go only when asked, and commands that wait never`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    try await take(store, "g", .nodes, [Self.event(1, "advert", days: 100), Self.event(2, "advert", days: 1)])
+    let command = JSONValue.object([("command", .string("sync"))])
+    let before = Self.now - 100 * Self.day
+    try await store.record(command, answer: .object([]), id: "ended", for: "g", by: "me", at: before)
+    _ = try await store.enqueue(command, id: "waits", for: "g", by: "me", at: before)
+    let age = 30 * Self.day
+    #expect(try await purge(store, PurgePlan(age: { _ in age }, messages: age)).tables == [.events: 1])
+    let plan = PurgePlan(age: { _ in nil }, contacts: age, commands: age)
+    #expect(try await purge(store, plan, deletes: false).tables == [.contacts: 1, .commands: 1])
+    #expect(try await purge(store, plan).tables == [.contacts: 1, .commands: 1])
+    #expect(try await store.commands(of: "g", limit: 10).map(\.id) == ["waits"])
+    #expect(try await purge(store, plan).isEmpty)
+  }
+
+  @Test func `the hub's caretaker deletes what the configuration no longer keeps, and counts it`() async throws {
+    let stores = try HubStores(location: scratch.location("hub.db"))
+    try await take(stores.desk, "g", .packets, (1...600).map { Self.event($0, "packet", days: 8) })
+    try await take(stores.desk, "g", .messages, [Self.event(601, "message", days: 8)])
+    var retention = Retention()
+    retention.lanes = [.packets: 7 * Self.day]
+    let count = await Caretaker(stores: stores, retention: retention).once(at: Self.now)
+    #expect(count?.tables == [.events: 600])
+    #expect(try await seqs(stores.desk, "g") == [601])
+    #expect(stores.metrics.now.purged == ["events": 600])
+  }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// A hub that says how it is, and what an operator does beside it while it serves.
+  @Suite struct HubOperation {
+    /// The way to a database: stopped, it swallows everything.
+    private static let network = """
+      import asyncio, sys
+      async def pipe(reader, writer):
+          try:
+              while data := await reader.read(65536): writer.write(data); await writer.drain()
+          except Exception: pass
+          writer.close()
+      async def serve(reader, writer):
+          try: up = await asyncio.open_connection("127.0.0.1", int(sys.argv[2]))
+          except OSError: return writer.close()
+          await asyncio.gather(pipe(reader, up[1]), pipe(up[0], writer))
+      async def main():
+          server = await asyncio.start_server(serve, "127.0.0.1", int(sys.argv[1]))
+          print("ready", flush=True)
+          await server.serve_forever()
+      asyncio.run(main())
+      """
+
+    private static let day: Int64 = 86_400_000
+    private static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
+
+    /// A batch of adverts; ages in days.
+    private func ship(_ rig: Rig, _ gateway: String, from first: Int, _ ages: [Int]) throws {
+      let events = ages.enumerated().map { index, days in
+        let at = Self.now - Int64(days) * Self.day
+        return #"{"seq":\#(first + index),"at":\#(at),"trusted":true,"kind":"advert","body":{"key":"k\#(index)"}}"#
+      }
+      let body = #"{"epoch":"e","lane":"nodes","events":[\#(events.joined(separator: ","))]}"#
+      try #require(rig.askHub("POST", "/v1/gateways/\(gateway)/events", body: body)?.status == 200)
+    }
+
+    private func command(_ rig: Rig, _ arguments: String...) throws -> (code: Int32, lines: [String]) {
+      let program = try Program.own(
+        "meshpost-hub", [arguments[0], "--config", rig.scratch.location("hub.toml")] + arguments.dropFirst())
+      let code = try program.ended()
+      return (code, program.lines)
+    }
+
+    private func reason(_ rig: Rig) throws -> String? {
+      guard let answer = rig.askHub("GET", "/readyz", token: nil) else { return "no answer" }
+      let json = try JSONValue(parsing: answer.body)
+      #expect(json["ready"]?.bool == (answer.status == 200))
+      return answer.status == 200 ? nil : json["reason"]?.string
+    }
+
+    private func metric(_ rig: Rig, _ name: String) throws -> String? {
+      let answer = try #require(rig.askHub("GET", "/metrics"))
+      #expect(answer.status == 200)
+      let lines = String(decoding: answer.body, as: UTF8.self).split(separator: "\n")
+      return lines.first { $0.hasPrefix(name + " ") }.map { String($0.dropFirst(name.utf8.count + 1)) }
+    }
+
+    @Test func `while the database hangs a hub answers that it is not ready, at once, and is ready again behind it`()
+      throws
+    {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      let (descriptor, port) = try LoopbackPort.take()
+      close(descriptor)
+      let network = try Program(Program.python, ["-c", Self.network, "\(port)", "\(server.port)"])
+      try network.line(with: "ready")
+      let text = try String(contentsOfFile: rig.scratch.location("hub.toml"), encoding: .utf8)
+      _ = rig.scratch.write(
+        "hub.toml",
+        text.replacingOccurrences(of: rig.scratch.location("hub.db"), with: "postgresql://hub@127.0.0.1:\(port)/mesh"))
+      try rig.startHub()
+      try untilTrue("readiness") { try reason(rig) == nil }
+      try ship(rig, "g", from: 1, [1])
+      #expect(try metric(rig, "meshpost_hub_database_up") == "1")
+
+      network.send(SIGSTOP)
+      try untilTrue("the hub to notice") { try reason(rig) == "database_silent" }
+      for _ in 0..<50 { #expect(try reason(rig) == "database_silent") }
+      #expect(try metric(rig, "meshpost_hub_database_up") == "0")
+      #expect(rig.askHub("GET", "/healthz", token: nil)?.status == 200)
+      network.send(SIGCONT)
+      try untilTrue("readiness again") { try reason(rig) == nil }
+      try ship(rig, "g", from: 2, [1])
+
+      network.kill9()
+      try untilTrue("the hub to notice") { try reason(rig) == "database_down" }
+    }
+
+    @Test func `metrics are for those with a token, and count what came`() throws {
+      let rig = try Rig()
+      try rig.startHub()
+      try ship(rig, "g", from: 1, [1, 1, 1])
+      #expect(rig.askHub("GET", "/metrics", token: nil)?.status == 401)
+      #expect(try metric(rig, #"meshpost_hub_events_total{lane="nodes"}"#) == "3")
+      #expect(try metric(rig, #"meshpost_hub_logins_refused_total{reason="unknown"}"#) == "1")
+      // As many lines with a hundred gateways as with one.
+      let before = rig.askHub("GET", "/metrics")?.body.split(separator: 0x0A).count
+      for number in 0..<100 { try ship(rig, "g\(number)", from: 1, [1]) }
+      #expect(rig.askHub("GET", "/metrics")?.body.split(separator: 0x0A).count == before)
+    }
+
+    @Test func `a backup that is made under load is a whole hub: restored, nothing is missing or doubled`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--queue", "100000", "--contacts", "5"])
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("inject r0 400 2000")
+      try untilTrue("some messages at the hub") { try rig.hubRows("events").count > 100 }
+      let backup = rig.scratch.location("copy.db")
+      let made = try command(rig, "backup", backup)
+      #expect(made.code == 0, "\(made.lines)")
+      let mode = try FileManager.default.attributesOfItem(atPath: backup)[.posixPermissions] as? Int
+      #expect(mode == 0o600)
+      #expect(try command(rig, "backup", backup).code == 73, "an existing file stays")
+      let left = try FileManager.default.contentsOfDirectory(atPath: rig.scratch.folder.path())
+      #expect(left.filter { $0.hasPrefix("copy.db") } == ["copy.db"])
+
+      // What came after the backup is lost with the disk.
+      try rig.radio?.line(with: "\"injected\"")
+      try untilTrue("more at the hub") { try rig.hubRows("events").count > 400 }
+      rig.hub?.kill9()
+      for suffix in ["", "-wal", "-shm"] {
+        // Not all of them are there.
+        try? FileManager.default.removeItem(atPath: rig.scratch.location("hub.db" + suffix))
+      }
+      try FileManager.default.copyItem(atPath: backup, toPath: rig.scratch.location("hub.db"))
+      try rig.startHub()
+      try untilTrue("everything at the hub: \(rig.gateway?.lines.suffix(3) ?? [])") {
+        _ = rig.control("POST", "/v1/outbox/resume")
+        return try rig.radioStats()["queued"]?.integer == 0
+          && rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
+      }
+      let events = try rig.hubRows("events")
+      let seqs = events.compactMap { $0["seq"]?.integer }
+      let last = try rig.status()?["store"]?["last_seq"]?.integer ?? 0
+      #expect(seqs.sorted() == Array(1...max(1, last)), "each event once")
+      #expect(Rig.isInOrder(events))
+      #expect(try Set(rig.hubTexts()).count == 2000)
+    }
+
+    @Test func `what is old is deleted while a gateway sends, which loses nothing and is not sent anything back`()
+      throws
+    {
+      let rig = try Rig()
+      try rig.startRadio(["--queue", "100000", "--contacts", "5"])
+      try rig.startHub()
+      for round in 0..<30 { try ship(rig, "old", from: round * 200 + 1, [Int](repeating: 200 - round, count: 200)) }
+      try ship(rig, "old", from: 6001, [1, 1])
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("inject r0 200 1000")
+      try untilTrue("some messages at the hub") { try rig.hubRows("events").count > 50 }
+
+      #expect(try command(rig, "purge", "--older-than", "90d").code == 64, "not without a word")
+      let said = try command(rig, "purge", "--older-than", "90d", "--messages", "--dry-run")
+      #expect(said.lines.last == "would delete 6000 events", "\(said.lines)")
+      let done = try command(rig, "purge", "--older-than", "90d", "--messages", "--yes")
+      #expect(done.lines.last == "deleted 6000 events" && done.code == 0, "\(done.lines)")
+      let old = try JSONValue(parsing: #require(rig.askHub("GET", "/v1/gateways/old?epoch=e")).body)
+      #expect(old["lanes"]?["nodes"]?.integer == 6002 && old["events"]?.integer == 6002)
+
+      try rig.radio?.line(with: "\"injected\"")
+      try untilTrue("everything at the hub") {
+        try rig.radioStats()["queued"]?.integer == 0
+          && rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
+      }
+      let seqs = try rig.hubRows("events").compactMap { $0["seq"]?.integer }
+      let last = try rig.status()?["store"]?["last_seq"]?.integer ?? 0
+      #expect(seqs.sorted() == Array(1...max(1, last)))
+
+      let stats = try JSONValue(parsing: command(rig, "stats", "--json").lines.joined())
+      #expect(stats["gateways"]?.integer == 2)
+      let events = stats["tables"]?.array?.first { $0["table"]?.string == "events" }
+      #expect(events?["rows"]?.integer == Int64(seqs.count + 2))
+      #expect(stats["top"]?.array?.first?["gateway"]?.string == "old")
+    }
+
+    @Test func `on PostgreSQL, too: purge, stats, doctor, and a dump that another server takes`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      let text = try String(contentsOfFile: rig.scratch.location("hub.toml"), encoding: .utf8)
+      func configure(_ address: String) {
+        _ = rig.scratch.write(
+          "hub.toml", text.replacingOccurrences(of: rig.scratch.location("hub.db"), with: address))
+      }
+      configure(server.address)
+      chmod(rig.scratch.location("token"), 0o600)
+      try rig.startHub()
+      for round in 0..<5 { try ship(rig, "old", from: round * 200 + 1, [Int](repeating: 200 - round, count: 200)) }
+      try ship(rig, "old", from: 1001, [1, 1])
+      let done = try command(rig, "purge", "--older-than", "90d", "--messages", "--contacts", "--commands", "--yes")
+      #expect(done.lines.last == "deleted 1000 events, 198 contacts" && done.code == 0, "\(done.lines)")
+      let stats = try command(rig, "stats")
+      #expect(stats.code == 0 && stats.lines.contains { $0.contains("old: 1002 events") }, "\(stats.lines)")
+
+      try server.execute("ALTER ROLE hub SET synchronous_commit = off")
+      let doctor = try command(rig, "doctor", "--json")
+      let findings = try JSONValue(parsing: doctor.lines.joined())["findings"]?.array ?? []
+      let words = findings.compactMap { $0["words"]?.string }
+      #expect(doctor.code == 1)
+      #expect(words.contains { $0.contains("synchronous_commit is off") }, "\(words)")
+      #expect(words.contains { $0.contains("idle_in_transaction_session_timeout is off") }, "\(words)")
+      #expect(words.contains { $0.contains("it is ready on 127.0.0.1") }, "\(words)")
+
+      let dump = rig.scratch.location("hub.dump")
+      let made = try command(rig, "backup", dump)
+      #expect(made.code == 0, "\(made.lines)")
+      rig.hub?.kill9()
+      try server.restore(dump, as: "copy")
+      configure(server.address.replacingOccurrences(of: "/mesh", with: "/copy"))
+      try rig.startHub()
+      let old = try JSONValue(parsing: #require(rig.askHub("GET", "/v1/gateways/old?epoch=e")).body)
+      #expect(old["lanes"]?["nodes"]?.integer == 1002)
+      try ship(rig, "old", from: 1003, [0])
+      let page = try JSONValue(parsing: #require(rig.askHub("GET", "/v1/gateways/old/events")).body)
+      #expect(page["events"]?.array?.compactMap { $0["seq"]?.integer } == [1001, 1002, 1003])
+    }
+
+    @Test func `the doctor of a hub that is not configured says what is wrong, and where`() throws {
+      let rig = try Rig()
+      let missing = try command(rig, "doctor")
+      #expect(missing.code == 1)
+      #expect(missing.lines.contains { $0.contains("no such file") }, "\(missing.lines)")
+      #expect(missing.lines.contains { $0.contains("no answer on 127.0.0.1 port \(rig.hubPort)") })
+      rig.writeHubConfiguration(extra: "prot = 1")
+      let wrong = try command(rig, "doctor")
+      #expect(wrong.code == 1 && wrong.lines.contains { $0.contains("prot is not a known key") }, "\(wrong.lines)")
+      #expect(try command(rig, "stats").code == 78)
+    }
+  }
+}
