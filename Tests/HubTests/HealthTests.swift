@@ -151,6 +151,7 @@ private final class StuckDatabase: HubDatabase {
     try database.perform(calls, begins: begins, ends: ends)
   }
   func read(_ calls: [HubCall]) throws(HubDatabaseError) { try database.read(calls) }
+  func listeners() -> Int64 { 1 }
   var nextPosition: String { database.nextPosition }
   var unsettledPosition: String? { nil }
   func bytes(_ column: String) -> String { database.bytes(column) }
