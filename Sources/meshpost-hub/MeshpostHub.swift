@@ -45,7 +45,7 @@ struct Serve: AsyncParsableCommand {
     do {
       try await server.run { port in
         duties.isReady(port: port)
-        Console.error("notice: listening on \(configuration.host) port \(port)")
+        HubLog.write(.notice, "listening on \(configuration.host) port \(port)")
       }
     } catch {
       Console.error("error: \(error)")
@@ -62,9 +62,9 @@ struct Serve: AsyncParsableCommand {
         let fresh = try HubConfiguration(file: config)
         server.access.replace(with: fresh.tokens)
         HubLog.level = fresh.logLevel
-        Console.error("notice: tokens reloaded")
+        HubLog.write(.notice, "tokens reloaded")
       } catch {
-        Console.error("error: tokens not reloaded: \(error)")
+        HubLog.write(.error, "tokens not reloaded: \(error)")
       }
     }
     source.resume()
