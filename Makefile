@@ -12,7 +12,7 @@ HOME_ASSISTANT := .build/home-assistant
 RELEASE := --configuration release --static-swift-stdlib -Xswiftc -Osize -Xswiftc -use-ld=lld \
   -Xlinker --icf=safe -Xlinker --gc-sections -Xlinker -z -Xlinker pack-relative-relocs
 
-.PHONY: run test test-arm64 build deb deb-arm64 bench bench-fleet manual format lint packages test-packages bluez-bench machine clean
+.PHONY: run test test-arm64 build deb deb-arm64 container bench bench-fleet manual format lint packages test-packages bluez-bench machine clean
 
 ## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
 run: packages
@@ -49,6 +49,10 @@ deb-arm64: packages
 	LIBRARIES=$(CURDIR)/.build/cross/sdk/meshpost.artifactbundle/arm64/sysroot/usr/lib/aarch64-linux-gnu SHLIBS=.build/cross/shlibs \
 	  NATIVE_PROGRAMS=.build/debug ./deploy/package .build/cross/arm64 arm64
 	lintian --allow-root --fail-on error,warning .build/packages/*_arm64.changes
+
+## container: the hub's image, from Debian's packages alone (deploy/container)
+container:
+	./deploy/container/build
 
 ## bench: the measurements of docs/benchmarks.md, printed as one table
 bench: packages test-packages $(PYTHON_ENV)/ready bluez-bench

@@ -69,6 +69,7 @@ DOCUMENTS[EVERYWHERE] = {
     "make test": {"elsewhere": "it is what runs this"},
     "make build": {"elsewhere": f"{BUILDS}: `make bench` and `make deb` do"},
     "make deb": {"elsewhere": f"{BUILDS}: `make machine` makes the packages, {MACHINE} installs them"},
+    "make container": {"elsewhere": f"{BUILDS}: by hand, and then deploy/container/try"},
     "make deb-arm64": {"elsewhere": f"{BUILDS}: by hand, before a release"},
     "make test-arm64": {"elsewhere": f"{BUILDS}: by hand, after `make deb-arm64`"},
     "meshpost radio scan": {"elsewhere": BLUETOOTH},

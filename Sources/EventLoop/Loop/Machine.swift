@@ -52,7 +52,8 @@ public final class LinuxMachine: Machine {
 
   public func wait(milliseconds: Int32, _ ready: (_ tag: UInt64, EventLoop.Readiness) -> Void) {
     withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: 64) { events in
-      let count = epoll_wait(poll, events.baseAddress, 64, milliseconds)
+      // glibc 2.43 says that the place is never null: as an optional it compiles with older ones only.
+      let count = events.baseAddress.map { epoll_wait(poll, $0, 64, milliseconds) } ?? -1
       for place in 0..<max(0, Int(count)) {
         ready(events[place].data.u64, EventLoop.Readiness(rawValue: events[place].events))
       }
