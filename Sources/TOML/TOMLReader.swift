@@ -20,6 +20,9 @@ public struct TOMLReader {
 
   public var line: Int { table.line }
 
+  /// Whether the key is there, with whatever value.
+  public func has(_ key: String) -> Bool { table[key] != nil }
+
   private func full(_ key: String) -> String { name.isEmpty ? key : "\(name).\(key)" }
 
   public mutating func note(_ key: String, _ reason: String) {

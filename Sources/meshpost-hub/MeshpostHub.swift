@@ -12,7 +12,7 @@ struct MeshpostHub: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "meshpost-hub", abstract: "Receive the journals of many gateways, and serve them.",
     version: Release.version,
-    subcommands: [Serve.self, Watch.self])
+    subcommands: [Serve.self, Consume.self, Watch.self])
 }
 
 struct Serve: AsyncParsableCommand {
