@@ -66,7 +66,8 @@ let package = Package(
       dependencies: ["Deflate", "Escaping", "EventLoop", "Proxies", "Streams", "Timing", "COpenSSL", "CLinux"],
       swiftSettings: strict),
     .target(
-      name: "MQTT", dependencies: ["EventLoop", "HTTP", "Proxies", "Streams", "Timing"], swiftSettings: strict),
+      name: "MQTT", dependencies: ["Escaping", "EventLoop", "HTTP", "Proxies", "Streams", "Timing"],
+      swiftSettings: strict),
 
     .target(name: "DBus", dependencies: ["EventLoop", "Timing", "CDBus"], swiftSettings: strict),
 
@@ -168,7 +169,8 @@ let package = Package(
     .executableTarget(
       name: "meshpost-hub",
       dependencies: [
-        "Console", "Hub", "HTTP", "JSON", "EventLoop", "Release", "ServiceManager",
+        "Console", "Escaping", "EventLoop", "Hub", "HTTP", "JSON", "MQTT", "Release", "ServiceManager", "Streams",
+        "Timing",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: strict),

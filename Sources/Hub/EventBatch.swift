@@ -84,7 +84,7 @@ public struct EventBatch: Sendable, Equatable {
     self.events = events
   }
 
-  private static func event(_ value: JSONValue) throws(Refusal) -> HubEvent {
+  static func event(_ value: JSONValue) throws(Refusal) -> HubEvent {
     guard let seq = value["seq"]?.count, seq > 0 else { throw .badEvent(seq: nil, reason: "seq is missing") }
     guard let at = value["at"]?.integer else { throw .badEvent(seq: seq, reason: "at is missing") }
     guard let kind = value["kind"]?.string, Name.isAllowed(kind) else {

@@ -24,6 +24,8 @@ public struct HubConfiguration: Sendable {
 
   public struct Failure: Error, CustomStringConvertible {
     public let description: String
+
+    public init(description: String) { self.description = description }
   }
 
   public var host: String
@@ -47,13 +49,20 @@ public struct HubConfiguration: Sendable {
 
   /// Else it is an SQLite file.
   public var isServer: Bool { HubStore.isServer(location) }
+  /// Of `[consume]`.
+  public var consume: ConsumeSettings?
 
-  public init(file: String) throws(Failure) {
+  /// What a configuration is read for: one that consumes takes no requests, and needs no tokens.
+  public enum Purpose: Sendable { case serving, consuming }
+
+  static let credentials = "/etc/meshpost-hub/credentials"
+
+  public init(file: String, for purpose: Purpose = .serving) throws(Failure) {
     guard let data = FileManager.default.contents(atPath: file) else {
       throw Failure(description: "\(file): cannot be read")
     }
     do {
-      try self.init(parsing: Array(data), file: file)
+      try self.init(parsing: Array(data), file: file, for: purpose)
     } catch let error as TOMLError {
       throw Failure(description: "\(file): \(error)")
     } catch {
@@ -61,7 +70,7 @@ public struct HubConfiguration: Sendable {
     }
   }
 
-  init(parsing bytes: [UInt8], file: String) throws {
+  init(parsing bytes: [UInt8], file: String, for purpose: Purpose = .serving) throws {
     var root = TOMLReader(try TOMLParser.parse(bytes))
     host = root.string("host") ?? "127.0.0.1"
     port = Int(root.integer("port", in: 0...65535, default: 8787))
@@ -76,13 +85,20 @@ public struct HubConfiguration: Sendable {
     var kept = root.table("retention")
     retention = Retention(&kept)
     root.note(from: kept)
+    if root.has("consume") {
+      var table = root.table("consume")
+      consume = ConsumeSettings(&table)
+      root.note(table.errors)
+    } else if purpose == .consuming {
+      root.note("consume", "a table [consume] with the broker's url is required")
+    }
     tokens = []
-    for var table in root.tables("token") {
+    for var table in root.tables("token") where purpose == .serving {
       if let token = Self.token(&table) { tokens.append(token) }
       table.finish()
       root.note(table.errors)
     }
-    if tokens.isEmpty, root.errors.isEmpty {
+    if tokens.isEmpty, purpose == .serving, root.errors.isEmpty {
       root.note("token", "at least one [[token]] with file, gateway and access is required")
     }
     root.finish()
@@ -101,10 +117,8 @@ public struct HubConfiguration: Sendable {
     return line
   }
 
-  private static let credentials = "/etc/meshpost-hub/credentials"
-
   /// `name`: a location, or a credential's name.
-  private static func contents(of name: String) -> String {
+  static func contents(of name: String) -> String {
     let location = Credential.location(name, or: credentials)
     return FileManager.default.contents(atPath: location).map { String(decoding: $0, as: UTF8.self) } ?? ""
   }

@@ -17,8 +17,6 @@ public final class MQTTClient {
   private static let patience: Duration = .seconds(20)
   /// To a hello of a version that it may not know.
   private static let guessPatience: Duration = .seconds(10)
-  /// Messages that may wait for us with a broker that has not been told a bound (3.1.1).
-  static let maxIncoming = 1024
   static let maxQueued = 256
   private static let mostGathered = 16384
   /// Publications under way at most; of a broker of version 3.1.1 it is not known how many it takes.
@@ -40,6 +38,10 @@ public final class MQTTClient {
   private var lastID: UInt16 = 0
   var waiting: [UInt16: Promise<MQTTAnswer?>] = [:]
   var subscribing: Set<UInt16> = []
+  /// A subscription with less than QoS 1 ends the connection.
+  public var needsQuality1 = false
+  /// Messages of the broker that may wait for us.
+  private(set) var maxReceived = 16
   /// Messages of the broker that are not acknowledged yet.
   var incoming: Set<UInt16> = []
   /// What the path is known to keep open, over all connections; `nil`: no pings are wanted.
@@ -71,6 +73,8 @@ public final class MQTTClient {
   private var failure: MQTTFailure?
 
   public private(set) var isUp = false
+  /// The broker knew us: what came for us meanwhile comes now.
+  public private(set) var hasSession = false
   /// Why the last connection ended; `nil`: it has not, or was closed from here.
   public private(set) var end: MQTTFailure?
   /// Publications that may wait for their acknowledgement.
@@ -138,7 +142,8 @@ public final class MQTTClient {
     }
     let stream = try await open()
     self.stream = stream
-    decoder = MQTTDecoder(version)
+    decoder = MQTTDecoder(version, maxBytes: Int(options.maxBytes))
+    maxReceived = options.tolerated ?? (version == .v5 ? Int(options.receiveMaximum) : 1024)
     send(.connect(options, version))
     do {
       let hello = search.isGuess ? patience.guess : patience.hello
@@ -227,7 +232,7 @@ public final class MQTTClient {
       send(.disconnect(code: 0))
       throw .refused("the broker cannot be used: \(MQTTReason.words(0x9B))")
     }
-    isUp = true
+    (isUp, hasSession) = (true, greeting.hasSession)
     givenID = greeting.clientID ?? givenID
     retains = greeting.retains
     maxBytes = greeting.maxBytes
@@ -365,13 +370,6 @@ public final class MQTTClient {
     } while (waiting[lastID] != nil || subscribing.contains(lastID))
       && waiting.count + subscribing.count < 65535
     return lastID
-  }
-
-  public func subscribe(_ topic: String) {
-    guard isUp else { return }
-    let id = freshID()
-    subscribing.insert(id)
-    send(.subscribe(topic: topic, id: id, version))
   }
 
   /// In order, so that the last will is not published.

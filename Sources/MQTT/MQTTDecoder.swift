@@ -3,18 +3,19 @@
 /// A broker's bytes → events. Total: whatever comes, it gives events or an error, and holds a bounded amount. What a broker
 /// must not send is an error. Source: OASIS MQTT 5.0, and 3.1.1.
 struct MQTTDecoder {
-  /// Larger packets are not kept: commands are small. A broker that speaks 5 is told so; of another a larger message is
+  /// Larger packets are not kept, where nobody wants more: commands are small. A broker that speaks 5 is told so; of another a larger message is
   /// skipped, and told without its payload, so that it can be acknowledged: else it would come again for ever.
   static let maxBytes = 64 * 1024
   private static let longestTopic = 1024
 
   var version: MQTTVersion
+  private let maxBytes: Int
   private var buffer: [UInt8] = []
   /// What of `buffer` was read already.
   private var start = 0
   private var skipping = 0
 
-  init(_ version: MQTTVersion) { self.version = version }
+  init(_ version: MQTTVersion, maxBytes: Int = Self.maxBytes) { (self.version, self.maxBytes) = (version, maxBytes) }
 
   mutating func append(_ bytes: [UInt8]) {
     if start > 0 { buffer.removeFirst(start) }
@@ -40,7 +41,7 @@ struct MQTTDecoder {
       guard shift <= 21 else { throw .malformed("a packet's length has no end") }
     }
     let first = buffer[start]
-    guard length <= Self.maxBytes else { return try skip(first, from: place, length) }
+    guard length <= maxBytes else { return try skip(first, from: place, length) }
     guard buffer.count >= place + length else { return nil }
     var body = MQTTBody(bytes: buffer[place..<place + length])
     start = place + length

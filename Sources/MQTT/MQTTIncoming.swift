@@ -13,6 +13,9 @@ extension MQTTClient {
       if waiting.isEmpty { expect(nil) }
     case .subscribed(let id, let code, let reason):
       guard subscribing.remove(id) != nil else { throw .protocolError("an answer to no subscription") }
+      if code == 0, needsQuality1 {
+        fail(.refused("the broker grants the subscription QoS 0 only, which repeats nothing"))
+      }
       guard code >= 0x80 else { return }
       fail(.refused("the broker refuses the subscription (\(MQTTReason.words(code, reason)))"))
     }
@@ -39,8 +42,9 @@ extension MQTTClient {
         guard isRepeated else { throw .init(code: 0x91, description: "two messages with one identifier") }
         return
       }
-      let most = version == .v5 ? Int(MQTTOptions.receiveMaximum) : Self.maxIncoming
-      guard incoming.count < most else { throw .init(code: 0x93, description: "more messages than we take at once") }
+      guard incoming.count < maxReceived else {
+        throw .init(code: 0x93, description: "more messages than we take at once")
+      }
       incoming.insert(id)
     }
     let connection = stream

@@ -2,9 +2,6 @@
 
 /// What a broker is told at the beginning.
 public struct MQTTOptions: Equatable, Sendable {
-  /// Messages from the broker that may wait for our acknowledgement.
-  static let receiveMaximum: UInt16 = 16
-
   public var clientID: String
   public var user: String?
   public var password: [UInt8]?
@@ -13,6 +10,14 @@ public struct MQTTOptions: Equatable, Sendable {
   /// Seconds that the broker keeps what comes for us while we are away (MQTT 5).
   public var sessionExpiry: UInt32
   public var will: MQTTMessage?
+  /// Messages from the broker that may wait for our acknowledgement.
+  public var receiveMaximum: UInt16 = 16
+  /// More of them than this end the connection; `nil`: than the receive maximum, or 1024 of a broker of version 3.1.1, which is not told one.
+  /// After a restart mosquitto 2.0.11 has more under way than it was told.
+  public var tolerated: Int?
+  /// The largest packet that we take. A broker of version 5 is told so, and leaves out what is larger; of one of version 3.1.1 a larger
+  /// message is skipped, and told without its payload.
+  public var maxBytes = UInt32(MQTTDecoder.maxBytes)
 
   public init(
     clientID: String, user: String? = nil, password: [UInt8]? = nil, keepAlive: UInt16 = 300,

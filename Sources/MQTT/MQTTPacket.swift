@@ -76,8 +76,8 @@ enum MQTTCommand: Equatable {
     guard version == .v5 else { return body + payload }
     // The session lasts a while, for what comes down meanwhile; the other two bound what may come.
     body += properties(
-      [0x11] + long(options.sessionExpiry) + [0x21] + word(MQTTOptions.receiveMaximum) + [0x27]
-        + long(UInt32(MQTTDecoder.maxBytes)))
+      [0x11] + long(options.sessionExpiry) + [0x21] + word(options.receiveMaximum) + [0x27]
+        + long(options.maxBytes))
     return body + payload
   }
 

@@ -13,6 +13,14 @@ extension MQTTClient {
     return answer
   }
 
+  /// With QoS 1; a refusal ends the connection.
+  public func subscribe(_ topic: String) {
+    guard isUp else { return }
+    let id = freshID()
+    subscribing.insert(id)
+    send(.subscribe(topic: topic, id: id, version))
+  }
+
   /// What waits for its turn goes first.
   private var hasRoom: Bool { waiting.count < window && queued.isEmpty }
 

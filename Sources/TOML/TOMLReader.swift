@@ -22,6 +22,9 @@ public struct TOMLReader {
   /// Of a table whose keys are names.
   public var keys: [String] { table.entries.map(\.key) }
 
+  /// Whether the key is there, with whatever value.
+  public func has(_ key: String) -> Bool { table[key] != nil }
+
   private func full(_ key: String) -> String { name.isEmpty ? key : "\(name).\(key)" }
 
   public mutating func note(_ key: String, _ reason: String) {

@@ -73,6 +73,7 @@ DOCUMENTS[EVERYWHERE] = {
     "make deb-arm64": {"elsewhere": f"{BUILDS}: by hand, before a release"},
     "make test-arm64": {"elsewhere": f"{BUILDS}: by hand, after `make deb-arm64`"},
     "meshpost radio scan": {"elsewhere": BLUETOOTH},
+    "meshpost-hub consume": {"elsewhere": "ConsumeProgramTests, with brokers that are there"},
     "hardware/acceptance": {"elsewhere": "AcceptanceTests has it try a virtual radio"},
     "meshpost upstream add": {"named": "of what, and where to, follows from the sentence: docs/first-ten-minutes.md has it whole"},
     "meshpost send": {"named": "docs/sending.md has it whole"},
@@ -216,6 +217,11 @@ DOCUMENTS["docs/mqtt.md"] = {
         "elsewhere": "CompactTests runs it behind a real broker"},
     "mosquitto_sub -h broker.example.org -q 1 -t meshpost/+/compact -F %x | python3 decode.py": {
         "elsewhere": "CompactTests, with a broker that is there"},
+}
+DOCUMENTS["docs/consume.md"] = {
+    name: {"elsewhere": "ConsumeProgramTests, with brokers that are there"}
+    for name in ("meshpost-hub serve", "systemctl enable --now meshpost-hub-consume", "[consume]",
+                 'database = "postgresql://meshpost@db.example.org/meshpost"')
 }
 NOISE = "(while sleep 0.2; do air advert Birch; done) & noise=$!"
 DOCUMENTS["docs/observability.md"] = {

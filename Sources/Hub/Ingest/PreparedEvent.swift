@@ -139,6 +139,8 @@ struct PreparedBatch: Sendable {
   var events: [PreparedEvent]
   /// About as many as the database gets.
   var bytes: Int
+  /// What is before its events in their lane is here, too: so the gateway's position moves. Of what came by way of a broker nobody knows.
+  var isOrdered = true
 
   init(_ batch: EventBatch, from gateway: String, after: Int64?, at now: Int64) {
     self.init(batch.events, of: batch.epoch, in: batch.lane, from: gateway, after: after, at: now)

@@ -45,18 +45,23 @@ extension HubStore {
   }
 
   /// Stores the new events of the batches, and answers each, in order. A batch behind a gap is left out.
-  func take(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> [Taken] {
+  func take(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> [Taken] { try keep(batches).answers }
+
+  /// Stores the new events of batches that are not in order, and returns how many those are. Gateways' positions stay as they are.
+  func keepUnordered(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> Int { try keep(batches).added.count }
+
+  private func keep(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> Work {
     news = []
-    let answers = try database.retrying { () throws(HubDatabaseError) in
+    let done = try database.retrying { () throws(HubDatabaseError) in
       news = []
       var work = Work()
       try begin(batches, &work)
       try keepEvents(&work)
       try finish(batches, work)
-      return work.answers
+      return work
     }
     tellNews()
-    return answers
+    return done
   }
 
   // MARK: What is there
@@ -80,7 +85,7 @@ extension HubStore {
         work.answers.append(.outOfOrder(before))
         continue
       }
-      progress.took(batch)
+      if batch.isOrdered { progress.took(batch) }
       known[epoch] = progress
       work.accepted.append(batch)
       // A lane that begins with an old event lowers the smallest; what was acknowledged stays so.
@@ -207,7 +212,8 @@ extension HubStore {
     }
     var numbered: [String: (last: Int64, at: Int64)] = [:]
     let calls =
-      progressCalls(batches, work.progress, events, radios) + [contactsCall(contacts)]
+      progressCalls(batches, work.progress, events, radios)
+      + [contactsCall(contacts, areOrdered: batches.allSatisfy(\.isOrdered))]
       + [
         bucketsCall(updates, now: batches.map(\.at).max() ?? 0) {
           numbered[$0.text(0)] = ($0.integer(1), $0.integer(2))
@@ -265,12 +271,14 @@ extension HubStore {
     ]
   }
 
-  private func contactsCall(_ contacts: [ContactPlace: (body: String, at: Int64)]) -> HubCall {
+  /// Of what is not in order, what is older than what is here stays away.
+  private func contactsCall(_ contacts: [ContactPlace: (body: String, at: Int64)], areOrdered: Bool) -> HubCall {
     let rows = Array(contacts)
     return HubCall(
       """
       INSERT INTO contacts(gateway, key, body, at) SELECT v.gateway, v.key, v.body, v.at FROM @rows WHERE true
       ON CONFLICT(gateway, key) DO UPDATE SET body = excluded.body, at = excluded.at
+      \(areOrdered ? "" : "WHERE contacts.at <= excluded.at")
       """,
       [
         ("gateway", .texts(rows.map(\.key.gateway))), ("key", .texts(rows.map(\.key.text))),

@@ -137,33 +137,8 @@ public struct UpstreamSettings: Equatable, Sendable {
     return !HTTPEndpoint.isThisMachine(host)
   }
 
-  /// Where a broker is.
-  public struct Broker: Equatable, Sendable {
-    public var host: String
-    public var port: UInt16
-    public var tls: Bool
-    /// Of a WebSocket; `nil`: plain MQTT.
-    public var path: String?
-  }
-
-  /// The broker that a URL names: `mqtt://HOST[:1883]`, `mqtts://HOST[:8883]`, or `ws://…` and `wss://HOST[:443]/PATH`;
-  /// `nil` for anything else.
-  public static func broker(_ url: String) -> Broker? {
-    let ports: [String: UInt16] = ["mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443]
-    guard let scheme = ports.keys.first(where: { url.begins(with: "\($0)://") }), let usual = ports[scheme] else {
-      return nil
-    }
-    let (tls, isWebSocket) = (scheme == "mqtts" || scheme == "wss", scheme == "ws" || scheme == "wss")
-    // Host and port are written as in other URLs.
-    let rest = String(decoding: url.utf8.dropFirst(scheme.utf8.count + 3), as: UTF8.self)
-    guard case .tcp(let host, let port, _)? = HTTPEndpoint.parse("http://\(rest)")?.endpoint else { return nil }
-    let place = rest.pieces(at: "/", most: 2)
-    let path = place.count == 2 ? "/" + place[1] : nil
-    guard isWebSocket || path == nil else { return nil }
-    let hasPort = HTTPEndpoint.parse("https://\(rest)").map { $0.endpoint == .tcp(host: host, port: port, tls: true) }
-    return Broker(
-      host: host, port: hasPort ?? false ? port : usual, tls: tls, path: isWebSocket ? path ?? "/" : nil)
-  }
+  /// The broker that a URL names; `nil` where it names none.
+  public static func broker(_ url: String) -> BrokerAddress? { BrokerAddress(url) }
 
   public var kind: Kind
   public var journal: JournalUpstream.Settings

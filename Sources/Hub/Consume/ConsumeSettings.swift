@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import ServiceManager
+import TOML
+
+/// `[consume]`: where events are taken from a broker. Documented in deploy/hub.toml.
+public struct ConsumeSettings: Sendable {
+  /// Nodes of one cluster, tried in turn; at least one.
+  public var urls: [String]
+  public var user: String?
+  public var passwordFile: String?
+  public var authorities: String?
+  public var certificate: String?
+  public var key: String?
+  public var clientID: String
+  public var topics: [TopicPattern]
+  /// Of consumers that share the publications.
+  public var group: String?
+  /// `auto`, `5` or `3.1.1`.
+  public var version: String
+  /// Publications that may be in hand, not yet on disk.
+  public var window: Int
+  /// Seconds that the broker keeps what comes for us while we are away.
+  public var session: Int64
+  public var keepAlive: Int
+  public var refusedFile: String
+
+  /// `nil`: something in it is wrong, which is noted.
+  init?(_ table: inout TOMLReader) {
+    let url = table.string("url")
+    urls = table.optionalStrings("urls") ?? url.map { [$0] } ?? []
+    if url != nil, urls != url.map({ [$0] }) { table.note("urls", "url or urls, not both") }
+    if urls.isEmpty { table.note("url", "mqtt://HOST or mqtts://HOST is required") }
+    if urls.count > 16 { table.note("urls", "at most 16") }
+    user = table.string("user")
+    passwordFile = table.string("password_file")
+    authorities = table.string("ca_file").map(Self.location)
+    certificate = table.string("cert_file").map(Self.location)
+    key = table.string("key_file").map(Self.location)
+    clientID = table.string("client_id") ?? "meshpost-hub"
+    if clientID.isEmpty || clientID.utf8.count > 256 {
+      table.note("client_id", "1 to 256 bytes: the broker keeps what comes under this name")
+    }
+    topics = []
+    for text in table.optionalStrings("topics") ?? ["meshpost/{gateway}/+"] {
+      if let topic = TopicPattern(text) {
+        topics.append(topic)
+      } else {
+        table.note("topics", "\"\(text)\" is no topic filter: levels, +, #, and {gateway} for one level")
+      }
+    }
+    if !(1...32).contains(topics.count), table.errors.isEmpty { table.note("topics", "1 to 32 topic filters") }
+    group = table.string("group")
+    if let group, !Name.isAllowed(group) { table.note("group", Name.allowed) }
+    version = table.choice("version", of: ["auto", "5", "3.1.1"], default: "auto")
+    window = Int(table.integer("window", in: 1...1000, default: 64))
+    session = table.integer("session_s", in: 60...4_294_967_294, default: 7 * 86_400)
+    keepAlive = Int(table.integer("keep_alive_s", in: 5...3600, default: 60))
+    refusedFile = table.string("refused_file") ?? "/var/lib/meshpost-hub/refused.jsonl"
+    table.finish()
+    guard table.errors.isEmpty else { return nil }
+  }
+
+  private static func location(_ name: String) -> String {
+    Credential.location(name, or: HubConfiguration.credentials)
+  }
+
+  /// The first line of the file, which is read anew for each connection; `nil`: none is configured.
+  public func password() throws(HubConfiguration.Failure) -> String? {
+    guard let passwordFile else { return nil }
+    let line = HubConfiguration.contents(of: passwordFile).split(whereSeparator: \.isNewline).first
+    guard let line else {
+      throw HubConfiguration.Failure(description: "the password file \(passwordFile) cannot be read, or is empty")
+    }
+    return line.trimmingCharacters(in: .whitespaces)
+  }
+
+  /// As brokers know them.
+  public var filters: [String] { topics.map { (group.map { "$share/\($0)/" } ?? "") + $0.filter } }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+
+/// Publications on their way into a hub's database. Whatever waits is one transaction; what cannot be stored is told apart from a
+/// database that cannot store anything now.
+///
+/// A gateway's position is not moved: that all before an event is here, too, no broker says. Source: docs/decisions/0019.
+public final class Consumption: Sendable {
+  /// What has become of publications since the start.
+  public struct Counts: Sendable, Equatable {
+    public var publications = 0
+    /// Events that were not here.
+    public var stored = 0
+    /// Events that were here already.
+    public var known = 0
+    /// Publications that are nothing for a hub, such as whether a gateway is online.
+    public var passedOver = 0
+    /// Publications of which something could not be stored.
+    public var refused = 0
+    /// Events that gateways say are missing.
+    public var missing = 0
+
+    public init() {}
+
+    public static func += (left: inout Counts, right: Counts) {
+      left.publications += right.publications
+      left.stored += right.stored
+      left.known += right.known
+      left.passedOver += right.passedOver
+      left.refused += right.refused
+      left.missing += right.missing
+    }
+  }
+
+  private struct Item {
+    /// Of the publication.
+    let place: Int
+    let gateway: String
+    let epoch: String
+    let event: HubEvent
+  }
+
+  private struct Work {
+    var counts = Counts()
+    var failed: [(item: Item, error: HubDatabaseError)] = []
+    /// Reasons, by publication.
+    var refusals: [Int: String] = [:]
+  }
+
+  /// Of one transaction, or one publication more.
+  private static let maxEvents = 2000
+  private static let maxBytes = 2 << 20
+
+  private let store: HubStore
+  private let patterns: [TopicPattern]
+  private let refused: RefusedFile
+  private let gaps = RareLine(HubLog.write)
+  private let refusals = RareLine(HubLog.write)
+
+  public init(_ configuration: HubConfiguration, _ settings: ConsumeSettings) throws {
+    store = try HubStore(location: configuration.location, password: configuration.password)
+    patterns = settings.topics
+    refused = RefusedFile(location: settings.refusedFile)
+  }
+
+  /// Only for tests.
+  init(_ store: HubStore, topics: [TopicPattern], refused: RefusedFile) {
+    (self.store, patterns, self.refused) = (store, topics, refused)
+  }
+
+  /// Returns when each is on disk, or is nothing for a hub, or was refused for good and is in the file of those. Throws when that cannot be now:
+  /// then some may be stored, and all are to be given again.
+  public func keep(_ publications: [Publication]) async throws -> Counts {
+    var work = Work()
+    work.counts.publications = publications.count
+    var (items, bytes) = ([Item](), 0)
+    for (place, publication) in publications.enumerated() {
+      do throws(Publication.Refusal) {
+        guard let events = try publication.meaning(patterns) else {
+          work.counts.passedOver += 1
+          continue
+        }
+        items += events.events.map { Item(place: place, gateway: events.gateway, epoch: events.epoch, event: $0) }
+        bytes += events.bytes
+      } catch {
+        work.refusals[place] = error.reason
+      }
+      // What was compressed is many times as large now.
+      if items.count >= Self.maxEvents || bytes >= Self.maxBytes {
+        try await store(items, &work)
+        (items, bytes) = ([], 0)
+      }
+    }
+    try await store(items, &work)
+    try judge(&work)
+    for (place, reason) in work.refusals.sorted(by: { $0.key < $1.key }) {
+      try refused.append(publications[place], reason: reason, at: HubClock.now)
+      refusals.say("a publication on \(publications[place].topic) cannot be stored: \(reason)")
+    }
+    work.counts.refused = work.refusals.count
+    return work.counts
+  }
+
+  /// All in one transaction; if that fails on what is in it, its halves, until only those are left that cannot be stored.
+  private func store(_ items: [Item], _ work: inout Work) async throws(HubDatabaseError) {
+    guard !items.isEmpty else { return }
+    do throws(HubDatabaseError) {
+      let new = try await store.keepUnordered(batches(items))
+      work.counts.stored += new
+      work.counts.known += items.count - new
+      for item in items where item.event.kind == "gap" { note(item, &work) }
+    } catch {
+      guard error.kind == .unfit || error.kind == .other else { throw error }
+      guard items.count > 1 else { return work.failed.append((items[0], error)) }
+      try await store(Array(items[..<(items.count / 2)]), &work)
+      try await store(Array(items[(items.count / 2)...]), &work)
+    }
+  }
+
+  /// A database that refuses one event for a reason of its own, and takes others, has something against that event. One that refuses all
+  /// may be set up wrong: then nothing is given up.
+  private func judge(_ work: inout Work) throws {
+    let takesOthers = work.counts.stored + work.counts.known > 0
+    for (item, error) in work.failed {
+      guard error.kind == .unfit || takesOthers else { throw error }
+      work.refusals[item.place] = "event \(item.gateway)/\(item.epoch)/\(item.event.seq): \(error.words)"
+    }
+  }
+
+  private func note(_ item: Item, _ work: inout Work) {
+    let count = item.event.body["count"]?.count ?? 1
+    work.counts.missing = work.counts.missing.addingReportingOverflow(Int(clamping: count)).partialValue
+    let reason = item.event.body["reason"]?.string?.prefix(40) ?? "?"
+    gaps.say("gateway \(item.gateway) has no more \(count) events before \(item.event.seq) (\(reason))")
+  }
+
+  /// One of each epoch, in the order of seq: brokers may turn publications round.
+  private func batches(_ items: [Item]) -> [PreparedBatch] {
+    var epochs: [GatewayEpoch: [HubEvent]] = [:]
+    for item in items { epochs[GatewayEpoch(gateway: item.gateway, epoch: item.epoch), default: []].append(item.event) }
+    return epochs.sorted { ($0.key.gateway, $0.key.epoch) < ($1.key.gateway, $1.key.epoch) }.map { epoch, events in
+      var batch = PreparedBatch(
+        events.sorted { $0.seq < $1.seq }, of: epoch.epoch, in: nil, from: epoch.gateway, after: nil, at: HubClock.now)
+      batch.isOrdered = false
+      return batch
+    }
+  }
+}

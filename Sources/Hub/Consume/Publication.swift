@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+
+import Deflate
+import JSON
+
+/// Something that was published to a broker, and what it means to a hub: pure, total. Source: docs/mqtt.md.
+public struct Publication: Sendable, Equatable {
+  /// A payload, compressed or not, is at most so large.
+  public static let maxBytes = 2 << 20
+  /// What a compact payload begins with; no JSON does.
+  private static let compactMark: UInt8 = 1
+
+  public var topic: String
+  public var payload: [UInt8]
+
+  public init(topic: String, payload: [UInt8]) { (self.topic, self.payload) = (topic, payload) }
+
+  /// Events of one gateway's journal.
+  struct Events: Equatable {
+    var gateway: String
+    var epoch: String
+    var events: [HubEvent]
+    /// Of their JSON, not compressed.
+    var bytes: Int
+  }
+
+  /// Why it can never be stored. It is not worth a second try.
+  struct Refusal: Error, Equatable {
+    let reason: String
+  }
+
+  /// `nil`: nothing for a hub, such as whether a gateway is online, commands and their answers. `patterns`: of the topics that are
+  /// consumed; the first that fits says whose the topic is.
+  func meaning(_ patterns: [TopicPattern]) throws(Refusal) -> Events? {
+    let (json, bytes) = try content()
+    guard json.fields != nil else { throw Refusal(reason: "no JSON object") }
+    guard json["seq"] != nil || json["events"] != nil else {
+      // Besides events gateways publish these; a last will may come at any time.
+      if json["status"]?.string != nil || json["command"]?.string != nil || json["ok"]?.bool != nil { return nil }
+      throw Refusal(reason: "neither seq nor events: a template of its own has no identity that a hub could tell it by")
+    }
+    guard let gateway = json["gateway"]?.string, Name.isAllowed(gateway) else {
+      throw Refusal(reason: "gateway is missing, or not \(Name.allowed)")
+    }
+    try check(gateway, patterns)
+    return try Self.events(json, of: gateway, bytes)
+  }
+
+  private func content() throws(Refusal) -> (JSONValue, bytes: Int) {
+    var bytes = payload
+    guard !bytes.isEmpty else { throw Refusal(reason: "it is empty, or larger than \(Self.maxBytes) bytes") }
+    guard bytes.count <= Self.maxBytes else { throw Refusal(reason: "it is larger than \(Self.maxBytes) bytes") }
+    if bytes[0] == Self.compactMark {
+      do {
+        bytes = try Inflater.whole(
+          Array(bytes.dropFirst()), dictionary: LinkDictionary.fromGateway, limit: Self.maxBytes)
+      } catch {
+        throw Refusal(
+          reason: error == .tooLarge ? "it becomes larger than \(Self.maxBytes) bytes" : "it cannot be decompressed")
+      }
+    }
+    do {
+      return (try JSONValue(parsing: bytes), bytes.count)
+    } catch {
+      throw Refusal(reason: "no JSON: \(error)")
+    }
+  }
+
+  /// Who may publish to a gateway's topics speaks for that gateway, and for no other.
+  private func check(_ gateway: String, _ patterns: [TopicPattern]) throws(Refusal) {
+    for pattern in patterns {
+      switch pattern.match(topic) {
+      case .elsewhere: continue
+      case .anybody: return
+      case .gateway(let name):
+        guard Array(name.utf8) == Array(gateway.utf8) else {
+          throw Refusal(reason: "it says that it is of gateway \(gateway), on another's topic")
+        }
+        return
+      }
+    }
+    throw Refusal(reason: "its topic was not asked for")
+  }
+
+  private static func events(_ json: JSONValue, of gateway: String, _ bytes: Int) throws(Refusal) -> Events {
+    do throws(EventBatch.Refusal) {
+      if json["events"] != nil {
+        let batch = try EventBatch(json)
+        return Events(gateway: gateway, epoch: batch.epoch, events: batch.events, bytes: bytes)
+      }
+      guard let epoch = json["epoch"]?.string, Name.isAllowed(epoch) else {
+        throw EventBatch.Refusal.malformed("epoch is missing")
+      }
+      return Events(gateway: gateway, epoch: epoch, events: [try EventBatch.event(json)], bytes: bytes)
+    } catch {
+      throw Refusal(reason: error.words)
+    }
+  }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+import JSON
+import Synchronization
+
+/// Publications that cannot be stored, for people to look at: a JSON object a line, with the payload in hex. When it has grown to its bound it is
+/// renamed to `….1`, and a new one begins: at most twice the bound is on the disk.
+final class RefusedFile: Sendable {
+  static let maxBytes = 4 << 20
+  private static let maxPayload = 64 << 10
+
+  private let location: String
+  private let bound: Int
+  private let lock = Mutex(())
+
+  init(location: String, bound: Int = RefusedFile.maxBytes) { (self.location, self.bound) = (location, bound) }
+
+  /// Returns when the line is on disk. It must be: whoever calls is about to let the broker forget the publication.
+  func append(_ publication: Publication, reason: String, at now: Int64) throws(HubDatabaseError) {
+    let line =
+      JSONWriter.object { json in
+        json.field("at", now)
+        json.field("topic", publication.topic)
+        json.field("reason", reason)
+        json.field("bytes", publication.payload.count)
+        json.field("payload", Self.hex(publication.payload.prefix(Self.maxPayload)))
+      } + [10]
+    let failure = lock.withLock { _ in write(line) }
+    if let failure { throw HubDatabaseError(kind: .unavailable, words: "\(location): \(failure)") }
+  }
+
+  /// `nil`: it is on disk.
+  private func write(_ line: [UInt8]) -> String? {
+    var facts = stat()
+    if stat(location, &facts) == 0, Int(facts.st_size) + line.count > bound, rename(location, location + ".1") != 0 {
+      return String(cString: strerror(errno))
+    }
+    let descriptor = open(location, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
+    guard descriptor >= 0 else { return String(cString: strerror(errno)) }
+    defer { close(descriptor) }
+    let isWritten = line.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) } == line.count
+    guard isWritten, fsync(descriptor) == 0 else { return String(cString: strerror(errno)) }
+    return nil
+  }
+
+  private static func hex(_ bytes: some Collection<UInt8>) -> String {
+    let digits = Array("0123456789abcdef".utf8)
+    return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+  }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+
+/// Which topics are consumed, and which level of them names the gateway: pure.
+///
+/// A topic filter of MQTT in which one level may be `{gateway}`: a broker's access control list lets each gateway publish under its own
+/// name, and what is published there may be that gateway's alone.
+public struct TopicPattern: Sendable, Equatable {
+  private enum Level: Equatable {
+    case name([UInt8])
+    case any
+    case gateway
+    /// This level and all below.
+    case rest
+  }
+
+  private static let separator = UInt8(ascii: "/")
+  private static let most = 1024
+
+  private let levels: [Level]
+  /// As a broker knows it.
+  public let filter: String
+
+  /// `nil`: no topic filter, `{gateway}` twice, or a shared one (`$share/…`), which has a key of its own.
+  public init?(_ text: String) {
+    let parts = text.utf8.split(separator: Self.separator, omittingEmptySubsequences: false).map(Array.init)
+    guard !text.isEmpty, text.utf8.count <= Self.most, !text.utf8.contains(0), text.utf8.first != UInt8(ascii: "$")
+    else { return nil }
+    var levels: [Level] = []
+    for part in parts {
+      guard levels.last != .rest else { return nil }
+      switch part {
+      case Array("{gateway}".utf8): levels.append(.gateway)
+      case Array("+".utf8): levels.append(.any)
+      case Array("#".utf8): levels.append(.rest)
+      default:
+        guard !part.contains(where: { "+#{}".utf8.contains($0) }) else { return nil }
+        levels.append(.name(part))
+      }
+    }
+    guard levels.filter({ $0 == .gateway }).count <= 1 else { return nil }
+    self.levels = levels
+    filter = text.replacing("{gateway}", with: "+")
+  }
+
+  /// Whether topics say whose they are.
+  public var namesGateways: Bool { levels.contains(.gateway) }
+
+  /// What a topic says of whose it is.
+  enum Match: Equatable {
+    case elsewhere
+    case anybody
+    case gateway(String)
+  }
+
+  func match(_ topic: String) -> Match {
+    let parts = topic.utf8.split(separator: Self.separator, omittingEmptySubsequences: false)
+    var found = Match.anybody
+    for (place, level) in levels.enumerated() {
+      if level == .rest { return parts.count >= place ? found : .elsewhere }
+      guard place < parts.count else { return .elsewhere }
+      switch level {
+      case .name(let name): guard parts[place].elementsEqual(name) else { return .elsewhere }
+      case .any, .rest: break
+      case .gateway: found = .gateway(String(decoding: Array(parts[place]), as: UTF8.self))
+      }
+    }
+    return parts.count == levels.count ? found : .elsewhere
+  }
+}

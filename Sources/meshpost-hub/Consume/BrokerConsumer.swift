@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Hub
+import MQTT
+import Streams
+import Timing
+
+/// Takes publications from a broker into a hub's database. One is acknowledged when its events are on disk there, and not before: until then the
+/// broker keeps it, and sends it again to the next connection. So neither a kill of this program nor an absent database loses any.
+final class BrokerConsumer {
+  /// Payloads in hand that are not stored yet. A broker of version 5 keeps to the window; of others the connection is ended here, and what
+  /// was in hand comes again.
+  private static let maxHeldBytes = 64 << 20
+  /// The same in publications.
+  private static let maxHeld = 16384
+  /// Of one round.
+  private static let maxRound = (count: 512, bytes: 4 << 20)
+  /// A connection that lasted so long was a good one.
+  private static let good: Duration = .seconds(30)
+  private static let reportPause: Duration = .seconds(600)
+
+  private struct Held {
+    let publication: Publication
+    let acknowledge: () -> Void
+  }
+
+  private enum Outcome: Sendable {
+    case kept(Consumption.Counts)
+    case failed(String)
+  }
+
+  private let brokers: [BrokerPlace]
+  private let settings: ConsumeSettings
+  private let consumption: Consumption
+  private let loop: EventLoop
+  private let tell: (String) -> Void
+  private let outcomes = Wakeup<Outcome>()
+  private var answer: Promise<Outcome>?
+
+  private var client: MQTTClient?
+  private var held: [Held] = []
+  private var heldBytes = 0
+  private let arrived = Waiter()
+  /// Something was stored.
+  private let stored = Waiter()
+  private var isStoring = false
+  private var isOverfull = false
+  private var hadSession = false
+  private var isClosed = false
+  private var counts = Consumption.Counts()
+  private var reported = Consumption.Counts()
+
+  /// `tell`: how it is, in words, for a service manager.
+  init(
+    _ brokers: [BrokerPlace], _ settings: ConsumeSettings, _ consumption: Consumption, on loop: EventLoop,
+    _ tell: @escaping (String) -> Void
+  ) {
+    (self.brokers, self.settings, self.consumption) = (brokers, settings, consumption)
+    (self.loop, self.tell) = (loop, tell)
+    outcomes.attach(to: loop) { [weak self] outcome in self?.answer?.keep(outcome) }
+  }
+
+  /// Until it is cancelled.
+  func run() async {
+    do {
+      try await loop.race({ try await self.connect() }, { try await self.store() }, { try await self.report() })
+    } catch {
+      // Cancelled: the end.
+    }
+  }
+
+  /// In order: the broker knows at once that we are gone, and keeps what is not acknowledged.
+  func close() {
+    isClosed = true
+    client?.close()
+    say(.notice, "stopped; \(words(counts))")
+  }
+
+  // MARK: The broker
+
+  private func connect() async throws(CancellationError) {
+    var (number, pause, isTold) = (0, Pause(), false)
+    while true {
+      while isOverfull, isStoring { try await stored.wait() }
+      isOverfull = false
+      let place = brokers[number % brokers.count]
+      let begun = loop.now
+      let end = try await visit(place) {
+        isTold = false
+      }
+      if loop.now - begun >= Self.good { pause = Pause() }
+      // What is in hand comes again, with other identifiers.
+      (held, heldBytes) = ([], 0)
+      if isClosed { return }
+      if !isTold { say(.warning, "broker \(place.shown): \(end)") }
+      isTold = true
+      tell("no broker: \(end)")
+      number += 1
+      // Another node of the cluster is asked at once.
+      if number % brokers.count != 0, pause.isFirst { continue }
+      try await loop.sleep(for: pause.next())
+    }
+  }
+
+  /// One connection; returns why it ended.
+  private func visit(_ place: BrokerPlace, _ isUp: () -> Void) async throws(CancellationError) -> String {
+    do {
+      let client = try client(place)
+      self.client = client
+      try await client.connect(try options())
+      isUp()
+      let session = client.hasSession ? "with our session" : "with a new session"
+      say(.notice, "broker \(place.shown): connected \(session)")
+      if hadSession, !client.hasSession {
+        say(.warning, "the broker has forgotten our session: what was published meanwhile is not going to come")
+      }
+      hadSession = true
+      tell("connected to \(place.shown); \(words(counts))")
+      for filter in settings.filters { client.subscribe(filter) }
+      try await client.run()
+      return "given up"
+    } catch let cancelled as CancellationError {
+      throw cancelled
+    } catch {
+      if Task.isCancelled { throw CancellationError() }
+      return isOverfull ? "too much waits for the database" : "\(error)"
+    }
+  }
+
+  private func client(_ place: BrokerPlace) throws -> MQTTClient {
+    let address = place.address
+    var tls: TLSContext?
+    if address.tls {
+      tls = try TLSContext(
+        authorities: settings.authorities, certificate: settings.certificate, key: settings.key)
+    }
+    let versions: [String: MQTTVersion] = ["5": .v5, "3.1.1": .v3]
+    let client = MQTTClient(
+      host: address.host, port: address.port, path: address.path, tls: tls, version: versions[settings.version],
+      on: loop)
+    client.needsQuality1 = true
+    client.onMessage = { [weak self] message, acknowledge in self?.came(message, acknowledge) }
+    return client
+  }
+
+  private func options() throws -> MQTTOptions {
+    var options = MQTTOptions(
+      clientID: settings.clientID, user: settings.user, password: try settings.password().map { Array($0.utf8) },
+      keepAlive: UInt16(clamping: settings.keepAlive), sessionExpiry: UInt32(clamping: settings.session))
+    options.receiveMaximum = UInt16(clamping: settings.window)
+    // The topic and the packet's own fields beside the payload.
+    options.maxBytes = UInt32(Publication.maxBytes + 4096)
+    // NATS has a thousand under way, and repeats all of them when a node is gone; here the bytes are bounded.
+    options.tolerated = Int(UInt16.max)
+    return options
+  }
+
+  private func came(_ message: MQTTMessage, _ acknowledge: @escaping () -> Void) {
+    held.append(
+      Held(publication: Publication(topic: message.topic, payload: message.payload), acknowledge: acknowledge))
+    heldBytes += message.payload.count
+    arrived.resume()
+    guard heldBytes > Self.maxHeldBytes || held.count > Self.maxHeld else { return }
+    isOverfull = true
+    client?.close()
+  }
+
+  // MARK: The database
+
+  /// What waits goes together. While a round is under way, the next one gathers.
+  private func store() async throws(CancellationError) {
+    while true {
+      isStoring = false
+      stored.resume()
+      while held.isEmpty { try await arrived.wait() }
+      isStoring = true
+      let round = nextRound()
+      var (pause, isTold) = (Pause(limit: .seconds(30)), false)
+      while true {
+        let answer = Promise<Outcome>()
+        self.answer = answer
+        keep(round.map(\.publication))
+        switch try await answer.value() {
+        case .kept(let kept):
+          counts += kept
+          if isTold { say(.notice, "the database stores again") }
+          for held in round { held.acknowledge() }
+        case .failed(let words):
+          if !isTold { say(.error, "the database does not store: \(words); nothing is acknowledged") }
+          isTold = true
+          tell("the database does not store")
+          try await loop.sleep(for: pause.next())
+          continue
+        }
+        break
+      }
+    }
+  }
+
+  private func nextRound() -> [Held] {
+    var (count, bytes) = (0, 0)
+    for one in held.prefix(Self.maxRound.count) {
+      bytes += one.publication.payload.count
+      guard count == 0 || bytes <= Self.maxRound.bytes else { break }
+      count += 1
+    }
+    let round = Array(held.prefix(count))
+    held.removeFirst(count)
+    heldBytes -= round.reduce(0) { $0 + $1.publication.payload.count }
+    return round
+  }
+
+  /// On other threads: the loop goes on with pings.
+  private func keep(_ publications: [Publication]) {
+    Task { [consumption, outcomes] in
+      do {
+        outcomes.send(.kept(try await consumption.keep(publications)))
+      } catch {
+        outcomes.send(.failed("\(error)"))
+      }
+    }
+  }
+
+  // MARK: Telling
+
+  private func report() async throws(CancellationError) {
+    while true {
+      try await loop.sleep(for: Self.reportPause)
+      guard counts != reported else { continue }
+      reported = counts
+      say(.notice, words(counts))
+      if client?.isUp == true { tell("connected; \(words(counts))") }
+    }
+  }
+
+  private func words(_ counts: Consumption.Counts) -> String {
+    var words = "\(counts.stored) events stored of \(counts.publications) publications, \(counts.known) were known"
+    if counts.missing > 0 { words += ", \(counts.missing) are missing at gateways" }
+    if counts.refused > 0 { words += ", \(counts.refused) publications refused (\(settings.refusedFile))" }
+    return words
+  }
+
+  private func say(_ level: HubLog.Level, _ words: String) { HubLog.write(level, words) }
+}
+
+/// Pauses between attempts: a second, doubling, with full jitter, so that many do not come at once.
+private struct Pause {
+  private let limit: Duration
+  private var step: Duration = .seconds(1)
+  private(set) var isFirst = true
+
+  init(limit: Duration = .seconds(60)) { self.limit = limit }
+
+  mutating func next() -> Duration {
+    defer {
+      step = min(step * 2, limit)
+      isFirst = false
+    }
+    return step * Double.random(in: 0.1...1)
+  }
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+
+import HTTP
+import Hub
+import MQTT
+
+/// A broker's address in the configuration.
+struct BrokerPlace: Sendable {
+  let address: BrokerAddress
+  /// Without what may be a secret.
+  var shown: String { "\(address.host) port \(address.port)" }
+
+  /// Of a configuration; throws for an address that is none.
+  static func all(_ settings: ConsumeSettings) throws(HubConfiguration.Failure) -> [BrokerPlace] {
+    var places: [BrokerPlace] = []
+    for url in settings.urls {
+      guard let address = BrokerAddress(url) else {
+        throw HubConfiguration.Failure(
+          description: "consume.url: expected mqtt://HOST, mqtts://HOST, ws://HOST/PATH or wss://HOST/PATH")
+      }
+      let isSecret = settings.user != nil || settings.passwordFile != nil
+      if isSecret, !address.tls, !HTTPEndpoint.isThisMachine(address.host) {
+        HubLog.write(.warning, "consume: the password is sent over the network unencrypted: use mqtts://")
+      }
+      places.append(BrokerPlace(address: address))
+    }
+    return places
+  }
+}

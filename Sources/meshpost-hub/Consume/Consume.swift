@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Console
+import EventLoop
+import Foundation
+import Hub
+import ServiceManager
+import Timing
+
+/// Fills a hub's database from an MQTT broker.
+struct Consume: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Store what gateways publish to an MQTT broker, until SIGTERM.")
+
+  @Option(help: "The configuration file, with a table [consume].") var config = "/etc/meshpost-hub/hub.toml"
+
+  func run() async throws {
+    let configuration: HubConfiguration
+    let settings: ConsumeSettings
+    let brokers: [BrokerPlace]
+    do {
+      configuration = try HubConfiguration(file: config, for: .consuming)
+      guard let consume = configuration.consume else {
+        throw HubConfiguration.Failure(description: "\(config): a table [consume] is required")
+      }
+      settings = consume
+      brokers = try BrokerPlace.all(settings)
+    } catch {
+      Console.error("error: \(error)")
+      throw ExitCode(78)  // EX_CONFIG
+    }
+    let consumption: Consumption
+    do {
+      consumption = try Consumption(configuration, settings)
+    } catch {
+      Console.error("error: \(configuration.location): \(error)")
+      throw ExitCode(74)  // EX_IOERR
+    }
+    if settings.topics.contains(where: { !$0.namesGateways }) {
+      HubLog.write(
+        .warning, "a topic without {gateway}: whoever may publish there may publish in the name of every gateway")
+    }
+    let stop = Wakeup<Int32>()
+    let sources = [SIGTERM, SIGINT].map { Self.source($0, stop) }
+    // A thread of its own: the loop would take one of the few that other tasks run on.
+    await withCheckedContinuation { ended in
+      Thread.detachNewThread {
+        Self.consume(brokers, settings, consumption, stop)
+        ended.resume()
+      }
+    }
+    for source in sources { source.cancel() }
+  }
+
+  private static func source(_ number: Int32, _ stop: Wakeup<Int32>) -> any DispatchSourceSignal {
+    signal(number, SIG_IGN)
+    let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+    source.setEventHandler { stop.send(number) }
+    source.resume()
+    return source
+  }
+
+  /// Returns when it was told to stop.
+  private static func consume(
+    _ brokers: [BrokerPlace], _ settings: ConsumeSettings, _ consumption: Consumption, _ stop: Wakeup<Int32>
+  ) {
+    signal(SIGPIPE, SIG_IGN)
+    let loop = EventLoop()
+    let manager = ServiceManager.ofThisProcess()
+    let consumer = BrokerConsumer(brokers, settings, consumption, on: loop) { manager?.status($0) }
+    stop.attach(to: loop) { _ in
+      manager?.stopping()
+      consumer.close()
+      loop.stop()
+    }
+    manager?.ready("connecting to \(brokers[0].shown)")
+    if let manager, let watchdog = manager.watchdog { live(manager, every: watchdog / 3, on: loop) }
+    loop.begin { await consumer.run() }
+    loop.run()
+  }
+
+  /// A broker or a database that is away is no reason to begin anew: the loop turns.
+  private static func live(_ manager: ServiceManager, every pause: Duration, on loop: EventLoop) {
+    manager.lives()
+    loop.schedule(after: pause) { live(manager, every: pause, on: loop) }
+  }
+}
