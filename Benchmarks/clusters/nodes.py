@@ -162,6 +162,7 @@ class RabbitMQ(Cluster):
         self.distribution = [free_port() for _ in range(self.count)]
         self.amqp = [free_port() for _ in range(self.count)]
         self.epmd = free_port("0.0.0.0")
+        self.names = None
         (self.folder / "home").mkdir(parents=True)
         cookie = self.folder / "home/.erlang.cookie"
         cookie.write_text("a-cookie-for-the-benchmark")
@@ -207,6 +208,9 @@ cluster_partition_handling = pause_minority
         return done.returncode == 0, done.stdout
 
     def begin(self):
+        # Nodes would start one that outlives them.
+        self.names = subprocess.Popen(["epmd", "-port", str(self.epmd)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until("epmd", lambda: listens("127.0.0.1", self.epmd))
         # One after the other: each is told to join the first.
         for node in range(self.count):
             self.start(node)
@@ -220,7 +224,9 @@ cluster_partition_handling = pause_minority
 
     def end(self):
         super().end()
-        subprocess.run(["epmd", "-port", str(self.epmd), "-kill"], capture_output=True)
+        if self.names:
+            self.names.kill()
+            self.names.wait()
 
     def leader(self):
         """The node that leads the queue of the hub; None while there is none."""
