@@ -195,6 +195,8 @@ struct LinkSession: Sendable {
       do {
         return try await stores.progress(gateway: gateway, epoch: epoch)
       } catch let error as HubDatabaseError where error.kind == .unavailable && ContinuousClock.now < end {
+        // A hub that is to stop waits for no database.
+        if Task.isShuttingDownGracefully { throw error }
         try await Task.sleep(for: .seconds(Double.random(in: 1...5)))
       }
     }
