@@ -123,6 +123,10 @@ let package = Package(
         "EventLoop", "Timing",
       ],
       swiftSettings: strict),
+    // Pages in a browser: their files lie in Sources/Pages, and are no Swift.
+    .target(
+      name: "Web", dependencies: ["Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Timing"],
+      swiftSettings: strict),
     .target(
       name: "Gateway",
       dependencies: [
@@ -163,7 +167,7 @@ let package = Package(
       name: "meshpost",
       dependencies: [
         "CLinux", "COpenSSL", "Console", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Release", "TOML",
-        "Timing", "Transport",
+        "Timing", "Transport", "Web",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ], swiftSettings: strict),
     .executableTarget(
@@ -189,8 +193,10 @@ let package = Package(
       name: "CompanionTests", dependencies: ["Companion", "MeshCrypto", "TestSupport", "Timing"], swiftSettings: strict),
     .testTarget(
       name: "StoreTests",
-      dependencies: ["Companion", "Documents", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport"],
+      dependencies: ["Companion", "Documents", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport", "Timing"],
       swiftSettings: strict),
+    .testTarget(
+      name: "WebTests", dependencies: ["EventLoop", "HTTP", "JSON", "TestSupport", "Timing", "Web"], swiftSettings: strict),
     .testTarget(
       name: "RelayTests",
       dependencies: [

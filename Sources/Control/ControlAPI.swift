@@ -12,9 +12,12 @@ import Messaging
 public final class ControlAPI {
   private let dependencies: Dependencies
   private let news = News()
+  private let reads = ReadMarks()
   private let status: StatusAPI
   private let lists: ListsAPI
   private let messages: MessagesAPI
+  private let conversations: ConversationsAPI
+  private let live: LiveAPI
   private let messaging: MessagingAPI
   private let table: RadioTableAPI
   private let node: NodeAPI
@@ -35,6 +38,8 @@ public final class ControlAPI {
     status = StatusAPI(dependencies)
     lists = ListsAPI(dependencies)
     messages = MessagesAPI(dependencies)
+    conversations = ConversationsAPI(dependencies, messages, reads)
+    live = LiveAPI(dependencies, status, reads)
     messaging = MessagingAPI(dependencies)
     table = RadioTableAPI(dependencies)
     node = NodeAPI(dependencies)
@@ -118,6 +123,9 @@ public final class ControlAPI {
     case .startSync: try status.startSync(request)
 
     case .messages: try await messages.show(request, reply)
+    case .conversations: try await conversations.list(request, reply)
+    case .markRead: try await conversations.markRead(RequestBody(request), news)
+    case .live: try await live.follow(request, reply)
     case .contacts: try await lists.contacts(request, reply)
     case .channels: try await lists.channels(reply)
     case .readings: try await lists.readings(request, reply)

@@ -59,11 +59,12 @@ final class Reply {
 
   /// Answers with rows, one JSON object a line, as fast as the reader takes them: nothing is collected, so a table of any
   /// size costs the memory of a page. With `follow` it stays open and sends what comes later: whenever there is `news`, or
-  /// `wake` is resumed. Throws when the reader has gone.
+  /// `wake` is resumed; with `joinsNews` on both. Throws when the reader has gone.
   func rows(
-    follow: Bool = false, wake: Waiter? = nil, headers: HTTPHeaders? = nil, _ produce: Producer
+    follow: Bool = false, wake: Waiter? = nil, joinsNews: Bool = false, headers: HTTPHeaders? = nil, _ produce: Producer
   ) async throws(CancellationError) -> Answer {
     guard responder.begin(headers: headers ?? headersOfRows) else { return .streamed }
+    if let wake, joinsNews { news.add(wake) }
     let wake = wake ?? addFollower(follow)
     defer { news.remove(wake) }
     var pages = 0

@@ -11,6 +11,9 @@ enum Route: String, CaseIterable {
   case startSync = "POST /v1/sync"
 
   case messages = "GET /v1/messages"
+  case conversations = "GET /v1/conversations"
+  case markRead = "POST /v1/conversations/read"
+  case live = "GET /v1/live"
   case contacts = "GET /v1/contacts"
   case channels = "GET /v1/channels"
   case readings = "GET /v1/readings"

@@ -11,6 +11,7 @@ enum Schema {
     Migration(number: 9, sql: steadyTime), Migration(number: 10, sql: radios),
     Migration(number: 11, sql: unspacedScripts), Migration(number: 12, sql: lanes),
     Migration(number: 13, sql: events), Migration(number: 14, sql: messagesOnce),
+    Migration(number: 15, sql: conversations),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -224,5 +225,16 @@ enum Schema {
       ifnull('s' || lower(hex(sender)), '') || ifnull(' a' || lower(hex(author)), '') || ifnull(' c' || channel, '')
         AS place
       FROM messages;
+    """
+
+  /// What a list of conversations shows, which follows behind as the indexes of words do, and how far each was read. `name`: as
+  /// `ConversationName` is written. `message`: the newest received one; `sent_place`, `sent`: the place of our newest one. `received`: how
+  /// many came; `mention`: the newest that mentions us. `read_*`: read up to this place, and how many had come up to there.
+  private static let conversations = """
+    CREATE TABLE conversations(
+      radio INTEGER NOT NULL, name TEXT NOT NULL, message INTEGER NOT NULL DEFAULT 0, sent_place INTEGER NOT NULL DEFAULT 0,
+      sent INTEGER NOT NULL DEFAULT 0, received INTEGER NOT NULL DEFAULT 0, mention INTEGER NOT NULL DEFAULT 0,
+      read_message INTEGER NOT NULL DEFAULT 0, read_sent INTEGER NOT NULL DEFAULT 0,
+      read_received INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(radio, name)) WITHOUT ROWID;
     """
 }

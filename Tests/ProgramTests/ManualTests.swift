@@ -130,7 +130,7 @@ extension WholeProgramTests {
         Set(shapes.commands) == tried.union(elsewhere),
         "\(Set(shapes.commands).symmetricDifference(tried.union(elsewhere)))")
       let silent: Set<String> = [
-        "export messages", "export contacts", "export readings", "connect", "top", "chat", "run", "setup",
+        "export messages", "export contacts", "export readings", "connect", "top", "chat", "run", "setup", "web",
       ]
       let all = Set(try leaves().map { $0.words.joined(separator: " ") })
       #expect(

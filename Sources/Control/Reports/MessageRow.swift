@@ -11,10 +11,12 @@ struct MessageRow {
   let relay: Relay?
 
   func write(_ row: ConversationRow, to json: inout JSONWriter) {
+    json.field("conversation", ConversationName(of: row)?.description)
     switch row {
     case .received(let message): write(message, to: &json)
     case .sent(let message, let place):
       store.write(message, at: place, asRow: &json)
+      json.field("reaction", ReactionText(reading: message.text, inChannel: message.kind == .channel)?.emoji)
       ReactionList.write(to: .outgoing(message.id), store, &json)
     }
     writeStandings(of: row, to: &json)
@@ -30,6 +32,7 @@ struct MessageRow {
     json.field("received_at", message.received.milliseconds)
     json.field("clock_trusted", message.received.trusted)
     json.field("copies", message.copies)
+    json.field("reaction", ReactionText(reading: message.text, inChannel: message.kind == .channel)?.emoji)
     ReactionList.write(to: .message(message.id), store, &json)
   }
 

@@ -29,7 +29,7 @@ struct MessagesAPI {
       return try await follow(query, limit: limit, hasAfter: hasAfter, rows, reply)
     }
     defer { dependencies.operations.memoryWasUsed() }
-    if query.words != nil || query.from != nil || query.with != nil || query.channel != nil { try await prepare() }
+    if query.usesIndex { try await prepare() }
     return try await list(query, limit: limit, hasAfter: hasAfter, rows, reply)
   }
 
@@ -42,6 +42,12 @@ struct MessagesAPI {
     if let name = request.query["from"] { query.from = try addressing.contact(name).contact }
     if let name = request.query["with"] { query.with = try addressing.contact(name).contact }
     if let name = request.query["channel"] { query.channel = try addressing.channel(name).secret }
+    if let name = request.query["conversation"] {
+      guard let conversation = ConversationName(name) else {
+        throw .invalid("conversation: channel:DIGEST or node:PREFIX is wanted")
+      }
+      query.conversation = conversation
+    }
     switch request.query["direction"] {
     case nil, "received": query.directions = .received
     case "sent": query.directions = .sent
@@ -66,7 +72,7 @@ struct MessagesAPI {
   }
 
   /// What came last, and what we said, is taken into the indexes.
-  private func prepare() async throws(Refusal) {
+  func prepare() async throws(Refusal) {
     let store = dependencies.store
     var waiting: Int64
     do throws(StoreError) { waiting = try store.unindexedMessages() } catch { throw .store(error) }
@@ -207,7 +213,7 @@ struct MessagesAPI {
     return (lines, events.count)
   }
 
-  private static func row(of event: (kind: String, body: [UInt8]), _ store: Store) throws(StoreError)
+  static func row(of event: (kind: String, body: [UInt8]), _ store: Store) throws(StoreError)
     -> ConversationRow?
   {
     guard event.kind == EventKind.message.rawValue || event.kind == EventKind.outgoing.rawValue else { return nil }
@@ -271,6 +277,7 @@ struct MessagesAPI {
     if let radio = query.radio, message.radio != radio { return false }
     if let channel = query.channel, message.channel != channel.digest { return false }
     if let with = query.with, message.recipient != with.key { return false }
+    if let conversation = query.conversation, ConversationName(of: message) != conversation { return false }
     return query.from == nil
   }
 
@@ -278,6 +285,7 @@ struct MessagesAPI {
     if let radio = query.radio, message.radio != radio, message.radio != Store.everyRadio { return false }
     if let channel = query.channel, message.channel != channel.digest { return false }
     if let with = query.with, message.sender != with.key.prefix { return false }
+    if let conversation = query.conversation, ConversationName(of: message) != conversation { return false }
     guard let from = query.from else { return true }
     let isAuthor = message.author.map { from.key.bytes.starts(with: $0) } ?? false
     return message.sender == from.key.prefix || isAuthor || message.kind == .channel && message.senderName == from.name

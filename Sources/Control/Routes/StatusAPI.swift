@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import HTTP
+import JSON
 import Sync
 
 /// `/v1/status`, `/metrics`, `/v1/sync`.
@@ -11,6 +12,11 @@ struct StatusAPI {
 
   func show() throws -> Answer {
     try .json { try StatusReport(dependencies: dependencies).write(to: &$0) }
+  }
+
+  /// The same, as bytes.
+  func body() throws -> [UInt8] {
+    try JSONWriter.object { try StatusReport(dependencies: dependencies).write(to: &$0) }
   }
 
   func metrics() throws -> Answer {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// Lets one task in at a time: the most urgent that waits, and of these the first.
+/// Lets so many tasks in at a time, one unless said otherwise: the most urgent that waits, and of these the first.
 public final class LoopSemaphore<Priority: Comparable> {
   /// So many wait already.
   public struct Full: Error, Equatable, Sendable {
@@ -9,16 +9,19 @@ public final class LoopSemaphore<Priority: Comparable> {
 
   private let bound: Int
   private var queue: [(priority: Priority, waiter: Waiter)] = []
-  public private(set) var isTaken = false
+  private let capacity: Int
+  private var inside = 0
+  /// Somebody is in.
+  public var isTaken: Bool { inside > 0 }
 
-  /// `bound`: tasks that may wait.
-  public init(bound: Int) { self.bound = bound }
+  /// `capacity`: tasks that may be in at once. `bound`: tasks that may wait.
+  public init(capacity: Int = 1, bound: Int) { (self.capacity, self.bound) = (capacity, bound) }
 
   public var waiting: Int { queue.count }
 
   /// Returns when it is this task's turn; `leave` ends that. Lower priorities come first.
   public func enter(_ priority: Priority) async throws {
-    guard isTaken else { return isTaken = true }
+    guard inside >= capacity else { return inside += 1 }
     guard queue.count < bound else { throw Full(waiting: queue.count) }
     let waiter = Waiter()
     let place = queue.firstIndex { $0.priority > priority } ?? queue.count
@@ -38,7 +41,7 @@ public final class LoopSemaphore<Priority: Comparable> {
 
   /// The next one's turn.
   public func leave() {
-    guard let next = queue.first else { return isTaken = false }
+    guard let next = queue.first else { return inside -= 1 }
     queue.removeFirst()
     next.waiter.resume()
   }

@@ -116,6 +116,7 @@ public struct HTTPResponse: Sendable, Equatable {
     switch status {
     case 200: "OK"
     case 202: "Accepted"
+    case 304: "Not Modified"
     case 400: "Bad Request"
     case 401: "Unauthorized"
     case 403: "Forbidden"

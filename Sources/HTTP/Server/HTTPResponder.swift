@@ -14,6 +14,11 @@ public final class HTTPResponder {
   /// It was given up in the middle.
   private(set) var isAborted = false
   private(set) var isStreaming = false
+  /// Bytes of an announced length that are still to come.
+  private var left: Int?
+
+  /// The first of the answer is on its way.
+  public var isBegun: Bool { isOver || isStreaming || left != nil }
 
   init(_ stream: any ByteStream, isHead: Bool, changed: Waiter, of server: HTTPServer?) {
     self.stream = stream
@@ -31,7 +36,7 @@ public final class HTTPResponder {
   }
 
   public func respond(_ response: HTTPResponse) {
-    guard !isOver, !isStreaming else { return }
+    guard !isOver, !isStreaming, left == nil else { return }
     stream.write(response.encode(withoutBody: isHead))
     finish()
   }
@@ -53,12 +58,28 @@ public final class HTTPResponder {
     return true
   }
 
+  /// Begins an answer of so many bytes, which come piece by piece.
+  public func begin(status: Int = 200, headers: HTTPHeaders, length: Int) {
+    guard !isOver, !isStreaming, left == nil else { return }
+    left = isHead ? 0 : length
+    var bytes = Array("HTTP/1.1 \(status) \(HTTPResponse.reason(status))\r\nContent-Length: \(length)\r\n".utf8)
+    headers.write(to: &bytes)
+    bytes.append(contentsOf: "\r\n".utf8)
+    stream.write(bytes)
+  }
+
   public func write(_ piece: [UInt8]) {
+    if let left, !isOver {
+      // More than was announced would be taken for the next answer.
+      self.left = left - min(left, piece.count)
+      return stream.write(Array(piece.prefix(left)))
+    }
     guard isStreaming, !isOver, !piece.isEmpty else { return }
     stream.write(Array("\(String(piece.count, radix: 16))\r\n".utf8) + piece + Array("\r\n".utf8))
   }
 
   public func end() {
+    if let left, !isOver { return left == 0 ? finish() : abort() }
     guard isStreaming, !isOver else { return }
     stream.write(Array("0\r\n\r\n".utf8))
     finish()

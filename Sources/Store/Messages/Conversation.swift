@@ -132,13 +132,15 @@ extension Store {
       """
       SELECT o.place, o.id FROM outgoing o WHERE \(words) AND (o.place, o.id) > (?2, ?3) AND (o.place, o.id) < (?4, ?5)
         AND o.created_at BETWEEN ?6 AND ?7 AND (?8 IS NULL OR o.radio = ?8) AND (?9 IS NULL OR o.recipient = ?9)
-        AND (?10 IS NULL OR o.channel = ?10) ORDER BY o.place \(order), o.id \(order) LIMIT ?11
+        AND (?10 IS NULL OR o.channel = ?10) AND (?11 IS NULL OR substr(o.recipient, 1, 6) = ?11)
+        ORDER BY o.place \(order), o.id \(order) LIMIT ?12
       """,
       [
         .optional(expression), .integer(query.after.message), .integer(query.after.outgoing),
         .integer(query.before.message), .integer(query.before.outgoing), .integer(query.since ?? .min),
         .integer(query.until ?? .max), .optional(query.radio), .optional(query.with?.key.bytes),
-        .optional(query.channel?.digest), .integer(Int64(clamping: limit)),
+        .optional(query.channel?.digest ?? query.conversation?.channel), .optional(query.conversation?.node?.bytes),
+        .integer(Int64(clamping: limit)),
       ]
     ) { (statement) throws(SQLiteError) in
       places.append(MessagePlace(message: statement.integer(0), outgoing: statement.integer(1)))

@@ -22,6 +22,8 @@ public struct MessageQuery: Equatable, Sendable {
   public var radio: Int64?
   /// The conversation with this node: messages that it sent directly or, as a room, forwarded, and messages to it.
   public var with: Contact?
+  /// Of this conversation, whether or not its node or channel is still known.
+  public var conversation: ConversationName?
   public var directions: Directions = .received
 
   /// Which of both directions.
@@ -47,6 +49,9 @@ public struct MessageQuery: Equatable, Sendable {
     self.before = before
     self.radio = radio
   }
+
+  /// It needs the indexes of words.
+  public var usesIndex: Bool { words != nil || from != nil || with != nil || channel != nil || conversation != nil }
 
   /// Why the words cannot be looked for.
   public enum WordsError: Error, Equatable, Sendable, CustomStringConvertible {
@@ -103,6 +108,7 @@ public struct MessageQuery: Equatable, Sendable {
     }
     if let with { parts.append("place : s\(with.key.prefix.hex)") }
     if let channel { parts.append("place : c\(channel.digest)") }
+    if let conversation { parts.append("place : \(conversation.indexWord)") }
     guard !parts.isEmpty else { return nil }
     let all = parts.joined(separator: " AND ")
     return words?.unwanted.map { "(\(all)) NOT \($0)" } ?? all

@@ -22,7 +22,7 @@ extension Store {
   }
 
   /// Ids that an index does not have: those above the first, up to the last.
-  private func unindexed(_ table: String, _ mark: String) throws(SQLiteError) -> (from: Int64, upTo: Int64) {
+  func unindexed(_ table: String, _ mark: String) throws(SQLiteError) -> (from: Int64, upTo: Int64) {
     let known = try database.value("SELECT value FROM meta WHERE name = ?", .text(mark))?.integer ?? 0
     let first = try database.value("SELECT min(id) FROM \(table)")?.integer ?? 1
     let newest = try database.value("SELECT max(id) FROM \(table)")?.integer ?? 0

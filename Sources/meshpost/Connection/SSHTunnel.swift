@@ -107,6 +107,18 @@ final class SSHTunnel {
     }
   }
 
+  /// Its socket is closed, by which `ssh` ends; it is waited for without holding anybody up.
+  func end() {
+    kill(process, SIGTERM)
+    Self.ended.append(process)
+    Self.reap()
+  }
+
+  /// Processes that have ended, or soon will. `nonisolated(unsafe)`: the command line has one thread.
+  private nonisolated(unsafe) static var ended: [pid_t] = []
+
+  private static func reap() { ended.removeAll { waitpid($0, nil, WNOHANG) != 0 } }
+
   /// The tunnel has ended before the answer: why, as far as it can be told.
   func failure(_ words: String) -> any Error {
     var status: Int32 = 0

@@ -103,6 +103,7 @@ enum Shapes {
     value number
     """,
     "message": """
+    conversation string? `channel:DIGEST` or `node:PREFIX`; absent: answers of a command line, datagrams
     id integer the message's number; negative: sent
     kind string direct, room, cli, channel or datagram
     sender string? the first 12 digits of the sender's key; in a room, the room's key; if sent, this radio's key
@@ -143,6 +144,7 @@ enum Shapes {
     received_at integer when it was received; if sent, when it was accepted
     clock_trusted bool whether the clock was synchronised then
     copies integer how often it was received
+    reaction string? the emoji, if the text is a reaction to another message
     reactions reaction[]? to it
     upstreams standing[]? `messages` and `search`: what each upstream has of it
     """,
@@ -172,6 +174,7 @@ enum Shapes {
     ended bool the state is final
     radio string? the first 12 digits of the key of the radio that sends it
     held_for string? the name of the radio that it is held for, while another is attached
+    reaction string? the emoji, if the text is a reaction to another message
     reactions reaction[]? to it
     upstreams standing[]? `outgoing list`: what each upstream has of it
     """,

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Escaping
+import HTTP
+import JSON
+import Messaging
+import SQLite
+import Store
+
+/// How far conversations were read, for who follows that: the last changes of this run.
+final class ReadMarks {
+  private static let mostKept = 64
+
+  private(set) var count = 0
+  private var last: [(radio: Int64, name: ConversationName)] = []
+
+  func add(_ name: ConversationName, ofRadio radio: Int64) {
+    count += 1
+    last.append((radio, name))
+    if last.count > Self.mostKept { last.removeFirst() }
+  }
+
+  /// Those after the first `seen` changes, each once; more than are kept are not told.
+  func changes(after seen: Int) -> [(radio: Int64, name: ConversationName)] {
+    var found: [(radio: Int64, name: ConversationName)] = []
+    for change in last.suffix(max(0, count - seen)) where !found.contains(where: { $0 == change }) {
+      found.append(change)
+    }
+    return found
+  }
+}
+
+/// `/v1/conversations`: with whom there is talk, what was not read of it, and reading on.
+struct ConversationsAPI {
+  private let dependencies: ControlAPI.Dependencies
+  private let messages: MessagesAPI
+  private let reads: ReadMarks
+  private var store: Store { dependencies.store }
+
+  init(_ dependencies: ControlAPI.Dependencies, _ messages: MessagesAPI, _ reads: ReadMarks) {
+    self.dependencies = dependencies
+    self.messages = messages
+    self.reads = reads
+  }
+
+  /// The newest first; then the radio's channels and rooms without messages.
+  func list(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
+    let radio = try RadiosAPI.wanted(request, store) ?? store.radio
+    try await prepare()
+    defer { dependencies.operations.memoryWasUsed() }
+    var left: ArraySlice<Conversation>
+    do throws(StoreError) {
+      let spoken = try store.conversations(ofRadio: radio)
+      left = (radio == store.radio ? spoken + (try unspoken(beside: spoken)) : spoken)[...]
+    } catch {
+      throw Refusal.store(error)
+    }
+    return try await reply.rows {
+      var lines: [UInt8] = []
+      for conversation in left.prefix(ControlAPI.pageRows) { lines += try line(of: conversation) }
+      left = left.dropFirst(ControlAPI.pageRows)
+      return (lines, left.isEmpty)
+    }
+  }
+
+  /// Channels and rooms of the radio that nothing was said in.
+  private func unspoken(beside spoken: [Conversation]) throws(StoreError) -> [Conversation] {
+    var (known, names) = (Set(spoken.map(\.name)), [ConversationName]())
+    try store.eachChannel { channel in names.append(.channel(channel.secret.digest)) }
+    try store.eachContact(onRadioOnly: true, ofRadio: store.radio) { stored in
+      if stored.contact.type == .room { names.append(.node(stored.contact.key.prefix)) }
+      return true
+    }
+    return names.filter { known.insert($0).inserted }.map {
+      Conversation(name: $0, newest: .first, unread: 0, isMentioned: false, read: .first)
+    }
+  }
+
+  private func line(of conversation: Conversation) throws(StoreError) -> [UInt8] {
+    let newest = try row(at: conversation.newest)
+    let who = try who(conversation.name, newest)
+    return ControlAPI.line { json in
+      json.field("conversation", conversation.name.description)
+      json.field("kind", who.kind)
+      json.field("name", who.name)
+      json.field("alias", who.key.flatMap { DocumentAPI.alias(ofKey: $0.hex, store) })
+      json.field("key", who.key?.hex)
+      json.field("channel", conversation.name.channel)
+      json.field("on_radio", who.isOnRadio)
+      Self.write(conversation, to: &json)
+      if let newest {
+        json.objectField("newest") { MessageRow(store: store, relay: nil).write(newest, to: &$0) }
+      }
+    }
+  }
+
+  static func write(_ conversation: Conversation, to json: inout JSONWriter) {
+    json.field("unread", conversation.unread)
+    json.field("mentioned", conversation.isMentioned)
+    json.field("read", conversation.read.description)
+  }
+
+  private struct Who {
+    var (kind, name) = ("direct", "")
+    var key: PublicKey?
+    var isOnRadio = false
+  }
+
+  private func who(_ name: ConversationName, _ newest: ConversationRow?) throws(StoreError) -> Who {
+    var who = Who()
+    switch name {
+    case .channel(let digest):
+      let known = try store.nameOfChannel(digest)
+      (who.kind, who.name, who.isOnRadio) = ("channel", known?.string ?? "", known != nil)
+    case .node(let prefix):
+      let stored = try store.contact(prefix: prefix)
+      who.name = stored?.contact.name.string ?? ""
+      (who.key, who.isOnRadio) = (stored?.contact.key, stored?.onRadio ?? false)
+      if stored?.contact.type == .room { who.kind = "room" }
+      if case .received(let message)? = newest {
+        if message.kind == .room { who.kind = "room" }
+        if stored == nil { who.name = message.senderName?.string ?? "" }
+      }
+    }
+    return who
+  }
+
+  /// `nil`: it was deleted meanwhile.
+  private func row(at place: MessagePlace) throws(StoreError) -> ConversationRow? {
+    guard place.outgoing == 0 else {
+      return try store.outgoing(id: place.outgoing).map { .sent($0, place) }
+    }
+    guard place > .first else { return nil }
+    var found: ConversationRow?
+    try store.eachMessage(after: place.message - 1, before: place.message + 1, limit: 1) { message in
+      found = .received(message)
+      return false
+    }
+    return found
+  }
+
+  // MARK: Reading on
+
+  /// Read up to and including this row; never moves back.
+  func markRead(_ body: RequestBody, _ news: News) async throws -> Answer {
+    guard let name = ConversationName(try body.string("conversation")) else {
+      throw Refusal.invalid("conversation: channel:DIGEST or node:PREFIX is wanted")
+    }
+    guard let place = MessagePlace(try body.string("cursor")) else {
+      throw Refusal.invalid("cursor: a row's cursor is wanted")
+    }
+    try await prepare()
+    try await messages.prepare()
+    let radio = store.radio
+    var isMoved = false
+    do throws(StoreError) {
+      try await store.save { store throws(SQLiteError) in
+        isMoved = try store.markRead(name, upTo: place, ofRadio: radio)
+      }
+    } catch {
+      throw Refusal.store(error)
+    }
+    if isMoved {
+      reads.add(name, ofRadio: radio)
+      news.tell()
+    }
+    return .done
+  }
+
+  /// The list takes in what came since somebody last looked.
+  private func prepare() async throws(Refusal) {
+    do throws(StoreError) {
+      while try !store.isListUpToDate() {
+        try await store.save { store throws(SQLiteError) in _ = try store.listConversations() }
+      }
+    } catch {
+      throw .store(error)
+    }
+  }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import HTTP
+import JSON
+import Messaging
+import Store
+import Timing
+
+/// `/v1/live`: all that changes, as server-sent events, for pages. Source: WHATWG HTML § 9.2.
+///
+/// Events of the journal have their seq as `id`, so a browser that was cut off goes on behind the last one it had. States have none: they are sent
+/// whole.
+struct LiveAPI {
+  /// A state is sent at most so often.
+  private static let statePause: Duration = .seconds(1)
+  /// What is silent for longer was cut: a comment says that it was not.
+  private static let silence: Duration = .seconds(20)
+  /// More events than this are not made up for: whoever comes back after so long loads the page's data again.
+  private static let mostMissed: Int64 = 5000
+
+  private let dependencies: ControlAPI.Dependencies
+  private let status: StatusAPI
+  private let reads: ReadMarks
+
+  init(_ dependencies: ControlAPI.Dependencies, _ status: StatusAPI, _ reads: ReadMarks) {
+    self.dependencies = dependencies
+    self.status = status
+    self.reads = reads
+  }
+
+  func follow(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
+    let loop = dependencies.loop
+    let wanted = request.headers["Last-Event-ID"].flatMap { Int64($0) } ?? ControlAPI.number(request, "after")
+    var feed = Feed(seq: start(wanted), reads: reads.count)
+    feed.isBehind = wanted.map { $0 != feed.seq } ?? false
+    let wake = Waiter()
+    let headers: HTTPHeaders = ["Content-Type": "text/event-stream", "Cache-Control": "no-store"]
+    var (timer, isTimeUp): (LoopTimer?, Bool) = (nil, false)
+    defer { timer?.cancel() }
+    return try await reply.rows(follow: true, wake: wake, joinsNews: true, headers: headers) {
+      var out: [UInt8] = []
+      if !feed.isBegun { begin(&feed, &out) }
+      // What woke it was no timer of its own: then something is new.
+      if !isTimeUp { feed.isStateWanted = true }
+      isTimeUp = false
+      let count = try events(&feed, &out)
+      try readMarks(&feed, &out)
+      guard count < ControlAPI.pageRows else { return (out, false) }
+      let now = loop.now
+      if feed.isStateWanted, feed.stateDue <= now {
+        Self.event("status", nil, try status.body(), &out)
+        (feed.isStateWanted, feed.stateDue) = (false, now + Self.statePause)
+      }
+      if out.isEmpty, now >= feed.spoken + Self.silence { out += Array(": still here\n\n".utf8) }
+      if !out.isEmpty { feed.spoken = now }
+      timer?.cancel()
+      timer = loop.schedule(at: feed.isStateWanted ? feed.stateDue : feed.spoken + Self.silence) {
+        isTimeUp = true
+        wake.resume()
+      }
+      return (out, true)
+    }
+  }
+
+  private func readMarks(_ feed: inout Feed, _ out: inout [UInt8]) throws(StoreError) {
+    let store = dependencies.store
+    for change in reads.changes(after: feed.reads) where change.radio == store.radio {
+      guard let conversation = try store.conversation(change.name, ofRadio: change.radio) else { continue }
+      Self.event("read", nil, &out) { json in
+        json.field("conversation", change.name.description)
+        ConversationsAPI.write(conversation, to: &json)
+      }
+    }
+    feed.reads = reads.count
+  }
+
+  /// Behind what the reader has. Who knows a seq that is not ours, or one too far back, begins with what comes.
+  private func start(_ wanted: Int64?) -> Int64 {
+    let last = dependencies.store.lastSeq
+    guard let wanted, wanted <= last, wanted >= last - Self.mostMissed else { return last }
+    return max(0, wanted)
+  }
+
+  private struct Feed {
+    var seq: Int64
+    var reads: Int
+    var isBegun = false
+    /// The reader has missed more than it is told.
+    var isBehind = false
+    /// A state is to be sent, but not before this.
+    var isStateWanted = true
+    var stateDue = MonotonicTime(nanoseconds: 0)
+    /// When something was sent last.
+    var spoken = MonotonicTime(nanoseconds: 0)
+
+    init(seq: Int64, reads: Int) { (self.seq, self.reads) = (seq, reads) }
+  }
+
+  private func begin(_ feed: inout Feed, _ out: inout [UInt8]) {
+    feed.isBegun = true
+    let (seq, isBehind) = (feed.seq, feed.isBehind)
+    out += Array("retry: 2000\n\n".utf8)
+    Self.event("hello", seq, &out) { json in
+      json.field("gateway", dependencies.store.gatewayID)
+      json.field("epoch", dependencies.store.epoch)
+      json.field("seq", seq)
+      json.field("missed", isBehind ? true : nil)
+    }
+  }
+
+  /// What the journal tells. Returns how many events were read.
+  private func events(_ feed: inout Feed, _ out: inout [UInt8]) throws(StoreError) -> Int {
+    let store = dependencies.store
+    var found: [(seq: Int64, at: Int64, kind: String, body: [UInt8])] = []
+    try store.readJournal(after: feed.seq, limit: ControlAPI.pageRows) { event, isSound in
+      found.append((event.seq, event.at, isSound ? event.kind : "damaged", isSound ? event.body : Array("{}".utf8)))
+      return true
+    }
+    let rows = MessageRow(store: store, relay: nil)
+    for event in found {
+      if let row = try MessagesAPI.row(of: (event.kind, event.body), store) {
+        Self.event("message", event.seq, &out) { rows.write(row, to: &$0) }
+      } else {
+        Self.event("journal", event.seq, &out) { json in
+          json.field("seq", event.seq)
+          json.field("at", event.at)
+          json.field("kind", event.kind)
+          json.field("body", json: event.body)
+        }
+      }
+      feed.seq = event.seq
+    }
+    return found.count
+  }
+
+  private static func event(
+    _ name: String, _ id: Int64?, _ out: inout [UInt8], _ body: (inout JSONWriter) throws -> Void
+  ) rethrows {
+    event(name, id, try JSONWriter.object(body), &out)
+  }
+
+  /// JSON is one line: line breaks are escaped in it.
+  private static func event(_ name: String, _ id: Int64?, _ body: [UInt8], _ out: inout [UInt8]) {
+    out += Array("event: \(name)\n".utf8)
+    if let id { out += Array("id: \(id)\n".utf8) }
+    out += Array("data: ".utf8) + body.filter { $0 != 10 && $0 != 13 } + Array("\n\n".utf8)
+  }
+}

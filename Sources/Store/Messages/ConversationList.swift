@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Escaping
+import SQLite
+
+/// A conversation as a list of them shows it.
+public struct Conversation: Equatable, Sendable {
+  public var name: ConversationName
+  /// The place of its newest message, of either direction; `.first`: there is none.
+  public var newest: MessagePlace
+  /// Received messages behind the place up to which it was read.
+  public var unread: Int64
+  /// One of them mentions us.
+  public var isMentioned: Bool
+  /// Read up to here.
+  public var read: MessagePlace
+
+  public init(name: ConversationName, newest: MessagePlace, unread: Int64, isMentioned: Bool, read: MessagePlace) {
+    (self.name, self.newest, self.unread) = (name, newest, unread)
+    (self.isMentioned, self.read) = (isMentioned, read)
+  }
+}
+
+/// The list of conversations, with what was not read.
+///
+/// It follows behind as the indexes of words do (`Search.swift`), and is brought up to date when somebody looks: a gateway whose pages
+/// nobody opens writes nothing for it.
+extension Store {
+  /// Messages that are taken into the list in one transaction.
+  public static let listStep: Int64 = 2048
+  private static let listed = "conversations_listed"
+  private static let listedSent = "conversations_listed_sent"
+  /// Unread messages are counted up to here when somebody reads on in the middle.
+  private static let maxCounted: Int64 = 10_000
+
+  /// The list has all messages.
+  public func isListUpToDate() throws(StoreError) -> Bool {
+    try translating { () throws(SQLiteError) in
+      guard try database.value("SELECT 1 FROM meta WHERE name = ?", .text(Self.listed)) != nil else { return false }
+      let (received, sent) = (try unindexed("messages", Self.listed), try unindexed("outgoing", Self.listedSent))
+      return received.upTo == received.from && sent.upTo == sent.from
+    }
+  }
+
+  /// Within a `write`: takes one step's messages into the list. True: that was the rest.
+  public func listConversations() throws(SQLiteError) -> Bool {
+    let isFirstTime = try database.value("SELECT 1 FROM meta WHERE name = ?", .text(Self.listed)) == nil
+    let isAll = try listReceived()
+    let isAllSent = try listSent()
+    // What was there before the list was is no news.
+    if isFirstTime { try setMeta("conversations_from", .integer(try unindexed("messages", Self.listed).upTo)) }
+    let from = try database.value("SELECT value FROM meta WHERE name = 'conversations_from'")?.integer ?? 0
+    let upTo = try database.value("SELECT value FROM meta WHERE name = ?", .text(Self.listed))?.integer ?? 0
+    if upTo <= from {
+      try database.run(
+        """
+        UPDATE conversations SET read_message = message, read_sent = 0, read_received = received WHERE read_message < message
+        """)
+    }
+    return isAll && isAllSent
+  }
+
+  private struct Addition {
+    var (newest, count, mention): (Int64, Int64, Int64) = (0, 0, 0)
+  }
+
+  private struct Place: Hashable {
+    let radio: Int64
+    let name: ConversationName
+  }
+
+  private func listReceived() throws(SQLiteError) -> Bool {
+    let (from, newest) = try unindexed("messages", Self.listed)
+    let first = try database.value("SELECT value FROM meta WHERE name = 'conversations_from'")?.integer
+    // A step does not cross the place from which on messages are unread.
+    var upTo = min(newest, from + Self.listStep)
+    if let first, from < first { upTo = min(upTo, first) }
+    var additions: [Place: Addition] = [:]
+    let columns = Self.messageColumns
+    try database.each(
+      "SELECT \(columns) FROM messages WHERE id > ? AND id <= ? AND kind IN ('direct', 'room', 'channel') ORDER BY id",
+      [.integer(from), .integer(upTo)]
+    ) { (row) throws(SQLiteError) in
+      let message = Self.message(row)
+      guard let name = ConversationName(of: message) else { return true }
+      let place = Place(radio: message.radio == Self.everyRadio ? radio : message.radio, name: name)
+      var addition = additions[place] ?? Addition()
+      addition.newest = message.id
+      addition.count += ReactionText(reading: message.text, inChannel: message.kind == .channel) == nil ? 1 : 0
+      if mentionsUs(message) { addition.mention = message.id }
+      additions[place] = addition
+      return true
+    }
+    for (place, addition) in additions {
+      try database.run(
+        """
+        INSERT INTO conversations(radio, name, message, received, mention) VALUES (?1, ?2, ?3, ?4, ?5)
+          ON CONFLICT(radio, name) DO UPDATE SET message = ?3, received = received + ?4, mention = max(mention, ?5)
+        """, .integer(place.radio), .text(place.name.description), .integer(addition.newest), .integer(addition.count),
+        .integer(addition.mention))
+    }
+    if upTo > from || first == nil { try setMeta(Self.listed, .integer(upTo)) }
+    return upTo >= newest
+  }
+
+  private func listSent() throws(SQLiteError) -> Bool {
+    let (from, newest) = try unindexed("outgoing", Self.listedSent)
+    guard newest > from else { return true }
+    let upTo = min(newest, from + Self.listStep)
+    var places: [(Place, MessagePlace)] = []
+    try database.each(
+      "SELECT id, place, recipient, channel, radio FROM outgoing WHERE id > ? AND id <= ? ORDER BY id",
+      [.integer(from), .integer(upTo)]
+    ) { (row) throws(SQLiteError) in
+      let channel = row.isNull(3) ? nil : row.text(3)
+      let recipient = row.isNull(2) ? nil : KeyPrefix(bytes: Array(row.blob(2).prefix(6)))
+      guard let name = channel.map(ConversationName.channel) ?? recipient.map(ConversationName.node) else {
+        return true
+      }
+      places.append(
+        (Place(radio: row.integer(4), name: name), MessagePlace(message: row.integer(1), outgoing: row.integer(0))))
+      return true
+    }
+    for (place, newest) in places {
+      try database.run(
+        """
+        INSERT INTO conversations(radio, name, sent_place, sent) VALUES (?1, ?2, ?3, ?4)
+          ON CONFLICT(radio, name) DO UPDATE SET sent_place = ?3, sent = ?4
+        """, .integer(place.radio), .text(place.name.description), .integer(newest.message), .integer(newest.outgoing))
+    }
+    try setMeta(Self.listedSent, .integer(upTo))
+    return upTo == newest
+  }
+
+  private func mentionsUs(_ message: StoredMessage) -> Bool {
+    guard let name = self.radio(message.radio == Self.everyRadio ? radio : message.radio)?.name.string else {
+      return false
+    }
+    return Mention.names(in: message.text).contains { $0.isExactly(name) }
+  }
+
+  /// Conversations of a radio, the newest first.
+  public func conversations(ofRadio radio: Int64) throws(StoreError) -> [Conversation] {
+    try translating { () throws(SQLiteError) in try readConversations("radio = ?", .integer(radio)) }
+  }
+
+  public func conversation(_ name: ConversationName, ofRadio radio: Int64) throws(StoreError) -> Conversation? {
+    try translating { () throws(SQLiteError) in
+      try readConversations("radio = ? AND name = ?", .integer(radio), .text(name.description)).first
+    }
+  }
+
+  private func readConversations(_ condition: String, _ values: SQLiteValue...) throws(SQLiteError) -> [Conversation] {
+    var found: [Conversation] = []
+    try database.each(
+      """
+      SELECT name, message, sent_place, sent, received, mention, read_message, read_sent, read_received
+      FROM conversations WHERE \(condition)
+      """, values
+    ) { (row) throws(SQLiteError) in
+      guard let name = ConversationName(row.text(0)) else { return true }
+      let received = MessagePlace(message: row.integer(1))
+      let sent = MessagePlace(message: row.integer(2), outgoing: row.integer(3))
+      let read = MessagePlace(message: row.integer(6), outgoing: row.integer(7))
+      found.append(
+        Conversation(
+          name: name, newest: sent.outgoing == 0 ? received : max(received, sent),
+          unread: max(0, row.integer(4) - row.integer(8)), isMentioned: row.integer(5) > read.message, read: read))
+      return true
+    }
+    return found.sorted { $0.newest > $1.newest }
+  }
+
+  /// Within a `write`, when the list and the index of words are up to date: it was read up to this place. A place before the one that is known
+  /// changes nothing. True: it was moved.
+  public func markRead(
+    _ name: ConversationName, upTo place: MessagePlace, ofRadio radio: Int64
+  ) throws(SQLiteError) -> Bool {
+    guard let known = try readConversations("radio = ? AND name = ?", .integer(radio), .text(name.description)).first,
+      place > known.read
+    else { return false }
+    let place = min(place, known.newest)
+    let left = try unreadMessages(of: name, behind: place.message, ofRadio: radio)
+    try database.run(
+      """
+      UPDATE conversations SET read_message = ?3, read_sent = ?4, read_received = max(0, received - ?5)
+        WHERE radio = ?1 AND name = ?2
+      """, .integer(radio), .text(name.description), .integer(place.message), .integer(place.outgoing), .integer(left))
+    return true
+  }
+
+  private func unreadMessages(
+    of name: ConversationName, behind place: Int64, ofRadio radio: Int64
+  ) throws(SQLiteError) -> Int64 {
+    var count: Int64 = 0
+    try database.each(
+      """
+      SELECT m.text, m.kind FROM words w JOIN messages m ON m.id = w.rowid WHERE words MATCH ?1 AND w.rowid > ?2
+        AND m.kind IN ('direct', 'room', 'channel') AND m.radio IN (?3, \(Self.everyRadio)) LIMIT ?4
+      """, [.text("place : \(name.indexWord)"), .integer(place), .integer(radio), .integer(Self.maxCounted)]
+    ) { (row) throws(SQLiteError) in
+      let isReaction = ReactionText(reading: Text(bytes: row.blob(0)), inChannel: row.text(1) == "channel") != nil
+      count += isReaction ? 0 : 1
+      return true
+    }
+    return count
+  }
+}

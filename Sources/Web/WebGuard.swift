@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+
+import Escaping
+import HTTP
+
+/// What a request of a browser must be like before it is looked at further. Pure.
+///
+/// A page of somebody else in the same browser can send requests here, and can have a name of its own point to this machine (DNS rebinding). The
+/// first say another `Origin`, the second another `Host`.
+public struct WebGuard: Sendable {
+  /// Names by which this host may be called, besides addresses in numbers and `localhost`.
+  private let names: [String]
+
+  public init(names: [String]) { self.names = names }
+
+  public struct Refusal: Error, Equatable {
+    public let status: Int
+    public let words: String
+  }
+
+  /// The same for each request.
+  public func check(_ request: HTTPRequest) throws(Refusal) {
+    guard request.headers.values(of: "Host").count == 1, let host = request.headers["Host"], isOurs(host) else {
+      throw Refusal(status: 403, words: "this host has another name: see [web] names")
+    }
+  }
+
+  /// For what is not for everybody: data, and signing in.
+  public func checkSameOrigin(_ request: HTTPRequest) throws(Refusal) {
+    let site = request.headers["Sec-Fetch-Site"]
+    guard site == nil || site?.isExactly("same-origin") == true else {
+      throw Refusal(status: 403, words: "requests of other sites are refused")
+    }
+    if let origin = request.headers["Origin"], !isSame(origin, request.headers["Host"]) {
+      throw Refusal(status: 403, words: "requests of other sites are refused")
+    }
+    switch request.method {
+    case "GET", "HEAD": return
+    case "POST", "DELETE":
+      guard request.headers["Origin"] != nil else { throw Refusal(status: 403, words: "an Origin is missing") }
+      // A form of another site cannot send this without being asked first.
+      guard let type = request.headers["Content-Type"], type.begins(with: "application/json") else {
+        throw Refusal(status: 403, words: "Content-Type: application/json is wanted")
+      }
+    default: throw Refusal(status: 405, words: request.method)
+    }
+  }
+
+  private func isSame(_ origin: String, _ host: String?) -> Bool {
+    guard let host else { return false }
+    return origin.isExactly("http://\(host)") || origin.isExactly("https://\(host)")
+  }
+
+  /// Addresses belong to nobody else's name.
+  func isOurs(_ host: String) -> Bool {
+    let bytes = Array(host.utf8)
+    if bytes.first == UInt8(ascii: "[") { return isNumber(bytes.dropFirst(), ends: UInt8(ascii: "]"), more: ":.") }
+    let name = bytes.prefix { $0 != UInt8(ascii: ":") }
+    let port = bytes.dropFirst(name.count)
+    guard port.isEmpty || port.dropFirst().allSatisfy({ (0x30...0x39).contains($0) }) else { return false }
+    let text = String(decoding: name, as: UTF8.self).lowercased()
+    if text.isExactly("localhost") || names.contains(where: { $0.lowercased().isExactly(text) }) { return true }
+    let parts = name.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+    return parts.count == 4
+      && parts.allSatisfy { part in
+        (1...3).contains(part.count) && part.allSatisfy { (0x30...0x39).contains($0) }
+      }
+  }
+
+  private func isNumber(_ bytes: ArraySlice<UInt8>, ends end: UInt8, more: String) -> Bool {
+    guard let close = bytes.firstIndex(of: end), close > bytes.startIndex else { return false }
+    let rest = bytes[(close + 1)...]
+    guard rest.isEmpty || rest.first == UInt8(ascii: ":") && rest.dropFirst().allSatisfy({ (0x30...0x39).contains($0) })
+    else { return false }
+    return bytes[..<close].allSatisfy { byte in
+      (0x30...0x39).contains(byte) || (0x61...0x66).contains(byte | 0x20) || more.utf8.contains(byte)
+    }
+  }
+
+  /// On everything: pages run no script and load nothing but what is here, and are in nobody's frame.
+  public static let headers: HTTPHeaders = [
+    "Content-Security-Policy":
+      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+      + "manifest-src 'self'; worker-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
+      + "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), payment=(), usb=()",
+  ]
+}

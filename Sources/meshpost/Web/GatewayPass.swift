@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Glibc
+import HTTP
+import JSON
+import Web
+
+/// Passes requests of pages on to the control socket, here or through `ssh`, each on a connection of its own that is kept for the next.
+final class GatewayPass {
+  /// Connections at once. A page holds two: what is live, and packets.
+  private static let mostConnections = 20
+  /// Requests that wait for one of these.
+  private static let mostWaiting = 64
+  /// A page that reads so little of what it asked for is cut off.
+  private static let mostUnread = 4 << 20
+
+  private final class Line {
+    let client: HTTPClient
+    let tunnel: SSHTunnel?
+
+    init(_ client: HTTPClient, _ tunnel: SSHTunnel?) { (self.client, self.tunnel) = (client, tunnel) }
+
+    func close() {
+      client.close()
+      tunnel?.end()
+    }
+  }
+
+  private let connection: Connection
+  private let loop: EventLoop
+  private let turns: LoopSemaphore<Int>
+  private var free: [Line] = []
+
+  init(_ connection: Connection, on loop: EventLoop) {
+    self.connection = connection
+    self.loop = loop
+    turns = LoopSemaphore(capacity: Self.mostConnections, bound: Self.mostWaiting)
+  }
+
+  func pass(_ request: HTTPRequest, _ way: PassedRoutes.Way, _ responder: HTTPResponder) async {
+    do {
+      try await turns.with(0) { try await self.carry(Self.stripped(request), way, responder) }
+    } catch let failure as HTTPFailure {
+      refuse(responder, 502, "the gateway does not answer: \(failure)")
+    } catch is CancellationError {
+      // Nobody waits for the answer.
+      responder.abort()
+    } catch is LoopSemaphore<Int>.Full {
+      refuse(responder, 503, "too many requests at the same time")
+    } catch {
+      // `ssh` could not be begun; it has said why on the terminal.
+      refuse(responder, 502, "the gateway cannot be reached")
+    }
+  }
+
+  /// Of a browser's fields the gateway gets none but these.
+  private static func stripped(_ request: HTTPRequest) -> HTTPRequest {
+    var headers: HTTPHeaders = [:]
+    if let id = request.headers["Last-Event-ID"] { headers.add("Last-Event-ID", id) }
+    return HTTPRequest(request.method, request.target, headers: headers, body: request.body)
+  }
+
+  private func carry(_ request: HTTPRequest, _ way: PassedRoutes.Way, _ responder: HTTPResponder) async throws {
+    let line = try free.popLast() ?? open()
+    var isTooSlow = false
+    let response: HTTPResponse
+    do {
+      response = try await line.client.send(
+        request, timeout: way == .stream ? nil : .seconds(200),
+        onPiece: way == .whole
+          ? nil
+          : { piece in
+            if !responder.isBegun { _ = responder.begin(headers: Self.headers(way, request.path)) }
+            responder.write(piece)
+            if responder.pendingBytes > Self.mostUnread { isTooSlow = true; line.client.close() }
+          })
+    } catch {
+      line.close()
+      // What has begun cannot become an error: it breaks off, and the page sees that.
+      if responder.isBegun || isTooSlow { return responder.abort() }
+      throw error
+    }
+    free.append(line)
+    if responder.isBegun { return responder.end() }
+    var whole = HTTPResponse(status: response.status, headers: Self.headers(way, request.path), body: response.body)
+    if response.status >= 400 { whole.headers = Self.headers(.whole, request.path) }
+    responder.respond(whole)
+  }
+
+  private func open() throws -> Line {
+    let (endpoint, tunnel) = try connection.endpoint()
+    return Line(HTTPClient(endpoint, on: loop), tunnel)
+  }
+
+  private static func headers(_ way: PassedRoutes.Way, _ path: String) -> HTTPHeaders {
+    var headers = WebGuard.headers
+    let type =
+      switch way {
+      case .whole: "application/json"
+      case .rows: "application/x-ndjson"
+      case .stream: path == "/v1/live" ? "text/event-stream" : "application/x-ndjson"
+      }
+    headers.add("Content-Type", type)
+    headers.add("Cache-Control", "no-store")
+    return headers
+  }
+
+  private func refuse(_ responder: HTTPResponder, _ status: Int, _ words: String) {
+    let body = JSONWriter.object { json in
+      json.field("error", words)
+      json.field("code", "gateway")
+    }
+    responder.respond(HTTPResponse(status: status, headers: Self.headers(.whole, ""), body: body + [10]))
+  }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import EventLoop
+import Glibc
+import HTTP
+import Web
+
+struct WebCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "web", abstract: "Open the gateway's pages in a browser on this machine.",
+    discussion: """
+      Serves the pages on 127.0.0.1 until Ctrl-C, and talks to the gateway's control socket: with --host through ssh, so that \
+      nothing listens on the gateway. The address that is printed signs one browser in.
+      """)
+  @OptionGroup var connection: Connection
+  @Option(help: ArgumentHelp("The port on 127.0.0.1; 0: a free one.", valueName: "port")) var port: UInt16 = 0
+  @Flag(help: "Open the address with xdg-open.") var open = false
+  @Option(help: ArgumentHelp("The folder with the pages.", valueName: "folder")) var pages: String?
+
+  func run() throws {
+    guard let files = (pages ?? Self.usualFolder).flatMap({ PageFiles(folder: $0) }) else {
+      throw Failure.say("no pages in \(pages ?? Self.installed): the package meshpost contains them", EX_UNAVAILABLE)
+    }
+    // Ask the daemon once, so that errors are printed as usual.
+    _ = try ControlClient(connection).get("/v1/status")
+    let loop = EventLoop()
+    let gateway = GatewayPass(connection, on: loop)
+    let secret = OneTimeSecret()
+    var web: WebServer?
+    let server: HTTPServer
+    do {
+      server = try HTTPServer(loopbackPort: port, on: loop) { request, responder in
+        await web?.answer(request, responder)
+      }
+    } catch {
+      throw Failure.say("port \(port): \(error.words)", EX_UNAVAILABLE)
+    }
+    web = WebServer(
+      files: files, guardian: WebGuard(names: []), access: secret, cookie: "meshpost_\(server.port)", on: loop,
+      pass: gateway.pass)
+    let address = "http://127.0.0.1:\(server.port)/#secret="
+    secret.used = { print("Signed in. For another browser: \(address)\(secret.value)") }
+    print("Open \(address)\(secret.value)")
+    fflush(nil)
+    if open { Self.openBrowser(address + secret.value) }
+    let signals = Signals([SIGINT, SIGTERM], on: loop) { _ in loop.stop() }
+    loop.run()
+    server.stop()
+    withExtendedLifetime(signals) {}
+  }
+
+  private static let installed = "/usr/share/meshpost/pages"
+
+  /// Those of the package; of a program in a checkout, those in it.
+  private static var usualFolder: String? {
+    if access("\(installed)/index.html", R_OK) == 0 { return installed }
+    var folder = executable ?? ""
+    while let slash = folder.lastIndex(of: "/") {
+      folder = String(folder[..<slash])
+      let pages = "\(folder)/Sources/Pages"
+      if access("\(pages)/index.html", R_OK) == 0 { return pages }
+    }
+    return nil
+  }
+
+  private static var executable: String? {
+    var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+    let count = readlink("/proc/self/exe", &buffer, buffer.count)
+    guard count > 0 else { return nil }
+    return String(validating: buffer.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+
+  /// It goes on by itself; whether a browser opens is seen by whoever sits there.
+  private static func openBrowser(_ address: String) {
+    var process: pid_t = 0
+    let arguments = ["xdg-open", address]
+    var argv = arguments.map { strdup($0) } + [nil]
+    defer { for pointer in argv { free(pointer) } }
+    let code = posix_spawnp(&process, "xdg-open", nil, nil, &argv, environ)
+    if code != 0 { print("xdg-open: \(String(cString: strerror(code))). Open the address yourself.") }
+  }
+}
+
+/// What the printed address carries: it signs in once, and then another takes its place.
+private final class OneTimeSecret: WebAccess {
+  let way = "secret"
+  private(set) var value = WebSessions.token()
+  /// Somebody has signed in, and `value` is the next one.
+  var used: () -> Void = {}
+
+  func isRight(_ given: String) async -> Bool { WebSessions.isSame(given, value) }
+
+  func signedIn() {
+    value = WebSessions.token()
+    used()
+    fflush(nil)
+  }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+import HTTP
+import TestSupport
+import Testing
+import Timing
+
+@testable import Web
+
+@Suite struct WebGuardTests {
+  private let guardian = WebGuard(names: ["hilltop.local"])
+
+  @Test(arguments: [
+    "127.0.0.1", "127.0.0.1:8080", "localhost:80", "LOCALHOST", "192.168.1.20:1", "[::1]:8080", "[fd00::1]",
+    "hilltop.local",
+    "Hilltop.LOCAL:8080",
+  ]) func `addresses and own names are ours`(_ host: String) { #expect(guardian.isOurs(host)) }
+
+  @Test(arguments: [
+    "", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "hilltop.local.evil.example", "1.2.3",
+    "1.2.3.4.5",
+    "127.0.0.1:80@evil.example", "[::1", "[]", "[::1]x", "[::1]:80x", "[evil.example]", "hilltop.local\u{301}",
+    "\u{212A}localhost",
+    "127.0.0.1:8x", "1234.1.1.1", "..", "...",
+  ]) func `other names are not: DNS rebinding`(_ host: String) { #expect(!guardian.isOurs(host)) }
+
+  private func request(_ method: String, _ headers: HTTPHeaders) -> HTTPRequest {
+    var headers = headers
+    if headers["Host"] == nil { headers.add("Host", "127.0.0.1:8080") }
+    return HTTPRequest(method, "/v1/send", headers: headers)
+  }
+
+  @Test func `a request names one host`() throws {
+    #expect(throws: WebGuard.Refusal.self) { try guardian.check(HTTPRequest("GET", "/")) }
+    var two: HTTPHeaders = ["Host": "127.0.0.1"]
+    two.add("Host", "evil.example")
+    #expect(throws: WebGuard.Refusal.self) { try guardian.check(HTTPRequest("GET", "/", headers: two)) }
+    try guardian.check(HTTPRequest("GET", "/", headers: ["Host": "127.0.0.1"]))
+  }
+
+  @Test(arguments: [
+    ("GET", ["Sec-Fetch-Site": "cross-site"]), ("GET", ["Sec-Fetch-Site": "same-site"]),
+    ("GET", ["Origin": "http://evil.example"]),
+    ("GET", ["Origin": "null"]), ("POST", ["Content-Type": "application/json"]),
+    ("POST", ["Origin": "http://127.0.0.1:8080"]),
+    ("POST", ["Origin": "http://127.0.0.1:8080", "Content-Type": "text/plain"]),
+    ("POST", ["Origin": "http://127.0.0.1:8081", "Content-Type": "application/json"]),
+    ("POST", ["Origin": "http://127.0.0.1:8080.evil.example", "Content-Type": "application/json"]),
+    ("PUT", ["Origin": "http://127.0.0.1:8080", "Content-Type": "application/json"]),
+  ]) func `requests of other sites are refused`(_ method: String, _ fields: [String: String]) {
+    var headers = HTTPHeaders()
+    for (name, value) in fields { headers.add(name, value) }
+    #expect(throws: WebGuard.Refusal.self) { try guardian.checkSameOrigin(request(method, headers)) }
+  }
+
+  @Test func `those of our own pages are not`() throws {
+    try guardian.checkSameOrigin(request("GET", ["Sec-Fetch-Site": "same-origin"]))
+    try guardian.checkSameOrigin(request("GET", [:]))
+    try guardian.checkSameOrigin(
+      request("POST", ["Origin": "http://127.0.0.1:8080", "Content-Type": "application/json"]))
+  }
+
+  // MARK: Files
+
+  @Test(arguments: [
+    ("/", "index.html"), ("/conversations/channel:ab", "index.html"), ("/pages/app.js", "app.js"),
+    ("/pages/views/chat.js", "views/chat.js"), ("/worker.js", "worker.js"),
+  ]) func `addresses lead to files`(_ path: String, _ name: String) { #expect(PageFiles.name(for: path) == name) }
+
+  @Test(arguments: [
+    "/pages/../secret", "/pages/..", "/pages//app.js", "/pages/.git/config", "/pages/", "/pages/a/b/c/d/e.js",
+    "/favicon.ico",
+    "/pages/\0.js", "/pages/a b.js", "/pages/ä.js", "/../etc/passwd.txt",
+  ]) func `nothing else is given out`(_ path: String) { #expect(PageFiles.name(for: path) == nil) }
+
+  @Test func `a link out of the folder is not followed, and only endings of pages count`() throws {
+    let scratch = Scratch()
+    scratch.makeFolder("pages")
+    _ = scratch.write("pages/index.html", "x")
+    _ = scratch.write("pages/secret.key", "x")
+    _ = scratch.write("outside.js", "x")
+    #expect(symlink(scratch.location("outside.js"), scratch.location("pages/out.js")) == 0)
+    let files = try #require(PageFiles(folder: scratch.location("pages")))
+    #expect(files.file(for: "/", acceptsGzip: true)?.size == 1)
+    #expect(files.file(for: "/pages/out.js", acceptsGzip: false) == nil)
+    #expect(files.file(for: "/pages/secret.key", acceptsGzip: false) == nil)
+    #expect(PageFiles(folder: scratch.location("nothing")) == nil)
+  }
+
+  // MARK: Sessions
+
+  @Test func `sessions end by themselves, by hand, and for newer ones`() {
+    var sessions = WebSessions()
+    var now = MonotonicTime(nanoseconds: 0)
+    sessions.begin("a", now: now)
+    #expect(sessions.use("a", now: now))
+    #expect(!sessions.use("b", now: now))
+    #expect(!sessions.use("", now: now))
+    sessions.end("a")
+    #expect(!sessions.use("a", now: now))
+    sessions.begin("c", now: now)
+    now = now + WebSessions.idleLimit + .seconds(1)
+    #expect(!sessions.use("c", now: now))
+    for number in 0...WebSessions.mostSessions {
+      sessions.begin("s\(number)", now: now)
+      now = now + .seconds(1)
+    }
+    #expect(sessions.count == WebSessions.mostSessions)
+    #expect(!sessions.use("s0", now: now))
+    #expect(sessions.use("s1", now: now))
+  }
+
+  @Test func `who guesses waits longer and longer, and never for ever`() {
+    var sessions = WebSessions()
+    var now = MonotonicTime(nanoseconds: 0)
+    var waited: [Int64] = []
+    for _ in 0..<40 {
+      if let pause = sessions.pause(now: now) {
+        waited.append(pause.components.seconds)
+        now = now + pause
+      }
+      sessions.guessedWrong(now: now)
+    }
+    #expect(waited.first == 2)
+    #expect(waited == waited.sorted())
+    #expect(waited.last == WebSessions.longestPause.components.seconds)
+    now = now + WebSessions.longestPause
+    #expect(sessions.pause(now: now) == nil)
+    sessions.begin("right", now: now)
+    sessions.guessedWrong(now: now)
+    #expect(sessions.pause(now: now) == nil)
+  }
+
+  @Test func `tokens differ, and pages get no route that has secrets`() {
+    #expect(WebSessions.token() != WebSessions.token())
+    #expect(WebSessions.token().utf8.count == 64)
+    for path in [
+      "/v1/radio/private-key", "/v1/radio/backup", "/v1/backup", "/v1/frames", "/v1/upstreams/add", "/v1/radio/pair",
+    ] {
+      #expect(PassedRoutes.way("GET", path) == nil)
+      #expect(PassedRoutes.way("POST", path) == nil)
+    }
+    #expect(PassedRoutes.way("GET", "/v1/live") == .stream)
+    #expect(PassedRoutes.way("DELETE", "/v1/documents") == nil)
+  }
+}
