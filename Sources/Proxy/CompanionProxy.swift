@@ -37,7 +37,7 @@ public final class CompanionProxy {
 
     func keepCursor(_ name: String, _ message: Int64) {
       let at = synchronizer.now.milliseconds
-      store.post(when: .soon, "the place of client \(name)") { store throws(SQLiteError) in
+      store.post(when: .soon, "the position of client \(name)") { store throws(SQLiteError) in
         try store.setClientCursor(name, message: message, at: at)
       }
     }

@@ -100,7 +100,7 @@ public final class Store {
     if case .breaksOff(let lost) = trouble {
       let kept = Self.freeName(settings.location, clocks) + "-wal"
       try StoreFiles.copy(settings.location + "-wal", to: kept)
-      lostFromLog = "the store's log is damaged: \(lost) transactions or more are lost. It is kept as \(kept)"
+      lostFromLog = "the store's log is damaged: \(lost) transactions or more are lost. It was saved as \(kept)"
     }
     do {
       database = try Self.open(settings)

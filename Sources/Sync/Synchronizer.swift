@@ -136,7 +136,7 @@ public final class Synchronizer {
       plan.succeeded(part)
     } catch let failure as SyncFailure {
       let isNews = plan.failed(part, failure, now: loop.now, using: &random)
-      if isNews { log.warning("sync: \(failure.words); trying again by itself. \(failure.remedy)") }
+      if isNews { log.warning("sync: \(failure.words); retrying automatically. \(failure.remedy)") }
     }
   }
 
@@ -189,7 +189,7 @@ public final class Synchronizer {
   func enter(_ failure: SyncFailure) {
     enter(.failed(failure.words))
     if failureLogged != failure.words {
-      log.warning("sync: \(failure.words); trying again by itself. \(failure.remedy)")
+      log.warning("sync: \(failure.words); retrying automatically. \(failure.remedy)")
     }
     failureLogged = failure.words
   }
@@ -207,7 +207,7 @@ public final class Synchronizer {
     task?.cancel()
     forgetNames()
     let lost = inbox.close()
-    if lost > 0 { log.error("ending with \(lost) messages that the disk did not take: they are lost") }
+    if lost > 0 { log.error("stopping: \(lost) messages could not be written to disk and are lost") }
   }
 
   // MARK: The radio that is there
@@ -294,7 +294,7 @@ public final class Synchronizer {
     let ours = clock.seconds
     guard maySet(time, to: ours) else { return }
     if case .failed(let failure) = try await ask(.setDeviceTime(UInt32(clamping: ours))) {
-      log.info("the radio refused its time: \(failure)")
+      log.info("the radio refused to set its clock: \(failure)")
     } else {
       radioClock = UInt32(clamping: ours)
     }
@@ -307,7 +307,7 @@ public final class Synchronizer {
       return false
     }
     if Int64(time) > ours + 60 {
-      log.warning("the radio's clock is \(Int64(time) - ours) s ahead; only losing its power can bring it back")
+      log.warning("the radio's clock is \(Int64(time) - ours) s ahead; only a power cycle of the radio can set it back")
     }
     return ours > Int64(time) + 1
   }

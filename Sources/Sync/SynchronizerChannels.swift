@@ -23,7 +23,7 @@ extension Synchronizer {
       let outcome = try await askForChannel(UInt8(slot))
       if case .failed(.refused) = outcome { break }
       if case .failed(.timedOut) = outcome, left < Self.maxLeft {
-        log.warning("channel \(slot): \(Self.words(outcome)); going on with the next")
+        log.warning("channel \(slot): \(Self.words(outcome)); continuing with the next")
         left += 1
       } else if case .replied(.channelInfo) = outcome {
       } else {

@@ -69,7 +69,7 @@ enum ShownConfiguration {
       let table = try TOMLParser.parse(bytes)
       return table.entries.flatMap { section($0.key, $0.value) }.joined(separator: "\n")
     } catch {
-      return "line \(error.line) is wrong, and nothing is shown"
+      return "line \(error.line) is invalid; the configuration is not shown"
     }
   }
 

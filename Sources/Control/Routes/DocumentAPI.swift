@@ -45,7 +45,9 @@ struct DocumentAPI {
     } catch {
       throw .store(error)
     }
-    guard hasRoom else { throw .full("there are \(Store.maxDocuments) documents already; delete does not free one") }
+    guard hasRoom else {
+      throw .full("the limit of \(Store.maxDocuments) documents is reached; deleted documents count")
+    }
     let moment = dependencies.synchronizer.now
     var edited: Document?
     do throws(StoreError) {

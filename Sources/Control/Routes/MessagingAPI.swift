@@ -41,7 +41,7 @@ struct MessagingAPI {
     if let seconds = try body.integer("expires_s", in: 1...2_592_000) { request.lifetime = .seconds(seconds) }
     if let name = try body.optional("priority") {
       guard let priority = DeliveryPriority(name: name) else {
-        throw .invalid("\"\(name)\" is no priority: interactive, relayed, bulk")
+        throw .invalid("\"\(name)\" is not a priority: expected interactive, relayed or bulk")
       }
       request.priority = priority
     }
@@ -61,7 +61,7 @@ struct MessagingAPI {
   /// A reaction to a message that came (`message`) or to one of ours (`outgoing`, or a number below zero).
   func react(_ body: RequestBody) async throws(Refusal) -> Answer {
     let emoji = try body.string("emoji")
-    guard ReactionText.isEmoji(emoji) else { throw .invalid("a reaction is one emoji") }
+    guard ReactionText.isEmoji(emoji) else { throw .invalid("a reaction must be a single emoji") }
     var number = try body.integer("message", in: -Int64.max...Int64.max)
     let key: String
     if let given = number, given < 0 {

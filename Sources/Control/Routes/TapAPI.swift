@@ -46,7 +46,7 @@ public final class TapAPI: FrameTap {
   /// Until the listener has gone.
   func listen(_ source: Source, _ reply: Reply) async throws -> Answer {
     guard listeners.count(where: { $0.source == source }) < Self.maxListeners else {
-      throw Refusal.full("\(Self.maxListeners) listen already")
+      throw Refusal.full("the limit of \(Self.maxListeners) listeners is reached")
     }
     let listener = Listener(source)
     listeners.append(listener)

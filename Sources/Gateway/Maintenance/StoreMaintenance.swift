@@ -109,7 +109,7 @@ final class StoreMaintenance {
     do throws(StoreError) {
       while let trim = try await trimStep() { note(trim) }
     } catch {
-      log.warning("the journal is not trimmed: \(error)")
+      log.warning("trimming the journal failed: \(error)")
     }
     logWhatWasGivenUp()
   }
@@ -133,8 +133,8 @@ final class StoreMaintenance {
     let why =
       trim.reason == "age" ? "older than journal_max_age_days" : "the journal is full (journal_max_size)"
     log.warning(
-      "events \(trim.first) to \(trim.last) of the journal are given up: \(why). "
-        + "\(trim.missedBy.joined(separator: ", ")) had not had them, and will be told of the gap")
+      "events \(trim.first) to \(trim.last) of the journal were deleted: \(why). "
+        + "\(trim.missedBy.joined(separator: ", ")) had not received them; the gap is reported there")
   }
 
   /// Some at a time, until nothing is left to remove.
@@ -147,7 +147,7 @@ final class StoreMaintenance {
         }
       } while removed > 0
     } catch {
-      log.warning("old messages are not removed: \(error)")
+      log.warning("removing old messages failed: \(error)")
     }
   }
 
@@ -166,7 +166,7 @@ final class StoreMaintenance {
         try await loop.sleep(for: Self.pause)
       }
     } catch {
-      log.info("messages are not indexed: \(error)")
+      log.info("indexing messages failed: \(error)")
     }
   }
 }

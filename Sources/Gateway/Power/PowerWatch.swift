@@ -92,7 +92,7 @@ final class PowerWatch {
     if isLow {
       log.warning("this machine's supply voltage is too low. Use a supply and a cable that hold 5.1 V under load")
     } else {
-      log.notice("this machine's voltage is right again")
+      log.notice("this machine's supply voltage is OK again")
     }
     journal("supply", isLow: isLow, nil)
   }

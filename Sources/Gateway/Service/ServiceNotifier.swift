@@ -77,7 +77,7 @@ final class ServiceNotifier {
       isStuck = false
       return true
     }
-    if !isStuck { log.error("\(trouble): a defect of ours. The service manager will start the gateway anew") }
+    if !isStuck { log.error("\(trouble): this is a bug. The service manager will restart the gateway") }
     isStuck = true
     return false
   }

@@ -94,7 +94,7 @@ public final class NodeService {
     do {
       try credentials.set(given, for: contact.key)
     } catch {
-      throw .invalid("logged in, but the password cannot be kept: \(error)")
+      throw .invalid("logged in, but the password cannot be stored: \(error)")
     }
     return answer
   }
@@ -107,7 +107,7 @@ public final class NodeService {
     while true {
       let first = UInt16(clamping: all?.entries.count ?? 0)
       guard case .neighbours(let page) = try await ask(.neighbours(first: first), of: stored) else {
-        throw .radio("an answer of another kind came")
+        throw .radio("an unexpected answer")
       }
       var found = all ?? page
       if all != nil { found.entries += page.entries.filter { !found.entries.contains($0) } }

@@ -77,7 +77,7 @@ public final class ContactEviction {
       if !leaving.isEmpty { return await evict(leaving) }
       logThatNobodyMayLeave(most)
     } catch {
-      log.info("the contact table is not looked after: \(error)")
+      log.info("contact eviction failed: \(error)")
     }
     return false
   }
@@ -86,8 +86,8 @@ public final class ContactEviction {
     guard !isFullLogged else { return }
     isFullLogged = true
     log.warning(
-      "fewer than \(settings.keepFree) of the radio's \(most) contacts are free, and none may give way: favourites, types that stay, "
-        + "or heard within \(Int(settings.minimumAge.inSeconds / 86_400)) days ([contacts])")
+      "fewer than \(settings.keepFree) of the radio's \(most) contacts are free, and none can be evicted: all are favourites, of types that are kept, "
+        + "or heard in the last \(Int(settings.minimumAge.inSeconds / 86_400)) days ([contacts])")
   }
 
   private func evict(_ leaving: [StoredContact]) async -> Bool {
@@ -95,7 +95,7 @@ public final class ContactEviction {
       do throws(Refusal) {
         try await table.remove(contact.key)
       } catch {
-        log.info("\(contact.name.string) stays in the radio's contacts: \(error)")
+        log.info("\(contact.name.string) could not be evicted: \(error)")
         return false
       }
       log.notice(
@@ -125,7 +125,7 @@ public final class ContactEviction {
       }
     } catch {
       // The radio has it, and the next sync says so to the store.
-      log.warning("it is not noted that \(stored.contact.name.string) was put back: \(error)")
+      log.warning("cannot record that \(stored.contact.name.string) was restored: \(error)")
     }
     look()
     return true

@@ -149,7 +149,8 @@ public final class Messenger {
   func arm() {
     if session.waitsForBudget, budgetToldAt.map({ loop.now - $0 >= AirtimeBudget.window }) ?? true {
       budgetToldAt = loop.now
-      log.notice("sending waits: the hour's air time is used up (see `meshpost status`; told once an hour)")
+      log.notice(
+        "sending is paused: the hour's air time is used up (see `meshpost status`; logged at most once an hour)")
     }
     let next = [session.deadline, nextHeldEnd].compactMap { $0 }.min()
     guard next != nextLook else { return }

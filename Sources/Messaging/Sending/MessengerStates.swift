@@ -61,12 +61,12 @@ extension Messenger {
     }
     guard loggedDiskFailure else { return }
     loggedDiskFailure = false
-    log.notice("sending: states are on disk again")
+    log.notice("sending: states are stored again")
   }
 
   private func logOnce(_ failure: StoreError) {
     if !loggedDiskFailure {
-      log.error("sending: \(failure); nothing new is handed to the radio until states can be kept. \(failure.remedy)")
+      log.error("sending: \(failure); no new message is sent until states can be stored. \(failure.remedy)")
     }
     loggedDiskFailure = true
   }

@@ -21,7 +21,7 @@ extension ClientSession {
     }
     let bytes = command.bytesOnAir
     guard bytes > 0, !parts.messenger.spendShared(bytes: bytes) else { return true }
-    log.info("client \(name) may not send now: the hour's air time is used up")
+    log.info("client \(name) cannot send now: the hour's air time is used up")
     return false
   }
 

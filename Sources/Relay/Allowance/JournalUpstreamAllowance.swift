@@ -108,9 +108,9 @@ extension JournalUpstream {
     let (allowance, spent) = (account.allowance, Lane.allCases.filter(account.allowance.isSpent))
     let used = Self.words(allowance)
     if allowance.isLow, !spent.contains(.messages) {
-      log.warning("\(name): little is left of the allowance (\(used)): then messages stop, too. Nothing is lost")
+      log.warning("\(name): the allowance is nearly used up (\(used)): messages will stop, too. Nothing is lost")
     } else if spent.isEmpty {
-      log.notice("\(name): the allowance lets everything go on (\(used))")
+      log.notice("\(name): the allowance permits all lanes again (\(used))")
     } else {
       let names = spent.map(\.rawValue).joined(separator: ", ")
       log.warning("\(name): the allowance stops \(names) (\(used)). Nothing is lost")

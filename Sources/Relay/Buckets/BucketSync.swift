@@ -174,7 +174,7 @@ final class BucketSync: UpdatesListener {
       switch action {
       case .askState(let buckets): try await askState(buckets)
       case .fetch(let bucket, let from, let until, let limit):
-        if bucket == "commands", !hasRoomForCommands() { throw Trouble(words: "many commands wait here already") }
+        if bucket == "commands", !hasRoomForCommands() { throw Trouble(words: "too many commands are waiting here") }
         try await fetch(bucket, from, until, limit)
       case .skip(let bucket, let first, let last, let position):
         try await skip(bucket, first...last, "too_long", position)
@@ -192,7 +192,7 @@ final class BucketSync: UpdatesListener {
   private func askState(_ buckets: [String]) async throws {
     let answer = try await source.ask(.state(buckets))
     try Task.checkCancellation()
-    guard let list = answer?["buckets"]?.array else { throw Trouble(words: "the hub does not tell what it has") }
+    guard let list = answer?["buckets"]?.array else { throw Trouble(words: "the hub does not report its buckets") }
     catchUp.stateArrived(
       list.compactMap { state in
         guard let name = state["bucket"]?.string, let seq = state["seq"]?.integer,
@@ -206,7 +206,7 @@ final class BucketSync: UpdatesListener {
     let answer = try await source.ask(.page(bucket: bucket, from: from, until: until, limit: limit))
     try Task.checkCancellation()
     guard let answer, let page = CatchUp.Page(answer), let outcome = catchUp.read(page, of: bucket) else {
-      throw Trouble(words: "the hub's answer about \(bucket) makes no sense, or did not come")
+      throw Trouble(words: "the hub's answer about \(bucket) is invalid or missing")
     }
     log.debug(
       "\(upstream): \(bucket): fetched after seq \(from.seq)\(until.map { " up to \($0)" } ?? ""), at most \(limit): "
@@ -226,7 +226,7 @@ final class BucketSync: UpdatesListener {
 
   /// Waits before the next try; somebody may say that it is to be now.
   private func failed(_ words: String) async {
-    if troubleLogged != words { log.warning("\(upstream): \(words); trying again by itself") }
+    if troubleLogged != words { log.warning("\(upstream): \(words); retrying automatically") }
     troubleLogged = words
     catchUp.failed()
     // `try?`: when it is cancelled nobody tries again.

@@ -30,7 +30,7 @@ final class AuthorizedHTTP {
   init(_ settings: Settings, meter: TrafficMeter, on loop: EventLoop) throws {
     guard let (endpoint, path) = HTTPEndpoint.parse(settings.url, allowsQuery: settings.allowsQuery) else {
       throw JournalUpstream.SetupError(
-        description: "\(ServerAddress.shown(settings.url)) is no http:// or https:// URL")
+        description: "\(ServerAddress.shown(settings.url)) is not an http:// or https:// URL")
     }
     var tls: TLSContext?
     if case .tcp(_, _, true) = endpoint { tls = try TLSContext(authorities: settings.authorities) }

@@ -273,7 +273,8 @@ extension JournalUpstream {
     _ loop: EventLoop
   ) throws -> any Carrier {
     guard let broker = UpstreamSettings.broker(settings.url) else {
-      throw SetupError(description: "\(ServerAddress.shown(settings.url)) is no mqtt://, mqtts://, ws:// or wss:// URL")
+      throw SetupError(
+        description: "\(ServerAddress.shown(settings.url)) is not an mqtt://, mqtts://, ws:// or wss:// URL")
     }
     var tls: TLSContext?
     if broker.tls {

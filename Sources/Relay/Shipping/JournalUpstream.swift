@@ -354,7 +354,7 @@ public final class JournalUpstream: Upstream {
     var verdict = verdict
     switch verdict {
     case .acknowledged, .refused:
-      if index > 0 { verdict = .retry(reason: "the server answers in another order than it was asked", after: nil) }
+      if index > 0 { verdict = .retry(reason: "the server's answers are out of order", after: nil) }
     case .retry, .busy, .hungUp, .stopped: break
     }
     if index == 0 { flights.removeFirst() }

@@ -20,7 +20,8 @@ extension JournalUpstream {
       using: &random)
     if isProven, case .hungUp(let reason) = verdict, let event = batch.events.first {
       shipment.resume()
-      return bury(event, through: batch, in: lane, status: 0, reason: "the server hangs up over it: \(reason)")
+      return bury(
+        event, through: batch, in: lane, status: 0, reason: "the server closes the connection over it: \(reason)")
     }
     switch consequence {
     case .advance(let through):
@@ -133,9 +134,9 @@ extension JournalUpstream {
     guard now != trouble else { return }
     trouble = now
     if now.isStopped {
-      log.error("\(name): stopped: \(now.reason). Nothing is lost; mend it, then `meshpost outbox resume`")
+      log.error("\(name): stopped: \(now.reason). Nothing is lost; fix it, then run `meshpost outbox resume`")
     } else {
-      log.warning("\(name): \(now.reason). Nothing is lost; trying again by itself")
+      log.warning("\(name): \(now.reason). Nothing is lost; retrying automatically")
     }
   }
 }

@@ -100,7 +100,7 @@ extension JournalUpstream {
       // Twice in a row cannot be; a server that says so all the same must not spin us.
       if epochRenewals > 1 {
         shipment.greetingSent()
-        took(.retry(reason: "the server claims seqs of an epoch that it cannot know", after: nil))
+        took(.retry(reason: "the server reports sequence numbers of an epoch that it cannot know", after: nil))
       }
     } catch {
       shipment.greetingSent()

@@ -70,7 +70,8 @@ extension JournalUpstream {
     if let reason = lastHangUp(verdict) {
       // Not again by itself: what comes behind it must not wait for it.
       return bury(
-        event, through: nil, in: lane, status: 0, reason: "the server hangs up over it: \(reason)", tried: marks)
+        event, through: nil, in: lane, status: 0, reason: "the server closes the connection over it: \(reason)",
+        tried: marks)
     }
     switch consequence {
     case .advance:

@@ -146,13 +146,13 @@ public final class RadioConnection {
     switch state {
     case .up:
       guard let lastHeard, now - lastHeard > Self.stallLimit else { return nil }
-      return "the radio is silent and was not asked for \(Int((now - lastHeard).inSeconds)) s"
+      return "the radio is silent and was not queried for \(Int((now - lastHeard).inSeconds)) s"
     case .handshaking:
       guard let upSince, now - upSince > Self.stallLimit else { return nil }
-      return "the handshake does not end"
+      return "the handshake is stuck"
     case .waiting:
       guard !link.healsItself, nextTry.map({ now > $0 + Self.stallLimit }) ?? true else { return nil }
-      return "the radio's link is down and is not tried again"
+      return "the radio's link is down and is not retried"
     case .connecting: return nil
     }
   }
@@ -204,7 +204,7 @@ public final class RadioConnection {
         link.send(link.carriesFrames ? frame : SerialFraming.wrap(frame, .toRadio))
       case .sendRaw(let bytes): if !link.carriesFrames { link.send(bytes) }
       case .tryOtherLineSettings:
-        if link.tryOtherLineSettings() { log.info("\(link.name): no answer, trying with DTR the other way") }
+        if link.tryOtherLineSettings() { log.info("\(link.name): no answer, retrying with DTR inverted") }
       case .ready(let identity): ready(identity)
       case .listBegan(let id, let total):
         questions[id]?.part?(frame)
@@ -262,7 +262,7 @@ public final class RadioConnection {
     if let wantedKey, !identity.info.key.hex.hasPrefix(wantedKey) {
       let words = "the radio on \(link.name) is \(identity.info.name.string), key \(identity.info.key.hex.prefix(12)), "
       link.close(isBad: true)
-      return lost(.wrongRadio(words + "and not the one with the key \(wantedKey)"))
+      return lost(.wrongRadio(words + "not the radio with the key \(wantedKey)"))
     }
     self.identity = identity
     change(.up)
@@ -276,7 +276,7 @@ public final class RadioConnection {
       switch reason {
       case .handshakeUnanswered: "\(link.name) is open, but no radio answers on it"
       case .unresponsive: "the radio on \(link.name) stopped answering"
-      case .garbage: "\(link.name) sends what is not the companion protocol"
+      case .garbage: "\(link.name) sends data that is not the companion protocol"
       }
     lost(.radio(words))
   }

@@ -92,7 +92,7 @@ final class Inbox {
     // A predecessor's may be many at once.
     if gathers, entries.count >= Self.maxGathered { commit() }
     guard entries.count < Self.bound else {
-      return log.error("a message that came unasked was lost: \(entries.count) wait for the disk already")
+      return log.error("an unsolicited message was lost: \(entries.count) are already waiting to be written")
     }
     let entry = Entry(message, store.radio)
     entries.append(entry)

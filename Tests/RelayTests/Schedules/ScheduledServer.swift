@@ -209,7 +209,7 @@ final class ScheduledServer: Carrier {
     if kind != "hub" { return takeEach(batch) }
     let has = knowsLanes ? journal.acknowledged[lane] : journal.whole
     if let after = batch.after, after > has ?? 0 {
-      return .retry(reason: "the hub misses what came before", after: nil)
+      return .retry(reason: "the hub is missing earlier events", after: nil)
     }
     if let bad = batch.events.first(where: { refused.contains(ScheduledEvent.identity(of: $0)) }) {
       return .refused(status: 422, reason: "not \(bad.seq)")
