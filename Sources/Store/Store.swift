@@ -67,6 +67,7 @@ public final class Store {
   /// What nobody waits for in this transaction, by what it is.
   private var posted: [String] = []
   private var toldLoss: StoreError?
+  private var unreadable: Set<String> = []
   var journalState = JournalState()
   var steadyClock = SteadyClock(maxAway: 0)
   var radioState = RadioState()
@@ -294,7 +295,7 @@ public final class Store {
   public struct News: Equatable, Sendable {
     /// New data is on disk: who forwards it looks.
     public var hasGrown = false
-    /// What was not kept, and why. Said once of a trouble that lasts, until a write succeeds again.
+    /// What was not kept or not read, and why. A write that keeps failing is reported once, until a write succeeds again.
     public var loss: String?
     /// The database was found to be damaged: `replaceDamaged` begins another.
     public var isDamaged = false
@@ -340,6 +341,14 @@ public final class Store {
     for name in posted where !names.contains(name) { names.append(name) }
     let loss = "not kept: \(names.joined(separator: ", ")). \(failure)"
     news.loss = news.loss.map { "\($0); \(loss)" } ?? loss
+  }
+
+  /// Different failures of `ifReadable` that are logged, of one store.
+  private static let maxUnreadable = 16
+
+  func noteUnreadable(_ failure: String) {
+    guard unreadable.count < Self.maxUnreadable, unreadable.insert(failure).inserted else { return }
+    news.loss = [news.loss, "a read failed: \(failure)"].compactMap { $0 }.joined(separator: "; ")
   }
 
   /// Rounds of one turn at most: more would mean that two parts of the program feed each other.

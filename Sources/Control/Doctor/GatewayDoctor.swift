@@ -50,8 +50,9 @@ struct GatewayDoctor {
 
   /// What another radio was to send.
   private func held() -> [Finding] {
-    // `try?`: what is wrong with the store is told there.
-    guard let count = try? dependencies.store.heldCount(), count > 0 else { return [] }
+    guard let count = dependencies.store.ifReadable({ try dependencies.store.heldCount() }), count > 0 else {
+      return []
+    }
     return [
       Finding(
         "outgoing", .warning, "\(count) messages are held for a radio that is not attached",
@@ -81,9 +82,8 @@ struct GatewayDoctor {
   }
 
   private func table() -> Finding? {
-    // `try?`: what is wrong with the store is told there.
     guard let most = dependencies.connection.identity?.device?.maxContacts, most > 0,
-      let count = try? dependencies.store.contactCount(onRadio: true)
+      let count = dependencies.store.ifReadable({ try dependencies.store.contactCount(onRadio: true) })
     else { return nil }
     let words = "\(count) of \(most) entries of the radio's contact table are in use"
     guard Int(count) * 100 >= most * 95 else { return Finding("contacts", .ok, words) }
@@ -157,8 +157,8 @@ struct GatewayDoctor {
           "store", .warning, "a damaged database was saved as \(location)",
           "Check the disk; `meshpostd --restore` restores a backup."))
     }
-    // `try?`: a store that cannot be read has failed, and that stands above.
-    let (size, most) = ((try? store.size()) ?? 0, store.maxBytes)
+    // A store that cannot be read has failed, and that stands above.
+    let (size, most) = (store.ifReadable({ try store.size() }) ?? 0, store.maxBytes)
     let words = "\(size >> 20) of \(most >> 20) MiB"
     if size * 10 >= most * 9 {
       findings.append(Finding("store", .warning, words, "Raise store.max_size, or lower store.messages_max."))

@@ -90,9 +90,9 @@ struct MetricsReport {
     let status = dependencies.messaging.messenger.status
     text.gauge("meshpost_outgoing_waiting", "Outgoing messages that are waiting.", status.waiting)
     text.gauge("meshpost_outgoing_in_flight", "Outgoing messages waiting for an acknowledgement.", status.inFlight)
-    // `try?`: a store that cannot be read is told of below.
     text.gauge(
-      "meshpost_outgoing_held", "Outgoing messages held for another radio.", try? dependencies.store.heldCount())
+      "meshpost_outgoing_held", "Outgoing messages held for another radio.",
+      dependencies.store.ifReadable({ try dependencies.store.heldCount() }))
     text.metric("meshpost_messages_sent", .gauge, "Stored outgoing messages by final state.") {
       $0.add(Double(status.delivered), ("state", "delivered"))
       $0.add(Double(status.failed), ("state", "failed"))

@@ -115,8 +115,10 @@ struct MessagingAPI {
 
   private func channelName(_ digest: String?) -> String {
     var name = ""
-    // `try?`: a store that cannot be read finds no channel, and the request is refused.
-    try? dependencies.store.eachChannel { if $0.secret.digest == digest { name = $0.name.string } }
+    // A store that cannot be read finds no channel, and the request is refused.
+    dependencies.store.ifReadable {
+      try dependencies.store.eachChannel { if $0.secret.digest == digest { name = $0.name.string } }
+    }
     return name
   }
 

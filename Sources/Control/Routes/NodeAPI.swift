@@ -57,8 +57,10 @@ struct NodeAPI {
       json.field("total", neighbours.total)
       json.arrayField("neighbours") { json in
         for entry in neighbours.entries {
-          // `try?`: without its name it still has its key.
-          let known = KeyPrefix(bytes: entry.key).flatMap { (try? dependencies.store.contact(prefix: $0)) ?? nil }
+          // Without its name it still has its key.
+          let known = KeyPrefix(bytes: entry.key).flatMap { prefix in
+            dependencies.store.ifReadable { try dependencies.store.contact(prefix: prefix) }
+          }
           json.object { json in
             json.field("key", Hex.string(entry.key))
             json.field("name", known?.contact.name.string)

@@ -30,7 +30,7 @@ enum RadiosAPI {
   static func others(_ store: Store) -> String? {
     guard store.radios.count > 1 else { return nil }
     // `try?`: a store that cannot be read has no rows either.
-    guard let lines = try? rows(store) else { return nil }
+    guard let lines = store.ifReadable({ try rows(store) }) else { return nil }
     let others = lines.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }  // made just now
       .filter { $0["present"]?.bool == false }.suffix(maxOthers)
     return PercentCoding.encode(JSONValue.array(Array(others)).text)

@@ -182,7 +182,7 @@ public final class NodeService {
     let now = messenger.loop.now
     pathsAsked = pathsAsked.filter { now - $0.value < Self.pathPause }
     guard pathsAsked[key] == nil, pathsAsked.count < Self.maxPathsAsked,
-      let stored = (try? messenger.store.contact(key)) ?? nil, stored.onRadio
+      let stored = messenger.store.ifReadable({ try messenger.store.contact(key) }), stored.onRadio
     else { return }  // `try?`: a path is a convenience
     pathsAsked[key] = now
     // It ends by itself: with the answer, its time-out, or the link.

@@ -110,8 +110,8 @@ public final class ContactEviction {
 
   /// Puts a node back that had given way. `false`: it had not, or cannot come back.
   func restore(_ stored: StoredContact) async -> Bool {
-    // `try?`: a store that cannot be read refuses what follows.
-    guard (try? store.isEvicted(stored.contact.key)) == true else { return false }
+    // A store that cannot be read refuses what follows.
+    guard store.ifReadable({ try store.isEvicted(stored.contact.key) }) == true else { return false }
     do throws(Refusal) {
       try await table.add(stored.contact)
     } catch {

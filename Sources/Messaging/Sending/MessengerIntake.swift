@@ -180,8 +180,8 @@ extension Messenger {
     var path: Int?
     if let key = message.recipient {
       destination = .node(key)
-      // `try?`: without its path the message is flooded, and the radio knows better anyhow.
-      path = ((try? store.contact(key)) ?? nil)?.contact.outPath?.bytes.count
+      // Without its path the message counts as flooded, and the radio knows the path.
+      path = (store.ifReadable { try store.contact(key) })?.contact.outPath?.bytes.count
     } else {
       destination = .channel(message.channel ?? "")
     }

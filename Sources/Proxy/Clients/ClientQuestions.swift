@@ -15,8 +15,10 @@ extension ClientSession {
 
   /// The empty slots of a radio are a channel under a key of zeros; and the hour's air time is everybody's.
   func mayGoOnAir(_ command: Command) -> Bool {
-    // `try?`: a store that cannot be read forbids nothing.
-    if let slot = command.slotOnAir, let channel = (try? parts.store.channel(slot: slot)) ?? nil, channel.isEmpty {
+    // A store that cannot be read forbids nothing.
+    if let slot = command.slotOnAir, let channel = parts.store.ifReadable({ try parts.store.channel(slot: slot) }),
+      channel.isEmpty
+    {
       return false
     }
     let bytes = command.bytesOnAir

@@ -185,8 +185,8 @@ final class BucketSync: UpdatesListener {
   }
 
   private func hasRoomForCommands() -> Bool {
-    // `try?`: a store that cannot be read takes nothing.
-    ((try? store.waitingCommands(of: upstream)) ?? .max) < Self.maxWaiting
+    // A store that cannot be read takes nothing.
+    (store.ifReadable { try store.waitingCommands(of: upstream) } ?? .max) < Self.maxWaiting
   }
 
   private func askState(_ buckets: [String]) async throws {

@@ -105,8 +105,8 @@ final class CommandIntake: CommandTaker {
 
   /// The same id twice is one command.
   private func earlierAnswer(_ id: String) -> [UInt8]? {
-    // `try?`: a store that cannot be read cannot keep the command either, and that is answered.
-    (try? store.commandAnswer(id, of: upstream)) ?? nil
+    // A store that cannot be read cannot keep the command either, and that is answered.
+    store.ifReadable { try store.commandAnswer(id, of: upstream) }
   }
 
   /// Once begun it is carried out to its end, whoever still waits for it.
@@ -177,8 +177,8 @@ final class CommandIntake: CommandTaker {
   }
 
   private func nextInQueue() -> QueuedCommand? {
-    // `try?`: a store that cannot be read is noticed by whoever writes; the queue waits on disk.
-    (try? store.nextCommand(of: upstream, after: begun)) ?? nil
+    // The queue waits on disk.
+    store.ifReadable { try store.nextCommand(of: upstream, after: begun) }
   }
 
   func stop() { queueTask?.cancel() }

@@ -147,8 +147,8 @@ final class HookCarrier: Carrier {
       guard let prefix = body["sender"]?.string.flatMap({ Hex.bytes($0) }).flatMap({ KeyPrefix(bytes: $0) }) else {
         return nil
       }
-      // `try?`: a store that cannot be read cannot keep the reply either.
-      let known = (try? store.contactKeys(beginningWith: prefix)) ?? []
+      // A store that cannot be read cannot keep the reply either.
+      let known = store.ifReadable { try store.contactKeys(beginningWith: prefix) } ?? []
       return known.count == 1 ? known[0].hex : nil
     default: return nil
     }

@@ -42,9 +42,9 @@ extension JournalUpstream {
 
 extension JournalUpstream {
   public var status: UpstreamStatus {
-    // `try?`: the count is for people; a store that cannot be read shows elsewhere.
-    let deadLetters = (try? store.deadLetterCount(of: name)) ?? 0
-    let backlog = try? store.backlog(after: cursor)
+    // The count is for people.
+    let deadLetters = store.ifReadable { try store.deadLetterCount(of: name) } ?? 0
+    let backlog = store.ifReadable { try store.backlog(after: cursor) }
     let age = backlog?.oldest.map { max(0, (clock.milliseconds - max(0, $0)) / 1000) }
     let (state, reason) = stateForPeople
     return UpstreamStatus(

@@ -115,10 +115,10 @@ extension JournalUpstream {
     let limits = Batch.Limits(events: 1, bytes: 1)
     for _ in 0..<Self.maxBuried where through < lanes[lane].cursor {
       guard
-        // `try?`, twice: a store that cannot be read fails what follows, too.
-        let batch = try? read(lane, after: through, limits: limits, isPast: true),
+        // A store that cannot be read fails what follows, too.
+        let batch = store.ifReadable({ try read(lane, after: through, limits: limits, isPast: true) }),
         batch.last <= lanes[lane].cursor, let seq = batch.events.first?.seq,
-        (try? store.isDeadLetter(seq, of: name)) == true  // `try?`: the same
+        store.ifReadable({ try store.isDeadLetter(seq, of: name) }) == true
       else { break }
       through = batch.last
     }

@@ -102,9 +102,9 @@ extension Store {
   // MARK: Age
 
   private func isMarkDue(_ elapsed: Int64) -> Bool {
-    // `try?`: writes report an unreadable database; the mark can be made later.
-    let newest = (try? database.value("SELECT max(elapsed) FROM marks")) ?? nil
-    let marked = (try? database.value("SELECT max(seq) FROM marks")) ?? nil
+    // The mark can be made later.
+    let newest = ifReadable { try database.value("SELECT max(elapsed) FROM marks") }
+    let marked = ifReadable { try database.value("SELECT max(seq) FROM marks") }
     guard let newest = newest?.integer, let marked = marked?.integer else { return lastSeq > 0 }
     return lastSeq > marked && elapsed - newest >= journalMaxAge / Self.marks
   }
@@ -116,9 +116,9 @@ extension Store {
 
   /// The last row that was there at that time; 0: none is known.
   private func lastOlder(than elapsed: Int64) -> Int64 {
-    // `try?`: writes report an unreadable database; trimming waits.
-    let seq = try? database.value("SELECT max(seq) FROM marks WHERE elapsed < ?", .integer(elapsed))
-    return (seq ?? nil)?.integer ?? 0
+    // Trimming can wait.
+    let seq = ifReadable { try database.value("SELECT max(seq) FROM marks WHERE elapsed < ?", .integer(elapsed)) }
+    return seq?.integer ?? 0
   }
 
   // MARK: Quota

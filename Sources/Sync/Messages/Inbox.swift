@@ -101,8 +101,8 @@ final class Inbox {
   }
 
   private func isEmpty(_ slot: UInt8) -> Bool {
-    // `try?`: a store that cannot be read fails the write that follows, and the message stays here.
-    (try? store.channel(slot: slot)).flatMap { $0 }?.isEmpty ?? true
+    // A store that cannot be read fails the write that follows, and the message stays here.
+    store.ifReadable { try store.channel(slot: slot) }?.isEmpty ?? true
   }
 
   /// Ends with the radio's answer, or with the link.
