@@ -18,7 +18,7 @@ public final class MQTTClient {
   /// To a hello of a version that it may not know.
   private static let guessPatience: Duration = .seconds(10)
   static let maxQueued = 256
-  private static let mostGathered = 16384
+  private static let maxGathered = 16384
   /// Publications under way at most; of a broker of version 3.1.1 it is not known how many it takes.
   private static let widest = (v5: 256, v3: 64)
 
@@ -321,7 +321,7 @@ public final class MQTTClient {
   func gather(_ bytes: [UInt8]) {
     lastSent = loop.now
     gathered += bytes
-    if gathered.count >= Self.mostGathered { flush() }
+    if gathered.count >= Self.maxGathered { flush() }
   }
 
   /// What was gathered goes out, in as few TLS records and IP packets as it fits in.
@@ -329,7 +329,7 @@ public final class MQTTClient {
     guard !gathered.isEmpty else { return }
     bytesSent &+= UInt64(gathered.count)
     stream?.write(gathered)
-    gathered.removeAll(keepingCapacity: gathered.capacity <= Self.mostGathered)
+    gathered.removeAll(keepingCapacity: gathered.capacity <= Self.maxGathered)
   }
 
   /// Gives the connection up when something is due and nothing has moved for long.

@@ -63,7 +63,7 @@ public final class Synchronizer {
   var takers = 0
   var messagesTaken = 0
   /// Resumed when there may be time to ask for a contact.
-  let calm = Waiter()
+  let idle = Waiter()
   private(set) var radioClock: UInt32?
   private var radioClockRead: MonotonicTime?
 

@@ -8,7 +8,7 @@ import Timing
 final class StoreMaintenance {
   /// It is looked for what is too old so often.
   private static let interval: Duration = .seconds(3600)
-  /// So long after the last commit it is calm.
+  /// So long after the last commit it is idle.
   private static let quietPeriod: Duration = .seconds(2)
   /// So many commits are worth giving memory back after them.
   private static let burst = 100
@@ -24,7 +24,7 @@ final class StoreMaintenance {
   private var isIndexing = false
   private var isWaitingForCalm = false
   private var isMemoryDue = false
-  /// Since it was last calm.
+  /// Since it was last idle.
   private var commits = 0
   /// Of this sweep.
   private var givenUp: JournalTrim?

@@ -87,7 +87,7 @@ extension JournalUpstream {
   }
 
   /// Bytes of the next batch of a lane, at most.
-  func mostBytes(_ lane: Lane) -> Int {
+  func maxBatchBytes(_ lane: Lane) -> Int {
     guard let account else { return .max }
     return Int(clamping: max(1, (room(lane, account) - 600) / 2))
   }

@@ -312,7 +312,7 @@ public final class JournalUpstream: Upstream {
       if let proof = try nextProof(lane) { return mayUse(proof, lane) && send(proof, lane, as: .proof) }
       if lane == Folding.lane, keepsCursorFirst() { return false }
       let events = lanes[lane].suspicion.wantsAlone ? 1 : portion.events
-      let bytes = min(portion.bytes, settings.batchBytes, mostBytes(lane))
+      let bytes = min(portion.bytes, settings.batchBytes, maxBatchBytes(lane))
       var batch = try read(lane, after: readThrough(lane), limits: Batch.Limits(events: events, bytes: bytes))
       guard let last = batch.events.last else {
         // Nothing of it is for this server.

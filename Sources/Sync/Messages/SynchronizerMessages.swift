@@ -13,7 +13,7 @@ extension Synchronizer {
     takers += 1
     defer {
       takers -= 1
-      calm.resume()
+      idle.resume()
     }
     repeat {
       // One that comes while the radio is asked makes one more question follow.
@@ -37,7 +37,7 @@ extension Synchronizer {
     switch outcome {
     case .replied(.message):
       messagesTaken += 1
-      calm.resume()
+      idle.resume()
       return true
     case .replied(.noMoreMessages): return false
     default: throw SyncFailure("the radio does not return its messages")
