@@ -34,7 +34,7 @@ extension Daemon {
     }
     do {
       try change(to: fresh)
-      // Whoever waits or is stopped may have what it needs by now.
+      // Waiting and stopped upstreams may have what they need by now.
       relay.resume()
       proxy.listen(fresh.proxies)
       for lack in fresh.lacks { log.warning(lack) }
@@ -44,7 +44,7 @@ extension Daemon {
     }
   }
 
-  /// Upstreams whose settings are the same go on running. When it throws, nothing has changed.
+  /// Upstreams with unchanged settings keep running. When it throws, nothing has changed.
   func change(to fresh: GatewayConfiguration) throws(StoreError) {
     let added = try relay.change(to: fresh.upstreams)
     configuration = fresh

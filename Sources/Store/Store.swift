@@ -64,7 +64,7 @@ public final class Store {
   private var isPromised = false
   private var doomed: StoreError?
   private var news = News()
-  /// What nobody waits for in this transaction, by what it is.
+  /// Names of the posted writes in this transaction.
   private var posted: [String] = []
   private var toldLoss: StoreError?
   private var unreadable: Set<String> = []
@@ -242,7 +242,7 @@ public final class Store {
 
   // MARK: Transactions
 
-  /// Does `work` in this turn's transaction, at once. What becomes of that is known at the end of the turn: whoever has to know awaits it.
+  /// Does `work` in this turn's transaction, at once. The result is known at the end of the turn; await it where it matters.
   ///
   /// A failure rolls back the whole turn: every write in it gets the error.
   @discardableResult
@@ -264,7 +264,7 @@ public final class Store {
     try await write(when: when, work).durable()
   }
 
-  /// As `write`, for what nobody waits for: that it was lost is in the `News`. `what`: what it is, for the log.
+  /// As `write`, without a caller that waits: a loss is in the `News`. `what`: its name in the log.
   public func post(when: When = .now, _ what: @autoclosure () -> String, _ work: Work) {
     write(when: when, work)
     if posted.count < Self.maxNamed { posted.append(what()) }

@@ -121,7 +121,7 @@ public final class Synchronizer {
           try await rest()
         }
       } catch {
-        // Whoever has cancelled this task has begun the next one, or the link is gone.
+        // Cancelled: another task has replaced this one, or the link is down.
         guard !Task.isCancelled, !(error is CancellationError) else { return }
         (plan, failure) = (SyncPlan(), SyncFailure(error))
       }
@@ -169,7 +169,7 @@ public final class Synchronizer {
     try await woken.wait()
   }
 
-  /// Begins `run` anew.
+  /// Restarts `run`.
   func begin(after failure: SyncFailure? = nil) {
     task?.cancel()
     guard !isEnding else { return }
@@ -240,7 +240,7 @@ public final class Synchronizer {
       })
   }
 
-  /// The radio's settings were changed from here: what it says of itself is asked for anew.
+  /// The gateway changed the radio's settings: reads them again.
   public func refreshIdentity() async {
     let before = connection.identity
     _ = connection.submit(.start(client: "meshpost"), .interactive)
@@ -250,7 +250,7 @@ public final class Synchronizer {
 
   // MARK: What the parts of `run` use
 
-  /// Throws when this task is no longer the one that asks.
+  /// Throws if another task has replaced this one.
   func ask(_ command: Command) async throws(CancellationError) -> RadioSession.Outcome {
     let outcome = await connection.ask(command, .sync)
     note(outcome)
@@ -260,7 +260,7 @@ public final class Synchronizer {
 
   func note(_ outcome: RadioSession.Outcome) { if case .failed(.timedOut) = outcome { counters.timeouts += 1 } }
 
-  /// Writes what nobody waits for. When it fails the sync starts over once the disk is well again.
+  /// Writes without waiting. If it fails, the sync starts over once the disk is writable again.
   func write(when: When = .now, _ work: (Store) throws(SQLiteError) -> Void) {
     let commit = store.write(when: when, work)
     guard commit !== written else { return }

@@ -4,7 +4,7 @@ import Companion
 import RadioSession
 import Store
 
-/// A contact list on its way. Records of an earlier one, which nobody waits for any more, do not count for the next.
+/// A contact list being received. Records of an earlier, abandoned list do not count.
 final class ContactList {
   var sync: ContactSync
   var total: UInt32 = 0
@@ -36,7 +36,7 @@ extension Synchronizer {
     }
   }
 
-  /// Another radio is attached: what the last one knew is no longer on the radio.
+  /// Another radio is attached: the previous radio's contacts are no longer on the radio.
   private func forgetOtherRadio() {
     log.notice(
       "another radio is attached: its contacts and channels replace the previous radio's; messages are kept separately (meshpost radio list)"

@@ -17,7 +17,7 @@ struct MessagesAPI {
 
   init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
 
-  /// The newest `limit` that fit (100), or the first that fit after a place; `follow=1` goes on with what comes.
+  /// The newest `limit` that fit (100), or the first that fit after a place; `follow=1` continues with new ones.
   func show(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     let query = try query(request)
     let limit = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 0), 1_000_000))
@@ -100,7 +100,7 @@ struct MessagesAPI {
     }
   }
 
-  /// The next rows; the query goes on behind them.
+  /// The next rows; the query continues after them.
   private static func page(
     _ query: inout MessageQuery, _ most: Int, _ rows: MessageRow
   ) throws(SearchError) -> (lines: [UInt8], count: Int) {
@@ -187,7 +187,7 @@ struct MessagesAPI {
     }
   }
 
-  /// Rows that events of the journal tell of.
+  /// Rows that events of the journal refer to.
   private static func news(
     after seq: inout Int64, _ query: MessageQuery, shown: Int64, _ rows: MessageRow
   ) throws(StoreError) -> (lines: [UInt8], count: Int) {

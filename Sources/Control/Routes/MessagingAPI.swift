@@ -160,7 +160,7 @@ struct MessagingAPI {
     }
   }
 
-  /// Rows: messages of ours; with `id` one of them, and with `follow=1` its states until it has ended.
+  /// Rows: outgoing messages; with `id` one of them, and with `follow=1` its states until it has ended.
   func outgoing(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     if let key = request.query["id"] { return try await follow(key, request.query["follow"] == "1", reply) }
     let limit = min(max(request.query["limit"].flatMap { Int($0) } ?? 100, 1), 10_000)

@@ -141,7 +141,7 @@ struct RadioTableAPI {
     return Self.answer(channel, region)
   }
 
-  /// A channel that had a region before keeps it when it is joined again; what is told is what was set now.
+  /// A channel that had a region before keeps it when it is joined again; the answer contains what was set now.
   private static func answer(_ channel: Channel, _ region: Region?) -> Answer {
     .json { json in
       json.field("slot", channel.slot)

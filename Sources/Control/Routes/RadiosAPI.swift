@@ -26,7 +26,7 @@ enum RadiosAPI {
   private static let maxOthers = 8
   static let othersHeader = "Meshpost-Other-Radios"
 
-  /// With every row that is told: that there are other radios, whose rows these may not be. `nil`: only one was ever attached.
+  /// A header of answers with rows: other radios, whose rows are not included. `nil`: only one was ever attached.
   static func others(_ store: Store) -> String? {
     guard store.radios.count > 1 else { return nil }
     // `try?`: a store that cannot be read has no rows either.

@@ -65,7 +65,7 @@ struct RelayAPI {
     return .done
   }
 
-  /// Dead letters that nobody wants any more.
+  /// Deletes dead letters.
   func drop(_ request: HTTPRequest) throws -> Answer {
     let count = try store.dropDeadLetters(of: upstream(request).name)
     return .json { $0.field("dropped", count) }

@@ -93,7 +93,7 @@ public final class Connector {
 
   var isLookingUp: Bool { answer != nil }
 
-  /// Lets go of every socket and timer; nothing is told.
+  /// Closes every socket and stops every timer, without a result.
   public func cancel() {
     isOver = true
     loop.connecting[ObjectIdentifier(self)] = nil

@@ -61,7 +61,7 @@ final class PowerWatch {
     supply.look()
     if let asked, loop.now - asked < Self.between { return }
     asked = loop.now
-    // It ends by itself, with the radio's answer or its time-out.
+    // It ends with the radio's answer or its timeout.
     loop.begin {
       let outcome = await self.synchronizer.connection.ask(.getBattery, .sync)
       if case .replied(.battery(let battery)) = outcome { self.read(battery.millivolts) }

@@ -63,7 +63,7 @@ public final class NodeRequests {
   private let messenger: Messenger
   private let turns = LoopSemaphore<DeliveryPriority>(bound: bound)
   private var link = LinkLife()
-  /// The last question, also when whoever asked it has gone or given up: the air time for its answer is spent, and it may come yet.
+  /// The last question, also after its caller has gone: the air time for the answer is spent, and it may still come.
   private var asked: Asked?
   private weak var shared: SharedTurn?
   /// A server takes a command with the time of the last one for its repetition.

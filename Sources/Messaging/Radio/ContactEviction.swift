@@ -6,8 +6,8 @@ import Store
 import Sync
 import Timing
 
-/// Keeps room in the radio's contact table: who was longest unheard gives way, is kept here, and is put back when somebody writes
-/// to them. Favourites never give way.
+/// Keeps room in the radio's contact table: the node heard longest ago is evicted, kept in the store, and restored when a message is sent
+/// to it. Favourites are never evicted.
 public final class ContactEviction {
   public struct Settings: Equatable, Sendable {
     /// Off by default: it changes what the radio has.
@@ -108,7 +108,7 @@ public final class ContactEviction {
     return true
   }
 
-  /// Puts a node back that had given way. `false`: it had not, or cannot come back.
+  /// Restores an evicted node. `false`: it was not evicted, or cannot be restored.
   func restore(_ stored: StoredContact) async -> Bool {
     // A store that cannot be read refuses what follows.
     guard store.ifReadable({ try store.isEvicted(stored.contact.key) }) == true else { return false }

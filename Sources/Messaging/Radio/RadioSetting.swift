@@ -4,7 +4,7 @@ import Companion
 import JSON
 import MeshCrypto
 
-/// A change to the radio's settings, as somebody asked for it: checked before anything is sent.
+/// A requested change of the radio's settings, checked before anything is sent.
 public enum RadioSetting: Equatable, Sendable {
   case name(Text)
   /// Degrees × 10⁶.
@@ -13,7 +13,7 @@ public enum RadioSetting: Equatable, Sendable {
   case radio(RadioParameters, clientRepeat: Bool?)
   case power(Int8)
   case tuning(rxDelay: UInt32?, airtimeFactor: UInt32?)
-  /// Kinds of nodes that the radio adds by itself; `nil` leaves the flags as they are.
+  /// Kinds of nodes that the radio adds automatically; `nil` leaves the flags as they are.
   case autoAdd(kinds: Set<String>?, overwrites: Bool?, maxHops: UInt8?)
   case other(Other)
   case pathHashBytes(UInt8)

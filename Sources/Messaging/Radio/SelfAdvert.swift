@@ -15,7 +15,7 @@ public final class SelfAdvert {
   public struct Settings: Equatable, Sendable {
     /// Once, to direct neighbours, for a radio that this gateway has not advertised yet.
     public var whenNew = false
-    /// Again and again, to direct neighbours; zero: not by itself.
+    /// Interval of adverts to direct neighbours; zero: none.
     public var every: Duration = .zero
 
     public init() {}
@@ -42,7 +42,7 @@ public final class SelfAdvert {
   private var record: AdvertRecord?
   /// When `record` was made, if this program made it.
   private var madeAt: MonotonicTime?
-  /// Advertises by itself, while the link is up.
+  /// Advertises at intervals while the link is up.
   private var task: LoopTask?
   private var isUp = false
   private var refusalLogged: Refusal?

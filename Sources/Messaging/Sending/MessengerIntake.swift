@@ -6,7 +6,7 @@ import Store
 import Sync
 import Timing
 
-/// Taking messages in: who is meant, what is allowed, on disk before anybody is told.
+/// Accepting messages: finds the recipient, checks limits, and answers once the message is on disk.
 extension Messenger {
   /// Takes a message in; returns when it is on disk. With a key that is known already nothing is added, and the message
   /// there is returned.
@@ -14,7 +14,7 @@ extension Messenger {
     do throws(Refusal) {
       return try await keep(request)
     } catch {
-      // Who had to give way in the radio's table comes back when somebody writes to them.
+      // An evicted node is restored when a message is sent to it.
       // `try?`: nobody of that name is what was said already.
       guard case .notOnRadio = error, let keeper, let stored = try? Addressing(store).contact(request.to),
         !stored.onRadio, await keeper.restore(stored)

@@ -6,8 +6,8 @@ import Store
 import Sync
 import Timing
 
-/// Radios are told apart: what was to go out by one is held while another is attached, until it is back, or somebody says that the other one is
-/// to send it, or that nobody is.
+/// Radios are told apart: messages of one are held while another is attached, until it is back, or an operator lets the other one
+/// send them, or cancels them.
 extension Messenger {
   /// Another radio is attached. What the last one was to send stays on disk as it was.
   public func radioReplaced() {

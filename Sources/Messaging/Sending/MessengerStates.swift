@@ -27,7 +27,7 @@ extension Messenger {
     }
   }
 
-  /// Keeps a state, however long it takes. Whoever needs it on disk before the next step awaits the commit.
+  /// Stores a state, retrying until it succeeds. Await the commit where the next step needs it on disk.
   @discardableResult
   func save(_ message: OutgoingMessage, airtime: Int64? = nil) -> Commit {
     let moment = synchronizer.now

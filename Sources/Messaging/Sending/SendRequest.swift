@@ -5,7 +5,7 @@ import Delivery
 import Escaping
 import Store
 
-/// What somebody wants to say.
+/// A request to send a message.
 public struct SendRequest: Equatable, Sendable {
   /// A name, a unique beginning of one, a key or its beginning, `#channel`, or a channel's name.
   public var to: String
@@ -113,7 +113,7 @@ public enum TextLimit {
 
   public static func channel(ownName: Text?) -> Int { channelWithName - (ownName?.bytes.count ?? 31) - 2 }
 
-  /// Parts beyond this are refused: nobody wants a mesh to carry a book.
+  /// Maximum number of parts, to protect the mesh's air time.
   public static let maxParts = 9
 
   /// `[1/3] …` in at most `limit` bytes each, cut at blanks where there are any near, never inside a character.

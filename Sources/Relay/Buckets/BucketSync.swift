@@ -21,7 +21,7 @@ public struct ChannelUpdate: Equatable, Sendable {
   public var text: String
   /// Milliseconds since 1970 when it was sent, as far as can be told: when the hub had it, or before.
   public var at: Int64
-  /// It waited in the other gateway's radio, nobody knows how long.
+  /// It was queued in the other gateway's radio for an unknown time.
   public var isOfUnknownAge = false
 
   /// When a message was sent, as far as can be told: the other gateway may have been away from the hub for long, and its radio
@@ -45,13 +45,13 @@ public enum ChannelUpdateFate: Equatable, Sendable {
   case known
   /// Too old, or not wanted here.
   case skipped
-  /// There is no room for it now: it must come again.
+  /// There is no room for it now: the server has to resend it.
   case later(String)
 }
 
 /// Carries out what `CatchUp` decides, for one upstream: asks, applies, keeps.
 final class BucketSync: UpdatesListener {
-  /// After a failure, and where the server cannot tell of what is new.
+  /// After a failure, and where the server cannot announce updates.
   private static let pollInterval: Duration = .seconds(300)
   private static let firstPause: Duration = .seconds(5)
   /// Commands that may wait on disk here; the rest waits at the hub.

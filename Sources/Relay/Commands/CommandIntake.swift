@@ -109,7 +109,7 @@ final class CommandIntake: CommandTaker {
     store.ifReadable { try store.commandAnswer(id, of: upstream) }
   }
 
-  /// Once begun it is carried out to its end, whoever still waits for it.
+  /// Runs to its end once begun, even if its caller is gone.
   private func run(_ command: RemoteCommand) async -> [UInt8]? {
     // By bytes, as on disk: two that look the same are two commands.
     let (id, answer) = (Text(command.id), Promise<[UInt8]?>())

@@ -6,13 +6,13 @@ import Proxies
 import Streams
 import Timing
 
-/// What carriers over HTTP(S) have in common: one connection, TLS that is verified, a token that is read anew.
+/// What carriers over HTTP(S) have in common: one connection, TLS that is verified, a token that is reread.
 final class AuthorizedHTTP {
   struct Settings: Sendable {
     var url: String
     /// The URL may have a query, as addresses of webhooks do.
     var allowsQuery = false
-    /// The bearer token's file; read anew at each request, so that a changed token needs no restart.
+    /// The bearer token's file; reread at each request, so that a changed token needs no restart.
     var tokenFile: String?
     /// A PEM file to trust in place of the system's authorities.
     var authorities: String?

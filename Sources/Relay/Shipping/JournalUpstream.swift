@@ -71,7 +71,7 @@ public final class JournalUpstream: Upstream {
   /// Keeps the connection.
   var holder: LoopTask?
   let woken = Waiter()
-  /// The connection should be made anew, when nothing is under way.
+  /// Reconnect when nothing is in flight.
   var isOutdated = false
   /// An operator has the server greeted, and nothing else is said to it meanwhile.
   private var isTesting = false
@@ -136,7 +136,7 @@ public final class JournalUpstream: Upstream {
     connect()
   }
 
-  /// Whoever takes what comes from the server.
+  /// Receives what the server sends.
   func connect() {
     carrier.commands = desk
     guard let source = carrier as? any UpdatesSource else { return }
@@ -170,7 +170,7 @@ public final class JournalUpstream: Upstream {
 
   /// Does what `Shipment` says, until it is cancelled.
   private func run() async {
-    // Cancelled: nobody is left to be told.
+    // Cancelled: there is no caller.
     do throws(CancellationError) { while true { try await step() } } catch {}
   }
 

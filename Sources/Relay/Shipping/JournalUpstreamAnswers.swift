@@ -81,7 +81,7 @@ extension JournalUpstream {
     }
   }
 
-  /// The cursors follow when they are on disk. Shipping goes on meanwhile. `work`: along with them.
+  /// The cursors follow when they are on disk. Shipping continues meanwhile. `work` is in the same transaction.
   func move(to seqs: ByLane<Int64>, when: When, _ work: @escaping Store.Work = { _ in }) {
     let epoch = store.epoch
     loop.begin { [weak self, store, name] in

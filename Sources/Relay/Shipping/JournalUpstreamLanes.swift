@@ -36,7 +36,7 @@ extension JournalUpstream {
     }
   }
 
-  /// The lanes go on from there.
+  /// The lanes continue from there.
   func startOver(from seqs: ByLane<Int64>) {
     for lane in Lane.allCases { lanes[lane].lastSent = lanes[lane].serverHas }
     setTaken(seqs)

@@ -68,7 +68,7 @@ extension JournalUpstream {
     for lane in Lane.allCases {
       status[lane] = LaneStatus(acknowledged: lanes[lane].taken, pending: pending(lane))
       let pending = status[lane].pending
-      // What may not be sent now takes nobody's time.
+      // What may not be sent now takes no time.
       guard pending.events > 0, account?.allowance.allows(lane) ?? true else { continue }
       bytes += Double(pending.bytes) + Double(pending.events) * Double(Batch.envelope)
       status[lane].seconds = rate.map { Int64(min((bytes / $0).rounded(.up), Self.longest)) }

@@ -68,7 +68,7 @@ extension JournalUpstream {
     let lane = Lane(of: event)
     let consequence = shipment.answered(verdict, after: lanes[lane].taken, now: loop.now, using: &random)
     if let reason = lastHangUp(verdict) {
-      // Not again by itself: what comes behind it must not wait for it.
+      // Not retried automatically: later events must not wait for it.
       return bury(
         event, through: nil, in: lane, status: 0, reason: "the server closes the connection over it: \(reason)",
         tried: marks)

@@ -29,7 +29,7 @@ struct Pacer: Equatable {
 
   /// Bytes under way; one event always may.
   private(set) var window = 1
-  /// What an answer takes when nothing of ours is in front of the line.
+  /// How long an answer takes when none of our data is queued.
   private var base: Duration?
   /// What was sent before it was under the window of before.
   private var shrunkAt: MonotonicTime?

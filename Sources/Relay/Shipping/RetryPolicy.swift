@@ -17,7 +17,7 @@ enum Verdict: Error, Equatable {
   case hungUp(reason: String)
   /// The server understood and refuses something in the batch: 400, 413, 422.
   case refused(status: Int, reason: String)
-  /// 401, 403: nothing is lost, somebody has to act.
+  /// 401, 403: nothing is lost, but an operator has to act.
   case stopped(reason: String)
 
   /// With other words for people.

@@ -135,7 +135,7 @@ struct Shipment {
     }
   }
 
-  /// There is no connection that is known to work, and none is being made.
+  /// No connection is known to work, and none is being opened.
   var isDisconnected: Bool {
     switch state {
     case .greeting, .waiting, .stopped: true
@@ -230,7 +230,7 @@ struct Shipment {
     return .keep
   }
 
-  /// Somebody changed something (token, network): try at once.
+  /// The token or the network has changed: retry at once.
   mutating func resume() {
     switch state {
     case .waiting, .stopped: state = .greeting

@@ -145,7 +145,7 @@ extension Store {
 
   // MARK: Deleting
 
-  /// `slowest`: what every upstream has, which nobody misses.
+  /// `slowest`: every upstream has the events up to there.
   private func delete(
     _ trim: inout JournalTrim, beyond slowest: ByLane<Int64>, at now: Int64
   ) throws(SQLiteError) {
@@ -186,7 +186,7 @@ extension Store {
     }
   }
 
-  /// What is about to be deleted of a lane that somebody has not had; `nil`: nothing.
+  /// The events of a lane that are about to be deleted before every upstream has them; `nil`: none.
   private func unsent(
     _ lane: Lane, after: Int64, through last: Int64, _ reason: String
   ) throws(SQLiteError) -> LaneTrim? {
@@ -210,7 +210,7 @@ extension Store {
 
   private func remember(_ trim: LaneTrim) throws(SQLiteError) {
     journalState.hasTrims = true
-    // One range, unless somebody has passed a part of it: the journal is deleted from its beginning.
+    // One range, unless an upstream has passed a part of it: the journal is deleted from its beginning.
     let extended = try database.run(
       """
       UPDATE trims SET last = ?1, count = count + ?2 WHERE lane = ?3 AND reason = ?4

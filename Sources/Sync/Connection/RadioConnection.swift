@@ -19,9 +19,9 @@ public final class RadioConnection {
     case waiting(LinkError)
   }
 
-  /// A link that stayed up for so long was a good one: the next failure starts the back-off anew.
+  /// After a link was up for this long, the next failure restarts the back-off.
   private static let goodLink: Duration = .seconds(60)
-  /// Between two questions to a radio that says nothing by itself lies a minute; three unanswered ones end a link.
+  /// A silent radio is asked once a minute; three unanswered questions end the link.
   private static let stallLimit: Duration = .seconds(300)
   public let link: any Link
   private let loop: EventLoop
@@ -32,7 +32,7 @@ public final class RadioConnection {
   private var backoff = Backoff(first: .seconds(1), limit: .seconds(60))
   private var random = SystemRandomNumberGenerator()
   private var task: LoopTask?
-  /// The present try at the link: how long to leave the radio to somebody else once it has failed.
+  /// Of the current attempt: how long to leave the radio to another program if it fails.
   private var attempt = Promise<Duration?>()
   /// Of a link that is down.
   private var nextTry: MonotonicTime?
@@ -54,7 +54,7 @@ public final class RadioConnection {
   public private(set) var unreadableFrames = 0
 
   weak var delegate: (any RadioDelegate)?
-  /// Looks on; nobody, mostly.
+  /// An observer; usually none.
   public weak var tap: (any FrameTap)?
 
   /// `key`: beginning of the wanted radio's public key, in hex; another radio is not taken.
@@ -157,7 +157,7 @@ public final class RadioConnection {
     }
   }
 
-  /// All that was received is on disk: whoever comes after us need not hear it again.
+  /// Everything received is on disk: the next process does not need it again.
   public func settle() { link.settled(pending: decoder.pending) }
 
   // MARK: What comes
@@ -226,7 +226,7 @@ public final class RadioConnection {
     }
   }
 
-  /// What the radio says is kept before whoever asked gets it.
+  /// The radio's answer is stored before the caller gets it.
   private func completed(_ id: UInt64, _ outcome: RadioSession.Outcome, _ frame: [UInt8]) -> Command? {
     if case .replied(let reply) = outcome {
       switch reply {
@@ -283,7 +283,7 @@ public final class RadioConnection {
 
   // MARK: The end of a link
 
-  /// Whatever is asked from now on fails at once. `healsItself`: the link says by itself when it is up again, and is not opened.
+  /// Questions from now on fail at once. `healsItself`: the link reports when it is up again, and is not reopened.
   private func lost(_ failure: LinkError, healsItself: Bool = false) {
     let wasUp = state == .up
     let (error, truce) = judged(failure)
@@ -298,7 +298,7 @@ public final class RadioConnection {
     if !healsItself { attempt.keep(truce) }
   }
 
-  /// Whether the link was lost to somebody else, and how long the radio is left to them then.
+  /// Whether the link was lost to another program, and how long the radio is left to it.
   private func judged(_ failure: LinkError) -> (LinkError, truce: Duration?) {
     guard let upSince else { return (failure, nil) }
     let lifetime = loop.now - upSince
@@ -310,7 +310,7 @@ public final class RadioConnection {
     return (truce == nil ? failure : .takenAway(peer), truce)
   }
 
-  /// Each state is logged once, however often it is entered anew for the same reason.
+  /// Logs each state once, however often it is entered for the same reason.
   private func change(_ next: State) {
     guard state != next else { return }
     state = next

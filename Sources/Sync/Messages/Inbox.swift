@@ -6,7 +6,7 @@ import RadioSession
 import Store
 import Timing
 
-/// Has the messages put in it by whoever decodes them.
+/// The decoder puts messages into it.
 protocol InboxOwner: AnyObject {
   func stored(_ message: QueuedMessage, _ arrival: MessageArrival)
   /// It came on a slot that the radio says is empty.
