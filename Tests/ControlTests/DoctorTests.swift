@@ -74,7 +74,7 @@ import Transport
       var shown = status(.idle, nil)
       shown.url = url
       let findings = GatewayDoctor.upstream(shown, now: 0)
-      #expect(findings.contains { $0.words.contains("can be read on the way") } == isOpen, "\(url)")
+      #expect(findings.contains { $0.words.contains("is not encrypted") } == isOpen, "\(url)")
     }
   }
 }

@@ -122,7 +122,10 @@ import Transport
     ("contacts = [\"6312\"]\nchannels = []", ["\"6312\" is not a whole key"]),
     ("rooms = [\"6312eee62ef9\"]", ["upstream.rooms", "not a whole key"]),
     ("kinds = [\"telemetry\"]\nchannels = [\"#emergency\"]", ["nothing can pass"]),
-    ("kinds = [\"message\", \"packet\"]\nchannels = [\"#emergency\"]\ncontacts = []", ["no \"packet\""]),
+    (
+      "kinds = [\"message\", \"packet\"]\nchannels = [\"#emergency\"]\ncontacts = []",
+      ["\"packet\" cannot be attributed"]
+    ),
     ("kinds = [\"telemetry\"]\ncontacts = [\"\(Self.key)\"]", []), ("kinds = [\"packet\"]", []),
   ]) func `a filter that is weak, or lets nothing pass, is warned of`(_ text: String, _ words: [String]) throws {
     let upstream = "[[upstream]]\nname = \"a\"\nurl = \"http://x\"\n"
@@ -199,7 +202,7 @@ import Transport
   @Test(arguments: [
     ("[[upstream]]\nname = \"a\"\nurl = \"https://x\"\nca_file = \"/nowhere/ca.pem\"", "line 4", "No such file"),
     ("[[upstream]]\nname = \"a\"\nurl = \"https://x\"\nca_file = \"/proc/version\"", "line 4", "no certificates"),
-    ("[[upstream]]\nname = \"a\"\nurl = \"https://x\"\ntoken_file = \"/dev/null\"", "line 4", "is no file"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"https://x\"\ntoken_file = \"/dev/null\"", "line 4", "is not a file"),
     (
       "[[upstream]]\nname = \"a\"\nkind = \"webhook\"\nurl = \"http://x\"\nsecret_file = \"/nowhere/s\"", "line 5",
       "No such file"
@@ -210,7 +213,7 @@ import Transport
     ),
     (
       "[[hook]]\nname = \"a\"\nkinds = [\"message\"]\nuser = \"nobody\"\nrun = [\"/nowhere/bot\"]", "line 5",
-      "not there"
+      "not executable"
     ),
     (
       "[[hook]]\nname = \"a\"\nkinds = [\"message\"]\nuser = \"no-such\"\nrun = [\"/bin/true\"]", "line 4",

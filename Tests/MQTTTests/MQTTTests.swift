@@ -371,7 +371,7 @@ final class ScriptedBroker {
         Issue.record("\(failures)")
         return
       }
-      #expect(words.contains("QoS 0 only"))
+      #expect(words.contains("only QoS 0"))
     }
   }
 

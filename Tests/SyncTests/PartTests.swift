@@ -62,7 +62,7 @@ import VirtualRadio
       Issue.record("\(pair.synchronizer.state)")
       return
     }
-    #expect(words.contains("contact list") && words.contains("all the same"))
+    #expect(words.contains("contact list") && words.contains("still received"))
     #expect(!pair.synchronizer.knowsAllContacts)
     var names: [String] = []
     try pair.store.eachChannel { names.append($0.name.string) }
