@@ -79,14 +79,14 @@ struct RequestBody {
     do {
       value = try JSONValue(parsing: request.body)
     } catch {
-      throw .invalid("the body is no JSON: \(error)")
+      throw .invalid("the body is not valid JSON: \(error)")
     }
   }
 
   var whole: JSONValue { value }
 
   func string(_ name: String) throws(Refusal) -> String {
-    guard let text = value[name]?.string else { throw .invalid("\"\(name)\" is missing, or no string") }
+    guard let text = value[name]?.string else { throw .invalid("\"\(name)\" is missing, or not a string") }
     return text
   }
 
@@ -94,7 +94,7 @@ struct RequestBody {
     switch value[name] {
     case nil, .null: return nil
     case .string(let text): return text
-    default: throw .invalid("\"\(name)\" is no string")
+    default: throw .invalid("\"\(name)\" is not a string")
     }
   }
 
@@ -106,7 +106,7 @@ struct RequestBody {
   func integer(_ name: String, in range: ClosedRange<Int64>) throws(Refusal) -> Int64? {
     guard let given = value[name] else { return nil }
     guard let integer = given.integer, range.contains(integer) else {
-      throw .invalid("\"\(name)\" is no whole number from \(range.lowerBound) to \(range.upperBound)")
+      throw .invalid("\"\(name)\" is not a whole number from \(range.lowerBound) to \(range.upperBound)")
     }
     return integer
   }

@@ -7,7 +7,7 @@ import Messaging
 
 /// The control socket: HTTP/1.1 with JSON on a Unix socket. Documented in docs/control-socket.md.
 ///
-/// Each request is answered in its connection's task, and cancelled when whoever asked has gone. `answer` is where routes lead; whatever they throw becomes
+/// Each request is answered in its connection's task, and cancelled when the client disconnects. `answer` is where routes lead; whatever they throw becomes
 /// an answer in `Answer.refusing`.
 public final class ControlAPI {
   private let dependencies: Dependencies
@@ -68,7 +68,7 @@ public final class ControlAPI {
     }
   }
 
-  /// Rows or states may have come: whoever follows is told.
+  /// Rows or states may be new: wakes clients that follow.
   public func somethingIsNew() { news.tell() }
 
   /// What servers upstream are told of the gateway: little, and only what changes seldom.

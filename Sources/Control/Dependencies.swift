@@ -38,7 +38,7 @@ public struct MessagingParts {
 
 /// What the daemon itself does for an operator.
 public protocol GatewayOperations: AnyObject {
-  /// Adds an upstream with these fields; the configuration is loaded anew. Returns what is not wise about it.
+  /// Adds an upstream with these fields; the configuration is reloaded. Returns warnings.
   func addUpstream(_ fields: JSONValue) throws(Refusal) -> [String]
   /// Takes away one that was added so.
   func removeUpstream(_ name: String) throws(Refusal)

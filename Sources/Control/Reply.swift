@@ -17,7 +17,7 @@ final class News {
   func tell() { for follower in followers.values { follower.resume() } }
 }
 
-/// The way back to whoever asked.
+/// Sends the response to the client.
 final class Reply {
   /// Bytes that may wait for a slow reader before reading on.
   private static let maxPending = 32 * 1024

@@ -33,7 +33,7 @@ public final class Bus {
   /// For the bus's own answers.
   private static let helloLimit: Duration = .seconds(10)
   private static let busLimit: Duration = .seconds(25)
-  private static let behind = BusError.disconnected("its signals were not taken in time")
+  private static let behind = BusError.disconnected("its signals were not read in time")
 
   private let address: String
   private let loop: EventLoop

@@ -93,12 +93,12 @@ public enum BusError: Error, Equatable, Sendable, CustomStringConvertible {
 
   public var description: String {
     switch self {
-    case .disconnected(let words): "the system's D-Bus is away: \(words)"
-    case .timedOut: "no answer over D-Bus"
+    case .disconnected(let words): "the system's D-Bus is not available: \(words)"
+    case .timedOut: "no D-Bus reply in time"
     case .refused(let name, let words): words.isEmpty ? name : "\(words) (\(name))"
-    case .malformed(let words): "a D-Bus answer makes no sense: \(words)"
-    case .invalid(let words): "not to be sent over D-Bus: \(words)"
-    case .tooManyCalls: "too many D-Bus calls wait"
+    case .malformed(let words): "invalid D-Bus reply: \(words)"
+    case .invalid(let words): "cannot be sent over D-Bus: \(words)"
+    case .tooManyCalls: "too many pending D-Bus calls"
     }
   }
 }

@@ -166,7 +166,7 @@ public final class Daemon {
     try await loop.nextTurn()
   }
 
-  /// The end of a turn: what it has written is on disk, or cannot be; whoever forwards or shows what is new looks.
+  /// The end of a turn: its writes are on disk or have failed; forwarding and clients that follow are woken.
   private func endTurn() {
     store.commit(everything: connection.link.isFilling && store.gathersMessages)
     if !synchronizer.hasMessageInHand { connection.settle() }

@@ -54,7 +54,7 @@ extension Daemon: SyncObserver {
     }
   }
 
-  /// Packets are journaled while somebody wants them: they are many.
+  /// Packets are journaled only while an upstream wants them: they are many.
   private func heard(_ packet: [UInt8], _ snr: SNR, _ rssi: Int8) {
     counts.heard(snr, rssi)
     taps.heard(packet, snr, rssi, connection.identity?.info.radio)

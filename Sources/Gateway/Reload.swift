@@ -12,7 +12,7 @@ extension Daemon {
     do {
       fresh = try GatewayConfiguration(file: file)
     } catch {
-      log.error("the configuration is not reloaded:\n\(error)")
+      log.error("configuration not reloaded:\n\(error)")
       return
     }
     for words in fresh.warnings { log.warning(words) }
@@ -29,20 +29,22 @@ extension Daemon {
       ("messaging.credentials_file", old.messaging.credentialsFile != fresh.messaging.credentialsFile),
       ("gateway.id", old.store.gatewayID != fresh.store.gatewayID),
     ]
-    for (name, changed) in keepsRunning where changed { log.warning("\(name) changes at the next start only") }
+    for (name, changed) in keepsRunning where changed {
+      log.warning("\(name): the change takes effect at the next start")
+    }
     do {
       try change(to: fresh)
-      // Whoever waits or is stopped may have what it needs by now.
+      // Waiting and stopped upstreams may have what they need by now.
       relay.resume()
       proxy.listen(fresh.proxies)
       for lack in fresh.lacks { log.warning(lack) }
-      log.notice("the configuration is reloaded")
+      log.notice("configuration reloaded")
     } catch {
-      log.error("the configuration is not reloaded: \(error)")
+      log.error("configuration not reloaded: \(error)")
     }
   }
 
-  /// Upstreams whose settings are the same go on running. When it throws, nothing has changed.
+  /// Upstreams with unchanged settings keep running. When it throws, nothing has changed.
   func change(to fresh: GatewayConfiguration) throws(StoreError) {
     let added = try relay.change(to: fresh.upstreams)
     configuration = fresh

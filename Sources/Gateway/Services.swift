@@ -48,7 +48,7 @@ extension Daemon {
   }
 
   private func networkChanged() {
-    log.info("the network has changed: waiting upstreams are tried at once")
+    log.info("the network has changed: retrying waiting upstreams")
     relay.networkChanged()
   }
 
@@ -57,7 +57,7 @@ extension Daemon {
     do {
       try store.checkpoint()
     } catch {
-      log.info("the last checkpoint is left to the next start: \(error)")
+      log.info("the final checkpoint failed, and is left to the next start: \(error)")
     }
   }
 }

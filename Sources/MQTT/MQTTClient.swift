@@ -18,7 +18,7 @@ public final class MQTTClient {
   /// To a hello of a version that it may not know.
   private static let guessPatience: Duration = .seconds(10)
   static let maxQueued = 256
-  private static let mostGathered = 16384
+  private static let maxGathered = 16384
   /// Publications under way at most; of a broker of version 3.1.1 it is not known how many it takes.
   private static let widest = (v5: 256, v3: 64)
 
@@ -151,7 +151,7 @@ public final class MQTTClient {
       return try greeted(greeting, options)
     } catch is TimedOut {
       if search.failed(.silent, now: loop.now) { return false }
-      throw MQTTFailure.unreachable("no answer to hello in time")
+      throw MQTTFailure.unreachable("no answer to CONNECT in time")
     } catch let end as StreamEnd {
       // Where TLS or a WebSocket did not come about, another version changes nothing.
       if stream.pendingBytes == 0, end != .cancelled, search.failed(.hungUp, now: loop.now) { return false }
@@ -162,11 +162,11 @@ public final class MQTTClient {
   }
 
   private static func tooEarly(_ words: String) -> MQTTFailure {
-    .unreachable(words + ", before it took us: does it want TLS, or a certificate of ours?")
+    .unreachable(words + " before it accepted this client: does it require TLS, or a client certificate?")
   }
 
   private static func nonsense(_ error: MQTTError) -> MQTTFailure {
-    .unreachable("the broker sends what is no MQTT: \(error)")
+    .unreachable("the broker sends data that is not MQTT: \(error)")
   }
 
   private func open() async throws -> any ByteStream {
@@ -200,7 +200,7 @@ public final class MQTTClient {
       case .connected(let greeting): return greeting
       case .disconnected(let code, let reason, let server): throw Self.ended(code, reason, server)
       case nil: decoder.append(try await stream.read())
-      default: throw MQTTError.protocolError("something before its greeting")
+      default: throw MQTTError.protocolError("a packet before CONNACK")
       }
     }
   }
@@ -321,7 +321,7 @@ public final class MQTTClient {
   func gather(_ bytes: [UInt8]) {
     lastSent = loop.now
     gathered += bytes
-    if gathered.count >= Self.mostGathered { flush() }
+    if gathered.count >= Self.maxGathered { flush() }
   }
 
   /// What was gathered goes out, in as few TLS records and IP packets as it fits in.
@@ -329,7 +329,7 @@ public final class MQTTClient {
     guard !gathered.isEmpty else { return }
     bytesSent &+= UInt64(gathered.count)
     stream?.write(gathered)
-    gathered.removeAll(keepingCapacity: gathered.capacity <= Self.mostGathered)
+    gathered.removeAll(keepingCapacity: gathered.capacity <= Self.maxGathered)
   }
 
   /// Gives the connection up when something is due and nothing has moved for long.

@@ -34,7 +34,7 @@ struct MQTTDecoder {
       length |= Int(byte & 0x7F) << shift
       place += 1
       if byte & 0x80 == 0 {
-        guard byte != 0 || shift == 0 else { throw .malformed("a packet's length is longer than it need be") }
+        guard byte != 0 || shift == 0 else { throw .malformed("a packet's length is not in its shortest form") }
         break
       }
       shift += 7
@@ -80,15 +80,15 @@ struct MQTTDecoder {
       try body.end()
       return .pong
     case 14:
-      guard version == .v5 else { throw .protocolError("a goodbye, which 3.1.1 does not know") }
+      guard version == .v5 else { throw .protocolError("a DISCONNECT, which a 3.1.1 broker does not send") }
       return try disconnected(&body)
-    default: throw .protocolError("a packet of type \(type), which a broker does not send, or nobody asked for")
+    default: throw .protocolError("a packet of type \(type), which a broker does not send, or which was not requested")
     }
   }
 
   private func connected(_ body: inout MQTTBody) throws(MQTTError) -> MQTTEvent {
     let flags = try body.byte()
-    guard flags < 2 else { throw .malformed("a greeting with reserved flags") }
+    guard flags < 2 else { throw .malformed("a CONNACK with reserved flags") }
     var greeting = MQTTGreeting(code: try body.byte(), hasSession: flags == 1)
     guard greeting.code == 0 || !greeting.hasSession else { throw .protocolError("a refusal with a session") }
     // A broker that does not know version 5 answers as of 3.1.1.
@@ -141,8 +141,8 @@ struct MQTTDecoder {
   /// 0 or 1: we ask for no more.
   private static func quality(_ first: UInt8) throws(MQTTError) -> UInt8 {
     let qos = first >> 1 & 3
-    guard qos < 3, qos > 0 || first & 8 == 0 else { throw .malformed("a message with flags that cannot be") }
-    guard qos < 2 else { throw .protocolError("a message with QoS \(qos), which nobody asked for") }
+    guard qos < 3, qos > 0 || first & 8 == 0 else { throw .malformed("a message with invalid flags") }
+    guard qos < 2 else { throw .protocolError("a message with QoS \(qos), which was not requested") }
     return qos
   }
 
@@ -153,7 +153,7 @@ struct MQTTDecoder {
     if version == .v5 {
       let properties = try MQTTProperties(&body, of: .publish)
       guard properties.number(0x23) == nil else {
-        throw MQTTError(code: 0x94, description: "a topic alias, which nobody asked for")
+        throw MQTTError(code: 0x94, description: "a topic alias, which was not requested")
       }
       message.responseTopic = properties.text(0x08)
       message.correlation = properties.binary(0x09)

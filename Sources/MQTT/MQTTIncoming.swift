@@ -12,7 +12,7 @@ extension MQTTClient {
       ponged()
       if waiting.isEmpty { expect(nil) }
     case .subscribed(let id, let code, let reason):
-      guard subscribing.remove(id) != nil else { throw .protocolError("an answer to no subscription") }
+      guard subscribing.remove(id) != nil else { throw .protocolError("an answer without a subscription") }
       if code == 0, needsQuality1 {
         fail(.refused("the broker grants the subscription QoS 0 only, which repeats nothing"))
       }
@@ -23,7 +23,7 @@ extension MQTTClient {
 
   func acknowledged(_ id: UInt16, _ answer: MQTTAnswer) throws(MQTTError) {
     guard let promise = waiting.removeValue(forKey: id) else {
-      throw .protocolError("an acknowledgement of what is not on its way")
+      throw .protocolError("an acknowledgement of a packet that is not in flight")
     }
     expect(waiting.isEmpty ? nil : "no acknowledgement")
     promise.keep(answer)
@@ -43,7 +43,7 @@ extension MQTTClient {
         return
       }
       guard incoming.count < maxReceived else {
-        throw .init(code: 0x93, description: "more messages than we take at once")
+        throw .init(code: 0x93, description: "more messages in flight than allowed")
       }
       incoming.insert(id)
     }

@@ -31,7 +31,7 @@ struct MQTTBody {
   mutating func string() throws(MQTTError) -> String {
     let bytes = try binary()
     guard let text = String(validating: bytes, as: UTF8.self), !bytes.contains(0) else {
-      throw .malformed("a text is no UTF-8, or holds a NUL")
+      throw .malformed("a string is not UTF-8, or contains NUL")
     }
     return text
   }
@@ -60,7 +60,7 @@ struct MQTTBody {
       let next = try byte()
       value |= Int(next & 0x7F) << shift
       if next & 0x80 == 0 {
-        guard next != 0 || shift == 0 else { throw .malformed("a number is longer than it need be") }
+        guard next != 0 || shift == 0 else { throw .malformed("a number is not in its shortest form") }
         return value
       }
       shift += 7

@@ -9,7 +9,7 @@ struct TopicAliases: Equatable {
     var isKnown: Bool
   }
 
-  private static let mostKept = 64
+  private static let maxKept = 64
   private static let longestTopic = 256
 
   private let most: Int
@@ -17,7 +17,7 @@ struct TopicAliases: Equatable {
   private var numbers: [[UInt8]: UInt16] = [:]
 
   /// `most`: numbers that the broker takes.
-  init(most: Int) { self.most = min(max(0, most), Self.mostKept) }
+  init(most: Int) { self.most = min(max(0, most), Self.maxKept) }
 
   /// What the next message on this topic is sent with; `nil`: the topic alone.
   func alias(of topic: String) -> Alias? {

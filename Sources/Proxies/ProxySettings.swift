@@ -20,8 +20,8 @@ public struct ProxySettings: Equatable, Sendable {
 
   /// What is allowed, for those who wrote something else.
   static let wanted =
-    "http://HOST:PORT, socks4://, socks4a://, socks5:// or socks5h://HOST:PORT is wanted, with USER:PASSWORD@ before the host where "
-    + "the proxy asks for them"
+    "expected http://HOST:PORT, socks4://, socks4a://, socks5:// or socks5h://HOST:PORT, with USER:PASSWORD@ before the host if "
+    + "the proxy requires them"
   /// curl's, for each kind.
   static let usualPort: UInt16 = 1080
   /// SOCKS 5 has one byte for the length (RFC 1929).
@@ -43,7 +43,7 @@ public struct ProxySettings: Equatable, Sendable {
     let (kind, rest) = try Self.kind(bytes[...])
     let end = rest.firstIndex { "/?#".utf8.contains($0) } ?? rest.endIndex
     guard !rest[end...].contains(UInt8(ascii: "@")) else {
-      throw Invalid(description: "/, ? and # in the user or the password are written %2F, %3F and %23")
+      throw Invalid(description: "/, ? and # in the user or the password must be written %2F, %3F and %23")
     }
     guard rest[end...].elementsEqual("/".utf8) || end == rest.endIndex else { throw Invalid(description: Self.wanted) }
     var place = rest[..<end]
@@ -89,7 +89,7 @@ public struct ProxySettings: Equatable, Sendable {
       }
       // By digits: a sign would be taken for one of a number.
       guard rest.count >= 2, let high = hex(rest.removeFirst()), let low = hex(rest.removeFirst()) else {
-        throw Invalid(description: "% in the user or the password is written %25")
+        throw Invalid(description: "% in the user or the password must be written %25")
       }
       bytes.append(high << 4 | low)
     }
@@ -97,7 +97,7 @@ public struct ProxySettings: Equatable, Sendable {
       let text = String(validating: bytes, as: UTF8.self)
     else {
       throw Invalid(
-        description: "user and password have at most \(longestSecret) bytes each, and no control characters")
+        description: "user and password must have at most \(longestSecret) bytes each, and no control characters")
     }
     return text
   }

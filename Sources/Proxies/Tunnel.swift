@@ -85,7 +85,7 @@ private final class Tunnel {
         data.map { Unmanaged<Tunnel>.fromOpaque($0).takeUnretainedValue().arm(milliseconds) }
         return 0
       }, Unmanaged.passUnretained(self).toOpaque())
-    guard let easy, let multi else { throw failure("no memory for it") }
+    guard let easy, let multi else { throw failure("out of memory") }
     let texts = [
       (MESHPOST_CURL_URL, url), (MESHPOST_CURL_PROXY, proxyURL),
       // What is set is not asked of the environment.
@@ -113,7 +113,7 @@ private final class Tunnel {
     // Who gives up does not wait for the resolver's thread. Unknown before 7.87, and no trouble.
     _ = meshpost_curl_set_number(easy, Int32(MESHPOST_CURL_QUICK_EXIT), 1)
     guard meshpost_curl_limit_progress(easy, progress) == 0, meshpost_curl_multi_add(multi, easy) == 0 else {
-      throw failure("libcurl cannot begin")
+      throw failure("libcurl cannot be initialised")
     }
   }
 
@@ -126,7 +126,7 @@ private final class Tunnel {
       throw .noSuchHost(host, words: error.description)
     }
     guard ServerName.isIPv6(name) || !name.isEmpty && name.utf8.allSatisfy(ServerName.isOfName) else {
-      throw .noSuchHost(host, words: "no name of a host")
+      throw .noSuchHost(host, words: "invalid host name")
     }
     let proxyName: String
     do throws(HostName.Failure) {

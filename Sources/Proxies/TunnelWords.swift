@@ -21,7 +21,7 @@ struct TunnelWords {
   func failed(
     _ code: Int, status: Int, trouble: Int, system: String?, isTooLong: Bool, hasReachedProxy: Bool, _ said: String
   ) -> String {
-    if isTooLong { return "\(name) answers without an end: is it an HTTP proxy?" }
+    if isTooLong { return "\(name) sends an endless answer: is it an HTTP proxy?" }
     if status != 0, !(200..<300).contains(status) { return refused(status) }
     switch code {
     case MESHPOST_CURLE_COULDNT_RESOLVE_PROXY: return noAddress
@@ -45,14 +45,14 @@ struct TunnelWords {
   }
 
   private var asks: String {
-    proxy.user == nil ? "\(name) asks for a user and a password" : "\(name) does not take our user and password"
+    proxy.user == nil ? "\(name) requires a user and a password" : "\(name) does not accept the user and password"
   }
 
   /// By a SOCKS proxy, or by curl's end of it.
   private func socks(_ trouble: Int) -> String {
     switch trouble {
     case MESHPOST_CURLPX_NO_AUTH, MESHPOST_CURLPX_USER_REJECTED: asks
-    case MESHPOST_CURLPX_IDENTD, MESHPOST_CURLPX_IDENTD_DIFFER: "\(name) does not take our user"
+    case MESHPOST_CURLPX_IDENTD, MESHPOST_CURLPX_IDENTD_DIFFER: "\(name) does not accept the user"
     case MESHPOST_CURLPX_LONG_HOSTNAME: "\(host) is too long a name for \(name)"
     case MESHPOST_CURLPX_LONG_USER, MESHPOST_CURLPX_LONG_PASSWD:
       "user or password is too long for \(name)"

@@ -37,7 +37,7 @@ public final class CompanionProxy {
 
     func keepCursor(_ name: String, _ message: Int64) {
       let at = synchronizer.now.milliseconds
-      store.post(when: .soon, "the place of client \(name)") { store throws(SQLiteError) in
+      store.post(when: .soon, "the position of client \(name)") { store throws(SQLiteError) in
         try store.setClientCursor(name, message: message, at: at)
       }
     }
@@ -100,8 +100,7 @@ public final class CompanionProxy {
   }
 
   public var reports: [Report] {
-    // `try?`: the store's trouble is told elsewhere.
-    let newest = (try? parts.store.lastMessageID(ofRadio: parts.store.radio)) ?? 0
+    let newest = parts.store.ifReadable { try parts.store.lastMessageID(ofRadio: parts.store.radio) } ?? 0
     return listeners.map { listener in
       let clients = listener.clients.filter { !$0.isOver }.sorted { $0.name < $1.name }
       return Report(

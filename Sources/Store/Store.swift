@@ -64,9 +64,10 @@ public final class Store {
   private var isPromised = false
   private var doomed: StoreError?
   private var news = News()
-  /// What nobody waits for in this transaction, by what it is.
+  /// Names of the posted writes in this transaction.
   private var posted: [String] = []
   private var toldLoss: StoreError?
+  private var unreadable: Set<String> = []
   var journalState = JournalState()
   var steadyClock = SteadyClock(maxAway: 0)
   var radioState = RadioState()
@@ -100,7 +101,7 @@ public final class Store {
     if case .breaksOff(let lost) = trouble {
       let kept = Self.freeName(settings.location, clocks) + "-wal"
       try StoreFiles.copy(settings.location + "-wal", to: kept)
-      lostFromLog = "the store's log is damaged: \(lost) transactions or more are lost. It is kept as \(kept)"
+      lostFromLog = "the store's log is damaged: \(lost) transactions or more are lost. It was saved as \(kept)"
     }
     do {
       database = try Self.open(settings)
@@ -241,7 +242,7 @@ public final class Store {
 
   // MARK: Transactions
 
-  /// Does `work` in this turn's transaction, at once. What becomes of that is known at the end of the turn: whoever has to know awaits it.
+  /// Does `work` in this turn's transaction, at once. The result is known at the end of the turn; await it where it matters.
   ///
   /// A failure rolls back the whole turn: every write in it gets the error.
   @discardableResult
@@ -263,7 +264,7 @@ public final class Store {
     try await write(when: when, work).durable()
   }
 
-  /// As `write`, for what nobody waits for: that it was lost is in the `News`. `what`: what it is, for the log.
+  /// As `write`, without a caller that waits: a loss is in the `News`. `what`: its name in the log.
   public func post(when: When = .now, _ what: @autoclosure () -> String, _ work: Work) {
     write(when: when, work)
     if posted.count < Self.maxNamed { posted.append(what()) }
@@ -294,7 +295,7 @@ public final class Store {
   public struct News: Equatable, Sendable {
     /// New data is on disk: who forwards it looks.
     public var hasGrown = false
-    /// What was not kept, and why. Said once of a trouble that lasts, until a write succeeds again.
+    /// What was not kept or not read, and why. A write that keeps failing is reported once, until a write succeeds again.
     public var loss: String?
     /// The database was found to be damaged: `replaceDamaged` begins another.
     public var isDamaged = false
@@ -340,6 +341,14 @@ public final class Store {
     for name in posted where !names.contains(name) { names.append(name) }
     let loss = "not kept: \(names.joined(separator: ", ")). \(failure)"
     news.loss = news.loss.map { "\($0); \(loss)" } ?? loss
+  }
+
+  /// Different failures of `ifReadable` that are logged, of one store.
+  private static let maxUnreadable = 16
+
+  func noteUnreadable(_ failure: String) {
+    guard unreadable.count < Self.maxUnreadable, unreadable.insert(failure).inserted else { return }
+    news.loss = [news.loss, "a read failed: \(failure)"].compactMap { $0 }.joined(separator: "; ")
   }
 
   /// Rounds of one turn at most: more would mean that two parts of the program feed each other.

@@ -46,7 +46,7 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
   public var description: String {
     switch self {
     case .full(let words): "the store is full (\(words))"
-    case .unavailable(let words): "the store cannot be written (\(words))"
+    case .unavailable(let words): "the disk is read-only or failing (\(words))"
     case .corrupt(let words): "the store is damaged (\(words))"
     case .inUse(let owner, let location): "\(location) is in use by \(owner)"
     case .locked(let owner): "the store is open in another program\(owner.map { ": \($0)" } ?? "")"

@@ -251,7 +251,7 @@ public final class TLSStream: ByteStream {
 
   static func lastError() -> String {
     let code = ERR_get_error()
-    guard code != 0 else { return "the peer broke off" }
+    guard code != 0 else { return "the peer closed the connection abruptly" }
     ERR_clear_error()
     var text = [CChar](repeating: 0, count: 256)
     ERR_error_string_n(code, &text, text.count)

@@ -8,7 +8,7 @@ public protocol SyncObserver: AnyObject {
   func linkChanged()
   /// `Synchronizer.state` is another one.
   func syncChanged()
-  /// The radio said something by itself, in this frame. What it means to the sync was seen to.
+  /// A push frame came. The sync has already handled it.
   func heard(_ push: Push, in frame: [UInt8])
   /// A contact's record came, new or not.
   func contactCame(_ contact: Contact)

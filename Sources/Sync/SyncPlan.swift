@@ -74,7 +74,7 @@ struct SyncPlan {
     let failed = Part.allCases.filter { standings[$0.rawValue].failure != nil }
     guard let first = failed.first else { return nil }
     var words = failed.compactMap { standings[$0.rawValue].failure?.words }.joined(separator: "; ")
-    if standings[Part.messages.rawValue].failure == nil { words += "; messages are taken and sent all the same" }
+    if standings[Part.messages.rawValue].failure == nil { words += "; messages are still received and sent" }
     return (first, words)
   }
 }

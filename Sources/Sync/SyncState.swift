@@ -11,7 +11,7 @@ public enum SyncState: Equatable, Sendable {
   /// `total` is 0 where it is not known.
   case syncing(Phase, current: Int, total: Int)
   case synced
-  /// Why not, and which part of it failed; `nil`: the store does not take it. It is tried again by itself.
+  /// Why, and which part failed; `nil`: the store cannot be written. It is retried automatically.
   case failed(String, Phase? = nil)
 
   public static let names = ["idle", "syncing", "synced", "failed"]
@@ -34,7 +34,7 @@ public enum SyncState: Equatable, Sendable {
   }
 }
 
-/// Why the sync does not go on; it is tried again by itself.
+/// Why the sync does not continue; it is retried automatically.
 struct SyncFailure: Error, Equatable {
   let words: String
   let remedy: String

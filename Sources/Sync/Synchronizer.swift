@@ -63,7 +63,7 @@ public final class Synchronizer {
   var takers = 0
   var messagesTaken = 0
   /// Resumed when there may be time to ask for a contact.
-  let calm = Waiter()
+  let idle = Waiter()
   private(set) var radioClock: UInt32?
   private var radioClockRead: MonotonicTime?
 
@@ -121,7 +121,7 @@ public final class Synchronizer {
           try await rest()
         }
       } catch {
-        // Whoever has cancelled this task has begun the next one, or the link is gone.
+        // Cancelled: another task has replaced this one, or the link is down.
         guard !Task.isCancelled, !(error is CancellationError) else { return }
         (plan, failure) = (SyncPlan(), SyncFailure(error))
       }
@@ -136,7 +136,7 @@ public final class Synchronizer {
       plan.succeeded(part)
     } catch let failure as SyncFailure {
       let isNews = plan.failed(part, failure, now: loop.now, using: &random)
-      if isNews { log.warning("sync: \(failure.words); trying again by itself. \(failure.remedy)") }
+      if isNews { log.warning("sync: \(failure.words); retrying automatically. \(failure.remedy)") }
     }
   }
 
@@ -169,7 +169,7 @@ public final class Synchronizer {
     try await woken.wait()
   }
 
-  /// Begins `run` anew.
+  /// Restarts `run`.
   func begin(after failure: SyncFailure? = nil) {
     task?.cancel()
     guard !isEnding else { return }
@@ -189,7 +189,7 @@ public final class Synchronizer {
   func enter(_ failure: SyncFailure) {
     enter(.failed(failure.words))
     if failureLogged != failure.words {
-      log.warning("sync: \(failure.words); trying again by itself. \(failure.remedy)")
+      log.warning("sync: \(failure.words); retrying automatically. \(failure.remedy)")
     }
     failureLogged = failure.words
   }
@@ -207,7 +207,7 @@ public final class Synchronizer {
     task?.cancel()
     forgetNames()
     let lost = inbox.close()
-    if lost > 0 { log.error("ending with \(lost) messages that the disk did not take: they are lost") }
+    if lost > 0 { log.error("stopping: \(lost) messages could not be written to disk and are lost") }
   }
 
   // MARK: The radio that is there
@@ -240,7 +240,7 @@ public final class Synchronizer {
       })
   }
 
-  /// The radio's settings were changed from here: what it says of itself is asked for anew.
+  /// The gateway changed the radio's settings: reads them again.
   public func refreshIdentity() async {
     let before = connection.identity
     _ = connection.submit(.start(client: "meshpost"), .interactive)
@@ -250,7 +250,7 @@ public final class Synchronizer {
 
   // MARK: What the parts of `run` use
 
-  /// Throws when this task is no longer the one that asks.
+  /// Throws if another task has replaced this one.
   func ask(_ command: Command) async throws(CancellationError) -> RadioSession.Outcome {
     let outcome = await connection.ask(command, .sync)
     note(outcome)
@@ -260,7 +260,7 @@ public final class Synchronizer {
 
   func note(_ outcome: RadioSession.Outcome) { if case .failed(.timedOut) = outcome { counters.timeouts += 1 } }
 
-  /// Writes what nobody waits for. When it fails the sync starts over once the disk is well again.
+  /// Writes without waiting. If it fails, the sync starts over once the disk is writable again.
   func write(when: When = .now, _ work: (Store) throws(SQLiteError) -> Void) {
     let commit = store.write(when: when, work)
     guard commit !== written else { return }
@@ -294,7 +294,7 @@ public final class Synchronizer {
     let ours = clock.seconds
     guard maySet(time, to: ours) else { return }
     if case .failed(let failure) = try await ask(.setDeviceTime(UInt32(clamping: ours))) {
-      log.info("the radio refused its time: \(failure)")
+      log.info("the radio refused to set its clock: \(failure)")
     } else {
       radioClock = UInt32(clamping: ours)
     }
@@ -307,7 +307,7 @@ public final class Synchronizer {
       return false
     }
     if Int64(time) > ours + 60 {
-      log.warning("the radio's clock is \(Int64(time) - ours) s ahead; only losing its power can bring it back")
+      log.warning("the radio's clock is \(Int64(time) - ours) s ahead; only a power cycle of the radio can set it back")
     }
     return ours > Int64(time) + 1
   }

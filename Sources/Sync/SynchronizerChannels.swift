@@ -13,7 +13,7 @@ extension Synchronizer {
   /// Every slot that the radio has: empty ones lie between used ones. Radios too old to say how many are asked until
   /// they refuse.
   ///
-  /// A slot that is not told is asked for again, and then left as it was known: one of them is no reason to begin anew.
+  /// A slot without an answer is asked for again, and then left as it was known: one slot is not a reason to start over.
   func syncChannels() async throws {
     let slots = connection.identity?.device?.details.map { Int($0.channelSlots) } ?? 256
     var (slot, left) = (0, 0)
@@ -23,7 +23,7 @@ extension Synchronizer {
       let outcome = try await askForChannel(UInt8(slot))
       if case .failed(.refused) = outcome { break }
       if case .failed(.timedOut) = outcome, left < Self.maxLeft {
-        log.warning("channel \(slot): \(Self.words(outcome)); going on with the next")
+        log.warning("channel \(slot): \(Self.words(outcome)); continuing with the next")
         left += 1
       } else if case .replied(.channelInfo) = outcome {
       } else {

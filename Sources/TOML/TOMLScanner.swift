@@ -190,7 +190,7 @@ struct TOMLScanner {
     let digits = bytes[position...].prefix(count)
     guard digits.count == count, digits.allSatisfy(TOMLNumber.isHexDigit),
       let number = UInt32(String(decoding: digits, as: UTF8.self), radix: 16), let scalar = Unicode.Scalar(number)
-    else { throw error("\\\(count == 4 ? "u" : "U") wants \(count) hex digits of a character") }
+    else { throw error("\\\(count == 4 ? "u" : "U") requires \(count) hex digits") }
     position += count
     text.append(contentsOf: String(Character(scalar)).utf8)
   }

@@ -91,18 +91,18 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
     switch self {
     case .noSuchDevice(let device): "\(device) does not exist"
     case .notPermitted(let device, _): "no permission to open \(device)"
-    case .kindNotAllowed(let device): "the service may not open devices such as \(device)"
+    case .kindNotAllowed(let device): "the service is not allowed to open devices such as \(device)"
     case .inUse(let device, let owner): "\(device) is in use by \(owner)"
     case .noDeviceFound: "no serial device was found"
     case .noRadioAmong(let devices): "none of the serial devices is the radio: \(devices.joined(separator: "; "))"
     case .severalRadios(let devices): "there are several radios: \(devices.joined(separator: "; "))"
     case .wrongRadio(let words): words
     case .unplugged(let device): "\(device) was unplugged"
-    case .stalled(let device): "\(device) takes no data"
+    case .stalled(let device): "\(device) does not accept data"
     case .connection(let words): words
     case .closedByPeer(let peer): "\(peer) closed the connection"
     case .takenAway(let peer):
-      "another program connects to \(peer), which serves one client at a time, the newest: it is left to that program for a while"
+      "another program connects to \(peer), which serves only the newest client: the gateway leaves it to that program for a while"
     case .system(let words): words
     case .radio(let words): words
     case .bluetooth(let trouble): trouble.description
@@ -112,25 +112,25 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
   /// One sentence in the imperative, shown by `status`.
   public var remedy: String {
     switch self {
-    case .noSuchDevice, .noDeviceFound: "Plug the radio in; the gateway notices by itself."
+    case .noSuchDevice, .noDeviceFound: "Plug the radio in; the gateway detects it automatically."
     // Whoever is in the group root may do more than open a radio.
     case .notPermitted(let device, "root"?), .notPermitted(let device, nil):
-      "Give this user access to \(device): the rules in udev/70-meshpost.rules do, or `sudo chgrp dialout \(device)`."
+      "Give this user access to \(device): install udev/70-meshpost.rules, or run `sudo chgrp dialout \(device)`."
     case .notPermitted(_, let group?): "Add this user to the group \(group) and start again."
     case .kindNotAllowed(let device):
-      "`systemctl edit meshpost`, below [Service]: DeviceAllow=\(device) rw. Then restart it."
+      "Run `systemctl edit meshpost`, add DeviceAllow=\(device) rw below [Service], and restart it."
     case .inUse(_, let owner): "Stop \(owner): two programs would split the radio's bytes between them."
     case .noRadioAmong:
-      "Plug the radio in, or name its device as radio.link; what is no radio is asked again in ten minutes."
-    case .severalRadios: "Say which: radio.key, the beginning of its key, or radio.link in the configuration."
-    case .wrongRadio: "Plug in the radio that radio.key names, or change radio.key."
+      "Plug the radio in, or set radio.link to its device; other devices are probed again in ten minutes."
+    case .severalRadios: "Select one in the configuration: set radio.key to a prefix of its key, or set radio.link."
+    case .wrongRadio: "Plug in the radio that matches radio.key, or change radio.key."
     case .closedByPeer:
       "If the radio was not restarted, another program connects to it: give that one the gateway's address (see [[proxy]])."
     case .takenAway:
       "Stop the other program, or have it connect to the gateway instead: [[proxy]] in the configuration shares the radio."
     case .unplugged, .stalled: "Nothing to do: the link comes back when the radio does."
     case .connection: "Check the radio's address, and that it is on; the gateway keeps trying."
-    case .system: "Look at the kernel's log (dmesg); the gateway keeps trying."
+    case .system: "Check the kernel's log (dmesg); the gateway keeps trying."
     case .bluetooth(let trouble): trouble.remedy
     case .radio:
       "Check that the device is a MeshCore companion radio (USB or Wi-Fi build) and not a repeater or another board."

@@ -25,7 +25,7 @@ public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
 
   public init(parsing text: String) throws(ParseError) {
     guard let colon = text.firstIndex(of: ":") else {
-      throw ParseError(description: "\"\(text)\" is no link: allowed are \(Self.allowed)")
+      throw ParseError(description: "\"\(text)\" is not a link: expected \(Self.allowed)")
     }
     let rest = String(text[text.index(after: colon)...])
     switch text[..<colon] {
@@ -42,7 +42,7 @@ public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
       self = .auto(baud: baud)
     case "ble":
       self = .bluetooth(try Self.bluetooth(rest, text))
-    default: throw ParseError(description: "\"\(text)\" is no link: allowed are \(Self.allowed)")
+    default: throw ParseError(description: "\"\(text)\" is not a link: expected \(Self.allowed)")
     }
   }
 
@@ -50,7 +50,7 @@ public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
     let parts = text.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
     guard parts.count == 2 else { return (text, defaultBaud) }
     guard parts[1].hasPrefix("baud="), let baud = UInt32(parts[1].dropFirst(5)), SerialRate.isKnown(baud) else {
-      throw ParseError(description: "\"?\(parts[1])\": allowed is ?baud=RATE with one of \(SerialRate.allowed)")
+      throw ParseError(description: "\"?\(parts[1])\": expected ?baud=RATE with one of \(SerialRate.allowed)")
     }
     return (parts[0], baud)
   }
@@ -60,7 +60,7 @@ public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
     let parts = rest.split(separator: ":", omittingEmptySubsequences: false)
     let isAddress = parts.count == 6 && parts.allSatisfy { $0.utf8.count == 2 && UInt8($0, radix: 16) != nil }
     if isAddress { return .address(rest.uppercased()) }
-    guard rest.utf8.count <= 64 else { throw ParseError(description: "\"\(text)\": a name has 64 bytes at most") }
+    guard rest.utf8.count <= 64 else { throw ParseError(description: "\"\(text)\": a name must have at most 64 bytes") }
     guard !rest.contains(":") else {
       throw ParseError(description: "\"\(text)\" is neither an address, such as C0:FF:EE:00:00:01, nor a name")
     }

@@ -6,7 +6,7 @@ import Hub
 
 struct Backup: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Copy the database into a file, while the hub serves.",
+    abstract: "Back up the database to a file while the hub runs.",
     discussion: """
       The copy is of one moment, and is looked through. Of a PostgreSQL database, pg_dump makes it, in its custom format. \
       An existing file is not replaced.
@@ -19,7 +19,7 @@ struct Backup: AsyncParsableCommand {
     let configuration = try beside.configuration()
     do {
       let bytes = try HubBackup.make(of: configuration, to: file)
-      print("\(file): \(bytes) bytes, looked through")
+      print("\(file): \(bytes) bytes, verified")
     } catch let failure as HubBackup.Failure {
       Console.error("error: \(failure)")
       throw ExitCode(failure.isPlace ? 73 : 74)  // EX_CANTCREAT, EX_IOERR

@@ -10,8 +10,8 @@ import JSON
 
 struct Doctor: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Find problems of the hub, its database and its machine, and say what to do.",
-    discussion: "Exit code 0: nothing found; 1: findings.")
+    abstract: "Find problems of the hub, its database and its machine, and suggest remedies.",
+    discussion: "Exits with 1 if a problem is found.")
 
   @OptionGroup var beside: Beside
   @Flag(help: "As JSON.") var json = false
@@ -114,7 +114,7 @@ struct Doctor: AsyncParsableCommand {
     guard let response else {
       return HubFinding(
         "hub", .failed, "no answer on \(place)",
-        "See whether it runs: `systemctl status meshpost-hub`, `journalctl -u meshpost-hub`.")
+        "Check whether it runs: `systemctl status meshpost-hub`, `journalctl -u meshpost-hub`.")
     }
     // `try?`: whoever answers something else is told of by its status.
     let reason = (try? JSONValue(parsing: response.body))?["reason"]?.string
@@ -122,6 +122,6 @@ struct Doctor: AsyncParsableCommand {
       ? HubFinding("hub", .ok, "it is ready on \(place)")
       : HubFinding(
         "hub", .failed, "not ready on \(place): \(reason ?? "HTTP \(response.status)")",
-        "See what is found about the database, and the hub's log.")
+        "See the findings about the database, and the hub's log.")
   }
 }

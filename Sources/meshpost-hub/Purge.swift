@@ -38,7 +38,7 @@ struct Beside: ParsableArguments {
 
 struct PurgeOld: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "purge", abstract: "Delete what is old, while the hub serves.",
+    commandName: "purge", abstract: "Delete old data while the hub runs.",
     discussion: """
       Deletes events, oldest first, a few at a time. How far gateways have been acknowledged stays: nothing is sent again. \
       The database's file does not get smaller; its space is used again.
@@ -46,19 +46,19 @@ struct PurgeOld: AsyncParsableCommand {
 
   @OptionGroup var beside: Beside
   @Option(help: "How old: \(Age.allowed).") var olderThan: String
-  @Option(help: "Only of this gateway.") var gateway: String?
+  @Option(help: "Only this gateway's events.") var gateway: String?
   @Option(help: "Only events of this kind; may be given several times.") var kind: [String] = []
-  @Flag(help: "Joined messages, too.") var messages = false
-  @Flag(help: "Contacts that have not changed for so long, too.") var contacts = false
-  @Flag(help: "Commands that ended so long ago, too.") var commands = false
-  @Flag(help: "Only say what would be deleted.") var dryRun = false
+  @Flag(help: "Also delete joined messages.") var messages = false
+  @Flag(help: "Also delete contacts that have not changed since then.") var contacts = false
+  @Flag(help: "Also delete commands that ended before then.") var commands = false
+  @Flag(help: "Only show what would be deleted.") var dryRun = false
   @Flag(help: "Delete it.") var yes = false
 
   func validate() throws {
     guard Age(olderThan) != nil else { throw ValidationError("--older-than: \(Age.allowed)") }
-    guard dryRun != yes else { throw ValidationError("--dry-run, or --yes") }
+    guard dryRun != yes else { throw ValidationError("expected either --dry-run or --yes") }
     guard gateway == nil || !messages else {
-      throw ValidationError("--messages: they are joined of all gateways, and do not go with --gateway")
+      throw ValidationError("--messages and --gateway cannot be combined: messages are joined across gateways")
     }
   }
 

@@ -6,11 +6,12 @@ import Foundation
 import Hub
 
 struct Stats: AsyncParsableCommand {
-  static let configuration = CommandConfiguration(abstract: "Say what the database holds.")
+  static let configuration = CommandConfiguration(abstract: "Show statistics of the database.")
 
   @OptionGroup var beside: Beside
-  @Flag(help: "Count and measure tables also in an SQLite file of more than 2 GiB: all of it is read.") var full = false
-  @Option(help: "Gateways to list, those with the most events first.") var top = 10
+  @Flag(help: "Count and measure tables also in an SQLite file of more than 2 GiB, which reads all of it.") var full =
+    false
+  @Option(help: "Number of gateways to list, those with the most events first.") var top = 10
   @Flag(help: "As JSON.") var json = false
 
   func validate() throws {

@@ -74,7 +74,7 @@ import Transport
       var shown = status(.idle, nil)
       shown.url = url
       let findings = GatewayDoctor.upstream(shown, now: 0)
-      #expect(findings.contains { $0.words.contains("can be read on the way") } == isOpen, "\(url)")
+      #expect(findings.contains { $0.words.contains("is not encrypted") } == isOpen, "\(url)")
     }
   }
 }
@@ -103,7 +103,7 @@ import Transport
       "[[hook]]\nrun = [\"/usr/bin/curl\", …] (2 arguments, hidden)"
     ), ("[[hook]]\nrun = [\"s3cret\"]", "[[hook]]\nrun = (hidden)"),
     ("[radio]\ns3cret = 1\n[s3cret]\nid = \"x\"", "[radio]\n(unknown) = (hidden)\n[(unknown)]\nid = (hidden)"),
-    ("[radio]\npin = \"s3cret", "line 2 is wrong, and nothing is shown"),
+    ("[radio]\npin = \"s3cret", "line 2 is invalid; the configuration is not shown"),
   ])
   func `of the configuration`(text: String, shown: String) {
     #expect(ShownConfiguration.text(Array(text.utf8)) == shown)

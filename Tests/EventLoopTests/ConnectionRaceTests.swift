@@ -196,7 +196,7 @@ private typealias Action = ConnectionRace.Action
         == "hub port 443: no answer in time (::1, ::2), Connection refused (192.0.2.1)")
     #expect(
       Connector.Failure.timedOut("hub port 443", []).description
-        == "hub port 443: no answer in time to the look-up of its name")
+        == "hub port 443: the name lookup timed out")
   }
 
   @Test func `who cancels leaves no socket, and hears nothing`() throws {

@@ -77,13 +77,13 @@ import Timing
       timers += 1
       loop.schedule(at: MonotonicTime(seconds: 0), tick)
     }
-    func goOn() {
+    func nextTurn() {
       next += 1
-      loop.nextTurn(goOn)
+      loop.nextTurn(nextTurn)
     }
     loop.later(again)
     loop.schedule(at: MonotonicTime(seconds: 0), tick)
-    loop.nextTurn(goOn)
+    loop.nextTurn(nextTurn)
     for _ in 0..<3 { loop.turn(wait: true) }
     #expect(timers == 3 && next == 3)
     #expect((3...300).contains(deferred))

@@ -58,7 +58,10 @@ import Transport
       "twice"
     ),
     ("[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"http://x\"", "line 4", "mqtts://HOST"),
-    ("[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://x\"\ntopic = \"a/#\"", "line 5", "no +, no #"),
+    (
+      "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://x\"\ntopic = \"a/#\"", "line 5",
+      "must not contain +, #"
+    ),
     ("[[upstream]]\nname = \"a\"\nkind = \"webhook\"\nurl = \"http://x\"\ntemplate = \"{{\"", "line 5", "}}"),
     ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nkinds = [\"mesage\"]", "line 4", "not a kind of event"),
     (
@@ -115,11 +118,14 @@ import Transport
     ("channels = [\"#emergency\"]", ["line 4", "no direct messages any more", "contacts = []"]),
     ("contacts = [\"\(Self.key)\"]", ["line 4", "no channels any more"]),
     ("contacts = [\"\(Self.key)\"]\nchannels = []", []),
-    ("contacts = [\"Birch\"]\nchannels = []", ["line 4", "\"Birch\" is no whole key", "64 hex digits"]),
-    ("contacts = [\"6312\"]\nchannels = []", ["\"6312\" is no whole key"]),
-    ("rooms = [\"6312eee62ef9\"]", ["upstream.rooms", "no whole key"]),
+    ("contacts = [\"Birch\"]\nchannels = []", ["line 4", "\"Birch\" is not a whole key", "64 hex digits"]),
+    ("contacts = [\"6312\"]\nchannels = []", ["\"6312\" is not a whole key"]),
+    ("rooms = [\"6312eee62ef9\"]", ["upstream.rooms", "not a whole key"]),
     ("kinds = [\"telemetry\"]\nchannels = [\"#emergency\"]", ["nothing can pass"]),
-    ("kinds = [\"message\", \"packet\"]\nchannels = [\"#emergency\"]\ncontacts = []", ["no \"packet\""]),
+    (
+      "kinds = [\"message\", \"packet\"]\nchannels = [\"#emergency\"]\ncontacts = []",
+      ["\"packet\" cannot be attributed"]
+    ),
     ("kinds = [\"telemetry\"]\ncontacts = [\"\(Self.key)\"]", []), ("kinds = [\"packet\"]", []),
   ]) func `a filter that is weak, or lets nothing pass, is warned of`(_ text: String, _ words: [String]) throws {
     let upstream = "[[upstream]]\nname = \"a\"\nurl = \"http://x\"\n"
@@ -183,12 +189,12 @@ import Transport
 
   private static let key = String(repeating: "6312eee6", count: 8)
 
-  @Test func `a hook whose contacts are no whole keys runs for nobody, and that is said`() throws {
+  @Test func `a hook whose contacts are not a whole keys runs for nobody, and that is said`() throws {
     let user = geteuid() == 0 ? "user = \"nobody\"" : ""
     let hook = "[[hook]]\nname = \"x\"\nrun = [\"/bin/true\"]\nkinds = [\"message\"]\n\(user)\n"
     for name in ["Birch", "6312", "6312eee62ef9"] {
       let warnings = try parse(hook + "contacts = [\"\(name)\"]").warnings
-      #expect(warnings.contains { $0.contains("nobody passes by it") }, "\(warnings)")
+      #expect(warnings.contains { $0.contains("nothing passes by it") }, "\(warnings)")
       #expect(warnings.contains { $0.contains("nothing can pass") }, "\(warnings)")
     }
   }
@@ -196,7 +202,7 @@ import Transport
   @Test(arguments: [
     ("[[upstream]]\nname = \"a\"\nurl = \"https://x\"\nca_file = \"/nowhere/ca.pem\"", "line 4", "No such file"),
     ("[[upstream]]\nname = \"a\"\nurl = \"https://x\"\nca_file = \"/proc/version\"", "line 4", "no certificates"),
-    ("[[upstream]]\nname = \"a\"\nurl = \"https://x\"\ntoken_file = \"/dev/null\"", "line 4", "is no file"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"https://x\"\ntoken_file = \"/dev/null\"", "line 4", "is not a file"),
     (
       "[[upstream]]\nname = \"a\"\nkind = \"webhook\"\nurl = \"http://x\"\nsecret_file = \"/nowhere/s\"", "line 5",
       "No such file"
@@ -207,9 +213,12 @@ import Transport
     ),
     (
       "[[hook]]\nname = \"a\"\nkinds = [\"message\"]\nuser = \"nobody\"\nrun = [\"/nowhere/bot\"]", "line 5",
-      "not there"
+      "not executable"
     ),
-    ("[[hook]]\nname = \"a\"\nkinds = [\"message\"]\nuser = \"no-such\"\nrun = [\"/bin/true\"]", "line 4", "no user"),
+    (
+      "[[hook]]\nname = \"a\"\nkinds = [\"message\"]\nuser = \"no-such\"\nrun = [\"/bin/true\"]", "line 4",
+      "does not exist"
+    ),
   ]) func `a file that cannot be used is told with its line, and is no mistake of the configuration`(
     _ text: String, _ line: String, _ words: String
   ) throws {

@@ -161,7 +161,7 @@ import Timing
     for bytes in wrong {
       var decoder = try decoder()
       decoder.append(bytes)
-      #expect(throws: WebSocketError.malformed("reserved bits: an extension nobody asked for")) {
+      #expect(throws: WebSocketError.malformed("reserved bits: an extension that was not requested")) {
         while try decoder.next() != nil {}
       }
     }

@@ -52,7 +52,7 @@ import Timing
     client.close()
   }
 
-  @Test func `interim answers without end end the request`() throws {
+  @Test func `too many interim responses end the request`() throws {
     let loop = EventLoop()
     let server = try RawServer(on: loop)
     func flood() {
@@ -61,7 +61,7 @@ import Timing
     }
     server.onHeard = { _ in flood() }
     let client = HTTPClient(.tcp(host: "127.0.0.1", port: server.port, tls: false), on: loop)
-    #expect(ask(client, loop) == .failure(.malformed(#"malformed("interim answers without end")"#)))
+    #expect(ask(client, loop) == .failure(.malformed(#"malformed("too many interim responses")"#)))
   }
 
   @Test func `what goes on piece by piece has no bound, and a refusal has`() throws {

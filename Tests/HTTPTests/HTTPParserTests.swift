@@ -130,11 +130,11 @@ import Timing
     #expect(throws: HTTPParseError.headTooLarge) { try read(begin + "X: " + String(repeating: "a", count: 20_000)) }
     #expect(throws: HTTPParseError.headTooLarge) { try read(begin + String(repeating: "X: a\r\n", count: 200)) }
     #expect(throws: HTTPParseError.headTooLarge) { try read(String(repeating: "\r\n", count: 10_000)) }
-    #expect(throws: HTTPParseError.malformed("interim answers without end")) {
+    #expect(throws: HTTPParseError.malformed("too many interim responses")) {
       try read(String(repeating: "HTTP/1.1 100 Continue\r\n\r\n", count: 20))
     }
     let chunked = begin + "Transfer-Encoding: chunked\r\n\r\n"
-    #expect(throws: HTTPParseError.malformed("chunks with more around them than in them")) {
+    #expect(throws: HTTPParseError.malformed("chunks with more overhead than data")) {
       try read(chunked + String(repeating: "1;\(String(repeating: "x", count: 1000))\r\na\r\n", count: 30))
     }
     #expect(throws: HTTPParseError.bodyTooLarge) { try read(chunked + "FFFFFFFFFFFFFFFFFFFFFFFFFFF\r\n") }

@@ -57,10 +57,10 @@ import Timing
     }
   }
 
-  @Test func `empty pieces without end are refused, and those of a large message are not`() throws {
+  @Test func `empty too many fragments are refused, and those of a large message are not`() throws {
     var decoder = WebSocketDecoder(maxPayload: 1 << 20)
     decoder.append([0x01, 0x00] + [UInt8](repeating: 0, count: 4096))
-    #expect(throws: WebSocketError.malformed("pieces without end")) { while try decoder.next() != nil {} }
+    #expect(throws: WebSocketError.malformed("too many fragments")) { while try decoder.next() != nil {} }
     var other = WebSocketDecoder(maxPayload: 1 << 20)
     let piece = [0x00, 64] + [UInt8](repeating: 0x61, count: 64)
     for number in 0..<16_384 {

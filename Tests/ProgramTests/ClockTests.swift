@@ -99,7 +99,7 @@ extension WholeProgramTests {
       try clocked.start()
       clocked.set(ahead: 29, synchronised: true)
       try clocked.start()
-      try clocked.rig.gateway?.line(with: "are given up: older than journal_max_age_days")
+      try clocked.rig.gateway?.line(with: "were deleted: older than journal_max_age_days")
       #expect(try clocked.lost() >= old && clocked.lost() < old + 20, "of \(old)")
       #expect(try clocked.store("given_up") == clocked.lost())
       #expect(try clocked.store("oldest_seq") == clocked.lost() + 1)

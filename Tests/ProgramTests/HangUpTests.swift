@@ -117,7 +117,7 @@ extension WholeProgramTests {
       }
       #expect(try number(rig, "dead_letters") == 2)
       let shown = try rig.meshpost("outbox").lines.joined(separator: "\n")
-      #expect(shown.contains("hangs up"), "\(shown)")
+      #expect(shown.contains("closes the connection"), "\(shown)")
       if kind == .live || kind == .http {
         #expect(Set(try rig.hubTexts()) == ["before 1", "before 2", "before 3", "after 1", "after 2"])
       }

@@ -118,7 +118,9 @@ extension WholeProgramTests {
         rig.radio?.write("chan r1 0 number \(number)")
         if number == 1 { try untilTrue("the first") { texts().count == 1 } }
       }
-      try untilTrue("it to be asked to wait") { rig.gateway?.lines.contains { $0.contains("it says: later") } == true }
+      try untilTrue("it to be asked to wait") {
+        rig.gateway?.lines.contains { $0.contains("it asks for a retry") } == true
+      }
       rig.gateway?.kill9()
       rig.radio?.write("chan r1 0 number 4")
       try rig.startGateway()
@@ -173,7 +175,7 @@ extension WholeProgramTests {
         extra: "[[hook]]\nname = \"x\"\nrun = [\"bot\"]\nuser = \"nobody-of-that-name\"\nkinds = [\"mesage\"]")
       let gateway = try Program.own("meshpostd", ["--check", "--config", rig.scratch.location("gw.toml")])
       #expect(try gateway.ended() == EX_CONFIG)
-      for words in ["is not an absolute path", "is not a kind of event", "there is no user"] {
+      for words in ["is not an absolute path", "is not a kind of event", "does not exist"] {
         #expect(gateway.lines.contains { $0.contains("hook.") && $0.contains(words) }, "\(words): \(gateway.lines)")
       }
     }

@@ -90,7 +90,7 @@ extension WholeProgramTests {
       try rig.startGateway()
       let stopped = try rig.gateway?.line(with: "stopped: HTTP 401")
       #expect(stopped?.contains("check the token") == true, "\(stopped ?? "")")
-      #expect(rig.gateway?.lines.contains { $0.contains("going on by plain HTTP") } == false)
+      #expect(rig.gateway?.lines.contains { $0.contains("using plain HTTP") } == false)
       try rig.hub?.line(with: "login refused from 127.0.0.1: unknown token (GET /v1/gateways/")
       #expect(rig.hub?.lines.joined().contains("no-token-of-this-hub") == false)
     }

@@ -92,7 +92,7 @@ extension WholeProgramTests {
       }
       _ = rig.scratch.write("gw.toml", "[radio\n")
       rig.gateway?.send(SIGHUP)
-      try rig.gateway?.line(with: "the configuration is not reloaded")
+      try rig.gateway?.line(with: "configuration not reloaded")
       #expect(try rig.status() != nil)
     }
 

@@ -81,7 +81,7 @@ extension WholeProgramTests {
       let list = try rig.meshpost("outgoing").lines
       #expect(list.contains { $0.contains("held for r0") } && list.last?.contains("meshpost outgoing adopt") == true)
       #expect(try rig.meshpost("status").lines.contains { $0.contains("3 held for a radio that is not attached") })
-      #expect(try rig.meshpost("doctor").lines.contains { $0.contains("3 messages wait for another radio") })
+      #expect(try rig.meshpost("doctor").lines.contains { $0.contains("3 messages are held for a radio") })
       #expect(try rig.meshpost("retry", "waits").code == 64)
 
       // r0's private message is not r1's; what both heard is.

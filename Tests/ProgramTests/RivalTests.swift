@@ -77,7 +77,7 @@ extension WholeProgramTests {
       let list = try rig.meshpost("outgoing")
       #expect(list.lines.last?.hasPrefix("no_acknowledgement: ") == true, "\(list.lines)")
       let found = try rig.meshpost("contact", "path", "r1", "--discover")
-      #expect(found.code == 69 && found.lines.joined().contains("lets others read its telemetry"), "\(found.lines)")
+      #expect(found.code == 69 && found.lines.joined().contains("allows telemetry requests"), "\(found.lines)")
       let rows = try rig.meshpost("outgoing", "--json").lines
       #expect(try rows.allSatisfy { try JSONValue(parsing: $0)["id"] != nil }, "JSON and nothing else: \(rows)")
     }

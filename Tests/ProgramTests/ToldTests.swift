@@ -47,8 +47,8 @@ extension WholeProgramTests {
       #expect(retried.code == 0 && retried.lines == ["1 dead letter queued again"], "\(retried)")
       #expect(try rig.meshpost("outbox", "retry", "hook/h", "\(seq)", "--json").lines == ["{\"retried\":1}"])
       for (words, part) in [
-        (["hook/h", "\(seq + 1000)"], "is no dead letter of hook/h"), (["hub", "\(seq)"], "is no dead letter of hub"),
-        (["nobody", "\(seq)"], "there is no upstream \"nobody\""), (["hook/h", "x"], "'x' is invalid"),
+        (["hook/h", "\(seq + 1000)"], "hook/h has no dead letter"), (["hub", "\(seq)"], "hub has no dead letter"),
+        (["nobody", "\(seq)"], "unknown upstream \"nobody\""), (["hook/h", "x"], "'x' is invalid"),
         (["hook/h", "0"], "1 or more"), (["hook/h", "99999999999999999999"], "is invalid"),
       ] {
         let program = try Program.own("meshpost", ["outbox", "retry"] + words + ["--socket", rig.socket])

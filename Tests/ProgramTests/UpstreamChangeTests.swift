@@ -46,7 +46,7 @@ extension WholeProgramTests {
     private func reload(_ rig: Rig) throws {
       let count = rig.gateway?.lines.count ?? 0
       rig.gateway?.send(SIGHUP)
-      try rig.gateway?.line(with: "the configuration is reloaded", from: count)
+      try rig.gateway?.line(with: "configuration reloaded", from: count)
     }
 
     @Test func `a reload with a bad file stops one upstream, and the others keep their connection`() throws {

@@ -85,7 +85,7 @@ import Timing
   }
 
   @Test(arguments: [
-    (91, "has no connection to 127.0.0.1"), (92, "does not take our user"), (93, "does not take our user"),
+    (91, "has no connection to 127.0.0.1"), (92, "does not accept the user"), (93, "does not accept the user"),
   ])
   func `a refusal of SOCKS 4 is told in plain words`(_ code: UInt8, _ words: String) throws {
     let loop = EventLoop()
@@ -100,7 +100,7 @@ import Timing
     let loop = EventLoop()
     let server = try proxy(Self.connect, on: loop)
     defer { server.stop() }
-    #expect(try loop.words("http://127.0.0.1:\(server.port)", to: host).contains("no name of a host"))
+    #expect(try loop.words("http://127.0.0.1:\(server.port)", to: host).contains("invalid host name"))
     #expect(server.talks.isEmpty)
   }
 
@@ -109,14 +109,14 @@ import Timing
   @Test(arguments: [
     (
       "407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=x\r\nContent-Length: 0", "",
-      "asks for a user and a password"
+      "requires a user and a password"
     ),
     (
       "407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=x\r\nContent-Length: 0", "me:hush@",
-      "does not take our user and password"
+      "does not accept the user and password"
     ),
-    ("407 No way of doing it", "me:hush@", "does not take our user and password"),
-    ("407 NTLM\r\nProxy-Authenticate: NTLM", "me:hush@", "does not take our user and password"),
+    ("407 No way of doing it", "me:hush@", "does not accept the user and password"),
+    ("407 NTLM\r\nProxy-Authenticate: NTLM", "me:hush@", "does not accept the user and password"),
     ("403 Forbidden\r\nContent-Length: 5\r\n\r\nhush!", "", "does not allow connections to 127.0.0.1 (403)"),
     ("502 Bad Gateway", "", "has no connection to 127.0.0.1 (502)"),
     ("504 Late", "", "has no connection to 127.0.0.1 (504)"),
@@ -162,7 +162,7 @@ import Timing
     }
     defer { server.stop() }
     let told = try loop.words("socks5h://\(login)127.0.0.1:\(server.port)")
-    let words = login.isEmpty ? "asks for a user and a password" : "does not take our user and password"
+    let words = login.isEmpty ? "requires a user and a password" : "does not accept the user and password"
     #expect(told == "127.0.0.1 port 9: the proxy socks5h://127.0.0.1:\(server.port) \(words)", "\(told)")
   }
 

@@ -75,10 +75,10 @@ extension ConnectionTests {
       let isSilent = kind != "http"
       let ends = "ended the connection without an answer"
       #expect(
-        wrong.hasSuffix("the proxy \(kind)://\(place) \(isSilent ? ends : "does not take our user and password")"),
+        wrong.hasSuffix("the proxy \(kind)://\(place) \(isSilent ? ends : "does not accept the user and password")"),
         "\(wrong)")
       #expect(
-        none.hasSuffix("the proxy \(kind)://\(place) \(isSilent ? ends : "asks for a user and a password")"), "\(none)")
+        none.hasSuffix("the proxy \(kind)://\(place) \(isSilent ? ends : "requires a user and a password")"), "\(none)")
       let socket = try loop.connected("127.0.0.1", server.port, "\(kind)://me:p%3Aa%40ss@\(place)").get()
       #expect(loop.echoes(socket))
     }

@@ -177,8 +177,8 @@ import Timing
     line.run(until: MonotonicTime(seconds: 90))
     let perSecond = (line.arrived.messages - before) / 60
     #expect(perSecond > 1500, "\(perSecond) messages a second")
-    #expect(line.mostUnderWay <= Shipment.mostUnderWay)
-    #expect(line.mostUnderWay > Shipment.mostUnderWay * 3 / 4, "\(line.mostUnderWay)")
+    #expect(line.maxInFlight <= Shipment.maxInFlightBytes)
+    #expect(line.maxInFlight > Shipment.maxInFlightBytes * 3 / 4, "\(line.maxInFlight)")
   }
 
   @Test func `a hub of before, that lets four batches be under way, has what it had`() {

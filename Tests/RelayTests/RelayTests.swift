@@ -230,7 +230,7 @@ final class Bench {
   @Test(
     arguments: ["garbage", "{\"ok\":true}", "[1]", "", "{\"acknowledged\":\"x\"}", "{\"acknowledged\":0}"]
       + absurd.map { "{\"acknowledged\":\($0)}" })
-  func `an answer that makes no sense acknowledges nothing`(_ body: String) throws {
+  func `an invalid answer acknowledges nothing`(_ body: String) throws {
     let bench = try Bench()
     bench.answers = [bench.answer(200, body: body)]
     bench.append(2)

@@ -24,7 +24,7 @@ struct SimulatedLine {
   /// The longest time that a batch waited in front of the line.
   var longestQueue: Duration = .zero
   /// Bytes of events that were under way at once.
-  private(set) var mostUnderWay = 0
+  private(set) var maxInFlight = 0
   private(set) var messagesAt: [MonotonicTime] = []
   let window: Int
   /// When it is down: until TCP has tried again. In order.
@@ -47,7 +47,7 @@ struct SimulatedLine {
       waiting[portion.lane] -= count
       let flight = Shipment.Flight(lane: portion.lane, events: count, bytes: count * eventSize)
       shipment.sent(flight, waiting: lanes, now: now)
-      mostUnderWay = max(mostUnderWay, shipment.flights.reduce(0) { $0 + $1.bytes })
+      maxInFlight = max(maxInFlight, shipment.flights.reduce(0) { $0 + $1.bytes })
       longestQueue = max(longestQueue, max(.zero, free - now))
       free = passed(max(free, now), .seconds(Double(flight.bytes) / rate))
       let arrives = passed(free, delay)

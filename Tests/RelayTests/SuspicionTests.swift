@@ -84,7 +84,7 @@ import Timing
     #expect(try Self.letters(bench) == poison)
     #expect(Set(bench.here) == Set(1...60).subtracting(poison))
     try bench.store.eachDeadLetter {
-      #expect($0.reason.contains("hangs up"))
+      #expect($0.reason.contains("closes the connection"))
       return true
     }
     // Sent again it does not stand in the way of what comes after it.

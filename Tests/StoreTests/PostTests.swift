@@ -31,4 +31,21 @@ import Testing
     for _ in 0..<5 { postSome() }
     #expect(losses.count == 1)
   }
+
+  @Test func `a read that fails is nothing to its caller, and is logged once, of many different failures the first`()
+    throws
+  {
+    let scratch = Scratch()
+    let store = try Store(Store.Settings(location: scratch.location("s.db")))
+    #expect(store.ifReadable { try store.heldCount() } == 0)
+    #expect(store.takeNews().loss == nil)
+    for _ in 0..<3 { #expect(store.ifReadable { () throws -> Int? in throw StoreError.unavailable("torn") } == nil) }
+    #expect(store.takeNews().loss == "a read failed: the disk is read-only or failing (torn)")
+    for number in 0..<100 {
+      store.ifReadable { () throws -> Int? in throw StoreError.other("no. \(number)") }
+    }
+    #expect(store.takeNews().loss?.contains("no. 14") == true)
+    store.ifReadable { () throws -> Int? in throw StoreError.other("another") }
+    #expect(store.takeNews().loss == nil)
+  }
 }

@@ -32,7 +32,7 @@ struct GatewayDoctor {
     let connection = dependencies.connection
     guard case .up = connection.state else {
       guard case .waiting(let error) = connection.state else {
-        return [Finding("radio", .warning, "\(connection.link.name): being opened", "Look again in a few seconds.")]
+        return [Finding("radio", .warning, "\(connection.link.name): opening", "Try again in a few seconds.")]
       }
       return [Finding("radio", .failed, "\(connection.link.name): \(error)", error.remedy)]
         + serial(connection.link.name)
@@ -42,7 +42,7 @@ struct GatewayDoctor {
       findings.append(
         Finding(
           "radio", .warning, "\(connection.unreadableFrames) frames could not be read",
-          "A bad cable or another program on the port: `fuser -v` the port."))
+          "Check the cable, and with `fuser -v` whether another program uses the port."))
     }
     findings += [firmware(), table(), radioClock(), advert()].compactMap { $0 }
     return findings
@@ -50,13 +50,14 @@ struct GatewayDoctor {
 
   /// What another radio was to send.
   private func held() -> [Finding] {
-    // `try?`: what is wrong with the store is told there.
-    guard let count = try? dependencies.store.heldCount(), count > 0 else { return [] }
+    guard let count = dependencies.store.ifReadable({ try dependencies.store.heldCount() }), count > 0 else {
+      return []
+    }
     return [
       Finding(
-        "outgoing", .warning, "\(count) messages wait for another radio than the one that is attached",
-        "`meshpost outgoing` shows them; `meshpost outgoing adopt --all` lets this radio send them, `meshpost outgoing cancel --all` "
-          + "gives them up.")
+        "outgoing", .warning, "\(count) messages are held for a radio that is not attached",
+        "`meshpost outgoing` lists them; `meshpost outgoing adopt --all` sends them with this radio, `meshpost outgoing cancel --all` "
+          + "cancels them.")
     ]
   }
 
@@ -66,7 +67,7 @@ struct GatewayDoctor {
     guard access(location, F_OK) == 0, access(location, R_OK | W_OK) != 0 else { return [] }
     return [
       Finding(
-        "permission", .failed, "this user may not open \(location)", "Add it to the group of the port, mostly dialout.")
+        "permission", .failed, "permission denied: \(location)", "Add this user to the port's group, usually dialout.")
     ]
   }
 
@@ -74,22 +75,21 @@ struct GatewayDoctor {
     guard let text = dependencies.connection.identity?.device?.details?.version.string else { return nil }
     guard FirmwareVersion(text) >= Self.oldestFirmware else {
       return Finding(
-        "firmware", .warning, "\(text) is old: it does not tell its counters",
-        "Flash a newer one: https://flasher.meshcore.co.uk")
+        "firmware", .warning, "\(text) is old: it does not report statistics",
+        "Update the firmware: https://flasher.meshcore.co.uk")
     }
     return Finding("firmware", .ok, text)
   }
 
   private func table() -> Finding? {
-    // `try?`: what is wrong with the store is told there.
     guard let most = dependencies.connection.identity?.device?.maxContacts, most > 0,
-      let count = try? dependencies.store.contactCount(onRadio: true)
+      let count = dependencies.store.ifReadable({ try dependencies.store.contactCount(onRadio: true) })
     else { return nil }
-    let words = "\(count) of \(most) places in the radio's contact table are taken"
+    let words = "\(count) of \(most) entries of the radio's contact table are in use"
     guard Int(count) * 100 >= most * 95 else { return Finding("contacts", .ok, words) }
     return Finding(
       "contacts", .warning, words,
-      "Nodes that are new find no place: switch on [contacts] evict, or `meshpost contact remove NAME`.")
+      "New nodes cannot be added: enable [contacts] evict, or run `meshpost contact remove NAME`.")
   }
 
   private func radioClock() -> Finding? {
@@ -101,7 +101,8 @@ struct GatewayDoctor {
     return Finding(
       "radio's clock", .warning, "\(abs(difference)) s \(difference > 0 ? "ahead" : "behind")",
       difference > 0
-        ? "Only losing its power can bring it back." : "`meshpost sync --now` sets it, if radio.set_time allows.")
+        ? "Only a power cycle of the radio can set it back."
+        : "Run `meshpost sync --now` to set it, if radio.set_time allows that.")
   }
 
   private func advert() -> Finding? {
@@ -113,10 +114,10 @@ struct GatewayDoctor {
 
   /// `now`: milliseconds since 1970.
   static func advert(_ report: SelfAdvert.Report, now: Int64) -> Finding {
-    let offer = "`meshpost radio advert` tells direct neighbours, `--flood` the whole mesh"
+    let offer = "`meshpost radio advert` announces it to direct neighbours, with `--flood` to the whole mesh"
     guard let at = report.at else {
       return Finding(
-        "advert", .warning, "this gateway has not advertised the radio: who does not know it cannot write to it",
+        "advert", .warning, "this gateway has not advertised the radio: nodes that do not know it cannot send to it",
         "\(offer).")
     }
     guard report.isCurrent else {
@@ -129,7 +130,7 @@ struct GatewayDoctor {
     }
     return Finding(
       "advert", .warning, "the radio was last advertised \(days) days ago",
-      "\(offer); radio.advert_every_h does it by itself.")
+      "\(offer); radio.advert_every_h does it automatically.")
   }
 
   // MARK: The gateway
@@ -138,8 +139,9 @@ struct GatewayDoctor {
     guard dependencies.loop.wallClock.isSynchronised else {
       return [
         Finding(
-          "clock", .warning, "the machine's clock is not synchronised: times are marked, the radio's is not set",
-          "`timedatectl` tells why; a Pi without a network needs a clock chip or a GPS.")
+          "clock", .warning,
+          "the machine's clock is not synchronised: times are marked as untrusted, and the radio's clock is not set",
+          "See `timedatectl`; a Pi without a network needs a clock chip or a GPS receiver.")
       ]
     }
     return [Finding("clock", .ok, "synchronised")]
@@ -152,11 +154,11 @@ struct GatewayDoctor {
     if let location = store.setAside {
       findings.append(
         Finding(
-          "store", .warning, "a damaged database was kept as \(location)",
-          "Look at the disk; `meshpostd --restore` puts a backup back."))
+          "store", .warning, "a damaged database was saved as \(location)",
+          "Check the disk; `meshpostd --restore` restores a backup."))
     }
-    // `try?`: a store that cannot be read has failed, and that stands above.
-    let (size, most) = ((try? store.size()) ?? 0, store.maxBytes)
+    // A store that cannot be read has failed, and that stands above.
+    let (size, most) = (store.ifReadable({ try store.size() }) ?? 0, store.maxBytes)
     let words = "\(size >> 20) of \(most >> 20) MiB"
     if size * 10 >= most * 9 {
       findings.append(Finding("store", .warning, words, "Raise store.max_size, or lower store.messages_max."))
@@ -175,7 +177,7 @@ struct GatewayDoctor {
     let reason = status.reason ?? ""
     switch status.state {
     case .stopped:
-      findings.append(Finding(subject, .failed, "stopped: \(reason)", "Mend it, then `meshpost outbox resume`."))
+      findings.append(Finding(subject, .failed, "stopped: \(reason)", "Fix it, then run `meshpost outbox resume`."))
     case .waiting: findings.append(Finding(subject, .warning, "waits: \(reason)", remedy(reason)))
     case .paused:
       findings.append(Finding(subject, .warning, "paused by an operator", "`meshpost upstream resume \(status.name)`"))
@@ -185,31 +187,31 @@ struct GatewayDoctor {
       findings.append(
         Finding(
           subject, .warning, "\(status.deadLetters) events were refused",
-          "`meshpost outbox dead` shows why; `meshpost outbox retry \(status.name)` sends them again."))
+          "`meshpost outbox dead` lists the reasons; `meshpost outbox retry \(status.name)` resends them."))
     }
     if UpstreamSettings.isOpen(status.url) {
       findings.append(
         Finding(
-          subject, .warning, "what goes to \(status.url) can be read on the way: messages, and tokens or passwords",
+          subject, .warning, "\(status.url) is not encrypted: others can read messages, tokens and passwords",
           "Use https:// or mqtts://; in front of a hub put a TLS proxy."))
     }
     if let expiry = status.certificateExpiry, expiry - now < fewDays * 86400 {
       findings.append(
         Finding(
-          subject, .warning, "its certificate ends in \(max(0, (expiry - now) / 86400)) days",
-          "Whoever runs the server has to renew it."))
+          subject, .warning, "its certificate expires in \(max(0, (expiry - now) / 86400)) days",
+          "The server's operator has to renew it."))
     }
     return findings
   }
 
   private static func remedy(_ reason: String) -> String {
     if reason.hasPrefix("no address for") {
-      return "The name is wrong, or there is no DNS: `resolvectl query` the name."
+      return "Check the name, and DNS with `resolvectl query`."
     }
     if reason.contains("certificate") {
-      return "See the certificate: `openssl s_client -connect HOST:PORT`; a private authority goes into ca_file."
+      return "Check the certificate: `openssl s_client -connect HOST:PORT`; for a private authority, set ca_file."
     }
-    return "Nothing is lost; it is tried again by itself."
+    return "Nothing is lost; the gateway retries automatically."
   }
 
   private static func proxy(_ report: CompanionProxy.Report) -> Finding {
@@ -218,6 +220,7 @@ struct GatewayDoctor {
       return Finding(subject, .ok, "\(report.clients.count) clients at \(report.address)")
     }
     return Finding(
-      subject, .failed, trouble, "Another program has the port (`ss -ltnp`), or the address is not this machine's.")
+      subject, .failed, trouble,
+      "Another program uses the port (`ss -ltnp`), or this machine does not have the address.")
   }
 }

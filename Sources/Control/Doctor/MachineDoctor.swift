@@ -20,19 +20,19 @@ struct MachineDoctor {
   private func disk() -> [Finding] {
     var space = statvfs()
     guard statvfs(folder, &space) == 0 else {
-      return [Finding("disk", .failed, "\(folder): \(String(cString: strerror(errno)))", "See whether it is there.")]
+      return [Finding("disk", .failed, "\(folder): \(String(cString: strerror(errno)))", "Check that it exists.")]
     }
     let free = UInt64(space.f_bavail) &* UInt64(space.f_frsize)
-    let words = "\(free >> 20) MiB free where the database is"
+    let words = "\(free >> 20) MiB free on the database's file system"
     if space.f_flag & UInt(ST_RDONLY) != 0 {
       return [
         Finding(
           "disk", .failed, "\(folder) is read-only",
-          "A card that wears out or a file system with errors is made so: see `dmesg`, save what is there, replace it.")
+          "Linux remounts a worn-out card or a damaged file system so: see `dmesg`, save the data, replace the card.")
       ]
     }
     guard free > Self.fewBytes else {
-      return [Finding("disk", .warning, words, "Make room: at 0 the gateway leaves messages in the radio.")]
+      return [Finding("disk", .warning, words, "Free disk space: at 0 the gateway leaves messages in the radio.")]
     }
     return [Finding("disk", .ok, words)]
   }
@@ -49,7 +49,8 @@ struct MachineDoctor {
       guard tenths > 0 else { return nil }
       let words = "\(disk): \(min(tenths, 10) * 10) % of its life is used up"
       let isWorn = tenths >= 9 || reserve >= 2
-      return Finding("wear", isWorn ? .warning : .ok, words, isWorn ? "Replace it soon; `meshpost backup` first." : nil)
+      return Finding(
+        "wear", isWorn ? .warning : .ok, words, isWorn ? "Run `meshpost backup`, then replace it soon." : nil)
     }
   }
 
@@ -61,17 +62,18 @@ struct MachineDoctor {
       guard Self.text("\(device)/name") == "rpi_volt" else { continue }
       let isLow = Self.text("\(device)/in0_lcrit_alarm") == "1"
       findings.append(
-        isLow ? Self.weak("the voltage is too low now") : Finding("power", .ok, "the voltage is right now"))
+        isLow ? Self.weak("the voltage is too low now") : Finding("power", .ok, "the supply voltage is OK"))
     }
     if let flags = Self.text("\(root)/sys/devices/platform/soc/soc:firmware/get_throttled").flatMap({
       Int($0, radix: 16)
     }) {
       if flags & 0x1 != 0 { findings.append(Self.weak("the voltage is too low now")) }
-      if flags & 0x1_0000 != 0 { findings.append(Self.weak("the voltage was too low since the start")) }
+      if flags & 0x1_0000 != 0 { findings.append(Self.weak("the voltage has been too low since boot")) }
       if flags & 0x4 != 0 {
-        findings.append(Finding("power", .warning, "the processor is throttled now", "Cool it, or give it more power."))
+        findings.append(
+          Finding("power", .warning, "the processor is throttled now", "Improve the cooling or the power supply."))
       }
-      if flags == 0 { findings.append(Finding("power", .ok, "no undervoltage, no throttling since the start")) }
+      if flags == 0 { findings.append(Finding("power", .ok, "no undervoltage or throttling since boot")) }
     }
     return findings
   }
@@ -88,7 +90,8 @@ struct MachineDoctor {
     }
     let degrees = millidegrees / 1000
     guard degrees >= Self.hottest else { return Finding("heat", .ok, "\(degrees) °C") }
-    return Finding("heat", .warning, "\(degrees) °C: the processor slows down", "Give it air or shade.")
+    return Finding(
+      "heat", .warning, "\(degrees) °C: the processor slows down", "Improve the cooling, or move it into the shade.")
   }
 
   private func memory() -> Finding? {
@@ -96,9 +99,10 @@ struct MachineDoctor {
     guard let line = lines.first(where: { $0.hasPrefix("MemAvailable:") }),
       let available = line.split(separator: " ").dropFirst().first.flatMap({ Int($0) })
     else { return nil }
-    guard available < 32 << 10 else { return Finding("memory", .ok, "\(available >> 10) MiB to be had") }
+    guard available < 32 << 10 else { return Finding("memory", .ok, "\(available >> 10) MiB available") }
     return Finding(
-      "memory", .warning, "only \(available >> 10) MiB to be had", "See what else runs: `ps -eo rss,comm --sort -rss`.")
+      "memory", .warning, "only \(available >> 10) MiB available",
+      "Check what else is running: `ps -eo rss,comm --sort -rss`.")
   }
 
   /// It takes serial ports for modems and talks to them.
@@ -108,8 +112,9 @@ struct MachineDoctor {
     }
     guard isThere else { return nil }
     return Finding(
-      "ModemManager", .warning, "it runs, and tries radios on serial ports as if they were modems",
-      "Without a modem: `systemctl disable --now ModemManager`; else a udev rule with ENV{ID_MM_DEVICE_IGNORE}=\"1\".")
+      "ModemManager", .warning, "it is running, and probes serial radios as modems",
+      "Without a modem, run `systemctl disable --now ModemManager`; otherwise add a udev rule with ENV{ID_MM_DEVICE_IGNORE}=\"1\"."
+    )
   }
 
   // MARK: Small files

@@ -5,7 +5,7 @@ import TOML
 
 /// A configuration as strangers may see it: what is known to be harmless is shown, all else is named and hidden.
 ///
-/// A key that is new is hidden until it is listed here. Secrets are in places that nobody thinks of: arguments of programs,
+/// A new key is hidden until it is listed here. Secrets are in unexpected places: arguments of programs,
 /// texts of templates, names of channels (of which the secret of a `#channel` follows).
 enum ShownConfiguration {
   private enum Way {
@@ -69,7 +69,7 @@ enum ShownConfiguration {
       let table = try TOMLParser.parse(bytes)
       return table.entries.flatMap { section($0.key, $0.value) }.joined(separator: "\n")
     } catch {
-      return "line \(error.line) is wrong, and nothing is shown"
+      return "line \(error.line) is invalid; the configuration is not shown"
     }
   }
 

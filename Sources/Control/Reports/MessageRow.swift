@@ -23,8 +23,8 @@ struct MessageRow {
   }
 
   private func write(_ message: StoredMessage, to json: inout JSONWriter) {
-    // `try?`: without its name the channel still has its digest.
-    let channel = (try? store.nameOfChannel(of: message)) ?? nil
+    // Without its name the channel still has its digest.
+    let channel = store.ifReadable { try store.nameOfChannel(of: message) }
     EventBody.write(message, channelName: channel, radio: store.mark(ofRadio: message.radio), to: &json)
     json.field("sender_alias", message.sender.flatMap { DocumentAPI.alias(ofKey: $0.hex, store) })
     json.field("direction", "received")
@@ -38,8 +38,7 @@ struct MessageRow {
 
   /// What each upstream has of it.
   func writeStandings(of row: ConversationRow, to json: inout JSONWriter) {
-    // `try?`: a store that cannot be read tells nothing; that shows elsewhere.
-    guard let relay, let standings = try? relay.standings(of: row) else { return }
+    guard let relay, let standings = store.ifReadable({ try relay.standings(of: row) }) else { return }
     json.arrayField("upstreams") { json in
       for standing in standings {
         json.object { json in

@@ -26,16 +26,16 @@ struct MetricsReport {
   }
 
   private func gateway(_ text: inout Exposition) {
-    text.metric("meshpost_build_info", .gauge, "Which version of which gateway.") {
+    text.metric("meshpost_build_info", .gauge, "The daemon's version and the gateway's name, as labels.") {
       $0.add(1, ("version", dependencies.version), ("gateway", dependencies.store.gatewayID))
     }
     let uptime = (dependencies.loop.now - dependencies.startedAt).inSeconds
-    text.metric("process_start_time_seconds", .gauge, "When the daemon was started, seconds since 1970.") {
+    text.metric("process_start_time_seconds", .gauge, "Start time of the daemon, in seconds since 1970.") {
       $0.add((Double(dependencies.loop.wallClock.milliseconds) / 1000 - uptime).rounded())
     }
     text.gauge(
       "process_resident_memory_bytes", "Resident memory.", StatusReport.residentKibibytes.map { $0 * 1024 })
-    text.counter("meshpost_wakeups_total", "Times that the daemon woke up.", dependencies.loop.wakeups)
+    text.counter("meshpost_wakeups_total", "Number of times the daemon woke up.", dependencies.loop.wakeups)
     text.gauge(
       "meshpost_clock_synchronized", "1: the machine's clock is synchronised.",
       dependencies.loop.wallClock.isSynchronised ? 1 : 0)
@@ -45,7 +45,7 @@ struct MetricsReport {
     let connection = dependencies.connection
     text.gauge("meshpost_radio_up", "1: the link to the radio is up.", connection.state == .up ? 1 : 0)
     if let identity = connection.identity {
-      text.metric("meshpost_radio_info", .gauge, "Which radio.") { samples in
+      text.metric("meshpost_radio_info", .gauge, "The attached radio, as labels.") { samples in
         let details = identity.device?.details
         samples.add(
           1, ("name", identity.info.name.string), ("key", identity.info.key.hex),
@@ -53,51 +53,55 @@ struct MetricsReport {
       }
       text.gauge("meshpost_radio_tx_power_dbm", "Transmit power.", identity.info.txPower)
     }
-    text.gauge("meshpost_radio_rssi_dbm", "How strongly the radio is heard over Bluetooth.", connection.link.rssi)
-    text.metric("meshpost_radio_silence_seconds", .gauge, "Since the radio last said something.") {
+    text.gauge("meshpost_radio_rssi_dbm", "Signal strength of the Bluetooth link to the radio.", connection.link.rssi)
+    text.metric("meshpost_radio_silence_seconds", .gauge, "Seconds since the radio last sent data.") {
       $0.add(connection.lastHeard.map { (dependencies.loop.now - $0).inSeconds.rounded() })
     }
     text.counter(
-      "meshpost_radio_unreadable_frames_total", "Frames that could not be read.", connection.unreadableFrames)
-    text.counter("meshpost_radio_packets_heard_total", "Packets that the radio heard.", dependencies.counts.packets)
-    text.metric("meshpost_radio_last_packet_snr_db", .gauge, "Signal-to-noise ratio of the last packet heard.") {
+      "meshpost_radio_unreadable_frames_total", "Frames from the radio that could not be decoded.",
+      connection.unreadableFrames)
+    text.counter("meshpost_radio_packets_heard_total", "Packets received by the radio.", dependencies.counts.packets)
+    text.metric("meshpost_radio_last_packet_snr_db", .gauge, "Signal-to-noise ratio of the last received packet.") {
       $0.add(dependencies.counts.lastSNR?.decibels)
     }
     text.gauge(
-      "meshpost_radio_last_packet_rssi_dbm", "Strength of the last packet heard.", dependencies.counts.lastRSSI)
+      "meshpost_radio_last_packet_rssi_dbm", "Signal strength of the last received packet.",
+      dependencies.counts.lastRSSI)
   }
 
   private func sync(_ text: inout Exposition) {
     let (state, counters) = (dependencies.synchronizer.state, dependencies.synchronizer.counters)
-    text.metric("meshpost_sync_state", .gauge, "1 for the state that the sync is in.") { samples in
+    text.metric("meshpost_sync_state", .gauge, "1 for the current sync state.") { samples in
       for name in SyncState.names { samples.add(name == state.name ? 1 : 0, ("state", name)) }
     }
-    text.metric("meshpost_sync_last_success_timestamp_seconds", .gauge, "When the gateway was last synced.") {
+    text.metric("meshpost_sync_last_success_timestamp_seconds", .gauge, "Time of the last complete sync.") {
       $0.add(dependencies.synchronizer.lastSynced.map { Double($0 / 1000) })
     }
-    text.counter("meshpost_radio_connections_total", "Times that the link came up.", counters.connections)
-    text.counter("meshpost_radio_timeouts_total", "Commands that the radio did not answer.", counters.timeouts)
-    text.counter("meshpost_messages_received_total", "Messages taken in.", counters.messagesStored)
-    text.counter("meshpost_messages_duplicate_total", "Messages that came again.", counters.duplicates)
+    text.counter(
+      "meshpost_radio_connections_total", "Number of times the link to the radio came up.", counters.connections)
+    text.counter("meshpost_radio_timeouts_total", "Commands that the radio did not answer in time.", counters.timeouts)
+    text.counter("meshpost_messages_received_total", "Messages received.", counters.messagesStored)
+    text.counter("meshpost_messages_duplicate_total", "Duplicate messages received.", counters.duplicates)
     text.counter("meshpost_adverts_total", "Adverts heard.", counters.adverts)
-    text.counter("meshpost_contacts_changed_total", "Contacts that were new or changed.", counters.contactsChanged)
+    text.counter("meshpost_contacts_changed_total", "New or changed contacts.", counters.contactsChanged)
   }
 
   private func messaging(_ text: inout Exposition) {
     let status = dependencies.messaging.messenger.status
-    text.gauge("meshpost_outgoing_waiting", "Messages of ours that wait.", status.waiting)
-    text.gauge("meshpost_outgoing_in_flight", "Messages of ours that wait for their acknowledgement.", status.inFlight)
-    // `try?`: a store that cannot be read is told of below.
-    text.gauge("meshpost_outgoing_held", "Messages that wait for another radio.", try? dependencies.store.heldCount())
-    text.metric("meshpost_messages_sent", .gauge, "Messages of ours by what became of them, as far as they are kept.") {
+    text.gauge("meshpost_outgoing_waiting", "Outgoing messages that are waiting.", status.waiting)
+    text.gauge("meshpost_outgoing_in_flight", "Outgoing messages waiting for an acknowledgement.", status.inFlight)
+    text.gauge(
+      "meshpost_outgoing_held", "Outgoing messages held for another radio.",
+      dependencies.store.ifReadable({ try dependencies.store.heldCount() }))
+    text.metric("meshpost_messages_sent", .gauge, "Stored outgoing messages by final state.") {
       $0.add(Double(status.delivered), ("state", "delivered"))
       $0.add(Double(status.failed), ("state", "failed"))
       $0.add(Double(status.sentOnChannels), ("state", "sent"))
     }
-    text.metric("meshpost_airtime_hour_seconds", .gauge, "On the air within the last hour.") {
+    text.metric("meshpost_airtime_hour_seconds", .gauge, "Air time used in the last hour.") {
       $0.add(Double(status.airtime.used) / 1000)
     }
-    text.metric("meshpost_airtime_hour_limit_seconds", .gauge, "What an hour may hold.") {
+    text.metric("meshpost_airtime_hour_limit_seconds", .gauge, "Air time allowed per hour.") {
       $0.add(Double(status.airtime.limit) / 1000)
     }
   }
@@ -108,13 +112,14 @@ struct MetricsReport {
     text.gauge("meshpost_store_messages", "Messages kept.", try store.messageCount())
     let (all, onRadio) = (try store.contactCount(onRadio: false), try store.contactCount(onRadio: true))
     text.gauge("meshpost_store_contacts", "Nodes known.", all)
-    text.gauge("meshpost_radio_contacts", "Nodes in the radio's table.", onRadio)
+    text.gauge("meshpost_radio_contacts", "Contacts in the radio's table.", onRadio)
     text.gauge(
-      "meshpost_radio_contacts_limit", "Nodes that fit into the radio's table.",
+      "meshpost_radio_contacts_limit", "Capacity of the radio's contact table.",
       dependencies.connection.identity?.device?.maxContacts)
     text.gauge("meshpost_store_size_bytes", "Size of the database.", try store.size())
     text.gauge("meshpost_journal_size_bytes", "Size of the journal's events.", store.journalSize.bytes)
-    text.counter("meshpost_journal_events_total", "Events journaled: the last seq.", store.lastSeq)
+    text.counter(
+      "meshpost_journal_events_total", "Events written to the journal: the last sequence number.", store.lastSeq)
   }
 
   private func upstreams(_ text: inout Exposition) {
@@ -122,29 +127,31 @@ struct MetricsReport {
     func each(_ samples: inout Exposition.Samples, _ value: (UpstreamStatus) -> Double?) {
       for status in all { samples.add(value(status), ("upstream", status.name), ("kind", status.kind)) }
     }
-    text.metric("meshpost_upstream_up", .gauge, "1: it takes what it is sent, or has all.") {
+    text.metric("meshpost_upstream_up", .gauge, "1: the upstream accepts events, or has all of them.") {
       each(&$0) { $0.state == .idle || $0.state == .sending ? 1 : 0 }
     }
-    text.metric("meshpost_upstream_pending_events", .gauge, "Events that it has not had.") {
+    text.metric("meshpost_upstream_pending_events", .gauge, "Events that the upstream has not acknowledged.") {
       each(&$0) { Double($0.pending) }
     }
-    text.metric("meshpost_upstream_oldest_pending_seconds", .gauge, "Age of the oldest of them.") {
+    text.metric("meshpost_upstream_oldest_pending_seconds", .gauge, "Age of the oldest pending event.") {
       each(&$0) { Double($0.age ?? 0) }
     }
-    text.metric("meshpost_upstream_dead_letters", .gauge, "Events that it refused.") {
+    text.metric("meshpost_upstream_dead_letters", .gauge, "Events that the upstream refused.") {
       each(&$0) { Double($0.deadLetters) }
     }
-    text.metric("meshpost_upstream_lost_events", .gauge, "Events given up before it had them.") {
+    text.metric("meshpost_upstream_lost_events", .gauge, "Events deleted before the upstream had them.") {
       each(&$0) { Double($0.lost) }
     }
-    text.metric("meshpost_upstream_sent_bytes_total", .counter, "Bytes handed to the network.") {
+    text.metric("meshpost_upstream_sent_bytes_total", .counter, "Bytes sent to the upstream.") {
       each(&$0) { Double($0.bytesSent) }
     }
     allowances(all, &text)
-    text.metric("meshpost_upstream_batches_total", .counter, "Batches acknowledged.") {
+    text.metric("meshpost_upstream_batches_total", .counter, "Batches acknowledged by the upstream.") {
       each(&$0) { Double($0.batches) }
     }
-    text.metric("meshpost_upstream_last_success_timestamp_seconds", .gauge, "When it last acknowledged.") {
+    text.metric(
+      "meshpost_upstream_last_success_timestamp_seconds", .gauge, "Time of the upstream's last acknowledgement."
+    ) {
       each(&$0) { $0.lastSuccess.map { Double($0 / 1000) } }
     }
   }
@@ -156,13 +163,14 @@ struct MetricsReport {
     }
     let limited = all.compactMap { status in status.allowance.map { (status.name, $0) } }
     guard !limited.isEmpty else { return }
-    text.metric("meshpost_upstream_allowance_used_bytes", .gauge, "Bytes used of the line, both ways.") { samples in
+    text.metric("meshpost_upstream_allowance_used_bytes", .gauge, "Bytes used, in both directions.") { samples in
       for (name, allowance) in limited { each(&samples, allowance.dayBytes, allowance.monthBytes, name) }
     }
-    text.metric("meshpost_upstream_allowance_limit_bytes", .gauge, "Bytes that may be used.") { samples in
+    text.metric("meshpost_upstream_allowance_limit_bytes", .gauge, "Bytes allowed.") { samples in
       for (name, allowance) in limited { each(&samples, allowance.dailyBytes, allowance.monthlyBytes, name) }
     }
-    text.metric("meshpost_upstream_allowance_stopped", .gauge, "1: the lane waits for bytes.") { samples in
+    text.metric("meshpost_upstream_allowance_stopped", .gauge, "1: the lane waits because the allowance is used up.") {
+      samples in
       for (name, allowance) in limited {
         for lane in Lane.allCases {
           samples.add(allowance.spent.contains(lane) ? 1 : 0, ("upstream", name), ("lane", lane.rawValue))
@@ -173,10 +181,10 @@ struct MetricsReport {
 
   private func proxies(_ text: inout Exposition) {
     let reports = dependencies.proxy.reports
-    text.metric("meshpost_proxy_up", .gauge, "1: clients can connect there.") { samples in
+    text.metric("meshpost_proxy_up", .gauge, "1: the proxy accepts clients.") { samples in
       for report in reports { samples.add(report.trouble == nil ? 1 : 0, ("proxy", report.name)) }
     }
-    text.metric("meshpost_proxy_clients", .gauge, "Clients that share the radio.") { samples in
+    text.metric("meshpost_proxy_clients", .gauge, "Clients connected to the proxy.") { samples in
       for report in reports { samples.add(Double(report.clients.count), ("proxy", report.name)) }
     }
   }

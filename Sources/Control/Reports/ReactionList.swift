@@ -6,8 +6,8 @@ import Store
 /// Reactions to a message, as rows show them.
 enum ReactionList {
   static func write(to target: ReactionTarget, _ store: Store, _ json: inout JSONWriter) {
-    // `try?`: a message without its reactions is still the message.
-    let reactions = (try? store.reactions(to: target)) ?? []
+    // A message without its reactions is still the message.
+    let reactions = store.ifReadable { try store.reactions(to: target) } ?? []
     guard !reactions.isEmpty else { return }
     json.arrayField("reactions") { json in
       for reaction in reactions {

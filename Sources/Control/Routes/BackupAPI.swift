@@ -22,7 +22,7 @@ final class BackupAPI {
   private var location: String { store.location + ".backup" }
 
   func make(_ reply: Reply) async throws -> Answer {
-    guard !isMaking else { throw Refusal.full("a backup is being made already") }
+    guard !isMaking else { throw Refusal.full("a backup is already in progress") }
     isMaking = true
     defer { isMaking = false }
     let file = try await copy()

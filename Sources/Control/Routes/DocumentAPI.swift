@@ -45,7 +45,9 @@ struct DocumentAPI {
     } catch {
       throw .store(error)
     }
-    guard hasRoom else { throw .full("there are \(Store.maxDocuments) documents already; delete does not free one") }
+    guard hasRoom else {
+      throw .full("the limit of \(Store.maxDocuments) documents is reached; deleted documents count")
+    }
     let moment = dependencies.synchronizer.now
     var edited: Document?
     do throws(StoreError) {
@@ -87,26 +89,30 @@ struct DocumentAPI {
   /// What the node whose key begins so is called here; `nil` also when several are.
   static func alias(ofKey beginning: String, _ store: Store) -> String? {
     var found: [String] = []
-    // `try?`: without its alias the node still has its name; and what is kept was JSON when it came.
-    try? store.eachDocument("node/\(beginning)") { document in
-      if document.key.ends(with: "/alias"), let value = document.value,
-        let alias = (try? JSONValue(parsing: value))?.string
-      {
-        found.append(alias)
+    // Without its alias the node still has its name.
+    store.ifReadable {
+      try store.eachDocument("node/\(beginning)") { document in
+        if document.key.ends(with: "/alias"), let value = document.value,
+          let alias = (try? JSONValue(parsing: value))?.string  // what is stored was JSON when it was received
+        {
+          found.append(alias)
+        }
+        return found.count < 2
       }
-      return found.count < 2
     }
     return found.count == 1 ? found[0] : nil
   }
 
   /// What is noted of a node: `alias`, `note`, `tags`.
   static func writeNotes(of key: PublicKey, _ store: Store, to json: inout JSONWriter) {
-    // `try?`: a node without its notes is still the node.
-    try? store.eachDocument("node/\(key.hex)/") { document in
-      if let value = document.value, let field = document.key.split(separator: "/").last {
-        json.field(String(field), json: Array(value.utf8))
+    // A node without its notes is still the node.
+    store.ifReadable {
+      try store.eachDocument("node/\(key.hex)/") { document in
+        if let value = document.value, let field = document.key.split(separator: "/").last {
+          json.field(String(field), json: Array(value.utf8))
+        }
+        return true
       }
-      return true
     }
   }
 }

@@ -79,7 +79,7 @@ struct ListsAPI {
     return try await reply.rows(lines)
   }
 
-  /// Events after a seq (or the newest `limit`); `follow=1` goes on with what comes.
+  /// Events after a seq (or the newest `limit`); `follow=1` continues with new ones.
   func journal(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     let follow = request.query["follow"] == "1"
     var left = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 0), 1_000_000))

@@ -17,7 +17,7 @@ struct MessagesAPI {
 
   init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
 
-  /// The newest `limit` that fit (100), or the first that fit after a place; `follow=1` goes on with what comes.
+  /// The newest `limit` that fit (100), or the first that fit after a place; `follow=1` continues with new ones.
   func show(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     let query = try query(request)
     let limit = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 0), 1_000_000))
@@ -25,7 +25,7 @@ struct MessagesAPI {
     let rows = MessageRow(
       store: dependencies.store, relay: request.query["upstreams"] == "1" ? dependencies.relay : nil)
     if request.query["follow"] == "1" {
-      guard query.words == nil else { throw Refusal.invalid("words cannot be followed: leave out q, or follow") }
+      guard query.words == nil else { throw Refusal.invalid("q and follow cannot be combined") }
       return try await follow(query, limit: limit, hasAfter: hasAfter, rows, reply)
     }
     defer { dependencies.operations.memoryWasUsed() }
@@ -52,21 +52,21 @@ struct MessagesAPI {
     case nil, "received": query.directions = .received
     case "sent": query.directions = .sent
     case "both": query.directions = .both
-    case .some(let other): throw .invalid("\"\(other)\" is no direction: received, sent or both")
+    case .some(let other): throw .invalid("\"\(other)\" is not a direction: expected received, sent or both")
     }
     return query
   }
 
   private func place(_ request: HTTPRequest, _ name: String) throws(Refusal) -> MessagePlace? {
     guard let text = request.query[name] else { return nil }
-    guard let place = MessagePlace(text) else { throw .invalid("\(name): a row's id or cursor is wanted") }
+    guard let place = MessagePlace(text) else { throw .invalid("\(name): expected a row's id or cursor") }
     return place
   }
 
   private func time(_ request: HTTPRequest, _ name: String) throws(Refusal) -> Int64? {
     guard request.query[name] != nil else { return nil }
     guard let number = ControlAPI.number(request, name) else {
-      throw .invalid("\(name): milliseconds since 1970 are wanted")
+      throw .invalid("\(name): expected milliseconds since 1970")
     }
     return number
   }
@@ -77,7 +77,7 @@ struct MessagesAPI {
     var waiting: Int64
     do throws(StoreError) { waiting = try store.unindexedMessages() } catch { throw .store(error) }
     guard waiting <= Self.maxSteps * Store.indexStep else {
-      throw .full("the index of words is being made, \(waiting) messages to go: try again in a minute")
+      throw .full("the search index is being built, \(waiting) messages left: try again in a minute")
     }
     do throws(StoreError) {
       var steps = 0
@@ -106,7 +106,7 @@ struct MessagesAPI {
     }
   }
 
-  /// The next rows; the query goes on behind them.
+  /// The next rows; the query continues after them.
   private static func page(
     _ query: inout MessageQuery, _ most: Int, _ rows: MessageRow
   ) throws(SearchError) -> (lines: [UInt8], count: Int) {
@@ -193,7 +193,7 @@ struct MessagesAPI {
     }
   }
 
-  /// Rows that events of the journal tell of.
+  /// Rows that events of the journal refer to.
   private static func news(
     after seq: inout Int64, _ query: MessageQuery, shown: Int64, _ rows: MessageRow
   ) throws(StoreError) -> (lines: [UInt8], count: Int) {

@@ -41,7 +41,7 @@ struct MessagingAPI {
     if let seconds = try body.integer("expires_s", in: 1...2_592_000) { request.lifetime = .seconds(seconds) }
     if let name = try body.optional("priority") {
       guard let priority = DeliveryPriority(name: name) else {
-        throw .invalid("\"\(name)\" is no priority: interactive, relayed, bulk")
+        throw .invalid("\"\(name)\" is not a priority: expected interactive, relayed or bulk")
       }
       request.priority = priority
     }
@@ -61,7 +61,7 @@ struct MessagingAPI {
   /// A reaction to a message that came (`message`) or to one of ours (`outgoing`, or a number below zero).
   func react(_ body: RequestBody) async throws(Refusal) -> Answer {
     let emoji = try body.string("emoji")
-    guard ReactionText.isEmoji(emoji) else { throw .invalid("a reaction is one emoji") }
+    guard ReactionText.isEmoji(emoji) else { throw .invalid("a reaction must be a single emoji") }
     var number = try body.integer("message", in: -Int64.max...Int64.max)
     let key: String
     if let given = number, given < 0 {
@@ -115,8 +115,10 @@ struct MessagingAPI {
 
   private func channelName(_ digest: String?) -> String {
     var name = ""
-    // `try?`: a store that cannot be read finds no channel, and the request is refused.
-    try? dependencies.store.eachChannel { if $0.secret.digest == digest { name = $0.name.string } }
+    // A store that cannot be read finds no channel, and the request is refused.
+    dependencies.store.ifReadable {
+      try dependencies.store.eachChannel { if $0.secret.digest == digest { name = $0.name.string } }
+    }
     return name
   }
 
@@ -158,7 +160,7 @@ struct MessagingAPI {
     }
   }
 
-  /// Rows: messages of ours; with `id` one of them, and with `follow=1` its states until it has ended.
+  /// Rows: outgoing messages; with `id` one of them, and with `follow=1` its states until it has ended.
   func outgoing(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     if let key = request.query["id"] { return try await follow(key, request.query["follow"] == "1", reply) }
     let limit = min(max(request.query["limit"].flatMap { Int($0) } ?? 100, 1), 10_000)

@@ -47,7 +47,7 @@ struct NodeAPI {
     switch await dependencies.connection.ask(.sendTelemetryRequest(nil), .interactive) {
     case .pushed(.telemetryResponse(_, let data)): return Self.answer(.telemetry(Telemetry(decoding: data)))
     case .failed(.linkLost): throw .linkDown
-    default: throw .radio("the radio does not tell its telemetry")
+    default: throw .radio("the radio did not return telemetry")
     }
   }
 
@@ -57,8 +57,10 @@ struct NodeAPI {
       json.field("total", neighbours.total)
       json.arrayField("neighbours") { json in
         for entry in neighbours.entries {
-          // `try?`: without its name it still has its key.
-          let known = KeyPrefix(bytes: entry.key).flatMap { (try? dependencies.store.contact(prefix: $0)) ?? nil }
+          // Without its name it still has its key.
+          let known = KeyPrefix(bytes: entry.key).flatMap { prefix in
+            dependencies.store.ifReadable { try dependencies.store.contact(prefix: prefix) }
+          }
           json.object { json in
             json.field("key", Hex.string(entry.key))
             json.field("name", known?.contact.name.string)
@@ -77,7 +79,7 @@ struct NodeAPI {
     if let hex = try body.optional("path") {
       let size = try body.integer("hash_bytes", in: 1...2) ?? 1
       guard let path = Hex.bytes(hex), !path.isEmpty, path.count <= 64, path.count % Int(size) == 0 else {
-        throw .invalid("a round trip is hex, \(size) bytes a hop, at most 64 bytes")
+        throw .invalid("the round trip must be hexadecimal, \(size) bytes per hop, at most 64 bytes")
       }
       route = (path, UInt8(size - 1))
     } else {
@@ -98,7 +100,9 @@ struct NodeAPI {
       Array(path.bytes[$0..<$0 + size])
     }
     if contact.type == .repeater || contact.type == .room { hops.append(Array(contact.key.bytes.prefix(size))) }
-    guard !hops.isEmpty else { throw .invalid("\(contact.name.string) is a direct neighbour: nothing lies between") }
+    guard !hops.isEmpty else {
+      throw .invalid("\(contact.name.string) is a direct neighbour: there are no hops to trace")
+    }
     let trip = hops + hops.dropLast().reversed()
     guard trip.count * size <= 64 else { throw .invalid("the path is too long for a trace") }
     return (trip.flatMap { $0 }, UInt8(size - 1))
@@ -108,7 +112,7 @@ struct NodeAPI {
     let node = try node(body)
     let text = Text(try body.string("command"))
     guard (1...156).contains(text.bytes.count), !text.bytes.contains(0) else {
-      throw .invalid("a command has 1 to 156 bytes")
+      throw .invalid("a command must have 1 to 156 bytes")
     }
     guard node.contact.type != .chat else {
       throw .invalid("\(node.contact.name.string) is a companion: it has no CLI")

@@ -74,7 +74,7 @@ struct RadioConfigurationAPI {
   func backup(_ reply: Reply) async throws -> Answer {
     guard dependencies.synchronizer.knowsAllContacts else {
       throw dependencies.connection.state == .up
-        ? Refusal.full("the sync is under way; try again in a moment") : .linkDown
+        ? Refusal.full("a sync is in progress; try again in a moment") : .linkDown
     }
     let facts = try await configurator.read()
     let (store, at) = (dependencies.store, dependencies.synchronizer.now.milliseconds)
@@ -147,20 +147,20 @@ struct RadioConfigurationAPI {
 
   private static func name(_ body: RequestBody) throws(Refusal) -> Text {
     guard let bytes = Hex.bytes(try body.string("name_hex")), bytes.count <= 31 else {
-      throw .invalid("\"name_hex\" is at most 31 bytes in hexadecimal")
+      throw .invalid("\"name_hex\" must be at most 31 bytes in hexadecimal")
     }
     return Text(bytes: bytes)
   }
 
   func putContact(_ body: RequestBody) async throws(Refusal) -> Answer {
     guard let key = PublicKey(hex: try body.string("key")), !key.isZero else {
-      throw .invalid("\"key\" is 64 hex digits")
+      throw .invalid("\"key\" must be 64 hex digits")
     }
     let size = Int(try body.integer("path_hash_bytes", in: 1...3) ?? 1)
     var path: Path?
     if let hex = try body.optional("path") {
       guard let bytes = Hex.bytes(hex), let found = Path(bytes: bytes, bytesPerHop: size) else {
-        throw .invalid("\"path\" is no path")
+        throw .invalid("\"path\" is not a valid path")
       }
       path = found
     }
@@ -187,14 +187,14 @@ struct RadioConfigurationAPI {
   /// `{"export":true}`, or `{"import":HEX}`: with it the radio becomes that node.
   func privateKey(_ body: RequestBody) async throws(Refusal) -> Answer {
     if body.flag("export") {
-      dependencies.log.warning("an operator has the radio's private key exported")
+      dependencies.log.warning("an operator requested an export of the radio's private key")
       let key = Hex.string(try await configurator.exportPrivateKey())
       return .json { $0.field("private_key", key) }
     }
     guard let key = Hex.bytes(try body.string("import")), key.count == 64 else {
-      throw .invalid("\"import\" is 128 hex digits")
+      throw .invalid("\"import\" must be 128 hex digits")
     }
-    dependencies.log.warning("an operator gives the radio another private key")
+    dependencies.log.warning("an operator is replacing the radio's private key")
     try await configurator.importPrivateKey(key)
     return .done
   }

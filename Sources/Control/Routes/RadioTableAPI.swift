@@ -42,18 +42,20 @@ struct RadioTableAPI {
 
   private func contactToAdd(_ body: RequestBody) throws(Refusal) -> Contact {
     if let hex = try body.optional("key") {
-      guard let key = PublicKey(hex: hex) else { throw .invalid("a key has 64 hex digits") }
+      guard let key = PublicKey(hex: hex) else { throw .invalid("a key must have 64 hex digits") }
       let name = Text(try body.string("name"))
-      guard (1...31).contains(name.bytes.count) else { throw .invalid("a name has 1 to 31 bytes") }
+      guard (1...31).contains(name.bytes.count) else { throw .invalid("a name must have 1 to 31 bytes") }
       let types: [String: NodeType] = [
         "chat": .chat, "repeater": .repeater, "room": .room, "sensor": .sensor,
       ]
       let word = try body.optional("type") ?? "chat"
-      guard let type = types[word] else { throw .invalid("\"\(word)\" is no type: chat, repeater, room, sensor") }
+      guard let type = types[word] else {
+        throw .invalid("\"\(word)\" is not a type: expected chat, repeater, room or sensor")
+      }
       return Contact(key: key, type: type, name: name)
     }
     let stored = try addressing.contact(try body.string("contact"))
-    guard !stored.onRadio else { throw .invalid("the radio has \(stored.contact.name.string) already") }
+    guard !stored.onRadio else { throw .invalid("\(stored.contact.name.string) is already in the radio's contacts") }
     return stored.contact
   }
 
@@ -87,7 +89,7 @@ struct RadioTableAPI {
     }
     let size = Int(try body.integer("hash_bytes", in: 1...3) ?? 1)
     guard let bytes = Hex.bytes(hex), let path = Path(bytes: bytes, bytesPerHop: size) else {
-      throw .invalid("a path is hex, \(size) bytes a hop, at most 64 bytes")
+      throw .invalid("the path must be hexadecimal, \(size) bytes per hop, at most 64 bytes")
     }
     guard stored.onRadio else { throw .notOnRadio(stored.contact.name.string) }
     var changed = stored.contact
@@ -104,7 +106,7 @@ struct RadioTableAPI {
     var region = try region(body)
     if text.lowercased().hasPrefix("meshcore://") {
       guard case .channel(let linked, let its, let place) = try SharedLink(parsing: text) else {
-        throw .invalid("that is a node's link: meshpost contact import takes it")
+        throw .invalid("this is a node's link: use meshpost contact import")
       }
       (name, key) = (linked, its)
       region = region ?? place
@@ -115,7 +117,7 @@ struct RadioTableAPI {
     } else if text == "Public" {
       (name, key) = (Text(text), .publicChannel)
     } else {
-      throw .invalid("a private channel needs its secret; a new one is made by --new")
+      throw .invalid("a private channel requires its secret; --new creates a new channel")
     }
     let channel = try await table.add(name: name, secret: key)
     if let region { try await table.setRegion(region, of: channel) }
@@ -139,7 +141,7 @@ struct RadioTableAPI {
     return Self.answer(channel, region)
   }
 
-  /// A channel that had a region before keeps it when it is joined again; what is told is what was set now.
+  /// A channel that had a region before keeps it when it is joined again; the answer contains what was set now.
   private static func answer(_ channel: Channel, _ region: Region?) -> Answer {
     .json { json in
       json.field("slot", channel.slot)

@@ -26,11 +26,11 @@ enum RadiosAPI {
   private static let maxOthers = 8
   static let othersHeader = "Meshpost-Other-Radios"
 
-  /// With every row that is told: that there are other radios, whose rows these may not be. `nil`: only one was ever attached.
+  /// A header of answers with rows: other radios, whose rows are not included. `nil`: only one was ever attached.
   static func others(_ store: Store) -> String? {
     guard store.radios.count > 1 else { return nil }
     // `try?`: a store that cannot be read has no rows either.
-    guard let lines = try? rows(store) else { return nil }
+    guard let lines = store.ifReadable({ try rows(store) }) else { return nil }
     let others = lines.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }  // made just now
       .filter { $0["present"]?.bool == false }.suffix(maxOthers)
     return PercentCoding.encode(JSONValue.array(Array(others)).text)

@@ -34,7 +34,7 @@ struct RelayAPI {
   private func upstream(_ request: HTTPRequest) throws(Refusal) -> any Upstream {
     let name = request.query["upstream"] ?? ""
     if let found = relay.upstreams.first(where: { $0.name.isExactly(name) }) { return found }
-    throw .invalid("there is no upstream \"\(name)\"; there are: \(names)")
+    throw .invalid("unknown upstream \"\(name)\"; configured: \(names)")
   }
 
   private var names: String { relay.upstreams.map(\.name).joined(separator: ", ") }
@@ -65,7 +65,7 @@ struct RelayAPI {
     return .done
   }
 
-  /// Dead letters that nobody wants any more.
+  /// Deletes dead letters.
   func drop(_ request: HTTPRequest) throws -> Answer {
     let count = try store.dropDeadLetters(of: upstream(request).name)
     return .json { $0.field("dropped", count) }
@@ -97,7 +97,9 @@ struct RelayAPI {
   func retry(_ request: HTTPRequest) throws -> Answer {
     let seq = try seq(request)
     guard request.query["upstream"] != nil else {
-      guard seq == nil else { throw Refusal.invalid("seq: the upstream is wanted, too: its dead letters have numbers") }
+      guard seq == nil else {
+        throw Refusal.invalid("seq requires upstream: each upstream numbers its own dead letters")
+      }
       let count = try store.retryDeadLetters(of: nil)
       relay.resume()
       return .json { $0.field("retried", count) }
@@ -105,7 +107,7 @@ struct RelayAPI {
     let upstream = try upstream(request)
     let count = try store.retryDeadLetters(of: upstream.name, seq: seq)
     if let seq, count == 0 {
-      throw Refusal.invalid("\(seq) is no dead letter of \(upstream.name): meshpost outbox dead shows their numbers")
+      throw Refusal.invalid("\(upstream.name) has no dead letter \(seq): see meshpost outbox dead")
     }
     upstream.resume()
     return .json { $0.field("retried", count) }
@@ -113,7 +115,7 @@ struct RelayAPI {
 
   private func seq(_ request: HTTPRequest) throws(Refusal) -> Int64? {
     guard let text = request.query["seq"] else { return nil }
-    guard let number = Int64(text), number > 0 else { throw .invalid("seq: the number of a dead letter is wanted") }
+    guard let number = Int64(text), number > 0 else { throw .invalid("seq: expected the number of a dead letter") }
     return number
   }
 }

@@ -8,9 +8,9 @@ import Messaging
 import Sync
 import Timing
 
-/// `/v1/packets` and `/v1/frames`: what the radio hears, and what is said on the link, to whoever listens just then.
+/// `/v1/packets` and `/v1/frames`: packets that the radio receives, and frames of the link, for clients that are connected.
 ///
-/// Nothing is kept: who does not listen misses it, and who reads too slowly is told how much was left out.
+/// Nothing is stored. A client that reads too slowly gets the number of lines that were dropped.
 public final class TapAPI: FrameTap {
   enum Source { case packets, frames }
 
@@ -46,7 +46,7 @@ public final class TapAPI: FrameTap {
   /// Until the listener has gone.
   func listen(_ source: Source, _ reply: Reply) async throws -> Answer {
     guard listeners.count(where: { $0.source == source }) < Self.maxListeners else {
-      throw Refusal.full("\(Self.maxListeners) listen already")
+      throw Refusal.full("the limit of \(Self.maxListeners) listeners is reached")
     }
     let listener = Listener(source)
     listeners.append(listener)

@@ -38,7 +38,7 @@ public final class EventLoop {
     func tag(_ descriptor: Int32) -> UInt64 { UInt64(number) << 32 | UInt64(UInt32(bitPattern: descriptor)) }
   }
 
-  /// Deferred work that defers more goes on so often within a turn; then timers and descriptors have theirs.
+  /// Rounds of deferred work within a turn; after these, timers and descriptors are served.
   private static let maxRounds = 64
 
   private let machine: any Machine
@@ -48,7 +48,7 @@ public final class EventLoop {
   private var deferred: [() -> Void] = []
   private var nextTurns: [() -> Void] = []
   private var turnEnds: [() -> Void] = []
-  /// Tasks that can go on.
+  /// Tasks that can be resumed.
   private var jobs: [UnownedJob] = []
   /// What runs them: this loop.
   private(set) lazy var executor = LoopExecutor(self)
@@ -70,7 +70,7 @@ public final class EventLoop {
 
   public init(on machine: any Machine = LinuxMachine()) { self.machine = machine }
 
-  /// A task can go on: it does so in this turn.
+  /// Resumes a task in this turn.
   func enqueue(_ job: UnownedJob) { jobs.append(job) }
 
   /// The machine's monotonic clock.
@@ -117,7 +117,7 @@ public final class EventLoop {
   /// Run `action` soon, after what is being done now.
   public func later(_ action: @escaping () -> Void) { deferred.append(action) }
 
-  /// Run `action` in the next turn, which comes at once: whoever has much to do shares the loop that way.
+  /// Run `action` in the next turn, which follows at once: long work shares the loop that way.
   public func nextTurn(_ action: @escaping () -> Void) { nextTurns.append(action) }
 
   /// Run `action` at the end of every turn in which something happened.

@@ -3,7 +3,7 @@
 import CLinux
 import Glibc
 
-/// A descriptor with one owner, closed when the owner lets go of it.
+/// A descriptor with one owner, closed when the owner releases it.
 public final class OwnedDescriptor {
   public let number: Int32
 
@@ -80,7 +80,7 @@ public enum Descriptor {
   public static func unacknowledged(_ socket: Int32) -> Int { max(0, Int(meshpost_unacknowledged(socket))) }
 
   /// On a connection with few segments under way, TCP sends again what was not acknowledged up to six times at even distances, before the distances
-  /// double: after a cut of some seconds, it goes on that much sooner. Source: tcp-thin in the kernel's documentation. A kernel without it goes on as ever.
+  /// double: after a cut of some seconds, it continues that much sooner. Source: tcp-thin in the kernel's documentation. Kernels without it behave as before.
   public static func asksEvenly(_ socket: Int32) {
     var yes: Int32 = 1
     // TCP_THIN_LINEAR_TIMEOUTS, which Glibc's headers have and Swift does not see.

@@ -10,7 +10,7 @@ import Timing
 /// reserve for that: with it the connection is taken, and turned away or, where an operator calls, served.
 public final class Acceptor {
   public enum Reserve: Sendable {
-    /// Who cannot be served hears so at once.
+    /// Clients that cannot be served are told at once.
     case turnsAway
     /// One more is served, even when all descriptors are used.
     case serves
@@ -35,7 +35,7 @@ public final class Acceptor {
   /// Attempts since others last had their turn.
   private var attempts = 0
 
-  /// Takes ownership of `listener`, which listens and does not block. `name` says in the log where nobody gets in.
+  /// Takes ownership of `listener`, which listens and does not block. `name` is the listener's name in the log.
   public init(_ listener: Int32, name: String, reserve: Reserve, on loop: EventLoop, log: Log) {
     self.listener = listener
     self.name = name
@@ -131,7 +131,7 @@ public final class Acceptor {
     }
     switch reserveUse {
     case .serves:
-      // Who comes next makes it give way when it has been answered, and not before it could ask.
+      // It is closed for the next client only after it was answered, not before it could ask.
       attempts = Self.maxPerTurn
       return socket
     case .turnsAway:
@@ -149,6 +149,6 @@ public final class Acceptor {
     let now = loop.now
     if let loggedAt, now - loggedAt < Self.quiet { return }
     loggedAt = now
-    log.warning("\(name): connections cannot be taken: \(error.words). Raise the limit (LimitNOFILE), or close some.")
+    log.warning("\(name): cannot accept connections: \(error.words). Raise the limit (LimitNOFILE), or close some.")
   }
 }

@@ -5,7 +5,7 @@ import Timing
 /// Which address of a host is tried when. Pure: failures and time go in, attempts come out.
 ///
 /// The families alternate, beginning with that of the first address. An attempt that says nothing for 250 ms gets company, one
-/// that fails is followed at once; nobody waits for an address that swallows what is sent to it. Source: RFC 8305 §§ 4 and 5.
+/// that fails is followed at once by the next; an address that drops packets does not delay the others. Source: RFC 8305 §§ 4 and 5.
 ///
 /// A line that was cut swallows everything, too, and the kernel asks again after 1, 3, 7 and 15 s: where that is likelier than a dead server,
 /// addresses that say nothing are tried once more beside that (`again`), and at once when somebody says that the line is up (`hurry`). Nothing is given up for it: on a slow line the first is answered first.
@@ -39,7 +39,7 @@ struct ConnectionRace {
   private(set) var nextAt: MonotonicTime?
 
   /// `families`: of each address, in the order that the resolver prefers. `first`: the one that worked last time.
-  /// `triesAgain`: whoever says nothing is tried once more by and by, and not only when somebody says so.
+  /// `triesAgain`: silent addresses are retried after a time, not only on `hurry`.
   init(families: [Int32], first: Int? = nil, triesAgain: Bool = false) {
     order = Self.order(families, first)
     waiting = order[...]

@@ -36,7 +36,7 @@ public final class Connector {
 
     /// Each outcome once, and which addresses it was, a few of them.
     private static func summary(_ attempts: [Attempt]) -> String {
-      guard attempts.count > 1 else { return attempts.first?.words ?? "no answer in time to the look-up of its name" }
+      guard attempts.count > 1 else { return attempts.first?.words ?? "the name lookup timed out" }
       var outcomes: [(words: String, addresses: [String])] = []
       for attempt in attempts {
         if let place = outcomes.firstIndex(where: { $0.words == attempt.words }) {
@@ -93,7 +93,7 @@ public final class Connector {
 
   var isLookingUp: Bool { answer != nil }
 
-  /// Lets go of every socket and timer; nothing is told.
+  /// Closes every socket and stops every timer, without a result.
   public func cancel() {
     isOver = true
     loop.connecting[ObjectIdentifier(self)] = nil

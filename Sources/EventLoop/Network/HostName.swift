@@ -25,7 +25,7 @@ public enum HostName {
     else {
       throw Failure(
         description:
-          "a name beyond ASCII needs libidn2, which is not installed (Debian: libidn2-0); or write its xn-- form")
+          "a non-ASCII name requires libidn2, which is not installed (Debian: libidn2-0); or write its xn-- form")
     }
     defer { dlclose(library) }
     typealias LookUp =
@@ -38,7 +38,7 @@ public enum HostName {
       bytes.baseAddress.map { lookUp($0, &found, flags) } ?? -1
     }
     defer { free(found) }
-    guard code == 0, let found else { throw Failure(description: "no name of a host: \(words(code, library))") }
+    guard code == 0, let found else { throw Failure(description: "invalid host name: \(words(code, library))") }
     return String(cString: found)
   }
 

@@ -6,7 +6,7 @@ import Glibc
 /// Tells when addresses, routes or links have changed, so that what waits for a network need not wait for its timer.
 /// Source: rtnetlink(7).
 public final class NetworkWatch {
-  /// Changes come in bursts: one is told for all that come within it.
+  /// Changes come in bursts: all that come within it are reported as one.
   private static let quietPeriod: Duration = .seconds(2)
 
   private let loop: EventLoop

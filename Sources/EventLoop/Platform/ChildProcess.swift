@@ -33,13 +33,13 @@ public enum ChildProcess {
 private final class RunningChild {
   /// Reads that empty a pipe, which holds 64 KiB.
   private static let pipeReads = 65536 / Descriptor.chunk
-  /// How often the program is looked at where the kernel does not tell of its end.
+  /// How often the program is polled if the kernel cannot report its exit.
   private static let lookInterval: Duration = .milliseconds(50)
 
   private let loop: EventLoop
   private let maxOutput: Int
   private var process: pid_t = 0
-  /// The kernel tells of the program's end here; negative: it cannot.
+  /// The descriptor that reports the program's exit (pidfd); negative: the kernel has none.
   private var exit: Int32 = -1
   private var input: Int32 = -1
   private var pending: ArraySlice<UInt8>
@@ -60,7 +60,7 @@ private final class RunningChild {
 
   deinit { end() }
 
-  /// Until it has ended by itself, or by force when it takes longer than `limit`.
+  /// Waits until the program exits; kills it after `limit`.
   func exit(within limit: Duration) async throws(CancellationError) -> ChildProcess.Exit {
     let deadline = loop.now + limit
     var tookTooLong = false

@@ -5,7 +5,7 @@ import Glibc
 
 /// Memory that this process holds and does not need now.
 public enum SpareMemory {
-  /// Gives back what the allocator has kept, and lets go of the program's own code: what is needed again comes from the page
+  /// Returns the allocator's free memory to the kernel, and drops the program's own code: what is needed again comes from the page
   /// cache, a page at a time. After a burst most of what was used is not used again for hours.
   public static func giveBack() {
     malloc_trim(0)

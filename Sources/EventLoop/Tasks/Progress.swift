@@ -29,14 +29,14 @@ extension EventLoop {
     }
   }
 
-  /// Returns in the next turn: whoever has much to do shares the loop that way.
+  /// Returns in the next turn: long work shares the loop that way.
   public func nextTurn() async throws(CancellationError) {
     let waiter = Waiter()
     nextTurn { waiter.resume() }
     try await waiter.wait()
   }
 
-  /// Returns in this turn, after the tasks that can go on now.
+  /// Returns in this turn, after the tasks that can be resumed now.
   public func later() async throws(CancellationError) {
     let waiter = Waiter()
     later { waiter.resume() }

@@ -43,7 +43,7 @@ public final class Waiter {
 }
 
 extension Waiter {
-  /// Returns when it was resumed, or when the time has come; `nil`: there is no time.
+  /// Returns when it is resumed, or at that time; `nil`: no time limit.
   public func wait(until time: MonotonicTime?, on loop: EventLoop) async throws(CancellationError) {
     guard let time else { return try await wait() }
     let timer = loop.schedule(at: time) { self.resume() }

@@ -176,9 +176,9 @@ struct UpstreamFolder {
     switch value {
     case .string, .bool, .integer: return plain(value)
     case .array(let items):
-      guard items.allSatisfy({ $0.string != nil }) else { throw .invalid("\"\(key)\" is a list of texts") }
+      guard items.allSatisfy({ $0.string != nil }) else { throw .invalid("\"\(key)\" must be a list of strings") }
       return "[" + items.map(plain).joined(separator: ", ") + "]"
-    default: throw .invalid("\"\(key)\" is a text, a whole number, true, false, or a list of texts")
+    default: throw .invalid("\"\(key)\" must be a string, a whole number, true, false or a list of strings")
     }
   }
 

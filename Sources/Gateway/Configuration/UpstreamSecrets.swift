@@ -76,7 +76,7 @@ struct UpstreamSecrets {
     return String(cString: found)
   }
 
-  /// Created anew with restricted permissions: never writes through an existing file or link.
+  /// Created with restricted permissions: never writes through an existing file or link.
   private func write(_ text: String, to file: String) throws(StoreError) {
     func fail(_ call: String) -> StoreError { .unavailable("\(call) \(file): \(String(cString: strerror(errno)))") }
     for folder in [String(location[..<(location.lastIndex(of: "/") ?? location.startIndex)]), location] {

@@ -15,7 +15,7 @@ extension Daemon {
       let words = "\(backup) is restored, \(try renewed(configuration, clocks))"
       // It is closed now, and what root has made is there.
       try Store.handOver(configuration.store)
-      return kept.map { "\(words). What was there is kept as \($0)" } ?? words
+      return kept.map { "\(words). The previous database was saved as \($0)" } ?? words
     } catch {
       throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }

@@ -28,7 +28,7 @@ extension Daemon {
       synchronizer.restart(fully: true)
       return true
     } catch {
-      log.error("\(error). \(error.remedy) Trying again in a minute")
+      log.error("\(error). \(error.remedy) Retrying in a minute")
       return false
     }
   }

@@ -8,7 +8,7 @@ import Timing
 final class StoreMaintenance {
   /// It is looked for what is too old so often.
   private static let interval: Duration = .seconds(3600)
-  /// So long after the last commit it is calm.
+  /// So long after the last commit it is idle.
   private static let quietPeriod: Duration = .seconds(2)
   /// So many commits are worth giving memory back after them.
   private static let burst = 100
@@ -24,7 +24,7 @@ final class StoreMaintenance {
   private var isIndexing = false
   private var isWaitingForCalm = false
   private var isMemoryDue = false
-  /// Since it was last calm.
+  /// Since it was last idle.
   private var commits = 0
   /// Of this sweep.
   private var givenUp: JournalTrim?
@@ -109,7 +109,7 @@ final class StoreMaintenance {
     do throws(StoreError) {
       while let trim = try await trimStep() { note(trim) }
     } catch {
-      log.warning("the journal is not trimmed: \(error)")
+      log.warning("trimming the journal failed: \(error)")
     }
     logWhatWasGivenUp()
   }
@@ -133,8 +133,8 @@ final class StoreMaintenance {
     let why =
       trim.reason == "age" ? "older than journal_max_age_days" : "the journal is full (journal_max_size)"
     log.warning(
-      "events \(trim.first) to \(trim.last) of the journal are given up: \(why). "
-        + "\(trim.missedBy.joined(separator: ", ")) had not had them, and will be told of the gap")
+      "events \(trim.first) to \(trim.last) of the journal were deleted: \(why). "
+        + "\(trim.missedBy.joined(separator: ", ")) had not received them; the gap is reported there")
   }
 
   /// Some at a time, until nothing is left to remove.
@@ -147,7 +147,7 @@ final class StoreMaintenance {
         }
       } while removed > 0
     } catch {
-      log.warning("old messages are not removed: \(error)")
+      log.warning("removing old messages failed: \(error)")
     }
   }
 
@@ -166,7 +166,7 @@ final class StoreMaintenance {
         try await loop.sleep(for: Self.pause)
       }
     } catch {
-      log.info("messages are not indexed: \(error)")
+      log.info("indexing messages failed: \(error)")
     }
   }
 }

@@ -61,7 +61,7 @@ final class PowerWatch {
     supply.look()
     if let asked, loop.now - asked < Self.between { return }
     asked = loop.now
-    // It ends by itself, with the radio's answer or its time-out.
+    // It ends with the radio's answer or its timeout.
     loop.begin {
       let outcome = await self.synchronizer.connection.ask(.getBattery, .sync)
       if case .replied(.battery(let battery)) = outcome { self.read(battery.millivolts) }
@@ -92,7 +92,7 @@ final class PowerWatch {
     if isLow {
       log.warning("this machine's supply voltage is too low. Use a supply and a cable that hold 5.1 V under load")
     } else {
-      log.notice("this machine's voltage is right again")
+      log.notice("this machine's supply voltage is OK again")
     }
     journal("supply", isLow: isLow, nil)
   }

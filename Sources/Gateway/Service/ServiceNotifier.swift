@@ -10,7 +10,7 @@ import Timing
 ///
 /// A sign of life is not a timer's: it is given at the end of a turn in which what was to be written was written or its failure was dealt
 /// with, and only while the link to the radio gets on: up and heard of, or down and about to be tried again. A gateway that
-/// hangs, spins, or has forgotten what it waits for is ended by the manager and started anew.
+/// hangs, spins, or has forgotten what it waits for is killed and restarted by the manager.
 final class ServiceNotifier {
   private let manager: ServiceManager
   private let synchronizer: Synchronizer
@@ -77,7 +77,7 @@ final class ServiceNotifier {
       isStuck = false
       return true
     }
-    if !isStuck { log.error("\(trouble): a defect of ours. The service manager will start the gateway anew") }
+    if !isStuck { log.error("\(trouble): this is a bug. The service manager will restart the gateway") }
     isStuck = true
     return false
   }

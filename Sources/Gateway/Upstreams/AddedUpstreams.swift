@@ -10,7 +10,7 @@ extension Daemon {
   /// Returns what is not wise about it.
   func addUpstream(_ fields: JSONValue) throws(Refusal) -> [String] {
     if let name = fields["name"]?.string, configuration.upstreams.contains(where: { $0.name.isExactly(name) }) {
-      throw .invalid("there is an upstream \"\(name)\" already")
+      throw .invalid("an upstream \"\(name)\" already exists")
     }
     let folder = UpstreamFolder(store: configuration.store.location)
     let added = try folder.add(fields)
@@ -28,10 +28,10 @@ extension Daemon {
   func removeUpstream(_ name: String) throws(Refusal) {
     guard configuration.upstreams.contains(where: { $0.name.isExactly(name) }) else {
       let names = configuration.upstreams.map(\.name).joined(separator: ", ")
-      throw .invalid("there is no upstream \"\(name)\"; there are: \(names)")
+      throw .invalid("unknown upstream \"\(name)\"; configured: \(names)")
     }
     guard UpstreamFolder(store: configuration.store.location).remove(name) else {
-      throw .invalid("\"\(name)\" stands in \(file): take it out there, then SIGHUP")
+      throw .invalid("\"\(name)\" is defined in \(file): remove it there, then run `systemctl reload meshpost`")
     }
     var fresh = configuration
     fresh.upstreams.removeAll { $0.name.isExactly(name) }

@@ -35,7 +35,7 @@ final class RadioSigner: RadioAccess {
     do {
       return try await buffer.with(0) { await self.signed(message) }
     } catch {
-      // Whoever wants it signed asks again when it is needed.
+      // The caller asks again when it needs the signature.
       return nil
     }
   }

@@ -30,7 +30,7 @@ final class RemoteCommands {
       synchronizer.restart(fully: command.body["full"]?.bool ?? false)
       return .done(Array("{}".utf8))
     case "status": return .done(status)
-    default: return .refused(code: "not_allowed", words: "there is no command \(command.name)")
+    default: return .refused(code: "not_allowed", words: "unknown command \(command.name)")
     }
   }
 
@@ -45,14 +45,14 @@ final class RemoteCommands {
   /// As `POST /v1/send`; its turn comes after people's here.
   private func send(_ command: RemoteCommand) async -> CommandAnswer {
     guard let to = command.body["to"]?.string, let text = command.body["text"]?.string else {
-      return .refused(code: "invalid", words: "\"to\" and \"text\" are wanted")
+      return .refused(code: "invalid", words: "\"to\" and \"text\" are required")
     }
     var request = SendRequest(
       to: to, text: Text(text), key: "\(command.upstream)/\(command.id)", priority: .relayed, origin: command.upstream,
       splits: command.body["split"]?.bool ?? false)
     if let seconds = command.body["expires_s"]?.integer {
       guard (1...2_592_000).contains(seconds) else {
-        return .refused(code: "invalid", words: "\"expires_s\" is 1 to 2592000")
+        return .refused(code: "invalid", words: "\"expires_s\" must be 1 to 2592000")
       }
       let left = seconds - waited(command)
       guard left > 0 else {

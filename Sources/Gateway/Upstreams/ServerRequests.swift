@@ -13,7 +13,7 @@ extension Daemon: RelayHost {
   public func take(_ update: ChannelUpdate) -> ChannelUpdateFate { exchange.take(update) }
   public var exchangedChannels: [String] { exchange.digests() }
 
-  /// Upstreams were built anew, or may be.
+  /// Upstreams were rebuilt, or may have been.
   func settingsChanged() {
     wantsPackets = relay.wantsPackets
     documentsChanged()

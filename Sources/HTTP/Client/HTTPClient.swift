@@ -85,8 +85,8 @@ public enum HTTPFailure: Error, Equatable, Sendable, CustomStringConvertible {
     case .unreachable(let words): words
     case .timedOut: "no answer in time"
     case .closed(let words): "the connection ended: \(words)"
-    case .malformed(let words): "the answer is no HTTP: \(words)"
-    case .cancelled: "nobody waits for the answer any more"
+    case .malformed(let words): "the answer is not HTTP: \(words)"
+    case .cancelled: "the request was abandoned"
     }
   }
 }
@@ -128,7 +128,7 @@ public final class HTTPClient {
   public func send(
     _ request: HTTPRequest, timeout: Duration?, onPiece: (([UInt8]) -> Void)? = nil
   ) async throws(HTTPFailure) -> HTTPResponse {
-    guard !isBusy else { throw .closed("a request is under way already") }
+    guard !isBusy else { throw .closed("another request is in progress") }
     (isBusy, isClosed, isConnected) = (true, false, false)
     defer { isBusy = false }
     do {

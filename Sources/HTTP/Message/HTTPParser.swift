@@ -170,7 +170,7 @@ struct HTTPParser {
   private mutating func countFraming(_ count: Int) throws(HTTPParseError) {
     framingBytes += count
     guard framingBytes - Self.maxFraming <= bodyBytes.multipliedReportingOverflow(by: 8).partialValue else {
-      throw .malformed("chunks with more around them than in them")
+      throw .malformed("chunks with more overhead than data")
     }
   }
 
@@ -179,7 +179,9 @@ struct HTTPParser {
     let isRequest = kind == .requests
     if isRequest {
       let (method, target, isOld) = try head.requestLine()
-      guard isOld || head.headers.values(of: "Host").count == 1 else { throw .malformed("Host is wanted, once") }
+      guard isOld || head.headers.values(of: "Host").count == 1 else {
+        throw .malformed("exactly one Host is required")
+      }
       keepsAlive = head.keepsAlive(isOld: isOld)
       let framing = try head.framing(isRequest: true)
       emit(.request(method: method, target: target, head.headers))
@@ -188,7 +190,7 @@ struct HTTPParser {
     let (status, isOld) = try head.statusLine()
     keepsAlive = head.keepsAlive(isOld: isOld)
     if status == 101 {
-      guard kind == .upgrade else { throw .malformed("another protocol, which nobody asked for") }
+      guard kind == .upgrade else { throw .malformed("an upgrade that was not requested") }
       state = .switched
       emit(.response(status: status, head.headers))
       return true
@@ -196,7 +198,7 @@ struct HTTPParser {
     if status < 200 {
       // The real head follows.
       interim += 1
-      guard interim <= Self.maxInterim else { throw .malformed("interim answers without end") }
+      guard interim <= Self.maxInterim else { throw .malformed("too many interim responses") }
       return false
     }
     // These two have no body, whatever their head says (RFC 9112 § 6.3).

@@ -24,9 +24,9 @@ public enum WebSocketFailure: Error, Equatable, Sendable, CustomStringConvertibl
   public var description: String {
     switch self {
     case .unreachable(let words), .blocked(let words): words
-    case .notUpgraded(let response): "no WebSocket there: HTTP \(response.status)"
+    case .notUpgraded(let response): "not a WebSocket: HTTP \(response.status)"
     case .closed(let words): "the connection ended: \(words)"
-    case .cancelled: "it was closed from here"
+    case .cancelled: "closed by this side"
     }
   }
 }
@@ -176,7 +176,7 @@ public final class WebSocket {
         try accept(answer)
         return decoder.append(Array(bytes[taken...]))
       }
-      if let failure { throw .blocked("the answer is no HTTP: \(failure)") }
+      if let failure { throw .blocked("the answer is not HTTP: \(failure)") }
     }
   }
 
@@ -193,7 +193,7 @@ public final class WebSocket {
 
   private func accept(_ answer: HTTPResponse) throws(WebSocketFailure) {
     guard answer.status == 101 else { throw .notUpgraded(answer) }
-    if let words = objection(answer.headers) { throw .blocked("the answer to the handshake is wrong: \(words)") }
+    if let words = objection(answer.headers) { throw .blocked("invalid handshake response: \(words)") }
     try beginCompression(answer.headers.values(of: "Sec-WebSocket-Extensions"))
   }
 
@@ -204,7 +204,7 @@ public final class WebSocket {
       guard let offer = settings.compression else { throw PerMessageDeflate.Objection() }
       agreed = try PerMessageDeflate.answered(extensions, to: offer)
     } catch {
-      throw .blocked("the answer to the handshake is wrong: an extension nobody asked for")
+      throw .blocked("invalid handshake response: an extension that was not requested")
     }
     guard let agreed else { return }
     let (ours, theirs) =
@@ -230,7 +230,7 @@ public final class WebSocket {
     let subprotocols = headers.values(of: "Sec-WebSocket-Protocol")
     guard subprotocols.isEmpty || (subprotocols.count == 1 && settings.subprotocol?.isExactly(subprotocols[0]) == true)
     else {
-      return "a subprotocol nobody asked for"
+      return "a subprotocol that was not requested"
     }
     return nil
   }

@@ -22,8 +22,8 @@ enum WebSocketError: Error, Equatable, CustomStringConvertible {
 
   var description: String {
     switch self {
-    case .malformed(let words): "it is no WebSocket: \(words)"
-    case .notText: "a text that is no UTF-8"
+    case .malformed(let words): "WebSocket protocol error: \(words)"
+    case .notText: "a text that is not UTF-8"
     case .damaged: "a message that cannot be decompressed"
     case .tooLarge: "a message that is too large"
     }
@@ -139,11 +139,11 @@ struct WebSocketDecoder {
     guard let opcode = WebSocketFrame.Opcode(rawValue: first & 0x0F) else { throw .malformed("unknown opcode") }
     // Of a message's first piece the first bit says that all of it is compressed.
     let allowed: UInt8 = compression != nil && (opcode == .text || opcode == .binary) ? 0x40 : 0
-    guard first & 0x70 & ~allowed == 0 else { throw .malformed("reserved bits: an extension nobody asked for") }
+    guard first & 0x70 & ~allowed == 0 else { throw .malformed("reserved bits: an extension that was not requested") }
     let isFinal = first & 0x80 != 0
     guard bytes.count - position >= 2 else { return nil }
     let second = bytes[position + 1]
-    guard second & 0x80 == 0 else { throw .malformed("a server does not mask") }
+    guard second & 0x80 == 0 else { throw .malformed("a masked frame from the server") }
     let short = second & 0x7F
     guard !opcode.isControl || (isFinal && short <= 125) else { throw .malformed("control frame") }
     guard let length = try length(short, at: position + 2) else { return nil }
@@ -158,7 +158,7 @@ struct WebSocketDecoder {
     let count = short == 126 ? 2 : 8
     guard bytes.count - start >= count else { return nil }
     let value = bytes[start..<start + count].reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-    guard value >= (short == 126 ? 126 : 65536) else { throw .malformed("a length that is longer than it need be") }
+    guard value >= (short == 126 ? 126 : 65536) else { throw .malformed("a length that is not in its shortest form") }
     guard let length = Int(exactly: value) else { throw .tooLarge }
     return length
   }
@@ -167,7 +167,7 @@ struct WebSocketDecoder {
   private mutating func begin(
     _ opcode: WebSocketFrame.Opcode, _ length: Int, _ isCompressed: Bool
   ) throws(WebSocketError) {
-    guard (opcode == .continuation) == (self.opcode != nil) else { throw .malformed("pieces out of order") }
+    guard (opcode == .continuation) == (self.opcode != nil) else { throw .malformed("fragments out of order") }
     guard length <= maxPayload - message.count else { throw .tooLarge }
     if opcode != .continuation {
       self.opcode = opcode
@@ -176,7 +176,7 @@ struct WebSocketDecoder {
       text = UTF8Check()
     }
     pieces += 1
-    guard pieces <= Self.freePieces + message.count / Self.bytesPerPiece else { throw .malformed("pieces without end") }
+    guard pieces <= Self.freePieces + message.count / Self.bytesPerPiece else { throw .malformed("too many fragments") }
   }
 }
 
@@ -185,7 +185,7 @@ enum WebSocketClose {
   /// Its reason. What must not be sent is refused. Source: RFC 6455 §§ 5.5.1 and 7.4, and the codes that IANA has.
   static func reason(_ payload: [UInt8]) throws(WebSocketError) -> String {
     guard !payload.isEmpty else { return "" }
-    guard payload.count >= 2 else { throw .malformed("half a close code") }
+    guard payload.count >= 2 else { throw .malformed("an incomplete close code") }
     switch UInt16(payload[0]) << 8 | UInt16(payload[1]) {
     case 1000...1003, 1007...1014, 3000...4999: break
     case let code: throw .malformed("close code \(code)")

@@ -63,7 +63,7 @@ public final class NodeRequests {
   private let messenger: Messenger
   private let turns = LoopSemaphore<DeliveryPriority>(bound: bound)
   private var link = LinkLife()
-  /// The last question, also when whoever asked it has gone or given up: the air time for its answer is spent, and it may come yet.
+  /// The last question, also after its caller has gone: the air time for the answer is spent, and it may still come.
   private var asked: Asked?
   private weak var shared: SharedTurn?
   /// A server takes a command with the time of the last one for its repetition.
@@ -97,7 +97,7 @@ public final class NodeRequests {
     do {
       try await turns.enter(priority)
     } catch let full as LoopSemaphore<DeliveryPriority>.Full {
-      throw .full("\(full.waiting) requests to other nodes wait already")
+      throw .full("\(full.waiting) requests to other nodes are already waiting")
     } catch {
       throw .cancelled
     }
@@ -162,7 +162,7 @@ public final class NodeRequests {
     case .failed(.linkLost): return .failure(.linkDown)
     case .failed(.refused(let error)):
       return .failure(.radio("the radio refuses: \(error.map(\.description) ?? "no reason given")"))
-    default: return .failure(.radio("the radio did not take the request"))
+    default: return .failure(.radio("the radio did not accept the request"))
     }
     guard asked.question != .keepAlive else { return .success(.sent) }
     var limit = Self.patience(sent, atMost: longestWait)
@@ -192,15 +192,16 @@ public final class NodeRequests {
     let stranger = "or it does not know this radio (meshpost radio advert --flood)"
     return switch (question, contact.type) {
     case (.path, .chat), (.telemetry, .chat):
-      "\(name) does not answer: a companion answers this only if its owner lets others read its telemetry, which is denied unless they "
-        + "change it; or it is out of range, \(stranger)"
+      "\(name) does not answer: a companion answers only if its owner allows telemetry requests, which are denied by "
+        + "default; or it is out of range, \(stranger)"
     case (.login, _): "\(name) does not answer: a wrong password, out of range, or a stale path"
     case (.cli, _): "\(name) does not answer: not logged in as admin, out of range, or a command without a reply"
     case (.trace, _):
-      "no trace came back: a hop is out of range of the next, or does not pass packets on (repeaters do, unless switched off)"
-    case (_, .chat): "\(name) does not answer: a companion answers no such question; or it is out of range, \(stranger)"
+      "no trace came back: a hop is out of range of the next, or does not repeat packets (repeaters do, unless disabled)"
+    case (_, .chat):
+      "\(name) does not answer: a companion does not answer such requests; or it is out of range, \(stranger)"
     default:
-      "\(name) does not answer: out of range, a stale path (meshpost contact path NAME --reset), or it does not know us (meshpost node login)"
+      "\(name) does not answer: out of range, a stale path (meshpost contact path NAME --reset), or it does not know this radio (meshpost node login)"
     }
   }
 }

@@ -8,7 +8,7 @@ import Store
 import Sync
 import Timing
 
-/// Asks nodes, logging in where a password is stored and it is needed, and keeps what they tell of themselves.
+/// Asks nodes, logging in where a password is stored and it is needed, and stores their answers.
 public final class NodeService {
   private let messenger: Messenger
   public let requests: NodeRequests
@@ -22,7 +22,7 @@ public final class NodeService {
   /// Whether a room lets us read and ignores what we post, as far as is known.
   func isReadOnly(_ room: PublicKey) -> Bool { readOnly.contains(room) }
 
-  /// Another radio is attached: nobody knows it yet.
+  /// Another radio is attached: no node knows it yet.
   public func radioReplaced() { (loggedIn, readOnly) = ([], []) }
   /// When a path was last asked for: not more than once an hour each.
   private var pathsAsked: [PublicKey: MonotonicTime] = [:]
@@ -94,7 +94,7 @@ public final class NodeService {
     do {
       try credentials.set(given, for: contact.key)
     } catch {
-      throw .invalid("logged in, but the password cannot be kept: \(error)")
+      throw .invalid("logged in, but the password cannot be stored: \(error)")
     }
     return answer
   }
@@ -107,7 +107,7 @@ public final class NodeService {
     while true {
       let first = UInt16(clamping: all?.entries.count ?? 0)
       guard case .neighbours(let page) = try await ask(.neighbours(first: first), of: stored) else {
-        throw .radio("an answer of another kind came")
+        throw .radio("an unexpected answer")
       }
       var found = all ?? page
       if all != nil { found.entries += page.entries.filter { !found.entries.contains($0) } }
@@ -119,7 +119,7 @@ public final class NodeService {
 
   // MARK: What answers mean
 
-  /// Keeps what a node told of itself, whether somebody waits for it or not.
+  /// Stores a node's answer, also if no caller waits for it.
   func took(_ answer: NodeAnswer, _ contact: Contact) {
     switch answer {
     case .login(let login):
@@ -182,10 +182,10 @@ public final class NodeService {
     let now = messenger.loop.now
     pathsAsked = pathsAsked.filter { now - $0.value < Self.pathPause }
     guard pathsAsked[key] == nil, pathsAsked.count < Self.maxPathsAsked,
-      let stored = (try? messenger.store.contact(key)) ?? nil, stored.onRadio
+      let stored = messenger.store.ifReadable({ try messenger.store.contact(key) }), stored.onRadio
     else { return }  // `try?`: a path is a convenience
     pathsAsked[key] = now
-    // It ends by itself: with the answer, its time-out, or the link.
+    // It ends with the answer, its timeout, or the link.
     messenger.loop.begin {
       do throws(Refusal) {
         _ = try await self.ask(.path, of: stored, .bulk)

@@ -6,8 +6,8 @@ import Store
 import Sync
 import Timing
 
-/// Keeps room in the radio's contact table: who was longest unheard gives way, is kept here, and is put back when somebody writes
-/// to them. Favourites never give way.
+/// Keeps room in the radio's contact table: the node heard longest ago is evicted, kept in the store, and restored when a message is sent
+/// to it. Favourites are never evicted.
 public final class ContactEviction {
   public struct Settings: Equatable, Sendable {
     /// Off by default: it changes what the radio has.
@@ -77,7 +77,7 @@ public final class ContactEviction {
       if !leaving.isEmpty { return await evict(leaving) }
       logThatNobodyMayLeave(most)
     } catch {
-      log.info("the contact table is not looked after: \(error)")
+      log.info("contact eviction failed: \(error)")
     }
     return false
   }
@@ -86,8 +86,8 @@ public final class ContactEviction {
     guard !isFullLogged else { return }
     isFullLogged = true
     log.warning(
-      "fewer than \(settings.keepFree) of the radio's \(most) contacts are free, and none may give way: favourites, types that stay, "
-        + "or heard within \(Int(settings.minimumAge.inSeconds / 86_400)) days ([contacts])")
+      "fewer than \(settings.keepFree) of the radio's \(most) contacts are free, and none can be evicted: all are favourites, of types that are kept, "
+        + "or heard in the last \(Int(settings.minimumAge.inSeconds / 86_400)) days ([contacts])")
   }
 
   private func evict(_ leaving: [StoredContact]) async -> Bool {
@@ -95,7 +95,7 @@ public final class ContactEviction {
       do throws(Refusal) {
         try await table.remove(contact.key)
       } catch {
-        log.info("\(contact.name.string) stays in the radio's contacts: \(error)")
+        log.info("\(contact.name.string) could not be evicted: \(error)")
         return false
       }
       log.notice(
@@ -108,10 +108,10 @@ public final class ContactEviction {
     return true
   }
 
-  /// Puts a node back that had given way. `false`: it had not, or cannot come back.
+  /// Restores an evicted node. `false`: it was not evicted, or cannot be restored.
   func restore(_ stored: StoredContact) async -> Bool {
-    // `try?`: a store that cannot be read refuses what follows.
-    guard (try? store.isEvicted(stored.contact.key)) == true else { return false }
+    // A store that cannot be read refuses what follows.
+    guard store.ifReadable({ try store.isEvicted(stored.contact.key) }) == true else { return false }
     do throws(Refusal) {
       try await table.add(stored.contact)
     } catch {
@@ -125,7 +125,7 @@ public final class ContactEviction {
       }
     } catch {
       // The radio has it, and the next sync says so to the store.
-      log.warning("it is not noted that \(stored.contact.name.string) was put back: \(error)")
+      log.warning("cannot record that \(stored.contact.name.string) was restored: \(error)")
     }
     look()
     return true

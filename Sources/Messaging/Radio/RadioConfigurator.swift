@@ -83,8 +83,8 @@ public final class RadioConfigurator {
     switch outcome {
     case .failed(.refused(let error)): "is refused by the radio: \(error?.description ?? "without a reason")"
     case .failed(.linkLost): "was not sent: the link is down"
-    case .failed(.timedOut): "has no answer; it may have been set all the same"
-    default: "has an answer of another kind"
+    case .failed(.timedOut): "was not answered; it may have been set anyway"
+    default: "got an unexpected answer"
     }
   }
 
@@ -95,7 +95,7 @@ public final class RadioConfigurator {
     let outcome = await connection.ask(.exportPrivateKey, .interactive)
     switch outcome {
     case .replied(.privateKey(let bytes)): return bytes
-    case .failed(.disabled): throw .radio("this firmware gives its private key to nobody")
+    case .failed(.disabled): throw .radio("this firmware does not export its private key")
     case .failed(.linkLost): throw .linkDown
     default: throw .radio("the private key \(Self.words(outcome))")
     }

@@ -4,7 +4,7 @@ import Companion
 import JSON
 import MeshCrypto
 
-/// A change to the radio's settings, as somebody asked for it: checked before anything is sent.
+/// A requested change of the radio's settings, checked before anything is sent.
 public enum RadioSetting: Equatable, Sendable {
   case name(Text)
   /// Degrees × 10⁶.
@@ -13,7 +13,7 @@ public enum RadioSetting: Equatable, Sendable {
   case radio(RadioParameters, clientRepeat: Bool?)
   case power(Int8)
   case tuning(rxDelay: UInt32?, airtimeFactor: UInt32?)
-  /// Kinds of nodes that the radio adds by itself; `nil` leaves the flags as they are.
+  /// Kinds of nodes that the radio adds automatically; `nil` leaves the flags as they are.
   case autoAdd(kinds: Set<String>?, overwrites: Bool?, maxHops: UInt8?)
   case other(Other)
   case pathHashBytes(UInt8)
@@ -36,24 +36,24 @@ public enum RadioSetting: Equatable, Sendable {
     ("name", "1 to 31 bytes"), ("position", "LATITUDE,LONGITUDE in degrees, such as 47.3769,8.5417; 0,0: none"),
     ("preset", "a region's radio parameters: see `meshpost radio presets`"), ("frequency", "MHz, 150 to 2500"),
     ("bandwidth", "kHz, 7 to 500"), ("sf", "spreading factor, 5 to 12"), ("cr", "coding rate, 5 to 8"),
-    ("repeat", "on or off: pass packets of others on, where the frequency allows it"),
-    ("power", "dBm, -9 to what the board allows"),
-    ("rx-delay", "0 to 20"), ("airtime-factor", "0 to 9: so many times the air time of a packet is silence after it"),
-    ("auto-add", "all, none, or some of chat,repeater,room,sensor"), ("auto-add-hops", "0 to 64; 0: however far"),
-    ("overwrite", "on or off: when the contact table is full, the oldest gives way"),
+    ("repeat", "on or off: repeat packets of other nodes, where the frequency allows it"),
+    ("power", "dBm, -9 to the board's maximum"),
+    ("rx-delay", "0 to 20"), ("airtime-factor", "0 to 9: silence after each packet, in multiples of its air time"),
+    ("auto-add", "all, none, or some of chat,repeater,room,sensor"), ("auto-add-hops", "0 to 64; 0: no limit"),
+    ("overwrite", "on or off: replace the oldest contact when the table is full"),
     ("telemetry", "deny, contacts or all: who may read voltage and temperature"),
     ("telemetry-location", "deny, contacts or all"), ("telemetry-environment", "deny, contacts or all"),
-    ("location-policy", "0: adverts tell no position, 1: they do"), ("multi-acks", "0 or 1"),
+    ("location-policy", "0: adverts contain no position, 1: they do"), ("multi-acks", "0 or 1"),
     ("path-hash-bytes", "1 to 3"),
-    ("flood-scope", "the region that floods go to, such as ottawa, or none; needs firmware 1.15"),
+    ("flood-scope", "the default region of floods, such as ottawa, or none; needs firmware 1.15"),
     ("flood-scope-key", "32 hex digits, with flood-scope: the key of a region that begins with $"),
-    ("pin", "six digits, or 0; counts from the radio's next start"),
+    ("pin", "six digits, or 0; takes effect at the radio's next start"),
   ]
 
   /// From an object with these names; values are strings or numbers.
   public static func read(_ body: JSONValue, present: SelfInfo) throws(Refusal) -> [RadioSetting] {
     let fields = body.fields ?? []
-    guard !fields.isEmpty else { throw .invalid("nothing is to be set; \(list)") }
+    guard !fields.isEmpty else { throw .invalid("no setting given; \(list)") }
     var reader = Reader(present)
     let scope = try floodScope(fields)
     for (name, value) in fields {
@@ -75,25 +75,25 @@ public enum RadioSetting: Equatable, Sendable {
     func given(_ name: String) -> String? { fields.last { $0.0 == name }.map { words($0.1) } }
     let key = try given("flood-scope-key").map { hex throws(Refusal) in try SharedLink.secret(hex) }
     guard let name = given("flood-scope") else {
-      guard key == nil else { throw .invalid("flood-scope-key: it goes together with flood-scope") }
+      guard key == nil else { throw .invalid("flood-scope-key requires flood-scope") }
       return nil
     }
     guard let key else {
       guard name != "none", name != Region.unscopedMark else { return .some(nil) }
       guard case .named(let text)? = Region(name), let own = Region.named(text).key else {
         throw .invalid(
-          "flood-scope: \"\(name)\" is no public region: 1 to 30 letters, digits and -, or none; one that begins with $ needs flood-scope-key"
+          "flood-scope: \"\(name)\" is not a public region: 1 to 30 letters, digits and -, or none; one that begins with $ needs flood-scope-key"
         )
       }
       return FloodScope(name: Text(text), key: own)
     }
     guard (1...30).contains(name.utf8.count), name != "none", !name.utf8.contains(0) else {
-      throw .invalid("flood-scope: a name has 1 to 30 bytes")
+      throw .invalid("flood-scope: a name must have 1 to 30 bytes")
     }
     return FloodScope(name: Text(name), key: key)
   }
 
-  private static var list: String { "there are: \(known.map(\.name).joined(separator: ", "))" }
+  private static var list: String { "known: \(known.map(\.name).joined(separator: ", "))" }
 
   private static func words(_ value: JSONValue) -> String { value.string ?? value.text }
 }

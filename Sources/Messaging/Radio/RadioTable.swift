@@ -21,8 +21,8 @@ public final class RadioTable {
     case .replied(let reply): return reply
     case .failed(.refused(let error)): throw Self.refusal(error, of: command)
     case .failed(.linkLost): throw .linkDown
-    case .failed(.timedOut): throw .silence("the radio does not answer; it may have done it all the same")
-    default: throw .radio("the radio gave an answer of another kind")
+    case .failed(.timedOut): throw .silence("the radio does not answer; it may have done it anyway")
+    default: throw .radio("the radio sent an unexpected answer")
     }
   }
 
@@ -42,7 +42,7 @@ public final class RadioTable {
 
   /// Adds a node, or changes what the radio has of it. The answer is believed, and the record fetched: it is what the radio made of it.
   public func add(_ contact: Contact) async throws(Refusal) {
-    guard !contact.key.isZero, !contact.key.prefix.isZero else { throw .invalid("a key of zeros is nobody") }
+    guard !contact.key.isZero, !contact.key.prefix.isZero else { throw .invalid("a key must not be all zeros") }
     var whole = contact
     whole.lastModified = synchronizer.radioTime ?? contact.lastModified
     _ = try await ask(.addUpdateContact(whole))
@@ -57,7 +57,7 @@ public final class RadioTable {
   /// A node's card as a link; `nil`: this radio's own.
   public func export(_ key: PublicKey?) async throws(Refusal) -> String {
     guard case .exportContact(let card) = try await ask(.exportContact(key)) else {
-      throw .radio("the radio gave an answer of another kind")
+      throw .radio("the radio sent an unexpected answer")
     }
     return "meshcore://\(Hex.string(card))"
   }
@@ -66,7 +66,7 @@ public final class RadioTable {
   /// does not add it by itself (manual mode, an older advert) is told to.
   public func importLink(_ link: SharedLink) async throws(Refusal) -> PublicKey {
     switch link {
-    case .channel: throw .invalid("that is a channel's link: meshpost channel add takes it")
+    case .channel: throw .invalid("this is a channel's link: use meshpost channel add")
     case .contact(let key, let name, let type):
       try await add(Contact(key: key, type: type, name: name))
       return key
@@ -84,7 +84,7 @@ public final class RadioTable {
     } catch {
       // `try?`: a card that cannot be read has no name either
       guard let content = try? advert.content(), let name = content.name else {
-        throw .invalid("the card has no name, and the radio does not take it")
+        throw .invalid("the card has no name, and the radio does not accept it")
       }
       try await add(
         Contact(
@@ -106,9 +106,9 @@ public final class RadioTable {
   /// Joins a channel: in its slot if it has one already, else in the first that is free.
   public func add(name: Text, secret: ChannelSecret) async throws(Refusal) -> Channel {
     guard (1...31).contains(name.bytes.count), !name.bytes.contains(0) else {
-      throw .invalid("a channel's name has 1 to 31 bytes")
+      throw .invalid("a channel's name must have 1 to 31 bytes")
     }
-    guard !secret.isZero else { throw .invalid("a key of zeros is no secret") }
+    guard !secret.isZero else { throw .invalid("a secret must not be all zeros") }
     var used: [Channel] = []
     do {
       try store.eachChannel { used.append($0) }
@@ -124,7 +124,7 @@ public final class RadioTable {
     }
     let slots = synchronizer.connection.identity?.device?.details.map { Int($0.channelSlots) } ?? 8
     guard let free = (0..<slots).first(where: { slot in !used.contains { Int($0.slot) == slot } }) else {
-      throw .full("all \(slots) channel slots of the radio are taken; remove one first")
+      throw .full("all \(slots) channel slots of the radio are in use; remove one first")
     }
     let channel = Channel(slot: UInt8(clamping: free), name: name, secret: secret)
     try await put(channel)

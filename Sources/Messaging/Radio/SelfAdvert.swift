@@ -15,7 +15,7 @@ public final class SelfAdvert {
   public struct Settings: Equatable, Sendable {
     /// Once, to direct neighbours, for a radio that this gateway has not advertised yet.
     public var whenNew = false
-    /// Again and again, to direct neighbours; zero: not by itself.
+    /// Interval of adverts to direct neighbours; zero: none.
     public var every: Duration = .zero
 
     public init() {}
@@ -42,7 +42,7 @@ public final class SelfAdvert {
   private var record: AdvertRecord?
   /// When `record` was made, if this program made it.
   private var madeAt: MonotonicTime?
-  /// Advertises by itself, while the link is up.
+  /// Advertises at intervals while the link is up.
   private var task: LoopTask?
   private var isUp = false
   private var refusalLogged: Refusal?
@@ -55,7 +55,7 @@ public final class SelfAdvert {
     do {
       record = try messenger.store.lastAdvert()
     } catch {
-      log.error("it is not known when the radio was advertised: \(error)")
+      log.error("the time of the last advert cannot be read: \(error)")
     }
     messenger.advert = self
   }
@@ -95,10 +95,10 @@ public final class SelfAdvert {
     switch outcome {
     case .replied(.ok): nil
     case .failed(.linkLost): .linkDown
-    case .failed(.timedOut): .silence("the radio does not answer; it may have advertised itself all the same")
+    case .failed(.timedOut): .silence("the radio does not answer; it may have sent the advert anyway")
     case .failed(.refused(let error)):
-      .radio("the radio does not advertise itself: \(error.map(\.description) ?? "no reason given")")
-    default: .radio("the radio gave an answer of another kind")
+      .radio("the radio did not send an advert: \(error.map(\.description) ?? "no reason given")")
+    default: .radio("the radio sent an unexpected answer")
     }
   }
 
@@ -152,7 +152,7 @@ public final class SelfAdvert {
         try await send(isFlood: false, .bulk)
       } catch {
         guard !Task.isCancelled else { throw CancellationError() }
-        if refusalLogged != error { log.info("the radio is not advertised now: \(error)") }
+        if refusalLogged != error { log.info("advert not sent: \(error)") }
         refusalLogged = error
         try await messenger.loop.sleep(for: Self.retry)
       }

@@ -50,7 +50,7 @@ public struct Addressing {
   }
 
   public func find(_ text: String) throws(Refusal) -> Addressee {
-    guard !text.isEmpty else { throw .invalid("a name, a key or a #channel is wanted") }
+    guard !text.isEmpty else { throw .invalid("expected a name, a key or a #channel") }
     var found = Found()
     do throws(StoreError) {
       try store.eachChannel { channel in
@@ -101,12 +101,12 @@ public struct Addressing {
 
   /// A node that the radio can send to.
   public func contact(_ text: String) throws(Refusal) -> StoredContact {
-    guard case .contact(let stored) = try find(text) else { throw .invalid("\(text) is a channel; a node is wanted") }
+    guard case .contact(let stored) = try find(text) else { throw .invalid("\(text) is a channel; expected a node") }
     return stored
   }
 
   public func channel(_ text: String) throws(Refusal) -> Channel {
-    guard case .channel(let channel) = try find(text) else { throw .invalid("\(text) is a node; a channel is wanted") }
+    guard case .channel(let channel) = try find(text) else { throw .invalid("\(text) is a node; expected a channel") }
     return channel
   }
 

@@ -5,7 +5,7 @@ import Delivery
 import MeshCrypto
 import Timing
 
-/// Recognises repeaters that send on a channel message of ours: the only sign that anybody heard it.
+/// Recognises repeaters that repeat an outgoing channel message: the only sign that it was received.
 ///
 /// The packet's payload is computed as the radio makes it; what the radio hears is compared by it. Nothing is looked at
 /// while no message waits for repeats.
@@ -18,7 +18,7 @@ struct ChannelEchoes {
     var repeaters: Set<[UInt8]> = []
   }
 
-  /// Messages that are looked for at once; the oldest gives way.
+  /// Maximum number of messages looked for at once; the oldest is dropped.
   static let most = 16
 
   private var expected: [Expected] = []

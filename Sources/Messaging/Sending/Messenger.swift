@@ -8,7 +8,7 @@ import Store
 import Sync
 import Timing
 
-/// Store → radio: one durable queue for everything that is said, whoever says it.
+/// Store → radio: one durable queue for all outgoing messages.
 ///
 /// `DeliverySession` decides; this keeps its decisions on disk before they are carried out, hands messages to the radio
 /// and tells it what became of them. Each message that is under way is a task (`deliver`), each state is written where it is decided
@@ -64,7 +64,7 @@ public final class Messenger {
 
   /// Asks for paths, and knows which rooms let us read only.
   weak var nodes: NodeService?
-  /// Puts nodes back that had given way in the radio's table.
+  /// Restores nodes that were evicted from the radio's table.
   public weak var keeper: ContactEviction?
   weak var advert: SelfAdvert?
 
@@ -82,7 +82,7 @@ public final class Messenger {
     try resume()
   }
 
-  /// Begins with another database. What was on the air within the last hour was on the air all the same.
+  /// Begins with another database. The air time of the last hour still counts.
   public func begin() throws(StoreError) {
     senderClock = try SenderClock(store)
     let uses = session.budget.remembered
@@ -149,7 +149,8 @@ public final class Messenger {
   func arm() {
     if session.waitsForBudget, budgetToldAt.map({ loop.now - $0 >= AirtimeBudget.window }) ?? true {
       budgetToldAt = loop.now
-      log.notice("sending waits: the hour's air time is used up (see `meshpost status`; told once an hour)")
+      log.notice(
+        "sending is paused: the hour's air time is used up (see `meshpost status`; logged at most once an hour)")
     }
     let next = [session.deadline, nextHeldEnd].compactMap { $0 }.min()
     guard next != nextLook else { return }
@@ -247,7 +248,7 @@ extension Messenger {
     return spend(Int64(Airtime.milliseconds(bytes: bytes, radio).rounded(.up)), .interactive)
   }
 
-  /// Something that is no message goes on the air, if the hour's budget has room for it.
+  /// Reserves air time for something other than a message, if the hour's budget has room.
   func spend(_ airtime: Int64, _ priority: DeliveryPriority) -> Bool {
     guard session.spend(airtime, priority, now: loop.now) else { return false }
     let moment = synchronizer.now

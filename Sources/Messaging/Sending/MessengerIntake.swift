@@ -6,7 +6,7 @@ import Store
 import Sync
 import Timing
 
-/// Taking messages in: who is meant, what is allowed, on disk before anybody is told.
+/// Accepting messages: finds the recipient, checks limits, and answers once the message is on disk.
 extension Messenger {
   /// Takes a message in; returns when it is on disk. With a key that is known already nothing is added, and the message
   /// there is returned.
@@ -14,7 +14,7 @@ extension Messenger {
     do throws(Refusal) {
       return try await keep(request)
     } catch {
-      // Who had to give way in the radio's table comes back when somebody writes to them.
+      // An evicted node is restored when a message is sent to it.
       // `try?`: nobody of that name is what was said already.
       guard case .notOnRadio = error, let keeper, let stored = try? Addressing(store).contact(request.to),
         !stored.onRadio, await keeper.restore(stored)
@@ -101,7 +101,7 @@ extension Messenger {
   func reserve(_ count: Int) throws(Refusal) {
     let waiting = session.pending + arriving
     guard waiting + count <= settings.maxWaiting else {
-      throw .full("\(waiting) messages wait already (messaging.queue); try again later")
+      throw .full("\(waiting) messages are already waiting (messaging.queue); try again later")
     }
     arriving += count
   }
@@ -109,7 +109,7 @@ extension Messenger {
   private func compose(_ request: SendRequest) throws(Refusal) -> [OutgoingMessage] {
     let text = request.text.beforeNul
     guard !text.isEmpty else { throw .invalid("the text is empty") }
-    guard text == request.text else { throw .invalid("the text contains a NUL, at which the mesh would cut it") }
+    guard text == request.text else { throw .invalid("the text contains a NUL, where the mesh would truncate it") }
     let addressee = try Addressing(store).find(request.to)
     let limit = try limit(for: addressee)
     guard limit > 0 else { throw .invalid("the radio's name leaves no room for a text") }
@@ -119,7 +119,7 @@ extension Messenger {
       throw .invalid("the text needs more than \(TextLimit.maxParts) parts")
     }
     let key = request.key ?? Self.randomKey()
-    guard (1...64).contains(key.utf8.count) else { throw .invalid("an id has 1 to 64 bytes") }
+    guard (1...64).contains(key.utf8.count) else { throw .invalid("an id must have 1 to 64 bytes") }
     return parts.enumerated().map { index, part in
       message(request, addressee, part, key: parts.count == 1 ? key : "\(key)/\(index + 1)")
     }
@@ -135,12 +135,13 @@ extension Messenger {
     case .contact(let stored):
       let contact = stored.contact
       guard stored.onRadio else { throw .notOnRadio(contact.name.string) }
-      guard !contact.key.prefix.isZero else { throw .invalid("a key of zeros is nobody") }
+      guard !contact.key.prefix.isZero else { throw .invalid("a key must not be all zeros") }
       switch contact.type {
       case .room:
         guard !isReadOnly(contact.key) else { throw .readOnly(contact.name.string) }
         return TextLimit.room
-      case .repeater: throw .invalid("\(contact.name.string) is a repeater and takes no messages; see `meshpost node`")
+      case .repeater:
+        throw .invalid("\(contact.name.string) is a repeater and does not receive messages; see `meshpost node`")
       default: return TextLimit.direct
       }
     }
@@ -179,8 +180,8 @@ extension Messenger {
     var path: Int?
     if let key = message.recipient {
       destination = .node(key)
-      // `try?`: without its path the message is flooded, and the radio knows better anyhow.
-      path = ((try? store.contact(key)) ?? nil)?.contact.outPath?.bytes.count
+      // Without its path the message counts as flooded, and the radio knows the path.
+      path = (store.ifReadable { try store.contact(key) })?.contact.outPath?.bytes.count
     } else {
       destination = .channel(message.channel ?? "")
     }

@@ -6,8 +6,8 @@ import Store
 import Sync
 import Timing
 
-/// Radios are told apart: what was to go out by one is held while another is attached, until it is back, or somebody says that the other one is
-/// to send it, or that nobody is.
+/// Radios are told apart: messages of one are held while another is attached, until it is back, or an operator lets the other one
+/// send them, or cancels them.
 extension Messenger {
   /// Another radio is attached. What the last one was to send stays on disk as it was.
   public func radioReplaced() {
@@ -19,10 +19,10 @@ extension Messenger {
       try resume()
       let held = try store.heldCount()
       if held > 0 {
-        log.notice("\(held) messages that another radio was to send are held: see meshpost outgoing")
+        log.notice("\(held) messages are held for another radio: see meshpost outgoing")
       }
     } catch {
-      log.error("messages that wait cannot be read: \(error)")
+      log.error("waiting messages cannot be read: \(error)")
     }
   }
 
@@ -37,7 +37,7 @@ extension Messenger {
   func held(_ message: OutgoingMessage) -> String {
     let radio = store.radio(message.radio)
     return
-      "\(message.key) was to go out by another radio (\(radio.map { "\($0.name.string), \($0.mark)" } ?? "unknown"))"
+      "\(message.key) is held for another radio (\(radio.map { "\($0.name.string), \($0.mark)" } ?? "unknown"))"
   }
 
   // MARK: What an operator decides
@@ -100,7 +100,7 @@ extension Messenger {
   }
 
   private func adopted(_ message: OutgoingMessage) throws(Refusal) -> OutgoingMessage {
-    guard message.radio != store.radio else { throw .invalid("\(message.key) is this radio's already") }
+    guard message.radio != store.radio else { throw .invalid("\(message.key) already belongs to this radio") }
     guard !message.hasEnded else { throw .invalid("\(message.key) has ended: \(message.state.rawValue)") }
     if let refusal = try unreachable(message) { throw refusal }
     var fresh = message
@@ -161,7 +161,7 @@ extension Messenger {
         return true
       }
     } catch {
-      log.error("messages that are held cannot be read: \(error)")
+      log.error("held messages cannot be read: \(error)")
     }
     for message in over where !message.hasEnded { end(held: message, .expired) }
     nextHeldEnd = next < .never ? next + .seconds(1) : nil

@@ -251,7 +251,7 @@ extension Messenger {
 
   private func sayThatRegionsAreUnknown(_ region: Region) {
     log.warning(
-      "the radio's firmware cannot send to the region \(region.text): the message goes where its default says. Regions need 1.10, * needs 1.16"
+      "the radio's firmware cannot send to the region \(region.text): the message goes to the radio's default region. Regions need 1.10, * needs 1.16"
     )
   }
 

@@ -26,7 +26,7 @@ extension Messenger {
         (row.channel, row.kind) = (channel.secret.digest, .channel)
       }
     } catch {
-      return log.info("a message of \(client) is not kept: \(error)")
+      return log.info("a message of \(client) was not stored: \(error)")
     }
     (row.state, row.senderTime, row.endedAt, row.tries) = (.sent, message.time, moment.milliseconds, 1)
     (row.floods, row.codes) = (message.isFlood ? 1 : 0, message.code.map { [$0] } ?? [])

@@ -27,7 +27,7 @@ extension Messenger {
     }
   }
 
-  /// Keeps a state, however long it takes. Whoever needs it on disk before the next step awaits the commit.
+  /// Stores a state, retrying until it succeeds. Await the commit where the next step needs it on disk.
   @discardableResult
   func save(_ message: OutgoingMessage, airtime: Int64? = nil) -> Commit {
     let moment = synchronizer.now
@@ -61,12 +61,12 @@ extension Messenger {
     }
     guard loggedDiskFailure else { return }
     loggedDiskFailure = false
-    log.notice("sending: states are on disk again")
+    log.notice("sending: states are stored again")
   }
 
   private func logOnce(_ failure: StoreError) {
     if !loggedDiskFailure {
-      log.error("sending: \(failure); nothing new is handed to the radio until states can be kept. \(failure.remedy)")
+      log.error("sending: \(failure); no new message is sent until states can be stored. \(failure.remedy)")
     }
     loggedDiskFailure = true
   }

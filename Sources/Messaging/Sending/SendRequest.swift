@@ -5,7 +5,7 @@ import Delivery
 import Escaping
 import Store
 
-/// What somebody wants to say.
+/// A request to send a message.
 public struct SendRequest: Equatable, Sendable {
   /// A name, a unique beginning of one, a key or its beginning, `#channel`, or a channel's name.
   public var to: String
@@ -67,17 +67,17 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     case .notFound(let name) where name.begins(with: "#"):
       "no channel \(name): join it with meshpost channel add '\(name)'"
     case .otherChannel(let name, let known):
-      "no channel \(name): the radio has \(known), which is another one. Write '\(known)' for that"
-    case .notFound(let name): "nobody is known as \"\(name)\""
+      "no channel \(name); the radio has \(known), a different channel. To use that one, write '\(known)'"
+    case .notFound(let name): "no known node is named \"\(name)\""
     case .ambiguous(let name, let candidates):
-      "\"\(name)\" is not unique: \(candidates.joined(separator: ", ")). Write more of it, or the key"
+      "\"\(name)\" is not unique: \(candidates.joined(separator: ", ")). Use more of the name, or the key"
     case .notOnRadio(let name): "the radio does not have \(name) in its contacts. Add it: meshpost contact add \(name)"
     case .tooLong(let over, let limit):
-      "the text is \(over) bytes too long (at most \(limit)). Shorten it, or let it be split"
+      "the text is \(over) bytes too long (at most \(limit)). Shorten it, or split it"
     case .invalid(let words), .full(let words), .radio(let words), .silence(let words): words
     case .readOnly(let name):
-      "\(name) allows only reading: posts will be ignored. Log in with a password that lets post: meshpost room login \(name)"
-    case .linkDown: "the radio's link is down, or it is not synced yet; `meshpost status` tells which, and what to do"
+      "\(name) allows only reading: posts will be ignored. Log in with a password that allows posting: meshpost room login \(name)"
+    case .linkDown: "the radio's link is down, or it is not synced yet; see `meshpost status`"
     case .store(let error): "\(error). \(error.remedy)"
     case .cancelled: "the request was cancelled"
     }
@@ -113,7 +113,7 @@ public enum TextLimit {
 
   public static func channel(ownName: Text?) -> Int { channelWithName - (ownName?.bytes.count ?? 31) - 2 }
 
-  /// Parts beyond this are refused: nobody wants a mesh to carry a book.
+  /// Maximum number of parts, to protect the mesh's air time.
   public static let maxParts = 9
 
   /// `[1/3] …` in at most `limit` bytes each, cut at blanks where there are any near, never inside a character.

@@ -34,15 +34,15 @@ public enum SharedLink: Equatable, Sendable {
     guard let hex = query["public_key"], let key = PublicKey(hex: String(decoding: hex, as: UTF8.self)), !key.isZero
     else { throw .invalid("the link has no public_key of 64 hex digits") }
     let name = Text(bytes: query["name"] ?? [])
-    guard (1...31).contains(name.bytes.count) else { throw .invalid("the link's name has not 1 to 31 bytes") }
+    guard (1...31).contains(name.bytes.count) else { throw .invalid("the link's name must have 1 to 31 bytes") }
     let type = query["type"].flatMap { UInt8(String(decoding: $0, as: UTF8.self)) } ?? 1
-    guard (1...4).contains(type) else { throw .invalid("the link's type is not 1 to 4") }
+    guard (1...4).contains(type) else { throw .invalid("the link's type must be 1 to 4") }
     return .contact(key, name: name, type: NodeType(rawValue: type))
   }
 
   private static func channel(_ query: [String: [UInt8]]) throws(Refusal) -> SharedLink {
     let name = Text(bytes: query["name"] ?? [])
-    guard (1...31).contains(name.bytes.count) else { throw .invalid("the link's name has not 1 to 31 bytes") }
+    guard (1...31).contains(name.bytes.count) else { throw .invalid("the link's name must have 1 to 31 bytes") }
     let region = try query["region_scope"].flatMap { bytes throws(Refusal) in
       bytes.isEmpty ? nil : try Self.region(String(decoding: bytes, as: UTF8.self))
     }
@@ -58,7 +58,7 @@ public enum SharedLink: Equatable, Sendable {
     guard let region = Region(text) else {
       throw .invalid(
         text.utf8.first == UInt8(ascii: "$")
-          ? "a region that begins with $ has a key of its own, which a link does not tell: leave region_scope out"
+          ? "a region that begins with $ has its own key, which a link does not contain: omit region_scope"
           : "a region is 1 to 30 letters, digits and -, or * for none")
     }
     return region
@@ -76,8 +76,8 @@ public enum SharedLink: Equatable, Sendable {
   private static func card(_ hex: String) throws(Refusal) -> SharedLink {
     guard let bytes = Hex.bytes(hex), let packet = try? Packet(decoding: bytes),
       case .advert(let advert)? = try? packet.content(), !advert.key.isZero
-    else { throw .invalid("that is no card of a node") }  // `try?`: one answer fits all reasons
-    guard advert.isSignatureValid else { throw .invalid("the card's signature is wrong: it was altered") }
+    else { throw .invalid("this is not a node's card") }  // `try?`: one answer fits all reasons
+    guard advert.isSignatureValid else { throw .invalid("the card's signature is invalid: the card was altered") }
     return .card(bytes, advert)
   }
 

@@ -39,8 +39,8 @@ extension ClientSession {
 
   /// Something waits for it.
   func hint() {
-    // `try?`: whoever asks for the message hears what is wrong.
-    guard let newest = try? parts.store.lastMessageID(ofRadio: parts.store.radio), newest > max(cursor, handedOver ?? 0)
+    guard let newest = parts.store.ifReadable({ try parts.store.lastMessageID(ofRadio: parts.store.radio) }),
+      newest > max(cursor, handedOver ?? 0)
     else { return }
     outlet.push(Push.messageWaiting.encode())
   }

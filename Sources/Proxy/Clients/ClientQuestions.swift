@@ -15,13 +15,15 @@ extension ClientSession {
 
   /// The empty slots of a radio are a channel under a key of zeros; and the hour's air time is everybody's.
   func mayGoOnAir(_ command: Command) -> Bool {
-    // `try?`: a store that cannot be read forbids nothing.
-    if let slot = command.slotOnAir, let channel = (try? parts.store.channel(slot: slot)) ?? nil, channel.isEmpty {
+    // A store that cannot be read forbids nothing.
+    if let slot = command.slotOnAir, let channel = parts.store.ifReadable({ try parts.store.channel(slot: slot) }),
+      channel.isEmpty
+    {
       return false
     }
     let bytes = command.bytesOnAir
     guard bytes > 0, !parts.messenger.spendShared(bytes: bytes) else { return true }
-    log.info("client \(name) may not send now: the hour's air time is used up")
+    log.info("client \(name) cannot send now: the hour's air time is used up")
     return false
   }
 

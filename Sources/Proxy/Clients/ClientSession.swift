@@ -186,7 +186,7 @@ final class ClientSession {
     case .request(let answer): return try await askNode(command, frame, answer)
     case .danger(let danger):
       log.warning(
-        "client \(name) wanted \(danger.rawValue): refused; [[proxy]] allow = [\"\(danger.rawValue)\"] permits it")
+        "client \(name) requested \(danger.rawValue): refused; [[proxy]] allow = [\"\(danger.rawValue)\"] permits it")
       return .reply(.error(.unsupported))
     case .refused(let error): return .reply(.error(error))
     }

@@ -81,7 +81,7 @@ final class ProxyListener {
           descriptor, name: "proxy \(settings.name)", reserve: .turnsAway, on: parts.loop, log: log)
       } catch {
         if trouble == nil {
-          log.warning("proxy \(settings.name): \(error); tried again every \(Int(Self.retryAfter.inSeconds)) s")
+          log.warning("proxy \(settings.name): \(error); retrying every \(Int(Self.retryAfter.inSeconds)) s")
         }
         trouble = "\(error)"
       }
@@ -96,7 +96,7 @@ final class ProxyListener {
     guard let peer = ListenAddress.peer(of: socket), isAllowed(peer) else { return nil }
     let there = clients.filter { !$0.isOver }
     guard there.count < settings.maxClients else {
-      log.info("proxy \(settings.name): \(peer) refused, \(there.count) clients are there already")
+      log.info("proxy \(settings.name): \(peer) refused: \(there.count) clients are already connected")
       return nil
     }
     let name = freeName(peer, there)

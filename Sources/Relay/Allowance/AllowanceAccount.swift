@@ -118,7 +118,7 @@ final class AllowanceAccount {
       self.keeping = nil
       // A store that takes nothing does not stop messages: then it is counted in memory.
       self.keptThrough = max(self.keptThrough, through)
-      if let failure, !self.isTroubled { self.log.warning("\(name): what is used is not written down: \(failure)") }
+      if let failure, !self.isTroubled { self.log.warning("\(name): usage cannot be stored: \(failure)") }
       self.isTroubled = failure != nil
       self.changed()
     }

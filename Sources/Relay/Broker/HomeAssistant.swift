@@ -98,8 +98,8 @@ struct HomeAssistant {
 
   /// How the gateway's own radio is. `stats` is `nil` while it is away.
   func state(_ stats: RadioStats?, _ facts: RadioFacts?, _ store: Store, at milliseconds: Int64) -> [MQTTMessage] {
-    // `try?`: without the count the rest is still worth telling.
-    let today = try? store.messageCount(since: milliseconds - milliseconds % 86_400_000)
+    // Without the count the rest is still worth telling.
+    let today = store.ifReadable { try store.messageCount(since: milliseconds - milliseconds % 86_400_000) }
     let payload = JSONWriter.object { json in
       json.field("link", stats == nil ? "down" : "up")
       json.field("name", facts?.name)

@@ -43,7 +43,9 @@ extension MQTTCarrier {
   private typealias Flight = (place: Int, answer: Promise<MQTTAnswer?>)
 
   private func publish(_ batch: Batch, _ turn: Turn) async throws(CancellationError) -> Verdict {
-    guard client.isUp else { return client.end.map(verdict) ?? .retry(reason: "the broker is away", after: nil) }
+    guard client.isUp else {
+      return client.end.map(verdict) ?? .retry(reason: "the broker is not connected", after: nil)
+    }
     var (flights, delivery) = ([Flight](), Delivery())
     for place in settings.isCompact ? 0..<1 : batch.events.indices where delivery.isGoingOn {
       guard let messages = messages(of: batch, place) else {
@@ -87,10 +89,10 @@ extension MQTTCarrier {
         return failure ?? .hungUp(reason: "the connection ended")
       }
       switch answer.code {
-      case 0x87: return .stopped(reason: "the broker does not let us publish there (\(answer.words))")
+      case 0x87: return .stopped(reason: "the broker does not allow publishing there (\(answer.words))")
       // Of these the broker may think otherwise later; an identifier in use is our own next one's matter.
       case 0x80, 0x83, 0x89, 0x91, 0x93, 0x96, 0x97:
-        return .retry(reason: "the broker cannot take it now (\(answer.words))", after: nil)
+        return .retry(reason: "the broker cannot accept it now (\(answer.words))", after: nil)
       // The topic, the payload, its size: the same again would be refused again.
       default: return .refused(status: Int(answer.code), reason: "the broker refuses it (\(answer.words))")
       }

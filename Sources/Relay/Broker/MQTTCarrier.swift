@@ -107,7 +107,7 @@ final class MQTTCarrier: MeteredCarrier {
   func greet() async -> Greeting {
     if client.isUp { client.close() }
     if settings.observer != nil || settings.token != nil, radio?.facts == nil {
-      return .failed(.retry(reason: "whose feed it is is not known: no radio was connected yet", after: nil))
+      return .failed(.retry(reason: "the feed's radio is unknown: no radio has been connected yet", after: nil))
     }
     if settings.token != nil, let problem = await obtainToken() { return .failed(.retry(reason: problem, after: nil)) }
     do throws(Verdict) {

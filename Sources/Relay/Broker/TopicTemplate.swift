@@ -30,9 +30,9 @@ public struct TopicTemplate: Equatable, Sendable {
   private static let longestTopic = 32768
 
   public init(_ text: String) throws(Failure) {
-    guard !text.isEmpty, text.utf8.count <= 512 else { throw Failure(description: "a topic has 1 to 512 bytes") }
+    guard !text.isEmpty, text.utf8.count <= 512 else { throw Failure(description: "a topic must have 1 to 512 bytes") }
     guard Self.isPublishable(text) else {
-      throw Failure(description: "a topic to publish to has no +, no #, and nothing that cannot be seen")
+      throw Failure(description: "a topic must not contain +, # or control characters")
     }
     var pieces: [Piece] = []
     var rest = Substring(text)
@@ -40,7 +40,7 @@ public struct TopicTemplate: Equatable, Sendable {
       guard let close = rest[open...].firstIndex(of: "}") else { throw Failure(description: "\"{\" without \"}\"") }
       let name = rest[rest.index(after: open)..<close]
       guard !name.isEmpty, name.allSatisfy({ $0.isLetter || $0.isNumber || $0 == "_" }) else {
-        throw Failure(description: "\"{\(name)}\" names no field")
+        throw Failure(description: "\"{\(name)}\" is not a field")
       }
       pieces += [.text(String(rest[..<open])), .field(String(name))]
       rest = rest[rest.index(after: close)...]

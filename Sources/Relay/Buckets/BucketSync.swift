@@ -21,7 +21,7 @@ public struct ChannelUpdate: Equatable, Sendable {
   public var text: String
   /// Milliseconds since 1970 when it was sent, as far as can be told: when the hub had it, or before.
   public var at: Int64
-  /// It waited in the other gateway's radio, nobody knows how long.
+  /// It was queued in the other gateway's radio for an unknown time.
   public var isOfUnknownAge = false
 
   /// When a message was sent, as far as can be told: the other gateway may have been away from the hub for long, and its radio
@@ -45,13 +45,13 @@ public enum ChannelUpdateFate: Equatable, Sendable {
   case known
   /// Too old, or not wanted here.
   case skipped
-  /// There is no room for it now: it must come again.
+  /// There is no room for it now: the server has to resend it.
   case later(String)
 }
 
 /// Carries out what `CatchUp` decides, for one upstream: asks, applies, keeps.
 final class BucketSync: UpdatesListener {
-  /// After a failure, and where the server cannot tell of what is new.
+  /// After a failure, and where the server cannot announce updates.
   private static let pollInterval: Duration = .seconds(300)
   private static let firstPause: Duration = .seconds(5)
   /// Commands that may wait on disk here; the rest waits at the hub.
@@ -174,7 +174,7 @@ final class BucketSync: UpdatesListener {
       switch action {
       case .askState(let buckets): try await askState(buckets)
       case .fetch(let bucket, let from, let until, let limit):
-        if bucket == "commands", !hasRoomForCommands() { throw Trouble(words: "many commands wait here already") }
+        if bucket == "commands", !hasRoomForCommands() { throw Trouble(words: "too many commands are waiting here") }
         try await fetch(bucket, from, until, limit)
       case .skip(let bucket, let first, let last, let position):
         try await skip(bucket, first...last, "too_long", position)
@@ -185,14 +185,14 @@ final class BucketSync: UpdatesListener {
   }
 
   private func hasRoomForCommands() -> Bool {
-    // `try?`: a store that cannot be read takes nothing.
-    ((try? store.waitingCommands(of: upstream)) ?? .max) < Self.maxWaiting
+    // A store that cannot be read takes nothing.
+    (store.ifReadable { try store.waitingCommands(of: upstream) } ?? .max) < Self.maxWaiting
   }
 
   private func askState(_ buckets: [String]) async throws {
     let answer = try await source.ask(.state(buckets))
     try Task.checkCancellation()
-    guard let list = answer?["buckets"]?.array else { throw Trouble(words: "the hub does not tell what it has") }
+    guard let list = answer?["buckets"]?.array else { throw Trouble(words: "the hub does not report its buckets") }
     catchUp.stateArrived(
       list.compactMap { state in
         guard let name = state["bucket"]?.string, let seq = state["seq"]?.integer,
@@ -206,7 +206,7 @@ final class BucketSync: UpdatesListener {
     let answer = try await source.ask(.page(bucket: bucket, from: from, until: until, limit: limit))
     try Task.checkCancellation()
     guard let answer, let page = CatchUp.Page(answer), let outcome = catchUp.read(page, of: bucket) else {
-      throw Trouble(words: "the hub's answer about \(bucket) makes no sense, or did not come")
+      throw Trouble(words: "the hub's answer about \(bucket) is invalid or missing")
     }
     log.debug(
       "\(upstream): \(bucket): fetched after seq \(from.seq)\(until.map { " up to \($0)" } ?? ""), at most \(limit): "
@@ -226,7 +226,7 @@ final class BucketSync: UpdatesListener {
 
   /// Waits before the next try; somebody may say that it is to be now.
   private func failed(_ words: String) async {
-    if troubleLogged != words { log.warning("\(upstream): \(words); trying again by itself") }
+    if troubleLogged != words { log.warning("\(upstream): \(words); retrying automatically") }
     troubleLogged = words
     catchUp.failed()
     // `try?`: when it is cancelled nobody tries again.

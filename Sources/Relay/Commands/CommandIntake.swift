@@ -93,7 +93,7 @@ final class CommandIntake: CommandTaker {
     let json = payload.count <= Self.maxBytes ? try? JSONValue(parsing: payload) : nil
     guard let body = json, body.fields != nil else {
       let command = RemoteCommand(upstream: upstream, id: "", name: "", body: .null)
-      return .failure(Unreadable(command: command, words: "a command is a JSON object"))
+      return .failure(Unreadable(command: command, words: "a command must be a JSON object"))
     }
     let command = RemoteCommand(
       upstream: upstream, id: body["id"]?.string ?? "", name: body["command"]?.string ?? "", body: body)
@@ -105,11 +105,11 @@ final class CommandIntake: CommandTaker {
 
   /// The same id twice is one command.
   private func earlierAnswer(_ id: String) -> [UInt8]? {
-    // `try?`: a store that cannot be read cannot keep the command either, and that is answered.
-    (try? store.commandAnswer(id, of: upstream)) ?? nil
+    // A store that cannot be read cannot keep the command either, and that is answered.
+    store.ifReadable { try store.commandAnswer(id, of: upstream) }
   }
 
-  /// Once begun it is carried out to its end, whoever still waits for it.
+  /// Runs to its end once begun, even if its caller is gone.
   private func run(_ command: RemoteCommand) async -> [UInt8]? {
     // By bytes, as on disk: two that look the same are two commands.
     let (id, answer) = (Text(command.id), Promise<[UInt8]?>())
@@ -177,8 +177,8 @@ final class CommandIntake: CommandTaker {
   }
 
   private func nextInQueue() -> QueuedCommand? {
-    // `try?`: a store that cannot be read is noticed by whoever writes; the queue waits on disk.
-    (try? store.nextCommand(of: upstream, after: begun)) ?? nil
+    // The queue waits on disk.
+    store.ifReadable { try store.nextCommand(of: upstream, after: begun) }
   }
 
   func stop() { queueTask?.cancel() }
@@ -197,7 +197,8 @@ final class CommandIntake: CommandTaker {
     guard hasRoom() else {
       if toldLimitAt.map({ now - $0 >= .seconds(3600) }) ?? true {
         toldLimitAt = now
-        log.warning("\(upstream): more than \(settings.perMinute) commands a minute are refused (told once an hour)")
+        log.warning(
+          "\(upstream): more than \(settings.perMinute) commands a minute are refused (logged at most once an hour)")
       }
       return false
     }
@@ -210,7 +211,7 @@ final class CommandIntake: CommandTaker {
   /// `nil`: the disk did not take it.
   private func end(_ command: RemoteCommand, _ answer: CommandAnswer) async -> [UInt8]? {
     if case .notKept(let words) = answer {
-      log.warning("\(upstream): a command is not taken in: \(words); it will come again")
+      log.warning("\(upstream): a command was not accepted: \(words); the hub will resend it")
       return nil
     }
     let moment = Moment(clock)

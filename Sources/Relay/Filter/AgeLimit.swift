@@ -11,7 +11,7 @@ import Timing
 public struct AgeLimit: Equatable, Sendable {
   /// Seconds; `nil`: none is too old.
   public var oldest: Int64?
-  /// Messages that waited in the radio, nobody knows how long, pass.
+  /// Messages that were queued in the radio for an unknown time pass.
   public var takesWaited: Bool
   /// What passes is acted on: an age that cannot be told is too old.
   public var isStrict: Bool

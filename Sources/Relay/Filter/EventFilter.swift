@@ -9,7 +9,7 @@ import Store
 /// Which events an upstream gets. What does not pass counts as taken: it is never sent, and never missed.
 ///
 /// `kinds` says which kinds. Channels, contacts and rooms say which of these: as soon as one of the three names
-/// anything, only what they name passes. An event that names nobody, and cannot be told to be theirs, does not pass.
+/// anything, only what they name passes. An event that names none, and cannot be attributed to one, does not pass.
 public struct EventFilter: Equatable, Sendable {
   /// Kinds of events; empty: all. `gap` always passes: it tells what else is missing.
   public var kinds: Set<String>
@@ -21,7 +21,7 @@ public struct EventFilter: Equatable, Sendable {
   var rooms: [NodeName]
   /// Something is named, if only by names that do not count here.
   let isSelective: Bool
-  /// Names and beginnings of keys are nobody's: for programs that act on what passes.
+  /// Names and key prefixes match nothing: for programs that act on what passes.
   let wantsWholeKeys: Bool
   /// The upstream's own name: what becomes of messages that it had sent passes whoever they are to.
   var upstream: String?

@@ -26,10 +26,10 @@ extension EventFilter {
     let passable = passableKinds
     if passable.isEmpty {
       let key = !(contacts ?? []).isEmpty ? "contacts" : !(rooms ?? []).isEmpty ? "rooms" : "channels"
-      found.append(Weakness(key: key, words: "nothing can pass: no event of these kinds can be told to be of these"))
+      found.append(Weakness(key: key, words: "nothing can pass: events of these kinds cannot be attributed to these"))
     } else {
       for kind in kinds.sorted() where !passable.contains(kind) && kind != EventKind.gap.rawValue {
-        found.append(Weakness(key: "kinds", words: "no \"\(kind)\" can be told to be of those named: none passes"))
+        found.append(Weakness(key: "kinds", words: "\"\(kind)\" cannot be attributed to those named: none passes"))
       }
       found += change(channels, contacts)
     }
@@ -38,9 +38,9 @@ extension EventFilter {
 
   private func weakness(of name: String) -> String {
     wantsWholeKeys
-      ? "\"\(name)\" is no whole key, and nobody passes by it: a name or a beginning is easily taken by somebody else. "
+      ? "\"\(name)\" is not a whole key, so nothing passes by it: others can easily take a name or a key prefix. "
         + "Write the 64 hex digits"
-      : "\"\(name)\" is no whole key: whoever takes that name, or makes a key that begins so, passes. "
+      : "\"\(name)\" is not a whole key: anyone who takes that name, or makes a key with that prefix, passes. "
         + "Write the 64 hex digits"
   }
 

@@ -107,7 +107,7 @@ final class HookCarrier: Carrier {
     }
     switch ended.code {
     case 0: return .acknowledged(through: through)
-    case EX_TEMPFAIL: return .retry(reason: "it says: later (exit code 75)\(words)", after: nil)
+    case EX_TEMPFAIL: return .retry(reason: "it asks for a retry (exit code 75)\(words)", after: nil)
     case 126, 127: return .retry(reason: "it cannot be run\(words)", after: nil)
     case let code?: return .refused(status: Int(code), reason: "exit code \(code)\(words)")
     case nil: return .refused(status: 0, reason: "signal \(ended.signal) ended it\(words)")
@@ -123,7 +123,7 @@ final class HookCarrier: Carrier {
     guard !text.isEmpty, event.kind == EventKind.message.rawValue, let body = try? JSONValue(parsing: event.body)
     else { return }
     guard let to = addressee(body) else {
-      return log.warning("\(name): a reply is not sent: whom the message came from cannot be told for certain")
+      return log.warning("\(name): a reply is not sent: the message's sender is not certain")
     }
     let command = JSONWriter.object { json in
       json.field("id", "\(store.epoch).\(event.seq)")
@@ -147,8 +147,8 @@ final class HookCarrier: Carrier {
       guard let prefix = body["sender"]?.string.flatMap({ Hex.bytes($0) }).flatMap({ KeyPrefix(bytes: $0) }) else {
         return nil
       }
-      // `try?`: a store that cannot be read cannot keep the reply either.
-      let known = (try? store.contactKeys(beginningWith: prefix)) ?? []
+      // A store that cannot be read cannot keep the reply either.
+      let known = store.ifReadable { try store.contactKeys(beginningWith: prefix) } ?? []
       return known.count == 1 ? known[0].hex : nil
     default: return nil
     }

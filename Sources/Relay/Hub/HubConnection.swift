@@ -73,7 +73,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       case .tcp(let host, let port, let tls) = endpoint
     else {
       throw JournalUpstream.SetupError(
-        description: "\(ServerAddress.shown(settings.server.url)) is no http:// or https:// URL")
+        description: "\(ServerAddress.shown(settings.server.url)) is not an http:// or https:// URL")
     }
     self.settings = settings
     silences = KeepAlive(longest: .seconds(settings.keepAlive))
@@ -163,7 +163,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       guard message["type"]?.string == "welcome" else { continue }
       // Of nothing that can be it is not gone on from: neither from the beginning, nor anywhere else.
       guard let acknowledged = HubOverHTTP.acknowledged(message) else {
-        throw Nonsense(words: "a welcome that makes no sense")
+        throw Nonsense(words: "an invalid welcome")
       }
       return (acknowledged, Int(min(max(message["window"]?.integer ?? 1, 1), 16)))
     }
@@ -172,7 +172,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   private static func message(_ bytes: [UInt8]) throws(Nonsense) -> JSONValue {
     // `try?`: what is no JSON ends the link; there is nothing to tell it by.
     guard let message = try? JSONValue(parsing: bytes), message["type"]?.string != nil || message.count != nil else {
-      throw Nonsense(words: "the hub sends what is no message")
+      throw Nonsense(words: "the hub sent an invalid message")
     }
     return message
   }
@@ -193,7 +193,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     case .notUpgraded, .blocked:
       // A server is there, and no WebSocket gets to it.
       if !hasToldFallBack {
-        log.notice("\(place): no live link (\(failure)): going on by plain HTTP; the link is tried again now and then")
+        log.notice("\(place): no live link (\(failure)): using plain HTTP; the link is retried periodically")
       }
       hasToldFallBack = true
       liveAgainAt = loop.now + Self.retryLive
@@ -341,7 +341,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     case "busy":
       let seconds = min(max(message["retry_after_s"]?.integer ?? 1, 0), RetryPolicy.longestRetryAfter)
       return .busy(reason: words, after: .seconds(seconds))
-    default: return .retry(reason: "the hub misses what came before", after: nil)
+    default: return .retry(reason: "the hub is missing earlier events", after: nil)
     }
   }
 
@@ -349,7 +349,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     // Of another number: it was void by then.
     guard let first = batches.first, number == Int64(first.number) else { return }
     guard let verdict = verdict(first.last) else {
-      throw Nonsense(words: "an answer that makes no sense")
+      throw Nonsense(words: "an invalid answer")
     }
     batches.removeFirst()
     // Those behind one that is not taken are void.

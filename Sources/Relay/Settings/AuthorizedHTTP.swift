@@ -6,13 +6,13 @@ import Proxies
 import Streams
 import Timing
 
-/// What carriers over HTTP(S) have in common: one connection, TLS that is verified, a token that is read anew.
+/// What carriers over HTTP(S) have in common: one connection, TLS that is verified, a token that is reread.
 final class AuthorizedHTTP {
   struct Settings: Sendable {
     var url: String
     /// The URL may have a query, as addresses of webhooks do.
     var allowsQuery = false
-    /// The bearer token's file; read anew at each request, so that a changed token needs no restart.
+    /// The bearer token's file; reread at each request, so that a changed token needs no restart.
     var tokenFile: String?
     /// A PEM file to trust in place of the system's authorities.
     var authorities: String?
@@ -30,7 +30,7 @@ final class AuthorizedHTTP {
   init(_ settings: Settings, meter: TrafficMeter, on loop: EventLoop) throws {
     guard let (endpoint, path) = HTTPEndpoint.parse(settings.url, allowsQuery: settings.allowsQuery) else {
       throw JournalUpstream.SetupError(
-        description: "\(ServerAddress.shown(settings.url)) is no http:// or https:// URL")
+        description: "\(ServerAddress.shown(settings.url)) is not an http:// or https:// URL")
     }
     var tls: TLSContext?
     if case .tcp(_, _, true) = endpoint { tls = try TLSContext(authorities: settings.authorities) }

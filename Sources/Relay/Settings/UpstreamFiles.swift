@@ -75,7 +75,7 @@ extension UpstreamSettings {
     guard descriptor >= 0 else { return "cannot be read: \(String(cString: strerror(errno)))" }
     defer { close(descriptor) }
     var facts = stat()
-    guard fstat(descriptor, &facts) == 0, facts.st_mode & S_IFMT == S_IFREG else { return "is no file" }
+    guard fstat(descriptor, &facts) == 0, facts.st_mode & S_IFMT == S_IFREG else { return "is not a file" }
     return nil
   }
 
@@ -100,10 +100,10 @@ extension UpstreamSettings {
 
   private static func programTroubles(_ hook: HookSettings) -> [FileTrouble] {
     if let user = hook.user, getpwnam(user) == nil {
-      return [FileTrouble(key: "user", reason: "there is no user \"\(user)\"")]
+      return [FileTrouble(key: "user", reason: "user \"\(user)\" does not exist")]
     }
     guard let program = hook.run.first, access(program, X_OK) == 0 else {
-      return [FileTrouble(key: "run", reason: "\(hook.run.first ?? "") is not there, or cannot be run")]
+      return [FileTrouble(key: "run", reason: "\(hook.run.first ?? "") does not exist, or is not executable")]
     }
     return []
   }
@@ -111,12 +111,12 @@ extension UpstreamSettings {
   private static func userTroubles(_ hook: HookSettings) -> [FileTrouble] {
     guard let user = hook.otherUser else {
       guard geteuid() == 0 else { return [] }
-      let reason = "the daemon is root, and what comes over the air must not reach a program that is: name a user"
+      let reason = "the daemon runs as root, which a program that gets data from the air must not: set user"
       return [FileTrouble(key: "user", reason: reason)]
     }
     guard meshpost_may_change_user() != 1 else { return [] }
     let reason =
-      "the daemon has no right to run a program as \(user): leave this out, and it runs as the daemon's own user"
+      "the daemon is not allowed to run a program as \(user): omit this to run it as the daemon's user"
     return [FileTrouble(key: "user", reason: reason)]
   }
 }

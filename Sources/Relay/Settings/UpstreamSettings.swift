@@ -32,7 +32,7 @@ public struct UpstreamSettings: Equatable, Sendable {
     public var memory: Int64
     /// What it prints is sent to where the message came from.
     public var replies: Bool
-    /// The control socket, which the program is told.
+    /// The control socket, passed to the program.
     public var socket: String
 
     public init(
@@ -88,7 +88,7 @@ public struct UpstreamSettings: Equatable, Sendable {
     /// Batches, compressed, in place of single events.
     public var isCompact = false
     public var commandTopic: TopicTemplate?
-    /// Home Assistant's discovery prefix; `nil`: it is told nothing.
+    /// Home Assistant's discovery prefix; `nil`: no discovery.
     public var homeAssistantPrefix: String?
     /// Nodes and channels that Home Assistant gets an entity for, to send to.
     public var homeAssistantNotify: [String]
@@ -180,7 +180,7 @@ public struct UpstreamSettings: Equatable, Sendable {
   public var place: String { if case .hook = kind { url } else { ServerAddress.shown(url) } }
 
   var usesTLS: Bool {
-    // A hook's program is no URL, and an unreadable one has none.
+    // A hook's program is not a URL, and an unreadable upstream has none.
     if case .mqtt = kind { return Self.broker(url)?.tls ?? false }
     guard case .tcp(_, _, let tls)? = HTTPEndpoint.parse(url, allowsQuery: true)?.endpoint else { return false }
     return tls
@@ -232,7 +232,7 @@ extension JournalUpstream {
     built = (settings, stamps)
   }
 
-  /// It is what these settings and the files that they name make of it: there is no reason to build it anew.
+  /// It is what these settings and the files that they name make of it: it need not be rebuilt.
   func isBuilt(from settings: UpstreamSettings) -> Bool {
     !isClosed && built.map { $0.settings.isExactly(settings) && $0.stamps == settings.fileStamps() } ?? false
   }
@@ -273,7 +273,8 @@ extension JournalUpstream {
     _ loop: EventLoop
   ) throws -> any Carrier {
     guard let broker = UpstreamSettings.broker(settings.url) else {
-      throw SetupError(description: "\(ServerAddress.shown(settings.url)) is no mqtt://, mqtts://, ws:// or wss:// URL")
+      throw SetupError(
+        description: "\(ServerAddress.shown(settings.url)) is not an mqtt://, mqtts://, ws:// or wss:// URL")
     }
     var tls: TLSContext?
     if broker.tls {

@@ -22,7 +22,7 @@ struct Batch {
   let lane: Lane?
   private(set) var events: [JournalEvent] = []
   private(set) var bytes = 0
-  /// Everything of the lane up to here is in the batch, or is a gap that the batch tells of, or is not for this server.
+  /// The lane's events up to here are in the batch, in one of its gaps, or filtered out.
   private(set) var last: Int64
   /// Events of the journal that this stands for.
   private(set) var covered = LaneAmount()
@@ -36,7 +36,7 @@ struct Batch {
   /// in its place.
   ///
   /// What the filter does not let pass is left out and counts as being in it; `maxLeftOut` of that end the batch, so that
-  /// nobody is held up by a long stretch that is not for this server.
+  /// a long stretch of filtered events does not hold up the loop.
   ///
   /// `folding`: the same becomes of old states. The batch ends where that ends.
   init(
@@ -164,7 +164,7 @@ private struct Reading {
     return true
   }
 
-  /// What is told in place of the rows that are missing before an event.
+  /// The gap that stands for rows missing before an event.
   private func gaps(before event: JournalEvent, _ store: Store) throws(StoreError) -> [JournalEvent] {
     let end = event.seq - 1
     let gap = { (first: Int64, last: Int64, count: Int64, reason: String) in

@@ -34,14 +34,14 @@ protocol Carrier: AnyObject {
   /// After a greeting: takes what comes, until the connection is lost or should be made anew. Where nothing is kept, it waits for ever.
   func hold() async throws(CancellationError) -> ConnectionEnd
   func carry(_ batch: Batch) async -> Verdict
-  /// As `carry`, with something that is no event.
+  /// As `carry`, for data that is not an event.
   func test() async -> Verdict
   func close()
 }
 
 /// Why a kept connection is not there any more.
 enum ConnectionEnd: Equatable {
-  /// `nil`: whoever had a batch under way was told.
+  /// `nil`: the failed batches have reported it.
   case lost(Verdict?)
   /// Nothing is wrong, but it should be made anew, when nothing is under way.
   case outdated

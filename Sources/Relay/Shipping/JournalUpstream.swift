@@ -71,7 +71,7 @@ public final class JournalUpstream: Upstream {
   /// Keeps the connection.
   var holder: LoopTask?
   let woken = Waiter()
-  /// The connection should be made anew, when nothing is under way.
+  /// Reconnect when nothing is in flight.
   var isOutdated = false
   /// An operator has the server greeted, and nothing else is said to it meanwhile.
   private var isTesting = false
@@ -136,7 +136,7 @@ public final class JournalUpstream: Upstream {
     connect()
   }
 
-  /// Whoever takes what comes from the server.
+  /// Receives what the server sends.
   func connect() {
     carrier.commands = desk
     guard let source = carrier as? any UpdatesSource else { return }
@@ -170,7 +170,7 @@ public final class JournalUpstream: Upstream {
 
   /// Does what `Shipment` says, until it is cancelled.
   private func run() async {
-    // Cancelled: nobody is left to be told.
+    // Cancelled: there is no caller.
     do throws(CancellationError) { while true { try await step() } } catch {}
   }
 
@@ -312,7 +312,7 @@ public final class JournalUpstream: Upstream {
       if let proof = try nextProof(lane) { return mayUse(proof, lane) && send(proof, lane, as: .proof) }
       if lane == Folding.lane, keepsCursorFirst() { return false }
       let events = lanes[lane].suspicion.wantsAlone ? 1 : portion.events
-      let bytes = min(portion.bytes, settings.batchBytes, mostBytes(lane))
+      let bytes = min(portion.bytes, settings.batchBytes, maxBatchBytes(lane))
       var batch = try read(lane, after: readThrough(lane), limits: Batch.Limits(events: events, bytes: bytes))
       guard let last = batch.events.last else {
         // Nothing of it is for this server.
@@ -354,7 +354,7 @@ public final class JournalUpstream: Upstream {
     var verdict = verdict
     switch verdict {
     case .acknowledged, .refused:
-      if index > 0 { verdict = .retry(reason: "the server answers in another order than it was asked", after: nil) }
+      if index > 0 { verdict = .retry(reason: "the server's answers are out of order", after: nil) }
     case .retry, .busy, .hungUp, .stopped: break
     }
     if index == 0 { flights.removeFirst() }

@@ -20,7 +20,8 @@ extension JournalUpstream {
       using: &random)
     if isProven, case .hungUp(let reason) = verdict, let event = batch.events.first {
       shipment.resume()
-      return bury(event, through: batch, in: lane, status: 0, reason: "the server hangs up over it: \(reason)")
+      return bury(
+        event, through: batch, in: lane, status: 0, reason: "the server closes the connection over it: \(reason)")
     }
     switch consequence {
     case .advance(let through):
@@ -80,7 +81,7 @@ extension JournalUpstream {
     }
   }
 
-  /// The cursors follow when they are on disk. Shipping goes on meanwhile. `work`: along with them.
+  /// The cursors follow when they are on disk. Shipping continues meanwhile. `work` is in the same transaction.
   func move(to seqs: ByLane<Int64>, when: When, _ work: @escaping Store.Work = { _ in }) {
     let epoch = store.epoch
     loop.begin { [weak self, store, name] in
@@ -133,9 +134,9 @@ extension JournalUpstream {
     guard now != trouble else { return }
     trouble = now
     if now.isStopped {
-      log.error("\(name): stopped: \(now.reason). Nothing is lost; mend it, then `meshpost outbox resume`")
+      log.error("\(name): stopped: \(now.reason). Nothing is lost; fix it, then run `meshpost outbox resume`")
     } else {
-      log.warning("\(name): \(now.reason). Nothing is lost; trying again by itself")
+      log.warning("\(name): \(now.reason). Nothing is lost; retrying automatically")
     }
   }
 }

@@ -3,7 +3,7 @@
 import EventLoop
 import Store
 
-/// How a connection begins: the server says what it has, and each lane goes on from there.
+/// How a connection begins: the server reports what it has, and each lane continues from there.
 extension JournalUpstream {
   func greet() async throws(CancellationError) {
     mend()
@@ -25,14 +25,14 @@ extension JournalUpstream {
     case .failed(let verdict): return took(verdict)
     }
     holder = loop.begin { [weak self, carrier] in
-      // Cancelled: somebody else makes the next connection.
+      // Cancelled: another task opens the next connection.
       guard let end = try? await carrier.hold() else { return }
       self?.ended(end)
     }
   }
 
   private func ended(_ end: ConnectionEnd) {
-    // Whoever ended it on purpose knows.
+    // Ended on purpose: nothing to report.
     guard !isClosed else { return }
     holder = nil
     switch end {
@@ -66,7 +66,7 @@ extension JournalUpstream {
     recovered()
   }
 
-  /// Where a lane goes on at a server that has that much of it; `nil`: nothing.
+  /// Where a lane continues at a server that has it up to there; `nil`: the server has nothing.
   private func resumption(_ lane: Lane, _ has: Int64?) -> Int64 {
     let progress = lanes[lane]
     // Nothing of the lane came after it, or nothing that is for this server.
@@ -97,10 +97,10 @@ extension JournalUpstream {
     do {
       try store.renewEpoch()
       shipment.greetAgain()
-      // Twice in a row cannot be; a server that says so all the same must not spin us.
+      // Twice in a row is impossible; a server that claims it must not make us spin.
       if epochRenewals > 1 {
         shipment.greetingSent()
-        took(.retry(reason: "the server claims seqs of an epoch that it cannot know", after: nil))
+        took(.retry(reason: "the server reports sequence numbers of an epoch that it cannot know", after: nil))
       }
     } catch {
       shipment.greetingSent()

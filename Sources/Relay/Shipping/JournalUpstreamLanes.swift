@@ -36,7 +36,7 @@ extension JournalUpstream {
     }
   }
 
-  /// The lanes go on from there.
+  /// The lanes continue from there.
   func startOver(from seqs: ByLane<Int64>) {
     for lane in Lane.allCases { lanes[lane].lastSent = lanes[lane].serverHas }
     setTaken(seqs)
@@ -57,8 +57,8 @@ extension JournalUpstream {
   /// Counts what waits, where that is not known any more.
   private func count(_ lane: Lane) {
     guard lanes[lane].isMiscounted else { return }
-    // `try?`: the count is for people; a store that cannot be read shows elsewhere.
-    guard let rest = try? store.amounts(after: lanes[lane].taken)[lane] else { return }
+    // The count is for people.
+    guard let rest = store.ifReadable({ try store.amounts(after: lanes[lane].taken)[lane] }) else { return }
     let all = store.journaled[lane]
     lanes[lane].passed = LaneAmount(events: all.events - rest.events, bytes: all.bytes - rest.bytes)
     lanes[lane].isMiscounted = false

@@ -42,9 +42,9 @@ extension JournalUpstream {
 
 extension JournalUpstream {
   public var status: UpstreamStatus {
-    // `try?`: the count is for people; a store that cannot be read shows elsewhere.
-    let deadLetters = (try? store.deadLetterCount(of: name)) ?? 0
-    let backlog = try? store.backlog(after: cursor)
+    // The count is for people.
+    let deadLetters = store.ifReadable { try store.deadLetterCount(of: name) } ?? 0
+    let backlog = store.ifReadable { try store.backlog(after: cursor) }
     let age = backlog?.oldest.map { max(0, (clock.milliseconds - max(0, $0)) / 1000) }
     let (state, reason) = stateForPeople
     return UpstreamStatus(
@@ -68,7 +68,7 @@ extension JournalUpstream {
     for lane in Lane.allCases {
       status[lane] = LaneStatus(acknowledged: lanes[lane].taken, pending: pending(lane))
       let pending = status[lane].pending
-      // What may not be sent now takes nobody's time.
+      // What may not be sent now takes no time.
       guard pending.events > 0, account?.allowance.allows(lane) ?? true else { continue }
       bytes += Double(pending.bytes) + Double(pending.events) * Double(Batch.envelope)
       status[lane].seconds = rate.map { Int64(min((bytes / $0).rounded(.up), Self.longest)) }

@@ -68,9 +68,10 @@ extension JournalUpstream {
     let lane = Lane(of: event)
     let consequence = shipment.answered(verdict, after: lanes[lane].taken, now: loop.now, using: &random)
     if let reason = lastHangUp(verdict) {
-      // Not again by itself: what comes behind it must not wait for it.
+      // Not retried automatically: later events must not wait for it.
       return bury(
-        event, through: nil, in: lane, status: 0, reason: "the server hangs up over it: \(reason)", tried: marks)
+        event, through: nil, in: lane, status: 0, reason: "the server closes the connection over it: \(reason)",
+        tried: marks)
     }
     switch consequence {
     case .advance:
@@ -114,10 +115,10 @@ extension JournalUpstream {
     let limits = Batch.Limits(events: 1, bytes: 1)
     for _ in 0..<Self.maxBuried where through < lanes[lane].cursor {
       guard
-        // `try?`, twice: a store that cannot be read fails what follows, too.
-        let batch = try? read(lane, after: through, limits: limits, isPast: true),
+        // A store that cannot be read fails what follows, too.
+        let batch = store.ifReadable({ try read(lane, after: through, limits: limits, isPast: true) }),
         batch.last <= lanes[lane].cursor, let seq = batch.events.first?.seq,
-        (try? store.isDeadLetter(seq, of: name)) == true  // `try?`: the same
+        store.ifReadable({ try store.isDeadLetter(seq, of: name) }) == true
       else { break }
       through = batch.last
     }

@@ -14,7 +14,7 @@ struct LaneProgress {
   var suspicion = Suspicion()
   /// Of `Store.journaled`, what is behind `taken`: for people.
   var passed = LaneAmount()
-  /// `passed` is not right: it is counted when somebody asks.
+  /// `passed` is out of date: it is counted on demand.
   var isMiscounted = true
 
   init(cursor: Int64) { (self.cursor, taken) = (cursor, cursor) }

@@ -12,10 +12,10 @@ import Timing
 /// nothing. Half as much may be under way until what was sent after it is answered, and tells; a second silence in a row is slowness.
 struct Pacer: Equatable {
   /// Waiting in front of the line up to which more is sent, and beyond which less.
-  static let calm: Duration = .milliseconds(900)
+  static let allowedDelay: Duration = .milliseconds(900)
   static let late: Duration = .milliseconds(1800)
   /// In small parts less has to wait to keep the line busy.
-  private static let calmInParts: Duration = .milliseconds(500)
+  private static let allowedDelayInParts: Duration = .milliseconds(500)
   private static let lateInParts: Duration = .milliseconds(1000)
   /// A smaller window has no small parts: each costs headers.
   private static let dividedFrom = 6000
@@ -29,7 +29,7 @@ struct Pacer: Equatable {
 
   /// Bytes under way; one event always may.
   private(set) var window = 1
-  /// What an answer takes when nothing of ours is in front of the line.
+  /// How long an answer takes when none of our data is queued.
   private var base: Duration?
   /// What was sent before it was under the window of before.
   private var shrunkAt: MonotonicTime?
@@ -79,7 +79,7 @@ struct Pacer: Equatable {
       return true
     }
     if wasFull { provenAt = now }
-    guard waited <= (parts > 2 ? Self.calmInParts : Self.calm) else { return true }
+    guard waited <= (parts > 2 ? Self.allowedDelayInParts : Self.allowedDelay) else { return true }
     if wasFull {
       let least = max(window, bytes)
       window = max(least + bytes, min(least + bytes * 3, known))
@@ -104,7 +104,7 @@ struct Pacer: Equatable {
 
   /// Of what was under way for so long, this much is right.
   private func share(of took: Duration, _ base: Duration, _ parts: Int = 2) -> Double {
-    min((base + (parts > 2 ? Self.calmInParts : Self.calm)).inSeconds / took.inSeconds, 0.8)
+    min((base + (parts > 2 ? Self.allowedDelayInParts : Self.allowedDelay)).inSeconds / took.inSeconds, 0.8)
   }
 
   private mutating func shrink(to bytes: Double, _ now: MonotonicTime) {

@@ -8,7 +8,7 @@ import Timing
 enum Verdict: Error, Equatable {
   /// Everything up to this seq is durable there.
   case acknowledged(through: Int64)
-  /// The whole upstream waits: no network, 408, 425, 429, 5xx, an answer that makes no sense. For ever.
+  /// The whole upstream waits: no network, 408, 425, 429, 5xx, an invalid answer. For ever.
   case retry(reason: String, after: Duration?)
   /// The server has too much to do: the connection stays, and the same goes again later.
   case busy(reason: String, after: Duration?)
@@ -17,7 +17,7 @@ enum Verdict: Error, Equatable {
   case hungUp(reason: String)
   /// The server understood and refuses something in the batch: 400, 413, 422.
   case refused(status: Int, reason: String)
-  /// 401, 403: nothing is lost, somebody has to act.
+  /// 401, 403: nothing is lost, but an operator has to act.
   case stopped(reason: String)
 
   /// With other words for people.
@@ -65,7 +65,7 @@ enum RetryPolicy {
     switch response.status {
     case 200..<300:
       guard let through = parse(response.body) else {
-        return .retry(reason: "the answer makes no sense (no acknowledgement in it)", after: nil)
+        return .retry(reason: "invalid answer: no acknowledgement in it", after: nil)
       }
       return .acknowledged(through: through)
     case 401, 403: return .stopped(reason: "\(words): check the token")

@@ -76,7 +76,7 @@ struct Shipment {
   /// How long a stopped upstream waits before it asks whether its token is taken now.
   static let stoppedFor: Duration = .seconds(300)
   /// Bytes of events under way to a server, at most: they are kept in memory until they are answered. One batch may have more.
-  static let mostUnderWay = 512 << 10
+  static let maxInFlightBytes = 512 << 10
   /// While it is looked into over which event the server hangs up.
   static let soon: Duration = .seconds(10)
 
@@ -135,7 +135,7 @@ struct Shipment {
     }
   }
 
-  /// There is no connection that is known to work, and none is being made.
+  /// No connection is known to work, and none is being opened.
   var isDisconnected: Bool {
     switch state {
     case .greeting, .waiting, .stopped: true
@@ -188,7 +188,7 @@ struct Shipment {
         let filledLine = flight.ahead > 0 || flight.bytes >= pacer.window / 2
         let tells = pacer.answered(
           bytes: flight.bytes, ahead: flight.ahead, isSingle: flight.events == 1, sentAt: flight.sentAt, now: now,
-          limit: max(maxBytes, min(maxBytes * max(1, window), Self.mostUnderWay)), parts: pacer.parts(window))
+          limit: max(maxBytes, min(maxBytes * max(1, window), Self.maxInFlightBytes)), parts: pacer.parts(window))
         rate.answered(bytes: flight.bytes, filledLine: filledLine && tells, sentAt: flight.sentAt, now: now)
       }
       return .advance(to: through)
@@ -230,7 +230,7 @@ struct Shipment {
     return .keep
   }
 
-  /// Somebody changed something (token, network): try at once.
+  /// The token or the network has changed: retry at once.
   mutating func resume() {
     switch state {
     case .waiting, .stopped: state = .greeting

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// Stands in for a carrier that cannot be built, as one whose file of authorities is no PEM. Its upstream is shown as
+/// Stands in for a carrier that cannot be built, such as one whose CA file is not PEM. Its upstream is shown as
 /// stopped, with the reason, and keeps its place in the journal. Each greeting tries again to build what should be there.
 final class StoppedCarrier: Carrier {
   let kind: String

@@ -5,7 +5,7 @@
 /// A connection that ends says little: the line may be bad, the server may be in trouble. So nothing is held against an event
 /// before it was alone under way, `maxAlone` times, and the server hung up (or kept silent) each time. Then another event
 /// is sent, one that the server has had before where there is one: if that does not pass, the server is in trouble, and
-/// all begins anew. If it passes, and the suspect fails once more right after, it is proven.
+/// everything starts over. If it passes, and the suspect fails once more right after, it is proven.
 struct Suspicion: Equatable {
   static let maxAlone = 5
 

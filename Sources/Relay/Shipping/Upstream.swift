@@ -8,7 +8,7 @@ import Store
 public protocol Upstream: AnyObject {
   var name: String { get }
   var status: UpstreamStatus { get }
-  /// Who carries out what the server asks for; nobody: everything is refused.
+  /// Carries out the server's commands; `nil`: all are refused.
   var host: (any RelayHost)? { get set }
   /// Something may be new to send.
   func wake()
@@ -128,7 +128,7 @@ public final class Relay {
   /// The radio is there: who waited for it tries at once.
   public func radioIsUp() { for case let upstream as JournalUpstream in upstreams { upstream.radioIsUp() } }
 
-  /// Somebody wants every packet that the radio hears.
+  /// Whether an upstream wants every packet that the radio receives.
   public var wantsPackets: Bool { upstreams.contains { ($0 as? JournalUpstream)?.wantsPackets ?? false } }
 
   public func channelsChanged() { for upstream in upstreams { upstream.channelsChanged() } }

@@ -37,7 +37,7 @@ public struct BodyTemplate: Equatable, Sendable {
       let isForChat = written.hasSuffix(":chat")
       let name = isForChat ? String(written.dropLast(5)) : written
       guard !name.isEmpty, name.allSatisfy({ $0.isLetter || $0.isNumber || $0 == "_" }) else {
-        throw Failure(description: "\"{{\(rest[..<close])}}\" names no field")
+        throw Failure(description: "\"{{\(rest[..<close])}}\" is not a field")
       }
       pieces.append(.field(name, isForChat: isForChat))
       rest = rest[rest.index(close, offsetBy: 2)...]
@@ -48,7 +48,7 @@ public struct BodyTemplate: Equatable, Sendable {
     do {
       _ = try JSONValue(parsing: render { _ in "1" })
     } catch {
-      throw Failure(description: "filled in it is no JSON (\(error))")
+      throw Failure(description: "the filled-in template is not valid JSON (\(error))")
     }
   }
 

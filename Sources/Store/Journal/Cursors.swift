@@ -155,7 +155,7 @@ extension Store {
     return count
   }
 
-  /// Dropped letters of an upstream that are remembered: nobody is told that it has them.
+  /// Number of dropped letters remembered for an upstream, so that they are not reported as received.
   private static let maxDropped = 10_000
 
   /// Gives up an upstream's dead letters; returns how many. Of these only the number stays.

@@ -10,7 +10,7 @@ public enum EventKind: String, Sendable, CaseIterable {
   case document, bucketGap = "bucket_gap"
   /// A battery or a supply has become too weak, or is well again.
   case power
-  /// An upstream's allowance stops a lane, or lets it go on.
+  /// An upstream's allowance stops or releases a lane.
   case allowance
   /// A packet that the radio heard, for any recipient; only if an upstream wants packets.
   case packet

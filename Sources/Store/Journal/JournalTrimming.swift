@@ -102,9 +102,9 @@ extension Store {
   // MARK: Age
 
   private func isMarkDue(_ elapsed: Int64) -> Bool {
-    // `try?`: writes report an unreadable database; the mark can be made later.
-    let newest = (try? database.value("SELECT max(elapsed) FROM marks")) ?? nil
-    let marked = (try? database.value("SELECT max(seq) FROM marks")) ?? nil
+    // The mark can be made later.
+    let newest = ifReadable { try database.value("SELECT max(elapsed) FROM marks") }
+    let marked = ifReadable { try database.value("SELECT max(seq) FROM marks") }
     guard let newest = newest?.integer, let marked = marked?.integer else { return lastSeq > 0 }
     return lastSeq > marked && elapsed - newest >= journalMaxAge / Self.marks
   }
@@ -116,9 +116,9 @@ extension Store {
 
   /// The last row that was there at that time; 0: none is known.
   private func lastOlder(than elapsed: Int64) -> Int64 {
-    // `try?`: writes report an unreadable database; trimming waits.
-    let seq = try? database.value("SELECT max(seq) FROM marks WHERE elapsed < ?", .integer(elapsed))
-    return (seq ?? nil)?.integer ?? 0
+    // Trimming can wait.
+    let seq = ifReadable { try database.value("SELECT max(seq) FROM marks WHERE elapsed < ?", .integer(elapsed)) }
+    return seq?.integer ?? 0
   }
 
   // MARK: Quota
@@ -145,7 +145,7 @@ extension Store {
 
   // MARK: Deleting
 
-  /// `slowest`: what every upstream has, which nobody misses.
+  /// `slowest`: every upstream has the events up to there.
   private func delete(
     _ trim: inout JournalTrim, beyond slowest: ByLane<Int64>, at now: Int64
   ) throws(SQLiteError) {
@@ -186,7 +186,7 @@ extension Store {
     }
   }
 
-  /// What is about to be deleted of a lane that somebody has not had; `nil`: nothing.
+  /// The events of a lane that are about to be deleted before every upstream has them; `nil`: none.
   private func unsent(
     _ lane: Lane, after: Int64, through last: Int64, _ reason: String
   ) throws(SQLiteError) -> LaneTrim? {
@@ -210,7 +210,7 @@ extension Store {
 
   private func remember(_ trim: LaneTrim) throws(SQLiteError) {
     journalState.hasTrims = true
-    // One range, unless somebody has passed a part of it: the journal is deleted from its beginning.
+    // One range, unless an upstream has passed a part of it: the journal is deleted from its beginning.
     let extended = try database.run(
       """
       UPDATE trims SET last = ?1, count = count + ?2 WHERE lane = ?3 AND reason = ?4

@@ -2,7 +2,7 @@
 
 import JSON
 
-/// A part of the journal that is in order in itself, and that upstreams acknowledge by itself. What comes first here is sent first.
+/// A part of the journal with an order and acknowledgements of its own. The first lane here is sent first.
 /// The names are part of the hub protocol. Source: docs/hub-protocol.md.
 public enum Lane: String, Sendable, CaseIterable {
   /// What people write, and what became of it; commands' results, documents, alerts.
@@ -14,7 +14,7 @@ public enum Lane: String, Sendable, CaseIterable {
   /// The lane of a kind of event; what is not known is never held up.
   public init(kind: String) { self = EventKind(rawValue: kind)?.lane ?? .messages }
 
-  /// That of an event; of a gap, the one that it tells of.
+  /// The lane of an event; of a gap, the lane of the missing events.
   public init(of event: JournalEvent) {
     self.init(kind: event.kind)
     guard event.kind == EventKind.gap.rawValue,

@@ -203,9 +203,9 @@ extension Store {
   /// A sent message among received ones: with all their fields, and more.
   public func write(_ message: OutgoingMessage, at place: MessagePlace, asRow json: inout JSONWriter) {
     let from = self.radio(message.radio)
-    // `try?`: without a name there is still the key.
-    let recipient = message.recipient.flatMap { (try? contact($0)) ?? nil }
-    let channel = message.channel.flatMap { (try? nameOfChannel($0)) ?? nil }  // as above
+    // Without a name there is still the key.
+    let recipient = message.recipient.flatMap { key in ifReadable { try contact(key) } }
+    let channel = message.channel.flatMap { digest in ifReadable { try nameOfChannel(digest) } }
     // Sent messages have negative numbers, as in a reaction's target.
     json.field("id", 0 &- message.id)
     json.field("kind", message.kind.rawValue)

@@ -2,7 +2,7 @@
 
 import SQLite
 
-/// Events of the journal that tell of a message.
+/// Events of the journal about a message.
 public struct MessageEvents: Equatable, Sendable {
   /// The one that has its text.
   public var text: Int64

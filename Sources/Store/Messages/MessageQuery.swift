@@ -63,7 +63,7 @@ public struct MessageQuery: Equatable, Sendable {
       switch self {
       case .nothingToFind: "no search word: expected letters and digits, and not only after `-`"
       case .tooShort(let word):
-        "\"\(word)*\" is too short: a beginning has at least \(MessageQuery.shortestBeginning) letters"
+        "\"\(word)*\" is too short: a prefix must have at least \(MessageQuery.shortestBeginning) letters"
       case .tooMany: "more than \(MessageQuery.maxWords) words"
       }
     }

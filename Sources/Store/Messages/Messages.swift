@@ -151,9 +151,9 @@ extension Store {
       default: .direct
       }
     // A store that cannot be read fails the write itself, right after this.
-    let name = try? contact(prefix: message.sender)?.contact.name
+    let name = ifReadable { try contact(prefix: message.sender) }?.contact.name
     var stored = StoredMessage(
-      id: 0, kind: kind, sender: message.sender, senderName: name ?? nil, textType: message.textType,
+      id: 0, kind: kind, sender: message.sender, senderName: name, textType: message.textType,
       senderTime: message.senderTime, author: message.author, text: message.text, snr: message.snr,
       path: message.path, received: moment, copies: 1)
     if let author = message.author { stored.authorName = try nameOfAuthor(author) }

@@ -139,7 +139,7 @@ extension Store {
     }
   }
 
-  /// `newest`: the event that tells of it.
+  /// `newest`: its newest event.
   private func updateRow(_ message: OutgoingMessage, newest: Int64) throws(SQLiteError) {
     try database.run(
       """

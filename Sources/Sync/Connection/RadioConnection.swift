@@ -19,9 +19,9 @@ public final class RadioConnection {
     case waiting(LinkError)
   }
 
-  /// A link that stayed up for so long was a good one: the next failure starts the back-off anew.
+  /// After a link was up for this long, the next failure restarts the back-off.
   private static let goodLink: Duration = .seconds(60)
-  /// Between two questions to a radio that says nothing by itself lies a minute; three unanswered ones end a link.
+  /// A silent radio is asked once a minute; three unanswered questions end the link.
   private static let stallLimit: Duration = .seconds(300)
   public let link: any Link
   private let loop: EventLoop
@@ -32,7 +32,7 @@ public final class RadioConnection {
   private var backoff = Backoff(first: .seconds(1), limit: .seconds(60))
   private var random = SystemRandomNumberGenerator()
   private var task: LoopTask?
-  /// The present try at the link: how long to leave the radio to somebody else once it has failed.
+  /// Of the current attempt: how long to leave the radio to another program if it fails.
   private var attempt = Promise<Duration?>()
   /// Of a link that is down.
   private var nextTry: MonotonicTime?
@@ -54,7 +54,7 @@ public final class RadioConnection {
   public private(set) var unreadableFrames = 0
 
   weak var delegate: (any RadioDelegate)?
-  /// Looks on; nobody, mostly.
+  /// An observer; usually none.
   public weak var tap: (any FrameTap)?
 
   /// `key`: beginning of the wanted radio's public key, in hex; another radio is not taken.
@@ -146,18 +146,18 @@ public final class RadioConnection {
     switch state {
     case .up:
       guard let lastHeard, now - lastHeard > Self.stallLimit else { return nil }
-      return "the radio is silent and was not asked for \(Int((now - lastHeard).inSeconds)) s"
+      return "the radio is silent and was not queried for \(Int((now - lastHeard).inSeconds)) s"
     case .handshaking:
       guard let upSince, now - upSince > Self.stallLimit else { return nil }
-      return "the handshake does not end"
+      return "the handshake is stuck"
     case .waiting:
       guard !link.healsItself, nextTry.map({ now > $0 + Self.stallLimit }) ?? true else { return nil }
-      return "the radio's link is down and is not tried again"
+      return "the radio's link is down and is not retried"
     case .connecting: return nil
     }
   }
 
-  /// All that was received is on disk: whoever comes after us need not hear it again.
+  /// Everything received is on disk: the next process does not need it again.
   public func settle() { link.settled(pending: decoder.pending) }
 
   // MARK: What comes
@@ -204,7 +204,7 @@ public final class RadioConnection {
         link.send(link.carriesFrames ? frame : SerialFraming.wrap(frame, .toRadio))
       case .sendRaw(let bytes): if !link.carriesFrames { link.send(bytes) }
       case .tryOtherLineSettings:
-        if link.tryOtherLineSettings() { log.info("\(link.name): no answer, trying with DTR the other way") }
+        if link.tryOtherLineSettings() { log.info("\(link.name): no answer, retrying with DTR inverted") }
       case .ready(let identity): ready(identity)
       case .listBegan(let id, let total):
         questions[id]?.part?(frame)
@@ -226,7 +226,7 @@ public final class RadioConnection {
     }
   }
 
-  /// What the radio says is kept before whoever asked gets it.
+  /// The radio's answer is stored before the caller gets it.
   private func completed(_ id: UInt64, _ outcome: RadioSession.Outcome, _ frame: [UInt8]) -> Command? {
     if case .replied(let reply) = outcome {
       switch reply {
@@ -262,7 +262,7 @@ public final class RadioConnection {
     if let wantedKey, !identity.info.key.hex.hasPrefix(wantedKey) {
       let words = "the radio on \(link.name) is \(identity.info.name.string), key \(identity.info.key.hex.prefix(12)), "
       link.close(isBad: true)
-      return lost(.wrongRadio(words + "and not the one with the key \(wantedKey)"))
+      return lost(.wrongRadio(words + "not the radio with the key \(wantedKey)"))
     }
     self.identity = identity
     change(.up)
@@ -276,14 +276,14 @@ public final class RadioConnection {
       switch reason {
       case .handshakeUnanswered: "\(link.name) is open, but no radio answers on it"
       case .unresponsive: "the radio on \(link.name) stopped answering"
-      case .garbage: "\(link.name) sends what is not the companion protocol"
+      case .garbage: "\(link.name) sends data that is not the companion protocol"
       }
     lost(.radio(words))
   }
 
   // MARK: The end of a link
 
-  /// Whatever is asked from now on fails at once. `healsItself`: the link says by itself when it is up again, and is not opened.
+  /// Questions from now on fail at once. `healsItself`: the link reports when it is up again, and is not reopened.
   private func lost(_ failure: LinkError, healsItself: Bool = false) {
     let wasUp = state == .up
     let (error, truce) = judged(failure)
@@ -298,7 +298,7 @@ public final class RadioConnection {
     if !healsItself { attempt.keep(truce) }
   }
 
-  /// Whether the link was lost to somebody else, and how long the radio is left to them then.
+  /// Whether the link was lost to another program, and how long the radio is left to it.
   private func judged(_ failure: LinkError) -> (LinkError, truce: Duration?) {
     guard let upSince else { return (failure, nil) }
     let lifetime = loop.now - upSince
@@ -310,7 +310,7 @@ public final class RadioConnection {
     return (truce == nil ? failure : .takenAway(peer), truce)
   }
 
-  /// Each state is logged once, however often it is entered anew for the same reason.
+  /// Logs each state once, however often it is entered for the same reason.
   private func change(_ next: State) {
     guard state != next else { return }
     state = next

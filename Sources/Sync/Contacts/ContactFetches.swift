@@ -96,13 +96,13 @@ extension Synchronizer {
     let before = messagesTaken
     while takers > 0 || isHinted, !fetches.pending.isEmpty, messagesTaken - before < Self.messagesPerFetch {
       // Nothing cancels it.
-      do { try await calm.wait() } catch { return }
+      do { try await idle.wait() } catch { return }
     }
   }
 
   /// The link is lost, or the daemon ends: nothing is asked for any more.
   func forgetNames() {
     (fetches, isHinted) = (ContactFetches(), false)
-    calm.resume()
+    idle.resume()
   }
 }

@@ -17,7 +17,7 @@ struct ContactSync {
     case complete(watermark: UInt32, removeMissing: Bool)
     /// The list does not fit what is known: a full one is needed.
     case again
-    /// Frames were lost, again and again: go on with what there is, remove nothing.
+    /// Frames were lost repeatedly: continue with what was received, remove nothing.
     case giveUp(watermark: UInt32)
   }
 

@@ -6,7 +6,7 @@ import RadioSession
 import Store
 import Timing
 
-/// Has the messages put in it by whoever decodes them.
+/// The decoder puts messages into it.
 protocol InboxOwner: AnyObject {
   func stored(_ message: QueuedMessage, _ arrival: MessageArrival)
   /// It came on a slot that the radio says is empty.
@@ -92,7 +92,7 @@ final class Inbox {
     // A predecessor's may be many at once.
     if gathers, entries.count >= Self.maxGathered { commit() }
     guard entries.count < Self.bound else {
-      return log.error("a message that came unasked was lost: \(entries.count) wait for the disk already")
+      return log.error("an unsolicited message was lost: \(entries.count) are already waiting to be written")
     }
     let entry = Entry(message, store.radio)
     entries.append(entry)
@@ -101,8 +101,8 @@ final class Inbox {
   }
 
   private func isEmpty(_ slot: UInt8) -> Bool {
-    // `try?`: a store that cannot be read fails the write that follows, and the message stays here.
-    (try? store.channel(slot: slot)).flatMap { $0 }?.isEmpty ?? true
+    // A store that cannot be read fails the write that follows, and the message stays here.
+    store.ifReadable { try store.channel(slot: slot) }?.isEmpty ?? true
   }
 
   /// Ends with the radio's answer, or with the link.

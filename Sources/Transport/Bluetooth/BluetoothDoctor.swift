@@ -46,7 +46,7 @@ public final class BluetoothDoctor {
     case .failure(.notAllowed):
       return [
         Finding(
-          "permission", .failed, "D-Bus does not let user \(user) talk to bluetoothd",
+          "permission", .failed, "D-Bus does not allow user \(user) to use bluetoothd",
           "Install deploy/dbus/meshpost.conf to /etc/dbus-1/system.d, or add \(user) to the group bluetooth.")
       ]
     case .failure(let trouble):
@@ -58,10 +58,12 @@ public final class BluetoothDoctor {
 
   private func switches() -> [Finding] {
     let blocks = Rfkill.bluetooth()
-    guard !blocks.isEmpty else { return [Finding("rfkill", .ok, "no switch for Bluetooth")] }
+    guard !blocks.isEmpty else { return [Finding("rfkill", .ok, "no rfkill switch for Bluetooth")] }
     return blocks.map { block in
       if block.isHard {
-        return Finding("rfkill", .failed, "\(block.name) is off by a switch", "Find the machine's switch for radios.")
+        return Finding(
+          "rfkill", .failed, "\(block.name) is blocked by a hardware switch",
+          "Turn on the machine's switch for wireless devices.")
       }
       guard block.isSoft else { return Finding("rfkill", .ok, "\(block.name) is not blocked") }
       let mayLift = options.mayUnblock && access("/dev/rfkill", W_OK) == 0
@@ -69,7 +71,7 @@ public final class BluetoothDoctor {
         "rfkill", mayLift ? .warning : .failed, "\(block.name) is blocked",
         mayLift
           ? "Nothing to do: radio.unblock removes the block."
-          : "Lift it: `rfkill unblock bluetooth`, or set radio.unblock.")
+          : "Run `rfkill unblock bluetooth`, or set radio.unblock.")
     }
   }
 
@@ -77,7 +79,7 @@ public final class BluetoothDoctor {
 
   private func version() async throws(CancellationError) -> Finding {
     guard let text = try await bluetoothdVersion() else {
-      return Finding("bluetoothd", .warning, "its version is not to be found", "Install the package bluez.")
+      return Finding("bluetoothd", .warning, "its version is unknown", "Install the package bluez.")
     }
     let parts = text.split(separator: ".").compactMap { UInt16($0).map(Int.init) }
     guard parts.count >= 2 else { return Finding("bluetoothd", .warning, "version \(text)") }
@@ -93,11 +95,11 @@ public final class BluetoothDoctor {
   static let faults: [(versions: ClosedRange<Int>, words: String, remedy: String)] = [
     (
       0...5045, "no sockets for notifications and writes (AcquireNotify, AcquireWrite)",
-      "Nothing to do: the slower way is taken; a newer one is better."
+      "Nothing to do: a slower method is used; a newer BlueZ is better."
     ),
     (
       5066...5066, "it crashes when a radio has forgotten its bond",
-      "Nothing to do if radio.pin is set: the gateway waits for its restart and pairs anew."
+      "Nothing to do if radio.pin is set: the gateway waits for its restart and pairs again."
     ),
   ]
 
@@ -128,7 +130,7 @@ public final class BluetoothDoctor {
       return Finding("controller", .warning, "libbluetooth is not installed", "apt install libbluetooth3")
     }
     guard answer == 0 else {
-      return Finding("controller", .warning, "the kernel does not tell about hci\(number)")
+      return Finding("controller", .warning, "the kernel has no information about hci\(number)")
     }
     let buses = [0: "virtual", 1: "USB", 2: "PC card", 3: "UART", 5: "PCI", 6: "SDIO", 7: "SPI", 8: "I²C", 9: "SMD"]
     var words = "hci\(number) on \(buses[Int(found.bus)] ?? "bus \(found.bus)")"
@@ -136,7 +138,9 @@ public final class BluetoothDoctor {
     let company = meshpost_company(found.manufacturer).map { String(cString: $0) } ?? ""
     words += ", \(company), HCI \(found.hci_version), firmware revision \(found.revision)"
     guard found.hci_version >= 6 else {
-      return Finding("controller", .failed, words, "It is older than Bluetooth 4.0 and has no Low Energy: use another.")
+      return Finding(
+        "controller", .failed, words,
+        "It is older than Bluetooth 4.0 and does not support Low Energy: use another adapter.")
     }
     return Finding("controller", .ok, words)
   }
@@ -150,7 +154,7 @@ public final class BluetoothDoctor {
       return [
         Finding(
           "radio", .warning, "BlueZ does not know \(target) yet",
-          "`meshpost radio scan` shows whether it is in range; it is paired by itself if radio.pin is set.")
+          "`meshpost radio scan` shows whether it is in range; it is paired automatically if radio.pin is set.")
       ]
     }
     guard device.isPaired else {
@@ -159,7 +163,7 @@ public final class BluetoothDoctor {
         Finding(
           "radio", canPair ? .warning : .failed, "\(device.name) \(device.address) is not paired",
           canPair
-            ? "Nothing to do: it is paired when it is heard."
+            ? "Nothing to do: it is paired when it is in range."
             : "Set radio.pin, or run `meshpost radio pair \(device.address)`.")
       ]
     }

@@ -167,7 +167,7 @@ public final class BluetoothLink: Link {
     hasHeardFrame = false
     if mtu > 0, mtu < RadioService.neededMTU {
       log.warning(
-        "\(name): the radio carries frames of \(mtu - 3) bytes at most: the ends of the longest messages are cut")
+        "\(name): the link carries frames of at most \(mtu - 3) bytes: the longest messages are truncated")
     }
     loop.later { [self] in onEvent(.up) }
   }

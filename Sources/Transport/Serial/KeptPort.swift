@@ -74,7 +74,8 @@ final class KeptPort {
       hasSaidFull = spool.wasEmptied
       if hasSaidFull {
         log.warning(
-          "more waits for the disk than systemd keeps for us: until it is on disk, a crash could take some of it")
+          "more data waits for the disk than systemd keeps for the gateway: until it is written, a crash could lose some of it"
+        )
       }
     }
     return result

@@ -50,7 +50,7 @@ final class SerialPort {
     var line = termios()
     guard tcgetattr(opened, &line) == 0 else {
       Glibc.close(opened)
-      throw .system("\(location) is no serial device")
+      throw .system("\(location) is not a serial device")
     }
     descriptor = opened
     before = line

@@ -45,7 +45,7 @@ final class SerialSearch {
   private static func words(_ result: SerialProbe.Result) -> String {
     switch result {
     case .radio(let name, let key, _): "\(name), key \(key.prefix(12))"
-    case .other: "something else, which sends by itself"
+    case .other: "not a radio: sends other data"
     case .silent: "it does not answer"
     case .closed(let error): error.description
     }

@@ -9,13 +9,13 @@ final class GatewayLine {
   /// The connection through `ssh` has ended; it is not made again.
   struct Lost: Error {}
 
-  private static let mostWaiting = 32
+  private static let maxWaiting = 32
 
   private let loop: EventLoop
   private let asking: HTTPClient
   private let following: HTTPClient
   private let tunnels: [SSHTunnel]
-  private let turns = LoopSemaphore<Int>(bound: mostWaiting)
+  private let turns = LoopSemaphore<Int>(bound: maxWaiting)
   /// Why the last question has no answer; `nil`: it has one.
   private(set) var trouble: String?
 

@@ -42,7 +42,7 @@ struct ChatCommand: ParsableCommand {
 private final class ChatScreen {
   private static let history = 100
   /// Several events at once cause one refresh.
-  private static let calm: Duration = .milliseconds(100)
+  private static let quietPeriod: Duration = .milliseconds(100)
 
   /// What the gateway is asked to do.
   private enum Order {
@@ -88,7 +88,7 @@ private final class ChatScreen {
     try await lookOnce()
     while true {
       while !isOutdated { try await outdated.wait() }
-      try await loop.sleep(for: Self.calm)
+      try await loop.sleep(for: Self.quietPeriod)
       isOutdated = false
       try await lookOnce()
     }

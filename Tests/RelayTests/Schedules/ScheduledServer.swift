@@ -51,7 +51,7 @@ final class ScheduledServer: Carrier {
   /// It did not take a batch for a while, and has those that were on their way behind it.
   private(set) var hasOvertaken = false
   /// What is behind an event that was not taken comes again, though it was acknowledged.
-  private var mayComeAgain: Bool { mayTakeInPart && window > 1 }
+  private var mayReceiveAgain: Bool { mayTakeInPart && window > 1 }
   var keepsConnection: Bool { kind != "webhook" }
   var bytesSent: UInt64 = 0
   private(set) var lineBytes: UInt64 = 0
@@ -163,7 +163,7 @@ final class ScheduledServer: Carrier {
     }
     if line.isBusy, chance(30) {
       since = ByLane(all: 0)
-      hasOvertaken = hasOvertaken || mayComeAgain
+      hasOvertaken = hasOvertaken || mayReceiveAgain
       let after: Duration? = chance(2) ? nil : .seconds(Int64.random(in: 1...20, using: &random))
       return chance(2) ? .busy(reason: "busy", after: after) : .retry(reason: "busy", after: after)
     }
@@ -209,7 +209,7 @@ final class ScheduledServer: Carrier {
     if kind != "hub" { return takeEach(batch) }
     let has = knowsLanes ? journal.acknowledged[lane] : journal.whole
     if let after = batch.after, after > has ?? 0 {
-      return .retry(reason: "the hub misses what came before", after: nil)
+      return .retry(reason: "the hub is missing earlier events", after: nil)
     }
     if let bad = batch.events.first(where: { refused.contains(ScheduledEvent.identity(of: $0)) }) {
       return .refused(status: 422, reason: "not \(bad.seq)")
@@ -250,7 +250,7 @@ final class ScheduledServer: Carrier {
       complaints.append("\(stray.seq) is of another lane than \(lane)")
     }
     // A dead letter, and what shows that a server takes anything, come alone.
-    if batch.events.count > 1, !mayComeAgain, let first = batch.events.first, first.seq <= answered[lane] {
+    if batch.events.count > 1, !mayReceiveAgain, let first = batch.events.first, first.seq <= answered[lane] {
       complaints.append("\(first.seq) comes again, \(answered[lane]) was acknowledged")
     }
   }

@@ -4,7 +4,7 @@ import Companion
 import RadioSession
 import Store
 
-/// A contact list on its way. Records of an earlier one, which nobody waits for any more, do not count for the next.
+/// A contact list being received. Records of an earlier, abandoned list do not count.
 final class ContactList {
   var sync: ContactSync
   var total: UInt32 = 0
@@ -36,10 +36,10 @@ extension Synchronizer {
     }
   }
 
-  /// Another radio is attached: what the last one knew is no longer on the radio.
+  /// Another radio is attached: the previous radio's contacts are no longer on the radio.
   private func forgetOtherRadio() {
     log.notice(
-      "another radio is attached: its contacts and channels replace the last one's, whose messages stay apart (meshpost radio list)"
+      "another radio is attached: its contacts and channels replace the previous radio's; messages are kept separately (meshpost radio list)"
     )
     write({ store throws(SQLiteError) in
       try store.markAllRemoved()
@@ -78,7 +78,7 @@ extension Synchronizer {
     _ sync: ContactSync, _ outcome: RadioSession.Outcome, from radio: PublicKey
   ) async throws -> Bool {
     guard case .contacts(let total, let received, let lastModified) = outcome else {
-      throw SyncFailure("the contact list broke off (\(Self.words(outcome)))")
+      throw SyncFailure("the contact list ended early (\(Self.words(outcome)))")
     }
     // What this turn brought must count before the totals are compared.
     try store.commitNow()
@@ -87,7 +87,7 @@ extension Synchronizer {
     switch sync.ended(total: total, received: received, lastModified: lastModified, known: known) {
     case .again: return false
     case .giveUp(let watermark):
-      log.warning("the contact list came incomplete \(ContactSync.maxTries) times; going on with what came")
+      log.warning("the contact list was incomplete \(ContactSync.maxTries) times; continuing with what was received")
       try await keep(watermark, of: radio, isFull: false, removing: nil)
     case .complete(let watermark, let removeMissing):
       try await keep(watermark, of: radio, isFull: sync.kind == .full, removing: removeMissing ? sync.seen : nil)
@@ -151,8 +151,8 @@ extension Synchronizer {
     case .failed(.refused(let error)): "refused: \(error.map(\.description) ?? "no reason given")"
     case .failed(.listBroken(let received, let total)): "\(received) of \(total) came"
     case .failed(.linkLost): "the link is down"
-    case .failed(.disabled): "not built in"
-    default: "an answer of another kind"
+    case .failed(.disabled): "not supported by the firmware"
+    default: "an unexpected answer"
     }
   }
 }

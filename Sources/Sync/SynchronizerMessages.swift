@@ -13,7 +13,7 @@ extension Synchronizer {
     takers += 1
     defer {
       takers -= 1
-      calm.resume()
+      idle.resume()
     }
     repeat {
       // One that comes while the radio is asked makes one more question follow.
@@ -37,10 +37,10 @@ extension Synchronizer {
     switch outcome {
     case .replied(.message):
       messagesTaken += 1
-      calm.resume()
+      idle.resume()
       return true
     case .replied(.noMoreMessages): return false
-    default: throw SyncFailure("the radio does not hand over its messages")
+    default: throw SyncFailure("the radio does not return its messages")
     }
   }
 
@@ -54,7 +54,7 @@ extension Synchronizer {
     endIfNothingIsInHand()
     // `try?`: an end that is cancelled is an end.
     let isDone: Void? = (try? await end.value(within: limit, on: loop)) ?? nil
-    if isDone == nil, inbox.isEmpty { log.info("ending: the radio did not answer any more") }
+    if isDone == nil, inbox.isEmpty { log.info("stopping: the radio no longer answers") }
     stop()
   }
 
@@ -76,7 +76,7 @@ extension Synchronizer: InboxOwner {
   func dropped(_ message: QueuedMessage) { counters.emptySlotMessages += 1 }
 
   func refused(_ failure: StoreError) {
-    let words = "a message cannot be stored, and none is taken from the radio meanwhile: \(failure)"
+    let words = "a message cannot be stored, and no more are fetched from the radio meanwhile: \(failure)"
     guard state != .failed(words) else { return }
     let failure = SyncFailure(words, remedy: failure.remedy)
     enter(failure)

@@ -87,7 +87,7 @@ extension JournalUpstream {
   }
 
   /// Bytes of the next batch of a lane, at most.
-  func mostBytes(_ lane: Lane) -> Int {
+  func maxBatchBytes(_ lane: Lane) -> Int {
     guard let account else { return .max }
     return Int(clamping: max(1, (room(lane, account) - 600) / 2))
   }
@@ -108,9 +108,9 @@ extension JournalUpstream {
     let (allowance, spent) = (account.allowance, Lane.allCases.filter(account.allowance.isSpent))
     let used = Self.words(allowance)
     if allowance.isLow, !spent.contains(.messages) {
-      log.warning("\(name): little is left of the allowance (\(used)): then messages stop, too. Nothing is lost")
+      log.warning("\(name): the allowance is nearly used up (\(used)): messages will stop, too. Nothing is lost")
     } else if spent.isEmpty {
-      log.notice("\(name): the allowance lets everything go on (\(used))")
+      log.notice("\(name): the allowance permits all lanes again (\(used))")
     } else {
       let names = spent.map(\.rawValue).joined(separator: ", ")
       log.warning("\(name): the allowance stops \(names) (\(used)). Nothing is lost")
