@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Foundation
+import Glibc
+import HTTP
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// `meshpost web` without a browser: who gets in, who does not, and what goes through.
+  @Suite struct WebHost {
+    /// A gateway, its pages, and whoever asks them.
+    private final class Host {
+      let rig: Rig
+      let program: Program
+      let port: UInt16
+      var secret: String
+      var cookie: String?
+
+      init(_ rig: Rig, command: (([String]) throws -> Program)? = nil) throws {
+        self.rig = rig
+        let pages = Fixtures.checkout.appending(path: "Sources/Pages").path()
+        let arguments = ["web", "--pages", pages]
+        program = try command?(arguments) ?? Program.own("meshpost", arguments + ["--socket", rig.socket])
+        try program.line(with: "#secret=")
+        let line = program.lines.first { $0.contains("#secret=") } ?? ""
+        let parts = line.components(separatedBy: "/#secret=")
+        port = try #require(UInt16(parts[0].components(separatedBy: ":").last ?? ""))
+        secret = parts[1]
+      }
+
+      var origin: String { "http://127.0.0.1:\(port)" }
+
+      func ask(
+        _ method: String, _ target: String, _ body: String = "", headers: [String: String] = [:], signedIn: Bool = true
+      ) -> HTTPResponse? {
+        var request = HTTPRequest(method, target, body: Array(body.utf8))
+        if method != "GET" {
+          if headers["Origin"] == nil { request.headers.add("Origin", origin) }
+          if headers["Content-Type"] == nil { request.headers.add("Content-Type", "application/json") }
+        }
+        for (name, value) in headers where !value.isEmpty { request.headers.add(name, value) }
+        if signedIn, let cookie { request.headers.add("Cookie", cookie) }
+        return Rig.ask(.tcp(host: "127.0.0.1", port: port, tls: false), request)
+      }
+
+      func signIn(_ given: String? = nil) -> HTTPResponse? {
+        let response = ask("POST", "/session", "{\"secret\":\"\(given ?? secret)\"}", signedIn: false)
+        if let set = response?.headers["Set-Cookie"] { cookie = set.components(separatedBy: ";")[0] }
+        return response
+      }
+
+      /// The first rows of what is live, until `isEnough` says so.
+      func follow(after id: String?, until isEnough: @escaping ([String]) -> Bool) throws -> [String] {
+        let loop = EventLoop()
+        let client = HTTPClient(.tcp(host: "127.0.0.1", port: port, tls: false), on: loop)
+        var request = HTTPRequest("GET", "/v1/live", headers: ["Cookie": cookie ?? ""])
+        if let id { request.headers.add("Last-Event-ID", id) }
+        var text = ""
+        loop.begin {
+          // `try?`: it is ended from here.
+          _ = try? await client.send(request, timeout: .seconds(60)) { piece in
+            text += String(decoding: piece, as: UTF8.self)
+            if isEnough(text.components(separatedBy: "\n\n")) { loop.stop() }
+          }
+          loop.stop()
+        }
+        loop.run()
+        client.close()
+        return text.components(separatedBy: "\n\n")
+      }
+    }
+
+    private func rig() throws -> Rig {
+      let rig = try Rig()
+      try rig.startRadio(["--contacts", "3", "--nodes", "3"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      return rig
+    }
+
+    private func json(_ response: HTTPResponse?) throws -> JSONValue {
+      try JSONValue(parsing: response?.body ?? [])
+    }
+
+    @Test func `a secret works once, a session until it ends, and nobody else gets in`() throws {
+      let host = try Host(rig())
+      #expect(try json(host.ask("GET", "/session"))["signed_in"]?.bool == false)
+      #expect(host.ask("GET", "/v1/status")?.status == 401)
+      #expect(host.signIn("nonsense")?.status == 403)
+      let signedIn = try #require(host.signIn())
+      #expect(signedIn.status == 200)
+      let set = signedIn.headers["Set-Cookie"] ?? ""
+      for word in ["HttpOnly", "SameSite=Strict", "Path=/"] { #expect(set.contains(word)) }
+      #expect(host.ask("GET", "/v1/status")?.status == 200)
+      let (secret, cookie) = (host.secret, host.cookie)
+      #expect(host.signIn(secret)?.status == 403)
+      try host.program.line(with: "For another browser")
+      // Others' pages, other names, other kinds of requests.
+      #expect(host.ask("GET", "/v1/status", headers: ["Origin": "http://evil.example"])?.status == 403)
+      #expect(host.ask("GET", "/v1/status", headers: ["Sec-Fetch-Site": "cross-site"])?.status == 403)
+      let send = "{\"to\":\"r1\",\"text\":\"x\"}"
+      #expect(host.ask("POST", "/v1/send", send, headers: ["Origin": "http://127.0.0.1:1"])?.status == 403)
+      #expect(host.ask("POST", "/v1/send", send, headers: ["Content-Type": "text/plain"])?.status == 403)
+      for path in ["/v1/radio/private-key", "/v1/upstreams/add", "/v1/contacts/put"] {
+        #expect(host.ask("POST", path, "{}")?.status == 403)
+      }
+      for path in ["/v1/frames", "/v1/backup", "/v1/radio/backup", "/metrics/../v1/backup"] {
+        #expect([403, 404, 200].contains(host.ask("GET", path)?.status ?? 0))
+        #expect(host.ask("GET", path)?.body.starts(with: Array("SQLite".utf8)) == false)
+      }
+      #expect(host.ask("DELETE", "/session")?.status == 200)
+      host.cookie = cookie
+      #expect(host.ask("GET", "/v1/status")?.status == 401)
+    }
+
+    @Test func `who guesses has to wait, and so does everybody`() throws {
+      let host = try Host(rig())
+      var statuses: [Int] = []
+      for number in 0..<12 { statuses.append(host.signIn("guess \(number)")?.status ?? 0) }
+      #expect(statuses.prefix(6).allSatisfy { $0 == 403 })
+      #expect(statuses.last == 429)
+      #expect((try json(host.signIn())["retry_after_s"]?.integer ?? 0) > 0)
+    }
+
+    @Test func `pages come from the folder with a policy that runs nothing else, and are not sent twice`() throws {
+      let host = try Host(rig())
+      let shell = try #require(host.ask("GET", "/conversations/channel:0011"))
+      #expect(shell.status == 200)
+      #expect(shell.headers["Content-Type"]?.hasPrefix("text/html") == true)
+      let policy = shell.headers["Content-Security-Policy"] ?? ""
+      #expect(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"))
+      #expect(!policy.contains("unsafe") && !policy.contains("*"))
+      let tag = try #require(shell.headers["ETag"])
+      #expect(host.ask("GET", "/", headers: ["If-None-Match": tag])?.status == 304)
+      #expect(host.ask("GET", "/pages/..%2f..%2fPackage.swift")?.status == 404)
+      #expect(host.ask("POST", "/", "x")?.status == 405)
+    }
+
+    @Test func `what is live goes on behind the last event after the gateway was killed`() throws {
+      let rig = try rig()
+      let host = try Host(rig)
+      #expect(host.signIn()?.status == 200)
+      rig.radio?.write("chan r1 0 before the kill")
+      let before = try host.follow(after: "0") { $0.contains { $0.contains("before the kill") } }
+      let id = try #require(
+        before.first { $0.contains("before the kill") }?.components(separatedBy: "\n").first { $0.hasPrefix("id: ") })
+      rig.gateway?.send(SIGKILL)
+      _ = try rig.gateway?.ended()
+      #expect(host.ask("GET", "/v1/status")?.status == 502)
+      rig.radio?.write("chan r1 0 while it was away")
+      try rig.startGateway()
+      try rig.waitForSync()
+      try untilTrue("the pages to reach it again") { host.ask("GET", "/v1/status")?.status == 200 }
+      let after = try host.follow(after: String(id.dropFirst(4))) { $0.contains { $0.contains("while it was away") } }
+      #expect(!after.contains { $0.contains("before the kill") })
+      #expect(after.count { $0.hasPrefix("event: message") && $0.contains("while it was away") } == 1)
+    }
+
+    @Test func `conversations tell what was not read, and a message sent twice is one`() throws {
+      let rig = try rig()
+      let host = try Host(rig)
+      #expect(host.signIn()?.status == 200)
+      func conversations() throws -> [JSONValue] {
+        try (host.ask("GET", "/v1/conversations")?.body ?? []).split(separator: 10).map {
+          try JSONValue(parsing: Array($0))
+        }
+      }
+      #expect(try conversations().allSatisfy { $0["unread"]?.integer == 0 })
+      rig.radio?.write("dm r1 r0 hello @[r0]")
+      rig.radio?.write("chan r2 0 to all")
+      try untilTrue("both to be unread") { try conversations().compactMap { $0["unread"]?.integer }.reduce(0, +) == 2 }
+      let direct = try #require(try conversations().first { $0["kind"]?.string == "direct" })
+      #expect(direct["mentioned"]?.bool == true)
+      let name = try #require(direct["conversation"]?.string)
+      let cursor = try #require(direct["newest"]?["cursor"]?.string)
+      #expect(
+        host.ask("POST", "/v1/conversations/read", "{\"conversation\":\"\(name)\",\"cursor\":\"\(cursor)\"}")?.status
+          == 200)
+      #expect(try conversations().first { $0["conversation"]?.string == name }?["unread"]?.integer == 0)
+      for _ in 0..<2 {
+        let body =
+          "{\"to\":\"\(direct["key"]?.string ?? "")\",\"text\":\"once\",\"id\":\"0123456789abcdef0123456789abcdef\"}"
+        #expect(host.ask("POST", "/v1/send", body)?.status == 202)
+      }
+      let rows = host.ask("GET", "/v1/messages?conversation=\(name)&direction=both")?.body ?? []
+      let texts = try rows.split(separator: 10).map { try JSONValue(parsing: Array($0))["text"]?.string ?? "" }
+      #expect(texts == ["hello @[r0]", "once"])
+      #expect(host.ask("GET", "/v1/messages?conversation=nonsense")?.status == 400)
+    }
+  }
+}
