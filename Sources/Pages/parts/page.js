@@ -71,15 +71,3 @@ export function say(words) {
   const place = document.getElementById("said");
   if (place) place.textContent = words;
 }
-
-/** A module with the style of its own, both loaded: `views/NAME.css`. */
-export async function styled(name, module) {
-  const href = `/pages/views/${name}.css`;
-  if (!document.querySelector(`link[href="${href}"]`)) {
-    const link = make("link", { rel: "stylesheet", href });
-    document.head.append(link);
-    // Without it the view is plain, and works.
-    await new Promise((resolve) => { link.addEventListener("load", resolve); link.addEventListener("error", resolve); });
-  }
-  return module;
-}

@@ -1,4 +1,5 @@
-// What the pages say, in the reader's language. Catalogues are in languages/: a file each, listed in languages/index.js.
+// What the pages say, in the reader's language. Catalogues are in languages/, listed in languages/index.js: two files each, of which the
+// second, NAME-views.js, is read with the first view that is no conversation.
 import languages from "../languages/index.js";
 
 let catalogue = {};
@@ -24,15 +25,26 @@ function wanted() {
 export async function loadWords() {
   language = wanted();
   const own = await import(`../languages/${language}.js`);
-  catalogue = own.default.words;
+  catalogue = { ...own.default.words };
   // A catalogue that does not say that it has all words has English ones behind it.
-  if (!own.default.isWhole) fallback = (await import("../languages/en.js")).default.words;
+  if (!own.default.isWhole) fallback = { ...(await import("../languages/en.js")).default.words };
   // Numbers and times follow the region that the browser names, if it names one of this language.
   const region = (navigator.languages ?? []).find((one) => one.toLowerCase().split("-")[0] === language);
   locale = region ?? language;
   rules = new Intl.PluralRules(language);
   document.documentElement.lang = language;
   document.documentElement.dir = own.default.direction ?? "ltr";
+}
+
+let more = null;
+
+/** The words of the other views. */
+export function needWords() {
+  more ??= (async () => {
+    Object.assign(catalogue, (await import(`../languages/${language}-views.js`)).default);
+    if (Object.keys(fallback).length) Object.assign(fallback, (await import("../languages/en-views.js")).default);
+  })();
+  return more;
 }
 
 /** For `Intl`. */

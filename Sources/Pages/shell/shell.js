@@ -1,18 +1,16 @@
 // What stays while views come and go: gateway's state, ways to the views, the conversations, the bar that says when the line is cut.
 import { ConversationList } from "../views/list.js";
-import { fill, icon, iconButton, make, styled } from "../parts/page.js";
+import { fill, icon, iconButton, make } from "../parts/page.js";
 import { clock, tellTimesAnew } from "../parts/numbers.js";
-import { chooseLanguage, language, t } from "../parts/words.js";
+import { t } from "../parts/words.js";
 import { named } from "../parts/text.js";
-import languages from "../languages/index.js";
-import { remove } from "../stores/api.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
-import { forgetDrafts } from "../stores/kept.js";
 import { live } from "../stores/live.js";
 import { outbox } from "../stores/outbox.js";
-import { onKeys, openDialog, showKeys, startKeys } from "./keys.js";
+import { onKeys, startKeys } from "./keys.js";
 import { route } from "./route.js";
+import { styled } from "./styled.js";
 
 const TABS = [["conversations", "chats"], ["nodes", "nodes"], ["map", "map"], ["air", "air"], ["gateway", "gateway"]];
 const views = {
@@ -66,7 +64,7 @@ export class Shell {
     fill(this.#place,
       make("a", { class: "skip", href: "#main", text: t("skip"), on: { click: (event) => { event.preventDefault(); this.main.focus(); } } }),
       this.bar,
-      make("header", { class: "head" }, this.state, iconButton("more", t("menu"), () => this.#menu())),
+      make("header", { class: "head" }, this.state, iconButton("more", t("menu"), async () => (await import("./dialog.js")).openMenu(this.#session))),
       make("nav", { class: "nav", "aria-label": t("nav.label") }, this.tabs),
       this.list.element, this.main, this.shade, this.details);
   }
@@ -165,23 +163,5 @@ export class Shell {
     const place = this.tabs.querySelector(`[data-tab="${view}"] .count`);
     place.className = `count ${kind}`;
     fill(place, count ? [make("span", { "aria-hidden": "true", text: count > 999 ? "999+" : String(count) }), make("span", { class: "unseen", text: words })] : null);
-  }
-
-  #menu() {
-    const choose = make("select", { id: "language", class: "field", on: { change: () => chooseLanguage(choose.value) } },
-      Object.entries(languages).map(([code, name]) => make("option", { value: code, text: name, selected: code === language })));
-    openDialog(t("menu"),
-      make("label", { for: "language", text: t("menu.language") }), choose,
-      make("div", { class: "row" },
-        make("button", { type: "button", class: "button", text: t("keys.title"), on: { click: (event) => { event.target.closest("dialog").close(); showKeys(); } } }),
-        this.#session.signed_in && !this.#session.isUnreached ? make("button", { type: "button", class: "button", text: t("signout"), on: { click: () => this.#signOut() } }) : null),
-      make("p", { class: "quiet small", text: gateway.status ? t("menu.version", { version: gateway.status.version }) : "" }));
-  }
-
-  async #signOut() {
-    try { await remove("/session"); } catch { /* without a line the session ends here all the same */ }
-    outbox.clear();
-    forgetDrafts();
-    location.assign("/");
   }
 }

@@ -84,7 +84,7 @@ export class Chat extends Store {
     if (!this.hasOlder || !this.rows.length) return null;
     return this.#load(async () => {
       const rows = await this.#page({ before: this.rows[0].cursor });
-      this.hasOlder = rows.length >= PAGE;
+      this.hasOlder = rows.length >= PAGE && compare(rows[0].cursor, this.rows[0].cursor) < 0;
       this.rows = merge(rows, this.rows);
       if (this.rows.length > MOST) {
         this.rows = this.rows.slice(0, MOST);
@@ -97,7 +97,7 @@ export class Chat extends Store {
     if (!this.hasNewer || !this.rows.length) return null;
     return this.#load(async () => {
       const rows = await this.#page({ after: this.rows.at(-1).cursor });
-      this.hasNewer = rows.length >= PAGE;
+      this.hasNewer = rows.length >= PAGE && compare(rows.at(-1).cursor, this.rows.at(-1).cursor) > 0;
       this.rows = merge(this.rows, rows);
       if (this.rows.length > MOST) {
         this.rows = this.rows.slice(-MOST);

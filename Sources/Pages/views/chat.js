@@ -54,7 +54,7 @@ export class OpenChat {
     this.#ends.push(() => { removeEventListener("focus", seen); document.removeEventListener("visibilitychange", seen); });
     this.#begin();
     this.#head();
-    if (!this.#shell.isNarrow && matchMedia("(pointer: fine)").matches) this.composer.field.focus({ preventScroll: true });
+    if (!this.#shell.isNarrow && !matchMedia("(pointer: coarse)").matches) this.composer.field.focus({ preventScroll: true });
   }
 
   close() {

@@ -1,8 +1,9 @@
 // Conversations: the list is always there; this is what is beside it, which is a chat once one is chosen.
-import { fill, icon, make, styled } from "../parts/page.js";
+import { fill, icon, make } from "../parts/page.js";
 import { t, tn } from "../parts/words.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
+import { styled } from "../shell/styled.js";
 
 export class View {
   #shell;
@@ -22,7 +23,7 @@ export class View {
       this.#open?.close();
       this.#open = null;
       const wanted = route.id;
-      const { OpenChat } = await styled("nodes", styled("chat", import("./chat.js")));
+      const { OpenChat } = await styled("chat", import("./chat.js"));
       // Another one was chosen meanwhile.
       if (this.#isClosed || route.id !== wanted || this.#open?.id === wanted) return;
       this.#shell.showDetails(null);

@@ -5,6 +5,7 @@ import { named, written } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { allRows } from "../stores/api.js";
 import { parts } from "../stores/cursor.js";
+import { styled } from "../shell/styled.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
 import { cancel, mark, react, retry, tell, told } from "./marks.js";
@@ -120,7 +121,7 @@ export class ConversationDetails {
       if (!one) { fill(this.element, detailsHead(id, shut)); return; }
       if (one.key) {
         if (this.node) return;
-        const { NodeDetails } = await import("./node.js");
+        const { NodeDetails } = await styled("nodes", import("./node.js"));
         this.node ??= new NodeDetails(one.key, { shut, isInChat: true });
         if (this.element.firstChild !== this.node.element) fill(this.element, this.node.element);
         return;

@@ -6,7 +6,8 @@ import { has, t } from "../parts/words.js";
 import { ask, order } from "../stores/api.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
-import { confirmed, onKeys } from "../shell/keys.js";
+import { confirmed } from "../shell/dialog.js";
+import { onKeys } from "../shell/keys.js";
 import { facts } from "./details.js";
 import { tell, told } from "./marks.js";
 

@@ -8,7 +8,6 @@ import { conversations, shownName } from "../stores/conversations.js";
 import { draftOf } from "../stores/kept.js";
 import { outbox } from "../stores/outbox.js";
 import { route, to } from "../shell/route.js";
-import { Search } from "./search.js";
 
 /** The picture of a person, channel or room: shape by kind, colour by key, letter by name. */
 export function picture(kind, name, key) {
@@ -17,6 +16,7 @@ export function picture(kind, name, key) {
 
 export class ConversationList {
   #search = null;
+  #wanted = "";
   #typed = 0;
 
   constructor() {
@@ -99,7 +99,8 @@ export class ConversationList {
     if (words) this.scroller.prepend(make("div", { class: "list-empty quiet" }, words.filter(Boolean).map((one) => make("p", { text: one }))));
   }
 
-  #searchFor(words) {
+  async #searchFor(words) {
+    this.#wanted = words;
     if (words.length < 2) {
       this.#search?.close();
       this.#search = null;
@@ -107,6 +108,8 @@ export class ConversationList {
       return;
     }
     if (this.#search?.words === words) return;
+    const { Search } = await import("./search.js");
+    if (this.#wanted !== words || this.#search?.words === words) return;
     this.#search?.close();
     this.#search = new Search(words, { onCount: (count) => say(t("search.count", { count })) });
     fill(this.found, make("h2", { class: "list-title", text: t("search.messages") }), this.#search.element);

@@ -3,7 +3,7 @@ import { icon, make, say } from "../parts/page.js";
 import { decibels } from "../parts/numbers.js";
 import { t } from "../parts/words.js";
 import { freshID, order } from "../stores/api.js";
-import { openDialog } from "../shell/keys.js";
+import { openDialog } from "../shell/dialog.js";
 
 const DRAWINGS = { pending: "clock", sending: "arrow", sent: "tick", delivered: "ticks", failed: "bang", retrying: "arrow" };
 

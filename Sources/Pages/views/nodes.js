@@ -155,16 +155,22 @@ export class View {
   #row(node, index) {
     const battery = nodes.battery(node.key);
     const far = away(node);
-    const values = Object.fromEntries(["find", "kind", "by", "order"].map((name) => [name, route.get(name)]));
     return make("div", { role: "row", class: `node-row${route.id === node.key ? " chosen" : ""}`, "aria-rowindex": index + 2, data: { key: node.key } },
       make("span", { role: "cell", class: "cell name" }, kindMark(node.type, true),
-        make("a", { href: to("nodes", node.key, values), class: "node-link", "aria-current": route.id === node.key ? "true" : null }, named(nodeName(node))),
+        make("a", { href: to("nodes", node.key), on: { click: (event) => this.#opened(event, node.key) }, class: "node-link", "aria-current": route.id === node.key ? "true" : null }, named(nodeName(node))),
         node.favourite ? make("span", { class: "star", title: t("nodes.favourite") }, icon("star"), make("span", { class: "unseen", text: t("nodes.favourite") })) : null,
         node.alias ? named(node.name, { class: "name quiet small" }) : null),
-      make("span", { role: "cell", class: "cell heard" }, node.last_heard ? when(node.last_heard) : make("span", { class: "quiet", text: "–" })),
+      make("span", { role: "cell", class: "cell heard" }, node.last_heard ? when(node.last_heard) : make("span", { class: "quiet none", text: "–" })),
       make("span", { role: "cell", class: "cell hops", text: node.hops === undefined ? t("nodes.flood") : node.hops === 0 ? t("nodes.neighbour") : t("message.hops", { count: node.hops }) }),
-      make("span", { role: "cell", class: "cell distance", text: far === null ? "–" : kilometres(far) }),
-      make("span", { role: "cell", class: "cell battery", text: battery ? volts(battery.mv) : "–" }));
+      make("span", { role: "cell", class: "cell distance" }, far === null ? make("span", { class: "quiet none", text: "–" }) : kilometres(far)),
+      make("span", { role: "cell", class: "cell battery" }, battery ? volts(battery.mv) : make("span", { class: "quiet none", text: "–" })));
+  }
+
+  /** With the filter and the order as they are now. */
+  #opened(event, key) {
+    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+    event.preventDefault();
+    route.go(to("nodes", key) + location.search, { replace: Boolean(route.id) });
   }
 
   #step(by) {
