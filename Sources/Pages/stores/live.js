@@ -22,6 +22,9 @@ class Live extends Store {
   #ending = null;
   #wake = null;
   #isRunning = false;
+  /** Not to be heard now: the page is put away, or hidden beside others. A browser has six connections to a host, for all pages together. */
+  #isAway = false;
+  #release = null;
 
   on(event, heard) {
     if (!this.#heard.has(event)) this.#heard.set(event, new Set());
@@ -38,10 +41,17 @@ class Live extends Store {
     if (this.#isRunning) return;
     this.#isRunning = true;
     addEventListener("online", () => this.#wake?.());
-    document.addEventListener("visibilitychange", () => { if (!document.hidden) this.#wake?.(); });
+    addEventListener("pagehide", () => this.#leave());
+    addEventListener("pageshow", () => this.#comeBack());
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.#hide() : this.#comeBack()));
     while (this.#isRunning) {
+      if (this.#isAway) {
+        await new Promise((resolve) => { this.#wake = resolve; });
+        continue;
+      }
       try { await this.#follow(); } catch { /* whatever the reason, it is tried again; the bar says since when */ }
       if (!this.#isRunning) break;
+      if (this.#isAway) continue;
       this.#cut();
       await new Promise((resolve) => {
         this.#wake = resolve;
@@ -59,6 +69,28 @@ class Live extends Store {
     this.isLinked = false;
     this.since = null;
     this.changed();
+  }
+
+  /** One of those that are hidden goes on, and counts what is unread in its title. The others wait until they are looked at. */
+  #hide() {
+    if (!navigator.locks) return;
+    navigator.locks.request("meshpost.hidden", { ifAvailable: true }, (lock) => {
+      if (!document.hidden) return undefined;
+      if (!lock) { this.#leave(); return undefined; }
+      return new Promise((resolve) => { this.#release = resolve; });
+    });
+  }
+
+  #leave() {
+    this.#isAway = true;
+    this.#ending?.abort();
+  }
+
+  #comeBack() {
+    this.#release?.();
+    this.#release = null;
+    this.#isAway = false;
+    this.#wake?.();
   }
 
   /** Tries now what else waits. */

@@ -46,6 +46,9 @@ export class View {
     fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("nav.air") }), make("div", { class: "row" }, this.count, this.pause)),
       this.budget, make("div", { class: "filters" }, make("div", { class: "list-search" }, icon("search"), this.field), this.chips), this.scroller);
     this.#ends = [gateway.subscribe(() => this.#drawBudget()), nodes.subscribe(() => this.#draw()), live.on("linked", () => this.#listen())];
+    const leave = () => this.#ending?.abort();
+    addEventListener("pagehide", leave);
+    this.#ends.push(() => removeEventListener("pagehide", leave));
     onKeys({ "/": () => this.field.focus(), " ": () => this.#toggle() });
     nodes.need();
     this.#drawBudget();

@@ -17,7 +17,8 @@ export function facts(pairs) {
 
 /** A long number that one may want to have: in groups, with a button that copies it. */
 export function copyable(text, label) {
-  return make("span", { class: "copyable" }, make("code", { text }), iconButton("copy", t("copy", { what: label }), async () => {
+  // Without TLS only this machine's own pages may write to the clipboard.
+  return make("span", { class: "copyable" }, make("code", { text }), navigator.clipboard && iconButton("copy", t("copy", { what: label }), async () => {
     try {
       await navigator.clipboard.writeText(text);
       told(t("copied"));
