@@ -25,6 +25,20 @@ def write(browser, text):
     browser.click(".composer .send")
 
 
+def chat(world, id=PUBLIC, **options):
+    """A chat that is open, at its end: not at what was unread."""
+    browser = world.open(f"/conversations/{id}", **options)
+    browser.find(".composer-field")
+    browser.until("its messages", lambda: not browser.all(".chat-shapes"))
+    to_the_end(browser)
+    return browser
+
+
+def to_the_end(browser):
+    browser.until("the end of the chat", lambda: browser.script("""
+      const jump = document.querySelector(".jump"); if (jump.hidden) return true; jump.click(); return jump.hidden"""))
+
+
 def r1(world):
     return next(one for one in world.gateway.ask("GET", "/v1/contacts") if one["name"] == "r1")
 
@@ -70,7 +84,7 @@ def first_view_is_small(world):
 
 @test
 def a_message_arrives_in_another_browser_with_its_marks(world):
-    one, other = world.open(f"/conversations/{PUBLIC}"), world.open(f"/conversations/{PUBLIC}")
+    one, other = chat(world), chat(world)
     text = fresh("from one browser to another")
     one.find(".composer-field")
     other.find(".composer-field")
@@ -122,7 +136,7 @@ def unread_mentions_and_reading_on(world):
 
 @test
 def reactions_are_shown_and_sent(world):
-    browser = world.open(f"/conversations/{PUBLIC}")
+    browser = chat(world)
     text = fresh("react to this")
     world.gateway.say(f"chan r1 0 {text}")
     browser.shows(text, ".chat-scroll")
@@ -135,7 +149,7 @@ def reactions_are_shown_and_sent(world):
 
 @test
 def long_texts_are_counted_and_split(world):
-    browser = world.open(f"/conversations/{PUBLIC}")
+    browser = chat(world)
     browser.shows("0 of 156 B", ".composer")
     mark = secrets.token_hex(4)
     text = " ".join([mark] + ["word"] * 60)
@@ -149,7 +163,7 @@ def long_texts_are_counted_and_split(world):
 @test
 def reload_back_and_deep_links(world):
     key = r1(world)["key"]
-    browser = world.open(f"/conversations/{PUBLIC}")
+    browser = chat(world)
     browser.find(".composer-field")
     browser.click('[data-tab="nodes"]')
     browser.find(".table")
@@ -172,7 +186,7 @@ def reload_back_and_deep_links(world):
 
 @test
 def drafts_stay(world):
-    browser = world.open(f"/conversations/{PUBLIC}")
+    browser = chat(world)
     text = fresh("not sent yet")
     browser.type(".composer-field", text)
     browser.driver.refresh()
@@ -184,7 +198,7 @@ def drafts_stay(world):
 def search_within_and_across(world):
     word = "findable" + secrets.token_hex(3)
     world.gateway.say(f"chan r3 0 a {word} word")
-    browser = world.open(f"/conversations/{PUBLIC}")
+    browser = chat(world)
     browser.shows(word, ".chat-scroll")
     browser.click('.chat-head [aria-label="Search in this conversation"]')
     browser.type(".chat-search .field", word)
@@ -199,7 +213,7 @@ def search_within_and_across(world):
 def what_is_written_while_cut_off_goes_out_once(world):
     if not world.host.command:
         return
-    browser = world.open(f"/conversations/{PUBLIC}")
+    browser = chat(world)
     browser.find(".composer-field")
     browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({live}) => live.isLinked)"))
     texts = [fresh("first while cut"), fresh("second while cut")]
@@ -217,6 +231,7 @@ def what_is_written_while_cut_off_goes_out_once(world):
     if browser.all(".signin"):
         world.sign_in(browser)
         browser.go(f"{world.host.base}/conversations/{PUBLIC}")
+        browser.find(".composer-field")
     else:
         world.cookies = browser.driver.get_cookies()
     for text in texts:
@@ -231,7 +246,7 @@ def what_is_written_while_cut_off_goes_out_once(world):
 
 @test
 def two_people_at_once(world):
-    browsers = [world.open(f"/conversations/{PUBLIC}"), world.open(f"/conversations/{PUBLIC}")]
+    browsers = [chat(world), chat(world)]
     texts = [[fresh(f"person {number}, line {line}") for line in range(4)] for number in range(2)]
     for browser in browsers:
         browser.find(".composer-field")
@@ -277,6 +292,7 @@ def what_attacks_is_shown_as_text(world):
             browser = world.open(path)
             browser.until("conversations", lambda: browser.all("a.conversation"))
             if path == f"/conversations/{PUBLIC}":
+                to_the_end(browser)
                 for attack in ATTACKS[:4]:
                     browser.shows(attack, ".chat-scroll")
             if path == f"/nodes/{node['key']}":

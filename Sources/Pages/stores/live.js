@@ -17,7 +17,8 @@ class Live extends Store {
   since = null;
   #heard = new Map();
   #last = null;
-  #gateway = null;
+  /** Gateway and epoch. */
+  #journal = null;
   #attempt = 0;
   #ending = null;
   #wake = null;
@@ -147,11 +148,12 @@ class Live extends Store {
 
   #happened(name, value, id) {
     if (name === "hello") {
-      // Another gateway, or one that was set back: what this page knows is of another journal.
-      const isAnother = this.#gateway !== null && this.#gateway !== value.gateway || this.#last !== null && value.seq < this.#last;
+      // Another gateway, or one that was set back: what this page knows is of another journal. Or more was missed than is told.
+      const journal = `${value.gateway} ${value.epoch ?? ""}`;
+      const isAnother = this.#journal !== null && this.#journal !== journal || this.#last !== null && value.seq < this.#last || value.missed;
       const isAfresh = this.#last === null || isAnother;
       if (isAnother) this.#last = null;
-      this.#gateway = value.gateway;
+      this.#journal = journal;
       this.isLinked = true;
       this.since = null;
       this.#attempt = 0;
