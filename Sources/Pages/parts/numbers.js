@@ -55,7 +55,7 @@ export function clock(ms) {
 
 /** The whole of it, for who wants to know exactly. */
 export function full(ms) {
-  return formatter(Intl.DateTimeFormat, { dateStyle: "full", timeStyle: "medium" }).format(ms);
+  return formatter(Intl.DateTimeFormat, { dateStyle: "medium", timeStyle: "medium" }).format(ms);
 }
 
 const DAY = 86_400_000;

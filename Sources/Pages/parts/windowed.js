@@ -22,6 +22,8 @@ export class Windowed {
   #heights = new Map();
   #shown = new Map();
   #isAtBottom;
+  #isCutShort = false;
+  #role;
   #isPlaced = false;
   #width = 0;
   #frame = 0;
@@ -35,7 +37,8 @@ export class Windowed {
     this.#isFromBottom = isFromBottom;
     this.#isAtBottom = isFromBottom;
     this.#onEdge = onEdge;
-    this.#inside = make("div", { class: "windowed", role, "aria-label": label });
+    this.#role = role;
+    this.#inside = make("div", { class: "windowed", "aria-label": role === "rowgroup" ? null : label });
     scroller.append(this.#inside);
     scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.#observer = new ResizeObserver(() => this.#resized());
@@ -53,8 +56,13 @@ export class Windowed {
     cancelAnimationFrame(this.#frame);
   }
 
-  /** Other items. Those with the same key and version keep their elements. */
-  set(items) {
+  /** Other items. Those with the same key and version keep their elements. `isCutShort`: there is more behind the last one, which is no end to
+   *  stay at. */
+  set(items, isCutShort = false) {
+    this.#isCutShort = isCutShort;
+    if (isCutShort) this.#isAtBottom = false;
+    // A list without rows is none to who does not see it.
+    if (this.#role) { if (items.length) this.#inside.setAttribute("role", this.#role); else this.#inside.removeAttribute("role"); }
     const anchor = this.#anchor();
     this.#items = items;
     this.#lay();
@@ -235,7 +243,7 @@ export class Windowed {
   #noteBottom() {
     if (!this.#isFromBottom) return;
     const { scrollTop, clientHeight, scrollHeight } = this.#scroller;
-    this.#isAtBottom = scrollHeight - scrollTop - clientHeight < 24;
+    this.#isAtBottom = !this.#isCutShort && scrollHeight - scrollTop - clientHeight < 24;
   }
 
   #scrolled() {

@@ -38,7 +38,7 @@ export function showKeys() {
   const list = [["/", "keys.search"], ["g c", "nav.conversations"], ["g n", "nav.nodes"], ["g m", "nav.map"], ["g a", "nav.air"], ["g g", "nav.gateway"],
     ["j", "keys.next"], ["k", "keys.previous"], ["Enter", "keys.open"], ["r", "keys.reply"], ["Esc", "keys.back"], ["?", "keys.list"]];
   openDialog(t("keys.title"), make("dl", { class: "keys" },
-    list.map(([keys, words]) => make("div", {}, make("dt", {}, keys.split(" ").map((one) => make("kbd", { text: one }))), make("dd", { text: t(words) })))));
+    list.map(([keys, words]) => [make("dt", {}, keys.split(" ").map((one) => make("kbd", { text: one }))), make("dd", { text: t(words) })])));
 }
 
 /** Language, keys, signing out. */

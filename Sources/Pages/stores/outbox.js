@@ -64,7 +64,8 @@ class Outbox extends Store {
         const entry = this.#kept.value.find((one) => !one.trouble && !this.#taken.has(one.id));
         if (!entry) return;
         try {
-          await order("/v1/send", { to: entry.conversation, text: entry.text, id: entry.id, ...(entry.split ? { split: true } : {}) });
+          // By the channel's digest or the key's first digits, which no name is taken for.
+          await order("/v1/send", { to: entry.conversation.replace(/^(channel|node):/, ""), text: entry.text, id: entry.id, ...(entry.split ? { split: true } : {}) });
           this.#taken.add(entry.id);
           this.changed();
           // It is on the gateway's disk. Its row takes its place as soon as it comes; were that missed, it goes all the same.

@@ -31,7 +31,7 @@ export class View {
   constructor(shell) {
     this.#shell = shell;
     this.pause = iconButton("pause", t("air.pause"), () => this.#toggle());
-    this.field = make("input", { type: "search", class: "field", placeholder: t("air.search"), "aria-label": t("air.search"), autocomplete: "off", value: route.get("find") ?? "", on: { input: () => route.set({ find: this.field.value }),
+    this.field = make("input", { type: "search", class: "field", placeholder: t("air.search"), "aria-label": t("air.search"), value: route.get("find") ?? "", on: { input: () => route.set({ find: this.field.value }),
       keydown: (event) => { if (event.key === "Escape") { route.set({ find: undefined }); this.field.value = ""; this.field.blur(); event.stopPropagation(); } } } });
     this.chips = make("div", { class: "chips", role: "group", "aria-label": t("air.kinds") });
     this.count = make("p", { class: "quiet small" });

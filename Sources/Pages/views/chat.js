@@ -148,7 +148,7 @@ export class OpenChat {
     if (!this.searching.firstChild) {
       let typed = 0;
       this.searchField = make("input", {
-        type: "search", class: "field", "aria-label": t("chat.search"), placeholder: t("chat.search"), value: words.trim(), autocomplete: "off",
+        type: "search", class: "field", "aria-label": t("chat.search"), placeholder: t("chat.search"), value: words.trim(),
         on: {
           input: () => { clearTimeout(typed); typed = setTimeout(() => route.set({ q: this.searchField.value || " " }), 150); },
           keydown: (event) => { if (event.key === "Escape") { route.set({ q: undefined }); event.stopPropagation(); this.scroller.focus({ preventScroll: true }); } },
@@ -243,7 +243,7 @@ export class OpenChat {
     const shapes = this.scroller.querySelector(".chat-shapes");
     if (isLoaded || trouble) shapes?.remove();
     const wasAtBottom = this.list.isAtBottom;
-    this.list.set(this.#items());
+    this.list.set(this.#items(), this.#chat.hasNewer);
     this.#say(trouble && !this.#chat.rows.length ? trouble : null);
     if (isLoaded && !this.#isPlaced && (this.#chat.rows.length || outbox.of(this.id).length)) {
       this.#isPlaced = true;

@@ -8,11 +8,11 @@ import { parts } from "../stores/cursor.js";
 import { styled } from "../shell/styled.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
-import { cancel, mark, react, retry, tell, told } from "./marks.js";
+import { cancel, drawingOf, react, retry, tell, told } from "./marks.js";
 
 /** Names and values; what has no value is left out. */
 export function facts(pairs) {
-  return make("dl", { class: "facts" }, pairs.filter(([, value]) => value !== null && value !== undefined && value !== "").map(([name, value]) => make("div", {}, make("dt", { text: name }), make("dd", {}, value))));
+  return make("dl", { class: "facts" }, pairs.filter(([, value]) => value !== null && value !== undefined && value !== "").map(([name, value]) => [make("dt", { text: name }), make("dd", {}, value)]));
 }
 
 /** A long number that one may want to have: in groups, with a button that copies it. */
@@ -75,7 +75,7 @@ export class MessageDetails {
         make("button", { type: "button", class: "button", on: { click: () => react(row) } }, icon("smile"), t("react.verb")),
         isOwn && row.state === "failed" ? make("button", { type: "button", class: "button", text: t("retry"), on: { click: () => retry(row) } }) : null,
         isOwn && !isEnded ? make("button", { type: "button", class: "button danger", text: t("cancel"), on: { click: () => cancel(row) } }) : null),
-      isOwn ? make("p", { class: `standing-state ${row.state}` }, mark(row, () => {}), " ", t(`state-long.${row.state}`), row.reason ? ` ${t(`reason.${row.reason}`)}` : "") : null,
+      isOwn ? make("p", { class: `standing-state ${row.state}` }, icon(drawingOf(row.state)), t(`state-long.${row.state}`), row.reason ? ` ${t(`reason.${row.reason}`)}` : "") : null,
       facts(isOwn ? [
         [t("fact.written"), full(row.received_at)],
         [t("fact.attempts"), row.attempts ? number(row.attempts) + (row.floods ? ` (${t("fact.flooded", { count: row.floods })})` : "") : null],

@@ -125,8 +125,8 @@ export class View {
       make("span", { class: `word ${kind}`, text: t(`upstream.${one.state}`) + (one.link === "live" ? ` · ${t("upstream.live")}` : "") })),
     make("p", { class: "stat" }, number(one.pending), make("small", { class: "quiet", text: t("upstream.pending", { count: one.pending }) })),
     one.reason ? make("p", { class: kind === "bad" ? "bad-words" : "warn-words", text: one.reason, lang: "en" }) : null,
-    one.lanes && one.pending ? make("dl", { class: "lanes" }, Object.entries(one.lanes).filter(([, lane]) => lane.pending).map(([name, lane]) => make("div", {}, make("dt", { text: has(`lane.${name}`) ? t(`lane.${name}`) : name }),
-      make("dd", {}, meter(lane.pending / Math.max(1, one.pending), t(`lane.${name}`)), make("span", { text: `${number(lane.pending)} · ${size(lane.pending_bytes)}${lane.seconds !== undefined ? ` · ${span(lane.seconds)}` : ""}` }))))) : null,
+    one.lanes && one.pending ? make("dl", { class: "lanes" }, Object.entries(one.lanes).filter(([, lane]) => lane.pending).map(([name, lane]) => [make("dt", { text: has(`lane.${name}`) ? t(`lane.${name}`) : name }),
+      make("dd", {}, meter(lane.pending / Math.max(1, one.pending), t(`lane.${name}`)), make("span", { text: `${number(lane.pending)} · ${size(lane.pending_bytes)}${lane.seconds !== undefined ? ` · ${span(lane.seconds)}` : ""}` }))])) : null,
     facts([
       [t("upstream.url"), make("bdi", { class: "break", text: one.url })],
       [t("upstream.last"), one.last_success ? when(one.last_success) : t("fact.never")],
@@ -222,6 +222,6 @@ export function meter(part, label) {
   const value = Math.max(0, Math.min(1, part));
   const inside = make("span", { class: `meter-part${value > 0.9 ? " full" : ""}` });
   inside.style.inlineSize = `${(value * 100).toFixed(1)}%`;
-  return make("span", { class: "meter", role: "meter", "aria-label": label, "aria-valuenow": (value * 100).toFixed(0), "aria-valuemin": 0, "aria-valuemax": 100 }, inside);
+  return make("span", { class: "meter", role: "img", "aria-label": `${label}: ${percent(value)}` }, inside);
 }
 

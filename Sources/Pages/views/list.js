@@ -21,7 +21,7 @@ export class ConversationList {
 
   constructor() {
     this.field = make("input", {
-      type: "search", class: "field", id: "list-search", placeholder: t("list.search"), "aria-label": t("list.search"), autocomplete: "off",
+      type: "search", class: "field", id: "list-search", placeholder: t("list.search"), "aria-label": t("list.search"),
       on: { input: () => this.#type(), keydown: (event) => this.#key(event) },
     });
     this.scroller = make("div", { class: "list-scroll", tabindex: -1 });

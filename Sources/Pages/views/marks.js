@@ -7,11 +7,13 @@ import { openDialog } from "../shell/dialog.js";
 
 const DRAWINGS = { pending: "clock", sending: "arrow", sent: "tick", delivered: "ticks", failed: "bang", retrying: "arrow" };
 
+export function drawingOf(state) { return DRAWINGS[state] ?? "clock"; }
+
 /** The state of a message of ours, as a button that opens the rest. */
 export function mark(row, opened) {
   const words = row.state === "sent" && row.heard ? t("state-of.heard", { count: row.heard }) : t(`state-of.${row.state}`);
   return make("button", { type: "button", class: `mark ${row.state}`, title: t(`state-long.${row.state}`), on: { click: opened } },
-    icon(DRAWINGS[row.state] ?? "clock"), make("span", { text: words }));
+    icon(drawingOf(row.state)), make("span", { text: words }));
 }
 
 /** How a message came: hops, and how well the last of them was heard. */

@@ -58,7 +58,7 @@ export class View {
 
   #build() {
     this.field = make("input", {
-      type: "search", class: "field", placeholder: t("nodes.search"), "aria-label": t("nodes.search"), autocomplete: "off", value: route.get("find") ?? "",
+      type: "search", class: "field", placeholder: t("nodes.search"), "aria-label": t("nodes.search"), value: route.get("find") ?? "",
       on: {
         input: () => { clearTimeout(this.#typed); this.#typed = setTimeout(() => route.set({ find: this.field.value }), 120); },
         keydown: (event) => { if (event.key === "Escape") { if (this.field.value) route.set({ find: undefined }); this.field.value = ""; this.field.blur(); event.stopPropagation(); } },
