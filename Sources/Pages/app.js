@@ -13,11 +13,17 @@ function takeSecret() {
   return secret;
 }
 
+/** The service worker fetches all files: not while the first view needs the line. */
+function keepShell() {
+  if (!("serviceWorker" in navigator)) return;
+  setTimeout(() => navigator.serviceWorker.register("/worker.js", { scope: "/" }).catch(() => { /* it works without */ }), 3000);
+}
+
 async function begin() {
   const secret = takeSecret();
   route.start();
   const [, session] = await Promise.all([loadWords(), findSession(secret)]);
-  if ("serviceWorker" in navigator) navigator.serviceWorker.register("/worker.js", { scope: "/" }).catch(() => { /* it works without */ });
+  keepShell();
   onSignedOut(() => signIn({ signed_in: false }));
   if (session.signed_in) await open(session);
   else await signIn(session);

@@ -37,5 +37,5 @@ export function chart(title, points, show = (value) => number(value, 1)) {
   });
   drawing.addEventListener("pointerleave", () => tell(last));
   return make("figure", { class: "chart" }, make("figcaption", {}, make("span", { class: "quiet", text: title }), words, time), drawing,
-    make("div", { class: "chart-ends quiet small", "aria-hidden": "true" }, make("span", { text: `${show(low)} – ${show(high)}` })));
+    make("div", { class: "chart-ends quiet small", "aria-hidden": "true" }, make("span", { text: low === high ? t("chart.always", { value: show(low) }) : `${show(low)} – ${show(high)}` })));
 }
