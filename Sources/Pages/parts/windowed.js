@@ -7,7 +7,7 @@ const AHEAD = 600;
  * A list of any length, of which only what is seen is in the page. Heights are measured as rows appear; until then a row is as high as rows
  * are on average. What one reads stays where it is when something is put above it, or when a row grows.
  *
- * `items`: `{key, version, …}`; a row is made anew when its `version` changes. `render(item, index)` returns its element.
+ * `items`: `{key, version, isLoose?, …}`; a row is made anew when its `version` changes, and one that is loose (a line between days) holds no place. `render(item, index)` returns its element.
  * `isFromBottom`: a chat, which begins at its end and stays there while one is there.
  */
 export class Windowed {
@@ -134,7 +134,12 @@ export class Windowed {
     if (!this.#items.length || !this.#isPlaced || this.#isAtBottom) return null;
     const top = this.#scroller.scrollTop;
     const index = this.#at(top);
-    return { key: this.#items[index].key, from: this.#offsets[index] - top, next: this.#items.slice(index, index + 40).map((item, i) => [item.key, this.#offsets[index + i] - top]) };
+    // Rows in sight, each with its place: the first that is still there afterwards keeps it. One that is loose goes with what is above it.
+    const next = [];
+    for (let at = index; at < this.#items.length && next.length < 40; at += 1) {
+      if (!this.#items[at].isLoose) next.push([this.#items[at].key, this.#offsets[at] - top]);
+    }
+    return { next };
   }
 
   #restore(anchor) {

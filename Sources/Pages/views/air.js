@@ -27,6 +27,7 @@ export class View {
   #channels = new Map();
   #trouble = null;
   #isListening = false;
+  #again = 0;
 
   constructor(shell) {
     this.#shell = shell;
@@ -58,6 +59,7 @@ export class View {
 
   close() {
     for (const end of this.#ends) end();
+    clearTimeout(this.#again);
     this.#ending?.abort();
     this.list.close();
   }
@@ -77,6 +79,7 @@ export class View {
   }
 
   async #listen() {
+    clearTimeout(this.#again);
     this.#ending?.abort();
     const ending = new AbortController();
     this.#ending = ending;
@@ -94,7 +97,11 @@ export class View {
         this.#draw();
       }
     } catch (trouble) { if (!ending.signal.aborted) this.#trouble = trouble; }
-    if (this.#ending === ending) { this.#isListening = false; this.#draw(); }
+    if (this.#ending !== ending) return;
+    this.#isListening = false;
+    this.#draw();
+    // The line was cut, or too many listen: somebody may leave.
+    this.#again = setTimeout(() => { if (live.isLinked && !document.hidden) this.#listen(); }, 3000);
   }
 
   #toggle() {

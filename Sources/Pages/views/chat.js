@@ -209,8 +209,8 @@ export class OpenChat {
   #items() {
     const { rows, hasOlder, hasNewer } = this.#chat;
     const items = [];
-    if (hasOlder) items.push({ key: "older", version: 0, kind: "older" });
-    else if (rows.length) items.push({ key: "start", version: 0, kind: "start" });
+    if (hasOlder) items.push({ key: "older", version: 0, kind: "older", isLoose: true });
+    else if (rows.length) items.push({ key: "start", version: 0, kind: "start", isLoose: true });
     let last = null;
     let wasNew = false;
     for (const row of rows) {
@@ -218,12 +218,12 @@ export class OpenChat {
       if (row.kind === "cli" || isReaction(row)) continue;
       const date = dayOf(row.received_at);
       if (!last || dayOf(last.received_at) !== date) {
-        items.push({ key: `day ${date}`, version: dayOf(Date.now()), kind: "day", at: row.received_at });
+        items.push({ key: `day ${date}`, version: dayOf(Date.now()), kind: "day", isLoose: true, at: row.received_at });
         last = null;
       }
       if (!wasNew && this.unreadBefore && row.direction === "received" && compare(row.cursor, this.#readBefore) > 0) {
         wasNew = true;
-        items.push({ key: "new", version: this.unreadBefore, kind: "new" });
+        items.push({ key: "new", version: this.unreadBefore, kind: "new", isLoose: true });
         last = null;
       }
       const isJoined = last !== null && sender(last) === sender(row) && row.received_at - last.received_at < RUN_MS;
