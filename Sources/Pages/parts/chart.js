@@ -1,0 +1,41 @@
+import { draw, make } from "./page.js";
+import { brief, full, number } from "./numbers.js";
+import { t } from "./words.js";
+
+const WIDTH = 280;
+const HEIGHT = 64;
+
+/** A small line of readings over time. `points`: `{at, value}`, oldest first; `show(value)`: with its unit. Pointing at it tells one. */
+export function chart(title, points, show = (value) => number(value, 1)) {
+  const first = points[0];
+  const last = points.at(-1);
+  let [low, high] = [Infinity, -Infinity];
+  for (const { value } of points) { low = Math.min(low, value); high = Math.max(high, value); }
+  const wide = Math.max(1, last.at - first.at);
+  const tall = high - low || 1;
+  const x = (at) => 4 + ((at - first.at) / wide) * (WIDTH - 8);
+  const y = (value) => (high === low ? HEIGHT / 2 : HEIGHT - 6 - ((value - low) / tall) * (HEIGHT - 12));
+  const path = points.map(({ at, value }, index) => `${index ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  const dot = draw("circle", { class: "chart-dot", cx: x(last.at).toFixed(1), cy: y(last.value).toFixed(1), r: 3 });
+  const words = make("span", { class: "chart-value", text: show(last.value) });
+  const time = make("span", { class: "quiet small", text: brief(last.at) });
+  const label = t("chart.label", { title, low: show(low), high: show(high), last: show(last.value), count: points.length });
+  const drawing = draw("svg", { class: "chart-line", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
+    draw("path", { class: "chart-area", d: `${path}L${x(last.at).toFixed(1)} ${HEIGHT}L${x(first.at).toFixed(1)} ${HEIGHT}Z` }),
+    draw("path", { class: "chart-path", d: path, "vector-effect": "non-scaling-stroke" }), dot);
+  const tell = (point) => {
+    dot.setAttribute("cx", x(point.at).toFixed(1));
+    dot.setAttribute("cy", y(point.value).toFixed(1));
+    words.textContent = show(point.value);
+    time.textContent = brief(point.at);
+    time.title = full(point.at);
+  };
+  drawing.addEventListener("pointermove", (event) => {
+    const box = drawing.getBoundingClientRect();
+    const at = first.at + ((event.clientX - box.left) / box.width) * wide;
+    tell(points.reduce((best, one) => (Math.abs(one.at - at) < Math.abs(best.at - at) ? one : best)));
+  });
+  drawing.addEventListener("pointerleave", () => tell(last));
+  return make("figure", { class: "chart" }, make("figcaption", {}, make("span", { class: "quiet", text: title }), words, time), drawing,
+    make("div", { class: "chart-ends quiet small", "aria-hidden": "true" }, make("span", { text: low === high ? t("chart.always", { value: show(low) }) : `${show(low)} – ${show(high)}` })));
+}

@@ -1,0 +1,116 @@
+// Numbers and times, by the reader's language. A time that is shown knows itself when it was, and is told anew as time passes.
+import { locale, t } from "./words.js";
+import { make } from "./page.js";
+
+const made = new Map();
+
+/** Formatters are costly to make, and few. */
+function formatter(Kind, options) {
+  const key = Kind.name + locale + JSON.stringify(options);
+  if (!made.has(key)) made.set(key, new Kind(locale, options));
+  return made.get(key);
+}
+
+export function number(value, digits = 0) {
+  return formatter(Intl.NumberFormat, { maximumFractionDigits: digits }).format(value).replace("-", "−");
+}
+
+export function percent(part) {
+  return formatter(Intl.NumberFormat, { style: "percent", maximumFractionDigits: 0 }).format(part);
+}
+
+export function decibels(value) {
+  return `${number(value, 0)} dB`;
+}
+
+export function volts(millivolts) {
+  return `${formatter(Intl.NumberFormat, { minimumFractionDigits: 2, maximumFractionDigits: 2 }).format(millivolts / 1000)} V`;
+}
+
+export function size(bytes) {
+  const units = ["B", "KiB", "MiB", "GiB"];
+  let unit = 0;
+  while (bytes >= 1024 && unit < units.length - 1) { bytes /= 1024; unit += 1; }
+  return `${number(bytes, unit && bytes < 10 ? 1 : 0)} ${units[unit]}`;
+}
+
+export function kilometres(metres) {
+  return metres < 1000 ? `${number(Math.round(metres / 10) * 10)} m` : `${number(metres / 1000, metres < 20_000 ? 1 : 0)} km`;
+}
+
+/** A span in its largest two units: `2 h 5 min`. */
+export function span(seconds) {
+  seconds = Math.max(0, Math.round(seconds));
+  if (seconds < 60) return t("span.seconds", { count: seconds });
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return t("span.minutes", { count: minutes });
+  const hours = Math.floor(minutes / 60);
+  if (hours < 24) return t("span.hours", { hours, minutes: minutes % 60 });
+  return t("span.days", { count: Math.floor(hours / 24), hours: hours % 24 });
+}
+
+export function clock(ms) {
+  return formatter(Intl.DateTimeFormat, { hour: "2-digit", minute: "2-digit" }).format(ms);
+}
+
+/** The whole of it, for who wants to know exactly. */
+export function full(ms) {
+  return formatter(Intl.DateTimeFormat, { dateStyle: "medium", timeStyle: "medium" }).format(ms);
+}
+
+const DAY = 86_400_000;
+
+/** The calendar's day, as something to compare. */
+export function dayOf(ms) {
+  const date = new Date(ms);
+  return date.getFullYear() * 10_000 + date.getMonth() * 100 + date.getDate();
+}
+
+export function day(ms) {
+  const now = Date.now();
+  if (dayOf(ms) === dayOf(now)) return t("day.today");
+  if (dayOf(ms) === dayOf(now - DAY)) return t("day.yesterday");
+  const year = new Date(ms).getFullYear() === new Date(now).getFullYear() ? undefined : "numeric";
+  return formatter(Intl.DateTimeFormat, { weekday: "long", day: "numeric", month: "long", year }).format(ms);
+}
+
+/** For a list: the time today, the day this week, else the date. */
+export function brief(ms) {
+  const now = Date.now();
+  if (dayOf(ms) === dayOf(now)) return clock(ms);
+  if (now - ms < 6 * DAY && ms <= now) return formatter(Intl.DateTimeFormat, { weekday: "short" }).format(ms);
+  return formatter(Intl.DateTimeFormat, { day: "numeric", month: "short", year: now - ms > 300 * DAY ? "2-digit" : undefined }).format(ms);
+}
+
+/** How long ago, under a day; else when. */
+export function ago(ms) {
+  const seconds = (Date.now() - ms) / 1000;
+  const format = formatter(Intl.RelativeTimeFormat, { numeric: "auto", style: "short" });
+  if (seconds < 45) return t("ago.now");
+  if (seconds < 3600) return format.format(-Math.max(1, Math.round(seconds / 60)), "minute");
+  if (seconds < 86_400) return format.format(-Math.round(seconds / 3600), "hour");
+  return brief(ms);
+}
+
+const forms = { ago, brief, clock, day };
+
+/** A `<time>`, with the full one on hover. */
+export function when(ms, form = "ago") {
+  return make("time", { datetime: new Date(ms).toISOString(), title: full(ms), data: { form, ms }, text: forms[form](ms) });
+}
+
+/** Tells what is shown anew. */
+export function tellTimesAnew() {
+  for (const element of document.querySelectorAll("time[data-form]")) {
+    const words = forms[element.dataset.form]?.(Number(element.dataset.ms));
+    if (words && words !== element.textContent) element.textContent = words;
+  }
+}
+
+/** Metres between two positions on the ground. */
+export function distance(a, b) {
+  const radians = Math.PI / 180;
+  const x = Math.sin(((b.lat - a.lat) * radians) / 2) ** 2
+    + Math.cos(a.lat * radians) * Math.cos(b.lat * radians) * Math.sin(((b.lon - a.lon) * radians) / 2) ** 2;
+  return 2 * 6_371_000 * Math.asin(Math.min(1, Math.sqrt(x)));
+}

@@ -1,0 +1,73 @@
+// Building the page. There is one way from data into it: text nodes and attributes that are named here. No markup is ever made of data.
+
+/** An element. `attributes`: `class`, `text`, `on` ({event: function}), `data` ({name: value}), else attributes by their name;
+ *  `null`, `undefined` and `false` leave one out. `children`: nodes, strings (as text), lists of both, or nothing. */
+export function make(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  set(element, attributes);
+  append(element, children);
+  return element;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** As `make`, for drawings. */
+export function draw(tag, attributes, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  set(element, attributes);
+  append(element, children);
+  return element;
+}
+
+function set(element, attributes) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "text") element.textContent = value;
+    else if (name === "on") for (const [event, heard] of Object.entries(value)) element.addEventListener(event, heard);
+    else if (name === "data") for (const [key, word] of Object.entries(value)) { if (word !== undefined && word !== null) element.dataset[key] = word; }
+    else if (name === "value") element.value = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+}
+
+function append(element, children) {
+  for (const child of children.flat(4)) {
+    if (child === null || child === undefined || child === false || child === "") continue;
+    element.append(child);
+  }
+}
+
+/** Puts other children in the place of those that are there. */
+export function fill(element, ...children) {
+  element.replaceChildren();
+  append(element, children);
+  return element;
+}
+
+// Drawn by us on a grid of 24: lines of 2, round ends.
+const shapes = {
+  chats: "M4 5h16v11H9l-5 4z", nodes: "M12 4v6m0 0-6 8m6-8 6 8M12 4h.01M6 18h.01M18 18h.01", map: "M4 6l5-2 6 2 5-2v14l-5 2-6-2-5 2zM9 4v14M15 6v14",
+  air: "M3 9c3-3 6-3 9 0s6 3 9 0M3 16c3-3 6-3 9 0s6 3 9 0", gateway: "M5 14h14v5H5zM8 16.5h.01M12 14V9M8 9a4 4 0 0 1 8 0M5 9a7 7 0 0 1 14 0",
+  search: "M10.5 4a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zM20 20l-4.5-4.5", back: "M15 5l-7 7 7 7", close: "M6 6l12 12M18 6L6 18",
+  details: "M4 5h16v14H4zM14 5v14", send: "M4 12l16-7-6 15-3-6z", reply: "M10 7L5 12l5 5M5 12h9a5 5 0 0 1 5 5v1", down: "M6 9l6 7 6-7",
+  clock: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM12 8v4l3 2", arrow: "M5 12h13M13 7l5 5-5 5", tick: "M5 13l4 4 10-11", ticks: "M2 13l4 4 9-11M11 16l1 1 9-11",
+  bang: "M12 5v9M12 18.5h.01", smile: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM9 10h.01M15 10h.01M8.5 14c2 2.5 5 2.5 7 0", more: "M6 12h.01M12 12h.01M18 12h.01",
+  star: "M12 4l2.5 5.2 5.5.8-4 4 1 5.7-5-2.8-5 2.8 1-5.7-4-4 5.5-.8z", at: "M15.5 12a3.5 3.5 0 1 1-7 0 3.5 3.5 0 0 1 7 0zm0 0v1.5a2.5 2.5 0 0 0 5 0V12a8.5 8.5 0 1 0-3.5 6.9",
+  copy: "M9 9h10v10H9zM5 15V5h10", pause: "M9 6v12M15 6v12", play: "M8 5l11 7-11 7z", help: "M9 9a3 3 0 1 1 4 3c-1 .5-1 1-1 2M12 18h.01", antenna: "M12 12v8M9 20h6M7.5 7.5a6 6 0 0 0 0 9M16.5 7.5a6 6 0 0 1 0 9M5 5a10 10 0 0 0 0 14M19 5a10 10 0 0 1 0 14",
+};
+
+/** A drawing of ours, which says nothing by itself: what it means is said in words beside it, or as a label of its button. */
+export function icon(name) {
+  return draw("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true", focusable: "false" }, draw("path", { d: shapes[name] ?? "" }));
+}
+
+/** A button with a drawing and a name for who cannot see it. */
+export function iconButton(name, label, clicked, attributes = {}) {
+  return make("button", { type: "button", class: "icon-button", "aria-label": label, title: label, on: { click: clicked }, ...attributes }, icon(name));
+}
+
+/** Says something to a screen reader, without moving anything. */
+export function say(words) {
+  const place = document.getElementById("said");
+  if (place) place.textContent = words;
+}

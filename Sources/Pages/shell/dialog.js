@@ -1,0 +1,61 @@
+// What wants an answer, or to be read, before anything else: loaded when it is first needed.
+import { fill, make } from "../parts/page.js";
+import { chooseLanguage, language, t } from "../parts/words.js";
+import languages from "../languages/index.js";
+import { remove } from "../stores/api.js";
+import { gateway } from "../stores/gateway.js";
+import { forgetDrafts } from "../stores/kept.js";
+import { outbox } from "../stores/outbox.js";
+
+/** Closed by Escape, by its button or beside it. */
+export function openDialog(title, ...children) {
+  const dialog = make("dialog", { class: "dialog", "aria-labelledby": "dialog-title", on: {
+    close: () => dialog.remove(),
+    click: (event) => { if (event.target === dialog) dialog.close(); },
+  } });
+  fill(dialog, make("div", { class: "dialog-inside" },
+    make("h2", { id: "dialog-title", text: title }), children,
+    make("div", { class: "dialog-ends" }, make("button", { type: "button", class: "button", text: t("close"), on: { click: () => dialog.close() } }))));
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+/** Asks before something that cannot be taken back. */
+export function confirmed(title, words, verb) {
+  return new Promise((resolve) => {
+    let answer = false;
+    const dialog = openDialog(title, make("p", {}, words));
+    dialog.querySelector(".dialog-ends").prepend(make("button", {
+      type: "button", class: "button danger", text: verb, on: { click: () => { answer = true; dialog.close(); } },
+    }));
+    dialog.addEventListener("close", () => resolve(answer));
+  });
+}
+
+/** The list of keys. */
+export function showKeys() {
+  const list = [["/", "keys.search"], ["g c", "nav.conversations"], ["g n", "nav.nodes"], ["g m", "nav.map"], ["g a", "nav.air"], ["g g", "nav.gateway"],
+    ["j", "keys.next"], ["k", "keys.previous"], ["Enter", "keys.open"], ["r", "keys.reply"], ["Esc", "keys.back"], ["?", "keys.list"]];
+  openDialog(t("keys.title"), make("dl", { class: "keys" },
+    list.map(([keys, words]) => [make("dt", {}, keys.split(" ").map((one) => make("kbd", { text: one }))), make("dd", { text: t(words) })])));
+}
+
+/** Language, keys, signing out. */
+export function openMenu(session) {
+  const choose = make("select", { id: "language", class: "field", on: { change: () => chooseLanguage(choose.value) } },
+    Object.entries(languages).map(([code, name]) => make("option", { value: code, text: name, selected: code === language })));
+  const dialog = openDialog(t("menu"),
+    make("label", { for: "language", text: t("menu.language") }), choose,
+    make("div", { class: "row" },
+      make("button", { type: "button", class: "button", text: t("keys.title"), on: { click: () => { dialog.close(); showKeys(); } } }),
+      session.signed_in && !session.isUnreached ? make("button", { type: "button", class: "button", text: t("signout"), on: { click: signOut } }) : null),
+    make("p", { class: "quiet small", text: gateway.status ? t("menu.version", { version: gateway.status.version }) : "" }));
+}
+
+async function signOut() {
+  try { await remove("/session"); } catch { /* without a line the session ends here all the same */ }
+  outbox.clear();
+  forgetDrafts();
+  location.assign("/");
+}

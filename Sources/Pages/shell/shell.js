@@ -1,0 +1,167 @@
+// What stays while views come and go: gateway's state, ways to the views, the conversations, the bar that says when the line is cut.
+import { ConversationList } from "../views/list.js";
+import { fill, icon, iconButton, make } from "../parts/page.js";
+import { clock, tellTimesAnew } from "../parts/numbers.js";
+import { t } from "../parts/words.js";
+import { named } from "../parts/text.js";
+import { conversations, shownName } from "../stores/conversations.js";
+import { gateway } from "../stores/gateway.js";
+import { live } from "../stores/live.js";
+import { outbox } from "../stores/outbox.js";
+import { onKeys, startKeys } from "./keys.js";
+import { route } from "./route.js";
+import { styled } from "./styled.js";
+
+const TABS = [["conversations", "chats"], ["nodes", "nodes"], ["map", "map"], ["air", "air"], ["gateway", "gateway"]];
+const views = {
+  conversations: () => import("../views/conversations.js"),
+  nodes: () => styled("nodes", import("../views/nodes.js")),
+  map: () => styled("map", import("../views/map.js")),
+  air: () => styled("air", import("../views/air.js")),
+  gateway: () => styled("gateway", import("../views/gateway.js")),
+};
+
+export class Shell {
+  #place;
+  #session;
+  #shown = null;
+  #isNarrow = matchMedia("(max-width: 760px)");
+
+  constructor(place, session) {
+    this.#place = place;
+    this.#session = session;
+  }
+
+  start() {
+    this.#build();
+    startKeys();
+    route.subscribe(() => this.#show());
+    live.subscribe(() => this.#tellLine());
+    live.on("signed-out", () => location.reload());
+    outbox.subscribe(() => this.#tellLine());
+    gateway.subscribe(() => this.#tellState());
+    conversations.subscribe(() => this.#tellUnread());
+    this.#isNarrow.addEventListener("change", () => this.#show());
+    setInterval(tellTimesAnew, 20_000);
+    this.#tellState();
+    this.#tellLine();
+    this.#show(true);
+    conversations.load();
+    gateway.load();
+    live.start();
+  }
+
+  #build() {
+    this.bar = make("div", { class: "bar", role: "status", hidden: true });
+    this.state = make("div", { class: "state" });
+    this.tabs = make("ul", { class: "tabs" }, TABS.map(([view, drawing]) => make("li", {}, make("a", { href: `/${view}`, data: { tab: view } },
+      icon(drawing), make("span", { class: "tab-words", text: t(`nav.${view}`) }), make("span", { class: "tab-short", "aria-hidden": "true", text: t(`nav.short-${view}`) }), make("span", { class: "count" })))));
+    this.list = new ConversationList();
+    this.main = make("main", { id: "main", class: "main", tabindex: -1 });
+    this.details = make("aside", { class: "details", hidden: true, "aria-label": t("details") });
+    this.shade = make("div", { class: "shade", hidden: true, on: { click: () => this.closeDetails() } });
+    this.#place.dataset.state = "open";
+    fill(this.#place,
+      make("a", { class: "skip", href: "#main", text: t("skip"), on: { click: (event) => { event.preventDefault(); this.main.focus(); } } }),
+      this.bar,
+      make("header", { class: "head" }, this.state, iconButton("more", t("menu"), async () => (await import("./dialog.js")).openMenu(this.#session))),
+      make("nav", { class: "nav", "aria-label": t("nav.label") }, this.tabs),
+      this.list.element, this.main, this.shade, this.details);
+  }
+
+  // MARK: What is shown
+
+  async #show(isFirst = false) {
+    const view = route.view;
+    const isOpen = Boolean(route.id) || view !== "conversations";
+    this.#place.dataset.view = view;
+    this.#place.toggleAttribute("data-open", isOpen);
+    for (const link of this.tabs.querySelectorAll("a")) {
+      if (link.dataset.tab === view) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    this.list.update();
+    if (this.#shown?.view !== view) {
+      const module = await this.#load(view);
+      if (!module || route.view !== view) return;
+      this.#shown?.shown.close?.();
+      this.showDetails(null);
+      fill(this.main);
+      onKeys({});
+      this.#shown = { view, shown: new module.View(this) };
+      if (!isFirst) this.main.focus({ preventScroll: true });
+    }
+    this.#shown.shown.update();
+    this.#tellUnread();
+  }
+
+  async #load(view) {
+    try {
+      return await views[view]();
+    } catch (error) {
+      fill(this.main, make("div", { class: "empty", role: "alert" }, make("h1", { text: t("trouble.view") }), make("p", { class: "quiet", text: String(error.message) }),
+        make("button", { type: "button", class: "button", text: t("again"), on: { click: () => location.reload() } })));
+      this.#shown = null;
+      return null;
+    }
+  }
+
+  get isNarrow() { return this.#isNarrow.matches; }
+
+  /** What is beside the view, or over it as a sheet; `null`: nothing. `close`: what its closing does. */
+  showDetails(content, close) {
+    const had = !this.details.hidden;
+    this.closeDetails = close ?? (() => {});
+    this.details.hidden = !content;
+    this.shade.hidden = !content;
+    this.#place.toggleAttribute("data-details", Boolean(content));
+    if (!content) {
+      const isInside = this.details.contains(document.activeElement);
+      fill(this.details);
+      if (had && isInside) this.main.focus({ preventScroll: true });
+      return;
+    }
+    if (this.details.firstChild !== content) {
+      fill(this.details, content);
+      this.details.scrollTop = 0;
+    }
+  }
+
+  closeDetails = () => {};
+
+  // MARK: What is told all the time
+
+  #tellLine() {
+    const since = live.since;
+    this.bar.hidden = since === null;
+    this.#place.toggleAttribute("data-cut", since !== null);
+    if (since === null) { fill(this.bar); return; }
+    const waiting = outbox.count;
+    const words = t("cut", { time: clock(since) }) + (waiting ? ` ${t("cut.waiting", { count: waiting })}` : "");
+    if (this.bar.firstChild?.textContent !== words) {
+      fill(this.bar, make("span", { text: words }), make("button", { type: "button", class: "link", text: t("cut.retry"), on: { click: () => live.retry() } }));
+    }
+  }
+
+  #tellState() {
+    const { state, name, status } = gateway;
+    fill(this.state, make("span", { class: `dot ${state}`, "aria-hidden": "true" }),
+      make("span", { class: "state-name" }, name ? named(name) : t("gateway")),
+      make("span", { class: "quiet state-word", text: status ? t(`state.${state}`) : t("state.unknown") }));
+    this.#count("gateway", gateway.troubles, "bad", t("nav.troubles", { count: gateway.troubles }));
+  }
+
+  #tellUnread() {
+    const unread = conversations.unread;
+    this.#count("conversations", unread, "", t("nav.unread", { count: unread }));
+    const current = route.view === "conversations" && route.id ? conversations.get(route.id) : null;
+    const title = current ? shownName(current) : t(`nav.${route.view}`);
+    document.title = `${unread ? `(${unread > 999 ? "999+" : unread}) ` : ""}${title.slice(0, 80)} – Meshpost`;
+  }
+
+  #count(view, count, kind, words) {
+    const place = this.tabs.querySelector(`[data-tab="${view}"] .count`);
+    place.className = `count ${kind}`;
+    fill(place, count ? [make("span", { "aria-hidden": "true", text: count > 999 ? "999+" : String(count) }), make("span", { class: "unseen", text: words })] : null);
+  }
+}

@@ -1,0 +1,101 @@
+// The gateway's API: docs/control-socket.md, and /session of the pages' host.
+import { t } from "../parts/words.js";
+
+/** Why something could not be done, in words that can be shown, with what to do about it. */
+export class Trouble extends Error {
+  constructor(words, { status = 0, code, remedy, answer = {} } = {}) {
+    super(words);
+    this.status = status;
+    this.code = code;
+    this.remedy = remedy;
+    this.answer = answer;
+  }
+
+  /** Nobody answered: the line is cut, or the host is gone. The same request may succeed later. */
+  get isCut() { return this.status === 0 || this.status === 502 && !this.code || this.status === 503 && !this.code; }
+}
+
+let signedOut = () => {};
+
+/** What happens when the session has ended. */
+export function onSignedOut(heard) { signedOut = heard; }
+
+async function request(method, path, body, options = {}) {
+  let response;
+  try {
+    response = await fetch(path, {
+      method,
+      headers: method === "GET" ? {} : { "Content-Type": "application/json" },
+      body: method === "GET" ? undefined : JSON.stringify(body ?? {}),
+      cache: "no-store",
+      signal: options.signal ?? AbortSignal.timeout(options.patience ?? 30_000),
+    });
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    throw new Trouble(error.name === "TimeoutError" ? t("trouble.silent") : t("trouble.cut"));
+  }
+  if (response.ok) return response;
+  let answer = {};
+  // An answer that is not ours, of something in between, has no words for us.
+  try { answer = await response.json(); } catch { answer = {}; }
+  if (response.status === 401 && path.startsWith("/v1/")) signedOut();
+  throw new Trouble(answer.error ?? t("trouble.status", { status: response.status }),
+    { status: response.status, code: answer.code, remedy: answer.remedy, answer });
+}
+
+/** The answer to a question. */
+export async function ask(path, options) {
+  return (await request("GET", path, undefined, options)).json();
+}
+
+/** Has something done. `patience`: milliseconds; requests to nodes take as long as the mesh does. */
+export async function order(path, body, options) {
+  return (await request("POST", path, body, options)).json();
+}
+
+export async function remove(path) {
+  return (await request("DELETE", path)).json();
+}
+
+/** Rows as they come, one object a line. An answer that breaks off throws. */
+export async function* rows(path, options = {}) {
+  const response = await request("GET", path, undefined, options);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      for (const one of lines) if (one) yield JSON.parse(one);
+    }
+    if (rest) yield JSON.parse(rest);
+  } catch (error) {
+    if (options.signal?.aborted) return;
+    throw error instanceof Trouble ? error : new Trouble(t("trouble.cut"));
+  } finally {
+    // It may have ended already, which is no trouble.
+    reader.cancel().catch(() => {});
+  }
+}
+
+/** All rows of an answer that ends. */
+export async function allRows(path, options) {
+  const found = [];
+  for await (const row of rows(path, options)) found.push(row);
+  return found;
+}
+
+/** A path with what is asked. */
+export function query(path, values) {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) if (value !== undefined && value !== null && value !== "") search.set(name, value);
+  const text = search.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/** 32 hexadecimal digits that nobody else has: what is sent twice under them is one message. */
+export function freshID() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,137 @@
+import { allRows, query } from "./api.js";
+import { compare } from "./cursor.js";
+import { live } from "./live.js";
+import { outbox } from "./outbox.js";
+import { Store } from "./store.js";
+
+const PAGE = 60;
+/** More rows than anybody looks at; further away is read again when it is scrolled to. */
+const MOST = 4000;
+
+/**
+ * A stretch of one conversation, as far as it was read: rows by their cursor, oldest first. `hasOlder`, `hasNewer`: there is more.
+ */
+export class Chat extends Store {
+  rows = [];
+  hasOlder = false;
+  hasNewer = false;
+  isLoaded = false;
+  trouble = null;
+  #id;
+  #ends = [];
+  #loading = null;
+  #closed = new AbortController();
+
+  constructor(id) {
+    super();
+    this.#id = id;
+    this.#ends = [
+      live.on("message", (row) => { if (row.conversation === id) this.#came(row); }),
+      live.on("journal", ({ kind, body }) => { if (kind === "reaction") this.#reacted(body); }),
+      live.on("afresh", () => { if (this.isLoaded && !this.hasNewer) this.newest(); }),
+    ];
+  }
+
+  close() {
+    for (const end of this.#ends) end();
+    this.#closed.abort();
+  }
+
+  #page(values) {
+    return allRows(query("/v1/messages", { conversation: this.#id, direction: "both", limit: PAGE, ...values }), { signal: this.#closed.signal });
+  }
+
+  /** One reading at a time; a second request for the same is the first. */
+  #load(work) {
+    this.#loading ??= (async () => {
+      try {
+        await work();
+        this.isLoaded = true;
+        this.trouble = null;
+      } catch (trouble) {
+        if (this.#closed.signal.aborted) return;
+        this.trouble = trouble;
+      } finally {
+        this.#loading = null;
+      }
+      this.changed();
+    })();
+    return this.#loading;
+  }
+
+  newest() {
+    return this.#load(async () => {
+      const rows = await this.#page({});
+      this.rows = rows;
+      this.hasOlder = rows.length >= PAGE;
+      this.hasNewer = false;
+      outbox.seen(rows);
+    });
+  }
+
+  /** The stretch around a row. */
+  around(cursor) {
+    return this.#load(async () => {
+      const before = await this.#page({ before: cursor });
+      const after = await this.#page({ after: before.at(-1)?.cursor ?? "0" });
+      this.rows = merge(before, after);
+      this.hasOlder = before.length >= PAGE;
+      this.hasNewer = after.length >= PAGE;
+    });
+  }
+
+  older() {
+    if (!this.hasOlder || !this.rows.length) return null;
+    return this.#load(async () => {
+      const rows = await this.#page({ before: this.rows[0].cursor });
+      this.hasOlder = rows.length >= PAGE && compare(rows[0].cursor, this.rows[0].cursor) < 0;
+      this.rows = merge(rows, this.rows);
+      if (this.rows.length > MOST) {
+        this.rows = this.rows.slice(0, MOST);
+        this.hasNewer = true;
+      }
+    });
+  }
+
+  newer() {
+    if (!this.hasNewer || !this.rows.length) return null;
+    return this.#load(async () => {
+      const rows = await this.#page({ after: this.rows.at(-1).cursor });
+      this.hasNewer = rows.length >= PAGE && compare(rows.at(-1).cursor, this.rows.at(-1).cursor) > 0;
+      this.rows = merge(this.rows, rows);
+      if (this.rows.length > MOST) {
+        this.rows = this.rows.slice(-MOST);
+        this.hasOlder = true;
+      }
+    });
+  }
+
+  find(cursor) { return this.rows.find((row) => row.cursor === cursor) ?? null; }
+
+  #came(row) {
+    if (!this.isLoaded) return;
+    const at = this.rows.findIndex((one) => one.cursor === row.cursor);
+    if (at >= 0) this.rows = this.rows.with(at, row);
+    else if (this.hasNewer) return;
+    else if (this.rows.length && compare(row.cursor, this.rows[0].cursor) < 0 && this.hasOlder) return;
+    else this.rows = merge(this.rows, [row]);
+    this.changed();
+  }
+
+  #reacted({ emoji, sender, target, target_outgoing: ours }) {
+    const id = target ?? (ours === undefined ? undefined : -ours);
+    const at = id === undefined ? -1 : this.rows.findIndex((row) => row.id === id);
+    if (at < 0) return;
+    const row = this.rows[at];
+    if (row.reactions?.some((one) => one.emoji === emoji && one.sender === sender)) return;
+    this.rows = this.rows.with(at, { ...row, reactions: [...(row.reactions ?? []), { emoji, sender }] });
+    this.changed();
+  }
+}
+
+/** Two stretches as one, each row once: the one of `b` where both have it. */
+function merge(a, b) {
+  if (!a.length || !b.length || compare(a.at(-1).cursor, b[0].cursor) < 0) return [...a, ...b];
+  const all = new Map([...a, ...b].map((row) => [row.cursor, row]));
+  return [...all.values()].sort((x, y) => compare(x.cursor, y.cursor));
+}

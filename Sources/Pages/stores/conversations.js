@@ -1,0 +1,101 @@
+import { allRows, order } from "./api.js";
+import { compare } from "./cursor.js";
+import { gateway } from "./gateway.js";
+import { live } from "./live.js";
+import { Store } from "./store.js";
+
+/** All conversations, newest first, with what is unread. */
+class Conversations extends Store {
+  #all = new Map();
+  isLoaded = false;
+  trouble = null;
+  #loading = null;
+  #marking = new Map();
+
+  constructor() {
+    super();
+    live.on("afresh", () => this.load());
+    live.on("message", (row) => this.#came(row));
+    live.on("read", ({ conversation, read, unread, mentioned }) => this.#update(conversation, { read, unread, mentioned }));
+    live.on("journal", ({ kind }) => { if (kind === "channel" || kind === "document") this.load(); });
+  }
+
+  load() {
+    this.#loading ??= this.#load().finally(() => { this.#loading = null; });
+    return this.#loading;
+  }
+
+  async #load() {
+    try {
+      const found = await allRows("/v1/conversations");
+      this.#all = new Map(found.map((one) => [one.conversation, one]));
+      this.isLoaded = true;
+      this.trouble = null;
+    } catch (trouble) {
+      this.trouble = trouble;
+    }
+    this.changed();
+  }
+
+  get(id) { return this.#all.get(id) ?? null; }
+
+  get list() {
+    return [...this.#all.values()].sort((a, b) => (b.newest?.received_at ?? 0) - (a.newest?.received_at ?? 0) || rank(a) - rank(b) || shownName(a).localeCompare(shownName(b)));
+  }
+
+  get unread() {
+    let count = 0;
+    for (const one of this.#all.values()) count += one.unread ?? 0;
+    return count;
+  }
+
+  #update(id, changes) {
+    const known = this.#all.get(id);
+    if (!known) return;
+    this.#all.set(id, { ...known, ...changes });
+    this.changed();
+  }
+
+  #came(row) {
+    const known = this.#all.get(row.conversation);
+    if (!known) { if (this.isLoaded) this.load(); return; }
+    const isNew = !known.newest || compare(row.cursor, known.newest.cursor) > 0;
+    const changes = {};
+    if (isNew || row.cursor === known.newest?.cursor) changes.newest = row;
+    if (isNew && row.direction === "received" && compare(row.cursor, known.read) > 0) {
+      changes.unread = (known.unread ?? 0) + 1;
+      if (row.mentions?.includes(gateway.name)) changes.mentioned = true;
+    }
+    this.#update(row.conversation, changes);
+  }
+
+  /** Read up to and including this row. Of many in a row, as one scrolls, the last counts. */
+  read(id, cursor) {
+    const known = this.#all.get(id);
+    if (!known || compare(cursor, known.read) <= 0) return;
+    const isUnderWay = this.#marking.has(id);
+    this.#marking.set(id, cursor);
+    this.#update(id, { read: cursor, ...(known.newest && compare(cursor, known.newest.cursor) >= 0 ? { unread: 0, mentioned: false } : {}) });
+    if (!isUnderWay) this.#mark(id);
+  }
+
+  async #mark(id) {
+    // A little later: a burst is one request.
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const cursor = this.#marking.get(id);
+    try {
+      await order("/v1/conversations/read", { conversation: id, cursor });
+    } catch { /* it stays unread at the gateway, and is read again when it is looked at again */ }
+    const last = this.#marking.get(id);
+    this.#marking.delete(id);
+    if (last !== cursor) { this.#marking.set(id, last); this.#mark(id); }
+  }
+}
+
+/** Empty ones: channels first, then people, then rooms. */
+function rank(one) { return { channel: 0, direct: 1, room: 2 }[one.kind] ?? 3; }
+
+/** As we call it, else as it calls itself. */
+export function shownName(one) { return one.alias || one.name || one.conversation.replace(/^\w+:/, ""); }
+
+export const conversations = new Conversations();

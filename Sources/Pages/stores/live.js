@@ -1,0 +1,171 @@
+import { Store } from "./store.js";
+
+/** The host sends something at least each 20 s, if only a comment. */
+const SILENCE_MS = 45_000;
+/** After so long it is quicker to read everything anew than to catch up. */
+const AFRESH_MS = 600_000;
+
+/**
+ * The one stream of what happens: server-sent events, read by `fetch`, because `EventSource` shows neither comments (so silence
+ * cannot be told from quiet) nor why it was refused. Resumes behind the last event by itself.
+ *
+ * `isLinked`; `since`: when the line was cut. `on(event, heard)`: events of /v1/live, and `afresh`: what is known must be read anew.
+ */
+class Live extends Store {
+  isLinked = false;
+  /** Milliseconds since 1970; `null`: there was no line yet in this page, or there is one. */
+  since = null;
+  #heard = new Map();
+  #last = null;
+  /** Gateway and epoch. */
+  #journal = null;
+  #attempt = 0;
+  #ending = null;
+  #wake = null;
+  #isRunning = false;
+  /** Not to be heard now: the page is put away, or hidden beside others. A browser has six connections to a host, for all pages together. */
+  #isAway = false;
+  #release = null;
+
+  on(event, heard) {
+    if (!this.#heard.has(event)) this.#heard.set(event, new Set());
+    this.#heard.get(event).add(heard);
+    return () => this.#heard.get(event).delete(heard);
+  }
+
+  #tell(event, value) {
+    for (const heard of [...(this.#heard.get(event) ?? [])]) heard(value);
+  }
+
+  /** Until `stop`. */
+  async start() {
+    if (this.#isRunning) return;
+    this.#isRunning = true;
+    addEventListener("online", () => this.#wake?.());
+    addEventListener("pagehide", () => this.#leave());
+    addEventListener("pageshow", () => this.#comeBack());
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.#hide() : this.#comeBack()));
+    while (this.#isRunning) {
+      if (this.#isAway) {
+        await new Promise((resolve) => { this.#wake = resolve; });
+        continue;
+      }
+      try { await this.#follow(); } catch { /* whatever the reason, it is tried again; the bar says since when */ }
+      if (!this.#isRunning) break;
+      if (this.#isAway) continue;
+      this.#cut();
+      await new Promise((resolve) => {
+        this.#wake = resolve;
+        setTimeout(resolve, Math.min(15_000, 500 * 2 ** Math.min(this.#attempt, 5)) * (0.75 + Math.random() / 2));
+      });
+      this.#wake = null;
+      this.#attempt += 1;
+    }
+  }
+
+  stop() {
+    this.#isRunning = false;
+    this.#ending?.abort();
+    this.#wake?.();
+    this.isLinked = false;
+    this.since = null;
+    this.changed();
+  }
+
+  /** One of those that are hidden goes on, and counts what is unread in its title. The others wait until they are looked at. */
+  #hide() {
+    if (!navigator.locks) return;
+    navigator.locks.request("meshpost.hidden", { ifAvailable: true }, (lock) => {
+      if (!document.hidden) return undefined;
+      if (!lock) { this.#leave(); return undefined; }
+      return new Promise((resolve) => { this.#release = resolve; });
+    });
+  }
+
+  #leave() {
+    this.#isAway = true;
+    this.#ending?.abort();
+  }
+
+  #comeBack() {
+    this.#release?.();
+    this.#release = null;
+    this.#isAway = false;
+    this.#wake?.();
+  }
+
+  /** Tries now what else waits. */
+  retry() { this.#wake?.(); }
+
+  #cut() {
+    if (this.isLinked || this.since === null) this.since = Date.now();
+    this.isLinked = false;
+    this.changed();
+  }
+
+  async #follow() {
+    this.#ending = new AbortController();
+    let watchdog = 0;
+    const alive = () => {
+      clearTimeout(watchdog);
+      watchdog = setTimeout(() => this.#ending.abort(), SILENCE_MS);
+    };
+    alive();
+    try {
+      if (this.since !== null && Date.now() - this.since > AFRESH_MS) this.#last = null;
+      const headers = { Accept: "text/event-stream" };
+      if (this.#last !== null) headers["Last-Event-ID"] = String(this.#last);
+      const response = await fetch("/v1/live", { headers, cache: "no-store", signal: this.#ending.signal });
+      if (response.status === 401) { this.#tell("signed-out"); return; }
+      if (!response.ok) return;
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = "";
+      let event = { name: "message", data: [] };
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) return;
+        alive();
+        const lines = (rest + value).split("\n");
+        rest = lines.pop();
+        for (const raw of lines) event = this.#take(raw.replace(/\r$/, ""), event);
+      }
+    } finally {
+      clearTimeout(watchdog);
+    }
+  }
+
+  #take(line, event) {
+    if (line === "") {
+      if (event.data.length) this.#happened(event.name, JSON.parse(event.data.join("\n")), event.id);
+      return { name: "message", data: [] };
+    }
+    const [, field, value] = /^([^:]*):? ?(.*)$/s.exec(line);
+    if (field === "event") event.name = value;
+    else if (field === "data") event.data.push(value);
+    else if (field === "id" && /^\d+$/.test(value)) event.id = Number(value);
+    return event;
+  }
+
+  #happened(name, value, id) {
+    if (name === "hello") {
+      // Another gateway, or one that was set back: what this page knows is of another journal. Or more was missed than is told.
+      const journal = `${value.gateway} ${value.epoch ?? ""}`;
+      const isAnother = this.#journal !== null && this.#journal !== journal || this.#last !== null && value.seq < this.#last || value.missed;
+      const isAfresh = this.#last === null || isAnother;
+      if (isAnother) this.#last = null;
+      this.#journal = journal;
+      this.isLinked = true;
+      this.since = null;
+      this.#attempt = 0;
+      if (this.#last === null) this.#last = value.seq ?? id ?? null;
+      if (isAfresh) this.#tell("afresh");
+      this.#tell("linked");
+      this.changed();
+    } else if (id !== undefined) {
+      this.#last = id;
+    }
+    this.#tell(name, value);
+  }
+}
+
+export const live = new Live();

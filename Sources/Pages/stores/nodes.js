@@ -1,0 +1,85 @@
+import { allRows } from "./api.js";
+import { live } from "./live.js";
+import { Store } from "./store.js";
+
+/** All nodes that the gateway knows, by key; and what they told of their batteries. Read when a view first wants them. */
+class Nodes extends Store {
+  #all = new Map();
+  #batteries = new Map();
+  isLoaded = false;
+  trouble = null;
+  #loading = null;
+
+  constructor() {
+    super();
+    live.on("afresh", () => { if (this.isLoaded) this.load(); });
+    live.on("journal", ({ kind, at, body }) => this.#happened(kind, at, body));
+  }
+
+  /** Once; later changes come by the stream. */
+  need() { return this.isLoaded ? Promise.resolve() : this.load(); }
+
+  load() {
+    this.#loading ??= this.#load().finally(() => { this.#loading = null; });
+    return this.#loading;
+  }
+
+  async #load() {
+    try {
+      const [found, readings] = await Promise.all([allRows("/v1/contacts"), allRows("/v1/readings?limit=1000")]);
+      this.#all = new Map(found.map((node) => [node.key, node]));
+      for (const { at, kind, body } of readings) this.#battery(kind, at, body);
+      this.isLoaded = true;
+      this.trouble = null;
+    } catch (trouble) {
+      this.trouble = trouble;
+    }
+    this.changed();
+  }
+
+  get list() { return [...this.#all.values()]; }
+
+  get(key) { return this.#all.get(key) ?? null; }
+
+  /** By the first digits of its key, if only one fits. */
+  byPrefix(prefix) {
+    if (!prefix) return null;
+    let found = null;
+    for (const [key, node] of this.#all) {
+      if (!key.startsWith(prefix)) continue;
+      if (found) return null;
+      found = node;
+    }
+    return found;
+  }
+
+  /** `{mv, at}`, if it ever told. */
+  battery(key) { return this.#batteries.get(key) ?? null; }
+
+  #battery(kind, at, body) {
+    const mv = kind === "node_status" ? body.battery_mv
+      : Math.round((body.readings?.find((one) => one.type === "voltage" && one.channel === 1)?.value ?? 0) * 1000);
+    const known = this.#batteries.get(body.node);
+    if (mv && (!known || known.at <= at)) this.#batteries.set(body.node, { mv, at });
+  }
+
+  #happened(kind, at, body) {
+    if (!this.isLoaded) return;
+    if (kind === "contact" || kind === "advert") {
+      this.#all.set(body.key, { ...this.#all.get(body.key), ...body });
+    } else if (kind === "contact_removed") {
+      const node = this.#all.get(body.key);
+      if (node) this.#all.set(body.key, { ...node, on_radio: false });
+    } else if (kind === "document") {
+      const [, key, field] = /^node\/([0-9a-f]{64})\/(alias|note|tags)$/.exec(body.key) ?? [];
+      const node = this.#all.get(key);
+      if (!node) return;
+      this.#all.set(key, { ...node, [field]: body.value ?? undefined });
+    } else if (kind === "node_status" || kind === "telemetry") {
+      this.#battery(kind, at, body);
+    } else return;
+    this.changed();
+  }
+}
+
+export const nodes = new Nodes();

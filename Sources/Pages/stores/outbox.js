@@ -1,0 +1,89 @@
+import { freshID, order } from "./api.js";
+import { Kept } from "./kept.js";
+import { live } from "./live.js";
+import { Store } from "./store.js";
+
+/**
+ * What was written and is not at the gateway yet. Each has an id of its own, under which it may be posted any number of times and is one
+ * message: a page that is closed, a line that is cut in the middle, or two tabs that share this storage send nothing twice.
+ *
+ * An entry: `{id, conversation, text, split, at, trouble?: {words, remedy, code}}`. It goes when its message comes by the stream.
+ */
+class Outbox extends Store {
+  #kept = new Kept("outbox", []);
+  /** Taken by the gateway; their rows have not come yet. */
+  #taken = new Set();
+  #isSending = false;
+
+  constructor() {
+    super();
+    live.on("linked", () => this.flush());
+    live.on("message", (row) => { if (row.outgoing) this.#arrived(row.outgoing); });
+    addEventListener("storage", (event) => { if (event.key === "meshpost.outbox") this.changed(); });
+  }
+
+  of(conversation) { return this.#kept.value.filter((entry) => entry.conversation === conversation); }
+
+  get count() { return this.#kept.value.filter((entry) => !entry.trouble).length; }
+
+  write(conversation, text, split = false) {
+    this.#kept.value = [...this.#kept.value, { id: freshID(), conversation, text, split, at: Date.now() }];
+    this.changed();
+    this.flush();
+  }
+
+  discard(id) {
+    this.#kept.value = this.#kept.value.filter((entry) => entry.id !== id);
+    this.changed();
+  }
+
+  /** Once more what was refused. */
+  retry(id, changes = {}) {
+    this.#kept.value = this.#kept.value.map((entry) => (entry.id === id ? { ...entry, ...changes, trouble: undefined } : entry));
+    this.changed();
+    this.flush();
+  }
+
+  clear() { this.#kept.clear(); this.changed(); }
+
+  #arrived(outgoing) {
+    const id = outgoing.split("/")[0];
+    this.#taken.delete(id);
+    if (this.#kept.value.some((entry) => entry.id === id)) this.discard(id);
+  }
+
+  /** A page of rows was read: what is among them has arrived. */
+  seen(rows) { for (const row of rows) if (row.outgoing) this.#arrived(row.outgoing); }
+
+  /** In the order in which it was written; stops at a cut. */
+  async flush() {
+    if (this.#isSending) return;
+    this.#isSending = true;
+    try {
+      for (;;) {
+        const entry = this.#kept.value.find((one) => !one.trouble && !this.#taken.has(one.id));
+        if (!entry) return;
+        try {
+          // By the channel's digest or the key's first digits, which no name is taken for.
+          await order("/v1/send", { to: entry.conversation.replace(/^(channel|node):/, ""), text: entry.text, id: entry.id, ...(entry.split ? { split: true } : {}) });
+          this.#taken.add(entry.id);
+          this.changed();
+          // It is on the gateway's disk. Its row takes its place as soon as it comes; were that missed, it goes all the same.
+          setTimeout(() => this.#arrived(entry.id), 4000);
+        } catch (trouble) {
+          if (trouble.isCut || trouble.status === 401) {
+            live.retry();
+            return;
+          }
+          const { message: words, remedy, code } = trouble;
+          this.#kept.value = this.#kept.value.map((one) => (one.id === entry.id ? { ...one, trouble: { words, remedy, code } } : one));
+          this.changed();
+        }
+      }
+    } finally {
+      this.#isSending = false;
+    }
+  }
+}
+
+export const outbox = new Outbox();

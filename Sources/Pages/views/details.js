@@ -1,0 +1,142 @@
+// What is beside a chat: all that is known of one message, or of the conversation.
+import { fill, icon, iconButton, make } from "../parts/page.js";
+import { decibels, full, number, span, when } from "../parts/numbers.js";
+import { named, written } from "../parts/text.js";
+import { t } from "../parts/words.js";
+import { allRows } from "../stores/api.js";
+import { parts } from "../stores/cursor.js";
+import { styled } from "../shell/styled.js";
+import { conversations, shownName } from "../stores/conversations.js";
+import { gateway } from "../stores/gateway.js";
+import { cancel, drawingOf, react, retry, tell, told } from "./marks.js";
+
+/** Names and values; what has no value is left out. */
+export function facts(pairs) {
+  return make("dl", { class: "facts" }, pairs.filter(([, value]) => value !== null && value !== undefined && value !== "").map(([name, value]) => [make("dt", { text: name }), make("dd", {}, value)]));
+}
+
+/** A long number that one may want to have: in groups, with a button that copies it. */
+export function copyable(text, label) {
+  // Without TLS only this machine's own pages may write to the clipboard.
+  return make("span", { class: "copyable" }, make("code", { text }), navigator.clipboard && iconButton("copy", t("copy", { what: label }), async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      told(t("copied"));
+    } catch (error) { tell(error); }
+  }));
+}
+
+export function detailsHead(title, shut) {
+  return make("header", { class: "details-head" }, make("h2", {}, title), iconButton("close", t("close"), shut));
+}
+
+export class MessageDetails {
+  #does;
+  #ending = new AbortController();
+
+  constructor(cursor, row, does) {
+    this.#does = does;
+    this.cursor = cursor;
+    this.element = make("div", { class: "details-inside" });
+    if (row) this.update(row);
+    else { fill(this.element, detailsHead(t("message"), does.shut), make("p", { class: "quiet", text: t("loading") })); this.#find(); }
+  }
+
+  close() { this.#ending.abort(); }
+
+  /** The row that begins behind the place in front of it. */
+  async #row() {
+    const [message, outgoing] = parts(this.cursor);
+    const after = outgoing ? `${message}.${outgoing - 1}` : `${message - 1}`;
+    const rows = await allRows(`/v1/messages?direction=both&upstreams=1&limit=50&after=${after}`, { signal: this.#ending.signal });
+    return rows.find((one) => one.cursor === this.cursor);
+  }
+
+  async #find() {
+    try {
+      const row = await this.#row();
+      if (row) this.update(row); else fill(this.element, detailsHead(t("message"), this.#does.shut), make("p", { text: t("message.gone") }));
+    } catch (trouble) {
+      if (!this.#ending.signal.aborted) fill(this.element, detailsHead(t("message"), this.#does.shut), make("p", { role: "alert", text: trouble.message }));
+    }
+  }
+
+  update(row) {
+    const version = JSON.stringify([row.state, row.attempts, row.heard, row.reactions, row.reason, row.copies]);
+    if (this.version === version) return;
+    this.version = version;
+    const isOwn = row.direction === "sent";
+    const isEnded = row.ended || ["delivered", "failed", "sent"].includes(row.state);
+    this.upstreams ??= make("div", { class: "standing" });
+    fill(this.element, detailsHead(t("message"), this.#does.shut),
+      make("blockquote", { class: "quoted" }, row.text === undefined ? t("message.data") : written(row.text, { own: gateway.name, most: 20_000 })),
+      make("div", { class: "row" },
+        make("button", { type: "button", class: "button", on: { click: () => this.#does.reply(row) } }, icon("reply"), t("reply")),
+        make("button", { type: "button", class: "button", on: { click: () => react(row) } }, icon("smile"), t("react.verb")),
+        isOwn && row.state === "failed" ? make("button", { type: "button", class: "button", text: t("retry"), on: { click: () => retry(row) } }) : null,
+        isOwn && !isEnded ? make("button", { type: "button", class: "button danger", text: t("cancel"), on: { click: () => cancel(row) } }) : null),
+      isOwn ? make("p", { class: `standing-state ${row.state}` }, icon(drawingOf(row.state)), t(`state-long.${row.state}`), row.reason ? ` ${t(`reason.${row.reason}`)}` : "") : null,
+      facts(isOwn ? [
+        [t("fact.written"), full(row.received_at)],
+        [t("fact.attempts"), row.attempts ? number(row.attempts) + (row.floods ? ` (${t("fact.flooded", { count: row.floods })})` : "") : null],
+        [t("fact.round-trip"), row.round_trip_ms !== undefined ? `${number(row.round_trip_ms)} ms` : null],
+        [t("fact.heard"), row.heard ? t("fact.repeaters", { count: row.heard }) : null],
+        [t("fact.airtime"), row.airtime_ms ? `${number(row.airtime_ms)} ms` : null],
+        [t("fact.ended"), row.ended_at ? full(row.ended_at) : null],
+        [t("fact.origin"), row.origin ? make("bdi", { text: row.origin }) : null],
+        [t("fact.id"), row.outgoing ? copyable(row.outgoing, t("fact.id")) : null],
+      ] : [
+        [t("fact.from"), named(row.sender_alias ?? row.author_name ?? row.sender_name ?? row.sender ?? "")],
+        [t("fact.key"), row.author ?? row.sender ? make("code", { text: row.author ?? row.sender }) : null],
+        [t("fact.received"), full(row.received_at)],
+        [t("fact.sent-by-clock"), row.sender_time ? full(row.sender_time * 1000) : null],
+        [t("fact.age"), row.age_s ? span(row.age_s) : null],
+        [t("fact.waited"), row.waited ? (row.waited_s ? span(row.waited_s) : t("fact.unknown")) : null],
+        [t("fact.way"), row.direct ? t("message.direct") : row.hops !== undefined ? t("message.hops", { count: row.hops }) : null],
+        ["SNR", row.snr !== undefined ? decibels(row.snr) : null],
+        [t("fact.copies"), row.copies > 1 ? number(row.copies) : null],
+        [t("fact.number"), `#${row.id}`],
+      ]),
+      row.reactions?.length ? [make("h3", { text: t("react.title-all") }), make("ul", { class: "plain" }, row.reactions.map((one) => make("li", {}, make("bdi", { text: one.emoji }), " ", one.sender === "self" ? t("you") : named(one.sender))))] : null,
+      this.upstreams);
+    this.#showUpstreams(row);
+  }
+
+  /** Who else has it. Asked for each time: it changes by itself. */
+  async #showUpstreams(row) {
+    try {
+      const standings = row.upstreams ?? (await this.#row())?.upstreams ?? [];
+      fill(this.upstreams, standings.length ? [make("h3", { text: t("upstreams") }), make("ul", { class: "plain" }, standings.map((one) =>
+        make("li", { class: "standing-line" }, named(one.name), make("span", { class: `word ${one.state}`, text: t(`standing.${one.state}`) + (one.up_to_date === false ? ` ${t("standing.behind")}` : "") }))))] : null);
+    } catch { /* the line is cut: the rest is shown */ }
+  }
+}
+
+export class ConversationDetails {
+  #end;
+
+  constructor(id, { shut }) {
+    this.element = make("div", { class: "details-inside" });
+    const draw = async () => {
+      const one = conversations.get(id);
+      if (!one) { fill(this.element, detailsHead(id, shut)); return; }
+      if (one.key) {
+        if (this.node) return;
+        const { NodeDetails } = await styled("nodes", import("./node.js"));
+        this.node ??= new NodeDetails(one.key, { shut, isInChat: true });
+        if (this.element.firstChild !== this.node.element) fill(this.element, this.node.element);
+        return;
+      }
+      fill(this.element, detailsHead(named(shownName(one)), shut), facts([
+        [t("fact.kind"), t(`chat.kind-${one.kind}`)],
+        [t("fact.digest"), one.channel ? copyable(one.channel, t("fact.digest")) : null],
+        [t("fact.on-radio"), one.on_radio === false ? t("no") : t("yes")],
+        [t("fact.newest"), one.newest ? when(one.newest.received_at) : t("fact.never")],
+      ]), make("p", { class: "quiet small", text: t("fact.digest-why") }));
+    };
+    this.#end = conversations.subscribe(draw);
+    draw();
+  }
+
+  close() { this.#end(); this.node?.close(); }
+}

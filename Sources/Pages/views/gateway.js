@@ -1,0 +1,227 @@
+// The gateway itself: what is well and what is not, with what to do about it; what waits where; what was refused.
+import { fill, icon, make } from "../parts/page.js";
+import { number, percent, size, span, volts, when } from "../parts/numbers.js";
+import { named } from "../parts/text.js";
+import { has, t } from "../parts/words.js";
+import { ask, order } from "../stores/api.js";
+import { gateway } from "../stores/gateway.js";
+import { live } from "../stores/live.js";
+import { confirmed } from "../shell/dialog.js";
+import { onKeys } from "../shell/keys.js";
+import { facts } from "./details.js";
+import { tell, told } from "./marks.js";
+
+export class View {
+  #shell;
+  #ends;
+  #letters = null;
+  #findings = null;
+  #dead = "";
+  #timer = 0;
+  #opened = new Set();
+
+  constructor(shell) {
+    this.#shell = shell;
+    this.cards = make("div", { class: "cards" });
+    this.doctor = make("section", { class: "card wide", "aria-labelledby": "doctor-title" });
+    this.letters = make("section", { class: "card wide", id: "dead-letters", "aria-labelledby": "letters-title", hidden: true });
+    this.upstreams = make("div", { class: "cards" });
+    fill(shell.main, make("div", { class: "page" },
+      make("header", { class: "view-head" }, make("h1", { text: t("nav.gateway") }),
+        make("div", { class: "row" },
+          make("button", { type: "button", class: "button", on: { click: () => this.#advert(false) } }, icon("antenna"), t("gateway.advert")),
+          make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: () => this.#advert(true) } }))),
+      this.cards, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters));
+    this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => this.#examine())];
+    onKeys({ Escape: () => false });
+    this.#draw();
+    this.#examine();
+    this.#timer = setInterval(() => { if (!document.hidden) this.#examine(); }, 60_000);
+  }
+
+  close() {
+    for (const end of this.#ends) end();
+    clearInterval(this.#timer);
+  }
+
+  update() { this.#shell.showDetails(null); }
+
+  // MARK: Cards
+
+  #draw() {
+    const { status } = gateway;
+    if (!status) {
+      if (!this.cards.firstChild) fill(this.cards, Array.from({ length: 4 }, () => make("div", { class: "card", "aria-hidden": "true" }, make("div", { class: "shape" }, make("i"), make("b"), make("u")))));
+      return;
+    }
+    fill(this.cards, this.#radio(status), this.#sending(status), this.#store(status), this.#machine(status));
+    const isFocused = this.upstreams.contains(document.activeElement) ? document.activeElement.dataset.does : null;
+    fill(this.upstreams, status.upstreams.length ? status.upstreams.map((one) => this.#upstream(one))
+      : make("div", { class: "card" }, make("p", { text: t("upstream.none") }), make("p", { class: "quiet", text: t("upstream.none-why") }), make("code", { class: "block", text: "meshpost upstream add hub https://…" })));
+    if (isFocused) this.upstreams.querySelector(`[data-does="${CSS.escape(isFocused)}"]`)?.focus();
+    const dead = status.upstreams.map((one) => one.dead_letters).join();
+    if (dead !== this.#dead) {
+      this.#dead = dead;
+      this.#loadLetters();
+    }
+  }
+
+  #card(title, state, word, stat, small, pairs) {
+    return make("section", { class: "card" }, make("header", { class: "card-head" }, make("h2", { text: title }), make("span", { class: `word ${state}`, text: word })),
+      make("p", { class: "stat" }, stat, small ? make("small", { class: "quiet" }, small) : null), facts(pairs));
+  }
+
+  #radio({ radio, sync, power }) {
+    const identity = radio.identity ?? {};
+    const state = radio.state === "up" ? (sync.state === "failed" ? "warn" : "good") : radio.state === "down" ? "bad" : "warn";
+    return this.#card(t("card.radio"), state, t(`state.${gateway.state}`), identity.name ? named(identity.name) : "–",
+      radio.state === "up" ? [identity.model ? named(identity.model) : null, " ", identity.version] : radio.error ?? null, [
+        [t("card.link"), make("bdi", { class: "break", text: radio.link })],
+        [t("card.remedy"), radio.remedy ? make("span", { text: radio.remedy, lang: "en" }) : null],
+        [t("card.sync"), sync.state === "syncing" ? t("card.syncing", { phase: sync.phase ?? "", current: sync.current ?? 0, total: sync.total ?? "?" }) : sync.state === "failed" ? sync.reason : sync.last_synced ? when(sync.last_synced) : t(`sync.${sync.state}`)],
+        [t("card.air"), identity.frequency_khz ? `${number(identity.frequency_khz / 1000, 3)} MHz · ${number(identity.bandwidth_hz / 1000, 1)} kHz · SF${identity.spreading_factor} · ${number(identity.tx_power_dbm)} dBm` : null],
+        [t("nodes.battery"), power?.battery_mv ? [volts(power.battery_mv), power.battery_low ? make("span", { class: "word bad", text: t("card.low") }) : null] : null],
+        [t("card.advert"), radio.advert?.at ? [when(radio.advert.at), radio.advert.current ? null : ` ${t("card.advert-old")}`] : t("card.advert-none")],
+        [t("card.unreadable"), radio.unreadable_frames ? number(radio.unreadable_frames) : null],
+      ]);
+  }
+
+  #sending({ messaging }) {
+    const used = messaging.airtime_used_ms / messaging.airtime_limit_ms;
+    const waits = messaging.waiting + messaging.in_flight;
+    return make("section", { class: "card" }, make("header", { class: "card-head" }, make("h2", { text: t("card.sending") }), make("span", { class: `word ${messaging.waits_for_airtime ? "warn" : "good"}`, text: t(messaging.waits_for_airtime ? "card.waits-air" : waits ? "card.at-work" : "card.idle") })),
+      make("p", { class: "stat" }, percent(used), make("small", { class: "quiet", text: t("card.airtime", { used: number(messaging.airtime_used_ms / 1000, 1), limit: number(messaging.airtime_limit_ms / 1000) }) })),
+      meter(used, t("card.airtime-label")),
+      facts([
+        [t("card.waiting"), number(messaging.waiting)], [t("card.in-flight"), messaging.in_flight ? number(messaging.in_flight) : null], [t("card.held"), messaging.held ? number(messaging.held) : null],
+        [t("card.delivered"), number(messaging.delivered)], [t("card.failed"), number(messaging.failed)], [t("card.channels"), number(messaging.sent_on_channels)],
+      ]));
+  }
+
+  #store({ store }) {
+    return this.#card(t("card.store"), store.error ? "bad" : "good", t(store.error ? "card.broken" : "card.fine"), number(store.messages), t("card.messages", { count: store.messages }), [
+      [t("card.error"), store.error], [t("card.remedy"), store.remedy],
+      [t("nav.nodes"), t("card.nodes", { all: number(store.contacts), radio: number(store.contacts_on_radio) })],
+      [t("card.size"), size(store.size_bytes)], [t("card.journal"), t("card.events", { count: store.last_seq - store.oldest_seq + 1, number: number(store.last_seq - store.oldest_seq + 1) })],
+      [t("card.given-up"), store.given_up ? number(store.given_up) : null], [t("card.set-aside"), store.set_aside],
+    ]);
+  }
+
+  #machine(status) {
+    const isLow = status.power?.supply_low;
+    return this.#card(t("card.machine"), isLow || !status.clock_trusted ? "warn" : "good", t(isLow ? "card.supply-low" : status.clock_trusted ? "card.fine" : "card.no-clock"), span(status.uptime_s), t("card.uptime"), [
+      [t("card.memory"), status.resident_kib ? size(status.resident_kib * 1024) : null],
+      [t("card.version"), status.version], [t("card.gateway"), make("code", { text: status.gateway })],
+      [t("card.proxies"), status.proxies?.length ? status.proxies.map((one) => `${one.name}: ${number(one.clients.length)}`).join(", ") : null],
+    ]);
+  }
+
+  #upstream(one) {
+    const kind = { idle: "good", sending: "good", waiting: "warn", paused: "quiet", stopped: "bad" }[one.state] ?? "warn";
+    const isPaused = one.state === "paused";
+    const does = (name, words, doing, attributes = {}) => make("button", { type: "button", class: "button small", text: words, data: { does: `${one.name} ${name}` }, on: { click: (event) => this.#do(event.currentTarget, doing) }, ...attributes });
+    const q = `upstream=${encodeURIComponent(one.name)}`;
+    return make("section", { class: "card", "aria-label": one.name }, make("header", { class: "card-head" }, make("h3", {}, named(one.name), make("span", { class: "quiet small", text: ` ${one.kind}` })),
+      make("span", { class: `word ${kind}`, text: t(`upstream.${one.state}`) + (one.link === "live" ? ` · ${t("upstream.live")}` : "") })),
+    make("p", { class: "stat" }, number(one.pending), make("small", { class: "quiet", text: t("upstream.pending", { count: one.pending }) })),
+    one.reason ? make("p", { class: kind === "bad" ? "bad-words" : "warn-words", text: one.reason, lang: "en" }) : null,
+    one.lanes && one.pending ? make("dl", { class: "lanes" }, Object.entries(one.lanes).filter(([, lane]) => lane.pending).map(([name, lane]) => [make("dt", { text: has(`lane.${name}`) ? t(`lane.${name}`) : name }),
+      make("dd", {}, meter(lane.pending / Math.max(1, one.pending), t(`lane.${name}`)), make("span", { text: `${number(lane.pending)} · ${size(lane.pending_bytes)}${lane.seconds !== undefined ? ` · ${span(lane.seconds)}` : ""}` }))])) : null,
+    facts([
+      [t("upstream.url"), make("bdi", { class: "break", text: one.url })],
+      [t("upstream.last"), one.last_success ? when(one.last_success) : t("fact.never")],
+      [t("upstream.sent"), t("upstream.sent-of", { bytes: size(one.bytes_sent), count: number(one.batches) })],
+      [t("upstream.oldest"), one.age_s ? span(one.age_s) : null],
+      [t("upstream.dead"), one.dead_letters ? make("a", { href: "#dead-letters", on: { click: (event) => { event.preventDefault(); this.letters.scrollIntoView({ block: "start" }); this.letters.querySelector("button")?.focus(); } }, text: number(one.dead_letters) }) : null],
+      [t("upstream.lost"), one.lost ? number(one.lost) : null],
+      [t("upstream.today"), one.allowance ? `${size(one.allowance.day_bytes)}${one.allowance.daily_bytes ? ` / ${size(one.allowance.daily_bytes)}` : ""}` : null],
+      [t("upstream.certificate"), one.certificate_expires ? when(one.certificate_expires * 1000, "day") : null],
+    ]),
+    make("div", { class: "row wrap" },
+      isPaused ? does("resume", t("upstream.resume"), () => order(`/v1/upstreams/resume?${q}`)) : does("pause", t("upstream.pause"), () => order(`/v1/upstreams/pause?${q}`)),
+      does("test", t("upstream.test"), async () => { await order(`/v1/upstreams/test?${q}`, {}, { patience: 60_000 }); told(t("upstream.test-fine", { name: one.name })); }),
+      ["waiting", "stopped"].includes(one.state) ? does("now", t("upstream.now"), () => order("/v1/outbox/resume")) : null));
+  }
+
+  async #do(button, doing) {
+    button.disabled = true;
+    try {
+      await doing();
+      await gateway.load();
+    } catch (trouble) { tell(trouble); }
+    if (button.isConnected) button.disabled = false;
+  }
+
+  async #advert(flood) {
+    try {
+      await order("/v1/radio/advert", { flood });
+      told(t(flood ? "gateway.advert-flooded" : "gateway.adverted"));
+      await gateway.load();
+      this.#examine();
+    } catch (trouble) { tell(trouble); }
+  }
+
+  // MARK: Doctor
+
+  async #examine() {
+    try {
+      this.#findings = (await ask("/v1/doctor")).findings;
+    } catch (trouble) {
+      if (!this.#findings) fill(this.doctor, make("h2", { id: "doctor-title", text: t("doctor") }), make("p", { class: "quiet", text: trouble.message }));
+      return;
+    }
+    const rank = { failed: 0, warning: 1, ok: 2 };
+    const sorted = [...this.#findings].sort((a, b) => rank[a.state] - rank[b.state]);
+    const wanting = sorted.filter((one) => one.state !== "ok");
+    const fine = sorted.filter((one) => one.state === "ok");
+    const row = (one) => make("li", { class: `finding ${one.state}` }, icon(one.state === "ok" ? "tick" : "bang"),
+      make("div", {}, make("p", {}, make("span", { class: "unseen", text: `${t(`doctor.${one.state}`)}: ` }), make("strong", { text: one.subject, lang: "en" }), " ", make("bdi", { text: one.words, lang: "en" })),
+        one.remedy ? make("p", { class: "quiet", lang: "en" }, remedy(one.remedy)) : null,
+        one.subject === "advert" && one.state !== "ok" ? make("button", { type: "button", class: "button small", text: t("gateway.advert-flood"), on: { click: () => this.#advert(true) } }) : null));
+    fill(this.doctor, make("header", { class: "card-head" }, make("h2", { id: "doctor-title", text: t("doctor") }),
+      make("span", { class: `word ${wanting.some((one) => one.state === "failed") ? "bad" : wanting.length ? "warn" : "good"}`, text: wanting.length ? t("doctor.wanting", { count: wanting.length }) : t("doctor.well") })),
+    make("ul", { class: "findings" }, wanting.map(row)),
+    make("details", { class: "more", open: this.#opened.has("fine"), on: { toggle: (event) => { if (event.target.open) this.#opened.add("fine"); else this.#opened.delete("fine"); } } },
+      make("summary", { text: t("doctor.fine", { count: fine.length }) }), make("ul", { class: "findings" }, fine.map(row))));
+  }
+
+  // MARK: Dead letters
+
+  async #loadLetters() {
+    let outbox;
+    try { outbox = await ask("/v1/outbox"); } catch { return; /* it is asked again with the next change */ }
+    this.#letters = outbox.dead_letters;
+    this.letters.hidden = !this.#letters.length;
+    const upstreams = [...new Set(this.#letters.map((one) => one.upstream))];
+    fill(this.letters, make("header", { class: "card-head" }, make("h2", { id: "letters-title", text: t("letters.title") }), make("span", { class: "word bad", text: number(this.#letters.length) })),
+      make("p", { class: "quiet", text: t("letters.why") }),
+      make("ul", { class: "letters" }, this.#letters.map((one) => make("li", {},
+        make("details", {}, make("summary", {}, named(one.upstream), " ", make("code", { text: `#${one.seq}` }), " ", one.kind, " · ", when(one.at), " · ", make("span", { class: "bad-words" }, `${one.status ? `${one.status} ` : ""}`, make("bdi", { text: one.reason }))),
+          make("pre", {}, make("bdi", { text: JSON.stringify(one.body, null, 2) }))),
+        make("button", { type: "button", class: "button small", text: t("retry"), on: { click: (event) => this.#letter(event.currentTarget, () => order(`/v1/outbox/retry?upstream=${encodeURIComponent(one.upstream)}&seq=${one.seq}`)) } })))),
+      make("div", { class: "row wrap" }, upstreams.map((name) => [
+        make("button", { type: "button", class: "button", text: t("letters.retry-all", { name }), on: { click: (event) => this.#letter(event.currentTarget, () => order(`/v1/outbox/retry?upstream=${encodeURIComponent(name)}`)) } }),
+        make("button", { type: "button", class: "button danger", text: t("letters.drop", { name }), on: { click: async (event) => {
+          const button = event.currentTarget;
+          if (await confirmed(t("letters.drop", { name }), t("letters.drop-why"), t("letters.drop-verb"))) this.#letter(button, () => order(`/v1/outbox/drop?upstream=${encodeURIComponent(name)}`));
+        } } })])));
+  }
+
+  async #letter(button, doing) {
+    await this.#do(button, doing);
+    this.#loadLetters();
+  }
+}
+
+/** Commands in a remedy stand between backquotes. */
+function remedy(words) {
+  return words.split("`").map((part, index) => (index % 2 ? make("code", { text: part }) : part));
+}
+
+export function meter(part, label) {
+  const value = Math.max(0, Math.min(1, part));
+  const inside = make("span", { class: `meter-part${value > 0.9 ? " full" : ""}` });
+  inside.style.inlineSize = `${(value * 100).toFixed(1)}%`;
+  return make("span", { class: "meter", role: "img", "aria-label": `${label}: ${percent(value)}` }, inside);
+}
+

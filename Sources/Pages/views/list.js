@@ -1,0 +1,148 @@
+// All conversations: newest first, unread counted, and found as one types. What is written in the field also searches all messages.
+import { fill, icon, make, say } from "../parts/page.js";
+import { when } from "../parts/numbers.js";
+import { hue, initial, isReaction, line, named } from "../parts/text.js";
+import { t } from "../parts/words.js";
+import { Windowed } from "../parts/windowed.js";
+import { conversations, shownName } from "../stores/conversations.js";
+import { draftOf } from "../stores/kept.js";
+import { outbox } from "../stores/outbox.js";
+import { route, to } from "../shell/route.js";
+
+/** The picture of a person, channel or room: shape by kind, colour by key, letter by name. */
+export function picture(kind, name, key) {
+  return make("span", { class: `picture ${kind} hue-${hue(key || name)}`, "aria-hidden": "true" }, kind === "channel" ? "#" : initial(name));
+}
+
+export class ConversationList {
+  #search = null;
+  #wanted = "";
+  #typed = 0;
+
+  constructor() {
+    this.field = make("input", {
+      type: "search", class: "field", id: "list-search", placeholder: t("list.search"), "aria-label": t("list.search"),
+      on: { input: () => this.#type(), keydown: (event) => this.#key(event) },
+    });
+    this.scroller = make("div", { class: "list-scroll", tabindex: -1 });
+    this.found = make("div", { class: "list-found" });
+    this.element = make("section", { class: "list", "aria-label": t("nav.conversations") },
+      make("div", { class: "list-search" }, icon("search"), this.field), this.scroller);
+    this.rows = new Windowed(this.scroller, { estimate: 60, role: "list", label: t("nav.conversations"), render: (item) => this.#row(item) });
+    this.scroller.append(this.found);
+    conversations.subscribe(() => this.update());
+    outbox.subscribe(() => this.update());
+  }
+
+  #type() {
+    const words = this.field.value;
+    clearTimeout(this.#typed);
+    this.#typed = setTimeout(() => {
+      if (route.view === "conversations") route.set({ find: words });
+      else route.go(to("conversations", null, { find: words }));
+    }, 150);
+    this.update(words);
+  }
+
+  #key(event) {
+    if (event.key === "Escape") {
+      if (this.field.value) { this.field.value = ""; this.#type(); } else this.field.blur();
+      event.stopPropagation();
+    } else if (event.key === "ArrowDown" || event.key === "Enter") {
+      const first = this.element.querySelector("a.conversation, a.hit");
+      if (first) { event.preventDefault(); if (event.key === "Enter") first.click(); else first.focus(); }
+    }
+  }
+
+  /** The next or previous one, for `j` and `k`. */
+  step(by) {
+    const list = conversations.list;
+    const at = list.findIndex((one) => one.conversation === route.id);
+    const next = list[Math.max(0, Math.min(list.length - 1, at + by))];
+    if (next) { route.go(to("conversations", next.conversation)); this.rows.show(next.conversation); }
+  }
+
+  update(words) {
+    if (words === undefined) {
+      words = route.view === "conversations" ? route.get("find") ?? "" : "";
+      if (document.activeElement !== this.field) this.field.value = words;
+      else words = this.field.value;
+    }
+    const wanted = words.trim().toLocaleLowerCase();
+    const all = conversations.list;
+    const shown = wanted ? all.filter((one) => `${one.alias ?? ""}\n${one.name}\n${one.key ?? ""}`.toLocaleLowerCase().includes(wanted)) : all;
+    this.rows.set(shown.map((one) => ({ key: one.conversation, one, version: this.#version(one) })));
+    this.#tell(all, shown, wanted);
+    this.#searchFor(words.trim());
+  }
+
+  #version(one) {
+    const waiting = outbox.of(one.conversation).length;
+    return [one.newest?.cursor, one.newest?.state, one.unread, one.mentioned, one.name, one.alias, route.id === one.conversation, waiting,
+      route.id !== one.conversation && draftOf(one.conversation)].join("\u0001");
+  }
+
+  #tell(all, shown, wanted) {
+    this.element.toggleAttribute("data-empty", !shown.length);
+    const old = this.element.querySelector(".list-empty");
+    let words = null;
+    if (!conversations.isLoaded) words = conversations.trouble ? [conversations.trouble.message, conversations.trouble.remedy] : null;
+    else if (!all.length) words = [t("list.none"), t("list.none-why")];
+    else if (!shown.length) words = [t("list.no-match", { words: wanted })];
+    const isLoading = !conversations.isLoaded && !conversations.trouble;
+    this.element.toggleAttribute("data-loading", isLoading);
+    if (isLoading) {
+      if (!old?.classList.contains("shapes")) { old?.remove(); this.scroller.prepend(shapes()); }
+      return;
+    }
+    old?.remove();
+    if (words) this.scroller.prepend(make("div", { class: "list-empty quiet" }, words.filter(Boolean).map((one) => make("p", { text: one }))));
+  }
+
+  async #searchFor(words) {
+    this.#wanted = words;
+    if (words.length < 2) {
+      this.#search?.close();
+      this.#search = null;
+      fill(this.found);
+      return;
+    }
+    if (this.#search?.words === words) return;
+    const { Search } = await import("./search.js");
+    if (this.#wanted !== words || this.#search?.words === words) return;
+    this.#search?.close();
+    this.#search = new Search(words, { onCount: (count) => say(t("search.count", { count })) });
+    fill(this.found, make("h2", { class: "list-title", text: t("search.messages") }), this.#search.element);
+  }
+
+  #row({ one }) {
+    const { newest } = one;
+    const isOpen = route.view === "conversations" && route.id === one.conversation;
+    const name = shownName(one);
+    const draft = !isOpen && draftOf(one.conversation);
+    const waiting = outbox.of(one.conversation).at(-1);
+    let last = null;
+    if (draft) last = [make("span", { class: "draft", text: t("list.draft") }), line(draft)];
+    else if (waiting) last = [icon("clock"), line(waiting.text)];
+    else if (newest) {
+      const who = newest.direction === "sent" ? t("you") : one.kind === "direct" ? null : newest.author_name ?? newest.sender_name;
+      last = [who ? [named(who, { class: "name who" }), ": "] : null, newest.text === undefined ? t("message.data") : isReaction(newest) ? t("list.reacted", { emoji: newest.text.split(/[@\n]/)[0] }) : line(newest.text)];
+    } else last = t(`list.${one.kind}-empty`);
+    const link = make("a", {
+      class: `conversation${one.unread ? " unread" : ""}`, href: to("conversations", one.conversation), "aria-current": isOpen ? "true" : null, data: { id: one.conversation },
+    },
+    picture(one.kind, name, one.key ?? one.channel),
+    make("span", { class: "conversation-name" }, named(name), one.on_radio === false ? make("span", { class: "quiet small", text: ` ${t("list.off-radio")}` }) : null),
+    newest ? when(newest.received_at, "brief") : make("span"),
+    make("span", { class: "conversation-last quiet" }, last),
+    make("span", { class: "conversation-marks" },
+      one.mentioned ? make("span", { class: "mentioned", title: t("list.mentioned") }, icon("at"), make("span", { class: "unseen", text: t("list.mentioned") })) : null,
+      one.unread ? make("span", { class: "badge" }, make("span", { "aria-hidden": "true", text: one.unread > 999 ? "999+" : String(one.unread) }), make("span", { class: "unseen", text: t("nav.unread", { count: one.unread }) })) : null));
+    return make("div", { role: "listitem", class: "conversation-place" }, link);
+  }
+}
+
+/** The list's shape before there is one. */
+function shapes() {
+  return make("div", { class: "list-empty shapes", "aria-hidden": "true" }, Array.from({ length: 7 }, () => make("div", { class: "shape" }, make("i"), make("b"), make("u"))));
+}

@@ -1,0 +1,87 @@
+// What has become of a message, how well it was heard, and what others think of it.
+import { icon, make, say } from "../parts/page.js";
+import { decibels } from "../parts/numbers.js";
+import { t } from "../parts/words.js";
+import { freshID, order } from "../stores/api.js";
+import { openDialog } from "../shell/dialog.js";
+
+const DRAWINGS = { pending: "clock", sending: "arrow", sent: "tick", delivered: "ticks", failed: "bang", retrying: "arrow" };
+
+export function drawingOf(state) { return DRAWINGS[state] ?? "clock"; }
+
+/** The state of a message of ours, as a button that opens the rest. */
+export function mark(row, opened) {
+  const words = row.state === "sent" && row.heard ? t("state-of.heard", { count: row.heard }) : t(`state-of.${row.state}`);
+  return make("button", { type: "button", class: `mark ${row.state}`, title: t(`state-long.${row.state}`), on: { click: opened } },
+    icon(drawingOf(row.state)), make("span", { text: words }));
+}
+
+/** How a message came: hops, and how well the last of them was heard. */
+export function signal(row) {
+  const words = [];
+  if (row.direct) words.push(t("message.direct"));
+  else if (row.hops !== undefined) words.push(t("message.hops", { count: row.hops }));
+  if (row.snr !== undefined) words.push(decibels(row.snr));
+  return make("span", { class: "signal", text: words.join(" · ") });
+}
+
+/** Who thinks what of it: each sign once, with its number. A touch adds ours. */
+export function reactions(row) {
+  if (!row.reactions?.length) return null;
+  const by = new Map();
+  for (const { emoji, sender } of row.reactions) by.set(emoji, [...(by.get(emoji) ?? []), sender]);
+  return make("div", { class: "reactions" }, [...by].map(([emoji, senders]) => {
+    const isOurs = senders.includes("self");
+    const names = senders.map((one) => (one === "self" ? t("you") : one)).join(", ");
+    return make("button", {
+      type: "button", class: `reaction${isOurs ? " ours" : ""}`, title: names.slice(0, 200), "aria-label": t("react.label", { emoji, names: names.slice(0, 200) }), "aria-pressed": String(isOurs),
+      on: { click: () => { if (!isOurs) sendReaction(row, emoji); } },
+    }, make("bdi", { text: emoji }), senders.length > 1 ? make("span", { text: String(senders.length) }) : null);
+  }));
+}
+
+async function sendReaction(row, emoji) {
+  try {
+    await order("/v1/react", { ...(row.direction === "sent" ? { outgoing: row.outgoing } : { message: row.id }), emoji, id: freshID() });
+    say(t("react.sent", { emoji }));
+  } catch (trouble) {
+    tell(trouble);
+  }
+}
+
+const SIGNS = ["👍", "❤️", "😂", "😮", "😢", "🙏", "👏", "🎉", "✅", "❌", "👀", "📻"];
+
+export function react(row) {
+  const choose = (emoji) => { dialog.close(); sendReaction(row, emoji); };
+  const dialog = openDialog(t("react.title"),
+    make("div", { class: "signs" }, SIGNS.map((emoji) => make("button", { type: "button", class: "sign", text: emoji, "aria-label": t("react.with", { emoji }), on: { click: () => choose(emoji) } }))));
+}
+
+/** Once more what failed. */
+export async function retry(row) {
+  try { await order(`/v1/outgoing/retry?id=${encodeURIComponent(row.outgoing)}`); } catch (trouble) { tell(trouble); }
+}
+
+export async function cancel(row) {
+  try { await order(`/v1/outgoing/cancel?id=${encodeURIComponent(row.outgoing)}`); } catch (trouble) { tell(trouble); }
+}
+
+/** Says why something could not be done, where it cannot be said in its place. */
+export function tell(trouble) {
+  const old = document.querySelector(".toast");
+  old?.remove();
+  const toast = make("div", { class: "toast", role: "alert" }, make("div", {}, make("p", { text: trouble.message }), trouble.remedy ? make("p", { class: "quiet", text: trouble.remedy }) : null),
+    make("button", { type: "button", class: "link", text: t("close"), on: { click: () => toast.remove() } }));
+  document.body.append(toast);
+}
+
+/** Something was done. */
+export function told(words) {
+  say(words);
+  const old = document.querySelector(".toast");
+  old?.remove();
+  const toast = make("div", { class: "toast fine" }, make("p", { text: words }));
+  document.body.append(toast);
+  setTimeout(() => toast.remove(), 4000);
+}
+

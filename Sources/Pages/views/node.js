@@ -1,0 +1,292 @@
+// One node: who it is, where, how it is reached, what it measures, what is noted of it, and what may be asked of it.
+import { fill, icon, make } from "../parts/page.js";
+import { decibels, full, kilometres, number, span, volts, when } from "../parts/numbers.js";
+import { named } from "../parts/text.js";
+import { has, t } from "../parts/words.js";
+import { chart } from "../parts/chart.js";
+import { allRows, order } from "../stores/api.js";
+import { live } from "../stores/live.js";
+import { nodes } from "../stores/nodes.js";
+import { to } from "../shell/route.js";
+import { copyable, detailsHead, facts } from "./details.js";
+import { told } from "./marks.js";
+import { away, kindMark, nodeName } from "./nodes.js";
+
+/** A node may be many hops away, and is asked again once: so long an answer may take. */
+const PATIENCE_MS = 180_000;
+
+const UNITS = { voltage: "V", temperature: "°C", humidity: "%", pressure: "hPa", current: "A", power: "W", altitude: "m", distance: "m", illuminance: "lx", percentage: "%" };
+
+/** Commands that were typed, newest last; of this page only, since replies may hold secrets. */
+const typed = new Map();
+
+export class NodeDetails {
+  #ends;
+  #shut;
+  #isInChat;
+  #version = "";
+  #isAsked = false;
+
+  constructor(key, { shut, isInChat = false }) {
+    this.key = key;
+    this.#shut = shut;
+    this.#isInChat = isInChat;
+    this.top = make("div", {});
+    this.readings = make("section", { class: "readings", hidden: true });
+    this.answers = make("div", { class: "answers" });
+    this.asks = make("section", { class: "asks" });
+    this.notes = make("section", { class: "notes" });
+    this.element = make("div", { class: "details-inside node-details" }, this.top, this.notes, this.asks, this.readings);
+    this.#ends = [nodes.subscribe(() => this.#draw()), live.on("journal", ({ kind, body }) => { if ((kind === "telemetry" || kind === "node_status") && body.node === key) this.#read(); })];
+    this.#draw();
+    nodes.need();
+    this.#read();
+  }
+
+  close() { for (const end of this.#ends) end(); }
+
+  #draw() {
+    const node = nodes.get(this.key);
+    if (!node) {
+      const words = nodes.isLoaded ? t("node.unknown") : nodes.trouble?.message ?? t("loading");
+      fill(this.top, detailsHead(this.key.slice(0, 12), this.#shut), make("p", { class: "quiet", text: words }));
+      return;
+    }
+    const version = JSON.stringify(node) + JSON.stringify(nodes.battery(this.key) ?? 0);
+    if (version === this.#version) return;
+    this.#version = version;
+    const far = away(node);
+    const battery = nodes.battery(this.key);
+    const canTalk = ["chat", "room"].includes(node.type);
+    fill(this.top, detailsHead(named(nodeName(node)), this.#shut),
+      make("p", { class: "node-sub" }, kindMark(node.type), node.hops !== undefined ? [" · ", node.hops ? t("message.hops", { count: node.hops }) : t("nodes.neighbour")] : [" · ", t("nodes.flood")],
+        node.favourite ? [" · ", make("span", { class: "star" }, icon("star"), t("nodes.favourite"))] : null, node.on_radio ? null : [" · ", t("list.off-radio")]),
+      canTalk && !this.#isInChat ? make("div", { class: "row" }, make("a", { class: "button primary", href: to("conversations", `node:${node.key.slice(0, 12)}`), text: t("node.message") })) : null,
+      facts([
+        [t("node.name"), node.alias ? named(node.name) : null],
+        [t("nodes.heard"), node.last_heard ? when(node.last_heard) : t("fact.never")],
+        [t("node.first-seen"), node.first_seen ? when(node.first_seen) : null],
+        [t("node.path"), node.path === undefined ? t("node.path-flood") : path(node)],
+        [t("nodes.distance"), far === null ? null : kilometres(far)],
+        [t("node.position"), node.lat || node.lon ? `${number(node.lat, 5)}, ${number(node.lon, 5)}` : null],
+        [t("nodes.battery"), battery ? [volts(battery.mv), " ", make("span", { class: "quiet" }, "(", when(battery.at), ")")] : null],
+        [t("node.advert"), node.last_advert ? make("span", { title: t("node.own-clock"), text: full(node.last_advert * 1000) }) : null],
+        [t("fact.key"), copyable(node.key, t("fact.key"))],
+      ]));
+    this.#drawNotes(node);
+    if (!this.#isAsked) {
+      this.#isAsked = true;
+      this.#drawAsks(node);
+    }
+  }
+
+  // MARK: Notes
+
+  #drawNotes(node) {
+    if (this.notes.contains(document.activeElement)) return;
+    const tags = node.tags ?? [];
+    fill(this.notes, make("h3", { text: t("node.notes") }),
+      this.#editable("alias", t("node.alias"), node.alias ?? "", t("node.alias-why"), 64),
+      this.#editable("note", t("node.note"), node.note ?? "", t("node.note-why"), 1000),
+      this.#editable("tags", t("node.tags"), tags.join(", "), t("node.tags-why"), 512));
+  }
+
+  #editable(name, label, value, hint, most) {
+    const id = `node-${name}`;
+    const state = make("span", { class: "quiet small", role: "status" });
+    const field = make(name === "note" ? "textarea" : "input", {
+      class: "field", id, value, placeholder: hint, maxlength: most, rows: name === "note" ? 2 : null, dir: "auto", autocomplete: "off",
+      on: {
+        keydown: (event) => {
+          if (event.key === "Enter" && name !== "note" && !event.isComposing) field.blur();
+          else if (event.key === "Escape") { field.value = value; field.blur(); event.stopPropagation(); }
+        },
+        change: async () => {
+          const text = field.value.trim();
+          const given = name === "tags" ? text.split(",").map((one) => one.trim()).filter(Boolean) : text;
+          try {
+            await order(`/v1/node/${name}`, { node: this.key, ...(given.length ? { value: given } : {}) });
+            value = text;
+            state.textContent = t("saved");
+            field.removeAttribute("aria-invalid");
+            // Its document comes by the stream as well; without a line it is shown now.
+            const node = nodes.get(this.key);
+            if (node) node[name] = given.length ? given : undefined;
+            nodes.changed();
+          } catch (trouble) {
+            field.setAttribute("aria-invalid", "true");
+            state.textContent = `${t("not-saved")} ${trouble.message}`;
+          }
+        },
+      },
+    });
+    return make("div", { class: "editable" }, make("label", { for: id, text: label }), field, state);
+  }
+
+  // MARK: Readings
+
+  async #read() {
+    let found;
+    try { found = await allRows(`/v1/readings?node=${this.key}&limit=500`); } catch { return; /* what was shown stays */ }
+    const series = new Map();
+    const put = (name, at, value, show) => {
+      if (typeof value !== "number") return;
+      if (!series.has(name)) series.set(name, { points: [], show });
+      series.get(name).points.push({ at, value });
+    };
+    found.sort((a, b) => a.at - b.at);
+    for (const { at, kind, body } of found) {
+      if (kind === "node_status") {
+        if (body.battery_mv) put(t("nodes.battery"), at, body.battery_mv, volts);
+        put(t("node.noise"), at, body.noise_floor_dbm, (value) => `${number(value)} dBm`);
+        put("SNR", at, body.last_snr, decibels);
+        put(t("node.queue"), at, body.queue, (value) => number(value));
+      } else for (const { type, channel, value } of body.readings ?? []) {
+        const name = (has(`reading.${type}`) ? t(`reading.${type}`) : type) + (channel > 1 ? ` ${channel}` : "");
+        put(name, at, value, (one) => `${number(one, 2)} ${UNITS[type] ?? ""}`.trim());
+      }
+    }
+    this.readings.hidden = !series.size;
+    fill(this.readings, make("h3", { text: t("node.readings") }), [...series].map(([name, { points, show }]) => chart(name, points, show)));
+  }
+
+  // MARK: Requests
+
+  #drawAsks(node) {
+    const isServer = ["repeater", "room", "sensor"].includes(node.type);
+    const ask = (name, show) => make("button", { type: "button", class: "button", text: t(`ask.${name}`), on: { click: (event) => this.#ask(event.currentTarget, name, show) } });
+    fill(this.asks, make("h3", { text: t("ask.title") }),
+      isServer ? this.#login(node) : null,
+      make("div", { class: "row wrap" },
+        isServer ? ask("status", (answer) => this.#status(answer)) : null,
+        ask("telemetry", (answer) => this.#telemetry(answer)),
+        node.type === "repeater" ? ask("neighbours", (answer) => this.#neighbours(answer)) : null,
+        ask("trace", (answer) => this.#trace(answer))),
+      this.answers,
+      isServer ? this.#commandLine() : null);
+  }
+
+  #login(node) {
+    const password = make("input", { id: "node-password", type: "password", class: "field", autocomplete: "off", "aria-label": t("ask.password"), placeholder: t("ask.password") });
+    const state = make("p", { class: "small", role: "status" });
+    const button = make("button", { type: "submit", class: "button", text: t("ask.login") });
+    const submit = async (event) => {
+      event.preventDefault();
+      button.disabled = true;
+      state.textContent = t("ask.asked");
+      state.className = "small quiet";
+      try {
+        const answer = await order("/v1/node/login", { node: node.key, password: password.value }, { patience: PATIENCE_MS });
+        password.value = "";
+        state.textContent = t(answer.admin ? "ask.admin" : answer.read_only ? "ask.read-only" : "ask.guest");
+        state.className = "small good-words";
+      } catch (trouble) {
+        state.textContent = trouble.message;
+        state.className = "small bad-words";
+      }
+      button.disabled = false;
+    };
+    return make("form", { class: "login", on: { submit } }, make("div", { class: "row" }, password, button), state);
+  }
+
+  async #ask(button, name, show) {
+    button.disabled = true;
+    const began = Date.now();
+    const place = make("section", { class: "answer" }, make("h4", {}, t(`ask.${name}`), " ", make("span", { class: "quiet", role: "status", text: t("ask.asked") })));
+    this.answers.querySelector(`[data-ask="${name}"]`)?.remove();
+    place.dataset.ask = name;
+    this.answers.prepend(place);
+    const title = () => make("h4", {}, t(`ask.${name}`), " ", make("span", { class: "quiet", text: t("ask.took", { time: span((Date.now() - began) / 1000) }) }));
+    try {
+      const answer = await order(`/v1/node/${name}`, { node: this.key }, { patience: PATIENCE_MS });
+      fill(place, title(), show(answer));
+    } catch (trouble) {
+      fill(place, title(), make("p", { class: "bad-words", role: "alert", text: trouble.message }), trouble.remedy ? make("p", { class: "quiet small", text: trouble.remedy }) : null);
+    }
+    button.disabled = false;
+  }
+
+  #status(answer) {
+    return facts([
+      [t("nodes.battery"), answer.battery_mv ? volts(answer.battery_mv) : null],
+      [t("status.uptime"), span(answer.uptime_s ?? 0)],
+      [t("node.noise"), `${number(answer.noise_floor_dbm)} dBm`],
+      [t("status.last"), `${number(answer.last_rssi_dbm)} dBm, ${decibels(answer.last_snr)}`],
+      [t("status.received"), `${number(answer.received)} (${t("status.flood-direct", { flood: number(answer.received_flood), direct: number(answer.received_direct) })})`],
+      [t("status.sent"), `${number(answer.sent)} (${t("status.flood-direct", { flood: number(answer.sent_flood), direct: number(answer.sent_direct) })})`],
+      [t("status.airtime"), span(answer.airtime_s ?? 0)],
+      [t("node.queue"), number(answer.queue)],
+      [t("status.posts"), answer.posts_stored !== undefined ? number(answer.posts_stored) : null],
+    ]);
+  }
+
+  #telemetry({ readings = [] }) {
+    if (!readings.length) return make("p", { class: "quiet", text: t("ask.nothing") });
+    return facts(readings.map(({ type, channel, value, values }) => [`${has(`reading.${type}`) ? t(`reading.${type}`) : type} ${channel}`,
+      value !== undefined ? `${number(value, 2)} ${UNITS[type] ?? ""}` : (values ?? []).map((one) => number(one, 5)).join(", ")]));
+  }
+
+  #neighbours({ total, neighbours }) {
+    if (!neighbours.length) return make("p", { class: "quiet", text: t("ask.no-neighbours") });
+    return [make("ul", { class: "plain lines" }, neighbours.map((one) => make("li", {}, one.name ? named(one.name) : make("code", { text: one.key }),
+      make("span", { class: "quiet", text: `${decibels(one.snr)} · ${t("ask.seconds-ago", { time: span(one.heard_s) })}` })))),
+    total > neighbours.length ? make("p", { class: "quiet small", text: t("ask.more", { count: total - neighbours.length }) }) : null];
+  }
+
+  #trace({ hops, snr_here: here }) {
+    return make("ol", { class: "plain lines" }, hops.map((hop) => make("li", {}, nodeOf(hop.node), make("span", { class: "quiet", text: decibels(hop.snr) }))),
+      make("li", {}, t("here"), make("span", { class: "quiet", text: decibels(here) })));
+  }
+
+  #commandLine() {
+    const history = typed.get(this.key) ?? [];
+    typed.set(this.key, history);
+    let at = history.length;
+    const output = make("div", { class: "terminal-output", role: "log", "aria-label": t("cli.output"), tabindex: 0 });
+    const field = make("input", { class: "field terminal-field", "aria-label": t("cli.label"), placeholder: "get radio", autocomplete: "off", autocapitalize: "none", spellcheck: "false", dir: "ltr" });
+    const submit = async (event) => {
+      event.preventDefault();
+      const command = field.value.trim();
+      if (!command) return;
+      // A password that was typed is not offered again.
+      if (!/password/i.test(command) && history.at(-1) !== command) history.push(command);
+      at = history.length;
+      field.value = "";
+      const line = make("p", { class: "quiet", text: t("ask.asked") });
+      output.append(make("p", {}, make("code", { text: `> ${command}` })), line);
+      output.scrollTop = output.scrollHeight;
+      try {
+        const { reply } = await order("/v1/node/cli", { node: this.key, command }, { patience: PATIENCE_MS });
+        fill(line, make("bdi", { text: reply }));
+        line.className = "reply";
+      } catch (trouble) {
+        line.className = "bad-words";
+        line.textContent = trouble.message;
+      }
+      output.scrollTop = output.scrollHeight;
+    };
+    field.addEventListener("keydown", (event) => {
+      const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      if (!by) return;
+      event.preventDefault();
+      at = Math.max(0, Math.min(history.length, at + by));
+      field.value = history[at] ?? "";
+    });
+    return make("form", { class: "terminal", on: { submit } }, make("h4", { text: t("cli.title") }), output,
+      make("div", { class: "row" }, field, make("button", { type: "submit", class: "button", text: t("cli.run") })));
+  }
+}
+
+/** A path as its repeaters: names where only one node fits, else the digits. */
+function path(node) {
+  if (!node.hops) return [make("span", { text: t("nodes.neighbour") })];
+  const digits = node.path.length / node.hops;
+  const hops = Number.isInteger(digits) && digits >= 2 ? Array.from({ length: node.hops }, (_, index) => node.path.slice(index * digits, (index + 1) * digits)) : [node.path];
+  return make("span", { class: "path" }, make("span", { text: t("here") }), hops.map((hop) => [make("span", { class: "quiet", "aria-hidden": "true", text: " › " }), nodeOf(hop)]),
+    make("span", { class: "quiet", "aria-hidden": "true", text: " › " }), named(nodeName(node)));
+}
+
+function nodeOf(prefix) {
+  const repeaters = nodes.list.filter((one) => one.key.startsWith(prefix) && (prefix.length > 4 || one.type === "repeater"));
+  return repeaters.length === 1 ? make("a", { href: to("nodes", repeaters[0].key) }, named(nodeName(repeaters[0])), make("code", { class: "quiet small", text: ` ${prefix.slice(0, 12)}` })) : make("code", { text: prefix });
+}

@@ -1,0 +1,107 @@
+"""A real browser, Debian's chromium, driven by selenium; and waiting for what one sees in it."""
+import contextlib
+import time
+
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+PATIENCE = 30
+# Noted from the first script of each page on: what the policy refused, and what was thrown.
+WATCH = """
+window.refused = [];
+document.addEventListener("securitypolicyviolation", (event) => window.refused.push(event.violatedDirective + " " + event.blockedURI + " " + event.sample));
+addEventListener("error", (event) => window.refused.push("error: " + event.message));
+addEventListener("unhandledrejection", (event) => window.refused.push("rejection: " + event.reason));
+"""
+
+
+class Stuck(Exception):
+    """What was waited for did not come."""
+
+
+class Browser:
+    def __init__(self, width=1440, height=900, dark=False, touch=False, language="en"):
+        options = webdriver.ChromeOptions()
+        options.binary_location = "/usr/bin/chromium"
+        for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", f"--window-size={width},{height}", "--disable-background-timer-throttling"):
+            options.add_argument(word)
+        options.add_experimental_option("prefs", {"intl.accept_languages": language})
+        if touch:
+            options.add_experimental_option("mobileEmulation", {"deviceMetrics": {"width": width, "height": height, "pixelRatio": 2, "touch": True}})
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+        self.driver.set_script_timeout(60)
+        if not touch:
+            self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.command("Emulation.setFocusEmulationEnabled", enabled=True)
+        self.scheme(dark)
+        self.command("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
+
+    def command(self, name, **values):
+        return self.driver.execute_cdp_cmd(name, values)
+
+    def scheme(self, dark):
+        self.command("Emulation.setEmulatedMedia", features=[
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}, {"name": "prefers-reduced-motion", "value": "reduce"}])
+
+    def close(self):
+        with contextlib.suppress(WebDriverException):
+            self.driver.quit()
+
+    def go(self, address):
+        self.driver.get(address)
+
+    def script(self, words, *values):
+        return self.driver.execute_script(words, *values)
+
+    def until(self, what, seen, patience=PATIENCE):
+        """Asks again and again until it is so, and returns what was seen."""
+        end = time.monotonic() + patience
+        trouble = None
+        while time.monotonic() < end:
+            try:
+                value = seen()
+                if value:
+                    return value
+            except (StaleElementReferenceException, WebDriverException, IndexError) as error:
+                trouble = error
+            time.sleep(0.05)
+        raise Stuck(f"waited for {what}; the page says: {self.text()[:1500]!r}" + (f"; {trouble}" if trouble else ""))
+
+    def text(self, selector="body"):
+        return self.script("return [...document.querySelectorAll(arguments[0])].map((one) => one.innerText).join('\\n')", selector)
+
+    def all(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def find(self, selector):
+        return self.until(f"{selector}", lambda: next(iter(one for one in self.all(selector) if one.is_displayed()), None))
+
+    def shows(self, words, selector="body"):
+        return self.until(f"{words!r} in {selector}", lambda: words in self.text(selector))
+
+    def click(self, selector):
+        self.until(f"a click on {selector}", lambda: (self.find(selector).click(), True)[1])
+
+    def keys(self, *words):
+        webdriver.ActionChains(self.driver).send_keys(*words).perform()
+
+    def type(self, selector, words):
+        field = self.find(selector)
+        field.click()
+        field.send_keys(words)
+
+    def path(self):
+        return self.script("return location.pathname + location.search")
+
+    def refusals(self):
+        return self.script("return window.refused ?? []")
+
+    def picture(self, location):
+        self.driver.save_screenshot(str(location))
+
+
+__all__ = ["Browser", "Keys", "Stuck", "PATIENCE"]

@@ -1,0 +1,531 @@
+"""What is tried in the browser. Each waits for what it wants to see, and never for a time."""
+import json
+import pathlib
+import re
+import secrets
+import threading
+
+from run import test
+
+CHECKOUT = pathlib.Path(__file__).resolve().parent.parent.parent
+PUBLIC = "channel:1155f1870f917786"
+VIEWS = ("/conversations", f"/conversations/{PUBLIC}", "/nodes", "/map", "/air", "/gateway")
+# The most that the first view may have, as it is and as it goes over the line.
+MOST_BYTES = 100_000
+
+
+def fresh(words="said"):
+    return f"{words} {secrets.token_hex(4)}"
+
+
+def write(browser, text):
+    field = browser.find(".composer-field")
+    field.click()
+    field.send_keys(text)
+    browser.click(".composer .send")
+
+
+def chat(world, id=PUBLIC, **options):
+    """A chat that is open, at its end: not at what was unread."""
+    browser = world.open(f"/conversations/{id}", **options)
+    browser.find(".composer-field")
+    browser.until("its messages", lambda: not browser.all(".chat-shapes"))
+    to_the_end(browser)
+    return browser
+
+
+def to_the_end(browser):
+    browser.until("the end of the chat", lambda: browser.script("""
+      const jump = document.querySelector(".jump"); if (jump.hidden) return true; jump.click(); return jump.hidden"""))
+
+
+def r1(world):
+    return next(one for one in world.gateway.ask("GET", "/v1/contacts") if one["name"] == "r1")
+
+
+@test
+def catalogues_are_whole(world):
+    """Each language has the words of English, with the same values in them; and what the pages ask for is there."""
+    folder = CHECKOUT / "Sources/Pages"
+    browser = world.open("/conversations")
+    words = {}
+    both = "return Promise.all([import('/pages/languages/' + arguments[0] + '.js'), import('/pages/languages/' + arguments[0] + '-views.js')]).then(([first, more]) => ({ ...first.default.words, ...more.default }))"
+    for name in browser.script("return import('/pages/languages/index.js').then((module) => Object.keys(module.default))"):
+        words[name] = browser.script(both, name)
+    for name, own in words.items():
+        assert own.keys() == words["en"].keys(), f"{name}: {own.keys() ^ words['en'].keys()}"
+        for key, value in own.items():
+            forms = value.values() if isinstance(value, dict) else [value]
+            other = words["en"][key]
+            wanted = set(re.findall(r"\{\w+\}", other["other"] if isinstance(other, dict) else other))
+            for form in forms:
+                assert set(re.findall(r"\{\w+\}", form)) == wanted, f"{name}: {key}"
+    asked = set()
+    for file in folder.rglob("*.js"):
+        asked |= set(re.findall(r'\bt[n]?\("([\w.-]+)"', file.read_text()))
+    assert asked <= words["en"].keys(), asked - words["en"].keys()
+
+
+@test
+def first_view_is_small(world):
+    world.browser()  # signs in; the one that is measured has been nowhere yet
+    browser = world.browser()
+    browser.command("Network.enable")
+    browser.command("Network.setCacheDisabled", cacheDisabled=True)
+    browser.command("Network.emulateNetworkConditions", offline=False, latency=100, downloadThroughput=50_000, uploadThroughput=50_000)
+    browser.go(f"{world.host.base}/conversations")
+    browser.until("conversations", lambda: browser.all("a.conversation"), 60)
+    times = browser.script("""return performance.getEntriesByType("paint").filter((one) => one.name.includes("content")).map((one) => ["first words", one.startTime])
+      .concat([["list", performance.now()]])""")
+    entries = browser.script("""return [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
+      .filter((one) => !one.name.includes("/v1/")).map((one) => [new URL(one.name).pathname, one.decodedBodySize, one.encodedBodySize])""")
+    entries = list({path: (path, size, sent) for path, size, sent in entries}.values())
+    total = sum(size for _, size, _ in entries)
+    sent = sum(sent for _, _, sent in entries)
+    print(f"        first view: {len(entries)} files, {total} bytes, {sent} over the line; at 50 KB/s and 100 ms: " + ", ".join(f"{name} {time:.0f} ms" for name, time in times))
+    assert total > 50_000, "not all of it was counted"
+    assert total < MOST_BYTES, sorted(entries, key=lambda one: -one[1])
+
+
+@test
+def a_message_arrives_in_another_browser_with_its_marks(world):
+    one, other = chat(world), chat(world)
+    text = fresh("from one browser to another")
+    one.find(".composer-field")
+    other.find(".composer-field")
+    write(one, text)
+    for browser in (one, other):
+        browser.shows(text, ".chat-scroll")
+        browser.until("its mark", lambda: browser.script(
+            "return [...document.querySelectorAll('article.own')].filter((row) => row.innerText.includes(arguments[0])).some((row) => row.querySelector('.mark.sent'))", text))
+    assert len(world.gateway.texts(text)) == 1
+    # The mark opens to the rest.
+    one.script("[...document.querySelectorAll('article.own')].find((row) => row.innerText.includes(arguments[0])).querySelector('.mark').click()", text)
+    one.shows("Attempts", ".details")
+    one.shows("Sent by", ".details")
+    assert "message=" in one.path()
+    # And what comes from the mesh comes to both.
+    answer = fresh("from the mesh")
+    world.gateway.say(f"chan r1 0 {answer}")
+    for browser in (one, other):
+        browser.shows(answer, ".chat-scroll")
+
+
+@test
+def a_direct_message_is_delivered(world):
+    key = r1(world)["key"]
+    browser = world.open(f"/nodes/{key}")
+    browser.click(".details a.button.primary")
+    browser.until("the chat", lambda: browser.path() == f"/conversations/node:{key[:12]}")
+    text = fresh("to one node")
+    write(browser, text)
+    browser.until("two ticks", lambda: browser.script(
+        "return [...document.querySelectorAll('article.own')].filter((row) => row.innerText.includes(arguments[0])).some((row) => row.querySelector('.mark.delivered'))", text))
+
+
+@test
+def unread_mentions_and_reading_on(world):
+    browser = world.open("/nodes")
+    browser.until("conversations", lambda: browser.all("a.conversation"))
+    text = fresh("look at this @[r0]")
+    world.gateway.say(f"chan r2 0 {text}")
+    browser.until("the mention", lambda: browser.all(f'a.conversation[data-id="{PUBLIC}"] .mentioned'))
+    other = world.open("/nodes")
+    other.until("the mention in the other", lambda: other.all(f'a.conversation[data-id="{PUBLIC}"] .mentioned'))
+    browser.click(f'a.conversation[data-id="{PUBLIC}"]')
+    browser.shows("new", ".new-line")
+    browser.until("the mention marked", lambda: browser.all(".message.for-us .mention.own"))
+    for one in (browser, other):
+        one.until("nothing unread", lambda: not one.all(f'a.conversation[data-id="{PUBLIC}"] .badge'))
+
+
+@test
+def reactions_are_shown_and_sent(world):
+    browser = chat(world)
+    text = fresh("react to this")
+    world.gateway.say(f"chan r1 0 {text}")
+    browser.shows(text, ".chat-scroll")
+    cursor = browser.script("return [...document.querySelectorAll('article')].find((row) => row.innerText.includes(arguments[0])).dataset.cursor", text)
+    browser.script("document.querySelector(`article[data-cursor=\"${arguments[0]}\"] .message-tools button`).click()", cursor)
+    browser.click("dialog .sign")
+    browser.until("the reaction", lambda: browser.all(f'article[data-cursor="{cursor}"] .reaction.ours'))
+    assert "👍" in browser.text(f'article[data-cursor="{cursor}"]')
+
+
+@test
+def long_texts_are_counted_and_split(world):
+    browser = chat(world)
+    browser.shows("0 of 156 B", ".composer")
+    mark = secrets.token_hex(4)
+    text = " ".join([mark] + ["word"] * 60)
+    browser.script("const field = document.querySelector('.composer-field'); field.value = arguments[0]; field.dispatchEvent(new Event('input'))", text)
+    browser.shows("goes in 3 parts", ".composer")
+    browser.click(".composer .send")
+    browser.shows(f"[1/3] {mark}", ".chat-scroll")
+    browser.shows("[3/3] ", ".chat-scroll")
+
+
+@test
+def reload_back_and_deep_links(world):
+    key = r1(world)["key"]
+    browser = chat(world)
+    browser.find(".composer-field")
+    browser.click('[data-tab="nodes"]')
+    browser.find(".table")
+    browser.type(".filters .field", "r1")
+    browser.until("the filter in the address", lambda: "find=r1" in browser.path())
+    browser.click(f'.node-row[data-key="{key}"] a')
+    browser.shows(key, ".details")
+    path = browser.path()
+    assert path.startswith(f"/nodes/{key}") and "find=r1" in path
+    browser.driver.refresh()
+    browser.shows(key, ".details")
+    assert browser.path() == path and browser.find(".filters .field").get_attribute("value") == "r1"
+    browser.driver.back()
+    browser.driver.back()
+    browser.find(".composer-field")
+    assert browser.path() == f"/conversations/{PUBLIC}"
+    browser.go(f"{world.host.base}/gateway")
+    browser.shows("Doctor")
+
+
+@test
+def drafts_stay(world):
+    browser = chat(world)
+    text = fresh("not sent yet")
+    browser.type(".composer-field", text)
+    browser.driver.refresh()
+    browser.until("the draft", lambda: browser.find(".composer-field").get_attribute("value") == text)
+    browser.script("localStorage.clear()")
+
+
+@test
+def search_within_and_across(world):
+    word = "findable" + secrets.token_hex(3)
+    world.gateway.say(f"chan r3 0 a {word} word")
+    browser = chat(world)
+    browser.shows(word, ".chat-scroll")
+    browser.click('.chat-head [aria-label="Search in this conversation"]')
+    browser.type(".chat-search .field", word)
+    browser.shows(word, ".chat-search .hits")
+    browser.click(".chat-search .hit")
+    browser.until("its place", lambda: "at=" in browser.path())
+    browser.type("#list-search", word)
+    browser.shows(word, ".list-found")
+
+
+@test
+def what_is_written_while_cut_off_goes_out_once(world):
+    if not world.host.command:
+        return
+    browser = chat(world)
+    browser.find(".composer-field")
+    browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({live}) => live.isLinked)"))
+    texts = [fresh("first while cut"), fresh("second while cut")]
+    world.host.kill()
+    browser.shows("No connection since", ".bar")
+    for text in texts:
+        write(browser, text)
+        browser.shows(text, ".message.waiting")
+    browser.shows("2 messages wait", ".bar")
+    # The page is opened anew without a line: the service worker has it, and what was written is still there.
+    browser.until("the service worker", lambda: browser.script("return navigator.serviceWorker.ready.then((one) => Boolean(one.active))"))
+    browser.driver.refresh()
+    browser.shows("No connection since", ".bar")
+    for text in texts:
+        browser.shows(text, ".message.waiting")
+    world.host.start()
+    world.cookies = None
+    # A host that was started again knows nobody: what waits is kept over signing in.
+    world.sign_in(browser)
+    browser.go(f"{world.host.base}/conversations/{PUBLIC}")
+    browser.find(".composer-field")
+    for text in texts:
+        browser.until(f"{text} sent", lambda: browser.script(
+            "return [...document.querySelectorAll('article.own:not(.waiting)')].some((row) => row.innerText.includes(arguments[0]))", text))
+    browser.until("nothing that waits", lambda: browser.script("return JSON.parse(localStorage.getItem('meshpost.outbox') ?? '[]').length === 0"))
+    browser.driver.refresh()
+    browser.shows(texts[1], ".chat-scroll")
+    for text in texts:
+        assert len(world.gateway.texts(text)) == 1, f"{text}: {len(world.gateway.texts(text))} times"
+
+
+@test
+def two_people_at_once(world):
+    browsers = [chat(world), chat(world)]
+    texts = [[fresh(f"person {number}, line {line}") for line in range(4)] for number in range(2)]
+    for browser in browsers:
+        browser.find(".composer-field")
+
+    def talk(number):
+        for text in texts[number]:
+            write(browsers[number], text)
+
+    threads = [threading.Thread(target=talk, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for browser in browsers:
+        for text in texts[0] + texts[1]:
+            browser.shows(text, ".chat-scroll")
+    orders = [re.findall(r"person \d, line \d \w+", browser.text(".chat-scroll")) for browser in browsers]
+    wanted = [text for text in orders[0] if any(text in mine for mine in texts)]
+    assert wanted == [text for text in orders[1] if any(text in mine for mine in texts)], orders
+
+
+ATTACKS = [
+    "<script>window.hit=1</script>", "<img src=x onerror=window.hit=1>", "<svg onload=window.hit=1>", "javascript:window.hit=1", "\u0600<b>bold</b>", "\u202egnp.exe\u202c",
+    "Z" + "\u0301\u0323\u0330" * 20, "\u2066\u2067\u2068", "</bdi></p><style>*{display:none}</style>", "{{7*7}}${window.hit=1}", "&lt;b&gt;&#60;", "a\u0000b\u0007c",
+]
+
+
+@test
+def what_attacks_is_shown_as_text(world):
+    node = r1(world)
+    browser = world.browser()
+    mark = secrets.token_hex(3)
+    for attack in ATTACKS:
+        if "\u0000" not in attack:
+            world.gateway.say(f"chan r1 0 {mark} {attack}")
+            world.gateway.say(f"dm r1 r0 {mark} {attack}")
+    world.gateway.ask("POST", "/v1/node/alias", {"node": node["key"], "value": "<img src=x onerror=window.hit=1>\u202e"})
+    world.gateway.ask("POST", "/v1/node/note", {"node": node["key"], "value": "<script>window.hit=1</script>" + "\u0301" * 400})
+    world.gateway.ask("POST", "/v1/node/tags", {"node": node["key"], "value": ["<b>x</b>", "\u0600<i>"]})
+    try:
+        for path in (f"/conversations/{PUBLIC}", f"/conversations/node:{node['key'][:12]}", f"/conversations/node:{node['key'][:12]}?details=1",
+                     f"/nodes/{node['key']}", "/nodes?find=%3Cscript%3E", "/gateway", f"/conversations/{PUBLIC}?find=%3Cimg%20src%3Dx%20onerror%3Dwindow.hit%3D1%3E",
+                     f"/conversations/{PUBLIC}?q=%3Cscript%3E", "/conversations/%3Cscript%3Ewindow.hit=1%3C%2Fscript%3E", "/nodes/%3Cb%3E", "/conversations/%E0%A4%A"):
+            browser.go(world.host.base + path)
+            browser.until("conversations", lambda: browser.all("a.conversation"))
+            if path == f"/conversations/{PUBLIC}":
+                to_the_end(browser)
+                for attack in ATTACKS[:4]:
+                    browser.shows(attack, ".chat-scroll")
+            if path == f"/nodes/{node['key']}":
+                browser.shows("<img src=x onerror=window.hit=1>", ".details")
+            # Ten kilobytes, which no radio sends, and a host may: as if the stream had brought them.
+            browser.script("""return import('/pages/parts/text.js').then(({ written, named, line, cut }) => {
+              for (const text of [("<b>".repeat(3500)), "\\u0301".repeat(10000), "a\\u0000b\\u0007c"]) {
+                const place = document.createElement("div"); place.append(written(text), named(text), line(text)); document.querySelector("main").append(place);
+                if (place.querySelector("b") || cut(text, 64).length > 1000) throw new Error("not text");
+                place.remove();
+              }})""")
+            assert browser.script("return window.hit") is None, path
+            assert not browser.all("main img, .list img, .details img, main script, .details script, .details b"), path
+            assert not browser.refusals(), f"{path}: {browser.refusals()}"
+            wide = browser.script("return document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{path} is {wide} pixels too wide"
+    finally:
+        for field in ("alias", "note", "tags"):
+            world.gateway.ask("POST", f"/v1/node/{field}", {"node": node["key"]})
+
+
+@test
+def a_phone(world):
+    for width in (320, 390):
+        browser = world.open("/conversations", width=width, height=700, touch=True)
+        browser.until("conversations", lambda: browser.all("a.conversation"))
+        for path in VIEWS:
+            browser.go(world.host.base + path)
+            browser.find(".main h1, a.conversation")
+            wide = browser.script("return document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{path} is {wide} pixels too wide at {width}"
+        browser.go(f"{world.host.base}/conversations")
+        browser.click(f'a.conversation[data-id="{PUBLIC}"]')
+        text = fresh(f"from a phone of {width}")
+        write(browser, text)
+        browser.shows(text, ".chat-scroll")
+        browser.click('.chat-head [aria-label="Back"]')
+        browser.until("the list", lambda: browser.path() == "/conversations" and browser.find("a.conversation"))
+        small = browser.script("""return [...document.querySelectorAll("button, a, input, select, textarea")].filter((one) => one.checkVisibility({ visibilityProperty: true }))
+          .map((one) => [one.className || one.tagName, one.getBoundingClientRect()]).filter(([, box]) => box.width && (box.height < 43.5 || box.width < 43.5)).map(([name, box]) => `${name} ${box.width}x${box.height}`)""")
+        assert not small, f"targets that are too small for a finger: {small}"
+
+
+@test
+def keyboard_only(world):
+    browser = world.open("/nodes")
+    browser.until("nodes", lambda: browser.all(".node-link"))
+    Keys = __import__("browser").Keys
+    browser.script("document.activeElement.blur()")
+    browser.keys("g", "c")
+    browser.until("conversations", lambda: browser.path() == "/conversations")
+    browser.find(".main .empty")
+    browser.keys("/")
+    browser.until("the search field", lambda: browser.script("return document.activeElement.id") == "list-search")
+    browser.keys("Public")
+    browser.until("only that one", lambda: len(browser.all("a.conversation")) == 1)
+    browser.keys(Keys.ENTER)
+    browser.until("the writing field", lambda: browser.script("return document.activeElement.className") == "composer-field")
+    text = fresh("typed without a mouse")
+    browser.keys(text, Keys.ENTER)
+    browser.shows(text, ".chat-scroll")
+    browser.keys(Keys.ESCAPE)
+    browser.until("out of the field", lambda: browser.script("return document.activeElement.className") != "composer-field")
+    browser.keys("k")
+    browser.until("a message", lambda: browser.script("return document.activeElement.tagName") == "ARTICLE")
+    browser.keys("k", Keys.ENTER)
+    browser.find(".details-inside")
+    browser.keys(Keys.ESCAPE)
+    browser.until("details closed", lambda: "message=" not in browser.path())
+    browser.keys("?")
+    browser.find("dialog .keys")
+    browser.keys(Keys.ESCAPE)
+    browser.until("the list closed", lambda: not browser.all("dialog"))
+    browser.keys("r")
+    browser.until("the writing field again", lambda: browser.script("return document.activeElement.className") == "composer-field")
+
+
+@test
+def axe_finds_nothing_serious(world):
+    from axe_selenium_python import Axe
+    key = r1(world)["key"]
+    found = []
+    for options in ({}, {"width": 390, "height": 844, "touch": True}):
+        browser = world.open("/conversations", **options)
+        for dark in (False, True):
+            browser.scheme(dark)
+            for path in (*VIEWS, f"/nodes/{key}", f"/conversations/{PUBLIC}?details=1"):
+                browser.go(world.host.base + path)
+                browser.until("what is shown", lambda: browser.all("a.conversation, .node-link, .card .facts, article"))
+                browser.until("the rest", lambda: not browser.all(".shape"))
+                axe = Axe(browser.driver)
+                axe.inject()
+                for one in axe.run()["violations"]:
+                    if one["impact"] in ("serious", "critical"):
+                        found.append(f"{path} {'dark' if dark else 'light'} {'phone' if options else 'wide'}: {one['id']}: " + "; ".join(node["html"][:160] for node in one["nodes"][:3]))
+                # Axe is a script of its own and may look at what the policy forbids: that is not the page's doing.
+                browser.script("window.refused = []")
+        browser.close()
+        world.browsers.remove(browser)
+    assert not found, "\n" + "\n".join(found)
+
+
+@test
+def a_hundred_thousand_messages(world):
+    """Scrolled back through, of which only what is seen is in the page. The rows are made in the browser, in place of the gateway's."""
+    browser = world.open("/conversations")
+    browser.script("""
+      window.real = window.fetch; window.pages = 0;
+      window.fetch = (path, options) => {
+        const url = new URL(path, location);
+        if (url.pathname !== "/v1/messages") return window.real(path, options);
+        window.pages += 1;
+        const limit = Number(url.searchParams.get("limit"));
+        const before = url.searchParams.has("before") ? Number(url.searchParams.get("before")) : url.searchParams.has("after") ? Math.min(100001, Number(url.searchParams.get("after")) + limit + 1) : 100001;
+        const rows = [];
+        for (let id = Math.max(1, before - limit); id < before; id += 1) rows.push(JSON.stringify({ id, kind: "channel", sender_name: "n" + id % 7, channel: "x", text: "message " + id + " word".repeat(id % 40),
+          hops: 1, snr: 5, direct: false, direction: "received", cursor: String(id), received_at: 1700000000000 + id * 60000, clock_trusted: true, copies: 1 }));
+        return Promise.resolve(new Response(rows.join("\\n") + "\\n"));
+      };""")
+    browser.click(f'a.conversation[data-id="{PUBLIC}"]')
+    browser.find("article[data-cursor]")
+    browser.until("the newest", lambda: browser.script("const jump = document.querySelector('.jump'); if (!jump.hidden) jump.click(); return true") and "message 100000" in browser.text(".chat-scroll"))
+    pages = browser.script("return window.pages")
+    assert pages < 20, f"{pages} pages were read before anybody scrolled"
+    most = browser.driver.execute_async_script("""
+      const done = arguments[0]; const place = document.querySelector(".chat-scroll"); let most = 0; let frames = 0; const began = performance.now(); window.pages = 0;
+      const step = () => {
+        most = Math.max(most, document.querySelectorAll("article").length); frames += 1;
+        if (window.pages > 30 || performance.now() - began > 40000) { done([most, frames, performance.now() - began]); return; }
+        place.scrollTop = Math.max(0, place.scrollTop - 900);
+        requestAnimationFrame(step);
+      };
+      step();""")
+    print(f"        {int(most[0])} rows in the page at most, {most[1] / most[2] * 1000:.0f} frames a second while scrolling through 1800")
+    assert most[0] < 150
+    assert most[1] > 60, f"{most[1]:.0f} steps of 900 pixels went through it all: it does not stay where one reads"
+    # What one reads stays where it is.
+    assert re.search(r"message \d+", browser.text(".chat-scroll"))
+
+
+@test
+def five_thousand_nodes(world):
+    browser = world.open("/conversations")
+    browser.script("""
+      window.real = window.fetch;
+      window.fetch = (path, options) => {
+        if (new URL(path, location).pathname !== "/v1/contacts") return window.real(path, options);
+        const rows = Array.from({ length: 5000 }, (_, index) => JSON.stringify({ key: index.toString(16).padStart(64, "0"), name: "Node " + index, type: ["chat", "repeater", "room", "sensor"][index % 4],
+          favourite: false, flags: 0, hops: index % 5, path: "", lat: 47 + index / 1e4, lon: 8, last_advert: 1, on_radio: true, first_seen: 1, last_heard: Date.now() - index * 1000 }));
+        return Promise.resolve(new Response(rows.join("\\n") + "\\n"));
+      };""")
+    browser.click('[data-tab="nodes"]')
+    browser.shows("5000 nodes", ".view-head")
+    assert len(browser.all(".node-row")) < 150
+    browser.type(".filters .field", "Node 4999")
+    browser.shows("1 of 5000 nodes", ".view-head")
+
+
+@test
+def german_and_right_to_left(world):
+    browser = world.open("/gateway", language="de")
+    browser.shows("Funkgerät")
+    assert browser.script("return document.documentElement.lang") == "de"
+    for path in VIEWS:
+        browser.go(world.host.base + path)
+        browser.until("the shell", lambda: browser.all(".tabs"))
+        browser.script("document.documentElement.dir = 'rtl'")
+        wide = browser.script("return document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, f"{path} is {wide} pixels too wide from right to left"
+
+
+@test
+def the_gateway_is_told_what_to_do(world):
+    browser = world.open("/gateway")
+    browser.shows("Doctor")
+    browser.click(".view-head .button")
+    browser.shows("Sent an advert", ".toast")
+    upstream = world.gateway.ask("GET", "/v1/status")["upstreams"][0]["name"]
+    browser.click(f'[data-does="{upstream} pause"]')
+    browser.find(f'[data-does="{upstream} resume"]')
+    assert world.gateway.ask("GET", "/v1/status")["upstreams"][0]["state"] == "paused"
+    browser.click(f'[data-does="{upstream} resume"]')
+    browser.find(f'[data-does="{upstream} pause"]')
+
+
+@test
+def notes_of_a_node_are_edited(world):
+    key = r1(world)["key"]
+    browser, other = world.open(f"/nodes/{key}"), world.open("/nodes?find=r1")
+    alias = fresh("Birch")
+    browser.type("#node-alias", alias + "\n")
+    other.shows(alias, ".table")
+    assert json.loads(json.dumps(r1(world))).get("alias") == alias
+    world.gateway.ask("POST", "/v1/node/alias", {"node": key})
+
+
+@test
+def the_air_is_shown_as_it_is_heard(world):
+    browser = world.open("/air")
+    browser.until("packets", lambda: (world.gateway.say("chan r1 0 " + fresh("on the air")), browser.all(".air-row .p-channel"))[1])
+    assert "Public" in browser.text(".air-row .from")
+    browser.click('[aria-label="Pause"]')
+    browser.until("packets that are held", lambda: (world.gateway.say("chan r1 0 " + fresh("held")), re.search(r"Paused: [1-9]", browser.text(".view-head")))[1])
+    browser.click('[aria-label="Go on"]')
+    browser.shows("since this view was opened", ".view-head")
+    browser.until("a kind to filter by", lambda: browser.all(".chips .chip"))
+    browser.click(".chips .chip")
+    browser.until("the filter in the address", lambda: "kind=" in browser.path())
+
+
+@test
+def the_map_moves_with_its_list(world):
+    browser = world.open("/map")
+    browser.shows("with a position", ".view-head")
+    browser.until("its list", lambda: len(browser.all(".map-row")) > 3)
+    many = int(re.search(r"\d+", browser.text(".view-head")).group(0))
+    browser.click('.map-buttons [aria-label="Closer"]')
+    browser.click('.map-buttons [aria-label="Closer"]')
+    browser.click('.map-buttons [aria-label="Closer"]')
+    browser.until("the place in the address", lambda: "at=" in browser.path())
+    browser.until("fewer in sight", lambda: 0 < browser.script("return import('/pages/stores/nodes.js').then(() => document.querySelectorAll('.map-row').length)") < many)
+    browser.click(".map-row")
+    browser.find(".details .node-sub")
+    path = browser.path()
+    assert path.startswith("/map/")
+    browser.driver.refresh()
+    browser.find(".details .node-sub")
+    browser.click(".chips .chip")
+    browser.until("the legend filters", lambda: "kind=" in browser.path())
