@@ -10,46 +10,55 @@ import Timing
 /// gateway → broker → `meshpost-hub consume` → a hub's database, which `meshpost-hub serve` reads.
 private final class ConsumeSite {
   let rig: Rig
-  let port: Int
-  private let command: [String]
-  private(set) var broker: Program?
+  let broker: TestBroker
+  /// How the consumer names the broker.
+  private let url: String
+  private let database: String?
   private(set) var consumer: Program?
 
-  /// `broker`: the program, its configuration, and what it says when it is ready.
-  private let isReady: String
-
-  init(_ executable: String, _ isReady: String, configuration: (_ port: Int, _ folder: String) -> String) throws {
+  /// `url`: with PORT in it. `database`: the address of a server, in place of a file. `options`: of `[consume]`.
+  init(
+    database: String? = nil, url: String = "mqtt://127.0.0.1:PORT", options: String = "",
+    broker: (Rig) throws -> TestBroker = { try TestBroker($0) }
+  ) throws {
     rig = try Rig()
-    let (descriptor, port) = try LoopbackPort.take()
-    close(descriptor)
-    self.port = Int(port)
-    self.isReady = isReady
-    let file = rig.scratch.write("broker.conf", configuration(Int(port), rig.scratch.folder.path()))
-    command = [executable, "-c", file]
+    self.broker = try broker(rig)
+    self.database = database
+    self.url = url.replacingOccurrences(of: "PORT", with: "\(self.broker.port)")
+    configure(options)
+  }
+
+  func configure(_ options: String) {
     rig.writeHubConfiguration(
+      database: database,
       extra: """
         [consume]
-        url = "mqtt://127.0.0.1:\(port)"
+        url = "\(url)"
         refused_file = "\(rig.scratch.location("refused.jsonl"))"
+        \(options)
         """)
-    try startBroker()
   }
 
-  func startBroker() throws {
-    broker = try Program(command[0], Array(command.dropFirst()))
-    try broker?.line(with: isReady)
+  func startConsumer() throws { consumer = try newConsumer() }
+
+  func newConsumer(_ file: String = "hub.toml") throws -> Program {
+    try Program.own("meshpost-hub", ["consume", "--config", rig.scratch.location(file)])
   }
 
-  /// In order: what it has acknowledged is on its disk.
-  func stopBroker() throws {
-    broker?.send(SIGTERM)
-    _ = try broker?.ended()
-  }
-
-  func killBroker() { broker?.kill9() }
-
-  func startConsumer() throws {
-    consumer = try Program.own("meshpost-hub", ["consume", "--config", rig.scratch.location("hub.toml")])
+  /// Events of one gateway, as it publishes them, without one; returns when the broker has acknowledged them.
+  func publish(_ seqs: ClosedRange<Int>, of gateway: String = "hill", _ arguments: [String] = []) throws {
+    let publisher = try Program(
+      "/usr/bin/mosquitto_pub",
+      ["-h", "localhost", "-p", "\(broker.port)", "-q", "1", "-t", "meshpost/\(gateway)/message", "-l"] + arguments)
+    for seq in seqs {
+      publisher.write(
+        """
+        {"gateway":"\(gateway)","epoch":"e","seq":\(seq),"at":\(seq),"trusted":true,"kind":"message","body":\
+        {"kind":"direct","sender_time":\(seq),"text":"message \(seq)"}}
+        """)
+    }
+    publisher.endInput()
+    #expect(try publisher.ended() == 0, "\(publisher.lines)")
   }
 
   func startGateway(_ extra: String = "") throws {
@@ -67,7 +76,7 @@ private final class ConsumeSite {
       [[upstream]]
       name = "broker"
       kind = "mqtt"
-      url = "mqtt://127.0.0.1:\(port)"
+      url = "mqtt://127.0.0.1:\(broker.port)"
       from = "start"
       \(extra)
       """)
@@ -102,21 +111,10 @@ private final class ConsumeSite {
 
 extension WholeProgramTests {
   @Suite struct Consuming {
-    private static func mosquitto(_ port: Int, _ folder: String) -> String {
-      """
-      listener \(port) 127.0.0.1
-      persistence true
-      persistence_location \(folder)/
-      max_queued_messages 0
-      user root
-      allow_anonymous true
-      """
-    }
-
     @Test(arguments: ["", "format = \"compact\"", "version = \"3.1.1\""])
     func `a hub's database fills from a broker, through kills, each event once`(_ gateway: String) throws {
       var random = SeededRandom(seed: 18)
-      let site = try ConsumeSite("/usr/sbin/mosquitto", " running", configuration: Self.mosquitto)
+      let site = try ConsumeSite()
       let rig = site.rig
       try rig.startHub()
       try site.startConsumer()
@@ -133,9 +131,9 @@ extension WholeProgramTests {
           usleep(UInt32.random(in: 0...200_000, using: &random))
           try site.startConsumer()
         case 1:
-          try site.stopBroker()
+          try site.broker.stop()
           usleep(UInt32.random(in: 0...300_000, using: &random))
-          try site.startBroker()
+          try site.broker.start()
         default:
           rig.gateway?.kill9()
           try rig.startGateway()
@@ -144,7 +142,7 @@ extension WholeProgramTests {
       // What nobody can store does not hold up what comes behind it.
       let poison = try Program(
         "/usr/bin/mosquitto_pub",
-        ["-p", "\(site.port)", "-q", "1", "-t", "meshpost/hill/message", "-m", "not an event"])
+        ["-p", "\(site.broker.port)", "-q", "1", "-t", "meshpost/hill/message", "-m", "not an event"])
       #expect(try poison.ended() == 0)
       try site.untilAllArrived(total)
       let refused = rig.scratch.location("refused.jsonl")
@@ -160,9 +158,10 @@ extension WholeProgramTests {
       #expect(position["lanes"]?.fields?.isEmpty == true, "\(position)")
     }
 
-    @Test(.enabled(if: access("/usr/sbin/nats-server", X_OK) == 0, "nats-server is not installed"))
-    func `a hub's database fills from NATS, whose server is killed`() throws {
-      let site = try ConsumeSite("/usr/sbin/nats-server", "Server is ready") { port, folder in
+    private static let natsIsHere = access("/usr/sbin/nats-server", X_OK) == 0
+
+    private static func nats(_ rig: Rig) throws -> TestBroker {
+      try TestBroker("/usr/sbin/nats-server", isReady: "Server is ready", in: rig) { port, folder in
         """
         server_name: n0
         listen: "127.0.0.1:-1"
@@ -170,6 +169,11 @@ extension WholeProgramTests {
         mqtt { listen: "127.0.0.1:\(port)", ack_wait: "3s" }
         """
       }
+    }
+
+    @Test(.enabled(if: natsIsHere, "nats-server is not installed"))
+    func `a hub's database fills from NATS, whose server is killed`() throws {
+      let site = try ConsumeSite(broker: Self.nats)
       try site.rig.startHub()
       try site.startConsumer()
       try site.consumer?.line(with: "connected")
@@ -179,8 +183,8 @@ extension WholeProgramTests {
       site.rig.radio?.write("inject r0 150 \(total)")
       for _ in 0..<2 {
         usleep(400_000)
-        site.killBroker()
-        try site.startBroker()
+        site.broker.kill()
+        try site.broker.start()
         usleep(400_000)
         site.consumer?.kill9()
         try site.startConsumer()
