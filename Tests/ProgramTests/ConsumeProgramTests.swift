@@ -191,6 +191,163 @@ extension WholeProgramTests {
       }
       try site.untilAllArrived(total)
     }
+
+    // MARK: PostgreSQL
+
+    /// Every one of these is there, once, with its message.
+    private func untilStored(_ server: PostgresServer, _ count: Int, _ site: ConsumeSite) throws {
+      try untilTrue("\(count) events: \(try server.value(Self.counts)), \(site.consumer?.lines.suffix(8) ?? [])") {
+        try server.value(Self.counts) == "\(count) \(count) \(count)"
+      }
+    }
+
+    /// Events, different ones, and joined messages.
+    private static let counts = """
+      SELECT count(*) || ' ' || count(DISTINCT (gateway, epoch, seq)) || ' ' || (SELECT count(*) FROM messages) FROM events
+      """
+
+    private func count(_ program: Program?, _ words: String) -> Int {
+      program?.lines.count { $0.contains(words) } ?? 0
+    }
+
+    @Test func `PostgreSQL fills from a broker while it crashes and the consumer is killed, each event once`() throws {
+      let server = try PostgresServer()
+      let site = try ConsumeSite(database: server.address)
+      try site.startConsumer()
+      try site.consumer?.line(with: "connected")
+      try site.publish(1...200)
+      try untilStored(server, 200, site)
+
+      try server.crash()
+      try site.publish(201...1200)
+      try site.consumer?.line(with: "the database does not store")
+      try server.start()
+      try site.consumer?.line(with: "the database stores again")
+      try untilStored(server, 1200, site)
+      #expect(count(site.consumer, "the database does not store") == 1, "\(site.consumer?.lines ?? [])")
+      #expect(count(site.consumer, "the database stores again") == 1)
+
+      // In the middle of it, both.
+      for round in 0..<3 {
+        try site.publish((1201 + round * 500)...(1700 + round * 500))
+        if round % 2 == 0 { site.consumer?.kill9() }
+        try server.crash()
+        try server.start()
+        if round % 2 == 0 { try site.startConsumer() }
+      }
+      try untilStored(server, 2700, site)
+      #expect(!FileManager.default.fileExists(atPath: site.rig.scratch.location("refused.jsonl")))
+      site.consumer?.send(SIGTERM)
+      #expect(try site.consumer?.ended() == 0)
+    }
+
+    @Test func `PostgreSQL that answers nothing for a while gets everything later, and that is said once`() throws {
+      let server = try PostgresServer()
+      let site = try ConsumeSite(database: server.address)
+      try site.startConsumer()
+      try site.consumer?.line(with: "connected")
+      try site.publish(1...50)
+      try untilStored(server, 50, site)
+      try server.freeze()
+      try site.publish(51...500)
+      try site.consumer?.line(with: "the database does not store")
+      #expect(site.consumer?.lines.contains { $0.contains("broker") && $0.contains("ended") } == false)
+      try server.thaw()
+      try site.consumer?.line(with: "the database stores again")
+      try untilStored(server, 500, site)
+      #expect(count(site.consumer, "the database does not store") == 1, "\(site.consumer?.lines ?? [])")
+      #expect(count(site.consumer, "connected") == 1, "that to the broker has lasted: \(site.consumer?.lines ?? [])")
+    }
+
+    // MARK: TLS
+
+    @Test func `over TLS a consumer takes from a broker that its authority vouches for, and from no other`() throws {
+      let server = try PostgresServer()
+      var folder = ""
+      let site = try ConsumeSite(database: server.address, url: "mqtts://localhost:PORT") { rig in
+        let authority = try TestAuthority(rig, names: ["localhost", "elsewhere"])
+        folder = authority.folder
+        return try TestBroker(rig, extra: "\(TestBroker.anonymous)\n\(authority.broker("localhost"))")
+      }
+      let trust = ["--cafile", "\(folder)/ca.pem"]
+      // Nobody here knows the test's authority.
+      try site.startConsumer()
+      let refused = try #require(try site.consumer?.line(with: "certificate"))
+      #expect(refused.contains("localhost port \(site.broker.port)"), "\(refused)")
+      #expect(count(site.consumer, "connected") == 0)
+      site.consumer?.send(SIGTERM)
+      #expect(try site.consumer?.ended() == 0)
+
+      site.configure("ca_file = \"\(folder)/ca.pem\"")
+      try site.startConsumer()
+      try site.consumer?.line(with: "connected")
+      try site.publish(1...50, trust)
+      try untilStored(server, 50, site)
+
+      // The same broker with a certificate for another name: what is published meanwhile waits.
+      try site.broker.stop()
+      let file = site.rig.scratch.location("broker-\(site.broker.port).conf")
+      let text = try String(contentsOfFile: file, encoding: .utf8)
+      try text.replacingOccurrences(of: "/localhost.", with: "/elsewhere.").write(
+        toFile: file, atomically: true, encoding: .utf8)
+      try site.broker.start()
+      try site.publish(51...60, trust + ["--insecure"])
+      let other = try #require(try site.consumer?.line(with: "certificate"))
+      #expect(other.contains("localhost"), "\(other)")
+      #expect(try server.value(Self.counts) == "50 50 50")
+      try site.broker.stop()
+      try text.write(toFile: file, atomically: true, encoding: .utf8)
+      try site.broker.start()
+      try untilStored(server, 60, site)
+    }
+
+    // MARK: Groups
+
+    @Test(arguments: ["auto", "3.1.1"])
+    func `two consumers of a group share what comes, and what a killed one had is its own again`(_ version: String)
+      throws
+    {
+      let server = try PostgresServer()
+      let site = try ConsumeSite(database: server.address)
+      var consumers: [Program] = []
+      func start(_ name: String) throws -> Program {
+        site.configure("group = \"hubs\"\nclient_id = \"\(name)\"\nversion = \"\(version)\"")
+        let file = "hub-\(name).toml"
+        _ = site.rig.scratch.write(
+          file, try String(contentsOfFile: site.rig.scratch.location("hub.toml"), encoding: .utf8))
+        let consumer = try site.newConsumer(file)
+        try consumer.line(with: "connected")
+        return consumer
+      }
+      for name in ["one", "two"] {
+        consumers.append(try start(name))
+        try site.broker.program?.line(with: "Sending SUBACK to \(name)")
+      }
+      try site.publish(1...300)
+      try untilStored(server, 300, site)
+      // The broker deals them out, also to the one that is away.
+      consumers[1].kill9()
+      try site.publish(301...600)
+      consumers[1] = try start("two")
+      try untilStored(server, 600, site)
+      for consumer in consumers {
+        consumer.send(SIGTERM)
+        #expect(try consumer.ended() == 0)
+        let words = consumer.lines.last { $0.contains("stopped; ") } ?? ""
+        let stored = words.split(separator: " ").compactMap { Int($0) }.first ?? 0
+        #expect(stored > 0 && stored < 600, "each had a share: \(consumer.lines)")
+      }
+    }
+
+    @Test(.enabled(if: natsIsHere, "nats-server is not installed"))
+    func `a group at a broker that does not say whether it shares is refused with the reason`() throws {
+      let site = try ConsumeSite(options: "group = \"hubs\"", broker: Self.nats)
+      try site.startConsumer()
+      try site.consumer?.line(with: "does not say whether it has shared subscriptions")
+      #expect(count(site.consumer, "connected") == 0, "\(site.consumer?.lines ?? [])")
+      site.consumer?.send(SIGTERM)
+      #expect(try site.consumer?.ended() == 0)
+    }
   }
 }
 
