@@ -63,7 +63,10 @@ public struct HubServer: Sendable {
     await api.stores.listen { news in Task { await registry.heard(news) } }
     let listener = hearOthers()
     defer { withExtendedLifetime(listener) {} }
-    let probe = Task { [stores = api.stores] in await stores.probe.run() }
+    let probe = Task { [stores = api.stores] in
+      // As if it were told to end: gateways look for a newer hub.
+      if await stores.probe.run() { kill(getpid(), SIGTERM) }
+    }
     let summary = LogSummary(stores: api.stores)
     let minutes = Task { await summary.run() }
     let caretaker = Caretaker(stores: api.stores, retention: configuration.retention)
@@ -81,6 +84,7 @@ public struct HubServer: Sendable {
       onServerRunning: { channel in ready(channel.localAddress?.port ?? 0) },
       logger: HubLog.logger("hub"))
     try await application.runService()
+    if api.stores.probe.now.failure == .outdated { throw HubDatabaseError.outdated }
   }
 }
 

@@ -259,6 +259,23 @@ extension WholeProgramTests {
       #expect(count(site.consumer, "connected") == 1, "that to the broker has lasted: \(site.consumer?.lines ?? [])")
     }
 
+    @Test func `a consumer whose tables a newer program upgrades ends, and the broker keeps what comes`() throws {
+      let server = try PostgresServer()
+      let site = try ConsumeSite(database: server.address)
+      try site.startConsumer()
+      try site.consumer?.line(with: "connected")
+      try site.publish(1...100)
+      try untilStored(server, 100, site)
+      try server.execute("INSERT INTO schema_version(version) VALUES (99)")
+      try site.publish(101...300)
+      #expect(try site.consumer?.ended() == 74)
+      #expect(count(site.consumer, "a newer version has upgraded the tables") == 1, "\(site.consumer?.lines ?? [])")
+      #expect(try server.value(Self.counts) == "100 100 100")
+      try server.execute("DELETE FROM schema_version WHERE version = 99")
+      try site.startConsumer()
+      try untilStored(server, 300, site)
+    }
+
     // MARK: TLS
 
     @Test func `over TLS a consumer takes from a broker that its authority vouches for, and from no other`() throws {

@@ -143,6 +143,48 @@ extension WholeProgramTests {
       #expect(refused.lines.contains { $0.contains("schema version 99 is newer") }, "\(refused.lines)")
     }
 
+    /// As a hub of a newer version does it: behind what is under way, and before what comes.
+    private static let upgrade = """
+      BEGIN; SELECT pg_advisory_xact_lock(hashtext('meshpost'), hashtext('tables')); SELECT pg_sleep(0.5);
+      ALTER TABLE events RENAME COLUMN body TO content; INSERT INTO schema_version(version) VALUES (99); COMMIT
+      """
+    private static let back = """
+      ALTER TABLE events RENAME COLUMN content TO body; DELETE FROM schema_version WHERE version = 99
+      """
+
+    @Test func `a hub whose tables a newer one upgrades takes nothing more, ends, and has lost nothing`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      try rig.startRadio(["--queue", "100000"])
+      rig.hub = try startHub(rig, server, port: rig.hubPort)
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("inject r0 200 1000")
+      try untilTrue("some messages at the hub") { try rig.hubRows("events").count > 50 }
+      try server.execute(Self.upgrade)
+      let old = try #require(rig.hub)
+      #expect(try old.ended() == 74)
+      let words = old.lines.filter { $0.contains("a newer version has upgraded the tables") }
+      #expect(!words.isEmpty && words.count <= 2, "\(old.lines.suffix(20))")
+      #expect(!old.lines.contains { $0.contains("column") }, "it has not tried: \(old.lines.suffix(20))")
+      let again = try startHub(rig, at: server.address, port: rig.hubPort)
+      #expect(try again.ended() == 74)
+
+      try server.execute(Self.back)
+      rig.hub = try startHub(rig, server, port: rig.hubPort)
+      try rig.radio?.line(with: "\"injected\"")
+      try untilTrue("everything there: \(rig.gateway?.lines.suffix(4) ?? [])") {
+        _ = rig.control("POST", "/v1/outbox/resume")
+        return try rig.radioStats()["queued"]?.integer == 0
+          && rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
+      }
+      let events = try rig.hubRows("events")
+      let last = try rig.status()?["store"]?["last_seq"]?.integer ?? 0
+      #expect(events.compactMap { $0["seq"]?.integer }.sorted() == Array(1...max(1, last)), "each once")
+      #expect(Rig.isInOrder(events))
+      #expect(try Set(rig.hubTexts()).count == 1000)
+    }
+
     @Test func `pages end at 1 MiB here, too`() throws {
       let rig = try Rig()
       let server = try PostgresServer()

@@ -30,6 +30,8 @@ final class BrokerConsumer {
   private enum Outcome: Sendable {
     case kept(Consumption.Counts)
     case failed(String)
+    /// Another program is to go on.
+    case outdated(String)
   }
 
   private let brokers: [BrokerPlace]
@@ -50,6 +52,8 @@ final class BrokerConsumer {
   private var isOverfull = false
   private var hadSession = false
   private var isClosed = false
+  /// Why it has ended by itself: the database is not for this program any more.
+  private(set) var end: String?
   private var counts = Consumption.Counts()
   private var reported = Consumption.Counts()
 
@@ -63,7 +67,7 @@ final class BrokerConsumer {
     outcomes.attach(to: loop) { [weak self] outcome in self?.answer?.keep(outcome) }
   }
 
-  /// Until it is cancelled.
+  /// Until it is cancelled, or a newer program has upgraded the tables: see `end`.
   func run() async {
     do {
       try await loop.race({ try await self.connect() }, { try await self.store() }, { try await self.report() })
@@ -208,6 +212,10 @@ final class BrokerConsumer {
           counts += kept
           if isTold { say(.notice, "the database stores again") }
           for held in round { held.acknowledge() }
+        case .outdated(let words):
+          // Nothing is acknowledged: the broker keeps it for whoever comes under our name.
+          end = words
+          return
         case .failed(let words):
           if !isTold { say(.error, "the database does not store: \(words); nothing is acknowledged") }
           isTold = true
@@ -238,6 +246,8 @@ final class BrokerConsumer {
     Task { [consumption, outcomes] in
       do {
         outcomes.send(.kept(try await consumption.keep(publications)))
+      } catch let error as HubDatabaseError where error.kind == .outdated {
+        outcomes.send(.outdated(error.words))
       } catch {
         outcomes.send(.failed("\(error)"))
       }
