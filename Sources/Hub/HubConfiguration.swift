@@ -52,8 +52,9 @@ public struct HubConfiguration: Sendable {
   /// Of `[consume]`.
   public var consume: ConsumeSettings?
 
-  /// What a configuration is read for: one that consumes takes no requests, and needs no tokens.
-  public enum Purpose: Sendable { case serving, consuming }
+  /// What a configuration is read for: who consumes, or works on the database beside a hub, takes no requests, and needs no tokens. The files
+  /// with these are often root's alone, and the database often knows the hub's user alone.
+  public enum Purpose: Sendable { case serving, consuming, beside }
 
   static let credentials = "/etc/meshpost-hub/credentials"
 

@@ -47,6 +47,10 @@ public struct HubServer: Sendable {
   /// Descriptors of NIO's loops, three each, and of the one that it listens on; they are opened later.
   private static var loops: Int { System.coreCount * 3 + 1 }
 
+  /// Connections that the kernel holds until the hub takes them; it has a limit of its own (`net.core.somaxconn`, 4096 by default). A fleet that
+  /// comes all at once waits here for milliseconds, and where there is no place left for a second, two, four …: TCP asks again so late.
+  private static let backlog = 4096
+
   /// Returns when each of the network's loops and the links have dealt with a question. A database that is slow or away is no reason to begin
   /// anew: a new hub would have the same, and all gateways would connect again.
   public func pulse() async {
@@ -63,7 +67,10 @@ public struct HubServer: Sendable {
     await api.stores.listen { news in Task { await registry.heard(news) } }
     let listener = hearOthers()
     defer { withExtendedLifetime(listener) {} }
-    let probe = Task { [stores = api.stores] in await stores.probe.run() }
+    let probe = Task { [stores = api.stores] in
+      // As if it were told to end: gateways look for a newer hub.
+      if await stores.probe.run() { kill(getpid(), SIGTERM) }
+    }
     let summary = LogSummary(stores: api.stores)
     let minutes = Task { await summary.run() }
     let caretaker = Caretaker(stores: api.stores, retention: configuration.retention)
@@ -77,10 +84,11 @@ public struct HubServer: Sendable {
       router: api.router(), server: HTTPServerBuilder { [api] responder in api.connections(responder) },
       configuration: .init(
         address: .hostname(configuration.host, port: configuration.port),
-        availableConnectionsDelegate: api.places),
+        backlog: Self.backlog, availableConnectionsDelegate: api.places),
       onServerRunning: { channel in ready(channel.localAddress?.port ?? 0) },
       logger: HubLog.logger("hub"))
     try await application.runService()
+    if api.stores.probe.now.failure == .outdated { throw HubDatabaseError.outdated }
   }
 }
 

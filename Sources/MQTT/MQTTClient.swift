@@ -59,6 +59,8 @@ public final class MQTTClient {
   /// The largest packet that the broker takes.
   private(set) var maxBytes: Int?
   private(set) var retains = true
+  /// Whether the broker deals publications of `$share/GROUP/…` out; `nil`: it does not say, as one of version 3.1.1 cannot.
+  public private(set) var sharesSubscriptions: Bool?
   /// A client id that the broker gave us.
   private var givenID: String?
   /// Publications that the broker takes at once; and those that wait for it.
@@ -235,6 +237,7 @@ public final class MQTTClient {
     (isUp, hasSession) = (true, greeting.hasSession)
     givenID = greeting.clientID ?? givenID
     retains = greeting.retains
+    sharesSubscriptions = greeting.sharesSubscriptions
     maxBytes = greeting.maxBytes
     receiveMaximum = max(1, greeting.receiveMaximum)
     window = min(receiveMaximum, version == .v5 ? Self.widest.v5 : Self.widest.v3)

@@ -100,6 +100,7 @@ struct MQTTDecoder {
       greeting.maxBytes = properties.number(0x27)
       greeting.takesQuality1 = properties.number(0x24) != 0
       greeting.retains = properties.number(0x25) != 0
+      greeting.sharesSubscriptions = properties.number(0x2A) != 0
       greeting.clientID = properties.text(0x12)
       greeting.reason = properties.text(0x1F)
       greeting.server = properties.text(0x1C)

@@ -132,6 +132,8 @@ struct MQTTGreeting: Equatable {
   var maxBytes: Int?
   var takesQuality1 = true
   var retains = true
+  /// Whether it deals publications of `$share/GROUP/…` out; `nil`: it does not say, as version 3.1.1 cannot.
+  var sharesSubscriptions: Bool?
   /// Given to us where we had none.
   var clientID: String?
   /// For people, and the server that it points to.

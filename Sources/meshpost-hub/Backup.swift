@@ -13,12 +13,18 @@ struct Backup: AsyncParsableCommand {
       """)
 
   @OptionGroup var beside: Beside
+  @Option(help: "Of PostgreSQL: seconds for which nothing more may come from pg_dump, before it is ended.")
+  var patience = 600
   @Argument(help: "The new file.") var file: String
+
+  func validate() throws {
+    guard (1...86_400).contains(patience) else { throw ValidationError("--patience: 1 to 86400 s") }
+  }
 
   func run() async throws {
     let configuration = try beside.configuration()
     do {
-      let bytes = try HubBackup.make(of: configuration, to: file)
+      let bytes = try HubBackup.make(of: configuration, to: file, patience: .seconds(patience))
       print("\(file): \(bytes) bytes, verified")
     } catch let failure as HubBackup.Failure {
       Console.error("error: \(failure)")

@@ -47,6 +47,9 @@ struct Serve: AsyncParsableCommand {
         duties.isReady(port: port)
         HubLog.write(.notice, "listening on \(configuration.host) port \(port)")
       }
+    } catch let error as HubDatabaseError {
+      Console.error("error: \(configuration.location): \(error)")
+      throw ExitCode(74)  // EX_IOERR
     } catch {
       Console.error("error: \(error)")
       throw ExitCode(69)  // EX_UNAVAILABLE

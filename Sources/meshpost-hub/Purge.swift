@@ -11,7 +11,7 @@ struct Beside: ParsableArguments {
 
   func configuration() throws -> HubConfiguration {
     do {
-      return try HubConfiguration(file: config)
+      return try HubConfiguration(file: config, for: .beside)
     } catch {
       Console.error("error: \(error)")
       throw ExitCode(78)  // EX_CONFIG

@@ -15,7 +15,7 @@ import Testing
   @Test func `a hub is ready when its database has answered lately, and says why else`() async throws {
     let database = StuckDatabase(try SQLiteHubDatabase(location: scratch.location("hub.db")))
     let gate = database.gate
-    let probe = DatabaseProbe(HubStore(database), question: "SELECT 0")
+    let probe = DatabaseProbe(HubStore(database), question: "SELECT 0", version: "PRAGMA user_version")
     #expect(probe.lack() == .starting)
     await probe.ask()
     #expect(probe.lack() == nil)
@@ -41,9 +41,30 @@ import Testing
 
   @Test func `a standby is not ready`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
-    let probe = DatabaseProbe(store, question: "SELECT 1")
+    let probe = DatabaseProbe(store, question: "SELECT 1", version: "SELECT 0")
     await probe.ask()
     #expect(probe.lack() == .readOnly)
+  }
+
+  @Test func `tables that a newer program has upgraded are nothing for this one, for good`() async throws {
+    let location = scratch.location("hub.db")
+    let store = try HubStore(location: location)
+    let probe = DatabaseProbe(store, question: "SELECT 0", version: "PRAGMA user_version")
+    await probe.ask()
+    #expect(probe.lack() == nil)
+    let event = HubEvent(seq: 1, at: 1, trusted: true, kind: "advert", body: .object([("key", .string("k"))]))
+    let batch = PreparedBatch([event], of: "e", in: .nodes, from: "g", after: nil, at: 1)
+    #expect(try await store.take([batch]) == [.acknowledged(1)])
+
+    let newer = try Database(location: location)
+    try newer.execute("PRAGMA user_version = \(HubSchema.newest + 1)")
+    await #expect(throws: HubDatabaseError.outdated) { try await store.take([batch]) }
+    await #expect(throws: HubDatabaseError.outdated) { try await store.keepUnordered([batch]) }
+    #expect(await probe.run(), "it ends by itself")
+    #expect(probe.lack() == .outdated)
+    // What is refused leaves nothing open behind it.
+    try newer.execute("PRAGMA user_version = \(HubSchema.newest)")
+    #expect(try await store.take([batch]) == [.acknowledged(1)])
   }
 
   @Test func `a histogram counts each value once, at its bound or above all`() {

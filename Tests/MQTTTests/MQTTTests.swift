@@ -40,7 +40,8 @@ import Timing
       [0x20, 6, 0, 0, 3, 0x21, 0, 20] + [0x40, 2, 0, 7] + [0x40, 4, 0, 8, 0x87, 0] + [0xD0, 0] + [0xE0, 1, 0x8B]
     #expect(
       try events(bytes) == [
-        .connected(MQTTGreeting(code: 0, receiveMaximum: 20)), .acknowledged(id: 7, code: 0, reason: nil),
+        .connected(MQTTGreeting(code: 0, receiveMaximum: 20, sharesSubscriptions: true)),
+        .acknowledged(id: 7, code: 0, reason: nil),
         .acknowledged(id: 8, code: 0x87, reason: nil), .pong, .disconnected(code: 0x8B, reason: nil, server: nil),
       ])
     #expect(
@@ -56,7 +57,7 @@ import Timing
 
   @Test func `what a broker is able to do, and says, is read`() throws {
     let properties: [UInt8] =
-      [0x24, 0, 0x25, 0, 0x27, 0, 0, 1, 0, 0x13, 0, 9, 0x22, 0, 5, 0x28, 0, 0x29, 0] + [0x12, 0, 1, 0x61]
+      [0x24, 0, 0x25, 0, 0x27, 0, 0, 1, 0, 0x13, 0, 9, 0x22, 0, 5, 0x28, 0, 0x29, 0, 0x2A, 0] + [0x12, 0, 1, 0x61]
       + [0x1F, 0, 2, 0x68, 0x69] + [0x1C, 0, 1, 0x73] + [0x26, 0, 1, 0x61, 0, 1, 0x62, 0x26, 0, 1, 0x61, 0, 1, 0x62]
     let bytes: [UInt8] = [0x20, UInt8(properties.count + 3), 0, 0x9C, UInt8(properties.count)] + properties
     #expect(
@@ -64,8 +65,7 @@ import Timing
         .connected(
           MQTTGreeting(
             code: 0x9C, topicAliases: 5, keepAlive: 9, maxBytes: 256, takesQuality1: false, retains: false,
-            clientID: "a", reason: "hi",
-            server: "s"))
+            sharesSubscriptions: false, clientID: "a", reason: "hi", server: "s"))
       ])
     #expect(MQTTReason.words(0x9C, "hi", server: "s") == "another server is to be used for now: hi; it names s")
     #expect(

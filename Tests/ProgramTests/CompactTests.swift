@@ -39,38 +39,12 @@ private final class Subscriber {
 /// A gateway, a broker, and a subscriber that knows no more than docs/mqtt.md; between the first two there may be a thin line.
 private final class BrokerSite {
   let rig: Rig
-  let port: Int
-  private(set) var broker: Program?
+  let broker: TestBroker
 
   init(_ extra: String, line: [String]? = nil) throws {
     rig = try Rig()
-    let (descriptor, port) = try LoopbackPort.take()
-    close(descriptor)
-    self.port = Int(port)
     if let line { rig.line = try ShapedLine(line, door: rig.scratch.location("door")) }
-    _ = rig.scratch.write(
-      "mosquitto.conf",
-      """
-      listener \(port) 0.0.0.0
-      persistence true
-      persistence_location \(rig.scratch.folder.path())/
-      max_queued_messages 0
-      user root
-      allow_anonymous true
-      \(extra)
-      """)
-    try start()
-  }
-
-  func start() throws {
-    broker = try Program.start(
-      "/usr/sbin/mosquitto", ["-v", "-c", rig.scratch.location("mosquitto.conf")], in: rig.line?.far)
-    try broker?.line(with: " running")
-  }
-
-  func stop() throws {
-    broker?.send(SIGTERM)
-    _ = try broker?.ended()
+    broker = try TestBroker(rig, extra: "\(TestBroker.anonymous)\n\(extra)")
   }
 
   func configure(_ extra: String) {
@@ -88,7 +62,7 @@ private final class BrokerSite {
       [[upstream]]
       name = "broker"
       kind = "mqtt"
-      url = "mqtt://\(rig.line?.farAddress ?? "127.0.0.1"):\(port)"
+      url = "mqtt://\(rig.line?.farAddress ?? "127.0.0.1"):\(broker.port)"
       kinds = ["message"]
       \(extra)
       """)
@@ -108,14 +82,9 @@ private final class BrokerSite {
     #expect(page.contains("`\(printed)`"))
     let halves = printed.components(separatedBy: " | ")
     let words = halves[0].replacingOccurrences(of: "broker.example.org", with: "127.0.0.1").split(separator: " ")
-    let arguments = words.dropFirst().map(String.init) + ["-p", "\(port)", "-c", "-i"]
-    let compact = try Program.start("/usr/bin/mosquitto_sub", arguments + ["counter"], in: rig.line?.far)
-    try broker?.line(with: "Sending SUBACK to counter")
-    let topic = "meshpost/+/message"
-    let plain = try Program.start(
-      "/usr/bin/mosquitto_sub", ["-h", "127.0.0.1", "-q", "1", "-t", topic, "-p", "\(port)", "-c", "-i", "plain"],
-      in: rig.line?.far)
-    try broker?.line(with: "Sending SUBACK to plain")
+    #expect(words.first == "mosquitto_sub")
+    let compact = try broker.subscriber("counter", words.dropFirst().map(String.init))
+    let plain = try broker.subscriber("plain", ["-t", "meshpost/+/message"])
     #expect(halves[1] == "python3 decode.py")
     return Subscriber(
       compact: compact, plain: plain, decoder: try Program(Program.python, ["decode.py"], folder: rig.scratch.folder))
@@ -142,12 +111,12 @@ extension WholeProgramTests {
           site.rig.gateway?.kill9()
           try site.rig.startGateway()
         case 1:
-          try site.stop()
-          try site.start()
+          try site.broker.stop()
+          try site.broker.start()
         default:
-          site.broker?.send(SIGSTOP)
+          site.broker.program?.send(SIGSTOP)
           usleep(300_000)
-          site.broker?.send(SIGCONT)
+          site.broker.program?.send(SIGCONT)
         }
       }
       try site.rig.radio?.line(with: "\"injected\"")
@@ -177,12 +146,12 @@ extension WholeProgramTests {
       let subscriber = try site.subscriber()
       try site.rig.startRadio(["--queue", "300"])
       site.configure("format = \"compact\"")
-      try site.stop()
+      try site.broker.stop()
       try site.rig.startGateway()
       try site.rig.waitForSync()
       site.rig.radio?.write("inject r0 0 120")
       try untilTrue("all stored") { try site.rig.status()?["store"]?["messages"]?.integer == 120 }
-      try site.start()
+      try site.broker.start()
       _ = site.rig.control("POST", "/v1/outbox/resume")
       let wanted = (1...120).map { "message \($0)" }
       try untilTrue("all of them: \(subscriber.texts.count), \(site.rig.gateway?.lines.suffix(5) ?? [])") {

@@ -10,46 +10,55 @@ import Timing
 /// gateway → broker → `meshpost-hub consume` → a hub's database, which `meshpost-hub serve` reads.
 private final class ConsumeSite {
   let rig: Rig
-  let port: Int
-  private let command: [String]
-  private(set) var broker: Program?
+  let broker: TestBroker
+  /// How the consumer names the broker.
+  private let url: String
+  private let database: String?
   private(set) var consumer: Program?
 
-  /// `broker`: the program, its configuration, and what it says when it is ready.
-  private let isReady: String
-
-  init(_ executable: String, _ isReady: String, configuration: (_ port: Int, _ folder: String) -> String) throws {
+  /// `url`: with PORT in it. `database`: the address of a server, in place of a file. `options`: of `[consume]`.
+  init(
+    database: String? = nil, url: String = "mqtt://127.0.0.1:PORT", options: String = "",
+    broker: (Rig) throws -> TestBroker = { try TestBroker($0) }
+  ) throws {
     rig = try Rig()
-    let (descriptor, port) = try LoopbackPort.take()
-    close(descriptor)
-    self.port = Int(port)
-    self.isReady = isReady
-    let file = rig.scratch.write("broker.conf", configuration(Int(port), rig.scratch.folder.path()))
-    command = [executable, "-c", file]
+    self.broker = try broker(rig)
+    self.database = database
+    self.url = url.replacingOccurrences(of: "PORT", with: "\(self.broker.port)")
+    configure(options)
+  }
+
+  func configure(_ options: String) {
     rig.writeHubConfiguration(
+      database: database,
       extra: """
         [consume]
-        url = "mqtt://127.0.0.1:\(port)"
+        url = "\(url)"
         refused_file = "\(rig.scratch.location("refused.jsonl"))"
+        \(options)
         """)
-    try startBroker()
   }
 
-  func startBroker() throws {
-    broker = try Program(command[0], Array(command.dropFirst()))
-    try broker?.line(with: isReady)
+  func startConsumer() throws { consumer = try newConsumer() }
+
+  func newConsumer(_ file: String = "hub.toml") throws -> Program {
+    try Program.own("meshpost-hub", ["consume", "--config", rig.scratch.location(file)])
   }
 
-  /// In order: what it has acknowledged is on its disk.
-  func stopBroker() throws {
-    broker?.send(SIGTERM)
-    _ = try broker?.ended()
-  }
-
-  func killBroker() { broker?.kill9() }
-
-  func startConsumer() throws {
-    consumer = try Program.own("meshpost-hub", ["consume", "--config", rig.scratch.location("hub.toml")])
+  /// Events of one gateway, as it publishes them, without one; returns when the broker has acknowledged them.
+  func publish(_ seqs: ClosedRange<Int>, of gateway: String = "hill", _ arguments: [String] = []) throws {
+    let publisher = try Program(
+      "/usr/bin/mosquitto_pub",
+      ["-h", "localhost", "-p", "\(broker.port)", "-q", "1", "-t", "meshpost/\(gateway)/message", "-l"] + arguments)
+    for seq in seqs {
+      publisher.write(
+        """
+        {"gateway":"\(gateway)","epoch":"e","seq":\(seq),"at":\(seq),"trusted":true,"kind":"message","body":\
+        {"kind":"direct","sender_time":\(seq),"text":"message \(seq)"}}
+        """)
+    }
+    publisher.endInput()
+    #expect(try publisher.ended() == 0, "\(publisher.lines)")
   }
 
   func startGateway(_ extra: String = "") throws {
@@ -67,7 +76,7 @@ private final class ConsumeSite {
       [[upstream]]
       name = "broker"
       kind = "mqtt"
-      url = "mqtt://127.0.0.1:\(port)"
+      url = "mqtt://127.0.0.1:\(broker.port)"
       from = "start"
       \(extra)
       """)
@@ -102,21 +111,10 @@ private final class ConsumeSite {
 
 extension WholeProgramTests {
   @Suite struct Consuming {
-    private static func mosquitto(_ port: Int, _ folder: String) -> String {
-      """
-      listener \(port) 127.0.0.1
-      persistence true
-      persistence_location \(folder)/
-      max_queued_messages 0
-      user root
-      allow_anonymous true
-      """
-    }
-
     @Test(arguments: ["", "format = \"compact\"", "version = \"3.1.1\""])
     func `a hub's database fills from a broker, through kills, each event once`(_ gateway: String) throws {
       var random = SeededRandom(seed: 18)
-      let site = try ConsumeSite("/usr/sbin/mosquitto", " running", configuration: Self.mosquitto)
+      let site = try ConsumeSite()
       let rig = site.rig
       try rig.startHub()
       try site.startConsumer()
@@ -133,9 +131,9 @@ extension WholeProgramTests {
           usleep(UInt32.random(in: 0...200_000, using: &random))
           try site.startConsumer()
         case 1:
-          try site.stopBroker()
+          try site.broker.stop()
           usleep(UInt32.random(in: 0...300_000, using: &random))
-          try site.startBroker()
+          try site.broker.start()
         default:
           rig.gateway?.kill9()
           try rig.startGateway()
@@ -144,7 +142,7 @@ extension WholeProgramTests {
       // What nobody can store does not hold up what comes behind it.
       let poison = try Program(
         "/usr/bin/mosquitto_pub",
-        ["-p", "\(site.port)", "-q", "1", "-t", "meshpost/hill/message", "-m", "not an event"])
+        ["-p", "\(site.broker.port)", "-q", "1", "-t", "meshpost/hill/message", "-m", "not an event"])
       #expect(try poison.ended() == 0)
       try site.untilAllArrived(total)
       let refused = rig.scratch.location("refused.jsonl")
@@ -160,9 +158,10 @@ extension WholeProgramTests {
       #expect(position["lanes"]?.fields?.isEmpty == true, "\(position)")
     }
 
-    @Test(.enabled(if: access("/usr/sbin/nats-server", X_OK) == 0, "nats-server is not installed"))
-    func `a hub's database fills from NATS, whose server is killed`() throws {
-      let site = try ConsumeSite("/usr/sbin/nats-server", "Server is ready") { port, folder in
+    private static let natsIsHere = access("/usr/sbin/nats-server", X_OK) == 0
+
+    private static func nats(_ rig: Rig) throws -> TestBroker {
+      try TestBroker("/usr/sbin/nats-server", isReady: "Server is ready", in: rig) { port, folder in
         """
         server_name: n0
         listen: "127.0.0.1:-1"
@@ -170,6 +169,11 @@ extension WholeProgramTests {
         mqtt { listen: "127.0.0.1:\(port)", ack_wait: "3s" }
         """
       }
+    }
+
+    @Test(.enabled(if: natsIsHere, "nats-server is not installed"))
+    func `a hub's database fills from NATS, whose server is killed`() throws {
+      let site = try ConsumeSite(broker: Self.nats)
       try site.rig.startHub()
       try site.startConsumer()
       try site.consumer?.line(with: "connected")
@@ -179,13 +183,187 @@ extension WholeProgramTests {
       site.rig.radio?.write("inject r0 150 \(total)")
       for _ in 0..<2 {
         usleep(400_000)
-        site.killBroker()
-        try site.startBroker()
+        site.broker.kill()
+        try site.broker.start()
         usleep(400_000)
         site.consumer?.kill9()
         try site.startConsumer()
       }
       try site.untilAllArrived(total)
+    }
+
+    // MARK: PostgreSQL
+
+    /// Every one of these is there, once, with its message.
+    private func untilStored(_ server: PostgresServer, _ count: Int, _ site: ConsumeSite) throws {
+      try untilTrue("\(count) events: \(try server.value(Self.counts)), \(site.consumer?.lines.suffix(8) ?? [])") {
+        try server.value(Self.counts) == "\(count) \(count) \(count)"
+      }
+    }
+
+    /// Events, different ones, and joined messages.
+    private static let counts = """
+      SELECT count(*) || ' ' || count(DISTINCT (gateway, epoch, seq)) || ' ' || (SELECT count(*) FROM messages) FROM events
+      """
+
+    private func count(_ program: Program?, _ words: String) -> Int {
+      program?.lines.count { $0.contains(words) } ?? 0
+    }
+
+    @Test func `PostgreSQL fills from a broker while it crashes and the consumer is killed, each event once`() throws {
+      let server = try PostgresServer()
+      let site = try ConsumeSite(database: server.address)
+      try site.startConsumer()
+      try site.consumer?.line(with: "connected")
+      try site.publish(1...200)
+      try untilStored(server, 200, site)
+
+      try server.crash()
+      try site.publish(201...1200)
+      try site.consumer?.line(with: "the database does not store")
+      try server.start()
+      try site.consumer?.line(with: "the database stores again")
+      try untilStored(server, 1200, site)
+      #expect(count(site.consumer, "the database does not store") == 1, "\(site.consumer?.lines ?? [])")
+      #expect(count(site.consumer, "the database stores again") == 1)
+
+      // In the middle of it, both.
+      for round in 0..<3 {
+        try site.publish((1201 + round * 500)...(1700 + round * 500))
+        if round % 2 == 0 { site.consumer?.kill9() }
+        try server.crash()
+        try server.start()
+        if round % 2 == 0 { try site.startConsumer() }
+      }
+      try untilStored(server, 2700, site)
+      #expect(!FileManager.default.fileExists(atPath: site.rig.scratch.location("refused.jsonl")))
+      site.consumer?.send(SIGTERM)
+      #expect(try site.consumer?.ended() == 0)
+    }
+
+    @Test func `PostgreSQL that answers nothing for a while gets everything later, and that is said once`() throws {
+      let server = try PostgresServer()
+      let site = try ConsumeSite(database: server.address)
+      try site.startConsumer()
+      try site.consumer?.line(with: "connected")
+      try site.publish(1...50)
+      try untilStored(server, 50, site)
+      try server.freeze()
+      try site.publish(51...500)
+      try site.consumer?.line(with: "the database does not store")
+      #expect(site.consumer?.lines.contains { $0.contains("broker") && $0.contains("ended") } == false)
+      try server.thaw()
+      try site.consumer?.line(with: "the database stores again")
+      try untilStored(server, 500, site)
+      #expect(count(site.consumer, "the database does not store") == 1, "\(site.consumer?.lines ?? [])")
+      #expect(count(site.consumer, "connected") == 1, "that to the broker has lasted: \(site.consumer?.lines ?? [])")
+    }
+
+    @Test func `a consumer whose tables a newer program upgrades ends, and the broker keeps what comes`() throws {
+      let server = try PostgresServer()
+      let site = try ConsumeSite(database: server.address)
+      try site.startConsumer()
+      try site.consumer?.line(with: "connected")
+      try site.publish(1...100)
+      try untilStored(server, 100, site)
+      try server.execute("INSERT INTO schema_version(version) VALUES (99)")
+      try site.publish(101...300)
+      #expect(try site.consumer?.ended() == 74)
+      #expect(count(site.consumer, "a newer version has upgraded the tables") == 1, "\(site.consumer?.lines ?? [])")
+      #expect(try server.value(Self.counts) == "100 100 100")
+      try server.execute("DELETE FROM schema_version WHERE version = 99")
+      try site.startConsumer()
+      try untilStored(server, 300, site)
+    }
+
+    // MARK: TLS
+
+    @Test func `over TLS a consumer takes from a broker that its authority vouches for, and from no other`() throws {
+      let server = try PostgresServer()
+      var folder = ""
+      let site = try ConsumeSite(database: server.address, url: "mqtts://localhost:PORT") { rig in
+        let authority = try TestAuthority(rig, names: ["localhost", "elsewhere"])
+        folder = authority.folder
+        return try TestBroker(rig, extra: "\(TestBroker.anonymous)\n\(authority.broker("localhost"))")
+      }
+      let trust = ["--cafile", "\(folder)/ca.pem"]
+      // Nobody here knows the test's authority.
+      try site.startConsumer()
+      let refused = try #require(try site.consumer?.line(with: "certificate"))
+      #expect(refused.contains("localhost port \(site.broker.port)"), "\(refused)")
+      #expect(count(site.consumer, "connected") == 0)
+      site.consumer?.send(SIGTERM)
+      #expect(try site.consumer?.ended() == 0)
+
+      site.configure("ca_file = \"\(folder)/ca.pem\"")
+      try site.startConsumer()
+      try site.consumer?.line(with: "connected")
+      try site.publish(1...50, trust)
+      try untilStored(server, 50, site)
+
+      // The same broker with a certificate for another name: what is published meanwhile waits.
+      try site.broker.stop()
+      let file = site.rig.scratch.location("broker-\(site.broker.port).conf")
+      let text = try String(contentsOfFile: file, encoding: .utf8)
+      try text.replacingOccurrences(of: "/localhost.", with: "/elsewhere.").write(
+        toFile: file, atomically: true, encoding: .utf8)
+      try site.broker.start()
+      try site.publish(51...60, trust + ["--insecure"])
+      let other = try #require(try site.consumer?.line(with: "certificate"))
+      #expect(other.contains("localhost"), "\(other)")
+      #expect(try server.value(Self.counts) == "50 50 50")
+      try site.broker.stop()
+      try text.write(toFile: file, atomically: true, encoding: .utf8)
+      try site.broker.start()
+      try untilStored(server, 60, site)
+    }
+
+    // MARK: Groups
+
+    @Test(arguments: ["auto", "3.1.1"])
+    func `two consumers of a group share what comes, and what a killed one had is its own again`(_ version: String)
+      throws
+    {
+      let server = try PostgresServer()
+      let site = try ConsumeSite(database: server.address)
+      var consumers: [Program] = []
+      func start(_ name: String) throws -> Program {
+        site.configure("group = \"hubs\"\nclient_id = \"\(name)\"\nversion = \"\(version)\"")
+        let file = "hub-\(name).toml"
+        _ = site.rig.scratch.write(
+          file, try String(contentsOfFile: site.rig.scratch.location("hub.toml"), encoding: .utf8))
+        let consumer = try site.newConsumer(file)
+        try consumer.line(with: "connected")
+        return consumer
+      }
+      for name in ["one", "two"] {
+        consumers.append(try start(name))
+        try site.broker.program?.line(with: "Sending SUBACK to \(name)")
+      }
+      try site.publish(1...300)
+      try untilStored(server, 300, site)
+      // The broker deals them out, also to the one that is away.
+      consumers[1].kill9()
+      try site.publish(301...600)
+      consumers[1] = try start("two")
+      try untilStored(server, 600, site)
+      for consumer in consumers {
+        consumer.send(SIGTERM)
+        #expect(try consumer.ended() == 0)
+        let words = consumer.lines.last { $0.contains("stopped; ") } ?? ""
+        let stored = words.split(separator: " ").compactMap { Int($0) }.first ?? 0
+        #expect(stored > 0 && stored < 600, "each had a share: \(consumer.lines)")
+      }
+    }
+
+    @Test(.enabled(if: natsIsHere, "nats-server is not installed"))
+    func `a group at a broker that does not say whether it shares is refused with the reason`() throws {
+      let site = try ConsumeSite(options: "group = \"hubs\"", broker: Self.nats)
+      try site.startConsumer()
+      try site.consumer?.line(with: "does not say whether it has shared subscriptions")
+      #expect(count(site.consumer, "connected") == 0, "\(site.consumer?.lines ?? [])")
+      site.consumer?.send(SIGTERM)
+      #expect(try site.consumer?.ended() == 0)
     }
   }
 }

@@ -223,6 +223,33 @@ extension WholeProgramTests {
       #expect(page["events"]?.array?.compactMap { $0["seq"]?.integer } == [1001, 1002, 1003])
     }
 
+    @Test func `a dump of which nothing more comes is ended, and leaves nothing behind`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      rig.writeHubConfiguration(database: server.address)
+      try rig.startHub()
+      try ship(rig, "g", from: 1, [1])
+      let lock = try server.session("BEGIN; LOCK TABLE events; SELECT pg_sleep(600)")
+      try untilTrue("the lock") {
+        try server.value("SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted") == "1"
+      }
+      let backup = rig.scratch.location("hub.dump")
+      let made = try command(rig, "backup", "--patience", "2", backup)
+      #expect(made.code == 74 && made.lines.contains { $0.contains("nothing more came for 2 s") }, "\(made.lines)")
+      let left = try FileManager.default.contentsOfDirectory(atPath: rig.scratch.folder.path())
+      #expect(left.filter { $0.hasPrefix("hub.dump") }.isEmpty, "\(left)")
+      lock.kill9()
+      try server.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'BEGIN; LOCK%' AND pid <> pg_backend_pid()"
+      )
+      try untilTrue("its session to end") {
+        try server.value("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'meshpost-hub backup'") == "0"
+      }
+      let again = try command(rig, "backup", backup)
+      #expect(again.code == 0, "\(again.lines)")
+      #expect(try command(rig, "backup", "--patience", "0", backup).code == 64)
+    }
+
     @Test func `the doctor of a hub that is not configured says what is wrong, and where`() throws {
       let rig = try Rig()
       let missing = try command(rig, "doctor")

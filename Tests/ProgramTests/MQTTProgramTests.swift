@@ -7,53 +7,16 @@ import TestSupport
 import Testing
 import Timing
 
-/// A real broker, and a subscriber whose session it keeps.
-private final class Broker {
-  let port: Int
-  private let rig: Rig
-  private(set) var program: Program?
-
-  init(_ rig: Rig, extra: String = "allow_anonymous true") throws {
-    self.rig = rig
-    let (descriptor, port) = try LoopbackPort.take()
-    close(descriptor)
-    self.port = Int(port)
-    _ = rig.scratch.write(
-      "mosquitto.conf",
-      """
-      listener \(port) 127.0.0.1
-      persistence true
-      persistence_location \(rig.scratch.folder.path())/
-      max_queued_messages 0
-      user root
-      \(extra)
-      """)
-    try start()
-  }
-
-  func start() throws {
-    program = try Program("/usr/sbin/mosquitto", ["-v", "-c", rig.scratch.location("mosquitto.conf")])
-    try program?.line(with: " running")
-  }
-
-  /// In order: what it has acknowledged is on its disk.
-  func stop() throws {
-    program?.send(SIGTERM)
-    _ = try program?.ended()
-  }
-
-  func subscriber(_ arguments: [String] = []) throws -> Program {
-    let subscriber = try Program(
-      "/usr/bin/mosquitto_sub",
-      ["-p", "\(port)", "-i", "counter", "-c", "-q", "1", "-v", "-t", "meshpost/#"] + arguments)
-    try program?.line(with: "Sending SUBACK to counter")
-    return subscriber
+extension TestBroker {
+  /// Of all that gateways publish.
+  fileprivate func counter(_ arguments: [String] = []) throws -> Program {
+    try subscriber("counter", ["-v", "-t", "meshpost/#"] + arguments)
   }
 }
 
 extension WholeProgramTests {
   @Suite struct Brokers {
-    private func configure(_ rig: Rig, _ broker: Broker, _ extra: String = "") {
+    private func configure(_ rig: Rig, _ broker: TestBroker, _ extra: String = "") {
       _ = rig.scratch.write(
         "gw.toml",
         """
@@ -94,8 +57,8 @@ extension WholeProgramTests {
     ) throws {
       var random = SeededRandom(seed: seed)
       let rig = try Rig()
-      let broker = try Broker(rig)
-      let subscriber = try broker.subscriber()
+      let broker = try TestBroker(rig)
+      let subscriber = try broker.counter()
       try rig.startRadio(["--queue", "100000"])
       configure(rig, broker)
       try rig.startGateway()
@@ -147,13 +110,13 @@ extension WholeProgramTests {
 
     @Test func `a broker's clients may have messages sent, and nothing else, and not many`() throws {
       let rig = try Rig()
-      let broker = try Broker(rig)
+      let broker = try TestBroker(rig)
       try rig.startRadio()
       configure(rig, broker, "commands_per_minute = 6")
       let file = rig.scratch.location("gw.toml")
       let text = try String(contentsOfFile: file, encoding: .utf8)
       _ = rig.scratch.write("gw.toml", text.replacingOccurrences(of: "kinds = [\"message\"]", with: ""))
-      let subscriber = try broker.subscriber()
+      let subscriber = try broker.counter()
       try rig.startGateway()
       try rig.waitForSync()
       try untilTrue("the gateway to be online") { states(subscriber).last == "online" }
@@ -191,7 +154,7 @@ extension WholeProgramTests {
     }
 
     /// The broker keeps it for us.
-    private func commandWhileAway(_ rig: Rig, _ broker: Broker) throws {
+    private func commandWhileAway(_ rig: Rig, _ broker: TestBroker) throws {
       rig.gateway?.kill9()
       let publish = try Program(
         "/usr/bin/mosquitto_pub",
@@ -208,7 +171,7 @@ extension WholeProgramTests {
 
     @Test func `Home Assistant is told of the gateway, of nodes with telemetry, and where to send to`() throws {
       let rig = try Rig()
-      let broker = try Broker(rig)
+      let broker = try TestBroker(rig)
       let folder = rig.scratch.folder.appending(path: "mesh")
       let base = try LoopbackPort.pair()
       rig.radio = try Program(
@@ -223,7 +186,7 @@ extension WholeProgramTests {
       let file = rig.scratch.location("gw.toml")
       let text = try String(contentsOfFile: file, encoding: .utf8)
       _ = rig.scratch.write("gw.toml", text.replacingOccurrences(of: "kinds = [\"message\"]", with: ""))
-      let subscriber = try broker.subscriber(["-t", "homeassistant/#"])
+      let subscriber = try broker.counter(["-t", "homeassistant/#"])
       try rig.startGateway()
       try rig.waitForSync()
       func payload(_ topic: String) -> JSONValue? {
@@ -263,8 +226,8 @@ extension WholeProgramTests {
     @Test(arguments: ["auto", "5"])
     func `a broker that retains nothing and takes small packets gets what it can take`(_ version: String) throws {
       let rig = try Rig()
-      let broker = try Broker(rig, extra: "allow_anonymous true\nretain_available false\nmax_packet_size 200")
-      let subscriber = try broker.subscriber()
+      let broker = try TestBroker(rig, extra: "allow_anonymous true\nretain_available false\nmax_packet_size 200")
+      let subscriber = try broker.counter()
       try rig.startRadio()
       configure(
         rig, broker, "version = \"\(version)\"\ntemplate = '{\"text\": \"{{text}}\", \"again\": \"{{text}}\"}'")
@@ -286,7 +249,7 @@ extension WholeProgramTests {
 
     @Test func `a broker of QoS 0 is not used, and that is said`() throws {
       let rig = try Rig()
-      let broker = try Broker(rig, extra: "allow_anonymous true\nmax_qos 0")
+      let broker = try TestBroker(rig, extra: "allow_anonymous true\nmax_qos 0")
       try rig.startRadio()
       configure(rig, broker)
       try rig.startGateway()
@@ -326,12 +289,12 @@ extension WholeProgramTests {
     @Test(arguments: ["silent", "abrupt"])
     func `a broker that does not answer version 5 is reached in 3.1.1`(_ manner: String) throws {
       let rig = try Rig()
-      let broker = try Broker(rig)
+      let broker = try TestBroker(rig)
       let (descriptor, port) = try LoopbackPort.take()
       close(descriptor)
       let old = try Program(Program.python, ["-c", Self.old, "\(port)", "\(broker.port)", manner])
       try old.line(with: "ready")
-      let subscriber = try broker.subscriber()
+      let subscriber = try broker.counter()
       try rig.startRadio()
       configure(rig, broker)
       let file = rig.scratch.location("gw.toml")
@@ -349,23 +312,13 @@ extension WholeProgramTests {
     @Test func `TLS with client certificates, and a password that is wrong at first`() throws {
       let rig = try Rig()
       let folder = rig.scratch.folder.path()
-      let script = """
-        set -e
-        openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=test-authority 2>/dev/null
-        for name in localhost gateway; do
-          openssl req -newkey rsa:2048 -nodes -keyout $name.key -out $name.csr -subj /CN=$name 2>/dev/null
-          echo "subjectAltName=DNS:$name" > ext
-          openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out $name.pem -days 2 -extfile ext 2>/dev/null
-        done
-        mosquitto_passwd -c -b passwords hill right
-        """
-      #expect(try Program("/bin/bash", ["-c", script], folder: rig.scratch.folder).ended() == 0)
-      let broker = try Broker(
+      let authority = try TestAuthority(rig, names: ["localhost", "gateway"])
+      let passwords = ["-c", "-b", rig.scratch.location("passwords"), "hill", "right"]
+      #expect(try Program("/usr/bin/mosquitto_passwd", passwords).ended() == 0)
+      let broker = try TestBroker(
         rig,
         extra: """
-          cafile \(folder)/ca.pem
-          certfile \(folder)/localhost.pem
-          keyfile \(folder)/localhost.key
+          \(authority.broker("localhost"))
           require_certificate true
           password_file \(folder)/passwords
           """)

@@ -166,21 +166,10 @@ extension WholeProgramTests {
     func `what Home Assistant is told passes its own schemas`() throws {
       let rig = try Rig()
       // With a WebSocket alone this mosquitto takes itself for deaf.
-      let ((one, taken), (other, plain)) = (try LoopbackPort.take(), try LoopbackPort.take())
-      close(one)
-      close(other)
-      _ = rig.scratch.write(
-        "mosquitto.conf",
-        """
-        listener \(plain) 127.0.0.1
-        listener \(taken) 127.0.0.1
-        protocol websockets
-        allow_anonymous true
-        user root
-
-        """)
-      let broker = try Program("/usr/sbin/mosquitto", ["-v", "-c", rig.scratch.location("mosquitto.conf")])
-      try broker.line(with: " running")
+      let (free, taken) = try LoopbackPort.take()
+      close(free)
+      let broker = try TestBroker(
+        rig, extra: "\(TestBroker.anonymous)\nlistener \(taken) 127.0.0.1\nprotocol websockets")
       configure(
         rig,
         """
@@ -191,7 +180,7 @@ extension WholeProgramTests {
       try rig.startRadio()
       try rig.startGateway()
       try rig.waitForSync()
-      try broker.line(with: "homeassistant/sensor/meshpost_hill/messages_today/config")
+      try broker.program?.line(with: "homeassistant/sensor/meshpost_hill/messages_today/config")
       // Read back by a client that others wrote, over the same WebSocket.
       let reader = try Program(Self.python, ["-c", Self.reader, "\(taken)"])
       try reader.line(with: "homeassistant/meshpost/meshpost_hill/radio {")

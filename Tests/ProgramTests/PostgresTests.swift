@@ -6,100 +6,6 @@ import JSON
 import TestSupport
 import Testing
 
-/// A real PostgreSQL server of the test's own. It does not run as root.
-final class PostgresServer {
-  let port: Int
-  private let scratch = Scratch()
-  private var program: Program?
-  private let tools: String
-
-  init() throws {
-    let (descriptor, port) = try LoopbackPort.take()
-    close(descriptor)
-    self.port = Int(port)
-    let versions = try FileManager.default.contentsOfDirectory(atPath: "/usr/lib/postgresql").sorted()
-    tools = "/usr/lib/postgresql/\(versions.last ?? "")/bin"
-    if geteuid() == 0, let user = getpwnam("postgres") { chown(scratch.folder.path(), user.pointee.pw_uid, gid_t.max) }
-    let made = try run(
-      "initdb", ["-D", scratch.location("data"), "-U", "hub", "-A", "trust", "-E", "UTF8", "--no-sync"])
-    guard try made.ended() == 0 else { throw Program.Waited(description: "initdb: \(made.lines.suffix(5))") }
-    try start()
-    let create = try run("createdb", ["-h", "127.0.0.1", "-p", "\(port)", "-U", "hub", "mesh"])
-    guard try create.ended() == 0 else { throw Program.Waited(description: "createdb: \(create.lines)") }
-  }
-
-  private func run(_ tool: String, _ arguments: [String]) throws -> Program {
-    try runAsItsUser("\(tools)/\(tool)", arguments)
-  }
-
-  /// PgBouncer in front of it, and its port.
-  func pool(_ mode: String) throws -> (Program, Int) {
-    let (descriptor, port) = try LoopbackPort.take()
-    close(descriptor)
-    let file = scratch.write(
-      "pgbouncer.ini",
-      """
-      [databases]
-      mesh = host=127.0.0.1 port=\(self.port) user=hub
-      [pgbouncer]
-      listen_addr = 127.0.0.1
-      listen_port = \(port)
-      unix_socket_dir =
-      auth_type = any
-      pool_mode = \(mode)
-      """)
-    let pool = try runAsItsUser("/usr/sbin/pgbouncer", [file])
-    try pool.line(with: "process up")
-    return (pool, Int(port))
-  }
-
-  private func runAsItsUser(_ program: String, _ arguments: [String]) throws -> Program {
-    guard geteuid() == 0 else { return try Program(program, arguments, folder: scratch.folder) }
-    return try Program("/usr/sbin/runuser", ["-u", "postgres", "--", program] + arguments, folder: scratch.folder)
-  }
-
-  func start() throws {
-    program = try run(
-      "postgres",
-      [
-        "-D", scratch.location("data"), "-p", "\(port)", "-k", scratch.folder.path(), "-c",
-        "listen_addresses=127.0.0.1",
-        "-c", "logging_collector=off",
-      ])
-    try program?.line(with: "ready to accept connections")
-  }
-
-  /// As a power cut has it: what was acknowledged must be there all the same.
-  func crash() throws {
-    let stop = try run("pg_ctl", ["-D", scratch.location("data"), "stop", "-m", "immediate", "-W"])
-    _ = try stop.ended()
-    _ = try program?.ended()
-  }
-
-  func execute(_ sql: String) throws {
-    let psql = try run(
-      "psql", ["-h", "127.0.0.1", "-p", "\(port)", "-U", "hub", "-d", "mesh", "-v", "ON_ERROR_STOP=1", "-c", sql])
-    guard try psql.ended() == 0 else { throw Program.Waited(description: "psql: \(psql.lines)") }
-  }
-
-  /// A dump of `pg_dump` in a new database.
-  func restore(_ dump: String, as name: String) throws {
-    // The server's user must be able to read it.
-    let readable = scratch.location("dump")
-    try FileManager.default.copyItem(atPath: dump, toPath: readable)
-    chmod(readable, 0o644)
-    let place = ["-h", "127.0.0.1", "-p", "\(port)", "-U", "hub"]
-    for (tool, arguments) in [("createdb", [name]), ("pg_restore", ["--exit-on-error", "-d", name, readable])] {
-      let program = try run(tool, place + arguments)
-      guard try program.ended() == 0 else { throw Program.Waited(description: "\(tool): \(program.lines)") }
-    }
-  }
-
-  deinit { try? crash() }
-
-  var address: String { "postgresql://hub@127.0.0.1:\(port)/mesh" }
-}
-
 extension WholeProgramTests {
   @Suite struct Postgres {
     private func startHub(_ rig: Rig, _ server: PostgresServer, port: Int) throws -> Program {
@@ -235,6 +141,48 @@ extension WholeProgramTests {
         "meshpost-hub", ["serve", "--config", rig.scratch.location("hub-\(rig.hubPort).toml")])
       #expect(try refused.ended() == 74)
       #expect(refused.lines.contains { $0.contains("schema version 99 is newer") }, "\(refused.lines)")
+    }
+
+    /// As a hub of a newer version does it: behind what is under way, and before what comes.
+    private static let upgrade = """
+      BEGIN; SELECT pg_advisory_xact_lock(hashtext('meshpost'), hashtext('tables')); SELECT pg_sleep(0.5);
+      ALTER TABLE events RENAME COLUMN body TO content; INSERT INTO schema_version(version) VALUES (99); COMMIT
+      """
+    private static let back = """
+      ALTER TABLE events RENAME COLUMN content TO body; DELETE FROM schema_version WHERE version = 99
+      """
+
+    @Test func `a hub whose tables a newer one upgrades takes nothing more, ends, and has lost nothing`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      try rig.startRadio(["--queue", "100000"])
+      rig.hub = try startHub(rig, server, port: rig.hubPort)
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("inject r0 200 1000")
+      try untilTrue("some messages at the hub") { try rig.hubRows("events").count > 50 }
+      try server.execute(Self.upgrade)
+      let old = try #require(rig.hub)
+      #expect(try old.ended() == 74)
+      let words = old.lines.filter { $0.contains("a newer version has upgraded the tables") }
+      #expect(!words.isEmpty && words.count <= 2, "\(old.lines.suffix(20))")
+      #expect(!old.lines.contains { $0.contains("column") }, "it has not tried: \(old.lines.suffix(20))")
+      let again = try startHub(rig, at: server.address, port: rig.hubPort)
+      #expect(try again.ended() == 74)
+
+      try server.execute(Self.back)
+      rig.hub = try startHub(rig, server, port: rig.hubPort)
+      try rig.radio?.line(with: "\"injected\"")
+      try untilTrue("everything there: \(rig.gateway?.lines.suffix(4) ?? [])") {
+        _ = rig.control("POST", "/v1/outbox/resume")
+        return try rig.radioStats()["queued"]?.integer == 0
+          && rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
+      }
+      let events = try rig.hubRows("events")
+      let last = try rig.status()?["store"]?["last_seq"]?.integer ?? 0
+      #expect(events.compactMap { $0["seq"]?.integer }.sorted() == Array(1...max(1, last)), "each once")
+      #expect(Rig.isInOrder(events))
+      #expect(try Set(rig.hubTexts()).count == 1000)
     }
 
     @Test func `pages end at 1 MiB here, too`() throws {

@@ -29,12 +29,13 @@ final class Rig {
     writeHubConfiguration()
   }
 
-  func writeHubConfiguration(extra: String = "") {
+  /// `database`: the address of a server, in place of a file.
+  func writeHubConfiguration(database: String? = nil, extra: String = "") {
     _ = scratch.write(
       "hub.toml",
       """
       port = \(hubPort)
-      database = "\(scratch.location("hub.db"))"
+      database = "\(database ?? scratch.location("hub.db"))"
       \(extra)
       [[token]]
       file = "\(scratch.location("token"))"

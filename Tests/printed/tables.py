@@ -350,17 +350,20 @@ meshpost upstream test hub && test "$(says head) $(says tail)" = "401 200" """},
         "before": "echo a-password-for-the-database >/etc/meshpost-hub/credentials/database.password", "shows": "a-password-for-the-database"},
     "sudo -u postgres createuser --pwprompt meshpost": {
         "answers": [("password", "a-password-for-the-database\n"), ("again", "a-password-for-the-database\n")]},
-    "sudo apt install sqlite3": {"typed": "type sqlite3", "because": INSTALLED},
     # What comes after the backup comes again, too.
-    'sudo -u meshpost-hub sqlite3 /var/lib/meshpost-hub/hub.db ".backup /var/lib/meshpost-hub/backup.db"': {
-        "before": "until_true 'is_at_hub evening'; on /var/lib/meshpost-hub/hub.db",
+    "sudo -u meshpost-hub meshpost-hub backup /var/lib/meshpost-hub/backup": {
+        "before": "until_true 'is_at_hub evening'; on /var/lib/meshpost-hub/hub.db", "shows": "looked through",
         "after": "heard morning chan Birch 0 good morning; until_true 'is_at_hub morning'; expected=morning"},
-    "sudo -u postgres pg_dump --format custom meshpost-hub >meshpost-hub.dump": {
-        "before": "on postgresql:///meshpost-hub", "after": "heard noon chan Birch 0 good noon; until_true 'is_at_hub noon'; on /var/lib/meshpost-hub/hub.db"},
-    "sudo -u meshpost-hub cp /var/lib/meshpost-hub/backup.db /var/lib/meshpost-hub/hub.db": {"after": "test $(in_file) -ge 1"},
-    "sudo -u postgres pg_restore --dbname meshpost-hub <meshpost-hub.dump": {"after": "test $(in_postgres) -ge 1; expected=noon"},
-    "sudo systemctl start meshpost-hub": {
-        "after": "until_true 'is_at_hub evening && is_at_hub $expected'; systemctl stop meshpost-hub; on postgresql:///meshpost-hub"},
+    'sqlite3 FILE ".backup COPY"': {"named": "other tools, by their names"},
+    "sudo -u meshpost-hub cp /var/lib/meshpost-hub/backup /var/lib/meshpost-hub/hub.db": {"after": "test $(in_file) -ge 1"},
+    # One copy of each, under the name that the page has for both.
+    "sudo -u postgres dropdb meshpost-hub": {
+        "before": """
+on postgresql:///meshpost-hub; rm /var/lib/meshpost-hub/backup
+sudo -u meshpost-hub meshpost-hub backup /var/lib/meshpost-hub/backup
+heard noon chan Birch 0 good noon; until_true 'is_at_hub noon'; systemctl stop meshpost-hub"""},
+    "sudo -u meshpost-hub pg_restore --no-owner --dbname meshpost-hub /var/lib/meshpost-hub/backup": {"after": "test $(in_postgres) -ge 1; expected=noon"},
+    "sudo systemctl start meshpost-hub": {"after": "until_true 'is_at_hub evening && is_at_hub $expected'"},
     "sudo apt install ./meshpost-hub_*.deb": {"typed": "systemctl restart meshpost-hub", "because": INSTALLED},
     "ss -ltn": {"shows": r"127\.0\.0\.1:8787"},
     "sudo journalctl -u meshpost-hub -n 50": {"elsewhere": MACHINE},

@@ -11,12 +11,24 @@ public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConverti
     case unavailable
     /// The database can never store this value.
     case unfit
+    /// A newer program has changed the tables: only that program helps.
+    case outdated
     /// Anything else: our own mistake.
     case other
   }
 
   public let kind: Kind
   public let words: String
+
+  /// The tables have been upgraded past what this program knows.
+  static var outdated: HubDatabaseError {
+    HubDatabaseError(
+      kind: .outdated,
+      words: """
+        a newer version has upgraded the tables, and this one knows those up to \(HubSchema.newest): \
+        start the newer one here, too
+        """)
+  }
 
   public var description: String { words }
 }
@@ -107,7 +119,7 @@ protocol HubDatabase: AnyObject {
   func each(
     _ sql: String, _ values: [SQLiteValue], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
   ) throws(HubDatabaseError)
-  /// Begins a transaction that may write.
+  /// Begins a transaction that may write. Fails as `outdated` where the tables are a newer program's, and they stay as they are to its end.
   func begin() throws(HubDatabaseError)
   func commit() throws(HubDatabaseError)
   func rollback()

@@ -5,6 +5,9 @@
 enum HubSchema {
   enum Dialect { case sqlite, postgres }
 
+  /// The version of the tables that this program makes and knows.
+  static var newest: Int { steps(.sqlite).count }
+
   static func steps(_ dialect: Dialect) -> [(number: Int, sql: String)] {
     [journals, joined, lanes, positions].enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))

@@ -21,6 +21,8 @@ final class PostgresHubDatabase: HubDatabase {
   /// It is of no use any more, whatever libpq thinks of it.
   var isBroken = false
   private let warnings = PostgresWarnings()
+  /// Whether transactions look at the version of the tables: not those that make them.
+  private(set) var guardsSchema = false
 
   /// `address`: a connection URI or string of libpq; `password`: kept out of it.
   /// `migrates`: the tables are brought up to date; another connection has done that else.
@@ -29,6 +31,7 @@ final class PostgresHubDatabase: HubDatabase {
     warnings.listen(on: connection)
     // A failure ends the connection in `deinit`: everything is initialised.
     if migrates { try migrate() }
+    guardsSchema = true
     // Found now, and not by the first gateway: whether another session has prepared statements here.
     _ = try prepare("SELECT 1")
   }
@@ -228,12 +231,22 @@ final class PostgresHubDatabase: HubDatabase {
     try reconnectIfLost()
     // A connection that was lost unnoticed shows it here, before anything is at stake.
     do {
-      try execute("BEGIN")
+      try beginOnce()
     } catch  where isLost {
       try reconnectIfLost()
-      try execute("BEGIN")
+      try beginOnce()
     }
-    isInTransaction = true
+  }
+
+  private func beginOnce() throws(HubDatabaseError) {
+    do {
+      try execute((["BEGIN"] + schemaGuard).joined(separator: "; "))
+      isInTransaction = true
+    } catch {
+      isInTransaction = true
+      rollback()
+      throw schemaFailure(error)
+    }
   }
 
   func commit() throws(HubDatabaseError) {
@@ -302,34 +315,6 @@ final class PostgresHubDatabase: HubDatabase {
   }
 
   func bytes(_ column: String) -> String { "octet_length(\(column))" }
-
-  // MARK: Schema
-
-  private func migrate() throws(HubDatabaseError) {
-    try transaction { () throws(HubDatabaseError) -> Void in
-      // Hubs that start together: one after another, however long the first one takes.
-      try execute("SET LOCAL lock_timeout = 0")
-      try lock("meshpost schema")
-      try execute("CREATE TABLE IF NOT EXISTS schema_version(version BIGINT NOT NULL)")
-      let current = try first("SELECT coalesce(max(version), 0) FROM schema_version") { $0.integer(0) } ?? 0
-      let steps = HubSchema.steps(.postgres)
-      guard current <= Int64(steps.count) else {
-        throw HubDatabaseError(
-          kind: .other,
-          words: "schema version \(current) is newer than this program, which supports up to \(steps.count)")
-      }
-      for step in steps where Int64(step.number) > current {
-        try execute(step.sql)
-        try run("INSERT INTO schema_version(version) VALUES (?1)", .integer(Int64(step.number)))
-      }
-      // On another server, to which a dump was copied, transactions have smaller numbers.
-      try execute(
-        """
-        UPDATE positions SET base = greatest(base, (SELECT coalesce(max(position), 0) FROM messages) / 1048576 + 1
-        - pg_current_xact_id()::text::bigint)
-        """)
-    }
-  }
 }
 
 /// What the server remarked without refusing anything. Called by libpq, on the thread that reads answers.

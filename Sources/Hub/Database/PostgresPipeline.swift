@@ -33,6 +33,8 @@ extension PostgresHubDatabase {
 
   private func performOnce(_ calls: [HubCall], _ begins: Bool, _ ends: Bool) throws(HubDatabaseError) {
     let calls = calls.filter { $0.rows > 0 }
+    let guards = begins ? schemaGuard : []
+    let guardNames = try guards.map { (sql) throws(HubDatabaseError) in try prepare(sql) }
     var names: [String] = []
     for call in calls {
       let text = texts.text(of: call, mark: "$") {
@@ -47,6 +49,7 @@ extension PostgresHubDatabase {
     PQsetnonblocking(connection, 1)
     defer { PQsetnonblocking(connection, 0) }
     if begins { try send("BEGIN") }
+    for name in guardNames { try send(HubCall(""), as: name) }
     for (call, name) in zip(calls, names) { try send(call, as: name) }
     if ends {
       commits()
@@ -56,7 +59,9 @@ extension PostgresHubDatabase {
     isInTransaction = true
     try flush()
     var failure: HubDatabaseError?
-    let readers = (begins ? [nil] : []) + calls.map(\.row) + (ends ? [nil] : [])
+    for _ in 0..<((begins ? 1 : 0) + guards.count) { try read(nil, &failure) }
+    failure = failure.map(schemaFailure)
+    let readers = calls.map(\.row) + (ends ? [nil] : [])
     for row in readers { try read(row, &failure) }
     try finishPipeline()
     if let failure { throw failure }

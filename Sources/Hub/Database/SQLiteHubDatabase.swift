@@ -86,7 +86,14 @@ final class SQLiteHubDatabase: HubDatabase {
     if let failure { throw failure }
   }
 
-  func begin() throws(HubDatabaseError) { try execute("BEGIN IMMEDIATE") }
+  func begin() throws(HubDatabaseError) {
+    try execute("BEGIN IMMEDIATE")
+    guard try first("PRAGMA user_version", read: { $0.integer(0) }) ?? 0 <= Int64(HubSchema.newest) else {
+      rollback()
+      throw .outdated
+    }
+  }
+
   func commit() throws(HubDatabaseError) { try execute("COMMIT") }
 
   func rollback() {

@@ -21,6 +21,8 @@ final class DatabaseProbe: Sendable {
     case silent = "database_silent"
     /// It is a standby.
     case readOnly = "database_read_only"
+    /// A newer hub has upgraded its tables. It stays so.
+    case outdated = "database_newer"
   }
 
   /// What is in the database, as counted now and then.
@@ -39,10 +41,13 @@ final class DatabaseProbe: Sendable {
 
   private let store: HubStore
   private let question: String
+  private let version: String
   private let state = Mutex(State())
 
-  /// `question`: SQL for 1 where nothing can be written, else 0.
-  init(_ store: HubStore, question: String) { (self.store, self.question) = (store, question) }
+  /// `question`: SQL for 1 where nothing can be written, else 0. `version`: for the version of the tables.
+  init(_ store: HubStore, question: String, version: String) {
+    (self.store, self.question, self.version) = (store, question, version)
+  }
 
   var now: State { state.withLock { $0 } }
 
@@ -54,11 +59,12 @@ final class DatabaseProbe: Sendable {
     return now - answered > Self.patience ? .silent : nil
   }
 
-  /// Asks until it is cancelled.
-  func run() async {
+  /// Asks until it is cancelled. True: until a newer hub has upgraded the tables.
+  func run() async -> Bool {
     var counted: (at: ContinuousClock.Instant, pause: Duration)?
     while !Task.isCancelled {
       await ask()
+      if now.failure == .outdated { return true }
       if now.failure == nil, counted.map({ .now - $0.at > $0.pause }) ?? true {
         let begun = ContinuousClock.now
         await count()
@@ -68,12 +74,16 @@ final class DatabaseProbe: Sendable {
       // `try?`: cancelled while it sleeps.
       try? await Task.sleep(for: Self.interval)
     }
+    return false
   }
 
   func ask() async {
     let begun = ContinuousClock.now
     do {
       let isReadOnly = try await store.number(question) == 1
+      guard try await store.number(version) <= Int64(HubSchema.newest) else {
+        return state.withLock { $0.failure = .outdated }
+      }
       let before = state.withLock { state in
         (state.answered, state.took) = (.now, .now - begun)
         defer { state.failure = isReadOnly ? .readOnly : nil }

@@ -75,7 +75,7 @@ final class Gathered<Item: Sendable, Answer: Sendable>: Sendable {
       for (waiting, answer) in zip(group, answers) { waiting.answer.resume(returning: answer) }
       return true
     } catch {
-      guard group.count > 1, error.kind != .unavailable else {
+      guard group.count > 1, error.kind != .unavailable, error.kind != .outdated else {
         for waiting in group { waiting.answer.resume(throwing: error) }
         return false
       }

@@ -28,7 +28,7 @@ extension PostgresHubDatabase {
 extension HubSchema {
   /// Commands beside a hub neither make its tables nor upgrade them.
   static func require(_ version: Int64) throws(HubDatabaseError) {
-    let own = Int64(steps(.sqlite).count)
+    let own = Int64(newest)
     guard version != own else { return }
     let words =
       version == 0

@@ -16,13 +16,16 @@ public enum HubBackup {
   /// Pages that are copied at once: 4 MiB of a hub's.
   private static let step: Int32 = 4096
 
-  /// Returns the copy's size in bytes. An existing file stays as it is.
-  public static func make(of configuration: HubConfiguration, to target: String) throws -> Int64 {
+  /// Returns the copy's size in bytes. An existing file stays as it is. `patience`: of PostgreSQL, how long nothing more may come.
+  public static func make(
+    of configuration: HubConfiguration, to target: String, patience: Duration
+  ) throws -> Int64 {
     guard access(target, F_OK) != 0 else { throw Failure("\(target) exists already", isPlace: true) }
     let part = "\(target).part-\(getpid())"
     defer { for suffix in ["", "-journal", "-wal", "-shm"] { unlink(part + suffix) } }
     if HubStore.isServer(configuration.location) {
-      try PostgresDump(address: configuration.location, password: configuration.password).make(at: part)
+      try PostgresDump(address: configuration.location, password: configuration.password, patience: patience)
+        .make(at: part)
     } else {
       do {
         try copy(configuration.location, to: part)

@@ -7,9 +7,19 @@ import Foundation
 struct PostgresDump {
   private let address: String
   private let password: String?
+  private let patience: Duration
 
+  /// Seconds for a connection where the address says nothing of it, as the hub's own.
+  private static let connectLimit = "5"
+  /// Between two looks at how much there is.
+  private static let pause: Duration = .milliseconds(100)
+  /// For one that was asked to end.
+  private static let endLimit: Duration = .seconds(5)
+
+  /// `patience`: without a byte more for so long a tool is ended. However large a database is, its dump grows.
+  ///
   /// The password, also one within the address, goes by the environment: arguments are everybody's to read.
-  init(address: String, password: String?) throws {
+  init(address: String, password: String?, patience: Duration) throws {
     var message: UnsafeMutablePointer<CChar>?
     guard let options = PQconninfoParse(address, &message) else {
       defer { PQfreemem(message) }
@@ -28,7 +38,7 @@ struct PostgresDump {
       }
       option += 1
     }
-    (self.address, self.password) = (parts.joined(separator: " "), secret)
+    (self.address, self.password, self.patience) = (parts.joined(separator: " "), secret, patience)
   }
 
   private static func quoted(_ value: String) -> String {
@@ -45,7 +55,8 @@ struct PostgresDump {
         "pg_dump is not here: install postgresql-client, or make the backup where the server is, as its documentation says"
       )
     }
-    _ = try run(dump, ["--format=custom", "--no-password", "--file=\(location)", "--dbname=\(address)"])
+    _ = try run(
+      dump, ["--format=custom", "--no-password", "--file=\(location)", "--dbname=\(address)"], growing: location)
     let list = try run(restore, ["--list", location])
     for table in ["gateways", "epochs", "events"] where !list.contains(" \(table) ") {
       throw HubBackup.Failure("the dump has no table \(table)")
@@ -62,13 +73,16 @@ struct PostgresDump {
     return places.map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
   }
 
-  private func run(_ tool: String, _ arguments: [String]) throws -> String {
+  /// What it prints. `growing`: the file that it writes; else what it prints.
+  private func run(_ tool: String, _ arguments: [String], growing: String? = nil) throws -> String {
+    let name = URL(filePath: tool).lastPathComponent
     let process = Process()
     process.executableURL = URL(filePath: tool)
     process.arguments = arguments
     var environment = ProcessInfo.processInfo.environment
     environment["PGPASSWORD"] = password
     environment["PGAPPNAME"] = "meshpost-hub backup"
+    environment["PGCONNECT_TIMEOUT"] = environment["PGCONNECT_TIMEOUT"] ?? Self.connectLimit
     process.environment = environment
     process.standardInput = FileHandle.nullDevice
     // Into files: no pipe that fills up while the other is read.
@@ -82,11 +96,45 @@ struct PostgresDump {
     process.standardOutput = try FileHandle(forWritingTo: output)
     process.standardError = try FileHandle(forWritingTo: errors)
     try process.run()
-    process.waitUntilExit()
+    guard Self.ends(process, while: growing ?? output.path(), grows: patience) else {
+      throw HubBackup.Failure(
+        "\(name): nothing more came for \(patience.components.seconds) s, so it was ended; --patience waits longer")
+    }
     guard process.terminationStatus == 0 else {
       let words = String(decoding: try Data(contentsOf: errors), as: UTF8.self)
-      throw HubBackup.Failure("\(URL(filePath: tool).lastPathComponent): \(words.prefix(2000))")
+      throw HubBackup.Failure("\(name): \(words.prefix(2000))")
     }
     return String(decoding: try Data(contentsOf: output), as: UTF8.self)
+  }
+
+  /// True: by itself. False: its file did not grow for `patience`, and it was ended.
+  private static func ends(_ process: Process, while file: String, grows patience: Duration) -> Bool {
+    var (size, grown) = (Int64(-1), ContinuousClock.now)
+    while process.isRunning {
+      let now = bytes(file)
+      if now != size { (size, grown) = (now, .now) }
+      guard ContinuousClock.now - grown < patience else {
+        end(process)
+        return false
+      }
+      Thread.sleep(forTimeInterval: pause / .seconds(1))
+    }
+    return true
+  }
+
+  private static func end(_ process: Process) {
+    let asked = ContinuousClock.now
+    process.terminate()
+    while process.isRunning, ContinuousClock.now - asked < endLimit {
+      Thread.sleep(forTimeInterval: pause / .seconds(1))
+    }
+    if process.isRunning { kill(process.processIdentifier, SIGKILL) }
+    process.waitUntilExit()
+  }
+
+  /// 0: it is not there yet.
+  private static func bytes(_ file: String) -> Int64 {
+    var facts = stat()
+    return stat(file, &facts) == 0 ? Int64(facts.st_size) : 0
   }
 }

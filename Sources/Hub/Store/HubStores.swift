@@ -55,7 +55,8 @@ final class HubStores: Sendable {
       greeter = try connect(false)
       readers = try (0..<Self.readerCount).map { _ in try connect(false) }
       probe = DatabaseProbe(
-        try connect(false), question: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END")
+        try connect(false), question: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
+        version: "SELECT coalesce(max(version), 0) FROM schema_version")
       caretaker = keeps.isEmpty ? desk : try connect(false)
     } else {
       desk = store(try SQLiteHubDatabase(location: location))
@@ -63,7 +64,8 @@ final class HubStores: Sendable {
       greeter = store(try SQLiteHubDatabase(reading: location))
       readers = try (0..<Self.readerCount).map { _ in store(try SQLiteHubDatabase(reading: location)) }
       probe = DatabaseProbe(
-        store(try SQLiteHubDatabase(reading: location)), question: "SELECT count(*) FROM positions WHERE base < 0")
+        store(try SQLiteHubDatabase(reading: location)), question: "SELECT count(*) FROM positions WHERE base < 0",
+        version: "PRAGMA user_version")
       // One connection writes.
       caretaker = desk
     }

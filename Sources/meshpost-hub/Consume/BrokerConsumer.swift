@@ -19,6 +19,8 @@ final class BrokerConsumer {
   /// A connection that lasted so long was a good one.
   private static let good: Duration = .seconds(30)
   private static let reportPause: Duration = .seconds(600)
+  /// Reasons of one outage that are logged, once each.
+  private static let maxTold = 16
 
   private struct Held {
     let publication: Publication
@@ -28,6 +30,8 @@ final class BrokerConsumer {
   private enum Outcome: Sendable {
     case kept(Consumption.Counts)
     case failed(String)
+    /// Another program is to go on.
+    case outdated(String)
   }
 
   private let brokers: [BrokerPlace]
@@ -48,6 +52,8 @@ final class BrokerConsumer {
   private var isOverfull = false
   private var hadSession = false
   private var isClosed = false
+  /// Why it has ended by itself: the database is not for this program any more.
+  private(set) var end: String?
   private var counts = Consumption.Counts()
   private var reported = Consumption.Counts()
 
@@ -61,7 +67,7 @@ final class BrokerConsumer {
     outcomes.attach(to: loop) { [weak self] outcome in self?.answer?.keep(outcome) }
   }
 
-  /// Until it is cancelled.
+  /// Until it is cancelled, or a newer program has upgraded the tables: see `end`.
   func run() async {
     do {
       try await loop.race({ try await self.connect() }, { try await self.store() }, { try await self.report() })
@@ -80,21 +86,23 @@ final class BrokerConsumer {
   // MARK: The broker
 
   private func connect() async throws(CancellationError) {
-    var (number, pause, isTold) = (0, Pause(), false)
+    var (number, pause) = (0, Pause())
+    // Since the last good connection. A broker that comes back with another certificate has another reason, which is worth a line of its own.
+    var told: Set<String> = []
     while true {
       while isOverfull, isStoring { try await stored.wait() }
       isOverfull = false
       let place = brokers[number % brokers.count]
       let begun = loop.now
       let end = try await visit(place) {
-        isTold = false
+        told = []
       }
       if loop.now - begun >= Self.good { pause = Pause() }
       // What is in hand comes again, with other identifiers.
       (held, heldBytes) = ([], 0)
       if isClosed { return }
-      if !isTold { say(.warning, "broker \(place.shown): \(end)") }
-      isTold = true
+      let words = "broker \(place.shown): \(end)"
+      if told.count < Self.maxTold, told.insert(words).inserted { say(.warning, words) }
       tell("no broker: \(end)")
       number += 1
       // Another node of the cluster is asked at once.
@@ -109,6 +117,10 @@ final class BrokerConsumer {
       let client = try client(place)
       self.client = client
       try await client.connect(try options())
+      if let reason = sharing(client) {
+        client.close()
+        return reason
+      }
       isUp()
       let session = client.hasSession ? "with our session" : "with a new session"
       say(.notice, "broker \(place.shown): connected \(session)")
@@ -126,6 +138,20 @@ final class BrokerConsumer {
       if Task.isCancelled { throw CancellationError() }
       return isOverfull ? "too much waits for the database" : "\(error)"
     }
+  }
+
+  /// Why the broker cannot share publications among a group; `nil`: it does, or there is no group. A broker that knows nothing of that takes
+  /// `$share/…` for a topic on which nothing ever comes.
+  private func sharing(_ client: MQTTClient) -> String? {
+    guard settings.group != nil else { return nil }
+    if let shares = client.sharesSubscriptions {
+      return shares ? nil : "it has no shared subscriptions, and consume.group is set"
+    }
+    guard settings.version != "3.1.1" else { return nil }
+    return """
+      consume.group is set, and a broker of version 3.1.1 does not say whether it has shared subscriptions: \
+      set version = "3.1.1" if it has
+      """
   }
 
   private func client(_ place: BrokerPlace) throws -> MQTTClient {
@@ -186,6 +212,10 @@ final class BrokerConsumer {
           counts += kept
           if isTold { say(.notice, "the database stores again") }
           for held in round { held.acknowledge() }
+        case .outdated(let words):
+          // Nothing is acknowledged: the broker keeps it for whoever comes under our name.
+          end = words
+          return
         case .failed(let words):
           if !isTold { say(.error, "the database does not store: \(words); nothing is acknowledged") }
           isTold = true
@@ -216,6 +246,8 @@ final class BrokerConsumer {
     Task { [consumption, outcomes] in
       do {
         outcomes.send(.kept(try await consumption.keep(publications)))
+      } catch let error as HubDatabaseError where error.kind == .outdated {
+        outcomes.send(.outdated(error.words))
       } catch {
         outcomes.send(.failed("\(error)"))
       }

@@ -44,13 +44,16 @@ struct Consume: AsyncParsableCommand {
     let stop = Wakeup<Int32>()
     let sources = [SIGTERM, SIGINT].map { Self.source($0, stop) }
     // A thread of its own: the loop would take one of the few that other tasks run on.
-    await withCheckedContinuation { ended in
+    let end = await withCheckedContinuation { ended in
       Thread.detachNewThread {
-        Self.consume(brokers, settings, consumption, stop)
-        ended.resume()
+        ended.resume(returning: Self.consume(brokers, settings, consumption, stop))
       }
     }
     for source in sources { source.cancel() }
+    if let end {
+      Console.error("error: \(configuration.location): \(end)")
+      throw ExitCode(74)  // EX_IOERR
+    }
   }
 
   private static func source(_ number: Int32, _ stop: Wakeup<Int32>) -> any DispatchSourceSignal {
@@ -61,10 +64,10 @@ struct Consume: AsyncParsableCommand {
     return source
   }
 
-  /// Returns when it was told to stop.
+  /// Returns when it was told to stop, or why it cannot go on.
   private static func consume(
     _ brokers: [BrokerPlace], _ settings: ConsumeSettings, _ consumption: Consumption, _ stop: Wakeup<Int32>
-  ) {
+  ) -> String? {
     signal(SIGPIPE, SIG_IGN)
     let loop = EventLoop()
     let manager = ServiceManager.ofThisProcess()
@@ -76,8 +79,14 @@ struct Consume: AsyncParsableCommand {
     }
     manager?.ready("connecting to \(brokers[0].shown)")
     if let manager, let watchdog = manager.watchdog { live(manager, every: watchdog / 3, on: loop) }
-    loop.begin { await consumer.run() }
+    loop.begin {
+      await consumer.run()
+      guard consumer.end != nil else { return }
+      consumer.close()
+      loop.stop()
+    }
     loop.run()
+    return consumer.end
   }
 
   /// A broker or a database that is away is no reason to begin anew: the loop turns.

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+
+/// The tables on a server that several hubs share, and which one of a newer version may upgrade at any time.
+extension PostgresHubDatabase {
+  /// What each transaction begins with: the tables stay as they are to its end, and it fails if a newer program has upgraded them. The first
+  /// is a statement of its own: the second must see what was committed while it waited.
+  var schemaGuard: [String] {
+    guard guardsSchema else { return [] }
+    return [
+      "SELECT pg_advisory_xact_lock_shared(\(Self.schemaLock))",
+      // A text that is no number is an error of the server's, so that nothing that was sent behind it is done.
+      """
+      SELECT CASE WHEN max(version) > \(HubSchema.newest) THEN ('newer ' || max(version))::bigint ELSE 0 END
+      FROM schema_version
+      """,
+    ]
+  }
+
+  /// What a failure of the guard means.
+  func schemaFailure(_ error: HubDatabaseError) -> HubDatabaseError {
+    error.kind == .unfit ? .outdated : error
+  }
+
+  /// Two numbers: other locks have one.
+  private static let schemaLock = "hashtext('meshpost'), hashtext('tables')"
+
+  func migrate() throws(HubDatabaseError) {
+    try transaction { () throws(HubDatabaseError) -> Void in
+      // Hubs that start together: one after another, however long the first one takes.
+      try execute("SET LOCAL lock_timeout = 0")
+      try lock("meshpost schema")
+      try execute("CREATE TABLE IF NOT EXISTS schema_version(version BIGINT NOT NULL)")
+      let current = try first("SELECT coalesce(max(version), 0) FROM schema_version") { $0.integer(0) } ?? 0
+      let steps = HubSchema.steps(.postgres)
+      guard current <= Int64(steps.count) else {
+        throw HubDatabaseError(
+          kind: .other,
+          words: "schema version \(current) is newer than this program, which supports up to \(steps.count)")
+      }
+      // Transactions of hubs that run on the version before end first; those behind see the new one.
+      if current < Int64(steps.count) { try execute("SELECT pg_advisory_xact_lock(\(Self.schemaLock))") }
+      for step in steps where Int64(step.number) > current {
+        try execute(step.sql)
+        try run("INSERT INTO schema_version(version) VALUES (?1)", .integer(Int64(step.number)))
+      }
+      // On another server, to which a dump was copied, transactions have smaller numbers.
+      try execute(
+        """
+        UPDATE positions SET base = greatest(base, (SELECT coalesce(max(position), 0) FROM messages) / 1048576 + 1
+        - pg_current_xact_id()::text::bigint)
+        """)
+    }
+  }
+}
