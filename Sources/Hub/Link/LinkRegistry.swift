@@ -35,6 +35,8 @@ actor LinkRegistry {
 
   /// So often all links are asked whether their gateways are still there.
   private static let round: Duration = .seconds(5)
+  /// Buckets that one question to the database is about.
+  private static let askedAtOnce = 1000
   /// A live request gets so long.
   static let patience: Duration = .seconds(15)
 
@@ -121,14 +123,15 @@ actor LinkRegistry {
     }
   }
 
-  /// Notifications may have been missed: sends every gateway the state of its buckets.
+  /// Notifications may have been missed: sends every gateway the state of its buckets. What many listen to is asked for once.
   func tellAll(from store: HubStore) async {
-    for (gateway, link) in links {
+    let places = Set(
+      links.flatMap { gateway, link in link.buckets.map { HubStore.BucketPlace($0, of: gateway) } })
+    var rest = Array(places)[...]
+    while !rest.isEmpty {
       // `try?`: an unreachable database has no changes.
-      for state in (try? await store.bucketStates(Array(link.buckets), gateway: gateway)) ?? [] where state.seq > 0 {
-        links[gateway]?.unsaid[state.bucket] = state.seq
-      }
-      say(gateway)
+      for news in (try? await store.standing(of: Array(rest.prefix(Self.askedAtOnce)))) ?? [] { heard(news) }
+      rest = rest.dropFirst(Self.askedAtOnce)
     }
   }
 
