@@ -7,8 +7,9 @@ import SQLite
 final class SQLiteHubDatabase: HubDatabase {
   /// Of a new file. A gateway's event changes a page of each index, alone among those of other gateways: small pages are less to write.
   private static let pageSize = 1024
-  /// The log is copied into the file when it has so many bytes: a page that changed again and again is copied once.
-  private static let logBytes = 16 << 20
+  /// The log is copied into the file when it has so many bytes: a page that changed again and again is copied once. With 1,000 gateways the
+  /// copies of a log of 16 MiB were more than the log itself.
+  private static let logBytes = 64 << 20
 
   private let database: Database
   private var texts = CallTexts()
