@@ -20,9 +20,9 @@ enum mode { BACKLOG, STEADY, SINGLE, IDLE, STORM, FANOUT };
 
 struct options {
   enum mode mode;
-  const char *mode_name, *host, *token, *texts, *journal;
+  const char *mode_name, *host, *token, *texts, *journal, *dictionary;
   int port, gateways, sources, opening, channels, hearers, nodes, listeners, writers, batch_events;
-  // Events of each gateway: in a backlog, or one at a time; 0: as many as the seconds allow.
+  // Events of each gateway: in a backlog, before it is idle, or one at a time; 0: as many as the seconds allow.
   int64_t events;
   // Events a second, of each gateway that writes.
   double rate, seconds, limit, backoff_limit;
@@ -59,6 +59,8 @@ struct gateway {
   // Frames: what did not go out yet, and the beginning of what has not come whole.
   uint8_t *out, *in;
   size_t out_used, out_sent, out_room, in_used, in_room;
+  // Said by each end, as far as a message may refer back; with a dictionary.
+  struct said { uint8_t *bytes; size_t count; } up, down;
   int64_t began, hello_at, moved, heard, wake;
   uint32_t wake_number;
   // The journal: events 1 … `created`; when each was made, from `first_kept` on, in a ring.
@@ -81,7 +83,7 @@ struct figures {
   int64_t acknowledged, created;
   int64_t bytes_out, bytes_in;
   // Monotonic nanoseconds; 0: has not happened.
-  int64_t load_began, first_linked, all_linked, first_taken, last_taken, lost_at, relinked_first, relinked_all, retaken_first;
+  int64_t load_began, quiet, first_linked, all_linked, first_taken, last_taken, lost_at, relinked_first, relinked_all, retaken_first;
   double busy_wait;
 };
 
@@ -118,6 +120,7 @@ size_t write_event(char *at, const struct gateway *gateway, int64_t seq, int64_t
 void channel_digest(char *at, int number);
 
 // wire.c
+void read_dictionaries(void);
 void open_link(struct gateway *gateway);
 void close_link(struct gateway *gateway);
 void wire_event(struct gateway *gateway, uint32_t events);

@@ -17,7 +17,7 @@ bool has_all(const struct gateway *g) { return g->done == g->created; }
 // MARK: The journal
 
 int64_t made_at(const struct gateway *g, int64_t seq) {
-  return seq < g->first_kept || seq > g->created ? figures.load_began : g->made[seq % g->made_room];
+  return seq < g->first_kept || seq > g->created ? (figures.load_began ? figures.load_began : started) : g->made[seq % g->made_room];
 }
 
 static int64_t made_ms(const struct gateway *g, int64_t seq) {

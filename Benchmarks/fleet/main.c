@@ -96,6 +96,7 @@ static void usage(void) {
     "  --channels N  --hearers K (gateways that hear the same)  --nodes PERCENT (adverts)  --batch N (events)\n"
     "  --even (not by chance)  --seed N  --texts FILE  --limit S (seconds in all)  --backoff S (longest)\n"
     "  --news (asks for its buckets)  --state (tells its state)  --fetch (getUpdates after has_new)  --compress  --version-1\n"
+    "  --dictionary FILE (with --compress: as gateways do it; FILE has a line for what gateways say, and one for hubs)\n"
     "  --busy keep|greet  --journal FILE (what was acknowledged, for check.py)  --progress\n");
   exit(64);
 }
@@ -149,6 +150,7 @@ static void read_options(int count, char **words) {
     }
     if (!strcmp(word, "--host")) known = true, options.host = value;
     if (!strcmp(word, "--texts")) known = true, options.texts = value;
+    if (!strcmp(word, "--dictionary")) known = true, options.dictionary = value;
     if (!strcmp(word, "--journal")) known = true, options.journal = value;
     if (!strcmp(word, "--events")) known = true, options.events = atoll(value);
     if (!strcmp(word, "--seed")) known = true, options.seed = strtoull(value, NULL, 10);
@@ -186,7 +188,7 @@ static void make_gateways(void) {
     g->is_listener = i < options.listeners;
     g->is_writer = i >= options.gateways - options.writers;
     pacer_reset(&g->pacer);
-    if (options.mode == BACKLOG) {
+    if (options.mode == BACKLOG || options.mode == IDLE) {
       g->created = options.events;
       g->first_kept = g->created + 1;
       figures.created += g->created;
@@ -248,9 +250,13 @@ static bool look(int64_t now) {
     told("linked again");
   }
   if (!figures.load_began) return false;
-  bool has_time = now < figures.load_began + (int64_t)(options.seconds * 1e9);
+  if (options.mode == IDLE && !figures.quiet && figures.acknowledged >= figures.created) {
+    figures.quiet = now;
+    told("quiet");
+  }
+  bool has_time = now < (figures.quiet ? figures.quiet : figures.load_began) + (int64_t)(options.seconds * 1e9);
   switch (options.mode) {
-  case IDLE: return !has_time;
+  case IDLE: return figures.quiet && !has_time;
   case BACKLOG: return figures.acknowledged >= figures.created;
   case STEADY:
   case FANOUT: return !next_event && figures.acknowledged >= figures.created;
@@ -297,6 +303,7 @@ static void run(void) {
 int main(int count, char **words) {
   read_options(count, words);
   read_texts();
+  read_dictionaries();
   raise_limit();
   luck = mixed(options.seed);
   struct timespec t;

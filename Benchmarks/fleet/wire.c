@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A link's connection: TCP, the WebSocket's handshake, frames. With --compress each message is compressed alone, so that one window serves the
-// whole fleet; the hub has windows of its own for each link all the same.
+// A link's connection: TCP, the WebSocket's handshake, frames. With --compress each message is compressed alone, and with --dictionary as gateways
+// do it, with what was said before as context. Either way zlib's state is one for the whole fleet.
 #include "fleet.h"
 
 #include <arpa/inet.h>
@@ -54,6 +54,9 @@ void close_link(struct gateway *g) {
   g->wanted = -1;
   free(g->out);
   free(g->in);
+  free(g->up.bytes);
+  free(g->down.bytes);
+  g->up = g->down = (struct said){NULL, 0};
   g->out = g->in = NULL;
   g->out_used = g->out_sent = g->out_room = g->in_used = g->in_room = 0;
 }
@@ -132,25 +135,65 @@ static bool frame(struct gateway *g, int first, char *text, size_t length) {
 
 enum { COMPRESSED_FROM = 16, MOST_ANSWER = 1 << 20 };
 
-static size_t deflated(char *to, size_t room, const char *text, size_t length) {
+// How far back a message may refer: zlib's deflate never goes to its whole window.
+enum { REACH_UP = (1 << 12) - 262, REACH_DOWN = 1 << 10 };
+
+static char dictionary_up[4096], dictionary_down[4096];
+
+void read_dictionaries(void) {
+  if (!options.dictionary) return;
+  FILE *file = fopen(options.dictionary, "r");
+  if (!file || !fgets(dictionary_up, sizeof dictionary_up, file) || !fgets(dictionary_down, sizeof dictionary_down, file)) {
+    perror(options.dictionary);
+    exit(66);
+  }
+  dictionary_up[strcspn(dictionary_up, "\n")] = dictionary_down[strcspn(dictionary_down, "\n")] = 0;
+  fclose(file);
+}
+
+static void add_said(struct said *said, size_t reach, const char *text, size_t length) {
+  if (!options.dictionary) return;
+  if (length > reach) text += length - reach, length = reach;
+  size_t old = said->count + length > reach ? reach - length : said->count;
+  uint8_t *next = malloc(old + length);
+  if (old) memcpy(next, said->bytes + said->count - old, old);
+  memcpy(next + old, text, length);
+  free(said->bytes);
+  *said = (struct said){next, old + length};
+}
+
+// The dictionary's end, and what was said after it.
+static uInt context(uint8_t *to, const struct said *said, size_t reach, const char *dictionary) {
+  size_t all = strlen(dictionary), left = reach - said->count, old = all < left ? all : left;
+  memcpy(to, dictionary + all - old, old);
+  if (said->count) memcpy(to + old, said->bytes, said->count);
+  return (uInt)(old + said->count);
+}
+
+static size_t deflated(struct gateway *g, char *to, size_t room, const char *text, size_t length) {
   static z_stream stream;
+  static uint8_t before[REACH_UP];
   if (!stream.state && deflateInit2(&stream, 6, Z_DEFLATED, -12, 5, Z_DEFAULT_STRATEGY) != Z_OK) abort();
   deflateReset(&stream);
+  if (options.dictionary) deflateSetDictionary(&stream, before, context(before, &g->up, REACH_UP, dictionary_up));
   stream.next_in = (Bytef *)(uintptr_t)text;
   stream.avail_in = (uInt)length;
   stream.next_out = (Bytef *)to;
   stream.avail_out = (uInt)room;
   if (deflate(&stream, Z_SYNC_FLUSH) != Z_OK || stream.avail_in || !stream.avail_out) abort();
+  add_said(&g->up, REACH_UP, text, length);
   // Without the end that every message has.
   return room - stream.avail_out - 4;
 }
 
 // NULL: damaged. The text has an end.
-static char *inflated(const char *bytes, size_t *length) {
+static char *inflated(struct gateway *g, const char *bytes, size_t *length) {
   static z_stream stream;
   static char to[MOST_ANSWER + 1];
-  if (!stream.state && inflateInit2(&stream, -15) != Z_OK) abort();
+  static uint8_t before[REACH_DOWN];
+  if (!stream.state && inflateInit2(&stream, -10) != Z_OK) abort();
   inflateReset(&stream);
+  if (options.dictionary) inflateSetDictionary(&stream, before, context(before, &g->down, REACH_DOWN, dictionary_down));
   stream.next_out = (Bytef *)to;
   stream.avail_out = MOST_ANSWER;
   const void *parts[] = {bytes, "\0\0\377\377"};
@@ -163,13 +206,14 @@ static char *inflated(const char *bytes, size_t *length) {
   }
   *length = MOST_ANSWER - stream.avail_out;
   to[*length] = 0;
+  add_said(&g->down, REACH_DOWN, to, *length);
   return to;
 }
 
 bool send_text(struct gateway *g, char *text, size_t length) {
   static char packed[16 + 2 * BATCH_BYTES];
   if (!g->compresses || length < COMPRESSED_FROM) return frame(g, 0x81, text, length);
-  return frame(g, 0xC1, packed + 16, deflated(packed + 16, sizeof packed - 16, text, length));
+  return frame(g, 0xC1, packed + 16, deflated(g, packed + 16, sizeof packed - 16, text, length));
 }
 
 void send_ping(struct gateway *g) {
@@ -184,8 +228,10 @@ static void upgrade(struct gateway *g) {
     "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
     "Sec-WebSocket-Protocol: meshpost.v1\r\n%s\r\n",
     g->id, options.host, options.port, options.token,
-    options.compresses ? "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits=12; server_max_window_bits=10; "
-                         "server_no_context_takeover; client_no_context_takeover\r\n" : "");
+    !options.compresses ? "" : options.dictionary
+      ? "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits=12; server_max_window_bits=10, meshpost-dictionary-1\r\n"
+      : "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits=12; server_max_window_bits=10; "
+        "server_no_context_takeover; client_no_context_takeover\r\n");
   g->phase = UPGRADING;
   want(g, EPOLLIN);
   put(g, request, (size_t)length);
@@ -239,7 +285,7 @@ static ssize_t take_frame(struct gateway *g, char *bytes, size_t count) {
   }
   case 0xC1: {
     size_t plain = length;
-    char *text = g->compresses ? inflated(bytes + head, &plain) : NULL;
+    char *text = g->compresses ? inflated(g, bytes + head, &plain) : NULL;
     if (!text) {
       wrong(g, "a message that cannot be decompressed");
       lost(g, "a damaged message");

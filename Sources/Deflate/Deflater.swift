@@ -47,6 +47,16 @@ public final class Deflater {
     return output
   }
 
+  /// The same of a link that has said `context`, whatever this deflater did before: links that say little share one.
+  public func message(_ bytes: [UInt8], behind context: LinkContext) -> [UInt8] {
+    deflateReset(stream)
+    context.each { deflateSetDictionary(stream, $0, UInt32($1)) }
+    return message(bytes)
+  }
+
+  /// How far back a deflater of this window refers: not to its whole window. Source: `MAX_DIST` of zlib's deflate.h.
+  public static func reach(windowBits: Int) -> Int { (1 << min(max(windowBits, 9), 15)) - 262 }
+
   /// All of `bytes` as one gzip file. `nil`: no memory. Source: RFC 1952.
   public static func gzip(_ bytes: [UInt8]) -> [UInt8]? {
     // With 16 more it is gzip. The window need not be larger than what there is.

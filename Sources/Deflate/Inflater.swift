@@ -53,6 +53,25 @@ public final class Inflater {
     prime()
   }
 
+  /// One whole message of a link that has said `context`, whatever this inflater did before, failures too: links that say little share one.
+  /// At most `limit` bytes.
+  public func message(
+    _ bytes: some Collection<UInt8>, behind context: LinkContext, limit: Int
+  ) throws(InflateFailure) -> [UInt8] {
+    inflateReset(stream)
+    failure = nil
+    context.each { inflateSetDictionary(stream, $0, UInt32($1)) }
+    var output: [UInt8] = []
+    try append(bytes, to: &output, limit: limit)
+    try finish(into: &output, limit: limit)
+    guard isBetweenBlocks else { throw .damaged }
+    return output
+  }
+
+  /// Nothing is begun that the next message would have to go on with: so it must be, and so each message ends. zlib tells it by 128, and
+  /// by no bits that are left. Source: `inflate` in zlib.h, RFC 7692 § 7.2.1.
+  private var isBetweenBlocks: Bool { stream.pointee.data_type == 128 }
+
   /// What `piece` of a message gives, behind `output`, which may become `limit` bytes long.
   public func append(
     _ piece: some Collection<UInt8>, to output: inout [UInt8], limit: Int

@@ -29,7 +29,9 @@ public enum JSONValue: Equatable, Sendable {
 
   public subscript(name: String) -> JSONValue? {
     guard case .object(let fields) = self else { return nil }
-    return fields.last { $0.0.utf8.elementsEqual(name.utf8) }?.1
+    // Most names differ in length already.
+    let count = name.utf8.count
+    return fields.last { $0.0.utf8.count == count && $0.0.utf8.elementsEqual(name.utf8) }?.1
   }
 
   /// Whole numbers that every program reads exactly (RFC 8259 § 6): −2⁵³ to 2⁵³. Integers from outside are within this range, so
@@ -96,8 +98,8 @@ private struct JSONParser {
     while let byte = current, byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 { position += 1 }
   }
 
-  private mutating func accept(_ character: Character) -> Bool {
-    guard let byte = current, byte == character.asciiValue else { return false }
+  private mutating func accept(_ character: Unicode.Scalar) -> Bool {
+    guard let byte = current, byte == UInt8(ascii: character) else { return false }
     position += 1
     return true
   }

@@ -49,6 +49,85 @@ import Timing
     }
   }
 
+  /// A hub has one deflater and one inflater for many links; each gateway has its own, which goes on where it was.
+  @Test(arguments: [(9, 9), (12, 10), (15, 15)])
+  func `links that share zlib's state understand ends that have their own`(_ upBits: Int, _ downBits: Int) throws {
+    struct Link {
+      let gatewayDeflater: Deflater
+      let gatewayInflater: Inflater
+      let keepsContext: Bool
+      var up: LinkContext
+      var down: LinkContext
+    }
+    var random = SeededRandom(seed: UInt64(upBits))
+    let hubDeflater = try #require(Deflater(windowBits: downBits, memoryLevel: 2))
+    let hubInflater = try #require(Inflater(windowBits: upBits))
+    var links = try (0..<5).map { number in
+      let (ours, theirs) = number < 3 ? (LinkDictionary.fromGateway, LinkDictionary.fromHub) : ([], [])
+      return Link(
+        gatewayDeflater: try #require(Deflater(windowBits: upBits, memoryLevel: 4, dictionary: ours)),
+        gatewayInflater: try #require(Inflater(windowBits: downBits, dictionary: theirs)),
+        keepsContext: number % 2 == 0,
+        up: LinkContext(reach: 1 << upBits, dictionary: ours),
+        down: LinkContext(reach: Deflater.reach(windowBits: downBits), dictionary: theirs))
+    }
+    for _ in 0..<2000 {
+      let place = Int.random(in: links.indices, using: &random)
+      let message = (0..<Int.random(in: 1...10, using: &random)).flatMap { _ in text(&random) }
+      guard Int.random(in: 0..<20, using: &random) > 0 else {
+        // What is damaged ends its own link and no other.
+        _ = try? hubInflater.message([0xFF, 0xFF, 0xFF], behind: links[place].up, limit: Self.most)
+        continue
+      }
+      if Bool.random(using: &random) {
+        let packed = links[place].gatewayDeflater.message(message)
+        #expect(try hubInflater.message(packed, behind: links[place].up, limit: Self.most) == message)
+        if links[place].keepsContext { links[place].up.add(message) } else { links[place].gatewayDeflater.reset() }
+      } else {
+        let packed = hubDeflater.message(message, behind: links[place].down)
+        var output: [UInt8] = []
+        for piece in pieces(packed, &random) {
+          try links[place].gatewayInflater.append(piece, to: &output, limit: Self.most)
+        }
+        try links[place].gatewayInflater.finish(into: &output, limit: Self.most)
+        #expect(output == message)
+        if links[place].keepsContext { links[place].down.add(message) } else { links[place].gatewayInflater.reset() }
+      }
+    }
+  }
+
+  @Test func `context makes messages as small as an own deflater does`() throws {
+    let texts = (0..<40).map {
+      Array(#"{"type":"has_new","bucket":"channel/1155f1870f917786","seq":\#($0 * 37)}"#.utf8)
+    }
+    let own = try #require(Deflater(windowBits: 10, memoryLevel: 2, dictionary: LinkDictionary.fromHub))
+    let shared = try #require(Deflater(windowBits: 10, memoryLevel: 2))
+    var context = LinkContext(reach: Deflater.reach(windowBits: 10), dictionary: LinkDictionary.fromHub)
+    var sizes = (own: 0, shared: 0)
+    for text in texts {
+      sizes.own += own.message(text).count
+      sizes.shared += shared.message(text, behind: context).count
+      context.add(text)
+    }
+    #expect(sizes.shared <= sizes.own * 105 / 100, "\(sizes)")
+  }
+
+  @Test func `a message that does not end where messages end is damaged`() throws {
+    let inflater = try #require(Inflater(windowBits: 15))
+    let context = LinkContext(reach: 1 << 15)
+    let whole = Array("Hello".utf8)
+    let hello: [UInt8] = [0xF2, 0x48, 0xCD, 0xC9, 0xC9, 0x07, 0x00]
+    #expect(try inflater.message(hello, behind: context, limit: 100) == whole)
+    for wrong in [[], [0xF2, 0x48], [0xF3, 0x48, 0xCD, 0xC9, 0xC9, 0x07, 0x00]] as [[UInt8]] {
+      #expect(throws: InflateFailure.damaged) { try inflater.message(wrong, behind: context, limit: 100) }
+    }
+    // A stream that ends, and the beginning of the next.
+    #expect(
+      try inflater.message([0xF3, 0x48, 0xCD, 0xC9, 0xC9, 0x07, 0x00, 0x00], behind: context, limit: 100) == whole)
+    #expect(throws: InflateFailure.tooLarge) { try inflater.message(hello, behind: context, limit: 4) }
+    #expect(try inflater.message(hello, behind: context, limit: 5) == whole)
+  }
+
   @Test func `the examples of RFC 7692`() throws {
     let hello = Array("Hello".utf8)
     let examples: [[[UInt8]]] = [

@@ -109,7 +109,9 @@ import Testing
       try old.execute(
         """
         INSERT INTO gateways(id, epoch, events, last_seen) VALUES ('g', 'e', 24, 1), ('h', 'f', 0, 1);
-        INSERT INTO epochs(gateway, epoch, acknowledged) VALUES ('g', 'd', 7), ('g', 'e', 24), ('h', 'f', 0)
+        INSERT INTO epochs(gateway, epoch, acknowledged) VALUES ('g', 'd', 7), ('g', 'e', 24), ('h', 'f', 0);
+        INSERT INTO buckets VALUES ('g', 'commands', 2, 1, 6);
+        INSERT INTO updates VALUES ('g', 'commands', 1, 'a', 5, '{"n":1}'), ('g', 'commands', 2, 'b', 6, '{"n":2}')
         """)
     }
     do {
@@ -119,6 +121,8 @@ import Testing
       #expect(try await store.progress(gateway: "h", epoch: "f")?.lanes == [:])
       #expect(try await store.progress(gateway: "h", epoch: "e") == nil)
       #expect(try await store.gateways().map(\.progress.acknowledged) == [24, 0])
+      let kept = try await store.updates("commands", of: "g", from: .init(after: 0), until: nil, limit: 10)
+      #expect(try JSONValue(parsing: kept)["updates"]?.array?.compactMap { $0["body"]?["n"]?.integer } == [1, 2])
       let json = #"{"epoch":"e","lane":"nodes","events":[\#(LinkRig.event(30, "advert"))]}"#
       #expect(
         try await store.take(EventBatch(parsing: Array(json.utf8)), from: "g", after: 24, at: 1) == .acknowledged(30))

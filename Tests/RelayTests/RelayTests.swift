@@ -33,6 +33,7 @@ final class Bench {
   var greetings: [String] = []
   var posts = 0
   var greeted = 0
+  var askedWhatItHas = 0
   var postTimes: [MonotonicTime] = []
 
   init(journalMaxSize: Int64 = 256 << 20, timeout: Duration = .seconds(5), batchEvents: Int = 200) throws {
@@ -61,6 +62,7 @@ final class Bench {
     let epoch = request.query["epoch"] ?? store.epoch
     if request.method == "GET" {
       greeted += 1
+      if request.query["epoch"] != nil { askedWhatItHas += 1 }
       if !greetings.isEmpty { return answer(200, body: greetings.removeFirst())(request, responder) }
       let body = JSONWriter.object { $0.field("acknowledged", acknowledged[epoch]) }
       return responder.respond(HTTPResponse(status: 200, body: body))
@@ -173,6 +175,18 @@ final class Bench {
     bench.append(1)
     bench.run(until: { bench.isDelivered }, "delivered")
     #expect(bench.postTimes[1] - bench.postTimes[0] >= .seconds(2))
+  }
+
+  @Test func `a hub that is busy is not asked again what it has, and a proxy that is, is`() throws {
+    for (body, greetings) in [(#"{"error":"too many batches are waiting"}"#, 1), ("<html>503</html>", 2)] {
+      let bench = try Bench()
+      bench.answers = [bench.answer(503, headers: ["Retry-After": "1"], body: body)]
+      bench.append(1)
+      bench.run(until: { bench.isDelivered }, "delivered")
+      #expect(bench.here == [1])
+      #expect(bench.askedWhatItHas == greetings)
+      #expect(bench.postTimes[1] - bench.postTimes[0] >= .seconds(1))
+    }
   }
 
   @Test(

@@ -238,9 +238,9 @@ DOCUMENTS["docs/observability.md"] = {
     "journalctl -u meshpost-hub -p warning": {"elsewhere": MACHINE},
     "meshpost-hub doctor": {"code": 1, "because": "a machine of namespaces sets no clock", "shows": "it is ready on 127.0.0.1"},
     "meshpost-hub stats": {"shows": "gateways  0"},
-    "meshpost-hub backup FILE": {"put": {"FILE": "/tmp/hub.copy"}, "shows": "looked through"},
+    "meshpost-hub backup FILE": {"put": {"FILE": "/tmp/hub.copy"}, "shows": "verified"},
     "meshpost-hub purge": {"named": "how it is called follows below"},
-    "meshpost-hub backup /var/backups/hub-2026-11-23.db": {"shows": "looked through"},
+    "meshpost-hub backup /var/backups/hub-2026-11-23.db": {"shows": "verified"},
     "systemctl start meshpost-hub": {"after": "until_true 'meshpost-hub doctor | grep ready'"},
     "createdb --owner meshpost mesh2": {"elsewhere": "HubOperationTests restores a dump on a server of its own"},
     "pg_restore --no-owner --role=meshpost --exit-on-error --dbname=mesh2 /var/backups/hub-2026-11-23.dump": {
@@ -352,7 +352,7 @@ meshpost upstream test hub && test "$(says head) $(says tail)" = "401 200" """},
         "answers": [("password", "a-password-for-the-database\n"), ("again", "a-password-for-the-database\n")]},
     # What comes after the backup comes again, too.
     "sudo -u meshpost-hub meshpost-hub backup /var/lib/meshpost-hub/backup": {
-        "before": "until_true 'is_at_hub evening'; on /var/lib/meshpost-hub/hub.db", "shows": "looked through",
+        "before": "until_true 'is_at_hub evening'; on /var/lib/meshpost-hub/hub.db", "shows": "verified",
         "after": "heard morning chan Birch 0 good morning; until_true 'is_at_hub morning'; expected=morning"},
     'sqlite3 FILE ".backup COPY"': {"named": "other tools, by their names"},
     "sudo -u meshpost-hub cp /var/lib/meshpost-hub/backup /var/lib/meshpost-hub/hub.db": {"after": "test $(in_file) -ge 1"},

@@ -66,20 +66,53 @@ enum HubColumn {
 /// ON CONFLICT …`. Without columns it is an ordinary statement. The values that follow are `@1`, `@2` ….
 struct HubCall {
   var sql: String
+  /// The same for one row, for a database that is given one at a time: without `@rows`, which it would make into a table first.
+  var one: String?
   var columns: [(name: String, column: HubColumn)]
   var values: [SQLiteValue]
   /// Gets each row of the answer.
   var row: ((any HubRow) -> Void)?
 
   init(
-    _ sql: String, _ columns: [(name: String, column: HubColumn)] = [], values: [SQLiteValue] = [],
-    row: ((any HubRow) -> Void)? = nil
+    _ sql: String, one: String? = nil, _ columns: [(name: String, column: HubColumn)] = [],
+    values: [SQLiteValue] = [], row: ((any HubRow) -> Void)? = nil
   ) {
-    (self.sql, self.columns, self.values, self.row) = (sql, columns, values, row)
+    (self.sql, self.one, self.columns, self.values, self.row) = (sql, one, columns, values, row)
   }
+
+  /// Rows for a table: `fields` are its columns, and SQL for what goes into them. `row` gets `told`, columns of the set that the table has,
+  /// of each row that went in.
+  init(
+    into table: String, _ fields: [(name: String, value: String)], order: String? = nil, _ onConflict: String,
+    tells told: [String] = [], _ columns: [(name: String, column: HubColumn)], row: ((any HubRow) -> Void)? = nil
+  ) {
+    let names = fields.map(\.name).joined(separator: ", ")
+    let values = fields.map(\.value).joined(separator: ", ")
+    let sorted = order.map { " ORDER BY \($0)" } ?? ""
+    let returning = told.isEmpty ? "" : " RETURNING \(told.joined(separator: ", "))"
+    self.init(
+      "INSERT INTO \(table)(\(names)) SELECT \(values) FROM @rows WHERE true\(sorted) \(onConflict)\(returning)",
+      one: "INSERT INTO \(table)(\(names)) VALUES (\(values)) \(onConflict)", columns, row: row)
+    self.told = told
+  }
+
+  /// What `row` gets of a row that went in, where the database itself tells only that it did.
+  private(set) var told: [String] = []
 
   var rows: Int { columns.first?.column.count ?? 1 }
 
+  /// A row that was given, as an answer.
+  struct Given: HubRow {
+    fileprivate let values: [SQLiteValue]
+
+    func integer(_ column: Int) -> Int64 { values[column].integer ?? 0 }
+    func text(_ column: Int) -> String { values[column].text ?? "" }
+    func textIfAny(_ column: Int) -> String? { values[column].text }
+  }
+
+  func given(_ row: Int) -> Given {
+    Given(values: told.compactMap { name in columns.first { $0.name == name }?.column.value(row) })
+  }
 }
 
 /// The SQL of calls as a database takes it, made once.
@@ -98,6 +131,22 @@ struct CallTexts {
     let key = Key(sql: call.sql)
     if let text = made[key] { return text }
     var text = call.sql.replacing("@rows", with: source())
+    return keep(&text, of: call, mark, key)
+  }
+
+  /// The SQL for one row, with such parameters.
+  mutating func one(of call: HubCall, _ sql: String, mark: String) -> String {
+    let key = Key(sql: sql)
+    if let text = made[key] { return text }
+    var text = sql
+    // No name is taken for the beginning of a longer one.
+    for (number, column) in call.columns.enumerated().sorted(by: { $0.element.name.count > $1.element.name.count }) {
+      text = text.replacing("v.\(column.name)", with: "\(mark)\(number + 1)")
+    }
+    return keep(&text, of: call, mark, key)
+  }
+
+  private mutating func keep(_ text: inout String, of call: HubCall, _ mark: String, _ key: Key) -> String {
     for number in stride(from: call.values.count, through: 1, by: -1) {
       text = text.replacing("@\(number)", with: "\(mark)\(call.columns.count + number)")
     }

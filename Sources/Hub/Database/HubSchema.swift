@@ -9,7 +9,8 @@ enum HubSchema {
   static var newest: Int { steps(.sqlite).count }
 
   static func steps(_ dialect: Dialect) -> [(number: Int, sql: String)] {
-    [journals, joined, lanes, positions].enumerated().map { index, sql in
+    let all = [journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1"]
+    return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
     }
   }
@@ -80,6 +81,19 @@ enum HubSchema {
     CREATE TABLE positions(base INTEGER NOT NULL);
     INSERT INTO positions VALUES (0);
     DROP INDEX updates_by_id;
+    CREATE INDEX updates_by_id ON updates(gateway, bucket, id) WHERE gateway <> ''
+    """
+
+  /// SQLite keeps a table without row numbers as an index, in which a text of more than a quarter of a page has a page of its own: nearly
+  /// all updates had. PostgreSQL knows no such tables.
+  private static let updatesInRows = """
+    CREATE TABLE updates_in_rows(
+      gateway TEXT NOT NULL, bucket TEXT NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, at INTEGER NOT NULL,
+      body TEXT NOT NULL, PRIMARY KEY(gateway, bucket, seq));
+    INSERT INTO updates_in_rows(gateway, bucket, seq, id, at, body)
+      SELECT gateway, bucket, seq, id, at, body FROM updates ORDER BY gateway, bucket, seq;
+    DROP TABLE updates;
+    ALTER TABLE updates_in_rows RENAME TO updates;
     CREATE INDEX updates_by_id ON updates(gateway, bucket, id) WHERE gateway <> ''
     """
 }

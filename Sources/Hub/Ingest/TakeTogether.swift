@@ -74,6 +74,7 @@ extension HubStore {
     let columns = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")
     let positions = HubCall(
       "SELECT e.gateway, e.epoch, \(columns) FROM @rows JOIN epochs e ON e.gateway = v.gateway AND e.epoch = v.epoch",
+      one: "SELECT e.gateway, e.epoch, \(columns) FROM epochs e WHERE e.gateway = v.gateway AND e.epoch = v.epoch",
       [("gateway", .texts(epochs.map(\.gateway))), ("epoch", .texts(epochs.map(\.name)))]
     ) { known[Epoch(gateway: $0.text(0), name: $0.text(1))] = Progress($0, from: 2) }
     try database.perform(database.locking(gateways) + [positions], begins: true, ends: false)
@@ -127,11 +128,8 @@ extension HubStore {
   private func eventsCall(_ batches: [PreparedBatch], _ row: @escaping (any HubRow) -> Void) -> HubCall {
     let rows = batches.flatMap { batch in batch.events.map { (batch, $0) } }
     return HubCall(
-      """
-      INSERT INTO events(gateway, epoch, seq, at, trusted, kind, body)
-      SELECT v.gateway, v.epoch, v.seq, v.at, v.trusted, v.kind, v.body FROM @rows WHERE true
-      ON CONFLICT(gateway, epoch, seq) DO NOTHING RETURNING gateway, epoch, seq
-      """,
+      into: "events", Self.same("gateway", "epoch", "seq", "at", "trusted", "kind", "body"),
+      "ON CONFLICT(gateway, epoch, seq) DO NOTHING", tells: ["gateway", "epoch", "seq"],
       [
         ("gateway", .texts(rows.map(\.0.gateway))), ("epoch", .texts(rows.map(\.0.epoch))),
         ("seq", .integers(rows.map(\.1.event.seq))), ("at", .integers(rows.map(\.1.event.at))),
@@ -139,6 +137,9 @@ extension HubStore {
         ("body", .texts(rows.map(\.1.body))),
       ], row: row)
   }
+
+  /// Columns that the set and the table both have.
+  private static func same(_ names: String...) -> [(name: String, value: String)] { names.map { ($0, "v.\($0)") } }
 
   /// Messages, each once, and who heard them: what is here already is left as it is.
   private func heardCalls(_ batches: [PreparedBatch], _ row: @escaping (any HubRow) -> Void) -> [HubCall] {
@@ -153,11 +154,8 @@ extension HubStore {
     }
     return [
       HubCall(
-        """
-        INSERT INTO messages(position, identity, channel, at, body)
-        SELECT \(database.nextPosition), v.identity, v.channel, v.at, v.body FROM @rows WHERE true ORDER BY v.identity
-        ON CONFLICT(identity) DO NOTHING RETURNING identity
-        """,
+        into: "messages", [("position", database.nextPosition)] + Self.same("identity", "channel", "at", "body"),
+        order: "v.identity", "ON CONFLICT(identity) DO NOTHING", tells: ["identity"],
         [
           ("place", .integers(messages.indices.map { Int64($0) })), ("identity", .texts(messages.map(\.0.identity))),
           ("channel", .texts(messages.map(\.0.channel))), ("at", .integers(messages.map(\.1))),
@@ -169,6 +167,11 @@ extension HubStore {
         SELECT m.position, v.gateway, v.at, v.body FROM @rows JOIN messages m ON m.identity = v.identity WHERE true
         ON CONFLICT(message, gateway) DO NOTHING
         """,
+        one: """
+          INSERT INTO heard(message, gateway, at, body)
+          VALUES ((SELECT position FROM messages WHERE identity = v.identity), v.gateway, v.at, v.body)
+          ON CONFLICT(message, gateway) DO NOTHING
+          """,
         [
           ("identity", .texts(hearers.map(\.0.identity))), ("gateway", .texts(hearers.map(\.1))),
           ("at", .integers(hearers.map(\.2))), ("body", .texts(hearers.map(\.0.report))),
@@ -243,9 +246,8 @@ extension HubStore {
     let epochs = Array(progress)
     return [
       HubCall(
+        into: "gateways", Self.same("id", "epoch", "events", "radio") + [("last_seen", "v.at")],
         """
-        INSERT INTO gateways(id, epoch, events, last_seen, radio)
-        SELECT v.id, v.epoch, v.events, v.at, v.radio FROM @rows WHERE true
         ON CONFLICT(id) DO UPDATE SET epoch = excluded.epoch, events = gateways.events + excluded.events,
         last_seen = excluded.last_seen, radio = coalesce(excluded.radio, gateways.radio)
         """,
@@ -256,9 +258,8 @@ extension HubStore {
         ]),
       // `messages` was the only position before there were lanes, and is never NULL.
       HubCall(
+        into: "epochs", Self.same("gateway", "epoch", "messages", "nodes", "packets"),
         """
-        INSERT INTO epochs(gateway, epoch, messages, nodes, packets)
-        SELECT v.gateway, v.epoch, v.messages, v.nodes, v.packets FROM @rows WHERE true
         ON CONFLICT(gateway, epoch) DO UPDATE SET messages = excluded.messages, nodes = excluded.nodes,
         packets = excluded.packets
         """,
@@ -275,8 +276,8 @@ extension HubStore {
   private func contactsCall(_ contacts: [ContactPlace: (body: String, at: Int64)], areOrdered: Bool) -> HubCall {
     let rows = Array(contacts)
     return HubCall(
+      into: "contacts", Self.same("gateway", "key", "body", "at"),
       """
-      INSERT INTO contacts(gateway, key, body, at) SELECT v.gateway, v.key, v.body, v.at FROM @rows WHERE true
       ON CONFLICT(gateway, key) DO UPDATE SET body = excluded.body, at = excluded.at
       \(areOrdered ? "" : "WHERE contacts.at <= excluded.at")
       """,
@@ -324,10 +325,7 @@ extension HubStore {
     }
     return [
       HubCall(
-        """
-        INSERT INTO updates(gateway, bucket, seq, id, at, body)
-        SELECT '', v.bucket, v.seq, v.id, v.at, v.body FROM @rows WHERE true
-        """,
+        into: "updates", [("gateway", "''")] + Self.same("bucket", "seq", "id", "at", "body"), "",
         [
           ("bucket", .texts(rows.map(\.bucket))), ("seq", .integers(rows.map(\.seq))),
           ("id", .texts(rows.map(\.update.identity))), ("at", .integers(rows.map(\.at))),

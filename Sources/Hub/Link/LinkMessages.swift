@@ -3,9 +3,10 @@
 import Deflate
 import NIOCore
 import NIOWebSocket
+import Synchronization
 
 /// Makes whole messages of a link's frames, and decompresses them, one at a time: of what has come, only the message that is being dealt
-/// with takes more memory than it took on the wire. Total.
+/// with takes more memory than it took on the wire. Between messages it keeps what the next may refer to. Total.
 struct LinkMessages {
   enum Message: Equatable {
     case text([UInt8])
@@ -20,32 +21,30 @@ struct LinkMessages {
     static let malformed = Failure(code: .protocolError)
     static let damaged = Failure(code: .dataInconsistentWithMessage)
     static let tooLarge = Failure(code: .messageTooLarge)
+    static let noMemory = Failure(code: .unexpectedServerError)
   }
 
   /// Pieces of one message.
   private static let maxPieces = 1024
 
   private let most: Int
-  private let inflater: Inflater?
+  private let place = LinkCoding.place()
   private let keepsContext: Bool
+  /// What the gateway has said; `nil`: nothing is compressed.
+  private var context: LinkContext?
   private var opcode: WebSocketOpcode?
   private var isCompressed = false
   private var pieces = 0
+  /// As it came.
   private var message: [UInt8] = []
 
-  /// `most`: bytes of a message. `nil`: no memory.
-  init?(most: Int, _ compression: PerMessageDeflate?) {
+  /// `most`: bytes of a message.
+  init(most: Int, _ compression: PerMessageDeflate?) {
     self.most = most
     keepsContext = compression?.clientKeepsContext ?? true
-    guard let compression else {
-      inflater = nil
-      return
+    context = compression.map {
+      LinkContext(reach: 1 << $0.clientBits, dictionary: $0.hasDictionary ? LinkDictionary.fromGateway : [])
     }
-    guard
-      let inflater = Inflater(
-        windowBits: compression.clientBits, dictionary: compression.hasDictionary ? LinkDictionary.fromGateway : [])
-    else { return nil }
-    self.inflater = inflater
   }
 
   /// `nil`: more frames belong to it.
@@ -53,7 +52,7 @@ struct LinkMessages {
     guard !frame.rsv2, !frame.rsv3 else { throw .malformed }
     switch frame.opcode {
     case .text, .binary:
-      guard opcode == nil, !frame.rsv1 || inflater != nil else { throw .malformed }
+      guard opcode == nil, !frame.rsv1 || context != nil else { throw .malformed }
       opcode = frame.opcode
       isCompressed = frame.rsv1
       pieces = 0
@@ -71,21 +70,28 @@ struct LinkMessages {
     pieces += 1
     guard pieces <= Self.maxPieces else { throw .malformed }
     let data = frame.unmaskedData
-    if isCompressed, let inflater {
-      do throws(InflateFailure) {
-        try inflater.append(data.readableBytesView, to: &message, limit: most)
-        if frame.fin { try inflater.finish(into: &message, limit: most) }
-      } catch {
-        throw error == .tooLarge ? .tooLarge : .damaged
-      }
-      if frame.fin, !keepsContext { inflater.reset() }
-    } else {
-      guard data.readableBytes <= most - message.count else { throw .tooLarge }
-      message.append(contentsOf: data.readableBytesView)
-    }
+    guard data.readableBytes <= mostOnWire - message.count else { throw .tooLarge }
+    message.append(contentsOf: data.readableBytesView)
     guard frame.fin else { return nil }
     defer { (opcode, message) = (nil, []) }
-    return opcode == .text ? .text(message) : .other
+    let whole = try decompressed()
+    return opcode == .text ? .text(whole) : .other
+  }
+
+  /// What cannot be compressed grows by some bytes for each of its blocks.
+  private var mostOnWire: Int { isCompressed ? most + most / 256 + 64 : most }
+
+  private mutating func decompressed() throws(Failure) -> [UInt8] {
+    guard isCompressed, let context else { return message }
+    let inflated: [UInt8]?
+    do throws(InflateFailure) {
+      inflated = try LinkCoding.inflated(message, behind: context, limit: most, place)
+    } catch {
+      throw error == .tooLarge ? .tooLarge : .damaged
+    }
+    guard let plain = inflated else { throw .noMemory }
+    if keepsContext { self.context?.add(plain) }
+    return plain
   }
 }
 
@@ -94,35 +100,80 @@ final class LinkCompressor: ChannelOutboundHandler {
   typealias OutboundIn = WebSocketFrame
   typealias OutboundOut = WebSocketFrame
 
-  /// 1 KiB of context, for messages that are alike: 12 KiB a link with all that belongs to it.
+  /// 1 KiB of context, for messages that are alike.
   static let windowBits = 10
-  /// Of what a gateway sends there is more: 11 KiB a link.
+  /// Of what a gateway sends there is more.
   static let gatewayWindowBits = 12
-  private static let memoryLevel = 2
   /// Shorter messages go out as they are.
   private static let compressedFrom = 16
 
-  private let deflater: Deflater
+  private let place = LinkCoding.place()
+  private let windowBits: Int
   private let keepsContext: Bool
+  /// What the hub has said.
+  private var context: LinkContext
 
-  /// `nil`: no memory.
-  init?(_ compression: PerMessageDeflate) {
-    guard
-      let deflater = Deflater(
-        windowBits: compression.serverBits, memoryLevel: Self.memoryLevel,
-        dictionary: compression.hasDictionary ? LinkDictionary.fromHub : [])
-    else { return nil }
-    self.deflater = deflater
+  init(_ compression: PerMessageDeflate) {
+    windowBits = compression.serverBits
     keepsContext = compression.serverKeepsContext
+    context = LinkContext(
+      reach: Deflater.reach(windowBits: windowBits), dictionary: compression.hasDictionary ? LinkDictionary.fromHub : []
+    )
   }
 
-  func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+  func write(context channel: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
     var frame = unwrapOutboundIn(data)
     if frame.opcode == .text, frame.fin, frame.data.readableBytes >= Self.compressedFrom {
-      frame.data = ByteBuffer(bytes: deflater.message(Array(frame.data.readableBytesView)))
-      frame.rsv1 = true
-      if !keepsContext { deflater.reset() }
+      let plain = Array(frame.data.readableBytesView)
+      // Without memory a message goes out as it is, which is always allowed.
+      if let packed = LinkCoding.deflated(plain, behind: context, windowBits: windowBits, place) {
+        frame.data = ByteBuffer(bytes: packed)
+        frame.rsv1 = true
+        if keepsContext { context.add(plain) }
+      }
     }
-    context.write(wrapOutboundOut(frame), promise: promise)
+    channel.write(wrapOutboundOut(frame), promise: promise)
+  }
+}
+
+/// zlib's state, which some links share: it is needed only while a message is compressed or decompressed. Some places, so that they seldom
+/// wait for each other.
+enum LinkCoding {
+  private static let memoryLevel = 2
+  private static let places = 8
+
+  private struct Deflating {
+    var deflater: Deflater
+    var windowBits: Int
+  }
+
+  private final class Place: Sendable {
+    let deflating = Mutex(Deflating?.none)
+    let inflater = Mutex(Inflater?.none)
+  }
+
+  private static let all = (0..<places).map { _ in Place() }
+
+  static func place() -> Int { Int.random(in: 0..<places) }
+
+  /// `nil`: no memory.
+  static func deflated(_ bytes: [UInt8], behind context: LinkContext, windowBits: Int, _ place: Int) -> [UInt8]? {
+    all[place].deflating.withLock { deflating in
+      if deflating?.windowBits != windowBits {
+        deflating = Deflater(windowBits: windowBits, memoryLevel: memoryLevel)
+          .map { Deflating(deflater: $0, windowBits: windowBits) }
+      }
+      return deflating?.deflater.message(bytes, behind: context)
+    }
+  }
+
+  /// `nil`: no memory.
+  static func inflated(
+    _ bytes: [UInt8], behind context: LinkContext, limit: Int, _ place: Int
+  ) throws(InflateFailure) -> [UInt8]? {
+    try all[place].inflater.withLock { (inflater) throws(InflateFailure) in
+      if inflater == nil { inflater = Inflater(windowBits: LinkCompressor.gatewayWindowBits) }
+      return try inflater?.message(bytes, behind: context, limit: limit)
+    }
   }
 }

@@ -11,6 +11,7 @@ actor LinkRegistry {
   private struct Link {
     let id: Int
     let send: Send
+    let isSilent: @Sendable () -> Bool
     let close: @Sendable () -> Void
     var buckets: Set<String> = []
     /// Buckets with changes that the gateway was not notified of yet.
@@ -32,6 +33,10 @@ actor LinkRegistry {
     case timedOut
   }
 
+  /// So often all links are asked whether their gateways are still there.
+  private static let round: Duration = .seconds(5)
+  /// Buckets that one question to the database is about.
+  private static let askedAtOnce = 1000
   /// A live request gets so long.
   static let patience: Duration = .seconds(15)
 
@@ -39,16 +44,34 @@ actor LinkRegistry {
   /// The gateways whose links listen to a bucket that all share.
   private var listeners: [String: Set<String>] = [:]
   private var lastID = 0
+  private var isWatching = false
   private var requests: [Key: CheckedContinuation<JSONValue, any Error>] = [:]
   private var results: [Key: [Int: CheckedContinuation<Void, Never>]] = [:]
 
-  /// A gateway has one link: the newest, for an older one may be half-open.
-  func open(_ gateway: String, _ send: @escaping Send, close: @escaping @Sendable () -> Void) -> Int {
+  /// A gateway has one link: the newest, for an older one may be half-open. `isSilent`: nothing came for too long, so it is closed.
+  func open(
+    _ gateway: String, _ send: @escaping Send, isSilent: @escaping @Sendable () -> Bool = { false },
+    close: @escaping @Sendable () -> Void
+  ) -> Int {
     links[gateway]?.close()
     listen(gateway, to: [])
     lastID += 1
-    links[gateway] = Link(id: lastID, send: send, close: close)
+    links[gateway] = Link(id: lastID, send: send, isSilent: isSilent, close: close)
+    if !isWatching {
+      isWatching = true
+      Task { await watch() }
+    }
     return lastID
+  }
+
+  /// One for all links: a task of its own would be an eighth of what an idle link takes. It ends with the last link.
+  private func watch() async {
+    while !links.isEmpty {
+      // `try?`: nobody cancels it.
+      try? await Task.sleep(for: Self.round)
+      for link in links.values where link.isSilent() { link.close() }
+    }
+    isWatching = false
   }
 
   func ended(_ gateway: String, _ id: Int) {
@@ -100,14 +123,15 @@ actor LinkRegistry {
     }
   }
 
-  /// Notifications may have been missed: sends every gateway the state of its buckets.
+  /// Notifications may have been missed: sends every gateway the state of its buckets. What many listen to is asked for once.
   func tellAll(from store: HubStore) async {
-    for (gateway, link) in links {
+    let places = Set(
+      links.flatMap { gateway, link in link.buckets.map { HubStore.BucketPlace($0, of: gateway) } })
+    var rest = Array(places)[...]
+    while !rest.isEmpty {
       // `try?`: an unreachable database has no changes.
-      for state in (try? await store.bucketStates(Array(link.buckets), gateway: gateway)) ?? [] where state.seq > 0 {
-        links[gateway]?.unsaid[state.bucket] = state.seq
-      }
-      say(gateway)
+      for news in (try? await store.standing(of: Array(rest.prefix(Self.askedAtOnce)))) ?? [] { heard(news) }
+      rest = rest.dropFirst(Self.askedAtOnce)
     }
   }
 

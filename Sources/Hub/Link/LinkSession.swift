@@ -67,21 +67,12 @@ struct LinkSession: Sendable {
           { bytes in
             // `try?`: a link that is gone takes nothing.
             (try? await outbound.write(Self.text(bytes))) != nil
-          }, close: close)
-        let watch = Task {
-          // Rarely, as there may be thousands of links; but not too rarely, as the interval is known only after the hello.
-          while !Task.isCancelled, pulse.left > 0 { try await Task.sleep(for: .seconds(min(max(pulse.left, 1), 30))) }
-          guard !Task.isCancelled else { return }
-          close()
-        }
+          }, isSilent: { pulse.left <= 0 }, close: close)
         do {
           var messages = LinkMessages(most: maxMessage, compression)
           for try await frame in inbound {
             pulse.state.withLock { $0.heard = .now }
-            guard let message = try messages?.take(frame) else {
-              if messages == nil { break }
-              continue
-            }
+            guard let message = try messages.take(frame) else { continue }
             guard try await take(message, outbound, pulse) else { break }
           }
         } catch let failure as LinkMessages.Failure {
@@ -90,7 +81,6 @@ struct LinkSession: Sendable {
         } catch {
           // The link is over either way.
         }
-        watch.cancel()
         await registry.ended(gateway, id)
       }
     } onGracefulShutdown: {

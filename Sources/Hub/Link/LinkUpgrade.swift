@@ -45,7 +45,9 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
     channel.eventLoop.makeCompletedFuture {
       switch places.admit(channel) {
-      case .seated: return Value(channel: channel, negotiated: try negotiation(channel, logger))
+      case .seated:
+        try ReadBuffers.use(by: channel)
+        return Value(channel: channel, negotiated: try negotiation(channel, logger))
       case .turnedAway: try channel.pipeline.syncOperations.addHandler(TurnedAway())
       case .dropped: channel.close(promise: nil)
       }
@@ -88,13 +90,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
       channel.close(promise: nil)
       throw ChannelError.inappropriateOperationForState
     }
-    if let compression {
-      guard let compressor = LinkCompressor(compression) else {
-        channel.close(promise: nil)
-        throw ChannelError.inappropriateOperationForState
-      }
-      try operations.addHandler(compressor)
-    }
+    if let compression { try operations.addHandler(LinkCompressor(compression)) }
     return .link(
       try FrameChannel(wrappingChannelSynchronously: channel),
       Link(gateway: visitor.gateway, compression: compression))

@@ -102,6 +102,27 @@ extension HubStore {
     return states
   }
 
+  /// A list's place: its gateway, or an empty text for what all share, and its name.
+  struct BucketPlace: Hashable, Sendable {
+    let scope: String
+    let name: String
+
+    init(_ name: String, of gateway: String) { (scope, self.name) = (HubStore.scope(name, gateway), name) }
+  }
+
+  /// How far these buckets are, those that have anything: asked for at once.
+  func standing(of places: [BucketPlace]) throws(HubDatabaseError) -> [HubNews] {
+    var found: [HubNews] = []
+    let call = HubCall(
+      """
+      SELECT b.gateway, b.name, b.seq FROM @rows JOIN buckets b ON b.gateway = v.gateway AND b.name = v.name
+      WHERE b.seq > 0
+      """, [("gateway", .texts(places.map(\.scope))), ("name", .texts(places.map(\.name)))]
+    ) { found.append(HubNews(gateway: $0.text(0), bucket: $0.text(1), seq: $0.integer(2))) }
+    try database.read([call])
+    return found
+  }
+
   private func bucketState(
     _ name: String, _ gateway: String
   ) throws(HubDatabaseError) -> (seq: Int64, first: Int64, at: Int64)? {

@@ -125,13 +125,22 @@ final class HubOverHTTP {
       if packing != nil, case .success(let response) = result, response.status == 415 {
         return .refused(status: 415, reason: "HTTP 415")
       }
-      return RetryPolicy.verdict(result, now: clock.seconds) { body in
+      let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
         // `try?`: an answer that is no JSON makes no sense, and that is all there is to know.
         (try? JSONValue(parsing: body))?["acknowledged"]?.count
       }
+      guard case .retry(let reason, let after?) = verdict, Self.isBusy(result) else { return verdict }
+      return .busy(reason: reason, after: after)
     } catch {
       return error
     }
+  }
+
+  /// It is the hub that has too much to do, and not what is in front of it: what it has is still known, and need not be asked again.
+  private static func isBusy(_ result: Result<HTTPResponse, HTTPFailure>) -> Bool {
+    guard case .success(let response) = result, response.status == 429 || response.status == 503 else { return false }
+    // `try?`: what is no JSON is no hub's.
+    return (try? JSONValue(parsing: response.body))?["error"]?.string != nil
   }
 
   // MARK: Questions and states
