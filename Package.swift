@@ -196,7 +196,8 @@ let package = Package(
       dependencies: ["Companion", "Documents", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport", "Timing"],
       swiftSettings: strict),
     .testTarget(
-      name: "WebTests", dependencies: ["EventLoop", "HTTP", "JSON", "TestSupport", "Timing", "Web"], swiftSettings: strict),
+      name: "WebTests", dependencies: ["EventLoop", "HTTP", "JSON", "TestSupport", "Timing", "Web"],
+      swiftSettings: strict),
     .testTarget(
       name: "RelayTests",
       dependencies: [
