@@ -221,6 +221,7 @@ def what_is_written_while_cut_off_goes_out_once(world):
     browser = chat(world)
     browser.find(".composer-field")
     browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({live}) => live.isLinked)"))
+    browser.until("the service worker", lambda: browser.script("return navigator.serviceWorker.ready.then((one) => Boolean(one.active))"))
     texts = [fresh("first while cut"), fresh("second while cut")]
     world.host.kill()
     browser.shows("No connection since", ".bar")
@@ -229,7 +230,6 @@ def what_is_written_while_cut_off_goes_out_once(world):
         browser.shows(text, ".message.waiting")
     browser.shows("2 messages wait", ".bar")
     # The page is opened anew without a line: the service worker has it, and what was written is still there.
-    browser.until("the service worker", lambda: browser.script("return navigator.serviceWorker.ready.then((one) => Boolean(one.active))"))
     browser.driver.refresh()
     browser.shows("No connection since", ".bar")
     for text in texts:
@@ -295,7 +295,7 @@ def what_attacks_is_shown_as_text(world):
     try:
         for path in (f"/conversations/{PUBLIC}", f"/conversations/node:{node['key'][:12]}", f"/conversations/node:{node['key'][:12]}?details=1",
                      f"/nodes/{node['key']}", "/nodes?find=%3Cscript%3E", "/gateway", f"/conversations/{PUBLIC}?find=%3Cimg%20src%3Dx%20onerror%3Dwindow.hit%3D1%3E",
-                     f"/conversations/{PUBLIC}?q=%3Cscript%3E", "/conversations/%3Cscript%3Ewindow.hit=1%3C%2Fscript%3E", "/nodes/%3Cb%3E", "/conversations/%E0%A4%A"):
+                     f"/conversations/{PUBLIC}?q=%3Cscript%3E", "/conversations/%3Cscript%3Ewindow.hit=1%3C%2Fscript%3E", "/nodes/%3Cb%3E", "/conversations/%D8%80%3Cb%3E"):
             browser.go(world.host.base + path)
             browser.until("conversations", lambda: browser.all("a.conversation"))
             if path == f"/conversations/{PUBLIC}":

@@ -26,6 +26,7 @@ export class View {
     this.doctor = make("section", { class: "card wide", "aria-labelledby": "doctor-title" });
     this.letters = make("section", { class: "card wide", id: "dead-letters", "aria-labelledby": "letters-title", hidden: true });
     this.upstreams = make("div", { class: "cards" });
+    fill(this.doctor, make("h2", { id: "doctor-title", text: t("doctor") }), make("div", { class: "shape", "aria-hidden": "true" }, make("i"), make("b"), make("u")));
     fill(shell.main, make("div", { class: "page" },
       make("header", { class: "view-head" }, make("h1", { text: t("nav.gateway") }),
         make("div", { class: "row" },
