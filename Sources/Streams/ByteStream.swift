@@ -52,9 +52,12 @@ public final class SocketStream: ByteStream {
   /// Reads since the last wait.
   private var reads = 0
   private let meter: TrafficMeter?
+  private let endsWithPeer: Bool
 
-  /// Takes ownership of the non-blocking socket. `meter`: counts it.
-  public init(_ socket: Int32, meter: TrafficMeter? = nil, on loop: EventLoop) {
+  /// Takes ownership of the non-blocking socket. `meter`: counts it. `endsWithPeer`: a peer that says no more counts as gone although nobody reads
+  /// just now. A browser that closes a connection over TCP shows in no other way; but whoever pipes a request into `nc` still listens.
+  public init(_ socket: Int32, meter: TrafficMeter? = nil, endsWithPeer: Bool = false, on loop: EventLoop) {
+    self.endsWithPeer = endsWithPeer
     self.socket = socket
     self.meter = meter
     self.loop = loop
@@ -190,6 +193,7 @@ public final class SocketStream: ByteStream {
     guard socket >= 0 else { return }
     var interest: EventLoop.Readiness = isWaiting ? .readable : []
     if sent < pending.count { interest.insert(.writable) }
+    if endsWithPeer, !isWaiting { interest.insert(.ended) }
     if isWatched { return loop.changeInterest(socket, to: interest) }
     isWatched = loop.watch(socket, for: interest) { [weak self] readiness in self?.ready(readiness) }
     if !isWatched { finish(.failed("the kernel does not watch the socket")) }
@@ -200,7 +204,7 @@ public final class SocketStream: ByteStream {
     guard socket >= 0 else { return }
     if isWaiting { return readable.resume() }
     // Gone, and nothing that it still said can be answered.
-    if !readiness.isDisjoint(with: .closed) { return finish(.closed) }
+    if !readiness.isDisjoint(with: endsWithPeer ? [.closed, .ended] : .closed) { return finish(.closed) }
     // Nobody reads just now: what comes stays with the kernel, which holds the peer back.
     updateInterest()
   }

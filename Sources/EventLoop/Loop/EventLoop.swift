@@ -18,6 +18,8 @@ public final class EventLoop {
     public static let writable = Readiness(rawValue: 4)
     /// The kernel has something out of the ordinary: a file of its own has changed.
     public static let urgent = Readiness(rawValue: 2)
+    /// The peer of a socket has said its last, although it may still listen (EPOLLRDHUP).
+    public static let ended = Readiness(rawValue: 0x2000)
     /// Error or hang-up; always reported, never asked for.
     public static let closed = Readiness(rawValue: 8 | 16)
   }
