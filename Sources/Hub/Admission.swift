@@ -12,6 +12,8 @@ final class Admission: Sendable {
   static let maxOfOne = 4
   /// Seconds that a batch may wait: longer than that, its gateway would take the link for dead.
   static let longestWait = 10.0
+  /// Bytes of a group whose time says how many a second there may be.
+  static let telling = 256 << 10
 
   private struct State {
     var bytes = 0
@@ -50,9 +52,11 @@ final class Admission: Sendable {
     }
   }
 
-  /// So many bytes took so long. Only of those behind which others waited: fewer say what a transaction costs, not what the database can do.
+  /// So many bytes took so long. Only of those behind which others waited, and of few bytes only if they took long: else they say what a
+  /// transaction costs, not what the database can do. Of a fleet that comes at once the first groups are small.
   func stored(bytes: Int, within time: Duration) {
     let seconds = max(Double(time.components.seconds) + Double(time.components.attoseconds) / 1e18, 1e-6)
+    guard bytes >= Self.telling || seconds >= 1 else { return }
     state.withLock { state in
       let rate = Double(bytes) / seconds
       guard let known = state.rate else {

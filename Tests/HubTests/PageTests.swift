@@ -175,6 +175,12 @@ import Testing
     let fast = Admission()
     fast.stored(bytes: 10 << 20, within: .seconds(1))
     for gateway in 0..<30 { #expect(fast.enter("g\(gateway)", bytes: 1 << 20) == nil) }
+    // The first of a fleet that comes at once: a round trip's time for a few bytes says little.
+    let far = Admission()
+    far.stored(bytes: 2 << 10, within: .milliseconds(20))
+    for gateway in 0..<30 { #expect(far.enter("g\(gateway)", bytes: 1 << 20) == nil) }
+    far.stored(bytes: 2 << 10, within: .seconds(2))
+    #expect(far.enter("late", bytes: 100) != nil, "but one that took seconds is slow")
     // A batch that is larger than everything may pass where nothing else waits.
     #expect(Admission().enter("g", bytes: 64 << 20) == nil)
   }
