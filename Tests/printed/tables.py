@@ -92,6 +92,7 @@ DOCUMENTS[EVERYWHERE] = {
     "meshpost run": {
         "before": "systemctl stop meshpost", "ends": "synced with the radio", "after": "systemctl start meshpost; synced"},
     "meshpost top": {"ends": "q quit"},
+    "meshpost web": {"ends": "secret="},
     "apt purge meshpost": {"elsewhere": MACHINE},
     "hardware/keeper": {"named": "what it keeps follows from the sentence; ReplacementTests and others run it"},
 }
@@ -143,6 +144,7 @@ DOCUMENTS["docs/benchmarks.md"] = {
         "./Benchmarks/run wire", "./Benchmarks/run uplink", "hardware/machine/exercise.py measure")
 } | {"meshcore-cli msg -a": {"named": "it names a client that was measured"}}
 DOCUMENTS["docs/scaling.md"] = {
+    "meshpost-hub purge": {"named": "docs/hub.md has it whole"},
     "make bench-fleet": {"elsewhere": "it builds, and measures for an hour: by hand; two of its scenes are run by FleetTests"},
     "Benchmarks/fleet/patroni.py FOLDER": {"elsewhere": "it builds a cluster: FleetTests has it, by the next line"},
     "./Benchmarks/fleet/run --rounds 12 failover": {"elsewhere": "many minutes: FleetTests runs it with two rounds"},
@@ -248,6 +250,10 @@ DOCUMENTS["docs/observability.md"] = {
     "meshpost-hub purge --older-than 90d --kind packet --dry-run": {"shows": "would delete nothing"},
     "meshpost-hub purge --older-than 90d --kind packet --yes": {"shows": "deleted nothing"},
 }
+DOCUMENTS["docs/pages.md"] = {
+    "meshpost --host ssh://pi@hilltop web": {"ends": "secret="},
+}
+
 DOCUMENTS["docs/pictures.md"] = {
     "meshpost --host ssh://pi@hilltop map --background coast.geojson --output map.html": {
         "before": """echo '{"type":"LineString","coordinates":[[8.5,47.3],[8.6,47.4]]}' >coast.geojson"""},

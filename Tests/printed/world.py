@@ -9,6 +9,7 @@ import os
 import pathlib
 import signal
 import socket
+import shutil
 import subprocess
 import sys
 import threading
@@ -109,6 +110,7 @@ def install(programs, python):
     pathlib.Path("/etc/group").write_text("\n".join(groups))
     for source, place in (("meshpostd.toml", "meshpost"), ("hub.toml", "meshpost-hub")):
         write(f"/usr/share/{place}/{source}", (CHECKOUT / "deploy" / source).read_text())
+    shutil.copytree(CHECKOUT / "Sources/Pages", "/usr/share/meshpost/pages")
     examples = pathlib.Path("/usr/share/doc/meshpost/examples/hooks")
     for hook in (CHECKOUT / "deploy/hooks").iterdir():
         write(examples / hook.name, hook.read_text(), 0o755)

@@ -87,7 +87,8 @@ public final class HTTPServer {
           close(socket)
           continue
         }
-        let connection = ServerConnection(SocketStream(socket, endsWithPeer: location == nil, on: loop), on: loop, of: self)
+        let connection = ServerConnection(
+          SocketStream(socket, endsWithPeer: location == nil, on: loop), on: loop, of: self)
         connections.append(connection)
         loop.begin(in: &group) {
           await connection.run()

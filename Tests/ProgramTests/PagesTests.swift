@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// The pages in a real browser: `Tests/pages/run`.
+  @Suite struct Pages {
+    private static func stage(_ arguments: [String]) throws -> Program {
+      let run = Fixtures.checkout.appending(path: "Tests/pages/run").path()
+      return try Program(Program.python, [run] + arguments)
+    }
+
+    private static var mayBeMade: Bool { (try? stage(["--may"]).ended()) == 0 }
+
+    @Test(.enabled("no browser is here (chromium, chromium-driver)") { mayBeMade })
+    func `each view works in a browser, for two people, on a phone, and for whom nobody trusts`() async throws {
+      let rig = try Rig()
+      let air = rig.scratch.location("air")
+      #expect(mkfifo(air, 0o600) == 0)
+      let radio = Program.programs.appending(path: "meshpost-radio").path()
+      // Open for both, so that it has no end when a writer goes.
+      rig.radio = try Program(
+        "/bin/sh",
+        [
+          "-c", "exec \"$0\" \"$@\" <>\"$AIR\"", radio, "--clock", "now", "--tty",
+          "r0=\(rig.scratch.location("radio.tty"))", "--nodes", "6", "--contacts", "80", "--repeaters", "2",
+          "--advertise",
+          "--keep",
+        ], environment: ["AIR": air])
+      try rig.radio?.line(with: "ready")
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      // It is killed and comes back at the same port.
+      let (descriptor, port) = try LoopbackPort.take()
+      close(descriptor)
+      let host = "\(Program.programs.appending(path: "meshpost").path()) web --socket \(rig.socket) --port \(port)"
+      let run = try Self.stage(["--host", host, "--gateway", rig.socket, "--air", air])
+      let code = await run.ends()
+      #expect(code == 0, "\(run.lines.joined(separator: "\n"))")
+    }
+  }
+}
