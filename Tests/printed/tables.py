@@ -144,7 +144,7 @@ DOCUMENTS["docs/benchmarks.md"] = {
         "./Benchmarks/run wire", "./Benchmarks/run uplink", "hardware/machine/exercise.py measure")
 } | {"meshcore-cli msg -a": {"named": "it names a client that was measured"}}
 DOCUMENTS["docs/scaling.md"] = {
-    "meshpost-hub purge": {"named": "docs/hub.md has it whole"},
+    "meshpost-hub purge": {"named": "docs/observability.md has it whole"},
     "make bench-fleet": {"elsewhere": "it builds, and measures for an hour: by hand; two of its scenes are run by FleetTests"},
     "Benchmarks/fleet/patroni.py FOLDER": {"elsewhere": "it builds a cluster: FleetTests has it, by the next line"},
     "./Benchmarks/fleet/run --rounds 12 failover": {"elsewhere": "many minutes: FleetTests runs it with two rounds"},
