@@ -101,25 +101,29 @@ public final class WebServer {
   // MARK: Sessions
 
   private func isSignedIn(_ request: HTTPRequest) -> Bool {
-    token(request).map { sessions.use($0, now: loop.now) } ?? false
+    tokens(request).contains { sessions.use($0, now: loop.now) }
   }
 
-  private func token(_ request: HTTPRequest) -> String? {
+  /// A server at another port of this machine can set a cookie of the same name: one of several may be ours.
+  private func tokens(_ request: HTTPRequest) -> [String] {
+    var found: [String] = []
     for field in request.headers.values(of: "Cookie") {
       for pair in field.pieces(at: ";") {
         let parts = pair.utf8.drop { $0 == 0x20 }.split(separator: UInt8(ascii: "="), maxSplits: 1)
-        guard parts.count == 2, let name = String(parts[0]), name.isExactly(cookie) else { continue }
-        return String(parts[1])
+        guard parts.count == 2, let name = String(parts[0]), name.isExactly(cookie), let value = String(parts[1]) else {
+          continue
+        }
+        found.append(value)
       }
     }
-    return nil
+    return found
   }
 
   private func session(_ request: HTTPRequest) async -> HTTPResponse {
     switch request.method {
     case "GET": return state(isSignedIn: isSignedIn(request))
     case "DELETE":
-      if let token = token(request) { sessions.end(token) }
+      for token in tokens(request) { sessions.end(token) }
       var response = state(isSignedIn: false)
       response.headers.add("Set-Cookie", "\(cookie)=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0")
       return response

@@ -119,6 +119,24 @@ extension WholeProgramTests {
       #expect(try server.run(["doctor"], of: rig).lines.contains { $0.hasPrefix("ok    radio") })
     }
 
+    @Test func `pages go through ssh, and through a new one when that is gone`() throws {
+      let rig = try rig()
+      let server = try Server()
+      server.scratch.makeFolder("mux-user-known")
+      let host = try PagesHost(rig) { try server.start($0, of: rig) }
+      #expect(host.signIn()?.status == 200)
+      for _ in 0..<3 {
+        let messages = host.ask("GET", "/v1/messages?direction=both")
+        #expect(messages?.status == 200)
+        #expect(String(decoding: messages?.body ?? [], as: UTF8.self).contains("hello from the hill"))
+        let live = try host.follow(after: "0") { $0.contains { $0.contains("hello from the hill") } }
+        #expect(live.contains { $0.hasPrefix("event: hello") })
+        // All that `ssh` carries, here and there.
+        _ = try Program("/usr/bin/pkill", ["-f", "^(ssh|/usr/bin/ssh) .*\(server.scratch.folder.path())"]).ended()
+        try untilTrue("the pages to go through another ssh") { host.ask("GET", "/v1/status")?.status == 200 }
+      }
+    }
+
     @Test func `every command works over ssh, and prints what it promises`() throws {
       let rig = try EveryCommand.rig()
       let server = try Server()

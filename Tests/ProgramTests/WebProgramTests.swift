@@ -8,71 +8,71 @@ import JSON
 import TestSupport
 import Testing
 
+/// A gateway, its pages, and whoever asks them.
+final class PagesHost {
+  let rig: Rig
+  let program: Program
+  let port: UInt16
+  var secret: String
+  var cookie: String?
+
+  init(_ rig: Rig, command: (([String]) throws -> Program)? = nil) throws {
+    self.rig = rig
+    let pages = Fixtures.checkout.appending(path: "Sources/Pages").path()
+    let arguments = ["web", "--pages", pages]
+    program = try command?(arguments) ?? Program.own("meshpost", arguments + ["--socket", rig.socket])
+    try program.line(with: "#secret=")
+    let line = program.lines.first { $0.contains("#secret=") } ?? ""
+    let parts = line.components(separatedBy: "/#secret=")
+    port = try #require(UInt16(parts[0].components(separatedBy: ":").last ?? ""))
+    secret = parts[1]
+  }
+
+  var origin: String { "http://127.0.0.1:\(port)" }
+
+  func ask(
+    _ method: String, _ target: String, _ body: String = "", headers: [String: String] = [:], signedIn: Bool = true
+  ) -> HTTPResponse? {
+    var request = HTTPRequest(method, target, body: Array(body.utf8))
+    if method != "GET" {
+      if headers["Origin"] == nil { request.headers.add("Origin", origin) }
+      if headers["Content-Type"] == nil { request.headers.add("Content-Type", "application/json") }
+    }
+    for (name, value) in headers where !value.isEmpty { request.headers.add(name, value) }
+    if signedIn, let cookie { request.headers.add("Cookie", cookie) }
+    return Rig.ask(.tcp(host: "127.0.0.1", port: port, tls: false), request)
+  }
+
+  func signIn(_ given: String? = nil) -> HTTPResponse? {
+    let response = ask("POST", "/session", "{\"secret\":\"\(given ?? secret)\"}", signedIn: false)
+    if let set = response?.headers["Set-Cookie"] { cookie = set.components(separatedBy: ";")[0] }
+    return response
+  }
+
+  /// The first rows of what is live, until `isEnough` says so.
+  func follow(after id: String?, until isEnough: @escaping ([String]) -> Bool) throws -> [String] {
+    let loop = EventLoop()
+    let client = HTTPClient(.tcp(host: "127.0.0.1", port: port, tls: false), on: loop)
+    var request = HTTPRequest("GET", "/v1/live", headers: ["Cookie": cookie ?? ""])
+    if let id { request.headers.add("Last-Event-ID", id) }
+    var text = ""
+    loop.begin {
+      // `try?`: it is ended from here.
+      _ = try? await client.send(request, timeout: .seconds(60)) { piece in
+        text += String(decoding: piece, as: UTF8.self)
+        if isEnough(text.components(separatedBy: "\n\n")) { loop.stop() }
+      }
+      loop.stop()
+    }
+    loop.run()
+    client.close()
+    return text.components(separatedBy: "\n\n")
+  }
+}
+
 extension WholeProgramTests {
   /// `meshpost web` without a browser: who gets in, who does not, and what goes through.
   @Suite struct WebHost {
-    /// A gateway, its pages, and whoever asks them.
-    private final class Host {
-      let rig: Rig
-      let program: Program
-      let port: UInt16
-      var secret: String
-      var cookie: String?
-
-      init(_ rig: Rig, command: (([String]) throws -> Program)? = nil) throws {
-        self.rig = rig
-        let pages = Fixtures.checkout.appending(path: "Sources/Pages").path()
-        let arguments = ["web", "--pages", pages]
-        program = try command?(arguments) ?? Program.own("meshpost", arguments + ["--socket", rig.socket])
-        try program.line(with: "#secret=")
-        let line = program.lines.first { $0.contains("#secret=") } ?? ""
-        let parts = line.components(separatedBy: "/#secret=")
-        port = try #require(UInt16(parts[0].components(separatedBy: ":").last ?? ""))
-        secret = parts[1]
-      }
-
-      var origin: String { "http://127.0.0.1:\(port)" }
-
-      func ask(
-        _ method: String, _ target: String, _ body: String = "", headers: [String: String] = [:], signedIn: Bool = true
-      ) -> HTTPResponse? {
-        var request = HTTPRequest(method, target, body: Array(body.utf8))
-        if method != "GET" {
-          if headers["Origin"] == nil { request.headers.add("Origin", origin) }
-          if headers["Content-Type"] == nil { request.headers.add("Content-Type", "application/json") }
-        }
-        for (name, value) in headers where !value.isEmpty { request.headers.add(name, value) }
-        if signedIn, let cookie { request.headers.add("Cookie", cookie) }
-        return Rig.ask(.tcp(host: "127.0.0.1", port: port, tls: false), request)
-      }
-
-      func signIn(_ given: String? = nil) -> HTTPResponse? {
-        let response = ask("POST", "/session", "{\"secret\":\"\(given ?? secret)\"}", signedIn: false)
-        if let set = response?.headers["Set-Cookie"] { cookie = set.components(separatedBy: ";")[0] }
-        return response
-      }
-
-      /// The first rows of what is live, until `isEnough` says so.
-      func follow(after id: String?, until isEnough: @escaping ([String]) -> Bool) throws -> [String] {
-        let loop = EventLoop()
-        let client = HTTPClient(.tcp(host: "127.0.0.1", port: port, tls: false), on: loop)
-        var request = HTTPRequest("GET", "/v1/live", headers: ["Cookie": cookie ?? ""])
-        if let id { request.headers.add("Last-Event-ID", id) }
-        var text = ""
-        loop.begin {
-          // `try?`: it is ended from here.
-          _ = try? await client.send(request, timeout: .seconds(60)) { piece in
-            text += String(decoding: piece, as: UTF8.self)
-            if isEnough(text.components(separatedBy: "\n\n")) { loop.stop() }
-          }
-          loop.stop()
-        }
-        loop.run()
-        client.close()
-        return text.components(separatedBy: "\n\n")
-      }
-    }
-
     private func rig() throws -> Rig {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "3", "--nodes", "3"])
@@ -86,7 +86,7 @@ extension WholeProgramTests {
     }
 
     @Test func `a secret works once, a session until it ends, and nobody else gets in`() throws {
-      let host = try Host(rig())
+      let host = try PagesHost(rig())
       #expect(try json(host.ask("GET", "/session"))["signed_in"]?.bool == false)
       #expect(host.ask("GET", "/v1/status")?.status == 401)
       #expect(host.signIn("nonsense")?.status == 403)
@@ -117,7 +117,7 @@ extension WholeProgramTests {
     }
 
     @Test func `who guesses has to wait, and so does everybody`() throws {
-      let host = try Host(rig())
+      let host = try PagesHost(rig())
       var statuses: [Int] = []
       for number in 0..<12 { statuses.append(host.signIn("guess \(number)")?.status ?? 0) }
       #expect(statuses.prefix(6).allSatisfy { $0 == 403 })
@@ -126,7 +126,7 @@ extension WholeProgramTests {
     }
 
     @Test func `pages come from the folder with a policy that runs nothing else, and are not sent twice`() throws {
-      let host = try Host(rig())
+      let host = try PagesHost(rig())
       let shell = try #require(host.ask("GET", "/conversations/channel:0011"))
       #expect(shell.status == 200)
       #expect(shell.headers["Content-Type"]?.hasPrefix("text/html") == true)
@@ -141,7 +141,7 @@ extension WholeProgramTests {
 
     @Test func `what is live goes on behind the last event after the gateway was killed`() throws {
       let rig = try rig()
-      let host = try Host(rig)
+      let host = try PagesHost(rig)
       #expect(host.signIn()?.status == 200)
       rig.radio?.write("chan r1 0 before the kill")
       let before = try host.follow(after: "0") { $0.contains { $0.contains("before the kill") } }
@@ -161,7 +161,7 @@ extension WholeProgramTests {
 
     @Test func `conversations tell what was not read, and a message sent twice is one`() throws {
       let rig = try rig()
-      let host = try Host(rig)
+      let host = try PagesHost(rig)
       #expect(host.signIn()?.status == 200)
       func conversations() throws -> [JSONValue] {
         try (host.ask("GET", "/v1/conversations")?.body ?? []).split(separator: 10).map {

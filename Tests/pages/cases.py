@@ -251,6 +251,25 @@ def what_is_written_while_cut_off_goes_out_once(world):
 
 
 @test
+def what_was_written_for_another_gateway_waits_for_it(world):
+    browser = chat(world)
+    browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({live}) => live.isLinked)"))
+    theirs, ours = fresh("for another hill"), fresh("for this one")
+    browser.script("""localStorage.setItem('meshpost.outbox', JSON.stringify([
+      {id: arguments[0], gateway: 'ffffffffffffffff', conversation: arguments[1], text: arguments[2], split: false, at: Date.now()}]))""",
+      secrets.token_hex(16), PUBLIC, theirs)
+    browser.driver.refresh()
+    write(browser, ours)
+    # It would have gone before this one.
+    browser.until(f"{ours} sent", lambda: browser.script(
+        "return [...document.querySelectorAll('article.own:not(.waiting)')].some((row) => row.innerText.includes(arguments[0]))", ours))
+    assert theirs not in browser.text()
+    assert not world.gateway.texts(theirs)
+    browser.until("it to wait alone", lambda: browser.script("return JSON.parse(localStorage.getItem('meshpost.outbox')).map((one) => one.text)") == [theirs])
+    browser.script("localStorage.removeItem('meshpost.outbox')")
+
+
+@test
 def two_people_at_once(world):
     browsers = [chat(world), chat(world)]
     texts = [[fresh(f"person {number}, line {line}") for line in range(4)] for number in range(2)]

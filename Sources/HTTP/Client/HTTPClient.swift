@@ -109,6 +109,8 @@ public final class HTTPClient {
   private var isClosed = false
   /// This request has a connection, or had one.
   private var isConnected = false
+  /// The socket that was given is this client's stream, or was: its number may be another one's by now.
+  private var isSocketTaken = false
 
   /// `proxy`: the way to a TCP endpoint leads through it. `meter`: counts the connections.
   public init(
@@ -170,7 +172,10 @@ public final class HTTPClient {
         throw error == .cancelled ? HTTPFailure.cancelled : .unreachable(error.description)
       }
       return try connected(socket)
-    case .connected(let socket): return try connected(socket)
+    case .connected(let socket):
+      guard !isSocketTaken else { throw HTTPFailure.unreachable("the connection has ended") }
+      isSocketTaken = true
+      return try connected(socket)
     case .unix(let location):
       do throws(SystemError) {
         return SocketStream(try UnixSocket.connect(location), on: loop)

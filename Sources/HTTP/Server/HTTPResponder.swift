@@ -92,6 +92,7 @@ public final class HTTPResponder {
 
   /// Gives up in the middle: the peer sees a broken answer.
   public func abort() {
+    guard !isOver else { return }
     isAborted = true
     finish()
   }

@@ -1,3 +1,4 @@
+import { Kept } from "./kept.js";
 import { Store } from "./store.js";
 
 /** The host sends something at least each 20 s, if only a comment. */
@@ -19,6 +20,7 @@ class Live extends Store {
   #last = null;
   /** Gateway and epoch. */
   #journal = null;
+  #gateway = new Kept("gateway", "");
   #attempt = 0;
   #ending = null;
   #wake = null;
@@ -26,6 +28,9 @@ class Live extends Store {
   /** Not to be heard now: the page is put away, or hidden beside others. A browser has six connections to a host, for all pages together. */
   #isAway = false;
   #release = null;
+
+  /** The gateway at the other end; while the line is cut, the last one. */
+  get gateway() { return this.#gateway.value; }
 
   on(event, heard) {
     if (!this.#heard.has(event)) this.#heard.set(event, new Set());
@@ -154,6 +159,7 @@ class Live extends Store {
       const isAfresh = this.#last === null || isAnother;
       if (isAnother) this.#last = null;
       this.#journal = journal;
+      this.#gateway.value = value.gateway;
       this.isLinked = true;
       this.since = null;
       this.#attempt = 0;

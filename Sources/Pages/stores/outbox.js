@@ -7,7 +7,7 @@ import { Store } from "./store.js";
  * What was written and is not at the gateway yet. Each has an id of its own, under which it may be posted any number of times and is one
  * message: a page that is closed, a line that is cut in the middle, or two tabs that share this storage send nothing twice.
  *
- * An entry: `{id, conversation, text, split, at, trouble?: {words, remedy, code}}`. It goes when its message comes by the stream.
+ * An entry is for the gateway at which it was written, and waits for that when this address leads to another. `{id, gateway, conversation, text, split, at, trouble?: {words, remedy, code}}`. It goes when its message comes by the stream.
  */
 class Outbox extends Store {
   #kept = new Kept("outbox", []);
@@ -22,12 +22,14 @@ class Outbox extends Store {
     addEventListener("storage", (event) => { if (event.key === "meshpost.outbox") this.changed(); });
   }
 
-  of(conversation) { return this.#kept.value.filter((entry) => entry.conversation === conversation); }
+  get #ours() { return this.#kept.value.filter((entry) => entry.gateway === live.gateway); }
 
-  get count() { return this.#kept.value.filter((entry) => !entry.trouble).length; }
+  of(conversation) { return this.#ours.filter((entry) => entry.conversation === conversation); }
+
+  get count() { return this.#ours.filter((entry) => !entry.trouble).length; }
 
   write(conversation, text, split = false) {
-    this.#kept.value = [...this.#kept.value, { id: freshID(), conversation, text, split, at: Date.now() }];
+    this.#kept.value = [...this.#kept.value, { id: freshID(), gateway: live.gateway, conversation, text, split, at: Date.now() }];
     this.changed();
     this.flush();
   }
@@ -61,7 +63,7 @@ class Outbox extends Store {
     this.#isSending = true;
     try {
       for (;;) {
-        const entry = this.#kept.value.find((one) => !one.trouble && !this.#taken.has(one.id));
+        const entry = this.#ours.find((one) => !one.trouble && !this.#taken.has(one.id));
         if (!entry) return;
         try {
           // By the channel's digest or the key's first digits, which no name is taken for.

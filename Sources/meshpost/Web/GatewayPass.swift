@@ -8,8 +8,9 @@ import Web
 
 /// Passes requests of pages on to the control socket, here or through `ssh`, each on a connection of its own that is kept for the next.
 final class GatewayPass {
-  /// Connections at once. A page holds two: what is live, and packets.
-  private static let mostConnections = 20
+  /// Connections at once for what has an end, and for streams, of which a page holds two: what is live, and packets. More streams are refused.
+  private static let mostConnections = 8
+  private static let mostStreams = 16
   /// Requests that wait for one of these.
   private static let mostWaiting = 64
   /// A page that reads so little of what it asked for is cut off.
@@ -31,6 +32,7 @@ final class GatewayPass {
   private let loop: EventLoop
   private let turns: LoopSemaphore<Int>
   private var free: [Line] = []
+  private var streams = 0
 
   init(_ connection: Connection, on loop: EventLoop) {
     self.connection = connection
@@ -40,7 +42,15 @@ final class GatewayPass {
 
   func pass(_ request: HTTPRequest, _ way: PassedRoutes.Way, _ responder: HTTPResponder) async {
     do {
-      try await turns.with(0) { try await self.carry(Self.stripped(request), way, responder) }
+      guard way == .stream else {
+        return try await turns.with(0) { try await self.carry(Self.stripped(request), way, responder) }
+      }
+      guard streams < Self.mostStreams else {
+        return refuse(responder, 503, "too many pages are open; close one of them")
+      }
+      streams += 1
+      defer { streams -= 1 }
+      try await carry(Self.stripped(request), way, responder)
     } catch let failure as HTTPFailure {
       refuse(responder, 502, "the gateway does not answer: \(failure)")
     } catch is CancellationError {
@@ -62,30 +72,45 @@ final class GatewayPass {
   }
 
   private func carry(_ request: HTTPRequest, _ way: PassedRoutes.Way, _ responder: HTTPResponder) async throws {
-    let line = try free.popLast() ?? open()
-    var isTooSlow = false
+    while let line = free.popLast() {
+      do {
+        return try await carry(request, way, responder, on: line)
+      } catch HTTPFailure.unreachable where line.tunnel != nil {
+        // `ssh` had ended while nobody used it, and nothing was sent: the next one, or a new one.
+        continue
+      }
+    }
+    try await carry(request, way, responder, on: open())
+  }
+
+  private func carry(
+    _ request: HTTPRequest, _ way: PassedRoutes.Way, _ responder: HTTPResponder, on line: Line
+  ) async throws {
     let response: HTTPResponse
     do {
       response = try await line.client.send(
         request, timeout: way == .stream ? nil : .seconds(200),
-        onPiece: way == .whole
-          ? nil
-          : { piece in
-            if !responder.isBegun { _ = responder.begin(headers: Self.headers(way, request.path)) }
-            responder.write(piece)
-            if responder.pendingBytes > Self.mostUnread { isTooSlow = true; line.client.close() }
-          })
+        onPiece: way == .whole ? nil : { piece in self.handOn(piece, way, request, responder, line) })
     } catch {
       line.close()
       // What has begun cannot become an error: it breaks off, and the page sees that.
-      if responder.isBegun || isTooSlow { return responder.abort() }
+      if responder.isBegun { return responder.abort() }
       throw error
     }
     free.append(line)
     if responder.isBegun { return responder.end() }
-    var whole = HTTPResponse(status: response.status, headers: Self.headers(way, request.path), body: response.body)
-    if response.status >= 400 { whole.headers = Self.headers(.whole, request.path) }
-    responder.respond(whole)
+    let type: PassedRoutes.Way = response.status < 400 ? way : .whole
+    responder.respond(
+      HTTPResponse(status: response.status, headers: Self.headers(type, request.path), body: response.body))
+  }
+
+  private func handOn(
+    _ piece: [UInt8], _ way: PassedRoutes.Way, _ request: HTTPRequest, _ responder: HTTPResponder, _ line: Line
+  ) {
+    // Refused: so many answers are open already, and whoever asked has been told.
+    if !responder.isBegun, !responder.begin(headers: Self.headers(way, request.path)) { return line.client.close() }
+    responder.write(piece)
+    if responder.pendingBytes > Self.mostUnread { line.client.close() }
   }
 
   private func open() throws -> Line {
