@@ -169,7 +169,7 @@ extension WholeProgramTests {
         try refused.ended() == EX_CANTCREAT && refused.lines.joined().contains("is not a valid backup"),
         "\(refused.lines)")
       let restored = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml"), "--restore", file])
-      #expect(try restored.ended() == 0 && restored.lines.joined().contains("is kept as"), "\(restored.lines)")
+      #expect(try restored.ended() == 0 && restored.lines.joined().contains("was saved as"), "\(restored.lines)")
       try rig.startGateway()
       try rig.waitForSync()
       #expect(try rig.status()?["store"]?["messages"]?.integer == Int64(saved))

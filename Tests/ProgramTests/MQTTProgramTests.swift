@@ -255,7 +255,7 @@ extension WholeProgramTests {
       try rig.startGateway()
       rig.radio?.write("chan r1 0 kept")
       try rig.gateway?.line(with: "stopped: the broker")
-      #expect(rig.gateway?.lines.contains { $0.contains("QoS 0 only") } == true, "\(rig.gateway?.lines ?? [])")
+      #expect(rig.gateway?.lines.contains { $0.contains("only QoS 0") } == true, "\(rig.gateway?.lines ?? [])")
       try untilTrue("the message to wait") {
         try rig.status()?["upstreams"]?.array?.first?["pending"]?.integer ?? 0 > 0
       }

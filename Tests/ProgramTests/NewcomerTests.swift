@@ -42,7 +42,7 @@ extension WholeProgramTests {
       try rig.startGateway()
       try rig.waitForSync()
       let refused = try rig.meshpost("send", "#Public", "hello")
-      #expect(refused.code == EX_NOUSER && refused.lines.joined().contains("Write 'Public'"), "\(refused)")
+      #expect(refused.code == EX_NOUSER && refused.lines.joined().contains("write 'Public'"), "\(refused)")
       #expect(try rig.meshpost("send", "#nowhere", "hello").lines.joined().contains("channel add '#nowhere'"))
       let added = try rig.meshpost(
         "upstream", "add", "chat", "http://127.0.0.1:1/x", "--kind", "webhook", "--set",

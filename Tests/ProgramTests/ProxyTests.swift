@@ -122,7 +122,7 @@ extension WholeProgramTests {
         ([33], "sign"),
       ] {
         #expect(try client.ask(frame) == [1, 1], "\(words)")
-        try rig.gateway?.line(with: "wanted \(words)")
+        try rig.gateway?.line(with: "requested \(words)")
       }
       #expect(try client.ask([37, 0x40, 0xE2, 1, 0]) == [0], "the PIN is allowed here")
       #expect(try client.ask([15] + key) == [1, 2], "a key of zeros is an empty entry of the radio's table")
@@ -165,7 +165,7 @@ extension WholeProgramTests {
       #expect(try run("infos").contains("\"name\": \"r0\""))
       #expect(try run("msg", "r1", "hi", "wait_ack").contains("ack"))
       _ = try run("set", "tx", "3")
-      try rig.gateway?.line(with: "wanted radio")
+      try rig.gateway?.line(with: "requested radio")
       _ = try run("set", "name", "hill")
       #expect(try run("infos").contains("\"name\": \"hill\""))
     }

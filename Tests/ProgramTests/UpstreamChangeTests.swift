@@ -75,7 +75,7 @@ extension WholeProgramTests {
       try untilTrue("the bad ones to be stopped: \(rig.gateway?.lines.suffix(5) ?? [])") {
         try Self.isStopped(rig, "vault", because: "ca_file: \(pem) has no certificates in PEM")
           && Self.isStopped(rig, "mute", because: "token_file: \(lost) cannot be read: No such file")
-          && Self.isStopped(rig, "hook/bot", because: "is not there")
+          && Self.isStopped(rig, "hook/bot", because: "does not exist")
       }
       rig.radio?.write("chan r1 0 after the reload")
       try untilTrue("the message to arrive") { try rig.hubTexts() == ["after the reload"] }
