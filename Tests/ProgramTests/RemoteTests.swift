@@ -128,7 +128,8 @@ extension WholeProgramTests {
       for _ in 0..<3 {
         let messages = host.ask("GET", "/v1/messages?direction=both")
         #expect(messages?.status == 200)
-        #expect(String(decoding: messages?.body ?? [], as: UTF8.self).contains("hello from the hill"))
+        let text = String(decoding: messages?.body ?? [], as: UTF8.self)
+        #expect(text.contains("hello from the hill"))
         let live = try host.follow(after: "0") { $0.contains { $0.contains("hello from the hill") } }
         #expect(live.contains { $0.hasPrefix("event: hello") })
         // All that `ssh` carries, here and there.
