@@ -36,8 +36,10 @@ public struct HubServer: Sendable {
       ? LinkElsewhere(
         registry, hasOthers: { try await stores.pages.hasOtherHubs() }, tell: { try await stores.desk.tellOthers($0) })
       : nil
+    let figures = FleetFigures { stores.pages }
     api = HubAPI(
-      stores: stores, access: access, registry: registry, elsewhere: elsewhere,
+      stores: stores, access: access, registry: registry, figures: figures,
+      live: LiveFeed({ stores.pages }, registry, figures), elsewhere: elsewhere,
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
       memory: HubMemory(largest: configuration.maxBody),
       places: Places(most: room, log: HubLog.write), refused: RefusedLogins(HubLog.write),
@@ -64,7 +66,13 @@ public struct HubServer: Sendable {
   /// Serves until SIGTERM or SIGINT. `ready` gets the port.
   public func run(_ ready: @escaping @Sendable (Int) -> Void) async throws {
     let registry = api.registry
-    await api.stores.listen { news in Task { await registry.heard(news) } }
+    let live = api.live
+    await api.stores.listen { news in
+      Task {
+        await registry.heard(news)
+        await live.heard(news)
+      }
+    }
     let listener = hearOthers()
     defer { withExtendedLifetime(listener) {} }
     let probe = Task { [stores = api.stores] in
@@ -96,7 +104,7 @@ extension HubServer {
   /// Forwards changes by other hubs on the same database to the gateways that are linked here.
   private func hearOthers() -> PostgresListener? {
     guard HubStore.isServer(configuration.location) else { return nil }
-    let (registry, stores, elsewhere) = (api.registry, api.stores, api.elsewhere)
+    let (registry, stores, elsewhere, live) = (api.registry, api.stores, api.elsewhere, api.live)
     return PostgresListener(
       address: configuration.location, password: configuration.password,
       onConnect: { Task { await registry.tellAll(from: stores.pages) } },
@@ -106,6 +114,7 @@ extension HubServer {
             await elsewhere?.heard(news)
           } else {
             await registry.heard(news)
+            await live.heard(news)
           }
         }
       })

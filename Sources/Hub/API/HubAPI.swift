@@ -11,6 +11,10 @@ struct HubAPI: Sendable {
   let stores: HubStores
   let access: HubAccess
   let registry: LinkRegistry
+  let figures: FleetFigures
+  let live: LiveFeed
+  /// How many alerts are open, of each of these gateways that has any.
+  var alerts: @Sendable ([String]) async -> [String: Int64] = { _ in [:] }
   /// `nil`: no other hub can share the database.
   let elsewhere: LinkElsewhere?
   let limiter: RateLimiter
@@ -50,9 +54,7 @@ struct HubAPI: Sendable {
     router.get("/readyz") { _, _ in ready() }
     router.get("/metrics") { request, context in try await answer(request, context, .measure, metrics) }
     route(router, .get, "", .read, gateways)
-    router.get("/v1/messages") { request, context in
-      try await answer(request, context, .read) { try await joined($0) }
-    }
+    readers(router)
     route(router, .get, "/{id}", .read, greet)
     route(router, .post, "/{id}/events", .write, take)
     route(router, .get, "/{id}/events", .read) { try await page($0, kind: nil) }
@@ -69,6 +71,20 @@ struct HubAPI: Sendable {
     route(router, .put, "/{id}/documents/**", .command, editDocument)
     route(router, .delete, "/{id}/documents/**", .command, editDocument)
     return router
+  }
+
+  /// What concerns all gateways.
+  private func readers(_ router: Router<HubContext>) {
+    let routes: [(String, Handler)] = [
+      ("messages", { try await joined($0) }), ("messages/{position}", { try await oneMessage($0) }),
+      ("fleet", { try await fleet($0) }), ("channels", { try await channels($0) }), ("nodes", { try await nodes($0) }),
+      ("commands", { try await allCommands($0) }), ("live", { try await follow($0) }),
+    ]
+    for (path, handler) in routes {
+      router.on(RouterPath("/v1/" + path), method: .get) { request, context in
+        try await answer(request, context, .read, handler)
+      }
+    }
   }
 
   private func route(
@@ -105,6 +121,8 @@ struct HubAPI: Sendable {
       let call = Call(request: request, gateway: gateway ?? "", author: author, parameters: context.parameters)
       do {
         return try await handled(call, handler)
+      } catch let error as BadQuery {
+        return Self.refusal(.badRequest, error.words)
       } catch let error as HubDatabaseError where error.kind == .unfit {
         return Self.refusal(.unprocessableContent, error.words)
       } catch let error as HubDatabaseError {

@@ -82,21 +82,9 @@ extension HubAPI {
       })
   }
 
-  func page(_ call: Call, kind: String?) async throws -> Response {
-    Self.json(
-      try await stores.pages.events(
-        gateway: call.gateway, kind: kind, after: call.number("after") ?? 0, limit: call.limit))
-  }
-
   func contacts(_ call: Call) async throws -> Response {
     Self.json(
       try await stores.pages.contacts(gateway: call.gateway, after: call.query("after") ?? "", limit: call.limit))
-  }
-
-  func joined(_ call: Call) async throws -> Response {
-    Self.json(
-      try await stores.pages.joinedMessages(
-        channel: call.query("channel"), after: call.number("after") ?? 0, limit: call.limit))
   }
 
   /// With `buckets`: how far each is; with `bucket` and `after`: a page of one.

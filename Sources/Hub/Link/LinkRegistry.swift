@@ -13,6 +13,8 @@ actor LinkRegistry {
     let send: Send
     let isSilent: @Sendable () -> Bool
     let close: @Sendable () -> Void
+    /// Milliseconds since 1970.
+    let since = HubClock.now
     var buckets: Set<String> = []
     /// Buckets with changes that the gateway was not notified of yet.
     var unsaid: [String: Int64] = [:]
@@ -85,6 +87,8 @@ actor LinkRegistry {
 
   func isOpen(_ gateway: String) -> Bool { links[gateway] != nil }
   var count: Int { links.count }
+  /// Since when each link is open, milliseconds since 1970.
+  func linkTimes() -> [String: Int64] { links.mapValues(\.since) }
 
   func subscribe(_ gateway: String, _ buckets: Set<String>) {
     guard links[gateway] != nil else { return }

@@ -75,7 +75,7 @@ extension HubStore {
     return found
   }
 
-  private static func command(_ row: any HubRow) -> Command {
+  static func command(_ row: any HubRow) -> Command {
     let ended = row.textIfAny(6).flatMap { Int64($0) }
     return Command(
       id: row.text(0), state: CommandState(rawValue: row.text(1)) ?? .queued, body: row.text(2),
@@ -94,6 +94,7 @@ extension HubStore {
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT(gateway, id) DO NOTHING
         """, .text(gateway), .text(id), .text(JSONWriterText.text(body)), .text(state.rawValue),
         .text(Self.kept(answer)), .text(author), .integer(now))
+      announce(HubNews(gateway: gateway, bucket: "result/\(id)", seq: 0))
       try forget(gateway)
     }
   }

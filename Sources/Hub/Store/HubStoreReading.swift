@@ -42,7 +42,7 @@ extension HubStore {
     }
   }
 
-  private static func write(_ row: any HubRow, to json: inout JSONWriter) {
+  static func write(_ row: any HubRow, to json: inout JSONWriter) {
     json.object { json in
       json.field("id", row.integer(0))
       json.field("epoch", row.text(1))
@@ -108,7 +108,7 @@ extension HubStore {
   }
 
   /// The reports of those that heard each of the messages, the first that did so first.
-  private func hearers(of positions: [Int64]) throws(HubDatabaseError) -> [Int64: [String]] {
+  func hearers(of positions: [Int64]) throws(HubDatabaseError) -> [Int64: [String]] {
     var found: [Int64: [String]] = [:]
     try database.read([
       HubCall(

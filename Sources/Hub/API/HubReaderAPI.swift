@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+
+import Hummingbird
+import JSON
+
+/// Lists over all gateways, for pages and programs that read.
+extension HubAPI {
+  /// What a list is asked for: `after` begins at the old end, `before` or `order=newest` at the new one. The old end is what programs asked for before
+  /// there was another, and stays so.
+  private func query(_ call: Call) throws(BadQuery) -> ListQuery {
+    let (after, before) = (try call.bound("after"), try call.bound("before"))
+    guard after == nil || before == nil else { throw BadQuery("after and before exclude each other") }
+    let order = call.query("order")
+    guard order == nil || order == "newest" || order == "oldest" else { throw BadQuery("order is newest or oldest") }
+    let isNewestFirst = before != nil || order == "newest"
+    guard !isNewestFirst || after == nil, before == nil || order != "oldest" else {
+      throw BadQuery("after goes with order=oldest, before with order=newest")
+    }
+    var query = ListQuery(after: isNewestFirst ? nil : after ?? 0, before: before, limit: try call.boundLimit())
+    (query.since, query.until) = (try call.bound("since"), try call.bound("until"))
+    query.words = try SearchedWords(call.query("q"))
+    return query
+  }
+
+  func joined(_ call: Call) async throws -> Response {
+    var query = try query(call)
+    (query.channel, query.gateway) = (call.query("channel"), call.query("gateway"))
+    return Self.json(try await stores.pages.messages(query))
+  }
+
+  func page(_ call: Call, kind: String?) async throws -> Response {
+    var query = try query(call)
+    query.kind = kind ?? call.query("kind")
+    query.channel = call.query("channel")
+    return Self.json(try await stores.pages.events(of: call.gateway, query))
+  }
+
+  func oneMessage(_ call: Call) async throws -> Response {
+    guard let position = call.parameters.get("position").flatMap({ Int64($0) }), position >= 0,
+      let message = try await stores.pages.joined([position]).first
+    else { return Self.refusal(.notFound, "no such message") }
+    return Self.json(message.json)
+  }
+
+  func channels(_ call: Call) async throws -> Response { Self.json(try await stores.pages.channels()) }
+
+  func nodes(_ call: Call) async throws -> Response {
+    Self.json(
+      try await stores.pages.nodes(
+        after: call.query("after") ?? "", limit: try call.boundLimit(), words: try SearchedWords(call.query("q"))))
+  }
+
+  func fleet(_ call: Call) async throws -> Response {
+    let limit = try call.boundLimit()
+    let rows = try await stores.pages.fleet(after: call.query("after") ?? "", limit: limit)
+    let figures = try await figures.now()
+    let links = await registry.linkTimes()
+    let counts = await alerts(rows.map(\.gateway))
+    var list = JSONWriter()
+    var (last, isCut) = (String?.none, false)
+    list.array { json in
+      for row in rows {
+        let body = JSONWriter.object {
+          row.write(linkedAt: links[row.gateway], figures, alerts: counts[row.gateway] ?? 0, to: &$0)
+        }
+        guard last == nil || Int64(json.bytes.count + body.count) < HubStore.pageBytes else {
+          isCut = true
+          break
+        }
+        json.raw(body)
+        last = row.gateway
+      }
+    }
+    return Self.json(
+      JSONWriter.object { json in
+        json.field("gateways", json: list.bytes)
+        if isCut || rows.count == limit { json.field("next", last) }
+      })
+  }
+
+  func allCommands(_ call: Call) async throws -> Response {
+    let before = try Self.commandPlace(call.query("before"))
+    let (rows, hasMore) = try await stores.pages.allCommands(before: before, limit: try call.boundLimit())
+    return Self.json(
+      JSONWriter.object { json in
+        json.arrayField("commands") { json in for row in rows { json.object { Self.write(row, to: &$0) } } }
+        if hasMore, let last = rows.last {
+          json.field("next", "\(last.command.createdAt)/\(last.gateway)/\(last.command.id)")
+        }
+      })
+  }
+
+  /// `next` of the page before.
+  private static func commandPlace(_ text: String?) throws(BadQuery) -> (at: Int64, gateway: String, id: String)? {
+    guard let text else { return nil }
+    let parts = text.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false).map(String.init)
+    guard let at = parts.first.flatMap({ Int64($0) }), at >= 0 else { throw BadQuery("before is a page's next") }
+    return (at, parts.count > 1 ? parts[1] : "", parts.count > 2 ? parts[2] : "")
+  }
+
+  static func write(_ owned: HubStore.OwnedCommand, to json: inout JSONWriter) {
+    json.field("gateway", owned.gateway)
+    json.field("id", owned.command.id)
+    json.field("state", owned.command.state.rawValue)
+    // `try?`: stored values were valid JSON when they arrived.
+    json.field("command", (try? JSONValue(parsing: owned.command.body))?["command"]?.string)
+    json.field("body", json: Array(owned.command.body.utf8))
+    if let answer = owned.command.answer { json.field("answer", json: Array(answer.utf8)) }
+    json.field("author", owned.command.author)
+    json.field("created_at", owned.command.createdAt)
+    json.field("ended_at", owned.command.endedAt)
+  }
+}
+
+extension HubAPI.Call {
+  /// 0 to 2⁵³: a whole number beyond counts as the bound, anything else is refused.
+  func bound(_ name: String) throws(BadQuery) -> Int64? {
+    guard let text = query(name) else { return nil }
+    let digits = text.utf8.drop { $0 == UInt8(ascii: "-") }
+    guard (1...40).contains(digits.count), text.utf8.count - digits.count <= 1,
+      digits.allSatisfy({ (0x30...0x39).contains($0) })
+    else { throw BadQuery("\(name) must be a whole number") }
+    if digits.count < text.utf8.count { return 0 }
+    return min(Int64(text) ?? .max, JSONValue.wholeNumbers.upperBound)
+  }
+
+  /// 1 to 1000.
+  func boundLimit() throws(BadQuery) -> Int { Int(min(max(try bound("limit") ?? 100, 1), 1000)) }
+}

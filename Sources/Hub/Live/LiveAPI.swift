@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+
+import HTTPTypes
+import Hummingbird
+import JSON
+import NIOCore
+import ServiceLifecycle
+
+/// `/v1/live`: what changes, as server-sent events. Source: docs/hub-protocol.md.
+extension HubAPI {
+  func follow(_ call: Call) async throws -> Response {
+    let wanted = try call.bound("after") ?? Self.lastEvent(call.request.headers)
+    guard let reader = try await live.enter() else {
+      return Self.refusal(.serviceUnavailable, "\(LiveFeed.mostReaders) readers already follow", retryAfter: 30)
+    }
+    let reading = LiveReading(live, reader, stores, wanted: wanted)
+    var headers = HTTPFields()
+    headers[.contentType] = "text/event-stream"
+    headers[.cacheControl] = "no-store"
+    // Proxies that gather answers would keep events to themselves.
+    if let name = HTTPField.Name("X-Accel-Buffering") { headers[name] = "no" }
+    return Response(
+      status: .ok, headers: headers,
+      body: ResponseBody { writer in
+        while let bytes = try await reading.next() { try await writer.write(ByteBuffer(bytes: bytes)) }
+        try await writer.finish(nil)
+      })
+  }
+
+  private static func lastEvent(_ headers: HTTPFields) -> Int64? {
+    HTTPField.Name("Last-Event-ID").flatMap { headers[$0] }.flatMap { Int64($0) }.flatMap { $0 >= 0 ? $0 : nil }
+  }
+}
+
+/// One reader's way: a greeting, what it missed, then what comes. Its place is given back when its answer is over, or was never begun.
+private actor LiveReading {
+  /// A comment so often where nothing else is sent.
+  private static let sign: Duration = .seconds(20)
+  /// Bytes that are written at once.
+  private static let piece = 64 * 1024
+  private static let pageRows = 100
+
+  private enum Stage {
+    case greeting
+    case behind(Int64)
+    case following
+  }
+
+  private let live: LiveFeed
+  private let stores: HubStores
+  private let wanted: Int64?
+  private let id: Int
+  private var reader: LiveFeed.Reader
+  private var stage = Stage.greeting
+  private var spoken = ContinuousClock.now
+
+  init(_ live: LiveFeed, _ reader: LiveFeed.Reader, _ stores: HubStores, wanted: Int64?) {
+    (self.live, self.reader, id, self.stores, self.wanted) = (live, reader, reader.id, stores, wanted)
+  }
+
+  deinit { Task { [live, id] in await live.leave(id) } }
+
+  /// `nil`: the end.
+  func next() async throws -> [UInt8]? {
+    switch stage {
+    case .greeting: return try await greeting()
+    case .behind(let after):
+      if let bytes = try await missed(after) { return bytes }
+      stage = .following
+    case .following: break
+    }
+    return try await news()
+  }
+
+  private func greeting() async throws -> [UInt8] {
+    let known = wanted.map { min($0, reader.position) } ?? reader.position
+    let count = known < reader.position ? try await stores.pages.missed(after: known, upTo: LiveFeed.mostMissed + 1) : 0
+    // A number that is larger than any is one of another database.
+    let isBehind = count > LiveFeed.mostMissed || (wanted ?? 0) > reader.position
+    let start = isBehind ? reader.position : known
+    stage = .behind(start)
+    let hello = JSONWriter.object { json in
+      json.field("position", start)
+      json.field("missed", isBehind ? true : nil)
+    }
+    return Array("retry: 2000\n\n".utf8) + LiveFeed.event("hello", id: start, hello)
+  }
+
+  private func missed(_ after: Int64) async throws -> [UInt8]? {
+    guard after < reader.position else { return nil }
+    let store = stores.pages
+    let positions = try await store.positions(after: after, limit: Self.pageRows).filter { $0 <= reader.position }
+    guard let last = positions.last else { return nil }
+    stage = .behind(last)
+    return try await store.joined(positions).flatMap { LiveFeed.event("message", id: $0.position, $0.json) }
+  }
+
+  private func news() async throws -> [UInt8]? {
+    while !Task.isCancelled {
+      let (live, id) = (live, id)
+      let pulse = Task {
+        try await Task.sleep(for: Self.sign)
+        await live.nudge(id)
+      }
+      defer { pulse.cancel() }
+      let place = reader
+      let found = await withGracefulShutdownHandler {
+        await live.next(place, most: Self.piece)
+      } onGracefulShutdown: {
+        Task { await live.leave(id) }
+      }
+      guard let found else { return nil }
+      reader = found.reader
+      if !found.bytes.isEmpty {
+        spoken = .now
+        return found.bytes
+      }
+      guard ContinuousClock.now - spoken >= Self.sign / 2 else { continue }
+      spoken = .now
+      return Array(": still here\n\n".utf8)
+    }
+    return nil
+  }
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+
+/// What changes, for readers that follow it: one look at the database a second while anybody reads, none else.
+///
+/// All readers share one list of the newest events, already encoded. Each has a place in it, and nothing more: however many read, and however slowly, the list
+/// is the memory. One that falls behind its end is cut, comes again with the number of the last message that it had, and gets what is missing from the database.
+actor LiveFeed {
+  /// Of the list.
+  static let mostEvents = 4096
+  static let mostBytes = 4 << 20
+  /// Readers at once.
+  static let mostReaders = 256
+  /// Messages that a reader who comes again gets; one that missed more is told so.
+  static let mostMissed: Int64 = 5000
+  /// Between two looks.
+  private static let pause: Duration = .seconds(1)
+  /// At least, where something is known to be new.
+  private static let shortest: Duration = .milliseconds(100)
+  private static let messagesAtOnce = 500
+  /// Messages that are looked at again for others who heard them: the newest.
+  private static let watched = 256
+  private static let hearersPause: Duration = .seconds(1)
+  /// A row of a gateway is sent for its last contact alone at most so often, in milliseconds.
+  private static let seenPause: Int64 = 30_000
+  private static let rowsAtOnce = 200
+  /// Clocks of several hubs differ by less.
+  private static let clockError: Int64 = 10_000
+
+  struct Reader: Sendable {
+    let id: Int
+    /// The next event of the list.
+    var next: Int
+    /// The newest message when it came: those behind it come by the list.
+    let position: Int64
+  }
+
+  private struct Known: Equatable {
+    var linkedAt: Int64?
+    var seen: Int64 = 0
+    var state: Int64 = 0
+    /// The last contact that readers were told.
+    var told: Int64 = 0
+  }
+
+  private let store: @Sendable () -> HubStore
+  private let registry: LinkRegistry
+  private let figures: FleetFigures
+  private let alerts: @Sendable ([String]) async -> [String: Int64]
+
+  private var events: [[UInt8]] = []
+  private var first = 0
+  private var bytes = 0
+  private var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
+  private var readers: Set<Int> = []
+  private var lastReader = 0
+  private var isRunning = false
+
+  private var position: Int64?
+  private var hearers: [Int64: Int] = [:]
+  private var hearersAt = ContinuousClock.now
+  private var gateways: [String: Known] = [:]
+  private var seenUntil: Int64 = 0
+  private var seenAt = ContinuousClock.now
+  private var isNew = false
+  private var sleeper: Task<Void, Never>?
+  /// Commands that ended, and gateways that got some.
+  private var commands: Set<[String]> = []
+  private var commanded: Set<String> = []
+
+  init(
+    _ store: @escaping @Sendable () -> HubStore, _ registry: LinkRegistry, _ figures: FleetFigures,
+    alerts: @escaping @Sendable ([String]) async -> [String: Int64] = { _ in [:] }
+  ) {
+    (self.store, self.registry, self.figures, self.alerts) = (store, registry, figures, alerts)
+  }
+
+  var readerCount: Int { readers.count }
+
+  // MARK: Readers
+
+  /// `nil`: there are too many.
+  func enter() async throws -> Reader? {
+    guard readers.count < Self.mostReaders else { return nil }
+    lastReader += 1
+    let id = lastReader
+    readers.insert(id)
+    do {
+      // What is new from now on.
+      if !isRunning { try await begin() }
+      while position == nil, isRunning { try await Task.sleep(for: .milliseconds(10)) }
+    } catch {
+      leave(id)
+      throw error
+    }
+    guard let position else {
+      leave(id)
+      return nil
+    }
+    return Reader(id: id, next: first + events.count, position: position)
+  }
+
+  func leave(_ id: Int) {
+    readers.remove(id)
+    waiting.removeValue(forKey: id)?.resume()
+    if readers.isEmpty { sleeper?.cancel() }
+  }
+
+  /// Wakes it with nothing, for a sign of life.
+  func nudge(_ id: Int) { waiting.removeValue(forKey: id)?.resume() }
+
+  /// What is behind the reader's place, at most so many bytes; empty: it was nudged. `nil`: it fell behind the list, or the feed ended.
+  func next(_ place: Reader, most: Int) async -> (bytes: [UInt8], reader: Reader)? {
+    var reader = place
+    if reader.next == first + events.count {
+      guard readers.contains(reader.id), isRunning else { return nil }
+      let id = reader.id
+      await withCheckedContinuation { waiting[id] = $0 }
+    }
+    guard readers.contains(reader.id), reader.next >= first else { return nil }
+    var out: [UInt8] = []
+    while reader.next < first + events.count {
+      let event = events[reader.next - first]
+      guard out.isEmpty || out.count + event.count <= most else { break }
+      out += event
+      reader.next += 1
+    }
+    return out.isEmpty && !isRunning ? nil : (out, reader)
+  }
+
+  /// Adds an event for all who read now. `id`: of a message that is new.
+  func publish(_ name: String, id: Int64? = nil, _ body: [UInt8]) {
+    guard !readers.isEmpty else { return }
+    let event = Self.event(name, id: id, body)
+    events.append(event)
+    bytes += event.count
+    while events.count > Self.mostEvents || bytes > Self.mostBytes {
+      bytes -= events.removeFirst().count
+      first += 1
+    }
+  }
+
+  private func wakeReaders() {
+    let woken = waiting.values
+    waiting = [:]
+    for waiter in woken { waiter.resume() }
+  }
+
+  /// As `text/event-stream` has it. Source: WHATWG HTML § 9.2. JSON that is written here has no line breaks.
+  static func event(_ name: String, id: Int64?, _ body: [UInt8]) -> [UInt8] {
+    var out = Array((id.map { "id: \($0)\n" } ?? "").utf8)
+    out += Array("event: \(name)\ndata: ".utf8)
+    out += body
+    out += [0x0A, 0x0A]
+    return out
+  }
+
+  // MARK: What is new
+
+  /// A change that a hub on this database told.
+  func heard(_ news: HubNews) {
+    guard isRunning else { return }
+    if news.bucket == "commands" {
+      if commanded.count < Self.rowsAtOnce { commanded.insert(news.gateway) }
+    } else if let id = news.bucket.utf8.starts(with: "result/".utf8)
+      ? String(news.bucket.utf8.dropFirst("result/".utf8.count)) : nil
+    {
+      if commands.count < Self.rowsAtOnce { commands.insert([news.gateway, id]) }
+    } else {
+      guard news.bucket.utf8.starts(with: "channel/".utf8) else { return }
+    }
+    wake()
+  }
+
+  private func wake() {
+    isNew = true
+    sleeper?.cancel()
+  }
+
+  private func begin() async throws {
+    isRunning = true
+    do {
+      let newest = try await store().newestPosition()
+      gateways = [:]
+      seenUntil = 0
+      try await lookAtGateways(tells: false)
+      position = newest
+    } catch {
+      isRunning = false
+      throw error
+    }
+    Task { await run() }
+  }
+
+  /// Ends with the last reader.
+  private func run() async {
+    while !readers.isEmpty {
+      await look()
+      wakeReaders()
+      let pause = Task<Void, Never> { [isNew] in
+        // `try?`: news cancel it.
+        _ = try? await Task.sleep(for: isNew ? Self.shortest : Self.pause)
+      }
+      if !isNew { sleeper = pause }
+      await pause.value
+      // What wakes it comes in groups.
+      if pause.isCancelled, !readers.isEmpty { _ = try? await Task.sleep(for: Self.shortest) }
+      sleeper = nil
+    }
+    (isRunning, position, hearers, gateways) = (false, nil, [:], [:])
+    (first, events, bytes) = (first + events.count, [], 0)
+    (commands, commanded) = ([], [])
+    wakeReaders()
+  }
+
+  private func look() async {
+    isNew = false
+    do {
+      try await lookAtMessages()
+      try await lookAtHearers()
+      try await lookAtGateways(tells: true)
+      try await lookAtCommands()
+    } catch {
+      // The database is away, as its probe says: next time.
+    }
+  }
+
+  private func lookAtMessages() async throws {
+    guard let after = position else { return }
+    let store = store()
+    let found = try await store.positions(after: after, limit: Self.messagesAtOnce)
+    guard !found.isEmpty else { return }
+    for message in try await store.joined(found) {
+      publish("message", id: message.position, message.json)
+      hearers[message.position] = message.hearers
+    }
+    position = found.last
+    for old in hearers.keys.sorted().dropLast(Self.watched) { hearers[old] = nil }
+    // More is there already.
+    if found.count == Self.messagesAtOnce { isNew = true }
+  }
+
+  private func lookAtHearers() async throws {
+    guard let oldest = hearers.keys.min(), ContinuousClock.now - hearersAt >= Self.hearersPause else { return }
+    hearersAt = .now
+    let store = store()
+    let counts = try await store.hearerCounts(from: oldest)
+    let more = counts.filter { position, count in hearers[position].map { $0 < count } ?? false }.keys.sorted()
+    for message in try await store.joined(more) {
+      publish("message", message.json)
+      // Not how many are listed: of many hearers that is fewer.
+      hearers[message.position] = counts[message.position]
+    }
+  }
+
+  private func lookAtGateways(tells: Bool) async throws {
+    guard !tells || ContinuousClock.now - seenAt >= Self.pause else { return }
+    seenAt = .now
+    let now = HubClock.now
+    let store = store()
+    let seen = try await store.seen(since: seenUntil)
+    seenUntil = now - Self.clockError
+    let links = await registry.linkTimes()
+    var changed: Set<String> = []
+    for (gateway, times) in seen {
+      var known = gateways[gateway] ?? Known()
+      if known.state < times.state { changed.insert(gateway) }
+      known.seen = max(known.seen, times.seen)
+      known.state = max(known.state, times.state)
+      gateways[gateway] = known
+    }
+    for (gateway, var known) in gateways {
+      if known.linkedAt != links[gateway] {
+        known.linkedAt = links[gateway]
+        changed.insert(gateway)
+      }
+      if known.seen > known.told, now - known.told >= Self.seenPause || known.told == 0 { changed.insert(gateway) }
+      gateways[gateway] = known
+    }
+    for (gateway, since) in links where gateways[gateway] == nil {
+      gateways[gateway] = Known(linkedAt: since)
+      changed.insert(gateway)
+    }
+    guard tells else {
+      for gateway in changed { gateways[gateway]?.told = now }
+      return
+    }
+    for start in stride(from: 0, to: changed.count, by: Self.rowsAtOnce) {
+      let some = Array(changed.sorted().dropFirst(start).prefix(Self.rowsAtOnce))
+      try await tell(some, links, now)
+    }
+  }
+
+  private func tell(_ some: [String], _ links: [String: Int64], _ now: Int64) async throws {
+    let figures = try await figures.now()
+    let counts = await alerts(some)
+    for row in try await store().fleet(only: some) {
+      let body = JSONWriter.object {
+        row.write(linkedAt: links[row.gateway], figures, alerts: counts[row.gateway] ?? 0, to: &$0)
+      }
+      publish("gateway", body)
+      gateways[row.gateway]?.told = max(now, row.lastSeen)
+    }
+  }
+
+  private func lookAtCommands() async throws {
+    let (ended, begun) = (commands, commanded)
+    (commands, commanded) = ([], [])
+    let store = store()
+    var found: [HubStore.OwnedCommand] = []
+    for place in ended {
+      guard let command = try await store.command(place[1], of: place[0]) else { continue }
+      found.append(HubStore.OwnedCommand(gateway: place[0], command: command))
+    }
+    for gateway in begun {
+      for command in try await store.commands(of: gateway, since: HubClock.now - Self.clockError)
+      where !ended.contains([gateway, command.id]) {
+        found.append(HubStore.OwnedCommand(gateway: gateway, command: command))
+      }
+    }
+    for owned in found { publish("command", JSONWriter.object { HubAPI.write(owned, to: &$0) }) }
+  }
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+
+/// Which rows of a list a reader wants, and from which end.
+struct ListQuery: Sendable {
+  /// In ascending order, behind this; `nil` with `before`: the newest first, below that.
+  var after: Int64?
+  var before: Int64?
+  var limit: Int
+  /// Milliseconds since 1970: only what is as new, and not newer.
+  var since: Int64?
+  var until: Int64?
+  var words: SearchedWords?
+  var channel: String?
+  var gateway: String?
+  /// Of an event.
+  var kind: String?
+
+  init(after: Int64? = nil, before: Int64? = nil, limit: Int = 100) {
+    (self.after, self.before, self.limit) = (after, before, limit)
+  }
+
+  var isNewestFirst: Bool { after == nil }
+  /// Where it begins; the largest number of all: at the newest.
+  fileprivate var start: Int64 { after ?? before ?? .max }
+  /// Whether a body has what is looked for in it.
+  fileprivate func isIn(_ body: String, ofEvent: Bool) -> Bool {
+    // `try?`: stored values were valid JSON when they arrived.
+    guard let body = try? JSONValue(parsing: body) else { return false }
+    if ofEvent, let channel, body["channel"]?.string?.utf8.elementsEqual(channel.utf8) != true { return false }
+    return words?.areIn(message: body) ?? true
+  }
+  fileprivate var isFiltered: Bool {
+    since != nil || until != nil || words != nil || channel != nil || gateway != nil
+  }
+}
+
+/// Pages of messages and events from either end, filtered. One answer looks at a bounded number of rows: then it has what was found, and
+/// `next` to go on from.
+extension HubStore {
+  /// Rows that one answer looks at, and for how long it looks for words.
+  private static let lookedAt: Int64 = 10_000
+  private static let longestLook: Duration = .milliseconds(400)
+  /// Rows whose texts are in memory at once, and bytes of a body that is searched.
+  private static let searchedAtOnce = 64
+  private static let searchedBytes = 16 * 1024
+  /// A gateway's clock is thought to be wrong by less.
+  private static let clockError: Int64 = 86_400_000
+
+  private struct Found {
+    var rows: [Int64] = []
+    /// Where to go on; `nil`: this was the end.
+    var next: Int64?
+  }
+
+  /// Joined messages: `{"messages": [{"position", "body", "heard"}], "next"}`.
+  func messages(_ query: ListQuery) throws(HubDatabaseError) -> [UInt8] {
+    let settled = database.unsettledPosition.map { "AND position < \($0)" } ?? ""
+    let isHearer = "EXISTS (SELECT 1 FROM heard h WHERE h.message = m.position AND h.gateway = ?6)"
+    let gateway = "(CAST(?6 AS TEXT) IS NULL OR \(isHearer))"
+    let heard = "(SELECT sum(\(bytes("h.body"))) FROM heard h WHERE h.message = m.position)"
+    let found = try find(
+      query, from: "messages", key: "position",
+      fixed: "position \(query.isNewestFirst ? "<" : ">") ?1 \(settled)",
+      filter: "(CAST(?5 AS TEXT) IS NULL OR m.channel = ?5) AND \(gateway)",
+      values: [.optional(query.channel), .optional(query.gateway)],
+      size: "\(bytes("b.body")) + coalesce(\(heard), 0)")
+    let list = try joined(found.rows)
+    return JSONWriter.object { json in
+      json.arrayField("messages") { json in for message in list { json.raw(message.json) } }
+      json.field("next", found.next)
+    }
+  }
+
+  /// A gateway's events: `{"events" or "messages": [{"id", "epoch", "seq", "at", "trusted", "kind", "body"}], "next"}`.
+  func events(of gateway: String, _ query: ListQuery) throws(HubDatabaseError) -> [UInt8] {
+    let found = try find(
+      query, from: "events", key: "id",
+      fixed: "gateway = ?5 AND (CAST(?6 AS TEXT) IS NULL OR kind = ?6) AND id \(query.isNewestFirst ? "<" : ">") ?1",
+      filter: "TRUE", values: [.text(gateway), .optional(query.kind)], size: bytes("b.body"))
+    var bodies: [Int64: [UInt8]] = [:]
+    try database.read([
+      HubCall(
+        "SELECT e.id, e.epoch, e.seq, e.at, e.trusted, e.kind, e.body FROM @rows JOIN events e ON e.id = v.id",
+        [("id", .integers(found.rows))]
+      ) { row in
+        var json = JSONWriter()
+        Self.write(row, to: &json)
+        bodies[row.integer(0)] = json.bytes
+      }
+    ])
+    return JSONWriter.object { json in
+      json.arrayField(query.kind == "message" ? "messages" : "events") { json in
+        for id in found.rows { if let body = bodies[id] { json.raw(body) } }
+      }
+      json.field("next", found.next)
+    }
+  }
+
+  /// The keys of a page's rows. `fixed` limits the rows that are looked at, `filter` those that count; `?1` is where it begins, `?2` how many are looked
+  /// at, `?3` and `?4` the times; `values` are those from `?5` on.
+  private func find(
+    _ query: ListQuery, from table: String, key: String, fixed: String, filter: String, values: [SQLiteValue],
+    size: String
+  ) throws(HubDatabaseError) -> Found {
+    let order = query.isNewestFirst ? "DESC" : "ASC"
+    let looksInside = query.words != nil || (table == "events" && query.channel != nil)
+    let window = query.isFiltered ? Self.lookedAt : Int64(query.limit)
+    let all: [SQLiteValue] =
+      [.integer(query.start), .integer(window), .optional(query.since), .optional(query.until)] + values
+    // Not the bodies: a database may write down what it looks at.
+    let columns = table == "messages" ? "position, at, channel" : "id, at"
+    let looked = "(SELECT \(columns) FROM \(table) WHERE \(fixed) ORDER BY \(key) \(order) LIMIT ?2) m"
+    // Each statement names each parameter: a server wants to know the type of all.
+    let named = [("?3", "BIGINT"), ("?4", "BIGINT"), ("?5", "TEXT"), ("?6", "TEXT")].map { name, type in
+      "coalesce(CAST(\(name) AS \(type)) = CAST(\(name) AS \(type)), TRUE)"
+    }.joined(separator: " AND ")
+    let wanted =
+      "(CAST(?3 AS BIGINT) IS NULL OR m.at >= ?3) AND (CAST(?4 AS BIGINT) IS NULL OR m.at <= ?4) AND \(filter) AND \(named)"
+    var reached: (last: Int64, count: Int64, newest: Int64) = (0, 0, 0)
+    try database.each(
+      "SELECT \(query.isNewestFirst ? "min" : "max")(m.\(key)), count(*), max(m.at) FROM \(looked) WHERE \(named)", all
+    ) { (row) throws(HubDatabaseError) in
+      reached = (row.integer(0), row.integer(1), row.integer(2))
+      return false
+    }
+    var found = Found(next: reached.count < window ? nil : reached.last)
+    guard reached.count > 0 else { return found }
+    // What is as old as this came long before; behind it there is nothing newer.
+    if query.isNewestFirst, let since = query.since, reached.newest + Self.clockError < since { found.next = nil }
+    var (candidates, bytes, last) = ([Int64](), Int64(0), query.start)
+    var isFull = false
+    let begun = ContinuousClock.now
+    try database.each(
+      """
+      SELECT m.\(key), \(!looksInside ? size : "0") FROM \(looked) JOIN \(table) b ON b.\(key) = m.\(key)
+      WHERE \(wanted) ORDER BY m.\(key) \(order)
+      """, all
+    ) { (row) throws(HubDatabaseError) in
+      candidates.append(row.integer(0))
+      guard !looksInside else { return true }
+      bytes += min(max(row.integer(1), 0), Self.pageBytes) + 256
+      guard found.rows.isEmpty || bytes <= Self.pageBytes else {
+        isFull = true
+        return false
+      }
+      found.rows.append(row.integer(0))
+      last = row.integer(0)
+      isFull = found.rows.count == query.limit
+      return !isFull
+    }
+    if looksInside {
+      (found.rows, last, isFull) = try search(query, candidates, table, key, begun)
+    }
+    if isFull, last != reached.last || reached.count == window { found.next = last }
+    return found
+  }
+
+  /// Those of the rows that have the words. `isFull`: the answer is, or its time is over; `last`: looked at until there.
+  private func search(
+    _ query: ListQuery, _ candidates: [Int64], _ table: String, _ key: String,
+    _ begun: ContinuousClock.Instant
+  ) throws(HubDatabaseError) -> (rows: [Int64], last: Int64, isFull: Bool) {
+    var (rows, bytes, last) = ([Int64](), Int64(0), Int64(0))
+    var rest = candidates[...]
+    while !rest.isEmpty {
+      let piece = Array(rest.prefix(Self.searchedAtOnce))
+      rest = rest.dropFirst(piece.count)
+      var sizes: [Int64: Int64] = [:]
+      let size = self.bytes("m.body")
+      // What is larger is no message that a radio carries.
+      try database.read([
+        HubCall(
+          """
+          SELECT m.\(key), CASE WHEN \(size) <= \(Self.searchedBytes) THEN m.body ELSE '' END, \(size)
+          FROM @rows JOIN \(table) m ON m.\(key) = v.key
+          """, [("key", .integers(piece))]
+        ) { if query.isIn($0.text(1), ofEvent: table == "events") { sizes[$0.integer(0)] = $0.integer(2) } }
+      ])
+      for key in piece {
+        if let size = sizes[key] {
+          // A few hearers, too.
+          bytes += size + 2048
+          guard rows.isEmpty || bytes <= Self.pageBytes else { return (rows, last, true) }
+          rows.append(key)
+        }
+        last = key
+        if rows.count == query.limit { return (rows, last, true) }
+      }
+      if ContinuousClock.now - begun > Self.longestLook, !rest.isEmpty { return (rows, last, true) }
+    }
+    return (rows, last, false)
+  }
+
+  struct JoinedMessage: Sendable {
+    let position: Int64
+    let hearers: Int
+    let json: [UInt8]
+  }
+
+  /// These messages, in this order, with who heard them.
+  func joined(_ positions: [Int64]) throws(HubDatabaseError) -> [JoinedMessage] {
+    guard !positions.isEmpty else { return [] }
+    var bodies: [Int64: String] = [:]
+    try database.read([
+      HubCall(
+        "SELECT m.position, m.body FROM @rows JOIN messages m ON m.position = v.position",
+        [("position", .integers(positions))]
+      ) { bodies[$0.integer(0)] = $0.text(1) }
+    ])
+    let hearers = try hearers(of: positions)
+    return positions.compactMap { position in
+      guard let body = bodies[position] else { return nil }
+      let heard = hearers[position] ?? []
+      let json = JSONWriter.object { json in
+        json.field("position", position)
+        json.field("body", json: Array(body.utf8))
+        json.arrayField("heard") { json in for report in heard { json.raw(Array(report.utf8)) } }
+      }
+      return JoinedMessage(position: position, hearers: heard.count, json: json)
+    }
+  }
+
+  // MARK: What is new
+
+  /// The newest message that may be read; 0: there is none.
+  func newestPosition() throws(HubDatabaseError) -> Int64 {
+    let settled = database.unsettledPosition.map { "WHERE position < \($0)" } ?? ""
+    return try database.first("SELECT coalesce(max(position), 0) FROM messages \(settled)") { $0.integer(0) } ?? 0
+  }
+
+  /// Positions behind this one, as many as may be read now, and of so many bytes that they fit a page.
+  func positions(after: Int64, limit: Int) throws(HubDatabaseError) -> [Int64] {
+    let settled = database.unsettledPosition.map { "AND position < \($0)" } ?? ""
+    var (found, bytes) = ([Int64](), Int64(0))
+    try database.each(
+      "SELECT position, \(self.bytes("body")) FROM messages WHERE position > ?1 \(settled) ORDER BY position LIMIT ?2",
+      [.integer(after), .integer(Int64(limit))]
+    ) { (row) throws(HubDatabaseError) in
+      bytes += row.integer(1)
+      guard found.isEmpty || bytes <= Self.pageBytes else { return false }
+      found.append(row.integer(0))
+      return true
+    }
+    return found
+  }
+
+  /// How many messages there are behind this one, counted to a bound.
+  func missed(after: Int64, upTo most: Int64) throws(HubDatabaseError) -> Int64 {
+    try database.first(
+      "SELECT count(*) FROM (SELECT position FROM messages WHERE position > ?1 ORDER BY position LIMIT ?2) m",
+      .integer(after), .integer(most)
+    ) { $0.integer(0) } ?? 0
+  }
+
+  /// How many heard each of the messages from this one on.
+  func hearerCounts(from position: Int64) throws(HubDatabaseError) -> [Int64: Int] {
+    var found: [Int64: Int] = [:]
+    try database.each(
+      "SELECT message, count(*) FROM heard WHERE message >= ?1 GROUP BY message LIMIT 20000", [.integer(position)]
+    ) { (row) throws(HubDatabaseError) in
+      found[row.integer(0)] = Int(row.integer(1))
+      return true
+    }
+    return found
+  }
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+
+/// Nodes, channels and commands over all gateways.
+extension HubStore {
+  /// Nodes that one answer looks at where it looks for words.
+  private static let nodesLookedAt = 5000
+  private static let nodesAtOnce = 500
+  /// Gateways that are named for one node, the latest to hear it first, and bytes of a record that is looked into.
+  private static let maxHearers = 100
+  private static let recordBytes = 8192
+
+  private struct Hearing {
+    let gateway: String
+    let at: Int64
+    let body: JSONValue
+  }
+
+  /// `{"nodes": [{"key", "name", "kind", "lat", "lon", "heard": [{"gateway", "at", "snr", "hops"}]}], "next"}`, by key.
+  func nodes(after: String, limit: Int, words: SearchedWords?) throws(HubDatabaseError) -> [UInt8] {
+    var (last, rows, lookedAt) = (after, 0, 0)
+    var list = JSONWriter()
+    var isAtEnd = false
+    try list.array { (json) throws(HubDatabaseError) in
+      while !isAtEnd, rows < limit, lookedAt < Self.nodesLookedAt {
+        let wanted = words == nil ? min(limit - rows, Self.nodesAtOnce) : Self.nodesAtOnce
+        let keys = try nodeKeys(after: last, wanted)
+        isAtEnd = keys.count < wanted
+        let hearings = try hearings(of: keys)
+        for key in keys {
+          lookedAt += 1
+          guard let heard = hearings[key], Self.matches(heard, key, words) else {
+            last = key
+            continue
+          }
+          let node = Self.node(key, heard)
+          guard rows == 0 || json.bytes.count + node.count < Self.pageBytes else {
+            (isAtEnd, lookedAt) = (false, Self.nodesLookedAt)
+            break
+          }
+          json.raw(node)
+          rows += 1
+          last = key
+          if rows == limit {
+            isAtEnd = false
+            break
+          }
+        }
+      }
+    }
+    return JSONWriter.object { json in
+      json.field("nodes", json: list.bytes)
+      if !isAtEnd { json.field("next", last) }
+    }
+  }
+
+  private func nodeKeys(after: String, _ limit: Int) throws(HubDatabaseError) -> [String] {
+    var keys: [String] = []
+    try database.each(
+      "SELECT DISTINCT key FROM contacts WHERE key > ?1 ORDER BY key LIMIT ?2", [.text(after), .integer(Int64(limit))]
+    ) { (row) throws(HubDatabaseError) in
+      keys.append(row.text(0))
+      return true
+    }
+    return keys
+  }
+
+  private func hearings(of keys: [String]) throws(HubDatabaseError) -> [String: [Hearing]] {
+    var found: [String: [Hearing]] = [:]
+    try database.read([
+      HubCall(
+        """
+        SELECT key, gateway, at, body FROM (SELECT c.key, c.gateway, c.at,
+        CASE WHEN \(bytes("c.body")) <= \(Self.recordBytes) THEN c.body ELSE '{}' END AS body,
+        row_number() OVER (PARTITION BY c.key ORDER BY c.at DESC, c.gateway) AS number
+        FROM @rows JOIN contacts c ON c.key = v.key) r WHERE number <= \(Self.maxHearers) ORDER BY key, number
+        """, [("key", .texts(keys))]
+      ) { row in
+        // `try?`: stored values were valid JSON when they arrived.
+        guard let body = try? JSONValue(parsing: row.text(3)) else { return }
+        found[row.text(0), default: []].append(Hearing(gateway: row.text(1), at: row.integer(2), body: body))
+      }
+    ])
+    return found
+  }
+
+  private static func matches(_ heard: [Hearing], _ key: String, _ words: SearchedWords?) -> Bool {
+    words.map { words in words.areIn(heard.compactMap { $0.body["name"]?.string } + [key]) } ?? true
+  }
+
+  private static func node(_ key: String, _ heard: [Hearing]) -> [UInt8] {
+    let newest = heard.first?.body ?? .null
+    let place = heard.lazy.compactMap { hearing -> (lat: Double, lon: Double)? in
+      guard let lat = hearing.body["lat"]?.number, let lon = hearing.body["lon"]?.number else { return nil }
+      return FleetRow.place(lat, lon)
+    }.first
+    return JSONWriter.object { json in
+      json.field("key", key)
+      json.field("name", HubBounds.cut(newest["name"]?.string, HubBounds.nameBytes) ?? "")
+      json.field("kind", HubBounds.cut(newest["type"]?.string, HubBounds.nameBytes) ?? "none")
+      json.field("lat", place?.lat)
+      json.field("lon", place?.lon)
+      json.arrayField("heard") { json in
+        for hearing in heard {
+          json.object { json in
+            json.field("gateway", hearing.gateway)
+            json.field("at", hearing.body["last_heard"]?.count ?? hearing.at)
+            json.field("snr", hearing.body["snr"]?.number)
+            json.field("hops", hearing.body["hops"]?.count)
+          }
+        }
+      }
+    }
+  }
+
+  /// Channels that any gateway has or had messages of: `{"channels": [{"channel", "name", "gateways", "newest_at"}]}`, by the newest message.
+  func channels() throws(HubDatabaseError) -> [UInt8] {
+    struct Channel {
+      var name: String?
+      var gateways: Set<String> = []
+      var newest: Int64?
+    }
+    var found: [String: Channel] = [:]
+    let size = bytes("e.body")
+    try database.each(
+      """
+      SELECT e.gateway, e.body FROM gateways g JOIN events e ON e.gateway = g.id AND e.kind = 'channel'
+      WHERE \(size) <= 1024 ORDER BY e.id DESC LIMIT 20000
+      """, []
+    ) { (row) throws(HubDatabaseError) in
+      // `try?`: stored values were valid JSON when they arrived.
+      guard let body = try? JSONValue(parsing: row.text(1)), let digest = body["channel"]?.string else { return true }
+      var channel = found[digest] ?? Channel()
+      if channel.name == nil { channel.name = HubBounds.cut(body["name"]?.string, HubBounds.nameBytes) }
+      channel.gateways.insert(row.text(0))
+      found[digest] = channel
+      return true
+    }
+    // What is exchanged has a list of its own, with the time of its newest.
+    try database.each(
+      "SELECT name, at FROM buckets WHERE gateway = '' ORDER BY at DESC LIMIT 1000", []
+    ) { (row) throws(HubDatabaseError) in
+      let digest = String(decoding: row.text(0).utf8.dropFirst("channel/".utf8.count), as: UTF8.self)
+      found[digest, default: Channel()].newest = row.integer(1)
+      return true
+    }
+    // A channel that no gateway told of has its name from its newest message.
+    for (digest, channel) in found where channel.name == nil {
+      found[digest]?.name =
+        try database.first(
+          "SELECT body FROM updates WHERE gateway = '' AND bucket = ?1 ORDER BY seq DESC LIMIT 1",
+          .text("channel/\(digest)")
+        ) { row in
+          // `try?`: as above.
+          (try? JSONValue(parsing: row.text(0)))?["channel_name"]?.string
+        } ?? nil
+    }
+    let sorted = found.sorted { ($0.value.newest ?? 0, $1.key) > ($1.value.newest ?? 0, $0.key) }.prefix(1000)
+    return JSONWriter.object { json in
+      json.arrayField("channels") { json in
+        for (digest, channel) in sorted {
+          json.object { json in
+            json.field("channel", digest)
+            json.field("name", channel.name)
+            json.field("gateways", channel.gateways.count)
+            json.field("newest_at", channel.newest)
+          }
+        }
+      }
+    }
+  }
+
+  /// A command, and whose it is.
+  struct OwnedCommand: Sendable {
+    var gateway: String
+    var command: Command
+  }
+
+  /// Over all gateways, the newest first, those before a time in milliseconds and an id; as many as fit a page.
+  func allCommands(
+    before: (at: Int64, gateway: String, id: String)?, limit: Int
+  ) throws(HubDatabaseError) -> (rows: [OwnedCommand], hasMore: Bool) {
+    let filter = """
+      FROM commands WHERE created_at < ?1 OR (created_at = ?1 AND (gateway < ?2 OR (gateway = ?2 AND id < ?3)))
+      ORDER BY created_at DESC, gateway DESC, id DESC LIMIT ?4
+      """
+    let values: [SQLiteValue] = [
+      .integer(before?.at ?? .max), .text(before?.gateway ?? ""), .text(before?.id ?? ""),
+    ]
+    let fit = try fitting("SELECT \(bytes("body")) + \(bytes("answer")) \(filter)", values + [.integer(Int64(limit))])
+    var found: [OwnedCommand] = []
+    try database.each(
+      "SELECT id, state, body, answer, author, created_at, ended_at, gateway \(filter)",
+      values + [.integer(Int64(fit.rows))]
+    ) { (row) throws(HubDatabaseError) in
+      found.append(OwnedCommand(gateway: row.text(7), command: Self.command(row)))
+      return true
+    }
+    return (found, fit.isCut || fit.rows == limit)
+  }
+
+  /// Commands of a gateway that were made lately.
+  func commands(of gateway: String, since: Int64) throws(HubDatabaseError) -> [Command] {
+    try commands(of: gateway, limit: 20).filter { $0.createdAt >= since }
+  }
+}

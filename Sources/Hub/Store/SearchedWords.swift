@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+
+/// Words to look for in messages: a message has to have all of them, anywhere in its text or its names.
+///
+/// Both sides are folded: compatibility forms become plain ones, upper case becomes lower, and accents of European scripts fall away. What is
+/// compared then are scalars, never characters: a mark that follows a word does not hide it. Scripts without spaces need nothing else, for a word
+/// may begin and end anywhere.
+struct SearchedWords: Sendable {
+  /// Of a question, before it is folded, and its words.
+  static let mostBytes = 512
+  static let mostWords = 16
+  /// Bytes of a text that are looked at.
+  private static let lookedAt = 8192
+  /// What a message is searched by.
+  private static let fields = ["text", "sender_name", "author_name", "channel_name"]
+
+  private let words: [[UInt8]]
+
+  /// `nil`: there is nothing to look for.
+  init?(_ question: String?) throws(BadQuery) {
+    guard let question else { return nil }
+    guard question.utf8.count <= Self.mostBytes else { throw BadQuery("q may have at most \(Self.mostBytes) bytes") }
+    let words = question.unicodeScalars.split { $0.properties.isWhitespace }
+    guard words.count <= Self.mostWords else { throw BadQuery("q may have at most \(Self.mostWords) words") }
+    self.words = words.map { Self.folded(String($0)) }.filter { !$0.isEmpty }
+    if self.words.isEmpty { return nil }
+  }
+
+  /// Whether a message's body has all the words.
+  func areIn(message body: JSONValue) -> Bool { areIn(Self.fields.compactMap { body[$0]?.string }) }
+
+  func areIn(_ texts: [String]) -> Bool {
+    let texts = texts.map(Self.folded)
+    return words.allSatisfy { word in texts.contains { Self.has($0, word) } }
+  }
+
+  private static func has(_ text: [UInt8], _ word: [UInt8]) -> Bool {
+    text.withUnsafeBytes { text in
+      word.withUnsafeBytes { word in
+        guard let start = text.baseAddress, let sought = word.baseAddress else { return false }
+        var from = 0
+        while from + word.count <= text.count {
+          let places = text.count - word.count - from + 1
+          guard let found = memchr(start + from, Int32(word[0]), places) else { return false }
+          let place = start.distance(to: UnsafeRawPointer(found))
+          if memcmp(start + place, sought, word.count) == 0 { return true }
+          from = place + 1
+        }
+        return false
+      }
+    }
+  }
+
+  /// As UTF-8: where its bytes are found, its scalars are.
+  static func folded(_ text: String) -> [UInt8] {
+    let bytes = Array(text.utf8.prefix(lookedAt))
+    if bytes.allSatisfy({ $0 < 0x80 }) { return bytes.map { (0x41...0x5A).contains($0) ? $0 | 0x20 : $0 } }
+    var folded: [UInt8] = []
+    folded.reserveCapacity(bytes.count)
+    for scalar in String(decoding: bytes, as: UTF8.self).decomposedStringWithCompatibilityMapping.unicodeScalars
+    where !(0x300...0x36F).contains(scalar.value) {
+      // By way of upper case, as case folding has it: ß and ſ, σ and ς.
+      for upper in scalar.properties.uppercaseMapping.unicodeScalars where !(0x300...0x36F).contains(upper.value) {
+        folded += upper.properties.lowercaseMapping.utf8
+      }
+    }
+    return folded
+  }
+}
+
+/// A parameter that means nothing: the answer is 400.
+struct BadQuery: Error, Equatable {
+  let words: String
+  init(_ words: String) { self.words = words }
+}
