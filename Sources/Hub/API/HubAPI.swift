@@ -53,47 +53,15 @@ struct HubAPI: Sendable {
     router.get("/healthz") { _, _ in Self.json(Array("{\"ok\":true}".utf8)) }
     router.get("/readyz") { _, _ in ready() }
     router.get("/metrics") { request, context in try await answer(request, context, .measure, metrics) }
-    route(router, .get, "", .read, gateways)
-    readers(router)
-    route(router, .get, "/{id}", .read, greet)
-    route(router, .post, "/{id}/events", .write, take)
-    route(router, .get, "/{id}/events", .read) { try await page($0, kind: nil) }
-    route(router, .get, "/{id}/messages", .read) { try await page($0, kind: "message") }
-    route(router, .get, "/{id}/contacts", .read, contacts)
-    route(router, .get, "/{id}/link", .write) { _ in Self.refusal(.upgradeRequired, "this is a WebSocket endpoint") }
-    route(router, .get, "/{id}/updates", .write, updates)
-    route(router, .get, "/{id}/state", .read, states)
-    route(router, .put, "/{id}/state/{name}", .write, setState)
-    route(router, .post, "/{id}/commands", .command, command)
-    route(router, .get, "/{id}/commands", .read, commands)
-    route(router, .get, "/{id}/commands/{command}", .read, oneCommand)
-    route(router, .get, "/{id}/documents", .read, documents)
-    route(router, .put, "/{id}/documents/**", .command, editDocument)
-    route(router, .delete, "/{id}/documents/**", .command, editDocument)
-    return router
-  }
-
-  /// What concerns all gateways.
-  private func readers(_ router: Router<HubContext>) {
-    let routes: [(String, Handler)] = [
-      ("messages", { try await joined($0) }), ("messages/{position}", { try await oneMessage($0) }),
-      ("fleet", { try await fleet($0) }), ("channels", { try await channels($0) }), ("nodes", { try await nodes($0) }),
-      ("commands", { try await allCommands($0) }), ("live", { try await follow($0) }),
-    ]
-    for (path, handler) in routes {
-      router.on(RouterPath("/v1/" + path), method: .get) { request, context in
-        try await answer(request, context, .read, handler)
+    // What is said of a route is said where it is declared: `routes`.
+    for route in routes {
+      router.on(RouterPath(route.path), method: route.method) { request, context in
+        try await answer(request, context, route.deed, route.handler)
       }
     }
-  }
-
-  private func route(
-    _ router: Router<HubContext>, _ method: HTTPRequest.Method, _ path: String, _ deed: HubAccess.Deed,
-    _ handler: @escaping Handler
-  ) {
-    router.on(RouterPath("/v1/gateways" + path), method: method) { request, context in
-      try await answer(request, context, deed, handler)
-    }
+    let description = Self.json(OpenAPI.document(routes))
+    router.get("/openapi.json") { _, _ in description }
+    return router
   }
 
   private func answer(

@@ -78,6 +78,55 @@ extension HubAPI {
       })
   }
 
+  /// A gateway without a link counts as silent when nothing came for so long, in milliseconds.
+  private static let silence: Int64 = 900_000
+
+  func fleetSummary(_ call: Call) async throws -> Response {
+    let now = HubClock.now
+    let figures = try await figures.now()
+    let links = await registry.linkTimes()
+    let known = try await stores.pages.fleetCounts(heardSince: now - Self.silence, linked: Array(links.keys))
+    let open = await alerts([]).values.reduce(0, +)
+    return Self.json(
+      JSONWriter.object { json in
+        json.field("gateways", known.gateways)
+        json.field("linked", links.count)
+        json.field("silent", known.silent)
+        json.field("alerts", open)
+        json.field("messages_today", figures.total)
+        json.arrayField("hours") { json in
+          for back in stride(from: Int64(23), through: 0, by: -1) {
+            let hour = (now / 3_600_000 - back) * 3_600_000
+            json.object { json in
+              json.field("at", hour)
+              json.field("messages", figures.hours[hour] ?? 0)
+            }
+          }
+        }
+      })
+  }
+
+  func coverage(_ call: Call) async throws -> Response {
+    let parts = (call.query("after") ?? "").split(separator: "/", maxSplits: 1).map(String.init)
+    let isFirst = parts.isEmpty
+    let rows = isFirst ? try await stores.pages.fleet(limit: 1000) : []
+    var gateways = JSONWriter()
+    gateways.array { json in
+      for row in rows {
+        json.object { json in
+          json.field("gateway", row.gateway)
+          json.field("name", row.name)
+          json.field("lat", row.position?.lat)
+          json.field("lon", row.position?.lon)
+        }
+      }
+    }
+    return Self.json(
+      try await stores.pages.coverage(
+        after: (parts.first ?? "", parts.count > 1 ? parts[1] : ""), since: try call.bound("since") ?? 0,
+        limit: try call.boundLimit(), gateways: gateways.bytes))
+  }
+
   func allCommands(_ call: Call) async throws -> Response {
     let before = try Self.commandPlace(call.query("before"))
     let (rows, hasMore) = try await stores.pages.allCommands(before: before, limit: try call.boundLimit())

@@ -29,11 +29,14 @@ struct FleetRow: Sendable {
   var tags: [String] = []
   var lastMessage: (at: Int64, text: String?, sender: String?, channel: String?)?
 
+  /// What people call it.
+  var name: String { alias ?? radio ?? gateway }
+
   /// `linkedAt`: since when its link is open; `nil`: none is.
   func write(linkedAt: Int64?, _ figures: FleetFigures.Figures, alerts: Int64, to json: inout JSONWriter) {
     json.field("gateway", gateway)
     json.field("radio", radio)
-    json.field("name", alias ?? radio ?? gateway)
+    json.field("name", name)
     json.field("linked", linkedAt != nil)
     json.field("link_since", linkedAt)
     json.field("last_seen", lastSeen)
@@ -154,6 +157,21 @@ extension HubStore {
       }
     ])
     return rows
+  }
+
+  /// How many gateways there are, and how many of those without a link were not heard since.
+  func fleetCounts(heardSince: Int64, linked: [String]) throws(HubDatabaseError) -> (gateways: Int64, silent: Int64) {
+    let all = try database.first("SELECT count(*) FROM gateways") { $0.integer(0) } ?? 0
+    var silent =
+      try database.first("SELECT count(*) FROM gateways WHERE last_seen < ?1", .integer(heardSince)) { $0.integer(0) }
+      ?? 0
+    try database.read([
+      HubCall(
+        "SELECT 1 FROM @rows JOIN gateways g ON g.id = v.id WHERE g.last_seen < @1", [("id", .texts(linked))],
+        values: [.integer(heardSince)]
+      ) { _ in silent -= 1 }
+    ])
+    return (all, max(0, silent))
   }
 
   /// Gateways, and when each last sent something or told a state, if that was at this time or later.

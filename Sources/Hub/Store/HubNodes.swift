@@ -206,3 +206,65 @@ extension HubStore {
     try commands(of: gateway, limit: 20).filter { $0.createdAt >= since }
   }
 }
+
+// MARK: Coverage
+
+extension HubStore {
+  /// Records that one answer looks at.
+  private static let linksLookedAt = 5000
+
+  /// Which gateway heard which node, by gateway and node: `{"gateways": […], "links": [{"gateway", "node", "name", "lat", "lon", "at", "snr", "hops"}],
+  /// "next"}`. `since`: only what was heard as late, milliseconds since 1970.
+  func coverage(
+    after place: (gateway: String, node: String), since: Int64, limit: Int, gateways: [UInt8]
+  ) throws(HubDatabaseError) -> [UInt8] {
+    let body = "CASE WHEN \(bytes("body")) <= \(Self.recordBytes) THEN body ELSE '{}' END"
+    var (rows, lookedAt, last, isAtEnd) = (0, 0, place, false)
+    var list = JSONWriter()
+    try list.array { (json) throws(HubDatabaseError) in
+      while !isAtEnd, rows < limit, lookedAt < Self.linksLookedAt {
+        var count = 0
+        try database.each(
+          """
+          SELECT gateway, key, at, \(body) FROM contacts WHERE gateway > ?1 OR (gateway = ?1 AND key > ?2)
+          ORDER BY gateway, key LIMIT \(Self.nodesAtOnce)
+          """, [.text(last.gateway), .text(last.node)]
+        ) { (row) throws(HubDatabaseError) in
+          count += 1
+          last = (row.text(0), row.text(1))
+          // `try?`: stored values were valid JSON when they arrived.
+          guard let record = try? JSONValue(parsing: row.text(3)) else { return true }
+          let at = record["last_heard"]?.count ?? row.integer(2)
+          guard at >= since else { return true }
+          Self.write(link: last, at, record, to: &json)
+          rows += 1
+          return rows < limit
+        }
+        lookedAt += count
+        isAtEnd = count < Self.nodesAtOnce && rows < limit
+      }
+    }
+    return JSONWriter.object { json in
+      json.field("gateways", json: gateways)
+      json.field("links", json: list.bytes)
+      if !isAtEnd { json.field("next", "\(last.gateway)/\(last.node)") }
+    }
+  }
+
+  private static func write(
+    link: (gateway: String, node: String), _ at: Int64, _ record: JSONValue, to json: inout JSONWriter
+  ) {
+    json.object { json in
+      json.field("gateway", link.gateway)
+      json.field("node", link.node)
+      json.field("name", HubBounds.cut(record["name"]?.string, HubBounds.nameBytes))
+      if let lat = record["lat"]?.number, let lon = record["lon"]?.number, let place = FleetRow.place(lat, lon) {
+        json.field("lat", place.lat)
+        json.field("lon", place.lon)
+      }
+      json.field("at", at)
+      json.field("snr", record["snr"]?.number)
+      json.field("hops", record["hops"]?.count)
+    }
+  }
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+
+/// Every request of the API but those without a token, with what it takes and answers: `/openapi.json` is made of it.
+extension HubAPI {
+  var routes: [HubRoute] { readers + gatewayReaders + operators + ofGateways }
+
+  // MARK: Parameters
+
+  private static let limit = HubRoute.Parameter.whole("limit", "Rows of a page: 1 to 1000, 100 without it.")
+  private static let afterText = HubRoute.Parameter.text("after", "The `next` of the page before.")
+  private static let newestFirst = [
+    HubRoute.Parameter.whole("after", "The `next` of the page before, of a list with the oldest first."),
+    .whole("before", "The `next` of the page before, of a list with the newest first."),
+    HubRoute.Parameter(
+      name: "order", shape: .oneOf(["newest", "oldest"]), words: "Which end the list begins at; `before` means newest."),
+    limit, .whole("since", "Only as new: milliseconds since 1970."),
+    .whole("until", "Only as old: milliseconds since 1970."), words,
+  ]
+  private static let words = HubRoute.Parameter.text(
+    "q", "Words that have to be there, all of them, in any script; upper and lower case are the same.",
+    most: SearchedWords.mostBytes)
+  private static let channel = HubRoute.Parameter.text("channel", "A channel's digest.")
+  private static let wait = HubRoute.Parameter.whole("wait_s", "Seconds to wait for its end: 0 to 60.")
+
+  // MARK: Shapes
+
+  private static let heard = Shape.object([
+    ("gateway", .text), ("at", .whole), ("seq?", .whole), ("snr?", .number), ("hops?", .number),
+  ])
+  private static let message = Shape.object([
+    ("position", .whole), ("body", .object([])), ("heard", .list(heard)),
+  ])
+  private static let place: [(String, Shape)] = [("lat?", .number), ("lon?", .number)]
+  private static let event = Shape.object([
+    ("id", .whole), ("epoch", .text), ("seq", .whole), ("at", .whole), ("trusted", .truth), ("kind", .text),
+    ("body", .object([])),
+  ])
+  private static let fleetRow = Shape.object([
+    ("gateway", .text), ("radio?", .text), ("name", .text), ("linked", .truth), ("link_since?", .whole),
+    ("last_seen", .whole), ("events", .whole), ("version?", .text), ("link?", .text), ("model?", .text),
+    ("radio_key?", .text), ("radio_state?", .text), ("sync?", .text), ("clock_trusted?", .truth),
+    ("battery_mv?", .whole), ("power?", .oneOf(["low", "ok"])), ("pending?", .whole),
+    ("position?", .object([("lat", .number), ("lon", .number)])), ("note?", .text), ("tags?", .list(.text)),
+    ("messages_today", .whole), ("nodes", .whole),
+    (
+      "last_message?",
+      .object([("at", .whole), ("text?", .text), ("sender_name?", .text), ("channel_name?", .text)])
+    ), ("alerts", .whole), ("state_at?", .whole),
+  ])
+  private static let command = Shape.object([
+    ("id", .text), ("state", .oneOf(["queued", "done", "refused", "expired"])), ("command?", .any), ("answer?", .any),
+    ("by?", .text), ("created_at?", .whole), ("ended_at?", .whole),
+  ])
+  private static let ownedCommand = Shape.object([
+    ("gateway", .text), ("id", .text), ("state", .oneOf(["queued", "done", "refused", "expired"])), ("command?", .text),
+    ("body", .object([])), ("answer?", .any), ("author", .text), ("created_at", .whole), ("ended_at?", .whole),
+  ])
+  private static let document = Shape.object([
+    ("key", .text), ("value", .any), ("updated_at", .whole), ("by_hub", .truth),
+  ])
+  private static let ok = Shape.object([("ok", .truth)])
+  private static let acknowledged = Shape.object([("acknowledged", .whole)])
+
+  private static func page(_ name: String, _ row: Shape, next: Shape = .whole) -> Shape {
+    .object([(name, .list(row)), ("next?", next)])
+  }
+
+  // MARK: Readers of all gateways
+
+  private var readers: [HubRoute] {
+    [
+      HubRoute(
+        method: .get, path: "/v1/fleet", deed: .read, summary: "Each gateway with what is known of it, by id.",
+        parameters: [Self.afterText, Self.limit], answers: [200: Self.page("gateways", Self.fleetRow, next: .text)],
+        handler: { try await fleet($0) }),
+      HubRoute(
+        method: .get, path: "/v1/fleet/summary", deed: .read, summary: "The fleet in figures.",
+        answers: [
+          200: .object([
+            ("gateways", .whole), ("linked", .whole), ("silent", .whole), ("alerts", .whole),
+            ("messages_today", .whole),
+            ("hours", .list(.object([("at", .whole), ("messages", .whole)]))),
+          ])
+        ], handler: { try await fleetSummary($0) }),
+      HubRoute(
+        method: .get, path: "/v1/messages", deed: .read,
+        summary: "Messages of all gateways, each once, with who heard it.",
+        parameters: Self.newestFirst + [Self.channel, .text("gateway", "Only what this one heard.")],
+        answers: [200: Self.page("messages", Self.message)], handler: { try await joined($0) }),
+      HubRoute(
+        method: .get, path: "/v1/messages/{position}", deed: .read, summary: "One message.",
+        answers: [200: Self.message], refusals: [404], handler: { try await oneMessage($0) }),
+      HubRoute(
+        method: .get, path: "/v1/channels", deed: .read, summary: "Channels of any gateway, the newest message first.",
+        answers: [
+          200: .object([
+            (
+              "channels",
+              .list(.object([("channel", .text), ("name?", .text), ("gateways", .whole), ("newest_at?", .whole)]))
+            )
+          ])
+        ], handler: { try await channels($0) }),
+      HubRoute(
+        method: .get, path: "/v1/nodes", deed: .read, summary: "Nodes of all gateways, by key, with who heard them.",
+        parameters: [Self.afterText, Self.limit, Self.words],
+        answers: [
+          200: Self.page(
+            "nodes",
+            .object([("key", .text), ("name", .text), ("kind", .text)] + Self.place + [("heard", .list(Self.heard))]),
+            next: .text)
+        ], handler: { try await nodes($0) }),
+      HubRoute(
+        method: .get, path: "/v1/coverage", deed: .read, summary: "Which gateway hears which node.",
+        parameters: [Self.afterText, Self.limit, .whole("since", "Only what was heard as late.")],
+        answers: [
+          200: .object([
+            ("gateways", .list(.object([("gateway", .text), ("name", .text)] + Self.place))),
+            (
+              "links",
+              .list(
+                .object(
+                  [("gateway", .text), ("node", .text), ("name?", .text)] + Self.place
+                    + [("at", .whole), ("snr?", .number), ("hops?", .whole)]))
+            ), ("next?", .text),
+          ])
+        ], handler: { try await coverage($0) }),
+      HubRoute(
+        method: .get, path: "/v1/commands", deed: .read, summary: "Commands to all gateways, the newest first.",
+        parameters: [.text("before", "The `next` of the page before."), Self.limit],
+        answers: [200: Self.page("commands", Self.ownedCommand, next: .text)], handler: { try await allCommands($0) }),
+      HubRoute(
+        method: .get, path: "/v1/live", deed: .read, summary: "What changes, as server-sent events.",
+        parameters: [.whole("after", "The last message that the reader has; as the header Last-Event-ID.")],
+        answers: [200: .text], isStream: true, handler: { try await follow($0) }),
+      HubRoute(
+        method: .get, path: "/v1/gateways", deed: .read, summary: "Gateways, by id.",
+        parameters: [Self.afterText, Self.limit],
+        answers: [200: Self.page("gateways", .object([("gateway", .text), ("epoch", .text)]), next: .text)],
+        handler: { try await gateways($0) }),
+    ]
+  }
+
+  // MARK: Readers of one gateway
+
+  private var gatewayReaders: [HubRoute] {
+    let id = "/v1/gateways/{id}"
+    return [
+      HubRoute(
+        method: .get, path: id, deed: .read, summary: "A gateway, and how much of its journal is here.",
+        parameters: [.text("epoch", "The newest without it.")],
+        answers: [200: .object([("gateway", .text), ("epoch", .text), ("linked", .truth)])], refusals: [404],
+        handler: { try await greet($0) }),
+      HubRoute(
+        method: .get, path: id + "/events", deed: .read, summary: "Its journal.",
+        parameters: Self.newestFirst + [.text("kind", "Only of this kind."), Self.channel],
+        answers: [200: Self.page("events", Self.event)], handler: { try await page($0, kind: nil) }),
+      HubRoute(
+        method: .get, path: id + "/messages", deed: .read, summary: "Messages that it received.",
+        parameters: Self.newestFirst + [Self.channel], answers: [200: Self.page("messages", Self.event)],
+        handler: { try await page($0, kind: "message") }),
+      HubRoute(
+        method: .get, path: id + "/contacts", deed: .read, summary: "The newest state of each node, by key.",
+        parameters: [Self.afterText, Self.limit], answers: [200: Self.page("contacts", .object([]), next: .text)],
+        handler: { try await contacts($0) }),
+      HubRoute(
+        method: .get, path: id + "/state", deed: .read, summary: "What it last said of itself, by name.",
+        answers: [200: .object([])], handler: { try await states($0) }),
+      HubRoute(
+        method: .get, path: id + "/commands", deed: .read, summary: "Commands to it, the newest first.",
+        parameters: [Self.limit], answers: [200: .object([("commands", .list(Self.command))])],
+        handler: { try await commands($0) }),
+      HubRoute(
+        method: .get, path: id + "/commands/{command}", deed: .read, summary: "One command.",
+        parameters: [Self.wait], answers: [200: Self.command, 202: Self.command], refusals: [404],
+        handler: { try await oneCommand($0) }),
+      HubRoute(
+        method: .get, path: id + "/documents", deed: .read, summary: "Its documents, by key.",
+        parameters: [Self.afterText, Self.limit], answers: [200: Self.page("documents", Self.document, next: .text)],
+        handler: { try await documents($0) }),
+    ]
+  }
+
+  private var operators: [HubRoute] {
+    let id = "/v1/gateways/{id}"
+    return [
+      HubRoute(
+        method: .post, path: id + "/commands", deed: .command, summary: "A command to it.", parameters: [Self.wait],
+        body: .object([("command", .text), ("id?", .text(most: 48)), ("queue?", .truth)]),
+        answers: [200: Self.command, 202: Self.command], refusals: [413, 504], handler: { try await command($0) }),
+      HubRoute(
+        method: .put, path: id + "/documents/**", deed: .command, summary: "Edits a document.",
+        body: .object([("value", .any)]), answers: [200: Self.document], refusals: [422],
+        handler: { try await editDocument($0) }),
+      HubRoute(
+        method: .delete, path: id + "/documents/**", deed: .command, summary: "Deletes a document.",
+        answers: [200: Self.document], handler: { try await editDocument($0) }),
+    ]
+  }
+
+  // MARK: Gateways
+
+  private var ofGateways: [HubRoute] {
+    let id = "/v1/gateways/{id}"
+    return [
+      HubRoute(
+        method: .post, path: id + "/events", deed: .write, summary: "A batch of its journal.",
+        body: .object([
+          ("epoch", .text), ("lane?", .oneOf(["messages", "nodes", "packets"])),
+          (
+            "events",
+            .list(
+              .object([
+                ("seq", .whole), ("at", .whole), ("trusted", .truth), ("kind", .text), ("body", .object([])),
+              ]))
+          ),
+        ]), answers: [200: Self.acknowledged], refusals: [413, 415, 422], handler: { try await take($0) }),
+      HubRoute(
+        method: .get, path: id + "/link", deed: .write, summary: "Its link: a WebSocket.", answers: [:],
+        refusals: [426],
+        handler: { _ in Self.refusal(.upgradeRequired, "this is a WebSocket endpoint") }),
+      HubRoute(
+        method: .get, path: id + "/updates", deed: .write, summary: "What is new for it.",
+        parameters: [
+          .text("buckets", "How far each of these is."), .text("bucket", "A page of this."),
+          .whole("after", "Behind this."),
+          .whole("at", "When that was made."), .whole("since", "All before is known."), .whole("until", "To here."),
+          Self.limit,
+        ], answers: [200: .object([])], handler: { try await updates($0) }),
+      HubRoute(
+        method: .put, path: id + "/state/{name}", deed: .write, summary: "What it says of itself.", body: .object([]),
+        answers: [200: Self.ok], refusals: [413], handler: { try await setState($0) }),
+    ]
+  }
+}
