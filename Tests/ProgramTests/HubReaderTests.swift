@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// What pages and programs read of a hub, on either database.
+  @Suite struct HubReaders {
+    enum Place: String, CaseIterable { case sqlite, postgres }
+
+    private final class Site {
+      let rig: Rig
+      private let server: PostgresServer?
+
+      init(_ place: Place) throws {
+        rig = try Rig()
+        server = place == .postgres ? try PostgresServer() : nil
+        rig.writeHubConfiguration(database: server?.address)
+        try rig.startHub()
+      }
+
+      func ask(_ target: String, method: String = "GET", _ body: String = "") throws -> (status: Int, body: JSONValue) {
+        let answer = try #require(rig.askHub(method, target, body: body))
+        return (answer.status, try JSONValue(parsing: answer.body))
+      }
+
+      func page(_ target: String) throws -> JSONValue {
+        let (status, body) = try ask(target)
+        #expect(status == 200, "\(target): \(body)")
+        return body
+      }
+
+      func take(_ events: [String], from gateway: String) throws {
+        let (status, body) = try ask(
+          "/v1/gateways/\(gateway)/events", method: "POST",
+          #"{"epoch":"e","events":[\#(events.joined(separator: ","))]}"#)
+        #expect(status == 200, "\(body)")
+      }
+
+      func follow(_ parameters: String = "") throws -> Program {
+        try Program(
+          "/usr/bin/curl",
+          [
+            "-sN", "-H", "Authorization: Bearer \(Rig.token)", "http://127.0.0.1:\(rig.hubPort)/v1/live\(parameters)",
+          ], folder: rig.scratch.folder)
+      }
+    }
+
+    private static let channel = "0011223344556677"
+
+    private func event(_ seq: Int, _ kind: String, _ body: String) -> String {
+      #"{"seq":\#(seq),"at":\#(1_795_000_000_000 + seq),"trusted":true,"kind":"\#(kind)","body":\#(body)}"#
+    }
+
+    private func message(_ seq: Int, _ text: String, channel: String = channel) -> String {
+      event(
+        seq, "message",
+        #"{"kind":"channel","channel":"\#(channel)","sender_name":"Birch","sender_time":\#(seq),"text":"\#(text)","snr":1.5}"#
+      )
+    }
+
+    @Test(arguments: Place.allCases)
+    func `pages from the newest, by words, times and gateways, are all of it once`(_ place: Place) throws {
+      let site = try Site(place)
+      let count = 250
+      try site.take(
+        (1...count).map { message($0, $0 % 50 == 0 ? "Straße 天气很好 e\u{301}cole \($0)" : "plain \($0)") }, from: "hill")
+      try site.take((1...20).map { message($0, "plain \($0)") }, from: "valley")
+      func walk(_ parameters: String, _ path: String = "/v1/messages") throws -> [String] {
+        var (texts, next) = ([String](), "")
+        while true {
+          let page = try site.page("\(path)?order=newest&limit=7\(parameters)\(next)")
+          texts += (page["messages"]?.array ?? []).compactMap { $0["body"]?["text"]?.string }
+          guard let before = page["next"]?.integer else { return texts }
+          next = "&before=\(before)"
+        }
+      }
+      let all = try walk("")
+      #expect(all.count == count && all.first?.hasSuffix("250") == true && all.last == "plain 1")
+      #expect(try walk("", "/v1/gateways/hill/messages") == all)
+      #expect(try walk("&gateway=valley").count == 20)
+      #expect(try walk("&since=1795000000101&until=1795000000110").count == 10)
+      #expect(try walk("&channel=ffffffffffffffff").isEmpty)
+      for words in ["STRASSE", "%E6%B0%94%E5%BE%88", "%C3%89COLE", "birch%20ecole%20stra"] {
+        #expect(try walk("&q=\(words)").count == 5, "\(words)")
+        #expect(try walk("&q=\(words)", "/v1/gateways/hill/messages").count == 5, "\(words)")
+      }
+      for words in ["%25", "_", "%27", "%00", "e%CC%81e%CC%81", "nothing"] {
+        #expect(try walk("&q=\(words)").isEmpty, "\(words)")
+      }
+      let newest = try site.page("/v1/messages?order=newest&limit=1")["messages"]?.array?.first
+      let position = try #require(newest?["position"]?.integer)
+      #expect(try site.page("/v1/messages/\(position)") == newest)
+    }
+
+    @Test(arguments: Place.allCases)
+    func `absurd numbers and long words are answered, or refused, and nothing ends`(_ place: Place) throws {
+      let site = try Site(place)
+      try site.take((1...5).map { message($0, "text \($0)") }, from: "hill")
+      for number in [
+        "-1", "0", "9007199254740993", "9223372036854775808", "-9223372036854775809", String(repeating: "9", count: 40),
+      ] {
+        for name in ["before", "after", "since", "until", "limit"] {
+          for path in ["messages", "gateways/hill/events", "gateways/hill/messages"] {
+            #expect(try site.ask("/v1/\(path)?\(name)=\(number)").status == 200, "\(path) \(name)=\(number)")
+          }
+        }
+        #expect(try [200, 404].contains(site.ask("/v1/messages/\(number)").status))
+      }
+      for number in ["x", "1e3", "--1", "", "%00", String(repeating: "9", count: 41)] {
+        #expect(try site.ask("/v1/messages?before=\(number)").status == 400, "before=\(number)")
+      }
+      #expect(try site.ask("/v1/messages?q=\(String(repeating: "x", count: 5000))").status == 400)
+      #expect(try site.ask("/v1/messages?q=e\(String(repeating: "%CC%81", count: 250))").status == 200)
+      #expect(try site.ask("/v1/messages?q=\(Array(repeating: "a", count: 17).joined(separator: "%20"))").status == 400)
+      #expect(try site.ask("/v1/messages?after=1&before=2").status == 400)
+      #expect(try site.ask("/v1/commands?before=x").status == 400)
+    }
+
+    @Test(arguments: Place.allCases)
+    func `the fleet, its nodes and its channels are what gateways told`(_ place: Place) throws {
+      let site = try Site(place)
+      let key = String(repeating: "ab", count: 32), node = String(repeating: "cd", count: 32)
+      for gateway in ["hill", "valley"] {
+        try site.take(
+          [
+            event(1, "radio", #"{"key":"\#(key)","name":"r-\#(gateway)","model":"T-Deck","lat":50.1,"lon":8.2}"#),
+            event(2, "contact", #"{"key":"\#(node)","name":"Ärger","type":"repeater","lat":1.5,"lon":2.5,"hops":1}"#),
+            event(3, "channel", #"{"slot":0,"name":"Public","channel":"\#(Self.channel)"}"#), message(4, "hello"),
+            event(5, "power", #"{"source":"battery","state":"low"}"#),
+          ], from: gateway)
+        let state =
+          #"{"version":"0.2","radio":"up","sync":"synced","clock_trusted":true,"battery_mv":3300,"pending":10}"#
+        #expect(try site.ask("/v1/gateways/\(gateway)/state/gateway", method: "PUT", state).status == 200)
+        let note = "/v1/gateways/\(gateway)/documents/node/\(key)/note"
+        #expect(try site.ask(note, method: "PUT", #"{"value":"on the roof"}"#).status == 200)
+      }
+      let first = try site.page("/v1/fleet?limit=1")
+      #expect(first["next"]?.string == "hill")
+      let row = try #require(try site.page("/v1/fleet?after=hill")["gateways"]?.array?.first)
+      for (name, value) in [
+        "gateway": "valley", "name": "r-valley", "model": "T-Deck", "version": "0.2", "radio_state": "up",
+        "power": "low",
+        "note": "on the roof",
+      ] { #expect(row[name]?.string == value, "\(name)") }
+      #expect(row["battery_mv"]?.integer == 3300 && row["pending"]?.integer == 10 && row["linked"]?.bool == false)
+      #expect(row["position"]?["lat"]?.number == 50.1 && row["last_message"]?["text"]?.string == "hello")
+      #expect(row["nodes"]?.integer == 1)
+      let nodes = try site.page("/v1/nodes?q=arger")["nodes"]?.array ?? []
+      #expect(nodes.count == 1 && nodes.first?["heard"]?.array?.count == 2 && nodes.first?["lat"]?.number == 1.5)
+      let channels = try site.page("/v1/channels")["channels"]?.array ?? []
+      #expect(channels.first?["name"]?.string == "Public" && channels.first?["gateways"]?.integer == 2)
+      var (links, after) = ([JSONValue](), "")
+      while true {
+        let page = try site.page("/v1/coverage?limit=1&after=\(after)")
+        links += page["links"]?.array ?? []
+        guard let next = page["next"]?.string else { break }
+        after = next
+      }
+      #expect(links.compactMap { $0["gateway"]?.string } == ["hill", "valley"])
+      #expect(try site.page("/v1/fleet/summary")["gateways"]?.integer == 2)
+      #expect(
+        try site.ask("/v1/gateways/hill/commands?wait_s=0", method: "POST", #"{"id":"c1","command":"send"}"#).status
+          == 202)
+      let commands = try site.page("/v1/commands?limit=1")
+      #expect(commands["commands"]?.array?.first?["gateway"]?.string == "hill")
+      #expect(
+        try site.page("/v1/commands?before=\(commands["next"]?.string ?? "")")["commands"]?.array?.isEmpty == true)
+    }
+
+    @Test(arguments: Place.allCases)
+    func `a reader follows, is cut, and misses no message; one that does not read harms nobody`(_ place: Place) throws {
+      let site = try Site(place)
+      try site.take([message(1, "before")], from: "hill")
+      let reader = try site.follow()
+      try reader.line(with: "event: hello")
+      try site.take([message(2, "second")], from: "hill")
+      try reader.line(with: "second")
+      try site.take([message(2, "second")], from: "valley")
+      try reader.line(with: #""gateway":"valley""#)
+      #expect(
+        try site.ask("/v1/gateways/hill/commands?wait_s=0", method: "POST", #"{"id":"c1","command":"send"}"#).status
+          == 202)
+      try reader.line(with: "event: command")
+      let id = try #require(reader.lines.last { $0.hasPrefix("id: ") }?.dropFirst(4))
+      reader.kill9()
+      let silent = try site.follow()
+      try silent.line(with: "event: hello")
+      silent.send(SIGSTOP)
+      for batch in 0..<12 {
+        let text = String(repeating: "x", count: 400)
+        try site.take((1...500).map { message(10 + batch * 500 + $0, "flood \(batch) \($0) \(text)") }, from: "hill")
+      }
+      silent.kill9()
+      // More than is made up for: it is told.
+      let late = try site.follow("?after=\(id)")
+      try late.line(with: #""missed":true"#)
+      late.kill9()
+      let newest = try #require(try site.page("/v1/messages?order=newest&limit=1")["messages"]?.array?.first)
+      let position = try #require(newest["position"]?.integer)
+      let again = try #require(try site.page("/v1/messages?before=\(position)&limit=100")["messages"]?.array?.last)
+      let behind = try site.follow("?after=\(again["position"]?.integer ?? 0)")
+      try behind.line(with: "id: \(position)")
+      #expect(behind.lines.filter { $0 == "event: message" }.count >= 99)
+      behind.kill9()
+    }
+
+    private static var schemathesis: String {
+      URL(filePath: Program.python).deletingLastPathComponent().appending(path: "schemathesis").path()
+    }
+
+    @Test(
+      .enabled("schemathesis is not installed: hardware/requirements.txt") {
+        access(schemathesis, X_OK) == 0
+      }, arguments: Place.allCases)
+    func `the API is what its description says, whatever it is asked`(_ place: Place) throws {
+      let site = try Site(place)
+      try site.take([message(1, "text"), event(2, "contact", #"{"key":"ab","name":"n"}"#)], from: "hill")
+      let settings = site.rig.scratch.write(
+        "schemathesis.toml",
+        """
+        parameters = { "wait_s" = 0, "query.wait_s" = 0 }
+        [checks.not_a_server_error]
+        expected-statuses = ["2xx", "4xx", 503, 504]
+        """)
+      let judge = try Program(
+        Self.schemathesis,
+        [
+          "--config-file", settings, "run", "http://127.0.0.1:\(site.rig.hubPort)/openapi.json", "-H",
+          "Authorization: Bearer \(Rig.token)", "--exclude-path", "/v1/live", "--max-examples", "8", "--phases",
+          "examples,coverage,fuzzing", "--checks",
+          "not_a_server_error,response_schema_conformance,content_type_conformance,status_code_conformance",
+          "--suppress-health-check", "all", "--generation-database", "none", "--seed", "1", "--no-color",
+        ], folder: site.rig.scratch.folder)
+      #expect(try judge.ended() == 0, "\(judge.lines.suffix(60).joined(separator: "\n"))")
+      #expect(try site.ask("/v1/fleet").status == 200)
+    }
+  }
+}
