@@ -208,6 +208,25 @@ extension WholeProgramTests {
       behind.kill9()
     }
 
+    @Test func `each question of the dashboard asks for metrics and labels that a hub has`() throws {
+      let site = try Site(.sqlite)
+      try site.take([message(1, "text")], from: "hill")
+      let metrics = try String(decoding: #require(site.rig.askHub("GET", "/metrics")).body, as: UTF8.self)
+      let file = Fixtures.checkout.appending(path: "deploy/grafana/meshpost-hub.json")
+      let panels = try JSONValue(parsing: String(contentsOf: file, encoding: .utf8))["panels"]?.array ?? []
+      let questions = panels.flatMap { ($0["targets"]?.array ?? []).compactMap { $0["expr"]?.string } }
+      #expect(questions.count >= panels.count && panels.count >= 10)
+      for question in questions {
+        let name = try #require(question.firstMatch(of: /(meshpost_hub|process)_[a-z_]+/)).output.0
+        let rows = metrics.split(separator: "\n").filter { $0.hasPrefix("\(name){") || $0.hasPrefix("\(name) ") }
+        #expect(!rows.isEmpty, "\(name)")
+        guard let labels = question.firstMatch(of: /by \(([a-z, ]+)\)/) else { continue }
+        for label in labels.output.1.split(separator: ",").map({ $0.drop { $0 == " " } }) {
+          #expect(rows.allSatisfy { $0.contains("\(label)=\"") }, "\(name) has no \(label)")
+        }
+      }
+    }
+
     private static var schemathesis: String {
       URL(filePath: Program.python).deletingLastPathComponent().appending(path: "schemathesis").path()
     }
