@@ -78,6 +78,8 @@ enum Route: String, CaseIterable {
   case addUpstream = "POST /v1/upstreams/add"
   case removeUpstream = "POST /v1/upstreams/remove"
 
+  case setWebPassword = "POST /v1/web/password"
+
   case doctor = "GET /v1/doctor"
   case bluetoothDoctor = "GET /v1/doctor/bluetooth"
   case report = "GET /v1/report"

@@ -16,6 +16,8 @@ public struct WebGuard: Sendable {
   public struct Refusal: Error, Equatable {
     public let status: Int
     public let words: String
+
+    public init(status: Int, words: String) { (self.status, self.words) = (status, words) }
   }
 
   /// The same for each request.

@@ -91,7 +91,7 @@ import Timing
   // MARK: Sessions
 
   private func isIn(_ sessions: inout WebSessions, _ token: String, _ now: MonotonicTime) -> Bool {
-    sessions.use(token, now: now)
+    sessions.use(token, now: now) != nil
   }
 
   @Test func `sessions end by themselves, by hand, and for newer ones`() {
@@ -115,25 +115,50 @@ import Timing
     #expect(isIn(&sessions, "s1", now))
   }
 
-  @Test func `who guesses waits longer and longer, and never for ever`() {
-    var sessions = WebSessions()
+  @Test func `who guesses waits longer and longer, and never for ever, and nobody else does`() {
+    var limit = GuessLimit()
     var now = MonotonicTime(nanoseconds: 0)
     var waited: [Int64] = []
     for _ in 0..<40 {
-      if let pause = sessions.pause(now: now) {
+      if let pause = limit.pause(of: "one", now: now) {
         waited.append(pause.components.seconds)
         now = now + pause
       }
-      sessions.guessedWrong(now: now)
+      limit.guessedWrong(from: "one", now: now)
     }
     #expect(waited.first == 2)
     #expect(waited == waited.sorted())
-    #expect(waited.last == WebSessions.longestPause.components.seconds)
-    now = now + WebSessions.longestPause
-    #expect(sessions.pause(now: now) == nil)
-    sessions.begin("right", now: now)
-    sessions.guessedWrong(now: now)
-    #expect(sessions.pause(now: now) == nil)
+    #expect(waited.last == GuessLimit.longestPause.components.seconds)
+    #expect(limit.pause(of: "other", now: now) == nil)
+    now = now + GuessLimit.longestPause
+    #expect(limit.pause(of: "one", now: now) == nil)
+    limit.guessedRight(from: "one")
+    limit.guessedWrong(from: "one", now: now)
+    #expect(limit.pause(of: "one", now: now) == nil)
+  }
+
+  @Test func `who has many addresses waits, and not whoever has signed in before`() {
+    var limit = GuessLimit()
+    let now = MonotonicTime(nanoseconds: 0)
+    limit.guessedRight(from: "home")
+    for number in 0..<200 { limit.guessedWrong(from: "\(number)", now: now) }
+    #expect(limit.pause(of: "fresh", now: now) != nil)
+    #expect(limit.pause(of: "home", now: now) == nil)
+    #expect(limit.pause(of: "fresh", now: now + GuessLimit.longestPause) == nil)
+    // An hour later it begins anew.
+    let later = now + GuessLimit.memory + .seconds(1)
+    limit.guessedWrong(from: "fresh", now: later)
+    #expect(limit.pause(of: "fresh", now: later) == nil)
+  }
+
+  @Test func `sessions that are kept go on, and no more of them than there may be`() {
+    var first = WebSessions()
+    let now = MonotonicTime(nanoseconds: 0)
+    first.begin("a", now: now)
+    var second = WebSessions(first.sessions)
+    #expect(isIn(&second, "a", now))
+    let many = (0..<100).map { WebSessions.Session(digest: [UInt8($0)], usedAt: now) }
+    #expect(WebSessions(many).count == WebSessions.mostSessions)
   }
 
   @Test func `tokens differ, and pages get no route that has secrets`() {
@@ -141,6 +166,7 @@ import Timing
     #expect(WebSessions.token().utf8.count == 64)
     for path in [
       "/v1/radio/private-key", "/v1/radio/backup", "/v1/backup", "/v1/frames", "/v1/upstreams/add", "/v1/radio/pair",
+      "/v1/web/password",
     ] {
       #expect(PassedRoutes.way("GET", path) == nil)
       #expect(PassedRoutes.way("POST", path) == nil)

@@ -251,6 +251,7 @@ DOCUMENTS["docs/observability.md"] = {
     "meshpost-hub purge --older-than 90d --kind packet --yes": {"shows": "deleted nothing"},
 }
 DOCUMENTS["docs/pages.md"] = {
+    "meshpost web password": {"answers": [("password:", "correct horse\n"), ("repeat", "correct horse\n")], "shows": "password set"},
     "meshpost --host ssh://pi@hilltop web": {"ends": "secret="},
 }
 

@@ -12,7 +12,7 @@ struct WebCommand: ParsableCommand {
     discussion: """
       Serves the pages on 127.0.0.1 until Ctrl-C, and talks to the gateway's control socket: with --host through ssh, so that \
       nothing listens on the gateway. The address that is printed signs one browser in.
-      """)
+      """, subcommands: [Password.self])
   @OptionGroup var connection: Connection
   @Option(help: ArgumentHelp("The port on 127.0.0.1; 0: a free one.", valueName: "port")) var port: UInt16 = 0
   @Flag(help: "Open the address with xdg-open.") var open = false
@@ -89,9 +89,14 @@ private final class OneTimeSecret: WebAccess {
   /// Somebody has signed in, and `value` is the next one.
   var used: () -> Void = {}
 
-  func isRight(_ given: String) async -> Bool { WebSessions.isSame(given, value) }
+  /// It ends with this host, and so does the session.
+  let cookieSeconds: Int? = nil
 
-  func signedIn() {
+  func isRight(_ given: String) async throws(WebGuard.Refusal) -> Bool { WebSessions.isSame(given, value) }
+  func refused(from address: String) {}
+  func keep(_ sessions: WebSessions) {}
+
+  func signedIn(from address: String) {
     value = WebSessions.token()
     used()
     fflush(nil)
