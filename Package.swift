@@ -147,7 +147,7 @@ let package = Package(
       name: "Hub",
       dependencies: [
         "CLinux", "CPostgres", "Console", "Deflate", "Documents", "Escaping", "Exposition", "MeshCrypto", "Release",
-        "ServiceManager", "SQLite", "JSON", "TOML",
+        "EventLoop", "ServiceManager", "SQLite", "JSON", "Timing", "TOML", "Web",
         .product(name: "Hummingbird", package: "hummingbird"),
         .product(name: "Logging", package: "swift-log"), .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOHTTP1", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),

@@ -7,7 +7,7 @@ import HTTP
 /// The front end's files on disk, by the path that a browser asks for.
 ///
 /// Only what lies in the folder under a plain name, with an ending that pages have, is given out.
-public struct PageFiles {
+public struct PageFiles: Sendable {
   /// Files larger than this are none of ours.
   private static let maxBytes = 4 << 20
 

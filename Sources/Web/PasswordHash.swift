@@ -12,10 +12,8 @@ public enum PasswordHash {
     public let r: Int
     public let p: Int
 
-    /// 16 MiB, for a gateway. As much work as the others (OWASP's password storage cheat sheet).
-    public static let small = Cost(ln: 14, r: 8, p: 5)
-    /// 64 MiB, for a server.
-    public static let large = Cost(ln: 16, r: 8, p: 2)
+    /// 16 MiB: gateways are small. As much work as others with more memory (OWASP's password storage cheat sheet).
+    public static let usual = Cost(ln: 14, r: 8, p: 5)
 
     /// What is read back may not cost more than this: whoever can write a hash must not be able to use up memory or time.
     var isAllowed: Bool { (10...17).contains(ln) && (1...16).contains(r) && (1...16).contains(p) && work <= 1 << 30 }
@@ -27,7 +25,7 @@ public enum PasswordHash {
   private static let hashBytes = 32
 
   /// A hash with a salt of its own. `nil`: the memory for it is not to be had.
-  public static func make(_ password: String, cost: Cost = .small) -> String? {
+  public static func make(_ password: String, cost: Cost = .usual) -> String? {
     let salt = (0..<saltBytes).map { _ in UInt8.random(in: 0...255) }
     guard let key = derive(Array(password.utf8), salt, cost, count: hashBytes) else { return nil }
     return "$scrypt$ln=\(cost.ln),r=\(cost.r),p=\(cost.p)$\(Base64.encode(salt))$\(Base64.encode(key))"

@@ -56,14 +56,15 @@ public final class WebServer {
   }
 
   public func answer(_ request: HTTPRequest, _ responder: HTTPResponder) async {
+    let browser = BrowserRequest(request)
     do throws(WebGuard.Refusal) {
-      try guardian.check(request)
+      try guardian.check(browser)
       let path = request.path
       if path.isExactly("/session") {
-        try guardian.checkSameOrigin(request)
+        try guardian.checkSameOrigin(browser)
         responder.respond(await session(request, from: Self.address(request, responder)))
       } else if path.begins(with: "/v1/") {
-        try guardian.checkSameOrigin(request)
+        try guardian.checkSameOrigin(browser)
         guard let session = session(of: request) else { throw WebGuard.Refusal(status: 401, words: "sign in") }
         guard let way = PassedRoutes.way(request.method, path) else {
           throw WebGuard.Refusal(status: 403, words: "pages may not use \(request.method) \(path)")

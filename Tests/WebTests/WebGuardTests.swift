@@ -25,18 +25,18 @@ import Timing
     "127.0.0.1:8x", "1234.1.1.1", "..", "...",
   ]) func `other names are not: DNS rebinding`(_ host: String) { #expect(!guardian.isOurs(host)) }
 
-  private func request(_ method: String, _ headers: HTTPHeaders) -> HTTPRequest {
+  private func request(_ method: String, _ headers: HTTPHeaders) -> BrowserRequest {
     var headers = headers
     if headers["Host"] == nil { headers.add("Host", "127.0.0.1:8080") }
-    return HTTPRequest(method, "/v1/send", headers: headers)
+    return BrowserRequest(HTTPRequest(method, "/v1/send", headers: headers))
   }
 
   @Test func `a request names one host`() throws {
-    #expect(throws: WebGuard.Refusal.self) { try guardian.check(HTTPRequest("GET", "/")) }
+    #expect(throws: WebGuard.Refusal.self) { try guardian.check(BrowserRequest(HTTPRequest("GET", "/"))) }
     var two: HTTPHeaders = ["Host": "127.0.0.1"]
     two.add("Host", "evil.example")
-    #expect(throws: WebGuard.Refusal.self) { try guardian.check(HTTPRequest("GET", "/", headers: two)) }
-    try guardian.check(HTTPRequest("GET", "/", headers: ["Host": "127.0.0.1"]))
+    #expect(throws: WebGuard.Refusal.self) { try guardian.check(BrowserRequest(HTTPRequest("GET", "/", headers: two))) }
+    try guardian.check(BrowserRequest(HTTPRequest("GET", "/", headers: ["Host": "127.0.0.1"])))
   }
 
   @Test(arguments: [
@@ -47,7 +47,7 @@ import Timing
     ("POST", ["Origin": "http://127.0.0.1:8080", "Content-Type": "text/plain"]),
     ("POST", ["Origin": "http://127.0.0.1:8081", "Content-Type": "application/json"]),
     ("POST", ["Origin": "http://127.0.0.1:8080.evil.example", "Content-Type": "application/json"]),
-    ("PUT", ["Origin": "http://127.0.0.1:8080", "Content-Type": "application/json"]),
+    ("PATCH", ["Origin": "http://127.0.0.1:8080", "Content-Type": "application/json"]),
   ]) func `requests of other sites are refused`(_ method: String, _ fields: [String: String]) {
     var headers = HTTPHeaders()
     for (name, value) in fields { headers.add(name, value) }

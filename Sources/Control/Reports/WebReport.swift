@@ -28,7 +28,7 @@ public struct WebReport {
     guard let trouble else { return Finding("pages", .ok, "\(sessions) browsers are signed in at http://\(address)") }
     let remedy =
       hasPassword
-      ? "Another program uses the port (`ss -ltnp`), this machine does not have the address, or the package meshpost-pages is missing."
+      ? "Another program uses the port (`ss -ltnp`), this machine does not have the address, or there are no pages in its folder."
       : "Set a password: meshpost web password"
     return Finding("pages", hasPassword ? .failed : .warning, trouble, remedy)
   }

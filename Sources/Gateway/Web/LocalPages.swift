@@ -71,7 +71,7 @@ final class LocalPages {
 
   private func listen(_ settings: WebSettings) throws(Trouble) {
     guard let files = PageFiles(folder: settings.pages) else {
-      throw Trouble(words: "no pages in \(settings.pages): the package meshpost-pages contains them")
+      throw Trouble(words: "no pages in \(settings.pages): the package meshpost contains them")
     }
     let server: HTTPServer
     do throws(SystemError) {

@@ -94,7 +94,15 @@ extension HubAPI {
   }
 
   func joined(_ call: Call) async throws -> Response {
-    Self.json(
+    let filter = MessageFilter(
+      channel: call.query("channel"), gateway: call.query("gateway"), since: call.number("since"),
+      until: call.number("until"), q: call.query("q"))
+    // From the newest on, unless it is asked for what follows a position.
+    if call.query("before") != nil || call.query("order") == "newest" || !filter.isEmpty {
+      return Self.json(
+        try await stores.pages.joinedMessages(before: call.number("before") ?? .max, filter, limit: call.limit))
+    }
+    return Self.json(
       try await stores.pages.joinedMessages(
         channel: call.query("channel"), after: call.number("after") ?? 0, limit: call.limit))
   }

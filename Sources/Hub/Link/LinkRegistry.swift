@@ -83,6 +83,9 @@ actor LinkRegistry {
     }
   }
 
+  /// Gateways that are linked here.
+  var open: Set<String> { Set(links.keys) }
+
   func isOpen(_ gateway: String) -> Bool { links[gateway] != nil }
   var count: Int { links.count }
 

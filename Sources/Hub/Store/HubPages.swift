@@ -45,6 +45,9 @@ enum HubBounds {
   static let answerBytes = 64 * 1024
   /// Commands that have ended and are remembered.
   static let endedCommands: Int64 = 1000
+  /// Messages that one request looks at for those that it wants, and how many of these at a time.
+  static let scanned = 10_000
+  static let scannedAtOnce = 500
   /// Bytes of a name, of a key, of a text that is passed on to other gateways.
   static let nameBytes = 256
   static let keyBytes = 128

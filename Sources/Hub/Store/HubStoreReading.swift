@@ -75,26 +75,96 @@ extension HubStore {
 
   /// Messages of all gateways, each once, in order of first arrival, with the gateways that received it and their signal.
   public func joinedMessages(channel: String?, after: Int64, limit: Int) throws(HubDatabaseError) -> [UInt8] {
+    let page = try messages("position > ?1", "position", after, channel, limit)
+    return Self.page("messages", try joined(page.found)) { json in
+      if page.hasMore { json.field("next", page.found.last?.position) }
+    }
+  }
+
+  /// The same from the newest on, those before a position. `next` is the next `before`.
+  ///
+  /// At most `HubBounds.scanned` messages are looked at for those that `filter` lets through: a page may have few, or none, and still a `next`.
+  func joinedMessages(before: Int64, _ filter: MessageFilter, limit: Int) throws(HubDatabaseError) -> [UInt8] {
+    var chosen: [Joined] = []
+    var (place, scanned, hasMore) = (before, 0, true)
+    while hasMore, chosen.count < limit, scanned < HubBounds.scanned {
+      let wanted = filter.isEmpty ? limit : HubBounds.scannedAtOnce
+      let page = try messages("position < ?1", "position DESC", place, filter.channel, wanted)
+      let allowed = try allowed(page.found, by: filter)
+      for message in page.found {
+        place = message.position
+        scanned += 1
+        if allowed.contains(message.position) { chosen.append(message) }
+        if chosen.count == limit { break }
+      }
+      // Newest first: what follows is older still.
+      hasMore = (page.hasMore || place != page.found.last?.position) && filter.goesOn(page.found.last)
+    }
+    return Self.page("messages", try joined(chosen)) { json in if hasMore { json.field("next", place) } }
+  }
+
+  /// One, if it is there.
+  func joinedMessage(at position: Int64) throws(HubDatabaseError) -> [UInt8]? {
+    let page = try messages("position >= ?1", "position", position, nil, 1)
+    guard let message = page.found.first, message.position == position else { return nil }
+    return try joined([message]).bytes.dropFirst().dropLast().map { $0 }
+  }
+
+  /// The position of the newest that can be read.
+  func newestPosition() throws(HubDatabaseError) -> Int64 {
+    let settled = database.unsettledPosition.map { "WHERE position < \($0)" } ?? ""
+    return try database.first("SELECT coalesce(max(position), 0) FROM messages \(settled)") { $0.integer(0) } ?? 0
+  }
+
+  struct Joined {
+    let position: Int64
+    let at: Int64
+    let body: String
+  }
+
+  /// `place`: SQL on which side of `?1`. `hasMore`: there may be.
+  private func messages(
+    _ place: String, _ order: String, _ from: Int64, _ channel: String?, _ limit: Int
+  ) throws(HubDatabaseError) -> (found: [Joined], hasMore: Bool) {
     let settled = database.unsettledPosition.map { "AND position < \($0)" } ?? ""
     let filter =
-      "FROM messages m WHERE position > ?1 \(settled) AND (CAST(?2 AS TEXT) IS NULL OR channel = ?2) "
-      + "ORDER BY position LIMIT ?3"
-    let values: [SQLiteValue] = [.integer(after), .optional(channel)]
+      "FROM messages m WHERE \(place) \(settled) AND (CAST(?2 AS TEXT) IS NULL OR channel = ?2) "
+      + "ORDER BY \(order) LIMIT ?3"
+    let values: [SQLiteValue] = [.integer(from), .optional(channel)]
     let heard = "(SELECT sum(\(bytes("h.body"))) FROM heard h WHERE h.message = m.position)"
     let fit = try fitting(
       "SELECT \(bytes("m.body")) + coalesce(\(heard), 0) \(filter)", values + [.integer(Int64(limit))])
-    var found: [(position: Int64, body: String)] = []
-    try database.each("SELECT position, body \(filter)", values + [.integer(Int64(fit.rows))]) {
+    var found: [Joined] = []
+    try database.each("SELECT position, at, body \(filter)", values + [.integer(Int64(fit.rows))]) {
       (row) throws(HubDatabaseError) in
-      found.append((row.integer(0), row.text(1)))
+      found.append(Joined(position: row.integer(0), at: row.integer(1), body: row.text(2)))
       return true
     }
+    return (found, fit.isCut || fit.rows == limit)
+  }
+
+  private func allowed(_ messages: [Joined], by filter: MessageFilter) throws(HubDatabaseError) -> Set<Int64> {
+    var allowed = Set(messages.filter(filter.lets).map(\.position))
+    guard let gateway = filter.gateway, !allowed.isEmpty else { return allowed }
+    var heard: Set<Int64> = []
+    try database.read([
+      HubCall(
+        "SELECT v.position FROM @rows JOIN heard h ON h.message = v.position AND h.gateway = @1",
+        [("position", .integers(allowed.sorted()))], values: [.text(gateway)]
+      ) { heard.insert($0.integer(0)) }
+    ])
+    allowed.formIntersection(heard)
+    return allowed
+  }
+
+  private func joined(_ found: [Joined]) throws(HubDatabaseError) -> JSONWriter {
     let hearers = try hearers(of: found.map(\.position))
     var list = JSONWriter()
     list.array { json in
       for message in found {
         json.object { json in
           json.field("position", message.position)
+          json.field("at", message.at)
           json.field("body", json: Array(message.body.utf8))
           json.arrayField("heard") { json in
             for report in hearers[message.position] ?? [] { json.raw(Array(report.utf8)) }
@@ -102,9 +172,7 @@ extension HubStore {
         }
       }
     }
-    return Self.page("messages", list) { json in
-      if fit.isCut || fit.rows == limit { json.field("next", found.last?.position) }
-    }
+    return list
   }
 
   /// The reports of those that heard each of the messages, the first that did so first.

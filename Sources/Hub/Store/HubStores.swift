@@ -18,6 +18,8 @@ final class HubStores: Sendable {
   /// For what is deleted by its age.
   let caretaker: HubStore
   let metrics = HubMetrics()
+  /// For readers who follow.
+  let live = HubLive()
   private let readers: [HubStore]
   private let lastReader = Mutex(0)
 
