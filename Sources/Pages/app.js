@@ -60,6 +60,12 @@ async function signIn(session) {
 }
 
 async function open(session) {
+  // Which host this is, for when it is not reached.
+  if (!session.isUnreached) localStorage.setItem("meshpost.host", session.host ?? "gateway");
+  if ((session.host ?? localStorage.getItem("meshpost.host")) === "hub") {
+    const { HubShell } = await import("./hub/shell.js");
+    return new HubShell(place, session).start();
+  }
   const { Shell } = await import("./shell/shell.js");
   new Shell(place, session).start();
 }

@@ -15,7 +15,7 @@ export default {
     "state.up": "verbunden", "state.syncing": "gleicht ab", "state.down": "getrennt", "state.connecting": "verbindet", "state.handshaking": "verbindet", "state.unknown": "noch nicht bekannt",
     "day.today": "Heute", "day.yesterday": "Gestern", "ago.now": "jetzt",
     "span.seconds": "{count} s", "span.minutes": "{count} min", "span.hours": "{hours} h {minutes} min", "span.days": "{count} d {hours} h",
-    "signin.title": "An diesem Gateway anmelden", "signin.verb": "Anmelden", "signin.password": "Passwort", "signin.secret": "Adresse oder Geheimnis",
+    "signin.title": "An diesem Gateway anmelden", "signin.verb": "Anmelden", "signin.title-hub": "An diesem Hub anmelden", "signin.person": "Name", "signin.why-hub": "Namen und Passwörter vergibt, wer den Hub betreut.", "signin.wrong-person": "Name oder Passwort stimmt nicht.", "signin.password": "Passwort", "signin.secret": "Adresse oder Geheimnis",
     "signin.why-password": "Das Passwort wurde am Gateway mit `meshpost web password` gesetzt.", "signin.why-secret": "Öffne die Adresse, die {command} ausgibt, oder füge sie hier ein. Jede gilt einmal.",
     "signin.wrong": "Dieses Passwort stimmt nicht.", "signin.spent": "Dieses Geheimnis wurde schon benutzt oder stimmt nicht. Ein neues gibt `meshpost web` aus.", "signin.wait": "Zu viele Versuche. Wieder möglich in {seconds} s.",
     "list.search": "Finden oder suchen", "list.none": "Noch keine Gespräche.", "list.none-why": "Sie erscheinen, sobald das Funkgerät einen Kanal hat oder jemand ihm schreibt.", "list.no-match": "Kein Gespräch heißt „{words}“.",

@@ -15,7 +15,7 @@ export default {
     "state.up": "up", "state.syncing": "syncing", "state.down": "down", "state.connecting": "connecting", "state.handshaking": "connecting", "state.unknown": "not known yet",
     "day.today": "Today", "day.yesterday": "Yesterday", "ago.now": "now",
     "span.seconds": "{count} s", "span.minutes": "{count} min", "span.hours": "{hours} h {minutes} min", "span.days": "{count} d {hours} h",
-    "signin.title": "Sign in to this gateway", "signin.verb": "Sign in", "signin.password": "Password", "signin.secret": "Address or secret",
+    "signin.title": "Sign in to this gateway", "signin.verb": "Sign in", "signin.title-hub": "Sign in to this hub", "signin.person": "Name", "signin.why-hub": "Whoever looks after the hub gives out names and passwords.", "signin.wrong-person": "This name or password is not right.", "signin.password": "Password", "signin.secret": "Address or secret",
     "signin.why-password": "The password was set on the gateway with `meshpost web password`.", "signin.why-secret": "Open the address that {command} prints, or paste it here. Each works once.",
     "signin.wrong": "This password is not right.", "signin.spent": "This secret was used already, or is not right. Start `meshpost web` again for a new one.", "signin.wait": "Too many guesses. Try again in {seconds} s.",
     "list.search": "Find or search", "list.none": "No conversations yet.", "list.none-why": "They appear when your radio has a channel, or somebody writes to it.", "list.no-match": "No conversation is called “{words}”.",

@@ -47,6 +47,9 @@ export function needWords() {
   return more;
 }
 
+/** Words of others, such as the hub's views. */
+export function addWords(words) { Object.assign(catalogue, words); }
+
 /** For `Intl`. */
 export let locale = "en";
 

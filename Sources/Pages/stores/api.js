@@ -53,6 +53,11 @@ export async function order(path, body, options) {
   return (await request("POST", path, body, options)).json();
 }
 
+/** As `order`, for what is put in the place of what is there. */
+export async function put(path, body) {
+  return (await request("PUT", path, body)).json();
+}
+
 export async function remove(path) {
   return (await request("DELETE", path)).json();
 }
