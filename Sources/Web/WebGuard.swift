@@ -100,13 +100,23 @@ public struct WebGuard: Sendable {
   }
 
   /// On everything: pages run no script and load nothing but what is here, and are in nobody's frame.
-  public static let headers: HTTPHeaders = [
-    "Content-Security-Policy":
-      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-      + "manifest-src 'self'; worker-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
-      + "frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
-    "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), microphone=(), payment=(), usb=()",
+  public static let headers = headers(tiles: nil)
+
+  /// On what is only ever a part of a page: a policy is the page's own, and would be half of what goes over the line for a small file.
+  public static let partHeaders: HTTPHeaders = [
+    "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin",
   ]
+
+  /// The same, for pages that may show images of a server of map tiles as well. It is not told which page shows them.
+  public static func headers(tiles: TileServer?) -> HTTPHeaders {
+    [
+      "Content-Security-Policy":
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:\(tiles.map { " " + $0.origin } ?? ""); "
+        + "connect-src 'self'; manifest-src 'self'; worker-src 'self'; font-src 'self'; base-uri 'none'; "
+        + "form-action 'none'; frame-ancestors 'none'",
+      "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
+      "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+      "Permissions-Policy": "camera=(), microphone=(), payment=(), usb=()",
+    ]
+  }
 }

@@ -43,6 +43,8 @@ public final class WebServer {
   private var limit = GuessLimit()
   /// Cookies do not tell ports apart, so their names do.
   private let cookie: String
+  /// A server of map tiles that the operator has named.
+  public var tiles: TileServer?
   /// One guess at a time: those that come together must not all be tried before the first counts.
   private let guesses = LoopSemaphore<Int>(bound: 8)
 
@@ -87,7 +89,7 @@ public final class WebServer {
     guard let path = PercentCoding.decode(request.path),
       let file = files.file(for: path, acceptsGzip: request.headers.hasToken("gzip", in: "Accept-Encoding"))
     else { throw WebGuard.Refusal(status: 404, words: "not found: \(request.path)") }
-    var headers = WebGuard.headers
+    var headers = file.isDocument ? WebGuard.headers(tiles: tiles) : WebGuard.partHeaders
     headers.add("ETag", file.tag)
     headers.add("Cache-Control", "no-cache")
     headers.add("Vary", "Accept-Encoding")
@@ -208,6 +210,12 @@ public final class WebServer {
       if isSignedIn {
         json.field("way", access.way)
         json.field("can_change", true)
+        if let tiles {
+          json.objectField("tiles") { json in
+            json.field("url", tiles.url)
+            json.field("credit", tiles.credit)
+          }
+        }
       } else {
         json.arrayField("ways") { $0.value(access.way) }
       }

@@ -201,6 +201,18 @@ extension WholeProgramTests {
       let texts = try rows.split(separator: 10).map { try JSONValue(parsing: Array($0))["text"]?.string ?? "" }
       #expect(texts == ["hello @[r0]", "once"])
       #expect(host.ask("GET", "/v1/messages?conversation=nonsense")?.status == 400)
+      // How it was sent is told from the journal.
+      let attempts = try #require(host.ask("GET", "/v1/outgoing/attempts?id=0123456789abcdef0123456789abcdef"))
+      #expect(attempts.status == 200)
+      #expect(host.ask("GET", "/v1/outgoing/attempts?id=unknown")?.status == 404)
+      // Muted here is muted in each browser; what is not in the list is not.
+      #expect(try conversations().first { $0["conversation"]?.string == name }?["muted"]?.bool == false)
+      let mute = "{\"conversation\":\"\(name)\",\"muted\":true}"
+      #expect(host.ask("POST", "/v1/conversations/mute", mute)?.status == 200)
+      #expect(try conversations().first { $0["conversation"]?.string == name }?["muted"]?.bool == true)
+      let unknown = "{\"conversation\":\"channel:0000000000000000\",\"muted\":true}"
+      #expect(host.ask("POST", "/v1/conversations/mute", unknown)?.status == 404)
+      #expect(host.ask("POST", "/v1/conversations/mute", "{\"conversation\":\"\(name)\"}")?.status == 400)
     }
   }
 }

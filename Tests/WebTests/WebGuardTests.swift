@@ -31,6 +31,27 @@ import Timing
     return BrowserRequest(HTTPRequest(method, "/v1/send", headers: headers))
   }
 
+  @Test(arguments: [
+    "https://tiles.example.org/{z}/{x}/{y}.png", "http://10.0.0.5:8080/t/{z}/{x}/{y}.png?key=a;b,c",
+    "https://T.example/{y}/{x}/{z}",
+  ]) func `a server of tiles is one word of the policy`(_ url: String) throws {
+    let tiles = try TileServer(url)
+    let policy = WebGuard.headers(tiles: tiles)["Content-Security-Policy"] ?? ""
+    #expect(policy.contains("img-src 'self' data: \(tiles.origin); connect-src 'self';"))
+    #expect(!tiles.origin.drop { $0 != ":" }.dropFirst(3).contains { " ;,'\"/?".contains($0) || $0.isNewline })
+    #expect(WebGuard.headers["Content-Security-Policy"]?.contains("http") == false)
+  }
+
+  @Test(arguments: [
+    "", "tiles.example.org/{z}/{x}/{y}", "ftp://a/{z}/{x}/{y}", "https:///{z}/{x}/{y}",
+    "https://a b/{z}/{x}/{y}", "https://a;script-src/{z}/{x}/{y}", "https://a,b/{z}/{x}/{y}", "https://u:p@a/{z}/{x}/{y}",
+    "https://a'/{z}/{x}/{y}", "https://a/{z}/{x}", "https://a/{z}/{x}/{y}/{z}", "https://a/{z}/{x}/{y} ",
+    "https://a\n/{z}/{x}/{y}", "https://{z}/{x}/{y}", "https://a?{z}/{x}/{y}", "https://ä.example/{z}/{x}/{y}",
+    "javascript://a/{z}/{x}/{y}", "https://*/{z}/{x}/{y}",
+  ]) func `what is no server of tiles gets nowhere near the policy`(_ url: String) {
+    #expect(throws: TileServer.Invalid.self) { try TileServer(url) }
+  }
+
   @Test func `a request names one host`() throws {
     #expect(throws: WebGuard.Refusal.self) { try guardian.check(BrowserRequest(HTTPRequest("GET", "/"))) }
     var two: HTTPHeaders = ["Host": "127.0.0.1"]

@@ -1,7 +1,7 @@
 // The hub's pages: what stays while views come and go.
 import { fill, icon, iconButton, make } from "../parts/page.js";
 import { clock, tellTimesAnew } from "../parts/numbers.js";
-import { addWords, language, t } from "../parts/words.js";
+import { needWords, t } from "../parts/words.js";
 import { onKeys, startKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
 import { fleet, live, needs } from "./live.js";
@@ -27,7 +27,7 @@ export class HubShell {
   async start() {
     const style = make("link", { rel: "stylesheet", href: "/pages/hub/hub.css" });
     document.head.append(style);
-    addWords((await import(`../languages/${language}-hub.js`)).default);
+    await Promise.all([needWords("more"), needWords("hub")]);
     this.#build();
     startKeys(Object.fromEntries(TABS.map(([view, , key]) => [key, view])));
     route.subscribe(() => this.#show());

@@ -1,5 +1,6 @@
 // One key does one thing everywhere. A view says what its keys do; letters that are typed into a field are letters.
 import { route } from "./route.js";
+import { styled } from "./styled.js";
 
 let handlers = {};
 let began = 0;
@@ -26,7 +27,7 @@ export function startKeys(views = go) {
     }
     began = 0;
     if (key === "g") { began = Date.now(); return; }
-    if (key === "?") { event.preventDefault(); import("./dialog.js").then(({ showKeys }) => showKeys()); return; }
+    if (key === "?") { event.preventDefault(); styled("later", import("./dialog.js")).then(({ showKeys }) => showKeys()); return; }
     const handler = handlers[key];
     if (handler && handler(event) !== false) event.preventDefault();
   });

@@ -5,10 +5,10 @@ import { cut, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";
 import { gateway } from "../stores/gateway.js";
-import { nodes } from "../stores/nodes.js";
+import { nodeName, nodes } from "../stores/nodes.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
-import { kindMark, KINDS, nodeName } from "./nodes.js";
+import { kindMark, KINDS } from "./nodes.js";
 
 /** Metres of a degree of latitude. */
 const DEGREE = 111_195;
