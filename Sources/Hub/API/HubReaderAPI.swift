@@ -76,7 +76,8 @@ extension HubAPI {
         if reader.isCheckDue {
           // A session that ended ends what it follows.
           if who == .password, try await web?.visitor(request) == nil { break }
-          if pieces.isEmpty { pieces = [ByteBuffer(string: ": still here\n\n")] }
+          // An event, and not a comment: pages that are told nothing see a cut line.
+          if pieces.isEmpty { pieces = [Self.event("tick", id: nil, Array("{}".utf8))] }
         }
         for piece in pieces { try await writer.write(piece) }
       }
