@@ -93,7 +93,7 @@ import Testing
     let left = try shop.store.attempts(toSend: message)
     #expect(left.map(\.number) == [1, 2, 3])
     #expect(left.map(\.at) == [nil, nil, 3000])
-    #expect(left.map(\.isFlood) == [nil, nil, nil])
+    #expect(left.map(\.isFlood) == [nil, nil, true])
     #expect(try shop.store.attempts(toSend: other).isEmpty)
   }
 

@@ -97,6 +97,9 @@ class Answering(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
+    def handle_error(self, *_):
+        """A browser that is closed ends its connections as it likes."""
+
     def __init__(self, answer):
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"

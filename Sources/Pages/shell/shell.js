@@ -105,6 +105,9 @@ export class Shell {
     }
   }
 
+  /** The server of map tiles that the operator has named: `{url, credit?}`. */
+  get tiles() { return this.#session.tiles; }
+
   get isNarrow() { return this.#isNarrow.matches; }
 
   /** What is beside the view, or over it as a sheet; `null`: nothing. `close`: what its closing does. */

@@ -36,16 +36,14 @@ extension Store {
     try translating { () throws(SQLiteError) in
       var (known, floods, begun) = (0, 0, Int64?.none)
       try eachState(of: message) { at, state in
-        if state["state"]?.string == OutgoingState.sending.rawValue { begun = at }
         let total = Int(clamping: state["attempts"]?.integer ?? 0)
-        guard total > known else { return }
         let flooded = Int(clamping: state["floods"]?.integer ?? 0)
-        // Of several that are told at once only the last has this time.
-        if total <= tries {
-          attempts[total - 1].at = begun ?? at
-          if total == known + 1 { attempts[total - 1].isFlood = flooded > floods }
+        // It counts once the radio has it; what was not answered counts when the next is begun.
+        if total == known + 1, total <= tries, let begun {
+          (attempts[total - 1].at, attempts[total - 1].isFlood) = (begun, flooded > floods)
         }
-        (known, floods, begun) = (total, flooded, nil)
+        if total > known { (known, floods, begun) = (total, flooded, nil) }
+        if state["state"]?.string == OutgoingState.sending.rawValue { begun = at }
       }
     }
     return attempts
