@@ -1,5 +1,5 @@
 // The fleet: who is there, who is not, and who needs somebody. The table is the page.
-import { fill, iconButton, make } from "../parts/page.js";
+import { fill, icon, iconButton, make } from "../parts/page.js";
 import { number, volts, when } from "../parts/numbers.js";
 import { line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
@@ -52,7 +52,7 @@ export class View {
       type: "search", class: "field", placeholder: t("fleet.find"), "aria-label": t("fleet.find"), value: route.get("find") ?? "",
       on: { input: () => { clearTimeout(this.#typed); this.#typed = setTimeout(() => route.set({ find: this.field.value }), 120); } },
     });
-    this.stats = make("dl", { class: "stats" });
+    this.stats = make("ul", { class: "stats" });
     this.chips = make("div", { class: "chips", role: "group", "aria-label": t("fleet.show") });
     this.count = make("p", { class: "quiet small", role: "status" });
     this.headings = make("div", { role: "row", class: "fleet-row headings" }, COLUMNS.map(({ name }) => make("span", { role: "columnheader", class: `cell ${name}`, data: { column: name } },
@@ -63,7 +63,7 @@ export class View {
     this.list = new Windowed(this.scroller, { estimate: 52, role: "rowgroup", render: (item) => this.#row(item.row) });
     this.table.append(this.list.inside);
     fill(this.#shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.fleet") }), this.count), this.stats,
-      make("div", { class: "filters" }, make("div", { class: "list-search" }, this.field), this.chips), this.scroller);
+      make("div", { class: "filters" }, make("div", { class: "list-search" }, icon("search"), this.field), this.chips), this.scroller);
   }
 
   #sort(name) {
@@ -117,8 +117,8 @@ export class View {
     const rows = [...fleet.rows.values()];
     const count = (state) => rows.filter((row) => contact(row) === state).length;
     const values = [["", rows.length], ["linked", count("linked")], ["silent", count("silent")], ["need", rows.filter((row) => needs(row).length).length]];
-    fill(this.stats, values.map(([name, value]) => make("div", { class: `stat ${(name === "silent" || name === "need") && value ? "bad" : ""}` },
-      make("dt", { text: t(`fleet.stat-${name || "all"}`) }), make("dd", { text: fleet.isLoaded ? number(value) : "–" }))));
+    fill(this.stats, values.map(([name, value]) => make("li", { class: `stat ${(name === "silent" || name === "need") && value ? "bad" : ""}` },
+      make("span", { class: "quiet small", text: t(`fleet.stat-${name || "all"}`) }), make("strong", { text: fleet.isLoaded ? number(value) : "–" }))));
     const only = route.get("only");
     fill(this.chips, ["need", "silent", "linked"].map((name) => make("button", {
       type: "button", class: "chip", "aria-pressed": String(only === name), text: t(`fleet.stat-${name}`),

@@ -1,5 +1,5 @@
 // Messages of all gateways, each once, the newest first; who heard one, and how well.
-import { fill, iconButton, make } from "../parts/page.js";
+import { fill, icon, iconButton, make } from "../parts/page.js";
 import { decibels, when } from "../parts/numbers.js";
 import { named, written } from "../parts/text.js";
 import { t } from "../parts/words.js";
@@ -47,7 +47,7 @@ export class View {
     this.list = new Windowed(this.scroller, { estimate: 64, role: "list", label: t("hub.messages"), render: (item) => this.#row(item.row), onEdge: (edge) => { if (edge !== "top") this.#load(); } });
     this.note = make("p", { class: "quiet small", role: "status" });
     fill(this.#shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.messages") }), this.note),
-      make("div", { class: "filters" }, make("div", { class: "list-search" }, this.field), this.channel, this.gateway), this.scroller);
+      make("div", { class: "filters" }, make("div", { class: "list-search" }, icon("search"), this.field), this.channel, this.gateway), this.scroller);
     // Who scrolls near the end gets more, whatever the list says of its edges.
     this.scroller.addEventListener("scroll", () => {
       if (this.scroller.scrollHeight - this.scroller.scrollTop - this.scroller.clientHeight < 1200) this.#load();

@@ -25,8 +25,7 @@ export class HubShell {
   }
 
   async start() {
-    const style = make("link", { rel: "stylesheet", href: "/pages/hub/hub.css" });
-    document.head.append(style);
+    for (const name of ["later", "views/nodes", "hub/hub"]) document.head.append(make("link", { rel: "stylesheet", href: `/pages/${name}.css` }));
     await Promise.all([needWords("more"), needWords("hub")]);
     this.#build();
     startKeys(Object.fromEntries(TABS.map(([view, , key]) => [key, view])));
@@ -59,7 +58,7 @@ export class HubShell {
       this.bar,
       make("header", { class: "head" }, this.state, iconButton("more", t("menu"), async () => (await import("../shell/dialog.js")).openMenu(this.session))),
       make("nav", { class: "nav", "aria-label": t("nav.label") }, this.tabs),
-      make("p", { class: "list hub-person quiet small" }, make("bdi", { text: this.session.person ?? "" }), ` · ${t(`role.${this.session.role}`)}`),
+      make("p", { class: "list hub-person quiet small" }, make("span", {}, make("bdi", { text: this.session.person ?? "" }), ` · ${t(`role.${this.session.role}`)}`)),
       this.main, this.shade, this.details);
   }
 
