@@ -44,7 +44,8 @@ import Timing
 
   @Test(arguments: [
     "", "tiles.example.org/{z}/{x}/{y}", "ftp://a/{z}/{x}/{y}", "https:///{z}/{x}/{y}",
-    "https://a b/{z}/{x}/{y}", "https://a;script-src/{z}/{x}/{y}", "https://a,b/{z}/{x}/{y}", "https://u:p@a/{z}/{x}/{y}",
+    "https://a b/{z}/{x}/{y}", "https://a;script-src/{z}/{x}/{y}", "https://a,b/{z}/{x}/{y}",
+    "https://u:p@a/{z}/{x}/{y}",
     "https://a'/{z}/{x}/{y}", "https://a/{z}/{x}", "https://a/{z}/{x}/{y}/{z}", "https://a/{z}/{x}/{y} ",
     "https://a\n/{z}/{x}/{y}", "https://{z}/{x}/{y}", "https://a?{z}/{x}/{y}", "https://ä.example/{z}/{x}/{y}",
     "javascript://a/{z}/{x}/{y}", "https://*/{z}/{x}/{y}",

@@ -1,4 +1,5 @@
 """What is tried in the browser. Each waits for what it wants to see, and never for a time."""
+import gzip
 import json
 import pathlib
 import re
@@ -49,7 +50,7 @@ def catalogues_are_whole(world):
     folder = CHECKOUT / "Sources/Pages"
     browser = world.open("/conversations")
     words = {}
-    both = """return Promise.all(["", "-more", "-views"].map((end) => import(`/pages/languages/${arguments[0]}${end}.js`)))
+    both = """return Promise.all(["", "-more", "-views", "-hub"].map((end) => import(`/pages/languages/${arguments[0]}${end}.js`)))
       .then(([first, ...more]) => Object.assign({ ...first.default.words }, ...more.map((one) => one.default)))"""
     for name in browser.script("return import('/pages/languages/index.js').then((module) => Object.keys(module.default))"):
         words[name] = browser.script(both, name)
@@ -85,7 +86,27 @@ def first_view_is_small(world):
     sent = sum(sent for _, _, sent in entries)
     print(f"        first view: {len(entries)} files, {total} bytes, {sent} over the line; at 50 KB/s and 100 ms: " + ", ".join(f"{name} {time:.0f} ms" for name, time in times))
     assert total > 50_000, "not all of it was counted"
+    assert not [path for path, _, _ in entries if "/hub" in path or "-hub" in path], "what only a hub shows"
     assert total < MOST_BYTES, sorted(entries, key=lambda one: -one[1])
+
+
+@test
+def a_deep_link_is_small_as_the_package_has_it(world):
+    """As it goes over a line where there is a .gz beside each file."""
+    world.browser()
+    browser = world.browser()
+    browser.command("Network.enable")
+    browser.command("Network.setCacheDisabled", cacheDisabled=True)
+    browser.go(f"{world.host.base}/conversations/{PUBLIC}")
+    browser.find(".composer-field")
+    browser.until("its messages", lambda: not browser.all(".chat-shapes"))
+    entries = browser.script("""return performance.getEntriesByType("resource").map((one) => [new URL(one.name).pathname, one.decodedBodySize])""")
+    folder = CHECKOUT / "Sources/Pages"
+    sizes = {path: len(gzip.compress((folder / path.removeprefix("/pages/")).read_bytes(), 9)) for path, _ in entries if path.startswith("/pages/")}
+    data = sum(size for path, size in entries if path.startswith("/v1/") and path != "/v1/live")
+    print(f"        a chat: {len(sizes)} files, {sum(sizes.values())} bytes packed, {data} bytes of data")
+    assert len(sizes) > 25, "not all of it was counted"
+    assert sum(sizes.values()) + data < MOST_BYTES, sizes
 
 
 @test

@@ -78,7 +78,7 @@ export class Settings {
       return make("select", common, (options.includes(chosen) ? options : [chosen, ...options]).map((one) => make("option", { value: one, selected: one === chosen, text: words(one) })));
     }
     return make("input", { ...common, type: field.kind === "number" ? "number" : "text", value: String(value ?? ""), min: field.least, max: field.kind === "number" ? field.most : null,
-      maxlength: field.kind === "text" ? field.most : null, pattern: field.pattern, dir: "auto", autocomplete: "off" });
+      maxlength: field.kind === "text" ? field.most : null, pattern: field.pattern, dir: field.kind === "text" ? "auto" : null, autocomplete: field.kind === "text" ? "off" : null });
   }
 
   /** A field with a button that changes it, what it means, and what has become of it. `change(value)` resolves when it is so. */
