@@ -341,8 +341,9 @@ def what_attacks_is_shown_as_text(world):
             browser.until("conversations", lambda: browser.all("a.conversation"))
             if path == f"/conversations/{PUBLIC}":
                 to_the_end(browser)
-                for attack in ATTACKS[:4]:
-                    browser.shows(attack, ".chat-scroll")
+                # Upwards from the end: of many rows only those in sight are in the page.
+                for attack in reversed(ATTACKS[:4]):
+                    browser.until(attack, lambda: attack in browser.text(".chat-scroll") or browser.script("document.querySelector('.chat-scroll').scrollTop -= 120"))
             if path == f"/nodes/{node['key']}":
                 browser.shows("<img src=x onerror=window.hit=1>", ".details")
             # Ten kilobytes, which no radio sends, and a host may: as if the stream had brought them.
