@@ -11,7 +11,7 @@ enum Schema {
     Migration(number: 9, sql: steadyTime), Migration(number: 10, sql: radios),
     Migration(number: 11, sql: unspacedScripts), Migration(number: 12, sql: lanes),
     Migration(number: 13, sql: events), Migration(number: 14, sql: messagesOnce),
-    Migration(number: 15, sql: conversations), Migration(number: 17, sql: mutes),
+    Migration(number: 15, sql: conversations), Migration(number: 16, sql: mutes),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.

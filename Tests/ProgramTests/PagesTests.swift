@@ -75,7 +75,8 @@ extension WholeProgramTests {
       let script = Fixtures.checkout.appending(path: "Tests/pages/hub").path()
       let folder = ProcessInfo.processInfo.environment["MESHPOST_HUB_PICTURES"].map { ["--pictures", $0] } ?? []
       let run = try Program(
-        Program.python, [script, "--url", "http://127.0.0.1:\(rig.hubPort)", "--air", air, "--token", Rig.token] + folder)
+        Program.python,
+        [script, "--url", "http://127.0.0.1:\(rig.hubPort)", "--air", air, "--token", Rig.token] + folder)
       let code = await run.ends()
       #expect(code == 0, "\(run.lines.joined(separator: "\n"))")
     }

@@ -320,6 +320,8 @@ on() { sed -i '/^database_password_file/d; s|^database = .*|database = "'$1'"|' 
 DOCUMENTS["docs/hub.md"] = {
     "sudo apt install ./meshpost-hub_*.deb curl": {"before": HUB, "typed": "systemctl restart meshpost-hub", "because": INSTALLED},
     "curl http://127.0.0.1:8787/healthz": {"shows": '"ok":true'},
+    "sudo -u meshpost-hub meshpost-hub people add ana --role administer": {
+        "answers": [("password:", "correct horse\n"), ("repeat", "correct horse\n")], "shows": "added ana"},
     "sudo apt install nginx certbot python3-certbot-nginx": {"typed": "systemctl restart nginx", "because": INSTALLED},
     "sudo certbot --nginx --redirect --agree-tos --no-eff-email -m you@example.org -d hub.example.org": {
         "before": "systemctl start pebble", "shows": "Congratulations"},

@@ -93,6 +93,7 @@ final class LocalPages {
       responder.headers = WebServer.dataHeaders
       await self?.api()?.serve(request, responder)
     }
+    web?.tiles = settings.tiles
     self.server = server
     trouble = hash == nil ? Self.noPassword : nil
     log.notice("pages: at http://\(settings.address)\(hash == nil ? "; \(Self.noPassword)" : "")")

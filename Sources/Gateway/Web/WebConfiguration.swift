@@ -2,6 +2,7 @@
 
 import EventLoop
 import TOML
+import Web
 
 /// `[web]`: pages for browsers on the local network.
 public struct WebSettings: Equatable, Sendable {
@@ -12,6 +13,8 @@ public struct WebSettings: Equatable, Sendable {
   public var names: [String]
   /// The folder with the pages.
   public var pages: String
+  /// Where maps have their tiles from; `nil`: they have a grid.
+  public var tiles: TileServer?
 }
 
 enum WebConfiguration {
@@ -35,13 +38,25 @@ enum WebConfiguration {
       table.note("names", "\"\(name)\" is not allowed: expected a host name without a port, such as \"hilltop.lan\"")
     }
     if !pages.hasPrefix("/") { table.note("pages", "\"\(pages)\" is not absolute") }
+    let tiles = tiles(&table)
     guard let listen else { return nil }
     guard let address = ListenAddress(listen), address.port > 0 else {
       table.note(
         "listen", "\"\(listen)\" is not allowed: expected a numeric address and a port, such as \"0.0.0.0:8080\"")
       return nil
     }
-    return WebSettings(address: address, allowFrom: ranges, names: names, pages: pages)
+    return WebSettings(address: address, allowFrom: ranges, names: names, pages: pages, tiles: tiles)
+  }
+
+  private static func tiles(_ table: inout TOMLReader) -> TileServer? {
+    let credit = table.string("tiles_credit")
+    guard let url = table.string("tiles") else { return nil }
+    do throws(TileServer.Invalid) {
+      return try TileServer(url, credit: credit)
+    } catch {
+      table.note("tiles", error.words)
+      return nil
+    }
   }
 
   private static func ranges(_ table: inout TOMLReader) -> [AddressRange] {
