@@ -120,12 +120,12 @@ let package = Package(
         "Relay",
         "Transport",
         "HTTP", "JSON", "TOML",
-        "EventLoop", "Timing",
+        "EventLoop", "Timing", "Web",
       ],
       swiftSettings: strict),
     // Pages in a browser: their files lie in Sources/Pages, and are no Swift.
     .target(
-      name: "Web", dependencies: ["Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Timing"],
+      name: "Web", dependencies: ["COpenSSL", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Timing"],
       swiftSettings: strict),
     .target(
       name: "Gateway",
@@ -134,7 +134,7 @@ let package = Package(
         "RadioSession", "Relay",
         "Release", "ServiceManager", "Sync",
         "Store", "Transport",
-        "HTTP", "TOML", "EventLoop", "Timing", "CLinux",
+        "HTTP", "TOML", "EventLoop", "Timing", "Web", "CLinux",
       ],
       swiftSettings: strict),
 
@@ -147,7 +147,7 @@ let package = Package(
       name: "Hub",
       dependencies: [
         "CLinux", "CPostgres", "Console", "Deflate", "Documents", "Escaping", "Exposition", "MeshCrypto", "Release",
-        "ServiceManager", "SQLite", "JSON", "TOML",
+        "EventLoop", "ServiceManager", "SQLite", "JSON", "Timing", "TOML", "Web",
         .product(name: "Hummingbird", package: "hummingbird"),
         .product(name: "Logging", package: "swift-log"), .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOHTTP1", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),

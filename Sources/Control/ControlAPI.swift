@@ -27,6 +27,7 @@ public final class ControlAPI {
   private let relay: RelayAPI
   private let doctor: DoctorAPI
   private let backup: BackupAPI
+  private let web: WebAPI
   private var server: HTTPServer?
   /// On loopback, for metrics alone.
   private var metricsServer: HTTPServer?
@@ -49,6 +50,7 @@ public final class ControlAPI {
     relay = RelayAPI(dependencies)
     doctor = DoctorAPI(dependencies)
     backup = BackupAPI(dependencies)
+    web = WebAPI(dependencies)
     try listen(location, group, metricsPort)
   }
 
@@ -85,7 +87,8 @@ public final class ControlAPI {
 
   // MARK: Requests
 
-  private func serve(_ request: HTTPRequest, _ responder: HTTPResponder) async {
+  /// Answers a request, which came over the control socket or from somebody whom the pages let in.
+  public func serve(_ request: HTTPRequest, _ responder: HTTPResponder) async {
     let reply = reply(responder)
     do {
       reply.give(try await answer(request, reply))
@@ -125,6 +128,7 @@ public final class ControlAPI {
     case .messages: try await messages.show(request, reply)
     case .conversations: try await conversations.list(request, reply)
     case .markRead: try await conversations.markRead(RequestBody(request), news)
+    case .mute: try await conversations.mute(RequestBody(request), news)
     case .live: try await live.follow(request, reply)
     case .contacts: try await lists.contacts(request, reply)
     case .channels: try await lists.channels(reply)
@@ -138,6 +142,7 @@ public final class ControlAPI {
     case .send: try await messaging.send(RequestBody(request))
     case .react: try await messaging.react(RequestBody(request))
     case .outgoing: try await messaging.outgoing(request, reply)
+    case .attempts: try messaging.attempts(request)
     case .retryOutgoing: try await messaging.retry(request)
     case .cancelOutgoing: try messaging.cancel(request)
     case .adoptOutgoing: try await messaging.adopt(request)
@@ -189,6 +194,7 @@ public final class ControlAPI {
     case .addUpstream: try relay.add(RequestBody(request))
     case .removeUpstream: try relay.remove(request)
 
+    case .setWebPassword: try web.setPassword(RequestBody(request))
     case .doctor: try await doctor.show()
     case .bluetoothDoctor: try await doctor.showBluetooth()
     case .report: try await doctor.report()

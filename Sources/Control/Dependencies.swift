@@ -47,6 +47,10 @@ public protocol GatewayOperations: AnyObject {
   /// Something was looked for that took memory.
   func memoryWasUsed()
   var powerReport: PowerReport { get }
+  /// The password of the pages has this hash from now on; `nil`: nobody can sign in.
+  func setWebPassword(_ hash: String?) throws(Refusal)
+  /// `nil`: no pages are served.
+  var webReport: WebReport? { get }
 }
 
 extension ControlAPI {

@@ -13,6 +13,7 @@ enum Route: String, CaseIterable {
   case messages = "GET /v1/messages"
   case conversations = "GET /v1/conversations"
   case markRead = "POST /v1/conversations/read"
+  case mute = "POST /v1/conversations/mute"
   case live = "GET /v1/live"
   case contacts = "GET /v1/contacts"
   case channels = "GET /v1/channels"
@@ -27,6 +28,7 @@ enum Route: String, CaseIterable {
   case send = "POST /v1/send"
   case react = "POST /v1/react"
   case outgoing = "GET /v1/outgoing"
+  case attempts = "GET /v1/outgoing/attempts"
   case retryOutgoing = "POST /v1/outgoing/retry"
   case cancelOutgoing = "POST /v1/outgoing/cancel"
   case adoptOutgoing = "POST /v1/outgoing/adopt"
@@ -77,6 +79,8 @@ enum Route: String, CaseIterable {
   case testUpstream = "POST /v1/upstreams/test"
   case addUpstream = "POST /v1/upstreams/add"
   case removeUpstream = "POST /v1/upstreams/remove"
+
+  case setWebPassword = "POST /v1/web/password"
 
   case doctor = "GET /v1/doctor"
   case bluetoothDoctor = "GET /v1/doctor/bluetooth"

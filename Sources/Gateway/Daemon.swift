@@ -36,6 +36,8 @@ public final class Daemon {
   let exchange: ChannelExchange
   let signer: RadioSigner
   let proxy: CompanionProxy
+  private(set) lazy var pages = LocalPages(
+    WebSecrets(store: configuration.store.location), api: { [unowned self] in control }, on: loop, log: log)
   let taps: TapAPI
   let counts = PacketCounts()
   var wantsPackets = false

@@ -37,6 +37,7 @@ extension Daemon {
       // Waiting and stopped upstreams may have what they need by now.
       relay.resume()
       proxy.listen(fresh.proxies)
+      pages.serve(fresh.web)
       for lack in fresh.lacks { log.warning(lack) }
       log.notice("configuration reloaded")
     } catch {

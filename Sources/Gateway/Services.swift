@@ -27,6 +27,7 @@ extension Daemon {
       Service(begin: { self.messaging.messenger.start() }) { self.messaging.messenger.stop() },
       Service(begin: { self.connection.start() }) { self.connection.stop() },
       Service(begin: { self.proxy.listen(self.configuration.proxies) }) { self.proxy.stop() },
+      Service(begin: { self.pages.serve(self.configuration.web) }) { self.pages.stop() },
       task { () throws(CancellationError) in try await self.power.watchSupply() },
       // What the radio is handing over just now is on disk before the link goes.
       Service(begin: {}) { await self.synchronizer.finish(within: Self.shutdownGrace) },

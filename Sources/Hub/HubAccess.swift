@@ -14,6 +14,8 @@ public final class HubAccess: Sendable {
     case command
     /// Metrics, of all gateways together.
     case measure
+    /// People and tokens.
+    case administer
   }
 
   enum Verdict: Equatable, Sendable {
@@ -27,6 +29,8 @@ public final class HubAccess: Sendable {
   /// A token to look up. Comparing digests does not reveal its content or length by timing.
   private struct Key {
     let token: HubConfiguration.Token
+    /// Milliseconds since 1970; `nil`: not since the hub began.
+    var usedAt: Int64?
     let digests: [[UInt8]]
 
     init(_ token: HubConfiguration.Token) {
@@ -45,6 +49,11 @@ public final class HubAccess: Sendable {
     keys.withLock { $0 = fresh }
   }
 
+  /// What there are, without their secrets.
+  var list: [(name: String, gateway: String, access: HubConfiguration.Access, usedAt: Int64?)] {
+    keys.withLock { keys in keys.map { ($0.token.name, $0.token.gateway, $0.token.access, $0.usedAt) } }
+  }
+
   /// `gateway`: `nil` for what concerns all of them.
   func check(_ authorization: String?, gateway: String?, _ deed: Deed) -> Verdict {
     let scheme = Array("bearer ".utf8)
@@ -52,9 +61,15 @@ public final class HubAccess: Sendable {
       zip(sent, scheme).allSatisfy({ $0 | 0x20 == $1 })
     else { return .unknown("a bearer token is required") }
     let presented = Digest.sha256(Array(sent.dropFirst(scheme.count)))
+    let now = HubClock.now
     let matching = keys.withLock { keys in
       // All of them are looked at, whichever it is.
-      keys.filter { key in key.digests.filter { Self.isEqual($0, presented) }.count > 0 }.map(\.token)
+      var matching: [HubConfiguration.Token] = []
+      for place in keys.indices where keys[place].digests.filter({ Self.isEqual($0, presented) }).count > 0 {
+        keys[place].usedAt = now
+        matching.append(keys[place].token)
+      }
+      return matching
     }
     guard let first = matching.first else { return .unknown("unknown token") }
     let fitting = matching.first { token in
@@ -75,6 +90,7 @@ extension HubConfiguration.Access {
     switch deed {
     case .read: self != .metrics
     case .measure: true
+    case .administer: self == .all
     case .write: self == .write || self == .all
     case .command: self == .command || self == .all
     }

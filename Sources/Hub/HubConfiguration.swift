@@ -49,6 +49,8 @@ public struct HubConfiguration: Sendable {
 
   /// Else it is an SQLite file.
   public var isServer: Bool { HubStore.isServer(location) }
+  /// `nil`: there are no pages.
+  public var web: HubWebSettings?
   /// Of `[consume]`.
   public var consume: ConsumeSettings?
 
@@ -86,6 +88,11 @@ public struct HubConfiguration: Sendable {
     var kept = root.table("retention")
     retention = Retention(&kept)
     root.note(from: kept)
+    if root.has("web") {
+      var table = root.table("web")
+      web = HubWebSettings(&table)
+      root.note(table.errors)
+    }
     if root.has("consume") {
       var table = root.table("consume")
       consume = ConsumeSettings(&table)

@@ -43,7 +43,7 @@ public struct HubServer: Sendable {
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
       memory: HubMemory(largest: configuration.maxBody),
       places: Places(most: room, log: HubLog.write), refused: RefusedLogins(HubLog.write),
-      maxBody: configuration.maxBody)
+      maxBody: configuration.maxBody, web: try configuration.web.map { try HubWeb($0, stores) })
   }
 
   /// Descriptors of NIO's loops, three each, and of the one that it listens on; they are opened later.

@@ -3,6 +3,7 @@ import { loadWords, t } from "./parts/words.js";
 import { fill, make } from "./parts/page.js";
 import { ask, onSignedOut, order } from "./stores/api.js";
 import { route } from "./shell/route.js";
+import { styled } from "./shell/styled.js";
 
 const place = document.getElementById("app");
 
@@ -52,7 +53,7 @@ async function signIn(session) {
   if (!session.ways) {
     try { session = { ...session, ...(await ask("/session")) }; } catch { session = { ...session, ways: ["password"] }; }
   }
-  const { showSignIn } = await import("./views/signin.js");
+  const { showSignIn } = await styled("later", import("./views/signin.js"));
   showSignIn(place, session, async (signed) => {
     isSigningIn = false;
     await open(signed);
@@ -60,6 +61,12 @@ async function signIn(session) {
 }
 
 async function open(session) {
+  // Which host this is, for when it is not reached.
+  if (!session.isUnreached) localStorage.setItem("meshpost.host", session.host ?? "gateway");
+  if ((session.host ?? localStorage.getItem("meshpost.host")) === "hub") {
+    const { HubShell } = await import("./hub/shell.js");
+    return new HubShell(place, session).start();
+  }
   const { Shell } = await import("./shell/shell.js");
   new Shell(place, session).start();
 }

@@ -11,7 +11,7 @@ enum Schema {
     Migration(number: 9, sql: steadyTime), Migration(number: 10, sql: radios),
     Migration(number: 11, sql: unspacedScripts), Migration(number: 12, sql: lanes),
     Migration(number: 13, sql: events), Migration(number: 14, sql: messagesOnce),
-    Migration(number: 15, sql: conversations),
+    Migration(number: 15, sql: conversations), Migration(number: 16, sql: mutes),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -236,5 +236,10 @@ enum Schema {
       sent INTEGER NOT NULL DEFAULT 0, received INTEGER NOT NULL DEFAULT 0, mention INTEGER NOT NULL DEFAULT 0,
       read_message INTEGER NOT NULL DEFAULT 0, read_sent INTEGER NOT NULL DEFAULT 0,
       read_received INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(radio, name)) WITHOUT ROWID;
+    """
+
+  /// Whether somebody wants to see no number at it.
+  private static let mutes = """
+    ALTER TABLE conversations ADD COLUMN muted INTEGER NOT NULL DEFAULT 0;
     """
 }

@@ -7,7 +7,7 @@ import HTTP
 /// The front end's files on disk, by the path that a browser asks for.
 ///
 /// Only what lies in the folder under a plain name, with an ending that pages have, is given out.
-public struct PageFiles {
+public struct PageFiles: Sendable {
   /// Files larger than this are none of ours.
   private static let maxBytes = 4 << 20
 
@@ -26,9 +26,11 @@ public struct PageFiles {
     /// Changes with the file.
     public let tag: String
     public let isGzip: Bool
+    /// A browser may show it by itself, or run it beside a page: then its own policy holds.
+    public let isDocument: Bool
     private let descriptor: Int32
 
-    fileprivate init?(_ location: String, type: String, isGzip: Bool) {
+    fileprivate init?(_ location: String, type: String, isGzip: Bool, isDocument: Bool) {
       let descriptor = open(location, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
       guard descriptor >= 0 else { return nil }
       var facts = stat()
@@ -41,6 +43,7 @@ public struct PageFiles {
       self.descriptor = descriptor
       self.type = type
       self.isGzip = isGzip
+      self.isDocument = isDocument
       size = facts.st_size
       let parts = [Int(facts.st_mtim.tv_sec), Int(facts.st_mtim.tv_nsec), size].map { String($0, radix: 16) }
       tag = "\"\(parts.joined(separator: "-"))\(isGzip ? "-gz" : "")\""
@@ -65,8 +68,9 @@ public struct PageFiles {
   public func file(for path: String, acceptsGzip: Bool) -> File? {
     guard let name = Self.name(for: path), let type = Self.type(of: name) else { return nil }
     let location = "\(folder)/\(name)"
-    if acceptsGzip, let file = File(location + ".gz", type: type, isGzip: true) { return file }
-    return File(location, type: type, isGzip: false)
+    let isPart = name != "worker.js" && ["text/javascript", "text/css"].contains { type.begins(with: $0) }
+    if acceptsGzip, let file = File(location + ".gz", type: type, isGzip: true, isDocument: !isPart) { return file }
+    return File(location, type: type, isGzip: false, isDocument: !isPart)
   }
 
   /// Relative to the folder; `nil`: no such file can be there.

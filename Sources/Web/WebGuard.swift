@@ -3,6 +3,27 @@
 import Escaping
 import HTTP
 
+/// What of a browser's request tells where it comes from.
+public struct BrowserRequest: Sendable {
+  public var method: String
+  /// Values of `Host`.
+  public var hosts: [String]
+  /// `Origin`, `Sec-Fetch-Site`, `Content-Type`.
+  public var origin: String?
+  public var site: String?
+  public var type: String?
+
+  public init(method: String, hosts: [String], origin: String?, site: String?, type: String?) {
+    (self.method, self.hosts, self.origin, self.site, self.type) = (method, hosts, origin, site, type)
+  }
+
+  public init(_ request: HTTPRequest) {
+    self.init(
+      method: request.method, hosts: request.headers.values(of: "Host"), origin: request.headers["Origin"],
+      site: request.headers["Sec-Fetch-Site"], type: request.headers["Content-Type"])
+  }
+}
+
 /// What a request of a browser must be like before it is looked at further. Pure.
 ///
 /// A page of somebody else in the same browser can send requests here, and can have a name of its own point to this machine (DNS rebinding). The
@@ -16,30 +37,31 @@ public struct WebGuard: Sendable {
   public struct Refusal: Error, Equatable {
     public let status: Int
     public let words: String
+
+    public init(status: Int, words: String) { (self.status, self.words) = (status, words) }
   }
 
   /// The same for each request.
-  public func check(_ request: HTTPRequest) throws(Refusal) {
-    guard request.headers.values(of: "Host").count == 1, let host = request.headers["Host"], isOurs(host) else {
+  public func check(_ request: BrowserRequest) throws(Refusal) {
+    guard request.hosts.count == 1, let host = request.hosts.first, isOurs(host) else {
       throw Refusal(status: 403, words: "this host has another name: see [web] names")
     }
   }
 
   /// For what is not for everybody: data, and signing in.
-  public func checkSameOrigin(_ request: HTTPRequest) throws(Refusal) {
-    let site = request.headers["Sec-Fetch-Site"]
-    guard site == nil || site?.isExactly("same-origin") == true else {
+  public func checkSameOrigin(_ request: BrowserRequest) throws(Refusal) {
+    guard request.site == nil || request.site?.isExactly("same-origin") == true else {
       throw Refusal(status: 403, words: "requests of other sites are refused")
     }
-    if let origin = request.headers["Origin"], !isSame(origin, request.headers["Host"]) {
+    if let origin = request.origin, !isSame(origin, request.hosts.first) {
       throw Refusal(status: 403, words: "requests of other sites are refused")
     }
     switch request.method {
     case "GET", "HEAD": return
-    case "POST", "DELETE":
-      guard request.headers["Origin"] != nil else { throw Refusal(status: 403, words: "an Origin is missing") }
+    case "POST", "PUT", "DELETE":
+      guard request.origin != nil else { throw Refusal(status: 403, words: "an Origin is missing") }
       // A form of another site cannot send this without being asked first.
-      guard let type = request.headers["Content-Type"], type.begins(with: "application/json") else {
+      guard let type = request.type, type.begins(with: "application/json") else {
         throw Refusal(status: 403, words: "Content-Type: application/json is wanted")
       }
     default: throw Refusal(status: 405, words: request.method)
@@ -78,13 +100,23 @@ public struct WebGuard: Sendable {
   }
 
   /// On everything: pages run no script and load nothing but what is here, and are in nobody's frame.
-  public static let headers: HTTPHeaders = [
-    "Content-Security-Policy":
-      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-      + "manifest-src 'self'; worker-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
-      + "frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
-    "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), microphone=(), payment=(), usb=()",
+  public static let headers = headers(tiles: nil)
+
+  /// On what is only ever a part of a page: a policy is the page's own, and would be half of what goes over the line for a small file.
+  public static let partHeaders: HTTPHeaders = [
+    "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin",
   ]
+
+  /// The same, for pages that may show images of a server of map tiles as well. It is not told which page shows them.
+  public static func headers(tiles: TileServer?) -> HTTPHeaders {
+    [
+      "Content-Security-Policy":
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:\(tiles.map { " " + $0.origin } ?? ""); "
+        + "connect-src 'self'; manifest-src 'self'; worker-src 'self'; font-src 'self'; base-uri 'none'; "
+        + "form-action 'none'; frame-ancestors 'none'",
+      "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
+      "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+      "Permissions-Policy": "camera=(), microphone=(), payment=(), usb=()",
+    ]
+  }
 }

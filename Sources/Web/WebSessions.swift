@@ -4,7 +4,7 @@ import Escaping
 import MeshCrypto
 import Timing
 
-/// Who is signed in, and how many may guess. Pure: time and chance are arguments.
+/// Who is signed in. Pure: time is an argument.
 ///
 /// Of a session the digest of its token is kept, so that whoever reads memory or file has no session.
 public struct WebSessions {
@@ -12,24 +12,23 @@ public struct WebSessions {
   public static let mostSessions = 32
   /// A session that nobody uses ends.
   public static let idleLimit: Duration = .seconds(30 * 86400)
-  /// Wrong guesses before the first pause; each further one doubles it.
-  static let freeGuesses = 5
-  static let longestPause: Duration = .seconds(300)
 
-  private struct Session {
-    let digest: [UInt8]
-    var usedAt: MonotonicTime
+  /// One of them.
+  public struct Session: Equatable, Sendable {
+    /// SHA-256 of its token.
+    public let digest: [UInt8]
+    public var usedAt: MonotonicTime
+
+    public init(digest: [UInt8], usedAt: MonotonicTime) { (self.digest, self.usedAt) = (digest, usedAt) }
   }
 
-  private var sessions: [Session] = []
-  private var guesses = 0
-  private var pausedUntil = MonotonicTime(nanoseconds: .min)
+  public private(set) var sessions: [Session]
 
-  public init() {}
+  /// `sessions`: those that went on while the host did not run.
+  public init(_ sessions: [Session] = []) { self.sessions = sessions.suffix(Self.mostSessions) }
 
   /// Begins a session with this token.
   public mutating func begin(_ token: String, now: MonotonicTime) {
-    guesses = 0
     sessions.removeAll { now - $0.usedAt > Self.idleLimit }
     while sessions.count >= Self.mostSessions,
       let oldest = sessions.indices.min(by: { sessions[$0].usedAt < sessions[$1].usedAt })
@@ -39,16 +38,16 @@ public struct WebSessions {
     sessions.append(Session(digest: Self.digest(token), usedAt: now))
   }
 
-  /// Whether this token is that of a session; then it is used.
-  public mutating func use(_ token: String, now: MonotonicTime) -> Bool {
+  /// The session that has this token, which is used by that; `nil`: there is none.
+  public mutating func use(_ token: String, now: MonotonicTime) -> Session? {
     let digest = Self.digest(token)
-    guard let place = sessions.firstIndex(where: { $0.digest == digest }) else { return false }
+    guard let place = sessions.firstIndex(where: { $0.digest == digest }) else { return nil }
     guard now - sessions[place].usedAt <= Self.idleLimit else {
       sessions.remove(at: place)
-      return false
+      return nil
     }
-    sessions[place].usedAt = now
-    return true
+    defer { sessions[place].usedAt = now }
+    return sessions[place]
   }
 
   public mutating func end(_ token: String) {
@@ -59,18 +58,6 @@ public struct WebSessions {
   public mutating func endAll() { sessions = [] }
 
   public var count: Int { sessions.count }
-
-  // MARK: Guesses
-
-  /// How long nobody may try; `nil`: now.
-  public func pause(now: MonotonicTime) -> Duration? { pausedUntil > now ? pausedUntil - now : nil }
-
-  public mutating func guessedWrong(now: MonotonicTime) {
-    guesses = min(guesses + 1, Self.freeGuesses + 20)
-    guard guesses > Self.freeGuesses else { return }
-    let pause = Duration.seconds(1 << min(guesses - Self.freeGuesses, 12))
-    pausedUntil = now + min(pause, Self.longestPause)
-  }
 
   // MARK: Tokens
 
@@ -83,5 +70,5 @@ public struct WebSessions {
   /// Whether both are the same, in a time that tells nothing of where they differ.
   public static func isSame(_ one: String, _ other: String) -> Bool { digest(one) == digest(other) }
 
-  private static func digest(_ token: String) -> [UInt8] { Digest.sha256(Array(token.utf8)) }
+  static func digest(_ token: String) -> [UInt8] { Digest.sha256(Array(token.utf8)) }
 }

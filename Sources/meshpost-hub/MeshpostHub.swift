@@ -12,7 +12,9 @@ struct MeshpostHub: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "meshpost-hub", abstract: "Receive the journals of many gateways, and serve them.",
     version: Release.version,
-    subcommands: [Serve.self, Consume.self, Watch.self, Doctor.self, Stats.self, Backup.self, PurgeOld.self])
+    subcommands: [
+      Serve.self, Consume.self, Watch.self, Doctor.self, Stats.self, Backup.self, PurgeOld.self, People.self,
+    ])
 }
 
 struct Serve: AsyncParsableCommand {

@@ -24,6 +24,8 @@ var file = "/etc/meshpost/meshpostd.toml"
 var isCheck = false
 var backup: String?
 var arguments = CommandLine.arguments.dropFirst()
+// In a process of its own, for the pages.
+if arguments.first == PasswordCheck.argument { exit(PasswordCheck.run()) }
 while let argument = arguments.popFirst() {
   switch argument {
   case "--config":

@@ -20,6 +20,8 @@ import Transport
     func removeUpstream(_ name: String) throws(Refusal) { throw .invalid("not here") }
     func documentsChanged() {}
     func memoryWasUsed() {}
+    func setWebPassword(_ hash: String?) throws(Refusal) { throw .invalid("not here") }
+    var webReport: WebReport? { nil }
     var powerReport: PowerReport { PowerReport(millivolts: nil, isBatteryLow: false, isSupplyLow: nil) }
   }
 

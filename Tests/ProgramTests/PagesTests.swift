@@ -42,5 +42,43 @@ extension WholeProgramTests {
       let code = await run.ends()
       #expect(code == 0, "\(run.lines.joined(separator: "\n"))")
     }
+
+    @Test(.enabled("no browser is here (chromium, chromium-driver)") { mayBeMade })
+    func `each view of the hub works in a browser, for who administers and for who views`() async throws {
+      let rig = try Rig()
+      let air = rig.scratch.location("air")
+      #expect(mkfifo(air, 0o600) == 0)
+      let radio = Program.programs.appending(path: "meshpost-radio").path()
+      rig.radio = try Program(
+        "/bin/sh",
+        [
+          "-c", "exec \"$0\" \"$@\" <>\"$AIR\"", radio, "--clock", "now", "--tty",
+          "r0=\(rig.scratch.location("radio.tty"))", "--nodes", "4", "--contacts", "20", "--advertise",
+        ], environment: ["AIR": air])
+      try rig.radio?.line(with: "ready")
+      rig.writeHubConfiguration(
+        extra: """
+          [web]
+          url = "http://127.0.0.1:\(rig.hubPort)"
+          pages = "\(PagesHost.pages)"
+          """)
+      try rig.startHub()
+      for (person, role, password) in [("ana", "administer", "correct horse"), ("vera", "view", "battery staple")] {
+        let added = try Program.own(
+          "meshpost-hub", ["people", "add", person, "--role", role, "--config", rig.scratch.location("hub.toml")])
+        added.write(password)
+        added.endInput()
+        #expect(try added.ended() == 0, "\(added.lines)")
+      }
+      try rig.startGateway()
+      try rig.waitForSync()
+      let script = Fixtures.checkout.appending(path: "Tests/pages/hub").path()
+      let folder = ProcessInfo.processInfo.environment["MESHPOST_HUB_PICTURES"].map { ["--pictures", $0] } ?? []
+      let run = try Program(
+        Program.python,
+        [script, "--url", "http://127.0.0.1:\(rig.hubPort)", "--air", air, "--token", Rig.token] + folder)
+      let code = await run.ends()
+      #expect(code == 0, "\(run.lines.joined(separator: "\n"))")
+    }
   }
 }

@@ -8,27 +8,17 @@ import JSON
 import TestSupport
 import Testing
 
-/// A gateway, its pages, and whoever asks them.
-final class PagesHost {
-  let rig: Rig
-  let program: Program
-  let port: UInt16
-  var secret: String
+/// Asks as a page in a browser does.
+class Browser {
+  var port: UInt16
+  /// The field in which `signIn` sends what it is given.
+  let way: String
   var cookie: String?
 
-  init(_ rig: Rig, command: (([String]) throws -> Program)? = nil) throws {
-    self.rig = rig
-    let pages = Fixtures.checkout.appending(path: "Sources/Pages").path()
-    let arguments = ["web", "--pages", pages]
-    program = try command?(arguments) ?? Program.own("meshpost", arguments + ["--socket", rig.socket])
-    try program.line(with: "#secret=")
-    let line = program.lines.first { $0.contains("#secret=") } ?? ""
-    let parts = line.components(separatedBy: "/#secret=")
-    port = try #require(UInt16(parts[0].components(separatedBy: ":").last ?? ""))
-    secret = parts[1]
-  }
+  init(port: UInt16, way: String) { (self.port, self.way) = (port, way) }
 
   var origin: String { "http://127.0.0.1:\(port)" }
+  var endpoint: HTTPEndpoint { .tcp(host: "127.0.0.1", port: port, tls: false) }
 
   func ask(
     _ method: String, _ target: String, _ body: String = "", headers: [String: String] = [:], signedIn: Bool = true
@@ -40,19 +30,19 @@ final class PagesHost {
     }
     for (name, value) in headers where !value.isEmpty { request.headers.add(name, value) }
     if signedIn, let cookie { request.headers.add("Cookie", cookie) }
-    return Rig.ask(.tcp(host: "127.0.0.1", port: port, tls: false), request)
+    return Rig.ask(endpoint, request)
   }
 
-  func signIn(_ given: String? = nil) -> HTTPResponse? {
-    let response = ask("POST", "/session", "{\"secret\":\"\(given ?? secret)\"}", signedIn: false)
+  func signIn(with given: String) -> HTTPResponse? {
+    let response = ask("POST", "/session", "{\"\(way)\":\"\(given)\"}", signedIn: false)
     if let set = response?.headers["Set-Cookie"] { cookie = set.components(separatedBy: ";")[0] }
     return response
   }
 
-  /// The first rows of what is live, until `isEnough` says so.
+  /// The first rows of what is live, until `isEnough` says so, or it has ended.
   func follow(after id: String?, until isEnough: @escaping ([String]) -> Bool) throws -> [String] {
     let loop = EventLoop()
-    let client = HTTPClient(.tcp(host: "127.0.0.1", port: port, tls: false), on: loop)
+    let client = HTTPClient(endpoint, on: loop)
     var request = HTTPRequest("GET", "/v1/live", headers: ["Cookie": cookie ?? ""])
     if let id { request.headers.add("Last-Event-ID", id) }
     var text = ""
@@ -68,6 +58,28 @@ final class PagesHost {
     client.close()
     return text.components(separatedBy: "\n\n")
   }
+}
+
+/// A gateway, its pages by `meshpost web`, and whoever asks them.
+final class PagesHost: Browser {
+  let rig: Rig
+  let program: Program
+  let secret: String
+
+  init(_ rig: Rig, command: (([String]) throws -> Program)? = nil) throws {
+    self.rig = rig
+    let arguments = ["web", "--pages", Self.pages]
+    program = try command?(arguments) ?? Program.own("meshpost", arguments + ["--socket", rig.socket])
+    try program.line(with: "#secret=")
+    let line = program.lines.first { $0.contains("#secret=") } ?? ""
+    let parts = line.components(separatedBy: "/#secret=")
+    secret = parts[1]
+    super.init(port: try #require(UInt16(parts[0].components(separatedBy: ":").last ?? "")), way: "secret")
+  }
+
+  static let pages = Fixtures.checkout.appending(path: "Sources/Pages").path()
+
+  func signIn(_ given: String? = nil) -> HTTPResponse? { signIn(with: given ?? secret) }
 }
 
 extension WholeProgramTests {
@@ -189,6 +201,18 @@ extension WholeProgramTests {
       let texts = try rows.split(separator: 10).map { try JSONValue(parsing: Array($0))["text"]?.string ?? "" }
       #expect(texts == ["hello @[r0]", "once"])
       #expect(host.ask("GET", "/v1/messages?conversation=nonsense")?.status == 400)
+      // How it was sent is told from the journal.
+      let attempts = try #require(host.ask("GET", "/v1/outgoing/attempts?id=0123456789abcdef0123456789abcdef"))
+      #expect(attempts.status == 200)
+      #expect(host.ask("GET", "/v1/outgoing/attempts?id=unknown")?.status == 404)
+      // Muted here is muted in each browser; what is not in the list is not.
+      #expect(try conversations().first { $0["conversation"]?.string == name }?["muted"]?.bool == false)
+      let mute = "{\"conversation\":\"\(name)\",\"muted\":true}"
+      #expect(host.ask("POST", "/v1/conversations/mute", mute)?.status == 200)
+      #expect(try conversations().first { $0["conversation"]?.string == name }?["muted"]?.bool == true)
+      let unknown = "{\"conversation\":\"channel:0000000000000000\",\"muted\":true}"
+      #expect(host.ask("POST", "/v1/conversations/mute", unknown)?.status == 404)
+      #expect(host.ask("POST", "/v1/conversations/mute", "{\"conversation\":\"\(name)\"}")?.status == 400)
     }
   }
 }

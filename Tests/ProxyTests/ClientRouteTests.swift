@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import EventLoop
 import Testing
 
 @testable import Proxy

@@ -371,7 +371,7 @@ final class Bench {
 extension HTTPResponder {
   /// A responder whose answer nobody gets.
   static var swallowing: HTTPResponder {
-    HTTPResponder(NowhereStream(), isHead: false, changed: Waiter(), of: nil)
+    HTTPResponder(NowhereStream(), isHead: false, peer: nil, changed: Waiter(), of: nil)
   }
 }
 

@@ -99,6 +99,25 @@ import Timing
     #expect(try !read(shop, .channel("0000000000000000"), .last))
   }
 
+  @Test func `what is muted stays so, counts on, and needs no message`() throws {
+    let shop = try shop()
+    _ = try list(shop)
+    let name = ConversationName.channel(ChannelSecret.publicChannel.digest)
+    func mute(_ isMuted: Bool) throws {
+      shop.store.write { store throws(SQLiteError) in try store.setMuted(name, isMuted, ofRadio: store.radio) }
+      try shop.store.commitNow()
+    }
+    try mute(true)
+    #expect(try list(shop).map(\.newest) == [.first])
+    try shop.insert(Shop.channel("Bob: anyone?", time: 1))
+    #expect(try list(shop).map(\.isMuted) == [true])
+    #expect(try list(shop).map(\.unread) == [1])
+    #expect(try read(shop, name, .last))
+    #expect(try shop.store.conversation(name, ofRadio: shop.store.radio)?.isMuted == true)
+    try mute(false)
+    #expect(try list(shop).map(\.isMuted) == [false])
+  }
+
   @Test func `a reaction is not unread, and our own message is the newest`() throws {
     let shop = try shop()
     _ = try list(shop)

@@ -53,6 +53,50 @@ import Testing
     #expect(try shop.store.outgoing(key: "k")?.state == .failed)
   }
 
+  @Test func `attempts are told from the journal: when, how, and by what each is acknowledged`() throws {
+    let shop = try Shop()
+    var (message, other) = (outgoing("k"), outgoing("k2"))
+    message.recipient = PublicKey(bytes: Array(repeating: 7, count: 32))
+    func save(_ message: OutgoingMessage, at: Int64) throws {
+      shop.store.write { store throws(SQLiteError) in
+        try store.updateOutgoing(message, at: Moment(milliseconds: at, trusted: true))
+      }
+      try shop.store.commitNow()
+    }
+    shop.store.write { store throws(SQLiteError) in
+      message = try store.insertOutgoing(message) ?? message
+      other = try store.insertOutgoing(other) ?? other
+    }
+    try shop.store.commitNow()
+    #expect(try shop.store.attempts(toSend: message).isEmpty)
+    let codes = (1...3).map { AckCode(bytes: [0, 0, 0, $0])! }
+    for attempt in 1...3 {
+      message.state = .sending
+      (message.attempt, message.senderTime) = (UInt8(attempt), 5)
+      message.codes.append(codes[attempt - 1])
+      try save(message, at: Int64(attempt * 1000))
+      try save(other, at: Int64(attempt * 1000 + 1))
+      message.state = .sent
+      (message.tries, message.floods) = (attempt, max(0, attempt - 2))
+      try save(message, at: Int64(attempt * 1000 + 400))
+    }
+    message.state = .delivered
+    try save(message, at: 9000)
+    #expect(
+      try shop.store.attempts(toSend: message) == [
+        OutgoingAttempt(number: 1, at: 1000, isFlood: false, code: codes[0]),
+        OutgoingAttempt(number: 2, at: 2000, isFlood: false, code: codes[1]),
+        OutgoingAttempt(number: 3, at: 3000, isFlood: true, code: codes[2]),
+      ])
+    // What the journal has lost is not made up.
+    try shop.store.database.run("DELETE FROM journal WHERE at < 2500")
+    let left = try shop.store.attempts(toSend: message)
+    #expect(left.map(\.number) == [1, 2, 3])
+    #expect(left.map(\.at) == [nil, nil, 3000])
+    #expect(left.map(\.isFlood) == [nil, nil, true])
+    #expect(try shop.store.attempts(toSend: other).isEmpty)
+  }
+
   @Test func `one dead letter is retried, or all; dropped ones stay known by their numbers only`() throws {
     let shop = try Shop()
     try shop.append(5)
@@ -79,7 +123,10 @@ import Testing
     #expect(try letters(marked: false) == [2, 4])
     #expect(try store.retryDeadLetters(of: nil) == 2)
     #expect(try store.letter(2, of: "hub") == .dead)
-    #expect(try store.dropDeadLetters(of: "hub") == 2)
+    #expect(try store.dropDeadLetters(of: "hub", seq: 3) == 0)
+    #expect(try store.dropDeadLetters(of: "hub", seq: 4) == 1)
+    #expect(try letters(marked: false) == [2])
+    #expect(try store.dropDeadLetters(of: "hub") == 1)
     #expect(try letters(marked: false) == [])
     #expect(try store.deadLetterCount(of: "hub") == 0)
     #expect(try store.letter(2, of: "hub") == .dropped)

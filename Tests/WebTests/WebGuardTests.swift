@@ -25,18 +25,40 @@ import Timing
     "127.0.0.1:8x", "1234.1.1.1", "..", "...",
   ]) func `other names are not: DNS rebinding`(_ host: String) { #expect(!guardian.isOurs(host)) }
 
-  private func request(_ method: String, _ headers: HTTPHeaders) -> HTTPRequest {
+  private func request(_ method: String, _ headers: HTTPHeaders) -> BrowserRequest {
     var headers = headers
     if headers["Host"] == nil { headers.add("Host", "127.0.0.1:8080") }
-    return HTTPRequest(method, "/v1/send", headers: headers)
+    return BrowserRequest(HTTPRequest(method, "/v1/send", headers: headers))
+  }
+
+  @Test(arguments: [
+    "https://tiles.example.org/{z}/{x}/{y}.png", "http://10.0.0.5:8080/t/{z}/{x}/{y}.png?key=a;b,c",
+    "https://T.example/{y}/{x}/{z}",
+  ]) func `a server of tiles is one word of the policy`(_ url: String) throws {
+    let tiles = try TileServer(url)
+    let policy = WebGuard.headers(tiles: tiles)["Content-Security-Policy"] ?? ""
+    #expect(policy.contains("img-src 'self' data: \(tiles.origin); connect-src 'self';"))
+    #expect(!tiles.origin.drop { $0 != ":" }.dropFirst(3).contains { " ;,'\"/?".contains($0) || $0.isNewline })
+    #expect(WebGuard.headers["Content-Security-Policy"]?.contains("http") == false)
+  }
+
+  @Test(arguments: [
+    "", "tiles.example.org/{z}/{x}/{y}", "ftp://a/{z}/{x}/{y}", "https:///{z}/{x}/{y}",
+    "https://a b/{z}/{x}/{y}", "https://a;script-src/{z}/{x}/{y}", "https://a,b/{z}/{x}/{y}",
+    "https://u:p@a/{z}/{x}/{y}",
+    "https://a'/{z}/{x}/{y}", "https://a/{z}/{x}", "https://a/{z}/{x}/{y}/{z}", "https://a/{z}/{x}/{y} ",
+    "https://a\n/{z}/{x}/{y}", "https://{z}/{x}/{y}", "https://a?{z}/{x}/{y}", "https://ä.example/{z}/{x}/{y}",
+    "javascript://a/{z}/{x}/{y}", "https://*/{z}/{x}/{y}",
+  ]) func `what is no server of tiles gets nowhere near the policy`(_ url: String) {
+    #expect(throws: TileServer.Invalid.self) { try TileServer(url) }
   }
 
   @Test func `a request names one host`() throws {
-    #expect(throws: WebGuard.Refusal.self) { try guardian.check(HTTPRequest("GET", "/")) }
+    #expect(throws: WebGuard.Refusal.self) { try guardian.check(BrowserRequest(HTTPRequest("GET", "/"))) }
     var two: HTTPHeaders = ["Host": "127.0.0.1"]
     two.add("Host", "evil.example")
-    #expect(throws: WebGuard.Refusal.self) { try guardian.check(HTTPRequest("GET", "/", headers: two)) }
-    try guardian.check(HTTPRequest("GET", "/", headers: ["Host": "127.0.0.1"]))
+    #expect(throws: WebGuard.Refusal.self) { try guardian.check(BrowserRequest(HTTPRequest("GET", "/", headers: two))) }
+    try guardian.check(BrowserRequest(HTTPRequest("GET", "/", headers: ["Host": "127.0.0.1"])))
   }
 
   @Test(arguments: [
@@ -47,7 +69,7 @@ import Timing
     ("POST", ["Origin": "http://127.0.0.1:8080", "Content-Type": "text/plain"]),
     ("POST", ["Origin": "http://127.0.0.1:8081", "Content-Type": "application/json"]),
     ("POST", ["Origin": "http://127.0.0.1:8080.evil.example", "Content-Type": "application/json"]),
-    ("PUT", ["Origin": "http://127.0.0.1:8080", "Content-Type": "application/json"]),
+    ("PATCH", ["Origin": "http://127.0.0.1:8080", "Content-Type": "application/json"]),
   ]) func `requests of other sites are refused`(_ method: String, _ fields: [String: String]) {
     var headers = HTTPHeaders()
     for (name, value) in fields { headers.add(name, value) }
@@ -91,7 +113,7 @@ import Timing
   // MARK: Sessions
 
   private func isIn(_ sessions: inout WebSessions, _ token: String, _ now: MonotonicTime) -> Bool {
-    sessions.use(token, now: now)
+    sessions.use(token, now: now) != nil
   }
 
   @Test func `sessions end by themselves, by hand, and for newer ones`() {
@@ -115,25 +137,50 @@ import Timing
     #expect(isIn(&sessions, "s1", now))
   }
 
-  @Test func `who guesses waits longer and longer, and never for ever`() {
-    var sessions = WebSessions()
+  @Test func `who guesses waits longer and longer, and never for ever, and nobody else does`() {
+    var limit = GuessLimit()
     var now = MonotonicTime(nanoseconds: 0)
     var waited: [Int64] = []
     for _ in 0..<40 {
-      if let pause = sessions.pause(now: now) {
+      if let pause = limit.pause(of: "one", now: now) {
         waited.append(pause.components.seconds)
         now = now + pause
       }
-      sessions.guessedWrong(now: now)
+      limit.guessedWrong(from: "one", now: now)
     }
     #expect(waited.first == 2)
     #expect(waited == waited.sorted())
-    #expect(waited.last == WebSessions.longestPause.components.seconds)
-    now = now + WebSessions.longestPause
-    #expect(sessions.pause(now: now) == nil)
-    sessions.begin("right", now: now)
-    sessions.guessedWrong(now: now)
-    #expect(sessions.pause(now: now) == nil)
+    #expect(waited.last == GuessLimit.longestPause.components.seconds)
+    #expect(limit.pause(of: "other", now: now) == nil)
+    now = now + GuessLimit.longestPause
+    #expect(limit.pause(of: "one", now: now) == nil)
+    limit.guessedRight(from: "one")
+    limit.guessedWrong(from: "one", now: now)
+    #expect(limit.pause(of: "one", now: now) == nil)
+  }
+
+  @Test func `who has many addresses waits, and not whoever has signed in before`() {
+    var limit = GuessLimit()
+    let now = MonotonicTime(nanoseconds: 0)
+    limit.guessedRight(from: "home")
+    for number in 0..<200 { limit.guessedWrong(from: "\(number)", now: now) }
+    #expect(limit.pause(of: "fresh", now: now) != nil)
+    #expect(limit.pause(of: "home", now: now) == nil)
+    #expect(limit.pause(of: "fresh", now: now + GuessLimit.longestPause) == nil)
+    // An hour later it begins anew.
+    let later = now + GuessLimit.memory + .seconds(1)
+    limit.guessedWrong(from: "fresh", now: later)
+    #expect(limit.pause(of: "fresh", now: later) == nil)
+  }
+
+  @Test func `sessions that are kept go on, and no more of them than there may be`() {
+    var first = WebSessions()
+    let now = MonotonicTime(nanoseconds: 0)
+    first.begin("a", now: now)
+    var second = WebSessions(first.sessions)
+    #expect(isIn(&second, "a", now))
+    let many = (0..<100).map { WebSessions.Session(digest: [UInt8($0)], usedAt: now) }
+    #expect(WebSessions(many).count == WebSessions.mostSessions)
   }
 
   @Test func `tokens differ, and pages get no route that has secrets`() {
@@ -141,6 +188,7 @@ import Timing
     #expect(WebSessions.token().utf8.count == 64)
     for path in [
       "/v1/radio/private-key", "/v1/radio/backup", "/v1/backup", "/v1/frames", "/v1/upstreams/add", "/v1/radio/pair",
+      "/v1/web/password",
     ] {
       #expect(PassedRoutes.way("GET", path) == nil)
       #expect(PassedRoutes.way("POST", path) == nil)

@@ -1,4 +1,5 @@
 """What is tried in the browser. Each waits for what it wants to see, and never for a time."""
+import gzip
 import json
 import pathlib
 import re
@@ -49,7 +50,8 @@ def catalogues_are_whole(world):
     folder = CHECKOUT / "Sources/Pages"
     browser = world.open("/conversations")
     words = {}
-    both = "return Promise.all([import('/pages/languages/' + arguments[0] + '.js'), import('/pages/languages/' + arguments[0] + '-views.js')]).then(([first, more]) => ({ ...first.default.words, ...more.default }))"
+    both = """return Promise.all(["", "-more", "-views", "-hub"].map((end) => import(`/pages/languages/${arguments[0]}${end}.js`)))
+      .then(([first, ...more]) => Object.assign({ ...first.default.words }, ...more.map((one) => one.default)))"""
     for name in browser.script("return import('/pages/languages/index.js').then((module) => Object.keys(module.default))"):
         words[name] = browser.script(both, name)
     for name, own in words.items():
@@ -84,7 +86,27 @@ def first_view_is_small(world):
     sent = sum(sent for _, _, sent in entries)
     print(f"        first view: {len(entries)} files, {total} bytes, {sent} over the line; at 50 KB/s and 100 ms: " + ", ".join(f"{name} {time:.0f} ms" for name, time in times))
     assert total > 50_000, "not all of it was counted"
+    assert not [path for path, _, _ in entries if "/hub" in path or "-hub" in path], "what only a hub shows"
     assert total < MOST_BYTES, sorted(entries, key=lambda one: -one[1])
+
+
+@test
+def a_deep_link_is_small_as_the_package_has_it(world):
+    """As it goes over a line where there is a .gz beside each file."""
+    world.browser()
+    browser = world.browser()
+    browser.command("Network.enable")
+    browser.command("Network.setCacheDisabled", cacheDisabled=True)
+    browser.go(f"{world.host.base}/conversations/{PUBLIC}")
+    browser.find(".composer-field")
+    browser.until("its messages", lambda: not browser.all(".chat-shapes"))
+    entries = browser.script("""return performance.getEntriesByType("resource").map((one) => [new URL(one.name).pathname, one.decodedBodySize])""")
+    folder = CHECKOUT / "Sources/Pages"
+    sizes = {path: len(gzip.compress((folder / path.removeprefix("/pages/")).read_bytes(), 9)) for path, _ in entries if path.startswith("/pages/")}
+    data = sum(size for path, size in entries if path.startswith("/v1/") and path != "/v1/live")
+    print(f"        a chat: {len(sizes)} files, {sum(sizes.values())} bytes packed, {data} bytes of data")
+    assert len(sizes) > 25, "not all of it was counted"
+    assert sum(sizes.values()) + data < MOST_BYTES, sizes
 
 
 @test
@@ -319,8 +341,9 @@ def what_attacks_is_shown_as_text(world):
             browser.until("conversations", lambda: browser.all("a.conversation"))
             if path == f"/conversations/{PUBLIC}":
                 to_the_end(browser)
-                for attack in ATTACKS[:4]:
-                    browser.shows(attack, ".chat-scroll")
+                # Upwards from the end: of many rows only those in sight are in the page.
+                for attack in reversed(ATTACKS[:4]):
+                    browser.until(attack, lambda: attack in browser.text(".chat-scroll") or browser.script("document.querySelector('.chat-scroll').scrollTop -= 120"))
             if path == f"/nodes/{node['key']}":
                 browser.shows("<img src=x onerror=window.hit=1>", ".details")
             # Ten kilobytes, which no radio sends, and a host may: as if the stream had brought them.

@@ -251,6 +251,7 @@ DOCUMENTS["docs/observability.md"] = {
     "meshpost-hub purge --older-than 90d --kind packet --yes": {"shows": "deleted nothing"},
 }
 DOCUMENTS["docs/pages.md"] = {
+    "meshpost web password": {"answers": [("password:", "correct horse\n"), ("repeat", "correct horse\n")], "shows": "password set"},
     "meshpost --host ssh://pi@hilltop web": {"ends": "secret="},
 }
 
@@ -319,6 +320,8 @@ on() { sed -i '/^database_password_file/d; s|^database = .*|database = "'$1'"|' 
 DOCUMENTS["docs/hub.md"] = {
     "sudo apt install ./meshpost-hub_*.deb curl": {"before": HUB, "typed": "systemctl restart meshpost-hub", "because": INSTALLED},
     "curl http://127.0.0.1:8787/healthz": {"shows": '"ok":true'},
+    "sudo -u meshpost-hub meshpost-hub people add ana --role administer": {
+        "answers": [("password:", "correct horse\n"), ("repeat", "correct horse\n")], "shows": "added ana"},
     "sudo apt install nginx certbot python3-certbot-nginx": {"typed": "systemctl restart nginx", "because": INSTALLED},
     "sudo certbot --nginx --redirect --agree-tos --no-eff-email -m you@example.org -d hub.example.org": {
         "before": "systemctl start pebble", "shows": "Congratulations"},

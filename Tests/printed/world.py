@@ -110,7 +110,8 @@ def install(programs, python):
     pathlib.Path("/etc/group").write_text("\n".join(groups))
     for source, place in (("meshpostd.toml", "meshpost"), ("hub.toml", "meshpost-hub")):
         write(f"/usr/share/{place}/{source}", (CHECKOUT / "deploy" / source).read_text())
-    shutil.copytree(CHECKOUT / "Sources/Pages", "/usr/share/meshpost/pages")
+    for place in ("meshpost", "meshpost-hub"):
+        shutil.copytree(CHECKOUT / "Sources/Pages", f"/usr/share/{place}/pages")
     examples = pathlib.Path("/usr/share/doc/meshpost/examples/hooks")
     for hook in (CHECKOUT / "deploy/hooks").iterdir():
         write(examples / hook.name, hook.read_text(), 0o755)

@@ -24,6 +24,7 @@ struct GatewayDoctor {
     return radio() + held() + clock() + store() + MachineDoctor(folder: folder).examine()
       + dependencies.relay.upstreams.flatMap { Self.upstream($0.status, now: dependencies.loop.wallClock.seconds) }
       + dependencies.proxy.reports.map(Self.proxy)
+      + [dependencies.operations.webReport?.finding].compactMap { $0 }
   }
 
   // MARK: The radio

@@ -50,6 +50,10 @@ enum ShownConfiguration {
     "proxy": [
       "name": .whole, "listen": .whole, "allow_from": .count, "allow": .whole, "max_clients": .whole, "history": .whole,
     ],
+    "web": [
+      "listen": .whole, "allow_from": .count, "names": .count, "pages": .location, "tiles": .host,
+      "tiles_credit": .whole,
+    ],
     "upstream": [
       "name": .whole, "kind": .whole, "url": .host, "proxy": .host, "token_file": .location, "ca_file": .location,
       "secret_file": .location, "password_file": .location, "cert_file": .location, "key_file": .location,

@@ -30,6 +30,7 @@ struct StatusReport {
       for upstream in dependencies.relay.upstreams { json.object { Self.write(upstream.status, to: &$0) } }
     }
     writeProxies(to: &json)
+    if let web = dependencies.operations.webReport { json.objectField("web") { web.write(to: &$0) } }
     json.objectField("power") { json in
       let power = dependencies.operations.powerReport
       json.field("battery_mv", power.millivolts)

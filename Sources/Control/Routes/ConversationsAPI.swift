@@ -51,8 +51,7 @@ struct ConversationsAPI {
     defer { dependencies.operations.memoryWasUsed() }
     var left: ArraySlice<Conversation>
     do throws(StoreError) {
-      let spoken = try store.conversations(ofRadio: radio)
-      left = (radio == store.radio ? spoken + (try unspoken(beside: spoken)) : spoken)[...]
+      left = try all(ofRadio: radio)[...]
     } catch {
       throw Refusal.store(error)
     }
@@ -62,6 +61,19 @@ struct ConversationsAPI {
       left = left.dropFirst(ControlAPI.pageRows)
       return (lines, left.isEmpty)
     }
+  }
+
+  private func all(ofRadio radio: Int64) throws(StoreError) -> [Conversation] {
+    let kept = try store.conversations(ofRadio: radio)
+    let spoken = kept.filter { $0.newest > .first }
+    guard radio == store.radio else { return spoken }
+    let muted = Set(kept.filter(\.isMuted).map(\.name))
+    return spoken
+      + (try unspoken(beside: spoken)).map { conversation in
+        var conversation = conversation
+        conversation.isMuted = muted.contains(conversation.name)
+        return conversation
+      }
   }
 
   /// Channels and rooms of the radio that nothing was said in.
@@ -99,6 +111,7 @@ struct ConversationsAPI {
     json.field("unread", conversation.unread)
     json.field("mentioned", conversation.isMentioned)
     json.field("read", conversation.read.description)
+    json.field("muted", conversation.isMuted)
   }
 
   private struct Who {
@@ -165,6 +178,30 @@ struct ConversationsAPI {
       reads.add(name, ofRadio: radio)
       news.tell()
     }
+    return .done
+  }
+
+  /// Shows no number at it, or does so again. Every browser is told.
+  func mute(_ body: RequestBody, _ news: News) async throws -> Answer {
+    guard let name = ConversationName(try body.string("conversation")) else {
+      throw Refusal.invalid("conversation: channel:DIGEST or node:PREFIX is wanted")
+    }
+    guard let isMuted = body.whole["muted"]?.bool else { throw Refusal.invalid("muted: true or false is wanted") }
+    try await prepare()
+    let radio = store.radio
+    var isKnown = false
+    do throws(StoreError) {
+      // What is not in the list cannot be muted: the table has no more rows than there are conversations.
+      isKnown = try all(ofRadio: radio).contains { $0.name == name }
+      if isKnown {
+        try await store.save { store throws(SQLiteError) in try store.setMuted(name, isMuted, ofRadio: radio) }
+      }
+    } catch {
+      throw Refusal.store(error)
+    }
+    guard isKnown else { throw Refusal.notFound("that conversation") }
+    reads.add(name, ofRadio: radio)
+    news.tell()
     return .done
   }
 

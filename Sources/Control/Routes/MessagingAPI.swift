@@ -128,6 +128,32 @@ struct MessagingAPI {
 
   private func key(_ request: HTTPRequest) -> String { request.query["id"] ?? "" }
 
+  /// The attempts to send a message, oldest first.
+  func attempts(_ request: HTTPRequest) throws(Refusal) -> Answer {
+    var (found, attempts) = (OutgoingMessage?.none, [OutgoingAttempt]())
+    do throws(StoreError) {
+      found = try store.outgoing(key: key(request))
+      if let found { attempts = try store.attempts(toSend: found) }
+    } catch {
+      throw .store(error)
+    }
+    guard let message = found else { throw .notFound("that message") }
+    return .json { json in
+      json.field("id", message.key)
+      json.arrayField("attempts") { json in
+        for attempt in attempts {
+          json.object { json in
+            json.field("number", attempt.number)
+            json.field("at", attempt.at)
+            json.field("flood", attempt.isFlood)
+            json.field("ack", attempt.code?.hex)
+          }
+        }
+      }
+      json.arrayField("codes") { json in for code in message.codes { json.value(code.hex) } }
+    }
+  }
+
   func retry(_ request: HTTPRequest) async throws(Refusal) -> Answer {
     answer(try await messenger.retry(key: key(request)))
   }

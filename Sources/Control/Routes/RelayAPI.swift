@@ -65,9 +65,12 @@ struct RelayAPI {
     return .done
   }
 
-  /// Deletes dead letters.
+  /// Deletes an upstream's dead letters, or with `seq` one of them.
   func drop(_ request: HTTPRequest) throws -> Answer {
-    let count = try store.dropDeadLetters(of: upstream(request).name)
+    let upstream = try upstream(request)
+    let seq = try seq(request)
+    let count = try store.dropDeadLetters(of: upstream.name, seq: seq)
+    if let seq, count == 0 { throw noLetter(seq, of: upstream) }
     return .json { $0.field("dropped", count) }
   }
 
@@ -106,11 +109,13 @@ struct RelayAPI {
     }
     let upstream = try upstream(request)
     let count = try store.retryDeadLetters(of: upstream.name, seq: seq)
-    if let seq, count == 0 {
-      throw Refusal.invalid("\(upstream.name) has no dead letter \(seq): see meshpost outbox dead")
-    }
+    if let seq, count == 0 { throw noLetter(seq, of: upstream) }
     upstream.resume()
     return .json { $0.field("retried", count) }
+  }
+
+  private func noLetter(_ seq: Int64, of upstream: any Upstream) -> Refusal {
+    .invalid("\(upstream.name) has no dead letter \(seq): see meshpost outbox dead")
   }
 
   private func seq(_ request: HTTPRequest) throws(Refusal) -> Int64? {

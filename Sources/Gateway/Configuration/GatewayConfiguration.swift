@@ -34,6 +34,8 @@ public struct GatewayConfiguration: Sendable {
   public var messaging: MessagingConfiguration
   public var upstreams: [UpstreamSettings]
   public var proxies: [ProxySettings]
+  /// `nil`: no pages are served.
+  public var web: WebSettings?
   /// Warnings about accepted values, one a line.
   public var warnings: [String] = []
   /// Valid values that cannot be used now, one a line, as in `Failure`. Each stops its upstream or
@@ -85,7 +87,7 @@ public struct GatewayConfiguration: Sendable {
     store: Store.Settings,
     controlSocket: String, controlGroup: String?, metricsPort: UInt16, logLevel: Log.Level, lowBattery: UInt16,
     messaging: MessagingConfiguration,
-    upstreams: [UpstreamSettings], proxies: [ProxySettings], exchange: ChannelExchange.Settings
+    upstreams: [UpstreamSettings], proxies: [ProxySettings], web: WebSettings?, exchange: ChannelExchange.Settings
   ) {
     self.link = link
     self.radioKey = radioKey
@@ -100,6 +102,7 @@ public struct GatewayConfiguration: Sendable {
     self.messaging = messaging
     self.upstreams = upstreams
     self.proxies = proxies
+    self.web = web
     self.exchange = exchange
   }
 
@@ -123,6 +126,7 @@ public struct GatewayConfiguration: Sendable {
     section(&root, "contacts") { messaging.readContacts(&$0) }
     let exchange = section(&root, "relay", relay)
     let proxies = ProxyConfiguration.read(&root)
+    let web = section(&root, "web", WebConfiguration.read)
     var upstreams: [UpstreamSettings] = []
     for var table in root.tables("upstream") {
       if let upstream = UpstreamConfiguration.read(&table) {
@@ -141,7 +145,7 @@ public struct GatewayConfiguration: Sendable {
       controlGroup: group,
       metricsPort: metricsPort,
       logLevel: level, lowBattery: UInt16(clamping: lowBattery), messaging: messaging, upstreams: upstreams,
-      proxies: proxies, exchange: exchange)
+      proxies: proxies, web: web, exchange: exchange)
   }
 
   private static func section<Value>(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import Proxy
 import TOML
 

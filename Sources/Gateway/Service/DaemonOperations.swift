@@ -3,6 +3,7 @@
 import Control
 import JSON
 import Messaging
+import Store
 
 /// What the control socket has the daemon do.
 final class DaemonOperations: GatewayOperations {
@@ -21,4 +22,13 @@ final class DaemonOperations: GatewayOperations {
   func documentsChanged() { daemon.documentsChanged() }
   func memoryWasUsed() { maintenance.memoryWasUsed() }
   var powerReport: PowerReport { power.report }
+  var webReport: WebReport? { daemon.pages.report }
+
+  func setWebPassword(_ hash: String?) throws(Refusal) {
+    do throws(WebSecrets.Failure) {
+      try daemon.pages.setPassword(hash)
+    } catch {
+      throw .store(.unavailable(error.description))
+    }
+  }
 }

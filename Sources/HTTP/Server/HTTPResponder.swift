@@ -10,17 +10,23 @@ public final class HTTPResponder {
   private weak var server: HTTPServer?
   /// Resumed when the answer is over, when everything has gone out, and when the peer has gone.
   private let changed: Waiter
-  private(set) var isOver = false
+  public private(set) var isOver = false
   /// It was given up in the middle.
   private(set) var isAborted = false
   private(set) var isStreaming = false
   /// Bytes of an announced length that are still to come.
   private var left: Int?
 
+  /// Who asks; `nil`: somebody on this machine, over a Unix socket.
+  public let peer: IPAddress?
+  /// On every answer, besides its own.
+  public var headers: HTTPHeaders = [:]
+
   /// The first of the answer is on its way.
   public var isBegun: Bool { isOver || isStreaming || left != nil }
 
-  init(_ stream: any ByteStream, isHead: Bool, changed: Waiter, of server: HTTPServer?) {
+  init(_ stream: any ByteStream, isHead: Bool, peer: IPAddress?, changed: Waiter, of server: HTTPServer?) {
+    self.peer = peer
     self.stream = stream
     self.isHead = isHead
     self.changed = changed
@@ -37,8 +43,17 @@ public final class HTTPResponder {
 
   public func respond(_ response: HTTPResponse) {
     guard !isOver, !isStreaming, left == nil else { return }
+    var response = response
+    response.headers = complete(response.headers)
     stream.write(response.encode(withoutBody: isHead))
     finish()
+  }
+
+  /// An answer's own headers, and what is on every one.
+  private func complete(_ own: HTTPHeaders) -> HTTPHeaders {
+    var all = own
+    for field in headers.fields where own[field.name] == nil { all.add(field.name, field.value) }
+    return all
   }
 
   /// Begins an answer whose end is not known yet (chunked). False: so many are open already that this one was refused, and
@@ -52,7 +67,7 @@ public final class HTTPResponder {
     }
     isStreaming = true
     var bytes = Array("HTTP/1.1 \(status) \(HTTPResponse.reason(status))\r\nTransfer-Encoding: chunked\r\n".utf8)
-    headers.write(to: &bytes)
+    complete(headers).write(to: &bytes)
     bytes.append(contentsOf: "\r\n".utf8)
     stream.write(bytes)
     return true
@@ -63,7 +78,7 @@ public final class HTTPResponder {
     guard !isOver, !isStreaming, left == nil else { return }
     left = isHead ? 0 : length
     var bytes = Array("HTTP/1.1 \(status) \(HTTPResponse.reason(status))\r\nContent-Length: \(length)\r\n".utf8)
-    headers.write(to: &bytes)
+    complete(headers).write(to: &bytes)
     bytes.append(contentsOf: "\r\n".utf8)
     stream.write(bytes)
   }

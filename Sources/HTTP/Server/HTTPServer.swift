@@ -5,14 +5,16 @@ import EventLoop
 import Glibc
 import Streams
 
-/// A small HTTP/1.1 server on a Unix socket or on loopback, for the control socket and for tests.
+/// A small HTTP/1.1 server on a Unix socket or on TCP, for the control socket, for pages and for tests.
 public final class HTTPServer {
   /// Connections at once; at that number the one that has been idle longest makes room for a new one.
   public static let maxConnections = 32
   /// Answers without an end at once: whoever follows something must not lock out who asks a question.
   public static let maxStreams = 24
-  /// Bodies of requests at most.
-  static let maxBody = 1 << 20
+  /// Bodies of requests at most, of whoever may open the control socket.
+  public static let maxBody = 1 << 20
+  /// A peer over TCP that acknowledges nothing for so long has gone.
+  private static let silence: Duration = .seconds(60)
 
   /// Answers a request. It is cancelled when whoever asked has gone.
   public typealias Handler = (HTTPRequest, HTTPResponder) async -> Void
@@ -23,6 +25,10 @@ public final class HTTPServer {
   /// Of a loopback server; 0 for a Unix socket.
   public let port: UInt16
   let handler: Handler
+  /// Bytes of a request's body at most.
+  let bodyLimit: Int
+  /// Who may connect.
+  private let admits: (IPAddress?) -> Bool
   private let acceptor: Acceptor
   private var task: LoopTask?
   /// In the order of their last use.
@@ -37,6 +43,7 @@ public final class HTTPServer {
     self.loop = loop
     self.location = location
     self.handler = handler
+    (bodyLimit, admits) = (Self.maxBody, { _ in true })
     if let other = try? UnixSocket.connect(location) {  // `try?`: a failure means that nobody listens
       close(other)
       throw SystemError("bind \(location)", code: EADDRINUSE)
@@ -64,9 +71,25 @@ public final class HTTPServer {
     self.loop = loop
     location = nil
     self.handler = handler
+    (bodyLimit, admits) = (Self.maxBody, { _ in true })
     let descriptor: Int32
     (descriptor, port) = try LoopbackSocket.listen(on: loopbackPort)
     acceptor = Acceptor(descriptor, name: "port \(port)", reserve: .turnsAway, on: loop, log: log)
+    task = loop.begin { await self.run() }
+  }
+
+  /// Listens at an address that other machines may reach. `bodyLimit`: bytes of a request's body at most, which everybody who connects can fill.
+  /// `admits`: who may connect; the others are closed unheard.
+  public init(
+    _ address: ListenAddress, bodyLimit: Int, name: String, on loop: EventLoop, log: Log,
+    admits: @escaping (IPAddress?) -> Bool, _ handler: @escaping Handler
+  ) throws(SystemError) {
+    self.loop = loop
+    location = nil
+    port = address.port
+    self.handler = handler
+    (self.bodyLimit, self.admits) = (bodyLimit, admits)
+    acceptor = Acceptor(try address.listen(), name: name, reserve: .turnsAway, on: loop, log: log)
     task = loop.begin { await self.run() }
   }
 
@@ -83,12 +106,14 @@ public final class HTTPServer {
     await withDiscardingTaskGroup { group in
       // `try?`: it throws when the server is stopped, and only then.
       while let socket = try? await acceptor.accept(makingRoom: closeIdle) {
-        guard hasRoom || closeIdle() else {
+        let peer = location == nil ? ListenAddress.peer(of: socket) : nil
+        guard admits(peer), hasRoom || closeIdle() else {
           close(socket)
           continue
         }
+        if location == nil { Self.noticeSilence(socket) }
         let connection = ServerConnection(
-          SocketStream(socket, endsWithPeer: location == nil, on: loop), on: loop, of: self)
+          SocketStream(socket, endsWithPeer: location == nil, on: loop), from: peer, on: loop, of: self)
         connections.append(connection)
         loop.begin(in: &group) {
           await connection.run()
@@ -97,6 +122,13 @@ public final class HTTPServer {
       }
       group.cancelAll()
     }
+  }
+
+  /// A phone that leaves the network says nothing: what is sent to it would wait for a quarter of an hour.
+  private static func noticeSilence(_ socket: Int32) {
+    var milliseconds = UInt32(clamping: silence.components.seconds * 1000)
+    setsockopt(
+      socket, Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, &milliseconds, socklen_t(MemoryLayout<UInt32>.size))
   }
 
   private var hasRoom: Bool { connections.count { $0.isOpen } < Self.maxConnections }

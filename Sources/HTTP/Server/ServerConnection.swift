@@ -11,12 +11,15 @@ final class ServerConnection {
   private let stream: SocketStream
   private let loop: EventLoop
   private let server: HTTPServer
-  private var parser = HTTPParser(.requests, maxBody: HTTPServer.maxBody)
+  private let peer: IPAddress?
+  private var parser: HTTPParser
   /// Came, and is not looked at yet: at most what one read gives.
   private var unread: ArraySlice<UInt8> = []
   private var current: HTTPResponder?
 
-  init(_ stream: SocketStream, on loop: EventLoop, of server: HTTPServer) {
+  init(_ stream: SocketStream, from peer: IPAddress?, on loop: EventLoop, of server: HTTPServer) {
+    parser = HTTPParser(.requests, maxBody: server.bodyLimit)
+    self.peer = peer
     self.stream = stream
     self.loop = loop
     self.server = server
@@ -81,7 +84,8 @@ final class ServerConnection {
 
   /// False: it was given up in the middle. Throws when the peer goes away meanwhile: the handler is cancelled then.
   private func answer(_ request: HTTPRequest) async throws -> Bool {
-    let responder = HTTPResponder(stream, isHead: request.method == "HEAD", changed: stream.changed, of: server)
+    let responder = HTTPResponder(
+      stream, isHead: request.method == "HEAD", peer: peer, changed: stream.changed, of: server)
     current = responder
     defer { current = nil }
     try await loop.race(

@@ -5,6 +5,7 @@ import Hummingbird
 import HummingbirdCore
 import JSON
 import NIOCore
+import Web
 
 /// The hub's HTTP API. Source of truth: docs/hub-protocol.md.
 struct HubAPI: Sendable {
@@ -22,6 +23,8 @@ struct HubAPI: Sendable {
   let places: Places
   let refused: RefusedLogins
   let maxBody: Int
+  /// `nil`: there are no pages.
+  var web: HubWeb?
 
   typealias Handler = @Sendable (Call) async throws -> Response
 
@@ -32,6 +35,7 @@ struct HubAPI: Sendable {
     let gateway: String
     /// The token's name.
     let author: String
+    var way: HubDeed.Way = .token
     let parameters: Parameters
 
     func query(_ name: String) -> String? { request.uri.queryParameters.get(name) }
@@ -61,14 +65,44 @@ struct HubAPI: Sendable {
     }
     let description = Self.json(OpenAPI.document(routes))
     router.get("/openapi.json") { _, _ in description }
+    routePages(router)
     return router
   }
 
-  private func answer(
+  /// By a token, or by the cookie of somebody who is signed in.
+  func answer(
     _ request: Request, _ context: HubContext, _ deed: HubAccess.Deed, _ handler: Handler
   ) async throws -> Response {
+    guard let web, request.headers[.authorization] == nil, request.headers[.cookie] != nil else {
+      let verdict = access.check(request.headers[.authorization], gateway: context.parameters.get("id"), deed)
+      return try await answer(request, context, verdict, by: .token, handler)
+    }
+    do {
+      try web.check(request, sameOrigin: true)
+      guard let visitor = try await web.visitor(request) else {
+        return HubWeb.plain(Self.refusal(.unauthorized, "sign in"))
+      }
+      let name = visitor.person.name
+      guard visitor.person.role.allows(deed) else {
+        HubLog.write(
+          .info, "\(name) (\(visitor.person.role.rawValue)) may not \(request.method.rawValue) \(request.uri.path)")
+        return HubWeb.plain(
+          Self.refusal(.forbidden, "your role does not allow this: \(visitor.person.role.rawValue)"))
+      }
+      return HubWeb.plain(try await answer(request, context, .allowed(name), by: .password, handler))
+    } catch let refusal as WebGuard.Refusal {
+      return HubWeb.refusing(refusal)
+    } catch let error as HubDatabaseError {
+      stores.metrics.wasBusy(.database)
+      return HubWeb.plain(Self.refusal(.serviceUnavailable, error.words, retryAfter: 10))
+    }
+  }
+
+  private func answer(
+    _ request: Request, _ context: HubContext, _ verdict: HubAccess.Verdict, by way: HubDeed.Way, _ handler: Handler
+  ) async throws -> Response {
     let gateway = context.parameters.get("id")
-    switch access.check(request.headers[.authorization], gateway: gateway, deed) {
+    switch verdict {
     case .unknown(let words):
       stores.metrics.refused(.unknown)
       refused.note(from: Places.host(context.channel), words, request.method.rawValue, request.uri.path)
@@ -86,7 +120,8 @@ struct HubAPI: Sendable {
       if let gateway, !Name.isAllowed(gateway) {
         return Self.refusal(.badRequest, "a gateway's id must be \(Name.allowed)")
       }
-      let call = Call(request: request, gateway: gateway ?? "", author: author, parameters: context.parameters)
+      let call = Call(
+        request: request, gateway: gateway ?? "", author: author, way: way, parameters: context.parameters)
       do {
         return try await handled(call, handler)
       } catch let error as BadQuery {

@@ -45,8 +45,20 @@ extension HubAPI {
     switch try await stores.desk.enqueue(request, id: id, for: call.gateway, by: call.author, at: HubClock.now) {
     case .full:
       return Self.refusal(.tooManyRequests, "\(HubStore.maxWaiting) commands are already waiting", retryAfter: 60)
-    case .taken(let command): return await ended(command, call, wait: wait)
+    case .taken(let command):
+      try await noteCommand(request, id, call)
+      return await ended(command, call, wait: wait)
     }
+  }
+
+  private func noteCommand(_ request: JSONValue, _ id: String, _ call: Call) async throws {
+    try await note(
+      "command", call,
+      JSONWriterText.object { json in
+        json.field("id", id)
+        json.field("command", HubBounds.cut(request["command"]?.string, HubBounds.nameBytes))
+        json.field("to", HubBounds.cut(request["to"]?.string, HubBounds.nameBytes))
+      })
   }
 
   /// By the link, here or at another hub; what can be queued reaches another hub by the queue.
@@ -66,6 +78,7 @@ extension HubAPI {
     if keep {
       try await stores.desk.record(
         request, answer: plain, id: id, for: call.gateway, by: call.author, at: HubClock.now)
+      try await noteCommand(request, id, call)
     }
     let state = plain["ok"]?.bool == true ? "done" : "refused"
     return Self.json(
@@ -144,6 +157,12 @@ extension HubAPI {
     guard let document = try await stores.desk.editDocument(key, value, of: call.gateway, at: HubClock.now) else {
       return Self.refusal(.tooManyRequests, "a gateway may have at most \(HubBounds.documents) documents")
     }
+    try await note(
+      "document", call,
+      JSONWriterText.object { json in
+        json.field("key", key)
+        if value == nil { json.field("deleted", true) }
+      })
     return Self.json(JSONWriter.object { HubStore.write(document, to: &$0) })
   }
 }

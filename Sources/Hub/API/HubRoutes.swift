@@ -2,7 +2,7 @@
 
 /// Every request of the API but those without a token, with what it takes and answers: `/openapi.json` is made of it.
 extension HubAPI {
-  var routes: [HubRoute] { readers + gatewayReaders + operators + ofGateways }
+  var routes: [HubRoute] { readers + gatewayReaders + operators + ofGateways + (web == nil ? [] : ofPages) }
 
   // MARK: Parameters
 
@@ -28,7 +28,7 @@ extension HubAPI {
     ("gateway", .text), ("at", .whole), ("seq?", .whole), ("snr?", .number), ("hops?", .number),
   ])
   private static let message = Shape.object([
-    ("position", .whole), ("body", .object([])), ("heard", .list(heard)),
+    ("position", .whole), ("at?", .whole), ("body", .object([])), ("heard", .list(heard)),
   ])
   private static let place: [(String, Shape)] = [("lat?", .number), ("lon?", .number)]
   private static let event = Shape.object([
@@ -39,7 +39,7 @@ extension HubAPI {
     ("gateway", .text), ("radio?", .text), ("name", .text), ("linked", .truth), ("link_since?", .whole),
     ("last_seen", .whole), ("events", .whole), ("version?", .text), ("link?", .text), ("model?", .text),
     ("radio_key?", .text), ("radio_state?", .text), ("sync?", .text), ("clock_trusted?", .truth),
-    ("battery_mv?", .whole), ("power?", .oneOf(["low", "ok"])), ("pending?", .whole),
+    ("battery_mv?", .whole), ("power?", .oneOf(["low", "ok"])), ("pending?", .whole), ("error?", .text), ("store_error?", .text),
     ("position?", .object([("lat", .number), ("lon", .number)])), ("note?", .text), ("tags?", .list(.text)),
     ("messages_today", .whole), ("nodes", .whole),
     (
@@ -194,6 +194,56 @@ extension HubAPI {
       HubRoute(
         method: .delete, path: id + "/documents/**", deed: .command, summary: "Deletes a document.",
         answers: [200: Self.document], handler: { try await editDocument($0) }),
+    ]
+  }
+
+  // MARK: People
+
+  /// Only with `[web]`.
+  private var ofPages: [HubRoute] {
+    let roles = Shape.oneOf(HubPerson.Role.allCases.map(\.rawValue))
+    return [
+      HubRoute(
+        method: .get, path: "/v1/people", deed: .administer, summary: "Who may use the pages.",
+        answers: [
+          200: .object([
+            (
+              "people",
+              .list(
+                .object([
+                  ("name", .text), ("role", roles), ("way", .text), ("created_at", .whole), ("last_used?", .whole),
+                ]))
+            )
+          ])
+        ], handler: { try await people($0) }),
+      HubRoute(
+        method: .put, path: "/v1/people/{name}", deed: .administer, summary: "Adds somebody, or changes them.",
+        body: .object([("role?", roles), ("password?", .text)]), answers: [200: Self.ok], refusals: [409],
+        handler: { try await setPerson($0) }),
+      HubRoute(
+        method: .delete, path: "/v1/people/{name}", deed: .administer, summary: "Removes somebody.",
+        answers: [200: Self.ok], refusals: [409], handler: { try await removePerson($0) }),
+      HubRoute(
+        method: .get, path: "/v1/tokens", deed: .administer, summary: "Which tokens there are.",
+        answers: [
+          200: .object([
+            (
+              "tokens",
+              .list(.object([("name", .text), ("gateway", .text), ("access", .text), ("last_used?", .whole)]))
+            )
+          ])
+        ], handler: { try await tokens($0) }),
+      HubRoute(
+        method: .get, path: "/v1/audit", deed: .read, summary: "Who did what, the newest first.",
+        parameters: [.whole("before", "The `next` of the page before."), Self.limit],
+        answers: [
+          200: Self.page(
+            "audit",
+            .object([
+              ("id", .whole), ("at", .whole), ("who", .text), ("way", .text), ("what", .text), ("gateway?", .text),
+              ("detail", .object([])),
+            ]))
+        ], handler: { try await deeds($0) }),
     ]
   }
 

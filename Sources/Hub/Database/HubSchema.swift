@@ -9,7 +9,7 @@ enum HubSchema {
   static var newest: Int { steps(.sqlite).count }
 
   static func steps(_ dialect: Dialect) -> [(number: Int, sql: String)] {
-    let all = [journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1"]
+    let all = [journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
     }
@@ -82,6 +82,18 @@ enum HubSchema {
     INSERT INTO positions VALUES (0);
     DROP INDEX updates_by_id;
     CREATE INDEX updates_by_id ON updates(gateway, bucket, id) WHERE gateway <> ''
+    """
+
+  /// Who may use the pages (`hash`: of the password), their sessions (`digest`: of the token), and who did what.
+  private static let pages = """
+    CREATE TABLE people(
+      name TEXT PRIMARY KEY, role TEXT NOT NULL, hash TEXT, created_at INTEGER NOT NULL, used_at INTEGER) WITHOUT ROWID;
+    CREATE TABLE web_sessions(
+      digest TEXT PRIMARY KEY, person TEXT NOT NULL, created_at INTEGER NOT NULL, used_at INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE INDEX web_sessions_by_person ON web_sessions(person, used_at);
+    CREATE TABLE audit(
+      id @ID, at INTEGER NOT NULL, who TEXT NOT NULL, way TEXT NOT NULL, what TEXT NOT NULL, gateway TEXT,
+      detail TEXT NOT NULL)
     """
 
   /// SQLite keeps a table without row numbers as an index, in which a text of more than a quarter of a page has a page of its own: nearly

@@ -8,6 +8,8 @@ import ServiceLifecycle
 
 /// `/v1/live`: what changes, as server-sent events. Source: docs/hub-protocol.md.
 extension HubAPI {
+  private static let sessionChecks: Duration = .seconds(10)
+
   func follow(_ call: Call) async throws -> Response {
     let wanted = try call.bound("after") ?? Self.lastEvent(call.request.headers)
     guard let reader = try await live.enter() else {
@@ -22,7 +24,14 @@ extension HubAPI {
     return Response(
       status: .ok, headers: headers,
       body: ResponseBody { writer in
-        while let bytes = try await reading.next() { try await writer.write(ByteBuffer(bytes: bytes)) }
+        var checkedAt = ContinuousClock.now
+        while let bytes = try await reading.next() {
+          try await writer.write(ByteBuffer(bytes: bytes))
+          // A session that has ended ends what it follows.
+          guard call.way == .password, ContinuousClock.now - checkedAt >= Self.sessionChecks else { continue }
+          checkedAt = .now
+          if try await web?.visitor(call.request) == nil { break }
+        }
         try await writer.finish(nil)
       })
   }
@@ -34,7 +43,7 @@ extension HubAPI {
 
 /// One reader's way: a greeting, what it missed, then what comes. Its place is given back when its answer is over, or was never begun.
 private actor LiveReading {
-  /// A comment so often where nothing else is sent.
+  /// A sign of life so often where nothing else is sent.
   private static let sign: Duration = .seconds(20)
   /// Bytes that are written at once.
   private static let piece = 64 * 1024
@@ -117,7 +126,8 @@ private actor LiveReading {
       }
       guard ContinuousClock.now - spoken >= Self.sign / 2 else { continue }
       spoken = .now
-      return Array(": still here\n\n".utf8)
+      // An event, and not a comment: a page that is shown nothing takes the line for cut.
+      return LiveFeed.event("tick", id: nil, Array("{}".utf8))
     }
     return nil
   }

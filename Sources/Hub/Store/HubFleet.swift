@@ -24,6 +24,9 @@ struct FleetRow: Sendable {
   var pending: Int64?
   /// `low` where a battery or a supply is.
   var power: String?
+  /// Why it has no radio; why its disk takes nothing.
+  var error: String?
+  var storeError: String?
   var alias: String?
   var note: String?
   var tags: [String] = []
@@ -51,6 +54,8 @@ struct FleetRow: Sendable {
     json.field("battery_mv", batteryMillivolts)
     json.field("power", power)
     json.field("pending", pending)
+    json.field("error", error)
+    json.field("store_error", storeError)
     if let position {
       json.objectField("position") { json in
         json.field("lat", position.lat)
@@ -217,6 +222,8 @@ extension FleetRow {
     clockTrusted = body["clock_trusted"]?.bool
     batteryMillivolts = body["battery_mv"]?.count
     pending = body["pending"]?.count
+    error = text("error")
+    storeError = text("store_error")
   }
 
   fileprivate mutating func take(document key: String, _ value: JSONValue) {

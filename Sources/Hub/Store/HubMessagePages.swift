@@ -203,12 +203,12 @@ extension HubStore {
   /// These messages, in this order, with who heard them.
   func joined(_ positions: [Int64]) throws(HubDatabaseError) -> [JoinedMessage] {
     guard !positions.isEmpty else { return [] }
-    var bodies: [Int64: String] = [:]
+    var bodies: [Int64: (text: String, at: Int64)] = [:]
     try database.read([
       HubCall(
-        "SELECT m.position, m.body FROM @rows JOIN messages m ON m.position = v.position",
+        "SELECT m.position, m.body, m.at FROM @rows JOIN messages m ON m.position = v.position",
         [("position", .integers(positions))]
-      ) { bodies[$0.integer(0)] = $0.text(1) }
+      ) { bodies[$0.integer(0)] = ($0.text(1), $0.integer(2)) }
     ])
     let hearers = try hearers(of: positions)
     return positions.compactMap { position in
@@ -216,7 +216,8 @@ extension HubStore {
       let heard = hearers[position] ?? []
       let json = JSONWriter.object { json in
         json.field("position", position)
-        json.field("body", json: Array(body.utf8))
+        json.field("at", body.at)
+        json.field("body", json: Array(body.text.utf8))
         json.arrayField("heard") { json in for report in heard { json.raw(Array(report.utf8)) } }
       }
       return JoinedMessage(position: position, hearers: heard.count, json: json)

@@ -53,12 +53,16 @@ const shapes = {
   clock: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM12 8v4l3 2", arrow: "M5 12h13M13 7l5 5-5 5", tick: "M5 13l4 4 10-11", ticks: "M2 13l4 4 9-11M11 16l1 1 9-11",
   bang: "M12 5v9M12 18.5h.01", smile: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM9 10h.01M15 10h.01M8.5 14c2 2.5 5 2.5 7 0", more: "M6 12h.01M12 12h.01M18 12h.01",
   star: "M12 4l2.5 5.2 5.5.8-4 4 1 5.7-5-2.8-5 2.8 1-5.7-4-4 5.5-.8z", at: "M15.5 12a3.5 3.5 0 1 1-7 0 3.5 3.5 0 0 1 7 0zm0 0v1.5a2.5 2.5 0 0 0 5 0V12a8.5 8.5 0 1 0-3.5 6.9",
+  muted: "M7 10a5 5 0 0 1 10 0v3l2 3H9M10 20h4M4 4l16 16", bell: "M7 10a5 5 0 0 1 10 0v3l2 3H5l2-3zM10 20h4",
   copy: "M9 9h10v10H9zM5 15V5h10", pause: "M9 6v12M15 6v12", play: "M8 5l11 7-11 7z", help: "M9 9a3 3 0 1 1 4 3c-1 .5-1 1-1 2M12 18h.01", antenna: "M12 12v8M9 20h6M7.5 7.5a6 6 0 0 0 0 9M16.5 7.5a6 6 0 0 1 0 9M5 5a10 10 0 0 0 0 14M19 5a10 10 0 0 1 0 14",
 };
 
+/** What points along the line is mirrored where lines run from right to left; a tick, a clock or a star is not. */
+const ALONG = new Set(["chats", "back", "details", "send", "reply", "arrow", "copy"]);
+
 /** A drawing of ours, which says nothing by itself: what it means is said in words beside it, or as a label of its button. */
 export function icon(name) {
-  return draw("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true", focusable: "false" }, draw("path", { d: shapes[name] ?? "" }));
+  return draw("svg", { class: ALONG.has(name) ? "icon along" : "icon", viewBox: "0 0 24 24", "aria-hidden": "true", focusable: "false" }, draw("path", { d: shapes[name] ?? "" }));
 }
 
 /** A button with a drawing and a name for who cannot see it. */

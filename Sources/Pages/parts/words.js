@@ -1,6 +1,6 @@
-// What the pages say, in the reader's language. Catalogues are in languages/, listed in languages/index.js: two files each, of which the
-// second, NAME-views.js, is read with the first view that is no conversation.
-import languages from "../languages/index.js";
+// What the pages say, in the reader's language. Catalogues are in languages/, listed in languages/index.js: for each language the words of the first
+// view, and those that are read with what needs them: LANGUAGE-more.js (chats, search, dialogs) and LANGUAGE-views.js (the other views).
+import { keepLanguage, language as chosen } from "../first.js";
 
 let catalogue = {};
 let fallback = {};
@@ -9,21 +9,8 @@ let rules = new Intl.PluralRules("en");
 /** The language of numbers, times and words. */
 export let language = "en";
 
-const KEPT = "meshpost.language";
-
-/** Which catalogue: what was chosen here, else the first of the browser's that there is. */
-function wanted() {
-  const chosen = localStorage.getItem(KEPT);
-  if (chosen && languages[chosen]) return chosen;
-  for (const one of navigator.languages ?? []) {
-    const plain = one.toLowerCase().split("-")[0];
-    if (languages[plain]) return plain;
-  }
-  return "en";
-}
-
 export async function loadWords() {
-  language = wanted();
+  language = chosen;
   const own = await import(`../languages/${language}.js`);
   catalogue = { ...own.default.words };
   // A catalogue that does not say that it has all words has English ones behind it.
@@ -36,22 +23,24 @@ export async function loadWords() {
   document.documentElement.dir = own.default.direction ?? "ltr";
 }
 
-let more = null;
+const needed = new Map();
 
-/** The words of the other views. */
-export function needWords() {
-  more ??= (async () => {
-    Object.assign(catalogue, (await import(`../languages/${language}-views.js`)).default);
-    if (Object.keys(fallback).length) Object.assign(fallback, (await import("../languages/en-views.js")).default);
-  })();
-  return more;
+/** Further words, of `languages/LANGUAGE-NAME.js`. */
+export function needWords(name) {
+  if (!needed.has(name)) {
+    needed.set(name, (async () => {
+      Object.assign(catalogue, (await import(`../languages/${language}-${name}.js`)).default);
+      if (Object.keys(fallback).length) Object.assign(fallback, (await import(`../languages/en-${name}.js`)).default);
+    })());
+  }
+  return needed.get(name);
 }
 
 /** For `Intl`. */
 export let locale = "en";
 
 export function chooseLanguage(code) {
-  localStorage.setItem(KEPT, code);
+  keepLanguage(code);
   location.reload();
 }
 

@@ -1,5 +1,6 @@
 // One key does one thing everywhere. A view says what its keys do; letters that are typed into a field are letters.
 import { route } from "./route.js";
+import { styled } from "./styled.js";
 
 let handlers = {};
 let began = 0;
@@ -7,24 +8,26 @@ let began = 0;
 /** What the view that is shown does on `j`, `k`, `r`, `/`, `Enter`, `Escape`; each returns false if it is not for it. */
 export function onKeys(view) { handlers = view; }
 
-const GO = { c: "conversations", n: "nodes", m: "map", a: "air", g: "gateway" };
+let go = { c: "conversations", n: "nodes", m: "map", a: "air", g: "gateway" };
 
-export function startKeys() {
+/** `views`: of which the keys behind `g` open which, in place of the gateway's. */
+export function startKeys(views = go) {
+  go = views;
   document.addEventListener("keydown", (event) => {
     if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
     if (document.querySelector("dialog[open]")) return;
     if (isTyping && event.key !== "Escape") return;
     const key = event.key;
-    if (began && Date.now() - began < 1500 && GO[key]) {
+    if (began && Date.now() - began < 1500 && go[key]) {
       began = 0;
       event.preventDefault();
-      if (document.querySelector(`[data-tab="${GO[key]}"]`)) route.go(`/${GO[key]}`);
+      if (document.querySelector(`[data-tab="${go[key]}"]`)) route.go(`/${go[key]}`);
       return;
     }
     began = 0;
     if (key === "g") { began = Date.now(); return; }
-    if (key === "?") { event.preventDefault(); import("./dialog.js").then(({ showKeys }) => showKeys()); return; }
+    if (key === "?") { event.preventDefault(); styled("later", import("./dialog.js")).then(({ showKeys }) => showKeys()); return; }
     const handler = handlers[key];
     if (handler && handler(event) !== false) event.preventDefault();
   });

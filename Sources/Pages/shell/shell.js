@@ -47,7 +47,6 @@ export class Shell {
     this.#tellLine();
     this.#show(true);
     conversations.load();
-    gateway.load();
     live.start();
   }
 
@@ -64,7 +63,7 @@ export class Shell {
     fill(this.#place,
       make("a", { class: "skip", href: "#main", text: t("skip"), on: { click: (event) => { event.preventDefault(); this.main.focus(); } } }),
       this.bar,
-      make("header", { class: "head" }, this.state, iconButton("more", t("menu"), async () => (await import("./dialog.js")).openMenu(this.#session))),
+      make("header", { class: "head" }, this.state, iconButton("more", t("menu"), async () => (await styled("later", import("./dialog.js"))).openMenu(this.#session))),
       make("nav", { class: "nav", "aria-label": t("nav.label") }, this.tabs),
       this.list.element, this.main, this.shade, this.details);
   }
@@ -105,6 +104,9 @@ export class Shell {
       return null;
     }
   }
+
+  /** The server of map tiles that the operator has named: `{url, credit?}`. */
+  get tiles() { return this.#session.tiles; }
 
   get isNarrow() { return this.#isNarrow.matches; }
 

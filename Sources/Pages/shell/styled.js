@@ -1,17 +1,26 @@
-// What a view needs before it is shown: its module, its style, its words.
+// What something needs before it is shown: its module, its style, its words. The first view has its own; the rest comes with whatever opens it.
 import { make } from "../parts/page.js";
 import { needWords } from "../parts/words.js";
 
-/** The module, once its style (`views/NAME.css`) is there, and the words of the views, unless it is a conversation's. */
-export async function styled(name, module) {
-  const words = name === "chat" ? null : needWords();
-  const href = `/pages/views/${name}.css`;
-  if (!document.querySelector(`link[href="${href}"]`)) {
+/** Which catalogues, besides the first: a chat, a search and dialogs need no words of the views. */
+const WORDS = { later: ["more"], chat: ["more"] };
+
+const styles = new Map();
+
+/** Without it what it is for is plain, and works. */
+function style(href) {
+  if (!styles.has(href)) {
     const link = make("link", { rel: "stylesheet", href });
     document.head.append(link);
-    // Without it the view is plain, and works.
-    await new Promise((resolve) => { link.addEventListener("load", resolve); link.addEventListener("error", resolve); });
+    styles.set(href, new Promise((resolve) => { link.addEventListener("load", resolve); link.addEventListener("error", resolve); }));
   }
-  await words;
+  return styles.get(href);
+}
+
+/** The module, once its style (`views/NAME.css`; `later`: only what all have in common) and its words are there. */
+export async function styled(name, module) {
+  const wanted = [style("/pages/later.css"), ...(WORDS[name] ?? ["more", "views"]).map(needWords)];
+  if (name !== "later") wanted.push(style(`/pages/views/${name}.css`));
+  await Promise.all(wanted);
   return module;
 }

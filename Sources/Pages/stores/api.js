@@ -1,4 +1,5 @@
 // The gateway's API: docs/control-socket.md, and /session of the pages' host.
+import { earlyAnswer } from "../first.js";
 import { t } from "../parts/words.js";
 
 /** Why something could not be done, in words that can be shown, with what to do about it. */
@@ -21,6 +22,8 @@ let signedOut = () => {};
 export function onSignedOut(heard) { signedOut = heard; }
 
 async function request(method, path, body, options = {}) {
+  const early = method === "GET" ? await earlyAnswer(path) : null;
+  if (early?.ok) return early;
   let response;
   try {
     response = await fetch(path, {
@@ -51,6 +54,11 @@ export async function ask(path, options) {
 /** Has something done. `patience`: milliseconds; requests to nodes take as long as the mesh does. */
 export async function order(path, body, options) {
   return (await request("POST", path, body, options)).json();
+}
+
+/** As `order`, for what is put in the place of what is there. */
+export async function put(path, body) {
+  return (await request("PUT", path, body)).json();
 }
 
 export async function remove(path) {

@@ -1,3 +1,4 @@
+import { FIRST_ROWS } from "../first.js";
 import { allRows, query } from "./api.js";
 import { compare } from "./cursor.js";
 import { live } from "./live.js";
@@ -28,7 +29,7 @@ export class Chat extends Store {
     this.#ends = [
       live.on("message", (row) => { if (row.conversation === id) this.#came(row); }),
       live.on("journal", ({ kind, body }) => { if (kind === "reaction") this.#reacted(body); }),
-      live.on("afresh", () => { if (this.isLoaded && !this.hasNewer) this.newest(); }),
+      live.on("afresh", (isFirst) => { if (isFirst) this.#catchUp(); else if (this.isLoaded && !this.hasNewer) this.newest(); }),
     ];
   }
 
@@ -61,12 +62,23 @@ export class Chat extends Store {
 
   newest() {
     return this.#load(async () => {
-      const rows = await this.#page({});
+      const rows = await this.#page({ limit: FIRST_ROWS });
       this.rows = rows;
-      this.hasOlder = rows.length >= PAGE;
+      this.hasOlder = rows.length >= FIRST_ROWS;
       this.hasNewer = false;
       outbox.seen(rows);
     });
+  }
+
+  /** What came between the first reading and the stream that tells of the rest: a moment later, when the first view is there. */
+  #catchUp() {
+    setTimeout(async () => {
+      if (this.#closed.signal.aborted || !this.rows.length || this.hasNewer) return;
+      try {
+        this.rows = merge(this.rows, await this.#page({ after: this.rows.at(-1).cursor }));
+        this.changed();
+      } catch { /* the line is cut: it is all read again when it is back */ }
+    }, live.catchUpMs);
   }
 
   /** The stretch around a row. */

@@ -14,9 +14,9 @@ class Conversations extends Store {
 
   constructor() {
     super();
-    live.on("afresh", () => this.load());
+    live.on("afresh", (isFirst) => (isFirst ? setTimeout(() => this.load(), live.catchUpMs) : this.load()));
     live.on("message", (row) => this.#came(row));
-    live.on("read", ({ conversation, read, unread, mentioned }) => this.#update(conversation, { read, unread, mentioned }));
+    live.on("read", ({ conversation, read, unread, mentioned, muted }) => this.#update(conversation, { read, unread, mentioned, muted }));
     live.on("journal", ({ kind }) => { if (kind === "channel" || kind === "document") this.load(); });
   }
 
@@ -43,9 +43,10 @@ class Conversations extends Store {
     return [...this.#all.values()].sort((a, b) => (b.newest?.received_at ?? 0) - (a.newest?.received_at ?? 0) || rank(a) - rank(b) || shownName(a).localeCompare(shownName(b)));
   }
 
+  /** Without those that are muted. */
   get unread() {
     let count = 0;
-    for (const one of this.#all.values()) count += one.unread ?? 0;
+    for (const one of this.#all.values()) count += one.muted ? 0 : one.unread ?? 0;
     return count;
   }
 
@@ -67,6 +68,12 @@ class Conversations extends Store {
       if (row.mentions?.includes(gateway.name)) changes.mentioned = true;
     }
     this.#update(row.conversation, changes);
+  }
+
+  /** No number is shown at it, in any browser; or again. Throws what the gateway says against it. */
+  async mute(id, muted) {
+    await order("/v1/conversations/mute", { conversation: id, muted });
+    this.#update(id, { muted });
   }
 
   /** Read up to and including this row. Of many in a row, as one scrolls, the last counts. */

@@ -9,7 +9,6 @@ class Gateway extends Store {
   constructor() {
     super();
     live.on("status", (status) => this.#take(status));
-    live.on("afresh", () => this.load());
   }
 
   #take(status) {

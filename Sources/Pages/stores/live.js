@@ -10,10 +10,13 @@ const AFRESH_MS = 600_000;
  * The one stream of what happens: server-sent events, read by `fetch`, because `EventSource` shows neither comments (so silence
  * cannot be told from quiet) nor why it was refused. Resumes behind the last event by itself.
  *
- * `isLinked`; `since`: when the line was cut. `on(event, heard)`: events of /v1/live, and `afresh`: what is known must be read anew.
+ * `isLinked`; `since`: when the line was cut. `on(event, heard)`: events of /v1/live, and `afresh`: what is known must be read anew;
+ * with `true`, it is the first stream, before which something may have been read already.
  */
 class Live extends Store {
   isLinked = false;
+  /** So long after the first stream has begun, what was read before it is brought up to date. */
+  catchUpMs = 2000;
   /** Milliseconds since 1970; `null`: there was no line yet in this page, or there is one. */
   since = null;
   #heard = new Map();
@@ -156,6 +159,7 @@ class Live extends Store {
       // Another gateway, or one that was set back: what this page knows is of another journal. Or more was missed than is told.
       const journal = `${value.gateway} ${value.epoch ?? ""}`;
       const isAnother = this.#journal !== null && this.#journal !== journal || this.#last !== null && value.seq < this.#last || value.missed;
+      const isFirst = this.#journal === null;
       const isAfresh = this.#last === null || isAnother;
       if (isAnother) this.#last = null;
       this.#journal = journal;
@@ -164,7 +168,7 @@ class Live extends Store {
       this.since = null;
       this.#attempt = 0;
       if (this.#last === null) this.#last = value.seq ?? id ?? null;
-      if (isAfresh) this.#tell("afresh");
+      if (isAfresh) this.#tell("afresh", isFirst);
       this.#tell("linked");
       this.changed();
     } else if (id !== undefined) {

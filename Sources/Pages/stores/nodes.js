@@ -66,7 +66,10 @@ class Nodes extends Store {
   #happened(kind, at, body) {
     if (!this.isLoaded) return;
     if (kind === "contact" || kind === "advert") {
-      this.#all.set(body.key, { ...this.#all.get(body.key), ...body });
+      const known = { ...this.#all.get(body.key) };
+      // A contact is told whole: a path that is not in it is no longer known.
+      if (kind === "contact") for (const gone of ["path", "hops"]) delete known[gone];
+      this.#all.set(body.key, { ...known, ...body });
     } else if (kind === "contact_removed") {
       const node = this.#all.get(body.key);
       if (node) this.#all.set(body.key, { ...node, on_radio: false });
@@ -81,5 +84,8 @@ class Nodes extends Store {
     this.changed();
   }
 }
+
+/** As we call it, else as it calls itself. */
+export function nodeName(node) { return node.alias || node.name || node.key.slice(0, 12); }
 
 export const nodes = new Nodes();

@@ -7,11 +7,10 @@ import { Windowed } from "../parts/windowed.js";
 import { allRows, rows } from "../stores/api.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
-import { nodes } from "../stores/nodes.js";
+import { nodeName, nodes } from "../stores/nodes.js";
 import { onKeys } from "../shell/keys.js";
 import { route, to } from "../shell/route.js";
-import { meter } from "./gateway.js";
-import { nodeName } from "./nodes.js";
+import { meter } from "../parts/meter.js";
 import { decoded, airtime, KINDS } from "./packet.js";
 
 const MOST = 2000;

@@ -12,10 +12,10 @@ import { live } from "../stores/live.js";
 import { outbox } from "../stores/outbox.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
+import { styled } from "../shell/styled.js";
 import { Composer } from "./composer.js";
 import { picture } from "./list.js";
-import { mark, react, reactions, retry, signal } from "./marks.js";
-import { Search } from "./search.js";
+import { mark, react, reactions, retry, signal, tell } from "./marks.js";
 
 /** What one says within so many milliseconds is one run. */
 const RUN_MS = 300_000;
@@ -158,8 +158,13 @@ export class OpenChat {
       fill(this.searching, make("div", { class: "row" }, this.searchField, iconButton("close", t("close"), () => route.set({ q: undefined }))), this.found);
       this.searchField.focus();
     }
-    const wanted = words.trim();
+    this.#find(words.trim());
+  }
+
+  async #find(wanted) {
     if (this.#search?.words === wanted) return;
+    const { Search } = await styled("later", import("./search.js"));
+    if (this.searching.hidden || this.#search?.words === wanted || (route.get("q") ?? "").trim() !== wanted) return;
     this.#search?.close();
     this.#search = wanted.length > 1 ? new Search(wanted, { conversation: this.id, onCount: (count) => say(t("search.count", { count })) }) : null;
     fill(this.found, this.#search?.element);
@@ -192,7 +197,7 @@ export class OpenChat {
     const one = conversations.get(this.id);
     const name = one ? shownName(one) : this.id.replace(/^\w+:/, "");
     const kind = one?.kind ?? (this.id.startsWith("channel:") ? "channel" : "direct");
-    const version = [name, kind, one?.on_radio, this.#shell.isNarrow, route.get("details")].join();
+    const version = [name, kind, one?.on_radio, one?.muted, this.#shell.isNarrow, route.get("details")].join();
     if (this.head.dataset.version === version) return;
     this.head.dataset.version = version;
     fill(this.head,
@@ -200,6 +205,7 @@ export class OpenChat {
       picture(kind, name, one?.key ?? one?.channel),
       make("div", { class: "chat-title" }, make("h1", {}, named(name)), make("p", { class: "quiet small", text: t(`chat.kind-${kind}`) + (one?.on_radio === false ? ` · ${t("list.off-radio")}` : "") })),
       iconButton("search", t("chat.search"), () => route.set(route.values.has("q") ? { q: undefined } : { q: " " }, { replace: false })),
+      one ? iconButton(one.muted ? "muted" : "bell", t(one.muted ? "chat.unmute" : "chat.mute"), () => conversations.mute(this.id, !one.muted).catch(tell), { "aria-pressed": String(Boolean(one.muted)) }) : null,
       iconButton("details", t("details"), () => route.set({ details: route.get("details") ? undefined : "1", message: undefined }, { replace: false }),
         { "aria-expanded": String(Boolean(route.get("details"))) }));
   }

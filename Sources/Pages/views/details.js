@@ -3,11 +3,13 @@ import { fill, icon, iconButton, make } from "../parts/page.js";
 import { decibels, full, number, span, when } from "../parts/numbers.js";
 import { named, written } from "../parts/text.js";
 import { t } from "../parts/words.js";
-import { allRows } from "../stores/api.js";
+import { allRows, ask, query } from "../stores/api.js";
 import { parts } from "../stores/cursor.js";
 import { styled } from "../shell/styled.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
+import { nodes } from "../stores/nodes.js";
+import { pathOf } from "./path.js";
 import { cancel, drawingOf, react, retry, tell, told } from "./marks.js";
 
 /** Names and values; what has no value is left out. */
@@ -68,6 +70,7 @@ export class MessageDetails {
     const isOwn = row.direction === "sent";
     const isEnded = row.ended || ["delivered", "failed", "sent"].includes(row.state);
     this.upstreams ??= make("div", { class: "standing" });
+    this.attempts ??= make("div", { class: "attempts" });
     fill(this.element, detailsHead(t("message"), this.#does.shut),
       make("blockquote", { class: "quoted" }, row.text === undefined ? t("message.data") : written(row.text, { own: gateway.name, most: 20_000 })),
       make("div", { class: "row" },
@@ -75,6 +78,7 @@ export class MessageDetails {
         make("button", { type: "button", class: "button", on: { click: () => react(row) } }, icon("smile"), t("react.verb")),
         isOwn && row.state === "failed" ? make("button", { type: "button", class: "button", text: t("retry"), on: { click: () => retry(row) } }) : null,
         isOwn && !isEnded ? make("button", { type: "button", class: "button danger", text: t("cancel"), on: { click: () => cancel(row) } }) : null),
+      isOwn && row.kind === "channel" && row.state === "sent" ? make("p", { class: "quiet small", text: t("attempt.channel") }) : null,
       isOwn ? make("p", { class: `standing-state ${row.state}` }, icon(drawingOf(row.state)), t(`state-long.${row.state}`), row.reason ? ` ${t(`reason.${row.reason}`)}` : "") : null,
       facts(isOwn ? [
         [t("fact.written"), full(row.received_at)],
@@ -97,9 +101,27 @@ export class MessageDetails {
         [t("fact.copies"), row.copies > 1 ? number(row.copies) : null],
         [t("fact.number"), `#${row.id}`],
       ]),
+      this.attempts,
       row.reactions?.length ? [make("h3", { text: t("react.title-all") }), make("ul", { class: "plain" }, row.reactions.map((one) => make("li", {}, make("bdi", { text: one.emoji }), " ", one.sender === "self" ? t("you") : named(one.sender))))] : null,
       this.upstreams);
     this.#showUpstreams(row);
+    if (isOwn && row.kind !== "channel" && row.attempts) this.#showAttempts(row);
+  }
+
+  /** Each with its time, its way, and what acknowledges it. */
+  async #showAttempts(row) {
+    let found;
+    try {
+      await nodes.need();
+      found = await ask(query("/v1/outgoing/attempts", { id: row.outgoing }), { signal: this.#ending.signal });
+    } catch { return; /* the line is cut: the number of attempts is shown */ }
+    const node = nodes.get(row.recipient);
+    fill(this.attempts, found.attempts.length ? [make("h3", { text: t("fact.attempts") }), make("ol", { class: "plain lines" }, found.attempts.map((one) =>
+      make("li", { data: { attempt: one.number } }, make("span", {}, `${number(one.number)}. `, one.at ? when(one.at, "clock") : t("attempt.forgotten")),
+        make("span", { class: "quiet" }, one.flood === undefined ? "" : t(one.flood ? "attempt.flood" : "attempt.path"), one.ack ? [" · ", make("code", { text: one.ack, title: t("attempt.ack") })] : null)))),
+    found.attempts.some((one) => one.flood === false) && node?.path !== undefined ? make("p", { class: "small" }, make("span", { class: "quiet", text: `${t("attempt.path-now")} ` }), pathOf(node)) : null,
+    found.codes.length && !found.attempts.some((one) => one.ack) ? make("p", { class: "small quiet" }, t("attempt.codes"), " ", make("code", { text: found.codes.join(" ") })) : null,
+    make("p", { class: "quiet small", text: t("attempt.why") })] : null);
   }
 
   /** Who else has it. Asked for each time: it changes by itself. */

@@ -1,9 +1,10 @@
 // The gateway itself: what is well and what is not, with what to do about it; what waits where; what was refused.
 import { fill, icon, make } from "../parts/page.js";
 import { number, percent, size, span, volts, when } from "../parts/numbers.js";
+import { meter } from "../parts/meter.js";
 import { named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
-import { ask, order } from "../stores/api.js";
+import { ask, order, query } from "../stores/api.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
 import { confirmed } from "../shell/dialog.js";
@@ -24,6 +25,8 @@ export class View {
     this.#shell = shell;
     this.cards = make("div", { class: "cards" });
     this.doctor = make("section", { class: "card wide", "aria-labelledby": "doctor-title" });
+    this.alerts = make("section", { class: "card wide alerts", "aria-labelledby": "alerts-title", hidden: true });
+    this.settings = make("div", { class: "settings" });
     this.letters = make("section", { class: "card wide", id: "dead-letters", "aria-labelledby": "letters-title", hidden: true });
     this.upstreams = make("div", { class: "cards" });
     fill(this.doctor, make("h2", { id: "doctor-title", text: t("doctor") }), make("div", { class: "shape", "aria-hidden": "true" }, make("i"), make("b"), make("u")));
@@ -32,11 +35,13 @@ export class View {
         make("div", { class: "row" },
           make("button", { type: "button", class: "button", on: { click: () => this.#advert(false) } }, icon("antenna"), t("gateway.advert")),
           make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: () => this.#advert(true) } }))),
-      this.cards, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters));
-    this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => this.#examine())];
+      this.alerts, this.cards, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.settings));
+    this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); }), live.on("journal", ({ kind }) => { if (kind === "alert") this.#loadAlerts(); })];
     onKeys({ Escape: () => false });
     this.#draw();
     this.#examine();
+    this.#loadAlerts();
+    this.#loadSettings();
     this.#timer = setInterval(() => { if (!document.hidden) this.#examine(); }, 60_000);
   }
 
@@ -186,6 +191,21 @@ export class View {
       make("summary", { text: t("doctor.fine", { count: fine.length }) }), make("ul", { class: "findings" }, fine.map(row))));
   }
 
+  // MARK: Alerts and settings
+
+  async #loadAlerts() {
+    let found;
+    // A gateway without alerts answers 404, and then has none to show.
+    try { found = (await ask("/v1/alerts")).alerts ?? []; } catch { return; }
+    const { showAlerts } = await import("./alerts.js");
+    showAlerts(this.alerts, found, () => this.#loadAlerts());
+  }
+
+  async #loadSettings() {
+    const { Settings } = await import("./settings.js");
+    this.settingsParts = new Settings(this.settings);
+  }
+
   // MARK: Dead letters
 
   async #loadLetters() {
@@ -199,7 +219,9 @@ export class View {
       make("ul", { class: "letters" }, this.#letters.map((one) => make("li", {},
         make("details", {}, make("summary", {}, named(one.upstream), " ", make("code", { text: `#${one.seq}` }), " ", one.kind, " · ", when(one.at), " · ", make("span", { class: "bad-words" }, `${one.status ? `${one.status} ` : ""}`, make("bdi", { text: one.reason }))),
           make("pre", {}, make("bdi", { text: JSON.stringify(one.body, null, 2) }))),
-        make("button", { type: "button", class: "button small", text: t("retry"), on: { click: (event) => this.#letter(event.currentTarget, () => order(`/v1/outbox/retry?upstream=${encodeURIComponent(one.upstream)}&seq=${one.seq}`)) } })))),
+        make("div", { class: "row" },
+          make("button", { type: "button", class: "button small", text: t("retry"), on: { click: (event) => this.#letter(event.currentTarget, () => order(query("/v1/outbox/retry", { upstream: one.upstream, seq: one.seq }))) } }),
+          make("button", { type: "button", class: "button small danger", text: t("letters.drop-verb"), "aria-label": t("letters.drop-one", { seq: one.seq, name: one.upstream }), on: { click: (event) => this.#letter(event.currentTarget, () => order(query("/v1/outbox/drop", { upstream: one.upstream, seq: one.seq }))) } }))))),
       make("div", { class: "row wrap" }, upstreams.map((name) => [
         make("button", { type: "button", class: "button", text: t("letters.retry-all", { name }), on: { click: (event) => this.#letter(event.currentTarget, () => order(`/v1/outbox/retry?upstream=${encodeURIComponent(name)}`)) } }),
         make("button", { type: "button", class: "button danger", text: t("letters.drop", { name }), on: { click: async (event) => {
@@ -218,11 +240,3 @@ export class View {
 function remedy(words) {
   return words.split("`").map((part, index) => (index % 2 ? make("code", { text: part }) : part));
 }
-
-export function meter(part, label) {
-  const value = Math.max(0, Math.min(1, part));
-  const inside = make("span", { class: `meter-part${value > 0.9 ? " full" : ""}` });
-  inside.style.inlineSize = `${(value * 100).toFixed(1)}%`;
-  return make("span", { class: "meter", role: "img", "aria-label": `${label}: ${percent(value)}` }, inside);
-}
-

@@ -8,6 +8,7 @@ import { conversations, shownName } from "../stores/conversations.js";
 import { draftOf } from "../stores/kept.js";
 import { outbox } from "../stores/outbox.js";
 import { route, to } from "../shell/route.js";
+import { styled } from "../shell/styled.js";
 
 /** The picture of a person, channel or room: shape by kind, colour by key, letter by name. */
 export function picture(kind, name, key) {
@@ -78,7 +79,7 @@ export class ConversationList {
 
   #version(one) {
     const waiting = outbox.of(one.conversation).length;
-    return [one.newest?.cursor, one.newest?.state, one.unread, one.mentioned, one.name, one.alias, route.id === one.conversation, waiting,
+    return [one.newest?.cursor, one.newest?.state, one.unread, one.mentioned, one.muted, one.name, one.alias, route.id === one.conversation, waiting,
       route.id !== one.conversation && draftOf(one.conversation)].join("\u0001");
   }
 
@@ -108,7 +109,7 @@ export class ConversationList {
       return;
     }
     if (this.#search?.words === words) return;
-    const { Search } = await import("./search.js");
+    const { Search } = await styled("later", import("./search.js"));
     if (this.#wanted !== words || this.#search?.words === words) return;
     this.#search?.close();
     this.#search = new Search(words, { onCount: (count) => say(t("search.count", { count })) });
@@ -129,7 +130,7 @@ export class ConversationList {
       last = [who ? [named(who, { class: "name who" }), ": "] : null, newest.text === undefined ? t("message.data") : isReaction(newest) ? t("list.reacted", { emoji: newest.text.split(/[@\n]/)[0] }) : line(newest.text)];
     } else last = t(`list.${one.kind}-empty`);
     const link = make("a", {
-      class: `conversation${one.unread ? " unread" : ""}`, href: to("conversations", one.conversation), "aria-current": isOpen ? "true" : null, data: { id: one.conversation },
+      class: `conversation${one.muted ? " muted" : one.unread ? " unread" : ""}`, href: to("conversations", one.conversation), "aria-current": isOpen ? "true" : null, data: { id: one.conversation },
     },
     picture(one.kind, name, one.key ?? one.channel),
     make("span", { class: "conversation-name" }, named(name), one.on_radio === false ? make("span", { class: "quiet small", text: ` ${t("list.off-radio")}` }) : null),
@@ -137,7 +138,8 @@ export class ConversationList {
     make("span", { class: "conversation-last quiet" }, last),
     make("span", { class: "conversation-marks" },
       one.mentioned ? make("span", { class: "mentioned", title: t("list.mentioned") }, icon("at"), make("span", { class: "unseen", text: t("list.mentioned") })) : null,
-      one.unread ? make("span", { class: "badge" }, make("span", { "aria-hidden": "true", text: one.unread > 999 ? "999+" : String(one.unread) }), make("span", { class: "unseen", text: t("nav.unread", { count: one.unread }) })) : null));
+      one.muted ? make("span", { class: "quiet", title: t("list.muted") }, icon("muted"), make("span", { class: "unseen", text: t("list.muted") })) : null,
+      one.unread && !one.muted ? make("span", { class: "badge" }, make("span", { "aria-hidden": "true", text: one.unread > 999 ? "999+" : String(one.unread) }), make("span", { class: "unseen", text: t("nav.unread", { count: one.unread }) })) : null));
     return make("div", { role: "listitem", class: "conversation-place" }, link);
   }
 }

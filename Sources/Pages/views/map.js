@@ -1,14 +1,15 @@
-// Where the nodes are, on a grid of the ground: shapes by kind, age as opacity, near ones as one; and the list of what is in sight.
+// Where the nodes are, on a grid of the ground or on tiles of the server that the operator has named: shapes by kind, age as opacity, near ones as one; and the list of what is in sight.
 import { fill, iconButton, make } from "../parts/page.js";
 import { kilometres, number, when } from "../parts/numbers.js";
 import { cut, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";
+import { Tiles } from "../parts/tiles.js";
 import { gateway } from "../stores/gateway.js";
-import { nodes } from "../stores/nodes.js";
+import { nodeName, nodes } from "../stores/nodes.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
-import { kindMark, KINDS, nodeName } from "./nodes.js";
+import { kindMark, KINDS } from "./nodes.js";
 
 /** Metres of a degree of latitude. */
 const DEGREE = 111_195;
@@ -29,9 +30,11 @@ export class View {
   #pointers = new Map();
   #moved = 0;
   #keep = 0;
+  #tiles = null;
 
   constructor(shell) {
     this.#shell = shell;
+    if (shell.tiles) this.#tiles = new Tiles(shell.tiles, () => this.#draw());
     this.canvas = make("canvas", { class: "map-canvas", tabindex: 0, role: "application", "aria-label": t("map.label"), on: {
       pointerdown: (event) => this.#down(event), pointermove: (event) => this.#move(event), pointerup: (event) => this.#up(event), pointercancel: (event) => this.#pointers.delete(event.pointerId),
       wheel: (event) => { event.preventDefault(); this.#zoom(Math.exp(event.deltaY / 400), event.offsetX, event.offsetY); }, keydown: (event) => this.#key(event) } });
@@ -47,7 +50,7 @@ export class View {
         make("button", { type: "button", class: "button", "aria-label": t("map.closer"), title: t("map.closer"), text: "+", on: { click: () => this.#zoom(0.6) } }),
         make("button", { type: "button", class: "button", "aria-label": t("map.wider"), title: t("map.wider"), text: "−", on: { click: () => this.#zoom(1 / 0.6) } }),
         iconButton("map", t("map.all"), () => { this.#place = null; this.#fit(); this.#draw(); this.#note(); }, { class: "button" })),
-      this.scale, this.empty, this.probe), this.side));
+      this.scale, make("p", { class: "map-credit" }, shell.tiles?.credit ? make("bdi", { text: shell.tiles.credit }) : null), this.empty, this.probe), this.side));
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     const changed = () => { this.#readInks(); this.#draw(); };
     scheme.addEventListener("change", changed);
@@ -62,6 +65,7 @@ export class View {
   close() {
     for (const end of this.#ends) end();
     cancelAnimationFrame(this.#frame);
+    this.#tiles?.close();
     clearTimeout(this.#keep);
     this.list.close();
     this.#details?.close();
@@ -127,13 +131,18 @@ export class View {
   }
 
   #xy({ lat, lon }) {
-    const { lat: middle, lon: side, metres } = this.#place;
-    return [this.canvas.clientWidth / 2 + ((lon - side) * DEGREE * Math.cos((middle * Math.PI) / 180)) / metres, this.canvas.clientHeight / 2 - ((lat - middle) * DEGREE) / metres];
+    const { lat: middle, lon: side } = this.#place;
+    const world = this.#world;
+    return [this.canvas.clientWidth / 2 + (mercator.x(lon) - mercator.x(side)) * world, this.canvas.clientHeight / 2 + (mercator.y(lat) - mercator.y(middle)) * world];
   }
+
+  /** Pixels around the whole world, on the map as it is: metres a pixel hold in its middle. */
+  get #world() { return (360 * DEGREE * Math.cos((this.#place.lat * Math.PI) / 180)) / this.#place.metres; }
 
   #shift(dx, dy) {
     const { lat, lon, metres } = this.#place;
-    this.#place = { metres, lat: Math.max(-85, Math.min(85, lat + (dy * metres) / DEGREE)), lon: lon - (dx * metres) / DEGREE / Math.cos((lat * Math.PI) / 180) };
+    const world = this.#world;
+    this.#place = { metres, lat: Math.max(-85, Math.min(85, mercator.lat(mercator.y(lat) - dy / world))), lon: lon - (dx / world) * 360 };
     this.#draw();
     this.#note();
   }
@@ -227,7 +236,7 @@ export class View {
     paper.setTransform(ratio, 0, 0, ratio, 0, 0);
     paper.clearRect(0, 0, wide, tall);
     if (!this.#place) return;
-    const metres = this.#paintGrid(paper, wide, tall);
+    const metres = this.#paintGround(paper, wide, tall);
     fill(this.scale, make("span", { class: "map-bar" }), make("span", { text: kilometres(metres) }));
     this.scale.firstChild.style.inlineSize = `${metres / this.#place.metres}px`;
     const inside = [];
@@ -256,11 +265,20 @@ export class View {
     this.#drawList(inside.map((one) => one.node));
   }
 
+  /** Tiles where there are any, else a grid; returns a round distance for the scale. */
+  #paintGround(paper, wide, tall) {
+    const { lat, lon } = this.#place;
+    const world = this.#world;
+    this.#tiles?.paint(paper, { wide, tall, world, left: mercator.x(lon) * world - wide / 2, top: mercator.y(lat) * world - tall / 2 });
+    return this.#paintGrid(paper, wide, tall, Boolean(this.#tiles?.hasAny));
+  }
+
   /** Lines at round distances from the middle of the world; returns how far apart they are. */
-  #paintGrid(paper, wide, tall) {
+  #paintGrid(paper, wide, tall, isHidden) {
     const wanted = 110 * this.#place.metres;
     const power = 10 ** Math.floor(Math.log10(wanted));
     const metres = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= wanted);
+    if (isHidden) return metres;
     const step = metres / this.#place.metres;
     const [x0, y0] = [wide / 2 - ((this.#place.lon * DEGREE * Math.cos((this.#place.lat * Math.PI) / 180)) / this.#place.metres) % step, tall / 2 + ((this.#place.lat * DEGREE) / this.#place.metres) % step];
     paper.strokeStyle = this.#inks.line;
@@ -330,8 +348,14 @@ export class View {
     if (!isChosen && names.some((one) => box[0] < one[2] && box[2] > one[0] && box[1] < one[3] && box[3] > one[1])) return;
     if (!isChosen && this.#marks.some((one) => one.nodes[0] !== node && one.x > box[0] - 8 && one.x < box[2] + 8 && one.y > box[1] - 6 && one.y < box[3] + 6)) return;
     names.push(box);
-    paper.fillStyle = this.#inks.text;
     paper.textBaseline = "alphabetic";
+    if (this.#tiles?.hasAny) {
+      paper.strokeStyle = this.#inks.surface;
+      paper.lineWidth = 3;
+      paper.lineJoin = "round";
+      paper.strokeText(words, x, y + 22);
+    }
+    paper.fillStyle = this.#inks.text;
     paper.fillText(words, x, y + 22);
   }
 
@@ -364,6 +388,13 @@ export class View {
     this.#shell.showDetails(this.#details.element, () => this.#shut());
   }
 }
+
+/** Places on the map of the world (web Mercator), of which each side is 1; from the north-west. */
+const mercator = {
+  x: (lon) => lon / 360 + 0.5,
+  y: (lat) => 0.5 - Math.asinh(Math.tan((Math.max(-85.05, Math.min(85.05, lat)) * Math.PI) / 180)) / (2 * Math.PI),
+  lat: (y) => (Math.atan(Math.sinh((0.5 - y) * 2 * Math.PI)) * 180) / Math.PI,
+};
 
 function kindOf(node) { return KINDS.includes(node.type) ? node.type : "none"; }
 

@@ -3,7 +3,6 @@ import { icon, make, say } from "../parts/page.js";
 import { decibels } from "../parts/numbers.js";
 import { t } from "../parts/words.js";
 import { freshID, order } from "../stores/api.js";
-import { openDialog } from "../shell/dialog.js";
 
 const DRAWINGS = { pending: "clock", sending: "arrow", sent: "tick", delivered: "ticks", failed: "bang", retrying: "arrow" };
 
@@ -51,7 +50,8 @@ async function sendReaction(row, emoji) {
 
 const SIGNS = ["👍", "❤️", "😂", "😮", "😢", "🙏", "👏", "🎉", "✅", "❌", "👀", "📻"];
 
-export function react(row) {
+export async function react(row) {
+  const { openDialog } = await import("../shell/dialog.js");
   const choose = (emoji) => { dialog.close(); sendReaction(row, emoji); };
   const dialog = openDialog(t("react.title"),
     make("div", { class: "signs" }, SIGNS.map((emoji) => make("button", { type: "button", class: "sign", text: emoji, "aria-label": t("react.with", { emoji }), on: { click: () => choose(emoji) } }))));

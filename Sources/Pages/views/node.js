@@ -6,11 +6,11 @@ import { has, t } from "../parts/words.js";
 import { chart } from "../parts/chart.js";
 import { allRows, order } from "../stores/api.js";
 import { live } from "../stores/live.js";
-import { nodes } from "../stores/nodes.js";
+import { nodeName, nodes } from "../stores/nodes.js";
 import { to } from "../shell/route.js";
 import { copyable, detailsHead, facts } from "./details.js";
-import { told } from "./marks.js";
-import { away, kindMark, nodeName } from "./nodes.js";
+import { away, kindMark } from "./nodes.js";
+import { nodeOf, pathActions, pathOf, showHeard } from "./path.js";
 
 /** A node may be many hops away, and is asked again once: so long an answer may take. */
 const PATIENCE_MS = 180_000;
@@ -33,10 +33,11 @@ export class NodeDetails {
     this.#isInChat = isInChat;
     this.top = make("div", {});
     this.readings = make("section", { class: "readings", hidden: true });
+    this.heard = make("section", { class: "readings", hidden: true });
     this.answers = make("div", { class: "answers" });
     this.asks = make("section", { class: "asks" });
     this.notes = make("section", { class: "notes" });
-    this.element = make("div", { class: "details-inside node-details" }, this.top, this.notes, this.asks, this.readings);
+    this.element = make("div", { class: "details-inside node-details" }, this.top, this.notes, this.asks, this.heard, this.readings);
     this.#ends = [nodes.subscribe(() => this.#draw()), live.on("journal", ({ kind, body }) => { if ((kind === "telemetry" || kind === "node_status") && body.node === key) this.#read(); })];
     this.#draw();
     nodes.need();
@@ -66,16 +67,18 @@ export class NodeDetails {
         [t("node.name"), node.alias ? named(node.name) : null],
         [t("nodes.heard"), node.last_heard ? when(node.last_heard) : t("fact.never")],
         [t("node.first-seen"), node.first_seen ? when(node.first_seen) : null],
-        [t("node.path"), node.path === undefined ? t("node.path-flood") : path(node)],
+        [t("node.path"), node.path === undefined ? t("node.path-flood") : pathOf(node)],
         [t("nodes.distance"), far === null ? null : kilometres(far)],
         [t("node.position"), node.lat || node.lon ? `${number(node.lat, 5)}, ${number(node.lon, 5)}` : null],
         [t("nodes.battery"), battery ? [volts(battery.mv), " ", make("span", { class: "quiet" }, "(", when(battery.at), ")")] : null],
         [t("node.advert"), node.last_advert ? make("span", { title: t("node.own-clock"), text: full(node.last_advert * 1000) }) : null],
         [t("fact.key"), copyable(node.key, t("fact.key"))],
-      ]));
+      ]),
+      pathActions(node));
     this.#drawNotes(node);
     if (!this.#isAsked) {
       this.#isAsked = true;
+      showHeard(node, this.heard);
       this.#drawAsks(node);
     }
   }
@@ -275,18 +278,4 @@ export class NodeDetails {
     return make("form", { class: "terminal", on: { submit } }, make("h4", { text: t("cli.title") }), output,
       make("div", { class: "row" }, field, make("button", { type: "submit", class: "button", text: t("cli.run") })));
   }
-}
-
-/** A path as its repeaters: names where only one node fits, else the digits. */
-function path(node) {
-  if (!node.hops) return [make("span", { text: t("nodes.neighbour") })];
-  const digits = node.path.length / node.hops;
-  const hops = Number.isInteger(digits) && digits >= 2 ? Array.from({ length: node.hops }, (_, index) => node.path.slice(index * digits, (index + 1) * digits)) : [node.path];
-  return make("span", { class: "path" }, make("span", { text: t("here") }), hops.map((hop) => [make("span", { class: "quiet", "aria-hidden": "true", text: " › " }), nodeOf(hop)]),
-    make("span", { class: "quiet", "aria-hidden": "true", text: " › " }), named(nodeName(node)));
-}
-
-function nodeOf(prefix) {
-  const repeaters = nodes.list.filter((one) => one.key.startsWith(prefix) && (prefix.length > 4 || one.type === "repeater"));
-  return repeaters.length === 1 ? make("a", { href: to("nodes", repeaters[0].key) }, named(nodeName(repeaters[0])), make("code", { class: "quiet small", text: ` ${prefix.slice(0, 12)}` })) : make("code", { text: prefix });
 }

@@ -5,7 +5,7 @@ import { named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";
 import { gateway } from "../stores/gateway.js";
-import { nodes } from "../stores/nodes.js";
+import { nodeName, nodes } from "../stores/nodes.js";
 import { onKeys } from "../shell/keys.js";
 import { route, to } from "../shell/route.js";
 
@@ -17,8 +17,6 @@ export function kindMark(type, isQuiet = false) {
   const known = KINDS.includes(type) ? type : "none";
   return make("span", { class: `kind ${known}` }, make("span", { class: "kind-shape", "aria-hidden": "true", text: SHAPES[known] ?? "○" }), make("span", { class: isQuiet ? "unseen" : "kind-word", text: t(`kind.${known}`) }));
 }
-
-export function nodeName(node) { return node.alias || node.name || node.key.slice(0, 12); }
 
 export function away(node) {
   const own = gateway.position;

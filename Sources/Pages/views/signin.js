@@ -11,6 +11,9 @@ export function showSignIn(place, session, done) {
     id: "signin-field", name: isPassword ? "password" : "secret", type: "password", required: true, class: "field",
     autocomplete: isPassword ? "current-password" : "off", "aria-describedby": "signin-why signin-trouble", autocapitalize: "none", spellcheck: "false",
   });
+  // At a hub everybody has a name.
+  const isHub = session.host === "hub";
+  const person = isHub ? make("input", { id: "signin-person", name: "username", required: true, class: "field", autocomplete: "username", autocapitalize: "none", spellcheck: "false" }) : null;
   const trouble = make("p", { id: "signin-trouble", class: "trouble-line", role: "alert" });
   const button = make("button", { class: "button primary", type: "submit", text: t("signin.verb") });
   const say = (words) => { trouble.textContent = words ?? ""; field.toggleAttribute("aria-invalid", Boolean(words)); };
@@ -21,10 +24,10 @@ export function showSignIn(place, session, done) {
     // The whole address may be pasted as well.
     const given = isPassword ? field.value : /secret=([^&\s]+)/.exec(field.value)?.[1] ?? field.value.trim();
     try {
-      done(await order("/session", isPassword ? { password: given } : { secret: given }));
+      done(await order("/session", isHub ? { person: person.value.trim(), password: given } : isPassword ? { password: given } : { secret: given }));
     } catch (error) {
       const wait = error.answer?.retry_after_s;
-      say(wait ? t("signin.wait", { seconds: wait }) : error.status === 403 ? t(isPassword ? "signin.wrong" : "signin.spent") : error.message);
+      say(wait ? t("signin.wait", { seconds: wait }) : error.status === 403 ? t(isHub ? "signin.wrong-person" : isPassword ? "signin.wrong" : "signin.spent") : error.message);
       field.select();
       field.focus();
     } finally {
@@ -34,10 +37,11 @@ export function showSignIn(place, session, done) {
   place.dataset.state = "signin";
   fill(place, make("main", { class: "signin", id: "main" }, make("form", { class: "signin-card", on: { submit } },
     make("img", { src: "/pages/icon.svg", alt: "", width: 56, height: 56 }),
-    make("h1", { text: t("signin.title") }),
-    make("p", { id: "signin-why", class: "quiet" }, isPassword ? t("signin.why-password") : tn("signin.why-secret", { command: make("code", { text: "meshpost web" }) })),
+    make("h1", { text: t(isHub ? "signin.title-hub" : "signin.title") }),
+    make("p", { id: "signin-why", class: "quiet" }, isHub ? t("signin.why-hub") : isPassword ? t("signin.why-password") : tn("signin.why-secret", { command: make("code", { text: "meshpost web" }) })),
+    isHub ? [make("label", { for: "signin-person", text: t("signin.person") }), person] : null,
     make("label", { for: "signin-field", text: t(isPassword ? "signin.password" : "signin.secret") }),
     field, trouble, button)));
   if (session.refusal) say(session.refusal.status === 403 ? t("signin.spent") : session.refusal.message);
-  field.focus();
+  (person ?? field).focus();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import EventLoop
 
 /// One address that other programs connect to, to share the radio, and what they may do there.
 public struct ProxySettings: Equatable, Sendable {

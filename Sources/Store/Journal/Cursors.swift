@@ -158,13 +158,15 @@ extension Store {
   /// Number of dropped letters remembered for an upstream, so that they are not reported as received.
   private static let maxDropped = 10_000
 
-  /// Gives up an upstream's dead letters; returns how many. Of these only the number stays.
-  public func dropDeadLetters(of upstream: String) throws(StoreError) -> Int {
+  /// Gives up an upstream's dead letters, or with `seq` one of them; returns how many. Of these only the number stays.
+  public func dropDeadLetters(of upstream: String, seq: Int64? = nil) throws(StoreError) -> Int {
     var count = 0
     write { (store) throws(SQLiteError) in
       count = try store.database.run(
-        "UPDATE dead_letters SET retry = -1, body = x'', reason = '' WHERE upstream = ? AND retry >= 0",
-        .text(upstream))
+        """
+        UPDATE dead_letters SET retry = -1, body = x'', reason = ''
+          WHERE upstream = ?1 AND retry >= 0 AND (?2 IS NULL OR seq = ?2)
+        """, .text(upstream), .optional(seq))
       try store.database.run(
         """
         DELETE FROM dead_letters WHERE upstream = ?1 AND retry < 0 AND seq <=

@@ -15,10 +15,15 @@ public struct Conversation: Equatable, Sendable {
   public var isMentioned: Bool
   /// Read up to here.
   public var read: MessagePlace
+  /// Nobody wants to see how much of it was not read.
+  public var isMuted: Bool
 
-  public init(name: ConversationName, newest: MessagePlace, unread: Int64, isMentioned: Bool, read: MessagePlace) {
+  public init(
+    name: ConversationName, newest: MessagePlace, unread: Int64, isMentioned: Bool, read: MessagePlace,
+    isMuted: Bool = false
+  ) {
     (self.name, self.newest, self.unread) = (name, newest, unread)
-    (self.isMentioned, self.read) = (isMentioned, read)
+    (self.isMentioned, self.read, self.isMuted) = (isMentioned, read, isMuted)
   }
 }
 
@@ -140,7 +145,7 @@ extension Store {
     return Mention.names(in: message.text).contains { $0.isExactly(name) }
   }
 
-  /// Conversations of a radio, the newest first.
+  /// Conversations of a radio, the newest first; those that are muted and in which nothing was said yet come last.
   public func conversations(ofRadio radio: Int64) throws(StoreError) -> [Conversation] {
     try translating { () throws(SQLiteError) in try readConversations("radio = ?", .integer(radio)) }
   }
@@ -155,7 +160,7 @@ extension Store {
     var found: [Conversation] = []
     try database.each(
       """
-      SELECT name, message, sent_place, sent, received, mention, read_message, read_sent, read_received
+      SELECT name, message, sent_place, sent, received, mention, read_message, read_sent, read_received, muted
       FROM conversations WHERE \(condition)
       """, values
     ) { (row) throws(SQLiteError) in
@@ -166,7 +171,8 @@ extension Store {
       found.append(
         Conversation(
           name: name, newest: sent.outgoing == 0 ? received : max(received, sent),
-          unread: max(0, row.integer(4) - row.integer(8)), isMentioned: row.integer(5) > read.message, read: read))
+          unread: max(0, row.integer(4) - row.integer(8)), isMentioned: row.integer(5) > read.message, read: read,
+          isMuted: row.integer(9) != 0))
       return true
     }
     return found.sorted { $0.newest > $1.newest }
@@ -188,6 +194,15 @@ extension Store {
         WHERE radio = ?1 AND name = ?2
       """, .integer(radio), .text(name.description), .integer(place.message), .integer(place.outgoing), .integer(left))
     return true
+  }
+
+  /// Within a `write`: whether a number is shown at it. It need not have a message yet.
+  public func setMuted(_ name: ConversationName, _ isMuted: Bool, ofRadio radio: Int64) throws(SQLiteError) {
+    try database.run(
+      """
+      INSERT INTO conversations(radio, name, muted) VALUES (?1, ?2, ?3)
+        ON CONFLICT(radio, name) DO UPDATE SET muted = ?3
+      """, .integer(radio), .text(name.description), .integer(isMuted ? 1 : 0))
   }
 
   private func unreadMessages(

@@ -52,16 +52,25 @@ struct ManualPages {
     ("NO_COLOR", "If set, disables colours."),
   ]
 
+  /// One that has subcommands does something itself, too, if it takes options of its own.
+  private static func hasOptions(_ command: JSONValue) -> Bool {
+    (command["arguments"]?.array ?? []).contains { argument in
+      let names = (argument["names"]?.array ?? []).compactMap { $0["name"]?.string }
+      return argument["shouldDisplay"]?.bool != false && !names.contains("help") && !names.contains("version")
+    }
+  }
+
   private func page(of command: JSONValue) -> String {
     let name = Self.name(command)
     var text = head("meshpost-\(name)", command["abstract"]?.string ?? "")
     let leaves = Self.subcommands(command)
     text += ".SH SYNOPSIS\n"
-    for (words, leaf) in leaves.isEmpty ? [([name], command)] : leaves.map({ ([name, Self.name($0)], $0) }) {
+    let isCommand = leaves.isEmpty || Self.hasOptions(command)
+    for (words, leaf) in (isCommand ? [([name], command)] : []) + leaves.map({ ([name, Self.name($0)], $0) }) {
       text += synopsis(words, leaf)
     }
     text += ".SH DESCRIPTION\n" + paragraphs(command["abstract"]?.string) + paragraphs(command["discussion"]?.string)
-    if leaves.isEmpty {
+    if isCommand {
       text += ".SH OPTIONS\n" + options(command) + json(name)
     }
     for leaf in leaves {

@@ -17,6 +17,7 @@ extension Shapes {
     store store
     upstreams upstream[]
     proxies proxy[]
+    web web? pages on the local network; absent: none
     power power
     listeners integer clients that capture packets and frames
     """,
@@ -95,6 +96,12 @@ extension Shapes {
     address string
     error string?
     clients any[]
+    """,
+    "web": """
+    address string
+    error string? why nobody can use them
+    has_password bool
+    sessions integer browsers that are signed in
     """,
     "radio": """
     key string

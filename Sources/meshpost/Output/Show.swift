@@ -92,6 +92,13 @@ enum Show {
     store(status["store"] ?? .null)
     for upstream in status["upstreams"]?.array ?? [] { self.upstream(upstream) }
     for proxy in status["proxies"]?.array ?? [] { self.proxy(proxy) }
+    if let web = status["web"] { pages(web) }
+  }
+
+  private static func pages(_ web: JSONValue) {
+    let count = web["sessions"]?.integer ?? 0
+    print("pages     at http://\(clean(web["address"]?.string)), \(count) browsers signed in")
+    trouble(web)
   }
 
   private static func proxy(_ proxy: JSONValue) {

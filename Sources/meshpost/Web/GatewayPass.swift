@@ -43,14 +43,14 @@ final class GatewayPass {
   func pass(_ request: HTTPRequest, _ way: PassedRoutes.Way, _ responder: HTTPResponder) async {
     do {
       guard way == .stream else {
-        return try await turns.with(0) { try await self.carry(Self.stripped(request), way, responder) }
+        return try await turns.with(0) { try await self.carry(request, way, responder) }
       }
       guard streams < Self.mostStreams else {
         return refuse(responder, 503, "too many pages are open; close one of them")
       }
       streams += 1
       defer { streams -= 1 }
-      try await carry(Self.stripped(request), way, responder)
+      try await carry(request, way, responder)
     } catch let failure as HTTPFailure {
       refuse(responder, 502, "the gateway does not answer: \(failure)")
     } catch is CancellationError {
@@ -62,13 +62,6 @@ final class GatewayPass {
       // `ssh` could not be begun; it has said why on the terminal.
       refuse(responder, 502, "the gateway cannot be reached")
     }
-  }
-
-  /// Of a browser's fields the gateway gets none but these.
-  private static func stripped(_ request: HTTPRequest) -> HTTPRequest {
-    var headers: HTTPHeaders = [:]
-    if let id = request.headers["Last-Event-ID"] { headers.add("Last-Event-ID", id) }
-    return HTTPRequest(request.method, request.target, headers: headers, body: request.body)
   }
 
   private func carry(_ request: HTTPRequest, _ way: PassedRoutes.Way, _ responder: HTTPResponder) async throws {

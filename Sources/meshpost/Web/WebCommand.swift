@@ -12,16 +12,22 @@ struct WebCommand: ParsableCommand {
     discussion: """
       Serves the pages on 127.0.0.1 until Ctrl-C, and talks to the gateway's control socket: with --host through ssh, so that \
       nothing listens on the gateway. The address that is printed signs one browser in.
-      """)
+      """, subcommands: [Password.self])
   @OptionGroup var connection: Connection
   @Option(help: ArgumentHelp("The port on 127.0.0.1; 0: a free one.", valueName: "port")) var port: UInt16 = 0
   @Flag(help: "Open the address with xdg-open.") var open = false
   @Option(help: ArgumentHelp("The folder with the pages.", valueName: "folder")) var pages: String?
+  @Option(
+    help: ArgumentHelp(
+      "A server of map tiles, e.g. https://tiles.example.org/{z}/{x}/{y}.png, which the browser then asks for them.",
+      valueName: "url")) var tiles: String?
+  @Option(help: ArgumentHelp("Whose map it is, shown on it.", valueName: "words")) var tilesCredit: String?
 
   func run() throws {
     guard let files = (pages ?? Self.usualFolder).flatMap({ PageFiles(folder: $0) }) else {
       throw Failure.say("no pages in \(pages ?? Self.installed): the package meshpost contains them", EX_UNAVAILABLE)
     }
+    let tiles = try tileServer()
     // Ask the daemon once, so that errors are printed as usual.
     _ = try ControlClient(connection).get("/v1/status")
     let loop = EventLoop()
@@ -39,6 +45,7 @@ struct WebCommand: ParsableCommand {
     web = WebServer(
       files: files, guardian: WebGuard(names: []), access: secret, cookie: "meshpost_\(server.port)", on: loop,
       pass: gateway.pass)
+    web?.tiles = tiles
     let address = "http://127.0.0.1:\(server.port)/#secret="
     secret.used = { print("Signed in. For another browser: \(address)\(secret.value)") }
     print("Open \(address)\(secret.value)")
@@ -48,6 +55,15 @@ struct WebCommand: ParsableCommand {
     loop.run()
     server.stop()
     withExtendedLifetime(signals) {}
+  }
+
+  private func tileServer() throws -> TileServer? {
+    guard let tiles else { return nil }
+    do {
+      return try TileServer(tiles, credit: tilesCredit)
+    } catch {
+      throw Failure.say(error.words, EX_USAGE)
+    }
   }
 
   private static let installed = "/usr/share/meshpost/pages"
@@ -89,9 +105,14 @@ private final class OneTimeSecret: WebAccess {
   /// Somebody has signed in, and `value` is the next one.
   var used: () -> Void = {}
 
-  func isRight(_ given: String) async -> Bool { WebSessions.isSame(given, value) }
+  /// It ends with this host, and so does the session.
+  let cookieSeconds: Int? = nil
 
-  func signedIn() {
+  func isRight(_ given: String) async throws(WebGuard.Refusal) -> Bool { WebSessions.isSame(given, value) }
+  func refused(from address: String) {}
+  func keep(_ sessions: WebSessions) {}
+
+  func signedIn(from address: String) {
     value = WebSessions.token()
     used()
     fflush(nil)

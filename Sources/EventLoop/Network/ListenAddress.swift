@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
-import EventLoop
 import Glibc
 
 /// An IP address: 4 or 16 bytes. An IPv4 address that was mapped into IPv6 is the IPv4 address.
@@ -28,6 +27,11 @@ public struct IPAddress: Hashable, Sendable, CustomStringConvertible {
 
   public var isLoopback: Bool {
     bytes.count == 4 ? bytes[0] == 127 : bytes.dropLast().allSatisfy { $0 == 0 } && bytes.last == 1
+  }
+
+  /// An IPv4 address, or the network of an IPv6 address (64 bits).
+  public var network: String {
+    bytes.count == 4 ? description : "\(IPAddress(bytes: Array(bytes.prefix(8)) + [UInt8](repeating: 0, count: 8)))/64"
   }
 
   public var description: String {
@@ -79,8 +83,8 @@ public struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
 
   public var description: String { address.bytes.count == 4 ? "\(address):\(port)" : "[\(address)]:\(port)" }
 
-  /// A non-blocking socket that listens here.
-  func listen() throws(SystemError) -> Int32 {
+  /// A non-blocking socket that listens here. At `[::]` it takes IPv4, too, as the kernel does by default.
+  public func listen() throws(SystemError) -> Int32 {
     let family = address.bytes.count == 4 ? AF_INET : AF_INET6
     let flags = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
     let descriptor = socket(family, flags, 0)
@@ -118,7 +122,7 @@ public struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
   }
 
   /// Who is at the other end; `nil`: gone already.
-  static func peer(of descriptor: Int32) -> IPAddress? {
+  public static func peer(of descriptor: Int32) -> IPAddress? {
     var storage = sockaddr_storage()
     var size = socklen_t(MemoryLayout<sockaddr_storage>.size)
     return withUnsafeMutablePointer(to: &storage) { pointer -> IPAddress? in

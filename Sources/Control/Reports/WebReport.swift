@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Transport
+
+/// How it goes with the pages on the local network (`[web]`).
+public struct WebReport {
+  public let address: String
+  /// Why nobody can use them; `nil`: they can.
+  public let trouble: String?
+  public let hasPassword: Bool
+  /// Browsers that are signed in.
+  public let sessions: Int
+
+  public init(address: String, trouble: String?, hasPassword: Bool, sessions: Int) {
+    (self.address, self.trouble, self.hasPassword, self.sessions) = (address, trouble, hasPassword, sessions)
+  }
+
+  func write(to json: inout JSONWriter) {
+    json.field("address", address)
+    json.field("error", trouble)
+    json.field("has_password", hasPassword)
+    json.field("sessions", Int64(sessions))
+  }
+
+  /// What `doctor` says.
+  var finding: Finding {
+    guard let trouble else { return Finding("pages", .ok, "\(sessions) browsers are signed in at http://\(address)") }
+    let remedy =
+      hasPassword
+      ? "Another program uses the port (`ss -ltnp`), this machine does not have the address, or there are no pages in its folder."
+      : "Set a password: meshpost web password"
+    return Finding("pages", hasPassword ? .failed : .warning, trouble, remedy)
+  }
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+
+import Messaging
+import Web
+
+/// `/v1/web/password`: who may open the pages on the local network.
+struct WebAPI {
+  private let operations: any GatewayOperations
+
+  init(_ dependencies: ControlAPI.Dependencies) { operations = dependencies.operations }
+
+  /// The password itself stays where it was typed: its hash comes.
+  func setPassword(_ body: RequestBody) throws(Refusal) -> Answer {
+    let hash = try body.optional("hash")
+    if let hash, !PasswordHash.isOne(hash) { throw .invalid("\"hash\" is not $scrypt$ln=…,r=…,p=…$SALT$HASH") }
+    try operations.setWebPassword(hash)
+    return .json { json in
+      json.field("ok", true)
+      json.field("serves", operations.webReport != nil)
+    }
+  }
+}

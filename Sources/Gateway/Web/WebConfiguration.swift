@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import TOML
+import Web
+
+/// `[web]`: pages for browsers on the local network.
+public struct WebSettings: Equatable, Sendable {
+  public var address: ListenAddress
+  /// Who may connect.
+  public var allowFrom: [AddressRange]
+  /// Names by which browsers may call this host, besides its own.
+  public var names: [String]
+  /// The folder with the pages.
+  public var pages: String
+  /// Where maps have their tiles from; `nil`: they have a grid.
+  public var tiles: TileServer?
+}
+
+enum WebConfiguration {
+  static let pages = "/usr/share/meshpost/pages"
+
+  /// This machine, and networks that no one else is in: private ones (RFC 1918, RFC 4193), links (RFC 3927, RFC 4291), and those of carriers
+  /// (RFC 6598), which VPNs such as Tailscale use.
+  static let local = [
+    "127.0.0.0/8", "::1", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10",
+    "fc00::/7",
+    "fe80::/10",
+  ]
+
+  /// `nil`: no pages are served.
+  static func read(_ table: inout TOMLReader) -> WebSettings? {
+    let listen = table.string("listen")
+    let ranges = ranges(&table)
+    let names = table.strings("names")
+    let pages = table.string("pages") ?? Self.pages
+    for name in names where !isName(name) {
+      table.note("names", "\"\(name)\" is not allowed: expected a host name without a port, such as \"hilltop.lan\"")
+    }
+    if !pages.hasPrefix("/") { table.note("pages", "\"\(pages)\" is not absolute") }
+    let tiles = tiles(&table)
+    guard let listen else { return nil }
+    guard let address = ListenAddress(listen), address.port > 0 else {
+      table.note(
+        "listen", "\"\(listen)\" is not allowed: expected a numeric address and a port, such as \"0.0.0.0:8080\"")
+      return nil
+    }
+    return WebSettings(address: address, allowFrom: ranges, names: names, pages: pages, tiles: tiles)
+  }
+
+  private static func tiles(_ table: inout TOMLReader) -> TileServer? {
+    let credit = table.string("tiles_credit")
+    guard let url = table.string("tiles") else { return nil }
+    do throws(TileServer.Invalid) {
+      return try TileServer(url, credit: credit)
+    } catch {
+      table.note("tiles", error.words)
+      return nil
+    }
+  }
+
+  private static func ranges(_ table: inout TOMLReader) -> [AddressRange] {
+    let texts = table.has("allow_from") ? table.strings("allow_from") : local
+    return texts.compactMap { text in
+      if let range = AddressRange(text) { return range }
+      table.note("allow_from", "\"\(text)\" is not allowed: expected an address or a range, such as \"192.168.1.0/24\"")
+      return nil
+    }
+  }
+
+  private static func isName(_ name: String) -> Bool {
+    (1...253).contains(name.utf8.count)
+      && name.utf8.allSatisfy { byte in
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+          UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"):
+          true
+        default: false
+        }
+      }
+  }
+}

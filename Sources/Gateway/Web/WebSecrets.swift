@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Glibc
+import JSON
+import Timing
+import Web
+
+/// The password's hash, and the sessions that go on when the daemon does not run: a file beside the database that only its owner can read. It is
+/// no part of a backup.
+struct WebSecrets {
+  struct Failure: Error, CustomStringConvertible {
+    let description: String
+  }
+
+  struct Kept {
+    /// `nil`: none is set.
+    var hash: String?
+    /// When a session was used is in seconds since 1970 here.
+    var sessions: [(digest: [UInt8], usedAt: Int64)] = []
+  }
+
+  private static let largest = 64 * 1024
+
+  let location: String
+
+  init(store: String) { location = store + ".web" }
+
+  /// Without a file nothing is set.
+  func read() throws(Failure) -> Kept {
+    let descriptor = open(location, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+    guard descriptor >= 0 else {
+      if errno == ENOENT { return Kept() }
+      throw failure("open")
+    }
+    defer { close(descriptor) }
+    var facts = stat()
+    guard fstat(descriptor, &facts) == 0, facts.st_mode & 0o077 == 0 else {
+      throw Failure(description: "\(location) can be read by others: chmod 600 it")
+    }
+    var bytes: [UInt8] = []
+    while case .bytes(let more) = Descriptor.read(descriptor), bytes.count < Self.largest { bytes += more }
+    guard let value = try? JSONValue(parsing: bytes) else {  // `try?`: what is wrong with it helps nobody
+      throw Failure(description: "\(location) is damaged: set the password again with `meshpost web password`")
+    }
+    var kept = Kept(hash: value["password"]?.string)
+    for session in value["sessions"]?.array ?? [] {
+      guard let digest = session["digest"]?.string.flatMap(Self.digest), let used = session["used_at"]?.integer else {
+        continue
+      }
+      kept.sessions.append((digest, used))
+    }
+    return kept
+  }
+
+  /// The old file stays until the new one is whole and on disk.
+  func write(_ kept: Kept) throws(Failure) {
+    let bytes = JSONWriter.object { json in
+      json.field("password", kept.hash)
+      json.arrayField("sessions") { json in
+        for session in kept.sessions {
+          json.object { json in
+            json.field("digest", Self.text(session.digest))
+            json.field("used_at", session.usedAt)
+          }
+        }
+      }
+    }
+    let fresh = location + ".new"
+    unlink(fresh)
+    let descriptor = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+    guard descriptor >= 0 else { throw failure("open \(fresh)") }
+    defer { close(descriptor) }
+    guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0,
+      rename(fresh, location) == 0
+    else {
+      defer { unlink(fresh) }
+      throw failure("write")
+    }
+    syncFolder()
+  }
+
+  /// A power cut must not bring back a password that was changed.
+  private func syncFolder() {
+    guard let slash = location.lastIndex(of: "/") else { return }
+    let folder = open(String(location[..<slash]), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard folder >= 0 else { return }
+    fsync(folder)
+    close(folder)
+  }
+
+  private func failure(_ call: String) -> Failure {
+    Failure(description: "\(location): \(call): \(String(cString: strerror(errno)))")
+  }
+
+  private static func text(_ digest: [UInt8]) -> String {
+    digest.map { byte in
+      let digits = String(byte, radix: 16)
+      return digits.utf8.count == 1 ? "0" + digits : digits
+    }.joined()
+  }
+
+  private static func digest(_ text: String) -> [UInt8]? {
+    let digits = Array(text.utf8)
+    guard digits.count == 64 else { return nil }
+    var bytes: [UInt8] = []
+    for place in stride(from: 0, to: digits.count, by: 2) {
+      guard let byte = UInt8(String(decoding: digits[place..<(place + 2)], as: UTF8.self), radix: 16) else {
+        return nil
+      }
+      bytes.append(byte)
+    }
+    return bytes
+  }
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+
+/// What somebody did at the hub.
+public struct HubDeed: Sendable {
+  public enum Way: String, Sendable {
+    case password, token
+    case commandLine = "command_line"
+  }
+
+  public var at: Int64
+  /// A person, or a token's name.
+  public var who: String
+  public var way: Way
+  /// `signed_in`, `command`, `document`, `person`.
+  public var what: String
+  public var gateway: String?
+  /// JSON, without secrets.
+  public var detail: String
+
+  public init(at: Int64, who: String, way: Way, what: String, gateway: String? = nil, detail: String = "{}") {
+    (self.at, self.who, self.way, self.what, self.gateway, self.detail) = (at, who, way, what, gateway, detail)
+  }
+}
+
+extension HubDeed {
+  /// Somebody was added, changed or removed by `user` of this machine.
+  public init(person: String, by user: String, _ detail: [String: String], at: Int64) {
+    self.init(
+      at: at, who: user, way: .commandLine, what: "person",
+      detail: JSONWriterText.object { json in
+        json.field("name", person)
+        for (name, value) in detail.sorted(by: { $0.key < $1.key }) { json.field(name, value) }
+      })
+  }
+}
+
+/// Who did what and when: the last ten thousand deeds.
+extension HubStore {
+  private static let mostDeeds: Int64 = 10_000
+
+  public func note(_ deed: HubDeed) throws(HubDatabaseError) {
+    try transaction { () throws(HubDatabaseError) -> Void in
+      try database.run(
+        "INSERT INTO audit(at, who, way, what, gateway, detail) VALUES (?1, ?2, ?3, ?4, ?5, ?6)", .integer(deed.at),
+        .text(deed.who), .text(deed.way.rawValue), .text(deed.what), .optional(deed.gateway), .text(deed.detail))
+      try database.run("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?1", .integer(Self.mostDeeds))
+    }
+  }
+
+  /// The newest first, as many as fit a page. `before`: an `id`.
+  public func deeds(before: Int64, limit: Int) throws(HubDatabaseError) -> [UInt8] {
+    let filter = "FROM audit WHERE id < ?1 ORDER BY id DESC LIMIT ?2"
+    let fit = try fitting("SELECT \(bytes("detail")) \(filter)", [.integer(before), .integer(Int64(limit))])
+    var last: Int64?
+    var list = JSONWriter()
+    try list.array { (json) throws(HubDatabaseError) in
+      try database.each(
+        "SELECT id, at, who, way, what, gateway, detail \(filter)", [.integer(before), .integer(Int64(fit.rows))]
+      ) { (row) throws(HubDatabaseError) in
+        last = row.integer(0)
+        json.object { json in
+          json.field("id", row.integer(0))
+          json.field("at", row.integer(1))
+          json.field("who", row.text(2))
+          json.field("way", row.text(3))
+          json.field("what", row.text(4))
+          json.field("gateway", row.textIfAny(5))
+          json.field("detail", json: Array(row.text(6).utf8))
+        }
+        return true
+      }
+    }
+    return JSONWriter.object { json in
+      json.field("audit", json: list.bytes)
+      if fit.isCut || fit.rows == limit { json.field("next", last) }
+    }
+  }
+}

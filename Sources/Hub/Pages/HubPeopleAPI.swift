@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Hummingbird
+import JSON
+import Web
+
+/// Signing in, people, tokens, and who did what.
+extension HubAPI {
+  func routePages(_ router: Router<HubContext>) {
+    guard let web else { return }
+    func route(
+      _ path: RouterPath, _ method: HTTPRequest.Method,
+      _ handler: @escaping @Sendable (Request, HubContext) async throws -> Response
+    ) {
+      router.on(path, method: method) { request, context in
+        do {
+          return try await handler(request, context)
+        } catch let refusal as WebGuard.Refusal {
+          return HubWeb.refusing(refusal)
+        } catch let error as HubDatabaseError {
+          return HubWeb.plain(Self.refusal(.serviceUnavailable, error.words, retryAfter: 10))
+        }
+      }
+    }
+    route("/session", .get) { request, _ in try await web.state(request) }
+    route("/session", .delete) { request, _ in try await web.signOut(request) }
+    route("/session", .post) { request, context in
+      // `try?`: a body that is too large has no password.
+      let body = try? await request.body.collect(upTo: 16 * 1024)
+      return try await web.signIn(
+        request, body.map { Array(buffer: $0) }, from: Self.address(of: request, context))
+    }
+    route("/", .get) { request, _ in web.file(request) }
+    route("/**", .get) { request, _ in web.file(request) }
+  }
+
+  /// Where a request comes from: a proxy on this machine says for whom it asks.
+  static func address(of request: Request, _ context: HubContext) -> String {
+    let host = Places.host(context.channel)
+    guard let peer = IPAddress(host) else { return host }
+    let asked = peer.isLoopback ? request.headers[values: .init("X-Forwarded-For")!].last : nil
+    let last = asked?.split(separator: ",").last.map { $0.filter { $0 != " " } }
+    return (last.flatMap { IPAddress(String($0)) } ?? peer).network
+  }
+
+  // MARK: People
+
+  func people(_ call: Call) async throws -> Response {
+    let people = try await stores.pages.people()
+    return Self.json(
+      JSONWriter.object { json in
+        json.arrayField("people") { json in
+          for person in people {
+            json.object { json in
+              json.field("name", person.name)
+              json.field("role", person.role.rawValue)
+              json.field("way", HubWeb.wayName)
+              json.field("created_at", person.createdAt)
+              json.field("last_used", person.usedAt)
+            }
+          }
+        }
+      })
+  }
+
+  func setPerson(_ call: Call) async throws -> Response {
+    guard let name = call.parameters.get("name"), Name.isAllowed(name) else {
+      return Self.refusal(.badRequest, "a name must be \(Name.allowed)")
+    }
+    guard let body = await object(of: call) else { return Self.refusal(.badRequest, "expected a JSON object") }
+    let role = body["role"]?.string.flatMap(HubPerson.Role.init)
+    let password = body["password"]?.string
+    if body["role"] != nil, role == nil {
+      return Self.refusal(.badRequest, "\"role\" is one of: \(HubPerson.Role.names)")
+    }
+    if body["password"] != nil, !HubPerson.passwordCharacters.contains(password?.unicodeScalars.count ?? 0) {
+      let range = HubPerson.passwordCharacters
+      return Self.refusal(.badRequest, "a password has \(range.lowerBound) to \(range.upperBound) characters")
+    }
+    guard role != nil || password != nil else {
+      return Self.refusal(.badRequest, "\"role\" or \"password\" is missing")
+    }
+    var hash: String?
+    if let password {
+      hash = await web?.hash(password)
+      guard hash != nil else { return Self.refusal(.serviceUnavailable, "not enough memory", retryAfter: 10) }
+    }
+    if let refusal = try await stores.desk.setPerson(name, role: role, hash: hash, at: HubClock.now) {
+      return Self.refusal(.conflict, refusal.description)
+    }
+    try await note(
+      "person", call,
+      JSONWriterText.object { json in
+        json.field("name", name)
+        json.field("role", role?.rawValue)
+        if hash != nil { json.field("password", "changed") }
+      })
+    return Self.json(JSONWriter.object { $0.field("ok", true) })
+  }
+
+  func removePerson(_ call: Call) async throws -> Response {
+    let name = call.parameters.get("name") ?? ""
+    if let refusal = try await stores.desk.removePerson(name) { return Self.refusal(.conflict, refusal.description) }
+    try await note(
+      "person", call,
+      JSONWriterText.object { json in
+        json.field("name", name)
+        json.field("removed", true)
+      })
+    return Self.json(JSONWriter.object { $0.field("ok", true) })
+  }
+
+  func tokens(_ call: Call) async throws -> Response {
+    let tokens = access.list
+    return Self.json(
+      JSONWriter.object { json in
+        json.arrayField("tokens") { json in
+          for token in tokens {
+            json.object { json in
+              json.field("name", token.name)
+              json.field("gateway", token.gateway)
+              json.field("access", token.access.rawValue)
+              json.field("last_used", token.usedAt)
+            }
+          }
+        }
+      })
+  }
+
+  // MARK: Deeds
+
+  func deeds(_ call: Call) async throws -> Response {
+    Self.json(try await stores.pages.deeds(before: call.number("before") ?? .max, limit: call.limit))
+  }
+
+  /// Writes down what was done. `detail`: JSON, without secrets.
+  func note(_ what: String, _ call: Call, _ detail: String) async throws {
+    // Who reads it reads it in the pages.
+    guard web != nil else { return }
+    try await stores.desk.note(
+      HubDeed(
+        at: HubClock.now, who: call.author, way: call.way, what: what,
+        gateway: call.gateway.isEmpty ? nil : call.gateway,
+        detail: detail))
+  }
+}
+
+extension HubPerson.Role {
+  public static var names: String { allCases.map(\.rawValue).joined(separator: ", ") }
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+
+import Escaping
+import Foundation
+import Hummingbird
+import JSON
+import NIOCore
+import Synchronization
+import Timing
+import Web
+
+/// The hub's pages: their files, and who is signed in. Requests of who is are answered by `HubAPI`.
+final class HubWeb: Sendable {
+  private static let cookie = "meshpost_hub"
+  /// A browser keeps its cookie so long; whether the session goes on, the database knows.
+  private static let cookieSeconds = 400 * 86_400
+  private static let longestPassword = 1024
+  static let wayName = "password"
+
+  let settings: HubWebSettings
+  let stores: HubStores
+  private let files: PageFiles
+  private let guardian: WebGuard
+  private let clerk = PasswordClerk()
+  private let limit = Mutex(GuessLimit())
+  private let started = ContinuousClock.now
+
+  /// Throws what is wrong with the folder.
+  init(_ settings: HubWebSettings, _ stores: HubStores) throws(HubConfiguration.Failure) {
+    guard let files = PageFiles(folder: settings.pages) else {
+      throw HubConfiguration.Failure(
+        description: "no pages in \(settings.pages): the package meshpost-hub contains them")
+    }
+    (self.settings, self.stores, self.files) = (settings, stores, files)
+    guardian = WebGuard(names: settings.names)
+  }
+
+  // MARK: Who asks
+
+  /// Somebody who is signed in.
+  struct Visitor: Sendable {
+    let person: HubPerson
+    let token: String
+  }
+
+  /// Throws what a request of another site, or by another name, is answered.
+  func check(_ request: Request, sameOrigin: Bool) throws(WebGuard.Refusal) {
+    let browser = BrowserRequest(
+      method: request.method.rawValue, hosts: [request.head.authority].compactMap { $0 },
+      origin: request.headers[.origin],
+      site: request.headers[.init("Sec-Fetch-Site")!], type: request.headers[.contentType])
+    try guardian.check(browser)
+    if sameOrigin { try guardian.checkSameOrigin(browser) }
+  }
+
+  /// `nil`: nobody is signed in there.
+  func visitor(_ request: Request) async throws -> Visitor? {
+    let now = HubClock.now
+    let since = now - settings.sessionDays * 86_400_000
+    for token in tokens(request) {
+      guard let (person, isStale) = try await stores.pages.session(token, since: since, at: now) else { continue }
+      if isStale { try await stores.desk.useSession(token, of: person.name, since: since, at: now) }
+      return Visitor(person: person, token: token)
+    }
+    return nil
+  }
+
+  private func tokens(_ request: Request) -> [String] {
+    request.headers[values: .cookie].flatMap { $0.pieces(at: ";") }.compactMap { pair in
+      let parts = pair.utf8.drop { $0 == 0x20 }.split(separator: UInt8(ascii: "="), maxSplits: 1)
+      guard parts.count == 2, let name = String(parts[0]), name.isExactly(Self.cookie), let value = String(parts[1]),
+        value.utf8.count == 64
+      else { return nil }
+      return value
+    }
+  }
+
+  // MARK: Signing in and out
+
+  func state(_ request: Request) async throws -> Response {
+    try check(request, sameOrigin: true)
+    return Self.state(try await visitor(request))
+  }
+
+  private static func state(_ visitor: Visitor?) -> Response {
+    Self.plain(
+      HubAPI.json(
+        JSONWriter.object { json in
+          json.field("host", "hub")
+          json.field("signed_in", visitor != nil)
+          guard let person = visitor?.person else { return json.arrayField("ways") { $0.value(Self.wayName) } }
+          json.field("way", Self.wayName)
+          json.field("person", person.name)
+          json.field("role", person.role.rawValue)
+          json.field("can_change", person.role != .view)
+        }))
+  }
+
+  func signOut(_ request: Request) async throws -> Response {
+    try check(request, sameOrigin: true)
+    for token in tokens(request) { try await stores.desk.endSession(token) }
+    var response = Self.state(nil)
+    response.headers[.setCookie] = "\(Self.cookie)=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
+    return response
+  }
+
+  func signIn(_ request: Request, _ body: [UInt8]?, from address: String) async throws -> Response {
+    try check(request, sameOrigin: true)
+    // `try?`: what is no JSON has no password either.
+    let json = body.flatMap { try? JSONValue(parsing: $0) }
+    guard let name = json?["person"]?.string, let password = json?["password"]?.string, name.utf8.count <= 64,
+      password.utf8.count <= Self.longestPassword
+    else { return Self.plain(HubAPI.refusal(.badRequest, "\"person\" and \"password\" are missing")) }
+    if let pause = limit.withLock({ $0.pause(of: address, now: now) }) { return Self.tooMany(pause) }
+    // Of a name that nobody has as much work is done.
+    let hash = try await stores.pages.passwordHash(of: name)
+    let isRight: Bool
+    do {
+      isRight = try await clerk.isRight(password, hash)
+    } catch {
+      return Self.plain(HubAPI.refusal(.tooManyRequests, "too many try at the same time", retryAfter: 2))
+    }
+    // Those that came together: only so many count as one.
+    if let pause = limit.withLock({ $0.pause(of: address, now: now) }) { return Self.tooMany(pause) }
+    guard isRight else {
+      limit.withLock { $0.guessedWrong(from: address, now: now) }
+      HubLog.write(.warning, "login refused from \(address): wrong name or password (POST /session)")
+      return Self.plain(HubAPI.refusal(.forbidden, "wrong name or password"))
+    }
+    limit.withLock { $0.guessedRight(from: address) }
+    let (token, at) = (WebSessions.token(), HubClock.now)
+    try await stores.desk.beginSession(token, of: name, at: at)
+    try await stores.desk.note(
+      HubDeed(
+        at: at, who: name, way: .password, what: "signed_in",
+        detail: JSONWriterText.object { $0.field("from", address) }))
+    guard let (person, _) = try await stores.desk.session(token, since: 0, at: at) else { return Self.state(nil) }
+    var response = Self.state(Visitor(person: person, token: token))
+    let secure = settings.isSecure ? "; Secure" : ""
+    response.headers[.setCookie] =
+      "\(Self.cookie)=\(token); Path=/; HttpOnly; SameSite=Strict; Max-Age=\(Self.cookieSeconds)\(secure)"
+    return response
+  }
+
+  /// `nil`: no memory.
+  func hash(_ password: String) async -> String? { await clerk.make(password) }
+
+  private static func tooMany(_ pause: Duration) -> Response {
+    let seconds = Int64(clamping: pause.components.seconds + 1)
+    let body = JSONWriter.object { json in
+      json.field("error", "too many wrong tries")
+      json.field("retry_after_s", seconds)
+    }
+    return plain(HubAPI.json(body, status: .tooManyRequests))
+  }
+
+  /// Time that nobody sets, for limits.
+  private var now: MonotonicTime {
+    let passed = (ContinuousClock.now - started).components
+    return MonotonicTime(
+      nanoseconds: Int64(clamping: passed.seconds * 1_000_000_000 + passed.attoseconds / 1_000_000_000))
+  }
+
+  // MARK: Files
+
+  func file(_ request: Request) -> Response {
+    let path = request.uri.path
+    do throws(WebGuard.Refusal) {
+      try check(request, sameOrigin: false)
+    } catch {
+      return Self.refusing(error)
+    }
+    let acceptsGzip = request.headers[.acceptEncoding]?.lowercased().contains("gzip") == true
+    guard !path.begins(with: "/v1/"), let decoded = path.removingPercentEncoding,
+      let file = files.file(for: decoded, acceptsGzip: acceptsGzip)
+    else { return Self.plain(HubAPI.refusal(.notFound, "not found")) }
+    var response = Response(status: .ok)
+    Self.secure(&response)
+    response.headers[.eTag] = file.tag
+    response.headers[.cacheControl] = "no-cache"
+    response.headers[.vary] = "Accept-Encoding"
+    if request.headers[.ifNoneMatch]?.contains(file.tag) == true {
+      response.status = .notModified
+      return response
+    }
+    guard let bytes = Self.contents(file) else {
+      return Self.plain(HubAPI.refusal(.internalServerError, "the file cannot be read"))
+    }
+    response.headers[.contentType] = file.type
+    if file.isGzip { response.headers[.contentEncoding] = "gzip" }
+    response.body = ResponseBody(byteBuffer: ByteBuffer(bytes: bytes))
+    return response
+  }
+
+  private static func contents(_ file: PageFiles.File) -> [UInt8]? {
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(file.size)
+    while true {
+      guard let piece = file.read(64 * 1024) else { return nil }
+      if piece.isEmpty { return bytes.count == file.size ? bytes : nil }
+      bytes += piece
+    }
+  }
+
+  // MARK: Answers
+
+  /// With what is on all answers to browsers.
+  static func secure(_ response: inout Response) {
+    for field in WebGuard.headers.fields {
+      // `!`: names of our own.
+      if response.headers[.init(field.name)!] == nil { response.headers[.init(field.name)!] = field.value }
+    }
+  }
+
+  /// An answer that nothing keeps.
+  static func plain(_ response: Response) -> Response {
+    var response = response
+    secure(&response)
+    response.headers[.cacheControl] = "no-store"
+    return response
+  }
+
+  static func refusing(_ refusal: WebGuard.Refusal) -> Response {
+    plain(HubAPI.refusal(HTTPResponse.Status(code: refusal.status), refusal.words))
+  }
+}
+
+/// Compares passwords with their hashes, one after the other on a thread of its own: each takes 16 MiB and tenths of a second.
+actor PasswordClerk {
+  /// So many may wait.
+  private static let mostWaiting = 8
+
+  struct Busy: Error {}
+
+  private let executor = DatabaseExecutor()
+  private nonisolated let waiting = Mutex(0)
+  /// Of a password that nobody knows.
+  private lazy var nobodys = PasswordHash.make(WebSessions.token())
+
+  nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+
+  /// `hash`: `nil` for nobody's, which takes as long. Throws `Busy` when too many wait.
+  nonisolated func isRight(_ password: String, _ hash: String?) async throws -> Bool {
+    let hasRoom = waiting.withLock { count in
+      guard count < Self.mostWaiting else { return false }
+      count += 1
+      return true
+    }
+    guard hasRoom else { throw Busy() }
+    defer { waiting.withLock { $0 -= 1 } }
+    return await compare(password, hash)
+  }
+
+  private func compare(_ password: String, _ hash: String?) -> Bool {
+    guard let other = hash ?? nobodys else { return false }
+    return PasswordHash.isRight(password, other) && hash != nil
+  }
+
+  /// `nil`: no memory.
+  func make(_ password: String) -> String? { PasswordHash.make(password) }
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+
+import Escaping
+import TOML
+
+/// `[web]` of hub.toml: pages for people in a browser.
+public struct HubWebSettings: Sendable, Equatable {
+  static let pages = "/usr/share/meshpost-hub/pages"
+
+  /// What browsers call the hub: `https://hub.example.org`.
+  public var url: String
+  /// Names that they may call it by, without ports.
+  public var names: [String]
+  /// The folder with the pages.
+  public var pages: String
+  /// A session that nobody uses ends after so many days.
+  public var sessionDays: Int64
+
+  /// Browsers are to send the cookie over TLS only.
+  var isSecure: Bool { url.begins(with: "https://") }
+
+  init?(_ table: inout TOMLReader) {
+    let url = table.string("url") ?? ""
+    var names = table.strings("names")
+    pages = table.string("pages") ?? Self.pages
+    sessionDays = table.integer("session_days", in: 1...365, default: 30)
+    if !pages.hasPrefix("/") { table.note("pages", "\"\(pages)\" is not absolute") }
+    table.finish()
+    let scheme = ["https://", "http://"].first { url.begins(with: $0) }
+    let host = scheme.map {
+      String(decoding: url.utf8.dropFirst($0.utf8.count).prefix { $0 != 0x3A && $0 != 0x2F }, as: UTF8.self)
+    }
+    guard let host, !host.isEmpty, !url.utf8.dropFirst((scheme?.utf8.count ?? 0) + host.utf8.count).contains(0x2F)
+    else {
+      table.note(
+        "url", "\"\(url)\" is not allowed: expected what browsers call the hub, such as \"https://hub.example.org\"")
+      return nil
+    }
+    names.append(host)
+    self.url = url
+    self.names = names
+  }
+}

@@ -1,0 +1,56 @@
+// What the first view wants is asked for here, before the modules that use it are there: a slow line is never idle. Needs nothing but the list of languages.
+import languages from "./languages/index.js";
+
+/** Rows of a chat that are read first: a tall window of them. */
+export const FIRST_ROWS = 30;
+
+const KEPT = "meshpost.language";
+
+/** Which catalogue: what was chosen here, else the first of the browser's that there is. */
+export const language = (() => {
+  let kept = null;
+  try { kept = localStorage.getItem(KEPT); } catch { /* forbidden: the browser's own */ }
+  if (languages[kept]) return kept;
+  return (navigator.languages ?? []).map((one) => one.toLowerCase().split("-")[0]).find((one) => languages[one]) ?? "en";
+})();
+
+export function keepLanguage(code) { localStorage.setItem(KEPT, code); }
+
+/** What each view is made of, besides what all need. */
+const PARTS = {
+  conversations: ["views/conversations.js"], chat: ["views/chat.js", "stores/chat.js", "views/composer.js", "views/marks.js", "views/chat.css"],
+  nodes: ["views/nodes.js", "stores/nodes.js", "views/nodes.css"], map: ["views/map.js", "views/nodes.js", "stores/nodes.js", "views/map.css"],
+  air: ["views/air.js", "views/nodes.js", "stores/nodes.js", "views/packet.js", "views/air.css"], gateway: ["views/gateway.js", "views/details.js", "views/marks.js", "views/gateway.css"],
+};
+
+const early = new Map();
+
+/** The answer to what was asked for early, once; `null`: it was not, or nobody answered. */
+export function earlyAnswer(path) {
+  const answer = early.get(path);
+  early.delete(path);
+  return answer ?? null;
+}
+
+function need(...names) {
+  for (const name of names) {
+    const isStyle = name.endsWith(".css");
+    document.head.append(Object.assign(document.createElement("link"), isStyle ? { rel: "preload", as: "style" } : { rel: "modulepreload" }, { href: `/pages/${name}` }));
+  }
+}
+
+function askEarly(...paths) {
+  // Without a session it is refused, and asked for again by whoever signs in.
+  for (const path of paths) early.set(path, fetch(path, { cache: "no-store" }).catch(() => null));
+}
+
+const [view = "conversations", ...rest] = location.pathname.split("/").filter(Boolean);
+need(`languages/${language}.js`);
+if (!location.hash) askEarly("/session", "/v1/conversations");
+if (view !== "conversations" || !rest.length) need(...(PARTS[view] ?? PARTS.conversations));
+else {
+  need(...PARTS.chat, ...PARTS.conversations);
+  if (!location.hash && !location.search) askEarly(`/v1/messages?conversation=${rest[0].replaceAll(":", "%3A")}&direction=both&limit=${FIRST_ROWS}`);
+}
+if (view !== "conversations" || rest.length) need("later.css", `languages/${language}-more.js`);
+if (view !== "conversations") need(`languages/${language}-views.js`);

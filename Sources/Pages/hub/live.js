@@ -1,0 +1,131 @@
+// The hub's one stream of what happens, and the fleet that it keeps up to date.
+import { ask, query } from "../stores/api.js";
+import { Store } from "../stores/store.js";
+
+/** The hub says something at least each 20 s. */
+const SILENCE_MS = 45_000;
+
+/** `since`: when the line was cut; `null`: it is not. `on("message", heard)`: joined messages as they come. */
+class HubLive extends Store {
+  since = null;
+  #heard = new Map();
+  #source = null;
+  #position = null;
+  #spoken = 0;
+  #watch = 0;
+
+  on(event, heard) {
+    if (!this.#heard.has(event)) this.#heard.set(event, new Set());
+    this.#heard.get(event).add(heard);
+    return () => this.#heard.get(event).delete(heard);
+  }
+
+  #tell(event, value) { for (const heard of [...(this.#heard.get(event) ?? [])]) heard(value); }
+
+  start() {
+    this.#open();
+    // A line that is cut somewhere on the way says nothing.
+    this.#watch = setInterval(() => { if (Date.now() - this.#spoken > SILENCE_MS) this.retry(); }, 5000);
+    addEventListener("online", () => this.retry());
+  }
+
+  stop() {
+    clearInterval(this.#watch);
+    this.#source?.close();
+  }
+
+  retry() {
+    this.#source?.close();
+    this.#open();
+  }
+
+  #open() {
+    this.#spoken = Date.now();
+    const source = new EventSource(query("/v1/live", { after: this.#position }));
+    this.#source = source;
+    const spoke = () => { this.#spoken = Date.now(); };
+    source.addEventListener("hello", (event) => {
+      spoke();
+      this.#position = JSON.parse(event.data).position;
+      if (this.since !== null) { this.since = null; this.changed(); }
+      this.#tell("hello");
+    });
+    source.addEventListener("tick", spoke);
+    source.addEventListener("message", (event) => {
+      if (!event.data) return;
+      spoke();
+      const message = JSON.parse(event.data);
+      this.#position = message.position;
+      this.#tell("message", message);
+    });
+    source.addEventListener("gateway", (event) => { spoke(); this.#tell("gateway", JSON.parse(event.data)); });
+    source.addEventListener("error", () => {
+      if (this.since === null) { this.since = Date.now(); this.changed(); }
+      // Refused for good, such as when the session has ended: asked again, it says why.
+      if (source.readyState === EventSource.CLOSED) {
+        ask("/v1/channels").catch(() => { /* signed out is told where it is asked */ });
+        setTimeout(() => { if (this.#source === source) this.retry(); }, 5000);
+      }
+    });
+  }
+}
+
+export const live = new HubLive();
+
+/** All gateways, by id. */
+class Fleet extends Store {
+  rows = new Map();
+  isLoaded = false;
+  trouble = null;
+  #isLoading = false;
+
+  constructor() {
+    super();
+    live.on("gateway", (row) => { if (this.isLoaded) { this.rows.set(row.gateway, row); this.changed(); } });
+    live.on("hello", () => this.load());
+  }
+
+  async load() {
+    if (this.#isLoading) return;
+    this.#isLoading = true;
+    try {
+      const rows = new Map();
+      let after = "";
+      do {
+        const page = await ask(query("/v1/fleet", { after, limit: 1000 }));
+        for (const row of page.gateways) rows.set(row.gateway, row);
+        after = page.next;
+      } while (after);
+      this.rows = rows;
+      this.isLoaded = true;
+      this.trouble = null;
+    } catch (trouble) {
+      this.trouble = trouble;
+    } finally {
+      this.#isLoading = false;
+      this.changed();
+    }
+  }
+}
+
+export const fleet = new Fleet();
+
+/** A gateway is silent when it is not linked and has not sent anything for so long. */
+const SILENT_MS = 15 * 60_000;
+
+/** `linked`, `quiet` (it came lately), `silent`. */
+export function contact(row) {
+  if (row.linked) return "linked";
+  return Date.now() - row.last_seen < SILENT_MS ? "quiet" : "silent";
+}
+
+/** What needs somebody, in the order of how much: words of the catalogue. */
+export function needs(row) {
+  const found = [];
+  if (contact(row) === "silent") found.push("silent");
+  if (row.linked && row.radio_state && row.radio_state !== "up") found.push("radio");
+  if (row.store_error) found.push("store");
+  if (row.power === "low") found.push("power");
+  if (row.clock_trusted === false) found.push("clock");
+  return found;
+}

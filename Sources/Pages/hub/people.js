@@ -1,0 +1,67 @@
+// Who may use these pages, and which tokens programs have.
+import { fill, make } from "../parts/page.js";
+import { when } from "../parts/numbers.js";
+import { named } from "../parts/text.js";
+import { t } from "../parts/words.js";
+import { ask, put, remove } from "../stores/api.js";
+
+const ROLES = ["view", "operate", "administer"];
+
+export class View {
+  #shell;
+
+  constructor(shell) {
+    this.#shell = shell;
+    this.people = make("ul", { class: "hub-list", "aria-label": t("hub.people") });
+    this.tokens = make("ul", { class: "hub-list", "aria-label": t("people.tokens") });
+    this.trouble = make("p", { class: "trouble-line", role: "alert" });
+    this.name = make("input", { id: "person-name", class: "field", required: true, maxlength: 64, pattern: "[A-Za-z0-9._\\-]+", autocomplete: "off", autocapitalize: "none" });
+    this.password = make("input", { id: "person-password", class: "field", type: "password", required: true, minlength: 8, autocomplete: "new-password" });
+    this.role = make("select", { id: "person-role", class: "field" }, ROLES.map((role) => make("option", { value: role, text: t(`role.${role}`) })));
+    fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.people") })),
+      make("div", { class: "hub-scroll", tabindex: 0, role: "group", "aria-label": t("hub.people") }, this.trouble, this.people,
+        make("form", { class: "command-form", on: { submit: (event) => { event.preventDefault(); this.#add(); } } },
+          make("h2", { text: t("people.add") }),
+          make("label", { for: "person-name", text: t("people.name") }), this.name,
+          make("label", { for: "person-password", text: t("people.password") }), this.password,
+          make("label", { for: "person-role", text: t("people.role") }), this.role,
+          make("div", { class: "row" }, make("button", { class: "button primary", type: "submit", text: t("people.add") }))),
+        make("h2", { text: t("people.tokens") }), make("p", { class: "quiet small", text: t("people.tokens-why") }), this.tokens));
+    this.#load();
+  }
+
+  async #change(work) {
+    this.trouble.textContent = "";
+    try { await work(); } catch (trouble) { this.trouble.textContent = trouble.message; }
+    await this.#load();
+  }
+
+  async #add() {
+    await this.#change(async () => {
+      await put(`/v1/people/${encodeURIComponent(this.name.value)}`, { role: this.role.value, password: this.password.value });
+      this.name.value = "";
+      this.password.value = "";
+    });
+  }
+
+  async #load() {
+    try {
+      const [{ people }, { tokens }] = await Promise.all([ask("/v1/people"), ask("/v1/tokens")]);
+      fill(this.people, people.map((person) => make("li", {},
+        make("span", { class: "grow" }, named(person.name), " ", make("span", { class: "quiet small" }, person.last_used ? [t("people.used"), " ", when(person.last_used)] : t("people.never"))),
+        make("select", { class: "field narrow", "aria-label": t("people.role-of", { name: person.name }), on: { change: (event) => this.#change(() => put(`/v1/people/${encodeURIComponent(person.name)}`, { role: event.target.value })) } },
+          ROLES.map((role) => make("option", { value: role, text: t(`role.${role}`), selected: role === person.role }))),
+        make("button", { type: "button", class: "button danger", text: t("people.remove"), on: { click: () => this.#remove(person) } }))));
+      fill(this.tokens, tokens.map((token) => make("li", {},
+        make("span", { class: "grow" }, named(token.name), " ", make("span", { class: "quiet small", text: `${token.access} · ${token.gateway}` })),
+        make("span", { class: "quiet small" }, token.last_used ? when(token.last_used) : t("people.never")))));
+    } catch (trouble) {
+      this.trouble.textContent = trouble.message;
+    }
+  }
+
+  async #remove(person) {
+    const { confirmed } = await import("../shell/dialog.js");
+    if (await confirmed(t("people.remove"), t("people.remove-why", { name: person.name }), t("people.remove"))) await this.#change(() => remove(`/v1/people/${encodeURIComponent(person.name)}`));
+  }
+}

@@ -1,0 +1,129 @@
+// The hub's pages: what stays while views come and go.
+import { fill, icon, iconButton, make } from "../parts/page.js";
+import { clock, tellTimesAnew } from "../parts/numbers.js";
+import { needWords, t } from "../parts/words.js";
+import { onKeys, startKeys } from "../shell/keys.js";
+import { route } from "../shell/route.js";
+import { fleet, live, needs } from "./live.js";
+
+const TABS = [["fleet", "antenna", "f"], ["messages", "chats", "m"], ["commands", "arrow", "c"], ["people", "nodes", "p"]];
+const views = {
+  fleet: () => import("./fleet.js"),
+  messages: () => import("./messages.js"),
+  commands: () => import("./commands.js"),
+  people: () => import("./people.js"),
+};
+
+export class HubShell {
+  #place;
+  #shown = null;
+  #isNarrow = matchMedia("(max-width: 760px)");
+
+  constructor(place, session) {
+    this.#place = place;
+    this.session = session;
+  }
+
+  async start() {
+    for (const name of ["later", "views/nodes", "hub/hub"]) document.head.append(make("link", { rel: "stylesheet", href: `/pages/${name}.css` }));
+    await Promise.all([needWords("more"), needWords("hub")]);
+    this.#build();
+    startKeys(Object.fromEntries(TABS.map(([view, , key]) => [key, view])));
+    route.subscribe(() => this.#show());
+    live.subscribe(() => this.#tellLine());
+    fleet.subscribe(() => this.#tellFleet());
+    setInterval(tellTimesAnew, 20_000);
+    this.#show(true);
+    live.start();
+    fleet.load();
+  }
+
+  /** Whether the person may send commands and edit, or look after people. */
+  get mayChange() { return this.session.can_change === true; }
+  get mayAdminister() { return this.session.role === "administer"; }
+
+  #build() {
+    const tabs = TABS.filter(([view]) => view !== "people" || this.mayAdminister);
+    this.bar = make("div", { class: "bar", role: "status", hidden: true });
+    this.tabs = make("ul", { class: "tabs" }, tabs.map(([view, drawing]) => make("li", {}, make("a", { href: `/${view}`, data: { tab: view } },
+      icon(drawing), make("span", { class: "tab-words", text: t(`hub.${view}`) }), make("span", { class: "tab-short", "aria-hidden": "true", text: t(`hub.${view}`) }), make("span", { class: "count" })))));
+    this.state = make("div", { class: "state" }, make("span", { class: "state-name", text: t("hub.title") }));
+    this.main = make("main", { id: "main", class: "main", tabindex: -1 });
+    this.details = make("aside", { class: "details", hidden: true, "aria-label": t("details") });
+    this.shade = make("div", { class: "shade", hidden: true, on: { click: () => this.closeDetails() } });
+    this.#place.dataset.state = "open";
+    this.#place.classList.add("hub");
+    fill(this.#place,
+      make("a", { class: "skip", href: "#main", text: t("skip"), on: { click: (event) => { event.preventDefault(); this.main.focus(); } } }),
+      this.bar,
+      make("header", { class: "head" }, this.state, iconButton("more", t("menu"), async () => (await import("../shell/dialog.js")).openMenu(this.session))),
+      make("nav", { class: "nav", "aria-label": t("nav.label") }, this.tabs),
+      make("p", { class: "list hub-person quiet small" }, make("span", {}, make("bdi", { text: this.session.person ?? "" }), ` · ${t(`role.${this.session.role}`)}`)),
+      this.main, this.shade, this.details);
+  }
+
+  async #show(isFirst = false) {
+    const view = views[route.view] && (route.view !== "people" || this.mayAdminister) ? route.view : "fleet";
+    this.#place.dataset.view = view;
+    this.#place.toggleAttribute("data-open", true);
+    for (const link of this.tabs.querySelectorAll("a")) {
+      if (link.dataset.tab === view) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    document.title = `${t(`hub.${view}`)} – Meshpost`;
+    if (this.#shown?.view !== view) {
+      let module;
+      try {
+        module = await views[view]();
+      } catch (error) {
+        fill(this.main, make("div", { class: "empty", role: "alert" }, make("h1", { text: t("trouble.view") }), make("p", { class: "quiet", text: String(error.message) }),
+          make("button", { type: "button", class: "button", text: t("again"), on: { click: () => location.reload() } })));
+        this.#shown = null;
+        return;
+      }
+      this.#shown?.shown.close?.();
+      this.showDetails(null);
+      fill(this.main);
+      onKeys({});
+      this.#shown = { view, shown: new module.View(this) };
+      if (!isFirst) this.main.focus({ preventScroll: true });
+    }
+    this.#shown.shown.update?.();
+  }
+
+  get isNarrow() { return this.#isNarrow.matches; }
+
+  /** What is beside the view, or over it as a sheet; `null`: nothing. `close`: what its closing does. */
+  showDetails(content, close) {
+    const isInside = this.details.contains(document.activeElement);
+    this.closeDetails = close ?? (() => {});
+    this.details.hidden = !content;
+    this.shade.hidden = !content;
+    this.#place.toggleAttribute("data-details", Boolean(content));
+    if (!content) {
+      fill(this.details);
+      if (isInside) this.main.focus({ preventScroll: true });
+      return;
+    }
+    if (this.details.firstChild !== content) {
+      fill(this.details, content);
+      this.details.scrollTop = 0;
+    }
+  }
+
+  closeDetails = () => {};
+
+  #tellLine() {
+    this.bar.hidden = live.since === null;
+    this.#place.toggleAttribute("data-cut", live.since !== null);
+    fill(this.bar, live.since === null ? null : [make("span", { text: t("cut", { time: clock(live.since) }) }),
+      make("button", { type: "button", class: "link", text: t("cut.retry"), on: { click: () => live.retry() } })]);
+  }
+
+  #tellFleet() {
+    const count = [...fleet.rows.values()].filter((row) => needs(row).length).length;
+    const place = this.tabs.querySelector('[data-tab="fleet"] .count');
+    place.className = `count ${count ? "bad" : ""}`;
+    fill(place, count ? [make("span", { "aria-hidden": "true", text: String(count) }), make("span", { class: "unseen", text: t("fleet.need", { count }) })] : null);
+  }
+}

@@ -1,0 +1,18 @@
+// What the hub's views say.
+export default {
+  "loading": "Loading…",
+  "hub.title": "Hub", "hub.fleet": "Fleet", "hub.messages": "Messages", "hub.commands": "Commands", "hub.people": "People",
+  "role.view": "May view", "role.operate": "May operate", "role.administer": "May administer", "role.undefined": "",
+  "fleet.find": "Find a gateway", "fleet.show": "Show only", "fleet.gateway": "Gateway", "fleet.contact": "Contact", "fleet.radio": "Radio", "fleet.battery": "Battery", "fleet.nodes": "Nodes", "fleet.message": "Last message", "fleet.version": "Version",
+  "fleet.linked": "linked", "fleet.seen": "Last seen", "fleet.count": { one: "{count} gateway", other: "{count} gateways" }, "fleet.need": { one: "{count} needs attention", other: "{count} need attention" },
+  "fleet.stat-all": "Gateways", "fleet.stat-linked": "Linked", "fleet.stat-silent": "Silent", "fleet.stat-need": "Need attention",
+  "fleet.none": "No gateways yet", "fleet.none-why": "A gateway appears when it first sends something: `meshpost upstream add` on the gateway.", "fleet.no-match": "No gateway fits", "fleet.no-match-why": "Ids, radios, models and versions are searched.", "fleet.unknown": "This gateway is not known here.",
+  "fleet.model": "Model", "fleet.link": "Connected by", "fleet.sync": "Sync", "fleet.note": "Note", "fleet.tags": "Tags", "fleet.today": "Messages in 24 h", "fleet.pending": "Waiting to be sent", "fleet.position": "Position", "fleet.events": "Events", "fleet.error": "Error", "fleet.key": "Key", "fleet.its-messages": "Its messages", "fleet.command": "Send a message through it",
+  "need.silent": "silent", "need.radio": "radio lost", "need.store": "cannot store", "need.power": "battery low", "need.clock": "clock not set",
+  "need.silent-why": "It has sent nothing for more than 15 minutes, and is not linked.", "need.radio-why": "It has no connection to its radio.", "need.store-why": "Its disk takes nothing: messages stay in the radio.", "need.power-why": "A battery or supply is low.", "need.clock-why": "Its clock is not synchronised: times may be wrong.",
+  "messages.find": "Search messages", "messages.channel": "Channel", "messages.gateway": "Gateway", "messages.all-channel": "All channels", "messages.all-gateway": "All gateways", "messages.nobody": "unknown sender", "messages.heard": { one: "heard by {count} gateway", other: "heard by {count} gateways" }, "messages.hops": { one: "{count} hop", other: "{count} hops" },
+  "messages.one": "Message", "messages.gone": "This message is not here any more.", "messages.none": "No messages yet", "messages.none-why": "They appear as gateways send them.", "messages.no-match": "No message fits", "messages.no-match-why": "All words must be in the text, the sender's name or the channel's.",
+  "commands.new": "Send a message", "commands.gateway": "Through the gateway", "commands.to": "To a node or #channel", "commands.text": "Text", "commands.send": "Send", "commands.under-way": "Under way…", "commands.queued": "queued", "commands.done": "done", "commands.refused": "refused", "commands.expired": "expired", "commands.none": "No commands yet", "commands.list": "Commands", "commands.deeds": "Who did what",
+  "deed.signed_in": "signed in", "deed.command": "sent a command", "deed.document": "edited", "deed.person": "changed a person",
+  "people.add": "Add a person", "people.name": "Name", "people.password": "Password", "people.role": "Role", "people.role-of": "Role of {name}", "people.used": "last used", "people.never": "never used", "people.remove": "Remove", "people.remove-why": "{name} is signed out at once, and cannot sign in again.", "people.tokens": "Tokens", "people.tokens-why": "Tokens are for gateways and programs. They are added and removed in hub.toml.",
+};

@@ -1,0 +1,30 @@
+// What wants a person, as the gateway's rules say it: open ones on top, each to be acknowledged.
+import { fill, icon, make } from "../parts/page.js";
+import { number, when } from "../parts/numbers.js";
+import { t } from "../parts/words.js";
+import { order } from "../stores/api.js";
+import { tell } from "./marks.js";
+
+/** More that are over than anybody reads here. */
+const MOST_OVER = 10;
+
+/** `alerts`: of `GET /v1/alerts`, newest first; `changed`: reads them anew. */
+export function showAlerts(place, alerts, changed) {
+  const open = alerts.filter((one) => !one.ended_at);
+  const over = alerts.filter((one) => one.ended_at).slice(0, MOST_OVER);
+  place.hidden = !alerts.length;
+  const wanting = open.filter((one) => !one.acknowledged_at);
+  const row = (one) => make("li", { class: `finding ${one.ended_at ? "ok" : one.acknowledged_at ? "warning" : "failed"}`, data: { alert: one.id } }, icon(one.ended_at ? "tick" : "bang"), make("div", {},
+    make("p", {}, make("bdi", { text: one.text, lang: "en" })),
+    make("p", { class: "quiet small" }, when(one.began_at), one.ended_at ? [" – ", when(one.ended_at)] : null,
+      one.acknowledged_at ? [" · ", t("alert.seen", { who: one.acknowledged_by ?? "" })] : null, one.note ? [" · ", make("bdi", { text: one.note })] : null),
+    one.ended_at || one.acknowledged_at ? null : make("button", { type: "button", class: "button small", text: t("alert.acknowledge"), on: { click: async (event) => {
+      event.currentTarget.disabled = true;
+      try { await order("/v1/alerts/acknowledge", { id: one.id }); } catch (trouble) { tell(trouble); }
+      changed();
+    } } })));
+  fill(place, make("header", { class: "card-head" }, make("h2", { id: "alerts-title", text: t("alert.title") }),
+    make("span", { class: `word ${wanting.length ? "bad" : open.length ? "warn" : "good"}`, text: open.length ? t("alert.open", { count: open.length }) : t("alert.none") })),
+  make("ul", { class: "findings" }, open.map(row)),
+  over.length ? make("details", { class: "more" }, make("summary", { text: t("alert.over", { count: over.length, number: number(over.length) }) }), make("ul", { class: "findings" }, over.map(row))) : null);
+}

@@ -1,0 +1,62 @@
+// Paths: which repeaters, where that can be told; found anew, forgotten, and how well the last messages came over them.
+import { chart } from "../parts/chart.js";
+import { fill, make } from "../parts/page.js";
+import { decibels, number } from "../parts/numbers.js";
+import { named } from "../parts/text.js";
+import { t } from "../parts/words.js";
+import { nodeName, nodes } from "../stores/nodes.js";
+import { allRows, order, query } from "../stores/api.js";
+import { to } from "../shell/route.js";
+import { told } from "./marks.js";
+
+/** An answer comes from as far as the node is, and is asked for again once. */
+const PATIENCE_MS = 180_000;
+
+/** Buttons that ask the node for a path, or forget the one that is known; the mesh answers, or it is said why not. */
+export function pathActions(node) {
+  const state = make("p", { class: "small", role: "status" });
+  const does = (name, doing, isHidden) => make("button", { type: "button", class: "button small", text: t(`path.${name}`), hidden: isHidden, data: { path: name }, on: { click: async (event) => {
+    const button = event.currentTarget;
+    button.disabled = true;
+    state.className = "small quiet";
+    state.textContent = t("ask.asked");
+    try {
+      await doing();
+      state.textContent = t(`path.${name}-done`);
+      state.className = "small good-words";
+      told(t(`path.${name}-done`));
+    } catch (trouble) {
+      state.textContent = trouble.message;
+      state.className = "small bad-words";
+    }
+    button.disabled = false;
+  } } });
+  return make("div", { class: "plain" }, make("div", { class: "row wrap" },
+    does("discover", () => order("/v1/contacts/path", { contact: node.key, discover: true }, { patience: PATIENCE_MS }), !node.on_radio),
+    does("reset", () => order("/v1/contacts/path", { contact: node.key, reset: true }), !node.on_radio || node.path === undefined)), state);
+}
+
+/** How its last messages were heard: signal and hops over time, into `place`. */
+export async function showHeard(node, place) {
+  let rows;
+  try { rows = await allRows(query("/v1/messages", { from: node.key, limit: 200 })); } catch { return; /* what was shown stays */ }
+  const points = (field) => rows.filter((row) => typeof row[field] === "number").map((row) => ({ at: row.received_at, value: row[field] }));
+  const [snr, hops] = [points("snr"), points("hops")];
+  place.hidden = !snr.length;
+  fill(place, make("h3", { text: t("heard.title") }), snr.length ? chart("SNR", snr, decibels) : null, hops.length ? chart(t("nodes.hops"), hops, (value) => number(value)) : null);
+}
+
+/** A path as its repeaters: names where only one node fits, else the digits. */
+export function pathOf(node) {
+  if (!node.hops) return [make("span", { text: t("nodes.neighbour") })];
+  const digits = node.path.length / node.hops;
+  const hops = Number.isInteger(digits) && digits >= 2 ? Array.from({ length: node.hops }, (_, index) => node.path.slice(index * digits, (index + 1) * digits)) : [node.path];
+  return make("span", { class: "path" }, make("span", { text: t("here") }), hops.map((hop) => [make("span", { class: "quiet", "aria-hidden": "true", text: " › " }), nodeOf(hop)]),
+    make("span", { class: "quiet", "aria-hidden": "true", text: " › " }), named(nodeName(node)));
+}
+
+/** The repeater whose key begins so, if only one does; else the digits. */
+export function nodeOf(prefix) {
+  const repeaters = nodes.list.filter((one) => one.key.startsWith(prefix) && (prefix.length > 4 || one.type === "repeater"));
+  return repeaters.length === 1 ? make("a", { href: to("nodes", repeaters[0].key) }, named(nodeName(repeaters[0])), make("code", { class: "quiet small", text: ` ${prefix.slice(0, 12)}` })) : make("code", { text: prefix });
+}

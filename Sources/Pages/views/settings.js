@@ -1,0 +1,150 @@
+// What of the gateway may be changed here: the radio's settings, each with what it means, and the documents that stand in place of the configuration's. And
+// what may not, with the command that does it.
+import { fill, make } from "../parts/page.js";
+import { number } from "../parts/numbers.js";
+import { t, tn } from "../parts/words.js";
+import { ask, order } from "../stores/api.js";
+import { gateway } from "../stores/gateway.js";
+import { confirmed } from "../shell/dialog.js";
+
+/** A radio answers slowly while it sends. */
+const PATIENCE_MS = 60_000;
+
+/** The radio's settings that people change; the rest is `meshpost radio set`. */
+const FIELDS = [
+  { name: "name", kind: "text", most: 31 },
+  { name: "position", kind: "text", most: 40, pattern: "\\s*-?\\d+(\\.\\d+)?\\s*,\\s*-?\\d+(\\.\\d+)?\\s*", shown: (value) => value.split(",").map(Number).join(", ") },
+  { name: "location-policy", kind: "choice", options: ["0", "1"] },
+  { name: "power", kind: "number", least: -9, most: 30 },
+  { name: "preset", kind: "preset" },
+  { name: "telemetry", kind: "choice", options: ["deny", "contacts", "all"] },
+];
+
+const DOCUMENTS = [
+  { name: "log_level", kind: "choice", options: ["", "error", "warning", "notice", "info", "debug"] },
+  { name: "messages_from_hub", kind: "choice", options: ["", "true", "false"] },
+  { name: "airtime_per_hour_s", kind: "number", least: 1, most: 3600 },
+];
+
+export class Settings {
+  #radio = null;
+  #presets = [];
+  #documents = new Map();
+
+  constructor(place) {
+    this.radio = make("section", { class: "card wide", "aria-labelledby": "settings-title" });
+    this.documents = make("section", { class: "card wide", "aria-labelledby": "documents-title" });
+    this.backup = make("section", { class: "card wide", "aria-labelledby": "backup-title" });
+    fill(place, make("h2", { class: "section", text: t("settings.title") }), this.radio, this.documents, this.backup);
+    this.#drawBackup();
+    this.#read();
+  }
+
+  async #read() {
+    const head = make("h2", { id: "settings-title", text: t("settings.radio") });
+    try {
+      [this.#radio, { presets: this.#presets }] = await Promise.all([ask("/v1/radio"), ask("/v1/radio/presets")]);
+      fill(this.radio, head, make("p", { class: "quiet small", text: t("settings.radio-why") }), make("div", { class: "settings-fields" }, FIELDS.map((field) => this.#field(field))));
+    } catch (trouble) {
+      fill(this.radio, head, make("p", { class: "quiet", text: trouble.message }), trouble.remedy ? make("p", { class: "quiet small", text: trouble.remedy, lang: "en" }) : null,
+        make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#read() } }));
+    }
+    await this.#readDocuments();
+  }
+
+  async #readDocuments() {
+    try {
+      const { documents } = await ask("/v1/documents?prefix=settings/");
+      this.#documents = new Map(documents.map((one) => [one.key, one]));
+    } catch { return; /* what was shown stays */ }
+    fill(this.documents, make("h2", { id: "documents-title", text: t("settings.documents") }), make("p", { class: "quiet small", text: t("settings.documents-why") }),
+      make("div", { class: "settings-fields" }, DOCUMENTS.map((field) => this.#document(field))));
+  }
+
+  #drawBackup() {
+    fill(this.backup, make("h2", { id: "backup-title", text: t("backup.title") }), make("p", { text: t("backup.why") }),
+      make("p", { class: "quiet small" }, tn("backup.how", { command: make("code", { text: "meshpost backup FILE" }), remote: make("code", { text: "meshpost --host ssh://USER@GATEWAY backup FILE" }) })),
+      make("p", { class: "quiet small" }, tn("backup.radio", { command: make("code", { text: "meshpost radio backup FILE --private-key" }) })));
+  }
+
+  // MARK: One setting
+
+  #control(field, value, id) {
+    const common = { id, class: "field", "aria-describedby": `${id}-why`, name: field.name };
+    if (field.kind === "choice" || field.kind === "preset") {
+      const options = field.kind === "preset" ? this.#presets.map((one) => one.name) : field.options;
+      const chosen = field.kind === "preset" ? this.#radio.stats?.presets?.[0] ?? "" : String(value ?? "");
+      const words = (one) => (field.kind === "preset" ? one || t("settings.preset-own") : t(`settings.${field.name}.${one || "none"}`));
+      return make("select", common, (options.includes(chosen) ? options : [chosen, ...options]).map((one) => make("option", { value: one, selected: one === chosen, text: words(one) })));
+    }
+    return make("input", { ...common, type: field.kind === "number" ? "number" : "text", value: String(value ?? ""), min: field.least, max: field.kind === "number" ? field.most : null,
+      maxlength: field.kind === "text" ? field.most : null, pattern: field.pattern, dir: field.kind === "text" ? "auto" : null, autocomplete: field.kind === "text" ? "off" : null });
+  }
+
+  /** A field with a button that changes it, what it means, and what has become of it. `change(value)` resolves when it is so. */
+  #row(field, id, value, change) {
+    const control = this.#control(field, value, id);
+    const state = make("p", { class: "small", role: "status" });
+    const before = control.value;
+    const submit = async (event) => {
+      event.preventDefault();
+      if (control.value === before) return;
+      const warning = field.kind === "preset" ? this.#warning(control.value) : null;
+      if (warning && !await confirmed(t("settings.preset-title"), warning, t("settings.preset-verb"))) return;
+      const button = event.submitter ?? control.form.querySelector("button");
+      button.disabled = true;
+      [state.className, state.textContent] = ["small quiet", t("loading")];
+      try {
+        await change(control.value.trim());
+      } catch (trouble) {
+        control.setAttribute("aria-invalid", "true");
+        [state.className, state.textContent] = ["small bad-words", `${t("not-saved")} ${trouble.message}`];
+      }
+      button.disabled = false;
+    };
+    return make("form", { class: "setting", data: { setting: field.name }, on: { submit } }, make("label", { for: id, text: t(`settings.${field.name}`) }),
+      make("div", { class: "row" }, control, make("button", { type: "submit", class: "button", text: t("settings.set") })),
+      make("p", { class: "quiet small", id: `${id}-why`, text: t(`settings.${field.name}-why`, { most: this.#radio?.stats?.max_power_dbm ?? "" }) }), state);
+  }
+
+  #field(field) {
+    const { settings } = this.#radio;
+    const most = field.name === "power" ? this.#radio.stats?.max_power_dbm ?? field.most : field.most;
+    const value = field.shown ? field.shown(String(settings[field.name] ?? "")) : settings[field.name];
+    return this.#row({ ...field, most }, `set-${field.name}`, value, async (given) => {
+      this.#radio = await order("/v1/radio/set", { [field.name]: given }, { patience: PATIENCE_MS });
+      this.#drawAgain(field, `set-${field.name}`, () => this.#field(field));
+      gateway.load();
+    });
+  }
+
+  /** What a change of the preset means, in figures. */
+  #warning(name) {
+    const preset = this.#presets.find((one) => one.name === name);
+    const { frequency, bandwidth, sf } = this.#radio.settings;
+    if (!preset) return null;
+    const words = (one) => `${number(one.frequency, 3)} MHz, ${number(one.bandwidth, 1)} kHz, SF${one.sf}`;
+    return t("settings.preset-warning", { before: words({ frequency, bandwidth, sf }), after: words(preset) });
+  }
+
+  #document(field) {
+    const key = `settings/${field.name}`;
+    const known = this.#documents.get(key);
+    return this.#row(field, `document-${field.name}`, known?.value ?? "", async (given) => {
+      const value = given === "" ? undefined : field.kind === "number" ? Number(given) : given === "true" ? true : given === "false" ? false : given;
+      await order("/v1/documents", { key, ...(value === undefined ? {} : { value }) });
+      this.#documents.set(key, { value });
+      this.#drawAgain(field, `document-${field.name}`, () => this.#document(field));
+    });
+  }
+
+  #drawAgain(field, id, drawn) {
+    const old = document.getElementById(id)?.closest("form");
+    if (!old) return;
+    const fresh = drawn();
+    const hadFocus = old.contains(document.activeElement);
+    old.replaceWith(fresh);
+    [fresh.querySelector("[role=status]").className, fresh.querySelector("[role=status]").textContent] = ["small good-words", t("saved")];
+    if (hadFocus) fresh.querySelector("button").focus();
+  }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import JSON
+import SQLite
+
+/// One attempt to send a message to a node or room, as the journal tells it.
+public struct OutgoingAttempt: Equatable, Sendable {
+  /// From 1.
+  public var number: Int
+  /// When it was handed to the radio, milliseconds since 1970; `nil`: the journal no longer has it.
+  public var at: Int64?
+  /// Flooded, or along the path that was known then; `nil`: the journal no longer has it.
+  public var isFlood: Bool?
+  /// What acknowledges it; `nil`: it cannot be told which of the codes it is.
+  public var code: AckCode?
+
+  public init(number: Int, at: Int64? = nil, isFlood: Bool? = nil, code: AckCode? = nil) {
+    (self.number, self.at, self.isFlood, self.code) = (number, at, isFlood, code)
+  }
+}
+
+extension Store {
+  /// Events of the journal that are looked through for one message: beyond them attempts have no time.
+  private static let mostSearched: Int64 = 20_000
+
+  /// The attempts that the radio took, oldest first: read from the journal, which has each state. Nothing is kept for them besides.
+  public func attempts(toSend message: OutgoingMessage) throws(StoreError) -> [OutgoingAttempt] {
+    guard message.kind != .channel, message.tries > 0 else { return [] }
+    let tries = min(message.tries, Int(UInt8.max))
+    var attempts = (1...tries).map { OutgoingAttempt(number: $0) }
+    // An attempt that the radio did not take has a code, too: then they cannot be paired.
+    if message.codes.count == tries {
+      for (index, code) in message.codes.enumerated() { attempts[index].code = code }
+    }
+    try translating { () throws(SQLiteError) in
+      var (known, floods, begun) = (0, 0, Int64?.none)
+      try eachState(of: message) { at, state in
+        let total = Int(clamping: state["attempts"]?.integer ?? 0)
+        let flooded = Int(clamping: state["floods"]?.integer ?? 0)
+        // It counts once the radio has it; what was not answered counts when the next is begun.
+        if total == known + 1, total <= tries, let begun {
+          (attempts[total - 1].at, attempts[total - 1].isFlood) = (begun, flooded > floods)
+        }
+        if total > known { (known, floods, begun) = (total, flooded, nil) }
+        if state["state"]?.string == OutgoingState.sending.rawValue { begun = at }
+      }
+    }
+    return attempts
+  }
+
+  private func eachState(
+    of message: OutgoingMessage, _ state: (_ at: Int64, _ body: JSONValue) -> Void
+  ) throws(SQLiteError) {
+    var (first, last) = (Int64.max, Int64.min)
+    try database.each("SELECT seq, newest_seq FROM outgoing WHERE id = ?", [.integer(message.id)]) {
+      (row) throws(SQLiteError) in
+      guard let seq = row.integerIfAny(0) else { return false }
+      (first, last) = (seq, min(row.integerIfAny(1) ?? seq, seq + Self.mostSearched))
+      return false
+    }
+    guard first < last else { return }
+    try database.each(
+      """
+      SELECT at, body FROM journal WHERE seq > ?1 AND seq <= ?2 AND kind = 'outgoing' AND instr(body, ?3) > 0 ORDER BY seq
+      """, [.integer(first), .integer(last), .blob(Array(message.key.utf8))]
+    ) { (row) throws(SQLiteError) in
+      // `try?`: a damaged event tells nothing; `doctor` tells of it.
+      guard let body = try? JSONValue(parsing: row.blob(1)), body["id"]?.string == message.key else { return true }
+      state(row.integer(0), body)
+      return true
+    }
+  }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Console
+import Foundation
+import Glibc
+import Hub
+
+/// `meshpost-hub people`: who may use the hub's pages.
+struct People: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Manage who may use the hub's pages.",
+    discussion: """
+      Roles: view (read everything), operate (also send commands and edit documents), administer (also manage people). What is changed \
+      applies at once, and signs the person out.
+      """,
+    subcommands: [List.self, Add.self, Role.self, Password.self, Remove.self], defaultSubcommand: List.self)
+
+  struct List: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "List people.")
+    @OptionGroup var beside: Beside
+
+    func run() async throws {
+      let people = try await beside.store(beside.configuration(), writes: false) { try await $0.people() }
+      for person in people {
+        let used = person.usedAt.map { "last used \(Self.day($0))" } ?? "never used"
+        print("\(person.name)  \(person.role.rawValue)  since \(Self.day(person.createdAt)), \(used)")
+      }
+      if people.isEmpty { print("nobody: add someone with `meshpost-hub people add NAME --role administer`") }
+    }
+
+    private static func day(_ milliseconds: Int64) -> String {
+      Date(timeIntervalSince1970: Double(milliseconds) / 1000).formatted(.iso8601.year().month().day())
+    }
+  }
+
+  struct Add: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Add a person.",
+      discussion: "Asks for the password, or reads it from the first line of standard input.")
+    @OptionGroup var beside: Beside
+    @Argument(help: "The name to sign in with.") var name: String
+    @Option(help: "\(HubPerson.Role.names).") var role: HubPerson.Role
+
+    func validate() throws { try People.check(name) }
+
+    func run() async throws {
+      try await People.change(beside, name, role: role, password: try People.ask(), mustBeNew: true)
+      print("added \(name), who may \(role.rawValue)")
+    }
+  }
+
+  struct Role: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Change what a person may do.")
+    @OptionGroup var beside: Beside
+    @Argument(help: "The person.") var name: String
+    @Argument(help: "\(HubPerson.Role.names).") var role: HubPerson.Role
+
+    func run() async throws {
+      try await People.change(beside, name, role: role, password: nil)
+      print("\(name) may \(role.rawValue)")
+    }
+  }
+
+  struct Password: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Change a person's password.",
+      discussion: "Asks for it, or reads it from the first line of standard input.")
+    @OptionGroup var beside: Beside
+    @Argument(help: "The person.") var name: String
+
+    func run() async throws {
+      try await People.change(beside, name, role: nil, password: try People.ask())
+      print("changed the password of \(name)")
+    }
+  }
+
+  struct Remove: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Remove a person.")
+    @OptionGroup var beside: Beside
+    @Argument(help: "The person.") var name: String
+
+    func run() async throws {
+      let name = name
+      let refusal = try await beside.store(beside.configuration(), writes: true) { store in
+        let refusal = try await store.removePerson(name)
+        if refusal == nil { try await People.note(store, name, ["removed": "true"]) }
+        return refusal
+      }
+      if let refusal { throw People.failure(refusal.description) }
+      print("removed \(name)")
+    }
+  }
+
+  // MARK: What they share
+
+  static func check(_ name: String) throws {
+    guard Name.isAllowed(name) else { throw ValidationError("a name must be \(Name.allowed)") }
+  }
+
+  static func change(
+    _ beside: Beside, _ name: String, role: HubPerson.Role?, password: String?, mustBeNew: Bool = false
+  ) async throws {
+    var hash: String?
+    if let password {
+      hash = HubPerson.hash(password)
+      guard hash != nil else { throw failure("not enough memory") }
+    }
+    let words = hash
+    let refusal = try await beside.store(beside.configuration(), writes: true) { store in
+      let refusal = try await store.setPerson(name, role: role, hash: words, mustBeNew: mustBeNew, at: Beside.now)
+      if refusal == nil {
+        let detail = ["role": role?.rawValue, "password": words == nil ? nil : "changed"].compactMapValues { $0 }
+        try await note(store, name, detail)
+      }
+      return refusal
+    }
+    if let refusal { throw failure(refusal.description) }
+  }
+
+  /// Who did it is the user of this machine.
+  static func note(_ store: HubStore, _ name: String, _ detail: [String: String]) async throws {
+    let user = getpwuid(getuid()).map { String(cString: $0.pointee.pw_name) } ?? "\(getuid())"
+    try await store.note(HubDeed(person: name, by: user, detail, at: Beside.now))
+  }
+
+  static func failure(_ words: String) -> ExitCode {
+    Console.error("error: \(words)")
+    return ExitCode(65)  // EX_DATAERR
+  }
+
+  static func ask() throws -> String {
+    let password = try read("password: ")
+    guard HubPerson.passwordCharacters.contains(password.unicodeScalars.count) else {
+      let range = HubPerson.passwordCharacters
+      throw ValidationError("a password has \(range.lowerBound) to \(range.upperBound) characters")
+    }
+    guard isatty(0) != 0 else { return password }
+    guard try read("repeat the password: ") == password else { throw ValidationError("the passwords differ") }
+    return password
+  }
+
+  private static func read(_ prompt: String) throws -> String {
+    guard isatty(0) != 0 else { return readLine() ?? "" }
+    return getpass(prompt).map { String(cString: $0) } ?? ""
+  }
+}
+
+extension HubPerson.Role: ExpressibleByArgument {}

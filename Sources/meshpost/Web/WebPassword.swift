@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Glibc
+import JSON
+import Web
+
+extension WebCommand {
+  struct Password: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Set the password of the pages that the gateway serves on its network.",
+      discussion: """
+        For [web] in meshpostd.toml. Asks for the password, or reads the first line of standard input. Everybody who is signed in has \
+        to sign in again. `meshpost web` itself needs no password.
+        """)
+    /// A password that people can type, and that a patient attacker on the network does not find (NIST SP 800-63B, 3.1.1.2).
+    private static let shortest = 8
+    private static let longest = 1024
+
+    @OptionGroup var connection: Connection
+    @Flag(help: "Remove the password: nobody can sign in.") var remove = false
+
+    func run() throws {
+      let hash = remove ? nil : try Self.hash(try Self.ask())
+      let body = JSONWriter.object { json in
+        if let hash { json.field("hash", hash) } else { json.null("hash") }
+      }
+      let answer = try ControlClient(connection).post("/v1/web/password", body: body)
+      guard !connection.json else { return print(answer.text) }
+      print(remove ? "password removed: nobody can sign in" : "password set; browsers have to sign in again")
+      if answer.value["serves"]?.bool == false {
+        print(
+          "The gateway serves no pages: set `listen` in [web] of meshpostd.toml, then `sudo systemctl reload meshpost`."
+        )
+      }
+    }
+
+    private static func hash(_ password: String) throws -> String {
+      guard let hash = PasswordHash.make(password) else { throw Failure.say("not enough memory for scrypt", EX_OSERR) }
+      return hash
+    }
+
+    private static func ask() throws -> String {
+      let password = Asking.hidden("password: ") ?? ""
+      let count = password.unicodeScalars.count
+      guard (shortest...longest).contains(count), password.utf8.count <= longest else {
+        throw ValidationError("a password has \(shortest) to \(longest) characters")
+      }
+      guard isTerminal else { return password }
+      guard Asking.hidden("repeat the password: ") == password else { throw ValidationError("the passwords differ") }
+      return password
+    }
+
+    private static var isTerminal: Bool { isatty(0) != 0 }
+  }
+}

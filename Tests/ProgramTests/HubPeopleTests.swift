@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Foundation
+import Glibc
+import HTTP
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// The hub's pages without a browser: people, what each may do, and what is live.
+  @Suite struct HubPeople {
+    private final class Hub {
+      let rig: Rig
+      let browser: Browser
+
+      init(database: String? = nil) throws {
+        rig = try Rig()
+        browser = Browser(port: UInt16(rig.hubPort), way: "password")
+        rig.writeHubConfiguration(
+          database: database,
+          extra: """
+            [web]
+            url = "http://127.0.0.1:\(rig.hubPort)"
+            pages = "\(PagesHost.pages)"
+            """)
+        try rig.startHub()
+      }
+
+      @discardableResult
+      func people(_ arguments: [String], input: String? = nil) throws -> (code: Int32, lines: [String]) {
+        let program = try Program.own(
+          "meshpost-hub", ["people"] + arguments + ["--config", rig.scratch.location("hub.toml")])
+        if let input { program.write(input) }
+        program.endInput()
+        return (try program.ended(), program.lines)
+      }
+
+      func add(_ name: String, _ role: String, password: String) throws {
+        let added = try people(["add", name, "--role", role], input: password)
+        #expect(added.code == 0, "\(added)")
+      }
+
+      func another() -> Browser { Browser(port: browser.port, way: "password") }
+    }
+
+    private static func signIn(_ browser: Browser, _ person: String, _ password: String) -> Int? {
+      let body = "{\"person\":\"\(person)\",\"password\":\"\(password)\"}"
+      let response = browser.ask("POST", "/session", body, signedIn: false)
+      if let set = response?.headers["Set-Cookie"] { browser.cookie = set.components(separatedBy: ";")[0] }
+      return response?.status
+    }
+
+    private static func json(_ response: HTTPResponse?) throws -> JSONValue {
+      try JSONValue(parsing: response?.body ?? [])
+    }
+
+    @Test(arguments: ["SQLite", "PostgreSQL"])
+    func `each may do what the role says, and nothing when removed`(_ kind: String) throws {
+      let server = kind == "SQLite" ? nil : try PostgresServer()
+      let hub = try Hub(database: server?.address)
+      try hub.add("ana", "administer", password: "correct horse")
+      try hub.add("vera", "view", password: "battery staple")
+      #expect(try hub.people(["add", "vera", "--role", "view"], input: "another word").code == 65)
+      #expect(try hub.people(["add", "a b", "--role", "view"], input: "another word").code == EX_USAGE)
+      #expect(try hub.people(["remove", "ana"]).lines.joined().contains("last one who may administer"))
+      let (ana, vera) = (hub.browser, hub.another())
+      #expect(ana.ask("GET", "/v1/fleet")?.status == 401)
+      #expect(Self.signIn(ana, "ana", "battery staple") == 403)
+      #expect(Self.signIn(ana, "nobody", "battery staple") == 403)
+      #expect(Self.signIn(ana, "ana", "correct horse") == 200)
+      #expect(Self.signIn(vera, "vera", "battery staple") == 200)
+      let session = try Self.json(vera.ask("GET", "/session"))
+      #expect(session["host"]?.string == "hub" && session["role"]?.string == "view")
+      #expect(session["can_change"]?.bool == false)
+      for browser in [ana, vera] { #expect(browser.ask("GET", "/v1/fleet")?.status == 200) }
+      // A viewer who commands, edits, or looks after people.
+      #expect(vera.ask("POST", "/v1/gateways/g/commands", #"{"command":"send","to":"x","text":"y"}"#)?.status == 403)
+      #expect(vera.ask("PUT", "/v1/gateways/g/documents/settings/log_level", #"{"value":"info"}"#)?.status == 403)
+      #expect(vera.ask("PUT", "/v1/people/vera", #"{"role":"administer"}"#)?.status == 403)
+      for path in ["/v1/people", "/v1/tokens"] { #expect(vera.ask("GET", path)?.status == 403) }
+      // Nobody is a gateway.
+      #expect(ana.ask("POST", "/v1/gateways/g/events", "{}")?.status == 403)
+      // Other sites, and other names.
+      #expect(ana.ask("GET", "/v1/people", headers: ["Origin": "http://evil.example"])?.status == 403)
+      #expect(ana.ask("DELETE", "/v1/people/vera", headers: ["Sec-Fetch-Site": "cross-site"])?.status == 403)
+      #expect(ana.ask("PUT", "/v1/people/vera", "{}", headers: ["Content-Type": "text/plain"])?.status == 403)
+      // A new role signs out.
+      #expect(ana.ask("PUT", "/v1/people/vera", #"{"role":"operate"}"#)?.status == 200)
+      #expect(vera.ask("GET", "/v1/fleet")?.status == 401)
+      #expect(Self.signIn(vera, "vera", "battery staple") == 200)
+      #expect(
+        vera.ask("POST", "/v1/gateways/g/commands?wait_s=0", #"{"id":"c1","command":"send","to":"x","text":"y"}"#)?
+          .status == 202)
+      let command = try Self.json(ana.ask("GET", "/v1/commands"))["commands"]?.array?.first
+      #expect(command?["author"]?.string == "vera" && command?["gateway"]?.string == "g")
+      let deeds = try Self.json(ana.ask("GET", "/v1/audit"))["audit"]?.array ?? []
+      #expect(deeds.first?["what"]?.string == "command" && deeds.first?["who"]?.string == "vera")
+      #expect(deeds.contains { $0["way"]?.string == "command_line" && $0["detail"]?["name"]?.string == "ana" })
+      #expect(!"\(deeds)".contains("horse") && !"\(deeds)".contains("scrypt"))
+      let tokens = try Self.json(ana.ask("GET", "/v1/tokens"))["tokens"]?.array ?? []
+      #expect(tokens.first?["access"]?.string == "all")
+      #expect(!"\(tokens)".contains(Rig.token))
+      // Removed at the machine: at once.
+      #expect(try hub.people(["remove", "vera"]).code == 0)
+      #expect(vera.ask("GET", "/v1/fleet")?.status == 401)
+      #expect(Self.signIn(vera, "vera", "battery staple") == 403)
+      let list = try hub.people([])
+      #expect(list.lines.count == 1 && list.lines[0].hasPrefix("ana  administer"), "\(list)")
+      // Sessions outlive the hub.
+      hub.rig.hub?.kill9()
+      try hub.rig.startHub()
+      #expect(ana.ask("GET", "/v1/people")?.status == 200)
+      #expect(ana.ask("DELETE", "/session")?.status == 200)
+      #expect(ana.ask("GET", "/v1/people")?.status == 401)
+    }
+
+    @Test func `who guesses waits, and tokens work as before`() throws {
+      let hub = try Hub()
+      try hub.add("ana", "administer", password: "correct horse")
+      let statuses = (0..<8).map { Self.signIn(hub.browser, "ana", "guess \($0)") }
+      #expect(statuses.prefix(6).allSatisfy { $0 == 403 } && statuses.last == 429, "\(statuses)")
+      try hub.rig.hub?.line(with: "login refused from 127.0.0.1: wrong name or password")
+      let token = ["Authorization": "Bearer \(Rig.token)"]
+      #expect(hub.browser.ask("GET", "/v1/fleet", headers: token)?.status == 200)
+      #expect(hub.browser.ask("GET", "/v1/fleet", headers: ["Authorization": "Bearer wrong"])?.status == 401)
+    }
+
+    @Test func `pages come with a policy, and only by the hub's names`() throws {
+      let hub = try Hub()
+      let shell = try #require(hub.browser.ask("GET", "/fleet"))
+      #expect(shell.status == 200 && shell.headers["Content-Type"]?.hasPrefix("text/html") == true)
+      #expect(shell.headers["Content-Security-Policy"]?.contains("default-src 'none'") == true)
+      let tag = try #require(shell.headers["ETag"])
+      #expect(hub.browser.ask("GET", "/", headers: ["If-None-Match": tag])?.status == 304)
+      #expect(hub.browser.ask("GET", "/pages/..%2f..%2fPackage.swift")?.status == 404)
+      #expect(hub.browser.ask("GET", "/v1/nonsense")?.status == 404)
+      #expect(hub.browser.ask("GET", "/healthz")?.status == 200)
+      let socket = try LoopbackPort.connect(hub.browser.port)
+      defer { close(socket) }
+      _ = "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n".withCString { write(socket, $0, strlen($0)) }
+      var answer = [UInt8](repeating: 0, count: 32)
+      let count = read(socket, &answer, answer.count)
+      #expect(String(decoding: answer.prefix(max(0, count)), as: UTF8.self).contains(" 403 "))
+    }
+
+    @Test(arguments: ["SQLite", "PostgreSQL"]) func `the fleet, its messages, and what is live`(_ kind: String) throws {
+      let server = kind == "SQLite" ? nil : try PostgresServer()
+      let hub = try Hub(database: server?.address)
+      let rig = hub.rig
+      try hub.add("ana", "view", password: "correct horse")
+      #expect(Self.signIn(hub.browser, "ana", "correct horse") == 200)
+      try rig.startRadio(["--contacts", "5"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      for number in 0..<5 { rig.radio?.write("chan r1 0 message \(number) 山の上") }
+      func messages(_ query: String) throws -> [JSONValue] {
+        try Self.json(hub.browser.ask("GET", "/v1/messages?\(query)"))["messages"]?.array ?? []
+      }
+      func texts(_ query: String) throws -> [String] { try messages(query).compactMap { $0["body"]?["text"]?.string } }
+      try untilTrue("the messages") { try messages("order=newest").count == 5 }
+      #expect(try texts("order=newest&limit=2").map { String($0.prefix(9)) } == ["message 4", "message 3"])
+      let next = try #require(Self.json(hub.browser.ask("GET", "/v1/messages?order=newest&limit=2"))["next"]?.integer)
+      #expect(try texts("before=\(next)&limit=2").first?.hasPrefix("message 2") == true)
+      #expect(try texts("q=MESSAGE%203").count == 1)
+      #expect(try texts("q=%E5%B1%B1%E3%81%AE").count == 5)
+      for query in [
+        "q=%25", "q=_", "q=%00", "gateway=nobody", "since=9007199254740991", "until=0",
+        "q=\(String(repeating: "a", count: 5000))",
+      ] { #expect(try texts(query).isEmpty, "\(query)") }
+      for query in [
+        "before=-1", "before=9223372036854775808", "before=x", "limit=0", "limit=-5", "since=-1", "channel=%00",
+      ] {
+        #expect(hub.browser.ask("GET", "/v1/messages?\(query)")?.status ?? 0 < 500, "\(query)")
+      }
+      func fleet() throws -> JSONValue? { try Self.json(hub.browser.ask("GET", "/v1/fleet"))["gateways"]?.array?.first }
+      try untilTrue("the gateway's state") { try fleet()?["radio_state"]?.string == "up" }
+      let row = try fleet()
+      #expect(row?["linked"]?.bool == true)
+      #expect(row?["nodes"]?.integer ?? 0 >= 5 && row?["model"] != nil)
+      #expect(row?["last_message"]?["text"]?.string?.hasPrefix("message 4") == true)
+      #expect(try Self.json(hub.browser.ask("GET", "/v1/channels"))["channels"]?.array?.count == 1)
+      let position = try #require(try messages("order=newest&limit=1").first?["position"]?.integer)
+      #expect(try Self.json(hub.browser.ask("GET", "/v1/messages/\(position)"))["heard"]?.array?.count == 1)
+      #expect(hub.browser.ask("GET", "/v1/messages/\(position + 1)")?.status == 404)
+      rig.radio?.write("chan r1 0 while somebody looks")
+      let live = try hub.browser.follow(after: "\(position)") { $0.contains { $0.contains("while somebody looks") } }
+      #expect(live.contains { $0.contains("event: message") && $0.contains("while somebody looks") })
+      rig.gateway?.kill9()
+      _ = try hub.browser.follow(after: nil) {
+        $0.contains { $0.contains("event: gateway") && $0.contains("\"linked\":false") }
+      }
+      // Who reads on does not hold up the hub's end.
+      var hasAsked = false
+      _ = try hub.browser.follow(after: nil) { _ in
+        if !hasAsked {
+          hasAsked = true
+          rig.hub?.send(SIGTERM)
+        }
+        return false
+      }
+      #expect(try rig.hub?.ended() == 0)
+    }
+  }
+}
