@@ -93,6 +93,8 @@ DOCUMENTS[EVERYWHERE] = {
         "before": "systemctl stop meshpost", "ends": "synced with the radio", "after": "systemctl start meshpost; synced"},
     "meshpost top": {"ends": "q quit"},
     "meshpost web": {"ends": "secret="},
+    "meshpost web password": {"answers": [("password:", "correct horse\n"), ("repeat", "correct horse\n")], "shows": "password set"},
+    "meshpost-hub people add": {"named": "docs/hub.md has it whole"},
     "apt purge meshpost": {"elsewhere": MACHINE},
     "hardware/keeper": {"named": "what it keeps follows from the sentence; ReplacementTests and others run it"},
 }
@@ -251,7 +253,7 @@ DOCUMENTS["docs/observability.md"] = {
     "meshpost-hub purge --older-than 90d --kind packet --yes": {"shows": "deleted nothing"},
 }
 DOCUMENTS["docs/pages.md"] = {
-    "meshpost web password": {"answers": [("password:", "correct horse\n"), ("repeat", "correct horse\n")], "shows": "password set"},
+    "meshpost web --tiles 'https://tiles.example.org/{z}/{x}/{y}.png' --tiles-credit '© whoever drew it'": {"ends": "secret="},
     "meshpost --host ssh://pi@hilltop web": {"ends": "secret="},
 }
 
