@@ -25,8 +25,12 @@ class HubLive extends Store {
   start() {
     this.#open();
     // A line that is cut somewhere on the way says nothing.
-    this.#watch = setInterval(() => { if (Date.now() - this.#spoken > SILENCE_MS) this.retry(); }, 5000);
+    this.#watch = setInterval(() => { if (!document.hidden && Date.now() - this.#spoken > SILENCE_MS) this.retry(); }, 5000);
     addEventListener("online", () => this.retry());
+    // A browser has six connections to a host, for all pages together: one that is left, or not looked at, keeps none of them.
+    addEventListener("pagehide", () => this.#source?.close());
+    addEventListener("pageshow", (event) => { if (event.persisted) this.retry(); });
+    document.addEventListener("visibilitychange", () => { if (document.hidden) this.#source?.close(); else this.retry(); });
   }
 
   stop() {
@@ -64,7 +68,7 @@ class HubLive extends Store {
       // Refused for good, such as when the session has ended: asked again, it says why.
       if (source.readyState === EventSource.CLOSED) {
         ask("/v1/channels").catch(() => { /* signed out is told where it is asked */ });
-        setTimeout(() => { if (this.#source === source) this.retry(); }, 5000);
+        setTimeout(() => { if (this.#source === source && !document.hidden) this.retry(); }, 5000);
       }
     });
   }
