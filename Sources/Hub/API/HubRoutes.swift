@@ -39,7 +39,8 @@ extension HubAPI {
     ("gateway", .text), ("radio?", .text), ("name", .text), ("linked", .truth), ("link_since?", .whole),
     ("last_seen", .whole), ("events", .whole), ("version?", .text), ("link?", .text), ("model?", .text),
     ("radio_key?", .text), ("radio_state?", .text), ("sync?", .text), ("clock_trusted?", .truth),
-    ("battery_mv?", .whole), ("power?", .oneOf(["low", "ok"])), ("pending?", .whole), ("error?", .text), ("store_error?", .text),
+    ("battery_mv?", .whole), ("power?", .oneOf(["low", "ok"])), ("pending?", .whole), ("error?", .text),
+    ("store_error?", .text),
     ("position?", .object([("lat", .number), ("lon", .number)])), ("note?", .text), ("tags?", .list(.text)),
     ("messages_today", .whole), ("nodes", .whole),
     (
