@@ -32,8 +32,8 @@ export class Settings {
   #documents = new Map();
 
   constructor(place) {
-    this.radio = make("section", { class: "card wide", "aria-labelledby": "settings-title" });
-    this.documents = make("section", { class: "card wide", "aria-labelledby": "documents-title" });
+    this.radio = make("section", { class: "card wide", "aria-labelledby": "settings-title" }, make("h2", { id: "settings-title", text: t("settings.radio") }));
+    this.documents = make("section", { class: "card wide", "aria-labelledby": "documents-title" }, make("h2", { id: "documents-title", text: t("settings.documents") }));
     this.backup = make("section", { class: "card wide", "aria-labelledby": "backup-title" });
     fill(place, make("h2", { class: "section", text: t("settings.title") }), this.radio, this.documents, this.backup);
     this.#drawBackup();
