@@ -33,6 +33,7 @@ let package = Package(
     .target(name: "RadioSession", dependencies: ["Companion", "Timing"], swiftSettings: strict),
     .target(name: "BluetoothSession", dependencies: ["Timing"], swiftSettings: strict),
     .target(name: "Delivery", dependencies: ["Companion", "Timing"], swiftSettings: strict),
+    .target(name: "Alerts", dependencies: ["Timing"], swiftSettings: strict),
 
     // What C libraries give, each behind one wall.
     .systemLibrary(name: "CLinux"),
@@ -130,7 +131,7 @@ let package = Package(
     .target(
       name: "Gateway",
       dependencies: [
-        "Companion", "Control", "Delivery", "Documents", "Escaping", "JSON", "Messaging", "Proxies", "Proxy",
+        "Alerts", "Companion", "Control", "Delivery", "Documents", "Escaping", "JSON", "Messaging", "Proxies", "Proxy",
         "RadioSession", "Relay",
         "Release", "ServiceManager", "Sync",
         "Store", "Transport",
@@ -146,7 +147,8 @@ let package = Package(
     .target(
       name: "Hub",
       dependencies: [
-        "CLinux", "CPostgres", "Console", "Deflate", "Documents", "Escaping", "Exposition", "MeshCrypto", "Release",
+        "Alerts", "CLinux", "CPostgres", "Console", "Deflate", "Documents", "Escaping", "Exposition", "MeshCrypto",
+        "Release",
         "EventLoop", "ServiceManager", "SQLite", "JSON", "Timing", "TOML", "Web",
         .product(name: "Hummingbird", package: "hummingbird"),
         .product(name: "Logging", package: "swift-log"), .product(name: "NIOCore", package: "swift-nio"),
@@ -286,6 +288,7 @@ let package = Package(
     .testTarget(
       name: "ServiceManagerTests", dependencies: ["CLinux", "ServiceManager", "TestSupport"], swiftSettings: strict),
     .testTarget(name: "TimingTests", dependencies: ["Timing"], swiftSettings: strict),
+    .testTarget(name: "AlertsTests", dependencies: ["Alerts", "TestSupport", "Timing"], swiftSettings: strict),
     .testTarget(
       name: "RadioSessionTests", dependencies: ["Companion", "RadioSession", "TestSupport", "Timing"],
       swiftSettings: strict),

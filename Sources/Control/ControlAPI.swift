@@ -28,6 +28,7 @@ public final class ControlAPI {
   private let doctor: DoctorAPI
   private let backup: BackupAPI
   private let web: WebAPI
+  private let alerts: AlertsAPI
   private var server: HTTPServer?
   /// On loopback, for metrics alone.
   private var metricsServer: HTTPServer?
@@ -51,6 +52,7 @@ public final class ControlAPI {
     doctor = DoctorAPI(dependencies)
     backup = BackupAPI(dependencies)
     web = WebAPI(dependencies)
+    alerts = AlertsAPI(dependencies)
     try listen(location, group, metricsPort)
   }
 
@@ -193,6 +195,10 @@ public final class ControlAPI {
     case .testUpstream: try await relay.test(request)
     case .addUpstream: try relay.add(RequestBody(request))
     case .removeUpstream: try relay.remove(request)
+
+    case .alerts: try alerts.list(request)
+    case .alertRules: alerts.rules()
+    case .acknowledgeAlert: try await alerts.acknowledge(RequestBody(request))
 
     case .setWebPassword: try web.setPassword(RequestBody(request))
     case .doctor: try await doctor.show()

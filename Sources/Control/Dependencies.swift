@@ -47,6 +47,10 @@ public protocol GatewayOperations: AnyObject {
   /// Something was looked for that took memory.
   func memoryWasUsed()
   var powerReport: PowerReport { get }
+  /// Rules of alerts that are on, each as a sentence.
+  var alertRules: [(name: String, sentence: String)] { get }
+  /// Events that wait for the slowest upstream, about (docs/hub-protocol.md, "gateway").
+  var shownBacklog: Int64 { get }
   /// The password of the pages has this hash from now on; `nil`: nobody can sign in.
   func setWebPassword(_ hash: String?) throws(Refusal)
   /// `nil`: no pages are served.

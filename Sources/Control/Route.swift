@@ -80,6 +80,10 @@ enum Route: String, CaseIterable {
   case addUpstream = "POST /v1/upstreams/add"
   case removeUpstream = "POST /v1/upstreams/remove"
 
+  case alerts = "GET /v1/alerts"
+  case alertRules = "GET /v1/alerts/rules"
+  case acknowledgeAlert = "POST /v1/alerts/acknowledge"
+
   case setWebPassword = "POST /v1/web/password"
 
   case doctor = "GET /v1/doctor"

@@ -52,6 +52,8 @@ public final class Daemon {
   let maintenance: StoreMaintenance
   let notifier: ServiceNotifier?
   let power: PowerWatch
+  let alerts: GatewayAlerts
+  var backlog = ShownBacklog()
 
   /// Why the daemon cannot start, with the exit code of `sysexits.h`.
   public struct StartError: Error {
@@ -82,7 +84,7 @@ public final class Daemon {
     connection = RadioConnection(link, key: configuration.radioKey, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: configuration.sync, on: loop, log: log)
     power = PowerWatch(
-      synchronizer, store, limit: configuration.lowBattery, changes: stateChange, on: loop, log: log)
+      synchronizer, store, limit: configuration.lowBattery, changes: stateChange, on: loop)
     notifier = manager.map { [synchronizer, loop, log] in ServiceNotifier($0, synchronizer, on: loop, log: log) }
     do {
       messaging = try Self.makeMessaging(configuration.messaging, store, synchronizer, loop, log)
@@ -101,6 +103,9 @@ public final class Daemon {
     } catch {
       throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
+    alerts = GatewayAlerts(configuration.alerts, store, relay, changes: stateChange, on: loop, log: log)
+    power.alerts = alerts
+    maintenance.alerts = alerts
     do {
       control = try ControlAPI(
         ControlAPI.Dependencies(
@@ -179,6 +184,10 @@ public final class Daemon {
       relay.start()
       control?.somethingIsNew()
       maintenance.somethingWasStored()
+      alerts.somethingWasStored()
+      if backlog.read(relay.mostPending, now: loop.now) { stateChange.note() }
+    } else if store.failure != nil {
+      alerts.storeFailed()
     }
     if news.isDamaged { damage.resume() }
   }

@@ -29,6 +29,7 @@ extension Daemon: SyncObserver {
   public func contactCame(_ contact: Contact) {
     messaging.messenger.contactChanged(contact)
     messaging.keeper.look()
+    alerts.contactCame(contact)
   }
 
   public func messageStored(_ message: QueuedMessage) {
@@ -41,10 +42,14 @@ extension Daemon: SyncObserver {
     proxy.radioReplaced()
   }
 
-  public func radioIsIdle() { power.radioIsIdle() }
+  public func radioIsIdle() {
+    power.radioIsIdle()
+    alerts.radioIsIdle()
+  }
 
   private func radioChanged() {
     stateChange.note()
+    alerts.radio(isUp: connection.state == .up, words: summary)
     messaging.messenger.radioChanged()
     if connection.state != .up {
       messaging.nodes.requests.linkLost()

@@ -28,6 +28,7 @@ extension Daemon {
       Service(begin: { self.connection.start() }) { self.connection.stop() },
       Service(begin: { self.proxy.listen(self.configuration.proxies) }) { self.proxy.stop() },
       Service(begin: { self.pages.serve(self.configuration.web) }) { self.pages.stop() },
+      Service(begin: { self.beginAlerts() }) { self.alerts.stop() },
       task { () throws(CancellationError) in try await self.power.watchSupply() },
       // What the radio is handing over just now is on disk before the link goes.
       Service(begin: {}) { await self.synchronizer.finish(within: Self.shutdownGrace) },
@@ -46,6 +47,11 @@ extension Daemon {
         }
       },
       end: { task?.cancel() })
+  }
+
+  private func beginAlerts() {
+    alerts.begin()
+    alerts.radio(isUp: connection.state == .up, words: summary)
   }
 
   private func networkChanged() {

@@ -12,6 +12,7 @@ enum Schema {
     Migration(number: 11, sql: unspacedScripts), Migration(number: 12, sql: lanes),
     Migration(number: 13, sql: events), Migration(number: 14, sql: messagesOnce),
     Migration(number: 15, sql: conversations), Migration(number: 16, sql: mutes),
+    Migration(number: 17, sql: alerts),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -241,5 +242,15 @@ enum Schema {
   /// Whether somebody wants to see no number at it.
   private static let mutes = """
     ALTER TABLE conversations ADD COLUMN muted INTEGER NOT NULL DEFAULT 0;
+    """
+
+  /// Alerts, and when nodes were heard that are listened for: `elapsed` is steady time (`Store.elapsed`), whatever the clock shows.
+  private static let alerts = """
+    CREATE TABLE alerts(
+      id INTEGER PRIMARY KEY AUTOINCREMENT, rule TEXT NOT NULL, subject TEXT NOT NULL, text TEXT NOT NULL, value REAL,
+      began_at INTEGER NOT NULL, ended_at INTEGER, ended_elapsed INTEGER, returns INTEGER NOT NULL,
+      acknowledged_at INTEGER, acknowledged_by TEXT, note TEXT);
+    CREATE UNIQUE INDEX alerts_open ON alerts(rule, subject) WHERE ended_at IS NULL;
+    CREATE TABLE heard_nodes(key BLOB PRIMARY KEY, elapsed INTEGER NOT NULL, last_heard INTEGER NOT NULL) WITHOUT ROWID;
     """
 }

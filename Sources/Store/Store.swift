@@ -75,6 +75,8 @@ public final class Store {
   var identities: RecentIdentities?
   /// Reactions may wait for their messages; `nil`: not known yet.
   var mayHaveWaitingReactions: Bool?
+  /// Grows whenever dead letters may have become more or fewer.
+  public internal(set) var deadLetterChanges: UInt64 = 0
 
   /// The gateway's id: 16 hex digits, created once, kept when the database is recreated.
   public private(set) var gatewayID = ""

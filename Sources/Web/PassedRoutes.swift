@@ -19,7 +19,8 @@ public enum PassedRoutes {
     "/v1/readings": .rows, "/v1/radios": .rows, "/v1/journal": .rows, "/v1/packets": .stream,
     "/v1/conversations": .rows, "/v1/live": .stream, "/v1/resolve": .whole, "/v1/outgoing": .rows,
     "/v1/contacts/export": .whole, "/v1/radio": .whole, "/v1/radio/presets": .whole, "/v1/documents": .whole,
-    "/v1/outbox": .whole, "/v1/doctor": .whole, "/v1/outgoing/attempts": .whole,
+    "/v1/outbox": .whole, "/v1/doctor": .whole, "/v1/alerts": .whole, "/v1/alerts/rules": .whole,
+    "/v1/outgoing/attempts": .whole,
   ]
 
   private static let changing: Set<String> = [
@@ -30,7 +31,7 @@ public enum PassedRoutes {
     "/v1/node/login", "/v1/node/logout", "/v1/node/status", "/v1/node/telemetry", "/v1/node/neighbours",
     "/v1/node/trace", "/v1/node/cli", "/v1/node/alias", "/v1/node/note", "/v1/node/tags", "/v1/radio/set",
     "/v1/radio/advert", "/v1/documents", "/v1/outbox/retry", "/v1/outbox/drop", "/v1/outbox/resume",
-    "/v1/upstreams/pause", "/v1/upstreams/resume", "/v1/upstreams/test",
+    "/v1/upstreams/pause", "/v1/upstreams/resume", "/v1/upstreams/test", "/v1/alerts/acknowledge",
   ]
 
   /// `nil`: pages may not.

@@ -34,7 +34,7 @@ struct Meshpost: ParsableCommand {
         subcommands: [
           StatusCommand.self, TopCommand.self, WebCommand.self, RadioCommand.self, SyncCommand.self,
           UpstreamCommand.self,
-          OutboxCommand.self, JournalCommand.self, DocumentsCommand.self,
+          OutboxCommand.self, AlertsCommand.self, JournalCommand.self, DocumentsCommand.self,
         ]),
       CommandGroup(
         name: "Export and backup",

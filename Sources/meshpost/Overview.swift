@@ -45,6 +45,7 @@ struct OverviewCommand: ParsableCommand {
         "\((upstream["name"]?.string ?? "?").padding(10))\(TerminalColour.state(upstream["state"]?.string ?? "?")), \(waiting)\(reason)"
       )
     }
+    for alert in status["alerts"]?.array ?? [] { lines.append("alert     \(Show.alert(alert))") }
     if (status["upstreams"]?.array ?? []).isEmpty { lines.append("upstreams none: messages stay here") }
     return lines
   }

@@ -23,6 +23,8 @@ import Transport
     func setWebPassword(_ hash: String?) throws(Refusal) { throw .invalid("not here") }
     var webReport: WebReport? { nil }
     var powerReport: PowerReport { PowerReport(millivolts: nil, isBatteryLow: false, isSupplyLow: nil) }
+    var alertRules: [(name: String, sentence: String)] { [("radio_lost", "The radio has been away.")] }
+    var shownBacklog: Int64 { 0 }
   }
 
   /// A control socket of a gateway whose radio is never there.

@@ -54,6 +54,59 @@ extension WholeProgramTests {
       var hasToldOfLoss: Bool { rig.gateway?.lines.contains { $0.contains("given up") } ?? false }
     }
 
+    @Test func `a clock that steps begins no alert and ends none`() throws {
+      let clocked = try Clocked()
+      let rig = clocked.rig
+      func configure(_ seconds: Int) {
+        rig.writeGatewayConfiguration(
+          extra: """
+            [alerts]
+            clock_wrong = false
+            disk_full = false
+            backlogged_after_s = \(seconds)
+            radio_lost_after_s = \(seconds)
+            radio_lost_over_s = \(seconds)
+            nodes = ["r1"]
+            node_silent_after_s = \(seconds)
+            """)
+      }
+      func open() throws -> Set<String> {
+        Set(try rig.status()?["alerts"]?.array?.compactMap { $0["rule"]?.string } ?? [])
+      }
+      /// It looks at everything that it can.
+      func look() throws {
+        let reloads = { rig.gateway?.lines.count { $0.contains("configuration reloaded") } ?? 0 }
+        let before = reloads()
+        rig.gateway?.send(SIGHUP)
+        try untilTrue("a look") { reloads() > before }
+      }
+      configure(86_400)
+      clocked.set(ahead: 0, synchronised: true)
+      try clocked.start()
+      rig.radio?.kill9()
+      // Another radio may get the same terminal.
+      unlink(rig.scratch.location("radio.tty"))
+      try untilTrue("the radio is gone") { try rig.status()?["radio"]?["state"]?.string != "up" }
+      for days in [100, -300, 0] {
+        clocked.set(ahead: days, synchronised: true)
+        try look()
+        #expect(try open().isEmpty, "\(days) days ahead")
+      }
+      configure(1)
+      try look()
+      let all: Set<String> = ["backlogged", "radio_lost", "node_silent"]
+      try untilTrue("all three: \(rig.gateway?.lines ?? [])") { try open() == all }
+      configure(86_400)
+      try look()
+      try rig.startRadio(["--queue", "1000"])
+      try untilTrue("the radio is there") { try rig.status()?["radio"]?["state"]?.string == "up" }
+      for days in [100, -300, 0] {
+        clocked.set(ahead: days, synchronised: true)
+        try look()
+        #expect(try open().isSuperset(of: ["backlogged", "radio_lost"]), "\(days) days ahead")
+      }
+    }
+
     @Test func `a board without a clock of its own gives up nothing when its clock is set`() throws {
       let clocked = try Clocked()
       clocked.set(ahead: -120, synchronised: false)

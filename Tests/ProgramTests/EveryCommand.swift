@@ -105,6 +105,9 @@ final class EveryCommand {
       try check(words)
     }
     try check(["outbox", "drop"], ["hub"])
+    try check(["alerts", "list"])
+    try check(["alerts", "acknowledge"], ["1", "--note", "seen"])
+    try check(["alerts", "rules"])
     try check(["upstream", "add"], ["other", "http://127.0.0.1:1"])
     try check(["upstream", "pause"], ["other"])
     try check(["upstream", "resume"], ["other"])

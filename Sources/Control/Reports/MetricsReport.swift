@@ -22,6 +22,7 @@ struct MetricsReport {
     try store(&text)
     upstreams(&text)
     proxies(&text)
+    try alerts(&text)
     return text.bytes
   }
 
@@ -177,6 +178,17 @@ struct MetricsReport {
         }
       }
     }
+  }
+
+  private func alerts(_ text: inout Exposition) throws(StoreError) {
+    let open = try dependencies.store.alerts(openOnly: true, limit: Int.max)
+    text.metric("meshpost_alerts", .gauge, "Open alerts, by rule; 0: the rule is on, and all is well.") { samples in
+      let rules = dependencies.operations.alertRules.map(\.name)
+      for rule in rules { samples.add(Double(open.count { $0.rule.utf8.elementsEqual(rule.utf8) }), ("rule", rule)) }
+    }
+    text.gauge(
+      "meshpost_alerts_unacknowledged", "Open alerts that nobody has acknowledged.",
+      open.count { $0.acknowledgedAt == nil })
   }
 
   private func proxies(_ text: inout Exposition) {

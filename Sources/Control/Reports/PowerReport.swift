@@ -4,11 +4,14 @@
 public struct PowerReport: Equatable, Sendable {
   /// The radio's battery; `nil`: not asked yet.
   public var millivolts: UInt16?
+  /// In the steps in which servers see it.
+  public var shownMillivolts: Int?
   public var isBatteryLow: Bool
   /// `nil`: this machine cannot tell.
   public var isSupplyLow: Bool?
 
-  public init(millivolts: UInt16?, isBatteryLow: Bool, isSupplyLow: Bool?) {
-    (self.millivolts, self.isBatteryLow, self.isSupplyLow) = (millivolts, isBatteryLow, isSupplyLow)
+  public init(millivolts: UInt16?, shownMillivolts: Int? = nil, isBatteryLow: Bool, isSupplyLow: Bool?) {
+    (self.millivolts, self.shownMillivolts) = (millivolts, shownMillivolts)
+    (self.isBatteryLow, self.isSupplyLow) = (isBatteryLow, isSupplyLow)
   }
 }

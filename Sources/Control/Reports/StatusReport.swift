@@ -37,8 +37,13 @@ struct StatusReport {
       json.field("battery_low", power.isBatteryLow)
       json.field("supply_low", power.isSupplyLow)
     }
+    let alerts = try dependencies.store.alerts(openOnly: true, limit: Self.mostAlerts)
+    json.arrayField("alerts") { json in for alert in alerts { json.object { AlertsAPI.write(alert, to: &$0) } } }
     json.field("listeners", dependencies.taps.count)
   }
+
+  /// Open alerts that a status has; `/v1/alerts` has all.
+  private static let mostAlerts = 50
 
   private func writeProxies(to json: inout JSONWriter) {
     json.arrayField("proxies") { json in
@@ -80,6 +85,9 @@ struct StatusReport {
     json.field("sync", dependencies.synchronizer.state.name)
     json.field("clock_trusted", dependencies.loop.wallClock.isSynchronised)
     json.field("store_error", dependencies.store.failure?.description)
+    json.field("battery_mv", dependencies.operations.powerReport.shownMillivolts)
+    let backlog = dependencies.operations.shownBacklog
+    if backlog > 0 { json.field("pending", backlog) }
   }
 
   static var residentKibibytes: Int64? {

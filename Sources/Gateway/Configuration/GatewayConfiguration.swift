@@ -31,6 +31,7 @@ public struct GatewayConfiguration: Sendable {
   public var logLevel: Log.Level
   /// Millivolts under which the radio's battery is low; 0: it is not looked at.
   public var lowBattery: UInt16
+  public var alerts: AlertConfiguration
   public var messaging: MessagingConfiguration
   public var upstreams: [UpstreamSettings]
   public var proxies: [ProxySettings]
@@ -86,7 +87,7 @@ public struct GatewayConfiguration: Sendable {
     link: LinkAddress, radioKey: String?, bluetooth: BluetoothOptions, sync: Synchronizer.Settings,
     store: Store.Settings,
     controlSocket: String, controlGroup: String?, metricsPort: UInt16, logLevel: Log.Level, lowBattery: UInt16,
-    messaging: MessagingConfiguration,
+    alerts: AlertConfiguration, messaging: MessagingConfiguration,
     upstreams: [UpstreamSettings], proxies: [ProxySettings], web: WebSettings?, exchange: ChannelExchange.Settings
   ) {
     self.link = link
@@ -99,6 +100,7 @@ public struct GatewayConfiguration: Sendable {
     self.metricsPort = metricsPort
     self.logLevel = logLevel
     self.lowBattery = lowBattery
+    self.alerts = alerts
     self.messaging = messaging
     self.upstreams = upstreams
     self.proxies = proxies
@@ -120,6 +122,7 @@ public struct GatewayConfiguration: Sendable {
     let (socket, group, metricsPort) = section(&root, "control", control)
     let level = section(&root, "log", log)
     let lowBattery = section(&root, "power") { $0.integer("low_battery_mv", in: 0...20_000, default: 3400) }
+    let alerts = section(&root, "alerts") { AlertConfiguration(reading: &$0) }
     var messaging = section(&root, "messaging") { MessagingConfiguration(reading: &$0, store: store.location) }
     messaging.readPolls(&root)
     messaging.routine.advert = advert
@@ -144,7 +147,8 @@ public struct GatewayConfiguration: Sendable {
       link: link, radioKey: key, bluetooth: bluetooth, sync: sync, store: store, controlSocket: socket,
       controlGroup: group,
       metricsPort: metricsPort,
-      logLevel: level, lowBattery: UInt16(clamping: lowBattery), messaging: messaging, upstreams: upstreams,
+      logLevel: level, lowBattery: UInt16(clamping: lowBattery), alerts: alerts, messaging: messaging,
+      upstreams: upstreams,
       proxies: proxies, web: web, exchange: exchange)
   }
 

@@ -26,6 +26,7 @@ extension Daemon {
       try change(to: configuration)
       proxy.listen(configuration.proxies)
       synchronizer.restart(fully: true)
+      alerts.storeReplaced()
       return true
     } catch {
       log.error("\(error). \(error.remedy) Retrying in a minute")

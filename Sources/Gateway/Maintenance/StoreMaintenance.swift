@@ -28,6 +28,8 @@ final class StoreMaintenance {
   private var commits = 0
   /// Of this sweep.
   private var givenUp: JournalTrim?
+  /// Who looks at other things when it does, once an hour; and who is told what was given up.
+  weak var alerts: GatewayAlerts?
 
   init(_ store: Store, journalMaxSize: Int64, on loop: EventLoop, log: Log) {
     self.store = store
@@ -54,6 +56,7 @@ final class StoreMaintenance {
       await trimJournal()
       await trimMessages()
       await indexMessages()
+      alerts?.hourHasPassed()
       try await loop.sleep(for: Self.interval)
     }
   }
@@ -130,6 +133,7 @@ final class StoreMaintenance {
   private func logWhatWasGivenUp() {
     guard let trim = givenUp else { return }
     givenUp = nil
+    if !trim.missedBy.isEmpty { alerts?.journalWasCut(trim) }
     let why =
       trim.reason == "age" ? "older than journal_max_age_days" : "the journal is full (journal_max_size)"
     log.warning(

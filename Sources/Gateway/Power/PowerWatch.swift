@@ -8,7 +8,7 @@ import Store
 import Sync
 import Timing
 
-/// The radio's battery and this machine's supply: what is low is said, journaled and forwarded, once when it begins and once when it ends.
+/// The radio's battery and this machine's supply. What is low is an alert, which is said, journaled and forwarded.
 ///
 /// The battery is asked for together with the question for messages that is asked anyway, every ten minutes; once an hour what it was
 /// is kept, for charts.
@@ -19,27 +19,30 @@ final class PowerWatch {
   private let synchronizer: Synchronizer
   private let store: Store
   private let loop: EventLoop
-  private let log: Log
   private let changes: StateChange
   private let supply: SupplyWatch
   private var level: BatteryLevel
   private var asked: MonotonicTime?
   private var kept: MonotonicTime?
   private var millivolts: UInt16?
+  /// What the state shows, in steps: what changes without an end costs the uplink.
+  private(set) var shown = ShownVoltage()
+  /// Who is told what is low, and what is well.
+  weak var alerts: GatewayAlerts?
 
   var report: PowerReport {
-    PowerReport(millivolts: millivolts, isBatteryLow: level.isLow, isSupplyLow: supply.isLow)
+    PowerReport(
+      millivolts: millivolts, shownMillivolts: shown.millivolts, isBatteryLow: level.isLow, isSupplyLow: supply.isLow)
   }
 
   /// `changes`: where it is noted that something has changed.
   init(
-    _ synchronizer: Synchronizer, _ store: Store, limit: UInt16, changes: StateChange, on loop: EventLoop, log: Log,
+    _ synchronizer: Synchronizer, _ store: Store, limit: UInt16, changes: StateChange, on loop: EventLoop,
     root: String = ""
   ) {
     self.synchronizer = synchronizer
     self.store = store
     self.loop = loop
-    self.log = log
     self.changes = changes
     level = BatteryLevel(limit: limit)
     supply = SupplyWatch(on: loop, root: root)
@@ -50,8 +53,10 @@ final class PowerWatch {
   /// For ever, where this machine can tell.
   func watchSupply() async throws(CancellationError) {
     var wasLow = false
+    if supply.isLow == false { alerts?.supply(isLow: false) }
     while let isLow = try await supply.change(from: wasLow) {
-      supplyChanged(isLow)
+      alerts?.supply(isLow: isLow)
+      changes.note()
       wasLow = isLow
     }
   }
@@ -70,44 +75,14 @@ final class PowerWatch {
 
   private func read(_ millivolts: UInt16) {
     self.millivolts = millivolts
-    if level.read(millivolts) { batteryChanged(millivolts) }
+    let hasChanged = level.read(millivolts)
+    alerts?.battery(isLow: level.isLow, millivolts)
+    if shown.read(millivolts, isLow: level.isLow, now: loop.now) || hasChanged { changes.note() }
     // Whether it is low for good is soon known.
     if level.isDoubtful { asked = nil }
     guard millivolts > 0, kept.map({ loop.now - $0 >= Self.betweenReadings }) ?? true else { return }
     kept = loop.now
     keep(millivolts)
-  }
-
-  private func batteryChanged(_ millivolts: UInt16) {
-    let volts = "\(millivolts / 1000).\(String(1000 + Int(millivolts % 1000)).dropFirst()) V"
-    if level.isLow {
-      log.warning("the radio's battery is low: \(volts)")
-    } else {
-      log.notice("radio battery OK again: \(volts)")
-    }
-    journal("battery", isLow: level.isLow, millivolts)
-  }
-
-  private func supplyChanged(_ isLow: Bool) {
-    if isLow {
-      log.warning("this machine's supply voltage is too low. Use a supply and a cable that hold 5.1 V under load")
-    } else {
-      log.notice("this machine's supply voltage is OK again")
-    }
-    journal("supply", isLow: isLow, nil)
-  }
-
-  private func journal(_ source: String, isLow: Bool, _ millivolts: UInt16?) {
-    let moment = synchronizer.now
-    let body = JSONWriter.object { json in
-      json.field("source", source)
-      json.field("state", isLow ? "low" : "ok")
-      json.field("battery_mv", millivolts)
-    }
-    store.post("the state of the \(source)") { store throws(SQLiteError) in
-      try store.append(.power, at: moment, body: body)
-    }
-    changes.note()
   }
 
   private func keep(_ millivolts: UInt16) {

@@ -22,6 +22,8 @@ final class DaemonOperations: GatewayOperations {
   func documentsChanged() { daemon.documentsChanged() }
   func memoryWasUsed() { maintenance.memoryWasUsed() }
   var powerReport: PowerReport { power.report }
+  var alertRules: [(name: String, sentence: String)] { daemon.alerts.rules.map { ($0.rule.rawValue, $0.sentence) } }
+  var shownBacklog: Int64 { daemon.backlog.events }
   var webReport: WebReport? { daemon.pages.report }
 
   func setWebPassword(_ hash: String?) throws(Refusal) {

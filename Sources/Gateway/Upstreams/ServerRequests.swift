@@ -26,5 +26,6 @@ extension Daemon: RelayHost {
     messaging.messenger.change(settings.messenger)
     exchange.settings = settings.exchange
     relay.channelsChanged()
+    alerts.change(configuration.alerts)
   }
 }

@@ -36,7 +36,7 @@ export class View {
           make("button", { type: "button", class: "button", on: { click: () => this.#advert(false) } }, icon("antenna"), t("gateway.advert")),
           make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: () => this.#advert(true) } }))),
       this.alerts, this.cards, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.settings));
-    this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); }), live.on("journal", ({ kind }) => { if (kind === "alert") this.#loadAlerts(); })];
+    this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); }), live.on("journal", ({ kind }) => { if (kind === "alert" || kind === "power") this.#loadAlerts(); })];
     onKeys({ Escape: () => false });
     this.#draw();
     this.#examine();

@@ -52,7 +52,7 @@ struct HomeAssistant {
   // MARK: The gateway
 
   /// At each connection: whether the gateway is there, and where one can send to.
-  mutating func greeting() -> [MQTTMessage] {
+  mutating func greeting(_ store: Store) -> [MQTTMessage] {
     described = []
     let isThere = describe("binary_sensor", ownDevice, "online") { json in
       json.field("name", "Connected")
@@ -64,7 +64,48 @@ struct HomeAssistant {
       json.field("payload_off", "offline")
       writeOwnDevice(to: &json)
     }
-    return [isThere] + radioEntities() + settings.notify.compactMap(notify)
+    return [isThere] + radioEntities() + [problem, alerts(store)] + settings.notify.compactMap(notify)
+  }
+
+  // MARK: Alerts
+
+  private var alertTopic: String { "\(settings.prefix)/meshpost/\(ownDevice)/alerts" }
+
+  /// Whether an alert is open; which ones are its attributes.
+  private var problem: MQTTMessage {
+    describe("binary_sensor", ownDevice, "alerts") { json in
+      json.field("name", "Alerts")
+      json.field("device_class", "problem")
+      json.field("entity_category", "diagnostic")
+      json.field("state_topic", alertTopic)
+      json.field("value_template", "{{ 'ON' if value_json.open > 0 else 'OFF' }}")
+      json.field("json_attributes_topic", alertTopic)
+      writeAvailability(to: &json)
+      writeOwnDevice(to: &json)
+    }
+  }
+
+  /// Home Assistant keeps attributes of up to 16 KiB.
+  private static let mostAlerts = 32
+
+  /// What is open now.
+  private func alerts(_ store: Store) -> MQTTMessage {
+    let open = store.ifReadable { try store.alerts(openOnly: true, limit: Self.mostAlerts) } ?? []
+    let payload = JSONWriter.object { json in
+      json.field("open", open.count)
+      json.arrayField("alerts") { json in
+        for alert in open {
+          json.object { json in
+            json.field("rule", alert.rule)
+            json.field("subject", alert.subject.isEmpty ? nil : alert.subject)
+            json.field("text", alert.text)
+            json.field("since", alert.beganAt)
+            json.field("acknowledged_by", alert.acknowledgedBy)
+          }
+        }
+      }
+    }
+    return MQTTMessage(topic: alertTopic, payload: payload, retain: true)
   }
 
   private var radioTopic: String { "\(settings.prefix)/meshpost/\(ownDevice)/radio" }
@@ -158,8 +199,9 @@ struct HomeAssistant {
 
   // MARK: Nodes
 
-  /// What an event changes: descriptions that are new, then the node's state.
-  mutating func messages(for event: JournalEvent) -> [MQTTMessage] {
+  /// What an event changes: descriptions that are new, then the node's state; or the gateway's alerts.
+  mutating func messages(for event: JournalEvent, _ store: Store) -> [MQTTMessage] {
+    if event.kind == EventKind.alert.rawValue || event.kind == EventKind.power.rawValue { return [alerts(store)] }
     guard event.kind == EventKind.telemetry.rawValue || event.kind == EventKind.status.rawValue,
       let body = try? JSONValue(parsing: event.body), let key = body["node"]?.string, key.utf8.count == 64
     else { return [] }  // `try?`: a damaged body tells nothing

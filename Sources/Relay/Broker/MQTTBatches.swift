@@ -105,10 +105,10 @@ extension MQTTCarrier {
   private func messages(of batch: Batch, _ place: Int) -> [MQTTMessage]? {
     guard settings.isCompact else {
       let event = batch.events[place]
-      return observer?.messages(for: event) ?? (homeAssistant?.messages(for: event) ?? []) + [message(event)]
+      return observer?.messages(for: event) ?? (homeAssistant?.messages(for: event, store) ?? []) + [message(event)]
     }
     guard let compact = compact(batch) else { return nil }
-    return batch.events.flatMap { homeAssistant?.messages(for: $0) ?? [] } + [compact]
+    return batch.events.flatMap { homeAssistant?.messages(for: $0, store) ?? [] } + [compact]
   }
 
   private func message(_ event: JournalEvent) -> MQTTMessage {

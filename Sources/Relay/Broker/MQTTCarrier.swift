@@ -156,7 +156,7 @@ final class MQTTCarrier: MeteredCarrier {
       HomeAssistant($0, gateway: store.gatewayID, statusTopic: statusTopic, commandTopic: commandTopic)
     }
     let online = observer?.status("online", nil, at: clock.milliseconds) ?? status("online")
-    let messages = [online] + (homeAssistant?.greeting() ?? [])
+    let messages = [online] + (homeAssistant?.greeting(store) ?? [])
     do {
       try await loop.race(
         { try await self.client.run() },

@@ -64,11 +64,16 @@ public struct EventFilter: Equatable, Sendable {
     // Many, and of use to few: only who asks for them gets them. They cannot be told to be anybody's.
     if event.kind == EventKind.packet.rawValue { return kinds.contains(event.kind) && !isSelective }
     if passesAll || event.kind == EventKind.gap.rawValue { return true }
-    guard kinds.isEmpty || kinds.contains(event.kind) else { return false }
+    guard kinds.isEmpty || takes(event.kind) else { return false }
     guard isSelective else { return true }
     // `try?`: a body that is no JSON is damaged: whose it is cannot be told.
     guard let body = try? JSONValue(parsing: event.body) else { return false }
     return try selects(event.kind, body, store)
+  }
+
+  /// Who wants alerts wants those of the battery and the supply, which have a kind of their own.
+  private func takes(_ kind: String) -> Bool {
+    kinds.contains(kind) || kind == EventKind.power.rawValue && kinds.contains(EventKind.alert.rawValue)
   }
 
   /// `nil`: it is like any other event.
@@ -96,7 +101,7 @@ public struct EventFilter: Equatable, Sendable {
     case .document: return try selectsDocument(body["key"]?.string ?? "", store)
     case .command: return try selectsCommand(body, store)
     // The gateway's own, of nobody: `kinds` names them, or they are not meant.
-    case .radio, .power, .bucketGap, .allowance: return kinds.contains(kind)
+    case .radio, .power, .bucketGap, .allowance, .alert: return takes(kind)
     case .gap: return true
     // What a later version may add is not named either.
     case .packet, nil: return false

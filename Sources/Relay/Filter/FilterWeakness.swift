@@ -14,7 +14,9 @@ extension EventFilter {
   private static let ofNodes: Set<EventKind> = [
     .message, .outgoing, .reaction, .contact, .advert, .contactRemoved, .telemetry, .status, .document, .command,
   ]
-  private static let ofTheGateway: Set<EventKind> = [.radio, .power, .bucketGap, .allowance, .document, .command]
+  private static let ofTheGateway: Set<EventKind> = [
+    .radio, .power, .bucketGap, .allowance, .alert, .document, .command,
+  ]
 
   /// What is weak in what was written. `nil`: the key was left out; an empty list is said on purpose.
   public func weaknesses(channels: [String]?, contacts: [String]?, rooms: [String]?) -> [Weakness] {

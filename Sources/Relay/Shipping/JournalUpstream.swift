@@ -88,7 +88,9 @@ public final class JournalUpstream: Upstream {
     var isStopped: Bool
     var reason: String
   }
-  var trouble: Trouble?
+  var trouble: Trouble? { didSet { if trouble != oldValue { troubleChanged() } } }
+  /// What goes wrong is another thing than before, or nothing.
+  var troubleChanged: () -> Void = {}
   var lastSuccess: Int64?
   var batches: UInt64 = 0
   /// For good: another one takes its place.

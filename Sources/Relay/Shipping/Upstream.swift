@@ -102,6 +102,7 @@ public final class Relay {
         let made = try JournalUpstream(settings, store: store, on: loop, log: log)
         made.host = host
         made.radio = radio
+        made.troubleChanged = { [weak self] in self?.troubleChanged() }
         // Where the database is another one, it does not know.
         if upstreams.contains(where: { $0.name == made.name && ($0 as? JournalUpstream)?.isPaused == true }) {
           made.setPaused(true)
@@ -123,6 +124,23 @@ public final class Relay {
   /// The radio, for those who tell of it or have it sign.
   public weak var radio: (any RadioAccess)? {
     didSet { for case let upstream as JournalUpstream in upstreams { upstream.radio = radio } }
+  }
+
+  /// Something at an upstream goes wrong, or has ceased to.
+  public var troubleChanged: () -> Void = {}
+
+  /// Events that wait for the upstream for which the most do.
+  public var mostPending: Int64 { upstreams.reduce(0) { max($0, ($1 as? JournalUpstream)?.pendingEvents ?? 0) } }
+
+  /// Upstreams for which events wait while nothing is taken, with the number of events and the reason. Who is paused, or waits for the hours
+  /// or bytes of its allowance, is not among them.
+  public var stuck: [(name: String, events: Int64, reason: String)] {
+    upstreams.compactMap { upstream in
+      guard let upstream = upstream as? JournalUpstream, let trouble = upstream.trouble, !upstream.isPaused,
+        !upstream.isResting, upstream.pendingEvents > 0
+      else { return nil }
+      return (upstream.name, upstream.pendingEvents, trouble.reason)
+    }
   }
 
   /// The radio is there: who waited for it tries at once.

@@ -127,6 +127,7 @@ extension Store {
   public func bury(
     _ event: JournalEvent, upstream: String, status: Int, reason: String, at: Int64, tried: Int64 = 0
   ) throws(SQLiteError) {
+    deadLetterChanges &+= 1
     try database.run(
       """
       INSERT INTO dead_letters(upstream, seq, at, kind, body, event_at, trusted, status, reason)
@@ -140,6 +141,7 @@ extension Store {
 
   /// Within a `write`: the upstream has taken it after all.
   public func removeDeadLetter(upstream: String, seq: Int64) throws(SQLiteError) {
+    deadLetterChanges &+= 1
     try database.run("DELETE FROM dead_letters WHERE upstream = ? AND seq = ?", .text(upstream), .integer(seq))
   }
 
@@ -161,6 +163,7 @@ extension Store {
   /// Gives up an upstream's dead letters, or with `seq` one of them; returns how many. Of these only the number stays.
   public func dropDeadLetters(of upstream: String, seq: Int64? = nil) throws(StoreError) -> Int {
     var count = 0
+    deadLetterChanges &+= 1
     write { (store) throws(SQLiteError) in
       count = try store.database.run(
         """
@@ -214,6 +217,15 @@ extension Store {
       try database.value(
         "SELECT retry FROM dead_letters WHERE upstream = ? AND seq = ?", .text(upstream), .integer(seq)
       ).map { ($0.integer ?? 0) < 0 ? .dropped : .dead }
+    }
+  }
+
+  /// As `deadLetterCount`, without those that tell of alerts: to tell of these would make more of them.
+  public func deadLettersToTell(of upstream: String) throws(StoreError) -> Int64 {
+    try translating { () throws(SQLiteError) in
+      try database.value(
+        "SELECT count(*) FROM dead_letters WHERE upstream = ? AND retry >= 0 AND kind NOT IN (?, ?)", .text(upstream),
+        .text(EventKind.alert.rawValue), .text(EventKind.power.rawValue))?.integer ?? 0
     }
   }
 

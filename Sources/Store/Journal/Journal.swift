@@ -12,6 +12,8 @@ public enum EventKind: String, Sendable, CaseIterable {
   case power
   /// An upstream's allowance stops or releases a lane.
   case allowance
+  /// Something wants a person, is well again, or was acknowledged; of the battery and the supply `power` tells.
+  case alert
   /// A packet that the radio heard, for any recipient; only if an upstream wants packets.
   case packet
 }

@@ -50,7 +50,8 @@ public enum Lane: String, Sendable, CaseIterable {
 extension EventKind {
   public var lane: Lane {
     switch self {
-    case .message, .outgoing, .reaction, .command, .document, .bucketGap, .power, .radio, .channel, .allowance, .gap:
+    case .message, .outgoing, .reaction, .command, .document, .bucketGap, .power, .radio, .channel, .allowance, .alert,
+      .gap:
       .messages
     case .contact, .contactRemoved, .advert, .telemetry, .status: .nodes
     case .packet: .packets

@@ -46,7 +46,8 @@ enum Shapes {
     "radio forget": object("forgotten"), "doctor all": object("findings"), "doctor bluetooth": object("findings"),
     "map": object("map"), "chart signal": object("chart"), "chart battery": object("chart"),
     "chart traffic": object("chart"), "report": object("report"), "capture": object("captured"),
-    "backup": object("bytes"),
+    "backup": object("bytes"), "alerts list": object("alerts"), "alerts acknowledge": object("alert"),
+    "alerts rules": object("alert-rules"),
   ]
 
   static let shapes: [String: String] = messages.merging(tables) { a, _ in a }.merging(states) { a, _ in a }

@@ -19,7 +19,29 @@ extension Shapes {
     proxies proxy[]
     web web? pages on the local network; absent: none
     power power
+    alerts alert[] those that are open, 50 at most
     listeners integer clients that capture packets and frames
+    """,
+    "alerts": """
+    alerts alert[] the newest first
+    next integer? there are more, before this id
+    """,
+    "alert": """
+    id integer
+    rule string the rule's name
+    subject string? the upstream, or the node's key; absent: there is only one
+    text string for people
+    value number?
+    began_at integer when it went wrong
+    ended_at integer? absent: it is open
+    acknowledged_at integer?
+    acknowledged_by string?
+    note string?
+    """,
+    "alert-rules": "rules alert-rule[] those that are on",
+    "alert-rule": """
+    rule string
+    sentence string what it means
     """,
     "power": """
     battery_mv integer? the radio's battery; 0: not measured

@@ -91,6 +91,7 @@ enum Show {
     messaging(status["messaging"] ?? .null)
     store(status["store"] ?? .null)
     for upstream in status["upstreams"]?.array ?? [] { self.upstream(upstream) }
+    for alert in status["alerts"]?.array ?? [] { print(styled: "alert     \(Show.alert(alert))") }
     for proxy in status["proxies"]?.array ?? [] { self.proxy(proxy) }
     if let web = status["web"] { pages(web) }
   }

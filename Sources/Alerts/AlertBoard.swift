@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+
+import Timing
+
+/// Whose alert it is: a rule, and what of several things it is about. An empty name: there is only one such thing.
+public struct AlertSubject: Hashable, Sendable {
+  public let rule: AlertRule
+  public let name: String
+
+  public init(_ rule: AlertRule, _ name: String = "") { (self.rule, self.name) = (rule, name) }
+
+  /// Names are compared byte by byte.
+  public static func == (left: Self, right: Self) -> Bool {
+    left.rule == right.rule && left.name.utf8.elementsEqual(right.name.utf8)
+  }
+
+  public func hash(into hasher: inout Hasher) {
+    hasher.combine(rule)
+    for byte in name.utf8 { hasher.combine(byte) }
+  }
+}
+
+/// What is known of a subject now.
+public enum AlertReading: Equatable, Sendable {
+  /// Something is wrong. `since`: it was so before, which nobody had looked at.
+  case bad(text: String, value: Double? = nil, since: MonotonicTime? = nil)
+  /// Neither: what is open stays so, and nothing begins.
+  case between
+  case well
+}
+
+public enum AlertChange: Equatable, Sendable {
+  /// It is to be told. `since`: when what is wrong began; `returns`: how often it has come back within a day of its end.
+  case begins(AlertSubject, text: String, value: Double?, since: MonotonicTime, returns: Int)
+  case ends(AlertSubject)
+}
+
+/// Which alerts are open, and when the next one begins or ends. Pure: readings and time are arguments, changes are results.
+///
+/// Whatever the readings do, nothing flaps: an alert begins when all readings have been bad for its time, and ends when all have been
+/// well for its time. Each time that it comes back within a day, it has to be well for twice as long, up to a day; after a day without
+/// it, all is as at first. So readings that change without an end cause some dozen alerts on the first day, and then hardly one a day.
+public struct AlertBoard: Sendable {
+  /// The longest time that an alert has to be well for, and the time after which its past is forgotten.
+  public static let longest: Duration = .seconds(86_400)
+  /// What an alert that comes back has to be well for, at least; twice that when it comes again.
+  static let shortest: Duration = .seconds(60)
+  /// Subjects at most; further ones are not looked after.
+  public static let maxSubjects = 1024
+
+  private enum State: Equatable {
+    case calm
+    case doubtful(since: MonotonicTime)
+    case open
+    case recovering(since: MonotonicTime)
+  }
+
+  private struct Course {
+    var state = State.calm
+    var returns = 0
+    /// When it was over last.
+    var ended: MonotonicTime?
+    var text = ""
+    var value: Double?
+
+    var isOpen: Bool {
+      switch state {
+      case .calm, .doubtful: false
+      case .open, .recovering: true
+      }
+    }
+  }
+
+  public private(set) var settings: AlertSettings
+  private var courses: [AlertSubject: Course] = [:]
+
+  public init(_ settings: AlertSettings) { self.settings = settings }
+
+  /// Those that have begun and not ended.
+  public var open: [AlertSubject] { courses.filter(\.value.isOpen).map(\.key) }
+
+  public func isOpen(_ subject: AlertSubject) -> Bool { courses[subject]?.isOpen ?? false }
+
+  /// When something may begin or end without a further reading.
+  public var due: MonotonicTime? { courses.compactMap { due($0.key, $0.value) }.min() }
+
+  private func due(_ subject: AlertSubject, _ course: Course) -> MonotonicTime? {
+    guard let times = settings.times[subject.rule] else { return nil }
+    switch course.state {
+    case .calm, .open: return nil
+    case .doubtful(let since): return since + times.begins
+    case .recovering(let since): return since + Self.wellFor(times, course.returns)
+    }
+  }
+
+  private static func wellFor(_ times: AlertTimes, _ returns: Int) -> Duration {
+    guard returns > 0 else { return times.ends }
+    let shift = min(returns, 20)
+    return min(max(times.ends, shortest) * (1 << shift), max(longest, times.ends))
+  }
+
+  // MARK: Before
+
+  /// An alert that was open when the program ended.
+  public mutating func restore(_ subject: AlertSubject, returns: Int) {
+    guard settings.times[subject.rule] != nil, courses.count < Self.maxSubjects else { return }
+    courses[subject] = Course(state: .open, returns: min(max(returns, 0), 64))
+  }
+
+  /// One that was over before the program ended, at this time of the board's clock.
+  public mutating func restoreEnded(_ subject: AlertSubject, at time: MonotonicTime, returns: Int) {
+    guard settings.times[subject.rule] != nil, courses[subject] == nil, courses.count < Self.maxSubjects else { return }
+    courses[subject] = Course(returns: min(max(returns, 0), 64), ended: time)
+  }
+
+  // MARK: Events
+
+  public mutating func read(_ subject: AlertSubject, _ reading: AlertReading, now: MonotonicTime) -> AlertChange? {
+    guard let times = settings.times[subject.rule] else { return nil }
+    // What was never wrong takes no memory.
+    guard var course = courses[subject] ?? (reading.isBad && courses.count < Self.maxSubjects ? Course() : nil)
+    else { return nil }
+    switch (course.state, reading) {
+    case (.calm, .bad(_, _, let since)): course.state = .doubtful(since: min(since ?? now, now))
+    case (.doubtful, .between), (.doubtful, .well): course.state = .calm
+    case (.open, .well): course.state = .recovering(since: now)
+    // What is neither begins the time of being well anew.
+    case (.recovering, .bad), (.recovering, .between): course.state = .open
+    case (.calm, .between), (.calm, .well), (.doubtful, .bad), (.open, .bad), (.open, .between), (.recovering, .well):
+      break
+    }
+    if case .bad(let text, let value, _) = reading { (course.text, course.value) = (text, value) }
+    let change = pass(&course, subject, times, now)
+    let isForgotten = course.state == .calm && course.ended.map { now - $0 >= Self.longest } ?? true
+    courses[subject] = isForgotten ? nil : course
+    return change
+  }
+
+  /// What has become due. Called at `due`, and at any other time.
+  public mutating func timedOut(now: MonotonicTime) -> [AlertChange] {
+    var changes: [AlertChange] = []
+    for (subject, course) in courses {
+      guard let times = settings.times[subject.rule], let due = due(subject, course), due <= now else { continue }
+      var course = course
+      if let change = pass(&course, subject, times, now) { changes.append(change) }
+      courses[subject] = course
+    }
+    return changes.sorted { $0.order < $1.order }
+  }
+
+  private func pass(
+    _ course: inout Course, _ subject: AlertSubject, _ times: AlertTimes, _ now: MonotonicTime
+  ) -> AlertChange? {
+    switch course.state {
+    case .calm, .open: return nil
+    case .doubtful(let since):
+      guard now - since >= times.begins else { return nil }
+      let isBack = course.ended.map { now - $0 < Self.longest } ?? false
+      course.returns = isBack ? min(course.returns + 1, 64) : 0
+      course.state = .open
+      return .begins(subject, text: course.text, value: course.value, since: since, returns: course.returns)
+    case .recovering(let since):
+      guard now - since >= Self.wellFor(times, course.returns) else { return nil }
+      (course.state, course.ended) = (.calm, now)
+      return .ends(subject)
+    }
+  }
+
+  /// The subject is no more, or is not looked after any more: what is open of it is over at once, and its past is forgotten.
+  public mutating func drop(_ subject: AlertSubject) -> AlertChange? {
+    guard let course = courses.removeValue(forKey: subject) else { return nil }
+    return course.isOpen ? .ends(subject) : nil
+  }
+
+  /// Other settings: what belongs to rules that are off is over.
+  public mutating func change(_ settings: AlertSettings) -> [AlertChange] {
+    self.settings = settings
+    let gone = courses.keys.filter { settings.times[$0.rule] == nil }
+    return gone.compactMap { drop($0) }.sorted { $0.order < $1.order }
+  }
+}
+
+extension AlertReading {
+  fileprivate var isBad: Bool { if case .bad = self { true } else { false } }
+}
+
+extension AlertChange {
+  public var subject: AlertSubject {
+    switch self {
+    case .begins(let subject, _, _, _, _), .ends(let subject): subject
+    }
+  }
+
+  /// Changes of one moment are told in the order of rules and names: never in that of a dictionary.
+  fileprivate var order: String { "\(subject.rule.rawValue) \(subject.name)" }
+}

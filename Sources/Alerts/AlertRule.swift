@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+
+/// What somebody is told of without asking. The names are part of the hub protocol. Source: docs/alerts.md.
+public enum AlertRule: String, CaseIterable, Hashable, Sendable {
+  // The gateway's.
+  case radioLost = "radio_lost"
+  case backlogged
+  case deadLetters = "dead_letters"
+  case nodeSilent = "node_silent"
+  case clockWrong = "clock_wrong"
+  case diskFull = "disk_full"
+  case journalLoss = "journal_loss"
+  case batteryLow = "battery_low"
+  case supplyLow = "supply_low"
+  // The hub's.
+  case gatewaySilent = "gateway_silent"
+  case hubDiskFull = "hub_disk_full"
+  case hubDatabase = "hub_database"
+
+  public static let ofGateways: [AlertRule] = [
+    .radioLost, .backlogged, .deadLetters, .nodeSilent, .clockWrong, .diskFull, .journalLoss, .batteryLow, .supplyLow,
+  ]
+  public static let ofHubs: [AlertRule] = [.gatewaySilent, .hubDiskFull, .hubDatabase]
+
+  /// How long it lasts before it is told, and how long all has to be well before it is over; what a configuration does not change.
+  public var usual: AlertTimes {
+    switch self {
+    case .radioLost: AlertTimes(begins: .seconds(120), ends: .seconds(300))
+    case .backlogged: AlertTimes(begins: .seconds(900), ends: .seconds(300))
+    case .deadLetters: AlertTimes(begins: .zero, ends: .zero)
+    case .nodeSilent: AlertTimes(begins: .seconds(86_400), ends: .zero)
+    case .clockWrong: AlertTimes(begins: .seconds(3600), ends: .seconds(600))
+    case .diskFull: AlertTimes(begins: .zero, ends: .seconds(600))
+    case .journalLoss: AlertTimes(begins: .zero, ends: .seconds(86_400))
+    case .batteryLow: AlertTimes(begins: .zero, ends: .seconds(1800))
+    case .supplyLow: AlertTimes(begins: .zero, ends: .seconds(600))
+    case .gatewaySilent: AlertTimes(begins: .seconds(900), ends: .zero)
+    case .hubDiskFull: AlertTimes(begins: .zero, ends: .seconds(600))
+    case .hubDatabase: AlertTimes(begins: .seconds(120), ends: .seconds(300))
+    }
+  }
+
+  /// What it means, with its times, as a sentence for people.
+  public func sentence(_ times: AlertTimes) -> String {
+    let (begins, ends) = (Self.words(times.begins), Self.words(times.ends))
+    let over = times.ends == .zero ? "" : " It is over after \(ends) without."
+    return switch self {
+    case .radioLost: "The radio has been away for \(begins).\(over)"
+    case .backlogged: "An upstream has taken nothing for \(begins), and events wait for it.\(over)"
+    case .deadLetters: "An upstream has refused events for good. It is over when they are sent again or deleted."
+    case .nodeSilent: "A node that is named for it has not been heard for \(begins). It is over when it is heard."
+    case .clockWrong: "This machine's clock has not been synchronised for \(begins).\(over)"
+    case .diskFull: "The disk or the database is nearly full, or nothing can be written.\(over)"
+    case .journalLoss: "Events were deleted before every upstream had them.\(over)"
+    case .batteryLow: "The radio's battery is low.\(over)"
+    case .supplyLow: "This machine's supply voltage is too low.\(over)"
+    case .gatewaySilent:
+      "Nothing has come for \(begins) from a gateway that keeps a link; from others for four times the longest of their usual pauses. "
+        + "It is over when it is heard."
+    case .hubDiskFull: "The hub's disk is nearly full.\(over)"
+    case .hubDatabase: "The hub's database has not answered for \(begins).\(over)"
+    }
+  }
+
+  /// `2 minutes`, `1 day`.
+  public static func words(_ duration: Duration) -> String {
+    let seconds = duration.components.seconds
+    let (count, unit) =
+      switch seconds {
+      case 172_800... where seconds.isMultiple(of: 86_400): (seconds / 86_400, "day")
+      case 3600... where seconds.isMultiple(of: 3600): (seconds / 3600, "hour")
+      case 60... where seconds.isMultiple(of: 60): (seconds / 60, "minute")
+      default: (seconds, "second")
+      }
+    return "\(count) \(unit)\(count == 1 ? "" : "s")"
+  }
+}
+
+/// How long what is wrong lasts before it is told, and how long all has to be well before it is over.
+public struct AlertTimes: Equatable, Sendable {
+  public var begins: Duration
+  public var ends: Duration
+
+  public init(begins: Duration, ends: Duration) { (self.begins, self.ends) = (begins, ends) }
+}
+
+/// Rules that are on, with their times. A rule that is missing is off.
+public struct AlertSettings: Equatable, Sendable {
+  public var times: [AlertRule: AlertTimes]
+
+  public init(_ rules: [AlertRule]) {
+    times = Dictionary(uniqueKeysWithValues: rules.map { ($0, $0.usual) })
+  }
+
+  /// What the rules say, in their order.
+  public var sentences: [(rule: AlertRule, sentence: String)] {
+    AlertRule.allCases.compactMap { rule in times[rule].map { (rule, rule.sentence($0)) } }
+  }
+}

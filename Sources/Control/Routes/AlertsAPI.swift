@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+
+import HTTP
+import JSON
+import Messaging
+import Store
+
+/// `/v1/alerts…`: what wants a person, and who has seen it. See docs/alerts.md.
+struct AlertsAPI {
+  private static let mostRows: Int64 = 1000
+  private static let usualRows: Int64 = 100
+  /// Bytes of a name and of a note.
+  private static let longestName = 64
+  private static let longestNote = 500
+
+  private let dependencies: ControlAPI.Dependencies
+
+  init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
+
+  /// The newest first. `state=open`: those that are not over; `before`: an id; `limit`.
+  func list(_ request: HTTPRequest) throws -> Answer {
+    let state = request.query["state"] ?? "all"
+    guard ["all", "open"].contains(state) else { throw Refusal.invalid("state: open or all is wanted") }
+    let limit = Int(min(max(ControlAPI.number(request, "limit") ?? Self.usualRows, 1), Self.mostRows))
+    let before = ControlAPI.number(request, "before") ?? .max
+    let found = try dependencies.store.alerts(before: before, openOnly: state == "open", limit: limit)
+    return .json { json in
+      json.arrayField("alerts") { json in for alert in found { json.object { Self.write(alert, to: &$0) } } }
+      if found.count == limit { json.field("next", found.last?.id) }
+    }
+  }
+
+  func rules() -> Answer {
+    .json { json in
+      json.arrayField("rules") { json in
+        for rule in dependencies.operations.alertRules {
+          json.object { json in
+            json.field("rule", rule.name)
+            json.field("sentence", rule.sentence)
+          }
+        }
+      }
+    }
+  }
+
+  /// Somebody has seen it: `{"id","by"?,"note"?}`.
+  func acknowledge(_ body: RequestBody) async throws -> Answer {
+    guard let id = try body.integer("id", in: 1...JSONValue.wholeNumbers.upperBound) else {
+      throw Refusal.invalid("\"id\" is missing")
+    }
+    let (by, note) = (try body.optional("by") ?? "operator", try body.optional("note"))
+    guard !by.isEmpty, by.utf8.count <= Self.longestName, note?.utf8.count ?? 0 <= Self.longestNote else {
+      throw Refusal.invalid("by: 1 to \(Self.longestName) bytes; note: at most \(Self.longestNote)")
+    }
+    let moment = dependencies.synchronizer.now
+    var seen: StoredAlert?
+    try await dependencies.store.save { store throws(SQLiteError) in
+      seen = try store.acknowledgeAlert(id, by: by, note: note, at: moment)
+    }
+    guard let seen else { throw Rejection(status: 404, words: "there is no alert \(id)") }
+    return .json { Self.write(seen, to: &$0) }
+  }
+
+  static func write(_ alert: StoredAlert, to json: inout JSONWriter) {
+    json.field("id", alert.id)
+    json.field("rule", alert.rule)
+    json.field("subject", alert.subject.isEmpty ? nil : alert.subject)
+    json.field("text", alert.text)
+    json.field("value", alert.value)
+    json.field("began_at", alert.beganAt)
+    json.field("ended_at", alert.endedAt)
+    json.field("acknowledged_at", alert.acknowledgedAt)
+    json.field("acknowledged_by", alert.acknowledgedBy)
+    json.field("note", alert.note)
+  }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+
+import Alerts
+import Glibc
+import Store
+
+/// What there is to say of the disk and of the database's bound.
+enum DiskReading {
+  /// Hundredths of `max_size`.
+  private static let nearlyFull: Int64 = 95
+  private static let roomy: Int64 = 90
+
+  /// `leastFree`: bytes that are to be free; 0: any number is enough.
+  static func read(_ store: Store, leastFree: Int64) -> AlertReading {
+    if let failure = store.failure { return .bad(text: "nothing can be written: \(failure)") }
+    let readings = [space(store.location, leastFree), database(store)]
+    if let bad = readings.first(where: { if case .bad = $0 { true } else { false } }) { return bad }
+    return readings.contains(.between) ? .between : .well
+  }
+
+  private static func space(_ location: String, _ leastFree: Int64) -> AlertReading {
+    var space = statvfs()
+    // What cannot be asked is not known to be full.
+    guard leastFree > 0, statvfs(location, &space) == 0 else { return .well }
+    let free = Int64(
+      clamping: UInt64(space.f_bavail).multipliedReportingOverflow(by: UInt64(space.f_frsize)).partialValue)
+    if free < leastFree {
+      return .bad(text: "only \(free >> 20) MiB are free on the database's file system", value: Double(free))
+    }
+    return free < leastFree + leastFree / 4 ? .between : .well
+  }
+
+  private static func database(_ store: Store) -> AlertReading {
+    guard let size = store.ifReadable({ try store.size() }) else { return .between }
+    let most = max(1, store.maxBytes / 100)
+    if size > most * nearlyFull {
+      return .bad(text: "the database is nearly as large as max_size allows: \(size >> 20) MiB", value: Double(size))
+    }
+    return size > most * roomy ? .between : .well
+  }
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: MIT
+
+import Alerts
+import Companion
+import Control
+import EventLoop
+import JSON
+import Relay
+import Store
+import Sync
+import Timing
+
+/// The gateway's alerts: gives `AlertBoard` what is known, and writes down what it says: a row, an event, a line of the log.
+///
+/// Nothing here wakes the daemon by itself while all is well: it looks when something was stored, when the radio was asked anyway, and
+/// once an hour. A timer runs only while something is about to begin or to end, and to the moment at which a node would be silent.
+final class GatewayAlerts {
+  /// Between two looks at the disk and the clock.
+  private static let between: Duration = .seconds(590)
+  /// Changes that wait for the disk; more than there are subjects for.
+  private static let maxWaiting = 2 * AlertBoard.maxSubjects
+
+  private struct Waiting {
+    let change: AlertChange
+    let moment: Moment
+    /// When what is wrong began, by the clock as it is now.
+    let since: Int64
+    let millivolts: UInt16?
+  }
+
+  private let store: Store
+  private let relay: Relay
+  private let loop: EventLoop
+  private let log: Log
+  private let changes: StateChange
+  private var settings: AlertConfiguration
+  private var board: AlertBoard
+  private var nodes: SilentNodes
+  private var timer: LoopTimer?
+  private var due: MonotonicTime?
+  /// When a node is late that is not so yet, as the timer was set.
+  private var nodesDue: MonotonicTime?
+  private var looked: MonotonicTime?
+  private var deadLetterChanges: UInt64 = .max
+  /// A node came that is listened for.
+  private var hasNodeCome = false
+  private var waiting: [Waiting] = []
+  private var isWriting = false
+  private var isBegun = false
+  private var millivolts: UInt16?
+
+  init(
+    _ settings: AlertConfiguration, _ store: Store, _ relay: Relay, changes: StateChange, on loop: EventLoop, log: Log
+  ) {
+    (self.settings, self.store, self.relay, self.changes, self.loop, self.log) = (
+      settings, store, relay, changes, loop, log
+    )
+    board = AlertBoard(settings.rules)
+    nodes = SilentNodes(store, on: loop)
+  }
+
+  /// The rules that are on, as sentences.
+  var rules: [(rule: AlertRule, sentence: String)] { board.settings.sentences }
+
+  // MARK: From begin to end
+
+  func begin() {
+    isBegun = true
+    recall()
+    relay.troubleChanged = { [weak self] in self?.upstreamsChanged() }
+    look()
+    arm()
+    write()
+  }
+
+  func stop() {
+    isBegun = false
+    timer?.cancel()
+    timer = nil
+    relay.troubleChanged = {}
+  }
+
+  /// Other settings, upstreams or documents.
+  func change(_ settings: AlertConfiguration) {
+    self.settings = settings
+    for change in board.change(settings.rules) { tell(change) }
+    guard isBegun else { return }
+    look()
+  }
+
+  /// Another database has taken the place of a damaged one: what is wrong is told there, too.
+  func storeReplaced() {
+    board = AlertBoard(settings.rules)
+    waiting = []
+    deadLetterChanges = .max
+    nodes = SilentNodes(store, on: loop)
+    look()
+  }
+
+  /// What was open when the daemon ended is open; what was over lately is remembered, so that a restart does not begin it anew.
+  private func recall() {
+    guard let kept = store.ifReadable({ try store.alerts(openOnly: false, limit: 200) }) else { return }
+    let open = store.ifReadable { try store.alerts(openOnly: true, limit: AlertBoard.maxSubjects) } ?? []
+    let elapsed = store.elapsed(at: Moment(loop.wallClock))
+    for alert in open {
+      guard let rule = AlertRule(rawValue: alert.rule), board.settings.times[rule] != nil else {
+        // The rule is off now, or of another version.
+        store.post("the end of an alert") { [clock = loop.wallClock] store throws(SQLiteError) in
+          try store.endAlert(alert.rule, alert.subject, Store.AlertEvent(), elapsed: elapsed, at: Moment(clock))
+        }
+        continue
+      }
+      board.restore(AlertSubject(rule, alert.subject), returns: alert.returns)
+    }
+    for alert in kept {
+      guard let ended = alert.endedElapsed, let rule = AlertRule(rawValue: alert.rule) else { continue }
+      let age = max(0, elapsed - ended)
+      board.restoreEnded(
+        AlertSubject(rule, alert.subject), at: loop.now + .milliseconds(-age), returns: alert.returns)
+    }
+  }
+
+  // MARK: What is looked at
+
+  /// Everything that can be looked at.
+  private func look() {
+    looked = loop.now
+    readUpstreams()
+    readDeadLetters()
+    readDisk()
+    readClock()
+    readNodes()
+    endWhatIsGone()
+    arm()
+  }
+
+  /// The radio was asked just now, and has nothing to say.
+  func radioIsIdle() {
+    write()
+    if let looked, loop.now - looked < Self.between { return }
+    look()
+  }
+
+  /// Once an hour, whatever the radio does.
+  func hourHasPassed() { look() }
+
+  func radio(isUp: Bool, words: @autoclosure () -> String) {
+    read(AlertSubject(.radioLost), isUp ? .well : .bad(text: "the radio is away: \(words())"))
+    arm()
+  }
+
+  /// Something was written: events may wait, letters may have died.
+  func somethingWasStored() {
+    guard isBegun else { return }
+    if hasNodeCome {
+      hasNodeCome = false
+      readNodes()
+    }
+    upstreamsChanged()
+    write()
+  }
+
+  private func upstreamsChanged() {
+    readUpstreams()
+    if store.deadLetterChanges != deadLetterChanges { readDeadLetters() }
+    if store.failure == nil, board.isOpen(AlertSubject(.diskFull)) { readDisk() }
+    arm()
+  }
+
+  /// A write has failed.
+  func storeFailed() {
+    guard isBegun else { return }
+    readDisk()
+    arm()
+  }
+
+  /// Events were deleted that not every upstream had.
+  func journalWasCut(_ trim: JournalTrim) {
+    let subject = AlertSubject(.journalLoss)
+    let names = trim.missedBy.joined(separator: ", ")
+    let text = "events were deleted that \(names) had not received"
+    read(subject, .bad(text: text, value: Double(trim.last - trim.first + 1)))
+    read(subject, .well)
+    arm()
+  }
+
+  func battery(isLow: Bool, _ millivolts: UInt16) {
+    self.millivolts = millivolts
+    let volts = "\(millivolts / 1000).\(String(1000 + Int(millivolts % 1000)).dropFirst()) V"
+    let text = "the radio's battery is low: \(volts)"
+    read(AlertSubject(.batteryLow), isLow ? .bad(text: text, value: Double(millivolts) / 1000) : .well)
+    arm()
+  }
+
+  func supply(isLow: Bool) {
+    let text = "this machine's supply voltage is too low. Use a supply and a cable that hold 5.1 V under load"
+    read(AlertSubject(.supplyLow), isLow ? .bad(text: text) : .well)
+    arm()
+  }
+
+  /// Its record came from the radio, and is looked at when it is stored.
+  func contactCame(_ contact: Contact) {
+    guard nodes.heard(contact.key) != nil || settings.nodes.contains(where: { SilentNodes.means($0, contact) }) else {
+      return
+    }
+    hasNodeCome = true
+  }
+
+  private func readUpstreams() {
+    var stuck: Set<String> = []
+    for (name, events, reason) in relay.stuck {
+      stuck.insert(name)
+      read(
+        AlertSubject(.backlogged, name),
+        .bad(text: "\(events) events wait for \(name): \(reason.prefix(200))", value: Double(events)))
+    }
+    for upstream in relay.upstreams where !stuck.contains(upstream.name) {
+      read(AlertSubject(.backlogged, upstream.name), .well)
+    }
+  }
+
+  private func readDeadLetters() {
+    deadLetterChanges = store.deadLetterChanges
+    for upstream in relay.upstreams {
+      // Without the count nothing is said: the next change asks again.
+      guard let count = store.ifReadable({ try store.deadLettersToTell(of: upstream.name) }) else { continue }
+      let text = "\(upstream.name) has refused \(count) event\(count == 1 ? "" : "s"): see meshpost outbox dead"
+      read(AlertSubject(.deadLetters, upstream.name), count > 0 ? .bad(text: text, value: Double(count)) : .well)
+    }
+  }
+
+  private func readDisk() {
+    read(AlertSubject(.diskFull), DiskReading.read(store, leastFree: settings.diskFree))
+  }
+
+  private func readClock() {
+    read(
+      AlertSubject(.clockWrong),
+      loop.wallClock.isSynchronised ? .well : .bad(text: "this machine's clock is not synchronised"))
+  }
+
+  private func readNodes() {
+    let limit = board.settings.times[.nodeSilent]?.begins
+    for (key, isLate) in nodes.look(settings.nodes, tag: settings.tag, limit: limit) {
+      let subject = AlertSubject(.nodeSilent, key.hex)
+      guard isLate else {
+        read(subject, .well)
+        continue
+      }
+      let name = store.ifReadable { try store.contact(key)?.contact.name.string } ?? key.hex
+      let words = limit.map { AlertRule.words($0) } ?? ""
+      read(subject, .bad(text: "\(name) has not been heard for \(words)", since: nodes.heard(key)))
+    }
+  }
+
+  /// Upstreams that were removed, nodes that nobody listens for any more.
+  private func endWhatIsGone() {
+    let upstreams = Set(relay.upstreams.map(\.name))
+    let keys = Set(nodes.keys.map(\.hex))
+    for subject in board.open {
+      let isGone =
+        switch subject.rule {
+        case .backlogged, .deadLetters: !upstreams.contains(subject.name)
+        case .nodeSilent: !keys.contains(subject.name)
+        default: false
+        }
+      if isGone, let change = board.drop(subject) { tell(change) }
+    }
+  }
+
+  private func read(_ subject: AlertSubject, _ reading: AlertReading) {
+    if let change = board.read(subject, reading, now: loop.now) { tell(change) }
+  }
+
+  // MARK: Time
+
+  /// One timer, to what is due next; none while nothing is.
+  private func arm() {
+    guard isBegun else { return }
+    nodesDue = nodes.due
+    let next = [board.due, nodesDue].compactMap { $0 }.min()
+    guard next != due || timer?.isScheduled != true else { return }
+    timer?.cancel()
+    due = next
+    timer = next.map { next in
+      loop.schedule(after: max(.zero, next - loop.now)) { [weak self] in self?.timeHasCome() }
+    }
+  }
+
+  private func timeHasCome() {
+    for change in board.timedOut(now: loop.now) { tell(change) }
+    if nodesDue.map({ $0 <= loop.now }) ?? false { readNodes() }
+    arm()
+  }
+
+  // MARK: Telling
+
+  private func tell(_ change: AlertChange) {
+    switch change {
+    case .begins(_, let text, _, _, _): log.warning("alert: \(text)")
+    case .ends(let subject):
+      let about = subject.name.isEmpty ? "" : " (\(subject.name))"
+      log.notice("alert over: \(subject.rule.rawValue)\(about)")
+    }
+    let moment = Moment(loop.wallClock)
+    var since = moment.milliseconds
+    if case .begins(_, _, _, let began, _) = change { since -= Int64((loop.now - began).inSeconds * 1000) }
+    waiting.append(Waiting(change: change, moment: moment, since: since, millivolts: millivolts))
+    if waiting.count > Self.maxWaiting { waiting.removeFirst() }
+    write()
+  }
+
+  /// One after another; what the disk refuses is tried again when it has taken something else, or the radio was asked.
+  private func write() {
+    guard !isWriting, isBegun, !waiting.isEmpty else { return }
+    isWriting = true
+    loop.begin {
+      await self.writeAll()
+      self.isWriting = false
+    }
+  }
+
+  private func writeAll() async {
+    let batch = waiting
+    let elapsed = store.elapsed(at: Moment(loop.wallClock))
+    do throws(StoreError) {
+      try await store.save { store throws(SQLiteError) in
+        for one in batch { try Self.write(one, elapsed, to: store) }
+      }
+    } catch {
+      // `StoreMaintenance` and the messages say what is wrong with the disk.
+      return
+    }
+    // What was replaced meanwhile belonged to another database.
+    waiting.removeFirst(min(batch.count, waiting.count))
+    changes.note()
+    if !waiting.isEmpty { await writeAll() }
+  }
+
+  private static func write(_ one: Waiting, _ elapsed: Int64, to store: Store) throws(SQLiteError) {
+    let subject = one.change.subject
+    switch one.change {
+    case .begins(_, let text, let value, _, let returns):
+      let alert = StoredAlert(
+        id: 0, rule: subject.rule.rawValue, subject: subject.name, text: text, value: value, beganAt: one.since,
+        returns: returns)
+      try store.beginAlert(alert, event(subject.rule, isLow: true, one.millivolts), at: one.moment)
+    case .ends:
+      try store.endAlert(
+        subject.rule.rawValue, subject.name, event(subject.rule, isLow: false, one.millivolts), elapsed: elapsed,
+        at: one.moment)
+    }
+  }
+
+  /// `power` was there before alerts, and programs know it: it is the event of these two, so that nobody is told twice.
+  private static func event(_ rule: AlertRule, isLow: Bool, _ millivolts: UInt16?) -> Store.AlertEvent {
+    guard rule == .batteryLow || rule == .supplyLow else { return Store.AlertEvent() }
+    return Store.AlertEvent(.power) { json in
+      json.field("source", rule == .batteryLow ? "battery" : "supply")
+      json.field("state", isLow ? "low" : "ok")
+      json.field("battery_mv", rule == .batteryLow ? millivolts : nil)
+    }
+  }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+
+import Alerts
+import TOML
+
+/// `[alerts]`: which rules are on, and their times. See docs/alerts.md.
+public struct AlertConfiguration: Equatable, Sendable {
+  public var rules = AlertSettings(AlertRule.ofGateways)
+  /// Nodes that are listened for, by name or by the beginning of a key, and the tag that says the same.
+  public var nodes: [String] = []
+  public var tag = "watch"
+  /// Bytes that are to be free on the database's file system; 0: any number is enough.
+  public var diskFree: Int64 = 100 << 20
+
+  static let maxNodes = 256
+  private static let longest: Int64 = 366 * 86_400
+
+  init() {}
+
+  init(reading table: inout TOMLReader) {
+    nodes = table.strings("nodes")
+    if nodes.count > Self.maxNodes { table.note("nodes", "more than \(Self.maxNodes)") }
+    tag = table.string("tag") ?? tag
+    diskFree = table.size("disk_free", in: 0...(1 << 50), default: diskFree)
+    rules = Self.rules(AlertRule.ofGateways, &table)
+  }
+
+  /// `RULE = false`, `RULE_after_s` and `RULE_over_s` of each rule.
+  static func rules(_ all: [AlertRule], _ table: inout TOMLReader) -> AlertSettings {
+    var settings = AlertSettings(all)
+    for rule in all {
+      let (name, usual) = (rule.rawValue, rule.usual)
+      let begins = table.integer("\(name)_after_s", in: 0...longest, default: usual.begins.components.seconds)
+      let ends = table.integer("\(name)_over_s", in: 0...longest, default: usual.ends.components.seconds)
+      let isOn = table.bool(name, default: true)
+      settings.times[rule] = isOn ? AlertTimes(begins: .seconds(begins), ends: .seconds(ends)) : nil
+    }
+    return settings
+  }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+
+/// An alert as the store has it. Source: docs/alerts.md.
+public struct StoredAlert: Equatable, Sendable {
+  public var id: Int64
+  /// The rule's name, and what of several things it is about; empty: there is only one.
+  public var rule: String
+  public var subject: String
+  /// For people.
+  public var text: String
+  public var value: Double?
+  /// Milliseconds since 1970, by the clock at that time. `endedAt` `nil`: it is open.
+  public var beganAt: Int64
+  public var endedAt: Int64?
+  public var acknowledgedAt: Int64?
+  public var acknowledgedBy: String?
+  public var note: String?
+  /// How often it had come back within a day.
+  public var returns: Int
+  /// When it ended by the store's steady time (`Store.elapsed`).
+  public var endedElapsed: Int64?
+
+  public init(
+    id: Int64, rule: String, subject: String, text: String, value: Double? = nil, beganAt: Int64, endedAt: Int64? = nil,
+    returns: Int = 0
+  ) {
+    (self.id, self.rule, self.subject, self.text, self.value) = (id, rule, subject, text, value)
+    (self.beganAt, self.endedAt, self.returns) = (beganAt, endedAt, returns)
+  }
+}
+
+/// Alerts and their events: a row and its event are one transaction, so each begin and each end is told once.
+extension Store {
+  /// Alerts that are over and kept.
+  public static let maxEndedAlerts: Int64 = 1000
+
+  /// The event that tells of it. Those of the battery and the supply have a kind and fields of their own.
+  public struct AlertEvent {
+    public var kind: EventKind
+    public var fields: (inout JSONWriter) -> Void
+
+    public init(_ kind: EventKind = .alert, _ fields: @escaping (inout JSONWriter) -> Void = { _ in }) {
+      (self.kind, self.fields) = (kind, fields)
+    }
+  }
+
+  /// Within a `write`: it begins. `alert.id` is ignored. Nothing happens where one of its rule and subject is open.
+  public func beginAlert(_ alert: StoredAlert, _ event: AlertEvent, at moment: Moment) throws(SQLiteError) {
+    guard try openAlert(alert.rule, alert.subject) == nil else { return }
+    try database.run(
+      "INSERT INTO alerts(rule, subject, text, value, began_at, returns) VALUES (?, ?, ?, ?, ?, ?)", .text(alert.rule),
+      .text(alert.subject), .text(alert.text), alert.value.map { .real($0) } ?? .null, .integer(alert.beganAt),
+      .integer(Int64(alert.returns)))
+    guard let kept = try openAlert(alert.rule, alert.subject) else { return }
+    try append(event.kind, at: moment, body: Self.body(kept, "begin", event))
+  }
+
+  /// Within a `write`: it is over. Nothing happens where none is open. `elapsed`: now, by steady time.
+  public func endAlert(
+    _ rule: String, _ subject: String, _ event: AlertEvent, elapsed: Int64, at moment: Moment
+  ) throws(SQLiteError) {
+    guard var alert = try openAlert(rule, subject) else { return }
+    alert.endedAt = moment.milliseconds
+    try database.run(
+      "UPDATE alerts SET ended_at = ?, ended_elapsed = ? WHERE id = ?", .integer(moment.milliseconds),
+      .integer(elapsed),
+      .integer(alert.id))
+    try database.run(
+      """
+      DELETE FROM alerts WHERE ended_at IS NOT NULL AND id <=
+      (SELECT id FROM alerts WHERE ended_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET \(Self.maxEndedAlerts))
+      """)
+    try append(event.kind, at: moment, body: Self.body(alert, "end", event))
+  }
+
+  /// Within a `write`: somebody has seen it. `nil`: there is none of this id. Who says so again changes nothing.
+  public func acknowledgeAlert(
+    _ id: Int64, by person: String, note: String?, at moment: Moment
+  ) throws(SQLiteError) -> StoredAlert? {
+    guard let alert = try alert(id) else { return nil }
+    guard alert.acknowledgedAt == nil else { return alert }
+    try database.run(
+      "UPDATE alerts SET acknowledged_at = ?, acknowledged_by = ?, note = ? WHERE id = ?",
+      .integer(moment.milliseconds), .text(person), .optional(note), .integer(id))
+    guard let seen = try self.alert(id) else { return nil }
+    try append(.alert, at: moment, body: Self.body(seen, "acknowledged", AlertEvent()))
+    return seen
+  }
+
+  private static func body(_ alert: StoredAlert, _ state: String, _ event: AlertEvent) -> [UInt8] {
+    JSONWriter.object { json in
+      event.fields(&json)
+      json.field("id", alert.id)
+      json.field("rule", alert.rule)
+      json.field("subject", alert.subject.isEmpty ? nil : alert.subject)
+      if event.kind == .alert { json.field("state", state) }
+      json.field("since", alert.beganAt)
+      json.field("text", alert.text)
+      json.field("value", alert.value)
+      json.field("by", state == "acknowledged" ? alert.acknowledgedBy : nil)
+      json.field("note", state == "acknowledged" ? alert.note : nil)
+    }
+  }
+
+  // MARK: Reading
+
+  private static let alertColumns = """
+    id, rule, subject, text, value, began_at, ended_at, acknowledged_at, acknowledged_by, note, returns, ended_elapsed
+    """
+
+  private static func alert(_ row: Statement) -> StoredAlert {
+    var alert = StoredAlert(
+      id: row.integer(0), rule: row.text(1), subject: row.text(2), text: row.text(3),
+      value: row.isNull(4) ? nil : row.real(4), beganAt: row.integer(5), endedAt: row.integerIfAny(6),
+      returns: Int(min(max(row.integer(10), 0), 64)))
+    (alert.acknowledgedAt, alert.acknowledgedBy) = (row.integerIfAny(7), row.textIfAny(8))
+    (alert.note, alert.endedElapsed) = (row.textIfAny(9), row.integerIfAny(11))
+    return alert
+  }
+
+  private func alert(_ id: Int64) throws(SQLiteError) -> StoredAlert? {
+    try firstAlert("WHERE id = ?", [.integer(id)])
+  }
+
+  private func openAlert(_ rule: String, _ subject: String) throws(SQLiteError) -> StoredAlert? {
+    try firstAlert("WHERE ended_at IS NULL AND rule = ? AND subject = ?", [.text(rule), .text(subject)])
+  }
+
+  private func firstAlert(_ condition: String, _ values: [SQLiteValue]) throws(SQLiteError) -> StoredAlert? {
+    var found: StoredAlert?
+    try database.each("SELECT \(Self.alertColumns) FROM alerts \(condition) LIMIT 1", values) {
+      (row) throws(SQLiteError) in
+      found = Self.alert(row)
+      return false
+    }
+    return found
+  }
+
+  /// Alerts before an id, the newest first; of several of a subject that are over, all.
+  public func alerts(before id: Int64 = .max, openOnly: Bool, limit: Int) throws(StoreError) -> [StoredAlert] {
+    var found: [StoredAlert] = []
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        "SELECT \(Self.alertColumns) FROM alerts WHERE id < ? AND (? = 0 OR ended_at IS NULL) ORDER BY id DESC LIMIT ?",
+        [.integer(id), .integer(openOnly ? 1 : 0), .integer(Int64(clamping: limit))]
+      ) { (row) throws(SQLiteError) in
+        found.append(Self.alert(row))
+        return true
+      }
+    }
+    return found
+  }
+
+  // MARK: When nodes were heard
+
+  /// When a node was heard last by steady time, for those that are listened for; and `last_heard` of its contact at that time.
+  public struct HeardNode: Equatable, Sendable {
+    public var key: [UInt8]
+    public var elapsed: Int64
+    public var lastHeard: Int64
+
+    public init(key: [UInt8], elapsed: Int64, lastHeard: Int64) {
+      (self.key, self.elapsed, self.lastHeard) = (key, elapsed, lastHeard)
+    }
+  }
+
+  public func heardNodes() throws(StoreError) -> [HeardNode] {
+    var found: [HeardNode] = []
+    try translating { () throws(SQLiteError) in
+      try database.each("SELECT key, elapsed, last_heard FROM heard_nodes", []) { (row) throws(SQLiteError) in
+        found.append(HeardNode(key: row.blob(0), elapsed: row.integer(1), lastHeard: row.integer(2)))
+        return true
+      }
+    }
+    return found
+  }
+
+  /// Within a `write`: these, and no others.
+  public func setHeardNodes(_ nodes: [HeardNode]) throws(SQLiteError) {
+    try database.run("DELETE FROM heard_nodes")
+    for node in nodes {
+      try database.run(
+        "INSERT OR REPLACE INTO heard_nodes(key, elapsed, last_heard) VALUES (?, ?, ?)", .blob(node.key),
+        .integer(node.elapsed), .integer(node.lastHeard))
+    }
+  }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Console
+import Glibc
+import JSON
+
+struct AlertsCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "alerts", abstract: "List alerts, acknowledge them, and show the rules.",
+    subcommands: [List.self, Acknowledge.self, Rules.self], defaultSubcommand: List.self)
+
+  struct List: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "List alerts, the newest first.")
+    @OptionGroup var connection: Connection
+    @Flag(help: "Only those that are open.") var open = false
+    @Option(help: "Maximum number of alerts, 1 to 1000.") var limit = 20
+    @Option(help: "Only alerts before this id.") var before: Int64?
+
+    func run() throws {
+      var target = "/v1/alerts?state=\(open ? "open" : "all")&limit=\(limit)"
+      if let before { target += "&before=\(before)" }
+      let answer = try ControlClient(connection).get(target)
+      if connection.json { return print(answer.text) }
+      let alerts = answer.value["alerts"]?.array ?? []
+      if alerts.isEmpty { print(open ? "no alert is open" : "there has been no alert") }
+      for alert in alerts { print(styled: Show.alert(alert)) }
+    }
+  }
+
+  struct Acknowledge: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Say that somebody has seen an alert. It ends when its reason does.")
+    @OptionGroup var connection: Connection
+    @Argument(help: "The alert's id.") var id: Int64
+    @Option(help: "A note, at most 500 bytes.") var note: String?
+    @Option(help: "Who has seen it. Default: you.") var by: String?
+
+    func run() throws {
+      let user = getpwuid(getuid()).map { String(cString: $0.pointee.pw_name) }
+      let body = JSONWriter.object { json in
+        json.field("id", id)
+        json.field("by", by ?? user)
+        json.field("note", note)
+      }
+      let answer = try ControlClient(connection).post("/v1/alerts/acknowledge", body: body)
+      if connection.json { return print(answer.text) }
+      print(styled: Show.alert(answer.value))
+    }
+  }
+
+  struct Rules: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Show the rules that are on, with their times.")
+    @OptionGroup var connection: Connection
+
+    func run() throws {
+      let answer = try ControlClient(connection).get("/v1/alerts/rules")
+      if connection.json { return print(answer.text) }
+      for rule in answer.value["rules"]?.array ?? [] {
+        print("\(Show.clean(rule["rule"]?.string).padding(16))\(Show.clean(rule["sentence"]?.string))")
+      }
+    }
+  }
+}
+
+extension Show {
+  static func alert(_ alert: JSONValue) -> Styled {
+    let id = alert["id"]?.integer ?? 0
+    let text = clean(alert["text"]?.string)
+    var end = ""
+    if let ended = alert["ended_at"]?.integer { end = ", over \(time(ended))" }
+    if let person = alert["acknowledged_by"]?.string {
+      end += ", acknowledged by \(clean(person))"
+      if let note = alert["note"]?.string { end += ": \(clean(note))" }
+    }
+    let isOpen = alert["ended_at"]?.integer == nil
+    let shown: Styled = isOpen && alert["acknowledged_at"]?.integer == nil ? "\(TerminalColour.bad(text))" : "\(text)"
+    return "\(id)  \(time(alert["began_at"]?.integer))  \(shown)\(end)"
+  }
+}
