@@ -44,6 +44,7 @@ public struct HubConfiguration: Sendable {
   /// Maximum connections, as far as the limit of open files allows.
   public var maxConnections: Int
   public var retention: Retention
+  public var alerts = HubAlertSettings()
   /// Lines below it are not written.
   public var logLevel: HubLog.Level
 
@@ -88,6 +89,9 @@ public struct HubConfiguration: Sendable {
     var kept = root.table("retention")
     retention = Retention(&kept)
     root.note(from: kept)
+    var rules = root.table("alerts")
+    alerts = HubAlertSettings(&rules)
+    root.note(from: rules)
     if root.has("web") {
       var table = root.table("web")
       web = HubWebSettings(&table)

@@ -37,9 +37,18 @@ public struct HubServer: Sendable {
         registry, hasOthers: { try await stores.pages.hasOtherHubs() }, tell: { try await stores.desk.tellOthers($0) })
       : nil
     let figures = FleetFigures { stores.pages }
+    let counts: @Sendable ([String]) async -> [String: Int64] = { gateways in
+      // `try?`: the probe says what is wrong with the database.
+      (try? await stores.pages.alertCounts(of: gateways)) ?? [:]
+    }
+    let isServer = HubStore.isServer(configuration.location)
+    let watch = HubAlerts(
+      configuration.alerts, stores, registry, name: "\(ProcessInfo.processInfo.hostName):\(configuration.port)",
+      location: isServer ? nil : configuration.location)
     api = HubAPI(
       stores: stores, access: access, registry: registry, figures: figures,
-      live: LiveFeed({ stores.pages }, registry, figures), elsewhere: elsewhere,
+      live: LiveFeed({ stores.pages }, registry, figures, alerts: counts), watch: watch, alerts: counts,
+      elsewhere: elsewhere,
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
       memory: HubMemory(largest: configuration.maxBody),
       places: Places(most: room, log: HubLog.write), refused: RefusedLogins(HubLog.write),
@@ -82,10 +91,12 @@ public struct HubServer: Sendable {
     let summary = LogSummary(stores: api.stores)
     let minutes = Task { await summary.run() }
     let caretaker = Caretaker(stores: api.stores, retention: configuration.retention)
+    let watch = Task { [api] in await api.watch.run() }
     let care = configuration.retention.isEmpty ? nil : Task { await caretaker.run() }
     defer {
       probe.cancel()
       minutes.cancel()
+      watch.cancel()
       care?.cancel()
     }
     let application = Application(

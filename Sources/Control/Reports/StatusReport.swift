@@ -86,6 +86,9 @@ struct StatusReport {
     json.field("clock_trusted", dependencies.loop.wallClock.isSynchronised)
     json.field("store_error", dependencies.store.failure?.description)
     json.field("battery_mv", dependencies.operations.powerReport.shownMillivolts)
+    // A hub that knows another number than 0 has missed their end where this says 0.
+    json.field(
+      "alerts", dependencies.store.ifReadable { try dependencies.store.alerts(openOnly: true, limit: 50).count })
     let backlog = dependencies.operations.shownBacklog
     if backlog > 0 { json.field("pending", backlog) }
   }

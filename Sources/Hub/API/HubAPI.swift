@@ -14,6 +14,7 @@ struct HubAPI: Sendable {
   let registry: LinkRegistry
   let figures: FleetFigures
   let live: LiveFeed
+  let watch: HubAlerts
   /// How many alerts are open, of each of these gateways that has any.
   var alerts: @Sendable ([String]) async -> [String: Int64] = { _ in [:] }
   /// `nil`: no other hub can share the database.

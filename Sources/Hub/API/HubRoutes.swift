@@ -59,6 +59,10 @@ extension HubAPI {
   private static let document = Shape.object([
     ("key", .text), ("value", .any), ("updated_at", .whole), ("by_hub", .truth),
   ])
+  private static let alert = Shape.object([
+    ("id", .whole), ("gateway?", .text), ("rule", .text), ("subject?", .text), ("text", .text), ("began_at", .whole),
+    ("ended_at?", .whole), ("acknowledged_at?", .whole), ("acknowledged_by?", .text), ("note?", .text),
+  ])
   private static let ok = Shape.object([("ok", .truth)])
   private static let acknowledged = Shape.object([("acknowledged", .whole)])
 
@@ -130,6 +134,17 @@ extension HubAPI {
         parameters: [.text("before", "The `next` of the page before."), Self.limit],
         answers: [200: Self.page("commands", Self.ownedCommand, next: .text)], handler: { try await allCommands($0) }),
       HubRoute(
+        method: .get, path: "/v1/alerts", deed: .read, summary: "Alerts of gateways and hubs, the newest first.",
+        parameters: [
+          HubRoute.Parameter(
+            name: "state", shape: .oneOf(["all", "open"]), words: "Whether also those that are over."),
+          .text("gateway", "Only of this one."), .whole("before", "The `next` of the page before."), Self.limit,
+        ], answers: [200: Self.page("alerts", Self.alert)], handler: { try await alertList($0) }),
+      HubRoute(
+        method: .get, path: "/v1/alerts/rules", deed: .read, summary: "The hub's own rules, each as a sentence.",
+        answers: [200: .object([("rules", .list(.object([("rule", .text), ("sentence", .text)])))])],
+        handler: { try await alertRules($0) }),
+      HubRoute(
         method: .get, path: "/v1/live", deed: .read, summary: "What changes, as server-sent events.",
         parameters: [.whole("after", "The last message that the reader has; as the header Last-Event-ID.")],
         answers: [200: .text], isStream: true, handler: { try await follow($0) }),
@@ -184,6 +199,10 @@ extension HubAPI {
   private var operators: [HubRoute] {
     let id = "/v1/gateways/{id}"
     return [
+      HubRoute(
+        method: .post, path: "/v1/alerts/{alert}/acknowledge", deed: .command, summary: "Somebody has seen an alert.",
+        body: .object([("note?", .text(most: AlertReport.textBytes))]), answers: [200: Self.alert], refusals: [404],
+        handler: { try await acknowledgeAlert($0) }),
       HubRoute(
         method: .post, path: id + "/commands", deed: .command, summary: "A command to it.", parameters: [Self.wait],
         body: .object([("command", .text), ("id?", .text(most: 48)), ("queue?", .truth)]),

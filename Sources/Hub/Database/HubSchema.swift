@@ -9,7 +9,7 @@ enum HubSchema {
   static var newest: Int { steps(.sqlite).count }
 
   static func steps(_ dialect: Dialect) -> [(number: Int, sql: String)] {
-    let all = [journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages]
+    let all = [journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
     }
@@ -94,6 +94,15 @@ enum HubSchema {
     CREATE TABLE audit(
       id @ID, at INTEGER NOT NULL, who TEXT NOT NULL, way TEXT NOT NULL, what TEXT NOT NULL, gateway TEXT,
       detail TEXT NOT NULL)
+    """
+
+  /// Alerts of gateways and of hubs (`gateway` is empty). `told_at`: when its last event came, by the hub's clock.
+  private static let alerts = """
+    CREATE TABLE alerts(
+      id @ID, gateway TEXT NOT NULL, rule TEXT NOT NULL, subject TEXT NOT NULL, began_at INTEGER NOT NULL,
+      text TEXT NOT NULL, returns INTEGER NOT NULL, told_at INTEGER NOT NULL, ended_at INTEGER,
+      acknowledged_at INTEGER, acknowledged_by TEXT, note TEXT, UNIQUE(gateway, rule, subject, began_at));
+    CREATE INDEX alerts_open ON alerts(gateway) WHERE ended_at IS NULL
     """
 
   /// SQLite keeps a table without row numbers as an index, in which a text of more than a quarter of a page has a page of its own: nearly

@@ -31,6 +31,7 @@ extension HubAPI {
     connections(&text, counts)
     batches(&text, counts)
     database(&text, counts)
+    alertMetrics(&text)
     return text
   }
 

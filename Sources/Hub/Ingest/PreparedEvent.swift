@@ -25,6 +25,7 @@ struct PreparedEvent: Sendable {
     case radio(name: String?)
     /// Rare, and done one by one.
     case command, document
+    case alert(AlertReport)
   }
 
   /// Its body only where something is still to be read from it.
@@ -44,11 +45,12 @@ struct PreparedEvent: Sendable {
       case "message": .heard(Heard(event, from: gateway, epoch: epoch))
       case "command": .command
       case "document": .document
+      case "alert", "power": AlertReport(event).map { .alert($0) } ?? .none
       default: .none
       }
     switch effect {
     case .command, .document: break
-    case .none, .heard, .contact, .contactRemoved, .radio: self.event.body = .null
+    case .none, .heard, .contact, .contactRemoved, .radio, .alert: self.event.body = .null
     }
   }
 

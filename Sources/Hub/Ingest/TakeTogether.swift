@@ -209,6 +209,7 @@ extension HubStore {
           contacts[place] = (body, event.event.at)
         case .radio(let name): radios[batch.gateway] = name
         case .command: try endCommand(event.event, of: batch.gateway, now: batch.at)
+        case .alert(let report): try takeAlert(report, of: batch.gateway, now: batch.at)
         case .document: try mergeDocument(event.event, from: batch.gateway, now: batch.at)
         }
       }

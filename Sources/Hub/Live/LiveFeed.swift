@@ -68,6 +68,8 @@ actor LiveFeed {
   /// Commands that ended, and gateways that got some.
   private var commands: Set<[String]> = []
   private var commanded: Set<String> = []
+  /// Alerts that changed.
+  private var changedAlerts: Set<Int64> = []
 
   init(
     _ store: @escaping @Sendable () -> HubStore, _ registry: LinkRegistry, _ figures: FleetFigures,
@@ -167,6 +169,9 @@ actor LiveFeed {
       ? String(news.bucket.utf8.dropFirst("result/".utf8.count)) : nil
     {
       if commands.count < Self.rowsAtOnce { commands.insert([news.gateway, id]) }
+    } else if news.bucket.utf8.starts(with: "alert/".utf8) {
+      guard let id = Int64(news.bucket.dropFirst("alert/".count)) else { return }
+      if changedAlerts.count < Self.rowsAtOnce { changedAlerts.insert(id) }
     } else {
       guard news.bucket.utf8.starts(with: "channel/".utf8) else { return }
     }
@@ -210,7 +215,7 @@ actor LiveFeed {
     }
     (isRunning, position, hearers, gateways) = (false, nil, [:], [:])
     (first, events, bytes) = (first + events.count, [], 0)
-    (commands, commanded) = ([], [])
+    (commands, commanded, changedAlerts) = ([], [], [])
     wakeReaders()
   }
 
@@ -221,6 +226,7 @@ actor LiveFeed {
       try await lookAtHearers()
       try await lookAtGateways(tells: true)
       try await lookAtCommands()
+      try await lookAtAlerts()
     } catch {
       // The database is away, as its probe says: next time.
     }
@@ -302,6 +308,20 @@ actor LiveFeed {
       publish("gateway", body)
       gateways[row.gateway]?.told = max(now, row.lastSeen)
     }
+  }
+
+  /// Each with the row of its gateway, which counts its alerts.
+  private func lookAtAlerts() async throws {
+    let changed = changedAlerts.sorted()
+    changedAlerts = []
+    var touched: Set<String> = []
+    for id in changed {
+      guard let alert = try await store().alert(id) else { continue }
+      publish("alert", JSONWriter.object { alert.write(to: &$0) })
+      if !alert.gateway.isEmpty { touched.insert(alert.gateway) }
+    }
+    guard !touched.isEmpty else { return }
+    try await tell(touched.sorted(), await registry.linkTimes(), HubClock.now)
   }
 
   private func lookAtCommands() async throws {

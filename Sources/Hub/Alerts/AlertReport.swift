@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+
+/// What a gateway tells of one of its alerts: pure. Source: docs/hub-protocol.md, "Alerts".
+struct AlertReport: Sendable, Equatable {
+  enum State: String, Sendable { case begin, end, acknowledged }
+
+  var rule: String
+  var subject: String
+  var state: State
+  /// Milliseconds since 1970 by the gateway's clock; with rule and subject it is the alert's identity: each event of it says the same.
+  var since: Int64
+  var text: String
+  var by: String?
+  var note: String?
+  /// When it happened, milliseconds since 1970 by the gateway's clock.
+  var at: Int64
+
+  static let textBytes = 512
+  private static let longestRule = 32
+
+  /// `nil`: it is no alert that can be kept. An event `power` of a gateway that knows no alerts names no rule.
+  init?(_ event: HubEvent) {
+    let body = event.body
+    guard let rule = body["rule"]?.string, (1...Self.longestRule).contains(rule.utf8.count),
+      rule.utf8.allSatisfy({ (0x61...0x7A).contains($0) || $0 == 0x5F }), let since = body["since"]?.integer
+    else { return nil }
+    switch body["state"]?.string {
+    case "begin", "low": state = .begin
+    case "end", "ok": state = .end
+    case "acknowledged": state = .acknowledged
+    default: return nil
+    }
+    (self.rule, self.since, at) = (rule, since, event.at)
+    // As databases have it: a NUL is left out, and an identity must be the same each time.
+    subject = PostgresHubDatabase.withoutNul(HubBounds.cut(body["subject"]?.string, HubBounds.keyBytes) ?? "")
+    text = HubBounds.cut(body["text"]?.string, Self.textBytes) ?? rule
+    by = HubBounds.cut(body["by"]?.string, HubBounds.nameBytes)
+    note = HubBounds.cut(body["note"]?.string, Self.textBytes)
+  }
+}

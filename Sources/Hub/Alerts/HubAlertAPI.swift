@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+
+import Alerts
+import Exposition
+import Hummingbird
+import JSON
+
+/// `/v1/alerts…`. Source: docs/alerts.md.
+extension HubAPI {
+  func alertList(_ call: Call) async throws -> Response {
+    let state = call.query("state") ?? "all"
+    guard state == "all" || state == "open" else { throw BadQuery("state is open or all") }
+    let (found, hasMore) = try await stores.pages.alerts(
+      before: try call.bound("before") ?? .max, openOnly: state == "open", gateway: call.query("gateway"),
+      limit: try call.boundLimit())
+    return Self.json(
+      JSONWriter.object { json in
+        json.arrayField("alerts") { json in for alert in found { json.object { alert.write(to: &$0) } } }
+        if hasMore { json.field("next", found.last?.id) }
+      })
+  }
+
+  func alertRules(_ call: Call) async throws -> Response {
+    Self.json(
+      JSONWriter.object { json in
+        json.arrayField("rules") { json in
+          for (rule, sentence) in watch.rules {
+            json.object { json in
+              json.field("rule", rule.rawValue)
+              json.field("sentence", sentence)
+            }
+          }
+        }
+      })
+  }
+
+  func acknowledgeAlert(_ call: Call) async throws -> Response {
+    guard let id = call.parameters.get("alert").flatMap({ Int64($0) }), id > 0 else {
+      return Self.refusal(.notFound, "no such alert")
+    }
+    guard let body = await object(of: call) else { return Self.refusal(.badRequest, "expected a JSON object") }
+    let note = body["note"]
+    guard note == nil || note == .null || note?.string != nil, note?.string?.utf8.count ?? 0 <= AlertReport.textBytes
+    else { return Self.refusal(.badRequest, "note: a text of at most \(AlertReport.textBytes) bytes") }
+    guard
+      let alert = try await stores.desk.acknowledgeAlert(
+        id, by: call.author, note: note?.string, at: HubClock.now)
+    else { return Self.refusal(.notFound, "no such alert") }
+    try await self.note(
+      "alert", call,
+      JSONWriterText.object { json in
+        json.field("id", id)
+        json.field("gateway", alert.gateway.isEmpty ? nil : alert.gateway)
+        json.field("rule", alert.rule)
+      })
+    return Self.json(JSONWriter.object { alert.write(to: &$0) })
+  }
+
+  /// A rule that this version does not know, of a newer gateway, is `other`: names from outside are no labels.
+  func alertMetrics(_ text: inout Exposition) {
+    let census = watch.census
+    text.metric("meshpost_hub_alerts", .gauge, "Open alerts of gateways and hubs, by rule.") { samples in
+      guard let census else { return }
+      let known = AlertRule.allCases.map(\.rawValue)
+      for rule in known { samples.add(Double(census.rules[rule] ?? 0), ("rule", rule)) }
+      let others = census.rules.filter { rule, _ in !known.contains(rule) }.values.reduce(0, +)
+      samples.add(Double(others), ("rule", "other"))
+    }
+    text.gauge(
+      "meshpost_hub_alerts_unacknowledged", "Open alerts that nobody has acknowledged.", census?.unacknowledged)
+  }
+}

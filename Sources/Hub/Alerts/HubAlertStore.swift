@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+
+/// An alert as a hub has it: of a gateway, or its own.
+struct HubAlert: Sendable, Equatable {
+  var id: Int64 = 0
+  /// Empty: the hub's own.
+  var gateway: String
+  var rule: String
+  var subject: String
+  var text: String
+  /// Milliseconds since 1970. Of a gateway's alert by its clock.
+  var beganAt: Int64
+  var endedAt: Int64?
+  var acknowledgedAt: Int64?
+  var acknowledgedBy: String?
+  var note: String?
+  /// How often it had come back within a day.
+  var returns: Int = 0
+
+  func write(to json: inout JSONWriter) {
+    json.field("id", id)
+    json.field("gateway", gateway.isEmpty ? nil : gateway)
+    json.field("rule", rule)
+    json.field("subject", subject.isEmpty ? nil : subject)
+    json.field("text", text)
+    json.field("began_at", beganAt)
+    json.field("ended_at", endedAt)
+    json.field("acknowledged_at", acknowledgedAt)
+    json.field("acknowledged_by", acknowledgedBy)
+    json.field("note", note)
+  }
+}
+
+/// Alerts of gateways and of hubs. One is told by its gateway, rule, subject and begin, so that each is there once, in whatever order and however
+/// often its events come, and however many hubs there are.
+extension HubStore {
+  /// Alerts that are kept, beside those that are open.
+  private static let mostAlerts: Int64 = 20_000
+  /// A state that came so much later than an alert's events knows of them: milliseconds.
+  private static let settled: Int64 = 60_000
+  private static let columns = """
+    id, gateway, rule, subject, text, began_at, ended_at, acknowledged_at, acknowledged_by, note, returns
+    """
+
+  static func alertNews(_ id: Int64) -> HubNews { HubNews(gateway: "", bucket: "alert/\(id)", seq: 0) }
+
+  // MARK: What gateways tell
+
+  /// Within a transaction that has locked the gateway.
+  func takeAlert(_ report: AlertReport, of gateway: String, now: Int64) throws(HubDatabaseError) {
+    let place: [SQLiteValue] = [.text(gateway), .text(report.rule), .text(report.subject), .integer(report.since)]
+    try database.run(
+      """
+      INSERT INTO alerts(gateway, rule, subject, began_at, text, returns, told_at) VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6)
+      ON CONFLICT(gateway, rule, subject, began_at) DO UPDATE SET told_at = excluded.told_at
+      """, place + [.text(report.text), .integer(now)])
+    switch report.state {
+    case .begin:
+      // There is one at a time: the end of an older one was lost.
+      try database.run(
+        """
+        UPDATE alerts SET ended_at = ?5
+        WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at < ?4 AND ended_at IS NULL
+        """, place + [.integer(report.at)])
+    case .end:
+      try database.run(
+        """
+        UPDATE alerts SET ended_at = ?5
+        WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at = ?4 AND ended_at IS NULL
+        """, place + [.integer(report.at)])
+    case .acknowledged:
+      try database.run(
+        """
+        UPDATE alerts SET acknowledged_at = ?5, acknowledged_by = ?6, note = ?7
+        WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at = ?4 AND acknowledged_at IS NULL
+        """,
+        place + [.integer(report.at), .text(report.by ?? ""), .optional(report.note)])
+    }
+    let id = try database.first(
+      "SELECT id FROM alerts WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at = ?4", place[0], place[1],
+      place[2], place[3]
+    ) { $0.integer(0) }
+    if let id { announce(Self.alertNews(id)) }
+    try forgetAlerts()
+  }
+
+  /// Within a transaction.
+  private func forgetAlerts() throws(HubDatabaseError) {
+    try database.run(
+      "DELETE FROM alerts WHERE ended_at IS NOT NULL AND id <= (SELECT max(id) FROM alerts) - ?1",
+      .integer(Self.mostAlerts))
+  }
+
+  /// A gateway whose database was replaced does not know what it had told: where it says that no alert is open there, none is.
+  func endLostAlerts(at now: Int64) throws(HubDatabaseError) {
+    var lost: [Int64] = []
+    try database.each(
+      """
+      SELECT a.id, s.body FROM alerts a JOIN states s ON s.gateway = a.gateway AND s.name = 'gateway'
+      WHERE a.ended_at IS NULL AND a.rule <> 'gateway_silent' AND s.at > a.told_at + \(Self.settled) LIMIT 1000
+      """, []
+    ) { (row) throws(HubDatabaseError) in
+      // `try?`: stored values were valid JSON when they arrived.
+      if (try? JSONValue(parsing: row.text(1)))?["alerts"]?.integer == 0 { lost.append(row.integer(0)) }
+      return true
+    }
+    guard !lost.isEmpty else { return }
+    try transaction { () throws(HubDatabaseError) -> Void in
+      for id in lost {
+        let count = try database.run(
+          "UPDATE alerts SET ended_at = ?2 WHERE id = ?1 AND ended_at IS NULL", .integer(id), .integer(now))
+        if count > 0 { announce(Self.alertNews(id)) }
+      }
+    }
+  }
+
+  // MARK: The hub's own
+
+  /// What hubs that share the database agree on, one after another.
+  private static let lock = "hub alerts"
+
+  /// Nothing happens where one of its gateway, rule and subject is open, or another hub told the same one.
+  func beginAlert(_ alert: HubAlert, at now: Int64) throws(HubDatabaseError) {
+    try transaction { () throws(HubDatabaseError) -> Void in
+      try database.lock(Self.lock)
+      guard try openAlert(alert.gateway, alert.rule, alert.subject) == nil else { return }
+      let added = try database.run(
+        """
+        INSERT INTO alerts(gateway, rule, subject, began_at, text, returns, told_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+        ON CONFLICT(gateway, rule, subject, began_at) DO NOTHING
+        """, .text(alert.gateway), .text(alert.rule), .text(alert.subject), .integer(alert.beganAt), .text(alert.text),
+        .integer(Int64(alert.returns)), .integer(now))
+      guard added > 0, let id = try openAlert(alert.gateway, alert.rule, alert.subject) else { return }
+      announce(Self.alertNews(id))
+      try forgetAlerts()
+    }
+  }
+
+  func endAlert(_ gateway: String, _ rule: String, _ subject: String, at now: Int64) throws(HubDatabaseError) {
+    try transaction { () throws(HubDatabaseError) -> Void in
+      try database.lock(Self.lock)
+      guard let id = try openAlert(gateway, rule, subject) else { return }
+      try database.run("UPDATE alerts SET ended_at = ?2 WHERE id = ?1", .integer(id), .integer(now))
+      announce(Self.alertNews(id))
+    }
+  }
+
+  private func openAlert(
+    _ gateway: String, _ rule: String, _ subject: String
+  ) throws(HubDatabaseError) -> Int64? {
+    try database.first(
+      "SELECT id FROM alerts WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND ended_at IS NULL", .text(gateway),
+      .text(rule), .text(subject)
+    ) { $0.integer(0) }
+  }
+
+  // MARK: People
+
+  /// `nil`: there is none of this id. Who says so again changes nothing.
+  func acknowledgeAlert(
+    _ id: Int64, by person: String, note: String?, at now: Int64
+  ) throws(HubDatabaseError) -> HubAlert? {
+    try transaction { () throws(HubDatabaseError) in
+      let count = try database.run(
+        """
+        UPDATE alerts SET acknowledged_at = ?2, acknowledged_by = ?3, note = ?4 WHERE id = ?1 AND acknowledged_at IS NULL
+        """, .integer(id), .integer(now), .text(person), .optional(note))
+      if count > 0 { announce(Self.alertNews(id)) }
+      return try alert(id)
+    }
+  }
+
+  // MARK: Reading
+
+  private static func alert(_ row: any HubRow) -> HubAlert {
+    func time(_ column: Int) -> Int64? { row.textIfAny(column).flatMap { Int64($0) } }
+    return HubAlert(
+      id: row.integer(0), gateway: row.text(1), rule: row.text(2), subject: row.text(3), text: row.text(4),
+      beganAt: row.integer(5), endedAt: time(6), acknowledgedAt: time(7), acknowledgedBy: row.textIfAny(8),
+      note: row.textIfAny(9), returns: Int(min(max(row.integer(10), 0), 64)))
+  }
+
+  func alert(_ id: Int64) throws(HubDatabaseError) -> HubAlert? {
+    try database.first("SELECT \(Self.columns) FROM alerts WHERE id = ?1", .integer(id), read: Self.alert)
+  }
+
+  /// The newest first, as many as fit a page.
+  func alerts(
+    before id: Int64, openOnly: Bool, gateway: String? = nil, limit: Int
+  ) throws(HubDatabaseError) -> (alerts: [HubAlert], hasMore: Bool) {
+    let filter = """
+      FROM alerts WHERE id < ?1 \(openOnly ? "AND ended_at IS NULL" : "") \(gateway == nil ? "" : "AND gateway = ?3")
+      ORDER BY id DESC LIMIT ?2
+      """
+    let values: [SQLiteValue] = [.integer(id), .integer(Int64(limit))] + (gateway.map { [.text($0)] } ?? [])
+    let fit = try fitting("SELECT \(bytes("text")) + \(bytes("note")) + \(bytes("subject")) \(filter)", values)
+    var found: [HubAlert] = []
+    try database.each(
+      "SELECT \(Self.columns) \(filter)", [values[0], .integer(Int64(fit.rows))] + values.dropFirst(2)
+    ) { (row) throws(HubDatabaseError) in
+      found.append(Self.alert(row))
+      return true
+    }
+    return (found, fit.isCut || fit.rows == limit)
+  }
+
+  /// Open alerts by gateway, of these or of all; under an empty name the hub's own.
+  func alertCounts(of gateways: [String]) throws(HubDatabaseError) -> [String: Int64] {
+    var counts: [String: Int64] = [:]
+    try database.each("SELECT gateway, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY gateway", []) {
+      (row) throws(HubDatabaseError) in
+      counts[row.text(0)] = row.integer(1)
+      return true
+    }
+    guard !gateways.isEmpty else { return counts }
+    let wanted = Set(gateways)
+    return counts.filter { wanted.contains($0.key) }
+  }
+
+  /// Open alerts by rule, and how many of all nobody has acknowledged.
+  func alertCensus() throws(HubDatabaseError) -> (rules: [String: Int64], unacknowledged: Int64) {
+    var rules: [String: Int64] = [:]
+    try database.each("SELECT rule, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY rule", []) {
+      (row) throws(HubDatabaseError) in
+      rules[row.text(0)] = row.integer(1)
+      return true
+    }
+    return (rules, try number("SELECT count(*) FROM alerts WHERE ended_at IS NULL AND acknowledged_at IS NULL"))
+  }
+
+  /// Of gateways: the last contact, and whether it tells states, which only a link does. Milliseconds since 1970.
+  struct Contact: Sendable {
+    var gateway: String
+    var seen: Int64
+    var hasLink: Bool
+  }
+
+  func lastContacts(after id: String, limit: Int) throws(HubDatabaseError) -> [Contact] {
+    var found: [Contact] = []
+    try database.each(
+      """
+      SELECT g.id, g.last_seen, s.at FROM gateways g LEFT JOIN states s ON s.gateway = g.id AND s.name = 'gateway'
+      WHERE g.id > ?1 ORDER BY g.id LIMIT ?2
+      """, [.text(id), .integer(Int64(limit))]
+    ) { (row) throws(HubDatabaseError) in
+      let told = row.textIfAny(2).flatMap { Int64($0) }
+      found.append(Contact(gateway: row.text(0), seen: max(row.integer(1), told ?? 0), hasLink: told != nil))
+      return true
+    }
+    return found
+  }
+
+  /// Gateways that are linked here and have had nothing to say: other hubs on the database know nothing of the link.
+  func noteLinked(_ gateways: [String], quietSince: Int64, at now: Int64) throws(HubDatabaseError) {
+    guard !gateways.isEmpty else { return }
+    try database.retrying { () throws(HubDatabaseError) in
+      try database.perform(
+        [
+          HubCall(
+            """
+            UPDATE gateways SET last_seen = CAST(@1 AS BIGINT)
+            WHERE id IN (SELECT v.id FROM @rows) AND last_seen < CAST(@2 AS BIGINT)
+            """, [("id", .texts(gateways.sorted()))], values: [.integer(now), .integer(quietSince)])
+        ], begins: true, ends: true)
+    }
+  }
+}

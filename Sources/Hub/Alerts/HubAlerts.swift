@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+
+import Alerts
+import Foundation
+import Glibc
+import JSON
+import Synchronization
+import Timing
+
+/// The hub's own alerts: gateways that are silent, its disk, its database. What gateways tell of theirs comes with their events.
+///
+/// Hubs that share a database all look. What they find is the same, and is written once (`HubStore.beginAlert`).
+actor HubAlerts {
+  /// Between two looks.
+  private static let round: Duration = .seconds(15)
+  /// Gateways that are asked for at once.
+  private static let pageRows = 1000
+  /// A gateway that is linked here and says nothing is noted for other hubs so often, in milliseconds.
+  private static let noting: Int64 = 300_000
+  private static let mostWaiting = 2 * AlertBoard.maxSubjects
+
+  /// Open alerts by rule, as of the last look; `nil`: not known.
+  struct Census: Sendable {
+    var rules: [String: Int64]
+    var unacknowledged: Int64
+  }
+
+  private struct Waiting {
+    let change: AlertChange
+    let beganAt: Int64
+    let at: Int64
+  }
+
+  private let settings: HubAlertSettings
+  private let stores: HubStores
+  private let registry: LinkRegistry
+  /// Under which name the hub's own alerts are.
+  private let name: String
+  /// Of an SQLite file; `nil`: the database is on a server, whose disk is its own matter.
+  private let location: String?
+  private let began = ContinuousClock.now
+  private var board: AlertBoard
+  private var habits = Habits()
+  private var waiting: [Waiting] = []
+  private var isRecalled = false
+  private var notedAt: Int64 = 0
+  private nonisolated let kept = Mutex<Census?>(nil)
+
+  init(_ settings: HubAlertSettings, _ stores: HubStores, _ registry: LinkRegistry, name: String, location: String?) {
+    (self.settings, self.stores, self.registry, self.name, self.location) = (settings, stores, registry, name, location)
+    board = AlertBoard(settings.rules)
+  }
+
+  nonisolated var census: Census? { kept.withLock { $0 } }
+  nonisolated var rules: [(rule: AlertRule, sentence: String)] { settings.rules.sentences }
+
+  private var now: MonotonicTime { MonotonicTime(nanoseconds: 0) + (ContinuousClock.now - began) }
+
+  /// Looks until it is cancelled.
+  func run() async {
+    while !Task.isCancelled {
+      await look()
+      // `try?`: cancelled while it sleeps.
+      try? await Task.sleep(for: pause)
+    }
+  }
+
+  /// A configuration with short times is looked after more often.
+  private var pause: Duration {
+    let shortest = settings.rules.times.values.map { max($0.begins, .seconds(1)) }.min() ?? Self.round
+    return min(max(shortest / 4, .seconds(1)), Self.round)
+  }
+
+  private func look() async {
+    let lack = stores.probe.lack()
+    if let lack, lack != .starting, lack != .outdated {
+      read(AlertSubject(.hubDatabase, name), .bad(text: "the database of \(name) is away: \(lack.rawValue)"))
+    } else if lack == nil {
+      read(AlertSubject(.hubDatabase, name), .well)
+    }
+    readDisk()
+    if lack == nil {
+      do {
+        try await recall()
+        try await readGateways()
+        try await stores.desk.endLostAlerts(at: HubClock.now)
+      } catch {
+        // The probe says what is wrong with the database.
+      }
+    }
+    for change in board.timedOut(now: now) { tell(change) }
+    await write()
+    await count()
+  }
+
+  /// What was open when the last hub ended.
+  private func recall() async throws {
+    guard !isRecalled else { return }
+    var before = Int64.max
+    let now = HubClock.now
+    while true {
+      let (found, hasMore) = try await stores.pages.alerts(before: before, openOnly: true, limit: Self.pageRows)
+      for alert in found { restore(alert, now) }
+      guard hasMore, let last = found.last else { break }
+      before = last.id
+    }
+    for alert in try await stores.pages.alerts(before: .max, openOnly: false, limit: Self.pageRows).alerts {
+      restore(alert, now)
+    }
+    isRecalled = true
+  }
+
+  private func restore(_ alert: HubAlert, _ now: Int64) {
+    guard let rule = AlertRule(rawValue: alert.rule), AlertRule.ofHubs.contains(rule) else { return }
+    // Another hub's own are its own matter.
+    guard rule == .gatewaySilent || alert.subject == name else { return }
+    let subject = AlertSubject(rule, rule == .gatewaySilent ? alert.gateway : name)
+    guard settings.rules.times[rule] != nil else {
+      if alert.endedAt == nil { waiting.append(Waiting(change: .ends(subject), beganAt: now, at: now)) }
+      return
+    }
+    if let ended = alert.endedAt {
+      board.restoreEnded(subject, at: self.now + .milliseconds(-max(0, now - ended)), returns: alert.returns)
+    } else {
+      board.restore(subject, returns: alert.returns)
+    }
+  }
+
+  // MARK: What is looked at
+
+  private func readDisk() {
+    guard let location, settings.diskFree > 0 else { return }
+    var space = statvfs()
+    guard statvfs(location, &space) == 0 else { return }
+    let size = UInt64(space.f_bavail).multipliedReportingOverflow(by: UInt64(space.f_frsize))
+    let free = size.overflow ? Int64.max : Int64(clamping: size.partialValue)
+    let subject = AlertSubject(.hubDiskFull, name)
+    if free < settings.diskFree {
+      read(subject, .bad(text: "only \(free >> 20) MiB are free where the database of \(name) is", value: Double(free)))
+    } else {
+      read(subject, free < settings.diskFree + settings.diskFree / 4 ? .between : .well)
+    }
+  }
+
+  private func readGateways() async throws {
+    guard let times = settings.rules.times[.gatewaySilent] else { return }
+    let linked = Set(await registry.linkTimes().keys)
+    try await noteLinked(linked)
+    var (after, all) = ("", Set<String>())
+    while true {
+      let page = try await stores.pages.lastContacts(after: after, limit: Self.pageRows)
+      for one in page {
+        all.insert(one.gateway)
+        habits.look(
+          one.gateway, seen: one.seen, hasLink: one.hasLink, isLinked: linked.contains(one.gateway),
+          least: times.begins, now: now)
+        read(one.gateway)
+      }
+      guard page.count == Self.pageRows, let last = page.last else { break }
+      after = last.gateway
+    }
+    habits.keep(only: all)
+    for subject in board.open where subject.rule == .gatewaySilent && !all.contains(subject.name) {
+      if let change = board.drop(subject) { tell(change) }
+    }
+  }
+
+  private func read(_ gateway: String) {
+    let subject = AlertSubject(.gatewaySilent, gateway)
+    if habits.isLate(gateway, now: now), let heard = habits.heard(gateway) {
+      let words = AlertRule.words(.seconds((now - heard).components.seconds / 60 * 60))
+      let text = "nothing has come from \(gateway) for \(words)"
+      // Its own pause is over: the board's time is that of gateways with a link.
+      read(subject, .bad(text: text, since: heard))
+    } else if habits.wasHeard(gateway) {
+      read(subject, .well)
+    }
+  }
+
+  /// Other hubs do not know of links here.
+  private func noteLinked(_ linked: Set<String>) async throws {
+    let now = HubClock.now
+    guard location == nil, !linked.isEmpty, abs(now - notedAt) >= Self.noting else { return }
+    notedAt = now
+    try await stores.desk.noteLinked(Array(linked), quietSince: now - Self.noting, at: now)
+  }
+
+  private func read(_ subject: AlertSubject, _ reading: AlertReading) {
+    if let change = board.read(subject, reading, now: now) { tell(change) }
+  }
+
+  // MARK: Telling
+
+  private func tell(_ change: AlertChange) {
+    let at = HubClock.now
+    var beganAt = at
+    switch change {
+    case .begins(let subject, let text, _, let since, _):
+      HubLog.write(.warning, "alert: \(text)")
+      beganAt = at - Int64((now - since).inSeconds * 1000)
+      // All hubs on a server say the same, which knows of each contact.
+      if subject.rule == .gatewaySilent, location == nil { beganAt = habits.lastContact(subject.name) ?? beganAt }
+    case .ends(let subject): HubLog.write(.notice, "alert over: \(subject.rule.rawValue) \(subject.name)")
+    }
+    waiting.append(Waiting(change: change, beganAt: beganAt, at: at))
+    if waiting.count > Self.mostWaiting { waiting.removeFirst() }
+  }
+
+  /// What the database does not take now waits for the next look.
+  private func write() async {
+    while let one = waiting.first {
+      do {
+        try await write(one)
+      } catch {
+        return
+      }
+      waiting.removeFirst()
+    }
+  }
+
+  private func write(_ one: Waiting) async throws {
+    let subject = one.change.subject
+    let isOfGateway = subject.rule == .gatewaySilent
+    let (gateway, name) = isOfGateway ? (subject.name, "") : ("", subject.name)
+    switch one.change {
+    case .begins(_, let text, _, _, let returns):
+      let alert = HubAlert(
+        gateway: gateway, rule: subject.rule.rawValue, subject: name, text: text, beganAt: one.beganAt, returns: returns
+      )
+      try await stores.desk.beginAlert(alert, at: one.at)
+    case .ends: try await stores.desk.endAlert(gateway, subject.rule.rawValue, name, at: one.at)
+    }
+  }
+
+  private func count() async {
+    do {
+      let found = try await stores.pages.alertCensus()
+      kept.withLock { $0 = Census(rules: found.rules, unacknowledged: found.unacknowledged) }
+    } catch {
+      // The probe says what is wrong with the database.
+      kept.withLock { $0 = nil }
+    }
+  }
+}

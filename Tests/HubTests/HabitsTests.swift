@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+
+import TestSupport
+import Testing
+import Timing
+
+@testable import Hub
+
+@Suite struct HabitsTests {
+  private static let least: Duration = .seconds(900)
+
+  private func time(_ seconds: Double) -> MonotonicTime { MonotonicTime(seconds: seconds) }
+
+  private func look(
+    _ habits: inout Habits, seen: Int64, at seconds: Double, hasLink: Bool = false, isLinked: Bool = false
+  ) {
+    habits.look(
+      "hill", seen: seen, hasLink: hasLink, isLinked: isLinked, least: Self.least, now: time(seconds))
+  }
+
+  @Test func `a gateway that keeps a link is late after its time, and never while it is linked`() {
+    var habits = Habits()
+    for second in stride(from: 0.0, through: 7200, by: 15) {
+      look(&habits, seen: 1, at: second, hasLink: true, isLinked: true)
+      #expect(!habits.isLate("hill", now: time(second)))
+    }
+    look(&habits, seen: 1, at: 7215, hasLink: true)
+    #expect(!habits.isLate("hill", now: time(8099)) && habits.isLate("hill", now: time(8100)))
+    look(&habits, seen: 2, at: 8100, hasLink: true)
+    #expect(!habits.isLate("hill", now: time(8100)))
+  }
+
+  @Test func `one without a link is late after four of its longest pauses, and after a day while nothing is known`() {
+    var habits = Habits()
+    look(&habits, seen: 0, at: 0)
+    #expect(!habits.isLate("hill", now: time(86_399)) && habits.isLate("hill", now: time(86_400)))
+    // Twice an hour, and once after two hours.
+    var (seen, now) = (Int64(0), 0.0)
+    for pause in [1800.0, 1800, 7200, 1800, 1800] {
+      (seen, now) = (seen + 1, now + pause)
+      look(&habits, seen: seen, at: now)
+    }
+    let limit = 4 * 7200 * 0.95 * 0.95
+    #expect(!habits.isLate("hill", now: time(now + limit - 1)) && habits.isLate("hill", now: time(now + limit + 1)))
+    // What is seldom is forgotten.
+    for _ in 0..<200 {
+      (seen, now) = (seen + 1, now + 1800)
+      look(&habits, seen: seen, at: now)
+    }
+    #expect(!habits.isLate("hill", now: time(now + 7199)) && habits.isLate("hill", now: time(now + 7201)))
+  }
+
+  /// The database's times are of clocks that are set, forwards and back.
+  @Test(arguments: 0..<10 as Range<UInt64>)
+  func `clocks that are set make nobody late, and nobody well`(_ seed: UInt64) {
+    var random = SeededRandom(seed: seed)
+    var (habits, seen, silentSince) = (Habits(), Int64(1), 0.0)
+    look(&habits, seen: seen, at: 0, hasLink: true)
+    for second in stride(from: 15.0, through: 40_000, by: 15) {
+      if second < 20_000, Int.random(in: 0..<20, using: &random) == 0 {
+        // Any other time means that it was heard.
+        seen = Int64.random(in: -1 << 50...1 << 50, using: &random)
+        silentSince = second
+      }
+      look(&habits, seen: seen, at: second, hasLink: true)
+      #expect(habits.isLate("hill", now: time(second)) == (second - silentSince >= 900))
+    }
+  }
+
+  @Test func `what was silent before the hub began counts as heard when it is`() {
+    var habits = Habits()
+    look(&habits, seen: 5, at: 0, hasLink: true)
+    look(&habits, seen: 5, at: 15, hasLink: true)
+    #expect(!habits.wasHeard("hill"))
+    look(&habits, seen: 6, at: 30, hasLink: true)
+    #expect(habits.wasHeard("hill"))
+    habits.keep(only: [])
+    #expect(habits.gateways.isEmpty && !habits.isLate("hill", now: time(1e9)))
+  }
+}

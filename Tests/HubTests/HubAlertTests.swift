@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import TestSupport
+import Testing
+import Timing
+
+@testable import Hub
+
+@Suite struct HubAlertTests {
+  private let scratch = Scratch()
+
+  private func store() throws -> HubStore { try HubStore(location: scratch.location("hub.db")) }
+
+  private func event(_ seq: Int64, _ state: String, since: Int64 = 100, kind: String = "alert") throws -> HubEvent {
+    let more = state == "acknowledged" ? #","by":"ana","note":"seen""# : ""
+    return HubEvent(
+      seq: seq, at: 1000 + seq, trusted: true, kind: kind,
+      body: try JSONValue(
+        parsing: #"{"rule":"backlogged","subject":"hub","state":"\#(state)","since":\#(since),"text":"waits"\#(more)}"#)
+    )
+  }
+
+  private func take(_ events: [HubEvent], _ store: HubStore, epoch: String = "e", at now: Int64 = 5000) async throws {
+    let batch = PreparedBatch(events, of: epoch, in: .messages, from: "hill", after: nil, at: now)
+    _ = try await store.keepUnordered([batch])
+  }
+
+  private func all(_ store: HubStore) async throws -> [HubAlert] {
+    try await store.alerts(before: .max, openOnly: false, limit: 100).alerts
+  }
+
+  /// As consumers of brokers get them: in any order, and more than once.
+  @Test(arguments: 0..<12 as Range<UInt64>)
+  func `an alert is one, in whatever order and however often its events come`(_ seed: UInt64) async throws {
+    var random = SeededRandom(seed: seed)
+    let store = try store()
+    var events = try [event(1, "begin"), event(2, "acknowledged"), event(3, "end")]
+    events += [events[0], events[2]]
+    for event in events.shuffled(using: &random) { try await take([event], store) }
+    let found = try await all(store)
+    #expect(found.count == 1)
+    let alert = try #require(found.first)
+    #expect(alert.gateway == "hill" && alert.rule == "backlogged" && alert.subject == "hub" && alert.text == "waits")
+    #expect(alert.beganAt == 100 && alert.endedAt == 1003 && alert.acknowledgedBy == "ana" && alert.note == "seen")
+    #expect(try await store.alertCounts(of: []).isEmpty)
+  }
+
+  @Test func `the next one of the same thing is another, and ends one whose end was lost`() async throws {
+    let store = try store()
+    try await take([event(1, "begin"), event(2, "begin", since: 200)], store)
+    let found = try await all(store)
+    #expect(found.map(\.beganAt) == [200, 100] && found[0].endedAt == nil && found[1].endedAt == 1002)
+    #expect(try await store.alertCounts(of: ["hill", "valley"]) == ["hill": 1])
+    // The older one's own end comes late, and the newer one stays.
+    try await take([event(3, "end")], store)
+    #expect(try await all(store).map { $0.endedAt == nil } == [true, false])
+  }
+
+  @Test func `events of older gateways, and nonsense, are kept as events and are no alerts`() async throws {
+    let store = try store()
+    let bodies = [
+      #"{"source":"battery","state":"low","battery_mv":3300}"#, "{}", #"{"rule":"x","state":"begin"}"#,
+      #"{"rule":"X; DROP","state":"begin","since":1}"#, #"{"rule":7,"state":"begin","since":1}"#,
+      #"{"rule":"x","state":"maybe","since":1}"#, #"{"rule":"x","state":"begin","since":"1"}"#,
+    ]
+    let events = try bodies.enumerated().map { number, body in
+      HubEvent(seq: Int64(number + 1), at: 1, trusted: true, kind: "alert", body: try JSONValue(parsing: body))
+    }
+    try await take(events, store)
+    #expect(try await all(store).isEmpty)
+    let long = String(repeating: "x", count: 5000) + "\\u0000"
+    let body = #"{"rule":"x","subject":"\#(long)","state":"begin","since":1,"text":"\#(long)"}"#
+    try await take(
+      [HubEvent(seq: 99, at: 1, trusted: true, kind: "alert", body: try JSONValue(parsing: body))], store)
+    let alert = try #require(try await all(store).first)
+    #expect(alert.subject.utf8.count == HubBounds.keyBytes && alert.text.utf8.count == AlertReport.textBytes)
+  }
+
+  @Test func `a low battery's event is an alert, too`() async throws {
+    let store = try store()
+    func power(_ seq: Int64, _ state: String) throws -> HubEvent {
+      HubEvent(
+        seq: seq, at: seq, trusted: true, kind: "power",
+        body: try JSONValue(
+          parsing: #"{"source":"battery","state":"\#(state)","rule":"battery_low","since":7,"text":"low: 3.3 V"}"#))
+    }
+    try await take([power(1, "low")], store)
+    #expect(try await store.alertCounts(of: []) == ["hill": 1])
+    try await take([power(2, "ok")], store)
+    #expect(try await all(store).map(\.endedAt) == [2])
+  }
+
+  @Test func `several hubs tell the same alert once, and people acknowledge it once`() async throws {
+    let (one, other) = (try store(), try store())
+    let alert = HubAlert(gateway: "hill", rule: "gateway_silent", subject: "", text: "silent", beganAt: 50)
+    for hub in [one, other, one] { try await hub.beginAlert(alert, at: 60) }
+    let found = try await all(other)
+    #expect(found.count == 1)
+    let id = try #require(found.first?.id)
+    #expect(try await one.acknowledgeAlert(id, by: "ana", note: nil, at: 70)?.acknowledgedBy == "ana")
+    #expect(try await other.acknowledgeAlert(id, by: "ben", note: "too late", at: 80)?.acknowledgedBy == "ana")
+    #expect(try await one.acknowledgeAlert(id + 1, by: "ana", note: nil, at: 70) == nil)
+    for hub in [other, one] { try await hub.endAlert("hill", "gateway_silent", "", at: 90) }
+    // The slower hub finds it late, by the same last contact.
+    try await other.beginAlert(alert, at: 95)
+    #expect(try await all(one).map(\.endedAt) == [90])
+  }
+
+  @Test func `a gateway that has lost its database ends what it no longer knows by its state`() async throws {
+    let store = try store()
+    try await take([event(1, "begin")], store, at: 5000)
+    func tell(_ state: String, at time: Int64) async throws {
+      _ = try await store.keep([GatewayState(gateway: "hill", name: "gateway", at: time, body: state)])
+      try await store.endLostAlerts(at: time)
+    }
+    try await tell(#"{"alerts":1}"#, at: 100_000)
+    #expect(try await store.alertCounts(of: []) == ["hill": 1])
+    try await tell("{}", at: 200_000)
+    #expect(try await store.alertCounts(of: []) == ["hill": 1], "an older gateway says nothing of them")
+    try await tell(#"{"alerts":0}"#, at: 6000)
+    #expect(try await store.alertCounts(of: []) == ["hill": 1], "the state may be older than the event")
+    try await tell(#"{"alerts":0}"#, at: 300_000)
+    #expect(try await store.alertCounts(of: []).isEmpty)
+  }
+}
