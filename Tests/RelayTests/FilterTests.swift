@@ -82,7 +82,7 @@ private final class Mesh {
     (.message, "no JSON"),
     (.message, ##"{"kind":"channel","sender_name":"Birch","channel_name":"#trees"}"##),
     (.outgoing, #"{"id":"gone","state":"failed"}"#), (.reaction, "{}"), (.packet, #"{"raw":"00"}"#), (.radio, "{}"),
-    (.power, "{}"), (.bucketGap, "{}"), (.document, #"{"key":"settings/log_level"}"#),
+    (.power, "{}"), (.alert, "{}"), (.bucketGap, "{}"), (.document, #"{"key":"settings/log_level"}"#),
     (.command, #"{"upstream":"other","command":"sync"}"#),
     (.command, #"{"upstream":"other","command":"send","error":"Birch or Birch2?"}"#),
     (
@@ -105,6 +105,15 @@ private final class Mesh {
       #expect(try passing(mesh, filter, Mesh.ofBirch + Mesh.ofRidge + Mesh.ofNobody) == [], "\(name)")
     }
     #expect(try passing(mesh, EventFilter(channels: ["Family"]), Mesh.ofTrees) == [])
+  }
+
+  @Test func `who wants alerts gets those of battery and supply, and who wants these gets no others`() throws {
+    let mesh = try Mesh()
+    let all: [(EventKind, String)] = [(.alert, "{}"), (.power, "{}"), (.radio, "{}")]
+    for filter in [EventFilter(kinds: ["alert"]), EventFilter(kinds: ["alert"], channels: [Mesh.trees])] {
+      #expect(try passing(mesh, filter, all) == ["alert {}", "power {}"])
+    }
+    #expect(try passing(mesh, EventFilter(kinds: ["power"]), all) == ["power {}"])
   }
 
   @Test func `one that names contacts passes their direct messages and news of them alone`() throws {

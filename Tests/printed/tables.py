@@ -252,6 +252,15 @@ DOCUMENTS["docs/observability.md"] = {
     "meshpost-hub purge --older-than 90d --kind packet --dry-run": {"shows": "would delete nothing"},
     "meshpost-hub purge --older-than 90d --kind packet --yes": {"shows": "deleted nothing"},
 }
+DOCUMENTS["docs/alerts.md"] = {
+    'meshpost alerts acknowledge 1 --note "on my way"': {
+        "before": r"""
+cp /etc/meshpost/meshpostd.toml /tmp/before.toml
+sed -i '/^\[alerts\]/a disk_free = "1048576 GiB"' /etc/meshpost/meshpostd.toml
+systemctl reload meshpost; until_true 'meshpost alerts --open --json | grep disk_full'""",
+        "after": "cp /tmp/before.toml /etc/meshpost/meshpostd.toml; systemctl reload meshpost", "shows": "acknowledged by .*on my way"},
+}
+
 DOCUMENTS["docs/pages.md"] = {
     "meshpost web --tiles 'https://tiles.example.org/{z}/{x}/{y}.png' --tiles-credit '© whoever drew it'": {"ends": "secret="},
     "meshpost --host ssh://pi@hilltop web": {"ends": "secret="},
