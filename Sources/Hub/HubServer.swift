@@ -92,11 +92,14 @@ public struct HubServer: Sendable {
     let minutes = Task { await summary.run() }
     let caretaker = Caretaker(stores: api.stores, retention: configuration.retention)
     let watch = Task { [api] in await api.watch.run() }
+    // Who asks for it asks for the pages' people.
+    let uses = api.web.map { _ in Task { [access] in await TokenUses(stores: api.stores, access: access).run() } }
     let care = configuration.retention.isEmpty ? nil : Task { await caretaker.run() }
     defer {
       probe.cancel()
       minutes.cancel()
       watch.cancel()
+      uses?.cancel()
       care?.cancel()
     }
     let application = Application(
@@ -107,6 +110,8 @@ public struct HubServer: Sendable {
       onServerRunning: { channel in ready(channel.localAddress?.port ?? 0) },
       logger: HubLog.logger("hub"))
     try await application.runService()
+    uses?.cancel()
+    await uses?.value
     if api.stores.probe.now.failure == .outdated { throw HubDatabaseError.outdated }
   }
 }

@@ -223,7 +223,7 @@ public final class WebServer {
   }
 
   private func signIn(_ request: HTTPRequest, from address: String) async -> HTTPResponse {
-    if let pause = limit.pause(of: address, now: loop.now) {
+    if let pause = limit.pause(of: Guesser(address: address), now: loop.now) {
       return Self.json(status: 429) { json in
         json.field("error", "too many wrong tries")
         json.field("retry_after_s", Int64(clamping: pause.components.seconds + 1))
@@ -236,14 +236,14 @@ public final class WebServer {
     }
     do throws(WebGuard.Refusal) {
       guard try await access.isRight(given) else {
-        limit.guessedWrong(from: address, now: loop.now)
+        limit.guessedWrong(by: Guesser(address: address), now: loop.now)
         access.refused(from: address)
         return Self.json(status: 403) { $0.field("error", "wrong \(access.way)") }
       }
     } catch {
       return Self.json(status: error.status) { $0.field("error", error.words) }
     }
-    limit.guessedRight(from: address)
+    limit.guessedRight(by: Guesser(address: address))
     let token = WebSessions.token()
     sessions.begin(token, now: loop.now)
     access.keep(sessions)

@@ -45,10 +45,14 @@ extension WholeProgramTests {
       func another() -> Browser { Browser(port: browser.port, way: "password") }
     }
 
-    private static func signIn(_ browser: Browser, _ person: String, _ password: String) -> Int? {
+    private static func signIn(
+      _ browser: Browser, _ person: String, _ password: String, from address: String? = nil
+    ) -> Int? {
       let body = "{\"person\":\"\(person)\",\"password\":\"\(password)\"}"
-      let response = browser.ask("POST", "/session", body, signedIn: false)
-      if let set = response?.headers["Set-Cookie"] { browser.cookie = set.components(separatedBy: ";")[0] }
+      var headers: [String: String] = [:]
+      if let address { headers["X-Forwarded-For"] = "203.0.113.77, \(address)" }
+      let response = browser.ask("POST", "/session", body, headers: headers, signedIn: browser.cookie != nil)
+      browser.keep(response)
       return response?.status
     }
 
@@ -125,6 +129,53 @@ extension WholeProgramTests {
       let token = ["Authorization": "Bearer \(Rig.token)"]
       #expect(hub.browser.ask("GET", "/v1/fleet", headers: token)?.status == 200)
       #expect(hub.browser.ask("GET", "/v1/fleet", headers: ["Authorization": "Bearer wrong"])?.status == 401)
+    }
+
+    @Test func `who guesses locks out neither a browser that is known nor another's name`() throws {
+      let hub = try Hub()
+      try hub.add("ana", "administer", password: "correct horse")
+      try hub.add("vera", "view", password: "battery staple")
+      #expect(Self.signIn(hub.browser, "ana", "correct horse", from: "10.0.0.1") == 200)
+      #expect(hub.browser.ask("DELETE", "/session")?.status == 200)
+      // From where she is: behind the same router.
+      let guesser = hub.another()
+      for number in 0..<7 { _ = Self.signIn(guesser, "ana", "guess \(number)", from: "10.0.0.1") }
+      #expect(Self.signIn(guesser, "ana", "correct horse", from: "10.0.0.1") == 429)
+      // From many places.
+      for number in 0..<25 { _ = Self.signIn(guesser, "ana", "guess \(number)", from: "10.0.1.\(number)") }
+      #expect(Self.signIn(guesser, "ana", "correct horse", from: "10.0.2.1") == 429)
+      #expect(Self.signIn(hub.another(), "vera", "battery staple", from: "10.0.2.1") == 200)
+      #expect(Self.signIn(hub.browser, "ana", "correct horse", from: "10.0.2.2") == 200)
+      // What somebody typed into the wrong field is not written down.
+      #expect(Self.signIn(guesser, "correct-horse", "x", from: "10.0.3.1") == 403)
+      let deeds = try Self.json(hub.browser.ask("GET", "/v1/audit"))["audit"]?.array ?? []
+      let refused = deeds.filter { $0["what"]?.string == "sign_in_refused" }
+      #expect(refused.contains { $0["who"]?.string == "ana" && $0["detail"]?["from"]?.string == "10.0.0.1" })
+      #expect((10...25).contains(refused.count) && !"\(deeds)".contains("correct-horse"))
+      // A browser is known to one person, and with another password to nobody.
+      let known = hub.another()
+      known.cookie = hub.browser.cookie?.components(separatedBy: "; ").first { $0.hasPrefix("meshpost_browser=") }
+      for number in 0..<25 { _ = Self.signIn(known, "vera", "guess \(number)", from: "10.0.4.\(number)") }
+      #expect(Self.signIn(known, "vera", "battery staple", from: "10.0.5.1") == 429)
+      #expect(try hub.people(["password", "ana"], input: "another horse").code == 0)
+      #expect(Self.signIn(known, "ana", "another horse", from: "10.0.5.2") == 429)
+    }
+
+    @Test func `when a token was used is known after a restart`() throws {
+      let hub = try Hub()
+      try hub.add("ana", "administer", password: "correct horse")
+      #expect(Self.signIn(hub.browser, "ana", "correct horse") == 200)
+      func lastUse() throws -> Int64? {
+        try Self.json(hub.browser.ask("GET", "/v1/tokens"))["tokens"]?.array?.first?["last_used"]?.integer
+      }
+      #expect(try lastUse() == nil)
+      let token = ["Authorization": "Bearer \(Rig.token)"]
+      #expect(hub.browser.ask("GET", "/v1/fleet", headers: token, signedIn: false)?.status == 200)
+      let used = try #require(try lastUse())
+      hub.rig.hub?.send(SIGTERM)
+      #expect(try hub.rig.hub?.ended() == 0)
+      try hub.rig.startHub()
+      #expect(try lastUse() == used)
     }
 
     @Test func `pages come with a policy, and only by the hub's names`() throws {

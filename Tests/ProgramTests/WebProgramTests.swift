@@ -39,6 +39,16 @@ class Browser {
     return response
   }
 
+  /// Keeps the cookies that an answer sets, beside those that it does not.
+  func keep(_ response: HTTPResponse?) {
+    for set in response?.headers.values(of: "Set-Cookie") ?? [] {
+      let pair = set.components(separatedBy: ";")[0]
+      let name = pair.components(separatedBy: "=")[0] + "="
+      let others = (cookie?.components(separatedBy: "; ") ?? []).filter { !$0.hasPrefix(name) }
+      cookie = (others + (set.contains("Max-Age=0") ? [] : [pair])).joined(separator: "; ")
+    }
+  }
+
   /// The first rows of what is live, until `isEnough` says so, or it has ended.
   func follow(after id: String?, until isEnough: @escaping ([String]) -> Bool) throws -> [String] {
     let loop = EventLoop()

@@ -137,42 +137,6 @@ import Timing
     #expect(isIn(&sessions, "s1", now))
   }
 
-  @Test func `who guesses waits longer and longer, and never for ever, and nobody else does`() {
-    var limit = GuessLimit()
-    var now = MonotonicTime(nanoseconds: 0)
-    var waited: [Int64] = []
-    for _ in 0..<40 {
-      if let pause = limit.pause(of: "one", now: now) {
-        waited.append(pause.components.seconds)
-        now = now + pause
-      }
-      limit.guessedWrong(from: "one", now: now)
-    }
-    #expect(waited.first == 2)
-    #expect(waited == waited.sorted())
-    #expect(waited.last == GuessLimit.longestPause.components.seconds)
-    #expect(limit.pause(of: "other", now: now) == nil)
-    now = now + GuessLimit.longestPause
-    #expect(limit.pause(of: "one", now: now) == nil)
-    limit.guessedRight(from: "one")
-    limit.guessedWrong(from: "one", now: now)
-    #expect(limit.pause(of: "one", now: now) == nil)
-  }
-
-  @Test func `who has many addresses waits, and not whoever has signed in before`() {
-    var limit = GuessLimit()
-    let now = MonotonicTime(nanoseconds: 0)
-    limit.guessedRight(from: "home")
-    for number in 0..<200 { limit.guessedWrong(from: "\(number)", now: now) }
-    #expect(limit.pause(of: "fresh", now: now) != nil)
-    #expect(limit.pause(of: "home", now: now) == nil)
-    #expect(limit.pause(of: "fresh", now: now + GuessLimit.longestPause) == nil)
-    // An hour later it begins anew.
-    let later = now + GuessLimit.memory + .seconds(1)
-    limit.guessedWrong(from: "fresh", now: later)
-    #expect(limit.pause(of: "fresh", now: later) == nil)
-  }
-
   @Test func `sessions that are kept go on, and no more of them than there may be`() {
     var first = WebSessions()
     let now = MonotonicTime(nanoseconds: 0)

@@ -90,7 +90,7 @@ struct HubAPI: Sendable {
         return HubWeb.plain(
           Self.refusal(.forbidden, "your role does not allow this: \(visitor.person.role.rawValue)"))
       }
-      return HubWeb.plain(try await answer(request, context, .allowed(name), by: .password, handler))
+      return HubWeb.plain(try await answer(request, context, .allowed(name), by: visitor.person.way, handler))
     } catch let refusal as WebGuard.Refusal {
       return HubWeb.refusing(refusal)
     } catch let error as HubDatabaseError {

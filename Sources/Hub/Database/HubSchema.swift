@@ -9,7 +9,7 @@ enum HubSchema {
   static var newest: Int { steps(.sqlite).count }
 
   static func steps(_ dialect: Dialect) -> [(number: Int, sql: String)] {
-    let all = [journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts]
+    let all = [journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
     }
@@ -103,6 +103,18 @@ enum HubSchema {
       text TEXT NOT NULL, returns INTEGER NOT NULL, told_at INTEGER NOT NULL, ended_at INTEGER,
       acknowledged_at INTEGER, acknowledged_by TEXT, note TEXT, UNIQUE(gateway, rule, subject, began_at));
     CREATE INDEX alerts_open ON alerts(gateway) WHERE ended_at IS NULL
+    """
+
+  /// `identity`: of somebody who signs in by OpenID Connect, the issuer and the subject. `ends_at`: of a session that ends even when it is used.
+  /// `known_browsers`: in which somebody has signed in; they are digests, as sessions are. `token_uses`: to a day.
+  private static let access = """
+    ALTER TABLE people ADD COLUMN identity TEXT;
+    CREATE UNIQUE INDEX people_by_identity ON people(identity);
+    ALTER TABLE web_sessions ADD COLUMN ends_at INTEGER;
+    CREATE TABLE known_browsers(
+      digest TEXT PRIMARY KEY, person TEXT NOT NULL, used_at INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE INDEX known_browsers_by_person ON known_browsers(person, used_at);
+    CREATE TABLE token_uses(name TEXT PRIMARY KEY, used_at INTEGER NOT NULL) WITHOUT ROWID
     """
 
   /// SQLite keeps a table without row numbers as an index, in which a text of more than a quarter of a page has a page of its own: nearly

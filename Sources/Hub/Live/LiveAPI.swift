@@ -28,7 +28,7 @@ extension HubAPI {
         while let bytes = try await reading.next() {
           try await writer.write(ByteBuffer(bytes: bytes))
           // A session that has ended ends what it follows.
-          guard call.way == .password, ContinuousClock.now - checkedAt >= Self.sessionChecks else { continue }
+          guard call.way != .token, ContinuousClock.now - checkedAt >= Self.sessionChecks else { continue }
           checkedAt = .now
           if try await web?.visitor(call.request) == nil { break }
         }

@@ -6,15 +6,15 @@ import SQLite
 /// What somebody did at the hub.
 public struct HubDeed: Sendable {
   public enum Way: String, Sendable {
-    case password, token
+    case password, token, oidc
     case commandLine = "command_line"
   }
 
   public var at: Int64
-  /// A person, or a token's name.
+  /// A person, or a token's name; empty: nobody that is known.
   public var who: String
   public var way: Way
-  /// `signed_in`, `command`, `document`, `person`.
+  /// `signed_in`, `sign_in_refused`, `command`, `document`, `person`.
   public var what: String
   public var gateway: String?
   /// JSON, without secrets.

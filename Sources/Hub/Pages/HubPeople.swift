@@ -37,6 +37,8 @@ public struct HubPerson: Sendable, Equatable {
   public var createdAt: Int64
   /// When they were there last, to a day; `nil`: never.
   public var usedAt: Int64?
+  /// How they sign in.
+  public var way: HubDeed.Way = .password
 }
 
 /// People and their sessions. Of a session the digest of its token is stored: whoever reads the database has no session.
@@ -54,7 +56,7 @@ extension HubStore {
   public func people() throws(HubDatabaseError) -> [HubPerson] {
     var found: [HubPerson] = []
     try database.each(
-      "SELECT name, role, created_at, used_at FROM people ORDER BY name LIMIT ?1", [.integer(Self.mostPeople)]
+      "SELECT \(Self.columns) FROM people p ORDER BY name LIMIT ?1", [.integer(Self.mostPeople)]
     ) {
       (row) throws(HubDatabaseError) in
       found.append(Self.person(row))
@@ -63,10 +65,12 @@ extension HubStore {
     return found
   }
 
+  private static let columns = "p.name, p.role, p.created_at, p.used_at, p.identity"
+
   private static func person(_ row: any HubRow) -> HubPerson {
     HubPerson(
       name: row.text(0), role: HubPerson.Role(rawValue: row.text(1)) ?? .view, createdAt: row.integer(2),
-      usedAt: row.textIfAny(3).flatMap { Int64($0) })
+      usedAt: row.textIfAny(3).flatMap { Int64($0) }, way: row.textIfAny(4) == nil ? .password : .oidc)
   }
 
   /// The hash of somebody's password; `nil`: nobody is called so, or they have none.
@@ -83,6 +87,9 @@ extension HubStore {
       let known = try person(name)
       guard !mustBeNew || known == nil else { return PeopleRefusal(description: "\(name) is there already") }
       if let known {
+        guard known.way != .oidc else {
+          return PeopleRefusal(description: "\(name) has the role, and no password, by OpenID Connect: see [web.oidc]")
+        }
         if let role, role != .administer, known.role == .administer, try isLast(name) { return Self.last }
         try database.run(
           "UPDATE people SET role = ?2, hash = coalesce(CAST(?3 AS TEXT), hash) WHERE name = ?1", .text(name),
@@ -95,9 +102,15 @@ extension HubStore {
           "INSERT INTO people(name, role, hash, created_at) VALUES (?1, ?2, ?3, ?4)", .text(name), .text(role.rawValue),
           .text(hash), .integer(now))
       }
-      try database.run("DELETE FROM web_sessions WHERE person = ?1", .text(name))
+      try forget(name)
       return nil
     }
+  }
+
+  /// Ends what somebody's browsers have.
+  private func forget(_ name: String) throws(HubDatabaseError) {
+    try database.run("DELETE FROM web_sessions WHERE person = ?1", .text(name))
+    try database.run("DELETE FROM known_browsers WHERE person = ?1", .text(name))
   }
 
   /// Returns why it was refused.
@@ -107,7 +120,7 @@ extension HubStore {
       guard let known = try person(name) else { return PeopleRefusal(description: "nobody is called \(name)") }
       if known.role == .administer, try isLast(name) { return Self.last }
       try database.run("DELETE FROM people WHERE name = ?1", .text(name))
-      try database.run("DELETE FROM web_sessions WHERE person = ?1", .text(name))
+      try forget(name)
       return nil
     }
   }
@@ -123,26 +136,45 @@ extension HubStore {
   }
 
   private func person(_ name: String) throws(HubDatabaseError) -> HubPerson? {
-    try database.first(
-      "SELECT name, role, created_at, used_at FROM people WHERE name = ?1", .text(name), read: Self.person)
+    try database.first("SELECT \(Self.columns) FROM people p WHERE name = ?1", .text(name), read: Self.person)
   }
 
   // MARK: Sessions
 
-  /// Begins a session with this token.
-  func beginSession(_ token: String, of name: String, at now: Int64) throws(HubDatabaseError) {
+  /// Begins a session with this token. `endsAt`: then it ends, used or not. `browser`: is known from now on.
+  func beginSession(
+    _ token: String, of name: String, endsAt: Int64? = nil, browser: String? = nil, at now: Int64
+  ) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.lock("people")
       try database.run(
-        "INSERT INTO web_sessions(digest, person, created_at, used_at) VALUES (?1, ?2, ?3, ?3)",
-        .text(Self.digest(token)), .text(name), .integer(now))
+        "INSERT INTO web_sessions(digest, person, created_at, used_at, ends_at) VALUES (?1, ?2, ?3, ?3, ?4)",
+        .text(Self.digest(token)), .text(name), .integer(now), endsAt.map(SQLiteValue.integer) ?? .null)
       try database.run("UPDATE people SET used_at = ?2 WHERE name = ?1", .text(name), .integer(now))
+      try keepNewest("web_sessions", of: name)
+      guard let browser else { return }
       try database.run(
         """
-        DELETE FROM web_sessions WHERE person = ?1 AND digest NOT IN (
-        SELECT digest FROM web_sessions WHERE person = ?1 ORDER BY used_at DESC, digest LIMIT ?2)
-        """, .text(name), .integer(Self.sessionsOfOne))
+        INSERT INTO known_browsers(digest, person, used_at) VALUES (?1, ?2, ?3)
+        ON CONFLICT(digest) DO UPDATE SET used_at = excluded.used_at, person = excluded.person
+        """, .text(Self.digest(browser)), .text(name), .integer(now))
+      try keepNewest("known_browsers", of: name)
     }
+  }
+
+  private func keepNewest(_ table: String, of name: String) throws(HubDatabaseError) {
+    try database.run(
+      """
+      DELETE FROM \(table) WHERE person = ?1 AND digest NOT IN (
+      SELECT digest FROM \(table) WHERE person = ?1 ORDER BY used_at DESC, digest LIMIT ?2)
+      """, .text(name), .integer(Self.sessionsOfOne))
+  }
+
+  /// Whether this person has signed in in the browser that has this token.
+  func isKnown(_ browser: String, to name: String) throws(HubDatabaseError) -> Bool {
+    try database.first(
+      "SELECT count(*) FROM known_browsers WHERE digest = ?1 AND person = ?2", .text(Self.digest(browser)), .text(name)
+    ) { $0.integer(0) } == 1
   }
 
   /// Whose session this is; `since`: older ones have ended. `isStale`: `useSession` is to be told.
@@ -151,10 +183,10 @@ extension HubStore {
   ) throws(HubDatabaseError) -> (person: HubPerson, isStale: Bool)? {
     try database.first(
       """
-      SELECT p.name, p.role, p.created_at, p.used_at, s.used_at FROM web_sessions s JOIN people p ON p.name = s.person
-      WHERE s.digest = ?1 AND s.used_at >= ?2
-      """, .text(Self.digest(token)), .integer(since)
-    ) { row in (Self.person(row), now - row.integer(4) > Self.day) }
+      SELECT \(Self.columns), s.used_at FROM web_sessions s JOIN people p ON p.name = s.person
+      WHERE s.digest = ?1 AND s.used_at >= ?2 AND coalesce(s.ends_at, ?3) >= ?3
+      """, .text(Self.digest(token)), .integer(since), .integer(now)
+    ) { row in (Self.person(row), now - row.integer(5) > Self.day) }
   }
 
   /// It was used today.
@@ -163,7 +195,7 @@ extension HubStore {
       try database.run(
         "UPDATE web_sessions SET used_at = ?2 WHERE digest = ?1", .text(Self.digest(token)), .integer(now))
       try database.run("UPDATE people SET used_at = ?2 WHERE name = ?1", .text(name), .integer(now))
-      try database.run("DELETE FROM web_sessions WHERE used_at < ?1", .integer(since))
+      try database.run("DELETE FROM web_sessions WHERE used_at < ?1 OR ends_at < ?2", .integer(since), .integer(now))
     }
   }
 
@@ -175,5 +207,33 @@ extension HubStore {
 
   private static func digest(_ token: String) -> String {
     Digest.sha256(Array(token.utf8)).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+  }
+
+  // MARK: Tokens
+
+  /// Names that nothing has used for so long are forgotten: two years.
+  private static let tokenMemory = 730 * day
+
+  func tokenUses() throws(HubDatabaseError) -> [String: Int64] {
+    var uses: [String: Int64] = [:]
+    try database.each("SELECT name, used_at FROM token_uses", []) { (row) throws(HubDatabaseError) in
+      uses[row.text(0)] = row.integer(1)
+      return true
+    }
+    return uses
+  }
+
+  /// `uses`: when tokens were used last, by their names.
+  func keepTokenUses(_ uses: [String: Int64], at now: Int64) throws(HubDatabaseError) {
+    try transaction { () throws(HubDatabaseError) -> Void in
+      for (name, at) in uses.sorted(by: { $0.key < $1.key }) {
+        try database.run(
+          """
+          INSERT INTO token_uses(name, used_at) VALUES (?1, ?2)
+          ON CONFLICT(name) DO UPDATE SET used_at = excluded.used_at WHERE token_uses.used_at < excluded.used_at
+          """, .text(name), .integer(at))
+      }
+      try database.run("DELETE FROM token_uses WHERE used_at < ?1", .integer(now - Self.tokenMemory))
+    }
   }
 }

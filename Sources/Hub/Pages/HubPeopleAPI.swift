@@ -55,7 +55,7 @@ extension HubAPI {
             json.object { json in
               json.field("name", person.name)
               json.field("role", person.role.rawValue)
-              json.field("way", HubWeb.wayName)
+              json.field("way", person.way.rawValue)
               json.field("created_at", person.createdAt)
               json.field("last_used", person.usedAt)
             }
@@ -113,6 +113,7 @@ extension HubAPI {
 
   func tokens(_ call: Call) async throws -> Response {
     let tokens = access.list
+    let uses = try await stores.pages.tokenUses()
     return Self.json(
       JSONWriter.object { json in
         json.arrayField("tokens") { json in
@@ -121,7 +122,7 @@ extension HubAPI {
               json.field("name", token.name)
               json.field("gateway", token.gateway)
               json.field("access", token.access.rawValue)
-              json.field("last_used", token.usedAt)
+              json.field("last_used", [token.usedAt, uses[token.name]].compactMap { $0 }.max())
             }
           }
         }

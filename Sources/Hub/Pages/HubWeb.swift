@@ -2,6 +2,7 @@
 
 import Escaping
 import Foundation
+import HTTPTypes
 import Hummingbird
 import JSON
 import NIOCore
@@ -12,17 +13,17 @@ import Web
 /// The hub's pages: their files, and who is signed in. Requests of who is are answered by `HubAPI`.
 final class HubWeb: Sendable {
   private static let cookie = "meshpost_hub"
+  private static let browserCookie = "meshpost_browser"
   /// A browser keeps its cookie so long; whether the session goes on, the database knows.
   private static let cookieSeconds = 400 * 86_400
   private static let longestPassword = 1024
-  static let wayName = "password"
-
   let settings: HubWebSettings
   let stores: HubStores
   private let files: PageFiles
   private let guardian: WebGuard
   private let clerk = PasswordClerk()
-  private let limit = Mutex(GuessLimit())
+  private let limit = Mutex(GuessLimit(mostPlaces: 4096))
+  private let refusals = RefusedSignIns()
   private let started = ContinuousClock.now
 
   /// Throws what is wrong with the folder.
@@ -57,7 +58,7 @@ final class HubWeb: Sendable {
   func visitor(_ request: Request) async throws -> Visitor? {
     let now = HubClock.now
     let since = now - settings.sessionDays * 86_400_000
-    for token in tokens(request) {
+    for token in tokens(request, Self.cookie) {
       guard let (person, isStale) = try await stores.pages.session(token, since: since, at: now) else { continue }
       if isStale { try await stores.desk.useSession(token, of: person.name, since: since, at: now) }
       return Visitor(person: person, token: token)
@@ -65,31 +66,48 @@ final class HubWeb: Sendable {
     return nil
   }
 
-  private func tokens(_ request: Request) -> [String] {
-    request.headers[values: .cookie].flatMap { $0.pieces(at: ";") }.compactMap { pair in
+  /// A cookie that no other name than this host's own can have set, where there is TLS (RFC 6265bis § 4.1.3.2).
+  private func full(_ name: String) -> String { settings.isSecure ? "__Host-" + name : name }
+
+  /// Values of a cookie: another site of the same domain may have sent one more.
+  func cookies(_ request: Request, _ name: String) -> [String] {
+    let name = full(name)
+    return request.headers[values: .cookie].flatMap { $0.pieces(at: ";") }.compactMap { pair in
       let parts = pair.utf8.drop { $0 == 0x20 }.split(separator: UInt8(ascii: "="), maxSplits: 1)
-      guard parts.count == 2, let name = String(parts[0]), name.isExactly(Self.cookie), let value = String(parts[1]),
-        value.utf8.count == 64
-      else { return nil }
-      return value
+      guard parts.count == 2, let found = String(parts[0]), found.isExactly(name) else { return nil }
+      return String(parts[1])
     }
+  }
+
+  private func tokens(_ request: Request, _ name: String) -> [String] {
+    cookies(request, name).filter { $0.utf8.count == 64 }.prefix(4).map { $0 }
+  }
+
+  /// `isLax`: it comes along when another site leads here, too.
+  func setCookie(_ name: String, _ value: String, seconds: Int, isLax: Bool = false, in response: inout Response) {
+    let secure = settings.isSecure ? "; Secure" : ""
+    let words = "Path=/; HttpOnly; SameSite=\(isLax ? "Lax" : "Strict"); Max-Age=\(seconds)\(secure)"
+    response.headers.append(HTTPField(name: .setCookie, value: "\(full(name))=\(value); \(words)"))
   }
 
   // MARK: Signing in and out
 
   func state(_ request: Request) async throws -> Response {
     try check(request, sameOrigin: true)
-    return Self.state(try await visitor(request))
+    return state(try await visitor(request)?.person)
   }
 
-  private static func state(_ visitor: Visitor?) -> Response {
+  private func state(_ person: HubPerson?) -> Response {
     Self.plain(
       HubAPI.json(
         JSONWriter.object { json in
           json.field("host", "hub")
-          json.field("signed_in", visitor != nil)
-          guard let person = visitor?.person else { return json.arrayField("ways") { $0.value(Self.wayName) } }
-          json.field("way", Self.wayName)
+          json.field("signed_in", person != nil)
+          guard let person else {
+            json.arrayField("ways") { $0.value(HubDeed.Way.password.rawValue) }
+            return
+          }
+          json.field("way", person.way.rawValue)
           json.field("person", person.name)
           json.field("role", person.role.rawValue)
           json.field("can_change", person.role != .view)
@@ -98,9 +116,9 @@ final class HubWeb: Sendable {
 
   func signOut(_ request: Request) async throws -> Response {
     try check(request, sameOrigin: true)
-    for token in tokens(request) { try await stores.desk.endSession(token) }
-    var response = Self.state(nil)
-    response.headers[.setCookie] = "\(Self.cookie)=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
+    for token in tokens(request, Self.cookie) { try await stores.desk.endSession(token) }
+    var response = state(nil)
+    setCookie(Self.cookie, "", seconds: 0, in: &response)
     return response
   }
 
@@ -111,7 +129,11 @@ final class HubWeb: Sendable {
     guard let name = json?["person"]?.string, let password = json?["password"]?.string, name.utf8.count <= 64,
       password.utf8.count <= Self.longestPassword
     else { return Self.plain(HubAPI.refusal(.badRequest, "\"person\" and \"password\" are missing")) }
-    if let pause = limit.withLock({ $0.pause(of: address, now: now) }) { return Self.tooMany(pause) }
+    var guesser = Guesser(address: address, name: name)
+    for browser in tokens(request, Self.browserCookie) where guesser.browser == nil {
+      if try await stores.pages.isKnown(browser, to: name) { guesser.browser = browser }
+    }
+    if let pause = pause(of: guesser) { return Self.tooMany(pause) }
     // Of a name that nobody has as much work is done.
     let hash = try await stores.pages.passwordHash(of: name)
     let isRight: Bool
@@ -121,31 +143,63 @@ final class HubWeb: Sendable {
       return Self.plain(HubAPI.refusal(.tooManyRequests, "too many try at the same time", retryAfter: 2))
     }
     // Those that came together: only so many count as one.
-    if let pause = limit.withLock({ $0.pause(of: address, now: now) }) { return Self.tooMany(pause) }
+    if let pause = pause(of: guesser) { return Self.tooMany(pause) }
     guard isRight else {
-      limit.withLock { $0.guessedWrong(from: address, now: now) }
+      guessedWrong(guesser)
       HubLog.write(.warning, "login refused from \(address): wrong name or password (POST /session)")
+      // A name that nobody has may be a password in the wrong field.
+      await noteRefused(hash == nil ? "" : name, .password, from: address)
       return Self.plain(HubAPI.refusal(.forbidden, "wrong name or password"))
     }
-    limit.withLock { $0.guessedRight(from: address) }
+    limit.withLock { $0.guessedRight(by: guesser) }
+    let browser = guesser.browser ?? WebSessions.token()
     let (token, at) = (WebSessions.token(), HubClock.now)
-    try await stores.desk.beginSession(token, of: name, at: at)
+    try await stores.desk.beginSession(token, of: name, browser: browser, at: at)
+    // Removed, or with another password, while this one was compared: then no session has begun.
+    guard try await stores.desk.passwordHash(of: name) == hash,
+      let (person, _) = try await stores.desk.session(token, since: 0, at: at)
+    else {
+      try await stores.desk.endSession(token)
+      return Self.plain(HubAPI.refusal(.forbidden, "wrong name or password"))
+    }
+    try await noteSignedIn(person, from: address)
+    var response = state(person)
+    setCookie(Self.cookie, token, seconds: Self.cookieSeconds, in: &response)
+    setCookie(Self.browserCookie, browser, seconds: Self.cookieSeconds, in: &response)
+    return response
+  }
+
+  func pause(of guesser: Guesser) -> Duration? { limit.withLock { $0.pause(of: guesser, now: now) } }
+
+  func guessedWrong(_ guesser: Guesser) { limit.withLock { $0.guessedWrong(by: guesser, now: now) } }
+
+  private func noteSignedIn(_ person: HubPerson, from address: String) async throws {
     try await stores.desk.note(
       HubDeed(
-        at: at, who: name, way: .password, what: "signed_in",
+        at: HubClock.now, who: person.name, way: person.way, what: "signed_in",
         detail: JSONWriterText.object { $0.field("from", address) }))
-    guard let (person, _) = try await stores.desk.session(token, since: 0, at: at) else { return Self.state(nil) }
-    var response = Self.state(Visitor(person: person, token: token))
-    let secure = settings.isSecure ? "; Secure" : ""
-    response.headers[.setCookie] =
-      "\(Self.cookie)=\(token); Path=/; HttpOnly; SameSite=Strict; Max-Age=\(Self.cookieSeconds)\(secure)"
-    return response
+  }
+
+  /// `name`: empty for nobody's.
+  func noteRefused(_ name: String, _ way: HubDeed.Way, from address: String) async {
+    guard let leftOut = refusals.takes(now) else { return }
+    let deed = HubDeed(
+      at: HubClock.now, who: name, way: way, what: "sign_in_refused",
+      detail: JSONWriterText.object { json in
+        json.field("from", address)
+        if leftOut > 0 { json.field("left_out", leftOut) }
+      })
+    do {
+      try await stores.desk.note(deed)
+    } catch {
+      HubLog.write(.warning, "a refused login is not written down: \(error.words)")
+    }
   }
 
   /// `nil`: no memory.
   func hash(_ password: String) async -> String? { await clerk.make(password) }
 
-  private static func tooMany(_ pause: Duration) -> Response {
+  static func tooMany(_ pause: Duration) -> Response {
     let seconds = Int64(clamping: pause.components.seconds + 1)
     let body = JSONWriter.object { json in
       json.field("error", "too many wrong tries")
@@ -222,6 +276,27 @@ final class HubWeb: Sendable {
 
   static func refusing(_ refusal: WebGuard.Refusal) -> Response {
     plain(HubAPI.refusal(HTTPResponse.Status(code: refusal.status), refusal.words))
+  }
+}
+
+/// Which refused sign-ins are written down: so many at once, and one more every five minutes. All of them are in the log.
+private final class RefusedSignIns: Sendable {
+  private static let most = 20
+  private static let every: Duration = .seconds(300)
+
+  private let state = Mutex((full: MonotonicTime(nanoseconds: 0), leftOut: Int64(0)))
+
+  /// How many were not since the last one that was; `nil`: this one is not either.
+  func takes(_ now: MonotonicTime) -> Int64? {
+    state.withLock { state in
+      let full = max(state.full, now)
+      guard full - now <= Self.every * (Self.most - 1) else {
+        state.leftOut += 1
+        return nil
+      }
+      defer { state = (full + Self.every, 0) }
+      return state.leftOut
+    }
   }
 }
 
