@@ -147,9 +147,9 @@ let package = Package(
     .target(
       name: "Hub",
       dependencies: [
-        "Alerts", "CLinux", "CPostgres", "Console", "Deflate", "Documents", "Escaping", "Exposition", "MeshCrypto",
-        "Release",
-        "EventLoop", "ServiceManager", "SQLite", "JSON", "Timing", "TOML", "Web",
+        "Alerts", "CLinux", "COpenSSL", "CPostgres", "Console", "Deflate", "Documents", "Escaping", "Exposition", "HTTP",
+        "MeshCrypto", "Release",
+        "EventLoop", "ServiceManager", "SQLite", "Streams", "JSON", "Timing", "TOML", "Web",
         .product(name: "Hummingbird", package: "hummingbird"),
         .product(name: "Logging", package: "swift-log"), .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOHTTP1", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
@@ -265,7 +265,7 @@ let package = Package(
     .testTarget(
       name: "HubTests",
       dependencies: [
-        "Deflate", "Documents", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing",
+        "Deflate", "Documents", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing", "Web",
         .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOWebSocket", package: "swift-nio"),
       ],
       swiftSettings: strict),

@@ -72,10 +72,28 @@ public enum PasswordHash {
   }
 }
 
-/// RFC 4648 § 4, without `=`.
-enum Base64 {
+/// RFC 4648, without `=`.
+public enum Base64 {
   private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
 
+  /// § 5: for addresses.
+  public static func encodeForURL(_ bytes: [UInt8]) -> String {
+    let text = encode(bytes).utf8.map { byte in
+      byte == UInt8(ascii: "+") ? UInt8(ascii: "-") : byte == UInt8(ascii: "/") ? UInt8(ascii: "_") : byte
+    }
+    return String(decoding: text, as: UTF8.self)
+  }
+
+  /// § 5; `nil`: that is none.
+  public static func decodeFromURL(_ text: some StringProtocol) -> [UInt8]? {
+    guard !text.utf8.contains(where: { $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: "/") }) else { return nil }
+    let usual = text.utf8.map { byte in
+      byte == UInt8(ascii: "-") ? UInt8(ascii: "+") : byte == UInt8(ascii: "_") ? UInt8(ascii: "/") : byte
+    }
+    return decode(String(decoding: usual, as: UTF8.self))
+  }
+
+  /// § 4.
   static func encode(_ bytes: [UInt8]) -> String {
     var text: [UInt8] = []
     var (buffer, bits) = (0, 0)

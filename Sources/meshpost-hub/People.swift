@@ -24,7 +24,8 @@ struct People: AsyncParsableCommand {
       let people = try await beside.store(beside.configuration(), writes: false) { try await $0.people() }
       for person in people {
         let used = person.usedAt.map { "last used \(Self.day($0))" } ?? "never used"
-        print("\(person.name)  \(person.role.rawValue)  since \(Self.day(person.createdAt)), \(used)")
+        let way = person.way == .oidc ? ", by OpenID Connect" : ""
+        print("\(person.name)  \(person.role.rawValue)  since \(Self.day(person.createdAt)), \(used)\(way)")
       }
       if people.isEmpty { print("nobody: add someone with `meshpost-hub people add NAME --role administer`") }
     }
@@ -39,13 +40,14 @@ struct People: AsyncParsableCommand {
       abstract: "Add a person.",
       discussion: "Asks for the password, or reads it from the first line of standard input.")
     @OptionGroup var beside: Beside
+    @Option(help: "A file with the password in its first line.") var passwordFile: String?
     @Argument(help: "The name to sign in with.") var name: String
     @Option(help: "\(HubPerson.Role.names).") var role: HubPerson.Role
 
     func validate() throws { try People.check(name) }
 
     func run() async throws {
-      try await People.change(beside, name, role: role, password: try People.ask(), mustBeNew: true)
+      try await People.change(beside, name, role: role, password: try People.ask(passwordFile), mustBeNew: true)
       print("added \(name), who may \(role.rawValue)")
     }
   }
@@ -67,10 +69,11 @@ struct People: AsyncParsableCommand {
       abstract: "Change a person's password.",
       discussion: "Asks for it, or reads it from the first line of standard input.")
     @OptionGroup var beside: Beside
+    @Option(help: "A file with the password in its first line.") var passwordFile: String?
     @Argument(help: "The person.") var name: String
 
     func run() async throws {
-      try await People.change(beside, name, role: nil, password: try People.ask())
+      try await People.change(beside, name, role: nil, password: try People.ask(passwordFile))
       print("changed the password of \(name)")
     }
   }
@@ -129,15 +132,20 @@ struct People: AsyncParsableCommand {
     return ExitCode(65)  // EX_DATAERR
   }
 
-  static func ask() throws -> String {
-    let password = try read("password: ")
+  static func ask(_ file: String?) throws -> String {
+    let password = try file.map(firstLine) ?? read("password: ")
     guard HubPerson.passwordCharacters.contains(password.unicodeScalars.count) else {
       let range = HubPerson.passwordCharacters
       throw ValidationError("a password has \(range.lowerBound) to \(range.upperBound) characters")
     }
-    guard isatty(0) != 0 else { return password }
+    guard file == nil, isatty(0) != 0 else { return password }
     guard try read("repeat the password: ") == password else { throw ValidationError("the passwords differ") }
     return password
+  }
+
+  private static func firstLine(_ file: String) throws -> String {
+    guard let text = FileManager.default.contents(atPath: file) else { throw failure("\(file) cannot be read") }
+    return String(decoding: text, as: UTF8.self).split(whereSeparator: \.isNewline).first.map(String.init) ?? ""
   }
 
   private static func read(_ prompt: String) throws -> String {

@@ -157,8 +157,11 @@ extension WholeProgramTests {
       known.cookie = hub.browser.cookie?.components(separatedBy: "; ").first { $0.hasPrefix("meshpost_browser=") }
       for number in 0..<25 { _ = Self.signIn(known, "vera", "guess \(number)", from: "10.0.4.\(number)") }
       #expect(Self.signIn(known, "vera", "battery staple", from: "10.0.5.1") == 429)
-      #expect(try hub.people(["password", "ana"], input: "another horse").code == 0)
+      let file = hub.rig.scratch.write("password", "another horse\nand a second line\n")
+      #expect(try hub.people(["password", "ana", "--password-file", file]).code == 0)
       #expect(Self.signIn(known, "ana", "another horse", from: "10.0.5.2") == 429)
+      #expect(try hub.people(["add", "carl", "--role", "view", "--password-file", file]).code == 0)
+      #expect(Self.signIn(hub.another(), "carl", "another horse", from: "10.0.5.2") == 200)
     }
 
     @Test func `when a token was used is known after a restart`() throws {

@@ -118,7 +118,7 @@ extension WholeProgramTests {
       try startHub(rig, server, port: rig.hubPort).kill9()
       try server.execute(
         """
-        DROP TABLE positions, people, web_sessions, audit;
+        DROP TABLE positions, people, web_sessions, audit, alerts, known_browsers, token_uses;
         ALTER TABLE epochs DROP COLUMN nodes, DROP COLUMN packets;
         ALTER TABLE epochs RENAME COLUMN messages TO acknowledged;
         DELETE FROM schema_version WHERE version > 2;

@@ -333,6 +333,9 @@ DOCUMENTS["docs/hub.md"] = {
     "curl http://127.0.0.1:8787/healthz": {"shows": '"ok":true'},
     "sudo -u meshpost-hub meshpost-hub people add ana --role administer": {
         "answers": [("password:", "correct horse\n"), ("repeat", "correct horse\n")], "shows": "added ana"},
+    "sudo install -m 600 /root/oidc.secret /etc/meshpost-hub/credentials/oidc.secret": {"before": "echo a-secret >/root/oidc.secret"},
+    # There is no provider in here: HubOpenIDTests has two.
+    "curl -s -o /dev/null -w '%{redirect_url}\\n' https://hub.example.org/oidc/start": {"shows": "signin=unavailable"},
     "sudo apt install nginx certbot python3-certbot-nginx": {"typed": "systemctl restart nginx", "because": INSTALLED},
     "sudo certbot --nginx --redirect --agree-tos --no-eff-email -m you@example.org -d hub.example.org": {
         "before": "systemctl start pebble", "shows": "Congratulations"},

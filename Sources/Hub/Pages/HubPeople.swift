@@ -107,6 +107,17 @@ extension HubStore {
     }
   }
 
+  /// Ends the sessions of somebody whom the provider gives no role any more.
+  func dismiss(_ identity: String) throws(HubDatabaseError) {
+    try transaction { () throws(HubDatabaseError) in
+      guard
+        let name = try database.first(
+          "SELECT name FROM people WHERE identity = ?1", .text(identity), read: { $0.text(0) })
+      else { return }
+      try forget(name)
+    }
+  }
+
   /// Ends what somebody's browsers have.
   private func forget(_ name: String) throws(HubDatabaseError) {
     try database.run("DELETE FROM web_sessions WHERE person = ?1", .text(name))
@@ -137,6 +148,39 @@ extension HubStore {
 
   private func person(_ name: String) throws(HubDatabaseError) -> HubPerson? {
     try database.first("SELECT \(Self.columns) FROM people p WHERE name = ?1", .text(name), read: Self.person)
+  }
+
+  /// Whoever a provider says is `identity`: they are added under this name, or one like it where that is somebody else's, and have this role
+  /// from now on.
+  func welcome(
+    _ identity: String, called wanted: String, _ role: HubPerson.Role, at now: Int64
+  ) throws(HubDatabaseError) -> Result<HubPerson, PeopleRefusal> {
+    try transaction { () throws(HubDatabaseError) in
+      try database.lock("people")
+      let known = try database.first(
+        "SELECT \(Self.columns) FROM people p WHERE identity = ?1", .text(identity), read: Self.person)
+      if var known {
+        guard known.role != role else { return .success(known) }
+        try database.run("UPDATE people SET role = ?2 WHERE name = ?1", .text(known.name), .text(role.rawValue))
+        try forget(known.name)
+        known.role = role
+        return .success(known)
+      }
+      let count = try database.first("SELECT count(*) FROM people") { $0.integer(0) } ?? 0
+      guard count < Self.mostPeople else {
+        return .failure(PeopleRefusal(description: "there are \(count) people already"))
+      }
+      var (name, number) = (wanted, 1)
+      while try person(name) != nil {
+        number += 1
+        let end = "-\(number)"
+        name = String(decoding: wanted.utf8.prefix(64 - end.utf8.count), as: UTF8.self) + end
+      }
+      try database.run(
+        "INSERT INTO people(name, role, identity, created_at) VALUES (?1, ?2, ?3, ?4)", .text(name),
+        .text(role.rawValue), .text(identity), .integer(now))
+      return .success(HubPerson(name: name, role: role, createdAt: now, way: .oidc))
+    }
   }
 
   // MARK: Sessions

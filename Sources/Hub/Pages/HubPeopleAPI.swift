@@ -31,6 +31,12 @@ extension HubAPI {
       return try await web.signIn(
         request, body.map { Array(buffer: $0) }, from: Self.address(of: request, context))
     }
+    if web.provider != nil {
+      route("/oidc/start", .get) { request, _ in try await web.startOpenID(request) }
+      route("/oidc/back", .get) { request, context in
+        try await web.endOpenID(request, from: Self.address(of: request, context))
+      }
+    }
     route("/", .get) { request, _ in web.file(request) }
     route("/**", .get) { request, _ in web.file(request) }
   }

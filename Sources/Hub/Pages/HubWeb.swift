@@ -24,6 +24,9 @@ final class HubWeb: Sendable {
   private let clerk = PasswordClerk()
   private let limit = Mutex(GuessLimit(mostPlaces: 4096))
   private let refusals = RefusedSignIns()
+  let openIDTrouble = RareLine(HubLog.write)
+  /// `nil`: people have passwords.
+  let provider: OpenIDProvider?
   private let started = ContinuousClock.now
 
   /// Throws what is wrong with the folder.
@@ -34,6 +37,15 @@ final class HubWeb: Sendable {
     }
     (self.settings, self.stores, self.files) = (settings, stores, files)
     guardian = WebGuard(names: settings.names)
+    if let openID = settings.openID {
+      if openID.secretFile != nil, openID.secret == nil {
+        throw HubConfiguration.Failure(
+          description: "web.oidc.client_secret_file: \(openID.secretFile ?? "") cannot be read, or is empty")
+      }
+      provider = OpenIDProvider(openID, callback: settings.url + "/oidc/back")
+    } else {
+      provider = nil
+    }
   }
 
   // MARK: Who asks
@@ -104,7 +116,11 @@ final class HubWeb: Sendable {
           json.field("host", "hub")
           json.field("signed_in", person != nil)
           guard let person else {
-            json.arrayField("ways") { $0.value(HubDeed.Way.password.rawValue) }
+            json.arrayField("ways") { json in
+              json.value(HubDeed.Way.password.rawValue)
+              if provider != nil { json.value(HubDeed.Way.oidc.rawValue) }
+            }
+            if let provider { json.objectField("oidc") { $0.field("name", provider.settings.name) } }
             return
           }
           json.field("way", person.way.rawValue)
@@ -167,6 +183,14 @@ final class HubWeb: Sendable {
     setCookie(Self.cookie, token, seconds: Self.cookieSeconds, in: &response)
     setCookie(Self.browserCookie, browser, seconds: Self.cookieSeconds, in: &response)
     return response
+  }
+
+  /// Begins a session of somebody whom the provider has named; `response` gets its cookie.
+  func begin(_ person: HubPerson, endsAt: Int64, from address: String, in response: inout Response) async throws {
+    let (token, at) = (WebSessions.token(), HubClock.now)
+    try await stores.desk.beginSession(token, of: person.name, endsAt: endsAt, at: at)
+    try await noteSignedIn(person, from: address)
+    setCookie(Self.cookie, token, seconds: Self.cookieSeconds, in: &response)
   }
 
   func pause(of guesser: Guesser) -> Duration? { limit.withLock { $0.pause(of: guesser, now: now) } }

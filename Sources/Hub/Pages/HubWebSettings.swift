@@ -15,6 +15,8 @@ public struct HubWebSettings: Sendable, Equatable {
   public var pages: String
   /// A session that nobody uses ends after so many days.
   public var sessionDays: Int64
+  /// `[web.oidc]`.
+  public var openID: OpenIDSettings?
 
   /// Browsers are to send the cookie over TLS only.
   var isSecure: Bool { url.begins(with: "https://") }
@@ -25,6 +27,11 @@ public struct HubWebSettings: Sendable, Equatable {
     pages = table.string("pages") ?? Self.pages
     sessionDays = table.integer("session_days", in: 1...365, default: 30)
     if !pages.hasPrefix("/") { table.note("pages", "\"\(pages)\" is not absolute") }
+    if table.has("oidc") {
+      var inner = table.table("oidc")
+      openID = OpenIDSettings(&inner)
+      table.note(from: inner)
+    }
     table.finish()
     let scheme = ["https://", "http://"].first { url.begins(with: $0) }
     let host = scheme.map {

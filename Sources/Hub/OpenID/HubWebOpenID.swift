@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+
+import Escaping
+import HTTPTypes
+import Hummingbird
+import JSON
+import Web
+
+/// Signing in by OpenID Connect: away to the provider, and back. Decision 0025.
+extension HubWeb {
+  /// Of a code, and of words that a provider sends along.
+  private static let mostCodeBytes = 4096
+
+  /// Off to the provider.
+  func startOpenID(_ request: Request) async throws -> Response {
+    try check(request, sameOrigin: false)
+    // From our own pages, or typed.
+    if let site = request.headers[.init("Sec-Fetch-Site")!],
+      !["same-origin", "none"].contains(where: { site.isExactly($0) })
+    {
+      throw WebGuard.Refusal(status: 403, words: "requests of other sites are refused")
+    }
+    guard let provider else { return Self.plain(HubAPI.refusal(.notFound, "not found")) }
+    let journey = OpenIDJourney(back: request.uri.queryParameters.get("back"), at: HubClock.now)
+    do throws(OpenIDFailure) {
+      var response = Self.redirect(try await provider.address(journey))
+      setCookie(
+        OpenIDJourney.cookie, journey.cookie, seconds: Int(OpenIDJourney.longest), isLax: true, in: &response)
+      return response
+    } catch {
+      openIDTrouble.say("OpenID Connect: \(error)")
+      return Self.redirect("/?signin=\(error.word)")
+    }
+  }
+
+  /// Back from the provider: another site leads here, so what shows that it was begun here is the cookie with the same `state`.
+  func endOpenID(_ request: Request, from address: String) async throws -> Response {
+    try check(request, sameOrigin: false)
+    guard let provider else { return Self.plain(HubAPI.refusal(.notFound, "not found")) }
+    // A code is nobody's guess at a password: it has a count of its own, so that the provider is not asked without end.
+    let guesser = Guesser(address: address, browser: "oidc \(address)")
+    var response: Response
+    do throws(OpenIDFailure) {
+      guard pause(of: guesser) == nil else { throw .busy }
+      let journey = try journey(request)
+      let claims = try await provider.claims(code: try code(request), journey)
+      response = Self.redirect(journey.back)
+      try await welcome(claims, provider.settings, from: address, in: &response)
+    } catch {
+      switch error {
+      case .refused, .untrusted, .noRole:
+        guessedWrong(guesser)
+        HubLog.write(.warning, "login refused from \(address): \(error) (GET /oidc/back)")
+        await noteRefused("", .oidc, from: address)
+      // Anybody can come here with nothing.
+      case .unavailable, .late, .busy: openIDTrouble.say("OpenID Connect: \(error)")
+      }
+      response = Self.redirect("/?signin=\(error.word)")
+    }
+    setCookie(OpenIDJourney.cookie, "", seconds: 0, isLax: true, in: &response)
+    return response
+  }
+
+  private func journey(_ request: Request) throws(OpenIDFailure) -> OpenIDJourney {
+    let state = request.uri.queryParameters.get("state") ?? ""
+    let journeys = cookies(request, OpenIDJourney.cookie).prefix(4).compactMap { OpenIDJourney($0, at: HubClock.now) }
+    guard let journey = journeys.first(where: { WebSessions.isSame($0.state, state) }) else { throw .late }
+    return journey
+  }
+
+  private func code(_ request: Request) throws(OpenIDFailure) -> String {
+    let query = request.uri.queryParameters
+    if let error = query.get("error") {
+      throw .refused(Visible.line("\(error) \(query.get("error_description") ?? "")".cut(toBytes: 200)))
+    }
+    // RFC 9207: who has several providers is not to take one's code for another's.
+    if let issuer = query.get("iss"), provider?.settings.issuer.isExactly(issuer) != true {
+      throw .untrusted("the code is of another issuer")
+    }
+    guard let code = query.get("code"), (1...Self.mostCodeBytes).contains(code.utf8.count) else {
+      throw .refused("there is no code")
+    }
+    return code
+  }
+
+  private func welcome(
+    _ claims: JSONValue, _ settings: OpenIDSettings, from address: String, in response: inout Response
+  ) async throws(OpenIDFailure) {
+    let identity = "\(settings.issuer) \(claims["sub"]?.string ?? "")"
+    let now = HubClock.now
+    guard let role = settings.role(of: claims) else {
+      do {
+        try await stores.desk.dismiss(identity)
+      } catch {
+        throw .unavailable(error.words)
+      }
+      throw .noRole
+    }
+    do {
+      let person = try await stores.desk.welcome(identity, called: settings.personName(of: claims), role, at: now).get()
+      try await begin(person, endsAt: now + settings.sessionHours * 3_600_000, from: address, in: &response)
+    } catch {
+      throw .unavailable("\(error)")
+    }
+  }
+
+  private static func redirect(_ location: String) -> Response {
+    var response = Response(status: .found)
+    response.headers[.location] = location
+    return plain(response)
+  }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+
+import Escaping
+import JSON
+import Web
+
+extension JSONValue {
+  /// By its name, or by names with dots between; names themselves may have dots.
+  func claim(_ path: String) -> JSONValue? {
+    if let own = self[path] { return own }
+    var found: JSONValue? = self
+    for name in path.pieces(at: ".") { found = found?[name] }
+    return found
+  }
+}
+
+/// Why somebody did not come in by OpenID Connect.
+enum OpenIDFailure: Error, Equatable, CustomStringConvertible {
+  /// The provider is not reached, or answers what it should not.
+  case unavailable(String)
+  /// The provider says no, or the person did.
+  case refused(String)
+  /// What came is not what it has to be.
+  case untrusted(String)
+  /// It was begun too long ago, or in another browser.
+  case late
+  case noRole
+  case busy
+
+  var description: String {
+    switch self {
+    case .unavailable(let words): "the provider is not available: \(words)"
+    case .refused(let words): "the provider refuses: \(words)"
+    case .untrusted(let words): "the provider's answer is not to be trusted: \(words)"
+    case .late: "it was begun too long ago, or in another browser"
+    case .noRole: "no claim gives a role"
+    case .busy: "too many sign in at the same time"
+    }
+  }
+
+  /// What the page is told, in its address.
+  var word: String {
+    switch self {
+    case .unavailable, .busy: "unavailable"
+    case .refused, .untrusted: "refused"
+    case .late: "late"
+    case .noRole: "no-role"
+    }
+  }
+}
+
+/// What a provider says of somebody (OpenID Connect Core 1.0, § 2). Pure: keys and time are arguments.
+enum IDToken {
+  static let mostBytes = 64 * 1024
+  /// Clocks differ by so much, in seconds.
+  private static let leeway: Int64 = 60
+  /// It was made just now: nobody keeps one for later.
+  private static let oldest: Int64 = 600
+
+  /// What has to be in it (§ 3.1.3.7).
+  struct Expected: Sendable {
+    let issuer: String
+    let clientID: String
+    let nonce: String
+    /// Seconds since 1970.
+    let now: Int64
+  }
+
+  /// The key that it names, to be looked for where it is not known.
+  static func keyID(_ token: String) -> String? {
+    let header = token.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false).first
+    return header.flatMap { object(String(decoding: $0, as: UTF8.self)) }?["kid"]?.string
+  }
+
+  /// Its claims, once its signature and all that must be in it were looked at.
+  static func claims(
+    _ token: String, _ keys: [WebKey], _ expected: Expected
+  ) throws(OpenIDFailure) -> JSONValue {
+    let parts = token.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+      .map { String(decoding: $0, as: UTF8.self) }
+    guard token.utf8.count <= mostBytes, parts.count == 3, let header = object(parts[0]),
+      let signature = Base64.decodeFromURL(parts[2])
+    else { throw .untrusted("the ID token is no JWT") }
+    guard let name = header["alg"]?.string, let algorithm = WebKey.Algorithm(rawValue: name), header["crit"] == nil
+    else { throw .untrusted("the ID token is signed by \(header["alg"]?.string?.cut(toBytes: 32) ?? "nothing")") }
+    let id = header["kid"]?.string
+    let fitting = keys.filter { key in
+      guard let id, let own = key.id else { return true }
+      return own.isExactly(id)
+    }
+    let signed = Array("\(parts[0]).\(parts[1])".utf8)
+    guard fitting.contains(where: { $0.hasSigned(signed, signature, algorithm) }) else {
+      throw .untrusted("the ID token is signed by no key of the provider")
+    }
+    guard let claims = object(parts[1]) else { throw .untrusted("the ID token has no claims") }
+    try check(claims, expected)
+    return claims
+  }
+
+  private static func check(_ claims: JSONValue, _ expected: Expected) throws(OpenIDFailure) {
+    guard claims["iss"]?.string?.isExactly(expected.issuer) == true else {
+      throw .untrusted("the ID token is of another issuer")
+    }
+    let audience = claims["aud"]?.array?.map(\.string) ?? [claims["aud"]?.string]
+    guard audience.contains(where: { $0?.isExactly(expected.clientID) == true }) else {
+      throw .untrusted("the ID token is for another client")
+    }
+    let party = claims["azp"]
+    guard party == nil && audience.count == 1 || party?.string?.isExactly(expected.clientID) == true else {
+      throw .untrusted("the ID token was given to another client")
+    }
+    guard let end = seconds(claims["exp"]), end + leeway > expected.now else { throw .untrusted("the ID token is old") }
+    guard let made = seconds(claims["iat"]), made <= expected.now + leeway, made >= expected.now - oldest,
+      claims["nbf"].map({ seconds($0).map { $0 <= expected.now + leeway } ?? false }) ?? true
+    else { throw .untrusted("the ID token was made at another time: compare the clocks") }
+    guard let nonce = claims["nonce"]?.string, WebSessions.isSame(nonce, expected.nonce) else {
+      throw .untrusted("the ID token is of another sign-in")
+    }
+    guard let subject = claims["sub"]?.string, (1...255).contains(subject.utf8.count) else {
+      throw .untrusted("the ID token names nobody")
+    }
+  }
+
+  /// Some write fractions of a second.
+  private static func seconds(_ value: JSONValue?) -> Int64? {
+    value?.number.flatMap { (0...1e12).contains($0) ? Int64($0) : nil }
+  }
+
+  private static func object(_ part: String) -> JSONValue? {
+    // `try?`: what is no JSON is no token.
+    guard let bytes = Base64.decodeFromURL(part), let value = try? JSONValue(parsing: bytes), value.fields != nil
+    else { return nil }
+    return value
+  }
+}

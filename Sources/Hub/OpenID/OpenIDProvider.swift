@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+
+import Escaping
+import Foundation
+import HTTP
+import JSON
+import Synchronization
+import Web
+
+/// A provider that knows people (OpenID Connect Core 1.0 § 3.1: the flow by code, with PKCE, RFC 7636).
+actor OpenIDProvider {
+  /// What it says of itself, and its keys, are asked for again after so long.
+  private static let memory: Duration = .seconds(3600)
+  /// Keys are asked for no more often, whatever a token names.
+  private static let keyPause: Duration = .seconds(60)
+  /// Sign-ins that are under way.
+  private static let mostAtOnce = 8
+  /// Of what it answers, in the log.
+  private static let shownBytes = 200
+
+  /// What it says of itself (OpenID Connect Discovery 1.0 § 3).
+  struct Facts: Sendable {
+    let authorization: String
+    let token: String
+    let keys: String
+    let userInfo: String?
+    /// The client's secret goes into the body: it is not taken as a header.
+    let postsSecret: Bool
+  }
+
+  nonisolated let settings: OpenIDSettings
+  /// Where the provider sends browsers back to.
+  nonisolated let callback: String
+  private nonisolated let underWay = Mutex(0)
+  private var facts: (facts: Facts, at: ContinuousClock.Instant)?
+  private var keys: (keys: [WebKey], at: ContinuousClock.Instant)?
+
+  init(_ settings: OpenIDSettings, callback: String) { (self.settings, self.callback) = (settings, callback) }
+
+  /// Whoever it names, by their claims. Throws why it does not, or why it is not believed.
+  nonisolated func claims(code: String, _ journey: OpenIDJourney) async throws(OpenIDFailure) -> JSONValue {
+    try await counted { () async throws(OpenIDFailure) in try await self.exchanged(code, journey) }
+  }
+
+  /// Where a browser goes to sign in.
+  nonisolated func address(_ journey: OpenIDJourney) async throws(OpenIDFailure) -> String {
+    let facts = try await counted { () async throws(OpenIDFailure) in try await self.known() }
+    let query = ProviderRequest.encode([
+      ("response_type", "code"), ("client_id", settings.clientID), ("redirect_uri", callback),
+      ("scope", settings.scopes.joined(separator: " ")), ("state", journey.state), ("nonce", journey.nonce),
+      ("code_challenge", journey.challenge), ("code_challenge_method", "S256"),
+    ])
+    return facts.authorization + (facts.authorization.has("?") ? "&" : "?") + query
+  }
+
+  private nonisolated func counted<Value: Sendable>(
+    _ work: @Sendable () async throws(OpenIDFailure) -> Value
+  ) async throws(OpenIDFailure) -> Value {
+    let hasRoom = underWay.withLock { count in
+      guard count < Self.mostAtOnce else { return false }
+      count += 1
+      return true
+    }
+    guard hasRoom else { throw .busy }
+    defer { underWay.withLock { $0 -= 1 } }
+    return try await work()
+  }
+
+  // MARK: What it says of itself
+
+  private func known() async throws(OpenIDFailure) -> Facts {
+    if let facts, .now - facts.at < Self.memory { return facts.facts }
+    var issuer = settings.issuer.utf8[...]
+    while issuer.last == UInt8(ascii: "/") { issuer.removeLast() }
+    let json = try await object(String(decoding: issuer, as: UTF8.self) + "/.well-known/openid-configuration")
+    guard let named = json["issuer"]?.string, named.isExactly(settings.issuer) else {
+      let named = json["issuer"]?.string?.cut(toBytes: Self.shownBytes) ?? "nothing"
+      throw .unavailable("it calls itself \(named), and web.oidc.issuer is \(settings.issuer)")
+    }
+    func address(_ name: String) throws(OpenIDFailure) -> String {
+      guard let url = json[name]?.string, OpenIDSettings.isAllowed(url) else {
+        throw .unavailable("it names no \(name) with https://")
+      }
+      return url
+    }
+    // Without a word of it, a header it is (§ 3).
+    let ways = json["token_endpoint_auth_methods_supported"]?.array?.compactMap(\.string) ?? ["client_secret_basic"]
+    let found = Facts(
+      authorization: try address("authorization_endpoint"), token: try address("token_endpoint"),
+      keys: try address("jwks_uri"),
+      userInfo: json["userinfo_endpoint"] == nil ? nil : try address("userinfo_endpoint"),
+      postsSecret: !ways.contains("client_secret_basic") && ways.contains("client_secret_post"))
+    facts = (found, .now)
+    return found
+  }
+
+  /// Keys, and anew where they do not have the one that is named: providers exchange them.
+  private func keys(_ facts: Facts, naming id: String?) async throws(OpenIDFailure) -> [WebKey] {
+    if let keys, .now - keys.at < Self.memory {
+      let hasIt = id.map { id in keys.keys.contains { $0.id?.isExactly(id) ?? true } } ?? true
+      if hasIt || .now - keys.at < Self.keyPause { return keys.keys }
+    }
+    let found = WebKey.keys(try await object(facts.keys))
+    guard !found.isEmpty else { throw .unavailable("it has no keys that are known here: RSA, P-256, Ed25519") }
+    keys = (found, .now)
+    return found
+  }
+
+  // MARK: A code
+
+  private func exchanged(_ code: String, _ journey: OpenIDJourney) async throws(OpenIDFailure) -> JSONValue {
+    let facts = try await known()
+    var form = [
+      ("grant_type", "authorization_code"), ("code", code), ("redirect_uri", callback),
+      ("code_verifier", journey.verifier),
+    ]
+    var authorization: String?
+    if let secret = settings.secret, !facts.postsSecret {
+      // Each is encoded before (RFC 6749 § 2.3.1).
+      let words = "\(PercentCoding.encode(settings.clientID)):\(PercentCoding.encode(secret))"
+      authorization = "Basic \(Data(words.utf8).base64EncodedString())"
+    } else {
+      form.append(("client_id", settings.clientID))
+      if let secret = settings.secret { form.append(("client_secret", secret)) }
+    }
+    let answer = try await ProviderRequest(
+      url: facts.token, form: form, authorization: authorization, authorities: settings.authorities
+    ).send()
+    // `try?`: what is no JSON has no token.
+    let json = try? JSONValue(parsing: answer.body)
+    guard answer.status == 200, let token = json?["id_token"]?.string else {
+      let words = json?["error"]?.string?.cut(toBytes: Self.shownBytes) ?? "status \(answer.status) without an ID token"
+      if answer.status >= 500 { throw .unavailable(words) }
+      throw .refused(words)
+    }
+    let keys = try await keys(facts, naming: IDToken.keyID(token))
+    let claims = try IDToken.claims(
+      token, keys,
+      IDToken.Expected(
+        issuer: settings.issuer, clientID: settings.clientID, nonce: journey.nonce, now: HubClock.now / 1000))
+    return try await completed(claims, facts, json?["access_token"]?.string)
+  }
+
+  /// Some tell names and groups only where they are asked about somebody (§ 5.3).
+  private func completed(
+    _ claims: JSONValue, _ facts: Facts, _ access: String?
+  ) async throws(OpenIDFailure) -> JSONValue {
+    let wanted = [settings.nameClaim] + (settings.roleClaim.map { [$0] } ?? [])
+    guard wanted.contains(where: { claims.claim($0) == nil }), let url = facts.userInfo, let access,
+      access.utf8.count <= IDToken.mostBytes, access.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+    else { return claims }
+    let more = try await object(url, authorization: "Bearer \(access)")
+    guard let subject = more["sub"]?.string, claims["sub"]?.string?.isExactly(subject) == true else {
+      throw .untrusted("it tells of somebody else")
+    }
+    // Of a name that both have the last counts: what is signed.
+    return .object((more.fields ?? []) + (claims.fields ?? []))
+  }
+
+  private func object(_ url: String, authorization: String? = nil) async throws(OpenIDFailure) -> JSONValue {
+    let answer = try await ProviderRequest(
+      url: url, authorization: authorization, authorities: settings.authorities
+    ).send()
+    // `try?`: what is no JSON is said to be none.
+    guard answer.status == 200, let value = try? JSONValue(parsing: answer.body), value.fields != nil else {
+      throw .unavailable("\(url) answers \(answer.status), or no JSON object")
+    }
+    return value
+  }
+}
