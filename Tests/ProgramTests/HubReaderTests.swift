@@ -18,7 +18,10 @@ extension WholeProgramTests {
       init(_ place: Place) throws {
         rig = try Rig()
         server = place == .postgres ? try PostgresServer() : nil
-        rig.writeHubConfiguration(database: server?.address)
+        // With pages there is more of the API: people, tokens, and who did what.
+        rig.writeHubConfiguration(
+          database: server?.address,
+          extra: "[web]\nurl = \"http://127.0.0.1:\(rig.hubPort)\"\npages = \"\(PagesHost.pages)\"")
         try rig.startHub()
       }
 
