@@ -9,7 +9,8 @@ import { live } from "../stores/live.js";
 import { nodeName, nodes } from "../stores/nodes.js";
 import { to } from "../shell/route.js";
 import { copyable, detailsHead, facts } from "./details.js";
-import { away, kindMark } from "./nodes.js";
+import { kindMark } from "../parts/kinds.js";
+import { away } from "./nodes.js";
 import { nodeOf, pathActions, pathOf, showHeard } from "./path.js";
 
 /** A node may be many hops away, and is asked again once: so long an answer may take. */

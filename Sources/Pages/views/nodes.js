@@ -3,20 +3,12 @@ import { fill, icon, make } from "../parts/page.js";
 import { distance, kilometres, number, volts, when } from "../parts/numbers.js";
 import { named } from "../parts/text.js";
 import { t } from "../parts/words.js";
+import { kindMark, KINDS } from "../parts/kinds.js";
 import { Windowed } from "../parts/windowed.js";
 import { gateway } from "../stores/gateway.js";
 import { nodeName, nodes } from "../stores/nodes.js";
 import { onKeys } from "../shell/keys.js";
 import { route, to } from "../shell/route.js";
-
-export const KINDS = ["chat", "repeater", "room", "sensor"];
-const SHAPES = { chat: "●", repeater: "◆", room: "■", sensor: "▲" };
-
-/** A kind: a shape and a colour, and a word for who sees neither. */
-export function kindMark(type, isQuiet = false) {
-  const known = KINDS.includes(type) ? type : "none";
-  return make("span", { class: `kind ${known}` }, make("span", { class: "kind-shape", "aria-hidden": "true", text: SHAPES[known] ?? "○" }), make("span", { class: isQuiet ? "unseen" : "kind-word", text: t(`kind.${known}`) }));
-}
 
 export function away(node) {
   const own = gateway.position;
