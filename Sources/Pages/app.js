@@ -14,10 +14,13 @@ function takeSecret() {
   return secret;
 }
 
+/** The hub has a document of its own. */
+const isHub = document.documentElement.dataset.host === "hub";
+
 /** The service worker fetches all files: not while the first view needs the line. */
 function keepShell() {
   if (!("serviceWorker" in navigator)) return;
-  setTimeout(() => navigator.serviceWorker.register("/worker.js", { scope: "/" }).catch(() => { /* it works without */ }), 3000);
+  setTimeout(() => navigator.serviceWorker.register(isHub ? "/worker.js?host=hub" : "/worker.js", { scope: "/" }).catch(() => { /* it works without */ }), 3000);
 }
 
 async function begin() {
@@ -48,7 +51,7 @@ let isSigningIn = false;
 async function signIn(session) {
   if (isSigningIn) return;
   isSigningIn = true;
-  const { live } = await import("./stores/live.js");
+  const { live } = await (isHub ? import("./hub/live.js") : import("./stores/live.js"));
   live.stop();
   if (!session.ways) {
     try { session = { ...session, ...(await ask("/session")) }; } catch { session = { ...session, ways: ["password"] }; }
@@ -61,9 +64,7 @@ async function signIn(session) {
 }
 
 async function open(session) {
-  // Which host this is, for when it is not reached.
-  if (!session.isUnreached) localStorage.setItem("meshpost.host", session.host ?? "gateway");
-  if ((session.host ?? localStorage.getItem("meshpost.host")) === "hub") {
+  if (isHub) {
     const { HubShell } = await import("./hub/shell.js");
     return new HubShell(place, session).start();
   }

@@ -19,7 +19,7 @@ export function keepLanguage(code) { localStorage.setItem(KEPT, code); }
 /** What each view is made of, besides what all need. */
 const PARTS = {
   conversations: ["views/conversations.js"], chat: ["views/chat.js", "stores/chat.js", "views/composer.js", "views/marks.js", "views/chat.css"],
-  nodes: ["views/nodes.js", "stores/nodes.js", "views/nodes.css"], map: ["views/map.js", "views/nodes.js", "stores/nodes.js", "views/map.css"],
+  nodes: ["views/nodes.js", "stores/nodes.js", "parts/kinds.js", "views/nodes.css"], map: ["views/map.js", "stores/nodes.js", "parts/ground.js", "parts/tiles.js", "parts/kinds.js", "views/map.css"],
   air: ["views/air.js", "views/nodes.js", "stores/nodes.js", "views/packet.js", "views/air.css"], gateway: ["views/gateway.js", "views/details.js", "views/marks.js", "views/gateway.css"],
 };
 
@@ -44,13 +44,24 @@ function askEarly(...paths) {
   for (const path of paths) early.set(path, fetch(path, { cache: "no-store" }).catch(() => null));
 }
 
-const [view = "conversations", ...rest] = location.pathname.split("/").filter(Boolean);
+const [view, ...rest] = location.pathname.split("/").filter(Boolean);
 need(`languages/${language}.js`);
-if (!location.hash) askEarly("/session", "/v1/conversations");
-if (view !== "conversations" || !rest.length) need(...(PARTS[view] ?? PARTS.conversations));
-else {
-  need(...PARTS.chat, ...PARTS.conversations);
-  if (!location.hash && !location.search) askEarly(`/v1/messages?conversation=${rest[0].replaceAll(":", "%3A")}&direction=both&limit=${FIRST_ROWS}`);
+if (document.documentElement.dataset.host === "hub") hubFirst();
+else gatewayFirst();
+
+function hubFirst() {
+  // Its fleet is what most views are about.
+  askEarly("/session", "/v1/fleet?limit=1000", "/v1/fleet/summary");
+  const parts = { messages: ["hub/messages.js", "hub/contact.js"], coverage: ["hub/coverage.js", "hub/contact.js", "parts/ground.js", "parts/tiles.js", "parts/kinds.js", "views/map.css", `languages/${language}-views.js`], alerts: ["hub/alerts.js"], commands: ["hub/commands.js"], people: ["hub/people.js"] };
+  need(`languages/${language}-more.js`, `languages/${language}-hub.js`, ...(parts[view] ?? ["hub/fleet.js", "hub/contact.js"]));
 }
-if (view !== "conversations" || rest.length) need("later.css", `languages/${language}-more.js`);
-if (view !== "conversations") need(`languages/${language}-views.js`);
+
+function gatewayFirst() {
+  if (!location.hash) askEarly("/session", "/v1/conversations");
+  if (view === "conversations" && rest.length) {
+    need(...PARTS.chat, ...PARTS.conversations);
+    if (!location.hash && !location.search) askEarly(`/v1/messages?conversation=${rest[0].replaceAll(":", "%3A")}&direction=both&limit=${FIRST_ROWS}`);
+  } else need(...(PARTS[view] ?? PARTS.conversations));
+  if (view && view !== "conversations" || rest.length) need("later.css", `languages/${language}-more.js`);
+  if (view && view !== "conversations") need(`languages/${language}-views.js`);
+}

@@ -12,11 +12,13 @@ public struct PageFiles: Sendable {
   private static let maxBytes = 4 << 20
 
   private let folder: String
+  private let page: String
 
-  /// `nil`: there is no front end in this folder.
-  public init?(folder: String) {
-    guard access("\(folder)/index.html", R_OK) == 0 else { return nil }
+  /// `page`: what is given out for the address of a view. `nil`: there is no front end in this folder.
+  public init?(folder: String, page: String = "index.html") {
+    guard access("\(folder)/\(page)", R_OK) == 0 else { return nil }
     self.folder = folder
+    self.page = page
   }
 
   /// One that is open: its bytes come piece by piece.
@@ -64,9 +66,9 @@ public struct PageFiles: Sendable {
     }
   }
 
-  /// The file for a path: a file of the front end, or for any other address of a view its `index.html`. `nil`: there is none.
+  /// The file for a path: a file of the front end, or for any other address of a view its page. `nil`: there is none.
   public func file(for path: String, acceptsGzip: Bool) -> File? {
-    guard let name = Self.name(for: path), let type = Self.type(of: name) else { return nil }
+    guard let name = Self.name(for: path, page: page), let type = Self.type(of: name) else { return nil }
     let location = "\(folder)/\(name)"
     let isPart = name != "worker.js" && ["text/javascript", "text/css"].contains { type.begins(with: $0) }
     if acceptsGzip, let file = File(location + ".gz", type: type, isGzip: true, isDocument: !isPart) { return file }
@@ -74,12 +76,12 @@ public struct PageFiles: Sendable {
   }
 
   /// Relative to the folder; `nil`: no such file can be there.
-  static func name(for path: String) -> String? {
+  static func name(for path: String, page: String = "index.html") -> String? {
     if path.isExactly("/worker.js") || path.isExactly("/manifest.webmanifest") { return String(path.utf8.dropFirst()) }
     guard path.begins(with: "/pages/") else {
       // A view has no ending: what has one is a file that is not there.
       let last = path.utf8.split(separator: UInt8(ascii: "/")).last ?? path.utf8[...]
-      return last.contains(UInt8(ascii: ".")) ? nil : "index.html"
+      return last.contains(UInt8(ascii: ".")) ? nil : page
     }
     let name = path.utf8.dropFirst("/pages/".utf8.count)
     let parts = name.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)

@@ -108,6 +108,10 @@ import Timing
     #expect(files.file(for: "/pages/out.js", acceptsGzip: false) == nil)
     #expect(files.file(for: "/pages/secret.key", acceptsGzip: false) == nil)
     #expect(PageFiles(folder: scratch.location("nothing")) == nil)
+    #expect(PageFiles(folder: scratch.location("pages"), page: "hub.html") == nil)
+    _ = scratch.write("pages/hub.html", "xy")
+    let hub = try #require(PageFiles(folder: scratch.location("pages"), page: "hub.html"))
+    #expect(hub.file(for: "/fleet", acceptsGzip: true)?.size == 2)
   }
 
   // MARK: Sessions

@@ -31,7 +31,7 @@ final class HubWeb: Sendable {
 
   /// Throws what is wrong with the folder.
   init(_ settings: HubWebSettings, _ stores: HubStores) throws(HubConfiguration.Failure) {
-    guard let files = PageFiles(folder: settings.pages) else {
+    guard let files = PageFiles(folder: settings.pages, page: "hub.html") else {
       throw HubConfiguration.Failure(
         description: "no pages in \(settings.pages): the package meshpost-hub contains them")
     }

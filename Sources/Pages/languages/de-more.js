@@ -2,7 +2,7 @@
 export default {
   "menu.language": "Sprache", "menu.version": "Meshpost {version}", signout: "Abmelden", retry: "Wiederholen",
   cancel: "Abbrechen", discard: "Verwerfen", reply: "Antworten", saved: "Gespeichert.", "not-saved": "Nicht gespeichert:",
-  copied: "Kopiert.", copy: "{what} kopieren", "signin.title": "An diesem Gateway anmelden", "signin.verb": "Anmelden", "signin.title-hub": "An diesem Hub anmelden", "signin.person": "Name", "signin.why-hub": "Namen und Passwörter vergibt, wer den Hub betreut.", "signin.wrong-person": "Name oder Passwort stimmt nicht.", "signin.password": "Passwort", "signin.secret": "Adresse oder Geheimnis",
+  copied: "Kopiert.", copy: "{what} kopieren", "signin.title": "An diesem Gateway anmelden", "signin.verb": "Anmelden", "signin.title-hub": "An diesem Hub anmelden", "signin.person": "Name", "signin.oidc": "Über die eigene Organisation anmelden", "signin.why-hub": "Namen und Passwörter vergibt, wer den Hub betreut.", "signin.wrong-person": "Name oder Passwort stimmt nicht.", "signin.password": "Passwort", "signin.secret": "Adresse oder Geheimnis",
   "signin.why-password": "Das Passwort wurde am Gateway mit `meshpost web password` gesetzt.", "signin.why-secret": "Öffne die Adresse, die {command} ausgibt, oder füge sie hier ein. Jede gilt einmal.",
   "signin.wrong": "Dieses Passwort stimmt nicht.", "signin.spent": "Dieses Geheimnis wurde schon benutzt oder stimmt nicht. Ein neues gibt `meshpost web` aus.", "signin.wait": "Zu viele Versuche. Wieder möglich in {seconds} s.",
   "search.messages": "Nachrichten", "search.looking": "Wird gesucht…", "search.none": "Keine Nachricht enthält „{words}“.", "search.count": { one: "{count} Nachricht gefunden", other: "{count} Nachrichten gefunden" },

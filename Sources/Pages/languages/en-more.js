@@ -2,7 +2,7 @@
 export default {
   "menu.language": "Language", "menu.version": "Meshpost {version}", signout: "Sign out", retry: "Retry",
   cancel: "Cancel", discard: "Discard", reply: "Reply", saved: "Saved.", "not-saved": "Not saved:",
-  copied: "Copied.", copy: "Copy {what}", "signin.title": "Sign in to this gateway", "signin.verb": "Sign in", "signin.title-hub": "Sign in to this hub", "signin.person": "Name", "signin.why-hub": "Whoever looks after the hub gives out names and passwords.", "signin.wrong-person": "This name or password is not right.", "signin.password": "Password", "signin.secret": "Address or secret",
+  copied: "Copied.", copy: "Copy {what}", "signin.title": "Sign in to this gateway", "signin.verb": "Sign in", "signin.title-hub": "Sign in to this hub", "signin.person": "Name", "signin.oidc": "Sign in with your organisation", "signin.why-hub": "Whoever looks after the hub gives out names and passwords.", "signin.wrong-person": "This name or password is not right.", "signin.password": "Password", "signin.secret": "Address or secret",
   "signin.why-password": "The password was set on the gateway with `meshpost web password`.", "signin.why-secret": "Open the address that {command} prints, or paste it here. Each works once.",
   "signin.wrong": "This password is not right.", "signin.spent": "This secret was used already, or is not right. Start `meshpost web` again for a new one.", "signin.wait": "Too many guesses. Try again in {seconds} s.",
   "search.messages": "Messages", "search.looking": "Looking…", "search.none": "No message has “{words}”.", "search.count": { one: "{count} message found", other: "{count} messages found" }, "search.in": "in",

@@ -3,9 +3,8 @@ import { fill, make } from "../parts/page.js";
 import { chooseLanguage, language, t } from "../parts/words.js";
 import languages from "../languages/index.js";
 import { remove } from "../stores/api.js";
-import { gateway } from "../stores/gateway.js";
 import { forgetDrafts } from "../stores/kept.js";
-import { outbox } from "../stores/outbox.js";
+import { keysOfViews } from "./keys.js";
 
 /** Closed by Escape, by its button or beside it. */
 export function openDialog(title, ...children) {
@@ -35,27 +34,26 @@ export function confirmed(title, words, verb) {
 
 /** The list of keys. */
 export function showKeys() {
-  const list = [["/", "keys.search"], ["g c", "nav.conversations"], ["g n", "nav.nodes"], ["g m", "nav.map"], ["g a", "nav.air"], ["g g", "nav.gateway"],
-    ["j", "keys.next"], ["k", "keys.previous"], ["Enter", "keys.open"], ["r", "keys.reply"], ["Esc", "keys.back"], ["?", "keys.list"]];
+  const list = [["/", "keys.search"], ...keysOfViews(), ["j", "keys.next"], ["k", "keys.previous"], ["Enter", "keys.open"], ["r", "keys.reply"], ["Esc", "keys.back"], ["?", "keys.list"]];
   openDialog(t("keys.title"), make("dl", { class: "keys" },
     list.map(([keys, words]) => [make("dt", {}, keys.split(" ").map((one) => make("kbd", { text: one }))), make("dd", { text: t(words) })])));
 }
 
-/** Language, keys, signing out. */
-export function openMenu(session) {
+/** Language, keys, signing out. `version`: the host's; `forget()`: what this browser is not to keep. */
+export function openMenu(session, { version, forget } = {}) {
   const choose = make("select", { id: "language", class: "field", on: { change: () => chooseLanguage(choose.value) } },
     Object.entries(languages).map(([code, name]) => make("option", { value: code, text: name, selected: code === language })));
   const dialog = openDialog(t("menu"),
     make("label", { for: "language", text: t("menu.language") }), choose,
     make("div", { class: "row" },
       make("button", { type: "button", class: "button", text: t("keys.title"), on: { click: () => { dialog.close(); showKeys(); } } }),
-      session.signed_in && !session.isUnreached ? make("button", { type: "button", class: "button", text: t("signout"), on: { click: signOut } }) : null),
-    make("p", { class: "quiet small", text: gateway.status ? t("menu.version", { version: gateway.status.version }) : "" }));
+      session.signed_in && !session.isUnreached ? make("button", { type: "button", class: "button", text: t("signout"), on: { click: () => signOut(forget) } }) : null),
+    make("p", { class: "quiet small", text: version ? t("menu.version", { version }) : "" }));
 }
 
-async function signOut() {
+async function signOut(forget) {
   try { await remove("/session"); } catch { /* without a line the session ends here all the same */ }
-  outbox.clear();
+  forget?.();
   forgetDrafts();
   location.assign("/");
 }

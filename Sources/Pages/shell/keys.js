@@ -10,9 +10,14 @@ export function onKeys(view) { handlers = view; }
 
 let go = { c: "conversations", n: "nodes", m: "map", a: "air", g: "gateway" };
 
-/** `views`: of which the keys behind `g` open which, in place of the gateway's. */
-export function startKeys(views = go) {
-  go = views;
+let words = "nav";
+
+/** The keys behind `g`, and what each view is called in the catalogue. */
+export function keysOfViews() { return Object.entries(go).map(([key, view]) => [`g ${key}`, `${words}.${view}`]); }
+
+/** `views`: of which the keys behind `g` open which, in place of the gateway's; `named`: where the catalogue has their names. */
+export function startKeys(views = go, named = words) {
+  [go, words] = [views, named];
   document.addEventListener("keydown", (event) => {
     if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");

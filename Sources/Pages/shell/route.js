@@ -1,7 +1,7 @@
 // The address is the state: every view, filter and opened thing has one, which back, reload and whoever it is sent to understand.
 import { Store } from "../stores/store.js";
 
-export const VIEWS = ["conversations", "nodes", "map", "air", "gateway", "fleet", "messages", "commands", "people"];
+export const VIEWS = ["conversations", "nodes", "map", "air", "gateway", "fleet", "messages", "coverage", "alerts", "commands", "people"];
 
 /** `{view, id, values}`: `/view/id?values`. */
 class Route extends Store {

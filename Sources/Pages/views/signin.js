@@ -12,7 +12,7 @@ export function showSignIn(place, session, done) {
     autocomplete: isPassword ? "current-password" : "off", "aria-describedby": "signin-why signin-trouble", autocapitalize: "none", spellcheck: "false",
   });
   // At a hub everybody has a name.
-  const isHub = session.host === "hub";
+  const isHub = document.documentElement.dataset.host === "hub";
   const person = isHub ? make("input", { id: "signin-person", name: "username", required: true, class: "field", autocomplete: "username", autocapitalize: "none", spellcheck: "false" }) : null;
   const trouble = make("p", { id: "signin-trouble", class: "trouble-line", role: "alert" });
   const button = make("button", { class: "button primary", type: "submit", text: t("signin.verb") });
@@ -41,7 +41,8 @@ export function showSignIn(place, session, done) {
     make("p", { id: "signin-why", class: "quiet" }, isHub ? t("signin.why-hub") : isPassword ? t("signin.why-password") : tn("signin.why-secret", { command: make("code", { text: "meshpost web" }) })),
     isHub ? [make("label", { for: "signin-person", text: t("signin.person") }), person] : null,
     make("label", { for: "signin-field", text: t(isPassword ? "signin.password" : "signin.secret") }),
-    field, trouble, button)));
+    field, trouble, button,
+    isHub && session.ways?.includes("oidc") ? make("a", { class: "button", target: "_self", href: `/oidc/start?back=${encodeURIComponent(location.pathname + location.search)}`, text: t("signin.oidc") }) : null)));
   if (session.refusal) say(session.refusal.status === 403 ? t("signin.spent") : session.refusal.message);
   (person ?? field).focus();
 }
