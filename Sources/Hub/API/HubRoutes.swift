@@ -124,7 +124,7 @@ extension HubAPI {
               "links",
               .list(
                 .object(
-                  [("gateway", .text), ("node", .text), ("name?", .text)] + Self.place
+                  [("gateway", .text), ("node", .text), ("name?", .text), ("kind?", .text)] + Self.place
                     + [("at", .whole), ("snr?", .number), ("hops?", .whole)]))
             ), ("next?", .text),
           ])

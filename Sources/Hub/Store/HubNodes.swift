@@ -213,7 +213,7 @@ extension HubStore {
   /// Records that one answer looks at.
   private static let linksLookedAt = 5000
 
-  /// Which gateway heard which node, by gateway and node: `{"gateways": […], "links": [{"gateway", "node", "name", "lat", "lon", "at", "snr", "hops"}],
+  /// Which gateway heard which node, by gateway and node: `{"gateways": […], "links": [{"gateway", "node", "name", "kind", "lat", "lon", "at", "snr", "hops"}],
   /// "next"}`. `since`: only what was heard as late, milliseconds since 1970.
   func coverage(
     after place: (gateway: String, node: String), since: Int64, limit: Int, gateways: [UInt8]
@@ -258,6 +258,7 @@ extension HubStore {
       json.field("gateway", link.gateway)
       json.field("node", link.node)
       json.field("name", HubBounds.cut(record["name"]?.string, HubBounds.nameBytes))
+      json.field("kind", HubBounds.cut(record["type"]?.string, HubBounds.nameBytes))
       if let lat = record["lat"]?.number, let lon = record["lon"]?.number, let place = FleetRow.place(lat, lon) {
         json.field("lat", place.lat)
         json.field("lon", place.lon)
