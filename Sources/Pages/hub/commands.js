@@ -1,55 +1,103 @@
-// What gateways were told to do, and who did what at the hub.
-import { fill, make } from "../parts/page.js";
-import { when } from "../parts/numbers.js";
-import { line, named } from "../parts/text.js";
+// What gateways were told to do, their documents, and who did what at the hub.
+import { fill, iconButton, make } from "../parts/page.js";
+import { full, when } from "../parts/numbers.js";
+import { cut, line, named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { ask, freshID, order, query } from "../stores/api.js";
+import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
-import { fleet } from "./live.js";
+import { fleet, live } from "./live.js";
+
+const PAGE = 100;
+const SHOWS = ["commands", "documents", "deeds"];
 
 export class View {
   #shell;
   #ends;
-  #timer;
+  #show = null;
+  #part = null;
 
   constructor(shell) {
     this.#shell = shell;
-    this.#build();
-    this.#ends = [fleet.subscribe(() => this.#offer())];
-    // Commands have no stream of their own.
-    this.#timer = setInterval(() => { if (!document.hidden) this.#load(); }, 5000);
-    this.#offer();
-    this.#load();
+    this.tabs = make("div", { class: "chips", role: "group", "aria-label": t("fleet.show") });
+    this.place = make("div", { class: "hub-scroll", tabindex: 0, role: "group", "aria-label": t("hub.commands") });
+    fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.commands") })), make("div", { class: "filters" }, this.tabs), this.place);
+    this.#ends = [fleet.subscribe(() => this.#part?.offer?.()), live.on("command", (row) => this.#part?.came?.(row)), live.on("hello", () => this.#part?.load())];
+    onKeys({ Escape: () => { if (!route.id) return false; this.shut(); return true; } });
   }
 
   close() {
-    clearInterval(this.#timer);
     for (const end of this.#ends) end();
+    this.#part?.close?.();
   }
 
-  #build() {
+  async update() {
+    const show = SHOWS.includes(route.get("show")) ? route.get("show") : "commands";
+    if (show !== this.#show) {
+      this.#show = show;
+      const held = [...this.tabs.children].indexOf(document.activeElement);
+      fill(this.tabs, SHOWS.map((one) => make("button", { type: "button", class: "chip", "aria-pressed": String(one === show), text: t(`commands.${one}`), on: { click: () => route.go(`/commands${one === "commands" ? "" : `?show=${one}`}`) } })));
+      this.tabs.children[held]?.focus();
+      this.#part?.close?.();
+      this.#part = null;
+      fill(this.place);
+      if (show === "documents") {
+        const { Documents } = await import("./documents.js");
+        if (this.#show !== show) return;
+        this.#part = new Documents(this.#shell, this.place);
+      } else this.#part = show === "deeds" ? new Deeds(this.place) : new Commands(this.#shell, this.place, () => this.shut());
+    }
+    this.#part?.update?.();
+    if (show !== "commands" || !route.id) this.#shell.showDetails(null);
+  }
+
+  shut() { route.go(`/commands${location.search}`); }
+}
+
+/** Commands: one is written here, and each tells its state as it goes. */
+class Commands {
+  #shell;
+  #shut;
+  #rows = [];
+  #next = null;
+  #isLoading = false;
+  #trouble = null;
+
+  constructor(shell, place, shut) {
+    [this.#shell, this.#shut] = [shell, shut];
     const field = (name, attributes = {}) => make("input", { id: `command-${name}`, name, class: "field", autocomplete: "off", required: true, ...attributes });
     this.gateway = make("select", { id: "command-gateway", class: "field", required: true });
+    this.what = make("select", { id: "command-what", class: "field", on: { change: () => this.#fit() } }, ["send", "status", "sync"].map((one) => make("option", { value: one, text: t(`command.${one}`) })));
     this.to = field("to", { maxlength: 200 });
     this.text = field("text", { maxlength: 1000 });
+    this.ofMessage = make("div", { class: "plain" }, make("label", { for: "command-to", text: t("commands.to") }), this.to, make("label", { for: "command-text", text: t("commands.text") }), this.text);
     this.button = make("button", { class: "button primary", type: "submit", text: t("commands.send") });
     this.answer = make("p", { class: "trouble-line", role: "status" });
-    this.form = !this.#shell.mayChange ? null : make("form", { class: "command-form", on: { submit: (event) => this.#send(event) } },
+    this.form = !shell.mayChange ? null : make("form", { class: "command-form", on: { submit: (event) => this.#send(event) } },
       make("h2", { text: t("commands.new") }),
       make("label", { for: "command-gateway", text: t("commands.gateway") }), this.gateway,
-      make("label", { for: "command-to", text: t("commands.to") }), this.to,
-      make("label", { for: "command-text", text: t("commands.text") }), this.text,
-      make("div", { class: "row" }, this.button), this.answer);
-    this.commands = make("ul", { class: "hub-list", "aria-label": t("hub.commands") });
-    this.deeds = make("ul", { class: "hub-list", "aria-label": t("commands.deeds") });
-    fill(this.#shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.commands") })),
-      make("div", { class: "hub-scroll", tabindex: 0, role: "group", "aria-label": t("hub.commands") }, this.form, make("h2", { text: t("commands.list") }), this.commands, make("h2", { text: t("commands.deeds") }), this.deeds));
+      make("label", { for: "command-what", text: t("commands.what") }), this.what,
+      this.ofMessage, make("div", { class: "row" }, this.button), this.answer);
+    this.list = make("ul", { class: "hub-list", "aria-label": t("commands.list") });
+    this.more = make("button", { type: "button", class: "button", text: t("more-of"), hidden: true, on: { click: () => this.load(true) } });
+    fill(place, this.form, make("h2", { text: t("commands.list") }), this.list, this.more);
+    this.offer();
+    this.load();
   }
 
-  #offer() {
+  #fit() {
+    const isMessage = this.what.value === "send";
+    this.ofMessage.hidden = !isMessage;
+    for (const field of [this.to, this.text]) field.required = isMessage;
+  }
+
+  offer() {
     if (!this.form || document.activeElement === this.gateway) return;
     const wanted = this.gateway.value || route.get("gateway");
-    fill(this.gateway, [...fleet.rows.keys()].sort().map((id) => make("option", { value: id, text: id, selected: id === wanted })));
+    const ids = [...fleet.rows.keys()].sort();
+    if (this.gateway.dataset.version === ids.join(" ")) return;
+    this.gateway.dataset.version = ids.join(" ");
+    fill(this.gateway, ids.map((id) => make("option", { value: id, text: id, selected: id === wanted })));
   }
 
   async #send(event) {
@@ -57,9 +105,10 @@ export class View {
     this.button.disabled = true;
     this.answer.textContent = t("commands.under-way");
     this.id ??= freshID();
+    const command = this.what.value;
     try {
       // The id stays until the hub has answered: sent again after a cut it is the same command.
-      const state = await order(`/v1/gateways/${encodeURIComponent(this.gateway.value)}/commands?wait_s=10`, { id: this.id, command: "send", to: this.to.value, text: this.text.value }, { patience: 40_000 });
+      const state = await order(`/v1/gateways/${encodeURIComponent(this.gateway.value)}/commands?wait_s=10`, { id: this.id, command, ...(command === "send" ? { to: this.to.value, text: this.text.value } : {}) }, { patience: 40_000 });
       this.id = undefined;
       this.answer.textContent = state.answer?.error ?? t(`commands.${state.state}`);
       if (state.state !== "refused") this.text.value = "";
@@ -68,23 +117,132 @@ export class View {
       this.answer.textContent = trouble.message;
     } finally {
       this.button.disabled = false;
-      this.#load();
+      this.load();
     }
   }
 
-  async #load() {
+  /** A command that was queued or has ended, as the stream tells it. */
+  came(row) {
+    const at = this.#rows.findIndex((one) => idOf(one) === idOf(row));
+    if (at >= 0) this.#rows[at] = row;
+    else this.#rows.unshift(row);
+    this.#draw();
+  }
+
+  async load(isMore = false) {
+    if (this.#isLoading) return;
+    this.#isLoading = true;
     try {
-      const [commands, deeds] = await Promise.all([ask(query("/v1/commands", { limit: 100 })), ask(query("/v1/audit", { limit: 100 }))]);
-      fill(this.commands, commands.commands.length ? commands.commands.map((one) => make("li", {},
-        make("span", { class: `state-word ${one.state === "refused" || one.state === "expired" ? "bad-words" : ""}`, text: t(`commands.${one.state}`) }),
-        make("span", { class: "grow" }, make("code", { text: String(one.command ?? "") }), " ", one.body?.to ? line(String(one.body.to), 60) : null, " ", one.body?.text ? line(String(one.body.text), 120) : null,
-          one.answer?.error ? make("span", { class: "bad-words small break" }, " ", line(String(one.answer.error), 200)) : null),
-        make("span", { class: "quiet small" }, named(one.gateway), " · ", named(one.author), " · ", when(one.created_at)))) : make("li", { class: "quiet", text: t("commands.none") }));
-      fill(this.deeds, deeds.audit.map((one) => make("li", {},
-        make("span", { class: "grow" }, named(one.who), " ", has(`deed.${one.what}`) ? t(`deed.${one.what}`) : one.what, " ", line(Object.values(one.detail ?? {}).filter((value) => typeof value === "string").join(" "), 120)),
-        make("span", { class: "quiet small" }, one.gateway ? [named(one.gateway), " · "] : null, when(one.at)))));
+      const page = await ask(query("/v1/commands", { limit: PAGE, before: isMore ? this.#next : undefined }));
+      const known = new Set(page.commands.map(idOf));
+      // What was read before stays behind what is new.
+      if (isMore) this.#rows = [...this.#rows, ...page.commands.filter((row) => !this.#rows.some((one) => idOf(one) === idOf(row)))];
+      else this.#rows = this.#rows.length > page.commands.length && page.commands.length ? [...page.commands, ...this.#rows.filter((row) => !known.has(idOf(row)) && row.created_at <= page.commands.at(-1).created_at)] : page.commands;
+      if (isMore || this.#rows.length === page.commands.length) this.#next = page.next ?? null;
+      this.#trouble = null;
     } catch (trouble) {
-      if (!this.commands.children.length) fill(this.commands, make("li", { role: "alert", text: trouble.message }));
+      this.#trouble = trouble;
+    } finally {
+      this.#isLoading = false;
     }
+    this.#draw();
+  }
+
+  #draw() {
+    this.more.hidden = this.#next === null;
+    if (this.#trouble && !this.#rows.length) { fill(this.list, make("li", { role: "alert", text: this.#trouble.message })); return; }
+    const focused = this.list.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    fill(this.list, this.#rows.length ? this.#rows.map((one) => make("li", { class: idOf(one) === route.id ? "chosen" : "" },
+      make("span", { class: `state-word ${isTrouble(one) ? "bad-words" : ""}`, text: stateWord(one) }),
+      make("a", { class: "grow plain-link", href: `/commands/${encodeURIComponent(one.gateway)}/${encodeURIComponent(one.id)}${location.search}` }, make("code", { text: cut(String(one.command ?? ""), 40) }), " ", one.body?.to ? line(String(one.body.to), 60) : null, " ", one.body?.text ? line(String(one.body.text), 120) : null,
+        one.answer?.error ? make("span", { class: "bad-words small break" }, " ", line(String(one.answer.error), 200)) : null),
+      make("span", { class: "quiet small" }, named(one.gateway), " · ", named(one.author ?? ""), " · ", when(one.created_at)))) : make("li", { class: "quiet", text: t("commands.none") }));
+    if (focused) this.list.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
+    this.#showDetails();
+  }
+
+  update() {
+    this.#fit();
+    for (const item of this.list.children) item.classList.toggle("chosen", Boolean(route.id) && item.querySelector("a")?.getAttribute("href")?.startsWith(`/commands/${route.id.split("/").map(encodeURIComponent).join("/")}`));
+    this.#showDetails();
+  }
+
+  async #showDetails() {
+    const id = route.id;
+    if (!id || route.view !== "commands") return;
+    let row = this.#rows.find((one) => idOf(one) === id);
+    if (!row) {
+      const [gateway, ...rest] = id.split("/");
+      try {
+        const found = await ask(`/v1/gateways/${encodeURIComponent(gateway)}/commands/${encodeURIComponent(rest.join("/"))}`);
+        // One by itself is told without what it said: that is in the list alone.
+        row = { gateway, body: {}, ...found, author: found.by ?? "" };
+      } catch (trouble) { row = { gateway, id: rest.join("/"), trouble }; }
+      if (route.id !== id) return;
+    }
+    const fact = (name, value) => (value === null || value === undefined || value === "" ? null : [make("dt", { text: t(name) }), make("dd", {}, value)]);
+    const pre = (value) => make("pre", { class: "answer-text", tabindex: 0, text: cut(JSON.stringify(value, null, 2), 8000) });
+    this.#shell.showDetails(make("div", { class: "details-inside" },
+      make("div", { class: "details-head" }, make("h2", { text: t("commands.one") }), iconButton("close", t("close"), this.#shut)),
+      row.trouble ? make("p", { role: "alert", text: row.trouble.status === 404 ? t("commands.gone") : row.trouble.message }) : [
+        make("dl", { class: "facts" },
+          fact("commands.state", make("span", { class: isTrouble(row) ? "bad-words" : "", text: stateWord(row) })), fact("messages.gateway", make("a", { href: `/fleet/${encodeURIComponent(row.gateway)}` }, named(row.gateway))),
+          fact("commands.author", row.author ? named(row.author) : null), fact("commands.created", row.created_at ? full(row.created_at) : null), fact("commands.ended", row.ended_at ? full(row.ended_at) : null),
+          fact("commands.id", make("code", { class: "break", text: cut(String(row.id), 64) }))),
+        Object.keys(row.body ?? {}).length ? [make("h3", { text: t("commands.said") }), pre(row.body)] : null,
+        row.answer ? [make("h3", { text: t("commands.answer") }), pre(row.answer)] : null,
+      ]), this.#shut);
+  }
+}
+
+function idOf(row) { return `${row.gateway}/${row.id}`; }
+function isTrouble(row) { return row.state === "refused" || row.state === "expired"; }
+function stateWord(row) { return has(`commands.${row.state}`) ? t(`commands.${row.state}`) : String(row.state); }
+
+/** Who did what, the newest first. */
+class Deeds {
+  #rows = [];
+  #next = null;
+  #isLoading = false;
+
+  constructor(place) {
+    this.list = make("ul", { class: "hub-list", "aria-label": t("commands.deeds") });
+    this.more = make("button", { type: "button", class: "button", text: t("more-of"), hidden: true, on: { click: () => this.load(true) } });
+    this.trouble = make("p", { class: "trouble-line", role: "alert" });
+    fill(place, this.trouble, this.list, this.more);
+    this.load();
+    this.timer = setInterval(() => { if (!document.hidden) this.load(); }, 10_000);
+  }
+
+  close() { clearInterval(this.timer); }
+  came() { this.load(); }
+
+  async load(isMore = false) {
+    if (this.#isLoading) return;
+    this.#isLoading = true;
+    try {
+      const page = await ask(query("/v1/audit", { limit: PAGE, before: isMore ? this.#next : undefined }));
+      const least = page.audit.at(-1)?.id ?? 0;
+      if (isMore) this.#rows = [...this.#rows, ...page.audit];
+      else this.#rows = [...page.audit, ...this.#rows.filter((one) => one.id < least)];
+      if (isMore || this.#rows.length === page.audit.length) this.#next = page.next ?? null;
+      this.trouble.textContent = "";
+      this.#draw();
+    } catch (trouble) {
+      this.trouble.textContent = trouble.message;
+    } finally {
+      this.#isLoading = false;
+    }
+  }
+
+  #draw() {
+    const version = `${this.#rows[0]?.id} ${this.#rows.length}`;
+    if (this.list.dataset.version === version) return;
+    this.list.dataset.version = version;
+    this.more.hidden = this.#next === null;
+    fill(this.list, this.#rows.length ? this.#rows.map((one) => make("li", {},
+      make("span", { class: "grow" }, named(one.who), " ", has(`deed.${one.what}`) ? t(`deed.${one.what}`) : cut(String(one.what), 40), " ",
+        line(Object.entries(one.detail ?? {}).filter(([, value]) => ["string", "number", "boolean"].includes(typeof value)).map(([name, value]) => (name === "id" ? "" : name === "deleted" ? t("deed.deleted") : String(value))).filter(Boolean).join(" · "), 160)),
+      make("span", { class: "quiet small" }, one.gateway ? [make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(one.gateway)), " · "] : null, has(`way.${one.way}`) ? t(`way.${one.way}`) : cut(String(one.way), 20), " · ", when(one.at)))) : make("li", { class: "quiet", text: t("deeds.none") }));
   }
 }

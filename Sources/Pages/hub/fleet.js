@@ -1,50 +1,62 @@
-// The fleet: who is there, who is not, and who needs somebody. The table is the page.
-import { fill, icon, iconButton, make } from "../parts/page.js";
+// The fleet: who is there, who is not, and who needs somebody. The table is the page; a map shows the same.
+import { draw, fill, icon, make } from "../parts/page.js";
 import { number, volts, when } from "../parts/numbers.js";
-import { line, named } from "../parts/text.js";
-import { t } from "../parts/words.js";
+import { cut, line, named } from "../parts/text.js";
+import { t, tn } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
-import { contact, fleet, needs } from "./live.js";
+import { styled } from "../shell/styled.js";
+import { contactMark, counted } from "./contact.js";
+import { contact, fleet, live, needs } from "./live.js";
+import { changes, see } from "./seen.js";
 
 const COLUMNS = [
   { name: "gateway", of: (row) => row.gateway.toLocaleLowerCase(), isFirstUp: true },
   { name: "contact", of: (row) => (row.linked ? Infinity : row.last_seen) },
   { name: "radio", of: (row) => (row.radio ?? "").toLocaleLowerCase(), isFirstUp: true },
   { name: "battery", of: (row) => row.battery_mv ?? 1e9, isFirstUp: true },
+  { name: "waiting", of: (row) => row.pending ?? -1 },
   { name: "nodes", of: (row) => row.nodes ?? 0 },
   { name: "message", of: (row) => row.last_message?.at ?? 0 },
   { name: "version", of: (row) => row.version ?? "", isFirstUp: true },
 ];
 
 const HOUR = 3_600_000;
-
-/** A state in a sign, a colour and a word. */
-function contactMark(row) {
-  const state = contact(row);
-  return make("span", { class: "contact" }, make("span", { class: `dot ${state === "linked" ? "up" : state === "quiet" ? "connecting" : "down"}`, "aria-hidden": "true" }),
-    make("span", {}, state === "linked" ? t("fleet.linked") : [t("fleet.seen"), " ", when(row.last_seen)]));
-}
+const INKS = ["good", "warn", "bad", "quiet", "text", "line", "accent", "surface"];
+const INK = { linked: "good", quiet: "warn", silent: "bad" };
+/** Of what has changed. */
+const MOST_CHANGES = 50;
 
 export class View {
   #shell;
   #ends;
   #typed = 0;
+  #frame = 0;
+  #ground = null;
+  #details = null;
+  #shown = [];
+  /** `{began_at, ended_at?, rule}` of the last day; `null`: the hub has no alerts. */
+  #alerts = null;
 
   constructor(shell) {
     this.#shell = shell;
     this.#build();
-    this.#ends = [fleet.subscribe(() => this.#draw())];
+    this.#ends = [fleet.subscribe(() => this.#later()), live.on("hello", () => this.#loadAlerts()), live.on("alert", () => this.#loadAlerts())];
     onKeys({
       "/": () => this.field.focus(), j: () => this.#step(1), k: () => this.#step(-1),
       Escape: () => { if (!route.id) return false; this.#shut(); return true; },
     });
+    this.#loadAlerts();
   }
 
   close() {
     for (const end of this.#ends) end();
+    cancelAnimationFrame(this.#frame);
+    clearTimeout(this.#typed);
     this.list.close();
+    this.#ground?.close();
+    this.#details?.close();
   }
 
   #build() {
@@ -53,17 +65,19 @@ export class View {
       on: { input: () => { clearTimeout(this.#typed); this.#typed = setTimeout(() => route.set({ find: this.field.value }), 120); } },
     });
     this.stats = make("ul", { class: "stats" });
+    this.news = make("section", { class: "news", "aria-label": t("seen.title"), hidden: true });
     this.chips = make("div", { class: "chips", role: "group", "aria-label": t("fleet.show") });
     this.count = make("p", { class: "quiet small", role: "status" });
     this.headings = make("div", { role: "row", class: "fleet-row headings" }, COLUMNS.map(({ name }) => make("span", { role: "columnheader", class: `cell ${name}`, data: { column: name } },
       make("button", { type: "button", class: "sort", text: t(`fleet.${name}`), on: { click: () => this.#sort(name) } }))));
-    this.scroller = make("div", { class: "table-scroll", tabindex: 0, role: "group", "aria-label": t("hub.fleet") });
+    this.scroller = make("div", { class: "table-scroll fleet-scroll", tabindex: 0, role: "group", "aria-label": t("hub.fleet") });
     this.table = make("div", { role: "table", "aria-label": t("hub.fleet"), class: "table" }, make("div", { role: "rowgroup", class: "table-head" }, this.headings));
     this.scroller.append(this.table);
-    this.list = new Windowed(this.scroller, { estimate: 52, role: "rowgroup", render: (item) => this.#row(item.row) });
+    this.list = new Windowed(this.scroller, { estimate: 52, role: "rowgroup", render: (item, index) => this.#row(item.row, index) });
     this.table.append(this.list.inside);
-    fill(this.#shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.fleet") }), this.count), this.stats,
-      make("div", { class: "filters" }, make("div", { class: "list-search" }, icon("search"), this.field), this.chips), this.scroller);
+    this.mapPlace = make("div", { class: "hub-map", hidden: true });
+    fill(this.#shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.fleet") }), this.count), this.stats, this.news,
+      make("div", { class: "filters" }, make("div", { class: "list-search" }, icon("search"), this.field), this.chips), this.scroller, this.mapPlace);
   }
 
   #sort(name) {
@@ -72,10 +86,18 @@ export class View {
     route.set({ by: name, order: isSame && route.get("order") === (first ? "up" : "down") ? (first ? "down" : "up") : (first ? "up" : "down") });
   }
 
+  get #isMap() { return route.get("show") === "map"; }
+
   update() {
     if (document.activeElement !== this.field) this.field.value = route.get("find") ?? "";
     this.#draw();
     this.#showDetails();
+  }
+
+  /** Many gateways change at once: drawn once. */
+  #later() {
+    if (this.#frame) return;
+    this.#frame = requestAnimationFrame(() => { this.#frame = 0; this.#draw(); this.#showDetails(); });
   }
 
   /** Without a chosen order, what needs a person is on top. */
@@ -83,11 +105,11 @@ export class View {
     const wanted = (route.get("find") ?? "").trim().toLocaleLowerCase();
     const only = route.get("only");
     let found = [...fleet.rows.values()];
-    if (only === "need") found = found.filter((row) => needs(row).length);
+    if (only === "need") found = found.filter((row) => needs(row).length || row.alerts);
     else if (only) found = found.filter((row) => contact(row) === only);
     if (wanted) found = found.filter((row) => `${row.gateway}\n${row.name ?? ""}\n${row.radio ?? ""}\n${(row.tags ?? []).join("\n")}\n${row.note ?? ""}\n${row.model ?? ""}\n${row.version ?? ""}`.toLocaleLowerCase().includes(wanted));
     const column = COLUMNS.find((one) => one.name === route.get("by"));
-    const of = column?.of ?? ((row) => `${needs(row).length ? 0 : 1}${row.gateway.toLocaleLowerCase()}`);
+    const of = column?.of ?? ((row) => `${needs(row).length ? 0 : row.alerts ? 1 : 2}${row.gateway.toLocaleLowerCase()}`);
     const sign = column && route.get("order") === "down" ? -1 : 1;
     return found.map((row) => [of(row), row]).sort(([a, x], [b, y]) => (a < b ? -sign : a > b ? sign : x.gateway < y.gateway ? -1 : 1)).map(([, row]) => row);
   }
@@ -99,82 +121,194 @@ export class View {
       else heading.removeAttribute("aria-sort");
     }
     this.#drawStats();
+    this.#drawNews();
     this.scroller.querySelector(".empty")?.remove();
-    const rows = this.#chosen();
-    // A row's version is what it shows: times are told by themselves.
-    this.list.set(rows.map((row) => ({ key: row.gateway, version: JSON.stringify(row) + contact(row) + (row.gateway === route.id), row })));
+    const isMap = this.#isMap;
+    this.scroller.hidden = isMap;
+    this.mapPlace.hidden = !isMap;
+    const rows = this.#shown = this.#chosen();
+    // A row's stamp changes with it, and who is silent is so by the clock: times are told by themselves.
+    if (!isMap) this.list.set(rows.map((row) => ({ key: row.gateway, version: `${row.stamp} ${contact(row)} ${row.gateway === route.id}`, row })));
     this.table.setAttribute("aria-rowcount", String(rows.length + 1));
+    if (isMap) this.#drawMap();
     if (!fleet.isLoaded) {
       this.count.textContent = "";
       if (fleet.trouble) this.scroller.append(make("div", { class: "empty", role: "alert" }, make("p", { text: fleet.trouble.message }), make("button", { type: "button", class: "button", text: t("again"), on: { click: () => fleet.load() } })));
       return;
     }
-    this.count.textContent = t("fleet.count", { count: rows.length });
+    const placed = isMap ? rows.filter((row) => row.position).length : rows.length;
+    const words = placed === rows.length ? t("fleet.count", { count: rows.length }) : t("fleet.count-placed", { shown: number(placed), count: rows.length });
+    if (this.count.textContent !== words) this.count.textContent = words;
     if (!rows.length) this.scroller.append(make("div", { class: "empty" }, make("h2", { text: t(fleet.rows.size ? "fleet.no-match" : "fleet.none") }), make("p", { class: "quiet", text: t(fleet.rows.size ? "fleet.no-match-why" : "fleet.none-why") })));
   }
 
+  // MARK: Figures
+
   #drawStats() {
-    const rows = [...fleet.rows.values()];
-    const count = (state) => rows.filter((row) => contact(row) === state).length;
-    const values = [["", rows.length], ["linked", count("linked")], ["silent", count("silent")], ["need", rows.filter((row) => needs(row).length).length]];
-    fill(this.stats, values.map(([name, value]) => make("li", { class: `stat ${(name === "silent" || name === "need") && value ? "bad" : ""}` },
-      make("span", { class: "quiet small", text: t(`fleet.stat-${name || "all"}`) }), make("strong", { text: fleet.isLoaded ? number(value) : "–" }))));
+    let [linked, silent, need] = [0, 0, 0];
+    for (const row of fleet.rows.values()) {
+      const state = contact(row);
+      if (state === "linked") linked += 1;
+      else if (state === "silent") silent += 1;
+      if (needs(row).length || row.alerts) need += 1;
+    }
+    const hours = fleet.summary?.hours ?? [];
+    const openIn = (rule) => this.#alerts && hours.map(({ at }) => this.#alerts.filter((one) => (!rule || one.rule === rule) && one.began_at < at + HOUR && (one.ended_at ?? Infinity) > at).length);
+    const line = (name) => (hours.length && hours.every((hour) => Number.isFinite(hour[name])) ? hours.map((hour) => hour[name]) : null);
+    const figures = [
+      { name: "linked", value: linked, href: "/fleet?only=linked", day: line("linked") },
+      { name: "silent", value: silent, href: "/fleet?only=silent", day: line("silent") ?? openIn("gateway_silent"), isBad: silent > 0 },
+      { name: "alerts", value: fleet.summary?.alerts, href: "/alerts", day: openIn(), isBad: fleet.summary?.alerts > 0 },
+      { name: "messages", value: fleet.summary?.messages_today, href: "/messages", day: line("messages") },
+    ];
+    const version = JSON.stringify([figures.map((one) => [one.value, one.day]), need, route.get("only"), route.get("show"), fleet.isLoaded]);
+    if (this.stats.dataset.version === version) return;
+    this.stats.dataset.version = version;
+    const focused = this.stats.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    fill(this.stats, figures.map(({ name, value, href, day, isBad }) => make("li", { class: `stat ${isBad ? "bad" : ""}` },
+      make("a", { href, class: "stat-link" }, make("span", { class: "quiet small", text: t(`fleet.stat-${name}`) }), make("strong", { text: fleet.isLoaded && value !== undefined ? number(value) : "–" })),
+      day ? spark(day, t("fleet.day", { title: t(`fleet.stat-${name}`), low: number(Math.min(...day)), high: number(Math.max(...day)) })) : null)));
+    if (focused) this.stats.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
     const only = route.get("only");
-    fill(this.chips, ["need", "silent", "linked"].map((name) => make("button", {
-      type: "button", class: "chip", "aria-pressed": String(only === name), text: t(`fleet.stat-${name}`),
-      on: { click: () => route.set({ only: only === name ? undefined : name }, { replace: false }) },
-    })));
+    const chip = (words, isPressed, values) => make("button", { type: "button", class: "chip", "aria-pressed": String(isPressed), data: { chip: JSON.stringify(values) }, on: { click: () => route.set(values, { replace: false }) } }, words);
+    const held = this.chips.contains(document.activeElement) ? [...this.chips.children].indexOf(document.activeElement) : -1;
+    fill(this.chips,
+      ["need", "silent", "linked"].map((name) => chip([t(`fleet.stat-${name}`), name === "need" && need ? make("span", { class: "quiet", text: number(need) }) : null], only === name, { only: only === name ? undefined : name })),
+      chip([icon("map"), t("fleet.map")], this.#isMap, { show: this.#isMap ? undefined : "map", at: undefined }));
+    this.chips.children[held]?.focus();
   }
 
-  #row(row) {
+  /** The last day's, for its line. A hub without alerts has none. */
+  async #loadAlerts() {
+    this.#alerts = await counted();
+    this.#later();
+  }
+
+  #drawNews() {
+    if (!fleet.isLoaded) return;
+    const found = changes(fleet.rows);
+    if (!found) { see(fleet.rows); this.news.hidden = true; return; }
+    const version = JSON.stringify([found, this.news.dataset.open]);
+    if (this.news.dataset.version === version) return;
+    this.news.dataset.version = version;
+    this.news.hidden = !found.changes.length;
+    if (!found.changes.length) return;
+    const isOpen = this.news.querySelector("details")?.open ?? false;
+    fill(this.news, make("details", { open: isOpen },
+      make("summary", {}, tn("seen.since", { count: found.changes.length, time: when(found.at) })),
+      make("ul", { class: "plain" }, found.changes.slice(0, MOST_CHANGES).map((one) => make("li", {},
+        make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(one.gateway)), " ", t(`seen.${one.what}`, { before: cut(one.before ?? "", 32), after: cut(one.after ?? "", 32) }))),
+      found.changes.length > MOST_CHANGES ? make("li", { class: "quiet", text: t("seen.more", { count: found.changes.length - MOST_CHANGES }) }) : null)),
+    make("button", { type: "button", class: "button small", text: t("seen.verb"), on: { click: () => { see(fleet.rows); this.#draw(); this.scroller.focus(); } } }));
+  }
+
+  // MARK: Rows
+
+  #row(row, index) {
     const found = needs(row);
     const cell = (name, ...content) => make("span", { role: "cell", class: `cell ${name}` }, content);
-    return make("div", { role: "row", class: `fleet-row ${row.gateway === route.id ? "chosen" : ""}` },
-      cell("gateway", make("a", { class: "node-link", href: `/fleet/${encodeURIComponent(row.gateway)}${location.search}` }, named(row.gateway)),
-        found.length ? make("span", { class: "needs bad-words small", text: found.map((one) => t(`need.${one}`)).join(", ") }) : null),
+    return make("div", { role: "row", class: `fleet-row ${row.gateway === route.id ? "chosen" : ""}`, "aria-rowindex": index + 2 },
+      cell("gateway", make("span", { class: "fleet-name" }, make("a", { class: "node-link", href: `/fleet/${encodeURIComponent(row.gateway)}${location.search}`, "aria-current": row.gateway === route.id ? "true" : null }, named(row.gateway)),
+        (row.tags ?? []).slice(0, 4).map((tag) => make("span", { class: "tag" }, line(tag, 16)))),
+      found.length || row.alerts ? make("span", { class: "needs bad-words small", text: [...found.map((one) => t(`need.${one}`)), row.alerts ? t("alerts.open-count", { count: row.alerts }) : ""].filter(Boolean).join(", ") }) : null),
       cell("contact", contactMark(row)),
       cell("radio", row.radio ? named(row.radio) : null, row.radio_state && row.radio_state !== "up" ? make("span", { class: "quiet small", text: row.radio_state }) : null),
       cell("battery", row.battery_mv ? volts(row.battery_mv) : ""),
+      cell("waiting", row.pending ? number(row.pending) : ""),
       cell("nodes", number(row.nodes ?? 0)),
       cell("message", row.last_message ? [when(row.last_message.at), " ", line(row.last_message.text ?? "", 60)] : ""),
-      cell("version", make("span", { class: "small", text: row.version ?? "" })));
+      cell("version", make("span", { class: "small", text: cut(row.version ?? "", 24) })));
   }
 
   #step(by) {
-    const rows = this.#chosen();
+    const rows = this.#shown;
     const at = rows.findIndex((row) => row.gateway === route.id);
     const next = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
     if (!next) return;
     route.go(`/fleet/${encodeURIComponent(next.gateway)}${location.search}`, { replace: Boolean(route.id) });
-    this.list.show(next.gateway, "nearest");
+    if (!this.#isMap) this.list.show(next.gateway, "nearest");
   }
 
   #shut() { route.go(`/fleet${location.search}`); }
 
-  #showDetails() {
-    const row = route.id ? fleet.rows.get(route.id) : null;
-    if (!route.id) return this.#shell.showDetails(null);
-    const fact = (name, value) => (value === undefined || value === null || value === "" ? null : [make("dt", { text: t(name) }), make("dd", {}, value)]);
-    const found = row ? needs(row) : [];
-    const content = make("div", { class: "details-inside" },
-      make("div", { class: "details-head" }, make("h2", {}, named(route.id)), iconButton("close", t("close"), () => this.#shut())),
-      row ? [
-        found.length ? make("ul", { class: "plain" }, found.map((one) => make("li", { class: "bad-words", text: t(`need.${one}-why`) }))) : null,
-        make("dl", { class: "facts" },
-          fact("fleet.contact", contactMark(row)),
-          fact("fleet.seen", when(row.last_seen)),
-          fact("fleet.radio", row.radio ? named(row.radio) : null),
-          fact("fleet.model", row.model), fact("fleet.link", row.link), fact("fleet.sync", row.sync),
-          fact("fleet.note", row.note ? line(row.note, 300) : null), fact("fleet.tags", row.tags?.length ? row.tags.map((tag) => [line(tag, 32), " "]) : null),
-          fact("fleet.battery", row.battery_mv ? volts(row.battery_mv) : null), fact("fleet.pending", row.pending),
-          fact("fleet.position", row.position && (row.position.lat || row.position.lon) ? `${number(row.position.lat, 4)}, ${number(row.position.lon, 4)}` : null),
-          fact("fleet.nodes", number(row.nodes ?? 0)), fact("fleet.today", row.messages_today === undefined ? null : number(row.messages_today)), fact("fleet.events", number(row.events ?? 0)), fact("fleet.version", row.version),
-          fact("fleet.error", row.error ?? row.store_error), fact("fleet.key", row.radio_key ? make("code", { text: row.radio_key }) : null)),
-        row.last_message ? make("div", { class: "plain" }, make("h3", { text: t("fleet.message") }), make("p", {}, row.last_message.sender_name ? [named(row.last_message.sender_name), ": "] : null, line(row.last_message.text ?? "", 300))) : null,
-        make("div", { class: "row wrap" },
-          make("a", { class: "button", href: `/messages?gateway=${encodeURIComponent(row.gateway)}`, text: t("fleet.its-messages") }),
-          this.#shell.mayChange ? make("a", { class: "button", href: `/commands?gateway=${encodeURIComponent(row.gateway)}`, text: t("fleet.command") }) : null),
-      ] : make("p", { class: "quiet", text: fleet.isLoaded ? t("fleet.unknown") : t("loading") }));
-    this.#shell.showDetails(content, () => this.#shut());
+  // MARK: Map
+
+  #drawMap() {
+    if (this.#ground) { this.#ground.fit(); this.#ground.draw(); return; }
+    if (this.mapPlace.dataset.isComing) return;
+    this.mapPlace.dataset.isComing = "true";
+    styled("map", import("../parts/ground.js")).then(({ clusters, Ground }) => {
+      if (!this.mapPlace.isConnected) return;
+      this.#ground = new Ground({
+        label: t("fleet.map-label"), tiles: this.#shell.tiles, inks: INKS, places: () => this.#shown.filter((row) => row.position).map((row) => row.position),
+        paint: (paper, wide, tall) => this.#paint(paper, wide, tall, clusters),
+        picked: (mark) => {
+          if (!mark) { if (route.id) this.#shut(); return; }
+          if (mark.items.length > 1 && this.#ground.metres > 0.5) this.#ground.approach(mark.items[0]);
+          else route.go(`/fleet/${encodeURIComponent(mark.items[0].row.gateway)}${location.search}`, { replace: Boolean(route.id) });
+        },
+      });
+      fill(this.mapPlace, this.#ground.element);
+      this.#ground.begin();
+    }).catch((trouble) => fill(this.mapPlace, make("p", { class: "empty", role: "alert", text: trouble.message })));
   }
+
+  #paint(paper, wide, tall, clusters) {
+    const ground = this.#ground;
+    const placed = this.#shown.filter((row) => row.position).map((row) => ({ lat: row.position.lat, lon: row.position.lon, row }));
+    ground.marks = clusters(ground.inSight(placed, wide, tall));
+    const names = [];
+    for (const mark of ground.marks) {
+      const { x, y, items } = mark;
+      const isChosen = items.some((one) => one.row.gateway === route.id);
+      // The one that is worst off gives a cluster its colour.
+      const worst = ["silent", "quiet", "linked"].find((state) => items.some((one) => contact(one.row) === state));
+      paper.globalAlpha = 1;
+      paper.fillStyle = items.length > 1 ? ground.inks.surface : ground.inks[INK[worst]];
+      paper.strokeStyle = items.length > 1 ? ground.inks[INK[worst]] : isChosen ? ground.inks.text : ground.inks.surface;
+      paper.lineWidth = isChosen ? 3 : items.length > 1 ? 2 : 1.5;
+      paper.beginPath();
+      const size = items.length > 1 ? Math.min(22, 11 + Math.log2(items.length) * 1.5) : isChosen ? 10 : 8;
+      // A shape for each state as well: who is silent is a square.
+      if (items.length === 1 && worst === "silent") paper.rect(x - size + 1, y - size + 1, 2 * size - 2, 2 * size - 2);
+      else paper.arc(x, y, size, 0, 7);
+      paper.fill();
+      paper.stroke();
+      if (items.length > 1) {
+        paper.fillStyle = ground.inks.text;
+        paper.textBaseline = "middle";
+        paper.fillText(number(items.length), x, y + 0.5);
+      } else ground.name(paper, cut(items[0].row.gateway, 20), mark, names, isChosen, mark);
+    }
+  }
+
+  // MARK: Details
+
+  async #showDetails() {
+    const id = route.id;
+    if (!id) {
+      this.#details?.close();
+      this.#details = null;
+      this.#shell.showDetails(null);
+      return;
+    }
+    if (this.#details?.gateway !== id) {
+      const { GatewayDetails } = await import("./gateway.js");
+      if (route.view !== "fleet" || route.id !== id || this.#details?.gateway === id) return;
+      this.#details?.close();
+      this.#details = new GatewayDetails(id, this.#shell, () => this.#shut());
+    }
+    this.#details.update();
+    this.#shell.showDetails(this.#details.element, () => this.#shut());
+  }
+}
+
+/** A day in a line: what it says is said in words. */
+function spark(values, label) {
+  const most = Math.max(1, ...values);
+  const x = (index) => ((index / Math.max(1, values.length - 1)) * 96 + 2).toFixed(1);
+  const y = (value) => (22 - (value / most) * 20).toFixed(1);
+  const path = values.map((value, index) => `${index ? "L" : "M"}${x(index)} ${y(value)}`).join("");
+  return draw("svg", { class: "spark", viewBox: "0 0 100 24", preserveAspectRatio: "none", role: "img", "aria-label": label },
+    draw("path", { class: "chart-area", d: `${path}L98 24L2 24Z` }), draw("path", { class: "chart-path", d: path, "vector-effect": "non-scaling-stroke" }));
 }

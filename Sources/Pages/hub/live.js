@@ -5,7 +5,7 @@ import { Store } from "../stores/store.js";
 /** The hub says something at least each 20 s. */
 const SILENCE_MS = 45_000;
 
-/** `since`: when the line was cut; `null`: it is not. `on("message", heard)`: joined messages as they come. */
+/** `since`: when the line was cut; `null`: it is not. `on("message", heard)`: joined messages as they come; `gateway`, `command`, `alert`: rows of those lists; `hello`: what is known may be old. */
 class HubLive extends Store {
   since = null;
   #heard = new Map();
@@ -62,7 +62,7 @@ class HubLive extends Store {
       this.#position = message.position;
       this.#tell("message", message);
     });
-    source.addEventListener("gateway", (event) => { spoke(); this.#tell("gateway", JSON.parse(event.data)); });
+    for (const name of ["gateway", "command", "alert"]) source.addEventListener(name, (event) => { spoke(); this.#tell(name, JSON.parse(event.data)); });
     source.addEventListener("error", () => {
       if (this.since === null) { this.since = Date.now(); this.changed(); }
       // Refused for good, such as when the session has ended: asked again, it says why.
@@ -76,28 +76,51 @@ class HubLive extends Store {
 
 export const live = new HubLive();
 
-/** All gateways, by id. */
+/** Who is silent is so by the clock alone. */
+const LOOK_MS = 20_000;
+
+/** All gateways, by id. Each row has a `stamp`, which changes with it. */
 class Fleet extends Store {
   rows = new Map();
+  /** `/v1/fleet/summary`; `null`: not there yet. */
+  summary = null;
   isLoaded = false;
   trouble = null;
   #isLoading = false;
+  #stamp = 0;
+  #summaryAt = 0;
 
   constructor() {
     super();
-    live.on("gateway", (row) => { if (this.isLoaded) { this.rows.set(row.gateway, row); this.changed(); } });
+    live.on("gateway", (row) => { if (this.isLoaded) { this.#put(this.rows, row); this.changed(); } });
     live.on("hello", () => this.load());
+    live.on("alert", () => this.#sum());
+    setInterval(() => { if (!document.hidden && this.isLoaded) { this.changed(); if (Date.now() - this.#summaryAt > 60_000) this.#sum(); } }, LOOK_MS);
+  }
+
+  #put(rows, row) {
+    this.#stamp += 1;
+    rows.set(row.gateway, { ...row, stamp: this.#stamp });
+  }
+
+  /** What the page knows already, until the hub says it. */
+  patch(gateway, values) {
+    const row = this.rows.get(gateway);
+    if (!row) return;
+    this.#put(this.rows, { ...row, ...values });
+    this.changed();
   }
 
   async load() {
     if (this.#isLoading) return;
     this.#isLoading = true;
+    this.#sum();
     try {
       const rows = new Map();
       let after = "";
       do {
         const page = await ask(query("/v1/fleet", { after, limit: 1000 }));
-        for (const row of page.gateways) rows.set(row.gateway, row);
+        for (const row of page.gateways) this.#put(rows, row);
         after = page.next;
       } while (after);
       this.rows = rows;
@@ -109,6 +132,14 @@ class Fleet extends Store {
       this.#isLoading = false;
       this.changed();
     }
+  }
+
+  async #sum() {
+    this.#summaryAt = Date.now();
+    try {
+      this.summary = await ask("/v1/fleet/summary");
+      this.changed();
+    } catch { /* what the fleet cannot tell, its rows do; a cut line is told elsewhere */ }
   }
 }
 

@@ -1,15 +1,21 @@
 // Messages of all gateways, each once, the newest first; who heard one, and how well.
 import { fill, icon, iconButton, make } from "../parts/page.js";
-import { decibels, when } from "../parts/numbers.js";
-import { named, written } from "../parts/text.js";
+import { decibels, full, number, when } from "../parts/numbers.js";
+import { cut, named, written } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";
 import { onKeys } from "../shell/keys.js";
 import { ask, query } from "../stores/api.js";
 import { route } from "../shell/route.js";
+import { howHeard } from "./contact.js";
 import { fleet, live } from "./live.js";
 
 const PAGE = 60;
+const HOUR = 3_600_000;
+/** Of the address, and how long it is. */
+const SPANS = { hour: HOUR, day: 24 * HOUR, week: 7 * 24 * HOUR };
+/** Rows that are kept while what is new comes at the top; who scrolls back further reads them again. */
+const MOST_ROWS = 20_000;
 
 export class View {
   #shell;
@@ -25,7 +31,7 @@ export class View {
     this.#shell = shell;
     this.#build();
     this.#ends = [live.on("message", (message) => this.#came(message)), live.on("hello", () => this.#load(true)), fleet.subscribe(() => this.#choices())];
-    onKeys({ "/": () => this.field.focus(), Escape: () => { if (!route.id) return false; this.#shut(); return true; } });
+    onKeys({ "/": () => this.field.focus(), j: () => this.#step(1), k: () => this.#step(-1), Escape: () => { if (!route.id) return false; this.#shut(); return true; } });
     this.#loadChannels();
   }
 
@@ -37,6 +43,12 @@ export class View {
   #build() {
     const select = (name) => make("select", { class: "field", "aria-label": t(`messages.${name}`), on: { change: (event) => route.set({ [name]: event.target.value }, { replace: false }) } },
       make("option", { value: "", text: t(`messages.all-${name}`) }));
+    this.time = make("select", { class: "field", "aria-label": t("messages.time"), on: { change: (event) => this.#chooseTime(event.target.value) } },
+      make("option", { value: "", text: t("messages.all-time") }), Object.keys(SPANS).map((name) => make("option", { value: name, text: t(`messages.within-${name}`) })), make("option", { value: "between", text: t("messages.between") }));
+    const moment = (name) => make("input", { type: "datetime-local", class: "field", id: `messages-${name}`, on: { change: (event) => { const ms = new Date(event.target.value).getTime(); route.set({ [name]: Number.isFinite(ms) ? ms : undefined }, { replace: false }); } } });
+    [this.since, this.until] = [moment("since"), moment("until")];
+    this.between = make("div", { class: "between row wrap", hidden: true }, make("label", { for: "messages-since", text: t("messages.since") }), this.since, make("label", { for: "messages-until", text: t("messages.until") }), this.until);
+    this.active = make("div", { class: "chips active-filters", role: "group", "aria-label": t("filter.active") });
     this.field = make("input", {
       type: "search", class: "field", placeholder: t("messages.find"), "aria-label": t("messages.find"), value: route.get("q") ?? "",
       on: { input: () => { clearTimeout(this.#typed); this.#typed = setTimeout(() => route.set({ q: this.field.value }), 250); } },
@@ -47,7 +59,7 @@ export class View {
     this.list = new Windowed(this.scroller, { estimate: 64, role: "list", label: t("hub.messages"), render: (item) => this.#row(item.row), onEdge: (edge) => { if (edge !== "top") this.#load(); } });
     this.note = make("p", { class: "quiet small", role: "status" });
     fill(this.#shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.messages") }), this.note),
-      make("div", { class: "filters" }, make("div", { class: "list-search" }, icon("search"), this.field), this.channel, this.gateway), this.scroller);
+      make("div", { class: "filters" }, make("div", { class: "list-search" }, icon("search"), this.field), this.channel, this.gateway, this.time), this.between, this.active, this.scroller);
     // Who scrolls near the end gets more, whatever the list says of its edges.
     this.scroller.addEventListener("scroll", () => {
       if (this.scroller.scrollHeight - this.scroller.scrollTop - this.scroller.clientHeight < 1200) this.#load();
@@ -58,6 +70,7 @@ export class View {
     try {
       this.channels = (await ask("/v1/channels")).channels;
       this.#choices();
+      this.#drawFilters();
     } catch { /* without a list of channels the filter has those of the address */ }
   }
 
@@ -71,11 +84,44 @@ export class View {
     if (document.activeElement !== this.gateway) offer(this.gateway, "gateway", [...fleet.rows.keys()].sort().map((id) => [id, id]));
   }
 
-  get #filter() { return { channel: route.get("channel"), gateway: route.get("gateway"), q: route.get("q"), since: route.get("since"), until: route.get("until") }; }
+  get #filter() { return { channel: route.get("channel"), gateway: route.get("gateway"), q: route.get("q"), within: SPANS[route.get("within")] ? route.get("within") : null, since: moment(route.get("since")), until: moment(route.get("until")) }; }
+
+  /** As the hub is asked: spans are from now on backwards. */
+  get #asked() {
+    const { within, ...rest } = this.#filter;
+    return within ? { ...rest, since: Date.now() - SPANS[within], until: null } : rest;
+  }
+
+  #isBetween = false;
+
+  #chooseTime(value) {
+    this.#isBetween = value === "between";
+    route.set({ within: SPANS[value] ? value : undefined, ...(this.#isBetween ? {} : { since: undefined, until: undefined }) }, { replace: false });
+    this.#drawFilters();
+    if (this.#isBetween) this.since.focus();
+  }
+
+  /** What is filtered by, each to be taken away. */
+  #drawFilters() {
+    const { channel, gateway, q, within, since, until } = this.#filter;
+    const isBetween = !within && (this.#isBetween || since !== null || until !== null);
+    if (document.activeElement !== this.time) this.time.value = within ?? (isBetween ? "between" : "");
+    this.between.hidden = !isBetween;
+    for (const [field, ms] of [[this.since, since], [this.until, until]]) if (document.activeElement !== field) field.value = ms === null ? "" : local(ms);
+    const held = [...this.active.children].indexOf(document.activeElement);
+    const chip = (value, ...words) => (value ? make("button", { type: "button", class: "chip", "aria-pressed": "true", on: { click: () => { if ("since" in value) this.#isBetween = false; route.set(value, { replace: false }); } } }, words, make("span", { "aria-hidden": "true", text: "×" }), make("span", { class: "unseen", text: t("filter.off") })) : null);
+    const name = (this.channels ?? []).find((one) => one.channel === channel)?.name ?? channel;
+    fill(this.active, chip(channel && { channel: undefined }, named(name ?? "")), chip(gateway && { gateway: undefined }, icon("antenna"), named(gateway ?? "")),
+      chip(q && { q: undefined }, icon("search"), make("bdi", { text: cut(q ?? "", 40) })),
+      chip(within && { within: undefined }, within ? t(`messages.within-${within}`) : ""),
+      chip(since !== null && !within && { since: undefined }, t("messages.since"), " ", since === null ? "" : full(since)), chip(until !== null && !within && { until: undefined }, t("messages.until"), " ", until === null ? "" : full(until)));
+    if (held >= 0) (this.active.children[Math.min(held, this.active.children.length - 1)] ?? this.field).focus();
+  }
 
   update() {
     if (document.activeElement !== this.field) this.field.value = route.get("q") ?? "";
     this.#choices();
+    this.#drawFilters();
     const wanted = JSON.stringify(this.#filter);
     if (wanted !== this.#wanted) {
       this.#wanted = wanted;
@@ -94,7 +140,7 @@ export class View {
     this.#isLoading = true;
     const wanted = this.#wanted;
     try {
-      const page = await ask(query("/v1/messages", { ...this.#filter, order: "newest", limit: PAGE, before: isAfresh ? undefined : this.#next }));
+      const page = await ask(query("/v1/messages", { ...this.#asked, order: "newest", limit: PAGE, before: isAfresh ? undefined : this.#next }));
       if (wanted !== this.#wanted) return;
       const known = new Set(page.messages.map((row) => row.position));
       const last = page.messages.at(-1)?.position ?? Infinity;
@@ -116,11 +162,15 @@ export class View {
   }
 
   #came(message) {
-    const { channel, gateway, q, until } = this.#filter;
-    if (until || channel && message.body.channel !== channel || gateway && !message.heard.some((one) => one.gateway === gateway)) return;
+    const { channel, gateway, q, within, until, since } = this.#filter;
+    if (!within && (until !== null || since !== null && since > Date.now()) || channel && message.body.channel !== channel || gateway && !message.heard.some((one) => one.gateway === gateway)) return;
     // Which words fit, the hub decides.
     if (q) { this.#load(true); return; }
     this.#rows = [message, ...this.#rows.filter((row) => row.position !== message.position)].sort((a, b) => b.position - a.position);
+    if (this.#rows.length > MOST_ROWS) {
+      this.#rows.length = MOST_ROWS;
+      this.#next = this.#rows.at(-1).position;
+    }
     this.#draw();
   }
 
@@ -129,7 +179,7 @@ export class View {
     this.list.set(this.#rows.map((row) => ({ key: String(row.position), version: `${row.heard.length}${String(row.position) === route.id}`, row })), this.#next !== null);
     this.note.textContent = this.#trouble ? this.#trouble.message : "";
     if (this.isLoaded && !this.#rows.length && this.#next === null) {
-      const isFiltered = Object.values(this.#filter).some(Boolean);
+      const isFiltered = Object.values(this.#filter).some((one) => one !== null);
       this.scroller.append(make("div", { class: "empty" }, make("h2", { text: t(isFiltered ? "messages.no-match" : "messages.none") }), make("p", { class: "quiet", text: t(isFiltered ? "messages.no-match-why" : "messages.none-why") })));
     }
   }
@@ -145,6 +195,14 @@ export class View {
       written(body.text ?? "", { most: 1000 }),
       make("a", { class: "quiet small hub-heard", href: `/messages/${row.position}${location.search}` },
         t("messages.heard", { count: heard.length }), best === null ? null : ` · ${decibels(best)}`));
+  }
+
+  #step(by) {
+    const at = this.#rows.findIndex((row) => String(row.position) === route.id);
+    const next = this.#rows[at < 0 ? 0 : Math.max(0, Math.min(this.#rows.length - 1, at + by))];
+    if (!next) return;
+    route.go(`/messages/${next.position}${location.search}`, { replace: at >= 0 });
+    this.list.show(String(next.position));
   }
 
   #shut() { route.go(`/messages${location.search}`); }
@@ -166,9 +224,35 @@ export class View {
     fill(inside, head,
       make("p", {}, named(row.body.sender_name || t("messages.nobody")), row.body.channel_name ? [" · ", named(row.body.channel_name)] : null),
       written(row.body.text ?? ""),
+      make("p", { class: "quiet small" }, row.body.sender_time ? [t("messages.said"), " ", when(row.body.sender_time * 1000)] : null),
       make("h3", { text: t("messages.heard", { count: row.heard.length }) }),
-      make("ol", { class: "lines" }, row.heard.map((one) => make("li", {},
-        make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(one.gateway)),
-        make("span", { class: "quiet small" }, [one.snr === undefined || one.snr === null ? "" : decibels(one.snr), one.hops === undefined || one.hops === null ? "" : t("messages.hops", { count: one.hops })].filter(Boolean).join(" · "), " ", when(one.at))))));
+      make("ol", { class: "lines heard-order" }, inOrder(row.heard).map((one, index, [first]) => make("li", {},
+        make("span", {}, make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(one.gateway)), bar(one.snr)),
+        make("span", { class: "quiet small" }, howHeard(one), " ", index ? later(one.at - first.at) : when(one.at))))));
   }
+}
+
+/** Who heard it first is first. */
+function inOrder(heard) { return [...heard].sort((a, b) => a.at - b.at); }
+
+function later(ms) { return t("messages.later", { seconds: number(Math.max(0, ms) / 1000, 1) }); }
+
+/** How well, in four steps; the number is beside it. */
+function bar(snr) {
+  if (typeof snr !== "number") return null;
+  const steps = Math.max(1, Math.min(4, Math.round((snr + 20) / 8) + 1));
+  return make("span", { class: `snr snr-${steps}`, "aria-hidden": "true" }, [1, 2, 3, 4].map((step) => make("i", { class: step <= steps ? "on" : null })));
+}
+
+/** Milliseconds of the address; `null`: there are none. */
+function moment(text) {
+  const ms = Number(text);
+  return text && Number.isFinite(ms) && Math.abs(ms) < 8.64e15 ? Math.round(ms) : null;
+}
+
+/** As a field for date and time wants it: the time here. */
+function local(ms) {
+  const date = new Date(ms);
+  const two = (value) => String(value).padStart(2, "0");
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}T${two(date.getHours())}:${two(date.getMinutes())}`;
 }

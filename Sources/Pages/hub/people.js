@@ -2,7 +2,8 @@
 import { fill, make } from "../parts/page.js";
 import { when } from "../parts/numbers.js";
 import { named } from "../parts/text.js";
-import { t } from "../parts/words.js";
+import { has, t } from "../parts/words.js";
+import { onKeys } from "../shell/keys.js";
 import { ask, put, remove } from "../stores/api.js";
 
 const ROLES = ["view", "operate", "administer"];
@@ -27,13 +28,16 @@ export class View {
           make("label", { for: "person-role", text: t("people.role") }), this.role,
           make("div", { class: "row" }, make("button", { class: "button primary", type: "submit", text: t("people.add") }))),
         make("h2", { text: t("people.tokens") }), make("p", { class: "quiet small", text: t("people.tokens-why") }), this.tokens));
+    onKeys({});
     this.#load();
   }
 
   async #change(work) {
     this.trouble.textContent = "";
-    try { await work(); } catch (trouble) { this.trouble.textContent = trouble.message; }
+    let words = "";
+    try { await work(); } catch (trouble) { words = trouble.message; }
     await this.#load();
+    if (words) this.trouble.textContent = words;
   }
 
   async #add() {
@@ -44,16 +48,32 @@ export class View {
     });
   }
 
+  /** In its row: their sessions end with the old one. */
+  #password(person, place) {
+    place.querySelector("form")?.remove();
+    const field = make("input", { class: "field", type: "password", required: true, minlength: 8, autocomplete: "new-password", "aria-label": t("people.password-of", { name: person.name }) });
+    const form = make("form", { class: "row wrap grow", on: {
+      keydown: (event) => { if (event.key === "Escape") { event.stopPropagation(); form.remove(); } },
+      submit: (event) => { event.preventDefault(); const password = field.value; form.remove(); this.#change(() => put(`/v1/people/${encodeURIComponent(person.name)}`, { password })); },
+    } }, make("span", { class: "grow" }, field), make("button", { type: "submit", class: "button primary", text: t("people.set-password") }));
+    place.append(form);
+    field.focus();
+  }
+
   async #load() {
+    // What one writes stays.
+    if (this.people.querySelector("form")) return;
     try {
       const [{ people }, { tokens }] = await Promise.all([ask("/v1/people"), ask("/v1/tokens")]);
       fill(this.people, people.map((person) => make("li", {},
         make("span", { class: "grow" }, named(person.name), " ", make("span", { class: "quiet small" }, person.last_used ? [t("people.used"), " ", when(person.last_used)] : t("people.never"))),
+        has(`way.${person.way}`) ? make("span", { class: "quiet small", text: t(`way.${person.way}`) }) : null,
         make("select", { class: "field narrow", "aria-label": t("people.role-of", { name: person.name }), on: { change: (event) => this.#change(() => put(`/v1/people/${encodeURIComponent(person.name)}`, { role: event.target.value })) } },
           ROLES.map((role) => make("option", { value: role, text: t(`role.${role}`), selected: role === person.role }))),
+        person.way === "oidc" ? null : make("button", { type: "button", class: "button", text: t("people.new-password"), on: { click: (event) => this.#password(person, event.target.closest("li")) } }),
         make("button", { type: "button", class: "button danger", text: t("people.remove"), on: { click: () => this.#remove(person) } }))));
       fill(this.tokens, tokens.map((token) => make("li", {},
-        make("span", { class: "grow" }, named(token.name), " ", make("span", { class: "quiet small", text: `${token.access} · ${token.gateway}` })),
+        make("span", { class: "grow" }, named(token.name), " ", make("span", { class: "quiet small", text: [has(`access.${token.access}`) ? t(`access.${token.access}`) : token.access, token.gateway === "*" ? t("people.every") : token.gateway].join(" · ") })),
         make("span", { class: "quiet small" }, token.last_used ? when(token.last_used) : t("people.never")))));
     } catch (trouble) {
       this.trouble.textContent = trouble.message;

@@ -4,12 +4,16 @@ import { clock, tellTimesAnew } from "../parts/numbers.js";
 import { needWords, t } from "../parts/words.js";
 import { onKeys, startKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
+import { styled } from "../shell/styled.js";
 import { fleet, live, needs } from "./live.js";
+import { forgetSeen } from "./seen.js";
 
-const TABS = [["fleet", "antenna", "f"], ["messages", "chats", "m"], ["commands", "arrow", "c"], ["people", "nodes", "p"]];
+const TABS = [["fleet", "antenna", "f"], ["messages", "chats", "m"], ["coverage", "map", "c"], ["alerts", "bell", "a"], ["commands", "arrow", "k"], ["people", "nodes", "p"]];
 const views = {
   fleet: () => import("./fleet.js"),
   messages: () => import("./messages.js"),
+  coverage: () => styled("map", import("./coverage.js")),
+  alerts: () => import("./alerts.js"),
   commands: () => import("./commands.js"),
   people: () => import("./people.js"),
 };
@@ -17,6 +21,7 @@ const views = {
 export class HubShell {
   #place;
   #shown = null;
+  #wanted = null;
   #isNarrow = matchMedia("(max-width: 760px)");
 
   constructor(place, session) {
@@ -26,27 +31,29 @@ export class HubShell {
 
   async start() {
     for (const name of ["later", "views/nodes", "hub/hub"]) document.head.append(make("link", { rel: "stylesheet", href: `/pages/${name}.css` }));
+    fleet.load();
     await Promise.all([needWords("more"), needWords("hub")]);
     this.#build();
-    startKeys(Object.fromEntries(TABS.map(([view, , key]) => [key, view])));
+    startKeys(Object.fromEntries(TABS.map(([view, , key]) => [key, view])), "hub");
     route.subscribe(() => this.#show());
     live.subscribe(() => this.#tellLine());
     fleet.subscribe(() => this.#tellFleet());
     setInterval(tellTimesAnew, 20_000);
     this.#show(true);
     live.start();
-    fleet.load();
   }
 
   /** Whether the person may send commands and edit, or look after people. */
   get mayChange() { return this.session.can_change === true; }
+  /** The server of map tiles that the operator has named. */
+  get tiles() { return this.session.tiles; }
   get mayAdminister() { return this.session.role === "administer"; }
 
   #build() {
     const tabs = TABS.filter(([view]) => view !== "people" || this.mayAdminister);
     this.bar = make("div", { class: "bar", role: "status", hidden: true });
     this.tabs = make("ul", { class: "tabs" }, tabs.map(([view, drawing]) => make("li", {}, make("a", { href: `/${view}`, data: { tab: view } },
-      icon(drawing), make("span", { class: "tab-words", text: t(`hub.${view}`) }), make("span", { class: "tab-short", "aria-hidden": "true", text: t(`hub.${view}`) }), make("span", { class: "count" })))));
+      icon(drawing), make("span", { class: "tab-words", text: t(`hub.${view}`) }), make("span", { class: "tab-short", "aria-hidden": "true", text: t(`hub.short-${view}`) }), make("span", { class: "count" })))));
     this.state = make("div", { class: "state" }, make("span", { class: "state-name", text: t("hub.title") }));
     this.main = make("main", { id: "main", class: "main", tabindex: -1 });
     this.details = make("aside", { class: "details", hidden: true, "aria-label": t("details") });
@@ -56,7 +63,7 @@ export class HubShell {
     fill(this.#place,
       make("a", { class: "skip", href: "#main", text: t("skip"), on: { click: (event) => { event.preventDefault(); this.main.focus(); } } }),
       this.bar,
-      make("header", { class: "head" }, this.state, iconButton("more", t("menu"), async () => (await import("../shell/dialog.js")).openMenu(this.session))),
+      make("header", { class: "head" }, this.state, iconButton("more", t("menu"), async () => (await import("../shell/dialog.js")).openMenu(this.session, { forget: forgetSeen }))),
       make("nav", { class: "nav", "aria-label": t("nav.label") }, this.tabs),
       make("p", { class: "list hub-person quiet small" }, make("span", {}, make("bdi", { text: this.session.person ?? "" }), ` · ${t(`role.${this.session.role}`)}`)),
       this.main, this.shade, this.details);
@@ -71,10 +78,13 @@ export class HubShell {
       else link.removeAttribute("aria-current");
     }
     document.title = `${t(`hub.${view}`)} – Meshpost`;
+    this.#wanted = view;
     if (this.#shown?.view !== view) {
       let module;
       try {
         module = await views[view]();
+        // Another one was wanted meanwhile.
+        if (this.#wanted !== view || this.#shown?.view === view) return;
       } catch (error) {
         fill(this.main, make("div", { class: "empty", role: "alert" }, make("h1", { text: t("trouble.view") }), make("p", { class: "quiet", text: String(error.message) }),
           make("button", { type: "button", class: "button", text: t("again"), on: { click: () => location.reload() } })));
@@ -121,9 +131,17 @@ export class HubShell {
   }
 
   #tellFleet() {
-    const count = [...fleet.rows.values()].filter((row) => needs(row).length).length;
-    const place = this.tabs.querySelector('[data-tab="fleet"] .count');
+    let count = 0;
+    for (const row of fleet.rows.values()) if (needs(row).length) count += 1;
+    this.#tellCount("fleet", count, "fleet.need");
+    this.#tellCount("alerts", fleet.summary?.alerts ?? 0, "alerts.open-count");
+  }
+
+  #tellCount(view, count, words) {
+    const place = this.tabs.querySelector(`[data-tab="${view}"] .count`);
+    if (place.dataset.version === String(count)) return;
+    place.dataset.version = String(count);
     place.className = `count ${count ? "bad" : ""}`;
-    fill(place, count ? [make("span", { "aria-hidden": "true", text: String(count) }), make("span", { class: "unseen", text: t("fleet.need", { count }) })] : null);
+    fill(place, count ? [make("span", { "aria-hidden": "true", text: String(count) }), make("span", { class: "unseen", text: t(words, { count }) })] : null);
   }
 }

@@ -1,0 +1,163 @@
+// What wants a person: open, seen by whom, over; and the rules by which it is told.
+import { fill, make } from "../parts/page.js";
+import { span, when } from "../parts/numbers.js";
+import { cut, named } from "../parts/text.js";
+import { has, t } from "../parts/words.js";
+import { ask, order, query } from "../stores/api.js";
+import { onKeys } from "../shell/keys.js";
+import { route } from "../shell/route.js";
+import { live } from "./live.js";
+
+const PAGE = 100;
+
+export class View {
+  #shell;
+  #ends;
+  #alerts = null;
+  #next = null;
+  #wanted = null;
+  #trouble = null;
+  #isLoading = false;
+  #isStale = false;
+  #isMissing = false;
+  #timer = 0;
+
+  constructor(shell) {
+    this.#shell = shell;
+    this.count = make("p", { class: "quiet small", role: "status" });
+    this.chips = make("div", { class: "chips", role: "group", "aria-label": t("fleet.show") });
+    this.place = make("div", { class: "alerts" });
+    this.rules = make("section", { class: "plain" });
+    fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.alerts") }), this.count),
+      make("div", { class: "filters" }, this.chips),
+      make("div", { class: "hub-scroll", tabindex: 0, role: "group", "aria-label": t("hub.alerts") }, this.place, this.rules));
+    this.#ends = [live.on("alert", () => this.#soon()), live.on("hello", () => this.#soon())];
+    onKeys({});
+    this.#loadRules();
+  }
+
+  close() {
+    for (const end of this.#ends) end();
+    clearTimeout(this.#timer);
+  }
+
+  get #filter() { return { state: route.get("show") === "over" ? "all" : "open" }; }
+
+  update() {
+    this.#drawChips();
+    const wanted = JSON.stringify(this.#filter);
+    if (wanted !== this.#wanted) {
+      this.#wanted = wanted;
+      this.#load();
+    }
+    this.#draw();
+  }
+
+  /** Many at once are read once. */
+  #soon() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#load(), 300);
+  }
+
+  #drawChips() {
+    const isOver = route.get("show") === "over";
+    const gateway = route.get("gateway");
+    const held = [...this.chips.children].indexOf(document.activeElement);
+    fill(this.chips,
+      make("button", { type: "button", class: "chip", "aria-pressed": String(isOver), text: t("alerts.show-over"), on: { click: () => route.set({ show: isOver ? undefined : "over" }, { replace: false }) } }),
+      gateway ? make("button", { type: "button", class: "chip", "aria-pressed": "true", on: { click: () => route.set({ gateway: undefined }, { replace: false }) } }, named(gateway), make("span", { "aria-hidden": "true", text: "×" }), make("span", { class: "unseen", text: t("filter.off") })) : null);
+    this.chips.children[held]?.focus();
+  }
+
+  async #load(isMore = false) {
+    if (this.#isLoading) { this.#isStale ||= !isMore; return; }
+    this.#isLoading = true;
+    const wanted = this.#wanted;
+    try {
+      const page = await ask(query("/v1/alerts", { ...this.#filter, limit: PAGE, before: isMore ? this.#next : undefined }));
+      if (wanted === this.#wanted) {
+        this.#alerts = isMore ? [...this.#alerts, ...page.alerts.filter((one) => !this.#alerts.some((other) => other.id === one.id))] : page.alerts;
+        this.#next = page.next ?? null;
+        this.#trouble = null;
+        this.#isMissing = false;
+      }
+    } catch (trouble) {
+      this.#trouble = trouble;
+      // An older hub: it has none.
+      this.#isMissing = trouble.status === 404;
+    } finally {
+      this.#isLoading = false;
+    }
+    if (this.#isStale || wanted !== this.#wanted) { this.#isStale = false; this.#load(); }
+    this.#draw();
+  }
+
+  async #loadRules() {
+    try {
+      const { rules } = await ask("/v1/alerts/rules");
+      const sentence = (rule) => (typeof rule === "string" ? rule : rule.sentence ?? rule.text ?? "");
+      fill(this.rules, rules.length ? [make("h2", { text: t("alerts.rules") }), make("ul", { class: "hub-list" }, rules.map((rule) => make("li", {},
+        has(`rule.${rule.rule}`) ? make("strong", { text: t(`rule.${rule.rule}`) }) : rule.rule ? named(rule.rule) : null, make("span", { class: "grow", lang: "en", text: cut(sentence(rule), 600) })))), make("p", { class: "quiet small", text: t("alerts.rules-why") })] : null);
+    } catch { /* a hub without alerts has no rules; a cut line is told by the bar */ }
+  }
+
+  #draw() {
+    const gateway = route.get("gateway");
+    const shown = (this.#alerts ?? []).filter((one) => !gateway || one.gateway === gateway);
+    if (this.#isMissing) {
+      fill(this.place, make("div", { class: "empty" }, make("h2", { text: t("alerts.missing") }), make("p", { class: "quiet", text: t("alerts.missing-why") }), make("a", { class: "button", href: "/fleet?only=need", text: t("alerts.to-fleet") })));
+      this.count.textContent = "";
+      return;
+    }
+    if (!this.#alerts) {
+      fill(this.place, this.#trouble ? make("div", { class: "empty", role: "alert" }, make("p", { text: this.#trouble.message }), make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#load() } })) : make("p", { class: "quiet", text: t("loading") }));
+      return;
+    }
+    const groups = { open: shown.filter((one) => !one.ended_at && !one.acknowledged_at), seen: shown.filter((one) => !one.ended_at && one.acknowledged_at), over: shown.filter((one) => one.ended_at) };
+    const version = JSON.stringify([shown, this.#next]);
+    const words = t("alerts.open-count", { count: groups.open.length + groups.seen.length });
+    if (this.count.textContent !== words) this.count.textContent = words;
+    // What one writes stays.
+    if (this.place.dataset.version === version || this.place.querySelector("form")) return;
+    this.place.dataset.version = version;
+    const focused = this.place.contains(document.activeElement) ? document.activeElement.dataset.alert : null;
+    fill(this.place,
+      shown.length ? null : make("div", { class: "empty" }, make("h2", { text: t("alerts.none") }), make("p", { class: "quiet", text: t("alerts.none-why") })),
+      Object.entries(groups).filter(([, list]) => list.length).map(([name, list]) => [make("h2", { text: t(`alerts.${name}`, { count: list.length }) }), make("ul", { class: "hub-list" }, list.map((one) => this.#row(one)))]),
+      this.#next === null ? null : make("button", { type: "button", class: "button", text: t("more-of"), on: { click: () => this.#load(true) } }));
+    if (focused) this.place.querySelector(`[data-alert="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  #row(one) {
+    const isOpen = !one.ended_at && !one.acknowledged_at;
+    const place = make("li", { class: `alert ${isOpen ? "open" : ""}` },
+      make("span", { class: `dot ${one.ended_at ? "" : isOpen ? "down" : "connecting"}`, "aria-hidden": "true" }),
+      make("span", { class: "grow" },
+        make("span", { class: "alert-head" }, one.gateway ? make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(one.gateway)) : null, " ",
+          make("strong", { text: has(`rule.${one.rule}`) ? t(`rule.${one.rule}`) : cut(String(one.rule ?? ""), 64) }), one.subject ? [" ", named(one.subject, { class: "name quiet" })] : null),
+        make("span", { class: "alert-text" }, make("bdi", { text: cut(String(one.text ?? ""), 600) })),
+        make("span", { class: "quiet small" }, t("alerts.since"), " ", when(one.began_at),
+          one.ended_at ? [" · ", t("alerts.lasted", { time: span((one.ended_at - one.began_at) / 1000) }), " ", when(one.ended_at)] : null,
+          one.acknowledged_at ? [" · ", t("alerts.seen-by"), " ", named(one.acknowledged_by ?? ""), " ", when(one.acknowledged_at)] : null,
+          one.note ? [" · ", make("bdi", { text: cut(one.note, 500) })] : null)));
+    if (isOpen && this.#shell.mayChange) place.append(make("button", { type: "button", class: "button small", data: { alert: String(one.id) }, text: t("alerts.acknowledge"), on: { click: () => this.#acknowledge(one, place) } }));
+    return place;
+  }
+
+  /** With a note, for who looks after it; or without. */
+  #acknowledge(one, place) {
+    place.querySelector("button")?.remove();
+    const note = make("input", { class: "field", maxlength: 400, placeholder: t("alerts.note-why"), "aria-label": t("alerts.note"), autocomplete: "off", on: { keydown: (event) => { if (event.key === "Escape") { event.stopPropagation(); form.remove(); this.place.dataset.version = ""; this.#draw(); } } } });
+    const state = make("span", { class: "bad-words small", role: "status" });
+    const form = make("form", { class: "row wrap alert-form", on: { submit: async (event) => {
+      event.preventDefault();
+      try {
+        await order(`/v1/alerts/${encodeURIComponent(one.id)}/acknowledge`, note.value.trim() ? { note: note.value.trim() } : {});
+        form.remove();
+        await this.#load();
+      } catch (trouble) { state.textContent = trouble.message; }
+    } } }, note, make("button", { type: "submit", class: "button primary", text: t("alerts.acknowledge") }), state);
+    place.append(form);
+    note.focus();
+  }
+}

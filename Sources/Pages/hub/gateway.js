@@ -1,0 +1,155 @@
+// One gateway beside the fleet: what is known of it, notes to edit, what it heard last.
+import { fill, iconButton, make } from "../parts/page.js";
+import { number, volts, when } from "../parts/numbers.js";
+import { cut, line, named } from "../parts/text.js";
+import { t } from "../parts/words.js";
+import { ask, put, query, remove } from "../stores/api.js";
+import { contactMark, howHeard } from "./contact.js";
+import { fleet, live, needs } from "./live.js";
+
+const MESSAGES = 8;
+const NODES = 12;
+/** Nodes that are looked at for those that were heard last. */
+const NODES_LOOKED_AT = 1000;
+
+export class GatewayDetails {
+  #shell;
+  #shut;
+  #ends;
+  #stamp = null;
+  #timer = 0;
+
+  constructor(gateway, shell, shut) {
+    [this.gateway, this.#shell, this.#shut] = [gateway, shell, shut];
+    this.facts = make("div", { class: "plain" });
+    this.notes = make("section", { class: "notes" });
+    this.messages = make("section", { class: "plain" });
+    this.nodes = make("section", { class: "plain" });
+    this.element = make("div", { class: "details-inside" }, this.facts, this.notes, this.messages, this.nodes);
+    this.#ends = [live.on("message", (message) => { if (message.heard.some((one) => one.gateway === gateway)) this.#soon(); }), live.on("hello", () => this.#soon())];
+    this.update();
+    this.#loadMessages();
+    this.#loadNodes();
+  }
+
+  close() {
+    for (const end of this.#ends) end();
+    clearTimeout(this.#timer);
+  }
+
+  /** A flood of messages is read once. */
+  #soon() {
+    if (this.#timer) return;
+    this.#timer = setTimeout(() => { this.#timer = 0; this.#loadMessages(); }, 1000);
+  }
+
+  get #path() { return `/v1/gateways/${encodeURIComponent(this.gateway)}`; }
+
+  update() {
+    const row = fleet.rows.get(this.gateway);
+    const stamp = row?.stamp ?? (fleet.isLoaded ? "none" : "loading");
+    if (stamp === this.#stamp) return;
+    this.#stamp = stamp;
+    const isInside = this.facts.contains(document.activeElement);
+    const fact = (name, value) => (value === undefined || value === null || value === "" ? null : [make("dt", { text: t(name) }), make("dd", {}, value)]);
+    const plain = (value) => (value ? make("bdi", { text: cut(String(value), 200) }) : null);
+    const head = make("div", { class: "details-head" }, make("h2", {}, named(this.gateway)), iconButton("close", t("close"), () => this.#shut()));
+    if (!row) {
+      fill(this.facts, head, make("p", { class: "quiet", text: fleet.isLoaded ? t("fleet.unknown") : t("loading") }));
+      fill(this.notes);
+      return;
+    }
+    const found = needs(row);
+    fill(this.facts, head,
+      found.length ? make("ul", { class: "plain" }, found.map((one) => make("li", { class: "bad-words", text: t(`need.${one}-why`) }))) : null,
+      row.alerts ? make("p", {}, make("a", { href: `/alerts?gateway=${encodeURIComponent(this.gateway)}`, text: t("alerts.open-count", { count: row.alerts }) })) : null,
+      make("div", { class: "row wrap" },
+        make("a", { class: "button", href: `/messages?gateway=${encodeURIComponent(row.gateway)}`, text: t("fleet.its-messages") }),
+        make("a", { class: "button", href: `/coverage/${encodeURIComponent(row.gateway)}`, text: t("fleet.its-coverage") }),
+        this.#shell.mayChange ? make("a", { class: "button", href: `/commands?gateway=${encodeURIComponent(row.gateway)}`, text: t("fleet.command") }) : null,
+        make("a", { class: "button", href: `/commands?show=documents&gateway=${encodeURIComponent(row.gateway)}`, text: t("commands.documents") })),
+      make("dl", { class: "facts" },
+        fact("fleet.contact", contactMark(row)), fact("fleet.link-since", row.linked && row.link_since ? when(row.link_since) : null), fact("fleet.seen", when(row.last_seen)),
+        fact("fleet.radio", row.radio ? named(row.radio) : null), fact("fleet.model", plain(row.model)), fact("fleet.link", plain(row.link)), fact("fleet.sync", plain(row.sync)),
+        fact("fleet.battery", row.battery_mv ? volts(row.battery_mv) : null), fact("fleet.pending", row.pending === undefined ? null : number(row.pending)),
+        fact("fleet.position", row.position ? `${number(row.position.lat, 4)}, ${number(row.position.lon, 4)}` : null),
+        fact("fleet.nodes", number(row.nodes ?? 0)), fact("fleet.today", row.messages_today === undefined ? null : number(row.messages_today)), fact("fleet.events", number(row.events ?? 0)),
+        fact("fleet.version", plain(row.version)), fact("fleet.error", plain(row.error ?? row.store_error)), fact("fleet.key", row.radio_key ? make("code", { text: cut(row.radio_key, 64) }) : null)));
+    if (isInside) this.facts.querySelector("button")?.focus({ preventScroll: true });
+    this.#drawNotes(row);
+  }
+
+  // MARK: Notes
+
+  #drawNotes(row) {
+    if (this.notes.contains(document.activeElement)) return;
+    if (!this.#shell.mayChange || !row.radio_key) {
+      const shown = [row.note ? make("p", { class: "break" }, make("bdi", { text: cut(row.note, 1000) })) : null, row.tags?.length ? make("p", { class: "row wrap" }, row.tags.map((tag) => make("span", { class: "tag" }, line(tag, 32)))) : null];
+      fill(this.notes, row.note || row.tags?.length ? [make("h3", { text: t("fleet.notes") }), shown] : null);
+      return;
+    }
+    fill(this.notes, make("h3", { text: t("fleet.notes") }),
+      this.#editable(row, "alias", row.name && row.name !== row.radio && row.name !== row.gateway ? row.name : "", 64),
+      this.#editable(row, "note", row.note ?? "", 1000),
+      this.#editable(row, "tags", (row.tags ?? []).join(", "), 512));
+  }
+
+  /** A document of the gateway's own radio: saved when one leaves the field. */
+  #editable(row, name, value, most) {
+    const id = `gateway-${name}`;
+    const state = make("span", { class: "quiet small", role: "status" });
+    const field = make(name === "note" ? "textarea" : "input", {
+      class: "field", id, value, maxlength: most, rows: name === "note" ? 2 : null, dir: "auto", autocomplete: "off", placeholder: t(`fleet.${name}-why`),
+      on: {
+        keydown: (event) => {
+          if (event.key === "Enter" && name !== "note" && !event.isComposing) field.blur();
+          else if (event.key === "Escape") { field.value = value; field.blur(); event.stopPropagation(); }
+        },
+        change: async () => {
+          const text = field.value.trim();
+          const given = name === "tags" ? text.split(",").map((one) => one.trim()).filter(Boolean) : text;
+          const path = `${this.#path}/documents/node/${row.radio_key}/${name}`;
+          try {
+            await (given.length ? put(path, { value: given }) : remove(path));
+            value = text;
+            state.textContent = t("saved");
+            field.removeAttribute("aria-invalid");
+            fleet.patch(this.gateway, name === "alias" ? { name: given || row.radio || this.gateway } : { [name]: given.length ? given : undefined });
+          } catch (trouble) {
+            field.setAttribute("aria-invalid", "true");
+            state.textContent = `${t("not-saved")} ${trouble.message}`;
+          }
+        },
+      },
+    });
+    return make("div", { class: "editable" }, make("label", { for: id, text: t(`fleet.${name}`) }), field, state);
+  }
+
+  // MARK: What it heard
+
+  async #loadMessages() {
+    try {
+      const { messages } = await ask(query("/v1/messages", { gateway: this.gateway, order: "newest", limit: MESSAGES }));
+      fill(this.messages, messages.length ? [make("h3", { text: t("fleet.heard-last") }), make("ul", { class: "plain small" }, messages.map((one) => make("li", {},
+        make("a", { class: "hit", href: `/messages/${one.position}?gateway=${encodeURIComponent(this.gateway)}` },
+          make("span", { class: "hit-head" }, named(one.body.sender_name || t("messages.nobody")), one.body.channel_name ? named(one.body.channel_name, { class: "name quiet" }) : null, when(one.at)),
+          make("span", { class: "hit-text" }, line(one.body.text ?? "", 120))))))] : null);
+    } catch { /* what is cut is told by the bar; what was there stays */ }
+  }
+
+  async #loadNodes() {
+    try {
+      const found = [];
+      let after = "";
+      do {
+        const page = await ask(query(`${this.#path}/contacts`, { after, limit: 1000 }));
+        found.push(...page.contacts);
+        after = page.next;
+      } while (after && found.length < NODES_LOOKED_AT);
+      found.sort((a, b) => (b.last_heard ?? 0) - (a.last_heard ?? 0));
+      fill(this.nodes, found.length ? [make("h3", { text: t("fleet.nodes-last") }), make("ul", { class: "lines small" }, found.slice(0, NODES).map((node) => make("li", {},
+        make("a", { href: `/coverage/${encodeURIComponent(node.key)}` }, named(node.name || node.key.slice(0, 12))),
+        make("span", { class: "quiet" }, howHeard(node), " ", node.last_heard ? when(node.last_heard) : null))))] : null);
+    } catch { /* as above */ }
+  }
+}
