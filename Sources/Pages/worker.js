@@ -7,7 +7,7 @@ const BOTH = [
   "/pages/later.css", "/pages/parts/ground.js", "/pages/parts/kinds.js", "/pages/parts/numbers.js", "/pages/parts/page.js", "/pages/parts/text.js",
   "/pages/parts/tiles.js", "/pages/parts/windowed.js", "/pages/parts/words.js", "/pages/shell/dialog.js", "/pages/shell/keys.js",
   "/pages/shell/route.js", "/pages/shell/styled.js", "/pages/stores/api.js", "/pages/stores/kept.js", "/pages/stores/store.js",
-  "/pages/views/map.css", "/pages/views/nodes.css", "/pages/views/signin.js",
+  "/pages/views/map.css", "/pages/views/nodes.css", "/pages/views/signin.js", "/pages/views/table.css",
 ];
 const GATEWAY = [
   "/pages/parts/chart.js", "/pages/shell/shell.js", "/pages/stores/chat.js", "/pages/stores/conversations.js", "/pages/stores/cursor.js",
@@ -18,8 +18,9 @@ const GATEWAY = [
 ];
 const HUB = [
   "/pages/hub/alerts.js", "/pages/hub/commands.js", "/pages/hub/contact.js", "/pages/hub/coverage.js", "/pages/hub/documents.js",
-  "/pages/hub/fleet.js", "/pages/hub/gateway.js", "/pages/hub/hub.css", "/pages/hub/live.js", "/pages/hub/messages.js", "/pages/hub/people.js",
-  "/pages/hub/seen.js", "/pages/hub/shell.js", "/pages/languages/de-hub.js", "/pages/languages/en-hub.js",
+  "/pages/hub/fleet-map.js", "/pages/hub/fleet-more.js", "/pages/hub/fleet.js", "/pages/hub/gateway.js", "/pages/hub/hub.css", "/pages/hub/live.js",
+  "/pages/hub/messages.js", "/pages/hub/people.js", "/pages/hub/seen.js", "/pages/hub/shell.js", "/pages/hub/views.css",
+  "/pages/languages/de-hub-views.js", "/pages/languages/de-hub.js", "/pages/languages/en-hub-views.js", "/pages/languages/en-hub.js",
 ];
 const SHELL = [...BOTH, ...(new URL(location).searchParams.get("host") === "hub" ? HUB : GATEWAY)];
 

@@ -53,7 +53,8 @@ extension WholeProgramTests {
         "/bin/sh",
         [
           "-c", "exec \"$0\" \"$@\" <>\"$AIR\"", radio, "--clock", "now", "--tty",
-          "r0=\(rig.scratch.location("radio.tty"))", "--nodes", "4", "--contacts", "20", "--advertise",
+          "r0=\(rig.scratch.location("radio.tty"))", "--tty", "r2=\(rig.scratch.location("second.tty"))", "--nodes", "4",
+          "--contacts", "20", "--advertise",
         ], environment: ["AIR": air])
       try rig.radio?.line(with: "ready")
       rig.writeHubConfiguration(
@@ -70,8 +71,13 @@ extension WholeProgramTests {
         added.endInput()
         #expect(try added.ended() == 0, "\(added.lines)")
       }
+      // What the hub may tell it: documents and settings as well.
+      let allowed = "allow = [\"send\", \"status\", \"sync\", \"documents\", \"settings\"]"
+      rig.writeGatewayConfiguration(extra: allowed)
       try rig.startGateway()
       try rig.waitForSync()
+      let second = try Program.own("meshpostd", ["--config", Self.writeSecondGateway(rig)])
+      try second.line(with: "synced with the radio")
       let script = Fixtures.checkout.appending(path: "Tests/pages/hub").path()
       let folder = ProcessInfo.processInfo.environment["MESHPOST_HUB_PICTURES"].map { ["--pictures", $0] } ?? []
       let run = try Program(
@@ -79,6 +85,27 @@ extension WholeProgramTests {
         [script, "--url", "http://127.0.0.1:\(rig.hubPort)", "--air", air, "--token", Rig.token] + folder)
       let code = await run.ends()
       #expect(code == 0, "\(run.lines.joined(separator: "\n"))")
+      withExtendedLifetime(second) {}
+    }
+
+    /// Of the same air and hub: what both hear is one message there. Returns where its configuration is.
+    private static func writeSecondGateway(_ rig: Rig) -> String {
+      rig.scratch.write(
+        "second.toml",
+        """
+        [gateway]
+        id = "second"
+        [radio]
+        link = "serial:\(rig.scratch.location("second.tty"))"
+        [store]
+        location = "\(rig.scratch.location("second.db"))"
+        [control]
+        socket = "\(rig.scratch.location("second.ctl"))"
+        [[upstream]]
+        name = "hub"
+        url = "http://127.0.0.1:\(rig.hubPort)"
+        token_file = "\(rig.scratch.location("token"))"
+        """)
     }
   }
 }

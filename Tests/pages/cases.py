@@ -50,7 +50,7 @@ def catalogues_are_whole(world):
     folder = CHECKOUT / "Sources/Pages"
     browser = world.open("/conversations")
     words = {}
-    both = """return Promise.all(["", "-more", "-views", "-hub"].map((end) => import(`/pages/languages/${arguments[0]}${end}.js`)))
+    both = """return Promise.all(["", "-more", "-views", "-hub", "-hub-views"].map((end) => import(`/pages/languages/${arguments[0]}${end}.js`)))
       .then(([first, ...more]) => Object.assign({ ...first.default.words }, ...more.map((one) => one.default)))"""
     for name in browser.script("return import('/pages/languages/index.js').then((module) => Object.keys(module.default))"):
         words[name] = browser.script(both, name)

@@ -40,8 +40,8 @@ export class View {
   #isCutShort = false;
   #trouble = null;
   #loadedSince = null;
-  #rowsShown = [];
   #columns = [];
+  #from = 0;
   #count = 0;
 
   constructor(shell) {
@@ -219,6 +219,7 @@ export class View {
     const room = Math.max(1, Math.floor((this.scroller.clientWidth - (narrow ? 132 : 232)) / COLUMN));
     const from = Math.max(0, Math.min(gateways.length - 1, Math.floor(Number(route.get("from")) || 0)));
     this.#columns = gateways.slice(from, from + room);
+    this.#from = from;
     const template = `${narrow ? 120 : 220}px repeat(${this.#columns.length}, ${COLUMN}px)`;
     this.table.style.setProperty("--columns", template);
     this.table.setAttribute("aria-colcount", String(gateways.length + 1));
@@ -230,7 +231,6 @@ export class View {
         this.#columns.map((one, index) => make("span", { role: "columnheader", class: "cell matrix-gateway", "aria-colindex": from + index + 2 },
           make("a", { href: `/coverage/${encodeURIComponent(one.gateway)}${location.search}`, title: cut(one.gateway, 64) }, named(one.gateway)))));
     }
-    this.#rowsShown = nodes;
     this.rows.set(nodes.map((node) => ({ key: node.key, node, version: `${version} ${node.at} ${node.heard.length} ${this.#loadedSince} ${node.key === route.id}` })));
     this.pager.hidden = gateways.length <= room;
     const pager = `${from} ${room} ${gateways.length}`;
@@ -244,14 +244,19 @@ export class View {
 
   #matrixRow(node, index) {
     const by = new Map(node.heard.map((link) => [link.gateway, link]));
+    const from = this.#from;
+    const cells = [];
+    // What was not heard holds no element: a large matrix is mostly empty.
+    this.#columns.forEach((one, column) => {
+      const link = by.get(one.gateway);
+      if (!link) return;
+      const cell = make("span", { role: "cell", class: `cell matrix-cell heard-${strength(link)}`, "aria-colindex": from + column + 2, title: `${cut(one.gateway, 32)}: ${howHeard(link) || t("coverage.heard")}`,
+        text: typeof link.snr === "number" ? number(link.snr) : link.hops === 0 ? t("coverage.direct") : typeof link.hops === "number" ? t("coverage.hops-brief", { count: link.hops }) : "•" });
+      cell.style.gridColumn = String(column + 2);
+      cells.push(cell);
+    });
     return make("div", { role: "row", class: `matrix-row ${node.key === route.id ? "chosen" : ""}`, "aria-rowindex": index + 2 },
-      make("span", { role: "rowheader", class: "cell name" }, kindMark(node.kind, true), make("a", { class: "node-link", href: `/coverage/${encodeURIComponent(node.key)}${location.search}` }, named(node.name || node.key.slice(0, 12)))),
-      this.#columns.map((one) => {
-        const link = by.get(one.gateway);
-        if (!link) return make("span", { role: "cell", class: "cell matrix-cell" }, make("span", { class: "unseen", text: t("coverage.not") }));
-        return make("span", { role: "cell", class: `cell matrix-cell heard-${strength(link)}`, title: `${cut(one.gateway, 32)}: ${howHeard(link) || t("coverage.heard")}` },
-          typeof link.snr === "number" ? number(link.snr) : link.hops === 0 ? t("coverage.direct") : typeof link.hops === "number" ? t("coverage.hops-brief", { count: link.hops }) : "•");
-      }));
+      make("span", { role: "rowheader", class: "cell name", "aria-colindex": 1 }, kindMark(node.kind, true), make("a", { class: "node-link", href: `/coverage/${encodeURIComponent(node.key)}${location.search}` }, named(node.name || node.key.slice(0, 12)))), cells);
   }
 
   // MARK: Map

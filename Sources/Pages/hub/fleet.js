@@ -1,15 +1,14 @@
 // The fleet: who is there, who is not, and who needs somebody. The table is the page; a map shows the same.
-import { draw, fill, icon, make } from "../parts/page.js";
+import { fill, icon, make } from "../parts/page.js";
 import { number, volts, when } from "../parts/numbers.js";
 import { cut, line, named } from "../parts/text.js";
-import { t, tn } from "../parts/words.js";
+import { t } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
 import { styled } from "../shell/styled.js";
-import { contactMark, counted } from "./contact.js";
+import { contactMark } from "./contact.js";
 import { contact, fleet, live, needs } from "./live.js";
-import { changes, see } from "./seen.js";
 
 const COLUMNS = [
   { name: "gateway", of: (row) => row.gateway.toLocaleLowerCase(), isFirstUp: true },
@@ -22,32 +21,34 @@ const COLUMNS = [
   { name: "version", of: (row) => row.version ?? "", isFirstUp: true },
 ];
 
-const HOUR = 3_600_000;
-const INKS = ["good", "warn", "bad", "quiet", "text", "line", "accent", "surface"];
-const INK = { linked: "good", quiet: "warn", silent: "bad" };
-/** Of what has changed. */
-const MOST_CHANGES = 50;
-
 export class View {
   #shell;
   #ends;
   #typed = 0;
   #frame = 0;
-  #ground = null;
+  #map = null;
   #details = null;
   #shown = [];
-  /** `{began_at, ended_at?, rule}` of the last day; `null`: the hub has no alerts. */
-  #alerts = null;
+  /** The day's lines and what has changed: they come behind the table. */
+  #more = null;
 
   constructor(shell) {
     this.#shell = shell;
     this.#build();
-    this.#ends = [fleet.subscribe(() => this.#later()), live.on("hello", () => this.#loadAlerts()), live.on("alert", () => this.#loadAlerts())];
+    this.#ends = [fleet.subscribe(() => this.#later()), live.on("hello", () => this.#more?.load()), live.on("alert", () => this.#more?.load())];
     onKeys({
       "/": () => this.field.focus(), j: () => this.#step(1), k: () => this.#step(-1),
       Escape: () => { if (!route.id) return false; this.#shut(); return true; },
     });
-    this.#loadAlerts();
+  }
+
+  async #need() {
+    if (this.#more) return;
+    this.#more = { day: () => null, update: () => {}, load: () => {} };
+    const { FleetMore } = await styled("hub", import("./fleet-more.js"));
+    this.#more = new FleetMore(this.news, () => this.#later(), () => this.scroller.focus());
+    this.#more.load();
+    this.#later();
   }
 
   close() {
@@ -55,7 +56,7 @@ export class View {
     cancelAnimationFrame(this.#frame);
     clearTimeout(this.#typed);
     this.list.close();
-    this.#ground?.close();
+    this.#map?.close();
     this.#details?.close();
   }
 
@@ -65,7 +66,7 @@ export class View {
       on: { input: () => { clearTimeout(this.#typed); this.#typed = setTimeout(() => route.set({ find: this.field.value }), 120); } },
     });
     this.stats = make("ul", { class: "stats" });
-    this.news = make("section", { class: "news", "aria-label": t("seen.title"), hidden: true });
+    this.news = make("section", { class: "news", hidden: true });
     this.chips = make("div", { class: "chips", role: "group", "aria-label": t("fleet.show") });
     this.count = make("p", { class: "quiet small", role: "status" });
     this.headings = make("div", { role: "row", class: "fleet-row headings" }, COLUMNS.map(({ name }) => make("span", { role: "columnheader", class: `cell ${name}`, data: { column: name } },
@@ -97,7 +98,12 @@ export class View {
   /** Many gateways change at once: drawn once. */
   #later() {
     if (this.#frame) return;
-    this.#frame = requestAnimationFrame(() => { this.#frame = 0; this.#draw(); this.#showDetails(); });
+    this.#frame = requestAnimationFrame(() => {
+      this.#frame = 0;
+      if (!this.scroller.isConnected) return;
+      this.#draw();
+      this.#showDetails();
+    });
   }
 
   /** Without a chosen order, what needs a person is on top. */
@@ -121,7 +127,7 @@ export class View {
       else heading.removeAttribute("aria-sort");
     }
     this.#drawStats();
-    this.#drawNews();
+    this.#more?.update();
     this.scroller.querySelector(".empty")?.remove();
     const isMap = this.#isMap;
     this.scroller.hidden = isMap;
@@ -131,6 +137,7 @@ export class View {
     if (!isMap) this.list.set(rows.map((row) => ({ key: row.gateway, version: `${row.stamp} ${contact(row)} ${row.gateway === route.id}`, row })));
     this.table.setAttribute("aria-rowcount", String(rows.length + 1));
     if (isMap) this.#drawMap();
+    if (fleet.isLoaded) this.#need();
     if (!fleet.isLoaded) {
       this.count.textContent = "";
       if (fleet.trouble) this.scroller.append(make("div", { class: "empty", role: "alert" }, make("p", { text: fleet.trouble.message }), make("button", { type: "button", class: "button", text: t("again"), on: { click: () => fleet.load() } })));
@@ -152,22 +159,18 @@ export class View {
       else if (state === "silent") silent += 1;
       if (needs(row).length || row.alerts) need += 1;
     }
-    const hours = fleet.summary?.hours ?? [];
-    const openIn = (rule) => this.#alerts && hours.map(({ at }) => this.#alerts.filter((one) => (!rule || one.rule === rule) && one.began_at < at + HOUR && (one.ended_at ?? Infinity) > at).length);
-    const line = (name) => (hours.length && hours.every((hour) => Number.isFinite(hour[name])) ? hours.map((hour) => hour[name]) : null);
+    const { alerts, messages_today: today } = fleet.summary ?? {};
     const figures = [
-      { name: "linked", value: linked, href: "/fleet?only=linked", day: line("linked") },
-      { name: "silent", value: silent, href: "/fleet?only=silent", day: line("silent") ?? openIn("gateway_silent"), isBad: silent > 0 },
-      { name: "alerts", value: fleet.summary?.alerts, href: "/alerts", day: openIn(), isBad: fleet.summary?.alerts > 0 },
-      { name: "messages", value: fleet.summary?.messages_today, href: "/messages", day: line("messages") },
-    ];
+      { name: "linked", value: linked, href: "/fleet?only=linked" }, { name: "silent", value: silent, href: "/fleet?only=silent", isBad: silent > 0 },
+      { name: "alerts", value: alerts, href: "/alerts", isBad: alerts > 0 }, { name: "messages", value: today, href: "/messages" },
+    ].map((one) => ({ ...one, day: this.#more?.day(one.name) }));
     const version = JSON.stringify([figures.map((one) => [one.value, one.day]), need, route.get("only"), route.get("show"), fleet.isLoaded]);
     if (this.stats.dataset.version === version) return;
     this.stats.dataset.version = version;
     const focused = this.stats.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     fill(this.stats, figures.map(({ name, value, href, day, isBad }) => make("li", { class: `stat ${isBad ? "bad" : ""}` },
       make("a", { href, class: "stat-link" }, make("span", { class: "quiet small", text: t(`fleet.stat-${name}`) }), make("strong", { text: fleet.isLoaded && value !== undefined ? number(value) : "–" })),
-      day ? spark(day, t("fleet.day", { title: t(`fleet.stat-${name}`), low: number(Math.min(...day)), high: number(Math.max(...day)) })) : null)));
+      day ? this.#more.line(day, t(`fleet.stat-${name}`)) : null)));
     if (focused) this.stats.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
     const only = route.get("only");
     const chip = (words, isPressed, values) => make("button", { type: "button", class: "chip", "aria-pressed": String(isPressed), data: { chip: JSON.stringify(values) }, on: { click: () => route.set(values, { replace: false }) } }, words);
@@ -176,30 +179,6 @@ export class View {
       ["need", "silent", "linked"].map((name) => chip([t(`fleet.stat-${name}`), name === "need" && need ? make("span", { class: "quiet", text: number(need) }) : null], only === name, { only: only === name ? undefined : name })),
       chip([icon("map"), t("fleet.map")], this.#isMap, { show: this.#isMap ? undefined : "map", at: undefined }));
     this.chips.children[held]?.focus();
-  }
-
-  /** The last day's, for its line. A hub without alerts has none. */
-  async #loadAlerts() {
-    this.#alerts = await counted();
-    this.#later();
-  }
-
-  #drawNews() {
-    if (!fleet.isLoaded) return;
-    const found = changes(fleet.rows);
-    if (!found) { see(fleet.rows); this.news.hidden = true; return; }
-    const version = JSON.stringify([found, this.news.dataset.open]);
-    if (this.news.dataset.version === version) return;
-    this.news.dataset.version = version;
-    this.news.hidden = !found.changes.length;
-    if (!found.changes.length) return;
-    const isOpen = this.news.querySelector("details")?.open ?? false;
-    fill(this.news, make("details", { open: isOpen },
-      make("summary", {}, tn("seen.since", { count: found.changes.length, time: when(found.at) })),
-      make("ul", { class: "plain" }, found.changes.slice(0, MOST_CHANGES).map((one) => make("li", {},
-        make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(one.gateway)), " ", t(`seen.${one.what}`, { before: cut(one.before ?? "", 32), after: cut(one.after ?? "", 32) }))),
-      found.changes.length > MOST_CHANGES ? make("li", { class: "quiet", text: t("seen.more", { count: found.changes.length - MOST_CHANGES }) }) : null)),
-    make("button", { type: "button", class: "button small", text: t("seen.verb"), on: { click: () => { see(fleet.rows); this.#draw(); this.scroller.focus(); } } }));
   }
 
   // MARK: Rows
@@ -225,62 +204,21 @@ export class View {
     const at = rows.findIndex((row) => row.gateway === route.id);
     const next = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
     if (!next) return;
-    route.go(`/fleet/${encodeURIComponent(next.gateway)}${location.search}`, { replace: Boolean(route.id) });
+    this.#open(next);
     if (!this.#isMap) this.list.show(next.gateway, "nearest");
   }
 
   #shut() { route.go(`/fleet${location.search}`); }
 
-  // MARK: Map
-
-  #drawMap() {
-    if (this.#ground) { this.#ground.fit(); this.#ground.draw(); return; }
-    if (this.mapPlace.dataset.isComing) return;
-    this.mapPlace.dataset.isComing = "true";
-    styled("map", import("../parts/ground.js")).then(({ clusters, Ground }) => {
-      if (!this.mapPlace.isConnected) return;
-      this.#ground = new Ground({
-        label: t("fleet.map-label"), tiles: this.#shell.tiles, inks: INKS, places: () => this.#shown.filter((row) => row.position).map((row) => row.position),
-        paint: (paper, wide, tall) => this.#paint(paper, wide, tall, clusters),
-        picked: (mark) => {
-          if (!mark) { if (route.id) this.#shut(); return; }
-          if (mark.items.length > 1 && this.#ground.metres > 0.5) this.#ground.approach(mark.items[0]);
-          else route.go(`/fleet/${encodeURIComponent(mark.items[0].row.gateway)}${location.search}`, { replace: Boolean(route.id) });
-        },
-      });
-      fill(this.mapPlace, this.#ground.element);
-      this.#ground.begin();
-    }).catch((trouble) => fill(this.mapPlace, make("p", { class: "empty", role: "alert", text: trouble.message })));
+  async #drawMap() {
+    if (this.#map) { this.#map.draw(this.#shown); return; }
+    const { FleetMap } = await styled("hub", styled("map", import("./fleet-map.js")));
+    if (this.#map || !this.mapPlace.isConnected) return;
+    this.#map = new FleetMap(this.mapPlace, this.#shell.tiles, { open: (row) => this.#open(row), shut: () => { if (route.id) this.#shut(); } });
+    this.#map.draw(this.#shown);
   }
 
-  #paint(paper, wide, tall, clusters) {
-    const ground = this.#ground;
-    const placed = this.#shown.filter((row) => row.position).map((row) => ({ lat: row.position.lat, lon: row.position.lon, row }));
-    ground.marks = clusters(ground.inSight(placed, wide, tall));
-    const names = [];
-    for (const mark of ground.marks) {
-      const { x, y, items } = mark;
-      const isChosen = items.some((one) => one.row.gateway === route.id);
-      // The one that is worst off gives a cluster its colour.
-      const worst = ["silent", "quiet", "linked"].find((state) => items.some((one) => contact(one.row) === state));
-      paper.globalAlpha = 1;
-      paper.fillStyle = items.length > 1 ? ground.inks.surface : ground.inks[INK[worst]];
-      paper.strokeStyle = items.length > 1 ? ground.inks[INK[worst]] : isChosen ? ground.inks.text : ground.inks.surface;
-      paper.lineWidth = isChosen ? 3 : items.length > 1 ? 2 : 1.5;
-      paper.beginPath();
-      const size = items.length > 1 ? Math.min(22, 11 + Math.log2(items.length) * 1.5) : isChosen ? 10 : 8;
-      // A shape for each state as well: who is silent is a square.
-      if (items.length === 1 && worst === "silent") paper.rect(x - size + 1, y - size + 1, 2 * size - 2, 2 * size - 2);
-      else paper.arc(x, y, size, 0, 7);
-      paper.fill();
-      paper.stroke();
-      if (items.length > 1) {
-        paper.fillStyle = ground.inks.text;
-        paper.textBaseline = "middle";
-        paper.fillText(number(items.length), x, y + 0.5);
-      } else ground.name(paper, cut(items[0].row.gateway, 20), mark, names, isChosen, mark);
-    }
-  }
+  #open(row) { route.go(`/fleet/${encodeURIComponent(row.gateway)}${location.search}`, { replace: Boolean(route.id) }); }
 
   // MARK: Details
 
@@ -293,7 +231,7 @@ export class View {
       return;
     }
     if (this.#details?.gateway !== id) {
-      const { GatewayDetails } = await import("./gateway.js");
+      const { GatewayDetails } = await styled("hub", import("./gateway.js"));
       if (route.view !== "fleet" || route.id !== id || this.#details?.gateway === id) return;
       this.#details?.close();
       this.#details = new GatewayDetails(id, this.#shell, () => this.#shut());
@@ -301,14 +239,4 @@ export class View {
     this.#details.update();
     this.#shell.showDetails(this.#details.element, () => this.#shut());
   }
-}
-
-/** A day in a line: what it says is said in words. */
-function spark(values, label) {
-  const most = Math.max(1, ...values);
-  const x = (index) => ((index / Math.max(1, values.length - 1)) * 96 + 2).toFixed(1);
-  const y = (value) => (22 - (value / most) * 20).toFixed(1);
-  const path = values.map((value, index) => `${index ? "L" : "M"}${x(index)} ${y(value)}`).join("");
-  return draw("svg", { class: "spark", viewBox: "0 0 100 24", preserveAspectRatio: "none", role: "img", "aria-label": label },
-    draw("path", { class: "chart-area", d: `${path}L98 24L2 24Z` }), draw("path", { class: "chart-path", d: path, "vector-effect": "non-scaling-stroke" }));
 }

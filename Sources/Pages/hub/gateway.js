@@ -57,6 +57,7 @@ export class GatewayDetails {
     if (!row) {
       fill(this.facts, head, make("p", { class: "quiet", text: fleet.isLoaded ? t("fleet.unknown") : t("loading") }));
       fill(this.notes);
+      this.notes.dataset.version = "";
       return;
     }
     const found = needs(row);
@@ -82,16 +83,20 @@ export class GatewayDetails {
   // MARK: Notes
 
   #drawNotes(row) {
-    if (this.notes.contains(document.activeElement)) return;
+    const version = JSON.stringify([row.name, row.radio, row.note, row.tags, row.radio_key]);
+    const values = { alias: row.name && row.name !== row.radio && row.name !== row.gateway ? row.name : "", note: row.note ?? "", tags: (row.tags ?? []).join(", ") };
+    if (this.notes.dataset.version === version || this.notes.contains(document.activeElement)) return;
+    this.notes.dataset.version = version;
+    // What was saved here is there already, and says so.
+    const fields = [...this.notes.querySelectorAll(".field")];
+    if (fields.length && fields.every((field) => field.value.trim() === values[field.name])) return;
     if (!this.#shell.mayChange || !row.radio_key) {
       const shown = [row.note ? make("p", { class: "break" }, make("bdi", { text: cut(row.note, 1000) })) : null, row.tags?.length ? make("p", { class: "row wrap" }, row.tags.map((tag) => make("span", { class: "tag" }, line(tag, 32)))) : null];
       fill(this.notes, row.note || row.tags?.length ? [make("h3", { text: t("fleet.notes") }), shown] : null);
       return;
     }
     fill(this.notes, make("h3", { text: t("fleet.notes") }),
-      this.#editable(row, "alias", row.name && row.name !== row.radio && row.name !== row.gateway ? row.name : "", 64),
-      this.#editable(row, "note", row.note ?? "", 1000),
-      this.#editable(row, "tags", (row.tags ?? []).join(", "), 512));
+      this.#editable(row, "alias", values.alias, 64), this.#editable(row, "note", values.note, 1000), this.#editable(row, "tags", values.tags, 512));
   }
 
   /** A document of the gateway's own radio: saved when one leaves the field. */
@@ -99,7 +104,7 @@ export class GatewayDetails {
     const id = `gateway-${name}`;
     const state = make("span", { class: "quiet small", role: "status" });
     const field = make(name === "note" ? "textarea" : "input", {
-      class: "field", id, value, maxlength: most, rows: name === "note" ? 2 : null, dir: "auto", autocomplete: "off", placeholder: t(`fleet.${name}-why`),
+      class: "field", id, name, value, maxlength: most, rows: name === "note" ? 2 : null, dir: "auto", autocomplete: "off", placeholder: t(`fleet.${name}-why`),
       on: {
         keydown: (event) => {
           if (event.key === "Enter" && name !== "note" && !event.isComposing) field.blur();

@@ -92,7 +92,7 @@ class Fleet extends Store {
 
   constructor() {
     super();
-    live.on("gateway", (row) => { if (this.isLoaded) { this.#put(this.rows, row); this.changed(); } });
+    live.on("gateway", (row) => { if (this.isLoaded) this.take(row); });
     live.on("hello", () => this.load());
     live.on("alert", () => this.#sum());
     setInterval(() => { if (!document.hidden && this.isLoaded) { this.changed(); if (Date.now() - this.#summaryAt > 60_000) this.#sum(); } }, LOOK_MS);
@@ -103,12 +103,16 @@ class Fleet extends Store {
     rows.set(row.gateway, { ...row, stamp: this.#stamp });
   }
 
+  /** A row as it is now. */
+  take(row) {
+    this.#put(this.rows, row);
+    this.changed();
+  }
+
   /** What the page knows already, until the hub says it. */
   patch(gateway, values) {
     const row = this.rows.get(gateway);
-    if (!row) return;
-    this.#put(this.rows, { ...row, ...values });
-    this.changed();
+    if (row) this.take({ ...row, ...values });
   }
 
   async load() {

@@ -115,7 +115,7 @@ export class View {
       chip(q && { q: undefined }, icon("search"), make("bdi", { text: cut(q ?? "", 40) })),
       chip(within && { within: undefined }, within ? t(`messages.within-${within}`) : ""),
       chip(since !== null && !within && { since: undefined }, t("messages.since"), " ", since === null ? "" : full(since)), chip(until !== null && !within && { until: undefined }, t("messages.until"), " ", until === null ? "" : full(until)));
-    if (held >= 0) (this.active.children[Math.min(held, this.active.children.length - 1)] ?? this.field).focus();
+    if (held >= 0) (this.active.children[Math.min(held, this.active.children.length - 1)] ?? this.scroller).focus();
   }
 
   update() {

@@ -5,6 +5,8 @@ import { contact, needs } from "./live.js";
 /** A browser keeps 5 MB for all; a fleet that is larger than this is not compared. */
 const MOST = 5000;
 const kept = new Kept("fleet-seen", null);
+/** As it was kept: read once, because a large fleet is a long text. */
+let known;
 
 function digest(row) {
   return { c: contact(row) === "silent" ? 1 : 0, v: row.version ?? "", n: needs(row).filter((one) => one !== "silent").join(" ") };
@@ -13,12 +15,12 @@ function digest(row) {
 /** As they are now, they have been seen. */
 export function see(rows) {
   if (rows.size > MOST) return;
-  kept.value = { at: Date.now(), rows: Object.fromEntries([...rows.values()].map((row) => [row.gateway, digest(row)])) };
+  kept.value = known = { at: Date.now(), rows: Object.fromEntries([...rows.values()].map((row) => [row.gateway, digest(row)])) };
 }
 
 /** `{at, changes: [{gateway, what, before?, after?}]}`; `null`: nobody has looked yet, here. `what`: a word of the catalogue. */
 export function changes(rows) {
-  const seen = kept.value;
+  const seen = known ??= kept.value;
   if (!seen || typeof seen.rows !== "object" || rows.size > MOST) return null;
   const found = [];
   const before = new Map(Object.entries(seen.rows));
@@ -37,4 +39,7 @@ export function changes(rows) {
   return { at: Number(seen.at) || 0, changes: found };
 }
 
-export function forgetSeen() { kept.clear(); }
+export function forgetSeen() {
+  known = undefined;
+  kept.clear();
+}

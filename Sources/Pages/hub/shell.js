@@ -4,18 +4,17 @@ import { clock, tellTimesAnew } from "../parts/numbers.js";
 import { needWords, t } from "../parts/words.js";
 import { onKeys, startKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
-import { styled } from "../shell/styled.js";
+import { style, styled } from "../shell/styled.js";
 import { fleet, live, needs } from "./live.js";
-import { forgetSeen } from "./seen.js";
 
 const TABS = [["fleet", "antenna", "f"], ["messages", "chats", "m"], ["coverage", "map", "c"], ["alerts", "bell", "a"], ["commands", "arrow", "k"], ["people", "nodes", "p"]];
 const views = {
   fleet: () => import("./fleet.js"),
-  messages: () => import("./messages.js"),
-  coverage: () => styled("map", import("./coverage.js")),
-  alerts: () => import("./alerts.js"),
-  commands: () => import("./commands.js"),
-  people: () => import("./people.js"),
+  messages: () => styled("hub", import("./messages.js")),
+  coverage: () => styled("hub", styled("map", import("./coverage.js"))),
+  alerts: () => styled("hub", import("./alerts.js")),
+  commands: () => styled("hub", import("./commands.js")),
+  people: () => styled("hub", import("./people.js")),
 };
 
 export class HubShell {
@@ -30,9 +29,8 @@ export class HubShell {
   }
 
   async start() {
-    for (const name of ["later", "views/nodes", "hub/hub"]) document.head.append(make("link", { rel: "stylesheet", href: `/pages/${name}.css` }));
     fleet.load();
-    await Promise.all([needWords("more"), needWords("hub")]);
+    await Promise.all([...["views/table", "hub/hub"].map((name) => style(`/pages/${name}.css`)), needWords("hub")]);
     this.#build();
     startKeys(Object.fromEntries(TABS.map(([view, , key]) => [key, view])), "hub");
     route.subscribe(() => this.#show());
@@ -63,10 +61,15 @@ export class HubShell {
     fill(this.#place,
       make("a", { class: "skip", href: "#main", text: t("skip"), on: { click: (event) => { event.preventDefault(); this.main.focus(); } } }),
       this.bar,
-      make("header", { class: "head" }, this.state, iconButton("more", t("menu"), async () => (await import("../shell/dialog.js")).openMenu(this.session, { forget: forgetSeen }))),
+      make("header", { class: "head" }, this.state, iconButton("more", t("menu"), () => this.#openMenu())),
       make("nav", { class: "nav", "aria-label": t("nav.label") }, this.tabs),
       make("p", { class: "list hub-person quiet small" }, make("span", {}, make("bdi", { text: this.session.person ?? "" }), ` · ${t(`role.${this.session.role}`)}`)),
       this.main, this.shade, this.details);
+  }
+
+  async #openMenu() {
+    const [{ openMenu }, { forgetSeen }] = await Promise.all([styled("hub", import("../shell/dialog.js")), import("./seen.js")]);
+    openMenu(this.session, { forget: forgetSeen });
   }
 
   async #show(isFirst = false) {
