@@ -147,8 +147,8 @@ let package = Package(
     .target(
       name: "Hub",
       dependencies: [
-        "Alerts", "CLinux", "COpenSSL", "CPostgres", "Console", "Deflate", "Documents", "Escaping", "Exposition", "HTTP",
-        "MeshCrypto", "Release",
+        "Alerts", "CLinux", "COpenSSL", "CPostgres", "Console", "Deflate", "Documents", "Escaping", "Exposition",
+        "HTTP", "MeshCrypto", "Release",
         "EventLoop", "ServiceManager", "SQLite", "Streams", "JSON", "Timing", "TOML", "Web",
         .product(name: "Hummingbird", package: "hummingbird"),
         .product(name: "Logging", package: "swift-log"), .product(name: "NIOCore", package: "swift-nio"),

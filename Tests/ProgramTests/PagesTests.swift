@@ -53,7 +53,8 @@ extension WholeProgramTests {
         "/bin/sh",
         [
           "-c", "exec \"$0\" \"$@\" <>\"$AIR\"", radio, "--clock", "now", "--tty",
-          "r0=\(rig.scratch.location("radio.tty"))", "--tty", "r2=\(rig.scratch.location("second.tty"))", "--nodes", "4",
+          "r0=\(rig.scratch.location("radio.tty"))", "--tty", "r2=\(rig.scratch.location("second.tty"))", "--nodes",
+          "4",
           "--contacts", "20", "--advertise",
         ], environment: ["AIR": air])
       try rig.radio?.line(with: "ready")
