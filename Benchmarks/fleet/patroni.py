@@ -155,8 +155,8 @@ class Cluster:
         roles = self.running()
         return len(roles) == len(self.nodes) and {"leader", "sync_standby"} <= set(roles.values())
 
-    def mend(self):
-        """Waits until it is whole; a node that does not find back is made anew. Returns how many were."""
+    def mend(self, tell):
+        """Waits until it is whole; a node that does not find back is made anew. Returns how many were; `tell` hears of each."""
         made = 0
         while True:
             try:
@@ -167,6 +167,7 @@ class Cluster:
                 if made >= 2 * len(self.nodes) or len(astray) == len(self.nodes):
                     raise
             for node in astray:
+                tell(f"{node.name} does not find back, and is made anew")
                 node.make_anew()
                 made += 1
 

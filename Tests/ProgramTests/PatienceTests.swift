@@ -24,6 +24,16 @@ import Testing
     #expect(stopped > 8 * still && stopped < 9 * still + 3)
   }
 
+  @Test func `a program that says how far it is moves, though it computes nothing`() {
+    var patience = Patience(now: 0)
+    let (still, end) = (Patience.stillness, 3 * Patience.stillness)
+    // A line half-way through each minute, three times.
+    let over = (0..<36_000).lazy.map { Double($0) / 10 }.first { now in
+      patience.isOver(now: now, said: Int(min(now, end) / still + 0.5), work: { Work(own: 0) })
+    }
+    #expect(over.map { $0 > end + still && $0 < end + 2 * still + 3 } ?? false, "\(over ?? -1)")
+  }
+
   @Test func `a program that is started again and again only to look is no movement`() {
     let before = Work(own: 1, programs: [1: 5, 2: 7, 3: 100])
     #expect(Work(own: 1, programs: [1: 5, 2: 7, 4: 50]).since(before) == 0, "one has ended, another has begun")

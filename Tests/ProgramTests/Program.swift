@@ -186,9 +186,9 @@ final class Program: Sendable {
     try wait(for: "\(name) to end") { state.withLock { $0.isAtEnd } ? exitCode : nil }
   }
 
-  private func wait<Value>(for what: String, _ look: () -> Value?) throws -> Value {
+  private func wait<Value>(for what: String, said: () -> Int = { 0 }, _ look: () -> Value?) throws -> Value {
     do {
-      return try until(what, look)
+      return try until(what, said: said, look)
     } catch {
       throw Waited(description: "\(error); it printed:\n\(lines.suffix(30).joined(separator: "\n"))")
     }
@@ -196,12 +196,14 @@ final class Program: Sendable {
 }
 
 /// Looks again and again until there is something, or throws when nothing moves any more, with what was waited for: it is asked then, so that
-/// it can tell how things are at the end.
-func until<Value>(_ what: @autoclosure () throws -> String, _ look: () throws -> Value?) throws -> Value {
+/// it can tell how things are at the end. `said`: lines so far of the program that it waits for.
+func until<Value>(
+  _ what: @autoclosure () throws -> String, said: () -> Int = { 0 }, _ look: () throws -> Value?
+) throws -> Value {
   var patience = Patience()
   while true {
     if let value = try look() { return value }
-    guard !patience.isOver() else {
+    guard !patience.isOver(said: said()) else {
       let end = (try? what()) ?? "what cannot be told any more"  // who is asked may be the one that is stuck
       throw Program.Waited(description: "waited \(Int(patience.waited())) s for \(end); nothing moves any more")
     }

@@ -9,8 +9,8 @@ import Synchronization
 /// A machine that builds something else beside the tests makes them slow, not wrong. So a wait goes on as long as this
 /// process and the programs that it started get on with something: they have computed for more than a twentieth of the last
 /// minute. A program that waits for another one, a server that hangs, a message that is lost: they compute nothing. What a test
-/// starts only to look, and asks again and again, is no movement: programs count that live through the whole minute. What spins for
-/// ever ends a wait after a quarter of an hour.
+/// starts only to look, and asks again and again, is no movement: programs count that live through the whole minute. A program that says
+/// how far it is moves, too, even if it only waits for others. What spins for ever ends a wait after a quarter of an hour.
 public struct Patience {
   /// Seconds of stillness after which a wait is in vain; $MESHPOST_TEST_PATIENCE for slow emulators.
   public static let stillness = ProcessInfo.processInfo.environment["MESHPOST_TEST_PATIENCE"].flatMap(Double.init) ?? 60
@@ -22,6 +22,7 @@ public struct Patience {
   private let began: Double
   private var windowBegan: Double
   private var workBefore: Work?
+  private var saidBefore = 0
 
   public init(now: Double = Self.now) { (began, windowBegan) = (now, now) }
 
@@ -34,18 +35,19 @@ public struct Patience {
   /// Seconds to the next look: soon at first; later not so often that looking would pass for work.
   public func pause(now: Double = Self.now) -> Double { min(max(waited(now: now) / 20, 0.02), 0.5) }
 
-  /// Whether nothing has moved for long. `work`: seconds of processor time so far, of all that may move.
-  public mutating func isOver(now: Double = Self.now, work: () -> Work = Work.done) -> Bool {
+  /// Whether nothing has moved for long. `said`: lines so far of who is waited for; `work`: seconds of processor time so far, of all that may
+  /// move.
+  public mutating func isOver(now: Double = Self.now, said: Int = 0, work: () -> Work = Work.done) -> Bool {
     guard waited(now: now) < Self.longest else { return true }
     guard let before = workBefore else {
       // Most waits are over before anything need be measured.
-      if now - windowBegan >= 1 { (windowBegan, workBefore) = (now, work()) }
+      if now - windowBegan >= 1 { (windowBegan, workBefore, saidBefore) = (now, work(), said) }
       return false
     }
     guard now - windowBegan >= Self.stillness else { return false }
     let done = work()
-    let isStill = done.since(before) < Self.share * (now - windowBegan)
-    (windowBegan, workBefore) = (now, done)
+    let isStill = said == saidBefore && done.since(before) < Self.share * (now - windowBegan)
+    (windowBegan, workBefore, saidBefore) = (now, done, said)
     return isStill
   }
 }
