@@ -70,13 +70,18 @@ final class PostgresHubDatabase: HubDatabase {
     }
     // Notices are for people at a terminal.
     PQsetNoticeReceiver(opened, { _, _ in }, nil)
-    settle(opened)
+    do {
+      try settle(opened)
+    } catch {
+      PQfinish(opened)
+      throw error
+    }
     return opened
   }
 
-  private static func settle(_ connection: OpaquePointer) {
+  private static func settle(_ connection: OpaquePointer) throws(HubDatabaseError) {
     // An older server does not know each of them, and does without.
-    for setting in settings { PQclear(PQexec(connection, "SET \(setting)")) }
+    for setting in settings { _ = try execute("SET \(setting)", on: connection) }
   }
 
   private static func withStrings<Result>(
@@ -224,7 +229,12 @@ final class PostgresHubDatabase: HubDatabase {
     guard PQstatus(connection) == CONNECTION_OK else {
       throw HubDatabaseError(kind: .unavailable, words: Self.words(PQerrorMessage(connection)))
     }
-    Self.settle(connection)
+    do {
+      try Self.settle(connection)
+    } catch {
+      isBroken = true
+      throw error
+    }
   }
 
   func begin() throws(HubDatabaseError) {

@@ -6,6 +6,8 @@ import Foundation
 /// Receives notifications of other hubs on the same database, on its own connection and thread.
 final class PostgresListener: Sendable {
   private static let pause: TimeInterval = 3
+  /// After so many seconds without news the server is asked whether it is still there: one that hangs ends no connection.
+  private static let silence: Int32 = 30
 
   /// `onConnect`: notifications arrive from now on; earlier ones may have been missed.
   init(
@@ -30,14 +32,20 @@ final class PostgresListener: Sendable {
   private static func listen(
     _ connection: OpaquePointer, _ onConnect: () -> Void, _ onNews: (HubNews) -> Void
   ) {
-    let answer = PQexec(connection, "LISTEN \(PostgresHubDatabase.channel)")
-    defer { PQclear(answer) }
-    guard PQresultStatus(answer) == PGRES_COMMAND_OK else { return }
+    // `try?`: here and below, whoever lost it connects again.
+    guard (try? PostgresHubDatabase.execute("LISTEN \(PostgresHubDatabase.channel)", on: connection)) == true else {
+      return
+    }
     onConnect()
     while PQstatus(connection) == CONNECTION_OK {
       var descriptor = pollfd(fd: PQsocket(connection), events: Int16(POLLIN), revents: 0)
-      guard poll(&descriptor, 1, -1) >= 0 || errno == EINTR else { return }
-      guard PQconsumeInput(connection) == 1 else { return }
+      let ready = poll(&descriptor, 1, silence * 1000)
+      guard ready >= 0 || errno == EINTR else { return }
+      if ready == 0 {
+        guard (try? PostgresHubDatabase.execute("SELECT 1", on: connection)) == true else { return }
+      } else if PQconsumeInput(connection) != 1 {
+        return
+      }
       while let notification = PQnotifies(connection) {
         if let news = HubNews(String(cString: notification.pointee.extra)) { onNews(news) }
         PQfreemem(notification)

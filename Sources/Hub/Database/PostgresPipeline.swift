@@ -154,17 +154,40 @@ extension PostgresHubDatabase {
   }
 
   private func wait(for events: Int16) throws(HubDatabaseError) {
-    var descriptor = pollfd(fd: PQsocket(connection), events: events, revents: 0)
-    while true {
-      let ready = poll(&descriptor, 1, Self.patience * 1000)
-      if ready < 0, errno == EINTR { continue }
-      guard ready > 0 else {
-        isBroken = true
-        throw HubDatabaseError(kind: .unavailable, words: "PostgreSQL: no answer within \(Self.patience) s")
-      }
-      break
+    do {
+      try Self.wait(for: events, on: connection)
+    } catch {
+      isBroken = true
+      throw error
     }
-    if descriptor.revents & Int16(POLLIN | POLLHUP | POLLERR) != 0, PQconsumeInput(connection) == 0 { throw lost() }
+  }
+
+  /// What has come is taken.
+  private static func wait(for events: Int16, on connection: OpaquePointer) throws(HubDatabaseError) {
+    var descriptor = pollfd(fd: PQsocket(connection), events: events, revents: 0)
+    var ready: Int32
+    repeat { ready = poll(&descriptor, 1, patience * 1000) } while ready < 0 && errno == EINTR
+    guard ready > 0 else {
+      throw HubDatabaseError(kind: .unavailable, words: "PostgreSQL: no answer within \(patience) s")
+    }
+    if descriptor.revents & Int16(POLLIN | POLLHUP | POLLERR) != 0, PQconsumeInput(connection) == 0 {
+      throw lost(connection)
+    }
+  }
+
+  /// One statement without an answer that matters, on a connection that nothing else is asked on. False: the server refuses it. As everywhere,
+  /// a server that says nothing is lost: libpq's own way waits for it without an end.
+  static func execute(_ sql: String, on connection: OpaquePointer) throws(HubDatabaseError) -> Bool {
+    guard PQsendQuery(connection, sql) == 1 else { throw lost(connection) }
+    var isDone = true
+    while true {
+      while PQisBusy(connection) == 1 { try wait(for: Int16(POLLIN), on: connection) }
+      guard let result = PQgetResult(connection) else { break }
+      isDone = isDone && [PGRES_COMMAND_OK, PGRES_TUPLES_OK].contains(PQresultStatus(result))
+      PQclear(result)
+    }
+    guard PQstatus(connection) == CONNECTION_OK else { throw lost(connection) }
+    return isDone
   }
 
   // MARK: Back
@@ -220,7 +243,9 @@ extension PostgresHubDatabase {
     }
   }
 
-  private func lost() -> HubDatabaseError {
-    HubDatabaseError(kind: .unavailable, words: "PostgreSQL: \(Self.words(PQerrorMessage(connection)))")
+  private func lost() -> HubDatabaseError { Self.lost(connection) }
+
+  private static func lost(_ connection: OpaquePointer) -> HubDatabaseError {
+    HubDatabaseError(kind: .unavailable, words: "PostgreSQL: \(words(PQerrorMessage(connection)))")
   }
 }
