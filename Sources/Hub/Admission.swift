@@ -14,6 +14,8 @@ final class Admission: Sendable {
   static let longestWait = 10.0
   /// Bytes of a group whose time says how many a second there may be.
   static let telling = 256 << 10
+  /// Seconds that count at most for a group of fewer.
+  static let longestOfFew = 2.0
 
   private struct State {
     var bytes = 0
@@ -52,18 +54,23 @@ final class Admission: Sendable {
     }
   }
 
-  /// So many bytes took so long. Only of those behind which others waited, and of few bytes only if they took long: else they say what a
-  /// transaction costs, not what the database can do. Of a fleet that comes at once the first groups are small.
-  func stored(bytes: Int, within time: Duration) {
-    let seconds = max(Double(time.components.seconds) + Double(time.components.attoseconds) / 1e18, 1e-6)
-    guard bytes >= Self.telling || seconds >= 1 else { return }
+  /// So many bytes took so long; `othersWaited`: behind them.
+  ///
+  /// Whatever was faster than what is known shows that the database can do more: after a stall, all that is small. What was slower says so only
+  /// if others waited behind it, and of few bytes only if it took long: else it says what a transaction costs, not what the database can do. Of a
+  /// fleet that comes at once the first groups are small. A few bytes that took very long waited for a stall, which is over: they would tell of a
+  /// rate that never was.
+  func stored(bytes: Int, within time: Duration, othersWaited: Bool) {
+    let isMuch = bytes >= Self.telling
+    let took = max(Double(time.components.seconds) + Double(time.components.attoseconds) / 1e18, 1e-6)
+    let seconds = isMuch ? took : min(took, Self.longestOfFew)
+    let rate = Double(bytes) / seconds
     state.withLock { state in
-      let rate = Double(bytes) / seconds
-      guard let known = state.rate else {
+      if let known = state.rate, rate >= known {
         state.rate = rate
-        return
+      } else if othersWaited, isMuch || seconds >= 1 {
+        state.rate = state.rate.map { $0 + (rate - $0) * min(1, seconds) } ?? rate
       }
-      state.rate = rate > known ? rate : known + (rate - known) * min(1, seconds)
     }
   }
 }

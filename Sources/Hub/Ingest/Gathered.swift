@@ -21,14 +21,14 @@ final class Gathered<Item: Sendable, Answer: Sendable>: Sendable {
 
   private let weight: @Sendable (Item) -> Double
   private let work: Work
-  private let stored: @Sendable ([Item], Duration) -> Void
+  private let stored: @Sendable ([Item], Duration, Bool) -> Void
   private let queue = Mutex(Queue())
 
-  /// `weight`: a group has at most 1 of it, or one item. `work`: as many answers as items, in order. `stored`: how long a group took
-  /// behind which others waited.
+  /// `weight`: a group has at most 1 of it, or one item. `work`: as many answers as items, in order. `stored`: how long a group took, and
+  /// whether others waited behind it.
   init(
-    weight: @escaping @Sendable (Item) -> Double, stored: @escaping @Sendable ([Item], Duration) -> Void = { _, _ in },
-    _ work: @escaping Work
+    weight: @escaping @Sendable (Item) -> Double,
+    stored: @escaping @Sendable ([Item], Duration, Bool) -> Void = { _, _, _ in }, _ work: @escaping Work
   ) {
     (self.weight, self.stored, self.work) = (weight, stored, work)
   }
@@ -49,7 +49,9 @@ final class Gathered<Item: Sendable, Answer: Sendable>: Sendable {
     while let group = next() {
       let begun = ContinuousClock.now
       let isWhole = await finish(group)
-      if isWhole, queue.withLock({ !$0.waiting.isEmpty }) { stored(group.map(\.item), ContinuousClock.now - begun) }
+      if isWhole {
+        stored(group.map(\.item), ContinuousClock.now - begun, queue.withLock { !$0.waiting.isEmpty })
+      }
     }
   }
 

@@ -17,7 +17,7 @@ final class Ingest: Sendable {
     writers = stores.map { store in
       Gathered(
         weight: { max(Double($0.events.count) / Self.maxEvents, Double($0.bytes) / Self.maxBytes) },
-        stored: { admission.stored(bytes: $0.reduce(0) { $0 + $1.bytes }, within: $1) },
+        stored: { admission.stored(bytes: $0.reduce(0) { $0 + $1.bytes }, within: $1, othersWaited: $2) },
         { (batches) async throws(HubDatabaseError) in
           let begun = ContinuousClock.now
           do throws(HubDatabaseError) {
