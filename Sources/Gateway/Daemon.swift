@@ -94,7 +94,7 @@ public final class Daemon {
     remote = RemoteCommands(messaging.messenger, synchronizer)
     signer = RadioSigner(connection)
     proxy = CompanionProxy(
-      CompanionProxy.Parts(
+      CompanionProxy.Gateway(
         loop: loop, log: log, store: store, synchronizer: synchronizer, messenger: messaging.messenger,
         requests: messaging.nodes.requests, sign: { [signer] in await signer.sign($0) }))
     exchange = ChannelExchange(configuration.exchange, messaging.messenger, store, log: log)

@@ -10,8 +10,8 @@ import Timing
 
 /// The companion protocol on TCP: other programs share the gateway's radio as if it were theirs.
 public final class CompanionProxy {
-  /// What the proxy works with.
-  public final class Parts {
+  /// What the proxy uses of the gateway.
+  public final class Gateway {
     let loop: EventLoop
     let log: Log
     let store: Store
@@ -43,25 +43,25 @@ public final class CompanionProxy {
     }
   }
 
-  private let parts: Parts
+  private let gateway: Gateway
   private var listeners: [ProxyListener] = []
   private var clients: [ClientSession] { listeners.flatMap(\.clients) }
 
-  public init(_ parts: Parts) { self.parts = parts }
+  public init(_ gateway: Gateway) { self.gateway = gateway }
 
   /// Listens there, and nowhere else. Clients of an address whose settings have changed are disconnected. Ends with `stop`.
   public func listen(_ settings: [ProxySettings]) {
     for listener in listeners where !settings.contains(listener.settings) { listener.stop("reloaded") }
     listeners = settings.map { wanted in
       if let kept = listeners.first(where: { $0.settings == wanted && !$0.isStopped }) { return kept }
-      let listener = ProxyListener(wanted, parts)
+      let listener = ProxyListener(wanted, gateway)
       listener.start()
       return listener
     }
   }
 
-  /// `words`: why, for the log.
-  public func stop(_ words: String? = nil) { for listener in listeners { listener.stop(words) } }
+  /// `reason`: for the log.
+  public func stop(_ reason: String? = nil) { for listener in listeners { listener.stop(reason) } }
 
   // MARK: What all clients get
 
@@ -100,7 +100,7 @@ public final class CompanionProxy {
   }
 
   public var reports: [Report] {
-    let newest = parts.store.ifReadable { try parts.store.lastMessageID(ofRadio: parts.store.radio) } ?? 0
+    let newest = gateway.store.ifReadable { try gateway.store.lastMessageID(ofRadio: gateway.store.radio) } ?? 0
     return listeners.map { listener in
       let clients = listener.clients.filter { !$0.isOver }.sorted { $0.name < $1.name }
       return Report(
@@ -108,7 +108,7 @@ public final class CompanionProxy {
         clients: clients.map { session in
           Report.Client(
             name: session.name, program: session.program.string,
-            connectedSeconds: Int64((parts.loop.now - session.connectedAt).inSeconds), commands: session.commands,
+            connectedSeconds: Int64((gateway.loop.now - session.connectedAt).inSeconds), commands: session.commands,
             refusals: session.refusals, behind: max(0, newest - session.cursor),
             unreadBytes: session.outlet.unread)
         })

@@ -52,7 +52,7 @@ import Transport
         messenger: messenger, nodes: nodes, table: table, routine: NodePolling(messenger, nodes, .init()),
         keeper: ContactEviction(.init(), table, synchronizer, store: store, on: loop, log: log))
       let proxy = CompanionProxy(
-        CompanionProxy.Parts(
+        CompanionProxy.Gateway(
           loop: loop, log: log, store: store, synchronizer: synchronizer, messenger: messenger,
           requests: nodes.requests, sign: { _ in nil }))
       location = scratch.location("control.sock")

@@ -45,7 +45,7 @@ final class Bench: SyncObserver {
     messenger = try Messenger(store: store, synchronizer: synchronizer, settings: .init(), on: loop, log: log)
     nodes = NodeService(messenger, credentials: Credentials(location: scratch.location("passwords")))
     proxy = CompanionProxy(
-      CompanionProxy.Parts(
+      CompanionProxy.Gateway(
         loop: loop, log: log, store: store, synchronizer: synchronizer, messenger: messenger,
         requests: nodes.requests, sign: { _ in nil }))
     let (free, port) = try LoopbackSocket.listen(on: 0)

@@ -10,9 +10,9 @@ extension ClientSession {
   func nextMessage() -> ClientAnswer {
     if let handedOver { advance(to: handedOver) }
     do throws(StoreError) {
-      while let message = try parts.store.message(after: handedOver ?? cursor) {
+      while let message = try gateway.store.message(after: handedOver ?? cursor) {
         handedOver = message.id
-        guard let queued = message.queued(for: version, slot: try parts.store.slotNow(of: message)) else { continue }
+        guard let queued = message.queued(for: version, slot: try gateway.store.slotNow(of: message)) else { continue }
         return .reply(.message(queued))
       }
       if let handedOver { advance(to: handedOver) }
@@ -34,19 +34,19 @@ extension ClientSession {
   func keepCursor() {
     guard uncounted > 0 else { return }
     uncounted = 0
-    parts.keepCursor(place, cursor)
+    gateway.keepCursor(place, cursor)
   }
 
   /// Something waits for it.
   func hint() {
-    guard let newest = parts.store.ifReadable({ try parts.store.lastMessageID(ofRadio: parts.store.radio) }),
+    guard let newest = gateway.store.ifReadable({ try gateway.store.lastMessageID(ofRadio: gateway.store.radio) }),
       newest > max(cursor, handedOver ?? 0)
     else { return }
     outlet.push(Push.messageWaiting.encode())
   }
 }
 
-extension CompanionProxy.Parts {
+extension CompanionProxy.Gateway {
   /// The radio took a message of a client: one of ours.
   func noteSent(_ command: Command, _ outcome: RadioSession.Outcome, from client: String) {
     let message: SharedMessage

@@ -53,7 +53,7 @@ final class ClientOutlet {
   /// Returns never. Throws when the client has gone, or does not read.
   func watch() async throws {
     while true {
-      if unread > Self.maxUnread { throw ClientSession.Disconnection(words: Self.overfull) }
+      if unread > Self.maxUnread { throw ClientSession.Disconnection(reason: Self.overfull) }
       _ = try await stream.hasChanged()
     }
   }

@@ -16,13 +16,13 @@ extension ClientSession {
   /// The empty slots of a radio are a channel under a key of zeros; and the hour's air time is everybody's.
   func mayGoOnAir(_ command: Command) -> Bool {
     // A store that cannot be read forbids nothing.
-    if let slot = command.slotOnAir, let channel = parts.store.ifReadable({ try parts.store.channel(slot: slot) }),
+    if let slot = command.slotOnAir, let channel = gateway.store.ifReadable({ try gateway.store.channel(slot: slot) }),
       channel.isEmpty
     {
       return false
     }
     let bytes = command.bytesOnAir
-    guard bytes > 0, !parts.messenger.spendShared(bytes: bytes) else { return true }
+    guard bytes > 0, !gateway.messenger.spendShared(bytes: bytes) else { return true }
     log.info("client \(name) cannot send now: the hour's air time is used up")
     return false
   }
@@ -46,9 +46,9 @@ extension ClientSession {
     dispatched: @escaping (RadioAnswer) -> Void = { _ in }
   ) async throws(CancellationError) -> RadioAnswer {
     let answered = Promise<RadioAnswer>()
-    let isTaken = parts.connection.pass(group, part: part) { [parts, name, outlet] place, answer in
+    let isTaken = gateway.connection.pass(group, part: part) { [gateway, name, outlet] place, answer in
       guard place == own else { return }
-      parts.note(group[own].command, answer.outcome, from: name)
+      gateway.note(group[own].command, answer.outcome, from: name)
       dispatched(answer)
       outlet.expectAnswer()
       answered.keep(answer)
@@ -72,7 +72,7 @@ extension ClientSession {
   func start(_ client: Text, _ command: Command, _ frame: [UInt8]) async throws -> ClientAnswer {
     program = client.beforeNul
     let answer = try await ask(command, frame)
-    if case .failed = answer.outcome, let identity = parts.connection.identity {
+    if case .failed = answer.outcome, let identity = gateway.connection.identity {
       // The link is down: what the radio was when it was last here.
       return .reply(.selfInfo(identity.info))
     }
@@ -86,7 +86,7 @@ extension ClientSession {
     switch answer.outcome {
     case .replied(.deviceInfo): return .frame(withoutPIN(answer.frame))
     case .failed(.linkLost):
-      guard let device = parts.connection.identity?.device else { return .reply(.error(.badState)) }
+      guard let device = gateway.connection.identity?.device else { return .reply(.error(.badState)) }
       return .frame(withoutPIN(Reply.deviceInfo(device).encode()))
     default: return self.answer(answer)
     }
@@ -99,7 +99,7 @@ extension ClientSession {
   }
 }
 
-extension CompanionProxy.Parts {
+extension CompanionProxy.Gateway {
   /// What a client has sent, or changed on the radio, the gateway notes.
   func note(_ command: Command, _ outcome: RadioSession.Outcome, from client: String) {
     noteSent(command, outcome, from: client)

@@ -24,10 +24,10 @@ final class ClientSession {
 
   /// Why a client is disconnected.
   struct Disconnection: Error {
-    let words: String
+    let reason: String
   }
 
-  let parts: CompanionProxy.Parts
+  let gateway: CompanionProxy.Gateway
   let settings: ProxySettings
   /// Under which its place is kept: the listener, its address, and which of several from there.
   let name: String
@@ -58,7 +58,7 @@ final class ClientSession {
 
   init(
     _ stream: SocketStream, name: String, place: String, cursor: Int64, _ settings: ProxySettings,
-    _ parts: CompanionProxy.Parts
+    _ gateway: CompanionProxy.Gateway
   ) {
     self.stream = stream
     outlet = ClientOutlet(stream)
@@ -66,34 +66,34 @@ final class ClientSession {
     self.place = place
     self.cursor = cursor
     self.settings = settings
-    self.parts = parts
-    log = parts.log.about(.client, name)
-    connectedAt = parts.loop.now
+    self.gateway = gateway
+    log = gateway.log.about(.client, name)
+    connectedAt = gateway.loop.now
   }
 
   /// Until either side disconnects.
   func run() async {
     do {
-      try await parts.loop.race(
+      try await gateway.loop.race(
         { try await self.readCommands() },
         { try await self.carryOutCommands() },
         { try await self.keepTurns() },
         { try await self.outlet.watch() })
     } catch let end as Disconnection {
-      disconnect(end.words)
+      disconnect(end.reason)
     } catch {
       disconnect((error as? StreamEnd)?.reason)
     }
   }
 
   /// Closes the connection at once, and writes down the client's place; its task ends with that.
-  func disconnect(_ words: String?) {
+  func disconnect(_ reason: String?) {
     guard !isOver else { return }
     isOver = true
     outlet.close()
     question?.leave()
     keepCursor()
-    if let words { parts.log.info("client \(name) disconnected: \(words)") }
+    if let reason { gateway.log.info("client \(name) disconnected: \(reason)") }
   }
 
   // MARK: Commands come
@@ -102,19 +102,19 @@ final class ClientSession {
     var decoder = FrameStream(.toRadio)
     while true {
       if let bytes = try await read(before: decoder.deadline) {
-        decoder.append(bytes, now: parts.loop.now)
+        decoder.append(bytes, now: gateway.loop.now)
       } else {
-        decoder.timedOut(now: parts.loop.now)
+        decoder.timedOut(now: gateway.loop.now)
       }
       var frames: [[UInt8]] = []
-      while let frame = decoder.next(now: parts.loop.now) {
+      while let frame = decoder.next(now: gateway.loop.now) {
         frames.append(frame)
         guard waiting.count + frames.count <= Self.maxWaiting else {
-          throw Disconnection(words: "\(Self.maxWaiting) commands sent without waiting")
+          throw Disconnection(reason: "\(Self.maxWaiting) commands sent without waiting")
         }
       }
       // Nothing is carried out of what came along with it.
-      if let fault = decoder.fault { throw Disconnection(words: Self.words(fault)) }
+      if let fault = decoder.fault { throw Disconnection(reason: Self.reason(fault)) }
       // There is room, as has just been seen.
       for frame in frames { _ = waiting.put(frame) }
     }
@@ -124,13 +124,13 @@ final class ClientSession {
   private func read(before deadline: MonotonicTime?) async throws -> [UInt8]? {
     guard let deadline else { return try await stream.read() }
     do {
-      return try await parts.loop.withTimeout(deadline - parts.loop.now) { try await self.stream.read() }
+      return try await gateway.loop.withTimeout(deadline - gateway.loop.now) { try await self.stream.read() }
     } catch is TimedOut {
       return nil
     }
   }
 
-  private static func words(_ fault: FrameStream.Fault) -> String {
+  private static func reason(_ fault: FrameStream.Fault) -> String {
     switch fault {
     case .noMarker: "not the companion protocol (a web page, perhaps)"
     case .length(let length): "not the companion protocol (a frame of \(length) bytes)"
@@ -165,7 +165,7 @@ final class ClientSession {
   }
 
   private var longestFrame: Int {
-    guard let version = parts.connection.identity?.device?.details?.version.string else {
+    guard let version = gateway.connection.identity?.device?.details?.version.string else {
       return SerialFraming.largestFrameBefore116
     }
     let isRecent = FirmwareVersion(version) >= FirmwareVersion(1, 16)
@@ -173,7 +173,7 @@ final class ClientSession {
   }
 
   private func answer(_ command: Command, _ frame: [UInt8]) async throws -> ClientAnswer {
-    let (now, radios) = (parts.synchronizer.now, parts.synchronizer.radioTime)
+    let (now, radios) = (gateway.synchronizer.now, gateway.synchronizer.radioTime)
     let time = now.trusted ? now.milliseconds / 1000 : radios.map { Int64($0) }
     switch ClientRoute(command, allows: settings.allows, now: time) {
     case .nextMessage: return nextMessage()

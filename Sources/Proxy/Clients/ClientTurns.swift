@@ -35,7 +35,7 @@ extension ClientSession {
       guard !toSign.isEmpty else { return .reply(.error(.badState)) }
       let message = toSign
       toSign = []
-      return .reply(await parts.sign(message).map { .signature($0) } ?? .error(.badState))
+      return .reply(await gateway.sign(message).map { .signature($0) } ?? .error(.badState))
     }
   }
 
@@ -48,7 +48,7 @@ extension ClientSession {
     guard mayGoOnAir(command) else { return .reply(.error(.tableFull)) }
     let question: OpenQuestion
     do throws(Refusal) {
-      question = OpenQuestion(answer, try await parts.requests.share())
+      question = OpenQuestion(answer, try await gateway.requests.share())
     } catch {
       return .reply(.error(error == .linkDown ? .badState : .tableFull))
     }
@@ -64,7 +64,7 @@ extension ClientSession {
   /// Keeps the turn of each question until its answer has come, or will not come any more.
   func keepTurns() async throws {
     while let question = try await questions.next() {
-      _ = try await question.over.value(within: question.patience, on: parts.loop)
+      _ = try await question.over.value(within: question.patience, on: gateway.loop)
       question.leave()
     }
   }

@@ -12,7 +12,7 @@ extension ClientSession {
 
   /// From the store, while that is what the radio has; from the radio while it may have changed.
   func contacts(since: UInt32) async throws -> ClientAnswer {
-    guard parts.synchronizer.knowsAllContacts else { return try await contactsOfRadio(since) }
+    guard gateway.synchronizer.knowsAllContacts else { return try await contactsOfRadio(since) }
     do {
       return try await contactsOfStore(since)
     } catch is StoreError {
@@ -22,7 +22,7 @@ extension ClientSession {
 
   /// As fast as the client reads: nothing is collected.
   private func contactsOfStore(_ since: UInt32) async throws -> ClientAnswer {
-    let total = try parts.store.contactCount(onRadio: true)
+    let total = try gateway.store.contactCount(onRadio: true)
     outlet.write(Reply.contactsStart(total: UInt32(clamping: total)).encode())
     var after: [UInt8] = []
     var newest: UInt32 = 0
@@ -30,7 +30,7 @@ extension ClientSession {
     repeat {
       try await outlet.hasRoom(Self.maxPending)
       count = 0
-      try parts.store.eachContact(after: after, onRadioOnly: true) { stored in
+      try gateway.store.eachContact(after: after, onRadioOnly: true) { stored in
         let contact = stored.contact
         after = contact.key.bytes
         let modified = contact.lastModified ?? 0

@@ -16,7 +16,7 @@ final class ProxyListener {
   ]
 
   let settings: ProxySettings
-  private let parts: CompanionProxy.Parts
+  private let gateway: CompanionProxy.Gateway
   private let log: Log
   private var task: LoopTask?
   private var acceptor: Acceptor?
@@ -26,28 +26,28 @@ final class ProxyListener {
   /// Who is connected.
   private(set) var clients: [ClientSession] = []
 
-  init(_ settings: ProxySettings, _ parts: CompanionProxy.Parts) {
+  init(_ settings: ProxySettings, _ gateway: CompanionProxy.Gateway) {
     self.settings = settings
-    self.parts = parts
-    log = parts.log
+    self.gateway = gateway
+    log = gateway.log
   }
 
   func start() {
-    task = parts.loop.begin {
+    task = gateway.loop.begin {
       // `try?`: it ends only by `stop`.
       try? await self.run()
     }
   }
 
   /// Stops listening and disconnects all clients at once: the address is free when this returns.
-  func stop(_ words: String?) {
+  func stop(_ reason: String?) {
     isStopped = true
     task?.cancel()
     acceptor?.stop()
-    disconnectAll(words)
+    disconnectAll(reason)
   }
 
-  func disconnectAll(_ words: String?) { for client in clients { client.disconnect(words) } }
+  func disconnectAll(_ reason: String?) { for client in clients { client.disconnect(reason) } }
 
   /// Listens, and serves each client in a child: all of them have ended when this returns.
   private func run() async throws(CancellationError) {
@@ -62,7 +62,7 @@ final class ProxyListener {
           continue
         }
         clients.append(client)
-        parts.loop.begin(in: &group) {
+        gateway.loop.begin(in: &group) {
           await client.run()
           self.clients.removeAll { $0 === client }
         }
@@ -78,14 +78,14 @@ final class ProxyListener {
         log.notice("proxy \(settings.name): other programs share the radio at \(settings.address)")
         trouble = nil
         return Acceptor(
-          descriptor, name: "proxy \(settings.name)", reserve: .turnsAway, on: parts.loop, log: log)
+          descriptor, name: "proxy \(settings.name)", reserve: .turnsAway, on: gateway.loop, log: log)
       } catch {
         if trouble == nil {
           log.warning("proxy \(settings.name): \(error); retrying every \(Int(Self.retryAfter.inSeconds)) s")
         }
         trouble = "\(error)"
       }
-      try await parts.loop.sleep(for: Self.retryAfter)
+      try await gateway.loop.sleep(for: Self.retryAfter)
     }
   }
 
@@ -101,12 +101,12 @@ final class ProxyListener {
     }
     let name = freeName(peer, there)
     // Each radio's messages are a list of their own.
-    let place = parts.store.radio > 1 ? "\(name) of radio \(parts.store.radio)" : name
+    let place = gateway.store.radio > 1 ? "\(name) of radio \(gateway.store.radio)" : name
     do throws(StoreError) {
       let cursor = try cursor(at: place)
       prepare(socket)
       return ClientSession(
-        SocketStream(socket, on: parts.loop), name: name, place: place, cursor: cursor, settings, parts)
+        SocketStream(socket, on: gateway.loop), name: name, place: place, cursor: cursor, settings, gateway)
     } catch {
       log.warning("proxy \(settings.name): \(peer) refused: \(error)")
       return nil
@@ -123,10 +123,10 @@ final class ProxyListener {
 
   private func cursor(at place: String) throws(StoreError) -> Int64 {
     // A place beyond the end is of another database.
-    let newest = try parts.store.lastMessageID()
-    if let kept = try parts.store.clientCursor(place), kept <= newest { return kept }
+    let newest = try gateway.store.lastMessageID()
+    if let kept = try gateway.store.clientCursor(place), kept <= newest { return kept }
     let cursor = max(0, newest - settings.history)
-    parts.keepCursor(place, cursor)
+    gateway.keepCursor(place, cursor)
     return cursor
   }
 
