@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Foundation
+import Glibc
 
 /// A bus of our own: Debian's dbus-daemon, in a scratch folder.
 public final class MessageBus {
@@ -32,7 +33,21 @@ public final class MessageBus {
     try process.run()
     self.process = process
     var patience = Patience()
-    while !FileManager.default.fileExists(atPath: location), !patience.isOver() { usleep(10_000) }
+    // Its socket has a name before anybody listens there.
+    while !isListening, !patience.isOver() { usleep(10_000) }
+  }
+
+  private var isListening: Bool {
+    let socket = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+    defer { close(socket) }
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: location.utf8.prefix($0.count - 1)) }
+    return withUnsafePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        connect(socket, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
+      }
+    }
   }
 
   public func stop() {
