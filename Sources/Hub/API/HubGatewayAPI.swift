@@ -91,7 +91,7 @@ extension HubAPI {
   func updates(_ call: Call) async throws -> Response {
     if let names = call.query("buckets") {
       let buckets = names.split(separator: ",").map(String.init)
-      return Self.json(HubUpdates.states(try await stores.pages.bucketStates(buckets, gateway: call.gateway)))
+      return Self.json(HubUpdates.states(try await stores.standing(of: buckets, for: call.gateway)))
     }
     guard let query = HubUpdates.Query({ call.number($0) }, bucket: call.query("bucket")) else {
       return Self.refusal(.badRequest, "buckets, or bucket and after, are required")

@@ -93,13 +93,30 @@ extension HubStore {
 
   // MARK: What gateways ask
 
-  public func bucketStates(_ names: [String], gateway: String) throws(HubDatabaseError) -> [BucketState] {
-    var states: [BucketState] = []
-    for name in names.prefix(64) where Self.isBucket(name) {
-      let state = try bucketState(name, gateway)
-      states.append(BucketState(bucket: name, seq: state?.seq ?? 0, at: state?.at ?? 0))
+  /// What one gateway asks: how far each of these buckets is. Names that are none, and those beyond the first 64, are left out.
+  struct BucketQuestion: Sendable {
+    let places: [BucketPlace]
+
+    init(_ names: [String], of gateway: String) {
+      places = names.prefix(64).filter(HubStore.isBucket).map { BucketPlace($0, of: gateway) }
     }
-    return states
+  }
+
+  /// How far the buckets are, of many gateways at once: after a restart the whole fleet asks.
+  func states(of questions: [BucketQuestion]) throws(HubDatabaseError) -> [[BucketState]] {
+    var found: [BucketPlace: BucketState] = [:]
+    let places = Array(Set(questions.flatMap(\.places)))
+    if !places.isEmpty {
+      let call = HubCall(
+        "SELECT b.gateway, b.name, b.seq, b.at FROM @rows JOIN buckets b ON b.gateway = v.gateway AND b.name = v.name",
+        [("gateway", .texts(places.map(\.scope))), ("name", .texts(places.map(\.name)))]
+      ) {
+        let place = BucketPlace(scope: $0.text(0), name: $0.text(1))
+        found[place] = BucketState(bucket: place.name, seq: $0.integer(2), at: $0.integer(3))
+      }
+      try database.read([call])
+    }
+    return questions.map { $0.places.map { found[$0] ?? BucketState(bucket: $0.name, seq: 0, at: 0) } }
   }
 
   /// A list's place: its gateway, or an empty text for what all share, and its name.
@@ -107,7 +124,18 @@ extension HubStore {
     let scope: String
     let name: String
 
-    init(_ name: String, of gateway: String) { (scope, self.name) = (HubStore.scope(name, gateway), name) }
+    init(_ name: String, of gateway: String) { self.init(scope: HubStore.scope(name, gateway), name: name) }
+    init(scope: String, name: String) { (self.scope, self.name) = (scope, name) }
+
+    /// Names are compared byte by byte.
+    static func == (left: Self, right: Self) -> Bool {
+      left.name.utf8.elementsEqual(right.name.utf8) && left.scope.utf8.elementsEqual(right.scope.utf8)
+    }
+
+    func hash(into hasher: inout Hasher) {
+      for byte in scope.utf8 { hasher.combine(byte) }
+      for byte in name.utf8 { hasher.combine(byte) }
+    }
   }
 
   /// How far these buckets are, those that have anything: asked for at once.
@@ -123,39 +151,74 @@ extension HubStore {
     return found
   }
 
-  private func bucketState(
-    _ name: String, _ gateway: String
-  ) throws(HubDatabaseError) -> (seq: Int64, first: Int64, at: Int64)? {
-    try database.first(
-      "SELECT seq, first, at FROM buckets WHERE gateway = ?1 AND name = ?2", .text(Self.scope(name, gateway)),
-      .text(name)
-    ) { ($0.integer(0), $0.integer(1), $0.integer(2)) }
-  }
-
   /// `{"bucket", "first", "last", "last_at", "more", "updates": [{"seq", "at", "id", "body"}]}`, or, if the
   /// gateway has other updates, `{"bucket", "diverged": true, "resume", "resume_at"}`.
   public func updates(
     _ bucket: String, of gateway: String, from position: Position, until: Int64?, limit: Int
   ) throws(HubDatabaseError) -> [UInt8] {
     let scope = Self.scope(bucket, gateway)
-    let state = try bucketState(bucket, gateway) ?? (0, 1, 0)
-    let known = try date(of: position.after, bucket, scope)
-    if position.after > state.seq || (known != nil && position.at != nil && known != position.at) {
+    let place: [SQLiteValue] = [.text(scope), .text(bucket)]
+    // Messages that the gateway itself received are left out.
+    let filter = """
+      FROM updates u
+      WHERE gateway = @1 AND bucket = @2 AND seq > @3 AND seq <= @4 AND body <> '' AND (@1 <> '' OR NOT EXISTS (
+      SELECT 1 FROM heard h JOIN messages m ON m.position = h.message WHERE m.identity = u.id AND h.gateway = @5))
+      ORDER BY seq LIMIT @6
+      """
+    func rows(until: Int64, limit: Int) -> [SQLiteValue] {
+      place + [.integer(position.after), .integer(until), .text(gateway), .integer(Int64(limit))]
+    }
+    // Two questions, whatever there is: each is a way to a server and back.
+    var (seq, first) = (Int64(0), Int64(1))
+    var known: Int64?
+    var fit = PageFit(most: Self.bucketPageBytes)
+    try database.read([
+      HubCall("SELECT seq, first FROM buckets WHERE gateway = @1 AND name = @2", values: place) {
+        (seq, first) = ($0.integer(0), $0.integer(1))
+      },
+      HubCall(Self.dateOfUpdate, values: place + [.integer(position.after)]) { known = $0.integer(0) },
+      HubCall("SELECT seq, \(bytes("body")) \(filter)", values: rows(until: until ?? .max, limit: limit)) {
+        // One that came after the number of the bucket was read is on the next page.
+        if $0.integer(0) <= seq { fit.add($0.integer(1)) }
+      },
+    ])
+    if position.after > seq || (known != nil && position.at != nil && known != position.at) {
       return try diverged(bucket, scope, since: position.since ?? 0)
     }
-    let end = min(until ?? state.seq, state.seq)
-    let (list, count, reached) = try read(bucket, scope, gateway, after: position.after, until: end, limit: limit)
-    let last = count >= limit || reached.isCut ? reached.seq : max(end, position.after)
-    let lastAt = try date(of: last, bucket, scope)
+    let end = max(min(until ?? seq, seq), position.after)
+    var updates: [[UInt8]] = []
+    var reached: (seq: Int64, at: Int64?) = (position.after, known)
+    var endDate = known
+    if end > position.after {
+      var calls = [HubCall(Self.dateOfUpdate, values: place + [.integer(end)]) { endDate = $0.integer(0) }]
+      if fit.rows > 0 {
+        calls.append(
+          HubCall("SELECT seq, at, id, body \(filter)", values: rows(until: end, limit: fit.rows)) { row in
+            reached = (row.integer(0), row.integer(1))
+            updates.append(
+              JSONWriter.object { json in
+                json.field("seq", row.integer(0))
+                json.field("at", row.integer(1))
+                json.field("id", row.text(2))
+                json.field("body", json: Array(row.text(3).utf8))
+              })
+          })
+      }
+      try database.read(calls)
+    }
+    // Those behind the last one that fits are on the next page; without one, all is known up to the end.
+    let last: (seq: Int64, at: Int64?) = fit.rows >= limit || fit.isCut ? reached : (end, endDate)
     return JSONWriter.object { json in
       json.field("bucket", bucket)
-      json.field("first", state.first)
-      json.field("last", last)
-      json.field("last_at", lastAt)
-      json.field("more", last < end)
-      json.field("updates", json: list)
+      json.field("first", first)
+      json.field("last", last.seq)
+      json.field("last_at", last.at)
+      json.field("more", last.seq < end)
+      json.arrayField("updates") { json in for update in updates { json.raw(update) } }
     }
   }
+
+  private static let dateOfUpdate = "SELECT at FROM updates WHERE gateway = @1 AND bucket = @2 AND seq = @3"
 
   private func date(of seq: Int64, _ bucket: String, _ scope: String) throws(HubDatabaseError) -> Int64? {
     try database.first(
@@ -177,36 +240,5 @@ extension HubStore {
       json.field("resume", resume)
       json.field("resume_at", at)
     }
-  }
-
-  /// Messages that the gateway itself received are left out.
-  private func read(
-    _ bucket: String, _ scope: String, _ gateway: String, after: Int64, until: Int64, limit: Int
-  ) throws(HubDatabaseError) -> (list: [UInt8], count: Int, reached: (seq: Int64, isCut: Bool)) {
-    let filter = """
-      FROM updates u
-      WHERE gateway = ?1 AND bucket = ?2 AND seq > ?3 AND seq <= ?4 AND body <> '' AND (?1 <> '' OR NOT EXISTS (
-      SELECT 1 FROM heard h JOIN messages m ON m.position = h.message WHERE m.identity = u.id AND h.gateway = ?5))
-      ORDER BY seq LIMIT ?6
-      """
-    let values: [SQLiteValue] = [.text(scope), .text(bucket), .integer(after), .integer(until), .text(gateway)]
-    let fit = try fitting(
-      "SELECT \(bytes("body")) \(filter)", values + [.integer(Int64(limit))], most: Self.bucketPageBytes)
-    var list = JSONWriter()
-    var reached = after
-    try list.array { (json) throws(HubDatabaseError) in
-      try database.each("SELECT seq, at, id, body \(filter)", values + [.integer(Int64(fit.rows))]) {
-        (row) throws(HubDatabaseError) in
-        reached = row.integer(0)
-        json.object { json in
-          json.field("seq", row.integer(0))
-          json.field("at", row.integer(1))
-          json.field("id", row.text(2))
-          json.field("body", json: Array(row.text(3).utf8))
-        }
-        return true
-      }
-    }
-    return (list.bytes, fit.rows, (reached, fit.isCut))
   }
 }

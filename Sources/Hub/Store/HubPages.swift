@@ -7,29 +7,45 @@ extension HubStore {
   /// Maximum bytes of a page, so that a whole answer has at most 1 MiB, the limit of clients. The first row is included
   /// regardless of its size, so that every list can be read to its end.
   static let pageBytes: Int64 = (1 << 20) - 1024
-  /// Bytes around a row's own: names, numbers, punctuation.
-  private static let rowBytes: Int64 = 256
-
   /// The number of rows that fit a page, and whether the limit allows more. `sizes` selects the bytes of each row, in the order
   /// of the page, so that neither database reads or sends unused rows.
   func fitting(
     _ sizes: String, _ values: [SQLiteValue], most: Int64 = pageBytes
   ) throws(HubDatabaseError) -> (rows: Int, isCut: Bool) {
-    var (rows, bytes, isCut) = (0, Int64(0), false)
-    try database.each(sizes, values) { (row) throws(HubDatabaseError) in
-      bytes += min(max(row.integer(0), 0), most) + Self.rowBytes
-      guard rows == 0 || bytes <= most else {
-        isCut = true
-        return false
-      }
-      rows += 1
-      return true
-    }
-    return (rows, isCut)
+    var fit = PageFit(most: most)
+    try database.each(sizes, values) { (row) throws(HubDatabaseError) in fit.add(row.integer(0)) }
+    return (fit.rows, fit.isCut)
   }
 
   /// SQL for the bytes of a column; 0 for NULL.
   func bytes(_ column: String) -> String { "coalesce(\(database.bytes(column)), 0)" }
+}
+
+/// The rows that fit a page, counted by their bytes in the page's order. The first one fits whatever its size.
+struct PageFit {
+  /// Bytes around a row's own: names, numbers, punctuation.
+  private static let rowBytes: Int64 = 256
+
+  let most: Int64
+  private(set) var rows = 0
+  /// There are more than fit.
+  private(set) var isCut = false
+  private var bytes: Int64 = 0
+
+  init(most: Int64) { self.most = most }
+
+  /// False: neither this one nor those behind it.
+  @discardableResult
+  mutating func add(_ size: Int64) -> Bool {
+    guard !isCut else { return false }
+    bytes += min(max(size, 0), most) + Self.rowBytes
+    guard rows == 0 || bytes <= most else {
+      isCut = true
+      return false
+    }
+    rows += 1
+    return true
+  }
 }
 
 /// Limits of the data that a hub stores for one gateway. Its journal is limited by `max_bytes_per_day`.

@@ -11,6 +11,8 @@ final class HubStores: Sendable {
   let desk: HubStore
   /// How much the hub has, for gateways that connect: after a restart of the hub that is the whole fleet.
   let greetings: Gathered<GatewayEpoch, HubStore.Progress?>
+  /// How far buckets are, which each gateway asks when it connects.
+  let standings: Gathered<HubStore.BucketQuestion, [HubStore.BucketState]>
   /// States that gateways tell, each when it connects.
   let states: Gathered<GatewayState, Bool>
   /// Whether the database answers, on a connection of its own.
@@ -72,6 +74,10 @@ final class HubStores: Sendable {
     greetings = Gathered(weight: { _ in 0.001 }) { (epochs) async throws(HubDatabaseError) in
       try await greeter.progress(of: epochs)
     }
+    standings = Gathered(weight: { 0.001 + Double($0.places.count) / 4000 }) {
+      (questions) async throws(HubDatabaseError) in
+      try await greeter.states(of: questions)
+    }
     states = Gathered(weight: { 0.002 + Double($0.body.utf8.count) / Double(4 << 20) }) {
       [desk] (states) async throws(HubDatabaseError) in try await desk.keep(states)
     }
@@ -80,6 +86,11 @@ final class HubStores: Sendable {
   /// `nil` for a gateway or an epoch that is not known.
   func progress(gateway: String, epoch: String) async throws -> HubStore.Progress? {
     try await greetings.ask(GatewayEpoch(gateway: gateway, epoch: epoch))
+  }
+
+  /// How far these buckets are for a gateway; names that are none, and those beyond the first 64, are left out.
+  func standing(of buckets: [String], for gateway: String) async throws -> [HubStore.BucketState] {
+    try await standings.ask(HubStore.BucketQuestion(buckets, of: gateway))
   }
 
   /// Keeps the latest state of a name from the gateway. False: too large, or too many names.
