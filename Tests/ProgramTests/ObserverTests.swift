@@ -186,7 +186,7 @@ extension WholeProgramTests {
       try reader.line(with: "homeassistant/meshpost/meshpost_hill/radio {")
       reader.kill9()
       let words = try Self.judge(reader.lines, in: rig)
-      #expect(words.contains("'sensor': 8") && words.contains("'binary_sensor': 2"), "\(words)")
+      #expect(words.contains("'sensor': 8") && words.contains("'binary_sensor': 3"), "\(words)")
       let state = try #require(reader.lines.last { $0.contains("meshpost_hill/radio ") })
       #expect(state.contains(#""link":"up""#) && state.contains(#""battery_mv""#))
     }
