@@ -86,6 +86,16 @@ class Browser:
     def click(self, selector):
         self.until(f"a click on {selector}", lambda: (self.find(selector).click(), True)[1])
 
+    def press(self, selector, words, inner=None):
+        """Clicks the first with these words in it; `inner`: what is in it. What is drawn anew meanwhile is looked for again."""
+        def pressed():
+            for one in self.all(selector):
+                if words in one.text:
+                    (one.find_element(By.CSS_SELECTOR, inner) if inner else one).click()
+                    return True
+            return False
+        self.until(f"a click on {words!r} in {selector}", pressed)
+
     def keys(self, *words):
         webdriver.ActionChains(self.driver).send_keys(*words).perform()
 

@@ -25,7 +25,7 @@ def signing_out_ends_it(world):
     browser.type(".list-search .field", "x")
     browser.script("localStorage.setItem('meshpost.drafts', JSON.stringify({x: 'secret plans'}))")
     browser.click('.head [aria-label="Menu"]')
-    browser.until("the button", lambda: [one for one in browser.all("dialog .button") if one.text == "Sign out"])[0].click()
+    browser.press("dialog .button", "Sign out")
     browser.find(".signin-card")
     assert browser.script("return fetch('/v1/status').then((one) => one.status)") == 401
     assert "secret plans" not in browser.script("return JSON.stringify(localStorage)")
@@ -130,7 +130,7 @@ def a_repeater_is_asked(world):
         assert browser.find("#node-password").get_attribute("value") == ""
 
         def asked(name):
-            next(one for one in browser.all(".asks > .row .button") if one.text == name).click()
+            browser.press(".asks > .row .button", name)
             return browser.until(name, lambda: browser.all(f'.answer[data-ask="{name.lower()}"] dl, .answer[data-ask="{name.lower()}"] ul, .answer[data-ask="{name.lower()}"] p:not(.bad-words)'), 120)
 
         browser.click('[data-path="discover"]')
@@ -167,7 +167,7 @@ def dead_letters_are_retried_and_deleted(world):
             isRefusing["now"] = False
             browser.click(f"{letters} .button:not(.danger)")
             browser.until("one letter", lambda: len(browser.all(letters)) == 1)
-            next(one for one in browser.all("#dead-letters > .row .button.danger")).click()
+            browser.click("#dead-letters > .row .button.danger")
             browser.click("dialog .button.danger")
             browser.until("none", lambda: not browser.script("return document.querySelector('#dead-letters').checkVisibility()"))
         finally:

@@ -18,6 +18,8 @@ export class GatewayDetails {
   #ends;
   #stamp = null;
   #timer = 0;
+  /** Fields whose text is on its way. */
+  #saving = 0;
 
   constructor(gateway, shell, shut) {
     [this.gateway, this.#shell, this.#shut] = [gateway, shell, shut];
@@ -85,7 +87,8 @@ export class GatewayDetails {
   #drawNotes(row) {
     const version = JSON.stringify([row.name, row.radio, row.note, row.tags, row.radio_key]);
     const values = { alias: row.name && row.name !== row.radio && row.name !== row.gateway ? row.name : "", note: row.note ?? "", tags: (row.tags ?? []).join(", ") };
-    if (this.notes.dataset.version === version || this.notes.contains(document.activeElement)) return;
+    // What one writes, what is on its way, and what was not taken stay.
+    if (this.notes.dataset.version === version || this.#saving || this.notes.contains(document.activeElement) || this.notes.querySelector("[aria-invalid]")) return;
     this.notes.dataset.version = version;
     // What was saved here is there already, and says so.
     const fields = [...this.notes.querySelectorAll(".field")];
@@ -114,16 +117,20 @@ export class GatewayDetails {
           const text = field.value.trim();
           const given = name === "tags" ? text.split(",").map((one) => one.trim()).filter(Boolean) : text;
           const path = `${this.#path}/documents/node/${row.radio_key}/${name}`;
+          this.#saving += 1;
           try {
             await (given.length ? put(path, { value: given }) : remove(path));
-            value = text;
-            state.textContent = t("saved");
-            field.removeAttribute("aria-invalid");
-            fleet.patch(this.gateway, name === "alias" ? { name: given || row.radio || this.gateway } : { [name]: given.length ? given : undefined });
           } catch (trouble) {
             field.setAttribute("aria-invalid", "true");
             state.textContent = `${t("not-saved")} ${trouble.message}`;
+            return;
+          } finally {
+            this.#saving -= 1;
           }
+          value = text;
+          state.textContent = t("saved");
+          field.removeAttribute("aria-invalid");
+          fleet.patch(this.gateway, name === "alias" ? { name: given || row.radio || this.gateway } : { [name]: given.length ? given : undefined });
         },
       },
     });
