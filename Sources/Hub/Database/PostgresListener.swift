@@ -32,7 +32,7 @@ final class PostgresListener: Sendable {
   private static func listen(
     _ connection: OpaquePointer, _ onConnect: () -> Void, _ onNews: (HubNews) -> Void
   ) {
-    // `try?`: here and below, whoever lost it connects again.
+    // `try?`: it connects again.
     guard (try? PostgresHubDatabase.execute("LISTEN \(PostgresHubDatabase.channel)", on: connection)) == true else {
       return
     }
@@ -42,6 +42,7 @@ final class PostgresListener: Sendable {
       let ready = poll(&descriptor, 1, silence * 1000)
       guard ready >= 0 || errno == EINTR else { return }
       if ready == 0 {
+        // `try?`: it connects again.
         guard (try? PostgresHubDatabase.execute("SELECT 1", on: connection)) == true else { return }
       } else if PQconsumeInput(connection) != 1 {
         return
