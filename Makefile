@@ -78,6 +78,7 @@ format:
 lint:
 	$(SWIFT) format lint --strict --recursive Sources Tests Benchmarks Package.swift
 	./Tests/tidy
+	@find Sources/Pages -name '*.js' -o -name '*.css' | while read -r file; do awk -f deploy/pages/lean.awk "$$file" >/dev/null || exit 1; done
 
 # What is missing is installed by its Debian name; nothing is asked of the network when all is there.
 define install_missing

@@ -154,7 +154,7 @@ class Site:
         if self.options.pages:
             return self.options.pages
         shutil.copytree(ROOT / "Sources/Pages", self.folder / "pages")
-        subprocess.run(["find", self.folder / "pages", "-type", "f", "!", "-name", "*.png", "-exec", "gzip", "-9kn", "{}", "+"], check=True)
+        subprocess.run([ROOT / "deploy/pages/pack", self.folder / "pages"], check=True)
         return self.folder / "pages"
 
     def signed_in(self, port, secret):
