@@ -45,7 +45,7 @@ public struct AlertBoard: Sendable {
   public static let longest: Duration = .seconds(86_400)
   /// What an alert that comes back has to be well for, at least; twice that when it comes again.
   static let shortest: Duration = .seconds(60)
-  /// Subjects at most; further ones are not looked after.
+  /// Subjects of a gateway at most; further ones are not looked after.
   public static let maxSubjects = 1024
 
   private enum State: Equatable {
@@ -72,9 +72,13 @@ public struct AlertBoard: Sendable {
   }
 
   public private(set) var settings: AlertSettings
+  private let maxSubjects: Int
   private var courses: [AlertSubject: Course] = [:]
 
-  public init(_ settings: AlertSettings) { self.settings = settings }
+  /// `maxSubjects`: of whom there are more are not looked after.
+  public init(_ settings: AlertSettings, maxSubjects: Int = AlertBoard.maxSubjects) {
+    (self.settings, self.maxSubjects) = (settings, maxSubjects)
+  }
 
   /// Those that have begun and not ended.
   public var open: [AlertSubject] { courses.filter(\.value.isOpen).map(\.key) }
@@ -103,13 +107,13 @@ public struct AlertBoard: Sendable {
 
   /// An alert that was open when the program ended.
   public mutating func restore(_ subject: AlertSubject, returns: Int) {
-    guard settings.times[subject.rule] != nil, courses.count < Self.maxSubjects else { return }
+    guard settings.times[subject.rule] != nil, courses.count < maxSubjects else { return }
     courses[subject] = Course(state: .open, returns: min(max(returns, 0), 64))
   }
 
   /// One that was over before the program ended, at this time of the board's clock.
   public mutating func restoreEnded(_ subject: AlertSubject, at time: MonotonicTime, returns: Int) {
-    guard settings.times[subject.rule] != nil, courses[subject] == nil, courses.count < Self.maxSubjects else { return }
+    guard settings.times[subject.rule] != nil, courses[subject] == nil, courses.count < maxSubjects else { return }
     courses[subject] = Course(returns: min(max(returns, 0), 64), ended: time)
   }
 
@@ -118,7 +122,7 @@ public struct AlertBoard: Sendable {
   public mutating func read(_ subject: AlertSubject, _ reading: AlertReading, now: MonotonicTime) -> AlertChange? {
     guard let times = settings.times[subject.rule] else { return nil }
     // What was never wrong takes no memory.
-    guard var course = courses[subject] ?? (reading.isBad && courses.count < Self.maxSubjects ? Course() : nil)
+    guard var course = courses[subject] ?? (reading.isBad && courses.count < maxSubjects ? Course() : nil)
     else { return nil }
     switch (course.state, reading) {
     case (.calm, .bad(_, _, let since)): course.state = .doubtful(since: min(since ?? now, now))

@@ -25,6 +25,16 @@ public struct Silence<Name: Hashable & Sendable>: Sendable {
     lines[name] = Line(heard: max(heard, lines[name]?.heard ?? heard), limit: limit)
   }
 
+  /// Nobody could be heard from `begin` to `end`: that time counts for nobody as silence. Who was not late by then has at least `least` from
+  /// now on; who was late stays so.
+  public mutating func pass(from begin: MonotonicTime, to end: MonotonicTime, least: Duration) {
+    for (name, line) in lines {
+      let heard = line.heard + (end - begin)
+      let isLate = begin - line.heard >= line.limit
+      lines[name]?.heard = isLate ? heard : min(end, max(heard, end + (least - line.limit)))
+    }
+  }
+
   public mutating func ignore(_ name: Name) { lines[name] = nil }
 
   /// Somebody was heard. False: nobody listens for them.

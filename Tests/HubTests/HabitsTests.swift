@@ -77,4 +77,26 @@ import Timing
     habits.keep(only: [])
     #expect(habits.gateways.isEmpty && !habits.isLate("hill", now: time(1e9)))
   }
+
+  /// The database was away for hours, and nobody knows who tried to come meanwhile.
+  @Test func `nobody is late because the hub could not listen, and who was late before stays so`() {
+    var habits = Habits()
+    func look(_ gateway: String, seen: Int64, at seconds: Double, hasLink: Bool) {
+      habits.look(
+        gateway, seen: seen, hasLink: hasLink, isLinked: false, least: Self.least, now: time(seconds))
+    }
+    for gateway in ["lost", "linked"] { look(gateway, seen: 1, at: 0, hasLink: true) }
+    for number in 0..<10 { look("hourly", seen: Int64(number), at: Double(number) * 100, hasLink: false) }
+    look("linked", seen: 2, at: 1000, hasLink: true)
+    #expect(habits.isLate("lost", now: time(1000)) && !habits.isLate("linked", now: time(1000)))
+    habits.pass(from: time(1000), to: time(21_000), least: Self.least)
+    for (gateway, seen, hasLink) in [("lost", 1, true), ("linked", 2, true), ("hourly", 9, false)] {
+      look(gateway, seen: Int64(seen), at: 21_000, hasLink: hasLink)
+      #expect(habits.isLate(gateway, now: time(21_000)) == (gateway == "lost"))
+    }
+    #expect(!habits.isLate("linked", now: time(21_899)) && habits.isLate("linked", now: time(21_900)))
+    // The hub's own absence was no pause of a gateway.
+    look("hourly", seen: 10, at: 21_015, hasLink: false)
+    #expect(habits.isLate("hourly", now: time(21_015 + 901)))
+  }
 }

@@ -12,13 +12,16 @@ import Timing
 
   private func store() throws -> HubStore { try HubStore(location: scratch.location("hub.db")) }
 
-  private func event(_ seq: Int64, _ state: String, since: Int64 = 100, kind: String = "alert") throws -> HubEvent {
+  private func event(
+    _ seq: Int64, _ state: String, since: Int64 = 100, kind: String = "alert", rule: String = "backlogged",
+    subject: String = "hub"
+  ) throws -> HubEvent {
     let more = state == "acknowledged" ? #","by":"ana","note":"seen""# : ""
     return HubEvent(
       seq: seq, at: 1000 + seq, trusted: true, kind: kind,
       body: try JSONValue(
-        parsing: #"{"rule":"backlogged","subject":"hub","state":"\#(state)","since":\#(since),"text":"waits"\#(more)}"#)
-    )
+        parsing: #"{"rule":"\#(rule)","subject":"\#(subject)","state":"\#(state)","since":\#(since),"#
+          + #""text":"waits"\#(more)}"#))
   }
 
   private func take(_ events: [HubEvent], _ store: HubStore, epoch: String = "e", at now: Int64 = 5000) async throws {
@@ -94,16 +97,16 @@ import Timing
   @Test func `several hubs tell the same alert once, and people acknowledge it once`() async throws {
     let (one, other) = (try store(), try store())
     let alert = HubAlert(gateway: "hill", rule: "gateway_silent", subject: "", text: "silent", beganAt: 50)
-    for hub in [one, other, one] { try await hub.beginAlert(alert, at: 60) }
+    for hub in [one, other, one] { try await hub.tellAlerts([.begins(alert, at: 60)]) }
     let found = try await all(other)
     #expect(found.count == 1)
     let id = try #require(found.first?.id)
     #expect(try await one.acknowledgeAlert(id, by: "ana", note: nil, at: 70)?.acknowledgedBy == "ana")
     #expect(try await other.acknowledgeAlert(id, by: "ben", note: "too late", at: 80)?.acknowledgedBy == "ana")
     #expect(try await one.acknowledgeAlert(id + 1, by: "ana", note: nil, at: 70) == nil)
-    for hub in [other, one] { try await hub.endAlert("hill", "gateway_silent", "", at: 90) }
+    for hub in [other, one] { try await hub.tellAlerts([.ends(alert, at: 90)]) }
     // The slower hub finds it late, by the same last contact.
-    try await other.beginAlert(alert, at: 95)
+    try await other.tellAlerts([.begins(alert, at: 95)])
     #expect(try await all(one).map(\.endedAt) == [90])
   }
 
@@ -122,5 +125,45 @@ import Timing
     #expect(try await store.alertCounts(of: []) == ["hill": 1], "the state may be older than the event")
     try await tell(#"{"alerts":0}"#, at: 300_000)
     #expect(try await store.alertCounts(of: []).isEmpty)
+  }
+
+  @Test func `a gateway that lies tells none of the hub's alerts, and neither fills the list nor pushes others out`()
+    async throws
+  {
+    let store = try store()
+    func told(_ rule: String, _ number: Int64, _ state: String) throws -> HubEvent {
+      HubEvent(
+        seq: number + 1, at: number.isMultiple(of: 2) ? .min : .max, trusted: true, kind: "alert",
+        body: try JSONValue(
+          parsing: #"{"rule":"\#(rule)","subject":"\#(number)","state":"\#(state)","#
+            + #""since":\#(number - 9_007_199_254_740_991)}"#))
+    }
+    try await take([event(1, "begin"), event(2, "end")], store)
+    for (number, rule) in ["gateway_silent", "hub_disk_full", "hub_database"].enumerated() {
+      try await take([told(rule, Int64(number), "begin"), told(rule, Int64(number), "end")], store, epoch: "own")
+    }
+    #expect(try await all(store).map(\.rule) == ["backlogged"], "they would be taken for the hub's")
+    for start in stride(from: 0 as Int64, to: 3000, by: 500) {
+      let events = try (start..<start + 500).map { try told("lie", $0, "begin") }
+      let batch = PreparedBatch(events, of: "lies", in: .messages, from: "liar", after: nil, at: 6000)
+      _ = try await store.keepUnordered([batch])
+    }
+    #expect(try await store.alertCounts(of: []) == ["liar": 1024])
+    let kept = try await store.number("SELECT count(*) FROM alerts WHERE gateway = 'liar'")
+    #expect(kept <= 1024 + 1000 + 64)
+    #expect(try await store.number("SELECT count(*) FROM alerts WHERE gateway = 'hill'") == 1)
+  }
+
+  @Test func `alerts that are open there keep none from being ended that are not`() async throws {
+    let store = try store()
+    try await take((1...1000).map { try event(Int64($0), "begin", subject: "\($0)") }, store)
+    let batch = PreparedBatch([try event(1, "begin")], of: "e", in: .messages, from: "valley", after: nil, at: 5000)
+    _ = try await store.keepUnordered([batch])
+    _ = try await store.keep([
+      GatewayState(gateway: "hill", name: "gateway", at: 100_000, body: #"{"alerts":50}"#),
+      GatewayState(gateway: "valley", name: "gateway", at: 100_000, body: #"{"alerts":0}"#),
+    ])
+    try await store.endLostAlerts(at: 100_000)
+    #expect(try await store.alertCounts(of: []) == ["hill": 1000])
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Alerts
 import JSON
 
 /// What a gateway tells of one of its alerts: pure. Source: docs/hub-protocol.md, "Alerts".
@@ -24,7 +25,8 @@ struct AlertReport: Sendable, Equatable {
   init?(_ event: HubEvent) {
     let body = event.body
     guard let rule = body["rule"]?.string, (1...Self.longestRule).contains(rule.utf8.count),
-      rule.utf8.allSatisfy({ (0x61...0x7A).contains($0) || $0 == 0x5F }), let since = body["since"]?.integer
+      rule.utf8.allSatisfy({ (0x61...0x7A).contains($0) || $0 == 0x5F }), !Self.isOfHubs(rule),
+      let since = body["since"]?.integer
     else { return nil }
     switch body["state"]?.string {
     case "begin", "low": state = .begin
@@ -38,5 +40,10 @@ struct AlertReport: Sendable, Equatable {
     text = HubBounds.cut(body["text"]?.string, Self.textBytes) ?? rule
     by = HubBounds.cut(body["by"]?.string, HubBounds.nameBytes)
     note = HubBounds.cut(body["note"]?.string, Self.textBytes)
+  }
+
+  /// What hubs find out themselves no gateway tells: it would be taken for theirs.
+  private static func isOfHubs(_ rule: String) -> Bool {
+    AlertRule(rawValue: rule).map { AlertRule.ofHubs.contains($0) } ?? false
   }
 }

@@ -51,6 +51,12 @@ struct Habits {
       for: gateway, heard: silence.heard(gateway) ?? now, limit: limit(habit.pause, habit.hasLink, least))
   }
 
+  /// Nobody was listened for in between: the database was away, or this hub stood still. Contacts of that time are not known, so it is no
+  /// pause of anybody, and nobody is silent because of it.
+  mutating func pass(from begin: MonotonicTime, to end: MonotonicTime, least: Duration) {
+    silence.pass(from: begin, to: end, least: least)
+  }
+
   private func limit(_ pause: Duration?, _ hasLink: Bool, _ least: Duration) -> Duration {
     guard !hasLink else { return least }
     return pause.map { max(least, $0 * Self.patience) } ?? max(least, Self.unknown)

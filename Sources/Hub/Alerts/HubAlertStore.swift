@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Alerts
 import JSON
 import SQLite
 
@@ -34,11 +35,23 @@ struct HubAlert: Sendable, Equatable {
   }
 }
 
+/// What a hub has found out itself.
+enum HubAlertTelling: Sendable {
+  case begins(HubAlert, at: Int64)
+  /// What is open of its gateway, rule and subject.
+  case ends(HubAlert, at: Int64)
+}
+
 /// Alerts of gateways and of hubs. One is told by its gateway, rule, subject and begin, so that each is there once, in whatever order and however
 /// often its events come, and however many hubs there are.
 extension HubStore {
-  /// Alerts that are kept, beside those that are open.
+  /// Alerts that are over and kept, of all and of one gateway, which keeps as many itself; and how many of one may be open.
   private static let mostAlerts: Int64 = 20_000
+  private static let mostOfGateway: Int64 = 1000
+  private static let mostOpen = Int64(AlertBoard.maxSubjects)
+  /// It is looked for what is too old with one of so many alerts.
+  private static let betweenForgetting: Int64 = 64
+  private static let lostRows = 1000
   /// A state that came so much later than an alert's events knows of them: milliseconds.
   private static let settled: Int64 = 60_000
   private static let columns = """
@@ -83,30 +96,59 @@ extension HubStore {
       "SELECT id FROM alerts WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at = ?4", place[0], place[1],
       place[2], place[3]
     ) { $0.integer(0) }
-    if let id { announce(Self.alertNews(id)) }
-    try forgetAlerts()
+    guard let id else { return }
+    announce(Self.alertNews(id))
+    if report.state == .begin { try endWhatIsTooMuch(of: gateway, at: report.at) }
+    try forgetAlerts(of: gateway, id)
   }
 
-  /// Within a transaction.
-  private func forgetAlerts() throws(HubDatabaseError) {
+  /// Within a transaction. A gateway that tells more than any has open knows nothing of its oldest ones; nobody is asked to look through them.
+  private func endWhatIsTooMuch(of gateway: String, at: Int64) throws(HubDatabaseError) {
     try database.run(
-      "DELETE FROM alerts WHERE ended_at IS NOT NULL AND id <= (SELECT max(id) FROM alerts) - ?1",
-      .integer(Self.mostAlerts))
+      """
+      UPDATE alerts SET ended_at = ?2 WHERE gateway = ?1 AND ended_at IS NULL AND rule <> 'gateway_silent' AND id <=
+      (SELECT id FROM alerts WHERE gateway = ?1 AND ended_at IS NULL ORDER BY id DESC LIMIT 1 OFFSET \(Self.mostOpen))
+      """, .text(gateway), .integer(at))
+  }
+
+  /// Within a transaction, now and then. One gateway's many leave those of others where they are.
+  private func forgetAlerts(of gateway: String, _ id: Int64) throws(HubDatabaseError) {
+    guard id.isMultiple(of: Self.betweenForgetting) else { return }
+    try database.run(
+      """
+      DELETE FROM alerts WHERE gateway = ?1 AND ended_at IS NOT NULL AND id <= (SELECT id FROM alerts
+      WHERE gateway = ?1 AND ended_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET \(Self.mostOfGateway))
+      """, .text(gateway))
+    try database.run(
+      """
+      DELETE FROM alerts WHERE ended_at IS NOT NULL AND id <= (SELECT id FROM alerts
+      WHERE ended_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET \(Self.mostAlerts))
+      """)
   }
 
   /// A gateway whose database was replaced does not know what it had told: where it says that no alert is open there, none is.
   func endLostAlerts(at now: Int64) throws(HubDatabaseError) {
-    var lost: [Int64] = []
-    try database.each(
-      """
-      SELECT a.id, s.body FROM alerts a JOIN states s ON s.gateway = a.gateway AND s.name = 'gateway'
-      WHERE a.ended_at IS NULL AND a.rule <> 'gateway_silent' AND s.at > a.told_at + \(Self.settled) LIMIT 1000
-      """, []
-    ) { (row) throws(HubDatabaseError) in
-      // `try?`: stored values were valid JSON when they arrived.
-      if (try? JSONValue(parsing: row.text(1)))?["alerts"]?.integer == 0 { lost.append(row.integer(0)) }
-      return true
+    var after: Int64 = 0
+    while true {
+      var (lost, rows) = ([Int64](), 0)
+      try database.each(
+        """
+        SELECT a.id, s.body FROM alerts a JOIN states s ON s.gateway = a.gateway AND s.name = 'gateway'
+        WHERE a.ended_at IS NULL AND a.rule <> 'gateway_silent' AND s.at > a.told_at + \(Self.settled) AND a.id > ?1
+        ORDER BY a.id LIMIT \(Self.lostRows)
+        """, [.integer(after)]
+      ) { (row) throws(HubDatabaseError) in
+        (after, rows) = (row.integer(0), rows + 1)
+        // `try?`: stored values were valid JSON when they arrived.
+        if (try? JSONValue(parsing: row.text(1)))?["alerts"]?.integer == 0 { lost.append(after) }
+        return true
+      }
+      try end(lost, at: now)
+      guard rows == Self.lostRows else { return }
     }
+  }
+
+  private func end(_ lost: [Int64], at now: Int64) throws(HubDatabaseError) {
     guard !lost.isEmpty else { return }
     try transaction { () throws(HubDatabaseError) -> Void in
       for id in lost {
@@ -122,30 +164,37 @@ extension HubStore {
   /// What hubs that share the database agree on, one after another.
   private static let lock = "hub alerts"
 
-  /// Nothing happens where one of its gateway, rule and subject is open, or another hub told the same one.
-  func beginAlert(_ alert: HubAlert, at now: Int64) throws(HubDatabaseError) {
+  /// In one transaction, in this order.
+  func tellAlerts(_ tellings: [HubAlertTelling]) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.lock(Self.lock)
-      guard try openAlert(alert.gateway, alert.rule, alert.subject) == nil else { return }
-      let added = try database.run(
-        """
-        INSERT INTO alerts(gateway, rule, subject, began_at, text, returns, told_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-        ON CONFLICT(gateway, rule, subject, began_at) DO NOTHING
-        """, .text(alert.gateway), .text(alert.rule), .text(alert.subject), .integer(alert.beganAt), .text(alert.text),
-        .integer(Int64(alert.returns)), .integer(now))
-      guard added > 0, let id = try openAlert(alert.gateway, alert.rule, alert.subject) else { return }
-      announce(Self.alertNews(id))
-      try forgetAlerts()
+      for telling in tellings {
+        switch telling {
+        case .begins(let alert, let now): try begin(alert, at: now)
+        case .ends(let alert, let now): try end(alert, at: now)
+        }
+      }
     }
   }
 
-  func endAlert(_ gateway: String, _ rule: String, _ subject: String, at now: Int64) throws(HubDatabaseError) {
-    try transaction { () throws(HubDatabaseError) -> Void in
-      try database.lock(Self.lock)
-      guard let id = try openAlert(gateway, rule, subject) else { return }
-      try database.run("UPDATE alerts SET ended_at = ?2 WHERE id = ?1", .integer(id), .integer(now))
-      announce(Self.alertNews(id))
-    }
+  /// Nothing happens where one of its gateway, rule and subject is open, or another hub told the same one.
+  private func begin(_ alert: HubAlert, at now: Int64) throws(HubDatabaseError) {
+    guard try openAlert(alert.gateway, alert.rule, alert.subject) == nil else { return }
+    let added = try database.run(
+      """
+      INSERT INTO alerts(gateway, rule, subject, began_at, text, returns, told_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+      ON CONFLICT(gateway, rule, subject, began_at) DO NOTHING
+      """, .text(alert.gateway), .text(alert.rule), .text(alert.subject), .integer(alert.beganAt), .text(alert.text),
+      .integer(Int64(alert.returns)), .integer(now))
+    guard added > 0, let id = try openAlert(alert.gateway, alert.rule, alert.subject) else { return }
+    announce(Self.alertNews(id))
+    try forgetAlerts(of: alert.gateway, id)
+  }
+
+  private func end(_ alert: HubAlert, at now: Int64) throws(HubDatabaseError) {
+    guard let id = try openAlert(alert.gateway, alert.rule, alert.subject) else { return }
+    try database.run("UPDATE alerts SET ended_at = ?2 WHERE id = ?1", .integer(id), .integer(now))
+    announce(Self.alertNews(id))
   }
 
   private func openAlert(

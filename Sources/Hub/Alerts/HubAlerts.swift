@@ -9,15 +9,24 @@ import Timing
 
 /// The hub's own alerts: gateways that are silent, its disk, its database. What gateways tell of theirs comes with their events.
 ///
-/// Hubs that share a database all look. What they find is the same, and is written once (`HubStore.beginAlert`).
+/// Hubs that share a database all look. What they find is the same, and is written once (`HubStore.tellAlerts`).
 actor HubAlerts {
   /// Between two looks.
   private static let round: Duration = .seconds(15)
   /// Gateways that are asked for at once.
   private static let pageRows = 1000
   /// A gateway that is linked here and says nothing is noted for other hubs so often, in milliseconds.
+  /// At most; where silence is told sooner, thrice as often as that.
   private static let noting: Int64 = 300_000
-  private static let mostWaiting = 2 * AlertBoard.maxSubjects
+  /// Gateways and other subjects that are looked after at once.
+  private static let maxSubjects = 65_536
+  private static let mostWaiting = 2 * maxSubjects
+  /// Changes that are written in one transaction.
+  private static let writtenAtOnce = 200
+  /// Who has not looked for so long does not know who was heard meanwhile.
+  private static let longestPause: Duration = .seconds(60)
+  /// Between two looks for alerts that gateways no longer know.
+  private static let betweenLost: Duration = .seconds(300)
 
   /// Open alerts by rule, as of the last look; `nil`: not known.
   struct Census: Sendable {
@@ -44,11 +53,14 @@ actor HubAlerts {
   private var waiting: [Waiting] = []
   private var isRecalled = false
   private var notedAt: Int64 = 0
+  /// When gateways were looked at last, and when alerts were looked for that they no longer know.
+  private var lookedAt: MonotonicTime?
+  private var lostAt: MonotonicTime?
   private nonisolated let kept = Mutex<Census?>(nil)
 
   init(_ settings: HubAlertSettings, _ stores: HubStores, _ registry: LinkRegistry, name: String, location: String?) {
     (self.settings, self.stores, self.registry, self.name, self.location) = (settings, stores, registry, name, location)
-    board = AlertBoard(settings.rules)
+    board = AlertBoard(settings.rules, maxSubjects: Self.maxSubjects)
   }
 
   nonisolated var census: Census? { kept.withLock { $0 } }
@@ -83,7 +95,7 @@ actor HubAlerts {
       do {
         try await recall()
         try await readGateways()
-        try await stores.desk.endLostAlerts(at: HubClock.now)
+        try await endLostAlerts()
       } catch {
         // The probe says what is wrong with the database.
       }
@@ -112,8 +124,10 @@ actor HubAlerts {
 
   private func restore(_ alert: HubAlert, _ now: Int64) {
     guard let rule = AlertRule(rawValue: alert.rule), AlertRule.ofHubs.contains(rule) else { return }
-    // Another hub's own are its own matter.
-    guard rule == .gatewaySilent || alert.subject == name else { return }
+    guard rule == .gatewaySilent || alert.subject == name else {
+      endOfAnother(alert, AlertSubject(rule, alert.subject), now)
+      return
+    }
     let subject = AlertSubject(rule, rule == .gatewaySilent ? alert.gateway : name)
     guard settings.rules.times[rule] != nil else {
       if alert.endedAt == nil { waiting.append(Waiting(change: .ends(subject), beganAt: now, at: now)) }
@@ -126,7 +140,24 @@ actor HubAlerts {
     }
   }
 
+  /// Another hub's own are its own matter. But an SQLite database has one hub, which had another name then; and of those that share a server,
+  /// one that has not ended its own for days is no more: containers have another name each time.
+  private func endOfAnother(_ alert: HubAlert, _ subject: AlertSubject, _ now: Int64) {
+    guard alert.endedAt == nil, alert.gateway.isEmpty, location != nil || now - alert.beganAt > Self.longestOfAnother
+    else { return }
+    waiting.append(Waiting(change: .ends(subject), beganAt: now, at: now))
+  }
+
+  /// Milliseconds; twice what an alert has to be well for at most.
+  private static let longestOfAnother: Int64 = 2 * 86_400_000
+
   // MARK: What is looked at
+
+  private func endLostAlerts() async throws {
+    if let lostAt, now - lostAt < Self.betweenLost { return }
+    try await stores.desk.endLostAlerts(at: HubClock.now)
+    lostAt = now
+  }
 
   private func readDisk() {
     guard let location, settings.diskFree > 0 else { return }
@@ -145,10 +176,12 @@ actor HubAlerts {
   private func readGateways() async throws {
     guard let times = settings.rules.times[.gatewaySilent] else { return }
     let linked = Set(await registry.linkTimes().keys)
-    try await noteLinked(linked)
+    try await noteLinked(linked, silentAfter: times.begins)
     var (after, all) = ("", Set<String>())
     while true {
       let page = try await stores.pages.lastContacts(after: after, limit: Self.pageRows)
+      // The database has answered: what could not be heard until now is no silence.
+      if after.isEmpty { passOver(times) }
       for one in page {
         all.insert(one.gateway)
         habits.look(
@@ -159,10 +192,18 @@ actor HubAlerts {
       guard page.count == Self.pageRows, let last = page.last else { break }
       after = last.gateway
     }
+    lookedAt = now
     habits.keep(only: all)
     for subject in board.open where subject.rule == .gatewaySilent && !all.contains(subject.name) {
       if let change = board.drop(subject) { tell(change) }
     }
+  }
+
+  /// While the database is away, or this machine sleeps, nobody is heard. That is told once, as `hub_database`, and not of each gateway.
+  private func passOver(_ times: AlertTimes) {
+    let now = now
+    guard let lookedAt, now - lookedAt > Self.longestPause else { return }
+    habits.pass(from: lookedAt, to: now, least: times.begins)
   }
 
   private func read(_ gateway: String) {
@@ -178,11 +219,12 @@ actor HubAlerts {
   }
 
   /// Other hubs do not know of links here.
-  private func noteLinked(_ linked: Set<String>) async throws {
+  private func noteLinked(_ linked: Set<String>, silentAfter: Duration) async throws {
     let now = HubClock.now
-    guard location == nil, !linked.isEmpty, abs(now - notedAt) >= Self.noting else { return }
+    let noting = min(Self.noting, silentAfter.components.seconds * 1000 / 3)
+    guard location == nil, !linked.isEmpty, abs(now - notedAt) >= noting else { return }
     notedAt = now
-    try await stores.desk.noteLinked(Array(linked), quietSince: now - Self.noting, at: now)
+    try await stores.desk.noteLinked(Array(linked), quietSince: now - noting, at: now)
   }
 
   private func read(_ subject: AlertSubject, _ reading: AlertReading) {
@@ -208,28 +250,26 @@ actor HubAlerts {
 
   /// What the database does not take now waits for the next look.
   private func write() async {
-    while let one = waiting.first {
+    while !waiting.isEmpty {
+      let some = waiting.prefix(Self.writtenAtOnce)
       do {
-        try await write(one)
+        try await stores.desk.tellAlerts(some.map(Self.telling))
       } catch {
         return
       }
-      waiting.removeFirst()
+      waiting.removeFirst(some.count)
     }
   }
 
-  private func write(_ one: Waiting) async throws {
+  private static func telling(_ one: Waiting) -> HubAlertTelling {
     let subject = one.change.subject
     let isOfGateway = subject.rule == .gatewaySilent
-    let (gateway, name) = isOfGateway ? (subject.name, "") : ("", subject.name)
-    switch one.change {
-    case .begins(_, let text, _, _, let returns):
-      let alert = HubAlert(
-        gateway: gateway, rule: subject.rule.rawValue, subject: name, text: text, beganAt: one.beganAt, returns: returns
-      )
-      try await stores.desk.beginAlert(alert, at: one.at)
-    case .ends: try await stores.desk.endAlert(gateway, subject.rule.rawValue, name, at: one.at)
-    }
+    var alert = HubAlert(
+      gateway: isOfGateway ? subject.name : "", rule: subject.rule.rawValue, subject: isOfGateway ? "" : subject.name,
+      text: "", beganAt: one.beganAt)
+    guard case .begins(_, let text, _, _, let returns) = one.change else { return .ends(alert, at: one.at) }
+    (alert.text, alert.returns) = (text, returns)
+    return .begins(alert, at: one.at)
   }
 
   private func count() async {
