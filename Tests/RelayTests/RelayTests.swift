@@ -169,6 +169,24 @@ final class Bench {
     #expect(bench.here == [1])
   }
 
+  /// Between two tries it says what it has: that is no progress.
+  @Test func `a server that answers and takes nothing is in the way until it takes something`() throws {
+    let bench = try Bench()
+    bench.answers = (0..<3).map { _ in bench.answer(500) }
+    bench.append(1)
+    var (wasStuck, hasCeased) = (false, false)
+    bench.run(
+      until: {
+        if case .stuck(1, "HTTP 500") = bench.upstream.progress {
+          wasStuck = true
+        } else if wasStuck, !bench.isDelivered {
+          hasCeased = true
+        }
+        return bench.isDelivered
+      }, "delivered")
+    #expect(wasStuck && !hasCeased && bench.greeted >= 4 && bench.upstream.progress == .fine)
+  }
+
   @Test func `Retry-After is obeyed`() throws {
     let bench = try Bench()
     bench.answers = [bench.answer(429, headers: ["Retry-After": "2"])]

@@ -3,6 +3,7 @@
 import Alerts
 import Companion
 import Control
+import Escaping
 import EventLoop
 import JSON
 import Relay
@@ -207,15 +208,15 @@ final class GatewayAlerts {
   }
 
   private func readUpstreams() {
-    var stuck: Set<String> = []
-    for (name, events, reason) in relay.stuck {
-      stuck.insert(name)
-      read(
-        AlertSubject(.backlogged, name),
-        .bad(text: "\(events) events wait for \(name): \(reason.prefix(200))", value: Double(events)))
-    }
-    for upstream in relay.upstreams where !stuck.contains(upstream.name) {
-      read(AlertSubject(.backlogged, upstream.name), .well)
+    for (name, progress) in relay.progress {
+      let reading: AlertReading =
+        switch progress {
+        case .fine: .well
+        case .unknown: .between
+        case .stuck(let events, let reason):
+          .bad(text: "\(events) events wait for \(name): \(reason.cut(toBytes: 200))", value: Double(events))
+        }
+      read(AlertSubject(.backlogged, name), reading)
     }
   }
 

@@ -89,6 +89,11 @@ public final class JournalUpstream: Upstream {
     var reason: String
   }
   var trouble: Trouble? { didSet { if trouble != oldValue { troubleChanged() } } }
+  /// What was in the way when events were to be taken, until some are. A server that answers and takes none is none that works: `trouble` ends
+  /// with each connection.
+  var obstacle: String? { didSet { if (obstacle == nil) != (oldValue == nil) { troubleChanged() } } }
+  /// Events were taken since this began.
+  var hasTaken = false
   /// What goes wrong is another thing than before, or nothing.
   var troubleChanged: () -> Void = {}
   var lastSuccess: Int64?

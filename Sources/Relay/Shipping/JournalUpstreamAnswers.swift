@@ -45,6 +45,8 @@ extension JournalUpstream {
     log.warning("\(name): event \(event.seq) is refused for good (\(reason)); see `meshpost outbox`")
     let at = clock.milliseconds
     isBurying = true
+    // It works, and does not want this one.
+    (hasTaken, obstacle) = (true, nil)
     var seqs = takenSeqs
     if let batch { seqs[lane] = max(seqs[lane], batch.last) }
     move(to: seqs, when: .now) { [name] store throws(SQLiteError) in
@@ -56,6 +58,7 @@ extension JournalUpstream {
   /// are behind it now; `nil`: they have to be counted.
   func advance(_ lane: Lane, to seq: Int64, _ covered: LaneAmount?) {
     lastSuccess = clock.milliseconds
+    (hasTaken, obstacle) = (true, nil)
     lanes[lane].taken = seq
     lanes[lane].suspicion.advanced(to: seq)
     lanes[lane].passed.events += covered?.events ?? 0
@@ -131,6 +134,7 @@ extension JournalUpstream {
     case .stopped(_, let reason): now = Trouble(isStopped: true, reason: reason)
     case .greeting, .asking, .ready: return
     }
+    obstacle = now.reason
     guard now != trouble else { return }
     trouble = now
     if now.isStopped {

@@ -86,6 +86,13 @@ extension JournalUpstream {
     return shipment.rate.bytesPerSecond(now: loop.now)
   }
 
+  var progress: Relay.Progress {
+    if isPaused || pendingEvents == 0 { return .fine }
+    if isResting { return .unknown }
+    if let obstacle { return .stuck(events: pendingEvents, reason: obstacle) }
+    return hasTaken ? .fine : .unknown
+  }
+
   private var stateForPeople: (UpstreamStatus.State, String?) {
     if isPaused { return (.paused, nil) }
     if isResting { return (.waiting, "its allowance is used up") }

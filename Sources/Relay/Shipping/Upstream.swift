@@ -132,15 +132,17 @@ public final class Relay {
   /// Events that wait for the upstream for which the most do.
   public var mostPending: Int64 { upstreams.reduce(0) { max($0, ($1 as? JournalUpstream)?.pendingEvents ?? 0) } }
 
-  /// Upstreams for which events wait while nothing is taken, with the number of events and the reason. Who is paused, or waits for the hours
-  /// or bytes of its allowance, is not among them.
-  public var stuck: [(name: String, events: Int64, reason: String)] {
-    upstreams.compactMap { upstream in
-      guard let upstream = upstream as? JournalUpstream, let trouble = upstream.trouble, !upstream.isPaused,
-        !upstream.isResting, upstream.pendingEvents > 0
-      else { return nil }
-      return (upstream.name, upstream.pendingEvents, trouble.reason)
-    }
+  /// Whether events are taken that wait.
+  public enum Progress: Equatable, Sendable {
+    case fine
+    /// It has not been tried yet, or its allowance lets nothing be sent.
+    case unknown
+    case stuck(events: Int64, reason: String)
+  }
+
+  /// Of each upstream. Nobody expects anything of one that is paused.
+  public var progress: [(name: String, progress: Progress)] {
+    upstreams.map { ($0.name, ($0 as? JournalUpstream)?.progress ?? .fine) }
   }
 
   /// The radio is there: who waited for it tries at once.
