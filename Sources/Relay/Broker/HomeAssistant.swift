@@ -12,6 +12,8 @@ struct HomeAssistant {
     var prefix: String
     /// Nodes and channels that get an entity to send to.
     var notify: [String]
+    /// The upstream's filter lets alerts pass.
+    var showsAlerts = true
   }
 
   /// What a number is: its name for people, unit, and Home Assistant's classes.
@@ -64,7 +66,8 @@ struct HomeAssistant {
       json.field("payload_off", "offline")
       writeOwnDevice(to: &json)
     }
-    return [isThere] + radioEntities() + [problem, alerts(store)] + settings.notify.compactMap(notify)
+    let alerts = settings.showsAlerts ? [problem, alerts(store)] : noAlerts
+    return [isThere] + radioEntities() + alerts + settings.notify.compactMap(notify)
   }
 
   // MARK: Alerts
@@ -85,16 +88,30 @@ struct HomeAssistant {
     }
   }
 
+  /// What may have been there before the filter was: an empty description takes an entity away.
+  private var noAlerts: [MQTTMessage] {
+    [problem.topic, alertTopic].map { MQTTMessage(topic: $0, payload: [], retain: true) }
+  }
+
   /// Home Assistant keeps attributes of up to 16 KiB.
   private static let mostAlerts = 32
+  private static let mostBytes = 14_000
+  /// That are counted.
+  private static let mostOpen = 1024
+  /// Of an alert's names and numbers.
+  private static let envelope = 160
 
   /// What is open now.
   private func alerts(_ store: Store) -> MQTTMessage {
-    let open = store.ifReadable { try store.alerts(openOnly: true, limit: Self.mostAlerts) } ?? []
+    let open = store.ifReadable { try store.alerts(openOnly: true, limit: Self.mostOpen) } ?? []
     let payload = JSONWriter.object { json in
       json.field("open", open.count)
       json.arrayField("alerts") { json in
-        for alert in open {
+        var bytes = 0
+        for alert in open.prefix(Self.mostAlerts) {
+          let words = [alert.text, alert.subject, alert.acknowledgedBy ?? ""]
+          bytes += words.reduce(Self.envelope) { $0 + $1.utf8.count }
+          if bytes > Self.mostBytes { break }
           json.object { json in
             json.field("rule", alert.rule)
             json.field("subject", alert.subject.isEmpty ? nil : alert.subject)
@@ -201,7 +218,9 @@ struct HomeAssistant {
 
   /// What an event changes: descriptions that are new, then the node's state; or the gateway's alerts.
   mutating func messages(for event: JournalEvent, _ store: Store) -> [MQTTMessage] {
-    if event.kind == EventKind.alert.rawValue || event.kind == EventKind.power.rawValue { return [alerts(store)] }
+    if event.kind == EventKind.alert.rawValue || event.kind == EventKind.power.rawValue {
+      return settings.showsAlerts ? [alerts(store)] : []
+    }
     guard event.kind == EventKind.telemetry.rawValue || event.kind == EventKind.status.rawValue,
       let body = try? JSONValue(parsing: event.body), let key = body["node"]?.string, key.utf8.count == 64
     else { return [] }  // `try?`: a damaged body tells nothing

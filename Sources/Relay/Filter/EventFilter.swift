@@ -76,6 +76,9 @@ public struct EventFilter: Equatable, Sendable {
     kinds.contains(kind) || kind == EventKind.power.rawValue && kinds.contains(EventKind.alert.rawValue)
   }
 
+  /// Alerts of the gateway pass.
+  var takesAlerts: Bool { passesAll || takes(EventKind.alert.rawValue) }
+
   /// `nil`: it is like any other event.
   private func passesAsOwn(_ event: JournalEvent, _ own: String) -> Bool? {
     guard event.kind == EventKind.command.rawValue || event.kind == EventKind.document.rawValue else { return nil }

@@ -289,7 +289,8 @@ extension JournalUpstream {
         template: mqtt.template, isCompact: mqtt.isCompact,
         commandTopic: settings.journal.allowed.isEmpty ? nil : mqtt.commandTopic,
         homeAssistant: mqtt.homeAssistantPrefix.map {
-          HomeAssistant.Settings(prefix: $0, notify: mqtt.homeAssistantNotify)
+          HomeAssistant.Settings(
+            prefix: $0, notify: mqtt.homeAssistantNotify, showsAlerts: settings.journal.filter.takesAlerts)
         }, path: broker.path, proxy: proxy,
         observer: mqtt.observer.map {
           ObserverFeed.Settings(iata: $0.iata, sendsRaw: $0.sendsRaw, client: "meshpost/\(settings.version)")
