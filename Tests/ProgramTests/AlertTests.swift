@@ -218,5 +218,76 @@ extension WholeProgramTests {
       rig.gateway?.send(SIGHUP)
       try untilTrue("nobody listens for it any more") { try Self.open(rig).isEmpty }
     }
+
+    @Test func `what was lost is over after its time, also when a kill is in between`() throws {
+      let rig = try Rig()
+      func configure(_ over: Int) {
+        rig.writeGatewayConfiguration(
+          extra: "[alerts]\nclock_wrong = false\ndisk_full = false\njournal_loss_over_s = \(over)",
+          store: "journal_max_size = \"1 MiB\"")
+      }
+      configure(86_400)
+      try rig.startRadio(["--queue", "100000"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("inject r0 0 8000")
+      try untilTrue("the loss: \(rig.gateway?.lines ?? [])") { try Self.open(rig).contains("journal_loss") }
+      try untilTrue("all was handed over") { try rig.radioStats()["queued"]?.integer == 0 }
+      rig.gateway?.kill9()
+      configure(1)
+      try rig.startGateway()
+      try untilTrue("its end: \(rig.gateway?.lines ?? [])") { try !Self.open(rig).contains("journal_loss") }
+    }
+
+    @Test func `a rule that is switched on finds what is wrong already`() throws {
+      let rig = try Rig()
+      func configure(_ rule: String) {
+        rig.writeGatewayConfiguration(
+          extra: "[alerts]\nclock_wrong = false\ndisk_full = false\nradio_lost_after_s = 0\n\(rule)")
+      }
+      configure("radio_lost = false")
+      try rig.startRadio()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.kill9()
+      unlink(rig.scratch.location("radio.tty"))
+      try untilTrue("the radio is away") { try rig.status()?["radio"]?["state"]?.string == "down" }
+      #expect(try Self.open(rig).isEmpty)
+      configure("")
+      rig.gateway?.send(SIGHUP)
+      try untilTrue("the alert: \(rig.gateway?.lines ?? [])") { try Self.open(rig) == ["radio_lost"] }
+    }
+
+    @Test func `Home Assistant shows no alerts that the filter denies, and forgets those it had`() throws {
+      let rig = try Rig()
+      let broker = try TestBroker(rig)
+      func configure(_ filter: String) {
+        rig.writeGatewayConfiguration(
+          extra: """
+            [[upstream]]
+            name = "broker"
+            kind = "mqtt"
+            url = "mqtt://127.0.0.1:\(broker.port)"
+            home_assistant = true
+            \(filter)
+            [alerts]
+            clock_wrong = false
+            disk_full = false
+            radio_lost_after_s = 0
+            """)
+      }
+      configure("")
+      try rig.startGateway()
+      let subscriber = try broker.subscriber("home", ["-v", "-t", "homeassistant/#"])
+      try subscriber.line(with: "radio_lost")
+      configure(#"kinds = ["telemetry"]"#)
+      rig.gateway?.send(SIGHUP)
+      // Retained no more: the empty one is told to who is there.
+      try untilTrue("both are gone: \(subscriber.lines)") {
+        subscriber.lines.contains { $0.hasSuffix("/alerts/config (null)") }
+          && subscriber.lines.contains { $0.hasSuffix("/alerts (null)") }
+      }
+      #expect(try Self.open(rig) == ["radio_lost"])
+    }
   }
 }

@@ -49,6 +49,8 @@ final class GatewayAlerts {
   private var isWriting = false
   private var isBegun = false
   private var millivolts: UInt16?
+  /// What others said last: of the radio, its battery and the supply. A rule that is switched on, and another database, hear it anew.
+  private var told: [AlertSubject: AlertReading] = [:]
 
   init(
     _ settings: AlertConfiguration, _ store: Store, _ relay: Relay, changes: StateChange, on loop: EventLoop, log: Log
@@ -131,6 +133,9 @@ final class GatewayAlerts {
     readDisk()
     readClock()
     readNodes()
+    for (subject, reading) in told { read(subject, reading) }
+    // What was lost before this daemon was started is no new loss.
+    read(AlertSubject(.journalLoss), .well)
     endWhatIsGone()
     arm()
   }
@@ -146,7 +151,7 @@ final class GatewayAlerts {
   func hourHasPassed() { look() }
 
   func radio(isUp: Bool, words: @autoclosure () -> String) {
-    read(AlertSubject(.radioLost), isUp ? .well : .bad(text: "the radio is away: \(words())"))
+    hear(AlertSubject(.radioLost), isUp ? .well : .bad(text: "the radio is away: \(words())"))
     arm()
   }
 
@@ -189,13 +194,13 @@ final class GatewayAlerts {
     self.millivolts = millivolts
     let volts = "\(millivolts / 1000).\(String(1000 + Int(millivolts % 1000)).dropFirst()) V"
     let text = "the radio's battery is low: \(volts)"
-    read(AlertSubject(.batteryLow), isLow ? .bad(text: text, value: Double(millivolts) / 1000) : .well)
+    hear(AlertSubject(.batteryLow), isLow ? .bad(text: text, value: Double(millivolts) / 1000) : .well)
     arm()
   }
 
   func supply(isLow: Bool) {
     let text = "this machine's supply voltage is too low. Use a supply and a cable that hold 5.1 V under load"
-    read(AlertSubject(.supplyLow), isLow ? .bad(text: text) : .well)
+    hear(AlertSubject(.supplyLow), isLow ? .bad(text: text) : .well)
     arm()
   }
 
@@ -205,6 +210,11 @@ final class GatewayAlerts {
       return
     }
     hasNodeCome = true
+  }
+
+  private func hear(_ subject: AlertSubject, _ reading: AlertReading) {
+    told[subject] = reading
+    read(subject, reading)
   }
 
   private func readUpstreams() {
@@ -289,6 +299,10 @@ final class GatewayAlerts {
   }
 
   private func timeHasCome() {
+    // Some is looked at seldom: it may be another thing by now than when it began to be doubtful.
+    readUpstreams()
+    readDisk()
+    readClock()
     for change in board.timedOut(now: loop.now) { tell(change) }
     if nodesDue.map({ $0 <= loop.now }) ?? false { readNodes() }
     arm()
