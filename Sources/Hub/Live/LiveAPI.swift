@@ -45,8 +45,8 @@ extension HubAPI {
 private actor LiveReading {
   /// A sign of life so often where nothing else is sent.
   private static let sign: Duration = .seconds(20)
-  /// Bytes that are written at once: what each reader has in memory while all of them are behind.
-  private static let piece = 16 * 1024
+  /// Bytes that are written at once.
+  private static let piece = 64 * 1024
   private static let pageRows = 100
 
   private enum Stage {
