@@ -40,6 +40,9 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     }
   }
 
+  /// Seconds that a configuration may say at least before it begins: who is silent for none is so as soon as he was heard.
+  public var leastSeconds: Int64 { self == .nodeSilent || self == .gatewaySilent ? 1 : 0 }
+
   /// What it means, with its times, as a sentence for people.
   public func sentence(_ times: AlertTimes) -> String {
     let (begins, ends) = (Self.words(times.begins), Self.words(times.ends))

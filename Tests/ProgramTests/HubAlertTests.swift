@@ -113,6 +113,33 @@ extension WholeProgramTests {
       }
     }
 
+    /// As after an outage of its database, of which nobody knows who tried to come meanwhile.
+    @Test func `a hub that stood still takes nobody for silent who comes soon`() throws {
+      let rig = try Rig()
+      let least = Duration.seconds(8)
+      rig.writeHubConfiguration(extra: "[alerts]\ngateway_silent_after_s = 8\ndisk_free = 0")
+      try rig.startHub()
+      try rig.startRadio()
+      try rig.startGateway()
+      try rig.waitForSync()
+      func isLinked() throws -> Bool {
+        let fleet = try JSONValue(parsing: try #require(rig.askHub("GET", "/v1/fleet")).body)["gateways"]?.array
+        return fleet?.first?["linked"]?.bool == true
+      }
+      try untilTrue("its state: \(rig.gateway?.lines ?? [])") { try Self.state(rig) != nil }
+      try untilTrue("its link") { try isLinked() }
+      rig.gateway?.kill9()
+      try untilTrue("its end") { try !isLinked() }
+      let stopped = ContinuousClock.now
+      rig.hub?.send(SIGSTOP)
+      // That time passes is what is tried here.
+      try untilTrue("longer than anybody may be silent") { ContinuousClock.now - stopped > least + .seconds(1) }
+      rig.hub?.send(SIGCONT)
+      try rig.startGateway()
+      try untilTrue("its link: \(rig.gateway?.lines ?? [])") { try isLinked() }
+      #expect(try Self.silent(rig).isEmpty)
+    }
+
     @Test func `what gateways tell is there once, over kills of both, and a hub's full disk`() throws {
       let rig = try Rig()
       rig.writeHubConfiguration(extra: "[alerts]\ndisk_free = \"1048576 GiB\"")

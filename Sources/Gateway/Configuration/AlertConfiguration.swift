@@ -30,7 +30,8 @@ public struct AlertConfiguration: Equatable, Sendable {
     var settings = AlertSettings(all)
     for rule in all {
       let (name, usual) = (rule.rawValue, rule.usual)
-      let begins = table.integer("\(name)_after_s", in: 0...longest, default: usual.begins.components.seconds)
+      let begins = table.integer(
+        "\(name)_after_s", in: rule.leastSeconds...longest, default: usual.begins.components.seconds)
       let ends = table.integer("\(name)_over_s", in: 0...longest, default: usual.ends.components.seconds)
       let isOn = table.bool(name, default: true)
       settings.times[rule] = isOn ? AlertTimes(begins: .seconds(begins), ends: .seconds(ends)) : nil

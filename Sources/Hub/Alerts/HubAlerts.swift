@@ -23,8 +23,6 @@ actor HubAlerts {
   private static let mostWaiting = 2 * maxSubjects
   /// Changes that are written in one transaction.
   private static let writtenAtOnce = 200
-  /// Who has not looked for so long does not know who was heard meanwhile.
-  private static let longestPause: Duration = .seconds(60)
   /// Between two looks for alerts that gateways no longer know.
   private static let betweenLost: Duration = .seconds(300)
 
@@ -91,11 +89,13 @@ actor HubAlerts {
       read(AlertSubject(.hubDatabase, name), .well)
     }
     readDisk()
+    var hasLooked = false
     if lack == nil {
       do {
         try await recall()
         try await readGateways()
         try await endLostAlerts()
+        hasLooked = true
       } catch {
         // The probe says what is wrong with the database.
       }
@@ -103,6 +103,8 @@ actor HubAlerts {
     for change in board.timedOut(now: now) { tell(change) }
     await write()
     await count()
+    // However long it takes to look: only the time in between is time without.
+    if hasLooked { lookedAt = now }
   }
 
   /// What was open when the last hub ended.
@@ -192,7 +194,6 @@ actor HubAlerts {
       guard page.count == Self.pageRows, let last = page.last else { break }
       after = last.gateway
     }
-    lookedAt = now
     habits.keep(only: all)
     for subject in board.open where subject.rule == .gatewaySilent && !all.contains(subject.name) {
       if let change = board.drop(subject) { tell(change) }
@@ -202,7 +203,7 @@ actor HubAlerts {
   /// While the database is away, or this machine sleeps, nobody is heard. That is told once, as `hub_database`, and not of each gateway.
   private func passOver(_ times: AlertTimes) {
     let now = now
-    guard let lookedAt, now - lookedAt > Self.longestPause else { return }
+    guard let lookedAt, now - lookedAt > pause * 3 else { return }
     habits.pass(from: lookedAt, to: now, least: times.begins)
   }
 
