@@ -210,7 +210,8 @@ actor HubAlerts {
   private func read(_ gateway: String) {
     let subject = AlertSubject(.gatewaySilent, gateway)
     if habits.isLate(gateway, now: now), let heard = habits.heard(gateway) {
-      let words = AlertRule.words(.seconds((now - heard).components.seconds / 60 * 60))
+      let seconds = (now - heard).components.seconds
+      let words = AlertRule.words(.seconds(seconds < 60 ? seconds : seconds / 60 * 60))
       let text = "nothing has come from \(gateway) for \(words)"
       // Its own pause is over: the board's time is that of gateways with a link.
       read(subject, .bad(text: text, since: heard))
