@@ -13,6 +13,8 @@ public struct AlertConfiguration: Equatable, Sendable {
   public var diskFree: Int64 = 100 << 20
 
   static let maxNodes = 256
+  /// Of a node's name, of its key in hex, or of a tag: an empty one would mean every node without a name.
+  private static let nameBytes = 1...64
   private static let longest: Int64 = 366 * 86_400
 
   init() {}
@@ -20,7 +22,14 @@ public struct AlertConfiguration: Equatable, Sendable {
   init(reading table: inout TOMLReader) {
     nodes = table.strings("nodes")
     if nodes.count > Self.maxNodes { table.note("nodes", "more than \(Self.maxNodes)") }
+    if !nodes.allSatisfy({ Self.nameBytes.contains($0.utf8.count) }) {
+      table.note(
+        "nodes", "expected names or keys, each of \(Self.nameBytes.lowerBound) to \(Self.nameBytes.upperBound) bytes")
+    }
     tag = table.string("tag") ?? tag
+    if !Self.nameBytes.contains(tag.utf8.count) {
+      table.note("tag", "expected \(Self.nameBytes.lowerBound) to \(Self.nameBytes.upperBound) bytes")
+    }
     diskFree = table.size("disk_free", in: 0...(1 << 50), default: diskFree)
     rules = Self.rules(AlertRule.ofGateways, &table)
   }
