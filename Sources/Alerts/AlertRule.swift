@@ -46,12 +46,12 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   /// What it means, with its times, as a sentence for people.
   public func sentence(_ times: AlertTimes) -> String {
     let (begins, ends) = (Self.words(times.begins), Self.words(times.ends))
-    let over = times.ends == .zero ? "" : " It is over after \(ends) without."
+    let over = times.ends == .zero ? "" : " It ends when all has been well for \(ends)."
     return switch self {
     case .radioLost: "The radio has been away for \(begins).\(over)"
     case .backlogged: "An upstream has taken nothing for \(begins), and events wait for it.\(over)"
-    case .deadLetters: "An upstream has refused events for good. It is over when they are sent again or deleted."
-    case .nodeSilent: "A node that is named for it has not been heard for \(begins). It is over when it is heard."
+    case .deadLetters: "An upstream has refused events for good. It ends when they are sent again or deleted."
+    case .nodeSilent: "A node that is named for it has not been heard for \(begins). It ends when it is heard."
     case .clockWrong: "This machine's clock has not been synchronised for \(begins).\(over)"
     case .diskFull: "The disk or the database is nearly full, or nothing can be written.\(over)"
     case .journalLoss: "Events were deleted before every upstream had them.\(over)"
@@ -59,7 +59,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .supplyLow: "This machine's supply voltage is too low.\(over)"
     case .gatewaySilent:
       "Nothing has come for \(begins) from a gateway that keeps a link; from others for four times the longest of their usual pauses. "
-        + "It is over when it is heard."
+        + "It ends when it is heard."
     case .hubDiskFull: "The hub's disk is nearly full.\(over)"
     case .hubDatabase: "The hub's database has not answered for \(begins).\(over)"
     }

@@ -174,7 +174,7 @@ import Timing
       #expect(text.hasSuffix(".") && !text.contains(" 0 seconds"), "\(text)")
     }
     let usual = AlertRule.radioLost.sentence(AlertRule.radioLost.usual)
-    #expect(usual == "The radio has been away for 2 minutes. It is over after 5 minutes without.")
+    #expect(usual == "The radio has been away for 2 minutes. It ends when all has been well for 5 minutes.")
     #expect(Set(AlertRule.ofGateways + AlertRule.ofHubs) == Set(AlertRule.allCases))
   }
 
