@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// What a doctor found: of one thing, whether it is well, and what to do if it is not.
+/// One finding of a doctor: a subject, whether it is well, and the remedy if it is not.
 public struct Finding: Equatable, Sendable {
   public enum State: String, Sendable { case ok, warning, failed }
 

@@ -4,14 +4,14 @@ import BluetoothSession
 import EventLoop
 import ServiceManager
 
-/// What a link tells its owner.
+/// Events of a link, for its owner.
 public enum LinkEvent {
   case up
-  /// What came from a stream: frames with their serial framing, as they come.
+  /// Bytes of a stream, framed as on a serial line.
   case bytes([UInt8])
   /// One whole frame, without framing.
   case frame([UInt8])
-  /// Down, or not to be opened. The link can be opened again.
+  /// The link is down, or could not be opened. It can be opened again.
   case down(LinkError)
 }
 
@@ -22,32 +22,32 @@ public protocol Link: AnyObject {
   var name: String { get }
   var onEvent: (LinkEvent) -> Void { get set }
   func open()
-  /// No event follows.
+  /// Closes the link. No event follows.
   func close()
-  /// The radio behind the link did not answer: as `close`, and the link may draw its conclusions.
+  /// The radio behind the link did not answer. Closes the link; the link may use the fact when it opens again.
   func close(isBad: Bool)
-  /// The daemon ends: as `close`, but what a successor can take over stays open.
+  /// The daemon ends. Closes the link, but keeps open what the next process can take over.
   func end()
-  /// What is not on disk yet should be, before more comes.
+  /// Whether what was received should be stored before more is read.
   var isFilling: Bool { get }
-  /// All that came is on disk, but for the last so many bytes of it.
+  /// Everything received is on disk, except the last `pending` bytes.
   func settled(pending: Int)
-  /// What is sent is one frame without framing, and what comes are such frames.
+  /// Whether `send` and the events carry single frames without framing.
   var carriesFrames: Bool { get }
-  /// It goes on trying by itself after `down`, and tells of `up`.
+  /// Whether the link reconnects by itself after `down`, and reports `up`.
   var healsItself: Bool { get }
-  /// What it is doing just now, for people.
+  /// The current activity, for people.
   var step: String? { get }
-  /// How strongly the radio is heard, dBm, where there is such a thing.
+  /// The signal strength of the radio in dBm, if the link has one.
   var rssi: Int16? { get }
-  /// Which Bluetooth device it is for.
+  /// The Bluetooth device of this link.
   var bluetoothTarget: BluetoothTarget? { get }
-  /// Writes all of it, waiting inside for a slow line. A link that takes nothing for long goes down.
+  /// Writes all bytes, and buffers them on a slow line. A link that accepts nothing for long goes down.
   func send(_ bytes: [UInt8])
-  /// Serial: inverts DTR. Returns false where there is nothing to invert.
+  /// Serial: inverts DTR. Returns false if the link has no DTR.
   func tryOtherLineSettings() -> Bool
-  /// Calls `action` when trying again may be worth it before the wait is over (a device appeared). Nothing to watch:
-  /// does nothing. Ends with `open` or `close`.
+  /// Calls `action` when a retry is worthwhile before the wait is over (a device appeared). Does nothing if there is
+  /// nothing to watch. Ends with `open` or `close`.
   func watchForReturn(_ action: @escaping () -> Void)
 }
 
@@ -67,23 +67,23 @@ extension Link {
 public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
   case noSuchDevice(String)
   case notPermitted(String, group: String?)
-  /// The user may, but what started us lets no device of this kind through: systemd's DeviceAllow.
+  /// The user has permission, but the service does not: systemd's DeviceAllow excludes this kind of device.
   case kindNotAllowed(String)
   case inUse(String, by: String)
   case noDeviceFound
-  /// What each serial device turned out to be; none is the radio that is wanted.
+  /// The result for each serial device; none is the wanted radio.
   case noRadioAmong([String])
   case severalRadios([String])
-  /// Another one than the configuration's `radio.key` says.
+  /// The radio's key differs from `radio.key` of the configuration.
   case wrongRadio(String)
   case unplugged(String)
   case stalled(String)
   case connection(String)
   case closedByPeer(String)
-  /// Closed again and again, soon after it was opened: somebody else connects to it.
+  /// Closed repeatedly, soon after it was opened: another client connects to the radio.
   case takenAway(String)
   case system(String)
-  /// The radio behind the link is the trouble: it does not answer, or sends garbage.
+  /// The radio behind the link is at fault: it does not answer, or sends garbage.
   case radio(String)
   case bluetooth(BluetoothTrouble)
 
@@ -113,7 +113,7 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
   public var remedy: String {
     switch self {
     case .noSuchDevice, .noDeviceFound: "Plug the radio in; the gateway detects it automatically."
-    // Whoever is in the group root may do more than open a radio.
+    // Membership of the group root grants more than access to a radio.
     case .notPermitted(let device, "root"?), .notPermitted(let device, nil):
       "Give this user access to \(device): install udev/70-meshpost.rules, or run `sudo chgrp dialout \(device)`."
     case .notPermitted(_, let group?): "Add this user to the group \(group) and start again."
@@ -138,9 +138,9 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
   }
 }
 
-/// Makes the link of an address.
+/// Creates the link for an address.
 public enum Links {
-  /// `manager`: who keeps a serial port open across our restarts.
+  /// `manager`: keeps a serial port open across restarts of the daemon.
   public static func link(
     to address: LinkAddress, bluetooth: BluetoothOptions = .init(), key: String? = nil, manager: ServiceManager? = nil,
     on loop: EventLoop, log: Log

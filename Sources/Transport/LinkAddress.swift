@@ -2,14 +2,14 @@
 
 import BluetoothSession
 
-/// Where a radio is: the `radio.link` of the configuration.
+/// The location of a radio: `radio.link` of the configuration.
 public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
   /// A serial device (a path; `/dev/serial/by-id/…` stays the same after replugging) and its rate.
   case serial(location: String, baud: UInt32)
   case tcp(host: String, port: UInt16)
   /// A radio over Bluetooth LE: by address, by name, or the only one.
   case bluetooth(BluetoothTarget)
-  /// The only serial device there is.
+  /// The only serial device of this machine.
   case auto(baud: UInt32)
 
   public static let defaultBaud: UInt32 = 115_200
@@ -18,7 +18,7 @@ public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
   public static let allowed =
     "serial:LOCATION, serial:LOCATION?baud=RATE, ble:ADDRESS, ble:NAME, ble:, tcp:HOST, tcp:HOST:PORT, auto:"
 
-  /// Why a text is no address.
+  /// Why a text is not an address.
   public struct ParseError: Error, Equatable, Sendable, CustomStringConvertible {
     public let description: String
   }

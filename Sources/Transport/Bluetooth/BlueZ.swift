@@ -35,11 +35,11 @@ enum BlueZ {
     if let flag = values["ServicesResolved"]?.bool { facts.isResolved = flag }
     if let rssi = values["RSSI"]?.integer { facts.rssi = Int16(clamping: rssi) }
     let hasService = values["UUIDs"]?.elements?.contains { $0.string?.lowercased() == RadioService.service } ?? false
-    // The service alone would do for a radio, but other devices have it too.
+    // Other devices use the same service, so the name is checked, too.
     if hasService || facts.name.utf8.starts(with: BluetoothTarget.namePrefix.utf8) { facts.isRadio = true }
   }
 
-  /// What an error of BlueZ means. The whole table is in docs/bluetooth.md.
+  /// The meaning of a BlueZ error. docs/bluetooth.md has the whole table.
   static func failure(_ error: BusError) -> BluetoothFailure {
     switch error {
     case .timedOut: return .timedOut
@@ -70,7 +70,7 @@ enum BlueZ {
     }
   }
 
-  /// `org.bluez.Error.Failed` says in words what it means.
+  /// `org.bluez.Error.Failed` carries its meaning in its text.
   private static func failure(words: String, name: String) -> BluetoothFailure {
     if words.contains("connection-abort") || words.contains("connection-canceled") || words.contains("abort") {
       return .aborted(words)
@@ -78,7 +78,7 @@ enum BlueZ {
     if words.contains("already-connected") { return .alreadyDone }
     if words.contains("busy") || words.contains("in progress") { return .inProgress }
     if words.contains("not-powered") || words.contains("Not Powered") { return .notReady }
-    // ATT errors: insufficient authentication, authorization, encryption (key size): the bond is not what it should be.
+    // ATT errors: insufficient authentication, authorization, encryption (key size): the bond is invalid.
     for code in ["0x05", "0x08", "0x0c", "0x0f"] where words.contains("ATT error: \(code)") { return .authentication }
     if words.contains("key-missing") || words.contains("PIN or Key Missing") { return .authentication }
     if words.contains("ATT error: 0x01") { return .unknownObject }  // invalid handle: a stale cache

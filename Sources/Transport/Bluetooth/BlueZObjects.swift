@@ -4,8 +4,8 @@ import BluetoothSession
 import DBus
 import EventLoop
 
-/// Follows BlueZ's objects. While nothing is scanned for, only the radio's own signals are listened to, so that other
-/// devices' do not wake anybody.
+/// Tracks BlueZ's objects. Outside a scan it subscribes only to the radio's own signals, so that signals of other
+/// devices do not wake the daemon.
 final class BlueZObjects {
   enum Event {
     case serviceUp
@@ -15,23 +15,23 @@ final class BlueZObjects {
     case device(DeviceFacts, isHeard: Bool)
     case deviceGone(String)
     case characteristics(device: String, rx: String?, tx: String?)
-    /// A characteristic has another value.
+    /// A characteristic's value has changed.
     case value([UInt8], of: String)
   }
 
-  /// Devices heard during a scan; further ones are not looked at.
+  /// Maximum number of devices per scan; further ones are ignored.
   private static let maxDevices = 256
 
   private let bus: Bus
   private let loop: EventLoop
-  /// All that BlueZ says comes through it, in BlueZ's order.
+  /// Receives all signals of BlueZ, in order.
   private let listener: BusListener
-  /// Whose changes are listened to.
+  /// The device whose changes are subscribed to.
   private var (changes, values): (MatchRule?, MatchRule?)
   private var isServiceUp = false
   private(set) var devices: [String: DeviceFacts] = [:]
   private var adapters: [String: AdapterFacts] = [:]
-  /// The flags of the characteristic that is written to.
+  /// Flags of the characteristic that frames are written to.
   private(set) var rxFlags: [String] = []
   private var handle: (Event) -> Void = { _ in }
 
@@ -41,7 +41,7 @@ final class BlueZObjects {
     listener = bus.listen()
   }
 
-  /// Enters the bus, and tells `handle` of each event, in BlueZ's order, until `end`.
+  /// Subscribes, and passes each event to `handle`, in BlueZ's order, until `end`.
   func begin(_ handle: @escaping (Event) -> Void) {
     self.handle = handle
     bus.watch(BlueZ.service, for: listener)
@@ -60,13 +60,13 @@ final class BlueZObjects {
     }
   }
 
-  /// Leaves the bus.
+  /// Unsubscribes.
   func end() {
     handle = { _ in }
     bus.close()
   }
 
-  /// Whose changes are told: all devices' during a scan, else one's.
+  /// Devices whose changes are reported: all during a scan, otherwise one.
   func listen(to device: String?) {
     if let changes { bus.remove(changes, from: listener) }
     let rule = Self.changes(of: BlueZ.device, at: device)
@@ -75,7 +75,7 @@ final class BlueZObjects {
     if let device { devices = devices.filter { $0.key == device || $0.value.isPaired || $0.value.isConnected } }
   }
 
-  /// Whose values are told.
+  /// Characteristics whose values are reported.
   func listen(toValuesOf characteristic: String?) {
     if let values { bus.remove(values, from: listener) }
     values = characteristic.map { Self.changes(of: BlueZ.characteristic, at: $0) }
@@ -108,7 +108,7 @@ final class BlueZObjects {
     case .unknown(let error): serviceGone(error.description)
     case .nobody: serviceGone(isServiceUp ? "bluetoothd ended" : "bluetoothd is not running")
     case .name:
-      // A restart between two looks has another owner: everything is gone and there again.
+      // After a restart between two queries the owner differs: all objects have been removed and added again.
       if isServiceUp { serviceGone("bluetoothd was restarted") }
       isServiceUp = true
       handle(.serviceUp)
@@ -124,11 +124,11 @@ final class BlueZObjects {
 
   // MARK: All objects
 
-  /// Reads everything anew: events of what is there, then of what is not any more. Throws `BusError`.
+  /// Reloads all objects: reports those that exist, then those that have disappeared. Throws `BusError`.
   func read() async throws {
     let call = BusMessage.call(BlueZ.service, "/", BlueZ.objectManager, "GetManagedObjects")
     let objects = try await bus.call(call, timeout: .seconds(9)).body.first?.entries ?? []
-    // What the bus sent before the answer may have ended this.
+    // A signal before the answer may have ended this.
     try Task.checkCancellation()
     take(objects)
   }
@@ -157,7 +157,7 @@ final class BlueZObjects {
     }
   }
 
-  /// Characteristics lie below their service, which lies below the device.
+  /// The path of a characteristic begins with that of its service, which begins with that of the device.
   private func tellCharacteristics(_ objects: [(key: String, value: BusValue)]) {
     var found: [String: (rx: String?, tx: String?)] = [:]
     for (path, interfaces) in objects {
@@ -199,7 +199,7 @@ final class BlueZObjects {
     guard var facts = devices[path] else { return }
     BlueZ.apply(values, to: &facts)
     devices[path] = facts
-    // Some devices' advertisements bring no RSSI of their own; data of a manufacturer or service came over the air too.
+    // Some advertisements carry no RSSI; manufacturer or service data also prove that the device was received over the air.
     let isHeard = ["RSSI", "ManufacturerData", "ServiceData", "TxPower"].contains { values[$0] != nil }
     handle(.device(facts, isHeard: isHeard))
   }

@@ -6,14 +6,14 @@ import EventLoop
 import Glibc
 import Timing
 
-/// Looks at everything that Bluetooth needs, and says of each what is wrong and what to do.
+/// Checks everything that Bluetooth needs, and reports faults with their remedies.
 public final class BluetoothDoctor {
   private let visit: BlueZVisit
   private let target: BluetoothTarget?
   private let options: BluetoothOptions
   private let loop: EventLoop
 
-  /// `target`: the radio that is configured, if it is one over Bluetooth.
+  /// `target`: the configured radio, if it is connected over Bluetooth.
   public init(_ target: BluetoothTarget?, _ options: BluetoothOptions, on loop: EventLoop) {
     self.target = target
     self.options = options
@@ -90,8 +90,8 @@ public final class BluetoothDoctor {
     return Finding("bluetoothd", .ok, "version \(text)")
   }
 
-  /// What is known against versions of bluetoothd: 5.66's was met on the bench, the older ones' is in BlueZ's
-  /// change log. Versions as 5066 for 5.66.
+  /// Known defects by version of bluetoothd: that of 5.66 was seen on the bench, older ones are from BlueZ's
+  /// change log. 5.66 is written as 5066.
   static let faults: [(versions: ClosedRange<Int>, words: String, remedy: String)] = [
     (
       0...5045, "no sockets for notifications and writes (AcquireNotify, AcquireWrite)",

@@ -6,11 +6,11 @@ import EventLoop
 import Glibc
 import Timing
 
-/// How a radio is reached over Bluetooth.
+/// How to reach a radio over Bluetooth.
 public struct BluetoothOptions: Equatable, Sendable {
-  /// The adapter's name or address; `nil`: the first.
+  /// The adapter's name or address; `nil`: the first adapter.
   public var adapter: String?
-  /// Six digits; `nil`: radios that are not bonded yet are not paired.
+  /// Six digits; `nil`: radios without a bond are not paired.
   public var pin: UInt32?
   public var mayPowerOn: Bool
   public var mayUnblock: Bool
@@ -29,14 +29,14 @@ public struct BluetoothOptions: Equatable, Sendable {
 }
 
 extension BluetoothOptions {
-  /// Six digits as a number.
+  /// The PIN as a number.
   public static func pin(_ text: String) -> UInt32? {
     guard text.utf8.count == 6, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
     return UInt32(text)
   }
 }
 
-/// A radio over Bluetooth LE, through BlueZ. Carries out what `BluetoothSession` decides; heals itself.
+/// A radio over Bluetooth LE, through BlueZ. Executes the decisions of `BluetoothSession`, and reconnects by itself.
 public final class BluetoothLink: Link {
   private let target: BluetoothTarget
   private let loop: EventLoop
@@ -46,15 +46,15 @@ public final class BluetoothLink: Link {
   private let agent: PairingAgent
   private var session: BluetoothSession
   private var timer: LoopTimer?
-  /// What the session has asked of BlueZ; never two at once.
+  /// The operation in progress; there is never more than one.
   private var operation: LoopTask?
-  /// While the radio is connected.
+  /// Exists while the radio is connected.
   private var channel: GATTChannel?
   private var hasStarted = false
   private var hasHeardFrame = false
   public var onEvent: (LinkEvent) -> Void = { _ in }
 
-  /// `bus`: the address of the bus that BlueZ is on.
+  /// `bus`: the address of BlueZ's bus.
   public init(
     _ target: BluetoothTarget, _ options: BluetoothOptions, on loop: EventLoop, log: Log,
     bus address: String = Bus.systemAddress
@@ -83,7 +83,7 @@ public final class BluetoothLink: Link {
   public var carriesFrames: Bool { true }
   public var healsItself: Bool { true }
   public var step: String? { session.step }
-  /// How strongly the radio was last heard, dBm.
+  /// RSSI of the last advertisement, dBm.
   public var rssi: Int16? { objects.devices.values.first { target.matches($0) && $0.rssi != nil }?.rssi }
 
   // MARK: The owner
@@ -105,7 +105,7 @@ public final class BluetoothLink: Link {
   public func tryOtherLineSettings() -> Bool { false }
   public func watchForReturn(_ action: @escaping () -> Void) {}
 
-  /// Pair, whatever bond BlueZ still has: an operator asks for it.
+  /// Pairs even if BlueZ has a bond: the operator asked for it.
   public func pairAnew(pin: UInt32? = nil) {
     if let pin { agent.pin = pin }
     session.settings.hasPIN = agent.pin != nil
@@ -114,7 +114,7 @@ public final class BluetoothLink: Link {
 
   public var isUp: Bool { session.isUp }
 
-  /// For good: leaves the bus.
+  /// Closes the link for good, and leaves the bus.
   public func end() {
     timer?.cancel()
     operation?.cancel()
@@ -180,7 +180,7 @@ public final class BluetoothLink: Link {
 
   // MARK: Operations
 
-  /// Begins an operation. The last one has ended, or the session has given it up: then it is cancelled, and a late answer changes nothing.
+  /// Begins an operation. The previous one has ended, or the session has abandoned it: then it is cancelled, and a late answer has no effect.
   private func perform(_ id: UInt64, _ next: BluetoothOperation) {
     log.debug("\(name): \(next.step)")
     operation?.cancel()
@@ -207,7 +207,7 @@ public final class BluetoothLink: Link {
   }
 
   private func perform(_ operation: BluetoothOperation) async throws -> BluetoothOutcome {
-    // The bus's answer comes before the session's patience ends.
+    // The bus times out before the session does.
     let limit = operation.limit - .seconds(1)
     switch operation {
     case .readObjects: try await objects.read()
@@ -228,7 +228,7 @@ public final class BluetoothLink: Link {
       try await call(adapter, BlueZ.adapter, "RemoveDevice", limit, .objectPath(device))
     case .openNotifications(let tx): return .opened(mtu: try await openNotifications(tx))
     case .openWrites(let rx):
-      // The radio has gone meanwhile.
+      // The radio has disconnected meanwhile.
       guard let channel else { return .failed(.timedOut) }
       return .opened(mtu: try await channel.openWrites(rx, flags: objects.rxFlags))
     }

@@ -5,26 +5,26 @@ import DBus
 import EventLoop
 import Timing
 
-/// What an operator does about Bluetooth, beside the link: scan, pair, forget. Each on a bus connection of its own, which
-/// ends with it. What fails throws `BluetoothTrouble`.
+/// Bluetooth commands of an operator: scan, pair, forget. Each uses a bus connection of its own, which ends with
+/// the command. Failures are thrown as `BluetoothTrouble`.
 public struct BluetoothTools {
   private static let startLimit: Duration = .seconds(5)
   private static let pairLimit: Duration = .seconds(150)
-  /// For the radio that was paired to be disconnected.
+  /// Time for the paired radio to disconnect.
   private static let partingLimit: Duration = .seconds(3)
 
   private let loop: EventLoop
   private let log: Log
   private let busAddress: String
 
-  /// `bus`: the address of the bus that BlueZ is on.
+  /// `bus`: the address of BlueZ's bus.
   public init(on loop: EventLoop, log: Log, bus address: String = Bus.systemAddress) {
     self.loop = loop
     self.log = log
     busAddress = address
   }
 
-  /// The MeshCore radios heard within so many seconds, and those that are bonded.
+  /// The MeshCore radios received within `seconds`, and those with a bond.
   public func scan(adapter name: String?, seconds: Int) async throws -> [DeviceFacts] {
     let visit = BlueZVisit(on: loop, bus: busAddress)
     defer { visit.end() }
@@ -35,7 +35,7 @@ public struct BluetoothTools {
     return radios.sorted { ($0.rssi ?? -128) > ($1.rssi ?? -128) }
   }
 
-  /// Pairs with a radio, and proves it by subscribing to it.
+  /// Pairs with a radio, and verifies the bond by subscribing to it.
   public func pair(address: String, options: BluetoothOptions) async throws {
     let link = BluetoothLink(.address(address), options, on: loop, log: log, bus: busAddress)
     defer { part(from: link) }
@@ -56,7 +56,7 @@ public struct BluetoothTools {
     try result.get()
   }
 
-  /// It disconnects, then goes.
+  /// Disconnects, then ends the link.
   private func part(from link: BluetoothLink) {
     link.onEvent = { _ in }
     link.close()
@@ -76,14 +76,14 @@ public struct BluetoothTools {
   }
 }
 
-/// A short stay on the bus.
+/// A connection to the bus for one command.
 final class BlueZVisit {
   private let bus: Bus
   private let loop: EventLoop
   let objects: BlueZObjects
   private var adapters: [String: AdapterFacts] = [:]
   private(set) var isServiceUp = false
-  /// Why the service is not up.
+  /// Why the Bluetooth service is not available.
   private var words = "no answer"
 
   init(on loop: EventLoop, bus address: String = Bus.systemAddress) {
@@ -92,7 +92,7 @@ final class BlueZVisit {
     objects = BlueZObjects(bus, on: loop)
   }
 
-  /// Reads what there is; gives the adapter's path. Throws `BluetoothTrouble`.
+  /// Loads BlueZ's objects; returns the adapter's path. Throws `BluetoothTrouble`.
   func begin(adapter name: String?, within limit: Duration) async throws -> String {
     do {
       return try await loop.withTimeout(limit) { [self] in
@@ -134,14 +134,14 @@ final class BlueZVisit {
     return adapter.path
   }
 
-  /// Leaving the bus ends it.
+  /// BlueZ ends the scan when the connection closes.
   func scan(_ adapter: String) async throws {
     objects.listen(to: nil)
     let filter: BusValue = .options([("Transport", .string("le"))])
     do {
       try await bus.call(.call(BlueZ.service, adapter, BlueZ.adapter, "SetDiscoveryFilter", [filter]))
     } catch is BusError {
-      // Without a filter more is heard.
+      // Scans without a filter find more devices.
     }
     try await call(adapter, "StartDiscovery", step: "scanning")
   }
@@ -162,7 +162,7 @@ final class BlueZVisit {
 }
 
 extension BluetoothTrouble {
-  /// Trying again changes nothing before somebody has done something.
+  /// Errors that a retry cannot cure.
   public var needsSomebody: Bool {
     switch self {
     case .noAdapter, .poweredOff, .blocked, .several, .wantsPIN, .wrongPIN, .noUART, .inUse, .notAllowed: true

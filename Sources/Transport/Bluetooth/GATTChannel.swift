@@ -6,23 +6,23 @@ import DBus
 import EventLoop
 import Glibc
 
-/// How frames come and go over one connection to the radio: through sockets that BlueZ hands out (AcquireNotify,
-/// AcquireWrite), which cost no D-Bus traffic and keep the order; else by StartNotify and WriteValue, one write at a time.
+/// Transfers frames over one connection to the radio: through sockets that BlueZ hands out (AcquireNotify,
+/// AcquireWrite), which cause no D-Bus traffic and preserve the order; otherwise by StartNotify and WriteValue, one write at a time.
 ///
-/// Closed when that connection ends; the next one has a channel of its own.
+/// Closed with its connection; the next connection has a new channel.
 final class GATTChannel {
-  /// What frames are written to.
+  /// The destination of frames.
   private enum Way {
     case socket(Int32)
-    /// WriteValue is called on it.
+    /// WriteValue of this object.
     case characteristic(String)
   }
 
-  /// A notification is one frame; more than the largest ATT value does not come.
+  /// A notification is one frame; the buffer holds the largest ATT value.
   private static let maxBytes = 1024
-  /// Frames that wait to be written; the session has one command under way, so more means that nothing is taken.
+  /// Maximum number of waiting frames. The session has one command in progress, so more means that the radio accepts nothing.
   private static let maxWaiting = 16
-  /// Others have their turn in between.
+  /// Frames per turn, so that other tasks run in between.
   private static let framesPerTurn = 32
   private static let openLimit: Duration = .seconds(18)
   private static let writeLimit: Duration = .seconds(10)
@@ -35,13 +35,13 @@ final class GATTChannel {
   private var isClosed = false
   private var reading: Int32 = -1
   private var writing: Int32 = -1
-  /// The characteristic whose values are frames.
+  /// The characteristic that notifies of frames.
   private var notifying: String?
   private let frames = Mailbox<[UInt8]>(bound: maxWaiting)
   private let room = Waiter()
   private var writer: LoopTask?
 
-  /// `received` gets each frame. `ended` is called once, if the channel breaks before it is closed.
+  /// `received` is called for each frame; `ended` once, if the channel breaks before it is closed.
   init(
     _ bus: Bus, _ objects: BlueZObjects, on loop: EventLoop, received: @escaping ([UInt8]) -> Void,
     ended: @escaping () -> Void
@@ -62,7 +62,7 @@ final class GATTChannel {
     }
     if let notifying {
       objects.listen(toValuesOf: nil)
-      // What comes of it does not matter: the link is going.
+      // The result is irrelevant: the link is closing.
       bus.post(.call(BlueZ.service, notifying, BlueZ.characteristic, "StopNotify"))
     }
     (reading, writing, notifying, writer) = (-1, -1, nil, nil)
@@ -74,7 +74,7 @@ final class GATTChannel {
     ended()
   }
 
-  /// A socket of BlueZ's and its MTU. `nil`: this BlueZ has none to give.
+  /// A BlueZ socket and its MTU. `nil`: this BlueZ offers none.
   private func acquire(_ method: String, _ path: String) async throws -> (socket: Int32, mtu: Int)? {
     let call = BusMessage.call(BlueZ.service, path, BlueZ.characteristic, method, [.options()])
     var answer: BusMessage?
@@ -96,12 +96,12 @@ final class GATTChannel {
     return (socket, Int(clamping: mtu))
   }
 
-  /// The connection to the radio may have gone while BlueZ was asked.
+  /// The connection may have ended during the call.
   private func mustBeOpen() throws(BusError) { if isClosed { throw .timedOut } }
 
   // MARK: From the radio
 
-  /// Returns the MTU, 0 when it is not known. Throws `BusError`.
+  /// Returns the MTU, 0 if unknown. Throws `BusError`.
   func openNotifications(_ tx: String) async throws -> Int {
     guard let (socket, mtu) = try await acquire("AcquireNotify", tx) else { return try await startNotify(tx) }
     reading = socket
@@ -123,11 +123,11 @@ final class GATTChannel {
     }
   }
 
-  /// A characteristic has another value.
+  /// A characteristic's value has changed.
   func take(_ value: [UInt8], of characteristic: String) { if characteristic == notifying { received(value) } }
 
   private func startNotify(_ tx: String) async throws -> Int {
-    // Before it starts: nothing falls between.
+    // Subscribed before notifications start, so that none is missed.
     objects.listen(toValuesOf: tx)
     notifying = tx
     try await bus.call(.call(BlueZ.service, tx, BlueZ.characteristic, "StartNotify"), timeout: Self.openLimit)
@@ -141,7 +141,7 @@ final class GATTChannel {
 
   // MARK: To the radio
 
-  /// `flags` of the characteristic: the socket writes without response, which not every radio takes. As `openNotifications`.
+  /// `flags` of the characteristic: the socket writes without response, which some radios do not support. Otherwise as `openNotifications`.
   func openWrites(_ rx: String, flags: [String]) async throws -> Int {
     try mustBeOpen()
     guard flags.contains("write-without-response"), let (socket, mtu) = try await acquire("AcquireWrite", rx) else {
@@ -163,7 +163,7 @@ final class GATTChannel {
 
   private func begin(_ way: Way) { writer = loop.begin { [self] in await write(to: way) } }
 
-  /// One frame after the other, until the channel is closed.
+  /// Writes frames in order until the channel is closed.
   private func write(to way: Way) async {
     do {
       while let frame = try await frames.next() {
@@ -190,7 +190,7 @@ final class GATTChannel {
     }
   }
 
-  /// With response, one at a time: BlueZ answers a second one with "In Progress", and some radios merge two.
+  /// With response, one at a time: BlueZ rejects a concurrent write with "In Progress", and some radios merge two.
   private func writeValue(_ frame: [UInt8], of target: String) async throws {
     let call = BusMessage.call(
       BlueZ.service, target, BlueZ.characteristic, "WriteValue",

@@ -2,9 +2,9 @@
 
 import DBus
 
-/// Answers BlueZ's question for the PIN while we pair, for our radio alone. Source: BlueZ, `org.bluez.Agent1`.
+/// Answers BlueZ's request for the PIN during a pairing, for this radio alone. Source: BlueZ, `org.bluez.Agent1`.
 ///
-/// It is registered for our own pairings and is not the machine's default agent: other programs' devices are theirs.
+/// It is registered for pairings of this program, and not as the default agent: devices of other programs are not affected.
 final class PairingAgent {
   private static let path = "/org/meshpost/agent"
 
@@ -17,7 +17,7 @@ final class PairingAgent {
     bus.export(Self.path, BlueZ.agent) { [self] call throws(BusError) in try answer(call) }
   }
 
-  /// Pairs with a device, and gives it the PIN when it asks. Throws `BusError`.
+  /// Pairs with a device, and supplies the PIN on request. Throws `BusError`.
   func pair(_ device: String, timeout: Duration) async throws {
     self.device = device
     defer { self.device = nil }
@@ -25,7 +25,7 @@ final class PairingAgent {
     try await bus.call(.call(BlueZ.service, device, BlueZ.device, "Pair"), timeout: timeout)
   }
 
-  /// Before each pairing: bluetoothd forgets agents when it is restarted.
+  /// Registered before each pairing: bluetoothd loses agents when it restarts.
   private func register() async throws {
     let call = BusMessage.call(
       BlueZ.service, "/org/bluez", BlueZ.agentManager, "RegisterAgent",
@@ -49,7 +49,7 @@ final class PairingAgent {
     case "AuthorizeService", "RequestAuthorization":
       guard device != nil, call.body.first?.string == device else { throw rejected }
       return []
-    // A confirmation is a person's to give: a radio shows its PIN and wants it typed in.
+    // Confirmations are left to people: a radio displays its PIN and expects it to be entered.
     default: throw rejected
     }
   }

@@ -2,13 +2,13 @@
 
 import Glibc
 
-/// The kernel's switch for radios. Source: Linux, `include/uapi/linux/rfkill.h`, `Documentation/ABI/stable/sysfs-class-rfkill`.
+/// The kernel's radio switches. Source: Linux, `include/uapi/linux/rfkill.h`, `Documentation/ABI/stable/sysfs-class-rfkill`.
 public enum Rfkill {
   public struct Block: Equatable, Sendable {
     public let name: String
-    /// By software: `rfkill unblock bluetooth` lifts it.
+    /// Blocked by software: `rfkill unblock bluetooth` unblocks it.
     public let isSoft: Bool
-    /// By a switch of the machine.
+    /// Blocked by a hardware switch.
     public let isHard: Bool
   }
 
@@ -31,7 +31,7 @@ public enum Rfkill {
     return found
   }
 
-  /// Lifts the software's block of all Bluetooth adapters; false when the kernel refuses (no right to /dev/rfkill).
+  /// Removes the software block of all Bluetooth adapters; false if the kernel refuses (no access to /dev/rfkill).
   public static func unblockBluetooth(device: String = "/dev/rfkill") -> Bool {
     let descriptor = open(device, O_WRONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return false }
@@ -42,7 +42,7 @@ public enum Rfkill {
   }
 }
 
-/// Files of a line: what sysfs is made of.
+/// One-line files, as sysfs has them.
 enum SmallFile {
   static func read(_ location: String) -> String? {
     let descriptor = open(location, O_RDONLY | O_CLOEXEC)

@@ -4,11 +4,11 @@ import CLinux
 import EventLoop
 import Glibc
 
-/// Waits for something to appear at a location, without polling: inotify on the nearest folder that exists.
+/// Waits for a file to appear, without polling: inotify on the nearest folder that exists.
 final class DirectoryWatch {
   private let descriptor: Int32
 
-  /// `nil` when the kernel has no watches left: the wait for the next try covers that.
+  /// `nil` if the kernel has no watches left; the retry timer covers that.
   init?(appearanceOf location: String) {
     descriptor = inotify_init1(Int32(IN_NONBLOCK) | Int32(IN_CLOEXEC))
     guard descriptor >= 0 else { return nil }
@@ -18,10 +18,10 @@ final class DirectoryWatch {
 
   deinit { if descriptor >= 0 { close(descriptor) } }
 
-  /// Until something has changed there since the last time.
+  /// Returns at the next change.
   func change(on loop: EventLoop) async throws {
     _ = try await loop.wait(for: .readable, of: descriptor)
-    // What there is beyond is read the next time.
+    // The rest is read at the next call.
     for _ in 0..<Descriptor.readsPerTurn { guard case .bytes = Descriptor.read(descriptor) else { return } }
   }
 

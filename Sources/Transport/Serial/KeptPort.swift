@@ -3,8 +3,8 @@
 import EventLoop
 import ServiceManager
 
-/// A serial port that outlives this process: a service manager keeps it open, and with it what the radio said
-/// meanwhile and what was read and is not on disk yet.
+/// A serial port that outlives this process: a service manager keeps it open, together with data that the radio sent
+/// meanwhile and data that was read but not stored.
 final class KeptPort {
   private enum Name {
     static let port = "radio"
@@ -13,7 +13,7 @@ final class KeptPort {
 
   private let manager: ServiceManager
   private var inherited: Int32?
-  /// `nil`: none can be had; bytes are read straight from the port.
+  /// `nil`: unavailable; bytes are read directly from the port.
   private(set) var spool: ReceiveSpool?
   private var hasLeftOvers: Bool
   private let log: Log
@@ -33,14 +33,14 @@ final class KeptPort {
     }
   }
 
-  /// The name of what a predecessor had open.
+  /// The location of the inherited port.
   var inheritedDevice: String? {
     guard let inherited else { return nil }
     let target = PortHolder.target("/proc/self/fd/\(inherited)")
     return target.hasPrefix("/dev/") ? target : nil
   }
 
-  /// What a predecessor had open, once.
+  /// The port that the previous process had open; returned once.
   func takeInherited() -> Int32? {
     defer { inherited = nil }
     return inherited
@@ -52,10 +52,10 @@ final class KeptPort {
     manager.keep([port.descriptor], as: Name.port)
   }
 
-  /// It is gone, or no radio: nothing worth keeping.
+  /// The device is gone, or not a radio: nothing is worth keeping.
   func closed() { manager.forget(Name.port) }
 
-  /// What a predecessor had read and had not finished with, once.
+  /// Bytes that the previous process had read but not stored; returned once.
   func takeLeftOvers() -> [UInt8] {
     defer { hasLeftOvers = false }
     return hasLeftOvers ? spool?.leftOver() ?? [] : []
@@ -63,7 +63,7 @@ final class KeptPort {
 
   private func giveSpoolUp() { spool = nil }
 
-  /// Reads from the port, by way of the spool where that is possible.
+  /// Reads from the port, through the spool where possible.
   func read(from port: Int32) -> ReadResult {
     guard let spool else { return Descriptor.read(port) }
     guard let result = spool.read(from: port) else {

@@ -4,35 +4,35 @@ import CLinux
 import EventLoop
 import Glibc
 
-/// What came from the radio and is not safe on disk yet, in the kernel's keeping: it outlives this process.
+/// Received bytes that are not on disk yet, kept by the kernel: they outlive this process.
 ///
-/// A pipe whose ends a service manager keeps, too. Bytes are moved from the port into it within the kernel (`splice`), looked at without taking
-/// them out (`tee`), and taken out only when what they say is on disk. Whoever is killed in between: his successor
-/// finds them in the port or in the pipe. What was on disk already and had not been taken out yet comes twice, and the
-/// store knows it.
+/// A pipe whose ends a service manager keeps, too. Bytes are moved from the port into it within the kernel (`splice`), copied without removing
+/// them (`tee`), and removed when their content is on disk. After a kill the next process finds them in the port or
+/// in the pipe. Bytes that were stored but not yet removed are read twice; the store detects
+/// that.
 ///
-/// Bound: the pipe, 256 reads of any size. When a disk refuses messages for long and it fills, it is emptied: only a kill in
-/// that state loses what is held in memory for the disk.
+/// Bound: the pipe, 256 reads of any size. If the disk refuses messages until the pipe is full, it is emptied: a kill in
+/// that state loses only what memory holds for the disk.
 final class ReceiveSpool {
-  /// The pipe's ends: to read, to write.
+  /// The pipe's ends: read, write.
   let ends: [Int32]
   private let look: [Int32]
-  /// A predecessor made it.
+  /// The previous process created it.
   let isInherited: Bool
-  /// Bytes at the front of the pipe that were given out already.
+  /// Bytes at the front of the pipe that were already returned.
   private var given = 0
-  /// Bytes that a pipe is made for; each read takes a page of it, however short.
+  /// Capacity in bytes; each read occupies a page, however short.
   private static let size: Int32 = 1 << 20
-  /// Reads after which it is time to have things on disk.
+  /// Reads after which the content should be stored.
   private static let many = 96
   private var reads = 0
-  /// It was emptied because it was full; until all is on disk again, a kill can take something.
+  /// It was emptied because it was full; until everything is stored, a kill can lose data.
   private(set) var wasEmptied = false
 
-  /// More should not come before what is here is on disk.
+  /// Whether the content should be stored before more is read.
   var isFilling: Bool { reads >= Self.many }
 
-  /// `inherited`: the ends that a predecessor left, in any order.
+  /// `inherited`: the ends that the previous process left, in any order.
   init?(inherited: [Int32]) {
     var look: [Int32] = [-1, -1]
     var ends = inherited.sorted { Self.mode($0) < Self.mode($1) }
@@ -47,7 +47,7 @@ final class ReceiveSpool {
       return nil
     }
     for end in ends + look { Descriptor.setNonBlocking(end) }
-    // Where that is refused, the pipe is full earlier.
+    // If the kernel refuses, the pipe is full earlier.
     for pipe in [ends, look] { meshpost_set_pipe_size(pipe[0], Self.size) }
     (self.ends, self.look) = (ends, look)
   }
@@ -56,16 +56,16 @@ final class ReceiveSpool {
 
   deinit { for end in ends + look { close(end) } }
 
-  /// What a predecessor had not finished with; empty when there is nothing.
+  /// Bytes that the previous process had not stored; empty if there are none.
   func leftOver() -> [UInt8] {
     given = 0
     let bytes = fresh()
-    // How many reads that was is not known.
+    // The number of reads is unknown.
     if !bytes.isEmpty { reads = Self.many }
     return bytes
   }
 
-  /// Reads from the port by way of the pipe. `nil`: this kernel cannot move bytes from such a port.
+  /// Reads from the port through the pipe. `nil`: this kernel cannot splice from such a port.
   func read(from port: Int32) -> ReadResult? {
     var count = meshpost_splice(port, ends[1], Descriptor.chunk)
     if count < 0, errno == EAGAIN, isFull {
@@ -89,7 +89,7 @@ final class ReceiveSpool {
     return poll(&look, 1, 0) == 0
   }
 
-  /// What is in the pipe and was not given out yet.
+  /// Bytes in the pipe that were not returned yet.
   private func fresh() -> [UInt8] {
     guard meshpost_tee(ends[0], look[1], Int(Self.size)) > 0 else { return [] }
     var bytes: [UInt8] = []
@@ -98,7 +98,7 @@ final class ReceiveSpool {
     return Array(bytes.dropFirst(given))
   }
 
-  /// What was given out is on disk, but for the last `pending` bytes.
+  /// Everything returned is on disk, except the last `pending` bytes.
   func settled(pending: Int) {
     let count = given - max(0, pending)
     if count > 0 { forget(count) }

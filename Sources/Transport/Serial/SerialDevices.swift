@@ -2,17 +2,17 @@
 
 import Glibc
 
-/// Serial devices that could be radios.
+/// Serial devices that may be radios.
 public enum SerialDevices {
-  /// It has its USB in its own processor, and one that MeshCore's boards have.
+  /// Native USB with a vendor id that MeshCore boards use.
   static func isKnownBoard(_ device: String) -> Bool {
     guard device.contains("/dev/meshpost/"), let real = realpath(device, nil) else { return false }
     defer { free(real) }
     return BoardKind(device: String(cString: real)) == .nativeUSB
   }
 
-  /// The first of these that has any: names of boards that are known to run MeshCore (udev/70-meshpost.rules), udev's other stable
-  /// names, the kernel's. `root` is in front of all of them; empty but in tests.
+  /// The first group that is not empty: names of known MeshCore boards (udev/70-meshpost.rules), udev's other stable
+  /// names, the kernel's names. `root` precedes each path; empty except in tests.
   public static func all(root: String = "") -> [String] {
     for folder in ["/dev/meshpost", "/dev/serial/by-id"] {
       let names = PortHolder.entries(root + folder).filter { !$0.hasPrefix(".") }

@@ -8,15 +8,15 @@ import Timing
 final class SerialLink: Link {
   enum Choice: Equatable {
     case named(String)
-    /// `auto:`, and the beginning of the wanted radio's key
+    /// `auto:`, and the first digits of the radio's key.
     case anyRadio(key: String?)
   }
 
-  /// A line that takes no byte for so long is stuck.
+  /// A line that accepts no byte for this time is stuck.
   private static let stallLimit: Duration = .seconds(10)
-  /// The serial core loses what is written while a board comes up; output waiting beyond this is an error of ours.
+  /// The serial core discards bytes written while a board boots; more pending output than this is a bug.
   private static let maxPending = 8192
-  /// Let a device that just appeared settle: udev changes its group after it was made.
+  /// Delay for a device that just appeared: udev changes its group after creation.
   private static let settling: Duration = .milliseconds(200)
 
   private let choice: Choice
@@ -25,11 +25,11 @@ final class SerialLink: Link {
   private var port: SerialPort?
   private var pending: [UInt8] = []
   private var stall: LoopTimer?
-  /// Until the port is open, or cannot be opened.
+  /// Runs until the port is open, or has failed to open.
   private var opening: LoopTask?
-  /// While the owner waits for the radio to come back.
+  /// Runs while the owner waits for the radio to return.
   private var returning: LoopTask?
-  /// The DTR setting that was tried last: after a change it is where the next opening begins.
+  /// The DTR setting of the last attempt; after a change the next attempt begins with it.
   private var dtr: Bool?
   private let kept: KeptPort?
   private let search: SerialSearch
@@ -67,7 +67,7 @@ final class SerialLink: Link {
     }
   }
 
-  /// The device that is named; else what a predecessor had open; else each is asked whether it is the radio.
+  /// The named device; otherwise the inherited one; otherwise each device is probed.
   private func location() async throws -> String {
     let key: String?
     switch choice {
@@ -108,7 +108,7 @@ final class SerialLink: Link {
     pending.removeAll()
     guard let port else { return }
     loop.unwatch(port.descriptor)
-    // Whoever comes after us finds it open.
+    // The next process finds it open.
     if !isEnding { kept?.closed() }
     self.port = nil
   }

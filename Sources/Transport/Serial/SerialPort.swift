@@ -4,10 +4,10 @@ import CLinux
 import EventLoop
 import Glibc
 
-/// What is known of a board by the kind of its device.
+/// Properties of a board, by the kind of its device.
 ///
 /// Boards with native USB (`ttyACM*`) send nothing while DTR is low; boards behind a UART bridge (`ttyUSB*`) may be reset
-/// by it. So there is no one right setting (companion.md § 1.1).
+/// by it. No setting suits all (companion.md § 1.1).
 enum BoardKind: Equatable {
   case nativeUSB
   case bridge
@@ -25,15 +25,15 @@ enum BoardKind: Equatable {
 /// An open serial device: raw, exclusive, closed with the object.
 final class SerialPort {
   let descriptor: Int32
-  /// What the name resolved to.
+  /// The resolved location.
   let device: String
   private(set) var isDTRHigh: Bool
-  /// A predecessor had opened it.
+  /// Inherited from the previous process.
   let isInherited: Bool
   private let before: termios
 
-  /// `dtr`: `nil` for the board's usual setting. `inherited`: what a predecessor had open; it is taken if it is this device and
-  /// not gone, else closed.
+  /// `dtr`: `nil` for the board's usual setting. `inherited`: the previous process's descriptor; used if it is this device and
+  /// still connected, otherwise closed.
   init(location: String, baud: UInt32, dtr: Bool?, inherited: Int32? = nil) throws(LinkError) {
     let device = Self.resolve(location)
     self.device = device
@@ -65,18 +65,18 @@ final class SerialPort {
       throw .system("\(location): \(SystemError("tcsetattr"))")
     }
     applyLines()
-    // What the radio said before we came is kept: it may be a message that a killed predecessor had asked for.
+    // Data that arrived earlier is kept: it may be a message that a killed process had requested.
     tcflush(descriptor, TCOFLUSH)
   }
 
   deinit {
     _ = meshpost_tty_shared(descriptor)
-    // A child that has not got to its exec yet still has the descriptor, and would keep the lock.
+    // A child that has not reached exec still holds the descriptor, and with it the lock.
     flock(descriptor, LOCK_UN)
     Glibc.close(descriptor)
   }
 
-  /// The line's settings as they were before.
+  /// The previous settings of the line.
   func restore() {
     var line = before
     line.c_cflag &= ~tcflag_t(HUPCL)  // closing must not reset what is behind it
@@ -88,17 +88,17 @@ final class SerialPort {
     return applyLines()
   }
 
-  /// False where the device has no such lines: pseudo-terminals answer ENOTTY or EINVAL, and that is fine.
+  /// False if the device has no modem lines: pseudo-terminals answer ENOTTY or EINVAL.
   @discardableResult
   private func applyLines() -> Bool {
-    // Both at once: RTS alone resets boards with the usual two transistors between these lines and the processor.
+    // Both together: RTS alone resets boards with the usual two-transistor circuit.
     if !isDTRHigh { return meshpost_tty_line(descriptor, meshpost_tty_dtr() | meshpost_tty_rts(), 0) == 0 }
     let dtr = meshpost_tty_line(descriptor, meshpost_tty_dtr(), isDTRHigh ? 1 : 0)
     let rts = meshpost_tty_line(descriptor, meshpost_tty_rts(), 0)
     return dtr == 0 && rts == 0
   }
 
-  /// It is this device's, and nobody has pulled it out: the name may belong to another device by now.
+  /// Whether this is still the device, and connected: the name may belong to another device by now.
   private static func isAlive(_ descriptor: Int32, device: String) -> Bool {
     var (ours, named) = (stat(), stat())
     guard fstat(descriptor, &ours) == 0, stat(device, &named) == 0 else { return false }
@@ -127,7 +127,7 @@ final class SerialPort {
   }
 }
 
-/// Who has a device open, as far as this user may see.
+/// Processes that have a device open, as far as this user can see.
 enum PortHolder {
   static func name(of device: String) -> String? {
     for process in entries("/proc") where process.allSatisfy(\.isNumber) && Int32(process) != getpid() {

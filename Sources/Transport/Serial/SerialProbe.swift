@@ -6,24 +6,24 @@ import Timing
 
 /// Finds radios without disturbing other devices.
 ///
-/// It listens first: what talks by itself and not in frames (a GPS, a console) is not written to. Then one question of five bytes
-/// (DEVICE_QUERY), a second after two seconds of silence, and no more: neither the change of DTR nor the zero bytes that a radio
-/// that is known to be one may get. A device that another program has open is not touched. The line is left as it was found.
+/// It listens first: a device that sends data without frames (a GPS, a console) is never written to. Then it sends one query of five bytes
+/// (DEVICE_QUERY), and repeats it once after two seconds of silence. It neither changes DTR nor sends zero bytes, as it may with
+/// a known radio. Devices that another program has open are left alone. Line settings are restored.
 public final class SerialProbe {
   public enum Result: Equatable, Sendable {
-    /// A companion radio: its name, its public key in hex, its model and version.
+    /// A companion radio: name, public key in hex, model and version.
     case radio(name: String, key: String, model: String)
-    /// It sends, and not in frames.
+    /// It sends data that is not framed.
     case other
     case silent
-    /// Not to be opened: gone, in use, not permitted.
+    /// It cannot be opened: gone, in use, not permitted.
     case closed(LinkError)
   }
 
-  /// So long it is only listened to; boards that the opening has reset tell of their start meanwhile.
-  /// Longer than the second between two lines of a GPS.
+  /// Time to listen first; boards that were reset by opening report their start meanwhile.
+  /// Longer than the one-second interval of a GPS.
   private static let listenPeriod: Duration = .milliseconds(1200)
-  /// Who talks for so long and not in frames is something else.
+  /// A device that sends unframed data for this time is not a radio.
   private static let noiseLimit: Duration = .seconds(3)
   private static let patience: Duration = .seconds(2)
   private static let attempts = 2
@@ -40,7 +40,7 @@ public final class SerialProbe {
     self.loop = loop
   }
 
-  /// What is behind a device. Closes it on every way out.
+  /// Probes a device. Closes it in every case.
   public static func look(
     at device: String, baud: UInt32 = LinkAddress.defaultBaud, on loop: EventLoop
   ) async throws(CancellationError) -> Result {
@@ -63,7 +63,7 @@ public final class SerialProbe {
     switch try await answer(to: .deviceQuery(clientVersion: 3), { $0.isAboutDevice }) {
     case nil: return isTalking ? .other : .silent
     case .deviceInfo(let info): details = info.details
-    // Firmware that does not know the question.
+    // Older firmware does not know this query.
     default: details = nil
     }
     guard case .selfInfo(let own) = try await answer(to: .start(client: "meshpost"), { $0.isAboutNode }) else {
@@ -73,7 +73,7 @@ public final class SerialProbe {
     return .radio(name: own.name.string, key: own.key.hex, model: model)
   }
 
-  /// Listens until it is quiet for a moment, or sends a frame. False: it keeps talking, and not in frames.
+  /// Listens until the line is quiet, or a frame arrives. False: it keeps sending unframed data.
   private func mayBeAsked() async throws -> Bool {
     let begun = loop.now
     while true {
@@ -83,7 +83,7 @@ public final class SerialProbe {
     }
   }
 
-  /// Asks up to twice. `nil`: no such answer came.
+  /// Queries at most twice. `nil`: no valid answer.
   private func answer(to question: Command, _ isAnswer: (Reply) -> Bool) async throws -> Reply? {
     let bytes = SerialFraming.wrap(question.encode(), .toRadio)
     for _ in 0..<Self.attempts {
@@ -96,14 +96,14 @@ public final class SerialProbe {
     return nil
   }
 
-  /// `nil`: none has come before that time. Throws `LinkError` when the device is gone.
+  /// `nil`: no frame before the deadline. Throws `LinkError` if the device disappears.
   private func nextFrame(before deadline: MonotonicTime) async throws -> RadioFrame? {
     while true {
       while let bytes = decoder.next(now: loop.now) {
-        // `try?`: bytes that look like a frame and are none.
+        // `try?`: bytes that look like a frame but are not valid.
         if let frame = try? RadioFrame(decoding: bytes) { return frame }
       }
-      // The deadline counts for a device that never stops sending, too.
+      // The deadline also applies to a device that never stops sending.
       guard loop.now < deadline, try await loop.wait(for: .readable, of: port.descriptor, until: deadline) else {
         decoder.timedOut(now: loop.now)
         return nil

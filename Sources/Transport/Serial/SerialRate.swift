@@ -2,7 +2,7 @@
 
 import Glibc
 
-/// Rates that termios has names for.
+/// Baud rates that termios supports.
 enum SerialRate {
   private static let speeds: [(rate: UInt32, speed: Int32)] = [
     (9_600, B9600), (19_200, B19200), (38_400, B38400), (57_600, B57600), (115_200, B115200), (230_400, B230400),

@@ -3,9 +3,9 @@
 import EventLoop
 import Timing
 
-/// Which of several serial devices is the radio: each is asked, one after the other.
+/// Finds the radio among several serial devices by probing one after the other.
 final class SerialSearch {
-  /// What was no radio is left alone for so long, or until it is plugged in anew.
+  /// A device that was not a radio is skipped for this time, or until it is plugged in again.
   private static let quarantine: Duration = .seconds(600)
 
   private let loop: EventLoop
@@ -13,7 +13,7 @@ final class SerialSearch {
 
   init(on loop: EventLoop) { self.loop = loop }
 
-  /// The device of the only radio whose public key begins with `key`, in hex. Throws `LinkError`: why there is none.
+  /// The device of the only radio whose public key begins with `key`, in hex. Throws `LinkError` if there is none.
   func look(_ devices: [String], key: String?, baud: UInt32) async throws -> String {
     findings = findings.filter { devices.contains($0.key) }
     for device in devices where !isQuarantined(device) {
@@ -32,10 +32,10 @@ final class SerialSearch {
       guard case .radio(_, let own, _)? = findings[device]?.result else { return false }
       return key.map { own.hasPrefix($0) } ?? true
     }
-    // A board with a USB of its own that is alone may need more than a probe does to be woken. A bridge may be anything's.
+    // A single board with native USB may need more than a probe to wake it. A UART bridge may belong to any device.
     let isAlone =
       devices.count == 1 && SerialDevices.isKnownBoard(devices[0]) && findings[devices[0]]?.result == .silent
-    // What is a radio, or cannot be opened, is asked again the next time.
+    // Radios, and devices that could not be opened, are probed again next time.
     defer { findings = findings.filter { [.other, .silent].contains($0.value.result) } }
     if radios.count == 1 || isAlone { return radios.first ?? devices[0] }
     let words = devices.map { "\($0): \(findings[$0].map { Self.words($0.result) } ?? "not asked")" }

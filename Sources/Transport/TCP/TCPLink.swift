@@ -5,7 +5,7 @@ import EventLoop
 import Glibc
 import Timing
 
-/// A radio on TCP: Wi-Fi and Ethernet builds, or somebody's proxy. The framing is that of serial lines.
+/// A radio over TCP: Wi-Fi and Ethernet firmware, or a proxy. Framed as on a serial line.
 final class TCPLink: Link {
   private static let connectLimit: Duration = .seconds(10)
   private static let maxPending = 8192
@@ -13,7 +13,7 @@ final class TCPLink: Link {
   private let host: String
   private let port: UInt16
   private let loop: EventLoop
-  /// Until it is connected, or cannot be.
+  /// Runs until it is connected, or has failed to connect.
   private var opening: LoopTask?
   private var socket: Int32 = -1
   private var pending: [UInt8] = []
@@ -50,7 +50,7 @@ final class TCPLink: Link {
     onEvent(.up)
   }
 
-  /// The kernel notices a radio that vanished: first probe after 60 s of silence, dead after 4 more in 60 s.
+  /// The kernel detects a lost radio: first probe after 60 s of silence, dead after 4 more in 60 s.
   private func keepAlive() {
     func set(_ level: Int32, _ option: Int32, _ value: Int32) {
       var value = value
@@ -99,7 +99,7 @@ final class TCPLink: Link {
       case .bytes(let bytes): onEvent(.bytes(bytes))
       case .wouldBlock: return
       case .end: return fail(.closedByPeer(name))
-      // Some stacks drop the client that has to go without a shutdownGrace.
+      // Some network stacks drop a client by a reset.
       case .failed(let error) where error.code == ECONNRESET: return fail(.closedByPeer(name))
       case .failed(let error): return fail(.system("\(name): \(error.words)"))
       }
