@@ -4,17 +4,17 @@ import EventLoop
 import Glibc
 import Timing
 
-/// A message bus as a client sees it, on the event loop. From `open` to `close` it connects again whenever the bus goes away: listeners and
-/// exported objects stay, calls that wait fail.
+/// A client's connection to a message bus, on the event loop. From `open` to `close` it reconnects whenever the bus goes away: listeners and
+/// exported objects persist, pending calls fail.
 ///
-/// Nothing blocks, no thread is made, nothing is polled. Messages are handled in the order in which the bus sends them: who waits for an
-/// answer runs before what came after that answer is handled.
+/// Nothing blocks, no thread is created, nothing is polled. Messages are handled in the bus's order: a task that waits for an
+/// answer runs before messages behind that answer are handled.
 public final class Bus {
-  /// Who has a name on the bus.
+  /// The owner of a name on the bus.
   public enum Owner: Equatable, Sendable {
     case name(String)
     case nobody
-    /// The bus itself is away. It is tried again, and each failure is told.
+    /// The bus is unavailable. Reconnecting continues, and each failure is reported.
     case unknown(BusError)
   }
 
@@ -23,14 +23,14 @@ public final class Bus {
     let interface: String
   }
 
-  /// The system's bus, as libdbus looks for it.
+  /// The system bus, at the address that libdbus uses.
   public static var systemAddress: String {
     getenv("DBUS_SYSTEM_BUS_ADDRESS").map { String(cString: $0) } ?? "unix:path=/run/dbus/system_bus_socket"
   }
 
-  /// The bus's own.
+  /// The bus's own name.
   static let name = "org.freedesktop.DBus"
-  /// For the bus's own answers.
+  /// Time-out of the bus's own answers.
   private static let helloLimit: Duration = .seconds(10)
   private static let busLimit: Duration = .seconds(25)
   private static let behind = BusError.disconnected("its signals were not read in time")
@@ -38,14 +38,14 @@ public final class Bus {
   private let address: String
   private let loop: EventLoop
   private var task: LoopTask?
-  /// The bus has greeted us over it.
+  /// The current connection, once the bus has answered Hello.
   private var connection: BusConnection?
   private var backoff = Backoff(first: .seconds(1), limit: .seconds(30))
   private var random = SystemRandomNumberGenerator()
   private var listeners: [BusListener] = []
   private var exported: [ExportedInterface: (BusMessage) throws(BusError) -> [BusValue]] = [:]
 
-  /// Registered with the bus: calls can be made.
+  /// Registered with the bus: calls are possible.
   public var isUp: Bool { connection?.isOpen ?? false }
 
   public init(address: String = Bus.systemAddress, on loop: EventLoop) {
@@ -55,7 +55,7 @@ public final class Bus {
 
   // MARK: Connection
 
-  /// Goes on until `close`.
+  /// Connects, and reconnects until `close`.
   public func open() {
     guard task == nil else { return }
     task = loop.begin { [self] in
@@ -63,7 +63,7 @@ public final class Bus {
     }
   }
 
-  /// For good: calls that wait fail, listeners get what has come and then nothing, exported objects end.
+  /// Closes it for good: pending calls fail, listeners end after what has arrived, exported objects end.
   public func close() {
     task?.cancel()
     connection?.close(.disconnected("closed"))
@@ -82,7 +82,7 @@ public final class Bus {
     }
   }
 
-  /// One connection, to its end, which it throws.
+  /// Runs one connection, and throws why it ended.
   private func beConnected() async throws {
     let connection = try BusConnection(address: address, on: loop)
     defer {
@@ -94,7 +94,7 @@ public final class Bus {
       { try await self.enter(connection) })
   }
 
-  /// The bus greets us, and learns what is listened for.
+  /// Sends Hello, and registers the match rules.
   private func enter(_ connection: BusConnection) async throws {
     let hello = try await connection.call(Self.question("Hello"), within: Self.helloLimit)
     guard let name = hello.body.first?.string else { throw BusError.malformed("Hello without a name") }
@@ -106,25 +106,25 @@ public final class Bus {
     throw try await connection.ended()
   }
 
-  /// Of the bus itself.
+  /// A method call to the bus itself.
   private static func question(_ member: String, _ arguments: String...) -> BusMessage {
     .call(name, "/org/freedesktop/DBus", name, member, arguments.map { .string($0) })
   }
 
   // MARK: Calls
 
-  /// Calls a method, and returns its answer. Throws `BusError`; cancelled, `CancellationError`: the answer is dropped then, with the
-  /// descriptors that it holds.
+  /// Calls a method, and returns its answer. Throws `BusError`, or `CancellationError` when cancelled: then the answer is dropped with
+  /// its descriptors.
   @discardableResult
   public func call(_ message: BusMessage, timeout: Duration = .seconds(25)) async throws -> BusMessage {
     guard let connection, connection.isOpen else { throw BusError.disconnected("not connected") }
     return try await connection.call(message, within: timeout)
   }
 
-  /// Calls a method whose answer does not matter.
+  /// Calls a method, and ignores the answer.
   public func post(_ message: BusMessage) { connection?.post(message) }
 
-  /// A property of an object.
+  /// Reads a property of an object.
   public func property(
     _ destination: String, _ path: String, _ interface: String, _ name: String
   ) async throws -> BusValue {
@@ -136,14 +136,14 @@ public final class Bus {
 
   // MARK: Signals
 
-  /// What is to be listened for is added to it.
+  /// Match rules for it are added by the caller.
   public func listen() -> BusListener {
     let listener = BusListener()
     listeners.append(listener)
     return listener
   }
 
-  /// The listener gets each matching signal from now on. The bus knows the rule before it gets the caller's next call.
+  /// The listener receives each matching signal from now on. The bus knows the rule before the caller's next call.
   public func add(_ rule: MatchRule, to listener: BusListener) {
     let isNew = !isKnown(rule)
     listener.add(rule)
@@ -155,7 +155,7 @@ public final class Bus {
     if !isKnown(rule) { post(Self.question("RemoveMatch", rule.text)) }
   }
 
-  /// The listener gets who owns a well-known name: now, and at each change.
+  /// The listener is told the owner of a well-known name: now, and at each change.
   public func watch(_ name: String, for listener: BusListener) {
     let known = Set(listeners.flatMap(\.allRules))
     listener.watch(name)
@@ -166,8 +166,8 @@ public final class Bus {
 
   private func isKnown(_ rule: MatchRule) -> Bool { listeners.contains { $0.allRules.contains(rule) } }
 
-  /// Sent at once: the caller's next call is to be made with the rule. A bus that refuses it would leave us deaf: the connection ends, and
-  /// another one begins.
+  /// Sent at once, so that the rule holds for the caller's next call. If the bus refuses it, signals would be missed: the connection ends,
+  /// and a new one begins.
   private func add(_ rule: MatchRule, _ connection: BusConnection) {
     do throws(BusError) {
       let question = try connection.ask(Self.question("AddMatch", rule.text))
@@ -193,7 +193,7 @@ public final class Bus {
         } catch BusError.refused {
           tell(.nobody, of: name)
         } catch {
-          // The connection has ended: `run` tells of that. Else another one may know.
+          // If the connection has ended, `run` reports that. Otherwise another listener may know.
           connection.close(error as? BusError ?? .timedOut)
         }
       }
@@ -210,12 +210,12 @@ public final class Bus {
 
   // MARK: Objects of ours
 
-  /// Sends a signal to whoever listens.
+  /// Sends a signal to all subscribers.
   public func emit(_ path: String, _ interface: String, _ member: String, _ body: [BusValue] = []) {
     post(BusMessage(.signal, path: path, interface: interface, member: member, body: body))
   }
 
-  /// Answers calls of one interface at one path with what `handler` returns; what it refuses should name an error.
+  /// Answers calls of one interface at one path with the result of `handler`, whose errors should have a D-Bus name.
   public func export(
     _ path: String, _ interface: String, _ handler: @escaping (BusMessage) throws(BusError) -> [BusValue]
   ) {
@@ -236,7 +236,7 @@ public final class Bus {
     return true
   }
 
-  /// False: not ours; libdbus answers calls to objects that do not exist.
+  /// False: not exported here; libdbus answers calls to unknown objects.
   private func received(_ message: BusMessage) -> Bool {
     guard message.kind == .signal else { return answer(message) }
     for listener in listeners where !listener.take(signal: message) { connection?.close(Self.behind) }

@@ -4,9 +4,9 @@ import CDBus
 import EventLoop
 import Timing
 
-/// One connection to a message bus: each call over it is answered, or ends with it.
+/// One connection to a message bus: each call is answered, or fails when it ends.
 final class BusConnection {
-  /// A call that was sent, and the promise of its answer.
+  /// A sent call, and the promise of its answer.
   struct Question {
     fileprivate let serial: UInt32
     fileprivate let answer = Promise<Result<BusMessage, BusError>>()
@@ -24,7 +24,7 @@ final class BusConnection {
     transport = try BusTransport(address: address, on: loop)
   }
 
-  /// Hands signals and calls to `received` until the connection ends, and throws why. `received` returns false for calls that are not ours.
+  /// Passes signals and calls to `received` until the connection ends, and throws the reason. `received` returns false for unknown calls.
   func run(_ received: @escaping (BusMessage) -> Bool) async throws {
     try await transport.run { [self] in take($0, received) }
     close(.disconnected("it closed the connection"))
@@ -33,10 +33,10 @@ final class BusConnection {
 
   var isOpen: Bool { !end.isKept }
 
-  /// Why it ended, once it has.
+  /// The reason for its end; `nil` while it is open.
   func ended() async throws(CancellationError) -> BusError { try await end.value() }
 
-  /// Ends it, and every call that waits.
+  /// Closes it; pending calls fail.
   func close(_ reason: BusError) {
     guard isOpen else { return }
     end.keep(reason)
@@ -54,7 +54,7 @@ final class BusConnection {
     try await answer(to: ask(message), within: limit)
   }
 
-  /// Sends a call at once. `answer` has to follow.
+  /// Sends a call at once. `answer` must follow.
   func ask(_ message: BusMessage) throws(BusError) -> Question {
     guard questions.count < Self.maxCalls else { throw .tooManyCalls }
     let question = Question(serial: try send(message))
@@ -68,7 +68,7 @@ final class BusConnection {
     return try answer.get()
   }
 
-  /// Sends what nobody waits to see answered, as far as that is possible: of a bus that went away, the other side sees silence.
+  /// Sends a message whose failure is of no interest: after a disconnection the peer simply receives nothing.
   func post(_ message: BusMessage) {
     do { _ = try send(message) } catch { return }
   }
@@ -99,7 +99,7 @@ final class BusConnection {
   }
 
   private func finish(_ serial: UInt32, _ answer: Result<BusMessage, BusError>) {
-    // Absent: too late, or nobody asked.
+    // `nil`: a late answer, or an unexpected one.
     questions[serial]?.answer.keep(answer)
   }
 }

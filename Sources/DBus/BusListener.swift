@@ -2,28 +2,28 @@
 
 import EventLoop
 
-/// Signals, and who owns names, in the order in which the bus sends them, for one task. It stays when the bus goes away and comes back.
+/// Signals and owners of names, in the bus's order, for one task. It persists when the bus goes away and returns.
 ///
-/// The task takes each event at once and awaits nothing else: then it runs before whoever waits for an answer that the bus sent later, and
-/// after whoever waits for one that it sent before. One that falls behind by more than `bound` events ends the connection: what it knows
-/// is outdated then, and the next connection begins anew.
+/// The task handles each event without awaiting anything else: then it runs before tasks whose answers the bus sent later, and
+/// after those whose answers it sent earlier. A listener more than `bound` events behind ends the connection: its state is
+/// outdated, and the next connection begins anew.
 public final class BusListener {
   public enum Event: Equatable {
     case signal(BusMessage)
     case owner(Bus.Owner, of: String)
   }
 
-  /// Several times what the bus hands over in one turn.
+  /// Several times the number of messages per turn.
   private static let bound = 256
 
   private let events = Mailbox<Event>(bound: bound)
   private var rules: [MatchRule] = []
   private(set) var names: [String] = []
 
-  /// The event that comes next; `nil`: the bus was closed.
+  /// The next event; `nil`: the bus was closed.
   public func next() async throws(CancellationError) -> Event? { try await events.next() }
 
-  /// The rules that the bus has to know for it.
+  /// The match rules that it needs.
   var allRules: [MatchRule] { rules + names.map(MatchRule.init(ownerOf:)) }
 
   func add(_ rule: MatchRule) { if !rules.contains(rule) { rules.append(rule) } }
@@ -31,10 +31,10 @@ public final class BusListener {
   func watch(_ name: String) { if !names.contains(name) { names.append(name) } }
   func finish() { events.finish() }
 
-  /// False: it has fallen behind.
+  /// False: it is too far behind.
   func take(_ event: Event) -> Bool { events.put(event) }
 
-  /// As above. Does nothing with a signal that is not for it.
+  /// As above. Ignores signals that it did not subscribe to.
   func take(signal message: BusMessage) -> Bool {
     if let (name, owner) = message.changedOwner, names.contains(name), !take(.owner(owner, of: name)) { return false }
     return !rules.contains { $0.matches(message) } || take(.signal(message))
@@ -42,14 +42,14 @@ public final class BusListener {
 }
 
 extension MatchRule {
-  /// The bus's own signal about a name.
+  /// NameOwnerChanged.
   fileprivate init(ownerOf name: String) {
     self.init(sender: Bus.name, interface: Bus.name, member: "NameOwnerChanged", argument: name)
   }
 }
 
 extension BusMessage {
-  /// The bus says that a name has another owner, or none.
+  /// A name has another owner, or none.
   fileprivate var changedOwner: (name: String, owner: Bus.Owner)? {
     guard sender == Bus.name, interface == Bus.name, member == "NameOwnerChanged", body.count == 3,
       let name = body[0].string, let owner = body[2].string

@@ -63,13 +63,13 @@ public struct MatchRule: Hashable, Sendable {
     for (key, value) in [
       ("sender", sender), ("path", path), ("interface", interface), ("member", member), ("arg0", argument),
     ] {
-      // None of these values can hold a quote: they are names and paths. One that does matches nothing.
+      // These values are names and paths, which cannot contain a quote. One that does matches nothing.
       if let value { parts.append("\(key)='\(value.filter { $0 != "'" })'") }
     }
     return parts.joined(separator: ",")
   }
 
-  /// The sender is the bus's business: signals carry unique names, rules well-known ones.
+  /// The sender is left to the bus: signals carry unique names, rules well-known ones.
   func matches(_ message: BusMessage) -> Bool {
     guard message.kind == .signal else { return false }
     return (path == nil || path == message.path) && (interface == nil || interface == message.interface)
@@ -78,16 +78,16 @@ public struct MatchRule: Hashable, Sendable {
   }
 }
 
-/// Why something on the bus did not work.
+/// Why an operation on the bus failed.
 public enum BusError: Error, Equatable, Sendable, CustomStringConvertible {
-  /// There is no bus, or it went away.
+  /// There is no bus, or the connection was lost.
   case disconnected(String)
   case timedOut
-  /// The other side says no: its error's name and words.
+  /// The peer refused: its error's name and message.
   case refused(name: String, words: String)
-  /// The other side's message is not what it should be.
+  /// The peer's message is malformed.
   case malformed(String)
-  /// Ours could not be sent as it is.
+  /// Our message cannot be encoded.
   case invalid(String)
   case tooManyCalls
 

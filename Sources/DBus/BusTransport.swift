@@ -4,27 +4,27 @@ import CDBus
 import EventLoop
 import Timing
 
-/// One libdbus connection on the event loop: its watches and time-outs are the loop's, nothing blocks.
+/// One libdbus connection on the event loop, which provides its watches and time-outs. Nothing blocks.
 ///
-/// Ends with `close`, which its owner calls on every way out.
+/// Ends with `close`, which its owner must call.
 final class BusTransport {
   private let loop: EventLoop
   private var connection: OpaquePointer?
   private var watches: [Int32: [OpaquePointer]] = [:]
   private var timeouts: [OpaquePointer: LoopTask] = [:]
-  /// There may be something to dispatch, or nothing any more.
+  /// Resumed when messages may be waiting, or the connection has ended.
   private let arrived = Waiter()
-  /// What `run` hands messages to; false: not ours.
+  /// The receiver of messages; returns false for unknown ones.
   private var take: ((OpaquePointer) -> Bool)?
-  /// The message that was handled last answers a call of ours.
+  /// The last message answered one of our calls.
   private var wasAnswered = false
   private var isGone = false
 
-  /// Bytes of messages that may be in memory at once, and in one message: a GetManagedObjects of a crowded place is
+  /// Maximum bytes of messages in memory, and of one message: GetManagedObjects with many devices takes
   /// some 100 KiB.
   private static let maxBytes = 4 << 20
 
-  /// A bus in a crowded place tells of many devices: others have their turn in between.
+  /// Messages per turn, so that other tasks run in between.
   private static let messagesPerTurn = 64
 
   init(address: String, on loop: EventLoop) throws(BusError) {
@@ -73,7 +73,7 @@ final class BusTransport {
       }, this, nil)
   }
 
-  /// What libdbus gives back is what `attach` gave it: ours, and alive, because `close` takes the functions away.
+  /// The pointer is the one that `attach` registered, and is alive: `close` removes the callbacks.
   private static func of(_ data: UnsafeMutableRawPointer?) -> BusTransport {
     guard let data else { preconditionFailure("libdbus lost our pointer") }
     return Unmanaged<BusTransport>.fromOpaque(data).takeUnretainedValue()
@@ -94,7 +94,7 @@ final class BusTransport {
     arrived.resume()
   }
 
-  /// Returns the serial; the message is given back.
+  /// Returns the serial; the caller still owns the message.
   func send(_ message: OpaquePointer) throws(BusError) -> UInt32 {
     guard let connection else { throw .disconnected("closed") }
     var serial: UInt32 = 0
@@ -159,7 +159,7 @@ final class BusTransport {
     if readiness.contains(.readable) { condition |= Self.readable }
     if readiness.contains(.writable) { condition |= Self.writable }
     if !readiness.intersection(.closed).isEmpty { condition |= Self.error | Self.hangUp }
-    // The handling of one may take away the others.
+    // A handler may remove the other watches.
     for watch in watches[descriptor] ?? [] where watches[descriptor]?.contains(watch) ?? false {
       guard dbus_watch_get_enabled(watch) != 0 else { continue }
       let own = condition & (dbus_watch_get_flags(watch) | Self.error | Self.hangUp)
@@ -175,7 +175,7 @@ final class BusTransport {
     disarm(timeout)
     guard dbus_timeout_get_enabled(timeout) != 0 else { return }
     let interval = Duration.milliseconds(Int64(dbus_timeout_get_interval(timeout)))
-    // It repeats until it is removed.
+    // Repeats until it is removed.
     timeouts[timeout] = loop.begin { [loop] in
       do {
         while true {
@@ -197,11 +197,11 @@ final class BusTransport {
 
   private enum Rest {
     case none, some
-    /// The task that waits for an answer runs before what the bus sent after it is handled.
+    /// The task that waits for the answer runs before later messages are handled.
     case afterAnswer
   }
 
-  /// Hands over each message, in the bus's order, until the bus has gone or `close` was called. `take` returns false for what is not ours.
+  /// Passes on each message, in the bus's order, until the connection ends or is closed. `take` returns false for unknown messages.
   func run(_ take: @escaping (OpaquePointer) -> Bool) async throws(CancellationError) {
     self.take = take
     defer { self.take = nil }
@@ -215,7 +215,7 @@ final class BusTransport {
   }
 
   private func dispatch(_ connection: OpaquePointer) -> Rest {
-    // Whoever takes a message may close it.
+    // The receiver may close the connection.
     dbus_connection_ref(connection)
     defer { dbus_connection_unref(connection) }
     wasAnswered = false

@@ -72,7 +72,7 @@ public indirect enum BusValue: Equatable, Sendable {
     case .uint16(let value): Int64(value)
     case .int32(let value): Int64(value)
     case .uint32(let value): Int64(value)
-    // Nothing on the bus counts so far; sums with what is left cannot overflow.
+    // No value of the bus is used for counting; sums with the remaining ones cannot overflow.
     case .int64(let value): (-(1 << 53)...(1 << 53)).contains(value) ? value : nil
     case .uint64(let value): value <= 1 << 53 ? Int64(value) : nil
     default: nil
@@ -81,13 +81,13 @@ public indirect enum BusValue: Equatable, Sendable {
 
   public var elements: [BusValue]? { if case .array(_, let values) = self { values } else { nil } }
 
-  /// The value of a key of a dictionary with texts as keys, out of its variant. `nil`: not there, or no such dictionary.
+  /// The value of a key of a dictionary with text keys, without its variant. `nil`: missing, or not such a dictionary.
   public subscript(key: String) -> BusValue? {
     for case .entry(let name, let value) in elements ?? [] where name.string == key { return value.unwrapped }
     return nil
   }
 
-  /// The entries of a dictionary with texts (or object paths) as keys.
+  /// The entries of a dictionary with text (or object path) keys.
   public var entries: [(key: String, value: BusValue)] {
     (elements ?? []).compactMap { element in
       guard case .entry(let key, let value) = element, let name = key.string else { return nil }
@@ -95,11 +95,11 @@ public indirect enum BusValue: Equatable, Sendable {
     }
   }
 
-  /// What is in a variant, else itself.
+  /// The content of a variant, otherwise the value itself.
   public var unwrapped: BusValue { if case .variant(let value) = self { value } else { self } }
 }
 
-/// A file descriptor that came over the bus: closed with its last reference, unless it was taken.
+/// A received file descriptor: closed with its last reference, unless it was taken.
 public final class BusDescriptor: Sendable, Equatable {
   private let number: Int32
 
@@ -107,7 +107,7 @@ public final class BusDescriptor: Sendable, Equatable {
 
   deinit { if number >= 0 { close(number) } }
 
-  /// A copy that belongs to the caller; negative when there is none to be had.
+  /// A duplicate that the caller owns; negative if none is available.
   public func duplicate() -> Int32 { fcntl(number, F_DUPFD_CLOEXEC, 0) }
 
   public static func == (left: BusDescriptor, right: BusDescriptor) -> Bool { left === right }

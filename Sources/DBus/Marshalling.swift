@@ -3,11 +3,11 @@
 import CDBus
 import Glibc
 
-/// libdbus messages ⇄ values. C pointers do not leave this module.
+/// Converts between libdbus messages and values. C pointers stay in this module.
 enum Marshalling {
   // MARK: Out
 
-  /// A libdbus message to be sent; the caller unrefs it.
+  /// A libdbus message to send; the caller unrefs it.
   static func encode(_ message: BusMessage) throws(BusError) -> OpaquePointer {
     let made = try header(message)
     var iterator = DBusMessageIter()
@@ -22,7 +22,7 @@ enum Marshalling {
   }
 
   private static func header(_ message: BusMessage) throws(BusError) -> OpaquePointer {
-    // libdbus ends the process over an invalid name: it is looked at first.
+    // libdbus aborts the process on an invalid name, so names are checked first.
     try check(message.destination, dbus_validate_bus_name, "bus name")
     try check(message.path, dbus_validate_path, "object path")
     try check(message.interface, dbus_validate_interface, "interface")
@@ -105,7 +105,7 @@ enum Marshalling {
     }
   }
 
-  /// A signature of exactly one type that can be an array's element; a dictionary's entry is one only there.
+  /// A signature of exactly one type that an array can have; a dictionary entry is valid only there.
   private static func dbus_signature_validate_single_element(
     _ text: UnsafePointer<CChar>?, _ error: UnsafeMutablePointer<DBusError>?
   ) -> dbus_bool_t {
@@ -150,7 +150,7 @@ enum Marshalling {
 
   // MARK: In
 
-  /// libdbus has checked the message against the specification already; what this does not know is an error all the same.
+  /// libdbus has validated the message; types that are unknown here are an error nevertheless.
   static func decode(_ message: OpaquePointer) throws(BusError) -> BusMessage {
     let kind: BusMessage.Kind
     let replyTo = dbus_message_get_reply_serial(message)

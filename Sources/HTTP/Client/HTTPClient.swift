@@ -8,18 +8,18 @@ import Proxies
 import Streams
 import Timing
 
-/// Where an HTTP server is.
+/// The address of an HTTP server.
 public enum HTTPEndpoint: Equatable, Sendable {
   case tcp(host: String, port: UInt16, tls: Bool)
   case unix(location: String)
-  /// A socket that is connected already, which the client owns from then on; good for one connection.
+  /// A connected socket, which the client owns from then on; used for one connection.
   case connected(Int32)
 
-  /// `http://host:port/path` and `https://…` taken apart; the path has no `/` at its end. `nil` for anything else,
-  /// user names among it.
-  /// With `allowsQuery` the path is kept to its last byte.
+  /// Parses `http://host:port/path` and `https://…`; the path has no trailing `/`. `nil` for anything else,
+  /// including URLs with user names.
+  /// With `allowsQuery` the path is kept unchanged.
   public static func parse(_ url: String, allowsQuery: Bool = false) -> (endpoint: HTTPEndpoint, path: String)? {
-    // By bytes: a sign that an accent follows is one all the same, and what breaks a line would begin a header of its own.
+    // Compared by bytes: a character may be combined with the next one, and a line break would inject a header.
     let tls = url.begins(with: "https://")
     guard tls || url.begins(with: "http://"), url.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }), !url.has("#") else {
       return nil
@@ -35,7 +35,7 @@ public enum HTTPEndpoint: Equatable, Sendable {
     return (.tcp(host: host, port: port, tls: tls), String(decoding: path, as: UTF8.self))
   }
 
-  /// `HOST`, `HOST:PORT`, or an address of IPv6 in brackets.
+  /// `HOST`, `HOST:PORT`, or an IPv6 address in brackets.
   private static func place(_ authority: [UInt8], usual: UInt16) -> (host: String, port: UInt16)? {
     var (host, port) = (authority[...], usual)
     let bracket = host.lastIndex(of: UInt8(ascii: "]")) ?? host.startIndex
@@ -53,7 +53,7 @@ public enum HTTPEndpoint: Equatable, Sendable {
     return (String(decoding: host, as: UTF8.self), port)
   }
 
-  /// What goes there does not leave this machine.
+  /// Requests to this host do not leave the machine.
   public static func isThisMachine(_ host: String) -> Bool {
     let isNumber = host.utf8.allSatisfy { (0x30...0x39).contains($0) || $0 == UInt8(ascii: ".") }
     return host.isExactly("localhost") || host.isExactly("::1") || (isNumber && host.begins(with: "127."))
@@ -62,7 +62,7 @@ public enum HTTPEndpoint: Equatable, Sendable {
   var hostHeader: String {
     switch self {
     case .tcp(let host, let port, let tls):
-      // `try?`: a name that is none is not connected to.
+      // `try?`: an invalid name is not connected to.
       let host = (try? HostName.ascii(host)) ?? host
       let shown = host.has(":") ? "[\(host)]" : host
       return port == (tls ? 443 : 80) ? shown : "\(shown):\(port)"
@@ -71,13 +71,13 @@ public enum HTTPEndpoint: Equatable, Sendable {
   }
 }
 
-/// Why a request has no response. All of these but the last are worth trying again.
+/// Why a request has no response. All but the last may succeed when retried.
 public enum HTTPFailure: Error, Equatable, Sendable, CustomStringConvertible {
   case unreachable(String)
   case timedOut
   case closed(String)
   case malformed(String)
-  /// The client was closed, or the task that asked was cancelled.
+  /// The client was closed, or the caller was cancelled.
   case cancelled
 
   public var description: String {
@@ -91,9 +91,9 @@ public enum HTTPFailure: Error, Equatable, Sendable, CustomStringConvertible {
   }
 }
 
-/// One connection to one server, one request at a time, kept open between requests.
+/// One connection to one server, with one request at a time; kept open between requests.
 public final class HTTPClient {
-  /// Answers larger than this are refused: none that we ask for is.
+  /// Maximum size of an answer; none of our servers sends more.
   private static let maxBody = 1 << 20
   private static let connectLimit: Duration = .seconds(15)
 
@@ -107,12 +107,12 @@ public final class HTTPClient {
   private var parser = HTTPParser(.responses, maxBody: HTTPClient.maxBody)
   public private(set) var isBusy = false
   private var isClosed = false
-  /// This request has a connection, or had one.
+  /// This request has, or had, a connection.
   private var isConnected = false
-  /// The socket that was given is this client's stream, or was: its number may be another one's by now.
+  /// The given socket is or was the client's stream: its number may have been reused.
   private var isSocketTaken = false
 
-  /// `proxy`: the way to a TCP endpoint leads through it. `meter`: counts the connections.
+  /// `proxy`: used for TCP endpoints. `meter`: counts bytes of the connections.
   public init(
     _ endpoint: HTTPEndpoint, tls: TLSContext? = nil, proxy: ProxySettings? = nil, meter: TrafficMeter? = nil,
     on loop: EventLoop
@@ -125,8 +125,8 @@ public final class HTTPClient {
     hostHeader = endpoint.hostHeader
   }
 
-  /// Sends the request and returns the whole answer, or, with `onPiece`, hands its body on piece by piece (the answer then has an empty
-  /// body; a refusal comes whole). It fails when nothing has moved, either way, for `timeout`; `nil` waits for ever.
+  /// Sends the request and returns the whole answer, or passes its body to `onPiece` as it arrives (then the returned body is
+  /// empty, except for refusals). Fails if nothing is transferred either way for `timeout`; `nil` waits forever.
   public func send(
     _ request: HTTPRequest, timeout: Duration?, onPiece: (([UInt8]) -> Void)? = nil
   ) async throws(HTTPFailure) -> HTTPResponse {
@@ -147,7 +147,7 @@ public final class HTTPClient {
     }
   }
 
-  /// Closes the connection; a request under way fails with `cancelled`.
+  /// Closes the connection; a request in progress fails with `cancelled`.
   public func close() {
     isClosed = true
     closeStream()
@@ -204,7 +204,7 @@ public final class HTTPClient {
       do {
         return try await ask(request, onPiece)
       } catch let failure as Unanswered {
-        // The server had closed the idle connection, and nothing of an answer came: once more, on a new one.
+        // The server had closed the idle connection before it answered: retried once, on a new connection.
         guard failure.end != .cancelled else { throw HTTPFailure.cancelled }
       }
     }
@@ -217,7 +217,7 @@ public final class HTTPClient {
     }
   }
 
-  /// The connection ended before the first of an answer came.
+  /// The connection ended before the answer began.
   private struct Unanswered: Error {
     let end: StreamEnd
   }
@@ -225,7 +225,7 @@ public final class HTTPClient {
   private func ask(_ request: HTTPRequest, _ onPiece: (([UInt8]) -> Void)?) async throws -> HTTPResponse {
     guard let stream else { throw HTTPFailure.cancelled }
     isConnected = true
-    // Of what goes on piece by piece nothing is kept.
+    // A body that is passed on is not kept.
     parser = HTTPParser(.responses, maxBody: onPiece == nil ? Self.maxBody : .max)
     var answer = Answer(onPiece: onPiece)
     stream.write(request.encode(host: hostHeader))
@@ -242,7 +242,7 @@ public final class HTTPClient {
       do throws(HTTPParseError) {
         let taken = try parser.parse(bytes[...]) { answer.take($0) }
         if answer.isTooLarge { throw .bodyTooLarge }
-        // More than was asked for: whose answer the next would be is not known.
+        // More than one answer arrived: the next one could not be assigned.
         if answer.isOver, !parser.keepsAlive || taken < bytes.count { closeStream() }
       } catch {
         throw HTTPFailure.malformed("\(error)")

@@ -2,7 +2,7 @@
 
 import COpenSSL
 
-/// How well-known webhooks prove who sent a body.
+/// Signatures of bodies, as well-known webhooks use them.
 public enum BodySignature {
   /// `sha256=` and HMAC-SHA-256 of the body in lower-case hex.
   public static func value(_ body: [UInt8], secret: [UInt8]) -> String {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-/// The first line of an HTTP message and its fields, read strictly: what one reader takes for this and another for that
-/// is refused. Source: RFC 9110 § 5, RFC 9112 §§ 3 to 7.
+/// The first line and the fields of an HTTP message, parsed strictly: ambiguous messages
+/// are refused. Source: RFC 9110 § 5, RFC 9112 §§ 3 to 7.
 struct HTTPHead {
-  /// How long the body is.
+  /// How the length of the body is determined.
   enum Framing: Equatable {
     case none
     case length(Int)
@@ -16,7 +16,7 @@ struct HTTPHead {
 
   init(startLine: [UInt8]) { self.startLine = startLine }
 
-  /// One line of a field. `mayFold`: a line that begins with a blank continues the one before; old servers send such.
+  /// Parses one field line. `mayFold`: a leading blank continues the previous field; old servers send that.
   mutating func add(_ line: [UInt8], mayFold: Bool) throws(HTTPParseError) {
     if line.first == 0x20 || line.first == 9 {
       guard mayFold, !headers.fields.isEmpty else { throw .malformed("a folded header") }
@@ -68,7 +68,7 @@ struct HTTPHead {
     return (status, isOld)
   }
 
-  /// True for HTTP/1.0; `nil`: it is neither that nor a later 1.
+  /// True for HTTP/1.0; `nil`: neither that nor a later HTTP/1.
   private static func isOld(_ version: ArraySlice<UInt8>) -> Bool? {
     guard version.count == 8, version.starts(with: "HTTP/1.".utf8), let last = version.last,
       (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(last)
@@ -88,7 +88,7 @@ struct HTTPHead {
     let codings = headers.values(of: "Transfer-Encoding")
     let lengths = headers.values(of: "Content-Length")
     if !codings.isEmpty {
-      // Together with a length it is somebody's attempt to hide one message in another.
+      // Together with Content-Length this is an attempt at request smuggling.
       guard lengths.isEmpty, codings.count == 1, HTTPHeaders.isSame(codings[0], "chunked") else {
         throw .malformed("transfer encoding")
       }
@@ -106,9 +106,9 @@ struct HTTPHead {
     return known.map { .length($0) } ?? .none
   }
 
-  /// The size in front of a chunk; what is told of it besides is for nobody here. Source: RFC 9112 § 7.1.
+  /// The size of a chunk; extensions are ignored. Source: RFC 9112 § 7.1.
   static func chunkSize(_ line: [UInt8]) throws(HTTPParseError) -> Int {
-    // Blanks behind it are wrong, and some servers fill up with them.
+    // Trailing blanks are invalid, but some servers pad with them.
     let digits = trim(line.prefix { $0 != UInt8(ascii: ";") })
     guard line.first != 0x20, line.first != 9, let size = number(digits, radix: 16) else {
       throw .malformed("chunk size")
@@ -116,7 +116,7 @@ struct HTTPHead {
     return size
   }
 
-  /// Digits alone, without a sign; what is beyond all bounds becomes the largest number.
+  /// Digits only, without a sign; saturates at the largest number.
   private static func number(_ digits: ArraySlice<UInt8>, radix: Int) -> Int? {
     guard !digits.isEmpty else { return nil }
     var value = 0

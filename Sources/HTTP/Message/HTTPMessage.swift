@@ -2,7 +2,7 @@
 
 import Escaping
 
-/// Header fields in order; names compare without case.
+/// Header fields in order; names are case-insensitive.
 public struct HTTPHeaders: Sendable, Equatable, ExpressibleByDictionaryLiteral {
   public private(set) var fields: [Field] = []
 
@@ -17,27 +17,27 @@ public struct HTTPHeaders: Sendable, Equatable, ExpressibleByDictionaryLiteral {
     for (name, value) in elements { add(name, value) }
   }
 
-  /// Line breaks are taken out: a value must not forge a header of its own.
+  /// Line breaks are removed: a value must not inject a header.
   public mutating func add(_ name: String, _ value: String) {
     var clean = String.UnicodeScalarView()
     clean.append(contentsOf: value.unicodeScalars.filter { !["\r", "\n", "\0"].contains($0) })
     fields.append(Field(name: name, value: String(clean)))
   }
 
-  /// A field's value went on in the next line.
+  /// Appends a folded line to the last field.
   mutating func extendLast(_ more: String) {
     guard let last = fields.popLast() else { return }
     fields.append(Field(name: last.name, value: last.value + " " + more))
   }
 
-  /// Of several of that name the first.
+  /// The first field of that name.
   public subscript(name: String) -> String? {
     fields.first { Self.isSame($0.name, name) }?.value
   }
 
   public func values(of name: String) -> [String] { fields.filter { Self.isSame($0.name, name) }.map(\.value) }
 
-  /// The same but for capitals of ASCII: a Kelvin sign, which is a `k` to Unicode, is none to HTTP.
+  /// Compares ASCII letters without case: the Kelvin sign is a `k` to Unicode, but not to HTTP.
   static func isSame(_ one: some Sequence<UInt8>, _ other: some Sequence<UInt8>) -> Bool {
     func lower(_ byte: UInt8) -> UInt8 { (0x41...0x5A).contains(byte) ? byte | 0x20 : byte }
     return one.elementsEqual(other) { lower($0) == lower($1) }
@@ -45,7 +45,7 @@ public struct HTTPHeaders: Sendable, Equatable, ExpressibleByDictionaryLiteral {
 
   static func isSame(_ one: String, _ other: String) -> Bool { isSame(one.utf8, other.utf8) }
 
-  /// Whether a list, which may be spread over several fields of that name, has this word in it; case does not count.
+  /// Whether a list field, possibly repeated, contains this token; case-insensitive.
   public func hasToken(_ token: String, in name: String) -> Bool {
     values(of: name).contains { value in
       value.utf8.split(separator: UInt8(ascii: ",")).contains { part in
@@ -61,7 +61,7 @@ public struct HTTPHeaders: Sendable, Equatable, ExpressibleByDictionaryLiteral {
 
 public struct HTTPRequest: Sendable, Equatable {
   public var method: String
-  /// Path and query as they go on the wire.
+  /// Path and query, as sent.
   public var target: String
   public var headers: HTTPHeaders
   public var body: [UInt8]
@@ -73,10 +73,10 @@ public struct HTTPRequest: Sendable, Equatable {
     self.body = body
   }
 
-  /// The target up to the `?`.
+  /// The target before the `?`.
   public var path: String { target.pieces(at: "?", most: 2)[0] }
 
-  /// The query's values by name, percent-decoded; of a repeated name the last counts.
+  /// Query values by name, percent-decoded; the last one of a repeated name.
   public var query: [String: String] {
     let parts = target.pieces(at: "?", most: 2)
     guard parts.count == 2 else { return [:] }
@@ -132,11 +132,11 @@ public struct HTTPResponse: Sendable, Equatable {
     }
   }
 
-  /// `withoutBody`: the answer to HEAD, which tells the length only.
+  /// `withoutBody`: an answer to HEAD, which states only the length.
   func encode(withoutBody: Bool = false) -> [UInt8] {
     var bytes = Array("HTTP/1.1 \(status) \(Self.reason(status))\r\n".utf8)
     headers.write(to: &bytes)
-    // These have no body, and must not tell the length of one (RFC 9110 § 8.6).
+    // These have no body, and must not state its length (RFC 9110 § 8.6).
     guard status >= 200, status != 204, status != 304 else { return bytes + [13, 10] }
     bytes.append(contentsOf: "Content-Length: \(body.count)\r\n\r\n".utf8)
     if !withoutBody { bytes.append(contentsOf: body) }
@@ -144,9 +144,9 @@ public struct HTTPResponse: Sendable, Equatable {
   }
 }
 
-/// `%41` and the like in targets.
+/// Percent-encoding of targets.
 public enum PercentCoding {
-  /// `nil` for a broken escape or bytes that are no UTF-8. `+` stays `+`.
+  /// `nil` for an invalid escape, or bytes that are not UTF-8. `+` is not decoded.
   public static func decode(_ text: some StringProtocol) -> String? {
     var bytes: [UInt8] = []
     var rest = Array(text.utf8)[...]
@@ -161,7 +161,7 @@ public enum PercentCoding {
     return String(validating: bytes, as: UTF8.self)
   }
 
-  /// Everything but letters, digits and `-._~` escaped.
+  /// Escapes everything but letters, digits and `-._~`.
   public static func encode(_ text: String) -> String {
     let digits = Array("0123456789ABCDEF".utf8)
     var bytes: [UInt8] = []

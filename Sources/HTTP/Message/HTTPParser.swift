@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT
 
-/// Why bytes are not HTTP/1.1 that we take.
+/// Why bytes are refused as HTTP/1.1.
 public enum HTTPParseError: Error, Equatable, Sendable {
   case malformed(String)
   case headTooLarge
   case bodyTooLarge
 }
 
-/// Reads HTTP/1.1 messages from bytes as they come. Total, with bounds: the head 16 KiB and 128 fields, interim answers 16, the body
-/// as told.
+/// Parses HTTP/1.1 messages incrementally. Total, with bounds: the head 16 KiB and 128 fields, interim answers 16, the body
+/// as stated.
 ///
-/// Bodies come by Content-Length, chunked, or (responses) up to the end of the connection. What could be read in two ways is
+/// Bodies end by Content-Length, chunked encoding, or (responses) with the connection. Ambiguous messages are
 /// refused. Source: RFC 9112.
 struct HTTPParser {
   enum Kind {
     case requests
     case responses
-    /// Of the answer to a request to switch protocols: 101 ends it, and what follows is not HTTP.
+    /// For the answer to an upgrade request: 101 ends it, and what follows is not HTTP.
     case upgrade
   }
 
-  /// What was read. A head, pieces of its body, and the end.
+  /// Parsed parts: a head, pieces of its body, the end.
   enum Event: Equatable {
     case request(method: String, target: String, HTTPHeaders)
     case response(status: Int, HTTPHeaders)
@@ -30,9 +30,9 @@ struct HTTPParser {
 
   static let maxHead = 16 * 1024
   static let maxFields = 128
-  /// 100 Continue, 103 Early Hints and the like before one answer.
+  /// Maximum number of interim answers (100 Continue, 103 Early Hints) before the final one.
   static let maxInterim = 16
-  /// What sizes and extensions of chunks may add to a body, beyond eight times its own length.
+  /// Overhead allowed for chunk sizes and extensions, beyond eight times the body's length.
   private static let maxFraming = 16 * 1024
 
   private enum State {
@@ -47,7 +47,7 @@ struct HTTPParser {
   }
 
   private let kind: Kind
-  /// Larger bodies are refused before they are read.
+  /// Maximum size of a body; larger ones are refused before they are read.
   var maxBody: Int
   private var state: State = .head
   private var line: [UInt8] = []
@@ -63,11 +63,11 @@ struct HTTPParser {
     self.maxBody = maxBody
   }
 
-  /// True between messages: the peer may close then.
+  /// True between messages: the peer may close the connection.
   var isIdle: Bool { if case .head = state { headBytes == 0 && interim == 0 } else { false } }
   var endsWithConnection: Bool { if case .untilClose = state { true } else { false } }
 
-  /// Reads on, up to the end of one message at most. Returns how many of the bytes it took: the rest belongs to what follows.
+  /// Parses at most one message. Returns the number of bytes consumed; the rest belongs to the next message.
   mutating func parse(_ bytes: ArraySlice<UInt8>, _ emit: (Event) -> Void) throws(HTTPParseError) -> Int {
     var rest = bytes
     while !rest.isEmpty {
@@ -93,7 +93,7 @@ struct HTTPParser {
     return bytes.count
   }
 
-  /// True: that was all of the message.
+  /// True: the message is complete.
   private mutating func advance(_ left: Int) -> Bool {
     if case .chunk = state {
       state = left == 0 ? .chunkEnd : .chunk(left: left)
@@ -115,7 +115,7 @@ struct HTTPParser {
     if !bytes.isEmpty { emit(.body(Array(bytes))) }
   }
 
-  /// A line without its end; `nil`: it is not whole yet.
+  /// A line without its terminator; `nil`: incomplete.
   private mutating func takeLine(_ rest: inout ArraySlice<UInt8>) throws(HTTPParseError) -> [UInt8]? {
     let end = rest.firstIndex(of: 10)
     let count = (end ?? rest.endIndex) - rest.startIndex
@@ -130,7 +130,7 @@ struct HTTPParser {
     return line
   }
 
-  /// True: that was all of the message.
+  /// True: the message is complete.
   private mutating func take(_ line: [UInt8], _ emit: (Event) -> Void) throws(HTTPParseError) -> Bool {
     switch state {
     case .head:
@@ -161,7 +161,7 @@ struct HTTPParser {
       state = .chunkSize
       return false
     default:
-      // What stands in a trailer is for nobody here, and has to be right all the same.
+      // Trailers are ignored, but must be valid.
       if !line.isEmpty { try head?.add(line, mayFold: kind != .requests) } else { head = nil }
       return line.isEmpty
     }
@@ -196,12 +196,12 @@ struct HTTPParser {
       return true
     }
     if status < 200 {
-      // The real head follows.
+      // The final head follows.
       interim += 1
       guard interim <= Self.maxInterim else { throw .malformed("too many interim responses") }
       return false
     }
-    // These two have no body, whatever their head says (RFC 9112 § 6.3).
+    // These have no body, whatever the head states (RFC 9112 § 6.3).
     let framing = status == 204 || status == 304 ? HTTPHead.Framing.none : try head.framing(isRequest: false)
     emit(.response(status: status, head.headers))
     return try beginBody(framing)

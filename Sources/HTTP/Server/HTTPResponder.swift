@@ -3,26 +3,26 @@
 import EventLoop
 import Streams
 
-/// Answers one request: at once, or piece by piece.
+/// Answers one request, at once or in pieces.
 public final class HTTPResponder {
   private let stream: any ByteStream
   private let isHead: Bool
   private weak var server: HTTPServer?
-  /// Resumed when the answer is over, when everything has gone out, and when the peer has gone.
+  /// Resumed when the answer has ended, when all output was sent, and when the peer has disconnected.
   private let changed: Waiter
   public private(set) var isOver = false
-  /// It was given up in the middle.
+  /// The answer was aborted.
   private(set) var isAborted = false
   private(set) var isStreaming = false
-  /// Bytes of an announced length that are still to come.
+  /// Bytes of the announced length that are not written yet.
   private var left: Int?
 
-  /// Who asks; `nil`: somebody on this machine, over a Unix socket.
+  /// The client's address; `nil`: a client on this machine, over a Unix socket.
   public let peer: IPAddress?
-  /// On every answer, besides its own.
+  /// Headers of every answer.
   public var headers: HTTPHeaders = [:]
 
-  /// The first of the answer is on its way.
+  /// The head was sent.
   public var isBegun: Bool { isOver || isStreaming || left != nil }
 
   init(_ stream: any ByteStream, isHead: Bool, peer: IPAddress?, changed: Waiter, of server: HTTPServer?) {
@@ -33,10 +33,10 @@ public final class HTTPResponder {
     self.server = server
   }
 
-  /// Bytes that wait to go out: a slow reader.
+  /// Bytes that wait for a slow reader.
   public var pendingBytes: Int { stream.pendingBytes }
 
-  /// Returns when everything that was written has gone out. Throws when the task is cancelled, as it is when the peer has gone.
+  /// Returns when all output was sent. Throws when the task is cancelled, as when the peer disconnects.
   public func drained() async throws(CancellationError) {
     while stream.pendingBytes > 0 { try await changed.wait() }
   }
@@ -49,15 +49,15 @@ public final class HTTPResponder {
     finish()
   }
 
-  /// An answer's own headers, and what is on every one.
+  /// The answer's headers, with those of every answer.
   private func complete(_ own: HTTPHeaders) -> HTTPHeaders {
     var all = own
     for field in headers.fields where own[field.name] == nil { all.add(field.name, field.value) }
     return all
   }
 
-  /// Begins an answer whose end is not known yet (chunked). False: so many are open already that this one was refused, and
-  /// is over.
+  /// Begins an answer of unknown length (chunked). False: too many of these are open, and this one was refused and
+  /// has ended.
   public func begin(status: Int = 200, headers: HTTPHeaders) -> Bool {
     guard !isOver, !isStreaming else { return false }
     guard server?.mayStream == true else {
@@ -73,7 +73,7 @@ public final class HTTPResponder {
     return true
   }
 
-  /// Begins an answer of so many bytes, which come piece by piece.
+  /// Begins an answer of a known length, written in pieces.
   public func begin(status: Int = 200, headers: HTTPHeaders, length: Int) {
     guard !isOver, !isStreaming, left == nil else { return }
     left = isHead ? 0 : length
@@ -85,7 +85,7 @@ public final class HTTPResponder {
 
   public func write(_ piece: [UInt8]) {
     if let left, !isOver {
-      // More than was announced would be taken for the next answer.
+      // Excess bytes would be parsed as the next answer.
       self.left = left - min(left, piece.count)
       return stream.write(Array(piece.prefix(left)))
     }
@@ -105,7 +105,7 @@ public final class HTTPResponder {
     changed.resume()
   }
 
-  /// Gives up in the middle: the peer sees a broken answer.
+  /// Aborts the answer: the peer sees it truncated.
   public func abort() {
     guard !isOver else { return }
     isAborted = true

@@ -5,37 +5,37 @@ import EventLoop
 import Glibc
 import Streams
 
-/// A small HTTP/1.1 server on a Unix socket or on TCP, for the control socket, for pages and for tests.
+/// A small HTTP/1.1 server on a Unix socket or TCP, for the control socket, the pages and tests.
 public final class HTTPServer {
-  /// Connections at once; at that number the one that has been idle longest makes room for a new one.
+  /// Maximum number of connections; at the limit the longest idle one is closed for a new one.
   public static let maxConnections = 32
-  /// Answers without an end at once: whoever follows something must not lock out who asks a question.
+  /// Maximum number of endless answers, so that followers do not lock out other clients.
   public static let maxStreams = 24
-  /// Bodies of requests at most, of whoever may open the control socket.
+  /// Maximum body of a request over the control socket.
   public static let maxBody = 1 << 20
-  /// A peer over TCP that acknowledges nothing for so long has gone.
+  /// Time without an acknowledgement after which a TCP peer counts as gone.
   private static let silence: Duration = .seconds(60)
 
-  /// Answers a request. It is cancelled when whoever asked has gone.
+  /// Answers a request. Cancelled when the client disconnects.
   public typealias Handler = (HTTPRequest, HTTPResponder) async -> Void
 
   private let loop: EventLoop
-  /// Of a Unix socket.
+  /// Location of a Unix socket.
   private let location: String?
-  /// Of a loopback server; 0 for a Unix socket.
+  /// Port of a TCP server; 0 for a Unix socket.
   public let port: UInt16
   let handler: Handler
-  /// Bytes of a request's body at most.
+  /// Maximum body of a request.
   let bodyLimit: Int
-  /// Who may connect.
+  /// Decides who may connect.
   private let admits: (IPAddress?) -> Bool
   private let acceptor: Acceptor
   private var task: LoopTask?
-  /// In the order of their last use.
+  /// In order of their last use.
   private var connections: [ServerConnection] = []
 
-  /// Listens at `location`. A socket that a dead process left there is replaced, one that answers is not.
-  /// `group`: who may connect besides the owner. Whoever makes a server stops it.
+  /// Listens at `location`. Replaces the stale socket of a dead process, but not one that answers.
+  /// `group`: may connect besides the owner. The caller must stop the server.
   public init(
     location: String, group: String?, on loop: EventLoop, log: Log = Log(),
     _ handler: @escaping Handler
@@ -63,7 +63,7 @@ public final class HTTPServer {
     task = loop.begin { await self.run() }
   }
 
-  /// Listens on 127.0.0.1; port 0 takes a free one.
+  /// Listens on 127.0.0.1; port 0 selects a free one.
   public init(
     loopbackPort: UInt16, on loop: EventLoop, log: Log = Log(),
     _ handler: @escaping Handler
@@ -78,8 +78,8 @@ public final class HTTPServer {
     task = loop.begin { await self.run() }
   }
 
-  /// Listens at an address that other machines may reach. `bodyLimit`: bytes of a request's body at most, which everybody who connects can fill.
-  /// `admits`: who may connect; the others are closed unheard.
+  /// Listens at an address that other machines may reach. `bodyLimit`: maximum body of a request, which any client can send.
+  /// `admits`: who may connect; other connections are closed at once.
   public init(
     _ address: ListenAddress, bodyLimit: Int, name: String, on loop: EventLoop, log: Log,
     admits: @escaping (IPAddress?) -> Bool, _ handler: @escaping Handler
@@ -93,7 +93,7 @@ public final class HTTPServer {
     task = loop.begin { await self.run() }
   }
 
-  /// Stops listening and closes all connections.
+  /// Stops listening, and closes all connections.
   public func stop() {
     task?.cancel()
     acceptor.stop()
@@ -101,10 +101,10 @@ public final class HTTPServer {
     for connection in connections { connection.close() }
   }
 
-  /// Takes connections until it is stopped. Each is a child: all of them have ended when this returns.
+  /// Accepts connections until it is stopped. Each is a child task; all have ended when this returns.
   private func run() async {
     await withDiscardingTaskGroup { group in
-      // `try?`: it throws when the server is stopped, and only then.
+      // `try?`: throws only when the server is stopped.
       while let socket = try? await acceptor.accept(makingRoom: closeIdle) {
         let peer = location == nil ? ListenAddress.peer(of: socket) : nil
         guard admits(peer), hasRoom || closeIdle() else {
@@ -124,7 +124,7 @@ public final class HTTPServer {
     }
   }
 
-  /// A phone that leaves the network says nothing: what is sent to it would wait for a quarter of an hour.
+  /// A phone that leaves the network says nothing: output to it would wait for a quarter of an hour.
   private static func noticeSilence(_ socket: Int32) {
     var milliseconds = UInt32(clamping: silence.components.seconds * 1000)
     setsockopt(
@@ -133,16 +133,16 @@ public final class HTTPServer {
 
   private var hasRoom: Bool { connections.count { $0.isOpen } < Self.maxConnections }
 
-  /// Something came on it, or was answered.
+  /// The connection was used.
   func used(_ connection: ServerConnection) {
     guard let place = connections.firstIndex(where: { $0 === connection }) else { return }
     connections.append(connections.remove(at: place))
   }
 
-  /// Another one may answer piece by piece.
+  /// Whether another endless answer is allowed.
   var mayStream: Bool { connections.count { $0.isStreaming } < Self.maxStreams }
 
-  /// False: all of them are being answered.
+  /// False: all connections are busy.
   private func closeIdle() -> Bool {
     guard let longest = connections.first(where: { $0.isOpen && !$0.isBusy }) else { return false }
     longest.close()

@@ -3,7 +3,7 @@
 import EventLoop
 import Streams
 
-/// One connection to the server: a request at a time. While one is in hand nothing further is read but what has come with it.
+/// One connection to the server. While a request is in progress, only data that arrived with it is read.
 final class ServerConnection {
   /// Requests that came together are answered while no more than this waits to be read.
   private static let maxUnsent = 64 * 1024
