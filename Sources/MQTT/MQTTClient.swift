@@ -6,20 +6,20 @@ import Proxies
 import Streams
 import Timing
 
-/// One connection to a broker: MQTT 5, or 3.1.1 where the broker does not know 5. Publishes with QoS 1, any number at
-/// once; who uses it keeps to `window`.
+/// One connection to a broker: MQTT 5, or 3.1.1 if the broker does not support 5. Publishes with QoS 1, any number at
+/// once; the owner respects `window`.
 ///
-/// It does not connect again by itself, and keeps nothing: who uses it does. What it does not know of a broker it finds out with a
-/// connection more: whether it knows version 5, and whether it retains anything.
+/// It neither reconnects nor stores anything; its owner does. Two capabilities are found by a further connection:
+/// whether the broker supports version 5, and retained messages.
 public final class MQTTClient {
   private static let connectLimit: Duration = .seconds(15)
-  /// The broker's answer to hello, to a ping, to a publication: so long nothing may move before it.
+  /// Time-out for the answer to CONNECT, PINGREQ and PUBLISH while nothing is transferred.
   private static let patience: Duration = .seconds(20)
-  /// To a hello of a version that it may not know.
+  /// For CONNECT of a version that the broker may not support.
   private static let guessPatience: Duration = .seconds(10)
   static let maxQueued = 256
   private static let maxGathered = 16384
-  /// Publications under way at most; of a broker of version 3.1.1 it is not known how many it takes.
+  /// Maximum number of publications in flight; a broker of version 3.1.1 does not state its limit.
   private static let widest = (v5: 256, v3: 64)
 
   private let host: String
@@ -27,7 +27,7 @@ public final class MQTTClient {
   private let tls: TLSContext?
   /// Of the WebSocket that carries it; `nil`: plain TCP or TLS.
   private let path: String?
-  /// The way to the broker leads through it.
+  /// The proxy, if any.
   private let proxy: ProxySettings?
   private let meter: TrafficMeter?
   let loop: EventLoop
@@ -40,52 +40,52 @@ public final class MQTTClient {
   var subscribing: Set<UInt16> = []
   /// A subscription with less than QoS 1 ends the connection.
   public var needsQuality1 = false
-  /// Messages of the broker that may wait for us.
+  /// Maximum number of received messages that wait for the owner.
   private(set) var maxReceived = 16
-  /// Messages of the broker that are not acknowledged yet.
+  /// Received messages that are not acknowledged yet.
   var incoming: Set<UInt16> = []
-  /// What the path is known to keep open, over all connections; `nil`: no pings are wanted.
+  /// The idle time that the path supports, learnt over all connections; `nil`: no pings.
   private var silences: KeepAlive?
-  /// So long we may be silent at most, by what was agreed on; `nil`: for ever.
+  /// The negotiated keep-alive; `nil`: none.
   private var agreed: Duration?
-  /// When something was last sent, and when something last came.
+  /// Times of the last packet sent and received.
   private var (lastSent, lastHeard) = (MonotonicTime(seconds: 0), MonotonicTime(seconds: 0))
-  /// A ping has no answer yet, and this silence was before it.
+  /// A ping without an answer, and the silence before it.
   var pingedAfter: Duration?
-  /// What is due from the broker.
+  /// Answers that the broker owes.
   private var expected: String?
-  /// Something is due, or nothing is any more.
+  /// Resumed when an answer becomes due, or none is due any more.
   private let expectation = Waiter()
-  /// The largest packet that the broker takes.
+  /// The broker's maximum packet size.
   private(set) var maxBytes: Int?
   private(set) var retains = true
-  /// Whether the broker deals publications of `$share/GROUP/…` out; `nil`: it does not say, as one of version 3.1.1 cannot.
+  /// Whether the broker supports `$share/GROUP/…`; `nil`: unknown, as with version 3.1.1.
   public private(set) var sharesSubscriptions: Bool?
-  /// A client id that the broker gave us.
+  /// The client id that the broker assigned.
   private var givenID: String?
-  /// Publications that the broker takes at once; and those that wait for it.
+  /// The broker's receive maximum, and the publications that wait for it.
   private(set) var receiveMaximum = 65535
   var aliases = TopicAliases(most: 0)
-  /// Encoded, and about to go out with what comes next.
+  /// Encoded output that is sent with the next packet.
   var gathered: [UInt8] = []
-  /// One publication more may be under way, or the connection has ended.
+  /// Resumed when one more publication may be sent, or the connection has ended.
   let vacancy = Waiter()
   var queued: [(message: MQTTMessage, answer: Promise<MQTTAnswer?>)] = []
-  /// Why the connection was closed from here.
+  /// Why the client closed the connection.
   private var failure: MQTTFailure?
 
   public private(set) var isUp = false
-  /// The broker knew us: what came for us meanwhile comes now.
+  /// The broker has resumed the session: queued messages follow.
   public private(set) var hasSession = false
-  /// Why the last connection ended; `nil`: it has not, or was closed from here.
+  /// Why the last connection ended; `nil`: it has not, or the client closed it.
   public private(set) var end: MQTTFailure?
-  /// Publications that may wait for their acknowledgement.
+  /// Maximum number of unacknowledged publications.
   public private(set) var window = 1
   public private(set) var bytesSent: UInt64 = 0
-  /// A message came; call the closure when it is safe: only then the broker may forget it.
+  /// Called for each message; call the closure once it is stored: then the broker may delete it.
   public var onMessage: (MQTTMessage, _ acknowledge: @escaping () -> Void) -> Void = { _, acknowledge in acknowledge() }
 
-  /// `meter`: counts the connections. `version`: the only one to be spoken; `nil`: 5, or 3.1.1 where that does not work.
+  /// `meter`: counts its traffic. `version`: the only one to use; `nil`: 5, or 3.1.1 if that fails.
   public convenience init(
     host: String, port: UInt16, path: String? = nil, tls: TLSContext?, proxy: ProxySettings? = nil,
     version: MQTTVersion? = nil, meter: TrafficMeter? = nil, on loop: EventLoop
@@ -96,7 +96,7 @@ public final class MQTTClient {
       on: loop)
   }
 
-  /// `patience`: for the answer to a hello, and to one of a version that is a guess.
+  /// `patience`: time-out of CONNECT, and of one whose version is a guess.
   init(
     host: String, port: UInt16, path: String? = nil, tls: TLSContext?, proxy: ProxySettings? = nil,
     version: MQTTVersion? = nil, patience: (hello: Duration, guess: Duration), meter: TrafficMeter? = nil,
@@ -113,12 +113,12 @@ public final class MQTTClient {
     search = VersionSearch(version)
   }
 
-  /// The version that is spoken.
+  /// The version in use.
   public var version: MQTTVersion { search.version }
 
   // MARK: Connecting
 
-  /// Connects and greets; once more, with what was learnt, where the broker does not know the version or retains nothing. Then `run`.
+  /// Connects; retries once if the broker rejects the version or retained messages. Then call `run`.
   public func connect(_ options: MQTTOptions) async throws(MQTTFailure) {
     close()
     end = nil
@@ -133,12 +133,12 @@ public final class MQTTClient {
     }
   }
 
-  /// False: once more.
+  /// False: try again.
   private func greet(_ options: MQTTOptions) async throws -> Bool {
     var options = options
     if options.clientID.isEmpty { options.clientID = givenID ?? "" }
     if !retains { options.will?.retain = false }
-    // Room for a longer silence if the path turns out to bear it; the broker misses us after one and a half times that.
+    // The keep-alive leaves room for longer silences; the broker disconnects after one and a half times that.
     if let silences {
       options.keepAlive = UInt16(clamping: min(Int(options.keepAlive), 2 * Int(silences.interval.inSeconds)))
     }
@@ -155,7 +155,7 @@ public final class MQTTClient {
       if search.failed(.silent, now: loop.now) { return false }
       throw MQTTFailure.unreachable("no answer to CONNECT in time")
     } catch let end as StreamEnd {
-      // Where TLS or a WebSocket did not come about, another version changes nothing.
+      // A failure of TLS or of the WebSocket does not depend on the version.
       if stream.pendingBytes == 0, end != .cancelled, search.failed(.hungUp, now: loop.now) { return false }
       throw Self.tooEarly(end.reason ?? "the broker closed the connection")
     } catch let error as MQTTError {
@@ -212,7 +212,7 @@ public final class MQTTClient {
     return MQTTReason.stopsConnection(code) ? .refused(words) : .unreachable(words)
   }
 
-  /// True: it has taken us. False: once more.
+  /// True: accepted. False: try again.
   private func greeted(_ greeting: MQTTGreeting, _ options: MQTTOptions) throws(MQTTFailure) -> Bool {
     let code = greeting.code
     // 3.1.1 brokers answer 1 (unacceptable protocol version), those that know of 5 answer 0x84.
@@ -222,7 +222,7 @@ public final class MQTTClient {
       search.answered()
     }
     guard code == 0 else {
-      // The will is to be retained: without that it may do.
+      // The will asks to be retained; without that it may be accepted.
       if code == 0x9A, retains {
         retains = false
         return false
@@ -250,8 +250,8 @@ public final class MQTTClient {
 
   // MARK: Connected
 
-  /// Takes what comes, and keeps the connection alive, until it ends. Publications that were not acknowledged get `nil` then. When the task
-  /// is cancelled it may be called again: nothing is lost.
+  /// Handles incoming packets and keeps the connection alive until it ends. Unacknowledged publications then get `nil`. After
+  /// cancellation it may be called again: nothing is lost.
   public func run() async throws(MQTTFailure) {
     do {
       try await loop.race({ try await self.receive() }, { try await self.ping() }, { try await self.awaitAnswers() })
@@ -271,7 +271,7 @@ public final class MQTTClient {
       do throws(MQTTError) {
         while failure == nil, self.stream === stream, let event = try decoder.next() { try take(event) }
       } catch {
-        // Only a broker that knows version 5 knows this packet.
+        // Only MQTT 5 has this packet from a broker.
         if version == .v5 { send(.disconnect(code: error.code)) }
         throw Self.nonsense(error)
       }
@@ -286,7 +286,7 @@ public final class MQTTClient {
     }
   }
 
-  /// As seldom as the path and the broker allow.
+  /// As rarely as the path and the broker allow.
   private func ping() async throws {
     while let interval = [silences?.interval, agreed].compactMap({ $0 }).min() {
       guard loop.now >= lastSent + interval else {
@@ -301,14 +301,14 @@ public final class MQTTClient {
   }
 
   func ponged() {
-    // A shorter silence says nothing of a longer one.
+    // A shorter silence proves nothing about a longer one.
     if let silence = pingedAfter, let interval = silences?.interval, silence >= interval * 9 / 10 {
       silences?.answered(now: loop.now)
     }
     pingedAfter = nil
   }
 
-  /// What else is known of why a broker that was pinged is gone.
+  /// Further facts about the loss of a broker that was pinged.
   private func missed() -> String {
     guard let silence = pingedAfter, silences?.unanswered(after: silence, now: loop.now) == true, let silences else {
       return ""
@@ -327,7 +327,7 @@ public final class MQTTClient {
     if gathered.count >= Self.maxGathered { flush() }
   }
 
-  /// What was gathered goes out, in as few TLS records and IP packets as it fits in.
+  /// Sends the collected output in as few TLS records and IP packets as possible.
   public func flush() {
     guard !gathered.isEmpty else { return }
     bytesSent &+= UInt64(gathered.count)
@@ -335,7 +335,7 @@ public final class MQTTClient {
     gathered.removeAll(keepingCapacity: gathered.capacity <= Self.maxGathered)
   }
 
-  /// Gives the connection up when something is due and nothing has moved for long.
+  /// Closes the connection if an answer is overdue and nothing was transferred for long.
   private func awaitAnswers() async throws {
     while true {
       guard expected != nil else {
@@ -354,7 +354,7 @@ public final class MQTTClient {
 
   private var movedBytes: UInt64 { stream?.movedBytes ?? 0 }
 
-  /// `nil`: nothing is due any more.
+  /// `nil`: no answer is due.
   func expect(_ words: String?) {
     let isNew = (expected == nil) != (words == nil)
     expected = words
@@ -366,7 +366,7 @@ public final class MQTTClient {
     stream?.close()
   }
 
-  /// An identifier that is not in use.
+  /// A packet identifier that is not in use.
   func freshID() -> UInt16 {
     repeat {
       lastID = lastID == .max ? 1 : lastID + 1
@@ -375,7 +375,7 @@ public final class MQTTClient {
     return lastID
   }
 
-  /// In order, so that the last will is not published.
+  /// A clean DISCONNECT, so that the will is not published.
   public func close() {
     if isUp { send(.disconnect(code: 0)) }
     drop()

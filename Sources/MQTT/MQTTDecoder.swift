@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 
-/// A broker's bytes → events. Total: whatever comes, it gives events or an error, and holds a bounded amount. What a broker
+/// Decodes a broker's bytes. Total: any input gives events or an error, with bounded memory. What a broker
 /// must not send is an error. Source: OASIS MQTT 5.0, and 3.1.1.
 struct MQTTDecoder {
-  /// Larger packets are not kept, where nobody wants more: commands are small. A broker that speaks 5 is told so; of another a larger message is
-  /// skipped, and told without its payload, so that it can be acknowledged: else it would come again for ever.
+  /// Maximum packet size unless the owner sets another: commands are small. MQTT 5 brokers are told; larger messages of others are
+  /// skipped and reported without their payload, so that they can be acknowledged: otherwise they would be redelivered for ever.
   static let maxBytes = 64 * 1024
   private static let longestTopic = 1024
 
   var version: MQTTVersion
   private let maxBytes: Int
   private var buffer: [UInt8] = []
-  /// What of `buffer` was read already.
+  /// Consumed bytes of `buffer`.
   private var start = 0
   private var skipping = 0
 
@@ -109,7 +109,7 @@ struct MQTTDecoder {
     return .connected(greeting)
   }
 
-  /// The end of an acknowledgement or of a goodbye: all of it may be left out, which is success.
+  /// The rest of an acknowledgement or DISCONNECT: it may be absent, which means success.
   private func verdict(_ body: inout MQTTBody) throws(MQTTError) -> (code: UInt8, reason: String?) {
     guard version == .v5, !body.isAtEnd else {
       try body.end()
@@ -124,7 +124,7 @@ struct MQTTDecoder {
   private func subscribed(_ body: inout MQTTBody) throws(MQTTError) -> MQTTEvent {
     let id = try body.identifier()
     let properties = version == .v5 ? try MQTTProperties(&body, of: .acknowledgement) : MQTTProperties()
-    // One topic at a time is subscribed to.
+    // One topic is subscribed to at a time.
     let code = try body.byte()
     guard code < 3 || code >= 0x80 else { throw .malformed("a subscription with the code \(code)") }
     try body.end()
@@ -139,7 +139,7 @@ struct MQTTDecoder {
     return .disconnected(code: code, reason: properties.text(0x1F), server: properties.text(0x1C))
   }
 
-  /// 0 or 1: we ask for no more.
+  /// 0 or 1: QoS 2 is never requested.
   private static func quality(_ first: UInt8) throws(MQTTError) -> UInt8 {
     let qos = first >> 1 & 3
     guard qos < 3, qos > 0 || first & 8 == 0 else { throw .malformed("a message with invalid flags") }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// What the broker says on a connection that is up.
+/// Handles the broker's packets on an established connection.
 extension MQTTClient {
   func take(_ event: MQTTEvent) throws(MQTTError) {
     switch event {
@@ -38,7 +38,7 @@ extension MQTTClient {
   func came(_ message: MQTTMessage, _ id: UInt16?, _ isRepeated: Bool) throws(MQTTError) {
     if let id {
       guard !incoming.contains(id) else {
-        // Old brokers send again what we have not acknowledged yet; it is in hand.
+        // Old brokers redeliver unacknowledged messages on the same connection; this one is in progress.
         guard isRepeated else { throw .init(code: 0x91, description: "two messages with one identifier") }
         return
       }
@@ -49,7 +49,7 @@ extension MQTTClient {
     }
     let connection = stream
     onMessage(message) { [weak self] in
-      // An acknowledgement on another connection would be for another message.
+      // On another connection the acknowledgement would apply to another message.
       guard let self, let id, self.stream === connection, self.incoming.remove(id) != nil else { return }
       self.send(.acknowledge(id: id))
     }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
 
-/// What a broker is told at the beginning.
+/// Parameters of CONNECT.
 public struct MQTTOptions: Equatable, Sendable {
   public var clientID: String
   public var user: String?
   public var password: [UInt8]?
   /// Seconds; 0: no pings.
   public var keepAlive: UInt16
-  /// Seconds that the broker keeps what comes for us while we are away (MQTT 5).
+  /// Seconds that the broker keeps the session while the client is away (MQTT 5).
   public var sessionExpiry: UInt32
   public var will: MQTTMessage?
-  /// Messages from the broker that may wait for our acknowledgement.
+  /// Maximum number of messages that wait for our acknowledgement.
   public var receiveMaximum: UInt16 = 16
   /// More of them than this end the connection; `nil`: than the receive maximum, or 1024 of a broker of version 3.1.1, which is not told one.
   /// After a restart mosquitto 2.0.11 has more under way than it was told.
   public var tolerated: Int?
-  /// The largest packet that we take. A broker of version 5 is told so, and leaves out what is larger; of one of version 3.1.1 a larger
-  /// message is skipped, and told without its payload.
+  /// Maximum packet size. MQTT 5 brokers are told, and leave out larger ones; larger messages of version 3.1.1 brokers are
+  /// skipped and reported without their payload.
   public var maxBytes = UInt32(MQTTDecoder.maxBytes)
 
   public init(
@@ -32,11 +32,11 @@ public struct MQTTOptions: Equatable, Sendable {
   }
 }
 
-/// Why there is no connection, or none any more.
+/// Why there is no connection.
 public enum MQTTFailure: Error, Equatable, Sendable, CustomStringConvertible {
-  /// No network, time-out, a broker that is going down: worth trying again.
+  /// No network, a time-out, a broker that shuts down: retry.
   case unreachable(String)
-  /// The broker does not take us: user, password, rights.
+  /// The broker refuses the client: user, password, permissions.
   case refused(String)
 
   public var description: String {
@@ -46,11 +46,11 @@ public enum MQTTFailure: Error, Equatable, Sendable, CustomStringConvertible {
   }
 }
 
-/// What a broker says to a publication.
+/// The broker's answer to a publication.
 public struct MQTTAnswer: Equatable, Sendable {
-  /// Below 0x80: it has the message.
+  /// Below 0x80: accepted.
   public var code: UInt8
-  /// The broker's own words.
+  /// The broker's reason string.
   public var reason: String?
 
   public init(_ code: UInt8, _ reason: String? = nil) {

@@ -2,10 +2,10 @@
 
 import EventLoop
 
-/// What goes to the broker.
+/// Packets to the broker.
 extension MQTTClient {
-  /// The broker's answer; `nil`: the connection has ended before it came. `isFollowed`: more comes at once, then `flush` or `untilRoom`;
-  /// it may go out together with that.
+  /// Waits for the broker's answer; `nil`: the connection ended first. `isFollowed`: more follows at once, then `flush` or `untilRoom`;
+  /// both may be sent together.
   public func publish(_ message: MQTTMessage, isFollowed: Bool = false) -> Promise<MQTTAnswer?> {
     let answer = Promise<MQTTAnswer?>()
     publish(message, answer)
@@ -21,10 +21,10 @@ extension MQTTClient {
     send(.subscribe(topic: topic, id: id, version))
   }
 
-  /// What waits for its turn goes first.
+  /// Waiting publications go first.
   private var hasRoom: Bool { waiting.count < window && queued.isEmpty }
 
-  /// Returns when the broker takes one more at once, or the connection has ended. What was published before goes out first.
+  /// Returns when the broker accepts one more, or the connection has ended. Earlier publications are sent first.
   public func untilRoom() async throws(CancellationError) {
     while isUp, !hasRoom {
       flush()
@@ -34,7 +34,7 @@ extension MQTTClient {
 
   func publish(_ message: MQTTMessage, _ answer: Promise<MQTTAnswer?>) {
     guard isUp else { return answer.keep(nil) }
-    // More at once than the broker takes would end the connection: the rest waits for its turn.
+    // Exceeding the broker's receive maximum would end the connection: the rest waits.
     guard waiting.count < receiveMaximum else {
       guard queued.count < Self.maxQueued else { return answer.keep(MQTTAnswer(0x97)) }
       return queued.append((message, answer))
@@ -44,7 +44,7 @@ extension MQTTClient {
     if !retains { message.retain = false }
     let alias = message.recurs ? aliases.alias(of: message.topic) : nil
     let bytes = MQTTCommand.publish(message, id: id, isRepeated: false, version, alias: alias).encode()
-    // A broker would end the connection over it, again and again.
+    // The broker would end the connection because of it, again and again.
     if let maxBytes, bytes.count > maxBytes { return answer.keep(MQTTAnswer(0x95)) }
     if let alias { aliases.sent(alias, of: message.topic) }
     waiting[id] = answer

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-/// Codes of CONNACK (3.1.1 and 5), PUBACK, SUBACK and DISCONNECT: in words, and what follows from them.
+/// Reason codes of CONNACK (3.1.1 and 5), PUBACK, SUBACK and DISCONNECT as text, and the reaction to them.
 enum MQTTReason {
-  /// What the broker says, with its own words and the server that it points to.
+  /// The reason as text, with the broker's own words and the server that it refers to.
   static func words(_ code: UInt8, _ reason: String? = nil, server: String? = nil) -> String {
     var words = name(code)
     if let reason, !reason.isEmpty { words += ": \(short(reason))" }
@@ -10,7 +10,7 @@ enum MQTTReason {
     return words
   }
 
-  /// Words from outside do not fill the log.
+  /// Text from outside is cut for the log.
   private static func short(_ text: String) -> String {
     String(String.UnicodeScalarView(text.unicodeScalars.prefix(200)))
   }
@@ -48,11 +48,11 @@ enum MQTTReason {
     }
   }
 
-  /// A refusal at the greeting that only people can mend: the configuration, or rights at the broker.
+  /// A refusal of CONNECT that only people can resolve: configuration, or permissions at the broker.
   static func stopsGreeting(_ code: UInt8) -> Bool {
     [1, 2, 4, 5, 0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x90, 0x95, 0x99, 0x9A, 0x9B, 0x9D].contains(code)
   }
 
-  /// The same when a broker ends a connection that was up.
+  /// The same for DISCONNECT of an established connection.
   static func stopsConnection(_ code: UInt8) -> Bool { [0x87, 0x8A, 0x9D].contains(code) }
 }

@@ -2,23 +2,23 @@
 
 import Timing
 
-/// Which version of MQTT a broker is spoken to in: 5 first, 3.1.1 where the broker does not know 5. Some say so; others hang up
-/// on a hello that they do not understand, or keep silent. What has worked is kept to.
+/// Finds the MQTT version of a broker: 5 first, 3.1.1 if the broker does not support 5. Some brokers say so; others hang up
+/// on a CONNECT that they do not understand, or keep silent. A version that worked is kept.
 struct VersionSearch: Equatable {
-  /// How a hello was not answered.
+  /// Why CONNECT failed.
   enum Failure: Equatable {
-    /// The broker said that it does not know the version.
+    /// The broker refused the version.
     case refused
     case hungUp
     case silent
   }
 
-  /// A version that worked and then fails so often is doubted.
+  /// Failures after which a version that worked is doubted.
   private static let patience = 3
-  /// A broker that only seemed not to know 5 is asked again.
+  /// Time after which a broker that seemed not to support 5 is tried again.
   private static let askAgain: Duration = .seconds(86_400)
 
-  /// `nil`: whichever works.
+  /// `nil`: not known yet.
   let wish: MQTTVersion?
   private(set) var version: MQTTVersion
   private var isProven = false
@@ -30,7 +30,7 @@ struct VersionSearch: Equatable {
     version = wish ?? .v5
   }
 
-  /// Whether silence may mean that the version is not known: then less of it is waited for.
+  /// Whether silence may be caused by the version: then the time-out is shorter.
   var isGuess: Bool { wish == nil && version == .v5 && !isProven }
 
   /// A connection begins.
@@ -39,13 +39,13 @@ struct VersionSearch: Equatable {
     self = VersionSearch(nil)
   }
 
-  /// The broker took us, or refused us for another reason: it knows this version.
+  /// The broker accepted us, or refused for another reason: it supports this version.
   mutating func answered() {
     isProven = true
     failures = 0
   }
 
-  /// True: the other version is to be tried at once.
+  /// True: try the other version at once.
   mutating func failed(_ failure: Failure, now: MonotonicTime) -> Bool {
     guard wish == nil else { return false }
     if failure == .refused {
@@ -56,7 +56,7 @@ struct VersionSearch: Equatable {
     }
     failures += 1
     if isProven, failures < Self.patience { return false }
-    // Nothing has worked: the next connection begins with 5 again.
+    // Neither has worked: the next connection begins with 5 again.
     guard isGuess else {
       self = VersionSearch(nil)
       return false

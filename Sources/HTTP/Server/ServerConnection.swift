@@ -5,7 +5,7 @@ import Streams
 
 /// One connection to the server. While a request is in progress, only data that arrived with it is read.
 final class ServerConnection {
-  /// Requests that came together are answered while no more than this waits to be read.
+  /// Pipelined requests are answered while no more than this waits to be read.
   private static let maxUnsent = 64 * 1024
 
   private let stream: SocketStream
@@ -13,7 +13,7 @@ final class ServerConnection {
   private let server: HTTPServer
   private let peer: IPAddress?
   private var parser: HTTPParser
-  /// Came, and is not looked at yet: at most what one read gives.
+  /// Received, but not parsed yet: at most one read.
   private var unread: ArraySlice<UInt8> = []
   private var current: HTTPResponder?
 
@@ -25,20 +25,20 @@ final class ServerConnection {
     self.server = server
   }
 
-  /// False: either side has closed it, although an answer may still be sought that nobody gets.
+  /// False: either side has closed it; a handler may still be running.
   var isOpen: Bool { stream.isOpen }
   /// A request is being answered.
   var isBusy: Bool { current != nil }
   var isStreaming: Bool { isOpen && current?.isStreaming ?? false }
 
-  /// Until either side closes it.
+  /// Serves until either side closes it.
   func run() async {
-    // The peer has gone, or was closed from here: nobody is left who could be told.
+    // The peer is gone, or the server closed it: there is nobody to report to.
     do { try await serve() } catch {}
     close()
   }
 
-  /// Its task ends, and cancels the request in hand.
+  /// Ends its task, and with it the request in progress.
   func close() { stream.close() }
 
   private func serve() async throws {
@@ -48,13 +48,13 @@ final class ServerConnection {
       server.used(self)
       guard parser.keepsAlive else { break }
       while stream.pendingBytes > Self.maxUnsent { try await stream.drained() }
-      // Requests that came together take turns with everything else.
+      // Pipelined requests alternate with other tasks.
       if !unread.isEmpty { try await loop.nextTurn() }
     }
     while stream.pendingBytes > 0 { try await stream.drained() }
   }
 
-  /// `nil`: what came is no request; its refusal is on its way.
+  /// `nil`: not a valid request; its refusal is being sent.
   private func nextRequest() async throws -> HTTPRequest? {
     var (request, isWhole): (HTTPRequest?, Bool) = (nil, false)
     while true {
@@ -82,7 +82,7 @@ final class ServerConnection {
     }
   }
 
-  /// False: it was given up in the middle. Throws when the peer goes away meanwhile: the handler is cancelled then.
+  /// False: the answer was aborted. Throws when the peer disconnects meanwhile: then the handler is cancelled.
   private func answer(_ request: HTTPRequest) async throws -> Bool {
     let responder = HTTPResponder(
       stream, isHead: request.method == "HEAD", peer: peer, changed: stream.changed, of: server)
@@ -91,7 +91,7 @@ final class ServerConnection {
     try await loop.race(
       { await self.server.handler(request, responder) },
       { try await self.untilGone() })
-    // A handler may leave the answer to somebody else.
+    // A handler may leave the answer to another task.
     while !responder.isOver { _ = try await stream.hasChanged() }
     return !responder.isAborted
   }

@@ -8,17 +8,17 @@ import Proxies
 import Streams
 import Timing
 
-/// Why a WebSocket could not be opened, or has ended.
+/// Why a WebSocket could not be opened, or was closed.
 public enum WebSocketFailure: Error, Equatable, Sendable, CustomStringConvertible {
-  /// Nobody is there: a name, a port, TLS.
+  /// No connection: name, port, or TLS.
   case unreachable(String)
-  /// An HTTP server is there, and answers with something else than a WebSocket.
+  /// An HTTP server answered with something other than a WebSocket.
   case notUpgraded(HTTPResponse)
-  /// The opening handshake was not answered, or with nonsense: something in between does not let it through.
+  /// The handshake was not answered, or with invalid data: a proxy may block it.
   case blocked(String)
-  /// It was open.
+  /// The connection was lost after it was open.
   case closed(String)
-  /// It was closed from here, or the task that waited was cancelled.
+  /// It was closed locally, or the waiting task was cancelled.
   case cancelled
 
   public var description: String {
@@ -31,7 +31,7 @@ public enum WebSocketFailure: Error, Equatable, Sendable, CustomStringConvertibl
   }
 }
 
-/// A client's WebSocket. Pings are answered while somebody reads; who uses it sends its own. Source: RFC 6455, and RFC 7692 for compression.
+/// A client's WebSocket. Pings are answered while a task reads; the owner sends its own. Source: RFC 6455, and RFC 7692 for compression.
 public final class WebSocket {
   public struct Settings: Sendable {
     public var host: String
@@ -40,11 +40,11 @@ public final class WebSocket {
     public var target: String
     public var headers: HTTPHeaders
     public var subprotocol: String?
-    /// What is compressed, if the server agrees; `nil`: nothing.
+    /// Offered compression; `nil`: none.
     public var compression: PerMessageDeflate.Offer?
-    /// The way to the server leads through it.
+    /// The proxy, if any.
     public var proxy: ProxySettings?
-    /// Bytes of a message from the server, at most.
+    /// Maximum message size, in bytes.
     public var maxMessage: Int
 
     public init(
@@ -62,21 +62,21 @@ public final class WebSocket {
     }
   }
 
-  /// What comes from the server.
+  /// The decoder of the server's frames.
   public enum Event: Equatable, Sendable {
     case message([UInt8])
     case pong
   }
 
-  /// Name look-up and TCP; and so long nothing may move in TLS and the opening handshake.
+  /// Limit for name look-up and TCP, and for each silence during TLS and the handshake.
   private static let openLimit: Duration = .seconds(20)
-  /// Pings are not answered while more than this waits to be read.
+  /// Pings are not answered while more output than this waits.
   private static let maxUnsent = 64 * 1024
-  /// Of the compressor: with a window of 4 KiB 30 KiB in all.
+  /// Memory level of the compressor: 30 KiB in all with a window of 4 KiB.
   private static let memoryLevel = 4
-  /// Shorter messages go out as they are.
+  /// Shorter messages are sent uncompressed.
   private static let compressedFrom = 16
-  /// Pings that are answered at once; of more that came together only the newest is (RFC 6455 § 5.5.3).
+  /// Pings that are answered at once; of more only the newest (RFC 6455 § 5.5.3).
   private static let pongsAtOnce = 16
 
   private let settings: Settings
@@ -93,11 +93,11 @@ public final class WebSocket {
   private var failure: WebSocketFailure?
 
   public private(set) var isOpen = false
-  /// With frame headers; without TLS.
+  /// Bytes including frame headers, without TLS.
   public private(set) var bytesSent: UInt64 = 0
   public private(set) var bytesReceived: UInt64 = 0
 
-  /// It is opened by `open`. `meter`: counts it.
+  /// Call `open` to connect. `meter`: counts its traffic.
   public init(_ settings: Settings, tls: TLSContext?, meter: TrafficMeter? = nil, on loop: EventLoop) {
     self.meter = meter
     self.settings = settings
@@ -112,7 +112,7 @@ public final class WebSocket {
 
   // MARK: Opening
 
-  /// Connects, and shakes hands.
+  /// Connects, and performs the handshake.
   public func open() async throws(WebSocketFailure) {
     do {
       try await loop.whileMoving(Self.openLimit, { [weak self] in self?.movedBytes ?? 0 }) {
@@ -171,7 +171,7 @@ public final class WebSocket {
       } catch {
         failure = error
       }
-      // Of an answer whose head is right, the body does not matter.
+      // The body of a valid answer is ignored.
       if let answer {
         try accept(answer)
         return decoder.append(Array(bytes[taken...]))
@@ -186,7 +186,7 @@ public final class WebSocket {
     } catch {
       if error == .cancelled { throw .cancelled }
       let words = error.reason ?? "closed by the server"
-      // TLS that fails is nobody there; a server that hangs up on a handshake may be a proxy in between.
+      // A failure of TLS counts as no connection; a server that hangs up during the handshake may be a proxy in between.
       throw words.hasPrefix("TLS") ? .unreachable(words) : .blocked(words)
     }
   }
@@ -215,11 +215,11 @@ public final class WebSocket {
     decoder.compression = (inflater, agreed.serverKeepsContext)
     keepsContext = agreed.clientKeepsContext
     guard agreed.clientCompresses else { return }
-    // Without memory messages go out as they are.
+    // Without memory for a compressor messages are sent uncompressed.
     deflater = Deflater(windowBits: agreed.clientBits, memoryLevel: Self.memoryLevel, dictionary: ours)
   }
 
-  /// What is wrong with the server's answer. Source: RFC 6455 § 4.1.
+  /// The reason to reject the server's answer. Source: RFC 6455 § 4.1.
   private func objection(_ headers: HTTPHeaders) -> String? {
     guard headers.hasToken("websocket", in: "Upgrade") else { return "Upgrade" }
     guard headers.hasToken("upgrade", in: "Connection") else { return "Connection" }
@@ -260,13 +260,13 @@ public final class WebSocket {
     stream?.write(bytes)
   }
 
-  /// Returns each time that everything sent has gone out.
+  /// Returns whenever all output was sent.
   public func drained() async throws(StreamEnd) {
     guard let stream else { throw .cancelled }
     try await stream.drained()
   }
 
-  /// Says goodbye, as far as it goes out at once, and closes. `reason`: what whoever reads is told.
+  /// Sends a close frame if that is possible at once, and closes. `reason`: the error for the reading task.
   public func close(_ reason: WebSocketFailure = .cancelled) {
     send(WebSocketFrame(opcode: .close, payload: [0x03, 0xE8]))  // 1000: normal closure
     failure = failure ?? reason
@@ -283,7 +283,7 @@ public final class WebSocket {
 
   // MARK: Receiving
 
-  /// What comes next. After an error it is closed, unless the task was cancelled: then it may be asked again.
+  /// The next message. An error closes it, except cancellation: then it may be called again.
   public func next() async throws(WebSocketFailure) -> Event {
     while true {
       if let event = decoded() { return event }
@@ -292,7 +292,7 @@ public final class WebSocket {
       do throws(StreamEnd) {
         bytes = try await read()
       } catch {
-        // Who no longer waits may wait again.
+        // A cancelled reader may wait again.
         if error == .cancelled, stream != nil { throw .cancelled }
         shut()
         throw failure ?? (error == .cancelled ? .cancelled : .closed(error.reason ?? "closed by the server"))
@@ -309,7 +309,7 @@ public final class WebSocket {
     return bytes
   }
 
-  /// Of what came already.
+  /// From data that was received already.
   private func decoded() -> Event? {
     do throws(WebSocketError) {
       while isOpen, let frame = try decoder.next() {
@@ -322,7 +322,7 @@ public final class WebSocket {
       }
       return nil
     } catch {
-      // The server is told why, as far as it goes out at once.
+      // The server is told the reason if that is possible at once.
       send(WebSocketFrame(opcode: .close, payload: [UInt8(error.code >> 8), UInt8(error.code & 0xFF)]))
       failure = .closed("\(error)")
       shut()
