@@ -49,7 +49,7 @@ public final class CompanionProxy {
 
   public init(_ gateway: Gateway) { self.gateway = gateway }
 
-  /// Listens there, and nowhere else. Clients of an address whose settings have changed are disconnected. Ends with `stop`.
+  /// Listens at these addresses only. Clients of a changed address are disconnected. Ends with `stop`.
   public func listen(_ settings: [ProxySettings]) {
     for listener in listeners where !settings.contains(listener.settings) { listener.stop("reloaded") }
     listeners = settings.map { wanted in
@@ -65,21 +65,21 @@ public final class CompanionProxy {
 
   // MARK: What all clients get
 
-  /// The radio said something by itself, in this frame. That a message waits concerns the gateway, which takes it.
+  /// Passes on a push of the radio. MESSAGES_WAITING is for the gateway, which fetches the message.
   public func heard(_ push: Push, _ frame: [UInt8]) {
     if case .messageWaiting = push { return }
     for client in clients { client.heard(push, frame) }
   }
 
-  /// A message is in the store.
+  /// A message was stored.
   public func messageStored() { for client in clients { client.hint() } }
 
-  /// Another radio is attached: to a client that is another address, where it has a place of its own.
+  /// Another radio is attached: clients reconnect, and have a position of their own there.
   public func radioReplaced() { for client in clients { client.disconnect("another radio is attached") } }
 
   // MARK: Status
 
-  /// What the status shows of one address.
+  /// The status of one address.
   public struct Report: Sendable {
     public struct Client: Sendable {
       public let name: String
@@ -87,14 +87,14 @@ public final class CompanionProxy {
       public let connectedSeconds: Int64
       public let commands: UInt64
       public let refusals: UInt64
-      /// Messages that it has not had.
+      /// Messages that it has not received.
       public let behind: Int64
       public let unreadBytes: Int
     }
 
     public let name: String
     public let address: String
-    /// Why nobody can connect.
+    /// Why the address is unavailable.
     public let trouble: String?
     public let clients: [Client]
   }

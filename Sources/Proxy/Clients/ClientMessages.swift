@@ -6,7 +6,7 @@ import RadioSession
 import Store
 
 extension ClientSession {
-  /// Asking for the next message says that the last one has come.
+  /// A request for the next message confirms the previous one.
   func nextMessage() -> ClientAnswer {
     if let handedOver { advance(to: handedOver) }
     do throws(StoreError) {
@@ -30,14 +30,14 @@ extension ClientSession {
     if uncounted >= Self.cursorStep { keepCursor() }
   }
 
-  /// Its place goes to disk; a crash before that hands over a few messages twice.
+  /// The client's position is written to disk; after a crash before that a few messages are delivered twice.
   func keepCursor() {
     guard uncounted > 0 else { return }
     uncounted = 0
     gateway.keepCursor(place, cursor)
   }
 
-  /// Something waits for it.
+  /// A message is waiting for the client.
   func hint() {
     guard let newest = gateway.store.ifReadable({ try gateway.store.lastMessageID(ofRadio: gateway.store.radio) }),
       newest > max(cursor, handedOver ?? 0)
@@ -47,7 +47,7 @@ extension ClientSession {
 }
 
 extension CompanionProxy.Gateway {
-  /// The radio took a message of a client: one of ours.
+  /// The radio accepted a client's message: it is recorded as sent from here.
   func noteSent(_ command: Command, _ outcome: RadioSession.Outcome, from client: String) {
     let message: SharedMessage
     switch (command, outcome) {

@@ -13,9 +13,9 @@ extension ClientSession {
     return answer(try await ask(command, frame))
   }
 
-  /// The empty slots of a radio are a channel under a key of zeros; and the hour's air time is everybody's.
+  /// Empty channel slots have a key of zeros; and the hour's air time is shared by all.
   func mayGoOnAir(_ command: Command) -> Bool {
-    // A store that cannot be read forbids nothing.
+    // If the store cannot be read, sending is not refused.
     if let slot = command.slotOnAir, let channel = gateway.store.ifReadable({ try gateway.store.channel(slot: slot) }),
       channel.isEmpty
     {
@@ -27,8 +27,8 @@ extension ClientSession {
     return false
   }
 
-  /// Asks the radio, in the client's flood scope where that counts. Without a `frame`: the command's own. `dispatched` is called
-  /// with what the radio says before anything that it says after that.
+  /// Sends a command to the radio, with the client's flood scope where it applies. `frame` replaces the command's own. `dispatched`
+  /// receives the answer before later pushes.
   func ask(
     _ command: Command, _ frame: [UInt8]? = nil, dispatched: @escaping (RadioAnswer) -> Void = { _ in }
   ) async throws(CancellationError) -> RadioAnswer {
@@ -39,8 +39,8 @@ extension ClientSession {
     return try await ask([scope, own, back], own: 1, dispatched: dispatched)
   }
 
-  /// Commands that go out one directly after the other; what the radio says to the client's `own` of them. What it has changed is
-  /// noted even if the client has gone meanwhile.
+  /// Sends commands back to back; returns the radio's answer to the client's `own` one. Their effects are recorded
+  /// even if the client disconnects meanwhile.
   func ask(
     _ group: [RadioSession.Submission], own: Int, part: (([UInt8]) -> Void)? = nil,
     dispatched: @escaping (RadioAnswer) -> Void = { _ in }
@@ -73,13 +73,13 @@ extension ClientSession {
     program = client.beforeNul
     let answer = try await ask(command, frame)
     if case .failed = answer.outcome, let identity = gateway.connection.identity {
-      // The link is down: what the radio was when it was last here.
+      // The link is down: the radio's last known identity.
       return .reply(.selfInfo(identity.info))
     }
     return self.answer(answer)
   }
 
-  /// The radio is told our version: it would tell the gateway less for the sake of an old client.
+  /// The radio is told the gateway's version: with an old client's version it would report less to the gateway.
   func query(_ version: UInt8) async throws -> ClientAnswer {
     self.version = version
     let answer = try await ask(.deviceQuery(clientVersion: RadioSession.clientVersion))
@@ -92,7 +92,7 @@ extension ClientSession {
     }
   }
 
-  /// DEVICE_INFO with a PIN of 0, unless the client may know it: bytes 4 to 7.
+  /// DEVICE_INFO with a PIN of 0, unless the client may read it: bytes 4 to 7.
   private func withoutPIN(_ frame: [UInt8]) -> [UInt8] {
     guard !settings.allows.contains(.pin), frame.count >= 8 else { return frame }
     return Array(frame[..<4]) + [0, 0, 0, 0] + Array(frame[8...])
@@ -100,7 +100,7 @@ extension ClientSession {
 }
 
 extension CompanionProxy.Gateway {
-  /// What a client has sent, or changed on the radio, the gateway notes.
+  /// Records what a client has sent, or changed on the radio.
   func note(_ command: Command, _ outcome: RadioSession.Outcome, from client: String) {
     noteSent(command, outcome, from: client)
     guard case .replied(.ok) = outcome else { return }
@@ -109,7 +109,7 @@ extension CompanionProxy.Gateway {
     case .resetPath(let key): synchronizer.refresh(key)
     case .removeContact(let key): synchronizer.forget(key)
     case .setChannel(let channel):
-      // `try?`: what the disk refuses, the synchronizer says and mends.
+      // `try?`: the synchronizer reports and repairs what the disk refuses.
       loop.begin { [synchronizer] in try? await synchronizer.changed(channel) }
     case .sendSelfAdvert(let flood): messenger.noteAdvert(isFlood: flood ?? false)
     default: if command.changesIdentity { loop.begin { [synchronizer] in await synchronizer.refreshIdentity() } }

@@ -2,25 +2,25 @@
 
 import Companion
 
-/// What becomes of a client's command. Pure.
+/// How a client's command is handled. Pure.
 enum ClientRoute: Equatable {
-  /// The next message of the gateway's store: the radio's own queue belongs to the gateway.
+  /// The next message of the gateway's store: the radio's own queue is reserved for the gateway.
   case nextMessage
   case start(client: Text)
   case query(version: UInt8)
   case contacts(since: UInt32)
   case scope(FloodScopeOverride)
   case signStart, signData([UInt8]), signFinish
-  /// To the radio, as it came.
+  /// To the radio, unchanged.
   case radio
-  /// To the radio; its answer comes over the air, and only one such question may be open.
+  /// To the radio; its answer arrives over the air, and only one such request may be open.
   case request(RemoteAnswer)
-  /// Not allowed to this client.
+  /// The client lacks the permission.
   case danger(ProxySettings.Danger)
-  /// The radio would do harm with it (companion.md § 9.6, observed.md).
+  /// The radio would malfunction (companion.md § 9.6, observed.md).
   case refused(RadioError)
 
-  /// `now`: seconds since 1970 by a clock that can be trusted, else by the radio's.
+  /// `now`: seconds since 1970, by the machine's clock if it is trusted, otherwise by the radio's.
   init(_ command: Command, allows: Set<ProxySettings.Danger>, now: Int64? = nil) {
     if Self.isUnknown(command) {
       self = .refused(.unsupported)
@@ -47,7 +47,7 @@ enum ClientRoute: Equatable {
     }
   }
 
-  /// What this version does not know may be anything in the next.
+  /// Unknown commands may do anything in a later version.
   private static func isUnknown(_ command: Command) -> Bool {
     switch command {
     case .unknown, .setFloodScopeKey(.unknown): true
@@ -55,7 +55,7 @@ enum ClientRoute: Equatable {
     }
   }
 
-  /// Apps set the clock whenever they connect. To the right time, that does no harm.
+  /// Apps set the clock on every connection. Setting the right time is harmless.
   private static func isRightTime(_ command: Command, _ now: Int64?) -> Bool {
     guard case .setDeviceTime(let time) = command, let now else { return false }
     return (now - rightTime...now + rightTime).contains(Int64(time))
@@ -98,10 +98,10 @@ enum ClientRoute: Equatable {
   }
 }
 
-/// The push that answers a question to another node (companion.md § 9.8).
+/// The push that answers a request to another node (companion.md § 9.8).
 enum RemoteAnswer: Equatable {
   case login(KeyPrefix), status(KeyPrefix), telemetry(KeyPrefix), path(KeyPrefix)
-  /// By the tag that SENT told.
+  /// Identified by the tag of SENT.
   case tagged
 
   init?(to command: Command) {
@@ -129,7 +129,7 @@ enum RemoteAnswer: Equatable {
 }
 
 extension Command {
-  /// Goes out by flood, or may: the flood scope counts.
+  /// It is flooded, or may be: the flood scope applies.
   var mayFlood: Bool {
     switch self {
     case .sendText, .sendChannelText, .sendSelfAdvert, .sendChannelData: true
@@ -137,7 +137,7 @@ extension Command {
     }
   }
 
-  /// Bytes that it puts on the air, about; 0: none.
+  /// Approximate bytes on the air; 0: none.
   var bytesOnAir: Int {
     switch self {
     case .sendText(let text): PacketLength.text(text.text.bytes.count, path: 0)
@@ -153,7 +153,7 @@ extension Command {
     }
   }
 
-  /// The channel slot that it sends on.
+  /// The channel slot that it uses.
   var slotOnAir: UInt8? {
     switch self {
     case .sendChannelText(_, let slot, _, _): slot
@@ -162,7 +162,7 @@ extension Command {
     }
   }
 
-  /// Changes what SELF_INFO or DEVICE_INFO tell.
+  /// It changes SELF_INFO or DEVICE_INFO.
   var changesIdentity: Bool {
     switch self {
     case .setAdvertName, .setAdvertPosition, .setRadioParameters, .setTxPower, .setOtherParameters, .setPathHashMode,

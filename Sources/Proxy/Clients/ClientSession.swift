@@ -9,15 +9,15 @@ import Streams
 import Sync
 import Timing
 
-/// A program that shares the radio: its frames come in, one command at a time is carried out, its answers go out.
+/// A program that shares the radio: one of its commands is executed at a time.
 ///
-/// What goes to the radio goes as the program wrote it, and the answer comes back as the radio gave it. Messages come
-/// from the gateway's store, each client at its own place. `run` is all of its life; nothing of a client outlives it but what the
-/// gateway has learnt from its commands.
+/// Commands go to the radio unchanged, and so do answers to the client. Messages come
+/// from the gateway's store, at each client's own position. `run` is the client's whole life; nothing outlives it except
+/// what the gateway has learnt from its commands.
 final class ClientSession {
-  /// Commands that may wait for the one in hand; whoever sends more without reading is disconnected.
+  /// Maximum number of waiting commands; a client that sends more is disconnected.
   static let maxWaiting = 64
-  /// Its place is written down after so many messages, and whenever it has had all.
+  /// Its position is stored after this many messages, and whenever it has received all.
   static let cursorStep = 32
   /// Clients of versions 1 and 2 get messages without SNR.
   private static let unknownVersion: UInt8 = 0
@@ -31,7 +31,7 @@ final class ClientSession {
   let settings: ProxySettings
   /// Under which its place is kept: the listener, its address, and which of several from there.
   let name: String
-  /// The same of the radio that is attached.
+  /// The same, with the attached radio's key.
   let place: String
   private let stream: SocketStream
   let outlet: ClientOutlet
@@ -41,18 +41,18 @@ final class ClientSession {
   private(set) var isOver = false
 
   var version = unknownVersion
-  /// As APP_START told; empty before.
+  /// From APP_START; empty before.
   var program = Text(bytes: [])
   private(set) var commands: UInt64 = 0
   var refusals: UInt64 = 0
-  /// The last message that it has had for certain, and the one handed over after it.
+  /// The last confirmed message, and the one delivered after it.
   var cursor: Int64
   var handedOver: Int64?
   var uncounted = 0
   /// The frame that sets its flood scope; `nil`: the radio's default.
   var scopeFrame: [UInt8]?
   var toSign: [UInt8] = []
-  /// Its last question to another node, and the one whose turn `keepTurns` keeps next.
+  /// Its last request to another node, and the one that `keepTurns` handles next.
   var question: OpenQuestion?
   let questions = Mailbox<OpenQuestion>(bound: 2)
 
@@ -71,7 +71,7 @@ final class ClientSession {
     connectedAt = gateway.loop.now
   }
 
-  /// Until either side disconnects.
+  /// Runs until either side disconnects.
   func run() async {
     do {
       try await gateway.loop.race(
@@ -86,7 +86,7 @@ final class ClientSession {
     }
   }
 
-  /// Closes the connection at once, and writes down the client's place; its task ends with that.
+  /// Closes the connection at once, and stores the client's position; then its task ends.
   func disconnect(_ reason: String?) {
     guard !isOver else { return }
     isOver = true
@@ -113,14 +113,14 @@ final class ClientSession {
           throw Disconnection(reason: "\(Self.maxWaiting) commands sent without waiting")
         }
       }
-      // Nothing is carried out of what came along with it.
+      // Commands that arrived together with it are dropped.
       if let fault = decoder.fault { throw Disconnection(reason: Self.reason(fault)) }
-      // There is room, as has just been seen.
+      // There is room, as was checked above.
       for frame in frames { _ = waiting.put(frame) }
     }
   }
 
-  /// `nil`: the time has come before.
+  /// `nil`: the deadline has passed.
   private func read(before deadline: MonotonicTime?) async throws -> [UInt8]? {
     guard let deadline else { return try await stream.read() }
     do {
@@ -145,7 +145,7 @@ final class ClientSession {
       commands &+= 1
       log.debug("client \(name) → \(SecretMask.hex(frame, .toRadio))")
       guard frame.count <= longestFrame, let command = try? Command(decoding: frame) else {
-        // `try?`: the radio would fill a short frame with leftovers, and cut a long one.
+        // `try?`: the radio would pad a short frame with old bytes, and cut a long one.
         write(.reply(.error(.unsupported)))
         continue
       }
@@ -200,11 +200,11 @@ final class ClientSession {
   }
 }
 
-/// What a client gets for its command.
+/// The answer to a client's command.
 enum ClientAnswer {
   case reply(Reply)
-  /// The radio's answer, as it came.
+  /// The radio's answer, unchanged.
   case frame([UInt8])
-  /// The radio does not answer such a command.
+  /// The radio does not answer this command.
   case none
 }

@@ -8,9 +8,9 @@ import RadioSession
 import Sync
 import Timing
 
-/// What only one client at a time may do: the radio has one flood scope, one buffer for what it is to sign, and one open question.
+/// Operations for one client at a time: the radio has one flood scope, one signing buffer, and one open request.
 extension ClientSession {
-  /// The radio keeps one scope for all floods: a client's is set for each of its commands and taken back.
+  /// The radio has one scope for all floods: a client's is set for each of its commands, and reset.
   func setScope(_ scope: FloodScopeOverride, _ frame: [UInt8]) async throws -> ClientAnswer {
     let probe = [
       RadioSession.Submission(.setFloodScopeKey(scope), frame: frame),
@@ -21,7 +21,7 @@ extension ClientSession {
     return self.answer(answer)
   }
 
-  /// The radio has one buffer for what it is to sign, which the gateway uses, too.
+  /// The radio has one signing buffer, which the gateway uses, too.
   func sign(_ command: Command) async -> ClientAnswer {
     switch command {
     case .signStart:
@@ -43,7 +43,7 @@ extension ClientSession {
 
   // MARK: Questions to other nodes
 
-  /// Its answer is a push, which may come in the same read as the radio's reply; the turn ends with it, or when it does not come.
+  /// Its answer is a push, possibly in the same read as the reply; the turn ends with it, or when it times out.
   func askNode(_ command: Command, _ frame: [UInt8], _ answer: RemoteAnswer) async throws -> ClientAnswer {
     guard mayGoOnAir(command) else { return .reply(.error(.tableFull)) }
     let question: OpenQuestion
@@ -53,7 +53,7 @@ extension ClientSession {
       return .reply(.error(error == .linkDown ? .badState : .tableFull))
     }
     guard !isOver, !Task.isCancelled else { throw CancellationError() }
-    // Whoever has the turn has no other question open.
+    // The client whose turn it is has no other open request.
     self.question?.leave()
     self.question = question
     let said = try await ask(command, frame) { question.said($0.outcome) }
@@ -61,7 +61,7 @@ extension ClientSession {
     return self.answer(said)
   }
 
-  /// Keeps the turn of each question until its answer has come, or will not come any more.
+  /// Keeps the turn of each request until it is answered, or has timed out.
   func keepTurns() async throws {
     while let question = try await questions.next() {
       _ = try await question.over.value(within: question.patience, on: gateway.loop)
@@ -70,14 +70,14 @@ extension ClientSession {
   }
 }
 
-/// A client's question to another node: nobody else may ask one until it is over, at the latest when nothing has it any more.
+/// A client's request to another node: no other client may send one until it is over, or has timed out.
 final class OpenQuestion {
   private let answer: RemoteAnswer
   private let turn: NodeRequests.SharedTurn
-  /// What the answer carries; known once the radio has taken the question.
+  /// The tag of the answer; known once the radio has accepted the request.
   private var tag: AckCode?
   private(set) var patience: Duration = .zero
-  /// It has its answer, or needs none any more.
+  /// It is answered, or needs no answer.
   let over = Promise<Void>()
 
   init(_ answer: RemoteAnswer, _ turn: NodeRequests.SharedTurn) {
@@ -85,10 +85,10 @@ final class OpenQuestion {
     self.turn = turn
   }
 
-  /// The radio has taken it, and it may have its answer.
+  /// The radio has accepted it, and it may be answered.
   var isTaken: Bool { tag != nil }
 
-  /// What the radio says to it.
+  /// The radio's push for it.
   func said(_ outcome: RadioSession.Outcome) {
     guard case .replied(.sent(let sent)) = outcome else { return }
     tag = sent.ackOrTag

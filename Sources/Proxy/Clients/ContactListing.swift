@@ -7,10 +7,10 @@ import Store
 /// The contact list.
 extension ClientSession {
   private static let page = 50
-  /// Bytes that may wait for a slow reader before reading on.
+  /// Unread bytes after which listing pauses.
   private static let maxPending = 16 * 1024
 
-  /// From the store, while that is what the radio has; from the radio while it may have changed.
+  /// From the store if it matches the radio; otherwise from the radio.
   func contacts(since: UInt32) async throws -> ClientAnswer {
     guard gateway.synchronizer.knowsAllContacts else { return try await contactsOfRadio(since) }
     do {
@@ -20,7 +20,7 @@ extension ClientSession {
     }
   }
 
-  /// As fast as the client reads: nothing is collected.
+  /// Lists at the client's speed, without collecting.
   private func contactsOfStore(_ since: UInt32) async throws -> ClientAnswer {
     let total = try gateway.store.contactCount(onRadio: true)
     outlet.write(Reply.contactsStart(total: UInt32(clamping: total)).encode())

@@ -7,10 +7,10 @@ import Store
 import Streams
 import Timing
 
-/// Takes clients at one address, and serves them. An address that cannot be had is tried again and again.
+/// Accepts clients at one address, and serves them. Retries an unavailable address.
 final class ProxyListener {
   private static let retryAfter: Duration = .seconds(15)
-  /// A client that went away without a word is noticed after about two minutes.
+  /// A client that vanished is noticed after about two minutes.
   private static let keepAlive: [(option: Int32, seconds: Int32)] = [
     (TCP_KEEPIDLE, 60), (TCP_KEEPINTVL, 20), (TCP_KEEPCNT, 3),
   ]
@@ -23,7 +23,7 @@ final class ProxyListener {
   private(set) var isStopped = false
   private(set) var trouble: String?
   private var turnedAway: Set<IPAddress> = []
-  /// Who is connected.
+  /// The connected clients.
   private(set) var clients: [ClientSession] = []
 
   init(_ settings: ProxySettings, _ gateway: CompanionProxy.Gateway) {
@@ -34,12 +34,12 @@ final class ProxyListener {
 
   func start() {
     task = gateway.loop.begin {
-      // `try?`: it ends only by `stop`.
+      // `try?`: ends only by `stop`.
       try? await self.run()
     }
   }
 
-  /// Stops listening and disconnects all clients at once: the address is free when this returns.
+  /// Stops listening, and disconnects all clients at once: the address is free on return.
   func stop(_ reason: String?) {
     isStopped = true
     task?.cancel()
@@ -49,13 +49,13 @@ final class ProxyListener {
 
   func disconnectAll(_ reason: String?) { for client in clients { client.disconnect(reason) } }
 
-  /// Listens, and serves each client in a child: all of them have ended when this returns.
+  /// Listens, and serves each client in a child task: all have ended when this returns.
   private func run() async throws(CancellationError) {
     let acceptor = try await listening()
     self.acceptor = acceptor
     defer { acceptor.stop() }
     await withDiscardingTaskGroup { group in
-      // `try?`: it throws when the listener is stopped, and only then.
+      // `try?`: throws only when the listener is stopped.
       while let socket = try? await acceptor.accept() {
         guard let client = admit(socket) else {
           close(socket)
@@ -91,7 +91,7 @@ final class ProxyListener {
 
   // MARK: Who comes in
 
-  /// `nil`: it is turned away.
+  /// `nil`: refused.
   private func admit(_ socket: Int32) -> ClientSession? {
     guard let peer = ListenAddress.peer(of: socket), isAllowed(peer) else { return nil }
     let there = clients.filter { !$0.isOver }
@@ -100,7 +100,7 @@ final class ProxyListener {
       return nil
     }
     let name = freeName(peer, there)
-    // Each radio's messages are a list of their own.
+    // Each radio has its own list of messages.
     let place = gateway.store.radio > 1 ? "\(name) of radio \(gateway.store.radio)" : name
     do throws(StoreError) {
       let cursor = try cursor(at: place)
@@ -113,7 +113,7 @@ final class ProxyListener {
     }
   }
 
-  /// The lowest number that nobody from there has: who comes back alone finds its own place.
+  /// The lowest free number for this address: a client that returns alone finds its own position.
   private func freeName(_ peer: IPAddress, _ there: [ClientSession]) -> String {
     let taken = Set(there.map(\.name))
     var number = 1
@@ -122,7 +122,7 @@ final class ProxyListener {
   }
 
   private func cursor(at place: String) throws(StoreError) -> Int64 {
-    // A place beyond the end is of another database.
+    // A position beyond the end is from another database.
     let newest = try gateway.store.lastMessageID()
     if let kept = try gateway.store.clientCursor(place), kept <= newest { return kept }
     let cursor = max(0, newest - settings.history)
@@ -134,7 +134,7 @@ final class ProxyListener {
     if peer.isLoopback && settings.allowFrom.isEmpty || settings.allowFrom.contains(where: { $0.contains(peer) }) {
       return true
     }
-    // Once for each, and not for ever more of them.
+    // At most one for each client.
     if turnedAway.count < 16, turnedAway.insert(peer).inserted {
       log.warning("proxy \(settings.name): \(peer) refused: not in allow_from")
     }

@@ -3,40 +3,40 @@
 import Companion
 import EventLoop
 
-/// One address that other programs connect to, to share the radio, and what they may do there.
+/// One address at which other programs share the radio, and their permissions.
 public struct ProxySettings: Equatable, Sendable {
-  /// What may do harm, and is refused unless it is allowed.
+  /// Potentially harmful operations, refused unless allowed.
   public enum Danger: String, CaseIterable, Sendable {
-    /// Setting the clock to another time than the right one.
+    /// Setting the clock to a wrong time.
     case time
     /// Frequency, power, tuning.
     case radio
     case name, position
-    /// Advertising the radio, and contacts of it.
+    /// Advertising the radio, and sharing its contacts.
     case advert
     case contacts, channels
-    /// What the radio does by itself: telemetry, automatic adding, paths' hashes, the default flood scope, variables.
+    /// Automatic behaviour of the radio: telemetry, adding contacts, path hashes, the default flood scope, variables.
     case settings
-    /// Packets as the client wrote them, which may be anybody's.
+    /// Raw packets of the client, which may impersonate anybody.
     case raw
     case reboot
     case factoryReset = "factory_reset"
     /// Reading and replacing the private key.
     case privateKey = "private_key"
-    /// Setting the PIN, and seeing it.
+    /// Setting and reading the PIN.
     case pin
-    /// Having the radio sign anything: whoever can do that can speak for the node.
+    /// Signing arbitrary data: whoever can do that can impersonate the node.
     case sign
   }
 
-  /// What it is called in the status, and in the memory of who has had which message.
+  /// Its name in the status, and for the clients' stored positions.
   public var name: String
   public var address: ListenAddress
-  /// Who may connect; empty: this machine alone.
+  /// Who may connect; empty: this machine only.
   public var allowFrom: [AddressRange]
   public var allows: Set<Danger>
   public var maxClients: Int
-  /// Messages from before it came that a client that was never here is handed.
+  /// Number of earlier messages that a new client receives.
   public var history: Int64
 
   public init(

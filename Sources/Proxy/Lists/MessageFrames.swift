@@ -5,9 +5,9 @@ import MeshCrypto
 import Store
 
 extension StoredMessage {
-  /// The message as the radio's queue would hand it over, for a client of this version: from 3 on with its SNR.
+  /// The message as the radio's queue would deliver it, for a client of this version: with SNR from 3 on.
   ///
-  /// `slot`: where its channel is now. `nil`: it cannot be told in this protocol (a channel that was left).
+  /// `slot`: its channel's current slot. `nil`: the protocol cannot express it (a channel that was removed).
   func queued(for version: UInt8, slot: UInt8?) -> QueuedMessage? {
     let quality = version >= 3 ? snr ?? SNR(quarters: 0) : nil
     switch kind {
@@ -33,7 +33,7 @@ extension StoredMessage {
 }
 
 extension Store {
-  /// The slot in which a message's channel is now.
+  /// The current slot of a message's channel.
   func slotNow(of message: StoredMessage) throws(StoreError) -> UInt8? {
     guard let digest = message.channel else { return message.slot }
     if let slot = message.slot, try channel(slot: slot)?.secret.digest == digest { return slot }
