@@ -30,6 +30,19 @@ import Timing
     #expect(!habits.isLate("hill", now: time(8100)))
   }
 
+  @Test func `one that keeps no link any more is late by its pauses`() {
+    var habits = Habits()
+    look(&habits, seen: 1, at: 0, hasLink: true, isLinked: true)
+    var (seen, now) = (Int64(1), 0.0)
+    // From then on it posts, each three hours.
+    while now < 2 * 86_400 {
+      (seen, now) = (seen + 1, now + 10_800)
+      look(&habits, seen: seen, at: now, hasLink: now <= 86_400)
+    }
+    #expect(!habits.isLate("hill", now: time(now + 3600)) && !habits.isLate("hill", now: time(now + 4 * 10_800 - 1)))
+    #expect(habits.isLate("hill", now: time(now + 4 * 10_800 + 1)))
+  }
+
   @Test func `one without a link is late after four of its longest pauses, and after a day while nothing is known`() {
     var habits = Habits()
     look(&habits, seen: 0, at: 0)

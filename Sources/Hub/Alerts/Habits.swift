@@ -12,6 +12,8 @@ struct Habits {
   /// As long as nothing is known of a gateway without a link.
   private static let unknown: Duration = .seconds(86_400)
   private static let patience = 4
+  /// Who has been heard for so long without a link keeps none any more.
+  static let linkMemory: Duration = .seconds(86_400)
 
   private struct Habit {
     var seen: Int64
@@ -19,8 +21,8 @@ struct Habits {
     var pause: Duration?
     /// It has been heard since the hub began.
     var wasHeard = false
-    /// It keeps a link, or did.
-    var hasLink = false
+    /// When it was linked last, as far as this hub has seen.
+    var linked: MonotonicTime?
   }
 
   private var habits: [String: Habit] = [:]
@@ -28,12 +30,13 @@ struct Habits {
 
   var gateways: [String] { Array(habits.keys) }
 
-  /// What is known of a gateway now. `isLinked`: it is linked here, and so there.
+  /// What is known of a gateway now. `hasLink`: it had one within a day before it was heard last, as the database knows. `isLinked`: it is linked
+  /// here, and so there.
   mutating func look(
     _ gateway: String, seen: Int64, hasLink: Bool, isLinked: Bool, least: Duration, now: MonotonicTime
   ) {
     guard var habit = habits[gateway] else {
-      habits[gateway] = Habit(seen: seen, wasHeard: isLinked, hasLink: hasLink || isLinked)
+      habits[gateway] = Habit(seen: seen, wasHeard: isLinked, linked: hasLink || isLinked ? now : nil)
       silence.listen(for: gateway, heard: now, limit: limit(nil, hasLink || isLinked, least))
       return
     }
@@ -45,10 +48,11 @@ struct Habits {
       (habit.seen, habit.wasHeard) = (seen, true)
       silence.hear(gateway, at: now)
     }
-    if hasLink || isLinked { habit.hasLink = true }
+    let heard = silence.heard(gateway) ?? now
+    if isLinked { habit.linked = now }
+    let keepsLink = hasLink || habit.linked.map { heard - $0 <= Self.linkMemory } ?? false
     habits[gateway] = habit
-    silence.listen(
-      for: gateway, heard: silence.heard(gateway) ?? now, limit: limit(habit.pause, habit.hasLink, least))
+    silence.listen(for: gateway, heard: heard, limit: limit(habit.pause, keepsLink, least))
   }
 
   /// Nobody was listened for in between: the database was away, or this hub stood still. Contacts of that time are not known, so it is no

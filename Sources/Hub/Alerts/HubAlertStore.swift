@@ -296,7 +296,10 @@ extension HubStore {
       """, [.text(id), .integer(Int64(limit))]
     ) { (row) throws(HubDatabaseError) in
       let told = row.textIfAny(2).flatMap { Int64($0) }
-      found.append(Contact(gateway: row.text(0), seen: max(row.integer(1), told ?? 0), hasLink: told != nil))
+      let seen = max(row.integer(1), told ?? 0)
+      // Its state comes by a link alone.
+      let hasLink = told.map { seen - $0 <= Habits.linkMemory.components.seconds * 1000 } ?? false
+      found.append(Contact(gateway: row.text(0), seen: seen, hasLink: hasLink))
       return true
     }
     return found
