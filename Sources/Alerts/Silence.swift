@@ -49,8 +49,8 @@ public struct Silence<Name: Hashable & Sendable>: Sendable {
     lines[name].map { now - $0.heard >= $0.limit } ?? false
   }
 
-  /// When the next one is late who is not so already.
-  public func due(now: MonotonicTime) -> MonotonicTime? {
-    lines.values.map { $0.heard + $0.limit }.filter { $0 > now }.min()
+  /// When the next one is late who was not so at the last look, `looked`. It may have passed since: then it is time to look.
+  public func due(after looked: MonotonicTime) -> MonotonicTime? {
+    lines.values.map { $0.heard + $0.limit }.filter { $0 > looked }.min()
   }
 }

@@ -22,11 +22,14 @@ struct SilentNodes {
   /// `last_heard` as it was at the last look.
   private var seen: [PublicKey: Int64] = [:]
   private var isRecalled = false
+  /// Who is late was told as of this time.
+  private var looked: MonotonicTime
 
-  init(_ store: Store, on loop: EventLoop) { (self.store, self.loop) = (store, loop) }
+  init(_ store: Store, on loop: EventLoop) { (self.store, self.loop, looked) = (store, loop, loop.now) }
 
   var keys: [PublicKey] { silence.names }
-  var due: MonotonicTime? { silence.due(now: loop.now) }
+  /// When the next one is late. Measured from the last look, never from now: who became late in between is not forgotten.
+  var due: MonotonicTime? { silence.due(after: looked) }
 
   func heard(_ key: PublicKey) -> MonotonicTime? { silence.heard(key) }
 
@@ -47,7 +50,8 @@ struct SilentNodes {
       hearIfNew(key)
     }
     keep()
-    return wanted.map { ($0, silence.isLate($0, now: loop.now)) }
+    looked = loop.now
+    return wanted.map { ($0, silence.isLate($0, now: looked)) }
   }
 
   /// It was heard since the last look, if its record says another time than then, whatever time that is.
