@@ -235,6 +235,8 @@ extension WholeProgramTests {
         try server.start()
         if round % 2 == 0 { try site.startConsumer() }
       }
+      // Before that it may not have heard yet of being told to end.
+      try site.consumer?.line(with: "connected")
       try untilStored(server, 2700, site)
       #expect(!FileManager.default.fileExists(atPath: site.rig.scratch.location("refused.jsonl")))
       site.consumer?.send(SIGTERM)

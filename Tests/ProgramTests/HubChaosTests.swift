@@ -66,11 +66,7 @@ extension WholeProgramTests {
         _ = rig.control("POST", "/v1/outbox/resume")
       }
       try rig.radio?.line(with: "\"injected\"")
-      try untilTrue("the radio's queue to be empty") { try rig.radioStats()["queued"]?.integer == 0 }
-      try untilTrue("everything at the hub (seed \(seed)): \(rig.gateway?.lines.suffix(5) ?? [])") {
-        let upstream = try rig.status()?["upstreams"]?.array?.first
-        return upstream?["pending"]?.integer == 0 && upstream?["link"]?.string == "live"
-      }
+      try rig.waitForAllAtHub(messages: total, "(seed \(seed))")
       let events = try rig.hubRows("events")
       let seqs = events.compactMap { $0["seq"]?.integer }
       let last = try rig.status()?["store"]?["last_seq"]?.integer ?? 0

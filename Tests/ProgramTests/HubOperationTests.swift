@@ -132,11 +132,7 @@ extension WholeProgramTests {
       }
       try FileManager.default.copyItem(atPath: backup, toPath: rig.scratch.location("hub.db"))
       try rig.startHub()
-      try untilTrue("everything at the hub: \(rig.gateway?.lines.suffix(3) ?? [])") {
-        _ = rig.control("POST", "/v1/outbox/resume")
-        return try rig.radioStats()["queued"]?.integer == 0
-          && rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
-      }
+      try rig.waitForAllAtHub(messages: 2000)
       let events = try rig.hubRows("events")
       let seqs = events.compactMap { $0["seq"]?.integer }
       let last = try rig.status()?["store"]?["last_seq"]?.integer ?? 0
@@ -167,10 +163,7 @@ extension WholeProgramTests {
       #expect(old["lanes"]?["nodes"]?.integer == 6002 && old["events"]?.integer == 6002)
 
       try rig.radio?.line(with: "\"injected\"")
-      try untilTrue("everything at the hub") {
-        try rig.radioStats()["queued"]?.integer == 0
-          && rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
-      }
+      try rig.waitForAllAtHub(messages: 1000)
       let seqs = try rig.hubRows("events").compactMap { $0["seq"]?.integer }
       let last = try rig.status()?["store"]?["last_seq"]?.integer ?? 0
       #expect(seqs.sorted() == Array(1...max(1, last)))

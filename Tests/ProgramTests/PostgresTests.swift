@@ -89,12 +89,8 @@ extension WholeProgramTests {
         _ = rig.control("POST", "/v1/outbox/resume")
       }
       try rig.radio?.line(with: "\"injected\"")
-      try untilTrue("everything there: \(rig.gateway?.lines.suffix(4) ?? [])") {
-        _ = rig.control("POST", "/v1/outbox/resume")
-        let status = try rig.status()
-        return try rig.radioStats()["queued"]?.integer == 0
-          && status?["upstreams"]?.array?.first?["pending"]?.integer == 0
-      }
+      // The note that the hub told the gateway of does not go back to it.
+      try rig.waitForAllAtHub(messages: 2000, told: 1)
       let events = try rig.hubRows("events")
       let seqs = events.compactMap { $0["seq"]?.integer }
       let last = try rig.status()?["store"]?["last_seq"]?.integer ?? 0
@@ -173,11 +169,7 @@ extension WholeProgramTests {
       try server.execute(Self.back)
       rig.hub = try startHub(rig, server, port: rig.hubPort)
       try rig.radio?.line(with: "\"injected\"")
-      try untilTrue("everything there: \(rig.gateway?.lines.suffix(4) ?? [])") {
-        _ = rig.control("POST", "/v1/outbox/resume")
-        return try rig.radioStats()["queued"]?.integer == 0
-          && rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
-      }
+      try rig.waitForAllAtHub(messages: 1000)
       let events = try rig.hubRows("events")
       let last = try rig.status()?["store"]?["last_seq"]?.integer ?? 0
       #expect(events.compactMap { $0["seq"]?.integer }.sorted() == Array(1...max(1, last)), "each once")

@@ -175,6 +175,21 @@ final class Rig {
     }
   }
 
+  /// Until the gateway has so many messages, and the hub has all that the gateway has. The hub is asked, too: of one that lost something,
+  /// the gateway says that nothing waits until it has spoken to it. `told`: events that came from the hub, and do not go back to it.
+  func waitForAllAtHub(messages: Int, told: Int64 = 0, _ note: @autoclosure () -> String = "") throws {
+    try untilTrue("\(messages) messages at the hub \(note()): \(gateway?.lines.suffix(5) ?? [])") {
+      // What waits with back-off need not do so for the test's sake.
+      _ = control("POST", "/v1/outbox/resume")
+      guard let status = try status(), let store = status["store"], store["messages"]?.integer == Int64(messages),
+        status["upstreams"]?.array?.first?["pending"]?.integer == 0,
+        let answer = askHub("GET", "/v1/gateways/\(gatewayID ?? "")"), answer.status == 200
+      else { return false }
+      let last = store["last_seq"]?.integer ?? .max
+      return try JSONValue(parsing: answer.body)["events"]?.integer ?? 0 >= last - told
+    }
+  }
+
   func hubTexts() throws -> [String] { try hubRows("messages").compactMap { $0["body"]?["text"]?.string } }
 
   /// The radio's own count of what it queued and handed over.
