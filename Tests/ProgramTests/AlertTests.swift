@@ -75,9 +75,7 @@ extension WholeProgramTests {
           """)
       try rig.startGateway()
       try rig.waitForSync()
-      rig.radio?.kill9()
-      // Another radio may get the same terminal.
-      unlink(rig.scratch.location("radio.tty"))
+      rig.killRadio()
       try untilTrue("the alert: \(rig.gateway?.lines ?? [])") { try Self.open(rig) == ["radio_lost"] }
       rig.gateway?.kill9()
       try rig.startGateway()
@@ -249,8 +247,7 @@ extension WholeProgramTests {
       try rig.startRadio()
       try rig.startGateway()
       try rig.waitForSync()
-      rig.radio?.kill9()
-      unlink(rig.scratch.location("radio.tty"))
+      rig.killRadio()
       try untilTrue("the radio is away") { try rig.status()?["radio"]?["state"]?.string == "down" }
       #expect(try Self.open(rig).isEmpty)
       configure("")

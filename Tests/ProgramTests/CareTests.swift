@@ -66,7 +66,7 @@ extension WholeProgramTests {
       let key = try rig.status()?["radio"]?["identity"]?["key"]?.string
       try opens(file, key: key ?? "")
       // Another radio, empty.
-      rig.radio?.kill9()
+      rig.killRadio()
       try untilTrue("the radio to be missed") { try rig.status()?["radio"]?["state"]?.string == "down" }
       try rig.startRadio(["--seed", "9"])
       try rig.waitForSync()

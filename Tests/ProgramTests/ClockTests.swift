@@ -83,9 +83,7 @@ extension WholeProgramTests {
       configure(86_400)
       clocked.set(ahead: 0, synchronised: true)
       try clocked.start()
-      rig.radio?.kill9()
-      // Another radio may get the same terminal.
-      unlink(rig.scratch.location("radio.tty"))
+      rig.killRadio()
       try untilTrue("the radio is gone") { try rig.status()?["radio"]?["state"]?.string != "up" }
       for days in [100, -300, 0] {
         clocked.set(ahead: days, synchronised: true)

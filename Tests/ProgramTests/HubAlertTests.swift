@@ -151,8 +151,7 @@ extension WholeProgramTests {
         extra: "[alerts]\nclock_wrong = false\ndisk_full = false\nradio_lost_after_s = 1\nradio_lost_over_s = 1")
       try rig.startGateway()
       try rig.waitForSync()
-      rig.radio?.kill9()
-      unlink(rig.scratch.location("radio.tty"))
+      rig.killRadio()
       func lost() throws -> [JSONValue] { try Self.rows(rig).filter { $0["rule"]?.string == "radio_lost" } }
       try untilTrue("it at the hub: \(rig.gateway?.lines ?? [])") { try lost().count == 1 }
       rig.hub?.kill9()

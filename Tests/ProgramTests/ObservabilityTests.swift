@@ -140,7 +140,7 @@ extension WholeProgramTests {
       let well = try rig.meshpost("doctor")
       #expect(well.lines.contains { $0.hasPrefix("ok    radio: ") }, "\(well.lines)")
       #expect(well.lines.contains { $0.hasPrefix("WARN  upstream hub: waits") }, "\(well.lines)")
-      rig.radio?.kill9()
+      rig.killRadio()
       try untilTrue("the radio to be missed") { try rig.status()?["radio"]?["state"]?.string == "down" }
       let ill = try rig.meshpost("doctor", "--json")
       let findings = try JSONValue(parsing: ill.lines.joined())["findings"]?.array ?? []

@@ -199,7 +199,7 @@ extension WholeProgramTests {
       rig.radio?.write("chan r1 0 before")
       let client = try WireClient(port: port)
       try client.push(0x83)
-      rig.radio?.kill9()
+      rig.killRadio()
       try untilTrue("the link to be down") { try rig.status()?["radio"]?["state"]?.string == "down" }
       #expect(try client.ask([5]) == [1, 4])
       #expect(try client.ask([22, 3]).first == 13, "what it was when it was last here")

@@ -88,6 +88,13 @@ final class Rig {
     try radio?.line(with: "ready")
   }
 
+  /// Its terminal goes first: another test's radio may get one of the same name, and the gateway would take that for its own.
+  func killRadio() {
+    unlink(scratch.location("radio.tty"))
+    radio?.kill9()
+    radio = nil
+  }
+
   func startHub() throws {
     hub = try Program.own("meshpost-hub", ["serve", "--config", scratch.location("hub.toml")], in: line?.far)
     try hub?.line(with: "listening")

@@ -92,7 +92,7 @@ extension WholeProgramTests {
       try screen.shows("the nodes") { lines in
         lines.contains { $0.hasPrefix("heard") } && !lines.contains { $0.contains("Grüezi") }
       }
-      rig.radio?.kill9()
+      rig.killRadio()
       try screen.shows("the link to be down") { lines in lines.contains { $0.hasPrefix("radio     down") } }
       rig.gateway?.kill9()
       try screen.shows("nobody to answer") { lines in lines.contains { $0.hasPrefix("no answer") } }

@@ -59,7 +59,7 @@ extension WholeProgramTests {
       try rig.startHub()
       try rig.startGateway()
       try rig.waitForSync()
-      rig.radio = nil
+      rig.killRadio()
       try untilTrue("the loss of the radio") { try rig.status()?["radio"]?["state"]?.string == "down" }
       #expect(try rig.meshpost("send", "r1", "later", "--id", "later").lines == ["later pending"])
       #expect(try rig.meshpost("send", "r1", "expires", "--expires", "1", "--wait").code == 75)
