@@ -67,7 +67,7 @@ extension JournalUpstream {
     forgetFolding()
     // A server that knows no lanes: the others are where the whole is.
     if !knowsLanes { setTaken(ByLane(all: seq)) }
-    recovered()
+    recovered(hasTaken: true)
     keepCursors()
   }
 
@@ -120,13 +120,22 @@ extension JournalUpstream {
     }
   }
 
-  func recovered() {
-    guard trouble != nil else { return }
-    log.notice("\(name): connected again, \(pendingEvents) events to send")
+  /// A connection is there, or events were taken.
+  func recovered(hasTaken: Bool = false) {
+    let before = trouble
     trouble = nil
+    let pending = pendingEvents
+    if before != nil || (hasTaken && isFruitless), hasTaken || pending == 0 || !isFruitless {
+      log.notice("\(name): connected again, \(pending) events to send")
+    }
+    if hasTaken || pending == 0 {
+      (fruitless, isFruitless) = (nil, false)
+    } else if let before {
+      fruitless = before
+    }
   }
 
-  /// Once per trouble, not per try.
+  /// Once per trouble, not per try: of a server that answers each connection and takes nothing, too.
   func report() {
     let now: Trouble
     switch shipment.state {
@@ -137,6 +146,14 @@ extension JournalUpstream {
     obstacle = now.reason
     guard now != trouble else { return }
     trouble = now
+    if now == fruitless, !now.isStopped {
+      guard !isFruitless else { return }
+      isFruitless = true
+      log.warning(
+        "\(name): \(now.reason), again: it can be reached, and takes nothing. Nothing is lost; retrying automatically")
+      return
+    }
+    isFruitless = false
     if now.isStopped {
       log.error("\(name): stopped: \(now.reason). Nothing is lost; fix it, then run `meshpost outbox resume`")
     } else {

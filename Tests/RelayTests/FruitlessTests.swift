@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import JSON
+import SQLite
+import Store
+import TestSupport
+import Testing
+import Timing
+
+@testable import Relay
+
+/// A hub that welcomes each connection, and ends it over the first batch while it is in trouble.
+private final class TroubledHub: Carrier {
+  let kind = "hub"
+  let place = "nowhere"
+  let keepsConnection = true
+  let bytesSent: UInt64 = 0
+  var isTroubled = true
+  private(set) var greetings = 0
+  private var acknowledged = ByLane<Int64?>(all: nil)
+
+  func greet() async -> Greeting {
+    greetings += 1
+    return .has(.byLane(acknowledged))
+  }
+
+  func carry(_ batch: Batch) async -> Verdict {
+    guard !isTroubled else { return .retry(reason: "HTTP 503", after: nil) }
+    let last = batch.events.last?.seq
+    acknowledged[batch.lane ?? .messages] = last
+    return .acknowledged(through: last ?? 0)
+  }
+
+  func close() {}
+}
+
+@Suite struct FruitlessTests {
+  @Test func `of a server that answers and takes nothing for a day there are four lines in the log`() throws {
+    let scratch = Scratch(inMemory: true)
+    let loop = EventLoop(on: InventedMachine())
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let hub = TroubledHub()
+    var lines: [String] = []
+    let upstream = try JournalUpstream(
+      JournalUpstream.Settings(name: "hub", fromStart: true), carrier: hub, store: store, on: loop,
+      log: Log(level: .info, sink: { _, line in lines.append(line) }))
+    loop.afterTurn { [store, weak upstream] in
+      store.commit()
+      if store.takeNews().hasGrown { upstream?.wake() }
+    }
+    func pass(_ seconds: Int64) {
+      let end = loop.now + .seconds(seconds)
+      while loop.now < end {
+        let timer = loop.schedule(at: end) {}
+        loop.turn(wait: true)
+        timer.cancel()
+      }
+    }
+    upstream.wake()
+    store.write { store throws(SQLiteError) in
+      try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
+    }
+    pass(86_400)
+    #expect(hub.greetings > 100)
+    let trouble = "hub: HTTP 503"
+    #expect(
+      lines == [
+        "\(trouble). Nothing is lost; retrying automatically",
+        "hub: connected again, 1 events to send",
+        "\(trouble), again: it can be reached, and takes nothing. Nothing is lost; retrying automatically",
+      ], "\(lines.prefix(10))")
+    hub.isTroubled = false
+    pass(600)
+    #expect(lines.count == 4 && lines.last == "hub: connected again, 0 events to send", "\(lines.suffix(3))")
+    hub.isTroubled = true
+    pass(86_400)
+    #expect(lines.count == 4, "nothing waits: \(lines.suffix(3))")
+    upstream.stop()
+  }
+}
