@@ -35,13 +35,16 @@ class Browser:
         self.driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
         self.driver.set_script_timeout(60)
         if not touch:
-            self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+            self.size(width, height)
         self.command("Emulation.setFocusEmulationEnabled", enabled=True)
         self.scheme(dark)
         self.command("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
 
     def command(self, name, **values):
         return self.driver.execute_cdp_cmd(name, values)
+
+    def size(self, width, height):
+        self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def scheme(self, dark):
         self.command("Emulation.setEmulatedMedia", features=[

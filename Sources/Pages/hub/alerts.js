@@ -6,7 +6,7 @@ import { has, t } from "../parts/words.js";
 import { ask, order, query } from "../stores/api.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
-import { live } from "./live.js";
+import { gatewayName, live } from "./live.js";
 
 const PAGE = 100;
 
@@ -65,7 +65,7 @@ export class View {
     const held = [...this.chips.children].indexOf(document.activeElement);
     fill(this.chips,
       make("button", { type: "button", class: "chip", "aria-pressed": String(isOver), text: t("alerts.show-over"), on: { click: () => route.set({ show: isOver ? undefined : "over" }, { replace: false }) } }),
-      gateway ? make("button", { type: "button", class: "chip", "aria-pressed": "true", on: { click: () => route.set({ gateway: undefined }, { replace: false }) } }, named(gateway), make("span", { "aria-hidden": "true", text: "×" }), make("span", { class: "unseen", text: t("filter.off") })) : null);
+      gateway ? make("button", { type: "button", class: "chip", "aria-pressed": "true", on: { click: () => route.set({ gateway: undefined }, { replace: false }) } }, named(gatewayName(gateway)), make("span", { "aria-hidden": "true", text: "×" }), make("span", { class: "unseen", text: t("filter.off") })) : null);
     this.chips.children[held]?.focus();
   }
 
@@ -133,8 +133,8 @@ export class View {
     const place = make("li", { class: `alert ${isOpen ? "open" : ""}` },
       make("span", { class: `dot ${one.ended_at ? "" : isOpen ? "down" : "connecting"}`, "aria-hidden": "true" }),
       make("span", { class: "grow" },
-        make("span", { class: "alert-head" }, one.gateway ? make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(one.gateway)) : null, " ",
-          make("strong", { text: has(`rule.${one.rule}`) ? t(`rule.${one.rule}`) : cut(String(one.rule ?? ""), 64) }), one.subject ? [" ", named(one.subject, { class: "name quiet" })] : null),
+        make("span", { class: "alert-head" }, one.gateway ? make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(gatewayName(one.gateway))) : null, " ",
+          make("strong", { text: has(`rule.${one.rule}`) ? t(`rule.${one.rule}`) : cut(String(one.rule ?? ""), 64) }), one.subject ? [" ", named(/^[0-9a-f]{64}$/.test(one.subject) ? one.subject.slice(0, 12) : one.subject, { class: "name quiet" })] : null),
         make("span", { class: "alert-text" }, make("bdi", { text: cut(String(one.text ?? ""), 600) })),
         make("span", { class: "quiet small" }, t("alerts.since"), " ", when(one.began_at),
           one.ended_at ? [" · ", t("alerts.lasted", { time: span((one.ended_at - one.began_at) / 1000) }), " ", when(one.ended_at)] : null,

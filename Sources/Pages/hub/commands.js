@@ -6,7 +6,7 @@ import { has, t } from "../parts/words.js";
 import { ask, freshID, order, query } from "../stores/api.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
-import { fleet, live } from "./live.js";
+import { fleet, gatewayName, gatewayNames, live } from "./live.js";
 
 const PAGE = 100;
 const SHOWS = ["commands", "documents", "deeds"];
@@ -94,10 +94,10 @@ class Commands {
   offer() {
     if (!this.form || document.activeElement === this.gateway) return;
     const wanted = this.gateway.value || route.get("gateway");
-    const ids = [...fleet.rows.keys()].sort();
-    if (this.gateway.dataset.version === ids.join(" ")) return;
-    this.gateway.dataset.version = ids.join(" ");
-    fill(this.gateway, ids.map((id) => make("option", { value: id, text: id, selected: id === wanted })));
+    const names = gatewayNames();
+    if (this.gateway.dataset.version === names.join(" ")) return;
+    this.gateway.dataset.version = names.join(" ");
+    fill(this.gateway, names.map(([id, name]) => make("option", { value: id, text: cut(name, 60), selected: id === wanted })));
   }
 
   async #send(event) {
@@ -156,7 +156,7 @@ class Commands {
       make("span", { class: `state-word ${isTrouble(one) ? "bad-words" : ""}`, text: stateWord(one) }),
       make("a", { class: "grow plain-link", href: `/commands/${encodeURIComponent(one.gateway)}/${encodeURIComponent(one.id)}${location.search}` }, make("code", { text: cut(String(one.command ?? ""), 40) }), " ", one.body?.to ? line(String(one.body.to), 60) : null, " ", one.body?.text ? line(String(one.body.text), 120) : null,
         one.answer?.error ? make("span", { class: "bad-words small break" }, " ", line(String(one.answer.error), 200)) : null),
-      make("span", { class: "quiet small" }, named(one.gateway), " · ", named(one.author ?? ""), " · ", when(one.created_at)))) : make("li", { class: "quiet", text: t("commands.none") }));
+      make("span", { class: "quiet small" }, named(gatewayName(one.gateway)), " · ", named(one.author ?? ""), " · ", when(one.created_at)))) : make("li", { class: "quiet", text: t("commands.none") }));
     if (focused) this.list.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
     this.#showDetails();
   }
@@ -186,7 +186,7 @@ class Commands {
       make("div", { class: "details-head" }, make("h2", { text: t("commands.one") }), iconButton("close", t("close"), this.#shut)),
       row.trouble ? make("p", { role: "alert", text: row.trouble.status === 404 ? t("commands.gone") : row.trouble.message }) : [
         make("dl", { class: "facts" },
-          fact("commands.state", make("span", { class: isTrouble(row) ? "bad-words" : "", text: stateWord(row) })), fact("messages.gateway", make("a", { href: `/fleet/${encodeURIComponent(row.gateway)}` }, named(row.gateway))),
+          fact("commands.state", make("span", { class: isTrouble(row) ? "bad-words" : "", text: stateWord(row) })), fact("messages.gateway", make("a", { href: `/fleet/${encodeURIComponent(row.gateway)}` }, named(gatewayName(row.gateway)))),
           fact("commands.author", row.author ? named(row.author) : null), fact("commands.created", row.created_at ? full(row.created_at) : null), fact("commands.ended", row.ended_at ? full(row.ended_at) : null),
           fact("commands.id", make("code", { class: "break", text: cut(String(row.id), 64) }))),
         Object.keys(row.body ?? {}).length ? [make("h3", { text: t("commands.said") }), pre(row.body)] : null,
@@ -243,6 +243,6 @@ class Deeds {
     fill(this.list, this.#rows.length ? this.#rows.map((one) => make("li", {},
       make("span", { class: "grow" }, named(one.who), " ", has(`deed.${one.what}`) ? t(`deed.${one.what}`) : cut(String(one.what), 40), " ",
         line(Object.entries(one.detail ?? {}).filter(([, value]) => ["string", "number", "boolean"].includes(typeof value)).map(([name, value]) => (name === "id" ? "" : name === "deleted" ? t("deed.deleted") : String(value))).filter(Boolean).join(" · "), 160)),
-      make("span", { class: "quiet small" }, one.gateway ? [make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(one.gateway)), " · "] : null, has(`way.${one.way}`) ? t(`way.${one.way}`) : cut(String(one.way), 20), " · ", when(one.at)))) : make("li", { class: "quiet", text: t("deeds.none") }));
+      make("span", { class: "quiet small" }, one.gateway ? [make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(gatewayName(one.gateway))), " · "] : null, has(`way.${one.way}`) ? t(`way.${one.way}`) : cut(String(one.way), 20), " · ", when(one.at)))) : make("li", { class: "quiet", text: t("deeds.none") }));
   }
 }

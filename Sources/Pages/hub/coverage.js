@@ -10,7 +10,7 @@ import { onKeys } from "../shell/keys.js";
 import { ask, query } from "../stores/api.js";
 import { route } from "../shell/route.js";
 import { contactMark, howHeard } from "./contact.js";
-import { fleet, live } from "./live.js";
+import { fleet, gatewayName, live } from "./live.js";
 
 /** Links that are kept in the page. */
 const MOST_LINKS = 100_000;
@@ -78,7 +78,7 @@ export class View {
     this.list = new Windowed(this.side, { estimate: 44, role: "list", label: t("coverage.list"), render: ({ node }) => this.#sideRow(node) });
     this.#ground = new Ground({
       label: t("coverage.map-label"), tiles: this.#shell.tiles, inks: INKS, extras: [this.empty],
-      places: () => [...this.#gatewaysShown, ...this.#nodesShown].filter(hasPlace),
+      places: (isAll) => this.#places(isAll),
       paint: (paper, wide, tall) => this.#paint(paper, wide, tall), picked: (mark) => this.#picked(mark),
     });
     this.map = make("div", { class: "map" }, this.#ground.element, this.side);
@@ -216,20 +216,21 @@ export class View {
   #drawMatrix() {
     const { gateways, nodes } = this.#filter();
     const narrow = this.scroller.clientWidth < 560;
-    const room = Math.max(1, Math.floor((this.scroller.clientWidth - (narrow ? 132 : 232)) / COLUMN));
+    const column = narrow ? 60 : COLUMN;
+    const room = Math.max(1, Math.floor((this.scroller.clientWidth - (narrow ? 144 : 244)) / column));
     const from = Math.max(0, Math.min(gateways.length - 1, Math.floor(Number(route.get("from")) || 0)));
     this.#columns = gateways.slice(from, from + room);
     this.#from = from;
-    const template = `${narrow ? 120 : 220}px repeat(${this.#columns.length}, ${COLUMN}px)`;
+    const template = `${narrow ? 120 : 220}px repeat(${this.#columns.length}, ${column}px)`;
     this.table.style.setProperty("--columns", template);
     this.table.setAttribute("aria-colcount", String(gateways.length + 1));
     this.table.setAttribute("aria-rowcount", String(nodes.length + 1));
-    const version = this.#columns.map((one) => one.gateway).join(" ") + from;
+    const version = this.#columns.map((one) => `${one.gateway} ${gatewayName(one.gateway)}`).join(" ") + from;
     if (this.headings.dataset.version !== version) {
       this.headings.dataset.version = version;
       fill(this.headings, make("span", { role: "columnheader", class: "cell quiet small", text: t("coverage.node") }),
         this.#columns.map((one, index) => make("span", { role: "columnheader", class: "cell matrix-gateway", "aria-colindex": from + index + 2 },
-          make("a", { href: `/coverage/${encodeURIComponent(one.gateway)}${location.search}`, title: cut(one.gateway, 64) }, named(one.gateway)))));
+          make("a", { href: `/coverage/${encodeURIComponent(one.gateway)}${location.search}`, title: cut(one.gateway, 64) }, named(gatewayName(one.gateway))))));
     }
     this.rows.set(nodes.map((node) => ({ key: node.key, node, version: `${version} ${node.at} ${node.heard.length} ${this.#loadedSince} ${node.key === route.id}` })));
     this.pager.hidden = gateways.length <= room;
@@ -250,7 +251,7 @@ export class View {
     this.#columns.forEach((one, column) => {
       const link = by.get(one.gateway);
       if (!link) return;
-      const cell = make("span", { role: "cell", class: `cell matrix-cell heard-${strength(link)}`, "aria-colindex": from + column + 2, title: `${cut(one.gateway, 32)}: ${howHeard(link) || t("coverage.heard")}`,
+      const cell = make("span", { role: "cell", class: `cell matrix-cell heard-${strength(link)}`, "aria-colindex": from + column + 2, title: `${cut(gatewayName(one.gateway), 32)}: ${howHeard(link) || t("coverage.heard")}`,
         text: typeof link.snr === "number" ? number(link.snr) : link.hops === 0 ? t("coverage.direct") : typeof link.hops === "number" ? t("coverage.hops-brief", { count: link.hops }) : "•" });
       cell.style.gridColumn = String(column + 2);
       cells.push(cell);
@@ -260,6 +261,13 @@ export class View {
   }
 
   // MARK: Map
+
+  /** The first sight is of what is chosen and of what it hears, or who hears it. */
+  #places(isAll) {
+    const chosen = isAll ? null : this.#gateways.get(route.id) ?? this.#nodes.get(route.id);
+    const around = chosen && hasPlace(chosen) ? [chosen, ...chosen.heard.map((link) => (chosen.key ? this.#gateways.get(link.gateway) : this.#nodes.get(link.node)))].filter(hasPlace) : [];
+    return around.length > 1 ? around : [...this.#gatewaysShown, ...this.#nodesShown].filter(hasPlace);
+  }
 
   #picked(mark) {
     if (!mark) { if (route.id) this.#shut(); return; }
@@ -303,7 +311,7 @@ export class View {
       paper.closePath();
       paper.fill();
       paper.stroke();
-      ground.name(paper, cut(one.gateway, 20), mark, names, isChosen, mark);
+      ground.name(paper, cut(gatewayName(one.gateway), 20), mark, names, isChosen, mark);
     }
     const listed = nodes.map((one) => one.item);
     this.list.set(listed.map((node) => ({ key: node.key, node, version: `${node.name} ${node.at} ${node.heard.length} ${route.id === node.key}` })));
@@ -385,14 +393,14 @@ export class View {
     const row = gateway ? fleet.rows.get(id) : null;
     const links = [...(gateway ?? node)?.heard ?? []].sort((a, b) => (b.snr ?? -Infinity) - (a.snr ?? -Infinity) || (a.hops ?? 99) - (b.hops ?? 99) || b.at - a.at);
     const content = make("div", { class: "details-inside" },
-      make("div", { class: "details-head" }, make("h2", {}, named(gateway ? id : node?.name || id.slice(0, 12))), iconButton("close", t("close"), () => this.#shut())),
+      make("div", { class: "details-head" }, make("h2", {}, named(gateway ? gatewayName(id) : node?.name || id.slice(0, 12))), iconButton("close", t("close"), () => this.#shut())),
       !this.#isLoaded ? make("p", { class: "quiet", text: t("loading") }) : !gateway && !node ? make("p", { class: "quiet", text: t("coverage.unknown") }) : [
         gateway ? make("p", { class: "row wrap" }, row ? contactMark(row) : null, make("a", { class: "button", href: `/fleet/${encodeURIComponent(id)}`, text: t("coverage.to-gateway") })) : make("p", {}, kindMark(node.kind)),
         node ? make("code", { class: "small break", text: cut(id, 64) }) : null,
         hasPlace(gateway ?? node) ? null : make("p", { class: "quiet small", text: t("coverage.placeless") }),
         make("h3", { text: gateway ? t("coverage.hears", { count: links.length }) : t("coverage.by", { count: links.length }) }),
         make("ul", { class: "lines" }, links.slice(0, MOST_LISTED).map((link) => make("li", {},
-          make("a", { href: `/coverage/${encodeURIComponent(gateway ? link.node : link.gateway)}${location.search}` }, named(gateway ? this.#nodes.get(link.node)?.name || link.node.slice(0, 12) : link.gateway)),
+          make("a", { href: `/coverage/${encodeURIComponent(gateway ? link.node : link.gateway)}${location.search}` }, named(gateway ? this.#nodes.get(link.node)?.name || link.node.slice(0, 12) : gatewayName(link.gateway))),
           make("span", { class: "quiet small" }, howHeard(link), " ", when(link.at))))),
         links.length > MOST_LISTED ? make("p", { class: "quiet small", text: t("seen.more", { count: links.length - MOST_LISTED }) }) : null,
       ]);

@@ -5,7 +5,7 @@ import { cut, line, named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { ask, put, query, remove } from "../stores/api.js";
 import { route } from "../shell/route.js";
-import { fleet } from "./live.js";
+import { fleet, gatewayNames } from "./live.js";
 
 /** Settings that gateways have, with what each may be. Source: docs/documents.md. */
 const SETTINGS = {
@@ -33,13 +33,13 @@ export class Documents {
   }
 
   offer() {
-    const ids = [...fleet.rows.keys()].sort();
-    if (!ids.length || document.activeElement === this.gateway) return;
-    const wanted = route.get("gateway") ?? ids[0];
-    if (!ids.includes(wanted)) ids.push(wanted);
-    if (this.gateway.dataset.version !== ids.join(" ")) {
-      this.gateway.dataset.version = ids.join(" ");
-      fill(this.gateway, ids.map((id) => make("option", { value: id, text: id })));
+    const names = gatewayNames();
+    if (!names.length || document.activeElement === this.gateway) return;
+    const wanted = route.get("gateway") ?? names[0][0];
+    if (!names.some(([id]) => id === wanted)) names.push([wanted, wanted]);
+    if (this.gateway.dataset.version !== names.join(" ")) {
+      this.gateway.dataset.version = names.join(" ");
+      fill(this.gateway, names.map(([id, name]) => make("option", { value: id, text: cut(name, 60) })));
     }
     this.gateway.value = wanted;
     if (wanted !== this.#gateway) { this.#gateway = wanted; this.load(); }

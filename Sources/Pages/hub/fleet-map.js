@@ -5,7 +5,7 @@ import { cut } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { clusters, Ground } from "../parts/ground.js";
 import { route } from "../shell/route.js";
-import { contact } from "./live.js";
+import { contact, gatewayName } from "./live.js";
 
 const INKS = ["good", "warn", "bad", "quiet", "text", "line", "accent", "surface"];
 const INK = { linked: "good", quiet: "warn", silent: "bad" };
@@ -61,7 +61,7 @@ export class FleetMap {
         paper.fillStyle = ground.inks.text;
         paper.textBaseline = "middle";
         paper.fillText(number(items.length), x, y + 0.5);
-      } else ground.name(paper, cut(items[0].row.gateway, 20), mark, names, isChosen, mark);
+      } else ground.name(paper, cut(gatewayName(items[0].row.gateway), 20), mark, names, isChosen, mark);
     }
   }
 }

@@ -4,7 +4,7 @@ import { number, when } from "../parts/numbers.js";
 import { cut, named } from "../parts/text.js";
 import { t, tn } from "../parts/words.js";
 import { ask, query } from "../stores/api.js";
-import { fleet } from "./live.js";
+import { fleet, gatewayName } from "./live.js";
 import { changes, see } from "./seen.js";
 
 const HOUR = 3_600_000;
@@ -67,7 +67,7 @@ export class FleetMore {
     fill(this.#news, make("details", { open: isOpen },
       make("summary", {}, tn("seen.since", { count: found.changes.length, time: when(found.at) })),
       make("ul", { class: "plain" }, found.changes.slice(0, MOST_CHANGES).map((one) => make("li", {},
-        make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(one.gateway)), " ", t(`seen.${one.what}`, { before: cut(one.before ?? "", 32), after: cut(one.after ?? "", 32) }))),
+        make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(gatewayName(one.gateway))), " ", t(`seen.${one.what}`, { before: cut(one.before ?? "", 32), after: cut(one.after ?? "", 32) }))),
       found.changes.length > MOST_CHANGES ? make("li", { class: "quiet", text: t("seen.more", { count: found.changes.length - MOST_CHANGES }) }) : null)),
     make("button", { type: "button", class: "button small", text: t("seen.verb"), on: { click: () => { see(fleet.rows); this.update(); this.#seen(); } } }));
   }

@@ -8,10 +8,10 @@ import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
 import { styled } from "../shell/styled.js";
 import { contactMark } from "./contact.js";
-import { contact, fleet, live, needs } from "./live.js";
+import { contact, fleet, gatewayName, live, needs } from "./live.js";
 
 const COLUMNS = [
-  { name: "gateway", of: (row) => row.gateway.toLocaleLowerCase(), isFirstUp: true },
+  { name: "gateway", of: (row) => gatewayName(row.gateway).toLocaleLowerCase(), isFirstUp: true },
   { name: "contact", of: (row) => (row.linked ? Infinity : row.last_seen) },
   { name: "radio", of: (row) => (row.radio ?? "").toLocaleLowerCase(), isFirstUp: true },
   { name: "battery", of: (row) => row.battery_mv ?? 1e9, isFirstUp: true },
@@ -115,7 +115,7 @@ export class View {
     else if (only) found = found.filter((row) => contact(row) === only);
     if (wanted) found = found.filter((row) => `${row.gateway}\n${row.name ?? ""}\n${row.radio ?? ""}\n${(row.tags ?? []).join("\n")}\n${row.note ?? ""}\n${row.model ?? ""}\n${row.version ?? ""}`.toLocaleLowerCase().includes(wanted));
     const column = COLUMNS.find((one) => one.name === route.get("by"));
-    const of = column?.of ?? ((row) => `${needs(row).length ? 0 : row.alerts ? 1 : 2}${row.gateway.toLocaleLowerCase()}`);
+    const of = column?.of ?? ((row) => `${needs(row).length ? 0 : row.alerts ? 1 : 2}${gatewayName(row.gateway).toLocaleLowerCase()}`);
     const sign = column && route.get("order") === "down" ? -1 : 1;
     return found.map((row) => [of(row), row]).sort(([a, x], [b, y]) => (a < b ? -sign : a > b ? sign : x.gateway < y.gateway ? -1 : 1)).map(([, row]) => row);
   }
@@ -187,7 +187,7 @@ export class View {
     const found = needs(row);
     const cell = (name, ...content) => make("span", { role: "cell", class: `cell ${name}` }, content);
     return make("div", { role: "row", class: `fleet-row ${row.gateway === route.id ? "chosen" : ""}`, "aria-rowindex": index + 2 },
-      cell("gateway", make("span", { class: "fleet-name" }, make("a", { class: "node-link", href: `/fleet/${encodeURIComponent(row.gateway)}${location.search}`, "aria-current": row.gateway === route.id ? "true" : null }, named(row.gateway)),
+      cell("gateway", make("span", { class: "fleet-name" }, make("a", { class: "node-link", href: `/fleet/${encodeURIComponent(row.gateway)}${location.search}`, "aria-current": row.gateway === route.id ? "true" : null }, named(gatewayName(row.gateway))),
         (row.tags ?? []).slice(0, 4).map((tag) => make("span", { class: "tag" }, line(tag, 16)))),
       found.length || row.alerts ? make("span", { class: "needs bad-words small", text: [...found.map((one) => t(`need.${one}`)), row.alerts ? t("alerts.open-count", { count: row.alerts }) : ""].filter(Boolean).join(", ") }) : null),
       cell("contact", contactMark(row)),

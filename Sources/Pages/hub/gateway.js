@@ -5,7 +5,7 @@ import { cut, line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { ask, put, query, remove } from "../stores/api.js";
 import { contactMark, howHeard } from "./contact.js";
-import { fleet, live, needs } from "./live.js";
+import { fleet, gatewayName, live, needs } from "./live.js";
 
 const MESSAGES = 8;
 const NODES = 12;
@@ -55,7 +55,7 @@ export class GatewayDetails {
     const isInside = this.facts.contains(document.activeElement);
     const fact = (name, value) => (value === undefined || value === null || value === "" ? null : [make("dt", { text: t(name) }), make("dd", {}, value)]);
     const plain = (value) => (value ? make("bdi", { text: cut(String(value), 200) }) : null);
-    const head = make("div", { class: "details-head" }, make("h2", {}, named(this.gateway)), iconButton("close", t("close"), () => this.#shut()));
+    const head = make("div", { class: "details-head" }, make("h2", {}, named(gatewayName(this.gateway))), iconButton("close", t("close"), () => this.#shut()));
     if (!row) {
       fill(this.facts, head, make("p", { class: "quiet", text: fleet.isLoaded ? t("fleet.unknown") : t("loading") }));
       fill(this.notes);
@@ -72,6 +72,7 @@ export class GatewayDetails {
         this.#shell.mayChange ? make("a", { class: "button", href: `/commands?gateway=${encodeURIComponent(row.gateway)}`, text: t("fleet.command") }) : null,
         make("a", { class: "button", href: `/commands?show=documents&gateway=${encodeURIComponent(row.gateway)}`, text: t("commands.documents") })),
       make("dl", { class: "facts" },
+        fact("fleet.gateway", gatewayName(row.gateway) === row.gateway ? null : make("code", { text: cut(row.gateway, 64) })),
         fact("fleet.contact", contactMark(row)), fact("fleet.link-since", row.linked && row.link_since ? when(row.link_since) : null), fact("fleet.seen", when(row.last_seen)),
         fact("fleet.radio", row.radio ? named(row.radio) : null), fact("fleet.model", plain(row.model)), fact("fleet.link", plain(row.link)), fact("fleet.sync", plain(row.sync)),
         fact("fleet.battery", row.battery_mv ? volts(row.battery_mv) : null), fact("fleet.pending", row.pending === undefined ? null : number(row.pending)),

@@ -149,6 +149,18 @@ class Fleet extends Store {
 
 export const fleet = new Fleet();
 
+/** What a gateway is called: as somebody has named it, else by its id. An id that it made itself says nothing: its radio's name does. */
+export function gatewayName(gateway) {
+  const row = fleet.rows.get(gateway);
+  if (row?.name && row.name !== row.radio) return row.name;
+  return (/^[0-9a-f]{16}$/.test(gateway) && row?.radio) || gateway;
+}
+
+/** Ids of all gateways and what they are called, by name. */
+export function gatewayNames() {
+  return [...fleet.rows.keys()].map((id) => [id, gatewayName(id)]).sort(([a, x], [b, y]) => (x.toLocaleLowerCase() < y.toLocaleLowerCase() ? -1 : x.toLocaleLowerCase() > y.toLocaleLowerCase() ? 1 : a < b ? -1 : 1));
+}
+
 /** A gateway is silent when it is not linked and has not sent anything for so long. */
 const SILENT_MS = 15 * 60_000;
 

@@ -8,7 +8,7 @@ import { onKeys } from "../shell/keys.js";
 import { ask, query } from "../stores/api.js";
 import { route } from "../shell/route.js";
 import { howHeard } from "./contact.js";
-import { fleet, live } from "./live.js";
+import { fleet, gatewayName, gatewayNames, live } from "./live.js";
 
 const PAGE = 60;
 const HOUR = 3_600_000;
@@ -81,7 +81,7 @@ export class View {
       fill(place, make("option", { value: "", text: t(`messages.all-${name}`) }), values.map(([value, words]) => make("option", { value, text: words.slice(0, 60), selected: value === wanted })));
     };
     if (document.activeElement !== this.channel) offer(this.channel, "channel", (this.channels ?? []).map((one) => [one.channel, one.name ?? one.channel.slice(0, 12)]));
-    if (document.activeElement !== this.gateway) offer(this.gateway, "gateway", [...fleet.rows.keys()].sort().map((id) => [id, id]));
+    if (document.activeElement !== this.gateway) offer(this.gateway, "gateway", gatewayNames());
   }
 
   get #filter() { return { channel: route.get("channel"), gateway: route.get("gateway"), q: route.get("q"), within: SPANS[route.get("within")] ? route.get("within") : null, since: moment(route.get("since")), until: moment(route.get("until")) }; }
@@ -111,7 +111,7 @@ export class View {
     const held = [...this.active.children].indexOf(document.activeElement);
     const chip = (value, ...words) => (value ? make("button", { type: "button", class: "chip", "aria-pressed": "true", on: { click: () => { if ("since" in value) this.#isBetween = false; route.set(value, { replace: false }); } } }, words, make("span", { "aria-hidden": "true", text: "×" }), make("span", { class: "unseen", text: t("filter.off") })) : null);
     const name = (this.channels ?? []).find((one) => one.channel === channel)?.name ?? channel;
-    fill(this.active, chip(channel && { channel: undefined }, named(name ?? "")), chip(gateway && { gateway: undefined }, icon("antenna"), named(gateway ?? "")),
+    fill(this.active, chip(channel && { channel: undefined }, named(name ?? "")), chip(gateway && { gateway: undefined }, icon("antenna"), named(gatewayName(gateway ?? ""))),
       chip(q && { q: undefined }, icon("search"), make("bdi", { text: cut(q ?? "", 40) })),
       chip(within && { within: undefined }, within ? t(`messages.within-${within}`) : ""),
       chip(since !== null && !within && { since: undefined }, t("messages.since"), " ", since === null ? "" : full(since)), chip(until !== null && !within && { until: undefined }, t("messages.until"), " ", until === null ? "" : full(until)));
@@ -227,7 +227,7 @@ export class View {
       make("p", { class: "quiet small" }, row.body.sender_time ? [t("messages.said"), " ", when(row.body.sender_time * 1000)] : null),
       make("h3", { text: t("messages.heard", { count: row.heard.length }) }),
       make("ol", { class: "lines heard-order" }, inOrder(row.heard).map((one, index, [first]) => make("li", {},
-        make("span", {}, make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(one.gateway)), bar(one.snr)),
+        make("span", {}, make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(gatewayName(one.gateway))), bar(one.snr)),
         make("span", { class: "quiet small" }, howHeard(one), " ", index ? later(one.at - first.at) : when(one.at))))));
   }
 }

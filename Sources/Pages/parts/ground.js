@@ -27,7 +27,7 @@ export class Ground {
   /** What was painted, for pointing: `{x, y, items}`. */
   marks = [];
 
-  /** `places()`: all positions that the first sight shows; `paint(paper, wide, tall)`: on the ground; `picked(mark)`: one of `marks`, or `null` beside them; `inks`: names of colours. */
+  /** `places(isAll)`: all positions that the first sight shows, and those for a button that shows all; `paint(paper, wide, tall)`: on the ground; `picked(mark)`: one of `marks`, or `null` beside them; `inks`: names of colours. */
   constructor({ label, tiles, places, paint, picked, inks, extras = [] }) {
     [this.#places, this.#paintOn, this.#picked, this.#inkNames] = [places, paint, picked, inks];
     if (tiles) this.#tiles = new Tiles(tiles, () => this.draw());
@@ -39,7 +39,7 @@ export class Ground {
     this.element = make("div", { class: "map-place" }, this.canvas, extras, make("div", { class: "map-buttons" },
       make("button", { type: "button", class: "button", "aria-label": t("map.closer"), title: t("map.closer"), text: "+", on: { click: () => this.zoom(0.6) } }),
       make("button", { type: "button", class: "button", "aria-label": t("map.wider"), title: t("map.wider"), text: "−", on: { click: () => this.zoom(1 / 0.6) } }),
-      iconButton("map", t("map.all"), () => { this.#place = null; this.fit(); this.draw(); this.#note(); }, { class: "button" })),
+      iconButton("map", t("map.all"), () => { this.#place = null; this.fit(true); this.draw(); this.#note(); }, { class: "button" })),
     this.scale, make("p", { class: "map-credit" }, tiles?.credit ? make("bdi", { text: tiles.credit }) : null), this.#probe);
   }
 
@@ -74,15 +74,15 @@ export class Ground {
 
   // MARK: Place
 
-  /** The address's place, else one in which all are. */
-  fit() {
+  /** The address's place, unless it is to be all, else one in which all are. */
+  fit(isAll = false) {
     if (this.#place || !this.canvas.clientWidth) return;
-    const [lat, lon, metres] = (route.get("at") ?? "").split(",").map(Number);
+    const [lat, lon, metres] = (isAll ? "" : route.get("at") ?? "").split(",").map(Number);
     if (Number.isFinite(lat) && Number.isFinite(lon) && metres > 0 && Math.abs(lat) <= 90) {
       this.#place = { lat, lon, metres };
       return;
     }
-    const all = this.#places();
+    const all = this.#places(isAll);
     if (!all.length) return;
     const lats = all.map((one) => one.lat);
     const lons = all.map((one) => one.lon);
