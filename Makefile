@@ -4,7 +4,7 @@ PACKAGES := libsqlite3-dev libssl-dev libsodium-dev libdbus-1-3 libbluetooth-dev
 DEB_PACKAGES := debhelper dpkg-dev lintian
 TEST_PACKAGES := python3 python3-venv curl openssl dbus-daemon mosquitto mosquitto-clients nats-server postgresql iproute2 tshark \
   openssh-server openssh-client groff-base man-db adduser zsh fish tmux nginx certbot python3-certbot-nginx pebble sqlite3 \
-  patroni etcd-server pgbouncer chromium chromium-driver
+  patroni etcd-server pgbouncer chromium chromium-driver prometheus
 SWIFT ?= swift
 PYTHON_ENV := .build/python
 HOME_ASSISTANT := .build/home-assistant
