@@ -24,7 +24,7 @@ enum Answer {
 /// A refusal that has no code for programs.
 struct Rejection: Error {
   let status: Int
-  let words: String
+  let message: String
 }
 
 extension Answer {
@@ -32,7 +32,7 @@ extension Answer {
   static func refusing(_ error: any Error) -> Answer {
     switch error {
     case let refusal as Refusal: refusing(refusal)
-    case let rejection as Rejection: json(status: rejection.status) { $0.field("error", rejection.words) }
+    case let rejection as Rejection: json(status: rejection.status) { $0.field("error", rejection.message) }
     case let trouble as BluetoothTrouble:
       json(status: 502) { json in
         json.field("error", trouble.description)

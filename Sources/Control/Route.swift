@@ -95,7 +95,7 @@ enum Route: String, CaseIterable {
     let name = "\(request.method) \(request.path)"
     guard let route = Route(rawValue: name) else {
       let isKnown = Self.allCases.contains { $0.path.isExactly(request.path) }
-      throw isKnown ? Rejection(status: 405, words: name) : Rejection(status: 404, words: "not found: \(name)")
+      throw isKnown ? Rejection(status: 405, message: name) : Rejection(status: 404, message: "not found: \(name)")
     }
     self = route
   }

@@ -92,7 +92,7 @@ final class BusConnection {
     switch message.kind {
     case .reply(let serial): finish(serial, .success(message))
     case .error(let serial, let name):
-      finish(serial, .failure(.refused(name: name, words: message.body.first?.string ?? "")))
+      finish(serial, .failure(.refused(name: name, message: message.body.first?.string ?? "")))
     case .signal, .call: return received(message)
     }
     return true

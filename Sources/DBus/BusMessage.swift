@@ -84,7 +84,7 @@ public enum BusError: Error, Equatable, Sendable, CustomStringConvertible {
   case disconnected(String)
   case timedOut
   /// The peer refused: its error's name and message.
-  case refused(name: String, words: String)
+  case refused(name: String, message: String)
   /// The peer's message is malformed.
   case malformed(String)
   /// Our message cannot be encoded.
@@ -93,11 +93,11 @@ public enum BusError: Error, Equatable, Sendable, CustomStringConvertible {
 
   public var description: String {
     switch self {
-    case .disconnected(let words): "the system's D-Bus is not available: \(words)"
+    case .disconnected(let message): "the system's D-Bus is not available: \(message)"
     case .timedOut: "no D-Bus reply in time"
-    case .refused(let name, let words): words.isEmpty ? name : "\(words) (\(name))"
-    case .malformed(let words): "invalid D-Bus reply: \(words)"
-    case .invalid(let words): "cannot be sent over D-Bus: \(words)"
+    case .refused(let name, let message): message.isEmpty ? name : "\(message) (\(name))"
+    case .malformed(let message): "invalid D-Bus reply: \(message)"
+    case .invalid(let message): "cannot be sent over D-Bus: \(message)"
     case .tooManyCalls: "too many pending D-Bus calls"
     }
   }

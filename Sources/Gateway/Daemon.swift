@@ -57,7 +57,7 @@ public final class Daemon {
 
   /// Why the daemon cannot start, with the exit code of `sysexits.h`.
   public struct StartError: Error {
-    public let words: String
+    public let message: String
     public let code: Int32
   }
 
@@ -73,7 +73,7 @@ public final class Daemon {
     do {
       store = try Store(configuration.store, clocks: loop.clocks)
     } catch {
-      throw StartError(words: "\(error). \(error.remedy)", code: error.passesByItself ? EX_TEMPFAIL : EX_CANTCREAT)
+      throw StartError(message: "\(error). \(error.remedy)", code: error.passesByItself ? EX_TEMPFAIL : EX_CANTCREAT)
     }
     maintenance = StoreMaintenance(store, journalMaxSize: configuration.store.journalMaxSize, on: loop, log: log)
     let manager = ServiceManager.ofThisProcess()
@@ -89,7 +89,7 @@ public final class Daemon {
     do {
       messaging = try Self.makeMessaging(configuration.messaging, store, synchronizer, loop, log)
     } catch {
-      throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
+      throw StartError(message: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
     remote = RemoteCommands(messaging.messenger, synchronizer)
     signer = RadioSigner(connection)
@@ -101,7 +101,7 @@ public final class Daemon {
     do {
       relay = try Relay(configuration.upstreams, store: store, on: loop, log: log)
     } catch {
-      throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
+      throw StartError(message: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
     alerts = GatewayAlerts(configuration.alerts, store, relay, changes: stateChange, on: loop, log: log)
     power.alerts = alerts
@@ -116,7 +116,7 @@ public final class Daemon {
         location: configuration.controlSocket, group: configuration.controlGroup,
         metricsPort: configuration.metricsPort)
     } catch {
-      throw StartError(words: "the control socket: \(error)", code: EX_CANTCREAT)
+      throw StartError(message: "the control socket: \(error)", code: EX_CANTCREAT)
     }
   }
 

@@ -49,7 +49,7 @@ extension Daemon: SyncObserver {
 
   private func radioChanged() {
     stateChange.note()
-    alerts.radio(isUp: connection.state == .up, words: summary)
+    alerts.radio(isUp: connection.state == .up, message: summary)
     messaging.messenger.radioChanged()
     if connection.state != .up {
       messaging.nodes.requests.linkLost()

@@ -51,7 +51,7 @@ extension Daemon {
 
   private func beginAlerts() {
     alerts.begin()
-    alerts.radio(isUp: connection.state == .up, words: summary)
+    alerts.radio(isUp: connection.state == .up, message: summary)
   }
 
   private func networkChanged() {

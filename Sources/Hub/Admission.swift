@@ -5,7 +5,7 @@ import Synchronization
 /// Limits the batches that wait for the database, by their bytes and by how long they would wait. Beyond it gateways come again later, which
 /// costs less than keeping their batches in memory.
 final class Admission: Sendable {
-  static let words = "too many batches are waiting"
+  static let message = "too many batches are waiting"
   /// Bytes that wait, of all gateways.
   static let mostBytes = 32 << 20
   /// Of a link one waits at a time; by HTTP there may be more.
@@ -125,7 +125,7 @@ final class HubMemory: Sendable {
 
 /// Limits a gateway's events a second, with bursts of a second's worth, and bytes a day, with bursts of a day's worth.
 actor RateLimiter {
-  static let words = "too many events or bytes"
+  static let message = "too many events or bytes"
   /// Gateways that are remembered; one that is forgotten begins with a full measure.
   private static let maxKept = 10_000
 

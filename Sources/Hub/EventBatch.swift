@@ -43,7 +43,7 @@ public struct EventBatch: Sendable, Equatable {
       }
     }
 
-    var words: String {
+    var message: String {
       switch self {
       case .malformed(let reason), .badEvent(_, let reason): reason
       case .tooLarge: "a batch may have at most \(EventBatch.maxEvents) events"

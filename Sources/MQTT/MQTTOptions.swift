@@ -41,7 +41,7 @@ public enum MQTTFailure: Error, Equatable, Sendable, CustomStringConvertible {
 
   public var description: String {
     switch self {
-    case .unreachable(let words), .refused(let words): words
+    case .unreachable(let message), .refused(let message): message
     }
   }
 }
@@ -59,5 +59,5 @@ public struct MQTTAnswer: Equatable, Sendable {
   }
 
   public var isTaken: Bool { code < 0x80 }
-  public var words: String { MQTTReason.words(code, reason) }
+  public var message: String { MQTTReason.words(code, reason) }
 }

@@ -68,7 +68,7 @@ private final class Tunnel {
 
   private var words: TunnelWords { TunnelWords(proxy: proxy, host: host) }
 
-  private func failure(_ words: String) -> Connector.Failure { .proxy("\(host) port \(port)", words: words) }
+  private func failure(_ message: String) -> Connector.Failure { .proxy("\(host) port \(port)", message: message) }
 
   // MARK: curl's handles
 
@@ -123,10 +123,10 @@ private final class Tunnel {
     do throws(HostName.Failure) {
       name = try HostName.ascii(host)
     } catch {
-      throw .noSuchHost(host, words: error.description)
+      throw .noSuchHost(host, message: error.description)
     }
     guard ServerName.isIPv6(name) || !name.isEmpty && name.utf8.allSatisfy(ServerName.isOfName) else {
-      throw .noSuchHost(host, words: "invalid host name")
+      throw .noSuchHost(host, message: "invalid host name")
     }
     let proxyName: String
     do throws(HostName.Failure) {
@@ -211,7 +211,7 @@ private final class Tunnel {
     waiter.resume()
   }
 
-  private func fail(_ words: String) { finish(.failure(failure(words))) }
+  private func fail(_ message: String) { finish(.failure(failure(message))) }
 
   private func succeed() {
     guard let easy else { return }
@@ -228,7 +228,7 @@ private final class Tunnel {
   private func failed(_ code: Int32) {
     guard let easy else { return }
     if Int(code) == MESHPOST_CURLE_COULDNT_RESOLVE_HOST {
-      return finish(.failure(.noSuchHost(host, words: "looked up here, for \(proxy.shown)")))
+      return finish(.failure(.noSuchHost(host, message: "looked up here, for \(proxy.shown)")))
     }
     func number(_ info: Int) -> Int { meshpost_curl_get_number(easy, Int32(info)) }
     let status = number(MESHPOST_CURL_HTTP_CONNECTCODE)
@@ -238,7 +238,7 @@ private final class Tunnel {
     fail(
       words.failed(
         Int(code), status: status, trouble: trouble,
-        system: system == 0 ? nil : SystemError("", code: Int32(system)).words,
+        system: system == 0 ? nil : SystemError("", code: Int32(system)).message,
         isTooLong: progress.pointee <= 0, hasReachedProxy: isReached, Self.said(code)))
   }
 

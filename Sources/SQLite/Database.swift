@@ -20,12 +20,12 @@ public struct SQLiteError: Error, Equatable, Sendable, CustomStringConvertible {
   }
 
   public let code: Int32
-  public let words: String
+  public let message: String
   public let kind: Kind
 
-  public init(code: Int32, words: String) {
+  public init(code: Int32, message: String) {
     self.code = code
-    self.words = words
+    self.message = message
     kind =
       switch code & 0xFF {
       case SQLITE_FULL: .full
@@ -37,7 +37,7 @@ public struct SQLiteError: Error, Equatable, Sendable, CustomStringConvertible {
       }
   }
 
-  public var description: String { "SQLite \(code): \(words)" }
+  public var description: String { "SQLite \(code): \(message)" }
 }
 
 /// A connection. Not `Sendable`: one owner, one thread at a time.
@@ -58,9 +58,9 @@ public final class Database {
     let flags = readOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
     let code = sqlite3_open_v2(location, &opened, flags | SQLITE_OPEN_NOMUTEX, nil)
     guard code == SQLITE_OK, let opened else {
-      let words = opened.map { String(cString: sqlite3_errmsg($0)) } ?? "no memory"
+      let message = opened.map { String(cString: sqlite3_errmsg($0)) } ?? "no memory"
       sqlite3_close_v2(opened)
-      throw SQLiteError(code: code, words: "\(location): \(words)")
+      throw SQLiteError(code: code, message: "\(location): \(message)")
     }
     handle = opened
     sqlite3_extended_result_codes(handle, 1)
@@ -137,6 +137,6 @@ public final class Database {
   public func releaseMemory() { sqlite3_db_release_memory(handle) }
 
   func error(_ code: Int32) -> SQLiteError {
-    SQLiteError(code: sqlite3_extended_errcode(handle), words: String(cString: sqlite3_errmsg(handle)))
+    SQLiteError(code: sqlite3_extended_errcode(handle), message: String(cString: sqlite3_errmsg(handle)))
   }
 }

@@ -27,6 +27,6 @@ public enum DatabaseFile {
   }
 
   private static func cannotOpen(_ file: String) -> SQLiteError {
-    SQLiteError(code: SQLITE_CANTOPEN, words: "\(file): \(String(cString: strerror(errno)))")
+    SQLiteError(code: SQLITE_CANTOPEN, message: "\(file): \(String(cString: strerror(errno)))")
   }
 }

@@ -25,7 +25,7 @@ extension Database {
     if let newest = migrations.last?.number, current > newest {
       throw SQLiteError(
         code: 1,
-        words:
+        message:
           "schema version \(current) is newer than this program, which supports up to \(newest): use a newer program")
     }
     for migration in migrations where migration.number > current {

@@ -26,7 +26,7 @@ public final class OnlineBackup {
     case SQLITE_DONE: return true
     // Another connection is writing; the next step continues.
     case SQLITE_OK, SQLITE_BUSY, SQLITE_LOCKED: return false
-    case let code: throw SQLiteError(code: code, words: String(cString: sqlite3_errstr(code)))
+    case let code: throw SQLiteError(code: code, message: String(cString: sqlite3_errstr(code)))
     }
   }
 }

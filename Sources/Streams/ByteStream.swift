@@ -118,7 +118,7 @@ public final class SocketStream: ByteStream {
         return bytes
       case .wouldBlock: try await untilReadable()
       case .end: finish(.closed)
-      case .failed(let error): finish(.failed(error.words))
+      case .failed(let error): finish(.failed(error.message))
       }
     }
   }
@@ -175,7 +175,7 @@ public final class SocketStream: ByteStream {
           sent = 0
         }
         return updateInterest()
-      case .failed(let error): return finish(.failed(error.words))
+      case .failed(let error): return finish(.failed(error.message))
       }
     }
     guard socket >= 0 else { return }

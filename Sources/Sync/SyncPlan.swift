@@ -70,10 +70,10 @@ struct SyncPlan {
   }
 
   /// The first part that failed, and in words what is the matter with all of them.
-  var failure: (part: Part, words: String)? {
+  var failure: (part: Part, message: String)? {
     let failed = Part.allCases.filter { standings[$0.rawValue].failure != nil }
     guard let first = failed.first else { return nil }
-    var words = failed.compactMap { standings[$0.rawValue].failure?.words }.joined(separator: "; ")
+    var words = failed.compactMap { standings[$0.rawValue].failure?.message }.joined(separator: "; ")
     if standings[Part.messages.rawValue].failure == nil { words += "; messages are still received and sent" }
     return (first, words)
   }

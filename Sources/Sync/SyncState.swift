@@ -36,11 +36,11 @@ public enum SyncState: Equatable, Sendable {
 
 /// Why the sync does not continue; it is retried automatically.
 struct SyncFailure: Error, Equatable {
-  let words: String
+  let message: String
   let remedy: String
 
-  init(_ words: String, remedy: String = "") {
-    self.words = words
+  init(_ message: String, remedy: String = "") {
+    self.message = message
     self.remedy = remedy
   }
 

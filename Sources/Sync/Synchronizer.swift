@@ -136,7 +136,7 @@ public final class Synchronizer {
       plan.succeeded(part)
     } catch let failure as SyncFailure {
       let isNews = plan.failed(part, failure, now: loop.now, using: &random)
-      if isNews { log.warning("sync: \(failure.words); retrying automatically. \(failure.remedy)") }
+      if isNews { log.warning("sync: \(failure.message); retrying automatically. \(failure.remedy)") }
     }
   }
 
@@ -180,18 +180,18 @@ public final class Synchronizer {
   /// Something did not work out beside `run`: from the start again, later, if the link is up.
   func failed(_ failure: SyncFailure) {
     // The loss of the link fails every question; that is logged where it is noticed. And a disk that refuses messages is trouble enough.
-    guard connection.state == .up, inbox.failure == nil, state != .failed(failure.words) else { return }
+    guard connection.state == .up, inbox.failure == nil, state != .failed(failure.message) else { return }
     enter(failure)
     begin(after: failure)
   }
 
   /// Each trouble is logged once.
   func enter(_ failure: SyncFailure) {
-    enter(.failed(failure.words))
-    if failureLogged != failure.words {
-      log.warning("sync: \(failure.words); retrying automatically. \(failure.remedy)")
+    enter(.failed(failure.message))
+    if failureLogged != failure.message {
+      log.warning("sync: \(failure.message); retrying automatically. \(failure.remedy)")
     }
-    failureLogged = failure.words
+    failureLogged = failure.message
   }
 
   /// Everything again, as after a new connection; on an operator's request.

@@ -6,13 +6,13 @@ public struct Finding: Equatable, Sendable {
 
   public let subject: String
   public let state: State
-  public let words: String
+  public let message: String
   public let remedy: String?
 
-  public init(_ subject: String, _ state: State, _ words: String, _ remedy: String? = nil) {
+  public init(_ subject: String, _ state: State, _ message: String, _ remedy: String? = nil) {
     self.subject = subject
     self.state = state
-    self.words = words
+    self.message = message
     self.remedy = remedy
   }
 }

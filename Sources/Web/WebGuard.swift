@@ -36,35 +36,35 @@ public struct WebGuard: Sendable {
 
   public struct Refusal: Error, Equatable {
     public let status: Int
-    public let words: String
+    public let message: String
 
-    public init(status: Int, words: String) { (self.status, self.words) = (status, words) }
+    public init(status: Int, message: String) { (self.status, self.message) = (status, message) }
   }
 
   /// The same for each request.
   public func check(_ request: BrowserRequest) throws(Refusal) {
     guard request.hosts.count == 1, let host = request.hosts.first, isOurs(host) else {
-      throw Refusal(status: 403, words: "this host has another name: see [web] names")
+      throw Refusal(status: 403, message: "this host has another name: see [web] names")
     }
   }
 
   /// For what is not for everybody: data, and signing in.
   public func checkSameOrigin(_ request: BrowserRequest) throws(Refusal) {
     guard request.site == nil || request.site?.isExactly("same-origin") == true else {
-      throw Refusal(status: 403, words: "requests of other sites are refused")
+      throw Refusal(status: 403, message: "requests of other sites are refused")
     }
     if let origin = request.origin, !isSame(origin, request.hosts.first) {
-      throw Refusal(status: 403, words: "requests of other sites are refused")
+      throw Refusal(status: 403, message: "requests of other sites are refused")
     }
     switch request.method {
     case "GET", "HEAD": return
     case "POST", "PUT", "DELETE":
-      guard request.origin != nil else { throw Refusal(status: 403, words: "an Origin is missing") }
+      guard request.origin != nil else { throw Refusal(status: 403, message: "an Origin is missing") }
       // A form of another site cannot send this without being asked first.
       guard let type = request.type, type.begins(with: "application/json") else {
-        throw Refusal(status: 403, words: "Content-Type: application/json is wanted")
+        throw Refusal(status: 403, message: "Content-Type: application/json is wanted")
       }
-    default: throw Refusal(status: 405, words: request.method)
+    default: throw Refusal(status: 405, message: request.method)
     }
   }
 

@@ -67,16 +67,16 @@ public final class WebServer {
         responder.respond(await session(request, from: Self.address(request, responder)))
       } else if path.begins(with: "/v1/") {
         try guardian.checkSameOrigin(browser)
-        guard let session = session(of: request) else { throw WebGuard.Refusal(status: 401, words: "sign in") }
+        guard let session = session(of: request) else { throw WebGuard.Refusal(status: 401, message: "sign in") }
         guard let way = PassedRoutes.way(request.method, path) else {
-          throw WebGuard.Refusal(status: 403, words: "pages may not use \(request.method) \(path)")
+          throw WebGuard.Refusal(status: 403, message: "pages may not use \(request.method) \(path)")
         }
         await pass(request, way, responder, of: session)
       } else {
         try await give(request, responder)
       }
     } catch {
-      responder.respond(Self.json(status: error.status) { $0.field("error", error.words) })
+      responder.respond(Self.json(status: error.status) { $0.field("error", error.message) })
     }
   }
 
@@ -84,11 +84,11 @@ public final class WebServer {
 
   private func give(_ request: HTTPRequest, _ responder: HTTPResponder) async throws(WebGuard.Refusal) {
     guard ["GET", "HEAD"].contains(where: { request.method.isExactly($0) }) else {
-      throw WebGuard.Refusal(status: 405, words: request.method)
+      throw WebGuard.Refusal(status: 405, message: request.method)
     }
     guard let path = PercentCoding.decode(request.path),
       let file = files.file(for: path, acceptsGzip: request.headers.hasToken("gzip", in: "Accept-Encoding"))
-    else { throw WebGuard.Refusal(status: 404, words: "not found: \(request.path)") }
+    else { throw WebGuard.Refusal(status: 404, message: "not found: \(request.path)") }
     var headers = file.isDocument ? WebGuard.headers(tiles: tiles) : WebGuard.partHeaders
     headers.add("ETag", file.tag)
     headers.add("Cache-Control", "no-cache")
@@ -241,7 +241,7 @@ public final class WebServer {
         return Self.json(status: 403) { $0.field("error", "wrong \(access.way)") }
       }
     } catch {
-      return Self.json(status: error.status) { $0.field("error", error.words) }
+      return Self.json(status: error.status) { $0.field("error", error.message) }
     }
     limit.guessedRight(by: Guesser(address: address))
     let token = WebSessions.token()

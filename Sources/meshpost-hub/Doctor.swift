@@ -49,7 +49,7 @@ struct Doctor: AsyncParsableCommand {
       case .warning: "\("WARN", .warning)"
       case .failed: "\("FAIL", .bad)"
       }
-    Console.line("\(word)  \(finding.name): \(finding.words)")
+    Console.line("\(word)  \(finding.name): \(finding.message)")
     if let remedy = finding.remedy { Console.line("      \(remedy)") }
   }
 

@@ -78,6 +78,6 @@ struct PurgeOld: AsyncParsableCommand {
     }
     let kindsOfEvents = count.kinds.filter { $0.value > 0 }.sorted { $0.key < $1.key }
     for (kind, rows) in kindsOfEvents { print("\(kind): \(rows)") }
-    print("\(yes ? "deleted" : "would delete") \(count.isEmpty ? "nothing" : count.words)")
+    print("\(yes ? "deleted" : "would delete") \(count.isEmpty ? "nothing" : count.message)")
   }
 }

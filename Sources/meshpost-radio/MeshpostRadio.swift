@@ -131,7 +131,7 @@ struct MeshpostRadio: ParsableCommand {
   }
 
   private func readLines(of location: String) throws -> [String] {
-    guard let file = fopen(location, "r") else { throw ValidationError("\(location): \(SystemError("open").words)") }
+    guard let file = fopen(location, "r") else { throw ValidationError("\(location): \(SystemError("open").message)") }
     defer { fclose(file) }
     var lines: [String] = []
     var buffer = [CChar](repeating: 0, count: 1024)

@@ -61,5 +61,5 @@ do {
 } catch let error as GatewayConfiguration.Failure {
   fail(error.description, EX_CONFIG)
 } catch let error as Daemon.StartError {
-  fail(error.words, error.code)
+  fail(error.message, error.code)
 }

@@ -25,7 +25,7 @@ import Transport
       "sys/devices/platform/soc/soc:firmware/get_throttled": "50005",
     ])
     #expect(now.count { $0.subject == "power" && $0.state == .failed } == 3, "\(now)")
-    #expect(now.contains { $0.words.contains("throttled") && $0.state == .warning })
+    #expect(now.contains { $0.message.contains("throttled") && $0.state == .warning })
   }
 
   @Test func `a Pi that is well`() {
@@ -36,7 +36,7 @@ import Transport
       "sys/block/mmcblk0/device/pre_eol_info": "0x01", "proc/meminfo": "MemTotal: 1000000 kB\nMemAvailable: 400000 kB",
     ])
     #expect(findings.allSatisfy { $0.state == .ok }, "\(findings)")
-    #expect(findings.contains { $0.subject == "wear" && $0.words.contains("20 %") })
+    #expect(findings.contains { $0.subject == "wear" && $0.message.contains("20 %") })
   }
 
   @Test func `worn, hot, full of others and short of memory`() {
@@ -65,7 +65,7 @@ import Transport
     #expect(dns.first?.state == .warning && dns.first?.remedy?.contains("DNS") == true)
     #expect(GatewayDoctor.upstream(status(.stopped, "HTTP 401"), now: 0).first?.state == .failed)
     let ending = GatewayDoctor.upstream(status(.idle, nil, expiry: 10 * 86400), now: 0)
-    #expect(ending.map(\.state) == [.ok, .warning] && ending[1].words.contains("10 days"))
+    #expect(ending.map(\.state) == [.ok, .warning] && ending[1].message.contains("10 days"))
     #expect(GatewayDoctor.upstream(status(.idle, nil, expiry: 100 * 86400), now: 0).map(\.state) == [.ok])
     for (url, isOpen) in [
       ("http://hub.example", true), ("mqtt://10.0.0.7:1883", true), ("ws://b.example/mqtt", true),
@@ -74,7 +74,7 @@ import Transport
       var shown = status(.idle, nil)
       shown.url = url
       let findings = GatewayDoctor.upstream(shown, now: 0)
-      #expect(findings.contains { $0.words.contains("is not encrypted") } == isOpen, "\(url)")
+      #expect(findings.contains { $0.message.contains("is not encrypted") } == isOpen, "\(url)")
     }
   }
 }

@@ -122,7 +122,7 @@ import Timing
   @Test func `refusals, silence and nonsense are errors`() throws {
     let (server, client) = (bus(), bus())
     server.export("/s", "org.example.S") { _ throws(BusError) in
-      throw .refused(name: "org.example.No", words: "not today")
+      throw .refused(name: "org.example.No", message: "not today")
     }
     take("org.example.s", server)
     try withSilentPeer("org.example.silent") {
@@ -137,7 +137,7 @@ import Timing
       ].mapValues { begin(client, $0, timeout: .milliseconds(300)).outcome }
       run(until: { asked.values.allSatisfy(\.isOver) }, "all answered")
       let results = asked.compactMapValues(\.result)
-      #expect(results["no"] == .failure(.refused(name: "org.example.No", words: "not today")))
+      #expect(results["no"] == .failure(.refused(name: "org.example.No", message: "not today")))
       #expect(results["silent"] == .failure(.timedOut))
       for (label, name) in [("nobody", "ServiceUnknown"), ("unknown", "UnknownMethod")] {
         guard case .failure(.refused(let found, _))? = results[label] else {

@@ -190,7 +190,7 @@ private typealias Action = ConnectionRace.Action
 
   @Test func `what came of each address is told, like with like`() {
     let attempts = [("::1", "no answer in time"), ("192.0.2.1", "Connection refused"), ("::2", "no answer in time")]
-      .map { Connector.Failure.Attempt(address: $0.0, words: $0.1) }
+      .map { Connector.Failure.Attempt(address: $0.0, message: $0.1) }
     #expect(
       Connector.Failure.timedOut("hub port 443", attempts).description
         == "hub port 443: no answer in time (::1, ::2), Connection refused (192.0.2.1)")

@@ -31,7 +31,7 @@ import Testing
     await stuck
     #expect(probe.lack() == nil)
 
-    gate.failure.withLock { $0 = HubDatabaseError(kind: .unavailable, words: "no route to host") }
+    gate.failure.withLock { $0 = HubDatabaseError(kind: .unavailable, message: "no route to host") }
     await probe.ask()
     #expect(probe.lack() == .down)
     gate.failure.withLock { $0 = nil }

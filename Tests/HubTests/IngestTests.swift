@@ -118,7 +118,7 @@ import Timing
     }
     let (one, other) = (try await everything(alone, gateways), try await everything(together, gateways))
     // Updates of a channel have times of their own, which differ.
-    let withoutTimes = { (words: String) in words.replacing(/"(at|last_at)":\d+/, with: "") }
+    let withoutTimes = { (message: String) in message.replacing(/"(at|last_at)":\d+/, with: "") }
     for (first, second) in zip(one, other) {
       #expect(withoutTimes(first) == withoutTimes(second), "seed \(seed)")
     }
@@ -217,7 +217,7 @@ private final class PickyDatabase: HubDatabase {
     for call in calls {
       for case .texts(let values) in call.columns.map(\.column)
       where values.contains(where: { $0?.contains("poison") == true }) {
-        throw HubDatabaseError(kind: .unfit, words: "never")
+        throw HubDatabaseError(kind: .unfit, message: "never")
       }
     }
     if ends { try database.commit() }

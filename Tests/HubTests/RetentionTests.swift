@@ -93,7 +93,7 @@ import Testing
     #expect(try await purge(store, plan, deletes: false).kinds == ["advert": 16])
     #expect(try await seqs(store, "hill").count == 40, "only counted")
     let count = try await purge(store, plan)
-    #expect(count.tables == [.events: 16] && count.words == "16 events")
+    #expect(count.tables == [.events: 16] && count.message == "16 events")
     #expect(try await seqs(store, "hill", "advert") == [37, 38, 39, 40])
     #expect(try await seqs(store, "hill", "message").count == 20)
     #expect(try await seqs(store, "valley").count == 40)

@@ -395,7 +395,7 @@ final class ScriptedBroker {
       loop.begin { if let given = try? await answer.value() { answers.append(given) } }
     }
     try run(loop) { answers.count == 2 }
-    #expect(Set(answers.map(\.words)) == ["invalid payload format: hi", "the packet is too large"])
+    #expect(Set(answers.map(\.message)) == ["invalid payload format: hi", "the packet is too large"])
     _ = client.publish(MQTTMessage(topic: "t", payload: [1]))
     try run(loop) { failures.count == 1 }
     #expect(

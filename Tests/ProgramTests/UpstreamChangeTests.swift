@@ -38,9 +38,9 @@ extension WholeProgramTests {
       return ports
     }
 
-    private static func isStopped(_ rig: Rig, _ name: String, because words: String) throws -> Bool {
+    private static func isStopped(_ rig: Rig, _ name: String, because message: String) throws -> Bool {
       let found = try upstream(rig, name)
-      return found?["state"]?.string == "stopped" && found?["reason"]?.string?.contains(words) == true
+      return found?["state"]?.string == "stopped" && found?["reason"]?.string?.contains(message) == true
     }
 
     private func reload(_ rig: Rig) throws {

@@ -17,7 +17,7 @@ private final class SlowHost: RelayHost {
     let answer = Promise<CommandAnswer>()
     underWay.append((command.id, answer))
     // `try?`: nothing cancels it.
-    return (try? await answer.value()) ?? .notKept(words: "cancelled")
+    return (try? await answer.value()) ?? .notKept(message: "cancelled")
   }
 
   func documentChanged(_ document: Document) {}

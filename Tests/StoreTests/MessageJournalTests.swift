@@ -133,7 +133,7 @@ import Timing
         // A turn that fails as a whole.
         store.write { store throws(SQLiteError) in
           _ = try store.insert(Shop.direct("never", time: .max), at: Shop.moment)
-          throw SQLiteError(code: 13, words: "a test's")
+          throw SQLiteError(code: 13, message: "a test's")
         }
         store.commit(everything: true)
       case 7:

@@ -81,7 +81,7 @@ import Testing
   @Test func `what went along with a transaction that failed goes along with the next`() throws {
     let shelf = try Shelf(.durable)
     shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 1) }
-    shelf.store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, words: "full") }
+    shelf.store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, message: "full") }
     shelf.commit()
     #expect(try shelf.store.cursor(of: "a") == ByLane(all: 0))
     shelf.append("x", .now)
@@ -138,7 +138,7 @@ import Testing
     let shelf = try Shelf(.balanced)
     shelf.append("a", .soon)
     shelf.commit()
-    let commit = shelf.store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, words: "full") }
+    let commit = shelf.store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, message: "full") }
     shelf.written.append(("b", commit))
     shelf.commit()
     #expect(shelf.told == ["a failed", "b failed"])

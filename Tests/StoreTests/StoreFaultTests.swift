@@ -106,7 +106,7 @@ import Testing
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
     let epoch = store.epoch
     let isFound = { () -> Bool in
-      store.write { _ throws(SQLiteError) in throw SQLiteError(code: 11, words: "malformed") }
+      store.write { _ throws(SQLiteError) in throw SQLiteError(code: 11, message: "malformed") }
       store.commit()
       return store.isDamaged
     }

@@ -246,7 +246,7 @@ struct Shop {
     try shop.append(2)
     let first = shop.store.write { store throws(SQLiteError) in
       try store.append(.message, at: Shop.moment, body: [])
-      throw SQLiteError(code: 13, words: "pretended")
+      throw SQLiteError(code: 13, message: "pretended")
     }
     let second = shop.store.write { _ throws(SQLiteError) in }
     shop.store.commit()

@@ -29,7 +29,7 @@ import VirtualRadio
     #expect(plan.isDue(.messages, now: now))
     plan.succeeded(.messages)
     #expect(plan.failure?.part == .contacts)
-    #expect(plan.failure?.words == "\(broken.words); messages are still received and sent")
+    #expect(plan.failure?.message == "\(broken.message); messages are still received and sent")
     var tries = 0
     let end = now + .seconds(24 * 3600)
     while let next = plan.nextTry, next < end {

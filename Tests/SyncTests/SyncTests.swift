@@ -151,7 +151,7 @@ import VirtualRadio
     var refuses = true
     pair.loop.afterTurn { [store = pair.store] in
       // A write of ours that fails takes the whole turn with it, as a full disk would.
-      if refuses { store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, words: "full") } }
+      if refuses { store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, message: "full") } }
     }
     pair.loop.schedule(after: .milliseconds(1)) {}
     pair.loop.turn(wait: true)

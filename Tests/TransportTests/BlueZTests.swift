@@ -37,7 +37,7 @@ import Testing
   ]) func `an error of BlueZ is told by what follows from it`(
     _ name: String, _ words: String, _ failure: BluetoothFailure
   ) {
-    #expect(BlueZ.failure(.refused(name: name, words: words)) == failure)
+    #expect(BlueZ.failure(.refused(name: name, message: words)) == failure)
   }
 
   @Test func `a device is a radio by its service or its name, and changes are taken one by one`() throws {

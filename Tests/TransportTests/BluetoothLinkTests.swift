@@ -83,7 +83,7 @@ private final class FakeBlueZ {
     case "Disconnect": connected(false)
     case "RemoveDevice": isPaired = false
     case "AcquireNotify", "AcquireWrite":
-      guard hasSockets else { throw .refused(name: "org.bluez.Error.NotSupported", words: "") }
+      guard hasSockets else { throw .refused(name: "org.bluez.Error.NotSupported", message: "") }
       let (ours, theirs) = pair()
       // Of a link that has gone.
       close(member == "AcquireNotify" ? notifications : writes)

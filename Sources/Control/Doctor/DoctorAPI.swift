@@ -40,7 +40,7 @@ struct DoctorAPI {
           json.object { json in
             json.field("subject", finding.subject)
             json.field("state", finding.state.rawValue)
-            json.field("words", finding.words)
+            json.field("words", finding.message)
             json.field("remedy", finding.remedy)
           }
         }

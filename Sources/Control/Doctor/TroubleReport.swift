@@ -43,7 +43,7 @@ struct TroubleReport {
   static func describe(_ findings: [Finding]) -> String {
     findings.map { finding in
       let isHooks = finding.subject.utf8.starts(with: "hook/".utf8) && finding.state != .ok
-      let words = isHooks ? "(hidden)" : Redaction.line(finding.words)
+      let words = isHooks ? "(hidden)" : Redaction.line(finding.message)
       return "\(finding.state.rawValue): \(finding.subject): \(words)"
     }.joined(separator: "\n")
   }

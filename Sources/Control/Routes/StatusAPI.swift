@@ -46,7 +46,7 @@ struct StatusAPI {
   func startSync(_ request: HTTPRequest) throws -> Answer {
     dependencies.relay.refresh()
     guard dependencies.connection.state == .up else {
-      throw Rejection(status: 409, words: "the radio's link is down")
+      throw Rejection(status: 409, message: "the radio's link is down")
     }
     dependencies.synchronizer.restart(fully: request.query["full"] == "1")
     return .json(status: 202) { $0.field("ok", true) }

@@ -22,8 +22,8 @@ public struct SystemError: Error, Equatable, Sendable, CustomStringConvertible {
     self.code = code
   }
 
-  public var words: String { String(cString: strerror(code)) }
-  public var description: String { "\(call): \(words)" }
+  public var message: String { String(cString: strerror(code)) }
+  public var description: String { "\(call): \(message)" }
 }
 
 /// What came of a read that does not wait.

@@ -149,6 +149,6 @@ public final class Acceptor {
     let now = loop.now
     if let loggedAt, now - loggedAt < Self.quiet { return }
     loggedAt = now
-    log.warning("\(name): cannot accept connections: \(error.words). Raise the limit (LimitNOFILE), or close some.")
+    log.warning("\(name): cannot accept connections: \(error.message). Raise the limit (LimitNOFILE), or close some.")
   }
 }

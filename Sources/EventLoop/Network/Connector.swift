@@ -9,45 +9,45 @@ import Timing
 public final class Connector {
   /// Why there is no connection.
   public enum Failure: Error, Equatable, Sendable, CustomStringConvertible {
-    case noSuchHost(String, words: String)
+    case noSuchHost(String, message: String)
     /// Every address has failed.
     case failed(String, [Attempt])
     case timedOut(String, [Attempt])
-    /// The way leads through a proxy, and ends there. `words` tell whose trouble it is: the proxy's, or the server's behind it.
-    case proxy(String, words: String)
+    /// The way leads through a proxy, and ends there. `message` tells whose trouble it is: the proxy's, or the server's behind it.
+    case proxy(String, message: String)
     /// The task that waited was cancelled.
     case cancelled
 
     /// What came of one address.
     public struct Attempt: Equatable, Sendable {
       public let address: String
-      public let words: String
+      public let message: String
     }
 
     public var description: String {
       switch self {
-      case .noSuchHost(let host, let words): "no address for \(host): \(words)"
+      case .noSuchHost(let host, let message): "no address for \(host): \(message)"
       case .failed(let target, let attempts), .timedOut(let target, let attempts):
         "\(target): \(Self.summary(attempts))"
-      case .proxy(let target, let words): "\(target): \(words)"
+      case .proxy(let target, let message): "\(target): \(message)"
       case .cancelled: "given up"
       }
     }
 
     /// Each outcome once, and which addresses it was, a few of them.
     private static func summary(_ attempts: [Attempt]) -> String {
-      guard attempts.count > 1 else { return attempts.first?.words ?? "the name lookup timed out" }
-      var outcomes: [(words: String, addresses: [String])] = []
+      guard attempts.count > 1 else { return attempts.first?.message ?? "the name lookup timed out" }
+      var outcomes: [(message: String, addresses: [String])] = []
       for attempt in attempts {
-        if let place = outcomes.firstIndex(where: { $0.words == attempt.words }) {
+        if let place = outcomes.firstIndex(where: { $0.message == attempt.message }) {
           outcomes[place].addresses.append(attempt.address)
         } else {
-          outcomes.append((attempt.words, [attempt.address]))
+          outcomes.append((attempt.message, [attempt.address]))
         }
       }
-      return outcomes.map { words, addresses in
+      return outcomes.map { message, addresses in
         let rest = addresses.count - 3
-        return "\(words) (\(addresses.prefix(3).joined(separator: ", "))\(rest > 0 ? " and \(rest) more" : ""))"
+        return "\(message) (\(addresses.prefix(3).joined(separator: ", "))\(rest > 0 ? " and \(rest) more" : ""))"
       }.joined(separator: ", ")
     }
   }
@@ -61,7 +61,7 @@ public final class Connector {
   private var race = ConnectionRace(families: [])
   /// Of the attempts under way, by the address's number.
   private var sockets: [Int: Int32] = [:]
-  private var outcomes: [(address: Int, words: String)] = []
+  private var outcomes: [(address: Int, message: String)] = []
   private var limit: LoopTimer?
   private var pace: LoopTimer?
   private var answer: Wakeup<NameLookup.Result>?
@@ -115,7 +115,7 @@ public final class Connector {
       let repeats = triesAgain && loop.goodAddresses.hasWorkedLately(target, now: loop.now)
       race = ConnectionRace(families: found.map(\.family), first: first, triesAgain: repeats)
       perform(race.begin(now: loop.now))
-    case .failed(let words): finish(.failure(.noSuchHost(host, words: words)))
+    case .failed(let message): finish(.failure(.noSuchHost(host, message: message)))
     }
   }
 
@@ -169,7 +169,7 @@ public final class Connector {
 
   private func failed(_ address: Int, _ error: SystemError) {
     closeSocket(address)
-    outcomes.append((address, error.words))
+    outcomes.append((address, error.message))
     if self.address(of: address) == loop.goodAddresses[target] { loop.goodAddresses.forget(target) }
     perform(race.failed(address, now: loop.now))
   }
@@ -191,9 +191,9 @@ public final class Connector {
   }
 
   private var attempts: [Failure.Attempt] {
-    // Each address once with the same words, however often it was tried.
+    // Each address once with the same message, however often it was tried.
     outcomes.reduce(into: []) { all, outcome in
-      let attempt = Failure.Attempt(address: "\(address(of: outcome.address))", words: outcome.words)
+      let attempt = Failure.Attempt(address: "\(address(of: outcome.address))", message: outcome.message)
       if !all.contains(attempt) { all.append(attempt) }
     }
   }

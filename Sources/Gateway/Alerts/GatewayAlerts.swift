@@ -150,8 +150,8 @@ final class GatewayAlerts {
   /// Once an hour, whatever the radio does.
   func hourHasPassed() { look() }
 
-  func radio(isUp: Bool, words: @autoclosure () -> String) {
-    hear(AlertSubject(.radioLost), isUp ? .well : .bad(text: "the radio is away: \(words())"))
+  func radio(isUp: Bool, message: @autoclosure () -> String) {
+    hear(AlertSubject(.radioLost), isUp ? .well : .bad(text: "the radio is away: \(message())"))
     arm()
   }
 

@@ -46,7 +46,7 @@ public struct GatewayConfiguration: Sendable {
 
   public init(file: String) throws(Failure) {
     let descriptor = open(file, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { throw Failure(description: "\(file): \(SystemError("open").words)") }
+    guard descriptor >= 0 else { throw Failure(description: "\(file): \(SystemError("open").message)") }
     defer { close(descriptor) }
     var bytes: [UInt8] = []
     while case .bytes(let more) = Descriptor.read(descriptor) {

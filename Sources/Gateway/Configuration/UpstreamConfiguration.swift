@@ -229,7 +229,7 @@ enum UpstreamConfiguration {
       kinds: Set(kinds), channels: channels ?? [], contacts: contacts ?? [], rooms: rooms ?? [],
       wantsWholeKeys: wantsWholeKeys)
     for weakness in filter.weaknesses(channels: channels, contacts: contacts, rooms: rooms) {
-      table.warn(weakness.key, weakness.words)
+      table.warn(weakness.key, weakness.message)
     }
     return filter
   }

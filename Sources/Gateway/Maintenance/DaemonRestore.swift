@@ -17,7 +17,7 @@ extension Daemon {
       try Store.handOver(configuration.store)
       return kept.map { "\(words). The previous database was saved as \($0)" } ?? words
     } catch {
-      throw StartError(words: "\(error). \(error.remedy)", code: EX_CANTCREAT)
+      throw StartError(message: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
   }
 

@@ -25,12 +25,12 @@ final class RemoteCommands {
     case "send": return await send(command)
     case "sync":
       guard synchronizer.connection.state == .up else {
-        return .refused(code: "link_down", words: "the radio's link is down")
+        return .refused(code: "link_down", message: "the radio's link is down")
       }
       synchronizer.restart(fully: command.body["full"]?.bool ?? false)
       return .done(Array("{}".utf8))
     case "status": return .done(status)
-    default: return .refused(code: "not_allowed", words: "unknown command \(command.name)")
+    default: return .refused(code: "not_allowed", message: "unknown command \(command.name)")
     }
   }
 
@@ -45,18 +45,18 @@ final class RemoteCommands {
   /// As `POST /v1/send`; its turn comes after people's here.
   private func send(_ command: RemoteCommand) async -> CommandAnswer {
     guard let to = command.body["to"]?.string, let text = command.body["text"]?.string else {
-      return .refused(code: "invalid", words: "\"to\" and \"text\" are required")
+      return .refused(code: "invalid", message: "\"to\" and \"text\" are required")
     }
     var request = SendRequest(
       to: to, text: Text(text), key: "\(command.upstream)/\(command.id)", priority: .relayed, origin: command.upstream,
       splits: command.body["split"]?.bool ?? false)
     if let seconds = command.body["expires_s"]?.integer {
       guard (1...2_592_000).contains(seconds) else {
-        return .refused(code: "invalid", words: "\"expires_s\" must be 1 to 2592000")
+        return .refused(code: "invalid", message: "\"expires_s\" must be 1 to 2592000")
       }
       let left = seconds - waited(command)
       guard left > 0 else {
-        return .refused(code: "expired", words: "it waited longer than \(seconds) s for the gateway")
+        return .refused(code: "expired", message: "it waited longer than \(seconds) s for the gateway")
       }
       request.lifetime = .seconds(left)
     }
@@ -70,8 +70,8 @@ final class RemoteCommands {
           }
         })
     } catch {
-      if case .store(let failure) = error { return .notKept(words: "\(failure)") }
-      return .refused(code: error.code, words: error.description)
+      if case .store(let failure) = error { return .notKept(message: "\(failure)") }
+      return .refused(code: error.code, message: error.description)
     }
   }
 }

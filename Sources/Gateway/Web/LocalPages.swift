@@ -58,20 +58,20 @@ final class LocalPages {
       do throws(Trouble) {
         return try listen(settings)
       } catch {
-        if trouble == nil { log.warning("pages: \(error.words); retrying every \(Int(Self.retryAfter.inSeconds)) s") }
-        trouble = error.words
+        if trouble == nil { log.warning("pages: \(error.message); retrying every \(Int(Self.retryAfter.inSeconds)) s") }
+        trouble = error.message
       }
       try await loop.sleep(for: Self.retryAfter)
     }
   }
 
   private struct Trouble: Error {
-    let words: String
+    let message: String
   }
 
   private func listen(_ settings: WebSettings) throws(Trouble) {
     guard let files = PageFiles(folder: settings.pages) else {
-      throw Trouble(words: "no pages in \(settings.pages): the package meshpost contains them")
+      throw Trouble(message: "no pages in \(settings.pages): the package meshpost contains them")
     }
     let server: HTTPServer
     do throws(SystemError) {
@@ -82,7 +82,7 @@ final class LocalPages {
         await self?.web?.answer(request, responder)
       }
     } catch {
-      throw Trouble(words: "\(error)")
+      throw Trouble(message: "\(error)")
     }
     let kept = readSecrets()
     hash = kept.hash
@@ -153,7 +153,7 @@ extension LocalPages: WebAccess {
   var cookieSeconds: Int? { Self.cookieSeconds }
 
   func isRight(_ given: String) async throws(WebGuard.Refusal) -> Bool {
-    guard let hash else { throw WebGuard.Refusal(status: 503, words: Self.noPassword) }
+    guard let hash else { throw WebGuard.Refusal(status: 503, message: Self.noPassword) }
     let isRight = try await PasswordCheck.isRight(given, hash, on: loop)
     // It was changed meanwhile.
     return isRight && hash == self.hash

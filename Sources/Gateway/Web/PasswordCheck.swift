@@ -21,14 +21,14 @@ public enum PasswordCheck {
         ["/proc/self/exe", argument], environment: ["LANG": "C.UTF-8"], input: Array("\(hash)\n\(password)".utf8),
         limit: limit, maxOutput: 0, on: loop)
     } catch {
-      throw WebGuard.Refusal(status: 503, words: "the password cannot be checked: \(error)")
+      throw WebGuard.Refusal(status: 503, message: "the password cannot be checked: \(error)")
     }
     switch exit.code {
     case 0: return true
     case EX_NOPERM: return false
     default:
-      let words = exit.tookTooLong ? "it took too long" : "exit code \(exit.code ?? -exit.signal)"
-      throw WebGuard.Refusal(status: 503, words: "the password cannot be checked: \(words)")
+      let message = exit.tookTooLong ? "it took too long" : "exit code \(exit.code ?? -exit.signal)"
+      throw WebGuard.Refusal(status: 503, message: "the password cannot be checked: \(message)")
     }
   }
 

@@ -54,7 +54,7 @@ enum WebConfiguration {
     do throws(TileServer.Invalid) {
       return try TileServer(url, credit: credit)
     } catch {
-      table.note("tiles", error.words)
+      table.note("tiles", error.message)
       return nil
     }
   }

@@ -82,10 +82,10 @@ public enum HTTPFailure: Error, Equatable, Sendable, CustomStringConvertible {
 
   public var description: String {
     switch self {
-    case .unreachable(let words): words
+    case .unreachable(let message): message
     case .timedOut: "no answer in time"
-    case .closed(let words): "the connection ended: \(words)"
-    case .malformed(let words): "the answer is not HTTP: \(words)"
+    case .closed(let message): "the connection ended: \(message)"
+    case .malformed(let message): "the answer is not HTTP: \(message)"
     case .cancelled: "the request was abandoned"
     }
   }
@@ -180,7 +180,7 @@ public final class HTTPClient {
       do throws(SystemError) {
         return SocketStream(try UnixSocket.connect(location), on: loop)
       } catch {
-        throw HTTPFailure.unreachable("\(location): \(error.words)")
+        throw HTTPFailure.unreachable("\(location): \(error.message)")
       }
     }
   }

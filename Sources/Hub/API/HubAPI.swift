@@ -95,7 +95,7 @@ struct HubAPI: Sendable {
       return HubWeb.refusing(refusal)
     } catch let error as HubDatabaseError {
       stores.metrics.wasBusy(.database)
-      return HubWeb.plain(Self.refusal(.serviceUnavailable, error.words, retryAfter: 10))
+      return HubWeb.plain(Self.refusal(.serviceUnavailable, error.message, retryAfter: 10))
     }
   }
 
@@ -104,14 +104,14 @@ struct HubAPI: Sendable {
   ) async throws -> Response {
     let gateway = context.parameters.get("id")
     switch verdict {
-    case .unknown(let words):
+    case .unknown(let message):
       stores.metrics.refused(.unknown)
-      refused.note(from: Places.host(context.channel), words, request.method.rawValue, request.uri.path)
-      return Self.refusal(.unauthorized, words)
+      refused.note(from: Places.host(context.channel), message, request.method.rawValue, request.uri.path)
+      return Self.refusal(.unauthorized, message)
     case .forbidden(let name):
       stores.metrics.refused(.forbidden)
-      let words = "the token \(name) does not allow this"
-      refused.note(from: Places.host(context.channel), words, request.method.rawValue, request.uri.path)
+      let message = "the token \(name) does not allow this"
+      refused.note(from: Places.host(context.channel), message, request.method.rawValue, request.uri.path)
       return Self.refusal(.forbidden, "the token does not allow this")
     case .allowed(let author):
       guard places.showed(context.channel, as: Self.holder(author, gateway)) else {
@@ -126,13 +126,13 @@ struct HubAPI: Sendable {
       do {
         return try await handled(call, handler)
       } catch let error as BadQuery {
-        return Self.refusal(.badRequest, error.words)
+        return Self.refusal(.badRequest, error.message)
       } catch let error as HubDatabaseError where error.kind == .unfit {
-        return Self.refusal(.unprocessableContent, error.words)
+        return Self.refusal(.unprocessableContent, error.message)
       } catch let error as HubDatabaseError {
         // Disk full or database unreachable: the client keeps its data and retries.
         stores.metrics.wasBusy(.database)
-        return Self.refusal(.serviceUnavailable, error.words, retryAfter: 10)
+        return Self.refusal(.serviceUnavailable, error.message, retryAfter: 10)
       }
     }
   }
@@ -241,25 +241,25 @@ struct HubAPI: Sendable {
 
   /// The body, which may be compressed. Throws what is to be answered where it cannot be had.
   func plainBody(of call: Call) async throws(Unreadable) -> [UInt8] {
-    let tooLarge = Unreadable(status: .contentTooLarge, words: "a batch may have at most \(maxBody) bytes")
+    let tooLarge = Unreadable(status: .contentTooLarge, message: "a batch may have at most \(maxBody) bytes")
     guard let bytes = await body(of: call) else { throw tooLarge }
     guard let coding = call.coding else { return bytes }
     guard ["gzip", LinkDictionary.contentEncoding].contains(coding) else {
       throw Unreadable(
         status: .unsupportedMediaType,
-        words: "Content-Encoding may be gzip or \(LinkDictionary.contentEncoding)")
+        message: "Content-Encoding may be gzip or \(LinkDictionary.contentEncoding)")
     }
     do throws(InflateFailure) {
       if coding == "gzip" { return try Inflater.gunzip(bytes, limit: maxBody) }
       return try Inflater.whole(bytes, dictionary: LinkDictionary.fromGateway, limit: maxBody)
     } catch {
-      throw error == .tooLarge ? tooLarge : Unreadable(status: .badRequest, words: "the body is not valid \(coding)")
+      throw error == .tooLarge ? tooLarge : Unreadable(status: .badRequest, message: "the body is not valid \(coding)")
     }
   }
 
   struct Unreadable: Error {
     let status: HTTPResponse.Status
-    let words: String
+    let message: String
   }
 
   func object(of call: Call) async -> JSONValue? {

@@ -11,24 +11,24 @@ extension HubAPI {
     do throws(Unreadable) {
       bytes = try await plainBody(of: call)
     } catch {
-      return Self.refusal(error.status, error.words)
+      return Self.refusal(error.status, error.message)
     }
     let batch: EventBatch
     do throws(EventBatch.Refusal) {
       batch = try EventBatch(parsing: bytes)
     } catch {
       stores.metrics.refusedBatch()
-      if case .badEvent(let seq, _) = error { return Self.refusal(.unprocessableContent, error.words, seq: seq) }
-      return Self.refusal(HTTPResponse.Status(code: error.status), error.words)
+      if case .badEvent(let seq, _) = error { return Self.refusal(.unprocessableContent, error.message, seq: seq) }
+      return Self.refusal(HTTPResponse.Status(code: error.status), error.message)
     }
     if let wait = await limiter.admit(call.gateway, events: batch.events.count, bytes: bytes.count) {
       stores.metrics.wasBusy(.rate)
-      return Self.refusal(.tooManyRequests, RateLimiter.words, retryAfter: wait)
+      return Self.refusal(.tooManyRequests, RateLimiter.message, retryAfter: wait)
     }
     let prepared = PreparedBatch(batch, from: call.gateway, after: nil, at: HubClock.now)
     if let wait = stores.ingest.admission.enter(call.gateway, bytes: prepared.bytes) {
       stores.metrics.wasBusy(.queue)
-      return Self.refusal(.serviceUnavailable, Admission.words, retryAfter: wait)
+      return Self.refusal(.serviceUnavailable, Admission.message, retryAfter: wait)
     }
     defer { stores.ingest.admission.leave(call.gateway, bytes: prepared.bytes) }
     switch try await stores.ingest.take(prepared) {

@@ -12,7 +12,8 @@ extension HubAPI {
     HubRoute.Parameter.whole("after", "The `next` of the page before, of a list with the oldest first."),
     .whole("before", "The `next` of the page before, of a list with the newest first."),
     HubRoute.Parameter(
-      name: "order", shape: .oneOf(["newest", "oldest"]), words: "Which end the list begins at; `before` means newest."),
+      name: "order", shape: .oneOf(["newest", "oldest"]),
+      summary: "Which end the list begins at; `before` means newest."),
     limit, .whole("since", "Only as new: milliseconds since 1970."),
     .whole("until", "Only as old: milliseconds since 1970."), words,
   ]
@@ -137,7 +138,7 @@ extension HubAPI {
         method: .get, path: "/v1/alerts", deed: .read, summary: "Alerts of gateways and hubs, the newest first.",
         parameters: [
           HubRoute.Parameter(
-            name: "state", shape: .oneOf(["all", "open"]), words: "Whether also those that are over."),
+            name: "state", shape: .oneOf(["all", "open"]), summary: "Whether also those that are over."),
           .text("gateway", "Only of this one."), .whole("before", "The `next` of the page before."), Self.limit,
         ], answers: [200: Self.page("alerts", Self.alert)], handler: { try await alertList($0) }),
       HubRoute(

@@ -23,11 +23,11 @@ struct HubRoute: Sendable {
   struct Parameter: Sendable {
     let name: String
     let shape: Shape
-    let words: String
+    let summary: String
 
-    static func whole(_ name: String, _ words: String) -> Self { Self(name: name, shape: .whole, words: words) }
-    static func text(_ name: String, _ words: String, most: Int? = nil) -> Self {
-      Self(name: name, shape: .text(most: most), words: words)
+    static func whole(_ name: String, _ summary: String) -> Self { Self(name: name, shape: .whole, summary: summary) }
+    static func text(_ name: String, _ summary: String, most: Int? = nil) -> Self {
+      Self(name: name, shape: .text(most: most), summary: summary)
     }
   }
 }
@@ -146,7 +146,7 @@ enum OpenAPI {
     let inPath = names.map { name in
       parameter(name, "path", name == "position" ? .whole : .text, nil, isRequired: true)
     }
-    return inPath + route.parameters.map { parameter($0.name, "query", $0.shape, $0.words, isRequired: false) }
+    return inPath + route.parameters.map { parameter($0.name, "query", $0.shape, $0.summary, isRequired: false) }
   }
 
   private static func parameter(

@@ -124,7 +124,7 @@ public final class Consumption: Sendable {
     let takesOthers = work.counts.stored + work.counts.known > 0
     for (item, error) in work.failed {
       guard error.kind == .unfit || takesOthers else { throw error }
-      work.refusals[item.place] = "event \(item.gateway)/\(item.epoch)/\(item.event.seq): \(error.words)"
+      work.refusals[item.place] = "event \(item.gateway)/\(item.epoch)/\(item.event.seq): \(error.message)"
     }
   }
 

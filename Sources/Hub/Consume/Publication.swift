@@ -93,7 +93,7 @@ public struct Publication: Sendable, Equatable {
       }
       return Events(gateway: gateway, epoch: epoch, events: [try EventBatch.event(json)], bytes: bytes)
     } catch {
-      throw Refusal(reason: error.words)
+      throw Refusal(reason: error.message)
     }
   }
 }

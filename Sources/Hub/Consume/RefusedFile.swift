@@ -27,7 +27,7 @@ final class RefusedFile: Sendable {
         json.field("payload", Self.hex(publication.payload.prefix(Self.maxPayload)))
       } + [10]
     let failure = lock.withLock { _ in write(line) }
-    if let failure { throw HubDatabaseError(kind: .unavailable, words: "\(location): \(failure)") }
+    if let failure { throw HubDatabaseError(kind: .unavailable, message: "\(location): \(failure)") }
   }
 
   /// `nil`: it is on disk.

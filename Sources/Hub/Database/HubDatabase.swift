@@ -18,19 +18,19 @@ public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConverti
   }
 
   public let kind: Kind
-  public let words: String
+  public let message: String
 
   /// The tables have been upgraded past what this program knows.
   static var outdated: HubDatabaseError {
     HubDatabaseError(
       kind: .outdated,
-      words: """
+      message: """
         a newer version has upgraded the tables, and this one knows those up to \(HubSchema.newest): \
         start the newer one here, too
         """)
   }
 
-  public var description: String { words }
+  public var description: String { message }
 }
 
 /// A row of an answer; columns count from 0.

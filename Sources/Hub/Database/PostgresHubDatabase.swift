@@ -62,9 +62,9 @@ final class PostgresHubDatabase: HubDatabase {
     let opened = withStrings(parameters.map(\.0)) { keys in
       withStrings(parameters.map(\.1)) { PQconnectdbParams(keys, $0, 1) }
     }
-    guard let opened else { throw HubDatabaseError(kind: .unavailable, words: "libpq is out of memory") }
+    guard let opened else { throw HubDatabaseError(kind: .unavailable, message: "libpq is out of memory") }
     guard PQstatus(opened) == CONNECTION_OK else {
-      let error = HubDatabaseError(kind: .unavailable, words: words(PQerrorMessage(opened)))
+      let error = HubDatabaseError(kind: .unavailable, message: words(PQerrorMessage(opened)))
       PQfinish(opened)
       throw error
     }
@@ -194,7 +194,7 @@ final class PostgresHubDatabase: HubDatabase {
     if state == Self.readOnly { isBroken = true }
     let hint = Self.ofOtherSessions.contains(state) ? "; \(Self.poolHint)" : ""
     throw HubDatabaseError(
-      kind: Self.kind(of: state), words: "PostgreSQL \(state): \(Self.words(PQerrorMessage(connection)))\(hint)")
+      kind: Self.kind(of: state), message: "PostgreSQL \(state): \(Self.words(PQerrorMessage(connection)))\(hint)")
   }
 
   /// The state of what would write where nothing can be written.
@@ -227,7 +227,7 @@ final class PostgresHubDatabase: HubDatabase {
     (prepared, isBroken) = ([:], false)
     PQreset(connection)
     guard PQstatus(connection) == CONNECTION_OK else {
-      throw HubDatabaseError(kind: .unavailable, words: Self.words(PQerrorMessage(connection)))
+      throw HubDatabaseError(kind: .unavailable, message: Self.words(PQerrorMessage(connection)))
     }
     do {
       try Self.settle(connection)
@@ -273,7 +273,7 @@ final class PostgresHubDatabase: HubDatabase {
       return
     }
     isBroken = true
-    throw HubDatabaseError(kind: .unavailable, words: "PostgreSQL: \(words)")
+    throw HubDatabaseError(kind: .unavailable, message: "PostgreSQL: \(words)")
   }
 
   /// A commit is about to be sent.

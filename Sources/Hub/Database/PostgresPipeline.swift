@@ -168,7 +168,7 @@ extension PostgresHubDatabase {
     var ready: Int32
     repeat { ready = poll(&descriptor, 1, patience * 1000) } while ready < 0 && errno == EINTR
     guard ready > 0 else {
-      throw HubDatabaseError(kind: .unavailable, words: "PostgreSQL: no answer within \(patience) s")
+      throw HubDatabaseError(kind: .unavailable, message: "PostgreSQL: no answer within \(patience) s")
     }
     if descriptor.revents & Int16(POLLIN | POLLHUP | POLLERR) != 0, PQconsumeInput(connection) == 0 {
       throw lost(connection)
@@ -246,6 +246,6 @@ extension PostgresHubDatabase {
   private func lost() -> HubDatabaseError { Self.lost(connection) }
 
   private static func lost(_ connection: OpaquePointer) -> HubDatabaseError {
-    HubDatabaseError(kind: .unavailable, words: "PostgreSQL: \(words(PQerrorMessage(connection)))")
+    HubDatabaseError(kind: .unavailable, message: "PostgreSQL: \(words(PQerrorMessage(connection)))")
   }
 }

@@ -35,7 +35,7 @@ extension PostgresHubDatabase {
       guard current <= Int64(steps.count) else {
         throw HubDatabaseError(
           kind: .other,
-          words: "schema version \(current) is newer than this program, which supports up to \(steps.count)")
+          message: "schema version \(current) is newer than this program, which supports up to \(steps.count)")
       }
       // Transactions of hubs that run on the version before end first; those behind see the new one.
       if current < Int64(steps.count) { try execute("SELECT pg_advisory_xact_lock(\(Self.schemaLock))") }

@@ -28,7 +28,7 @@ final class SQLiteHubDatabase: HubDatabase {
   /// Of a hub that may be serving: the file is neither made nor upgraded.
   init(existing location: String, writes: Bool) throws(HubDatabaseError) {
     do throws(SQLiteError) {
-      guard access(location, F_OK) == 0 else { throw SQLiteError(code: 14, words: "\(location): no such file") }
+      guard access(location, F_OK) == 0 else { throw SQLiteError(code: 14, message: "\(location): no such file") }
       database = try Database(location: location)
       try database.execute(
         "PRAGMA busy_timeout = 5000; PRAGMA synchronous = FULL; PRAGMA query_only = \(writes ? "OFF" : "ON")")
@@ -165,6 +165,6 @@ extension HubDatabaseError {
       case .other where error.code & 0xFF == 18: .unfit
       case .constraint, .other: .other
       }
-    self.init(kind: kind, words: error.description)
+    self.init(kind: kind, message: error.description)
   }
 }

@@ -226,12 +226,12 @@ struct LinkSession: Sendable {
     }
     if let wait = await limiter.admit(gateway, events: batch.events.count, bytes: bytes) {
       stores.metrics.wasBusy(.rate)
-      return Self.busy(number, RateLimiter.words, wait)
+      return Self.busy(number, RateLimiter.message, wait)
     }
     let prepared = PreparedBatch(batch, from: gateway, after: message["after"]?.integer, at: HubClock.now)
     if let wait = stores.ingest.admission.enter(gateway, bytes: prepared.bytes) {
       stores.metrics.wasBusy(.queue)
-      return Self.busy(number, Admission.words, wait)
+      return Self.busy(number, Admission.message, wait)
     }
     defer { stores.ingest.admission.leave(gateway, bytes: prepared.bytes) }
     do {
@@ -246,7 +246,7 @@ struct LinkSession: Sendable {
       let failure: any Error = error
       if let refused = failure as? HubDatabaseError, refused.kind == .unfit {
         stores.metrics.refusedBatch()
-        return Self.refusal(number, .badEvent(seq: nil, reason: refused.words))
+        return Self.refusal(number, .badEvent(seq: nil, reason: refused.message))
       }
       stores.metrics.wasBusy(.database)
       // Disk full and the like: the gateway keeps everything and tries again, not all of them at once.
@@ -265,14 +265,14 @@ struct LinkSession: Sendable {
   private static func refusal(_ number: Int64, _ refusal: EventBatch.Refusal) -> [UInt8] {
     answer("refused", number) { json in
       json.field("status", refusal.status)
-      json.field("error", refusal.words)
+      json.field("error", refusal.message)
       if case .badEvent(let seq, _) = refusal { json.field("seq", seq) }
     }
   }
 
-  private static func busy(_ number: Int64, _ words: String, _ seconds: Int) -> [UInt8] {
+  private static func busy(_ number: Int64, _ message: String, _ seconds: Int) -> [UInt8] {
     answer("busy", number) { json in
-      json.field("error", words)
+      json.field("error", message)
       json.field("retry_after_s", seconds)
     }
   }
@@ -304,13 +304,13 @@ struct LinkSession: Sendable {
     }
   }
 
-  private static func failure(_ id: String, _ code: String, _ words: String) -> [UInt8] {
+  private static func failure(_ id: String, _ code: String, _ message: String) -> [UInt8] {
     JSONWriter.object { json in
       json.field("type", "response")
       json.field("id", id)
       json.field("ok", false)
       json.field("code", code)
-      json.field("error", words)
+      json.field("error", message)
     }
   }
 

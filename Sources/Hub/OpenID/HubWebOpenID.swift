@@ -18,7 +18,7 @@ extension HubWeb {
     if let site = request.headers[.init("Sec-Fetch-Site")!],
       !["same-origin", "none"].contains(where: { site.isExactly($0) })
     {
-      throw WebGuard.Refusal(status: 403, words: "requests of other sites are refused")
+      throw WebGuard.Refusal(status: 403, message: "requests of other sites are refused")
     }
     guard let provider else { return Self.plain(HubAPI.refusal(.notFound, "not found")) }
     let journey = OpenIDJourney(back: request.uri.queryParameters.get("back"), at: HubClock.now)
@@ -92,7 +92,7 @@ extension HubWeb {
       do {
         try await stores.desk.dismiss(identity)
       } catch {
-        throw .unavailable(error.words)
+        throw .unavailable(error.message)
       }
       throw .noRole
     }

@@ -30,10 +30,10 @@ extension HubSchema {
   static func require(_ version: Int64) throws(HubDatabaseError) {
     let own = Int64(newest)
     guard version != own else { return }
-    let words =
+    let message =
       version == 0
       ? "it has no tables of a hub yet: start the hub once"
       : "its tables have version \(version), this program's \(own): use the program of the hub that serves, or restart it"
-    throw HubDatabaseError(kind: .other, words: words)
+    throw HubDatabaseError(kind: .other, message: message)
   }
 }

@@ -41,7 +41,7 @@ public enum HubBackup {
     do {
       try DatabaseFile.protect(part)
     } catch {
-      throw Failure(error.words, isPlace: true)
+      throw Failure(error.message, isPlace: true)
     }
     let source = try Database(location: location)
     try source.execute("PRAGMA busy_timeout = 5000; PRAGMA query_only = ON")

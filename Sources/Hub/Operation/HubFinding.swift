@@ -12,17 +12,17 @@ public struct HubFinding: Sendable, Equatable {
 
   public var name: String
   public var state: State
-  public var words: String
+  public var message: String
   public var remedy: String?
 
-  public init(_ name: String, _ state: State, _ words: String, _ remedy: String? = nil) {
-    (self.name, self.state, self.words, self.remedy) = (name, state, words, remedy)
+  public init(_ name: String, _ state: State, _ message: String, _ remedy: String? = nil) {
+    (self.name, self.state, self.message, self.remedy) = (name, state, message, remedy)
   }
 
   public func write(to json: inout JSONWriter) {
     json.field("check", name)
     json.field("state", state.rawValue)
-    json.field("words", words)
+    json.field("words", message)
     json.field("remedy", remedy)
   }
 }

@@ -19,7 +19,7 @@ extension HubAPI {
         } catch let refusal as WebGuard.Refusal {
           return HubWeb.refusing(refusal)
         } catch let error as HubDatabaseError {
-          return HubWeb.plain(Self.refusal(.serviceUnavailable, error.words, retryAfter: 10))
+          return HubWeb.plain(Self.refusal(.serviceUnavailable, error.message, retryAfter: 10))
         }
       }
     }

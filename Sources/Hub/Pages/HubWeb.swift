@@ -216,7 +216,7 @@ final class HubWeb: Sendable {
     do {
       try await stores.desk.note(deed)
     } catch {
-      HubLog.write(.warning, "a refused login is not written down: \(error.words)")
+      HubLog.write(.warning, "a refused login is not written down: \(error.message)")
     }
   }
 
@@ -299,7 +299,7 @@ final class HubWeb: Sendable {
   }
 
   static func refusing(_ refusal: WebGuard.Refusal) -> Response {
-    plain(HubAPI.refusal(HTTPResponse.Status(code: refusal.status), refusal.words))
+    plain(HubAPI.refusal(HTTPResponse.Status(code: refusal.status), refusal.message))
   }
 }
 

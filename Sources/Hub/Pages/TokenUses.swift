@@ -20,7 +20,7 @@ struct TokenUses: Sendable {
         try await stores.desk.keepTokenUses(fresh, at: HubClock.now)
         kept.merge(fresh) { $1 }
       } catch {
-        HubLog.write(.debug, "uses of tokens are not written down yet: \(error.words)")
+        HubLog.write(.debug, "uses of tokens are not written down yet: \(error.message)")
       }
     }
   }

@@ -39,7 +39,7 @@ struct Caretaker: Sendable {
     }
     do {
       let count = try await purge.run { [stores] table, rows in stores.metrics.purged(rows, of: table) }
-      if !count.isEmpty { HubLog.write(.info, "retention: deleted \(count.words)") }
+      if !count.isEmpty { HubLog.write(.info, "retention: deleted \(count.message)") }
       return count
     } catch is CancellationError {
       return nil

@@ -47,7 +47,7 @@ public struct Purge: Sendable {
     public var kinds: [String: Int] = [:]
 
     public var isEmpty: Bool { tables.values.allSatisfy { $0 == 0 } }
-    public var words: String {
+    public var message: String {
       PurgedTable.allCases.compactMap { table in tables[table].map { "\($0) \(table.rawValue)" } }
         .joined(separator: ", ")
     }

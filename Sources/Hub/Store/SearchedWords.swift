@@ -74,6 +74,6 @@ struct SearchedWords: Sendable {
 
 /// A parameter that means nothing: the answer is 400.
 struct BadQuery: Error, Equatable {
-  let words: String
-  init(_ words: String) { self.words = words }
+  let message: String
+  init(_ message: String) { self.message = message }
 }

@@ -73,7 +73,7 @@ public final class RadioConfigurator {
       let outcome = await connection.ask(setting.command(facts), .interactive)
       guard case .replied(.ok) = outcome else {
         await synchronizer.refreshIdentity()
-        throw .radio("\(setting.words) \(Self.words(outcome))\(count > 0 ? "; \(count) before it were set" : "")")
+        throw .radio("\(setting.message) \(Self.words(outcome))\(count > 0 ? "; \(count) before it were set" : "")")
       }
     }
     return try await read()
@@ -158,7 +158,7 @@ extension RadioSetting {
   }
 
   /// For a refusal; no secret.
-  var words: String {
+  var message: String {
     switch self {
     case .name: "the name"
     case .position: "the position"

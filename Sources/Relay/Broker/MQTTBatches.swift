@@ -89,12 +89,12 @@ extension MQTTCarrier {
         return failure ?? .hungUp(reason: "the connection ended")
       }
       switch answer.code {
-      case 0x87: return .stopped(reason: "the broker does not allow publishing there (\(answer.words))")
+      case 0x87: return .stopped(reason: "the broker does not allow publishing there (\(answer.message))")
       // Of these the broker may think otherwise later; an identifier in use is our own next one's matter.
       case 0x80, 0x83, 0x89, 0x91, 0x93, 0x96, 0x97:
-        return .retry(reason: "the broker cannot accept it now (\(answer.words))", after: nil)
+        return .retry(reason: "the broker cannot accept it now (\(answer.message))", after: nil)
       // The topic, the payload, its size: the same again would be refused again.
-      default: return .refused(status: Int(answer.code), reason: "the broker refuses it (\(answer.words))")
+      default: return .refused(status: Int(answer.code), reason: "the broker refuses it (\(answer.message))")
       }
     }
   }

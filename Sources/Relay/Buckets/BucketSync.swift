@@ -143,7 +143,7 @@ final class BucketSync: UpdatesListener {
   // MARK: Fetching
 
   struct Trouble: Error {
-    let words: String
+    let message: String
   }
 
   /// Asks what there is, fetches it, and waits for more; again from the beginning after a failure, and where nobody tells of what is new, now
@@ -155,7 +155,7 @@ final class BucketSync: UpdatesListener {
       } catch is CancellationError {
         return
       } catch {
-        await failed((error as? Trouble)?.words ?? "\(error)")
+        await failed((error as? Trouble)?.message ?? "\(error)")
       }
     }
   }
@@ -174,7 +174,7 @@ final class BucketSync: UpdatesListener {
       switch action {
       case .askState(let buckets): try await askState(buckets)
       case .fetch(let bucket, let from, let until, let limit):
-        if bucket == "commands", !hasRoomForCommands() { throw Trouble(words: "too many commands are waiting here") }
+        if bucket == "commands", !hasRoomForCommands() { throw Trouble(message: "too many commands are waiting here") }
         try await fetch(bucket, from, until, limit)
       case .skip(let bucket, let first, let last, let position):
         try await skip(bucket, first...last, "too_long", position)
@@ -192,7 +192,7 @@ final class BucketSync: UpdatesListener {
   private func askState(_ buckets: [String]) async throws {
     let answer = try await source.ask(.state(buckets))
     try Task.checkCancellation()
-    guard let list = answer?["buckets"]?.array else { throw Trouble(words: "the hub does not report its buckets") }
+    guard let list = answer?["buckets"]?.array else { throw Trouble(message: "the hub does not report its buckets") }
     catchUp.stateArrived(
       list.compactMap { state in
         guard let name = state["bucket"]?.string, let seq = state["seq"]?.integer,
@@ -206,7 +206,7 @@ final class BucketSync: UpdatesListener {
     let answer = try await source.ask(.page(bucket: bucket, from: from, until: until, limit: limit))
     try Task.checkCancellation()
     guard let answer, let page = CatchUp.Page(answer), let outcome = catchUp.read(page, of: bucket) else {
-      throw Trouble(words: "the hub's answer about \(bucket) is invalid or missing")
+      throw Trouble(message: "the hub's answer about \(bucket) is invalid or missing")
     }
     log.debug(
       "\(upstream): \(bucket): fetched after seq \(from.seq)\(until.map { " up to \($0)" } ?? ""), at most \(limit): "
@@ -225,9 +225,9 @@ final class BucketSync: UpdatesListener {
   }
 
   /// Waits before the next try; somebody may say that it is to be now.
-  private func failed(_ words: String) async {
-    if troubleLogged != words { log.warning("\(upstream): \(words); retrying automatically") }
-    troubleLogged = words
+  private func failed(_ message: String) async {
+    if troubleLogged != message { log.warning("\(upstream): \(message); retrying automatically") }
+    troubleLogged = message
     catchUp.failed()
     // `try?`: when it is cancelled nobody tries again.
     try? await loop.sleep(for: backoff.next(using: &random))

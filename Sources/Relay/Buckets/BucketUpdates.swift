@@ -24,7 +24,7 @@ extension BucketSync {
       case .sent: applied += 1
       case .known: duplicates += 1
       case .skipped: skipped += 1
-      case .later(let words): throw Trouble(words: words)
+      case .later(let message): throw Trouble(message: message)
       }
     }
     try await move(bucket, outcome)
@@ -43,7 +43,7 @@ extension BucketSync {
       case .sent: "applied"
       case .known: "known already"
       case .skipped: "skipped"
-      case .later(let words): "later: \(words)"
+      case .later(let message): "later: \(message)"
       }
     log.debug(
       "\(upstream): \(bucket): seq \(update.seq), date \(Self.date(update.at)), type \(Self.type(update, bucket)), "

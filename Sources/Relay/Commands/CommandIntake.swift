@@ -23,9 +23,9 @@ public struct RemoteCommand: Sendable {
 public enum CommandAnswer: Equatable, Sendable {
   /// Taken; fields that belong to the answer.
   case done([UInt8])
-  case refused(code: String, words: String)
+  case refused(code: String, message: String)
   /// The disk did not take it: it must come again.
-  case notKept(words: String)
+  case notKept(message: String)
 }
 
 /// Takes commands of one upstream in: only those that are allowed, not more than so many a minute, each once, each journaled
@@ -72,12 +72,13 @@ final class CommandIntake: CommandTaker {
   /// A live command.
   func take(_ payload: [UInt8]) async -> [UInt8]? {
     switch read(payload) {
-    case .failure(let refusal): return await end(refusal.command, .refused(code: "invalid", words: refusal.words))
+    case .failure(let refusal): return await end(refusal.command, .refused(code: "invalid", message: refusal.message))
     case .success(let command):
       if let answer = earlierAnswer(command.id) { return answer }
       guard isWithinLimit() else {
         return Self.answer(
-          command, .refused(code: "full", words: "at most \(settings.perMinute) commands a minute"), isRetryable: true)
+          command, .refused(code: "full", message: "at most \(settings.perMinute) commands a minute"), isRetryable: true
+        )
       }
       return await run(command)
     }
@@ -85,7 +86,7 @@ final class CommandIntake: CommandTaker {
 
   private struct Unreadable: Error {
     let command: RemoteCommand
-    let words: String
+    let message: String
   }
 
   private func read(_ payload: [UInt8]) -> Result<RemoteCommand, Unreadable> {
@@ -93,12 +94,12 @@ final class CommandIntake: CommandTaker {
     let json = payload.count <= Self.maxBytes ? try? JSONValue(parsing: payload) : nil
     guard let body = json, body.fields != nil else {
       let command = RemoteCommand(upstream: upstream, id: "", name: "", body: .null)
-      return .failure(Unreadable(command: command, words: "a command must be a JSON object"))
+      return .failure(Unreadable(command: command, message: "a command must be a JSON object"))
     }
     let command = RemoteCommand(
       upstream: upstream, id: body["id"]?.string ?? "", name: body["command"]?.string ?? "", body: body)
     guard (1...48).contains(command.id.utf8.count) else {
-      return .failure(Unreadable(command: command, words: "\"id\", a string of 1 to 48 bytes, is missing"))
+      return .failure(Unreadable(command: command, message: "\"id\", a string of 1 to 48 bytes, is missing"))
     }
     return .success(command)
   }
@@ -129,7 +130,7 @@ final class CommandIntake: CommandTaker {
   private func carryOut(_ command: RemoteCommand) async -> CommandAnswer {
     guard Self.known.contains(command.name), settings.allowed.contains(command.name), let host else {
       let allowed = settings.allowed.sorted().joined(separator: ", ")
-      return .refused(code: "not_allowed", words: "allowed are: \(allowed.isEmpty ? "none" : allowed)")
+      return .refused(code: "not_allowed", message: "allowed are: \(allowed.isEmpty ? "none" : allowed)")
     }
     return await host.carryOut(command)
   }
@@ -167,7 +168,7 @@ final class CommandIntake: CommandTaker {
     case .failure(let refusal):
       var command = refusal.command
       command.id = next.id
-      return await end(command, .refused(code: "invalid", words: refusal.words))
+      return await end(command, .refused(code: "invalid", message: refusal.message))
     case .success(var command):
       // The queue's name of it: what stands in it is what ends it.
       command.id = next.id
@@ -210,8 +211,8 @@ final class CommandIntake: CommandTaker {
 
   /// `nil`: the disk did not take it.
   private func end(_ command: RemoteCommand, _ answer: CommandAnswer) async -> [UInt8]? {
-    if case .notKept(let words) = answer {
-      log.warning("\(upstream): a command was not accepted: \(words); the hub will resend it")
+    if case .notKept(let message) = answer {
+      log.warning("\(upstream): a command was not accepted: \(message); the hub will resend it")
       return nil
     }
     let moment = Moment(clock)
@@ -240,8 +241,8 @@ final class CommandIntake: CommandTaker {
       switch answer {
       // What is asked for is not told to everybody else.
       case .done(let result): if command.name != "status" { json.field("result", json: result) }
-      case .refused(let code, let words):
-        json.field("error", words)
+      case .refused(let code, let message):
+        json.field("error", message)
         json.field("code", code)
       case .notKept: break
       }
@@ -259,9 +260,9 @@ final class CommandIntake: CommandTaker {
       case .done(let result):
         json.field("ok", true)
         json.field("result", json: result)
-      case .refused(let code, let words):
+      case .refused(let code, let message):
         json.field("ok", false)
-        json.field("error", words)
+        json.field("error", message)
         json.field("code", code)
       case .notKept: break
       }

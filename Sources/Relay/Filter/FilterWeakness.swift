@@ -6,7 +6,7 @@ extension EventFilter {
   /// Something about a filter that an operator should know: the key that it is about, and words.
   public struct Weakness: Equatable, Sendable {
     public let key: String
-    public let words: String
+    public let message: String
   }
 
   /// Kinds whose events can be told to be a channel's, or a node's.
@@ -23,15 +23,15 @@ extension EventFilter {
     guard isSelective else { return [] }
     var found: [Weakness] = []
     for (key, names) in [("contacts", contacts ?? []), ("rooms", rooms ?? [])] {
-      for name in names where NodeName(name).isWeak { found.append(Weakness(key: key, words: weakness(of: name))) }
+      for name in names where NodeName(name).isWeak { found.append(Weakness(key: key, message: weakness(of: name))) }
     }
     let passable = passableKinds
     if passable.isEmpty {
       let key = !(contacts ?? []).isEmpty ? "contacts" : !(rooms ?? []).isEmpty ? "rooms" : "channels"
-      found.append(Weakness(key: key, words: "nothing can pass: events of these kinds cannot be attributed to these"))
+      found.append(Weakness(key: key, message: "nothing can pass: events of these kinds cannot be attributed to these"))
     } else {
       for kind in kinds.sorted() where !passable.contains(kind) && kind != EventKind.gap.rawValue {
-        found.append(Weakness(key: "kinds", words: "\"\(kind)\" cannot be attributed to those named: none passes"))
+        found.append(Weakness(key: "kinds", message: "\"\(kind)\" cannot be attributed to those named: none passes"))
       }
       found += change(channels, contacts)
     }
@@ -54,7 +54,8 @@ extension EventFilter {
       return [
         Weakness(
           key: "channels",
-          words: "only these channels pass, and no direct messages any more: name their senders in `contacts`, or say "
+          message:
+            "only these channels pass, and no direct messages any more: name their senders in `contacts`, or say "
             + "`contacts = []`")
       ]
     }
@@ -62,7 +63,7 @@ extension EventFilter {
       return [
         Weakness(
           key: "contacts",
-          words: "only direct messages of these pass, and no channels any more: name those in `channels`, or say "
+          message: "only direct messages of these pass, and no channels any more: name those in `channels`, or say "
             + "`channels = []`")
       ]
     }

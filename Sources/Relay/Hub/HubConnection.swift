@@ -144,13 +144,13 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   }
 
   private struct Nonsense: Error {
-    let words: String
+    let message: String
   }
 
   private static func verdict(of error: any Error) -> Verdict {
     switch error {
     case let failure as WebSocketFailure: .retry(reason: failure.description, after: nil)
-    case let nonsense as Nonsense: .retry(reason: WebSocketFailure.closed(nonsense.words).description, after: nil)
+    case let nonsense as Nonsense: .retry(reason: WebSocketFailure.closed(nonsense.message).description, after: nil)
     case is TimedOut: .retry(reason: WebSocketFailure.closed("no welcome in time").description, after: nil)
     default: .retry(reason: WebSocketFailure.cancelled.description, after: nil)
     }
@@ -163,7 +163,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       guard message["type"]?.string == "welcome" else { continue }
       // Of nothing that can be it is not gone on from: neither from the beginning, nor anywhere else.
       guard let acknowledged = HubOverHTTP.acknowledged(message) else {
-        throw Nonsense(words: "an invalid welcome")
+        throw Nonsense(message: "an invalid welcome")
       }
       return (acknowledged, Int(min(max(message["window"]?.integer ?? 1, 1), 16)))
     }
@@ -172,7 +172,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   private static func message(_ bytes: [UInt8]) throws(Nonsense) -> JSONValue {
     // `try?`: what is no JSON ends the link; there is nothing to tell it by.
     guard let message = try? JSONValue(parsing: bytes), message["type"]?.string != nil || message.count != nil else {
-      throw Nonsense(words: "the hub sent an invalid message")
+      throw Nonsense(message: "the hub sent an invalid message")
     }
     return message
   }
@@ -242,9 +242,9 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       return .outdated
     } catch {
       if let cancelled = error as? CancellationError { throw cancelled }
-      if let nonsense = error as? Nonsense { socket.close(.closed(nonsense.words)) }
+      if let nonsense = error as? Nonsense { socket.close(.closed(nonsense.message)) }
       let failure =
-        (error as? Nonsense).map { WebSocketFailure.closed($0.words) } ?? error as? WebSocketFailure ?? .cancelled
+        (error as? Nonsense).map { WebSocketFailure.closed($0.message) } ?? error as? WebSocketFailure ?? .cancelled
       return lost(failure)
     }
   }
@@ -349,7 +349,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     // Of another number: it was void by then.
     guard let first = batches.first, number == Int64(first.number) else { return }
     guard let verdict = verdict(first.last) else {
-      throw Nonsense(words: "an invalid answer")
+      throw Nonsense(message: "an invalid answer")
     }
     batches.removeFirst()
     // Those behind one that is not taken are void.

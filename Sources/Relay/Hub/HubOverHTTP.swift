@@ -163,7 +163,7 @@ final class HubOverHTTP {
       trouble = nil
     } catch Verdict.stopped(let reason) {
       trouble = reason
-      throw BucketSync.Trouble(words: reason)
+      throw BucketSync.Trouble(message: reason)
     } catch {
       // Too many wait already, or nobody waits any more.
       return nil

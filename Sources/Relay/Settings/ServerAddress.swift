@@ -13,8 +13,8 @@ enum ServerAddress {
   }
 
   /// Words that came from a server, without parts of the path that it was asked for: many say it back.
-  static func hiding(_ path: String, in words: String) -> String {
-    var bytes = Array(words.utf8)
+  static func hiding(_ path: String, in message: String) -> String {
+    var bytes = Array(message.utf8)
     let separators = Array("/?&=#".utf8)
     let parts = path.utf8.split { separators.contains($0) }.filter { $0.count >= shortestPart }
     for part in parts.map(Array.init) {

@@ -43,13 +43,13 @@ extension Store {
     do throws(SQLiteError) {
       let database = try Database(location: backup, readOnly: true)
       let verdict = try database.value("PRAGMA integrity_check(1)")?.text
-      guard verdict == "ok" else { throw SQLiteError(code: 11, words: verdict ?? "it cannot be read") }
+      guard verdict == "ok" else { throw SQLiteError(code: 11, message: verdict ?? "it cannot be read") }
       let version = try database.schemaVersion()
       guard (1...(Schema.migrations.last?.number ?? 0)).contains(version),
         try database.value("SELECT value FROM meta WHERE name = 'epoch'") != nil
-      else { throw SQLiteError(code: 1, words: "not a store of this program, or of a newer version") }
+      else { throw SQLiteError(code: 1, message: "not a store of this program, or of a newer version") }
     } catch {
-      throw .unavailable("\(backup) is not a valid backup: \(error.words)")
+      throw .unavailable("\(backup) is not a valid backup: \(error.message)")
     }
   }
 

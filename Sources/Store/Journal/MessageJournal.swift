@@ -103,7 +103,7 @@ extension Store {
     last = max(last, try database.value("SELECT seq FROM messages WHERE id = ?", .integer(newest))?.integer ?? 0)
     // A real seq is never that large: a bit has flipped, and the following numbers would be ambiguous.
     guard last < Statement.bound, journalState.open.last < Statement.bound else {
-      throw SQLiteError(code: 11, words: "impossible seq \(max(last, journalState.open.last))")
+      throw SQLiteError(code: 11, message: "impossible seq \(max(last, journalState.open.last))")
     }
     journalState.found(LaneAmount(), last: last, bytes: bytes)
     journalState.found(try messageAmount(after: 0, through: last), last: last, bytes: bytes)

@@ -43,13 +43,13 @@ enum BlueZ {
   static func failure(_ error: BusError) -> BluetoothFailure {
     switch error {
     case .timedOut: return .timedOut
-    case .refused(let name, let words): return failure(name, words)
+    case .refused(let name, let message): return failure(name, message)
     default: return .other(error.description)
     }
   }
 
-  private static func failure(_ name: String, _ words: String) -> BluetoothFailure {
-    if words.contains("rfkill") { return .blocked }
+  private static func failure(_ name: String, _ message: String) -> BluetoothFailure {
+    if message.contains("rfkill") { return .blocked }
     switch name {
     case "org.bluez.Error.InProgress": return .inProgress
     case "org.bluez.Error.AlreadyConnected", "org.bluez.Error.AlreadyExists": return .alreadyDone
@@ -57,7 +57,7 @@ enum BlueZ {
     case "org.bluez.Error.AuthenticationFailed", "org.bluez.Error.AuthenticationRejected",
       "org.bluez.Error.AuthenticationCanceled", "org.bluez.Error.AuthenticationTimeout":
       return .authentication
-    case "org.bluez.Error.NotPermitted" where words.contains("acquired"): return .inUse(words)
+    case "org.bluez.Error.NotPermitted" where message.contains("acquired"): return .inUse(message)
     case "org.bluez.Error.NotAuthorized", "org.bluez.Error.NotPermitted": return .authentication
     case "org.bluez.Error.DoesNotExist", "org.freedesktop.DBus.Error.UnknownObject",
       "org.freedesktop.DBus.Error.UnknownMethod", "org.freedesktop.DBus.Error.UnknownInterface",
@@ -65,23 +65,23 @@ enum BlueZ {
       return .unknownObject
     case "org.freedesktop.DBus.Error.AccessDenied": return .notAllowed
     case "org.freedesktop.DBus.Error.NoReply": return .timedOut
-    case "org.bluez.Error.ConnectionAttemptFailed": return .aborted(words)
-    default: return failure(words: words, name: name)
+    case "org.bluez.Error.ConnectionAttemptFailed": return .aborted(message)
+    default: return failure(message: message, name: name)
     }
   }
 
   /// `org.bluez.Error.Failed` carries its meaning in its text.
-  private static func failure(words: String, name: String) -> BluetoothFailure {
-    if words.contains("connection-abort") || words.contains("connection-canceled") || words.contains("abort") {
-      return .aborted(words)
+  private static func failure(message: String, name: String) -> BluetoothFailure {
+    if message.contains("connection-abort") || message.contains("connection-canceled") || message.contains("abort") {
+      return .aborted(message)
     }
-    if words.contains("already-connected") { return .alreadyDone }
-    if words.contains("busy") || words.contains("in progress") { return .inProgress }
-    if words.contains("not-powered") || words.contains("Not Powered") { return .notReady }
+    if message.contains("already-connected") { return .alreadyDone }
+    if message.contains("busy") || message.contains("in progress") { return .inProgress }
+    if message.contains("not-powered") || message.contains("Not Powered") { return .notReady }
     // ATT errors: insufficient authentication, authorization, encryption (key size): the bond is invalid.
-    for code in ["0x05", "0x08", "0x0c", "0x0f"] where words.contains("ATT error: \(code)") { return .authentication }
-    if words.contains("key-missing") || words.contains("PIN or Key Missing") { return .authentication }
-    if words.contains("ATT error: 0x01") { return .unknownObject }  // invalid handle: a stale cache
-    return .other(words.isEmpty ? name : words)
+    for code in ["0x05", "0x08", "0x0c", "0x0f"] where message.contains("ATT error: \(code)") { return .authentication }
+    if message.contains("key-missing") || message.contains("PIN or Key Missing") { return .authentication }
+    if message.contains("ATT error: 0x01") { return .unknownObject }  // invalid handle: a stale cache
+    return .other(message.isEmpty ? name : message)
   }
 }

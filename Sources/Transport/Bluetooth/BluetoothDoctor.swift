@@ -85,14 +85,14 @@ public final class BluetoothDoctor {
     guard parts.count >= 2 else { return Finding("bluetoothd", .warning, "version \(text)") }
     let number = parts[0] * 1000 + parts[1]
     for fault in Self.faults where fault.versions.contains(number) {
-      return Finding("bluetoothd", .warning, "version \(text): \(fault.words)", fault.remedy)
+      return Finding("bluetoothd", .warning, "version \(text): \(fault.message)", fault.remedy)
     }
     return Finding("bluetoothd", .ok, "version \(text)")
   }
 
   /// Known defects by version of bluetoothd: that of 5.66 was seen on the bench, older ones are from BlueZ's
   /// change log. 5.66 is written as 5066.
-  static let faults: [(versions: ClosedRange<Int>, words: String, remedy: String)] = [
+  static let faults: [(versions: ClosedRange<Int>, message: String, remedy: String)] = [
     (
       0...5045, "no sockets for notifications and writes (AcquireNotify, AcquireWrite)",
       "Nothing to do: a slower method is used; a newer BlueZ is better."

@@ -38,7 +38,7 @@ final class PairingAgent {
   }
 
   private func answer(_ call: BusMessage) throws(BusError) -> [BusValue] {
-    let rejected = BusError.refused(name: "org.bluez.Error.Rejected", words: "not by Meshpost")
+    let rejected = BusError.refused(name: "org.bluez.Error.Rejected", message: "not by Meshpost")
     switch call.member {
     case "Release", "Cancel", "DisplayPasskey", "DisplayPinCode": return []
     case "RequestPasskey", "RequestPinCode":

@@ -122,7 +122,7 @@ final class SerialPort {
       let group = stat(device, &status) == 0 ? getgrgid(status.st_gid).map { String(cString: $0.pointee.gr_name) } : nil
       return .notPermitted(location, group: group)
     case EBUSY: return .inUse(location, by: PortHolder.name(of: device) ?? "another program")
-    default: return .system("\(location): \(SystemError("open", code: code).words)")
+    default: return .system("\(location): \(SystemError("open", code: code).message)")
     }
   }
 }

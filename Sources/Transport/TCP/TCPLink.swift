@@ -87,7 +87,7 @@ final class TCPLink: Link {
     case .wrote(let count): pending.removeFirst(count)
     case .wouldBlock: break
     case .failed(let error) where error.code == ECONNRESET || error.code == EPIPE: return fail(.closedByPeer(name))
-    case .failed(let error): return fail(.system("\(name): \(error.words)"))
+    case .failed(let error): return fail(.system("\(name): \(error.message)"))
     }
     loop.changeInterest(socket, to: pending.isEmpty ? .readable : [.readable, .writable])
   }
@@ -101,7 +101,7 @@ final class TCPLink: Link {
       case .end: return fail(.closedByPeer(name))
       // Some network stacks drop a client by a reset.
       case .failed(let error) where error.code == ECONNRESET: return fail(.closedByPeer(name))
-      case .failed(let error): return fail(.system("\(name): \(error.words)"))
+      case .failed(let error): return fail(.system("\(name): \(error.message)"))
       }
     }
   }

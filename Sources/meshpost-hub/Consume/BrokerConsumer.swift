@@ -247,7 +247,7 @@ final class BrokerConsumer {
       do {
         outcomes.send(.kept(try await consumption.keep(publications)))
       } catch let error as HubDatabaseError where error.kind == .outdated {
-        outcomes.send(.outdated(error.words))
+        outcomes.send(.outdated(error.message))
       } catch {
         outcomes.send(.failed("\(error)"))
       }

@@ -32,7 +32,7 @@ enum ShapeReference {
   struct Field {
     let name: String
     let type: String
-    let words: String
+    let summary: String
     var isOptional: Bool { type.hasSuffix("?") }
     /// Without the marks of arrays and options.
     var base: String { String(type.prefix { $0 != "?" && $0 != "[" }) }
@@ -42,7 +42,7 @@ enum ShapeReference {
   static func fields(_ shape: String) -> [Field] {
     (Shapes.shapes[shape] ?? "").split(separator: "\n").map { line in
       let parts = line.split(separator: " ", maxSplits: 2).map(String.init)
-      return Field(name: parts[0], type: parts.count > 1 ? parts[1] : "any", words: parts.count > 2 ? parts[2] : "")
+      return Field(name: parts[0], type: parts.count > 1 ? parts[1] : "any", summary: parts.count > 2 ? parts[2] : "")
     }
   }
 
@@ -106,7 +106,7 @@ enum ShapeReference {
       text += "\n## \(name)\n\n| name | type | |\n|---|---|---|\n"
       for field in fields(name) {
         let type = Shapes.shapes[field.base] == nil ? field.type : "[\(field.type)](#\(field.base))"
-        text += "| `\(field.name)` | \(type) | \(field.words) |\n"
+        text += "| `\(field.name)` | \(type) | \(field.summary) |\n"
       }
     }
     return String(text.dropLast())

@@ -130,7 +130,7 @@ struct ManualPages {
       text += "\n\\fI\(escape(shape))\\fP\n"
       for field in ShapeReference.fields(shape) {
         text +=
-          "  \(escape(field.name)) (\(escape(field.type)))\(field.words.isEmpty ? "" : " \(escape(field.words))")\n"
+          "  \(escape(field.name)) (\(escape(field.type)))\(field.summary.isEmpty ? "" : " \(escape(field.summary))")\n"
       }
     }
     return text + ".fi\n"

@@ -40,7 +40,7 @@ struct WebCommand: ParsableCommand {
         await web?.answer(request, responder)
       }
     } catch {
-      throw Failure.say("port \(port): \(error.words)", EX_UNAVAILABLE)
+      throw Failure.say("port \(port): \(error.message)", EX_UNAVAILABLE)
     }
     web = WebServer(
       files: files, guardian: WebGuard(names: []), access: secret, cookie: "meshpost_\(server.port)", on: loop,
@@ -62,7 +62,7 @@ struct WebCommand: ParsableCommand {
     do {
       return try TileServer(tiles, credit: tilesCredit)
     } catch {
-      throw Failure.say(error.words, EX_USAGE)
+      throw Failure.say(error.message, EX_USAGE)
     }
   }
 
