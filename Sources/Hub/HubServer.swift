@@ -30,9 +30,11 @@ public struct HubServer: Sendable {
         .notice,
         "the limit of \(limit) open files allows \(room) connections, not \(configuration.maxConnections)")
     }
+    let isServer = HubStore.isServer(configuration.location)
     let registry = LinkRegistry()
+    let links = FleetLinks(registry, stores, isShared: isServer)
     let elsewhere =
-      HubStore.isServer(configuration.location)
+      isServer
       ? LinkElsewhere(
         registry, hasOthers: { try await stores.pages.hasOtherHubs() }, tell: { try await stores.desk.tellOthers($0) })
       : nil
@@ -41,13 +43,12 @@ public struct HubServer: Sendable {
       // `try?`: the probe says what is wrong with the database.
       (try? await stores.pages.alertCounts(of: gateways)) ?? [:]
     }
-    let isServer = HubStore.isServer(configuration.location)
     let watch = HubAlerts(
       configuration.alerts, stores, registry, name: "\(ProcessInfo.processInfo.hostName):\(configuration.port)",
       location: isServer ? nil : configuration.location)
     api = HubAPI(
-      stores: stores, access: access, registry: registry, figures: figures,
-      live: LiveFeed({ stores.pages }, registry, figures, alerts: counts), watch: watch, alerts: counts,
+      stores: stores, access: access, registry: registry, links: links, figures: figures,
+      live: LiveFeed({ stores.pages }, links, figures, alerts: counts), watch: watch, alerts: counts,
       elsewhere: elsewhere,
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
       memory: HubMemory(largest: configuration.maxBody),
@@ -94,12 +95,14 @@ public struct HubServer: Sendable {
     let watch = Task { [api] in await api.watch.run() }
     // Who asks for it asks for the pages' people.
     let uses = api.web.map { _ in Task { [access] in await TokenUses(stores: api.stores, access: access).run() } }
+    let telling = Task { [api] in await api.links.run() }
     let care = configuration.retention.isEmpty ? nil : Task { await caretaker.run() }
     defer {
       probe.cancel()
       minutes.cancel()
       watch.cancel()
       uses?.cancel()
+      telling.cancel()
       care?.cancel()
     }
     let application = Application(
@@ -111,7 +114,12 @@ public struct HubServer: Sendable {
       logger: HubLog.logger("hub"))
     try await application.runService()
     uses?.cancel()
-    await uses?.value
+    telling.cancel()
+    // A database that does not answer is not waited for.
+    if api.stores.probe.lack() == nil {
+      await uses?.value
+      await telling.value
+    }
     if api.stores.probe.now.failure == .outdated { throw HubDatabaseError.outdated }
   }
 }

@@ -43,6 +43,50 @@ extension WholeProgramTests {
       #expect(try hub.ended() == 74)
     }
 
+    @Test func `each hub says of a gateway that it is linked to another, until that one ends`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      let (descriptor, taken) = try LoopbackPort.take()
+      close(descriptor)
+      try rig.startRadio()
+      let reader = try startHub(rig, server, port: Int(taken))
+      defer { withExtendedLifetime(reader) {} }
+      func ask(_ target: String) throws -> JSONValue {
+        let answer = rig.askHub("GET", target, port: Int(taken))
+        return try JSONValue(parsing: answer?.body ?? Array("null".utf8))
+      }
+      /// What the other hub says, in each place.
+      func said() throws -> [Bool] {
+        let row = try ask("/v1/fleet")["gateways"]?.array?.first
+        #expect((row?["link_since"] != nil) == (row?["linked"]?.bool == true))
+        return [
+          row?["linked"]?.bool ?? false, try ask("/v1/fleet/summary")["linked"]?.integer == 1,
+          try ask("/v1/gateways/\(rig.gatewayID ?? "")")["linked"]?.bool ?? false,
+        ]
+      }
+      rig.hub = try startHub(rig, server, port: rig.hubPort)
+      try rig.startGateway()
+      try untilTrue("linked, says the other") { try said() == [true, true, true] }
+      rig.hub?.send(SIGTERM)
+      _ = try rig.hub?.ended()
+      try untilTrue("linked no more") { try said() == [false, false, false] }
+      rig.hub = try startHub(rig, server, port: rig.hubPort)
+      _ = rig.control("POST", "/v1/outbox/resume")
+      try untilTrue("linked again") { try said() == [true, true, true] }
+      // It cannot say that it ends.
+      rig.hub?.kill9()
+      try untilTrue("not linked to who is gone") { try said() == [false, false, false] }
+      rig.hub = try startHub(rig, server, port: rig.hubPort)
+      _ = rig.control("POST", "/v1/outbox/resume")
+      try untilTrue("linked once more") { try said() == [true, true, true] }
+      // The server forgets the lists, and gets them again.
+      try server.crash()
+      try server.start()
+      let lists = "SELECT count(*) FROM hub_links WHERE links LIKE '{\"%'"
+      try untilTrue("a list after the crash") { try server.value(lists) == "1" }
+      try untilTrue("linked after the crash") { try said() == [true, true, true] }
+    }
+
     @Test func `two hubs on one server are one hub, and a crash of the server loses nothing`() throws {
       let rig = try Rig()
       let server = try PostgresServer()
@@ -114,7 +158,7 @@ extension WholeProgramTests {
       try startHub(rig, server, port: rig.hubPort).kill9()
       try server.execute(
         """
-        DROP TABLE positions, people, web_sessions, audit, alerts, known_browsers, token_uses;
+        DROP TABLE positions, people, web_sessions, audit, alerts, known_browsers, token_uses, hub_links;
         ALTER TABLE epochs DROP COLUMN nodes, DROP COLUMN packets;
         ALTER TABLE epochs RENAME COLUMN messages TO acknowledged;
         DELETE FROM schema_version WHERE version > 2;

@@ -12,6 +12,7 @@ struct HubAPI: Sendable {
   let stores: HubStores
   let access: HubAccess
   let registry: LinkRegistry
+  let links: FleetLinks
   let figures: FleetFigures
   let live: LiveFeed
   let watch: HubAlerts

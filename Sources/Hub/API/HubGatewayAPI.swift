@@ -46,7 +46,7 @@ extension HubAPI {
     }
     let epoch = call.query("epoch") ?? known.epoch
     let progress = try await stores.progress(gateway: call.gateway, epoch: epoch)
-    let isLinked = await registry.isOpen(call.gateway)
+    let isLinked = await links.isLinked(call.gateway)
     return Self.json(
       JSONWriter.object {
         Self.write(known, to: &$0)

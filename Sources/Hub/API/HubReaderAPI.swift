@@ -54,7 +54,7 @@ extension HubAPI {
     let limit = try call.boundLimit()
     let rows = try await stores.pages.fleet(after: call.query("after") ?? "", limit: limit)
     let figures = try await figures.now()
-    let links = await registry.linkTimes()
+    let links = await links.times()
     let counts = await alerts(rows.map(\.gateway))
     var list = JSONWriter()
     var (last, isCut) = (String?.none, false)
@@ -84,7 +84,7 @@ extension HubAPI {
   func fleetSummary(_ call: Call) async throws -> Response {
     let now = HubClock.now
     let figures = try await figures.now()
-    let links = await registry.linkTimes()
+    let links = await links.times()
     let known = try await stores.pages.fleetCounts(heardSince: now - Self.silence, linked: Array(links.keys))
     let open = await alerts([]).values.reduce(0, +)
     return Self.json(

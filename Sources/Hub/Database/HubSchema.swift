@@ -11,6 +11,7 @@ enum HubSchema {
   static func steps(_ dialect: Dialect) -> [(number: Int, sql: String)] {
     let all = [
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
+      dialect == .sqlite ? "SELECT 1" : links,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -117,6 +118,12 @@ enum HubSchema {
       digest TEXT PRIMARY KEY, person TEXT NOT NULL, used_at INTEGER NOT NULL) WITHOUT ROWID;
     CREATE INDEX known_browsers_by_person ON known_browsers(person, used_at);
     CREATE TABLE token_uses(name TEXT PRIMARY KEY, used_at INTEGER NOT NULL) WITHOUT ROWID
+    """
+
+  /// Which gateways are linked to each hub (`links`: JSON), as of when. It is of the present alone, so the server need not keep it through a crash.
+  private static let links = """
+    CREATE UNLOGGED TABLE hub_links(
+      hub TEXT PRIMARY KEY, told_at INTEGER NOT NULL, version INTEGER NOT NULL, links TEXT NOT NULL)
     """
 
   /// SQLite keeps a table without row numbers as an index, in which a text of more than a quarter of a page has a page of its own: nearly

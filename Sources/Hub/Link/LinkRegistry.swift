@@ -43,6 +43,8 @@ actor LinkRegistry {
   static let patience: Duration = .seconds(15)
 
   private var links: [String: Link] = [:]
+  /// Grows with each link that comes or goes.
+  private(set) var changes: Int64 = 0
   /// The gateways whose links listen to a bucket that all share.
   private var listeners: [String: Set<String>] = [:]
   private var lastID = 0
@@ -58,6 +60,7 @@ actor LinkRegistry {
     links[gateway]?.close()
     listen(gateway, to: [])
     lastID += 1
+    changes += 1
     links[gateway] = Link(id: lastID, send: send, isSilent: isSilent, close: close)
     if !isWatching {
       isWatching = true
@@ -80,6 +83,7 @@ actor LinkRegistry {
     guard links[gateway]?.id == id else { return }
     listen(gateway, to: [])
     links[gateway] = nil
+    changes += 1
     for key in requests.keys where key.gateway == gateway {
       requests.removeValue(forKey: key)?.resume(throwing: Failure.away)
     }

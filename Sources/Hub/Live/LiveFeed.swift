@@ -45,7 +45,7 @@ actor LiveFeed {
   }
 
   private let store: @Sendable () -> HubStore
-  private let registry: LinkRegistry
+  private let links: FleetLinks
   private let figures: FleetFigures
   private let alerts: @Sendable ([String]) async -> [String: Int64]
 
@@ -72,10 +72,10 @@ actor LiveFeed {
   private var changedAlerts: Set<Int64> = []
 
   init(
-    _ store: @escaping @Sendable () -> HubStore, _ registry: LinkRegistry, _ figures: FleetFigures,
+    _ store: @escaping @Sendable () -> HubStore, _ links: FleetLinks, _ figures: FleetFigures,
     alerts: @escaping @Sendable ([String]) async -> [String: Int64] = { _ in [:] }
   ) {
-    (self.store, self.registry, self.figures, self.alerts) = (store, registry, figures, alerts)
+    (self.store, self.links, self.figures, self.alerts) = (store, links, figures, alerts)
   }
 
   var readerCount: Int { readers.count }
@@ -267,7 +267,7 @@ actor LiveFeed {
     let store = store()
     let seen = try await store.seen(since: seenUntil)
     seenUntil = now - Self.clockError
-    let links = await registry.linkTimes()
+    let links = await links.times()
     var changed: Set<String> = []
     for (gateway, times) in seen {
       var known = gateways[gateway] ?? Known()
@@ -321,7 +321,7 @@ actor LiveFeed {
       if !alert.gateway.isEmpty { touched.insert(alert.gateway) }
     }
     guard !touched.isEmpty else { return }
-    try await tell(touched.sorted(), await registry.linkTimes(), HubClock.now)
+    try await tell(touched.sorted(), await links.times(), HubClock.now)
   }
 
   private func lookAtCommands() async throws {

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+
+/// Which gateways are linked to any hub on the database, for readers.
+///
+/// A hub knows its own links. Where several share a database, each keeps a list of them there: a new one at most every two seconds when links
+/// came or went, and every ten a sign that it still runs. Readers are told of a hub that gave none for half a minute nothing more. A hub that
+/// is alone writes nothing.
+actor FleetLinks {
+  /// Between two looks at the own links, and at others' lists.
+  static let pause: Duration = .seconds(2)
+  /// Looks from one sign of life to the next.
+  static let looksPerSign = 5
+  /// The list of a hub without a sign of life for so long does not count, in milliseconds. All times of lists are the server's.
+  static let validity: Int64 = 30_000
+
+  /// A list that another hub keeps.
+  private struct Known {
+    let version: Int64
+    let links: [String: Int64]
+  }
+
+  private let registry: LinkRegistry
+  private let stores: HubStores
+  private let isShared: Bool
+  private let hub = UUID().uuidString
+  private var others: [String: Known] = [:]
+  private var lookedAt: ContinuousClock.Instant?
+  /// Of the list that was written last; `nil`: it is to be written whole.
+  private var written: Int64?
+
+  /// `isShared`: other hubs may use the database.
+  init(_ registry: LinkRegistry, _ stores: HubStores, isShared: Bool) {
+    (self.registry, self.stores, self.isShared) = (registry, stores, isShared)
+  }
+
+  /// Since when each link is open, milliseconds since 1970. Links of other hubs are seen some seconds later.
+  func times() async -> [String: Int64] {
+    let own = await registry.linkTimes()
+    guard isShared else { return own }
+    await lookAtOthers()
+    // A gateway that has moved may be in two lists for a while.
+    return others.values.reduce(into: own) { all, other in all.merge(other.links) { max($0, $1) } }
+  }
+
+  func isLinked(_ gateway: String) async -> Bool {
+    if await registry.isOpen(gateway) { return true }
+    guard isShared else { return false }
+    await lookAtOthers()
+    return others.values.contains { $0.links[gateway] != nil }
+  }
+
+  private func lookAtOthers() async {
+    guard lookedAt.map({ .now - $0 >= Self.pause }) ?? true else { return }
+    lookedAt = .now
+    let store = stores.pages
+    do {
+      let versions = try await store.linkLists(besides: hub, validity: Self.validity)
+      let fresh = try await store.links(of: versions.filter { others[$0.key]?.version != $0.value }.map(\.key).sorted())
+      others = others.filter { versions[$0.key] == $0.value.version }
+      for list in fresh { others[list.hub] = Known(version: list.version, links: list.links) }
+    } catch {
+      // What was known stays; the database's probe says what is wrong with it.
+    }
+  }
+
+  // MARK: Telling others
+
+  /// Until it is cancelled; then the own list goes.
+  func run() async {
+    guard isShared else { return }
+    var (look, hasOthers) = (0, false)
+    while !Task.isCancelled {
+      do {
+        if look % Self.looksPerSign == 0 { hasOthers = try await stores.pages.hasOtherHubs() }
+        if hasOthers { try await tell(isSign: look % Self.looksPerSign == 0) }
+      } catch {
+        written = nil
+      }
+      look += 1
+      // `try?`: cancelled is the end.
+      try? await Task.sleep(for: Self.pause)
+    }
+    guard written != nil else { return }
+    // `try?`: in half a minute the list does not count anyway.
+    try? await stores.desk.forgetLinks(of: hub)
+  }
+
+  private func tell(isSign: Bool) async throws {
+    let version = await registry.changes
+    if written == version {
+      guard isSign, try await !stores.desk.confirmLinks(of: hub, version: version) else { return }
+      // A server that crashed begins with an empty table.
+    }
+    let links = await registry.linkTimes()
+    try await stores.desk.keepLinks(links, version: version, of: hub)
+    written = version
+  }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+
+/// Lists of the gateways that are linked to each hub on a server: what `FleetLinks` keeps. An SQLite file has one hub, and none of them.
+extension HubStore {
+  struct LinkList: Sendable {
+    let hub: String
+    let version: Int64
+    /// Since when each link is open, milliseconds since 1970.
+    let links: [String: Int64]
+  }
+
+  /// Lists of hubs that are gone are deleted after so long, in milliseconds.
+  private static let linkMemory: Int64 = 3_600_000
+  /// Milliseconds since 1970 by the server's clock: those of several hubs differ.
+  private static let serverClock = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+
+  /// In place of the list that this hub had.
+  func keepLinks(_ links: [String: Int64], version: Int64, of hub: String) throws(HubDatabaseError) {
+    let list = JSONWriter.object { json in for (gateway, since) in links { json.field(gateway, since) } }
+    try write([
+      HubCall(
+        """
+        INSERT INTO hub_links(hub, told_at, version, links)
+        VALUES (@1, \(Self.serverClock), CAST(@2 AS BIGINT), @3) ON CONFLICT(hub) DO UPDATE
+        SET told_at = excluded.told_at, version = excluded.version, links = excluded.links
+        """, values: [.text(hub), .integer(version), .text(String(decoding: list, as: UTF8.self))]),
+      HubCall(
+        "DELETE FROM hub_links WHERE told_at < \(Self.serverClock) - CAST(@1 AS BIGINT)",
+        values: [.integer(Self.linkMemory)]),
+    ])
+  }
+
+  /// The list still holds. False: it is not there.
+  func confirmLinks(of hub: String, version: Int64) throws(HubDatabaseError) -> Bool {
+    var isThere = false
+    try write([
+      HubCall(
+        "UPDATE hub_links SET told_at = \(Self.serverClock) WHERE hub = @1 AND version = CAST(@2 AS BIGINT) RETURNING 1",
+        values: [.text(hub), .integer(version)]
+      ) { _ in isThere = true }
+    ])
+    return isThere
+  }
+
+  func forgetLinks(of hub: String) throws(HubDatabaseError) {
+    try write([HubCall("DELETE FROM hub_links WHERE hub = @1", values: [.text(hub)])])
+  }
+
+  private func write(_ calls: [HubCall]) throws(HubDatabaseError) {
+    try database.retrying { () throws(HubDatabaseError) in try database.perform(calls, begins: true, ends: true) }
+  }
+
+  /// Hubs whose lists are not older than this, in milliseconds, and the version of each.
+  func linkLists(besides hub: String, validity: Int64) throws(HubDatabaseError) -> [String: Int64] {
+    var versions: [String: Int64] = [:]
+    try database.each(
+      "SELECT hub, version FROM hub_links WHERE hub <> ?1 AND told_at >= \(Self.serverClock) - CAST(?2 AS BIGINT)",
+      [.text(hub), .integer(validity)]
+    ) { (row) throws(HubDatabaseError) in
+      versions[row.text(0)] = row.integer(1)
+      return true
+    }
+    return versions
+  }
+
+  func links(of hubs: [String]) throws(HubDatabaseError) -> [LinkList] {
+    guard !hubs.isEmpty else { return [] }
+    var lists: [LinkList] = []
+    try database.read([
+      HubCall(
+        "SELECT l.hub, l.version, l.links FROM @rows JOIN hub_links l ON l.hub = v.hub", [("hub", .texts(hubs))]
+      ) { row in
+        // `try?`: only hubs write it.
+        let fields = (try? JSONValue(parsing: row.text(2)))?.fields ?? []
+        let links = fields.compactMap { name, since in since.integer.map { (name, $0) } }
+        lists.append(
+          LinkList(hub: row.text(0), version: row.integer(1), links: Dictionary(links) { max($0, $1) }))
+      }
+    ])
+    return lists
+  }
+}
