@@ -80,7 +80,7 @@ public struct AlertBoard: Sendable {
     (self.settings, self.maxSubjects) = (settings, maxSubjects)
   }
 
-  /// Those that have begun and not ended.
+  /// Alerts that have begun and not ended.
   public var open: [AlertSubject] { courses.filter(\.value.isOpen).map(\.key) }
 
   public func isOpen(_ subject: AlertSubject) -> Bool { courses[subject]?.isOpen ?? false }

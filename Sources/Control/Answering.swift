@@ -17,7 +17,7 @@ enum Answer {
         status: status, headers: ["Content-Type": "application/json"], body: try JSONWriter.object(body) + [10]))
   }
 
-  /// It says only that it was done.
+  /// An answer that says only that it was done.
   static var done: Answer { json { $0.field("ok", true) } }
 }
 

@@ -80,7 +80,7 @@ public final class ControlAPI {
     JSONWriter.object { StatusReport(dependencies: dependencies).writeState(to: &$0) }
   }
 
-  /// Whoever makes one stops it: its servers hold it.
+  /// Stops it. Its servers hold it, so whoever makes one has to stop it.
   public func stop() {
     server?.stop()
     metricsServer?.stop()

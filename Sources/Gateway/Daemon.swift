@@ -209,7 +209,7 @@ public final class Daemon {
     commitTimer = loop.schedule(after: pause) { [store] in store.commit(everything: true) }
   }
 
-  /// For `systemctl status`, one line.
+  /// One line for `systemctl status`.
   var summary: String {
     let radio =
       switch connection.state {
@@ -220,7 +220,7 @@ public final class Daemon {
     return store.failure.map { "\(radio); \($0)" } ?? radio
   }
 
-  /// At most one state every few seconds: each costs the uplink a little.
+  /// Publishes the state at most every few seconds: each costs bytes on the uplink.
   func publishStates() async throws(CancellationError) {
     while true {
       try await stateChange.next(after: Self.quietPeriod, on: loop)

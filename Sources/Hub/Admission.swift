@@ -8,7 +8,7 @@ final class Admission: Sendable {
   static let message = "too many batches are waiting"
   /// Bytes that wait, of all gateways.
   static let mostBytes = 32 << 20
-  /// Of a link one waits at a time; by HTTP there may be more.
+  /// Batches of one gateway that may wait. A link has one at a time; over HTTP there may be more.
   static let maxOfOne = 4
   /// Seconds that a batch may wait: longer than that, its gateway would take the link for dead.
   static let longestWait = 10.0

@@ -13,12 +13,12 @@ public struct HubConfiguration: Sendable {
   public struct Token: Sendable {
     /// The file's name, for people.
     public var name: String
-    /// One a line of the file: while a token is exchanged there are two.
+    /// The file's lines, one secret each. Two while a token is being replaced.
     public var secrets: [String]
     /// A gateway's id, or `*`.
     public var gateway: String
     public var access: Access
-    /// Of the file.
+    /// Path of the token's file.
     public var location = ""
   }
 
@@ -33,7 +33,7 @@ public struct HubConfiguration: Sendable {
   /// A file, or `postgresql://…`.
   public var location: String
   public var password: String?
-  /// Of the file with it.
+  /// Path of the password's file.
   public var passwordLocation: String?
   public var tokens: [Token]
   public var maxBody: Int
@@ -52,7 +52,7 @@ public struct HubConfiguration: Sendable {
   public var isServer: Bool { HubStore.isServer(location) }
   /// `nil`: there are no pages.
   public var web: HubWebSettings?
-  /// Of `[consume]`.
+  /// Settings of the table `[consume]`.
   public var consume: ConsumeSettings?
 
   /// What a configuration is read for: who consumes, or works on the database beside a hub, takes no requests, and needs no tokens. The files
@@ -120,7 +120,7 @@ public struct HubConfiguration: Sendable {
     }
   }
 
-  /// Of a database server: not in its address, which is shown.
+  /// Reads a database server's password from its file. It is not in the address, which is shown in logs.
   private static func password(_ root: inout TOMLReader) -> String? {
     guard let file = root.string("database_password_file") else { return nil }
     let text = contents(of: file)

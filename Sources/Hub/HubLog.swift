@@ -40,7 +40,7 @@ public enum HubLog {
     set { most.withLock { $0 = newValue } }
   }
 
-  /// For the libraries that the hub is made of.
+  /// A logger for the libraries that the hub uses.
   static func logger(_ label: String) -> Logger { Logger(label: label) { _ in HubLogHandler() } }
 
   /// Unsafe characters are replaced on output; a line is cut at 1000 bytes.

@@ -261,7 +261,7 @@ public final class Store {
     return current
   }
 
-  /// As `write`; returns when it is on disk.
+  /// As `write`, but returns when the transaction is on disk.
   public func save(when: When = .now, _ work: Work) async throws(StoreError) {
     try await write(when: when, work).durable()
   }
@@ -331,7 +331,7 @@ public final class Store {
     news.pause = settings.profile.gathering
   }
 
-  /// Of one transaction; more would not be read.
+  /// Names in the log for one transaction.
   private static let maxNamed = 8
 
   private func tellLoss(_ failure: StoreError?) {

@@ -30,7 +30,7 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
   /// Waiting helps: the daemon may be started again later.
   public var passesByItself: Bool { if case .locked = self { true } else { false } }
 
-  /// One sentence in the imperative.
+  /// What to do, as one sentence.
   public var remedy: String {
     switch self {
     case .full: "Free disk space, or raise store.max_size. Messages stay in the radio meanwhile."

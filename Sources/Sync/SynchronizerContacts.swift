@@ -15,7 +15,7 @@ final class ContactList {
 }
 
 extension Synchronizer {
-  /// Asks until a list fits what is known.
+  /// Fetches the contact list until one is complete and consistent.
   func syncContacts() async throws {
     guard let radio = connection.identity?.info.key else { return }
     var tries = 0

@@ -12,7 +12,7 @@ public struct KeepAlive: CustomStringConvertible {
   public static let answersToGrow = 8
   public static let memory: Duration = .seconds(86400)
 
-  /// As configured.
+  /// The longest pause, as configured.
   public let longest: Duration
   public private(set) var interval: Duration
   private var answers = 0

@@ -11,7 +11,7 @@ public struct BatteryLevel: Equatable, Sendable {
   private var wasBelow = false
 
   static let margin: UInt16 = 100
-  /// It was below the limit once.
+  /// One reading was below the limit.
   public var isDoubtful: Bool { wasBelow && !isLow }
 
   public init(limit: UInt16) { self.limit = limit }

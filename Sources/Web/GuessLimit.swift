@@ -6,7 +6,7 @@ import Timing
 public struct Guesser: Sendable {
   /// Where they are: an address, or the network of one.
   public var address: String
-  /// Whose password it is to be; empty where there is one for all.
+  /// The account that is guessed at; empty where there is one password for all.
   public var name: String
   /// By what a browser is known in which this person has signed in before, whatever its address; `nil`: it is not.
   public var browser: String?

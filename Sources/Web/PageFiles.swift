@@ -21,7 +21,7 @@ public struct PageFiles: Sendable {
     self.page = page
   }
 
-  /// One that is open: its bytes come piece by piece.
+  /// An open file, read piece by piece.
   public final class File {
     public let type: String
     public let size: Int

@@ -6,11 +6,11 @@ import Escaping
 /// upstreams, raw frames.
 public enum PassedRoutes {
   public enum Way: Sendable, Equatable {
-    /// One answer.
+    /// One whole answer.
     case whole
     /// Rows, which may come piece by piece.
     case rows
-    /// Without an end.
+    /// A stream without an end.
     case stream
   }
 

@@ -7,7 +7,7 @@ import Escaping
 public enum PasswordHash {
   /// How much work a guess is.
   public struct Cost: Sendable, Equatable {
-    /// Of the memory: 2^ln × r × 128 bytes.
+    /// Memory cost: 2^ln × r × 128 bytes.
     public let ln: Int
     public let r: Int
     public let p: Int

@@ -4,11 +4,11 @@ import Escaping
 
 /// A server of map tiles that the operator has named: the only other place that pages may load anything from, and from it nothing but images.
 public struct TileServer: Equatable, Sendable {
-  /// With `{z}`, `{x}` and `{y}` in it.
+  /// Address with `{z}`, `{x}` and `{y}`.
   public let url: String
   /// Scheme, name and port: what the policy names.
   public let origin: String
-  /// Whose map it is, shown on it.
+  /// Credit that is shown on the map.
   public let credit: String?
 
   public struct Invalid: Error, Equatable {

@@ -48,7 +48,7 @@ public struct WebGuard: Sendable {
     }
   }
 
-  /// For what is not for everybody: data, and signing in.
+  /// Checks requests for data, and for signing in, which only these pages may make.
   public func checkSameOrigin(_ request: BrowserRequest) throws(Refusal) {
     guard request.site == nil || request.site?.isExactly("same-origin") == true else {
       throw Refusal(status: 403, message: "requests of other sites are refused")

@@ -18,7 +18,7 @@ public protocol WebAccess: AnyObject {
   func signedIn(from address: String)
   /// Somebody has guessed wrong there.
   func refused(from address: String)
-  /// These are to go on when the host runs again.
+  /// Keeps sessions that are to survive a restart of the host.
   func keep(_ sessions: WebSessions)
 }
 

@@ -8,7 +8,7 @@ struct TypedCommand {
   private static let flags = ["--json", "--utc"]
   private static let valued = ["--host", "--socket"]
 
-  /// For the parser: the command comes first.
+  /// Arguments for the parser, which wants the command first.
   let arguments: [String]
   /// The commands that were recognised, and the word after them that was not.
   private let known: [String]

@@ -91,7 +91,7 @@ public struct SerialDecoder: Sendable {
     startedAt = now
   }
 
-  /// Forget everything: the link was closed.
+  /// Discards partial data: the link was closed.
   public mutating func reset() {
     buffer.removeAll()
     start = 0

@@ -58,9 +58,9 @@ public struct TraceData: Equatable, Sendable {
   public var tag: UInt32
   public var auth: UInt32
   public var hashes: [UInt8]
-  /// As heard by each hop.
+  /// SNR at each hop.
   public var hopSNRs: [SNR]
-  /// As this radio heard the last hop.
+  /// SNR of the last hop at this radio.
   public var finalSNR: SNR
 
   public init(flags: UInt8, tag: UInt32, auth: UInt32, hashes: [UInt8], hopSNRs: [SNR], finalSNR: SNR) {

@@ -105,7 +105,7 @@ struct MachineDoctor {
       "Check what else is running: `ps -eo rss,comm --sort -rss`.")
   }
 
-  /// It takes serial ports for modems and talks to them.
+  /// Checks for ModemManager, which takes serial ports for modems and talks to them.
   private func modemManager() -> Finding? {
     let isThere = Self.names(in: "\(root)/proc").contains { name in
       name.allSatisfy(\.isNumber) && Self.text("\(root)/proc/\(name)/comm") == "ModemManager"

@@ -9,7 +9,7 @@ import TOML
 /// texts of templates, names of channels (of which the secret of a `#channel` follows).
 enum ShownConfiguration {
   private enum Way {
-    /// As it is, without what looks like a secret.
+    /// The value as it is, without what looks like a secret.
     case whole
     /// The scheme and the host of an address.
     case host

@@ -68,7 +68,7 @@ struct DocumentAPI {
     json.field("by_hub", document.byHub)
   }
 
-  /// At most 1000; with `after` the next ones.
+  /// Lists documents, at most 1000; with `after` the next ones.
   func list(_ request: HTTPRequest) throws(Refusal) -> Answer {
     let after = request.query["after"] ?? ""
     var found: [Document] = []

@@ -34,7 +34,7 @@ struct ListsAPI {
     return try await reply.rows(lines)
   }
 
-  /// By key; with `heard=N` the N that were heard last, newest first.
+  /// Lists contacts by key; with `heard=N` the N that were heard last, newest first.
   func contacts(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     let onRadio = request.query["on_radio"] == "1"
     let radio = try RadiosAPI.wanted(request, store)

@@ -139,7 +139,7 @@ struct MessagesAPI {
       outgoing: oldest.outgoing == 0 ? .max : oldest.outgoing - 1)
   }
 
-  /// One page, read backwards: the words are looked up once.
+  /// Reads one page backwards, so that the index is used once.
   private func newest(_ query: MessageQuery, _ limit: Int, _ rows: MessageRow) throws(Refusal) -> [UInt8] {
     var found: [ConversationRow] = []
     do throws(SearchError) {

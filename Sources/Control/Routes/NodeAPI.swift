@@ -41,7 +41,7 @@ struct NodeAPI {
     return .done
   }
 
-  /// Of a node, or of the radio itself: `self`.
+  /// Asks a node, or the radio itself (`self`), for telemetry.
   func telemetry(_ body: RequestBody) async throws(Refusal) -> Answer {
     guard try body.string("node") == "self" else { return try await ask(.telemetry, body) }
     switch await dependencies.connection.ask(.sendTelemetryRequest(nil), .interactive) {

@@ -9,7 +9,7 @@ import Store
 
 /// `/v1/radio`, `/v1/radio/set`, `…/advert`, `…/backup`, `…/private-key`, and what a backup is put back with.
 struct RadioConfigurationAPI {
-  /// Of the lines of a backup.
+  /// Version of the lines of a backup.
   static let backupVersion = 1
 
   private let dependencies: ControlAPI.Dependencies

@@ -134,7 +134,7 @@ struct RadioTableAPI {
     return try SharedLink.region(text)
   }
 
-  /// Without `region`: as the radio's default says.
+  /// Sets a channel's region; without `region` the radio's default holds.
   func setRegion(_ body: RequestBody) async throws(Refusal) -> Answer {
     let (region, channel) = (try region(body), try addressing.channel(try body.string("channel")))
     try await table.setRegion(region, of: channel)

@@ -13,7 +13,7 @@ public final class LoopTimer {
   }
 
   public func cancel() { action = nil }
-  /// It is still to come.
+  /// Whether the timer is still to fire.
   public var isScheduled: Bool { action != nil }
 }
 
@@ -26,9 +26,9 @@ struct TimerQueue {
   /// At this number the cancelled ones are taken out; twice what was alive then, so that no call pays for all.
   private var sweepAt = few
 
-  /// With cancelled ones.
+  /// Timers, including cancelled ones.
   var count: Int { heap.count }
-  /// Without them.
+  /// Timers that are still to fire.
   var waiting: Int { heap.count { $0.action != nil } }
 
   /// When the next timer that still counts is due.

@@ -47,12 +47,12 @@ public final class SignalQueue {
   private let pending = Pending()
   private let signals: Signals?
 
-  /// As `Signals`.
+  /// Receives these signals as `Signals` does.
   public init(_ numbers: [Int32], on loop: EventLoop) {
     signals = Signals(numbers, on: loop) { [pending] in pending.put($0) }
   }
 
-  /// Of what a program says to itself.
+  /// Only signals that the program sends to itself.
   public init() { signals = nil }
 
   public func put(_ number: Int32) { pending.put(number) }

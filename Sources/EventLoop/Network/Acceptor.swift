@@ -12,12 +12,12 @@ public final class Acceptor {
   public enum Reserve: Sendable {
     /// Clients that cannot be served are told at once.
     case turnsAway
-    /// One more is served, even when all descriptors are used.
+    /// One more connection is served, even without a free descriptor.
     case serves
   }
 
   private static let maxPerTurn = 16
-  /// Without a reserve, either, it is tried again after so long.
+  /// Pause before the next attempt when not even the reserve descriptor is free.
   private static let rest: Duration = .seconds(1)
   /// The shortage is logged that seldom.
   private static let quiet: Duration = .seconds(3600)

@@ -59,7 +59,7 @@ public final class Connector {
   private let done: (Result<Int32, Failure>) -> Void
   private var addresses: [NetworkAddress] = []
   private var race = ConnectionRace(families: [])
-  /// Of the attempts under way, by the address's number.
+  /// Sockets of the attempts under way, by the number of the address.
   private var sockets: [Int: Int32] = [:]
   private var outcomes: [(address: Int, message: String)] = []
   private var limit: LoopTimer?

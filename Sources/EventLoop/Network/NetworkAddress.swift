@@ -73,7 +73,7 @@ enum NameLookup {
     case failed(String)
   }
 
-  /// Of a name with more addresses the others are not tried.
+  /// Addresses of one name that are tried, at most.
   private static let maxAddresses = 32
 
   /// In the order in which the resolver would try them (RFC 6724).

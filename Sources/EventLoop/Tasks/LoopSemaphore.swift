@@ -2,7 +2,7 @@
 
 /// Lets so many tasks in at a time, one unless said otherwise: the most urgent that waits, and of these the first.
 public final class LoopSemaphore<Priority: Comparable> {
-  /// So many wait already.
+  /// Thrown when as many wait as are allowed.
   public struct Full: Error, Equatable, Sendable {
     public let waiting: Int
   }

@@ -2,7 +2,7 @@
 
 import Timing
 
-/// It took longer than it may.
+/// Thrown when the time limit has passed.
 public struct TimedOut: Error, Equatable, Sendable {
   public init() {}
 }

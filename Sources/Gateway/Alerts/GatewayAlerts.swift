@@ -16,7 +16,7 @@ import Timing
 /// Nothing here wakes the daemon by itself while all is well: it looks when something was stored, when the radio was asked anyway, and
 /// once an hour. A timer runs only while something is about to begin or to end, and to the moment at which a node would be silent.
 final class GatewayAlerts {
-  /// Between two looks at the disk and the clock.
+  /// Pause between two looks at the disk and the clock.
   private static let between: Duration = .seconds(590)
   /// Changes that wait for the disk; more than there are subjects for.
   private static let maxWaiting = 2 * AlertBoard.maxSubjects
@@ -285,7 +285,7 @@ final class GatewayAlerts {
 
   // MARK: Time
 
-  /// One timer, to what is due next; none while nothing is.
+  /// Sets the one timer to what is due next; none if nothing is.
   private func arm() {
     guard isBegun else { return }
     nodesDue = nodes.due

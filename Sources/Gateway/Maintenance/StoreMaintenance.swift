@@ -6,13 +6,13 @@ import Timing
 
 /// What the store needs now and then: what is too old goes, words are indexed, memory is given back.
 final class StoreMaintenance {
-  /// It is looked for what is too old so often.
+  /// Pause between two deletions of old rows.
   private static let interval: Duration = .seconds(3600)
-  /// So long after the last commit it is idle.
+  /// The store counts as idle so long after the last commit.
   private static let quietPeriod: Duration = .seconds(2)
-  /// So many commits are worth giving memory back after them.
+  /// After so many commits memory is given back.
   private static let burst = 100
-  /// Between two steps of indexing: everything else goes first.
+  /// Pause between two steps of indexing, so that everything else goes first.
   private static let pause: Duration = .milliseconds(20)
 
   private let store: Store
@@ -26,7 +26,7 @@ final class StoreMaintenance {
   private var isMemoryDue = false
   /// Since it was last idle.
   private var commits = 0
-  /// Of this sweep.
+  /// Events of this sweep that were deleted before every upstream had them.
   private var givenUp: JournalTrim?
   /// Who looks at other things when it does, once an hour; and who is told what was given up.
   weak var alerts: GatewayAlerts?
@@ -71,7 +71,7 @@ final class StoreMaintenance {
 
   // MARK: Memory
 
-  /// It is given back soon, once for all that comes until then.
+  /// Gives memory back soon, once for all that comes until then.
   func memoryWasUsed() {
     guard !isMemoryDue else { return }
     isMemoryDue = true

@@ -50,7 +50,7 @@ final class PowerWatch {
 
   func change(limit: UInt16) { if limit != level.limit { level = BatteryLevel(limit: limit) } }
 
-  /// For ever, where this machine can tell.
+  /// Watches the supply until cancelled, where the machine can tell.
   func watchSupply() async throws(CancellationError) {
     var wasLow = false
     if supply.isLow == false { alerts?.supply(isLow: false) }

@@ -42,7 +42,7 @@ final class RemoteCommands {
     return overflow ? 0 : max(0, passed / 1000)
   }
 
-  /// As `POST /v1/send`; its turn comes after people's here.
+  /// As `POST /v1/send`, after what people send here.
   private func send(_ command: RemoteCommand) async -> CommandAnswer {
     guard let to = command.body["to"]?.string, let text = command.body["text"]?.string else {
       return .refused(code: "invalid", message: "\"to\" and \"text\" are required")

@@ -26,7 +26,7 @@ struct WebSecrets {
 
   init(store: String) { location = store + ".web" }
 
-  /// Without a file nothing is set.
+  /// Reads the file; without one nothing is set.
   func read() throws(Failure) -> Kept {
     let descriptor = open(location, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
     guard descriptor >= 0 else {

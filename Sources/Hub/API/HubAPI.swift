@@ -71,7 +71,7 @@ struct HubAPI: Sendable {
     return router
   }
 
-  /// By a token, or by the cookie of somebody who is signed in.
+  /// Answers a request with a token, or with the cookie of a signed-in person.
   func answer(
     _ request: Request, _ context: HubContext, _ deed: HubAccess.Deed, _ handler: Handler
   ) async throws -> Response {
@@ -185,7 +185,7 @@ struct HubAPI: Sendable {
       })
   }
 
-  /// Whose connection it is when they are counted.
+  /// The name under which a connection is counted.
   private static func holder(_ token: String, _ gateway: String?) -> String { "\(token)/\(gateway ?? "")" }
 
   // MARK: Answers

@@ -9,7 +9,7 @@ import Timing
 /// that keeps a link is expected to be heard within a fixed time. Others send when they have something, or once a day: of these the longest pause
 /// between contacts counts, four times.
 struct Habits {
-  /// As long as nothing is known of a gateway without a link.
+  /// The pause that is allowed to a gateway without a link whose pauses are not known yet.
   private static let unknown: Duration = .seconds(86_400)
   private static let patience = 4
   /// Who has been heard for so long without a link keeps none any more.
@@ -19,7 +19,7 @@ struct Habits {
     var seen: Int64
     /// The longest pause; an old one counts less with each contact.
     var pause: Duration?
-    /// It has been heard since the hub began.
+    /// Whether the gateway was heard since the hub started.
     var wasHeard = false
     /// When it was linked last, as far as this hub has seen.
     var linked: MonotonicTime?

@@ -49,7 +49,7 @@ extension HubStore {
   private static let mostAlerts: Int64 = 20_000
   private static let mostOfGateway: Int64 = 1000
   private static let mostOpen = Int64(AlertBoard.maxSubjects)
-  /// It is looked for what is too old with one of so many alerts.
+  /// Old alerts are deleted with one of so many new ones.
   private static let betweenForgetting: Int64 = 64
   private static let lostRows = 1000
   /// A state that came so much later than an alert's events knows of them: milliseconds.

@@ -11,7 +11,7 @@ import Timing
 ///
 /// Hubs that share a database all look. What they find is the same, and is written once (`HubStore.tellAlerts`).
 actor HubAlerts {
-  /// Between two looks.
+  /// Pause between two looks.
   private static let round: Duration = .seconds(15)
   /// Gateways that are asked for at once.
   private static let pageRows = 1000
@@ -23,7 +23,7 @@ actor HubAlerts {
   private static let mostWaiting = 2 * maxSubjects
   /// Changes that are written in one transaction.
   private static let writtenAtOnce = 200
-  /// Between two looks for alerts that gateways no longer know.
+  /// Pause between two looks for alerts that gateways no longer know.
   private static let betweenLost: Duration = .seconds(300)
 
   /// Open alerts by rule, as of the last look; `nil`: not known.

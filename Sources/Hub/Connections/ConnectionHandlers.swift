@@ -24,7 +24,7 @@ final class UndecidedConnection: ChannelInboundHandler, RemovableChannelHandler 
     }
   }
 
-  /// It is a request, or a link.
+  /// Called when the connection turns out to be a request or a link.
   static func decided(_ channel: any Channel) throws {
     let handler = try channel.pipeline.syncOperations.handler(type: UndecidedConnection.self)
     channel.pipeline.syncOperations.removeHandler(handler, promise: nil)
@@ -37,7 +37,7 @@ final class LinkGate: ChannelInboundHandler, RemovableChannelHandler {
   typealias InboundIn = HTTPServerRequestPart
   typealias InboundOut = HTTPServerRequestPart
   private let admit: @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?
-  /// Whose link was let through.
+  /// The gateway whose link was accepted.
   private(set) var visitor: LinkProtocol.Visitor?
 
   init(_ admit: @escaping @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?) { self.admit = admit }
@@ -119,7 +119,7 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
 final class TurnedAway: ChannelInboundHandler {
   typealias InboundIn = ByteBuffer
   typealias OutboundOut = ByteBuffer
-  /// For one request and its answer.
+  /// Time for one request and its answer.
   private static let patience = TimeAmount.seconds(2)
   private var hasAnswered = false
 

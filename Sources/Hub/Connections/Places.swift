@@ -14,7 +14,7 @@ final class Places: Sendable {
   static let maxAccepted = 4
   /// Descriptors for everything else: the database, timers, configuration.
   static let spare = 16
-  /// With less room than this a hub is of no use.
+  /// A hub with room for fewer connections is of no use.
   static let fewest = 4
 
   private struct State {

@@ -6,7 +6,7 @@
 /// slow line, with progress every 10 s, at `leastRate` on average. An answer that is not read for 30 s also times out.
 struct RequestWatch: Equatable {
   static let patience: Int64 = 10_000
-  /// Between a known client's requests.
+  /// Milliseconds that a known client may be idle between requests.
   static let longestIdle: Int64 = 75_000
   static let longestStall: Int64 = 30_000
   /// Bytes a second.

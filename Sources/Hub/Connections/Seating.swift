@@ -57,7 +57,7 @@ struct Seating {
 
   private var maxOfOne: Int { max(Self.fairShare, most / 4) }
 
-  /// Between requests; a live link never is.
+  /// Marks a connection as idle between requests; a live link never is.
   mutating func idle(_ number: Int, _ isIdle: Bool) { guests[number]?.isIdle = isIdle }
 
   mutating func left(_ number: Int) {

@@ -15,7 +15,7 @@ public struct ConsumeSettings: Sendable {
   public var key: String?
   public var clientID: String
   public var topics: [TopicPattern]
-  /// Of consumers that share the publications.
+  /// Name of the group of consumers that share the publications.
   public var group: String?
   /// `auto`, `5` or `3.1.1`.
   public var version: String
@@ -76,6 +76,6 @@ public struct ConsumeSettings: Sendable {
     return line.trimmingCharacters(in: .whitespaces)
   }
 
-  /// As brokers know them.
+  /// Topic filters as the broker takes them.
   public var filters: [String] { topics.map { (group.map { "$share/\($0)/" } ?? "") + $0.filter } }
 }

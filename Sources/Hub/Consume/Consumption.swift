@@ -34,7 +34,7 @@ public final class Consumption: Sendable {
   }
 
   private struct Item {
-    /// Of the publication.
+    /// Index of the publication.
     let place: Int
     let gateway: String
     let epoch: String
@@ -48,7 +48,7 @@ public final class Consumption: Sendable {
     var refusals: [Int: String] = [:]
   }
 
-  /// Of one transaction, or one publication more.
+  /// Events of one transaction; a single publication may exceed it.
   private static let maxEvents = 2000
   private static let maxBytes = 2 << 20
 

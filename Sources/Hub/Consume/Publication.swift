@@ -20,7 +20,7 @@ public struct Publication: Sendable, Equatable {
     var gateway: String
     var epoch: String
     var events: [HubEvent]
-    /// Of their JSON, not compressed.
+    /// Bytes of the events' uncompressed JSON.
     var bytes: Int
   }
 

@@ -17,7 +17,7 @@ public struct TopicPattern: Sendable, Equatable {
   private static let most = 1024
 
   private let levels: [Level]
-  /// As a broker knows it.
+  /// The pattern as a broker's topic filter.
   public let filter: String
 
   /// `nil`: no topic filter, `{gateway}` twice, or a shared one (`$share/…`), which has a key of its own.

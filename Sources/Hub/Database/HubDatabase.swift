@@ -201,7 +201,7 @@ extension HubDatabase {
   @discardableResult
   func run(_ sql: String, _ values: SQLiteValue...) throws(HubDatabaseError) -> Int { try run(sql, values) }
 
-  /// One row, or none.
+  /// Reads the first row, if there is one.
   func first<Value>(
     _ sql: String, _ values: SQLiteValue..., read: (any HubRow) -> Value
   ) throws(HubDatabaseError) -> Value? {

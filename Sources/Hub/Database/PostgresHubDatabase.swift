@@ -18,7 +18,7 @@ final class PostgresHubDatabase: HubDatabase {
   private var prepared: [String: String] = [:]
   var texts = CallTexts()
   var isInTransaction = false
-  /// It is of no use any more, whatever libpq thinks of it.
+  /// The connection cannot be used any more, even if libpq says otherwise.
   var isBroken = false
   private let warnings = PostgresWarnings()
   /// Whether transactions look at the version of the tables: not those that make them.
@@ -92,7 +92,7 @@ final class PostgresHubDatabase: HubDatabase {
     return body(copies.map { UnsafePointer($0) } + [nil])
   }
 
-  /// One line, without what libpq puts around it.
+  /// An error message of libpq as one line, without its prefix.
   static func words(_ text: UnsafePointer<CChar>?) -> String {
     let whole = text.map { String(cString: $0) } ?? "?"
     return whole.split(whereSeparator: \.isNewline).joined(separator: "; ")
@@ -331,7 +331,7 @@ final class PostgresHubDatabase: HubDatabase {
 private final class PostgresWarnings {
   var last: String?
 
-  /// For as long as this exists.
+  /// Collects the connection's notices as long as this object exists.
   func listen(on connection: OpaquePointer) {
     PQsetNoticeReceiver(
       connection,

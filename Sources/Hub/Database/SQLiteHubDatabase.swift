@@ -14,7 +14,7 @@ final class SQLiteHubDatabase: HubDatabase {
   private let database: Database
   private var texts = CallTexts()
 
-  /// Of a file that another connection has opened for writing.
+  /// Opens for reading a file that another connection has open for writing.
   init(reading location: String) throws(HubDatabaseError) {
     do throws(SQLiteError) {
       // Not opened for reading alone: whichever connection ends last tidies up the log.
@@ -136,7 +136,7 @@ final class SQLiteHubDatabase: HubDatabase {
     }
   }
 
-  /// One transaction writes at a time.
+  /// Only one transaction writes at a time, so the next number is free.
   let nextPosition = "(SELECT coalesce(max(position), 0) + 1 FROM messages)"
   var unsettledPosition: String? { nil }
 
@@ -146,7 +146,7 @@ final class SQLiteHubDatabase: HubDatabase {
   /// A transaction that writes is alone.
   func lock(_ name: String) {}
 
-  /// One process has this file.
+  /// Nobody to notify: one process uses the file.
   func notify(_ payload: String) {}
   func listeners() -> Int64 { 1 }
 

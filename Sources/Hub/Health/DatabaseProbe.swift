@@ -17,9 +17,9 @@ final class DatabaseProbe: Sendable {
     case starting
     /// The database cannot be reached, or answers with an error.
     case down = "database_down"
-    /// It does not answer.
+    /// The database does not answer.
     case silent = "database_silent"
-    /// It is a standby.
+    /// The database is a standby.
     case readOnly = "database_read_only"
     /// A newer hub has upgraded its tables. It stays so.
     case outdated = "database_newer"
@@ -34,7 +34,7 @@ final class DatabaseProbe: Sendable {
   struct State {
     var answered: ContinuousClock.Instant?
     var failure: Lack?
-    /// Of the last answer.
+    /// How long the last answer took.
     var took: Duration?
     var census: Census?
   }

@@ -3,7 +3,7 @@
 /// Batches on their way to the database: whatever waits, of all gateways, goes into one transaction. A gateway's batches are stored in the
 /// order in which they came.
 final class Ingest: Sendable {
-  /// Of one transaction.
+  /// Events of one transaction.
   private static let maxEvents = 4000.0
   private static let maxBytes = Double(4 << 20)
 

@@ -30,7 +30,7 @@ struct PreparedEvent: Sendable {
 
   /// Its body only where something is still to be read from it.
   var event: HubEvent
-  /// As JSON.
+  /// The body as JSON text.
   var body: String
   var effect: Effect
 

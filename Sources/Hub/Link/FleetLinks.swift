@@ -9,7 +9,7 @@ import JSON
 /// came or went, and every ten a sign that it still runs. Readers are told of a hub that gave none for half a minute nothing more. A hub that
 /// is alone writes nothing.
 actor FleetLinks {
-  /// Between two looks at the own links, and at others' lists.
+  /// Pause between two looks at this hub's links, and at other hubs' lists.
   static let pause: Duration = .seconds(2)
   /// Looks from one sign of life to the next.
   static let looksPerSign = 5

@@ -35,7 +35,7 @@ struct LinkMessages {
   private var opcode: WebSocketOpcode?
   private var isCompressed = false
   private var pieces = 0
-  /// As it came.
+  /// The message as received.
   private var message: [UInt8] = []
 
   /// `most`: bytes of a message.
@@ -102,7 +102,7 @@ final class LinkCompressor: ChannelOutboundHandler {
 
   /// 1 KiB of context, for messages that are alike.
   static let windowBits = 10
-  /// Of what a gateway sends there is more.
+  /// Window for what gateways send, which is more than what they receive.
   static let gatewayWindowBits = 12
   /// Shorter messages go out as they are.
   private static let compressedFrom = 16

@@ -100,7 +100,7 @@ actor LinkRegistry {
     links[gateway]?.buckets = buckets
   }
 
-  /// In place of what it listened to so far.
+  /// Replaces the set of buckets that a gateway listens to.
   private func listen(_ gateway: String, to buckets: Set<String>) {
     let before = links[gateway]?.buckets ?? []
     for bucket in before.subtracting(buckets) where HubStore.isShared(bucket) {

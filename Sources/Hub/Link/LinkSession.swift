@@ -21,7 +21,7 @@ struct LinkSession: Sendable {
   /// waited for 15 s.
   private static let firstWord: Duration = .milliseconds(1500)
   private static let nextWord: Duration = .seconds(8)
-  /// So long a gateway is asked to wait for a database that is away.
+  /// Longest time that a gateway is asked to wait while the database is away.
   private static let greetingLimit: Duration = .seconds(90)
 
   let gateway: String
@@ -329,7 +329,7 @@ struct LinkSession: Sendable {
   }
 }
 
-/// Asking for updates, by link or by HTTP.
+/// Answers requests for updates, over a link or HTTP.
 enum HubUpdates {
   struct Query: Sendable {
     let bucket: String

@@ -138,7 +138,7 @@ enum LinkProtocol {
   /// A gateway that may open its link.
   struct Visitor: Sendable {
     let gateway: String
-    /// For the count of connections: the token's name and the gateway.
+    /// Token and gateway, under which the connection is counted.
     let holder: String
   }
 

@@ -7,14 +7,14 @@ import JSON
 /// All readers share one list of the newest events, already encoded. Each has a place in it, and nothing more: however many read, and however slowly, the list
 /// is the memory. One that falls behind its end is cut, comes again with the number of the last message that it had, and gets what is missing from the database.
 actor LiveFeed {
-  /// Of the list.
+  /// Events in the list, at most.
   static let mostEvents = 4096
   static let mostBytes = 4 << 20
   /// Readers at once.
   static let mostReaders = 256
   /// Messages that a reader who comes again gets; one that missed more is told so.
   static let mostMissed: Int64 = 5000
-  /// Between two looks.
+  /// Pause between two looks at the database.
   private static let pause: Duration = .seconds(1)
   /// At least, where something is known to be new.
   private static let shortest: Duration = .milliseconds(100)

@@ -8,10 +8,10 @@ import Web
 
 /// Signing in by OpenID Connect: away to the provider, and back. Decision 0025.
 extension HubWeb {
-  /// Of a code, and of words that a provider sends along.
+  /// Longest code, and longest error text, that is accepted from a provider.
   private static let mostCodeBytes = 4096
 
-  /// Off to the provider.
+  /// Redirects the browser to the provider.
   func startOpenID(_ request: Request) async throws -> Response {
     try check(request, sameOrigin: false)
     // From our own pages, or typed.

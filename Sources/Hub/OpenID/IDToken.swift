@@ -22,7 +22,7 @@ enum OpenIDFailure: Error, Equatable, CustomStringConvertible {
   case refused(String)
   /// What came is not what it has to be.
   case untrusted(String)
-  /// It was begun too long ago, or in another browser.
+  /// The sign-in began too long ago, or in another browser.
   case late
   case noRole
   case busy
@@ -54,7 +54,7 @@ enum IDToken {
   static let mostBytes = 64 * 1024
   /// Clocks differ by so much, in seconds.
   private static let leeway: Int64 = 60
-  /// It was made just now: nobody keeps one for later.
+  /// Greatest age of an ID token in seconds: a fresh sign-in has a fresh token.
   private static let oldest: Int64 = 600
 
   /// What has to be in it (§ 3.1.3.7).

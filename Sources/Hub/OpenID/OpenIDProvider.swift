@@ -15,7 +15,7 @@ actor OpenIDProvider {
   private static let keyPause: Duration = .seconds(60)
   /// Sign-ins that are under way.
   private static let mostAtOnce = 8
-  /// Of what it answers, in the log.
+  /// Bytes of a provider's answer that are logged.
   private static let shownBytes = 200
 
   /// What it says of itself (OpenID Connect Discovery 1.0 § 3).

@@ -7,7 +7,7 @@ import TOML
 
 /// `[web.oidc]` of hub.toml: people whom an OpenID Connect provider knows.
 public struct OpenIDSettings: Sendable, Equatable {
-  /// As the provider writes it, to the last byte.
+  /// The issuer exactly as the provider writes it.
   public var issuer: String
   public var clientID: String
   /// With the client's secret in the first line; `nil`: the client has none, and PKCE alone shows that it is the one that began.
@@ -20,7 +20,7 @@ public struct OpenIDSettings: Sendable, Equatable {
   /// The claim with words of `roles`: its name, or names with dots between where claims lie in one another.
   public var roleClaim: String?
   public var roles: [String: HubPerson.Role]
-  /// Of whoever has no word of `roles`; `nil`: they do not come in.
+  /// Role of people without any of the names in `roles`; `nil`: they are refused.
   public var defaultRole: HubPerson.Role?
   /// PEM with authorities to trust instead of the system's.
   public var authorities: String?

@@ -65,7 +65,7 @@ struct ProviderRequest: Sendable {
     return HTTPRequest("POST", target, headers: headers, body: Array(Self.encode(form).utf8))
   }
 
-  /// As a query, or a form.
+  /// Encodes fields as a query or a form.
   static func encode(_ fields: [(String, String)]) -> String {
     fields.map { "\(PercentCoding.encode($0))=\(PercentCoding.encode($1))" }.joined(separator: "&")
   }

@@ -15,9 +15,9 @@ struct WebKey: Sendable {
     case edDSA = "EdDSA"
   }
 
-  /// Of a set of keys.
+  /// Keys in a set, at most.
   static let mostKeys = 32
-  /// Of an RSA key's modulus, in bytes: 2048 to 8192 bits.
+  /// Bytes of an RSA modulus: 2048 to 8192 bits.
   private static let modulusBytes = 256...1024
   /// Bytes of DER before the point of a key: P-256 and Ed25519 (RFC 5480, RFC 8410).
   private static let beforePoint: [UInt8] = [
@@ -112,7 +112,7 @@ struct WebKey: Sendable {
 private enum DER {
   static func sequence(_ content: [UInt8]) -> [UInt8] { element(0x30, content) }
 
-  /// Without a sign: `bytes` begin with what is not 0, or are none.
+  /// DER of an unsigned integer. `bytes` has no leading zeros.
   static func integer(_ bytes: [UInt8]) -> [UInt8] {
     let isHigh = bytes.first.map { $0 >= 0x80 } ?? true
     return element(0x02, (isHigh ? [0] : []) + bytes)

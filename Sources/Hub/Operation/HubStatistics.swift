@@ -10,7 +10,7 @@ public struct HubStatistics: Sendable {
     public var name: String
     /// `nil`: not counted. On PostgreSQL about, as of its last look.
     public var rows: Int64?
-    /// With indexes; `nil`: not measured.
+    /// Bytes with indexes; `nil`: not measured.
     public var bytes: Int64?
   }
 
@@ -31,18 +31,18 @@ public struct HubStatistics: Sendable {
   }
 
   public var bytes: Int64
-  /// Of the file, for new rows; `nil` on PostgreSQL.
+  /// Bytes in the file that new rows can use; `nil` on PostgreSQL.
   public var freeBytes: Int64?
   public var gateways: Int64
   /// Taken since the beginning, those that have been deleted included.
   public var eventsTaken: Int64
   public var waitingCommands: Int64
   public var tables: [Table]
-  /// By arrival.
+  /// The oldest event by time of arrival.
   public var oldest: Moment?
   public var newest: Moment?
   public var days: [Day]
-  /// Those with the most events.
+  /// Gateways with the most events.
   public var top: [HubStore.Gateway]
 
   public var json: [UInt8] {

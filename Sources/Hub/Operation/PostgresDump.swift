@@ -11,9 +11,9 @@ struct PostgresDump {
 
   /// Seconds for a connection where the address says nothing of it, as the hub's own.
   private static let connectLimit = "5"
-  /// Between two looks at how much there is.
+  /// Pause between two looks at the dump's size.
   private static let pause: Duration = .milliseconds(100)
-  /// For one that was asked to end.
+  /// Time for `pg_dump` to end after SIGTERM.
   private static let endLimit: Duration = .seconds(5)
 
   /// `patience`: without a byte more for so long a tool is ended. However large a database is, its dump grows.

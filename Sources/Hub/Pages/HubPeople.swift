@@ -233,7 +233,7 @@ extension HubStore {
     ) { row in (Self.person(row), now - row.integer(5) > Self.day) }
   }
 
-  /// It was used today.
+  /// Notes that a session was used today.
   func useSession(_ token: String, of name: String, since: Int64, at now: Int64) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.run(

@@ -282,7 +282,7 @@ final class HubWeb: Sendable {
 
   // MARK: Answers
 
-  /// With what is on all answers to browsers.
+  /// Adds the headers that all answers to browsers have.
   static func secure(_ response: inout Response) {
     for field in WebGuard.headers.fields {
       // `!`: names of our own.
@@ -326,14 +326,14 @@ private final class RefusedSignIns: Sendable {
 
 /// Compares passwords with their hashes, one after the other on a thread of its own: each takes 16 MiB and tenths of a second.
 actor PasswordClerk {
-  /// So many may wait.
+  /// Password checks that may wait.
   private static let mostWaiting = 8
 
   struct Busy: Error {}
 
   private let executor = DatabaseExecutor()
   private nonisolated let waiting = Mutex(0)
-  /// Of a password that nobody knows.
+  /// Hash of a random password, checked for unknown names so that they take as long.
   private lazy var nobodys = PasswordHash.make(WebSessions.token())
 
   nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }

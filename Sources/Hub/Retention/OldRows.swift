@@ -138,7 +138,7 @@ extension HubStore {
     return (keys, count == limit ? last : nil)
   }
 
-  /// Those that have changed meanwhile stay.
+  /// Deletes contacts, except those that have changed meanwhile.
   func deleteContacts(of gateway: String, _ keys: [String], before cutoff: Int64) throws(HubDatabaseError) {
     guard !keys.isEmpty else { return }
     try database.retrying { () throws(HubDatabaseError) in

@@ -16,9 +16,9 @@ public enum PurgedTable: String, CaseIterable, Sendable {
 ///
 /// Never deleted: how far gateways have been acknowledged, so that nothing is sent again; documents; commands that wait.
 public struct PurgePlan: Sendable {
-  /// Of this gateway alone.
+  /// Only rows of this gateway.
   public var gateway: String?
-  /// Of events, by their kind.
+  /// Age limit of events by their kind; `nil`: no limit.
   public var age: @Sendable (String) -> Int64?
   public var messages: Int64?
   public var contacts: Int64?

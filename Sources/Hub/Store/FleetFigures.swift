@@ -5,7 +5,7 @@ import SQLite
 /// Counts over the fleet, which take a walk over a day's messages: made at most once a minute, however many readers ask.
 actor FleetFigures {
   struct Figures: Sendable, Equatable {
-    /// Of the last 24 hours, by gateway.
+    /// Messages of the last 24 hours, by gateway.
     var messages: [String: Int64] = [:]
     /// Contacts, by gateway.
     var nodes: [String: Int64] = [:]

@@ -14,7 +14,7 @@ extension HubStore {
   public struct BucketState: Sendable, Equatable {
     public var bucket: String
     public var seq: Int64
-    /// Of its newest update, milliseconds since 1970; grows with seq.
+    /// Time of its newest update, in milliseconds since 1970; grows with seq.
     public var at: Int64
   }
 
@@ -33,7 +33,7 @@ extension HubStore {
     }
   }
 
-  /// Whose list it is: channels are everybody's.
+  /// The gateway whose list it is; empty for channels, which all share.
   static func scope(_ bucket: String, _ gateway: String) -> String { isShared(bucket) ? "" : gateway }
   static func isShared(_ bucket: String) -> Bool { bucket.begins(with: "channel/") }
 

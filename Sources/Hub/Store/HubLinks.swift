@@ -16,7 +16,7 @@ extension HubStore {
   /// Milliseconds since 1970 by the server's clock: those of several hubs differ.
   private static let serverClock = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 
-  /// In place of the list that this hub had.
+  /// Replaces the list of this hub.
   func keepLinks(_ links: [String: Int64], version: Int64, of hub: String) throws(HubDatabaseError) {
     let list = JSONWriter.object { json in for (gateway, since) in links { json.field(gateway, since) } }
     try write([

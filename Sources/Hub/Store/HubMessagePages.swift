@@ -15,7 +15,7 @@ struct ListQuery: Sendable {
   var words: SearchedWords?
   var channel: String?
   var gateway: String?
-  /// Of an event.
+  /// Only events of this kind.
   var kind: String?
 
   init(after: Int64? = nil, before: Int64? = nil, limit: Int = 100) {
@@ -200,7 +200,7 @@ extension HubStore {
     let json: [UInt8]
   }
 
-  /// These messages, in this order, with who heard them.
+  /// These messages, in this order, with the gateways that heard them.
   func joined(_ positions: [Int64]) throws(HubDatabaseError) -> [JoinedMessage] {
     guard !positions.isEmpty else { return [] }
     var bodies: [Int64: (text: String, at: Int64)] = [:]

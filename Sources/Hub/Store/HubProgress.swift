@@ -54,7 +54,7 @@ extension HubStore {
     try progress(of: [GatewayEpoch(gateway: gateway, epoch: epoch)]).first ?? nil
   }
 
-  /// Of each, in order.
+  /// How much the hub has of each epoch, in the same order.
   func progress(of epochs: [GatewayEpoch]) throws(HubDatabaseError) -> [Progress?] {
     var found: [GatewayEpoch: Progress] = [:]
     let columns = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")

@@ -21,7 +21,7 @@ public actor HubStore {
   public struct Gateway: Sendable, Equatable {
     public var id: String
     public var epoch: String
-    /// Of that epoch.
+    /// How much the hub has of that epoch.
     public var progress: Progress
     public var events: Int64
     /// Milliseconds since 1970 when it last sent something.

@@ -17,7 +17,7 @@ final class HubStores: Sendable {
   let states: Gathered<GatewayState, Bool>
   /// Whether the database answers, on a connection of its own.
   let probe: DatabaseProbe
-  /// For what is deleted by its age.
+  /// Connection for deleting rows by age.
   let caretaker: HubStore
   let metrics = HubMetrics()
   private let readers: [HubStore]

@@ -10,7 +10,7 @@ import JSON
 /// compared then are scalars, never characters: a mark that follows a word does not hide it. Scripts without spaces need nothing else, for a word
 /// may begin and end anywhere.
 struct SearchedWords: Sendable {
-  /// Of a question, before it is folded, and its words.
+  /// Bytes of a query before folding, at most.
   static let mostBytes = 512
   static let mostWords = 16
   /// Bytes of a text that are looked at.
@@ -55,7 +55,7 @@ struct SearchedWords: Sendable {
     }
   }
 
-  /// As UTF-8: where its bytes are found, its scalars are.
+  /// The folded text as UTF-8. A match of bytes is a match of scalars.
   static func folded(_ text: String) -> [UInt8] {
     let bytes = Array(text.utf8.prefix(lookedAt))
     if bytes.allSatisfy({ $0 < 0x80 }) { return bytes.map { (0x41...0x5A).contains($0) ? $0 | 0x20 : $0 } }

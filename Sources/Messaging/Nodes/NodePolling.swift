@@ -45,7 +45,7 @@ public final class NodePolling {
   private let log: Log
   private var settings: Settings
   public private(set) var reports: [Report] = []
-  /// One for each poll and each room, while the link is up.
+  /// A task for each poll and each room, while the link is up.
   private var tasks: [LoopTask] = []
   private var isUp = false
   /// When a room last heard from us: a link that comes and goes is no reason to log in again.

@@ -24,7 +24,7 @@ public final class NodeRequests {
   private final class Asked {
     let question: NodeQuestion
     let contact: Contact
-    /// As the radio was given it.
+    /// The question as it was given to the radio.
     var handed: RadioQuestion?
     let answer = Promise<Result<NodeAnswer, Refusal>>()
 

@@ -10,7 +10,7 @@ import Timing
 /// to it. Favourites are never evicted.
 public final class ContactEviction {
   public struct Settings: Equatable, Sendable {
-    /// Off by default: it changes what the radio has.
+    /// Whether contacts are removed from a full radio. Off by default: it changes the radio's table.
     public var evicts = false
     /// Places that are kept free.
     public var keepFree = 10
@@ -24,7 +24,7 @@ public final class ContactEviction {
 
   /// What came in a burst is looked at once.
   private static let pause: Duration = .seconds(5)
-  /// So many leave in one go; more follow after a pause.
+  /// Contacts that are removed at once; more follow after a pause.
   private static let step = 10
 
   public var settings: Settings { didSet { if settings != oldValue { look() } } }

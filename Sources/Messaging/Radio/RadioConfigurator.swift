@@ -30,7 +30,7 @@ public final class RadioConfigurator {
 
   private var connection: RadioConnection { synchronizer.connection }
 
-  /// Asks the radio for all of it.
+  /// Reads all settings from the radio.
   public func read() async throws(Refusal) -> Facts {
     guard connection.state == .up else { throw .linkDown }
     await synchronizer.refreshIdentity()
@@ -157,7 +157,7 @@ extension RadioSetting {
     return .setAutoAdd(AutoAdd(flags: flags, maxHops: hops ?? now.maxHops))
   }
 
-  /// For a refusal; no secret.
+  /// The setting in an error message, without secrets.
   var message: String {
     switch self {
     case .name: "the name"

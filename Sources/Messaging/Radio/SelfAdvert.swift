@@ -62,7 +62,7 @@ public final class SelfAdvert {
 
   private var info: SelfInfo? { messenger.synchronizer.connection.identity?.info }
 
-  /// Of the radio that is attached; `nil`: none was yet.
+  /// Adverts of the attached radio; `nil`: none was attached yet.
   public var report: Report? {
     guard let info else { return nil }
     let own = record.flatMap { $0.radio == info.key ? $0 : nil }
@@ -164,7 +164,7 @@ public final class SelfAdvert {
     due.map { max($0, .milliseconds(Int64(Double.random(in: Self.spread) * 1000))) }
   }
 
-  /// Without the moment that passes after the sync.
+  /// Time until the next advert, without the pause after the sync.
   private var due: Duration? {
     guard let info else { return nil }
     guard let record, record.radio == info.key else {

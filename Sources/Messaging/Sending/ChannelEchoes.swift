@@ -31,7 +31,7 @@ struct ChannelEchoes {
     expected.append(Expected(id: id, payload: envelope.encode(), until: now + DeliverySettings.grace))
   }
 
-  /// Whose repeat the packet is, if it is one that was not counted yet.
+  /// The sent message whose repeat this packet is, unless that repeat was counted already.
   mutating func heard(_ bytes: [UInt8], now: MonotonicTime) -> Int64? {
     guard !expected.isEmpty else { return nil }
     expected.removeAll { $0.until <= now }

@@ -62,7 +62,7 @@ public final class Messenger {
   var arriving = 0
   var counts = (delivered: 0, failed: 0, channel: 0)
 
-  /// Asks for paths, and knows which rooms let us read only.
+  /// Asks for paths, and knows which rooms are read-only for us.
   weak var nodes: NodeService?
   /// Restores nodes that were evicted from the radio's table.
   public weak var keeper: ContactEviction?

@@ -33,7 +33,7 @@ extension Messenger {
 
   func isHeld(_ message: OutgoingMessage) -> Bool { message.radio != store.radio && !message.hasEnded }
 
-  /// For a refusal.
+  /// The reason why a message is held, for a refusal.
   func held(_ message: OutgoingMessage) -> String {
     let radio = store.radio(message.radio)
     return

@@ -34,7 +34,7 @@ private struct NotHanded: Error {
 
 /// One message after the other goes out, and up to eight wait for their acknowledgements.
 extension Messenger {
-  /// One message from its first attempt to its end.
+  /// Delivers one message, from its first attempt to its end.
   private func deliver(_ id: Int64, _ attempts: Mailbox<Attempt>) async throws(CancellationError) {
     while let attempt = try await attempts.next() {
       do throws(NotHanded) {
@@ -59,7 +59,7 @@ extension Messenger {
     return attempts
   }
 
-  /// It has ended, or waits its turn as if it had not begun.
+  /// Ends the attempts of a message that is over, or that waits its turn again.
   private func endIfOver(_ id: Int64) {
     guard !session.isUnderWay(id) else { return }
     underWay.removeValue(forKey: id)?.attempts.finish()

@@ -25,7 +25,7 @@ struct Allowance: Equatable {
   struct Period: Equatable {
     /// Of the calendar; the next one where it began in the middle of one. `nil`: it is the first, and the clock was not right yet.
     var number: Int64?
-    /// It began while the clock was not right.
+    /// Start of a period that began while the clock was wrong.
     static let unknown: Int64 = -1
     /// Seconds that the program has run in it.
     var elapsed: Int64 = 0
@@ -37,7 +37,7 @@ struct Allowance: Equatable {
     /// Seconds since 1970 by the local clock.
     var local: Int64
     var isTrusted: Bool
-    /// By a clock that nobody sets.
+    /// Time of the monotonic clock.
     var now: MonotonicTime
   }
 
@@ -144,7 +144,7 @@ struct Allowance: Equatable {
     return max(0, monthly - max(0, month.bytes - day.bytes)) / max(1, days)
   }
 
-  /// It waits for bytes.
+  /// Whether the lane waits for bytes.
   func isSpent(_ lane: Lane) -> Bool { room(lane) < Self.least[lane] }
 
   /// Bytes that the lane's next batch may cost.
@@ -164,7 +164,7 @@ struct Allowance: Equatable {
     day.bytes >= limits.daily ?? .max || month.bytes >= limits.monthly ?? .max
   }
 
-  /// It waits for the hours in which everything is sent.
+  /// Whether the lane waits for the hours in which everything is sent.
   func waitsForHours(_ lane: Lane) -> Bool {
     guard lane != .messages, let hours = limits.bulkHours else { return false }
     return !hours.contains(calendar.secondOfDay)

@@ -23,7 +23,7 @@ final class AllowanceAccount {
   private let store: Store
   private let loop: EventLoop
   private let log: Log
-  /// Of the line's own count.
+  /// Bytes of the carrier's counter that are accounted for.
   private var seen: UInt64 = 0
   /// Used since the program began, and of that what is on disk.
   private(set) var total: Int64 = 0

@@ -10,7 +10,7 @@ struct AllowanceCalendar: Equatable {
   let day: Int64
   let month: Int64
   let secondOfDay: Int64
-  /// Of this month, with today.
+  /// Days left in this month, including today.
   let daysLeft: Int64
 
   init(local: Int64) {

@@ -98,7 +98,7 @@ struct HomeAssistant {
   private static let mostBytes = 14_000
   /// That are counted.
   private static let mostOpen = 1024
-  /// Of an alert's names and numbers.
+  /// Bytes of an alert besides its text.
   private static let envelope = 160
 
   /// What is open now.

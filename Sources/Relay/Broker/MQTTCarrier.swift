@@ -35,7 +35,7 @@ final class MQTTCarrier: MeteredCarrier {
     var proxy: ProxySettings?
     var observer: ObserverFeed.Settings?
     var token: ObserverToken.Claims?
-    /// Between looks at the radio's counters, for those who show them.
+    /// Pause between readings of the radio's counters.
     var statsInterval: Duration = .seconds(300)
   }
 

@@ -21,7 +21,7 @@ public struct ChannelUpdate: Equatable, Sendable {
   public var text: String
   /// Milliseconds since 1970 when it was sent, as far as can be told: when the hub had it, or before.
   public var at: Int64
-  /// It was queued in the other gateway's radio for an unknown time.
+  /// The message waited in the other gateway's radio for an unknown time.
   public var isOfUnknownAge = false
 
   /// When a message was sent, as far as can be told: the other gateway may have been away from the hub for long, and its radio
@@ -41,7 +41,7 @@ public struct ChannelUpdate: Equatable, Sendable {
 /// What becomes of a message from elsewhere. What is written in the same turn is in one transaction with its bucket's state.
 public enum ChannelUpdateFate: Equatable, Sendable {
   case sent
-  /// It is known here already.
+  /// The update was known already.
   case known
   /// Too old, or not wanted here.
   case skipped
@@ -137,7 +137,7 @@ final class BucketSync: UpdatesListener {
     task = loop.begin { [weak self] in await self?.run() }
   }
 
-  /// Asks again, now: somebody says so.
+  /// Asks for updates again at once.
   func refresh() { if isReachable { reachable(true) } }
 
   // MARK: Fetching

@@ -30,7 +30,7 @@ struct CatchUp {
     case skip(bucket: String, first: Int64, last: Int64, to: Position)
   }
 
-  /// One update, as the hub has it.
+  /// An update as the hub sends it.
   struct Update: Equatable {
     var seq: Int64
     var at: Int64

@@ -49,7 +49,7 @@ final class CommandIntake: CommandTaker {
   private let loop: EventLoop
   private let log: Log
   private let clock: WallClock
-  /// Without it the queue waits, and what comes live is refused.
+  /// Runs commands. Without it the queue waits, and live requests are refused.
   weak var host: (any RelayHost)?
   private var recent: [MonotonicTime] = []
   private var toldLimitAt: MonotonicTime?
@@ -147,7 +147,7 @@ final class CommandIntake: CommandTaker {
     }
   }
 
-  /// One after another, as fast as the limit allows.
+  /// Runs queued commands one after another, as fast as the limit allows.
   private func runQueue() async throws(CancellationError) {
     while let next = nextInQueue() {
       guard hasRoom() else {

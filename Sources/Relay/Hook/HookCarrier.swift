@@ -61,7 +61,7 @@ final class HookCarrier: Carrier {
     return verdict
   }
 
-  /// As for any event, with one of kind `test`.
+  /// Runs the hook with an event of kind `test`.
   func test() async -> Verdict {
     let body = JSONWriter.object { $0.field("text", "Meshpost gateway \(store.gatewayID) says hello") }
     let event = JournalEvent(seq: 0, at: clock.milliseconds, trusted: false, kind: "test", body: body)

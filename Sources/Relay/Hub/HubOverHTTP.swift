@@ -39,7 +39,7 @@ final class HubOverHTTP {
     }
   }
 
-  /// One after another on the connection for questions.
+  /// Serialises requests on the connection for questions.
   private let turn = LoopSemaphore<Int>(bound: 32)
   /// Why nothing can be asked or told just now, until an operator mends it; batches fail for the same reason when there are any.
   private(set) var trouble: String?

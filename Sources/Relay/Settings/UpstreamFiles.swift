@@ -122,6 +122,6 @@ extension UpstreamSettings {
 }
 
 extension UpstreamSettings.HookSettings {
-  /// As whom it runs, where that is not the daemon's own user.
+  /// The hook's user, if it is not the daemon's own.
   var otherUser: String? { user.flatMap { getpwnam($0)?.pointee.pw_uid == geteuid() ? nil : $0 } }
 }

@@ -148,7 +148,7 @@ public struct UpstreamSettings: Equatable, Sendable {
   public var timeout: Duration
   /// Whether its server is reached through a proxy.
   public var proxy = ProxyChoice.environment
-  /// Of the gateway's program, for servers that want to know.
+  /// Version of the gateway's program, for servers that ask.
   public var version = ""
 
   public init(

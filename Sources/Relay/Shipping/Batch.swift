@@ -7,7 +7,7 @@ import Store
 struct Batch {
   struct Limits: Equatable {
     var events: Int
-    /// As `size` counts them; one event may have more.
+    /// Bytes of a batch as `size` counts them; a single event may exceed it.
     var bytes: Int
   }
 

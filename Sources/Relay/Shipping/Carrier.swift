@@ -21,7 +21,7 @@ protocol Carrier: AnyObject {
   var keepsConnection: Bool { get }
   /// Who takes in what the server asks for.
   var commands: (any CommandTaker)? { get set }
-  /// So many bytes were handed to the network.
+  /// Bytes handed to the network so far.
   var bytesSent: UInt64 { get }
   /// What the line was used for, both ways, with everything that goes over it.
   var lineBytes: UInt64 { get }
@@ -34,7 +34,7 @@ protocol Carrier: AnyObject {
   /// After a greeting: takes what comes, until the connection is lost or should be made anew. Where nothing is kept, it waits for ever.
   func hold() async throws(CancellationError) -> ConnectionEnd
   func carry(_ batch: Batch) async -> Verdict
-  /// As `carry`, for data that is not an event.
+  /// Sends a test that is not an event.
   func test() async -> Verdict
   func close()
 }
@@ -92,7 +92,7 @@ extension MeteredCarrier {
 
 /// What a server knows of this journal.
 enum Greeting: Equatable {
-  /// It keeps count.
+  /// The server says what it has.
   case has(Acknowledged)
   /// It does not keep count, or not in a way that can be asked for: our cursor is right.
   case ready
@@ -101,8 +101,8 @@ enum Greeting: Equatable {
 
 /// How far a server that keeps count has the events of this epoch; `nil`: it has never had any.
 enum Acknowledged: Equatable {
-  /// It has everything up to here, and takes everything in order.
+  /// The server has everything up to here, and takes events in order.
   case whole(Int64?)
-  /// It knows lanes.
+  /// The server knows lanes.
   case byLane(ByLane<Int64?>)
 }

@@ -87,11 +87,11 @@ struct Folding {
   enum Place: Equatable {
     /// A newer one stands for it.
     case folded
-    /// It stands for so many older ones.
+    /// The event stands for so many older ones.
     case newest(of: Int64)
   }
 
-  /// Of an event of the stretch.
+  /// What becomes of an event of the stretch.
   func place(of event: JournalEvent) -> Place {
     guard let key = Key(event), let newest = newest[key] else { return .newest(of: 0) }
     if newest.seq > event.seq { return .folded }

@@ -17,7 +17,7 @@ public final class JournalUpstream: Upstream {
     /// What the server may ask of the gateway, and how often a minute.
     public var allowed: Set<String>
     public var commandsPerMinute: Int
-    /// Of old states of a node that wait, only the newest is sent.
+    /// Whether only the newest of a node's waiting states is sent.
     public var folds: Bool
     /// Bytes a day and a month, and the hours for what is not urgent; `nil`: any number, at any hour.
     public var dailyBytes: Int64?
@@ -55,7 +55,7 @@ public final class JournalUpstream: Upstream {
   let loop: EventLoop
   let log: Log
   let clock: WallClock
-  /// For pauses.
+  /// Randomness of the pauses between attempts.
   var random = SeededRandom(seed: .random(in: .min ... .max))
   var shipment: Shipment
   /// How far each lane is. A server that knows no lanes gets the whole journal in order: then all is in the first.
@@ -102,7 +102,7 @@ public final class JournalUpstream: Upstream {
   var troubleChanged: () -> Void = {}
   var lastSuccess: Int64?
   var batches: UInt64 = 0
-  /// For good: another one takes its place.
+  /// Stopped for good: another upstream takes its place.
   private(set) var isClosed = false
   var times: JournalTimes
   var isPaused = false

@@ -7,7 +7,7 @@ extension JournalUpstream {
   /// The lanes that are sent: a server that knows none gets everything in the first.
   var activeLanes: [Lane] { knowsLanes ? Lane.allCases : [.messages] }
 
-  /// As `Batch` names it.
+  /// The lane as `Batch` names it.
   func laneSent(_ lane: Lane) -> Lane? { knowsLanes ? lane : nil }
 
   /// The journal was read up to here.

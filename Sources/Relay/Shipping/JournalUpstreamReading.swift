@@ -5,7 +5,7 @@ import Store
 
 /// What a batch is read by, and what goes before it.
 extension JournalUpstream {
-  /// By what events are judged for their age; `nil`: they are not.
+  /// The present against which events' ages are judged; `nil`: there is no age limit.
   var present: AgeLimit.Present? {
     guard settings.filter.age != nil else { return nil }
     let wall = Moment(clock)

@@ -4,7 +4,7 @@ import Store
 
 /// What is done about an event over which the server hangs up: `Suspicion` decides, here it is carried out.
 extension JournalUpstream {
-  /// It was the one event of the batch.
+  /// Whether the verdict proves which event is at fault: the batch had only one.
   func isProven(_ verdict: Verdict, _ batch: Batch, _ lane: Lane) -> Bool {
     guard case .hungUp = verdict, let first = batch.events.first else { return false }
     return lanes[lane].suspicion.hungUp(first: first.seq, count: batch.events.count)

@@ -5,19 +5,19 @@ import Store
 /// What an upstream has of a message. What counts is the event with the message's text; the states of a sent message are later events.
 public struct MessageStanding: Equatable, Sendable {
   public enum State: String, Sendable {
-    /// It has acknowledged the message.
+    /// The upstream has acknowledged the message.
     case acknowledged
-    /// It has not had it yet.
+    /// The upstream does not have it yet.
     case waiting
-    /// It has refused it: `meshpost outbox`.
+    /// The upstream has refused it; see `meshpost outbox`.
     case deadLetter = "dead_letter"
-    /// It has refused it, and the dead letter was dropped.
+    /// The upstream has refused it, and the dead letter was dropped.
     case dropped
     /// Not for it: its filter leaves the message out, or the upstream was added later and began with what came then.
     case filtered
     /// Its turn has come. What is too old is left out for this upstream, and whether this was, nobody remembers.
     case passed
-    /// It was deleted from the journal before the upstream had it.
+    /// The message was deleted from the journal before the upstream had it.
     case lost
     /// The message is older than such knowledge, or its event was deleted when others were lost.
     case unknown
@@ -80,7 +80,7 @@ extension JournalUpstream {
     return settings.filter.age == nil ? .acknowledged : .passed
   }
 
-  /// As it is in the journal, or was.
+  /// The event as it is, or was, in the journal.
   private func event(_ seq: Int64, of message: ConversationRow) throws(StoreError) -> JournalEvent {
     let (kind, moment, body): (EventKind, Moment, [UInt8]) =
       switch message {

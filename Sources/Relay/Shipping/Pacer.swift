@@ -19,7 +19,7 @@ struct Pacer: Equatable {
   private static let lateInParts: Duration = .milliseconds(1000)
   /// A smaller window has no small parts: each costs headers.
   private static let dividedFrom = 6000
-  /// Without a full line for so long, the line may be another one.
+  /// After so long without a full line its speed counts as unknown.
   static let lasting: Duration = .seconds(600)
 
   /// It is not known yet what a silence was; `before`: the window that the line had.
@@ -102,7 +102,7 @@ struct Pacer: Equatable {
     return true
   }
 
-  /// Of what was under way for so long, this much is right.
+  /// The share of what was under way that would have been right, given how long it took.
   private func share(of took: Duration, _ base: Duration, _ parts: Int = 2) -> Double {
     min((base + (parts > 2 ? Self.allowedDelayInParts : Self.allowedDelay)).inSeconds / took.inSeconds, 0.8)
   }

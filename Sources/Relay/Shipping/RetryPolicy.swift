@@ -20,7 +20,7 @@ enum Verdict: Error, Equatable {
   /// 401, 403: nothing is lost, but an operator has to act.
   case stopped(reason: String)
 
-  /// With other words for people.
+  /// The same verdict with another reason.
   func rewording(_ words: (String) -> String) -> Verdict {
     switch self {
     case .acknowledged: self

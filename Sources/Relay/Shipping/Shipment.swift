@@ -15,7 +15,7 @@ struct Shipment {
   enum State: Equatable {
     /// What the server has is not known yet: ask it.
     case greeting
-    /// It is being asked, or tested.
+    /// The server is being asked what it has, or tested.
     case asking
     case ready
     case waiting(until: MonotonicTime, reason: String)

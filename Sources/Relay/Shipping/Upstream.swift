@@ -20,7 +20,7 @@ public protocol Upstream: AnyObject {
   func test() async -> String?
   /// How far the server's buckets are known; `nil`: it has none.
   var updates: UpdatesReport? { get }
-  /// Asks the server for what is new, now.
+  /// Asks the server for updates at once.
   func refresh()
   /// Channels were joined or left, or may now be exchanged.
   func channelsChanged()
@@ -40,7 +40,7 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var name: String
   public var kind: String
   public var url: String
-  /// Of a hub that is connected: `live` or `http`.
+  /// How a hub is connected: `live` or `http`.
   public var link: String?
   public var state: State
   /// Every lane is acknowledged up to here.
@@ -158,6 +158,6 @@ public final class Relay {
 
   public func start() { for upstream in upstreams { upstream.wake() } }
   public func resume() { for upstream in upstreams { upstream.resume() } }
-  /// For good; `change` builds those that are to take their place.
+  /// Stops all upstreams for good; `change` builds their successors.
   public func stop() { for upstream in upstreams { upstream.stop() } }
 }

@@ -116,7 +116,7 @@ public struct BodyTemplate: Equatable, Sendable {
     return String(result)
   }
 
-  /// As inside a JSON string.
+  /// Escapes a text for the inside of a JSON string.
   private static func escaped(_ text: String) -> [UInt8] {
     var json = JSONWriter()
     json.value(text)

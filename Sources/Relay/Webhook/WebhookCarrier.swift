@@ -41,7 +41,7 @@ final class WebhookCarrier: MeteredCarrier {
   var bytesSent: UInt64 { server.bytesSent }
   var certificateExpiry: Int64? { server.certificateExpiry }
 
-  /// It keeps no count that one could ask for.
+  /// A webhook keeps no count that could be asked for.
   func greet() async -> Greeting { .ready }
 
   func carry(_ batch: Batch) async -> Verdict {

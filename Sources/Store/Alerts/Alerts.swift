@@ -9,7 +9,7 @@ public struct StoredAlert: Equatable, Sendable {
   /// The rule's name, and what of several things it is about; empty: there is only one.
   public var rule: String
   public var subject: String
-  /// For people.
+  /// Text for people.
   public var text: String
   public var value: Double?
   /// Milliseconds since 1970, by the clock at that time. `endedAt` `nil`: it is open.

@@ -46,7 +46,7 @@ extension Store {
     }
   }
 
-  /// As above, the same in all lanes.
+  /// Sets the same cursor in all lanes.
   public func setCursor(of upstream: String, to seq: Int64) throws(SQLiteError) {
     try setCursor(of: upstream, to: ByLane(all: seq))
   }
@@ -203,7 +203,7 @@ extension Store {
     }
   }
 
-  /// Also one that was dropped.
+  /// Whether the upstream has refused the event, even if the dead letter was dropped.
   public func isDeadLetter(_ seq: Int64, of upstream: String) throws(StoreError) -> Bool {
     try letter(seq, of: upstream) != nil
   }

@@ -78,7 +78,7 @@ struct JournalState {
     var messageBytes: Int64 = 0
   }
 
-  /// With what is in the open transaction, and without.
+  /// The ends of the journal, including the open transaction.
   var open = Ends()
   private(set) var durable = Ends()
   /// Messages with greater ids are events.
@@ -167,7 +167,7 @@ extension JournalState.Ends {
 struct RowChecksum {
   private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
 
-  /// As it is stored.
+  /// The value as SQLite stores it.
   var bits: Int64 { Int64(bitPattern: value) }
 
   mutating func add(_ bytes: some Sequence<UInt8>) {

@@ -26,7 +26,7 @@ public struct LaneTrim: Equatable, Sendable {
   public var lane: Lane
   public var first: Int64
   public var last: Int64
-  /// Of this lane; there may be others in between.
+  /// Deleted events of this lane; events of other lanes may lie between them.
   public var count: Int64
   /// `quota` or `age`.
   public var reason: String
@@ -135,7 +135,7 @@ extension Store {
     return low
   }
 
-  /// Of the journal's events up to this one.
+  /// Bytes of the journal's events up to this one.
   private func bytes(through last: Int64) throws(SQLiteError) -> Int64 {
     let rows = try database.value(
       "SELECT sum(length(body) + \(JournalState.rowOverhead)) FROM journal WHERE seq <= ?", .integer(last))

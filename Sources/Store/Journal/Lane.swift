@@ -93,7 +93,7 @@ extension ByLane: Sendable where Value: Sendable {}
 extension ByLane: Equatable where Value: Equatable {}
 
 extension ByLane where Value == Bool {
-  /// In which both are true.
+  /// Lanes in which both are true.
   public func and(_ other: Self) -> Self {
     Self(messages: messages && other.messages, nodes: nodes && other.nodes, packets: packets && other.packets)
   }

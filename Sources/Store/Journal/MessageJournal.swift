@@ -57,7 +57,7 @@ extension RowChecksum {
     if let number { add(number) }
   }
 
-  /// With its length: what ends one text does not begin the next.
+  /// Adds the length first, so that the end of one text is not taken for the beginning of the next.
   fileprivate mutating func add(optional bytes: [UInt8]?) {
     add(Int64(bytes?.count ?? -1))
     if let bytes { bytes.withUnsafeBytes { add($0) } }

@@ -11,7 +11,7 @@ public struct Conversation: Equatable, Sendable {
   public var newest: MessagePlace
   /// Received messages behind the place up to which it was read.
   public var unread: Int64
-  /// One of them mentions us.
+  /// Whether an unread message mentions us.
   public var isMentioned: Bool
   /// Read up to here.
   public var read: MessagePlace

@@ -7,7 +7,7 @@ import Escaping
 ///
 /// It says less than a name does: a channel that the radio no longer has, or a node that is in no table, has one all the same.
 public enum ConversationName: Hashable, Sendable, CustomStringConvertible {
-  /// By the digest of its secret: 16 hexadecimal digits.
+  /// A channel by the digest of its secret, 16 hexadecimal digits.
   case channel(String)
   case node(KeyPrefix)
 
@@ -66,7 +66,7 @@ public enum ConversationName: Hashable, Sendable, CustomStringConvertible {
   public var channel: String? { if case .channel(let digest) = self { digest } else { nil } }
   public var node: KeyPrefix? { if case .node(let prefix) = self { prefix } else { nil } }
 
-  /// By which the index of words finds its messages.
+  /// The term by which the search index finds its messages.
   var indexWord: String {
     switch self {
     case .channel(let digest): "c\(digest)"

@@ -16,7 +16,7 @@ struct MessageIdentity: Hashable, Comparable {
     low = bytes.dropFirst(8).reduce(0) { $0 << 8 | UInt64($1) }
   }
 
-  /// Of what makes the message what it is.
+  /// Identity of a message. `key`: the bytes that tell it from others of that second.
   init(time: UInt32, of key: [UInt8]) {
     let digest = Digest.sha256(key)
     high = UInt64(time) << 32 | digest.prefix(4).reduce(0) { $0 << 8 | UInt64($1) }
@@ -37,7 +37,7 @@ struct RecentIdentities {
   /// The greatest identity in the table: what is greater is not there. `nil`: the table is empty.
   private let greatest: MessageIdentity?
 
-  /// So many are entered at once.
+  /// Messages that are indexed at once.
   static let step = 128
 
   init(_ database: Database) throws(SQLiteError) {

@@ -8,9 +8,9 @@ import SQLite
 /// A radio queues messages until they are fetched, and does not report when it received them. It is only known that this was
 /// after the queue was last empty.
 public enum RadioWait: Equatable, Sendable {
-  /// It was received just now, or within the last two minutes.
+  /// It was queued for two minutes at most.
   case none
-  /// At most so many seconds.
+  /// It was queued for at most so many seconds.
   case atMost(seconds: Int64)
   /// An unknown time: since before the gateway started, or in another radio.
   case unknown

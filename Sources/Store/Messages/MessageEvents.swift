@@ -18,7 +18,7 @@ extension Store {
     try events("SELECT seq, seq FROM messages WHERE id = ?", id)
   }
 
-  /// As above.
+  /// Events of a sent message, as above.
   public func events(ofOutgoing id: Int64) throws(StoreError) -> MessageEvents? {
     try events("SELECT seq, newest_seq FROM outgoing WHERE id = ?", id)
   }

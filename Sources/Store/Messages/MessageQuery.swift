@@ -50,7 +50,7 @@ public struct MessageQuery: Equatable, Sendable {
     self.radio = radio
   }
 
-  /// It needs the indexes of words.
+  /// Whether the query needs the search index.
   public var usesIndex: Bool { words != nil || from != nil || with != nil || channel != nil || conversation != nil }
 
   /// Why the words cannot be looked for.

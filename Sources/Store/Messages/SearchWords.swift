@@ -46,7 +46,7 @@ enum SearchWords {
 
   static func spaced(_ text: String) -> String { String(decoding: spaced(Array(text.utf8)), as: UTF8.self) }
 
-  /// Of three or four bytes; 0: not a letter.
+  /// The scalar of a letter of three or four bytes; 0 if it is none.
   private static func scalar(_ letter: some Collection<UInt8>) -> UInt32 {
     var value = UInt32(letter.first ?? 0) & (letter.count == 3 ? 0x0F : 0x07)
     for byte in letter.dropFirst() {

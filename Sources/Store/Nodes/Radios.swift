@@ -20,7 +20,7 @@ public struct KnownRadio: Equatable, Sendable {
   /// Messages received by it, up to when it was last attached.
   var messages: Int64
 
-  /// As rows name it: the first 6 bytes of its key.
+  /// The radio's mark in rows: the first 6 bytes of its key.
   public var mark: String { key.prefix.hex }
 }
 
@@ -44,7 +44,7 @@ struct RadioState {
 /// A radio is known from `attach` on, without a write of its own: its row goes along with the first transaction after that, so nothing on
 /// disk names a radio that is not there.
 extension Store {
-  /// For rows that belong to every radio: what several have heard.
+  /// Mark of rows that belong to every radio, such as messages that several have heard.
   public static let everyRadio: Int64 = 0
 
   /// The number of the attached radio, or of the last one.
@@ -89,7 +89,7 @@ extension Store {
     return !isFirst
   }
 
-  /// It is still there, or was until now.
+  /// Notes that the radio was connected until now.
   public func radioSeen(at milliseconds: Int64) {
     guard var radio = radioState[radioState.present] else { return }
     radio.lastSeen = milliseconds

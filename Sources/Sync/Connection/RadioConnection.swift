@@ -34,7 +34,7 @@ public final class RadioConnection {
   private var task: LoopTask?
   /// Of the current attempt: how long to leave the radio to another program if it fails.
   private var attempt = Promise<Duration?>()
-  /// Of a link that is down.
+  /// Next attempt while the link is down.
   private var nextTry: MonotonicTime?
   /// Resumed when the time to look at the session and the decoder has changed; what that was.
   private let woken = Waiter()
@@ -84,7 +84,7 @@ public final class RadioConnection {
     }
   }
 
-  /// So long, or until the link says that trying again is worth it.
+  /// Waits so long, or until the link says that another attempt is worthwhile.
   private func pause(_ wait: Duration) async throws(CancellationError) {
     let returned = Promise<Void>()
     link.watchForReturn { returned.keep(()) }

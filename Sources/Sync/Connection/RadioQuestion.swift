@@ -9,7 +9,7 @@ public struct RadioAnswer: Sendable {
   /// The frame that said so; empty where the radio said nothing.
   public let frame: [UInt8]
 
-  /// Of a command that was not taken.
+  /// Answer of a command that was not accepted because the link was lost.
   public static let linkLost = RadioAnswer(outcome: .failed(.linkLost), frame: [])
 }
 

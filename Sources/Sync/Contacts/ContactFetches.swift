@@ -11,9 +11,9 @@ struct ContactFetches: Equatable {
 
   /// What named a contact: each tells more of it than the one before.
   enum Sign: Int, Comparable {
-    /// It was changed from here.
+    /// The contact was changed from here.
     case change
-    /// It has answered, and a path came with that.
+    /// The node has answered, and a path came with the answer.
     case path
     case advert
 
@@ -63,7 +63,7 @@ struct ContactFetches: Equatable {
 }
 
 extension Synchronizer {
-  /// Asks for a contact's record: it was changed from here.
+  /// Fetches the record of a contact that was changed from here.
   public func refresh(_ key: PublicKey) { fetch(key, .change) }
 
   func fetch(_ key: PublicKey, _ sign: ContactFetches.Sign) {

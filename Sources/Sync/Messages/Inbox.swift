@@ -9,7 +9,7 @@ import Timing
 /// The decoder puts messages into it.
 protocol InboxOwner: AnyObject {
   func stored(_ message: QueuedMessage, _ arrival: MessageArrival)
-  /// It came on a slot that the radio says is empty.
+  /// Called for a message on a channel slot that the radio reports as empty.
   func dropped(_ message: QueuedMessage)
   /// The disk does not take them. It is tried again.
   func refused(_ failure: StoreError)

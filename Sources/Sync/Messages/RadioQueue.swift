@@ -30,7 +30,7 @@ struct RadioQueue {
     isBacklog = false
   }
 
-  /// Of a message that is taken in now.
+  /// How long the message that is taken now waited in the radio.
   func wait(now: MonotonicTime) -> RadioWait {
     guard let emptyAt else { return .unknown }
     let longest = now - emptyAt

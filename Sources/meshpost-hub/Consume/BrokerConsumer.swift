@@ -14,7 +14,7 @@ final class BrokerConsumer {
   private static let maxHeldBytes = 64 << 20
   /// The same in publications.
   private static let maxHeld = 16384
-  /// Of one round.
+  /// Publications and bytes of one round.
   private static let maxRound = (count: 512, bytes: 4 << 20)
   /// A connection that lasted so long was a good one.
   private static let good: Duration = .seconds(30)
@@ -111,7 +111,7 @@ final class BrokerConsumer {
     }
   }
 
-  /// One connection; returns why it ended.
+  /// Opens one connection and uses it; returns why it ended.
   private func visit(_ place: BrokerPlace, _ isUp: () -> Void) async throws(CancellationError) -> String {
     do {
       let client = try client(place)

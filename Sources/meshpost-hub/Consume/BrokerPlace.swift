@@ -7,10 +7,10 @@ import MQTT
 /// A broker's address in the configuration.
 struct BrokerPlace: Sendable {
   let address: BrokerAddress
-  /// Without what may be a secret.
+  /// The address without anything secret.
   var shown: String { "\(address.host) port \(address.port)" }
 
-  /// Of a configuration; throws for an address that is none.
+  /// The brokers of a configuration; throws for an invalid address.
   static func all(_ settings: ConsumeSettings) throws(HubConfiguration.Failure) -> [BrokerPlace] {
     var places: [BrokerPlace] = []
     for url in settings.urls {

@@ -9,10 +9,10 @@ import HTTP
 import JSON
 import Timing
 
-/// Asks the daemon, one request a run.
+/// Asks the daemon. Each run of the command sends one request.
 struct ControlClient {
   struct Answer {
-    /// As it came, fit to be printed.
+    /// The answer as received, safe to print.
     let text: String
     let value: JSONValue
   }

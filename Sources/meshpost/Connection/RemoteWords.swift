@@ -11,7 +11,7 @@ final class RemoteWords: Sendable {
   /// Connections that `ssh` shares may keep the pipe open: its end is not waited for longer.
   private static let patience = 1
 
-  /// For the program whose words these are.
+  /// Exit code of the program that printed the text.
   let end: Int32
   private let source: Int32
   private let ended: Int32

@@ -34,7 +34,7 @@ enum ShapeReference {
     let type: String
     let summary: String
     var isOptional: Bool { type.hasSuffix("?") }
-    /// Without the marks of arrays and options.
+    /// The type's name without the marks of arrays and options.
     var base: String { String(type.prefix { $0 != "?" && $0 != "[" }) }
     var isArray: Bool { type.contains("[]") }
   }

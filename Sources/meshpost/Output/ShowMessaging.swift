@@ -114,7 +114,7 @@ extension Show {
     return path.isEmpty ? "direct neighbour" : "\(path) (\(answer["hops"]?.integer ?? 0) hops)"
   }
 
-  /// One field a line.
+  /// Formats an answer with one field a line.
   static func fields(_ answer: JSONValue) -> [Styled] {
     (answer.fields ?? []).map { name, value in
       var writer = JSONWriter()

@@ -68,7 +68,7 @@ enum MapPage {
       """
   }
 
-  /// As Content Security Policy names what may run.
+  /// The hash by which a Content Security Policy allows a script.
   private static func hash(_ text: String) -> String {
     let digest = Digest.sha256(Array(text.utf8))
     var code = [UInt8](repeating: 0, count: 4 * ((digest.count + 2) / 3) + 1)

@@ -14,7 +14,7 @@ enum Probing {
 
     var isRadio: Bool { if case .radio = result { true } else { false } }
 
-    /// For people.
+    /// Text for people.
     var description: String {
       switch result {
       case .radio(let name, let key, let model): "\(Show.clean(name)), key \(key.prefix(12)), \(Show.clean(model))"

@@ -141,7 +141,7 @@ private final class ChatScreen {
     terminal.refresh()
   }
 
-  /// One after the other, as they were typed.
+  /// Carries out what was typed, in order.
   private func carryOut() async throws {
     while let order = try await orders.next() {
       switch order {

@@ -23,7 +23,7 @@ final class ChatView {
   init(_ target: JSONValue) { self.target = target }
 
   var isChannel: Bool { target["kind"]?.string == "channel" }
-  /// As `send` takes it.
+  /// The recipient as `send` takes it.
   var address: String { target["key"]?.string ?? target["name"]?.string ?? "" }
 
   func change(to target: JSONValue) {

@@ -16,7 +16,7 @@ enum Dialogue {
     return typed.lowercased().hasPrefix("y")
   }
 
-  /// Without echo; `nil` for an empty answer.
+  /// Asks without echo; `nil` for an empty answer.
   static func secret(_ question: String) -> String? {
     let typed = Asking.hidden("\(question): ")?.trimmed ?? ""
     return typed.isEmpty ? nil : typed

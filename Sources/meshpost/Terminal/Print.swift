@@ -8,11 +8,11 @@ func print(_ items: Any..., separator: String = " ", terminator: String = "\n") 
   Console.line(text: items.map { "\($0)" }.joined(separator: separator), end: terminator)
 }
 
-/// One styled line.
+/// Prints one styled line.
 func print(styled line: Styled) { Console.line(line) }
 
 /// Lines, each cleaned separately.
 func print(lines: [Styled]) { for line in lines { Console.line(line) } }
 
-/// One line of JSON.
+/// Prints one line of JSON.
 func print(json value: JSONValue) { Console.json(value.text) }

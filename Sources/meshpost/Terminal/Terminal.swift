@@ -65,7 +65,7 @@ final class Terminal {
   private let changed = Waiter()
   private var awaitsAnswer = false
   private let answered = Waiter()
-  /// It supports the query.
+  /// Whether the terminal answers the query.
   private var answers = true
   /// Bytes of a key that is not complete.
   private var partial: [UInt8] = []
@@ -158,7 +158,7 @@ final class Terminal {
 
   // MARK: Out
 
-  /// One update after the other; each shows what is so when it begins.
+  /// Draws updates one after another; each shows the state at its start.
   private func paint(_ picture: (Size) -> Picture) async throws {
     while true {
       while !isDirty { try await changed.wait() }

@@ -17,7 +17,7 @@ enum TextWidth {
     return min(width, 2)
   }
 
-  /// As `wcwidth` has it, from a table of Unicode's data.
+  /// Columns of a scalar as `wcwidth` counts them, from Unicode's tables.
   static func of(_ scalar: Unicode.Scalar) -> Int {
     if scalar.value < 0x300 { return 1 }
     if isIn(WidthTable.none, scalar.value) { return 0 }

@@ -68,7 +68,7 @@ struct WebCommand: ParsableCommand {
 
   private static let installed = "/usr/share/meshpost/pages"
 
-  /// Those of the package; of a program in a checkout, those in it.
+  /// The package's pages; for a program in a checkout, those of the checkout.
   private static var usualFolder: String? {
     if access("\(installed)/index.html", R_OK) == 0 { return installed }
     var folder = executable ?? ""
@@ -105,7 +105,7 @@ private final class OneTimeSecret: WebAccess {
   /// Somebody has signed in, and `value` is the next one.
   var used: () -> Void = {}
 
-  /// It ends with this host, and so does the session.
+  /// A session cookie: the session ends with this host anyway.
   let cookieSeconds: Int? = nil
 
   func isRight(_ given: String) async throws(WebGuard.Refusal) -> Bool { WebSessions.isSame(given, value) }
