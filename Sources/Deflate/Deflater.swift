@@ -13,7 +13,7 @@ public final class Deflater {
     self.init(bits: -Int32(min(max(windowBits, 9), 15)), memory: Int32(min(max(memoryLevel, 1), 9)), dictionary)
   }
 
-  private init?(bits: Int32, memory: Int32, _ dictionary: [UInt8]) {
+  fileprivate init?(bits: Int32, memory: Int32, _ dictionary: [UInt8]) {
     stream = .allocate(capacity: 1)
     stream.initialize(to: z_stream())
     self.dictionary = dictionary
@@ -70,7 +70,7 @@ public final class Deflater {
     return Deflater(bits: -Int32(bits), memory: 5, dictionary)?.run(bytes, Z_FINISH)
   }
 
-  private func run(_ bytes: [UInt8], _ flush: Int32) -> [UInt8] {
+  fileprivate func run(_ bytes: [UInt8], _ flush: Int32) -> [UInt8] {
     var output: [UInt8] = []
     bytes.withUnsafeBufferPointer { input in
       stream.pointee.next_in = UnsafeMutablePointer(mutating: input.baseAddress)
@@ -80,6 +80,23 @@ public final class Deflater {
     stream.pointee.next_in = nil
     return output
   }
+}
+
+/// A gzip file that is made piece by piece. It takes 54 KiB while it is open. Source: RFC 1952.
+public final class GzipWriter {
+  private let deflater: Deflater
+
+  /// `nil`: no memory.
+  public init?() {
+    guard let deflater = Deflater(bits: 16 + 13, memory: 5, []) else { return nil }
+    self.deflater = deflater
+  }
+
+  /// Returns what is ready so far, which is often nothing: the rest comes with later pieces, or the end.
+  public func add(_ bytes: [UInt8]) -> [UInt8] { deflater.run(bytes, Z_NO_FLUSH) }
+
+  /// Returns the rest of the file.
+  public func end() -> [UInt8] { deflater.run([], Z_FINISH) }
 }
 
 /// What comes out, by the piece: nothing is allocated for what does not come.

@@ -71,6 +71,9 @@ public final class WebServer {
         guard let way = PassedRoutes.way(request.method, path) else {
           throw WebGuard.Refusal(status: 403, message: "pages may not use \(request.method) \(path)")
         }
+        // What follows has no end that would bring the rest.
+        responder.compresses =
+          way != .stream && request.query["follow"] == nil && request.headers.hasToken("gzip", in: "Accept-Encoding")
         await pass(request, way, responder, of: session)
       } else {
         try await give(request, responder)

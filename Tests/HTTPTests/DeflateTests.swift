@@ -376,4 +376,21 @@ import Timing
     }
     #expect(throws: InflateFailure.damaged) { try Inflater.gunzip([], limit: 10) }
   }
+
+  @Test(arguments: [1, 7, 300, 70_000]) func `a gzip file that is made piece by piece is the whole`(_ most: Int) throws
+  {
+    var random = SeededRandom(seed: UInt64(most))
+    for count in [0, 1, 5000, 140_000] {
+      let bytes = (0..<count).map { _ in UInt8.random(in: 0x61...0x70, using: &random) }
+      let writer = try #require(GzipWriter())
+      var (packed, rest) = ([UInt8](), bytes[...])
+      while !rest.isEmpty {
+        let piece = rest.prefix(Int.random(in: 1...most, using: &random))
+        packed += writer.add(Array(piece))
+        rest = rest.dropFirst(piece.count)
+      }
+      packed += writer.end()
+      #expect(try Inflater.gunzip(packed, limit: count) == bytes)
+    }
+  }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Deflate
 import Foundation
 import Glibc
 import JSON
@@ -209,6 +210,36 @@ extension WholeProgramTests {
       try behind.line(with: "id: \(position)")
       #expect(behind.lines.filter { $0 == "event: message" }.count >= 99)
       behind.kill9()
+    }
+
+    @Test func `answers go as gzip to who takes that, in the lengths that they have, and to nobody else`() throws {
+      let site = try Site(.sqlite)
+      for number in 0..<200 { try site.take([message(1, "text \(number)")], from: "hill-\(number)") }
+      func get(_ accepted: String?, _ target: String) throws -> (head: [String], body: [UInt8]) {
+        let file = site.rig.scratch.location("body")
+        let curl = try Program(
+          "/usr/bin/curl",
+          ["-s", "-D", "-", "-o", file, "-H", "Authorization: Bearer \(Rig.token)"]
+            + (accepted.map { ["-H", "Accept-Encoding: \($0)"] } ?? [])
+            + ["http://127.0.0.1:\(site.rig.hubPort)\(target)"])
+        #expect(try curl.ended() == 0)
+        let body = try Data(contentsOf: URL(filePath: file))
+        return (curl.lines.map { $0.lowercased() }, Array(body))
+      }
+      let plain = try get(nil, "/v1/fleet?limit=1000")
+      #expect(plain.body.count > 20_000 && !plain.head.contains { $0.hasPrefix("content-encoding") })
+      for accepted in ["gzip", "br, gzip;q=0.5", "GZIP"] {
+        let packed = try get(accepted, "/v1/fleet?limit=1000")
+        #expect(packed.head.contains { $0.hasPrefix("content-encoding: gzip") }, "\(accepted): \(packed.head)")
+        #expect(packed.head.contains { $0.hasPrefix("content-length: \(packed.body.count)") })
+        #expect(packed.body.count < plain.body.count / 8, "\(packed.body.count) of \(plain.body.count)")
+        let unpacked = try Inflater.gunzip(packed.body, limit: 1 << 20)
+        #expect(try JSONValue(parsing: unpacked)["gateways"]?.array?.count == 200)
+      }
+      for accepted in ["identity", "gzip;q=0", "gzip; q=0.000", "xgzip"] {
+        #expect(try !get(accepted, "/v1/fleet").head.contains { $0.hasPrefix("content-encoding") }, "\(accepted)")
+      }
+      #expect(try !get("gzip", "/v1/fleet/summary?x=1").body.isEmpty)
     }
 
     @Test func `each question of the dashboard asks for metrics and labels that a hub has`() throws {

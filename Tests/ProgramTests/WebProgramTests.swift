@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Deflate
 import EventLoop
 import Foundation
 import Glibc
@@ -159,6 +160,26 @@ extension WholeProgramTests {
       #expect(host.ask("GET", "/", headers: ["If-None-Match": tag])?.status == 304)
       #expect(host.ask("GET", "/pages/..%2f..%2fPackage.swift")?.status == 404)
       #expect(host.ask("POST", "/", "x")?.status == 405)
+    }
+
+    @Test func `long answers go as gzip to who takes that`() throws {
+      let host = try PagesHost(rig())
+      #expect(host.signIn()?.status == 200)
+      let short = try #require(host.ask("GET", "/session", headers: ["Accept-Encoding": "gzip"]))
+      #expect(short.status == 200 && short.headers["Content-Encoding"] == nil)
+      let status = try #require(host.ask("GET", "/v1/status"))
+      #expect(status.headers["Content-Encoding"] == nil && status.body.count > 1024)
+      let packed = try #require(host.ask("GET", "/v1/status", headers: ["Accept-Encoding": "gzip, br"]))
+      #expect(packed.headers["Content-Encoding"] == "gzip" && packed.body.count < status.body.count)
+      let unpacked = try Inflater.gunzip(packed.body, limit: 1 << 20)
+      #expect(try JSONValue(parsing: unpacked)["gateway"] == JSONValue(parsing: status.body)["gateway"])
+      // What comes row by row.
+      let rows = try #require(host.ask("GET", "/v1/contacts"))
+      let packedRows = try #require(host.ask("GET", "/v1/contacts", headers: ["Accept-Encoding": "gzip"]))
+      #expect(rows.headers["Content-Encoding"] == nil && packedRows.headers["Content-Encoding"] == "gzip")
+      #expect(try Inflater.gunzip(packedRows.body, limit: 1 << 20) == rows.body && !rows.body.isEmpty)
+      let live = try host.follow(after: "0") { !$0.isEmpty }
+      #expect(!live.isEmpty, "a stream is not held back")
     }
 
     @Test func `what is live goes on behind the last event after the gateway was killed`() throws {

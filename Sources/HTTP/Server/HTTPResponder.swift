@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Deflate
 import EventLoop
 import Streams
 
@@ -21,6 +22,14 @@ public final class HTTPResponder {
   public let peer: IPAddress?
   /// Headers of every answer.
   public var headers: HTTPHeaders = [:]
+
+  /// The client takes gzip: whole answers go like that where it makes them shorter, and answers of unknown length. What these say may be held
+  /// back until their end, so none of them may be a stream.
+  public var compresses = false
+  /// Of an answer of unknown length.
+  private var packer: GzipWriter?
+  /// Shorter answers go as they are.
+  private static let compressedFrom = 1024
 
   /// The head was sent.
   public var isBegun: Bool { isOver || isStreaming || left != nil }
@@ -45,6 +54,13 @@ public final class HTTPResponder {
     guard !isOver, !isStreaming, left == nil else { return }
     var response = response
     response.headers = complete(response.headers)
+    if compresses, response.body.count >= Self.compressedFrom, response.headers["Content-Encoding"] == nil,
+      let packed = Deflater.gzip(response.body), packed.count < response.body.count
+    {
+      response.body = packed
+      response.headers.add("Content-Encoding", "gzip")
+      response.headers.add("Vary", "Accept-Encoding")
+    }
     stream.write(response.encode(withoutBody: isHead))
     finish()
   }
@@ -66,8 +82,16 @@ public final class HTTPResponder {
       return false
     }
     isStreaming = true
+    var headers = complete(headers)
+    if compresses, headers["Content-Encoding"] == nil {
+      packer = GzipWriter()
+      if packer != nil {
+        headers.add("Content-Encoding", "gzip")
+        headers.add("Vary", "Accept-Encoding")
+      }
+    }
     var bytes = Array("HTTP/1.1 \(status) \(HTTPResponse.reason(status))\r\nTransfer-Encoding: chunked\r\n".utf8)
-    complete(headers).write(to: &bytes)
+    headers.write(to: &bytes)
     bytes.append(contentsOf: "\r\n".utf8)
     stream.write(bytes)
     return true
@@ -90,18 +114,26 @@ public final class HTTPResponder {
       return stream.write(Array(piece.prefix(left)))
     }
     guard isStreaming, !isOver, !piece.isEmpty else { return }
+    writeChunk(packer?.add(piece) ?? piece)
+  }
+
+  private func writeChunk(_ piece: [UInt8]) {
+    // An empty one would be the end.
+    guard !piece.isEmpty else { return }
     stream.write(Array("\(String(piece.count, radix: 16))\r\n".utf8) + piece + Array("\r\n".utf8))
   }
 
   public func end() {
     if let left, !isOver { return left == 0 ? finish() : abort() }
     guard isStreaming, !isOver else { return }
+    if let packer { writeChunk(packer.end()) }
     stream.write(Array("0\r\n\r\n".utf8))
     finish()
   }
 
   private func finish() {
     isOver = true
+    packer = nil
     changed.resume()
   }
 

@@ -148,7 +148,7 @@ struct HubAPI: Sendable {
     let body = isAsking || length <= HubMemory.small ? 0 : min(max(length, 0), maxBody)
     guard let reading = memory.take(body, for: holder) else { return noMemory }
     defer { withExtendedLifetime(reading) {} }
-    let response = try await handler(call)
+    let response = try await HubPacking.packed(try await handler(call), for: call.request)
     let bytes = response.body.contentLength ?? 0
     guard bytes > HubMemory.small else { return response }
     guard let sending = memory.take(bytes, for: holder) else { return noMemory }
@@ -190,8 +190,9 @@ struct HubAPI: Sendable {
 
   // MARK: Answers
 
-  static func json(_ body: [UInt8], status: HTTPResponse.Status = .ok) -> Response {
-    var headers = HTTPFields()
+  /// `headers`: besides those of a body.
+  static func json(_ body: [UInt8], status: HTTPResponse.Status = .ok, headers: HTTPFields = [:]) -> Response {
+    var headers = headers
     headers[.contentType] = "application/json"
     let buffer = ByteBuffer(bytes: body)
     guard body.count > HubMemory.small else {

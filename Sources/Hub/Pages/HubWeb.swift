@@ -253,7 +253,7 @@ final class HubWeb: Sendable {
       let file = files.file(for: decoded, acceptsGzip: acceptsGzip)
     else { return Self.plain(HubAPI.refusal(.notFound, "not found")) }
     var response = Response(status: .ok)
-    Self.secure(&response)
+    Self.secure(&response, isPart: !file.isDocument)
     response.headers[.eTag] = file.tag
     response.headers[.cacheControl] = "no-cache"
     response.headers[.vary] = "Accept-Encoding"
@@ -282,9 +282,9 @@ final class HubWeb: Sendable {
 
   // MARK: Answers
 
-  /// Adds the headers that all answers to browsers have.
-  static func secure(_ response: inout Response) {
-    for field in WebGuard.headers.fields {
+  /// Adds the headers that answers to browsers have; a part of a page has fewer.
+  private static func secure(_ response: inout Response, isPart: Bool = false) {
+    for field in (isPart ? WebGuard.partHeaders : WebGuard.headers).fields {
       // `!`: names of our own.
       if response.headers[.init(field.name)!] == nil { response.headers[.init(field.name)!] = field.value }
     }
