@@ -325,10 +325,12 @@ def right_to_left(world):
                     # The list is on the right, details on the left.
                     assert browser.script("return document.querySelector('.list').getBoundingClientRect().left > document.querySelector('.main').getBoundingClientRect().left")
                     assert browser.script("return document.querySelector('.details').getBoundingClientRect().left < 2")
-                turned = browser.script("""const seen = {}; for (const one of document.querySelectorAll(".icon")) {
+                icons = lambda: browser.script("""const seen = {}; for (const one of document.querySelectorAll(".icon")) {
                     if (!one.checkVisibility()) continue;
                     const name = one.classList.contains("along") ? "along" : "still"; (seen[name] ??= new Set()).add(getComputedStyle(one).transform); }
                   return Object.fromEntries(Object.entries(seen).map(([name, all]) => [name, [...all]]))""")
+                # They come with what they stand beside.
+                turned = browser.until("an icon that points along", lambda: (found := icons()).get("along") and found)
                 assert turned.get("along") == ["matrix(-1, 0, 0, 1, 0, 0)"], turned
                 assert turned.get("still", ["none"]) == ["none"], turned
     finally:
