@@ -43,7 +43,7 @@ export class View {
     this.list = new Windowed(this.scroller, { estimate: 36, role: "rowgroup", render: (item) => this.#row(item.packet) });
     this.table.append(this.list.inside);
     this.scroller.append(this.table);
-    fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("nav.air") }), make("div", { class: "row" }, this.count, this.pause)),
+    fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("nav.air") }), make("div", { class: "row wrap" }, this.count, this.pause)),
       this.budget, make("div", { class: "filters" }, make("div", { class: "list-search" }, icon("search"), this.field), this.chips), this.scroller);
     this.#ends = [gateway.subscribe(() => this.#drawBudget()), nodes.subscribe(() => this.#draw()), live.on("linked", () => this.#listen())];
     const leave = () => this.#ending?.abort();

@@ -32,7 +32,7 @@ export class View {
     fill(this.doctor, make("h2", { id: "doctor-title", text: t("doctor") }), make("div", { class: "shape", "aria-hidden": "true" }, make("i"), make("b"), make("u")));
     fill(shell.main, make("div", { class: "page" },
       make("header", { class: "view-head" }, make("h1", { text: t("nav.gateway") }),
-        make("div", { class: "row" },
+        make("div", { class: "row wrap" },
           make("button", { type: "button", class: "button", on: { click: () => this.#advert(false) } }, icon("antenna"), t("gateway.advert")),
           make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: () => this.#advert(true) } }))),
       this.alerts, this.cards, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.settings));
@@ -219,7 +219,7 @@ export class View {
       make("ul", { class: "letters" }, this.#letters.map((one) => make("li", {},
         make("details", {}, make("summary", {}, named(one.upstream), " ", make("code", { text: `#${one.seq}` }), " ", one.kind, " · ", when(one.at), " · ", make("span", { class: "bad-words" }, `${one.status ? `${one.status} ` : ""}`, make("bdi", { text: one.reason }))),
           make("pre", {}, make("bdi", { text: JSON.stringify(one.body, null, 2) }))),
-        make("div", { class: "row" },
+        make("div", { class: "row wrap" },
           make("button", { type: "button", class: "button small", text: t("retry"), on: { click: (event) => this.#letter(event.currentTarget, () => order(query("/v1/outbox/retry", { upstream: one.upstream, seq: one.seq }))) } }),
           make("button", { type: "button", class: "button small danger", text: t("letters.drop-verb"), "aria-label": t("letters.drop-one", { seq: one.seq, name: one.upstream }), on: { click: (event) => this.#letter(event.currentTarget, () => order(query("/v1/outbox/drop", { upstream: one.upstream, seq: one.seq }))) } }))))),
       make("div", { class: "row wrap" }, upstreams.map((name) => [
