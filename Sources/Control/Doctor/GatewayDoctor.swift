@@ -21,10 +21,16 @@ struct GatewayDoctor {
   func examine() -> [Finding] {
     let location = dependencies.store.location
     let folder = location.lastIndex(of: "/").map { String(location[..<$0]) } ?? "."
-    return radio() + held() + clock() + store() + MachineDoctor(folder: folder).examine()
-      + dependencies.relay.upstreams.flatMap { Self.upstream($0.status, now: dependencies.loop.wallClock.seconds) }
-      + dependencies.proxy.reports.map(Self.proxy)
-      + [dependencies.operations.webReport?.finding].compactMap { $0 }
+    let now = dependencies.loop.wallClock.seconds
+    var findings = radio()
+    findings += held()
+    findings += clock()
+    findings += store()
+    findings += MachineDoctor(folder: folder).examine()
+    for upstream in dependencies.relay.upstreams { findings += Self.upstream(upstream.status, now: now) }
+    for report in dependencies.proxy.reports { findings.append(Self.proxy(report)) }
+    if let finding = dependencies.operations.webReport?.finding { findings.append(finding) }
+    return findings
   }
 
   // MARK: The radio
