@@ -20,7 +20,7 @@ import time
 import urllib.request
 
 from disk import EIO
-from machine import Machine, PATIENCE, checkout
+from machine import ARCHITECTURE, Machine, PATIENCE, checkout
 from moments import Moments
 
 parser = argparse.ArgumentParser()
@@ -88,7 +88,7 @@ def free_port():
 
 def packages(name):
     """File names, the oldest version first."""
-    return sorted((path.name for path in options.packages.glob(f"{name}_*.deb")), key=lambda file: [int(n) for n in file.split("_")[1].split(".")])
+    return sorted((path.name for path in options.packages.glob(f"{name}_*_{ARCHITECTURE}.deb")), key=lambda file: [int(n) for n in file.split("_")[1].split(".")])
 
 
 class Rig:

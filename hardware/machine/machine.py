@@ -16,7 +16,14 @@ from disk import Disk
 
 here = pathlib.Path(__file__).resolve().parent
 checkout = here.parent.parent
-cache = pathlib.Path(os.environ.get("MESHPOST_MACHINE", checkout / ".build/machine"))
+NATIVE = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
+ARCHITECTURE = os.environ.get("MESHPOST_MACHINE_ARCH", NATIVE)
+cache = pathlib.Path(os.environ.get("MESHPOST_MACHINE", checkout / (".build/machine" if ARCHITECTURE == NATIVE else f".build/machine-{ARCHITECTURE}")))
+# What an architecture's machine is, and which serial ports it has: for its console, then for the agent.
+MACHINES = {
+    "amd64": (["qemu-system-x86_64", "-cpu", "max"], "ttyS0", ["-serial", "chardev:agent"]),
+    "arm64": (["qemu-system-aarch64", "-machine", "virt", "-cpu", "cortex-a72"], "ttyAMA0", ["-device", "pci-serial,chardev=agent"]),
+}
 PATIENCE = float(os.environ.get("MESHPOST_TEST_PATIENCE", "60")) * 2
 
 
@@ -37,13 +44,14 @@ class Machine:
     def start(self):
         self.disk.power_on()
         kernel = next((cache / "kernel/boot").glob("vmlinuz-*"))
+        program, console, agent = MACHINES[ARCHITECTURE]
         command = [
-            "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "512", "-display", "none", "-no-reboot",
+            *program, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "512", "-display", "none", "-no-reboot",
             "-kernel", kernel, "-initrd", cache / "initramfs.gz",
-            "-append", "console=ttyS0 quiet loglevel=3 panic=-1 cryptomgr.notests=1 root=/dev/vda rw systemd.show_status=0 net.ifnames=0",
+            "-append", f"console={console} quiet loglevel=3 panic=-1 cryptomgr.notests=1 root=/dev/vda rw systemd.show_status=0 net.ifnames=0",
             "-drive", f"if=virtio,format=raw,file.driver=nbd,file.server.type=unix,file.server.path={self.folder}/nbd,cache=writeback,discard=ignore",
             "-serial", f"file:{self.folder}/console.log",
-            "-chardev", f"socket,id=agent,path={self.folder}/agent,server=on,wait=off", "-serial", "chardev:agent",
+            "-chardev", f"socket,id=agent,path={self.folder}/agent,server=on,wait=off", *agent,
             "-qmp", f"unix:{self.folder}/qmp,server=on,wait=off", "-monitor", "none",
             "-nic", "user,model=virtio-net-pci,restrict=off", "-device", "qemu-xhci,id=usb",
             "-virtfs", f"local,path={self.share},mount_tag=share,security_model=none,readonly=on,multidevs=remap",
