@@ -31,7 +31,9 @@ public enum TextDigest {
     writer.u32(senderTime)
     let alphabet = Array("0123456789abcdefghjkmnpqrstvwxyz".utf8)
     let bits = Digest.sha256(writer.bytes).prefix(5).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-    let characters = (0..<8).map { alphabet[Int(bits >> UInt64(35 - 5 * $0) & 31)] }
+    let characters = stride(from: 35, through: 0, by: -5).map { shift -> UInt8 in
+      alphabet[Int((bits >> UInt64(shift)) & 31)]
+    }
     return String(decoding: characters, as: UTF8.self)
   }
 

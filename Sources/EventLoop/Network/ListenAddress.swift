@@ -61,7 +61,9 @@ public struct AddressRange: Hashable, Sendable, CustomStringConvertible {
   public func contains(_ address: IPAddress) -> Bool {
     guard address.bytes.count == base.bytes.count else { return false }
     return (0..<bits).allSatisfy { bit in
-      (address.bytes[bit / 8] ^ base.bytes[bit / 8]) & (0x80 >> UInt8(bit % 8)) == 0
+      let differing: UInt8 = address.bytes[bit / 8] ^ base.bytes[bit / 8]
+      let mask: UInt8 = 0x80 >> UInt8(bit % 8)
+      return differing & mask == 0
     }
   }
 
