@@ -34,7 +34,8 @@ enum MQTTCommand: Equatable {
   /// QoS 1, with an identifier from 1 to 65535.
   case publish(MQTTMessage, id: UInt16, isRepeated: Bool, MQTTVersion, alias: TopicAliases.Alias? = nil)
   case acknowledge(id: UInt16)
-  case subscribe(topic: String, id: UInt16, MQTTVersion)
+  /// `isOthers`: what this client publishes itself does not come back (version 5).
+  case subscribe(topic: String, id: UInt16, MQTTVersion, isOthers: Bool = false)
   case ping
   /// 0: in order. Another code, of version 5: why.
   case disconnect(code: UInt8)
@@ -48,8 +49,9 @@ enum MQTTCommand: Equatable {
       if version == .v5 { body += Self.properties(Self.properties(of: message, alias)) }
       return Self.packet(flags, body + message.payload)
     case .acknowledge(let id): return Self.packet(0x40, Self.word(id))
-    case .subscribe(let topic, let id, let version):
-      let body = Self.word(id) + (version == .v5 ? [0] : []) + Self.string(topic) + [1]
+    case .subscribe(let topic, let id, let version, let isOthers):
+      let options: UInt8 = isOthers && version == .v5 ? 0x05 : 1
+      let body = Self.word(id) + (version == .v5 ? [0] : []) + Self.string(topic) + [options]
       return Self.packet(0x82, body)
     case .ping: return [0xC0, 0]
     case .disconnect(let code): return code == 0 ? [0xE0, 0] : [0xE0, 1, code]

@@ -13,12 +13,13 @@ extension MQTTClient {
     return answer
   }
 
-  /// With QoS 1; a refusal ends the connection.
-  public func subscribe(_ topic: String) {
+  /// With QoS 1; a refusal ends the connection. `isOthers`: what this client publishes there itself does not come back, which
+  /// only version 5 can ask for.
+  public func subscribe(_ topic: String, isOthers: Bool = false) {
     guard isUp else { return }
     let id = freshID()
     subscribing.insert(id)
-    send(.subscribe(topic: topic, id: id, version))
+    send(.subscribe(topic: topic, id: id, version, isOthers: isOthers))
   }
 
   /// Waiting publications go first.

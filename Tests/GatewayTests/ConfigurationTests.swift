@@ -162,6 +162,42 @@ import Transport
     if !words.isEmpty { #expect(warnings.first?.contains(words) == true, "\(warnings)") }
   }
 
+  private static let broker =
+    "[gateway]\nid = \"hill\"\n[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\n"
+
+  @Test(arguments: [
+    ("topic = \"m/x\"\ncommand_topic = \"m/x\"", "line 7: upstream.topic: the gateway would publish to \"m/x\""),
+    ("topic = \"m/{gateway}\"\ncommand_topic = \"m/hill\"", "upstream.topic"),
+    ("command_topic = \"meshpost/{gateway}/outgoing\"", "upstream.topic"),
+    ("command_topic = \"meshpost/{gateway}/commanded\"", "upstream.topic"),
+    ("format = \"compact\"\ncommand_topic = \"meshpost/hill/compact\"", "upstream.topic"),
+    ("format = \"compact\"\ntopic = \"m/{lane}\"\ncommand_topic = \"m/nodes\"", "upstream.topic"),
+    ("command_topic = \"meshpost/{gateway}/status\"", "upstream.status_topic"),
+    ("status_topic = \"meshpost/hill/command\"", "upstream.status_topic"),
+    ("home_assistant = true\ncommand_topic = \"homeassistant/meshpost/hill/radio\"", "upstream.home_assistant_prefix"),
+    ("observer = true\niata = \"ZRH\"\ncommand_topic = \"meshcore/ZRH/k/packets\"", "upstream.observer"),
+    (
+      "[[upstream]]\nname = \"c\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\ncommand_topic = \"meshpost/hill/message\"",
+      "upstream.command_topic: upstream \"a\" publishes to \"meshpost/hill/message\" (topic)"
+    ),
+    (
+      "[[upstream]]\nname = \"c\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\ntopic = \"meshpost/hill/command\"\nallow = []",
+      "upstream.topic: \"meshpost/hill/command\" is where upstream \"a\" takes commands"
+    ),
+    ("", nil), ("topic = \"m\"\ncommand_topic = \"m\"\nallow = []", nil), ("home_assistant = true", nil),
+    ("home_assistant = true\nhome_assistant_prefix = \"meshpost\"", nil),
+    ("topic = \"{kind}\"\ncommand_topic = \"command\"", nil),
+    ("topic = \"meshpost/{gateway}/{channel_name}\"", nil),
+    ("[[upstream]]\nname = \"c\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"", nil),
+  ]) func `what the gateway publishes is not where it takes commands`(_ text: String, _ words: String?) throws {
+    do {
+      _ = try parse(Self.broker + text)
+      #expect(words == nil)
+    } catch let failure as GatewayConfiguration.Failure {
+      #expect(words.map { failure.description.contains($0) } ?? false, "\(failure)")
+    }
+  }
+
   @Test func `the version of MQTT is one of three words`() throws {
     func text(_ version: String) -> String {
       "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\nversion = \"\(version)\""

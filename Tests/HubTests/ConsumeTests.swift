@@ -56,6 +56,17 @@ import Timing
   }
 
   @Test(arguments: [
+    "", "x", "[]", #"{"id":"a","command":"send","to":"r1","text":"x"}"#,
+    event(3).replacing("{\"seq", with: "{\"gateway\":\"hill\",\"epoch\":\"e1\",\"seq"),
+    #"{"gateway":"hill","epoch":"e1","seq":3,"at":5,"kind":"command","body":{},"command":"send"}"#,
+  ])
+  func `what is published where a gateway takes commands is no event`(_ payload: String) throws {
+    #expect(try Publication(topic: "meshpost/hill/command", payload: Array(payload.utf8)).meaning(Self.patterns) == nil)
+    let old = Self.single(3, "command")
+    #expect(try old.meaning(Self.patterns)?.events.map(\.seq) == [3], "an older gateway told of commands there")
+  }
+
+  @Test(arguments: [
     "", "x", "[]", "null", "\"text\"", "{", "{}", #"{"text":"of a template"}"#,
     #"{"gateway":"hill","seq":1,"at":1,"kind":"message","body":{}}"#,
     #"{"epoch":"e","seq":1,"at":1,"kind":"message","body":{}}"#,

@@ -31,6 +31,9 @@ import Timing
       MQTTCommand.publish(message, id: 258, isRepeated: false, .v3).encode()
         == [0x33, 9, 0, 3, 0x61, 0x2F, 0x62, 1, 2, 1, 2])
     #expect(MQTTCommand.publish(message, id: 1, isRepeated: true, .v5).encode().prefix(2) == [0x3B, 10])
+    let subscription = MQTTCommand.subscribe(topic: "t", id: 1, .v5, isOthers: true).encode()
+    #expect(subscription.last == 0x05, "QoS 1, No Local")
+    #expect(MQTTCommand.subscribe(topic: "t", id: 1, .v3, isOthers: true).encode().last == 1)
     #expect(MQTTCommand.length(127) == [127] && MQTTCommand.length(128) == [0x80, 1])
     #expect(MQTTCommand.length(16_384) == [0x80, 0x80, 1])
   }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import JSON
+import TestSupport
 import Testing
 
 @testable import Relay
+@testable import Store
 
 @Suite struct TopicTests {
   private func topic(_ name: String) throws -> String {
@@ -28,6 +31,57 @@ import Testing
     let body = JSONValue.object([("sender_name", .string("$SYS"))])
     #expect(template.render(kind: "message", gateway: "g", body: body) == "_SYS/x")
     #expect(try TopicTemplate("$share/{kind}").render(kind: "message", gateway: "g", body: body) == "$share/message")
+  }
+
+  private func upstream(_ name: String, topic: String, commands: String?) throws -> UpstreamSettings {
+    let mqtt = UpstreamSettings.MQTTSettings(
+      topic: try TopicTemplate(topic), statusTopic: try TopicTemplate("s"),
+      commandTopic: try TopicTemplate(commands ?? "unused"))
+    return UpstreamSettings(
+      kind: .mqtt(mqtt), journal: JournalUpstream.Settings(name: name, allowed: commands == nil ? [] : ["send"]),
+      url: "mqtt://host")
+  }
+
+  @Test func `nothing from the air makes a topic that the gateway reads`() throws {
+    let scratch = Scratch()
+    let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
+    var all = [
+      try upstream("a", topic: "m/{sender_name}", commands: nil), try upstream("b", topic: "x", commands: "m/command"),
+      try upstream("c", topic: "y", commands: "m/command_"),
+    ]
+    UpstreamSettings.separate(&all)
+    guard case .mqtt(let settings) = all[0].kind else { return }
+    #expect(settings.foreignCommandTopics.count == 2)
+    let carrier = MQTTCarrier(
+      MQTTCarrier.Settings(
+        url: "mqtt://host", host: "host", port: 1883, clientID: "c", keepAlive: 0, topic: settings.topic,
+        statusTopic: settings.statusTopic, foreignCommandTopics: settings.foreignCommandTopics),
+      tls: nil, store: store, on: EventLoop())
+    #expect(carrier.apart("m/command") == "m/command__" && carrier.apart("m/other") == "m/other")
+  }
+
+  @Test func `what is no command is counted against the limit, and writes nothing`() throws {
+    let scratch = Scratch()
+    let loop = EventLoop()
+    let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
+    var lines: [String] = []
+    let desk = CommandIntake(
+      CommandIntake.Settings(perMinute: 3), upstream: "b", store: store, on: loop,
+      log: Log(level: .debug, sink: { _, line in lines.append(line) }))
+    var answers: [String] = []
+    let junk = ["{}", "x", #"{"id":"a","ok":false,"code":"invalid"}"#, #"{"kind":"command","body":{}}"#, "{}", "{}"]
+    for text in junk + [#"{"id":"a","command":"send"}"#] {
+      loop.begin {
+        answers.append((await desk.take(Array(text.utf8))).map { String(decoding: $0, as: UTF8.self) } ?? "none")
+      }
+    }
+    let before = store.lastSeq
+    loop.afterTurn { store.commit() }
+    #expect(turn(loop) { answers.count == 7 })
+    #expect(answers.map(\.isEmpty) == [false, false, true, false, true, true, false], "\(answers)")
+    #expect(answers.last?.contains("at most 3 commands a minute") == true && desk.refused == 7)
+    #expect(store.lastSeq == before, "nothing of it is journaled")
+    #expect(lines.count == 2, "each kind of refusal is told once: \(lines)")
   }
 
   @Test(arguments: ["a+", "a+\u{301}", "#\u{301}", "a\u{85}", ""])

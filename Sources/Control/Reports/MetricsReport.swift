@@ -151,6 +151,11 @@ struct MetricsReport {
       each(&$0) { Double($0.batches) }
     }
     text.metric(
+      "meshpost_upstream_refused_commands_total", .counter, "Commands refused without an event."
+    ) {
+      each(&$0) { Double($0.refusedCommands) }
+    }
+    text.metric(
       "meshpost_upstream_last_success_timestamp_seconds", .gauge, "Time of the upstream's last acknowledgement."
     ) {
       each(&$0) { $0.lastSuccess.map { Double($0 / 1000) } }

@@ -266,6 +266,7 @@ struct StatusReport {
     json.field("age_s", status.age)
     json.field("reason", status.reason)
     json.field("last_success", status.lastSuccess)
+    if status.refusedCommands > 0 { json.field("refused_commands", status.refusedCommands) }
     json.field("batches", status.batches)
     json.field("bytes_sent", status.bytesSent)
     json.field("certificate_expires", status.certificateExpiry)

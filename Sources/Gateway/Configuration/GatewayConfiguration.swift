@@ -76,6 +76,7 @@ public struct GatewayConfiguration: Sendable {
         }
         upstreams.append(added)
       }
+      UpstreamSettings.separate(&upstreams)
     } catch let failure as Failure {
       throw failure
     } catch {
@@ -135,6 +136,7 @@ public struct GatewayConfiguration: Sendable {
       if let upstream = UpstreamConfiguration.read(&table) {
         let isTwice = upstreams.contains { $0.name == upstream.name }
         if isTwice { table.note("name", "\"\(upstream.name)\" is used twice") }
+        UpstreamConfiguration.checkTopics(upstream, beside: upstreams, gateway: id, &table)
         upstreams.append(upstream)
       }
       table.finish()

@@ -77,6 +77,28 @@ enum UpstreamConfiguration {
     return upstream
   }
 
+  /// What it publishes must not be what it, or another upstream at its broker, takes for commands. `gateway`: its name, where that is known.
+  static func checkTopics(
+    _ upstream: UpstreamSettings, beside others: [UpstreamSettings], gateway: String?, _ table: inout TOMLReader
+  ) {
+    let broker = UpstreamSettings.broker(upstream.url)
+    let near = others.filter { other in
+      UpstreamSettings.broker(other.url).map { $0.host == broker?.host && $0.port == broker?.port } ?? false
+    }
+    if let (key, topic) = upstream.keyThatFeeds(upstream, gateway: gateway) {
+      table.note(key, "the gateway would publish to \"\(topic)\", where it takes commands: expected another topic")
+    }
+    for other in near {
+      if let (key, topic) = upstream.keyThatFeeds(other, gateway: gateway) {
+        table.note(
+          key, "\"\(topic)\" is where upstream \"\(other.name)\" takes commands: expected another topic")
+      } else if let (key, topic) = other.keyThatFeeds(upstream, gateway: gateway) {
+        table.note(
+          "command_topic", "upstream \"\(other.name)\" publishes to \"\(topic)\" (\(key)): expected another topic")
+      }
+    }
+  }
+
   private static func bulkHours(_ table: inout TOMLReader) -> BulkHours? {
     do {
       return try table.string("bulk_hours").map { text throws(BulkHours.Failure) in try BulkHours(parsing: text) }

@@ -76,6 +76,7 @@ struct UpstreamFolder {
     do {
       var table = TOMLReader(try TOMLParser.parse(bytes))
       let upstream = UpstreamConfiguration.read(&table)
+      if let upstream { UpstreamConfiguration.checkTopics(upstream, beside: [], gateway: nil, &table) }
       table.finish()
       guard table.errors.isEmpty, let upstream else {
         throw Failure(description: table.errors.map { "\(file): \($0)" }.joined(separator: "\n"))

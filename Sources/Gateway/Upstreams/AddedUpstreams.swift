@@ -3,6 +3,7 @@
 import Escaping
 import JSON
 import Messaging
+import Relay
 import Store
 
 /// Upstreams that operators add and remove while the daemon runs.
@@ -16,6 +17,7 @@ extension Daemon {
     let added = try folder.add(fields)
     var fresh = configuration
     fresh.upstreams.append(added.upstream)
+    UpstreamSettings.separate(&fresh.upstreams)
     do throws(StoreError) {
       try change(to: fresh)
     } catch {
@@ -35,6 +37,7 @@ extension Daemon {
     }
     var fresh = configuration
     fresh.upstreams.removeAll { $0.name.isExactly(name) }
+    UpstreamSettings.separate(&fresh.upstreams)
     do throws(StoreError) {
       try change(to: fresh)
     } catch {

@@ -32,11 +32,31 @@ public struct Publication: Sendable, Equatable {
   /// `nil`: nothing for a hub, such as whether a gateway is online, commands and their answers. `patterns`: of the topics that are
   /// consumed; the first that fits says whose the topic is.
   func meaning(_ patterns: [TopicPattern]) throws(Refusal) -> Events? {
+    guard isForCommands else { return try eventsMeaning(patterns) }
+    // `try?`: what cannot be read there is no event.
+    return try? commandsMeaning(patterns)
+  }
+
+  /// What clients ask of a gateway comes there. Older gateways told there of commands, too, and of nothing else.
+  private var isForCommands: Bool {
+    topic.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).last?
+      .elementsEqual("command".utf8) ?? false
+  }
+
+  /// `nil` or an error: it is a command, whatever it says.
+  private func commandsMeaning(_ patterns: [TopicPattern]) throws(Refusal) -> Events? {
+    let events = try eventsMeaning(patterns)
+    return events?.events.allSatisfy { $0.kind == "command" } == true ? events : nil
+  }
+
+  private func eventsMeaning(_ patterns: [TopicPattern]) throws(Refusal) -> Events? {
     let (json, bytes) = try content()
     guard json.fields != nil else { throw Refusal(reason: "no JSON object") }
+    // No event has this beside its identity.
+    if json["command"]?.string != nil { return nil }
     guard json["seq"] != nil || json["events"] != nil else {
       // Besides events gateways publish these; a last will may come at any time.
-      if json["status"]?.string != nil || json["command"]?.string != nil || json["ok"]?.bool != nil { return nil }
+      if json["status"]?.string != nil || json["ok"]?.bool != nil { return nil }
       throw Refusal(reason: "neither seq nor events: a template of its own has no identity that a hub could tell it by")
     }
     guard let gateway = json["gateway"]?.string, Name.isAllowed(gateway) else {

@@ -114,7 +114,8 @@ extension MQTTCarrier {
   private func message(_ event: JournalEvent) -> MQTTMessage {
     // `try?`: a damaged body has no fields for the topic.
     let body = (try? JSONValue(parsing: event.body)) ?? .null
-    let topic = settings.topic.render(kind: event.kind, gateway: store.gatewayID, body: body)
+    let kind = TopicTemplate.word(of: event.kind)
+    let topic = apart(settings.topic.render(kind: kind, gateway: store.gatewayID, body: body))
     let payload =
       settings.template?.render(event, gateway: store.gatewayID)
       ?? EventEnvelope.encode(event, gateway: store.gatewayID, epoch: store.epoch)
@@ -128,7 +129,7 @@ extension MQTTCarrier {
     let json = batch.encode(epoch: store.epoch, gateway: store.gatewayID)
     guard let packed = Deflater.whole(json, dictionary: LinkDictionary.fromGateway) else { return nil }
     let lane = JSONValue.object([("lane", .string(batch.lane?.rawValue ?? "all"))])
-    let topic = settings.topic.render(kind: "compact", gateway: store.gatewayID, body: lane)
+    let topic = apart(settings.topic.render(kind: "compact", gateway: store.gatewayID, body: lane))
     return recurring(MQTTMessage(topic: topic, payload: [Self.compactMark] + packed))
   }
 

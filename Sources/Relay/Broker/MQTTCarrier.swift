@@ -29,6 +29,8 @@ final class MQTTCarrier: MeteredCarrier {
     var isCompact = false
     /// Where commands come from; `nil`: none are taken.
     var commandTopic: TopicTemplate?
+    /// Where other upstreams of this gateway take commands.
+    var foreignCommandTopics: [TopicTemplate] = []
     var homeAssistant: HomeAssistant.Settings?
     /// The path of a WebSocket.
     var path: String?
@@ -75,7 +77,9 @@ final class MQTTCarrier: MeteredCarrier {
   var certificateExpiry: Int64? { tls?.peerExpiry }
   var bytesSent: UInt64 { client.bytesSent }
 
-  private var statusTopic: String { settings.statusTopic.render(kind: "status", gateway: store.gatewayID, body: .null) }
+  private var statusTopic: String {
+    apart(settings.statusTopic.render(kind: "status", gateway: store.gatewayID, body: .null))
+  }
 
   private func status(_ word: String) -> MQTTMessage {
     let payload = JSONWriter.object { json in
@@ -85,8 +89,15 @@ final class MQTTCarrier: MeteredCarrier {
     return MQTTMessage(topic: statusTopic, payload: payload, retain: true)
   }
 
-  private var commandTopic: String? {
-    settings.commandTopic?.render(kind: "command", gateway: store.gatewayID, body: .null)
+  private var commandTopic: String? { settings.commandTopic?.renderForCommands(gateway: store.gatewayID) }
+
+  /// What this gateway publishes is never what it reads: a topic that a value from the air makes one of commands gets another end.
+  func apart(_ topic: String) -> String {
+    let own = settings.commandTopic.map { [$0] } ?? []
+    let isRead = (own + settings.foreignCommandTopics).contains {
+      $0.renderForCommands(gateway: store.gatewayID).isExactly(topic)
+    }
+    return isRead ? apart(topic + "_") : topic
   }
 
   /// The broker keeps a command until it is carried out or refused, and that is on disk.
@@ -97,7 +108,9 @@ final class MQTTCarrier: MeteredCarrier {
       guard let answer = await self?.commands?.take(message.payload), let self else { return }
       acknowledge()
       let topic = message.responseTopic ?? message.topic + "/result"
-      guard self.client.isUp, TopicTemplate.isPublishable(topic) else { return }
+      // Who has the answer sent to where commands come from gets none.
+      guard !answer.isEmpty, self.client.isUp, TopicTemplate.isPublishable(topic), self.apart(topic).isExactly(topic)
+      else { return }
       _ = self.client.publish(MQTTMessage(topic: topic, payload: answer, correlation: message.correlation))
     }
   }
@@ -151,7 +164,7 @@ final class MQTTCarrier: MeteredCarrier {
 
   /// One after another, whatever the broker says to them: then events may come.
   private func introduce() async throws(Verdict) {
-    if let topic = commandTopic { client.subscribe(topic) }
+    if let topic = commandTopic { client.subscribe(topic, isOthers: true) }
     homeAssistant = settings.homeAssistant.map {
       HomeAssistant($0, gateway: store.gatewayID, statusTopic: statusTopic, commandTopic: commandTopic)
     }

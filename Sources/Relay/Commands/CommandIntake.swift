@@ -53,6 +53,9 @@ final class CommandIntake: CommandTaker {
   weak var host: (any RelayHost)?
   private var recent: [MonotonicTime] = []
   private var toldLimitAt: MonotonicTime?
+  private var toldUnreadAt: MonotonicTime?
+  /// Commands since the start that were refused without an event: unreadable, or too many.
+  private(set) var refused: Int64 = 0
   /// Commands under way, and who else waits for their answer.
   private var running: [Text: [Promise<[UInt8]?>]] = [:]
   /// The last number of the queue that was begun.
@@ -72,10 +75,11 @@ final class CommandIntake: CommandTaker {
   /// A live command.
   func take(_ payload: [UInt8]) async -> [UInt8]? {
     switch read(payload) {
-    case .failure(let refusal): return await end(refusal.command, .refused(code: "invalid", message: refusal.message))
+    case .failure(let refusal): return refuseUnread(refusal)
     case .success(let command):
       if let answer = earlierAnswer(command.id) { return answer }
       guard isWithinLimit() else {
+        refused += 1
         return Self.answer(
           command, .refused(code: "full", message: "at most \(settings.perMinute) commands a minute"), isRetryable: true
         )
@@ -87,6 +91,18 @@ final class CommandIntake: CommandTaker {
   private struct Unreadable: Error {
     let command: RemoteCommand
     let message: String
+    /// It is what a gateway answers. An answer to it could be answered for ever.
+    var isAnswer = false
+  }
+
+  /// What cannot be read has nobody to tell of in the journal: it is counted, and answered as often as commands may come.
+  private func refuseUnread(_ refusal: Unreadable) -> [UInt8] {
+    refused += 1
+    if isRare(&toldUnreadAt) {
+      log.warning("\(upstream): refused as no command: \(refusal.message) (logged at most once an hour)")
+    }
+    guard !refusal.isAnswer, isWithinLimit() else { return [] }
+    return Self.answer(refusal.command, .refused(code: "invalid", message: refusal.message))
   }
 
   private func read(_ payload: [UInt8]) -> Result<RemoteCommand, Unreadable> {
@@ -98,6 +114,9 @@ final class CommandIntake: CommandTaker {
     }
     let command = RemoteCommand(
       upstream: upstream, id: body["id"]?.string ?? "", name: body["command"]?.string ?? "", body: body)
+    if body["command"] == nil, body["ok"]?.bool != nil {
+      return .failure(Unreadable(command: command, message: "it is the answer to a command", isAnswer: true))
+    }
     guard (1...48).contains(command.id.utf8.count) else {
       return .failure(Unreadable(command: command, message: "\"id\", a string of 1 to 48 bytes, is missing"))
     }
@@ -194,16 +213,21 @@ final class CommandIntake: CommandTaker {
 
   /// What is over the limit is not journaled: a flood must not fill the journal.
   private func isWithinLimit() -> Bool {
-    let now = loop.now
     guard hasRoom() else {
-      if toldLimitAt.map({ now - $0 >= .seconds(3600) }) ?? true {
-        toldLimitAt = now
+      if isRare(&toldLimitAt) {
         log.warning(
           "\(upstream): more than \(settings.perMinute) commands a minute are refused (logged at most once an hour)")
       }
       return false
     }
-    recent.append(now)
+    recent.append(loop.now)
+    return true
+  }
+
+  /// Once an hour.
+  private func isRare(_ told: inout MonotonicTime?) -> Bool {
+    guard told.map({ loop.now - $0 >= .seconds(3600) }) ?? true else { return false }
+    told = loop.now
     return true
   }
 

@@ -82,7 +82,7 @@ extension HubConnection {
     // It is carried out to its end, whatever becomes of the link; the answer goes where the request came from.
     loop.begin { [weak self, weak socket] in
       let answer = await self?.commands?.take(request.bytes)
-      if let self, let socket { self.respond(id, answer ?? [], code: "store", socket) }
+      if let self, let socket { self.respond(id, answer ?? [], code: answer == nil ? "store" : "invalid", socket) }
     }
   }
 

@@ -88,6 +88,8 @@ public struct UpstreamSettings: Equatable, Sendable {
     /// Batches, compressed, in place of single events.
     public var isCompact = false
     public var commandTopic: TopicTemplate?
+    /// Where the gateway's other upstreams take commands.
+    public var foreignCommandTopics: [TopicTemplate] = []
     /// Home Assistant's discovery prefix; `nil`: no discovery.
     public var homeAssistantPrefix: String?
     /// Nodes and channels that Home Assistant gets an entity for, to send to.
@@ -287,7 +289,7 @@ extension JournalUpstream {
         passwordFile: mqtt.passwordFile, keepAlive: mqtt.keepAlive, version: mqtt.version, topic: mqtt.topic,
         statusTopic: mqtt.statusTopic,
         template: mqtt.template, isCompact: mqtt.isCompact,
-        commandTopic: settings.journal.allowed.isEmpty ? nil : mqtt.commandTopic,
+        commandTopic: settings.commandTopic, foreignCommandTopics: mqtt.foreignCommandTopics,
         homeAssistant: mqtt.homeAssistantPrefix.map {
           HomeAssistant.Settings(
             prefix: $0, notify: mqtt.homeAssistantNotify, showsAlerts: settings.journal.filter.takesAlerts)

@@ -49,7 +49,7 @@ enum ConnectionEnd: Equatable {
 
 /// Takes in what a server asks for.
 protocol CommandTaker: AnyObject {
-  /// The answer as JSON, when all of it is on disk; `nil`: it is not, and must be asked again.
+  /// The answer as JSON, when all of it is on disk; empty: there is none; `nil`: it is not on disk, and must be asked again.
   func take(_ request: [UInt8]) async -> [UInt8]?
 }
 

@@ -107,7 +107,7 @@ public final class JournalUpstream: Upstream {
   var times: JournalTimes
   var isPaused = false
   var epochRenewals = 0
-  private let desk: CommandIntake
+  let desk: CommandIntake
   var bucketSync: BucketSync?
   /// `nil`: it may use any number of bytes at any hour.
   let account: AllowanceAccount?

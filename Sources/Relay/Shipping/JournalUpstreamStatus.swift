@@ -55,7 +55,7 @@ extension JournalUpstream {
       lost: backlog?.lost ?? 0, age: age,
       reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent,
       certificateExpiry: carrier.certificateExpiry, rate: rate.map { Int64(min($0, Self.longest)) },
-      allowance: allowanceStatus)
+      allowance: allowanceStatus, refusedCommands: desk.refused)
   }
 
   /// Events are delivered, or there are none; questions and states are not.

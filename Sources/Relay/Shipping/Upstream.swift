@@ -66,6 +66,8 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var rate: Int64?
   /// `nil`: it may use any number of bytes at any hour.
   public var allowance: AllowanceStatus?
+  /// Commands of the server, since the start, that were refused without an event.
+  public var refusedCommands: Int64 = 0
 }
 
 /// How far a lane is at an upstream, and what waits in it.

@@ -286,6 +286,7 @@ enum Shapes {
     age_s integer? age of the oldest pending event
     reason string? why it is waiting or stopped, or why a hub cannot be asked
     last_success integer?
+    refused_commands integer? unreadable, or too many, since the start
     batches integer
     bytes_sent integer
     certificate_expires integer? seconds since 1970

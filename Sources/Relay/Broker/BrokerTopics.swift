@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Store
+
+extension TopicTemplate {
+  /// What `{kind}` becomes. Events that tell of commands have a word of their own: `command` is where commands are sent to.
+  static func word(of kind: String) -> String { kind == EventKind.command.rawValue ? "commanded" : kind }
+
+  func renderForCommands(gateway: String) -> String { render(kind: "command", gateway: gateway, body: .null) }
+
+  /// All topics that it can become; `nil`: what comes over the air decides.
+  fileprivate func all(gateway: String, kinds: [String]) -> [String]? {
+    guard fields.allSatisfy({ ["gateway", "kind", "lane"].contains($0) }) else { return nil }
+    let lanes = fields.contains("lane") ? Lane.allCases.map(\.rawValue) + ["all", "none"] : ["none"]
+    return lanes.flatMap { lane in
+      let body = JSONValue.object([("lane", .string(lane))])
+      return kinds.map { render(kind: $0, gateway: gateway, body: body) }
+    }
+  }
+}
+
+/// Topics of this gateway at brokers: what it publishes never goes to where it reads, or it would feed itself for ever.
+extension UpstreamSettings {
+  /// Where it takes commands; `nil`: nowhere.
+  var commandTopic: TopicTemplate? {
+    guard case .mqtt(let mqtt) = kind, !journal.allowed.isEmpty else { return nil }
+    return mqtt.commandTopic
+  }
+
+  /// The key of what this upstream publishes to where `reader`, which may be the same, takes commands; `nil`: they never meet.
+  /// `gateway`: its name, where that is known.
+  public func keyThatFeeds(_ reader: UpstreamSettings, gateway: String?) -> (key: String, topic: String)? {
+    guard case .mqtt(let mqtt) = kind, let commands = reader.commandTopic else { return nil }
+    let gateway = gateway ?? "{gateway}"
+    let read = commands.renderForCommands(gateway: gateway)
+    return mqtt.publishes(to: read, takesCommands: !journal.allowed.isEmpty, gateway: gateway).map { ($0, read) }
+  }
+
+  /// Each knows where the others take commands.
+  public static func separate(_ upstreams: inout [UpstreamSettings]) {
+    let topics = upstreams.map(\.commandTopic)
+    for place in upstreams.indices {
+      guard case .mqtt(var mqtt) = upstreams[place].kind else { continue }
+      mqtt.foreignCommandTopics = []
+      for (other, topic) in topics.enumerated() where other != place {
+        guard let topic, topic != topics[place], !mqtt.foreignCommandTopics.contains(topic) else { continue }
+        mqtt.foreignCommandTopics.append(topic)
+      }
+      upstreams[place].kind = .mqtt(mqtt)
+    }
+  }
+}
+
+extension UpstreamSettings.MQTTSettings {
+  fileprivate func publishes(to topic: String, takesCommands: Bool, gateway: String) -> String? {
+    func isBelow(_ prefix: String) -> Bool { Array(topic.utf8).starts(with: Array("\(prefix)/".utf8)) }
+    func isAmong(_ topics: [String]?) -> Bool { topics?.contains { $0.isExactly(topic) } ?? false }
+    if let observer {
+      if isBelow("meshcore/\(observer.iata)") { return "observer" }
+    } else {
+      let kinds = isCompact ? ["compact"] : EventKind.allCases.map { TopicTemplate.word(of: $0.rawValue) }
+      if isAmong(self.topic.all(gateway: gateway, kinds: kinds)) { return "topic" }
+      if isAmong(statusTopic.all(gateway: gateway, kinds: ["status"])) { return "status_topic" }
+    }
+    if let homeAssistantPrefix, isBelow(homeAssistantPrefix), !isOutside(homeAssistantPrefix, topic) {
+      return "home_assistant_prefix"
+    }
+    guard takesCommands, let commandTopic else { return nil }
+    return isAmong([commandTopic.renderForCommands(gateway: gateway) + "/result"]) ? "command_topic" : nil
+  }
+
+  /// Entities have five levels in all, or four below `PREFIX/meshpost`: with fewer or more it is no topic of ours.
+  private func isOutside(_ prefix: String, _ topic: String) -> Bool {
+    let levels = topic.utf8.count { $0 == UInt8(ascii: "/") } - prefix.utf8.count { $0 == UInt8(ascii: "/") }
+    return levels < 3 || levels > 4
+  }
+}
