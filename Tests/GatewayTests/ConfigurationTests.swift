@@ -198,6 +198,14 @@ import Transport
     }
   }
 
+  @Test(arguments: [("webhook", "127.0.0.1:8080/v1/send"), ("webhook", "localhost:9100"), ("hub", "[::1]:8080")])
+  func `no server is this gateway itself`(_ kind: String, _ place: String) throws {
+    let doors = "[control]\nmetrics_port = 9100\n[web]\nlisten = \"0.0.0.0:8080\"\n"
+    let upstream = "[[upstream]]\nname = \"a\"\nkind = \"\(kind)\"\nurl = \"http://\(place)\"\n"
+    #expect(throws: GatewayConfiguration.Failure.self) { try parse(doors + upstream) }
+    _ = try parse(doors + upstream.replacing("8080", with: "8787").replacing("9100", with: "8787"))
+  }
+
   @Test func `the version of MQTT is one of three words`() throws {
     func text(_ version: String) -> String {
       "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\nversion = \"\(version)\""

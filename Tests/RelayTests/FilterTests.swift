@@ -116,6 +116,28 @@ private final class Mesh {
     #expect(try passing(mesh, EventFilter(kinds: ["power"]), all) == ["power {}"])
   }
 
+  @Test func `hooks get nothing that hooks have caused`() throws {
+    let mesh = try Mesh()
+    let caused: [(EventKind, String)] = [
+      (.outgoing, #"{"id":"hook/ping/e.1","state":"pending","origin":"hook/ping"}"#),
+      (.outgoing, #"{"id":"k","state":"delivered"}"#),
+      (.command, #"{"upstream":"hook/ping","id":"e.1","command":"send"}"#),
+    ]
+    try mesh.write { store throws(SQLiteError) in
+      _ = try store.insertOutgoing(
+        OutgoingMessage(
+          key: "k", origin: "hook/other", priority: 0, kind: .channel, channel: Mesh.trees, text: "x",
+          created: Moment(milliseconds: 1, trusted: true), lifetime: 1000))
+    }
+    let others: [(EventKind, String)] = [
+      (.outgoing, #"{"id":"c","state":"pending","origin":"control"}"#), (.command, #"{"upstream":"hub","id":"1"}"#),
+      (.message, #"{"kind":"direct","sender":"aabbccddeeff"}"#),
+    ]
+    #expect(try passing(mesh, EventFilter(wantsWholeKeys: true), caused) == [])
+    #expect(try passing(mesh, EventFilter(wantsWholeKeys: true), others).count == 3)
+    #expect(try passing(mesh, EventFilter(), caused + others).count == 6, "servers get all of it")
+  }
+
   @Test func `one that names contacts passes their direct messages and news of them alone`() throws {
     let mesh = try Mesh()
     for keysOnly in [false, true] {

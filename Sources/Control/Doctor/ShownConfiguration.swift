@@ -55,7 +55,7 @@ enum ShownConfiguration {
     "hook": [
       "name": .whole, "kinds": .whole, "run": .program, "user": .whole, "channels": .count, "contacts": .count,
       "rooms": .count, "timeout_s": .whole, "memory": .whole, "max_age_s": .whole, "waited": .whole, "reply": .whole,
-      "replies_per_minute": .whole, "from": .whole,
+      "replies_per_minute": .whole, "replies_per_hour": .whole, "from": .whole,
     ],
     "proxy": [
       "name": .whole, "listen": .whole, "allow_from": .count, "allow": .whole, "max_clients": .whole, "history": .whole,

@@ -136,6 +136,7 @@ public struct GatewayConfiguration: Sendable {
       if let upstream = UpstreamConfiguration.read(&table) {
         let isTwice = upstreams.contains { $0.name == upstream.name }
         if isTwice { table.note("name", "\"\(upstream.name)\" is used twice") }
+        UpstreamConfiguration.checkDoors(upstream, [metricsPort, web?.address.port ?? 0], &table)
         UpstreamConfiguration.checkTopics(upstream, beside: upstreams, gateway: id, &table)
         upstreams.append(upstream)
       }

@@ -41,15 +41,17 @@ enum HookConfiguration {
     filter.age = AgeLimit(
       oldest: oldest == 0 ? nil : oldest, takesWaited: table.bool("waited", default: !replies), isStrict: replies)
     let perMinute = table.integer("replies_per_minute", in: 1...60, default: 6)
+    let perHour = table.integer("replies_per_hour", in: 1...3600, default: 60)
     let fromStart = table.choice("from", of: ["now", "start"], default: "now") == "start"
     guard let name, let program = run.first else { return nil }
-    let hook = UpstreamSettings(
+    var hook = UpstreamSettings(
       kind: .hook(
         .init(
           run: run, user: user, timeout: .seconds(seconds), memory: memory, replies: replies, socket: socket)),
       journal: JournalUpstream.Settings(
-        name: "hook/\(name)", batchEvents: 1, filter: filter, fromStart: fromStart, allowed: replies ? ["send"] : [],
+        name: UpstreamSettings.hookPrefix + name, batchEvents: 1, filter: filter, fromStart: fromStart, allowed: replies ? ["send"] : [],
         commandsPerMinute: Int(perMinute)), url: program)
+    hook.journal.commandsPerHour = Int(perHour)
     for trouble in hook.fileTroubles(isDaemon: false) { table.lack(trouble.key, trouble.reason) }
     return hook
   }

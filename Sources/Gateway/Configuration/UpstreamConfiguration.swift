@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Escaping
+import HTTP
 import Proxies
 import Relay
 import Release
@@ -16,7 +17,7 @@ enum UpstreamConfiguration {
     let name = table.string("name")
     if name == nil || name == "" { table.note("name", "a unique name is required") }
     // Both have a cursor by their name.
-    if let name, name.begins(with: "hook/") { table.note("name", "\"\(name)\" is the name of a hook") }
+    if let name, UpstreamSettings.isHook(name) { table.note("name", "\"\(name)\" is the name of a hook") }
     let kind = table.choice("kind", of: ["hub", "webhook", "mqtt"], default: "hub")
     let url = table.string("url")
     checkURL(url, kind, &table)
@@ -97,6 +98,14 @@ enum UpstreamConfiguration {
           "command_topic", "upstream \"\(other.name)\" publishes to \"\(topic)\" (\(key)): expected another topic")
       }
     }
+  }
+
+  /// What is sent to this gateway's own pages or metrics comes back as a refusal, which is an event again. `doors`: their ports here.
+  static func checkDoors(_ upstream: UpstreamSettings, _ doors: [UInt16], _ table: inout TOMLReader) {
+    guard case .tcp(let host, let port, _)? = HTTPEndpoint.parse(upstream.url, allowsQuery: true)?.endpoint,
+      HTTPEndpoint.isThisMachine(host), doors.contains(port)
+    else { return }
+    table.note("url", "port \(port) is this gateway's own (pages or metrics): expected another server's")
   }
 
   private static func bulkHours(_ table: inout TOMLReader) -> BulkHours? {

@@ -34,6 +34,13 @@ final class CommandIntake: CommandTaker {
   struct Settings: Equatable, Sendable {
     var allowed: Set<String> = ["send"]
     var perMinute = 10
+    /// `nil`: as many as the minutes allow.
+    var perHour: Int?
+
+    /// For people.
+    fileprivate var limit: String {
+      perHour.map { "\(perMinute) commands a minute and \($0) an hour" } ?? "\(perMinute) commands a minute"
+    }
   }
 
   /// Commands that can be allowed.
@@ -81,7 +88,7 @@ final class CommandIntake: CommandTaker {
       guard isWithinLimit() else {
         refused += 1
         return Self.answer(
-          command, .refused(code: "full", message: "at most \(settings.perMinute) commands a minute"), isRetryable: true
+          command, .refused(code: "full", message: "at most \(settings.limit)"), isRetryable: true
         )
       }
       return await run(command)
@@ -207,8 +214,9 @@ final class CommandIntake: CommandTaker {
 
   private func hasRoom() -> Bool {
     let now = loop.now
-    recent.removeAll { now - $0 >= .seconds(60) }
-    return recent.count < settings.perMinute
+    recent.removeAll { now - $0 >= .seconds(settings.perHour == nil ? 60 : 3600) }
+    let inMinute = settings.perHour == nil ? recent.count : recent.count { now - $0 < .seconds(60) }
+    return inMinute < settings.perMinute && recent.count < settings.perHour ?? .max
   }
 
   /// What is over the limit is not journaled: a flood must not fill the journal.
@@ -216,7 +224,7 @@ final class CommandIntake: CommandTaker {
     guard hasRoom() else {
       if isRare(&toldLimitAt) {
         log.warning(
-          "\(upstream): more than \(settings.perMinute) commands a minute are refused (logged at most once an hour)")
+          "\(upstream): more than \(settings.limit) are refused (logged at most once an hour)")
       }
       return false
     }

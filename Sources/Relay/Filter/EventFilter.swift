@@ -61,6 +61,7 @@ public struct EventFilter: Equatable, Sendable {
   /// `store`: whose keys and channels those are that an event names in short.
   func passes(_ event: JournalEvent, _ store: Store) throws(StoreError) -> Bool {
     if let own, let passes = passesAsOwn(event, own) { return passes }
+    if wantsWholeKeys, try isCausedByHook(event, store) { return false }
     // Many, and of use to few: only who asks for them gets them. They cannot be told to be anybody's.
     if event.kind == EventKind.packet.rawValue { return kinds.contains(event.kind) && !isSelective }
     if passesAll || event.kind == EventKind.gap.rawValue { return true }
@@ -89,6 +90,17 @@ public struct EventFilter: Equatable, Sendable {
       return exchangesDocuments ? true : nil
     }
     return body["upstream"]?.string?.isExactly(own) == true ? true : nil
+  }
+
+  /// What a hook has sent is no event for hooks: they would answer themselves, or each other, for ever.
+  private func isCausedByHook(_ event: JournalEvent, _ store: Store) throws(StoreError) -> Bool {
+    guard event.kind == EventKind.outgoing.rawValue || event.kind == EventKind.command.rawValue,
+      // `try?`: a body that is no JSON is damaged, and its gap tells.
+      let body = try? JSONValue(parsing: event.body)
+    else { return false }
+    if let upstream = body["upstream"]?.string ?? body["origin"]?.string { return UpstreamSettings.isHook(upstream) }
+    guard let id = body["id"]?.string, let message = try store.outgoing(key: id) else { return false }
+    return UpstreamSettings.isHook(message.origin)
   }
 
   // MARK: Whose it is

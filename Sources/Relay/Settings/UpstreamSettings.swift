@@ -167,6 +167,11 @@ public struct UpstreamSettings: Equatable, Sendable {
 
   public var name: String { journal.name }
 
+  /// What names of hooks begin with, among upstreams and where messages come from.
+  public static let hookPrefix = "hook/"
+  /// Whether an upstream of this name is a hook.
+  public static func isHook(_ name: String) -> Bool { name.begins(with: hookPrefix) }
+
   /// The word of the configuration: `hub`, `webhook`, `mqtt`, `hook`; `unknown` where that cannot be read.
   public var kindName: String {
     switch kind {

@@ -17,6 +17,8 @@ public final class JournalUpstream: Upstream {
     /// What the server may ask of the gateway, and how often a minute.
     public var allowed: Set<String>
     public var commandsPerMinute: Int
+    /// `nil`: as many as the minutes allow.
+    public var commandsPerHour: Int?
     /// Whether only the newest of a node's waiting states is sent.
     public var folds: Bool
     /// Bytes a day and a month, and the hours for what is not urgent; `nil`: any number, at any hour.
@@ -132,8 +134,9 @@ public final class JournalUpstream: Upstream {
     self.log = log
     shipment = Shipment(maxEvents: settings.batchEvents, maxBytes: settings.batchBytes)
     desk = CommandIntake(
-      CommandIntake.Settings(allowed: settings.allowed, perMinute: settings.commandsPerMinute), upstream: settings.name,
-      store: store, on: loop, log: log)
+      CommandIntake.Settings(
+        allowed: settings.allowed, perMinute: settings.commandsPerMinute, perHour: settings.commandsPerHour),
+      upstream: settings.name, store: store, on: loop, log: log)
     account = try Self.account(settings, store, loop, log)
     let (cursor, beginning) = try store.openCursor(of: settings.name, fromStart: settings.fromStart)
     self.beginning = beginning

@@ -33,6 +33,8 @@ struct SendCommand: ParsableCommand {
       json.field("id", id)
       json.field("expires_s", expires?.seconds)
       json.field("priority", priority)
+      // What a hook's program sends is the hook's: hooks do not get events of it.
+      json.field("origin", getenv("MESHPOST_HOOK").map { String(cString: $0) })
       json.field("split", split)
     }
     try Sending.accepted(try ControlClient(connection).post("/v1/send", body: body), connection, wait: wait)
