@@ -12,7 +12,7 @@ enum Schema {
     Migration(number: 11, sql: unspacedScripts), Migration(number: 12, sql: lanes),
     Migration(number: 13, sql: events), Migration(number: 14, sql: messagesOnce),
     Migration(number: 15, sql: conversations), Migration(number: 16, sql: mutes),
-    Migration(number: 17, sql: alerts),
+    Migration(number: 17, sql: alerts), Migration(number: 18, sql: ends),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -252,5 +252,12 @@ enum Schema {
       acknowledged_at INTEGER, acknowledged_by TEXT, note TEXT);
     CREATE UNIQUE INDEX alerts_open ON alerts(rule, subject) WHERE ended_at IS NULL;
     CREATE TABLE heard_nodes(key BLOB PRIMARY KEY, elapsed INTEGER NOT NULL, last_heard INTEGER NOT NULL) WITHOUT ROWID;
+    """
+
+  /// The event with which a sent message ends has all of it, behind `meta.whole_ends_from`; which one that is.
+  private static let ends = """
+    ALTER TABLE outgoing ADD COLUMN ended_seq INTEGER;
+    INSERT INTO meta VALUES ('whole_ends_from',
+      max((SELECT ifnull(max(seq), 0) FROM journal), (SELECT ifnull(max(seq), 0) FROM messages)));
     """
 }

@@ -102,8 +102,11 @@ import VirtualRadio
       return true
     }
     #expect(states.count == 4)
-    #expect(states[0].contains("\"text\":\"hello\"") && !states[3].contains("hello"), "the text goes up once")
-    #expect(states[3].contains("delivered"))
+    // Who gets only the end has all of it there.
+    #expect(states.map { $0.contains("\"text\":\"hello\"") } == [true, false, false, true])
+    #expect(states[3].contains("delivered") && states[3].contains("ended_at"))
+    let events = try #require(try bench.store.events(ofOutgoing: try bench.state("k1").id))
+    #expect(events.ended == events.newest)
     #expect(try bench.state("k1").codes.count == 1)
   }
 

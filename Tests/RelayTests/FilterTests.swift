@@ -116,6 +116,27 @@ private final class Mesh {
     #expect(try passing(mesh, EventFilter(kinds: ["power"]), all) == ["power {}"])
   }
 
+  @Test func `of sent messages a hub gets the end, and nothing of the way there`() throws {
+    let mesh = try Mesh()
+    var filter = EventFilter()
+    filter.endsOnly = true
+    let way: [(EventKind, String)] = [
+      (.outgoing, #"{"id":"x","number":1,"text":"t","created_at":1,"state":"pending","ended":false}"#),
+      (.outgoing, #"{"id":"x","state":"sending","attempts":0}"#),
+      (.outgoing, #"{"id":"x","state":"sent","attempts":1}"#),
+      (.outgoing, #"{"id":"x","state":"retrying"}"#), (.outgoing, #"{"id":"c","state":"sent","heard":2,"ended_at":5}"#),
+    ]
+    let ends: [(EventKind, String)] = [
+      (.outgoing, #"{"id":"x","text":"t","state":"delivered","attempts":1,"ended_at":5,"ended":true}"#),
+      (.outgoing, #"{"id":"c","text":"t","state":"sent","heard":1,"ended_at":5,"ended":true}"#),
+      (.outgoing, #"{"id":"e","text":"t","state":"failed","reason":"expired","ended_at":5,"ended":true}"#),
+      (.outgoing, #"{"id":"x","state":"delivered","attempts":2,"ended_at":9}"#),
+    ]
+    #expect(try passing(mesh, filter, way) == [])
+    #expect(try passing(mesh, filter, ends).count == ends.count)
+    #expect(try passing(mesh, EventFilter(), way + ends).count == way.count + ends.count)
+  }
+
   @Test func `hooks get nothing that hooks have caused`() throws {
     let mesh = try Mesh()
     let caused: [(EventKind, String)] = [

@@ -73,7 +73,7 @@ enum ShownConfiguration {
       "batch": .whole, "format": .whole, "home_assistant": .whole, "home_assistant_notify": .count, "observer": .whole,
       "iata": .whole,
       "observer_raw": .whole, "radio_token": .whole, "stats_interval_s": .whole, "version": .whole,
-      "fold": .whole, "daily_bytes": .whole, "monthly_bytes": .whole, "bulk_hours": .whole,
+      "fold": .whole, "outgoing": .whole, "daily_bytes": .whole, "monthly_bytes": .whole, "bulk_hours": .whole,
     ],
   ]
 

@@ -49,8 +49,8 @@ enum HookConfiguration {
         .init(
           run: run, user: user, timeout: .seconds(seconds), memory: memory, replies: replies, socket: socket)),
       journal: JournalUpstream.Settings(
-        name: UpstreamSettings.hookPrefix + name, batchEvents: 1, filter: filter, fromStart: fromStart, allowed: replies ? ["send"] : [],
-        commandsPerMinute: Int(perMinute)), url: program)
+        name: UpstreamSettings.hookPrefix + name, batchEvents: 1, filter: filter, fromStart: fromStart,
+        allowed: replies ? ["send"] : [], commandsPerMinute: Int(perMinute)), url: program)
     hook.journal.commandsPerHour = Int(perHour)
     for trouble in hook.fileTroubles(isDaemon: false) { table.lack(trouble.key, trouble.reason) }
     return hook

@@ -34,6 +34,7 @@ enum UpstreamConfiguration {
     let oldest = table.integer("max_age_s", in: 0...31_536_000, default: 0)
     let takesWaited = table.bool("waited", default: true)
     let folds = table.bool("fold", default: true)
+    let states = table.choice("outgoing", of: ["ended", "all"], default: kind == "hub" ? "ended" : "all")
     // Connecting costs up to 8 kB: less than these would be eaten up by that.
     let daily = table.size("daily_bytes", in: 200_000...(1 << 50), default: 0)
     let monthly = table.size("monthly_bytes", in: 2_000_000...(1 << 50), default: 0)
@@ -50,6 +51,7 @@ enum UpstreamConfiguration {
       table.warn("url", "\(shown) is sent over the network unencrypted: use \(schemes)")
     }
     var kept = filter
+    kept.endsOnly = states == "ended"
     if oldest > 0 || !takesWaited {
       kept.age = AgeLimit(oldest: oldest == 0 ? nil : oldest, takesWaited: takesWaited)
     }

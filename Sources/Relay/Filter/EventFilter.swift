@@ -30,6 +30,8 @@ public struct EventFilter: Equatable, Sendable {
   var own: String?
   /// What is older does not pass.
   public var age: AgeLimit?
+  /// Of sent messages only the end passes, with all of the message: not that they wait, are tried, or were repeated.
+  public var endsOnly = false
   /// The server may edit documents, and gets all of them.
   var exchangesDocuments = false
 
@@ -50,7 +52,7 @@ public struct EventFilter: Equatable, Sendable {
 
   var passesAll: Bool { kinds.isEmpty && !isSelective }
 
-  var leavesNothingOut: Bool { passesAll && own == nil && age == nil }
+  var leavesNothingOut: Bool { passesAll && own == nil && age == nil && !endsOnly }
 
   /// As below, and it is not too old; `present`: by what that is judged.
   func passes(_ event: JournalEvent, _ store: Store, _ present: AgeLimit.Present?) throws(StoreError) -> Bool {
@@ -61,6 +63,7 @@ public struct EventFilter: Equatable, Sendable {
   /// `store`: whose keys and channels those are that an event names in short.
   func passes(_ event: JournalEvent, _ store: Store) throws(StoreError) -> Bool {
     if let own, let passes = passesAsOwn(event, own) { return passes }
+    if endsOnly, !isEnd(event, store) { return false }
     if wantsWholeKeys, try isCausedByHook(event, store) { return false }
     // Many, and of use to few: only who asks for them gets them. They cannot be told to be anybody's.
     if event.kind == EventKind.packet.rawValue { return kinds.contains(event.kind) && !isSelective }
@@ -90,6 +93,15 @@ public struct EventFilter: Equatable, Sendable {
       return exchangesDocuments ? true : nil
     }
     return body["upstream"]?.string?.isExactly(own) == true ? true : nil
+  }
+
+  /// What is from before ends had the message's text goes as it did.
+  private func isEnd(_ event: JournalEvent, _ store: Store) -> Bool {
+    guard event.kind == EventKind.outgoing.rawValue, event.seq > store.wholeEndsFrom,
+      // `try?`: a body that is no JSON is damaged, and its gap tells.
+      let body = try? JSONValue(parsing: event.body)
+    else { return true }
+    return body["ended_at"] != nil && (body["text"] != nil || body["heard"] == nil)
   }
 
   /// What a hook has sent is no event for hooks: they would answer themselves, or each other, for ever.

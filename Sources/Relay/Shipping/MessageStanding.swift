@@ -49,9 +49,15 @@ extension JournalUpstream {
       }
     var standing = MessageStanding(upstream: name, state: .unknown)
     guard let events else { return standing }
-    standing.state = try state(of: message, event: events.text)
+    guard let text = textEvent(events, of: message) else {
+      var filter = settings.filter
+      filter.endsOnly = false
+      standing.state = try filter.passes(event(events.text, of: message), store) ? .waiting : .filtered
+      return standing
+    }
+    standing.state = try state(of: message, event: text)
     switch standing.state {
-    case .deadLetter: standing.deadLetter = events.text
+    case .deadLetter: standing.deadLetter = text
     case .acknowledged, .passed:
       guard case .sent = message else { break }
       let letter = try store.letter(events.newest, of: name)
@@ -60,6 +66,12 @@ extension JournalUpstream {
     case .waiting, .dropped, .filtered, .lost, .unknown: break
     }
     return standing
+  }
+
+  /// The event by which this server gets the text; `nil`: there is none yet, as the message has not ended.
+  private func textEvent(_ events: MessageEvents, of message: ConversationRow) -> Int64? {
+    guard case .sent = message, settings.filter.endsOnly, events.text > store.wholeEndsFrom else { return events.text }
+    return events.ended
   }
 
   private func state(of message: ConversationRow, event seq: Int64) throws(StoreError) -> MessageStanding.State {

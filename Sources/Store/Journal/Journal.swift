@@ -83,6 +83,8 @@ struct JournalState {
   private(set) var durable = Ends()
   /// Messages with greater ids are events.
   private(set) var beforeEvents: Int64 = 0
+  /// Behind it events with which sent messages end have all of them.
+  private(set) var wholeEndsFrom: Int64 = 0
   /// Something was given up that not every upstream has passed yet.
   var hasTrims = false
   static let rowOverhead: Int64 = 32
@@ -115,6 +117,7 @@ struct JournalState {
       ends.deleted[lane] = deleted?.integer ?? oldest - 1
     }
     beforeEvents = try database.value("SELECT value FROM meta WHERE name = 'before_events'")?.integer ?? 0
+    wholeEndsFrom = try database.value("SELECT value FROM meta WHERE name = 'whole_ends_from'")?.integer ?? 0
     ends.lastMessage = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
     open = ends
     durable = ends
@@ -187,6 +190,8 @@ struct RowChecksum {
 extension Store {
   /// The newest seq that is on disk; 0 in an empty journal.
   public var lastSeq: Int64 { journalState.durable.last }
+  /// Events of sent messages behind it have all of the message where it ends, and others need not be sent.
+  public var wholeEndsFrom: Int64 { journalState.wholeEndsFrom }
 
   /// The newest seq of each lane that is on disk; 0: none is there.
   public var newestSeq: ByLane<Int64> { journalState.durable.newest }

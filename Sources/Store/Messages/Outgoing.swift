@@ -106,9 +106,12 @@ extension Store {
     var stored = message
     try database.run(
       """
-      INSERT INTO outgoing(\(Self.outgoingColumns), seq, newest_seq, place)
-        VALUES (NULL\(String(repeating: ", ?", count: 25)), (SELECT ifnull(max(id), 0) FROM messages))
-      """, Self.values(of: message) + [.integer(nextSeq), .integer(nextSeq)])
+      INSERT INTO outgoing(\(Self.outgoingColumns), seq, newest_seq, ended_seq, place)
+        VALUES (NULL\(String(repeating: ", ?", count: 26)), (SELECT ifnull(max(id), 0) FROM messages))
+      """,
+      Self.values(of: message) + [
+        .integer(nextSeq), .integer(nextSeq), message.endedAt.map { _ in .integer(nextSeq) } ?? .null,
+      ])
     stored.id = database.lastInsertedRow
     try append(.outgoing, at: message.created, body: body(of: stored))
     if let recipient = message.recipient { try noteTalk(with: recipient.prefix, at: message.created.milliseconds) }
@@ -128,24 +131,31 @@ extension Store {
       .integer(message.id))
   }
 
-  /// Within a `write`: stores its state and journals it.
+  /// Within a `write`: stores its state and journals it. The event with which it ends has all of it: many upstreams get no other.
   public func updateOutgoing(_ message: OutgoingMessage, at moment: Moment) throws(SQLiteError) {
+    var endsNow = message.endedAt != nil
+    if endsNow {
+      let open = try database.value("SELECT 1 FROM outgoing WHERE id = ? AND ended_at IS NULL", .integer(message.id))
+      endsNow = open != nil
+    }
     let radio = markInEvent(ofRadio: message.radio)
-    let seq = try append(.outgoing, at: moment, body: EventBody.outgoingState(message, radio: radio))
-    try updateRow(message, newest: seq)
+    let body = endsNow ? body(of: message) : EventBody.outgoingState(message, radio: radio)
+    let seq = try append(.outgoing, at: moment, body: body)
+    try updateRow(message, newest: seq, ended: endsNow ? seq : nil)
     // Only a recipient that could decrypt it can have acknowledged it.
     if message.state == .delivered, let recipient = message.recipient {
       try noteHeard(recipient.prefix, at: moment.milliseconds)
     }
   }
 
-  /// `newest`: its newest event.
-  private func updateRow(_ message: OutgoingMessage, newest: Int64) throws(SQLiteError) {
+  /// `newest`: its newest event; `ended`: that of its end, if that is new.
+  private func updateRow(_ message: OutgoingMessage, newest: Int64, ended: Int64? = nil) throws(SQLiteError) {
     try database.run(
       """
-      UPDATE outgoing SET (\(Self.outgoingColumns.dropFirst(4)), newest_seq) = (?\(String(repeating: ", ?", count: 23)))
+      UPDATE outgoing SET (\(Self.outgoingColumns.dropFirst(4)), newest_seq, ended_seq) =
+        (?\(String(repeating: ", ?", count: 23)), ifnull(?, ended_seq))
       WHERE id = ?
-      """, Self.values(of: message) + [.integer(newest), .integer(message.id)])
+      """, Self.values(of: message) + [.integer(newest), .optional(ended), .integer(message.id)])
   }
 
   private static func values(of message: OutgoingMessage) -> [SQLiteValue] {
@@ -337,12 +347,13 @@ extension EventBody {
     json.field("state", message.state.rawValue)
     json.field("reason", message.reason)
     json.field("sender_time", message.senderTime)
-    guard message.attempt > 0 || message.senderTime != nil else { return }
-    json.field("attempts", message.tries)
-    json.field("floods", message.floods)
-    json.field("round_trip_ms", message.roundTrip)
-    if message.heard > 0 { json.field("heard", message.heard) }
-    json.field("airtime_ms", message.airtime)
+    if message.attempt > 0 || message.senderTime != nil {
+      json.field("attempts", message.tries)
+      json.field("floods", message.floods)
+      json.field("round_trip_ms", message.roundTrip)
+      if message.heard > 0 { json.field("heard", message.heard) }
+      json.field("airtime_ms", message.airtime)
+    }
     json.field("ended_at", message.endedAt)
   }
 }
