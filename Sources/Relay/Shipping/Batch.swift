@@ -33,7 +33,8 @@ struct Batch {
   var size: Int { bytes + events.count * Self.envelope }
 
   /// Reads on from the cursor. What is missing in between (given up by quota or age, or damaged) becomes a `gap` event
-  /// in its place.
+  /// in its place, also where nothing of the lane is left behind it: a batch that is read to its end is always up to the lane's
+  /// newest event.
   ///
   /// What the filter does not let pass is left out and counts as being in it; `maxLeftOut` of that end the batch, so that
   /// a long stretch of filtered events does not hold up the loop.
@@ -46,16 +47,21 @@ struct Batch {
     self.lane = lane
     last = cursor
     var reading = Reading(limits: limits, expected: cursor + 1, lane: lane, folding: folding)
-    try store.readJournal(after: cursor, limit: limits.events + Self.maxSkipped, lane: lane) { event, isSound in
+    var (rows, goesOn) = (0, true)
+    let most = limits.events + Self.maxSkipped
+    try store.readJournal(after: cursor, limit: most, lane: lane) { event, isSound in
+      rows += 1
       do throws(StoreError) {
-        return try reading.take(event, isSound, store, filter, present)
+        goesOn = try reading.take(event, isSound, store, filter, present)
       } catch {
         // Whose it is cannot be told now: the batch is read again.
         reading.failure = error
-        return false
+        goesOn = false
       }
+      return goesOn
     }
     if let failure = reading.failure { throw failure }
+    if goesOn, rows < most { try reading.end(store) }
     (events, bytes, covered, last) = (reading.collected, reading.size, reading.covered, reading.expected - 1)
   }
 
@@ -116,6 +122,8 @@ private struct Reading {
   var size = 0
   var covered = LaneAmount()
   var leftOut = 0
+  /// When the event was written that was read last.
+  private var at: Int64 = 0
   var failure: StoreError?
 
   init(limits: Batch.Limits, expected: Int64, lane: Lane?, folding: Folding?) {
@@ -126,15 +134,12 @@ private struct Reading {
   mutating func take(
     _ event: JournalEvent, _ isSound: Bool, _ store: Store, _ filter: EventFilter, _ present: AgeLimit.Present?
   ) throws(StoreError) -> Bool {
-    if let folding, event.seq > folding.through { return false }
-    if event.seq > expected {
-      for gap in try gaps(before: event, store) {
-        guard collected.count < limits.events else { return false }
-        collected.append(gap)
-        expected = gap.seq + 1
-      }
-      expected = event.seq
+    at = event.at
+    if let folding, event.seq > folding.through {
+      try pass(through: folding.through, store)
+      return false
     }
+    guard try pass(through: event.seq - 1, store) else { return false }
     if let lane, Lane(kind: event.kind) != lane {
       expected = event.seq + 1
       return true
@@ -164,22 +169,39 @@ private struct Reading {
     return true
   }
 
-  /// The gap that stands for rows missing before an event.
-  private func gaps(before event: JournalEvent, _ store: Store) throws(StoreError) -> [JournalEvent] {
-    let end = event.seq - 1
+  /// The journal has no more. What the lane has had up to its newest event, and is not there, was given up.
+  mutating func end(_ store: Store) throws(StoreError) {
+    try pass(through: lane.map { store.newestSeq[$0] } ?? store.lastSeq, store)
+  }
+
+  /// Takes the gaps for what is missing up to there. False: no more fits.
+  @discardableResult
+  private mutating func pass(through end: Int64, _ store: Store) throws(StoreError) -> Bool {
+    guard end >= expected else { return true }
+    for gap in try gaps(through: end, store) {
+      guard collected.count < limits.events else { return false }
+      collected.append(gap)
+      expected = gap.seq + 1
+    }
+    expected = end + 1
+    return true
+  }
+
+  /// The gaps that stand for missing rows.
+  private func gaps(through end: Int64, _ store: Store) throws(StoreError) -> [JournalEvent] {
     let gap = { (first: Int64, last: Int64, count: Int64, reason: String) in
       JournalEvent(
-        seq: last, at: event.at, trusted: false, kind: EventKind.gap.rawValue,
+        seq: last, at: at, trusted: false, kind: EventKind.gap.rawValue,
         body: EventBody.gap(first: first, last: last, count: count, reason: reason, lane: lane))
     }
     guard let lane else {
       var reason: String?
       for lane in Lane.allCases where reason == nil {
-        reason = try store.trims(of: lane, after: expected - 1, before: event.seq).last?.reason
+        reason = try store.trims(of: lane, after: expected - 1, before: end + 1).last?.reason
       }
       return [gap(expected, end, end - expected + 1, reason ?? "missing")]
     }
-    let trims = try store.trims(of: lane, after: expected - 1, before: event.seq)
+    let trims = try store.trims(of: lane, after: expected - 1, before: end + 1)
     guard trims.isEmpty else { return trims.map { gap($0.first, $0.last, $0.count, $0.reason) } }
     // Every upstream has had what was deleted. This one asks for it again: its server is an older copy.
     let deleted = min(store.deletedThrough[lane], end)

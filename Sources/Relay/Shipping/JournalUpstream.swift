@@ -230,14 +230,14 @@ public final class JournalUpstream: Upstream {
       guard permitted[lane], mayUse(batch, lane) else { return false }
       return send(batch, lane, as: .deadLetter(marks: letter.marks))
     } catch {
-      return cannotRead(error)
+      return cannotRead("\(error)")
     }
   }
 
-  private func cannotRead(_ failure: StoreError) -> Bool {
+  private func cannotRead(_ reason: String) -> Bool {
     shipment.greetingSent()
     forgetFlights()
-    took(.retry(reason: "\(failure)", after: nil))
+    took(.retry(reason: reason, after: nil))
     return true
   }
 
@@ -330,7 +330,11 @@ public final class JournalUpstream: Upstream {
       var batch = try read(lane, after: readThrough(lane), limits: Batch.Limits(events: events, bytes: bytes))
       guard let last = batch.events.last else {
         // Nothing of it is for this server.
-        guard batch.last > lanes[lane].taken, !flights.contains(where: { $0.lane == lane }) else { return false }
+        guard !flights.contains(where: { $0.lane == lane }) else { return false }
+        guard batch.last > lanes[lane].taken else {
+          return cannotRead(
+            "events wait in \(lane), and the journal has none after \(batch.last): report this as a bug")
+        }
         advance(lane, to: batch.last, batch.covered)
         return true
       }
@@ -339,7 +343,7 @@ public final class JournalUpstream: Upstream {
       lanes[lane].lastSent = last.seq
       return send(batch, lane, as: .journal)
     } catch {
-      return cannotRead(error)
+      return cannotRead("\(error)")
     }
   }
 
