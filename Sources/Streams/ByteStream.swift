@@ -51,6 +51,8 @@ public final class SocketStream: ByteStream {
   var wallSeconds: Int64 { loop.wallClock.seconds }
   /// Reads since the last wait.
   private var reads = 0
+  /// The last read took all that was there: the kernel says when there is more.
+  private var isEmptied = false
   private let meter: TrafficMeter?
   private let endsWithPeer: Bool
 
@@ -110,9 +112,15 @@ public final class SocketStream: ByteStream {
         do { try await loop.nextTurn() } catch { throw .cancelled }
         continue
       }
+      if isEmptied {
+        isEmptied = false
+        try await untilReadable()
+        continue
+      }
       reads += 1
       switch Descriptor.read(socket) {
       case .bytes(let bytes):
+        isEmptied = bytes.count < Descriptor.chunk
         received &+= UInt64(bytes.count)
         meter?.moved(bytes.count, on: socket)
         return bytes

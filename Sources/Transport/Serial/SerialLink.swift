@@ -177,7 +177,10 @@ final class SerialLink: Link {
     for _ in 0..<Descriptor.readsPerTurn {
       guard let port else { return }
       switch kept?.read(from: port.descriptor) ?? Descriptor.read(port.descriptor) {
-      case .bytes(let bytes): onEvent(.bytes(bytes))
+      case .bytes(let bytes):
+        onEvent(.bytes(bytes))
+        // All that was there: the kernel says when there is more, or that the device is gone.
+        if bytes.count < Descriptor.chunk, readiness.isDisjoint(with: .closed) { return }
       case .wouldBlock:
         if readiness.isDisjoint(with: .closed) { return }
         return fail(.unplugged(name))

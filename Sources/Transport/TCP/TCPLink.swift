@@ -96,7 +96,10 @@ final class TCPLink: Link {
     if readiness.contains(.writable) { flush() }
     for _ in 0..<Descriptor.readsPerTurn where socket >= 0 {
       switch Descriptor.read(socket) {
-      case .bytes(let bytes): onEvent(.bytes(bytes))
+      case .bytes(let bytes):
+        onEvent(.bytes(bytes))
+        // All that was there: the kernel says when there is more.
+        if bytes.count < Descriptor.chunk { return }
       case .wouldBlock: return
       case .end: return fail(.closedByPeer(name))
       // Some network stacks drop a client by a reset.
