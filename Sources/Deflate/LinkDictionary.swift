@@ -8,6 +8,9 @@ public enum LinkDictionary {
   /// The `Content-Encoding` of a body that `Deflater.whole` has made with `fromGateway`.
   public static let contentEncoding = "meshpost-1"
 
+  /// The part of a small batch with which, behind the dictionary, the next is compressed.
+  public static func last(of batch: [UInt8]) -> [UInt8] { Array(batch.suffix(1024)) }
+
   /// Of what gateways send. The likeliest comes last, which is nearest.
   public static let fromGateway = Array(
     (#""kind":"power","body":{"source":"battery","state":"low","battery_mv":,"kind":"gap","body":{"first":,"last":,"#

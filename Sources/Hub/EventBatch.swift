@@ -51,17 +51,18 @@ public struct EventBatch: Sendable, Equatable {
     }
   }
 
-  public init(parsing bytes: [UInt8]) throws(Refusal) {
+  /// `epoch`: where it is known besides, and the batch has none.
+  public init(parsing bytes: [UInt8], epoch: String? = nil) throws(Refusal) {
     let json: JSONValue
     do {
       json = try JSONValue(parsing: bytes)
     } catch {
       throw .malformed("\(error)")
     }
-    try self.init(json)
+    try self.init(json, epoch: epoch)
   }
 
-  /// `epoch`: that of the link, whose batches have none.
+  /// `epoch`: that of the link, or of a key, whose batches have none.
   init(_ json: JSONValue, epoch known: String? = nil) throws(Refusal) {
     guard let epoch = json["epoch"]?.string ?? known, Name.isAllowed(epoch) else {
       throw .malformed("epoch is missing")

@@ -203,6 +203,79 @@ extension WholeProgramTests {
       }
     }
 
+    /// Passes connections on; for each line on standard input it prints what connections with batches have carried: up and down.
+    private static let counter = """
+      import socket, sys, threading
+      target, counts = ("127.0.0.1", int(sys.argv[1])), {}
+      listener = socket.create_server(("127.0.0.1", 0))
+      print("port", listener.getsockname()[1], flush=True)
+      def carry(source, sink, number, way):
+          try:
+              while data := source.recv(65536):
+                  counts[number][way] += len(data)
+                  if way == 0 and data.startswith(b"POST "): counts[number][2] = 1
+                  sink.sendall(data)
+          except OSError: pass
+          for end in (source, sink):
+              try: end.shutdown(socket.SHUT_RDWR)
+              except OSError: pass
+      def serve():
+          while True:
+              near, far = listener.accept()[0], socket.socket()
+              try: far.connect(target)
+              except OSError:
+                  near.close()
+                  continue
+              counts[near] = [0, 0, 0]
+              threading.Thread(target=carry, args=(near, far, near, 0), daemon=True).start()
+              threading.Thread(target=carry, args=(far, near, near, 1), daemon=True).start()
+      threading.Thread(target=serve, daemon=True).start()
+      for line in sys.stdin:
+          used = [count for count in counts.values() if count[2]]
+          print("carried", sum(count[0] for count in used), sum(count[1] for count in used), flush=True)
+      """
+
+    @Test func `by HTTP a message costs 160 bytes up and 60 down, and a hub that was started anew gets all of it`()
+      throws
+    {
+      let rig = try Rig()
+      let counter = try Program(Program.python, ["-c", Self.counter, "\(rig.hubPort)"])
+      let port = try counter.line(with: "port ").split(separator: " ").last.map(String.init) ?? ""
+      rig.writeGatewayConfiguration(
+        url: "http://127.0.0.1:\(port)", extra: "link = \"http\"\nkinds = [\"message\"]")
+      try rig.startRadio()
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      func hear(_ text: String) throws {
+        rig.radio?.write("chan r1 0 \(text)")
+        try untilTrue("\(text) at the hub") { try rig.hubTexts().contains(text) }
+        try untilTrue("its acknowledgement") { try rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0 }
+      }
+      func carried() throws -> (up: Int, down: Int) {
+        let asked = counter.lines.count
+        counter.write("")
+        try untilTrue("the figures") { counter.lines.count > asked }
+        let words = counter.lines.last?.split(separator: " ").compactMap { Int($0) } ?? []
+        return (words.first ?? 0, words.last ?? 0)
+      }
+      try hear("the first one")
+      let before = try carried()
+      let texts = (0..<10).map { "what people say on a channel is some fifty bytes \($0)" }
+      for text in texts { try hear(text) }
+      let after = try carried()
+      let (up, down) = ((after.up - before.up) / texts.count, (after.down - before.down) / texts.count)
+      print("by HTTP a message: \(up) bytes up, \(down) down")
+      #expect(before.up > 0 && up <= 160 && down <= 60 && up > 60)
+      // The new one does not know the key.
+      rig.hub?.send(SIGTERM)
+      _ = try rig.hub?.ended()
+      try rig.startHub()
+      try hear("after that")
+      try hear("and on")
+      #expect(try rig.hubTexts() == ["the first one"] + texts + ["after that", "and on"])
+    }
+
     @Test func `an upstream is added while it runs, from the start, and stays until it is removed`() throws {
       let rig = try start()
       rig.radio?.write("chan r1 0 before it was added")

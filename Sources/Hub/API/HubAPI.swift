@@ -25,6 +25,7 @@ struct HubAPI: Sendable {
   let places: Places
   let refused: RefusedLogins
   let maxBody: Int
+  let short = ShortPosts()
   /// `nil`: there are no pages.
   var web: HubWeb?
 
@@ -39,6 +40,8 @@ struct HubAPI: Sendable {
     let author: String
     var way: HubDeed.Way = .token
     let parameters: Parameters
+    /// The key's, of a short post.
+    var short: ShortPosts.Session?
 
     func query(_ name: String) -> String? { request.uri.queryParameters.get(name) }
     /// 0 to 2⁵³; what lies outside counts as the bound.
@@ -47,6 +50,7 @@ struct HubAPI: Sendable {
     }
     /// How the body is compressed; `nil`: it is not.
     var coding: String? {
+      if short != nil { return LinkDictionary.contentEncoding }
       let coding = request.headers[.contentEncoding]?.lowercased()
       return coding == "identity" ? nil : coding
     }
@@ -65,6 +69,7 @@ struct HubAPI: Sendable {
         try await answer(request, context, route.deed, route.handler)
       }
     }
+    router.post("/v1/e") { request, context in try await takeShort(request, context) }
     let description = Self.json(OpenAPI.document(routes))
     router.get("/openapi.json") { _, _ in description }
     routePages(router)
@@ -100,10 +105,11 @@ struct HubAPI: Sendable {
     }
   }
 
-  private func answer(
-    _ request: Request, _ context: HubContext, _ verdict: HubAccess.Verdict, by way: HubDeed.Way, _ handler: Handler
+  func answer(
+    _ request: Request, _ context: HubContext, _ verdict: HubAccess.Verdict, by way: HubDeed.Way,
+    short: ShortPosts.Session? = nil, _ handler: Handler
   ) async throws -> Response {
-    let gateway = context.parameters.get("id")
+    let gateway = short?.gateway ?? context.parameters.get("id")
     switch verdict {
     case .unknown(let message):
       stores.metrics.refused(.unknown)
@@ -123,7 +129,8 @@ struct HubAPI: Sendable {
         return Self.refusal(.badRequest, "a gateway's id must be \(Name.allowed)")
       }
       let call = Call(
-        request: request, gateway: gateway ?? "", author: author, way: way, parameters: context.parameters)
+        request: request, gateway: gateway ?? "", author: author, way: way, parameters: context.parameters, short: short
+      )
       do {
         return try await handled(call, handler)
       } catch let error as BadQuery {
@@ -215,16 +222,22 @@ struct HubAPI: Sendable {
     json.field("deflate", LinkDictionary.name)
   }
 
-  /// `takesPacked`: it is an answer to a greeting.
+  /// To gateways that know what it is and pay for each byte: no type, and no date (`RequestClock` takes it away), which a client that forwards
+  /// or keeps an answer adds itself (RFC 9110 § 6.6.1).
+  static func brief(_ text: String) -> Response {
+    Response(status: .ok, headers: [RequestClock.isBrief: ""], body: .init(byteBuffer: ByteBuffer(string: text)))
+  }
+
+  /// `more`: further fields.
   static func refusal(
     _ status: HTTPResponse.Status, _ reason: String, seq: Int64? = nil, retryAfter: Int? = nil,
-    takesPacked: Bool = false
+    _ more: (inout JSONWriter) -> Void = { _ in }
   ) -> Response {
     var response = json(
       JSONWriter.object {
         $0.field("error", reason)
         $0.field("seq", seq)
-        if takesPacked { Self.writePacking(to: &$0) }
+        more(&$0)
       }, status: status)
     if let retryAfter { response.headers[.retryAfter] = String(retryAfter) }
     if status == .unsupportedMediaType { response.headers[.acceptEncoding] = "gzip, \(LinkDictionary.contentEncoding)" }
@@ -253,7 +266,8 @@ struct HubAPI: Sendable {
     }
     do throws(InflateFailure) {
       if coding == "gzip" { return try Inflater.gunzip(bytes, limit: maxBody) }
-      return try Inflater.whole(bytes, dictionary: LinkDictionary.fromGateway, limit: maxBody)
+      return try Inflater.whole(
+        bytes, dictionary: LinkDictionary.fromGateway + (call.short?.last ?? []), limit: maxBody)
     } catch {
       throw error == .tooLarge ? tooLarge : Unreadable(status: .badRequest, message: "the body is not valid \(coding)")
     }

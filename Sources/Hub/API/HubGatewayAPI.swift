@@ -15,7 +15,7 @@ extension HubAPI {
     }
     let batch: EventBatch
     do throws(EventBatch.Refusal) {
-      batch = try EventBatch(parsing: bytes)
+      batch = try EventBatch(parsing: bytes, epoch: call.short?.epoch)
     } catch {
       stores.metrics.refusedBatch()
       if case .badEvent(let seq, _) = error { return Self.refusal(.unprocessableContent, error.message, seq: seq) }
@@ -33,6 +33,10 @@ extension HubAPI {
     defer { stores.ingest.admission.leave(call.gateway, bytes: prepared.bytes) }
     switch try await stores.ingest.take(prepared) {
     case .acknowledged(let through), .outOfOrder(let through):
+      if let session = call.short {
+        short.took(bytes, by: session)
+        return Self.brief("\(through)")
+      }
       var response = Self.json(JSONWriter.object { $0.field("acknowledged", through) })
       // A gateway, which pays for each byte, and knows what this is.
       if call.coding == LinkDictionary.contentEncoding { response.headers[.contentType] = nil }
@@ -42,7 +46,10 @@ extension HubAPI {
 
   func greet(_ call: Call) async throws -> Response {
     guard let known = try await stores.pages.gateways(call.gateway).first else {
-      return Self.refusal(.notFound, "unknown gateway", takesPacked: true)
+      return Self.refusal(.notFound, "unknown gateway") { json in
+        Self.writePacking(to: &json)
+        if let epoch = call.query("epoch") { writeShort(call, epoch: epoch, to: &json) }
+      }
     }
     let epoch = call.query("epoch") ?? known.epoch
     let progress = try await stores.progress(gateway: call.gateway, epoch: epoch)
@@ -55,6 +62,7 @@ extension HubAPI {
         (progress ?? HubStore.Progress()).write(to: &$0)
         $0.field("linked", isLinked)
         Self.writePacking(to: &$0)
+        writeShort(call, epoch: epoch, to: &$0)
       })
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import HTTPTypes
 import NIOCore
 import NIOHTTP1
 import NIOHTTPTypes
@@ -62,6 +63,8 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
   typealias OutboundIn = HTTPResponsePart
   typealias OutboundOut = HTTPResponsePart
   private static let interval = TimeAmount.seconds(2)
+  /// Of an answer that leaves without a date; it does not leave itself.
+  static let isBrief = HTTPField.Name("Meshpost-Brief")!
 
   private let places: Places
   private var watch = RequestWatch(now: RequestClock.now)
@@ -107,9 +110,15 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
   }
 
   func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-    if case .end = unwrapOutboundIn(data) {
+    switch unwrapOutboundIn(data) {
+    case .end:
       watch.answered(now: Self.now)
       places.idle(context.channel, watch.isIdle)
+    case .head(var head) where head.headerFields[Self.isBrief] != nil:
+      head.headerFields[Self.isBrief] = nil
+      head.headerFields[.date] = nil
+      return context.write(wrapOutboundOut(.head(head)), promise: promise)
+    case .head, .body: break
     }
     context.write(data, promise: promise)
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import Deflate
+import Escaping
 import EventLoop
 import HTTP
 import JSON
@@ -18,6 +20,12 @@ final class HubOverHTTP {
   private let clock: WallClock
   /// How the hub takes compressed batches; `isPackingBroken`: something in between does not take them.
   private var (packing, isPackingBroken) = (Packing?.none, false)
+  /// What stands for the token, this gateway and this epoch in posts of small batches; `nil`: the hub gave none.
+  private var short: (key: [UInt8], epoch: String, last: [UInt8])?
+  /// Times in a row that the hub did not know the key that it had given.
+  private var unknownKeys = 0
+  /// Larger ones gain nothing by it.
+  private static let mostShort = 4096
   enum Packing {
     case gzip, dictionary
 
@@ -59,8 +67,10 @@ final class HubOverHTTP {
 
   func greet() async -> Greeting {
     do throws(Verdict) {
-      let result = try await server.send(HTTPRequest("GET", "\(path)?epoch=\(store.epoch)"))
+      let epoch = store.epoch
+      let result = try await server.send(HTTPRequest("GET", "\(path)?epoch=\(epoch)&short=1"))
       packing = Self.packing(result)
+      short = Self.short(result).map { ($0, epoch, []) }
       if case .success(let response) = result, response.status == 404 {
         // `try?`: what is no JSON says nothing of lanes.
         return .has((try? JSONValue(parsing: response.body)).flatMap(Self.acknowledged) ?? .whole(nil))
@@ -105,7 +115,49 @@ final class HubOverHTTP {
     return json["gzip"]?.bool == true ? .gzip : nil
   }
 
+  private static func short(_ greeting: Result<HTTPResponse, HTTPFailure>) -> [UInt8]? {
+    // `try?`: what is no JSON says nothing of it.
+    guard case .success(let response) = greeting, let json = try? JSONValue(parsing: response.body) else { return nil }
+    return json["short"]?.string.flatMap { Hex.bytes($0) }
+  }
+
+  /// `nil`: it is to go as ever, because it is too large, or the hub has no key for us, or knows it no more.
+  private func carryShort(_ batch: Batch) async -> Verdict? {
+    guard let short, short.epoch.isExactly(store.epoch), packing == .dictionary, !isPackingBroken else { return nil }
+    let body = batch.encode(epoch: nil)
+    guard body.count <= Self.mostShort,
+      let packed = Deflater.whole(body, dictionary: LinkDictionary.fromGateway + short.last)
+    else { return nil }
+    // Until it is answered it is not known what the hub had last.
+    self.short = nil
+    let result = await server.sendBare(HTTPRequest("POST", "\(server.path)/v1/e", body: short.key + packed))
+    if case .success(let response) = result, (400..<500).contains(response.status),
+      ![422, 429].contains(response.status)
+    {
+      unknownKeys += 1
+      return nil
+    }
+    let verdict = verdict(result) { Int64(String(decoding: $0, as: UTF8.self)).flatMap { $0 >= 0 ? $0 : nil } }
+    switch verdict {
+    case .acknowledged:
+      unknownKeys = 0
+      self.short = (short.key, short.epoch, LinkDictionary.last(of: body))
+    case .refused, .busy: self.short = short
+    case .retry, .hungUp, .stopped: break
+    }
+    return verdict
+  }
+
   func carry(_ batch: Batch) async -> Verdict {
+    let unknown = unknownKeys
+    if let verdict = await carryShort(batch) { return verdict }
+    let verdict = await carryWhole(batch)
+    // A hub that was started anew gives another one. Behind what spreads requests over several hubs it is not asked for each time.
+    if case .acknowledged = verdict, unknownKeys > unknown, unknownKeys <= 2 { _ = await greet() }
+    return verdict
+  }
+
+  private func carryWhole(_ batch: Batch) async -> Verdict {
     let body = batch.encode(epoch: store.epoch)
     guard let packing, !isPackingBroken, let packed = packing.pack(body) else { return await carry(body) }
     let verdict = await carry(packed, packing)
@@ -125,15 +177,17 @@ final class HubOverHTTP {
       if packing != nil, case .success(let response) = result, response.status == 415 {
         return .refused(status: 415, reason: "HTTP 415")
       }
-      let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
-        // `try?`: an answer that is no JSON makes no sense, and that is all there is to know.
-        (try? JSONValue(parsing: body))?["acknowledged"]?.count
-      }
-      guard case .retry(let reason, let after?) = verdict, Self.isBusy(result) else { return verdict }
-      return .busy(reason: reason, after: after)
+      // `try?`: an answer that is no JSON makes no sense, and that is all there is to know.
+      return verdict(result) { (try? JSONValue(parsing: $0))?["acknowledged"]?.count }
     } catch {
       return error
     }
+  }
+
+  private func verdict(_ result: Result<HTTPResponse, HTTPFailure>, _ acknowledged: ([UInt8]) -> Int64?) -> Verdict {
+    let verdict = RetryPolicy.verdict(result, now: clock.seconds, parse: acknowledged)
+    guard case .retry(let reason, let after?) = verdict, Self.isBusy(result) else { return verdict }
+    return .busy(reason: reason, after: after)
   }
 
   /// It is the hub that has too much to do, and not what is in front of it: what it has is still known, and need not be asked again.

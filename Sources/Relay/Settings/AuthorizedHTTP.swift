@@ -56,6 +56,11 @@ final class AuthorizedHTTP {
       }
       request.headers.add("Authorization", "Bearer \(token)")
     }
+    return await sendBare(request)
+  }
+
+  /// Without a header that says who asks, and with what.
+  func sendBare(_ request: HTTPRequest) async -> Result<HTTPResponse, HTTPFailure> {
     bytesSent &+= UInt64(request.body.count)
     do throws(HTTPFailure) {
       return .success(try await client.send(request, timeout: settings.timeout))

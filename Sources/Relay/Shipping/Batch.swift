@@ -81,7 +81,7 @@ struct Batch {
   var isEmpty: Bool { events.isEmpty }
 
   /// `gateway`: told to servers whose address does not say it. `number`: counts batches of a live link.
-  func encode(epoch: String, gateway: String? = nil, number: Int? = nil) -> [UInt8] {
+  func encode(epoch: String?, gateway: String? = nil, number: Int? = nil) -> [UInt8] {
     var json = JSONWriter(reserving: bytes + events.count * 80 + 64)
     json.object { json in
       json.field("gateway", gateway)
