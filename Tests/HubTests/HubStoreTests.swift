@@ -64,6 +64,11 @@ import Testing
     // Each gateway is told of what it has not heard.
     #expect(try await updates(store, Self.channel, of: "hill")["updates"]?.array?.isEmpty == true)
     #expect(try await updates(store, Self.channel, of: "valley")["updates"]?.array?.count == 1)
+    // And of nothing on a channel that it has not told of. What it asks for is over with that.
+    let before = try await updates(store, Self.channel, of: "far")
+    #expect(before["updates"]?.array?.isEmpty == true && before["last"]?.integer == 2 && before["more"]?.bool == false)
+    let joined = ##"{"slot":1,"name":"#trees","channel":"0011223344556677"}"##
+    _ = try await store.take(batch(1, "channel", joined), from: "far", at: 1002)
     #expect(try await updates(store, Self.channel, of: "far")["updates"]?.array?.count == 2)
   }
 
@@ -73,6 +78,8 @@ import Testing
     // A name that begins with an accent makes one character of the mark and itself.
     _ = try await store.take(
       batch(2, "message", message("⇄\u{301}Birch@hill: hello", snr: 1)), from: "valley", at: 1000)
+    _ = try await store.take(
+      batch(1, "channel", #"{"slot":1,"channel":"0011223344556677"}"#), from: "far", at: 1001)
     #expect(try await updates(store, Self.channel, of: "far")["updates"]?.array?.isEmpty == true)
   }
 
@@ -119,6 +126,7 @@ import Testing
       _ = try await hub?.take(
         batch(index, "message", message("\(index)", snr: 1)), from: "g", at: index * 1000)
     }
+    _ = try await hub?.take(batch(1, "channel", #"{"slot":1,"channel":"0011223344556677"}"#), from: "far", at: 1)
     hub = nil
     try FileManager.default.copyItem(atPath: scratch.location("hub.db"), toPath: scratch.location("backup"))
     hub = try store()

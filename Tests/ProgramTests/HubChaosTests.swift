@@ -167,6 +167,34 @@ extension WholeProgramTests {
       try rig.meshpost("outgoing", "--json").lines.compactMap { try JSONValue(parsing: $0)["text"]?.string }
     }
 
+    @Test func `a gateway with a token has another radio say so much a minute, and holds nobody else up`() throws {
+      let (hub, valley) = (try Rig(), try Rig())
+      try hub.startHub()
+      try gateway(valley, hub)
+      try untilTrue("it to have the channel's bucket") {
+        try valley.meshpost("sync", "--json").lines.joined().contains("channel/")
+      }
+      func post(_ name: String, _ texts: [String]) {
+        let now = Int64(Date().timeIntervalSince1970 * 1000)
+        let events = texts.enumerated().map { number, text in
+          """
+          {"seq":\(number + 1),"at":\(now),"trusted":true,"kind":"message","body":{"kind":"channel",\
+          "channel":"1155f1870f917786","channel_name":"Public","sender_name":"x","sender_time":\(now / 1000),\
+          "text":"\(text)"}}
+          """
+        }
+        let body = "{\"epoch\":\"e\",\"lane\":\"messages\",\"events\":[\(events.joined(separator: ","))]}"
+        #expect(hub.askHub("POST", "/v1/gateways/\(name)/events", body: body)?.status == 200)
+      }
+      post("forger", (1...48).map { "forged \($0)" })
+      post("honest", ["an honest word"])
+      try untilTrue("the honest word: \(try outgoing(valley))") {
+        try outgoing(valley).contains("⇄x@honest: an honest word")
+      }
+      #expect(try outgoing(valley).count == 13, "two minutes' worth of the forger's, and the other")
+      #expect(valley.gateway?.lines.contains { $0.contains("1 of gateway forger's messages not sent") } == true)
+    }
+
     @Test func `what one gateway hears the other sends, once, marked, and never back`() throws {
       let (hill, valley) = (try Rig(), try Rig())
       try hill.startHub()

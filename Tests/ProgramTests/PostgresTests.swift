@@ -92,7 +92,7 @@ extension WholeProgramTests {
       let server = try PostgresServer()
       let (descriptor, taken) = try LoopbackPort.take()
       close(descriptor)
-      rig.writeGatewayConfiguration(extra: #"allow = ["send", "status", "documents"]"#)
+      rig.writeGatewayConfiguration(extra: "allow = [\"send\", \"status\", \"documents\"]\noutgoing = \"all\"")
       try rig.startRadio(["--queue", "100000", "--contacts", "5"])
       rig.hub = try startHub(rig, server, port: rig.hubPort)
       // The gateway is linked to the first; operators and readers ask the second.
@@ -158,12 +158,15 @@ extension WholeProgramTests {
       try startHub(rig, server, port: rig.hubPort).kill9()
       try server.execute(
         """
-        DROP TABLE positions, people, web_sessions, audit, alerts, known_browsers, token_uses, hub_links;
+        DROP TABLE positions, people, web_sessions, audit, alerts, known_browsers, token_uses, hub_links,
+          gateway_channels;
         ALTER TABLE epochs DROP COLUMN nodes, DROP COLUMN packets;
         ALTER TABLE epochs RENAME COLUMN messages TO acknowledged;
         DELETE FROM schema_version WHERE version > 2;
         INSERT INTO gateways(id, epoch, events, last_seen) VALUES ('g', 'e', 24, 1);
-        INSERT INTO epochs(gateway, epoch, acknowledged) VALUES ('g', 'e', 24), ('g', 'f', 0)
+        INSERT INTO epochs(gateway, epoch, acknowledged) VALUES ('g', 'e', 24), ('g', 'f', 0);
+        INSERT INTO events(gateway, epoch, seq, at, trusted, kind, body)
+          VALUES ('g', 'e', 3, 1, 1, 'channel', '{"slot":1,"channel":"0011223344556677"}')
         """)
       rig.hub = try startHub(rig, server, port: rig.hubPort)
       func lanes(_ epoch: String) throws -> JSONValue? {
@@ -171,6 +174,7 @@ extension WholeProgramTests {
       }
       #expect(try lanes("e") == JSONValue(parsing: #"{"messages":24,"nodes":24,"packets":24}"#))
       #expect(try lanes("f") == .object([]))
+      #expect(try server.value("SELECT gateway || channel FROM gateway_channels") == "g0011223344556677")
       let batch = #"{"epoch":"f","lane":"nodes","events":[{"seq":7,"at":1,"kind":"advert","body":{}}]}"#
       #expect(rig.askHub("POST", "/v1/gateways/g/events", body: batch)?.status == 200)
       #expect(try lanes("f") == .object([("nodes", .integer(7))]))

@@ -38,7 +38,10 @@ enum ShownConfiguration {
       "room_interval_min": .whole, "credentials_file": .location,
     ],
     "poll": ["node": .whole, "kind": .whole, "every_min": .whole],
-    "relay": ["messages_from_hub": .whole, "channels": .count, "max_age_min": .whole],
+    "relay": [
+      "messages_from_hub": .whole, "channels": .count, "max_age_min": .whole, "gateways": .count,
+      "messages_per_minute": .whole,
+    ],
     "control": ["socket": .location, "group": .whole, "metrics_port": .whole], "power": ["low_battery_mv": .whole],
     "alerts": [
       "nodes": .count, "tag": .whole, "disk_free": .whole, "radio_lost": .whole, "radio_lost_after_s": .whole,

@@ -248,7 +248,10 @@ public struct GatewayConfiguration: Sendable {
     let isOn = table.bool("messages_from_hub", default: false)
     let channels = table.strings("channels")
     let minutes = table.integer("max_age_min", in: 1...1440, default: 30)
-    return ChannelExchange.Settings(isOn: isOn, channels: channels, longestAge: .seconds(60 * minutes))
+    let gateways = table.strings("gateways")
+    let perMinute = table.integer("messages_per_minute", in: 1...600, default: 6)
+    return ChannelExchange.Settings(
+      isOn: isOn, channels: channels, longestAge: .seconds(60 * minutes), gateways: gateways, perMinute: Int(perMinute))
   }
 
   private static func log(_ table: inout TOMLReader) -> Log.Level {

@@ -20,6 +20,10 @@ final class ChannelExchange {
     var channels: [String] = []
     /// What is older than this when it comes is not sent.
     var longestAge: Duration = .seconds(1800)
+    /// Gateways whose messages are taken; empty: of all.
+    var gateways: [String] = []
+    /// Messages a minute of each of them.
+    var perMinute = 6
   }
 
   static let mark = "⇄"
@@ -29,6 +33,7 @@ final class ChannelExchange {
   private let log: Log
   private let clock: WallClock
   var settings: Settings
+  private var rates = SourceRates()
 
   init(_ settings: Settings, _ messenger: Messenger, _ store: Store, log: Log) {
     self.settings = settings
@@ -75,6 +80,9 @@ final class ChannelExchange {
     guard settings.isOn, !update.text.begins(with: Self.mark), update.gateway != store.gatewayID else {
       return .skipped
     }
+    guard settings.gateways.isEmpty || settings.gateways.contains(where: { $0.isExactly(update.gateway) }) else {
+      return .skipped
+    }
     guard !update.isOfUnknownAge else { return .skipped }
     let (passed, overflow) = clock.milliseconds.subtractingReportingOverflow(update.at)
     let age: Duration = overflow ? settings.longestAge : .milliseconds(max(0, passed))
@@ -86,10 +94,24 @@ final class ChannelExchange {
         channel: update.channel, senderName: Text(update.senderName), senderTime: update.senderTime,
         text: Text(update.text))
       let isSent = try store.outgoing(key: "⇄" + update.id) != nil
-      return isHeard || isSent
-        ? .known : send(update, on: channel, within: settings.longestAge - min(age, settings.longestAge))
+      if isHeard || isSent { return .known }
+      guard mayHaveSent(update.gateway) else { return .skipped }
+      return send(update, on: channel, within: settings.longestAge - min(age, settings.longestAge))
     } catch {
       return .later("\(error)")
+    }
+  }
+
+  private func mayHaveSent(_ gateway: String) -> Bool {
+    switch rates.take(gateway, perMinute: settings.perMinute, now: messenger.loop.now) {
+    case .allowed: return true
+    case .refused(let told):
+      if let told {
+        log.warning(
+          "relay: \(told) of gateway \(gateway)'s messages not sent: it has more than \(settings.perMinute) a minute "
+            + "(relay.messages_per_minute; logged at most once an hour)")
+      }
+      return false
     }
   }
 

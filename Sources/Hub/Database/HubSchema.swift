@@ -11,7 +11,7 @@ enum HubSchema {
   static func steps(_ dialect: Dialect) -> [(number: Int, sql: String)] {
     let all = [
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
-      dialect == .sqlite ? "SELECT 1" : links,
+      dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -138,4 +138,17 @@ enum HubSchema {
     ALTER TABLE updates_in_rows RENAME TO updates;
     CREATE INDEX updates_by_id ON updates(gateway, bucket, id) WHERE gateway <> ''
     """
+
+  /// Which channels each gateway has told of: that it has joined them, or of a message there. Of others it gets nothing.
+  private static func gatewayChannels(_ dialect: Dialect) -> String {
+    let channel = dialect == .sqlite ? "json_extract(e.body, '$.channel')" : "e.body::json ->> 'channel'"
+    return """
+      CREATE TABLE gateway_channels(
+        gateway TEXT NOT NULL, channel TEXT NOT NULL, PRIMARY KEY(gateway, channel)) WITHOUT ROWID;
+      INSERT INTO gateway_channels(gateway, channel)
+        SELECT h.gateway, m.channel FROM heard h JOIN messages m ON m.position = h.message WHERE m.channel IS NOT NULL
+        UNION SELECT e.gateway, \(channel) FROM gateways g JOIN events e ON e.gateway = g.id AND e.kind = 'channel'
+        WHERE \(channel) IS NOT NULL
+      """
+  }
 }

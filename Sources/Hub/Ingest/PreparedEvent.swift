@@ -33,10 +33,14 @@ struct PreparedEvent: Sendable {
   /// The body as JSON text.
   var body: String
   var effect: Effect
+  /// The digest of the channel that it shows its gateway to know.
+  let channel: String?
 
   init(_ event: HubEvent, from gateway: String, epoch: String) {
     self.event = event
     body = JSONWriterText.text(event.body)
+    let digest = ["channel", "message"].contains(event.kind) ? event.body["channel"]?.string : nil
+    channel = digest.flatMap { HubStore.isBucket("channel/\($0)") ? $0 : nil }
     effect =
       switch event.kind {
       case "contact", "advert": Self.contact(event)

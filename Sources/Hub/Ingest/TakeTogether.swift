@@ -188,12 +188,14 @@ extension HubStore {
     var events: [String: Int64] = [:]
     var updates: [String: [Update]] = [:]
     var (told, known) = (Set<String>(), Set<EventKey>())
+    var joined: Set<GatewayChannel> = []
     for batch in work.accepted {
       for event in batch.events {
         let key = EventKey(gateway: batch.gateway, epoch: batch.epoch, seq: event.event.seq)
         // The same event may be in two batches.
         guard work.added.contains(key), known.insert(key).inserted else { continue }
         events[batch.gateway, default: 0] += 1
+        if let channel = event.channel { joined.insert(GatewayChannel(gateway: batch.gateway, channel: channel)) }
         switch event.effect {
         case .none: break
         case .heard(let heard):
@@ -217,7 +219,7 @@ extension HubStore {
     var numbered: [String: (last: Int64, at: Int64)] = [:]
     let calls =
       progressCalls(batches, work.progress, events, radios)
-      + [contactsCall(contacts, areOrdered: batches.allSatisfy(\.isOrdered))]
+      + [contactsCall(contacts, areOrdered: batches.allSatisfy(\.isOrdered))] + channelsCalls(joined)
       + [
         bucketsCall(updates, now: batches.map(\.at).max() ?? 0) {
           numbered[$0.text(0)] = ($0.integer(1), $0.integer(2))
@@ -289,6 +291,24 @@ extension HubStore {
   }
 
   // MARK: Channels
+
+  /// A channel that a gateway knows.
+  private struct GatewayChannel: Hashable {
+    let gateway: String
+    let channel: String
+  }
+
+  /// In one order: several hubs do not wait for each other in a ring.
+  private func channelsCalls(_ joined: Set<GatewayChannel>) -> [HubCall] {
+    guard !joined.isEmpty else { return [] }
+    let rows = joined.sorted { ($0.gateway, $0.channel) < ($1.gateway, $1.channel) }
+    return [
+      HubCall(
+        into: "gateway_channels", Self.same("gateway", "channel"), order: "v.gateway, v.channel",
+        "ON CONFLICT(gateway, channel) DO NOTHING",
+        [("gateway", .texts(rows.map(\.gateway))), ("channel", .texts(rows.map(\.channel)))])
+    ]
+  }
 
   /// So many numbers for each channel, and a time for each of them that is later than all before. Others on the same channel wait from
   /// here to the commit, and no longer.

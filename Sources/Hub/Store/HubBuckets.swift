@@ -158,11 +158,12 @@ extension HubStore {
   ) throws(HubDatabaseError) -> [UInt8] {
     let scope = Self.scope(bucket, gateway)
     let place: [SQLiteValue] = [.text(scope), .text(bucket)]
-    // Messages that the gateway itself received are left out.
+    // Messages that the gateway itself received are left out, and those of channels that it does not know.
     let filter = """
       FROM updates u
       WHERE gateway = @1 AND bucket = @2 AND seq > @3 AND seq <= @4 AND body <> '' AND (@1 <> '' OR NOT EXISTS (
-      SELECT 1 FROM heard h JOIN messages m ON m.position = h.message WHERE m.identity = u.id AND h.gateway = @5))
+      SELECT 1 FROM heard h JOIN messages m ON m.position = h.message WHERE m.identity = u.id AND h.gateway = @5)
+      AND EXISTS (SELECT 1 FROM gateway_channels c WHERE c.gateway = @5 AND c.channel = substr(@2, 9)))
       ORDER BY seq LIMIT @6
       """
     func rows(until: Int64, limit: Int) -> [SQLiteValue] {

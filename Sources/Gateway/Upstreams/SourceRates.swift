@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Timing
+
+/// How much each other gateway may have this radio say: so many messages a minute, two minutes' worth at once. Pure.
+struct SourceRates {
+  /// Sources that are counted at a time: who was silent for longest begins anew.
+  private static let most = 256
+  private static let minutes = 2
+
+  private struct Source {
+    /// Messages that it may have sent now, and as of when.
+    var allowance: Double
+    var at: MonotonicTime
+    /// Not sent, since it was last told.
+    var refused = 0
+    var toldAt: MonotonicTime?
+  }
+
+  private var sources: [Text: Source] = [:]
+
+  enum Verdict: Equatable {
+    case allowed
+    /// `told`: how many were not sent, where it is time to say so.
+    case refused(told: Int?)
+  }
+
+  mutating func take(_ name: String, perMinute: Int, now: MonotonicTime) -> Verdict {
+    let (name, most) = (Text(name), Double(perMinute * Self.minutes))
+    var source = sources[name] ?? Source(allowance: most, at: now)
+    source.allowance = min(most, source.allowance + (now - source.at).inSeconds / 60 * Double(perMinute))
+    source.at = now
+    defer {
+      if sources[name] == nil, sources.count >= Self.most, let oldest = sources.min(by: { $0.value.at < $1.value.at }) {
+        sources[oldest.key] = nil
+      }
+      sources[name] = source
+    }
+    guard source.allowance < 1 else {
+      source.allowance -= 1
+      return .allowed
+    }
+    source.refused += 1
+    guard source.toldAt.map({ now - $0 >= .seconds(3600) }) ?? true else { return .refused(told: nil) }
+    let count = source.refused
+    (source.refused, source.toldAt) = (0, now)
+    return .refused(told: count)
+  }
+}

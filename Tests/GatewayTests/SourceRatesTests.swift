@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+
+import Testing
+import Timing
+
+@testable import Gateway
+
+@Suite struct SourceRatesTests {
+  @Test func `each gateway has its own rate, and what is left out is told with its number once an hour`() {
+    var rates = SourceRates()
+    let start = MonotonicTime(seconds: 0)
+    func take(_ name: String, _ seconds: Double) -> SourceRates.Verdict {
+      rates.take(name, perMinute: 6, now: start + .milliseconds(Int64(seconds * 1000)))
+    }
+    // One message a second, as somebody with a token would send them.
+    let forged = (0..<60).map { take("forger", Double($0)) }
+    #expect(forged.count { $0 == .allowed } == 12 + 5, "two minutes' worth, and what a minute brings: \(forged)")
+    #expect(forged.compactMap { if case .refused(let told) = $0 { told } else { nil } } == [1])
+    #expect(take("honest", 30) == .allowed, "another one's rate is its own")
+    // An hour later it may again, and then it is told how many were left out.
+    #expect((0..<12).allSatisfy { _ in take("forger", 4000) == .allowed })
+    #expect(take("forger", 4000) == .refused(told: 43))
+    // Many names are no way around the bound of what is kept, and honest ones go on.
+    for number in 0..<1000 { _ = take("name \(number)", 5000) }
+    #expect(take("honest", 5001) == .allowed)
+  }
+}
