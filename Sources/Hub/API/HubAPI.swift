@@ -4,6 +4,7 @@ import Deflate
 import Hummingbird
 import HummingbirdCore
 import JSON
+import MeshCrypto
 import NIOCore
 import Web
 
@@ -264,13 +265,18 @@ struct HubAPI: Sendable {
         status: .unsupportedMediaType,
         message: "Content-Encoding may be gzip or \(LinkDictionary.contentEncoding)")
     }
+    let plain: [UInt8]
     do throws(InflateFailure) {
       if coding == "gzip" { return try Inflater.gunzip(bytes, limit: maxBody) }
-      return try Inflater.whole(
-        bytes, dictionary: LinkDictionary.fromGateway + (call.short?.last ?? []), limit: maxBody)
+      let dictionary = LinkDictionary.fromGateway + (call.short?.last ?? [])
+      plain = try Inflater.whole(bytes, dictionary: dictionary, limit: maxBody)
     } catch {
       throw error == .tooLarge ? tooLarge : Unreadable(status: .badRequest, message: "the body is not valid \(coding)")
     }
+    if let short = call.short, !Digest.sha256(plain).prefix(ShortPosts.checkBytes).elementsEqual(short.check) {
+      throw Unreadable(status: .conflict, message: "another batch than this was compressed: greet")
+    }
+    return plain
   }
 
   struct Unreadable: Error {

@@ -23,7 +23,11 @@ final class ShortPosts: Sendable {
     var key: [UInt8] = []
     /// The end of what was posted last: behind the dictionary, the next is compressed with it.
     var last: [UInt8] = []
+    /// Of the batch at hand: the beginning of its digest. With another `last` than the sender's it would unpack to something else.
+    var check: [UInt8] = []
   }
+
+  static let checkBytes = 4
 
   private let known = Mutex((keys: [String: [UInt8]](), sessions: [[UInt8]: Session]()))
 
@@ -57,10 +61,12 @@ extension HubAPI {
     } catch {
       return Self.refusal(.contentTooLarge, "a short batch may have at most \(ShortPosts.maxBody) bytes")
     }
-    guard let session = short.session(Array(bytes.prefix(ShortPosts.keyBytes))) else {
+    guard var session = short.session(Array(bytes.prefix(ShortPosts.keyBytes))) else {
       return Self.refusal(.notFound, "this key is not known here: greet")
     }
-    request.body = .init(buffer: ByteBuffer(bytes: bytes.dropFirst(ShortPosts.keyBytes)))
+    let rest = bytes.dropFirst(ShortPosts.keyBytes)
+    session.check = Array(rest.prefix(ShortPosts.checkBytes))
+    request.body = .init(buffer: ByteBuffer(bytes: rest.dropFirst(ShortPosts.checkBytes)))
     let verdict = access.check(session.authorization, gateway: session.gateway, .write)
     return try await answer(request, context, verdict, by: .token, short: session) { try await take($0) }
   }
