@@ -63,6 +63,7 @@ extension Daemon {
     store.settle()
     do {
       try store.checkpoint()
+      try store.markProgress()
     } catch {
       log.info("the final checkpoint failed, and is left to the next start: \(error)")
     }

@@ -23,6 +23,10 @@ public struct EventBatch: Sendable, Equatable {
   public var epoch: String
   /// `nil`: the batch is in the order of the whole journal, as in version 1.
   public var lane: Lane?
+  /// The epoch in which its events had their numbers before; the gateway has begun another since.
+  public var before: String?
+  /// The event of its lane before it that the sender assumes acknowledged.
+  public var after: Int64?
   public var events: [HubEvent]
 
   /// Why a batch is refused.
@@ -74,6 +78,8 @@ public struct EventBatch: Sendable, Equatable {
       self.lane = lane
     }
     self.epoch = epoch
+    before = Self.before(json, epoch)
+    after = json["after"]?.count
     var previous: Int64 = 0
     var events: [HubEvent] = []
     for value in list {
@@ -83,6 +89,11 @@ public struct EventBatch: Sendable, Equatable {
       events.append(event)
     }
     self.events = events
+  }
+
+  /// The epoch before this one; of a name that is none nothing is known.
+  static func before(_ json: JSONValue, _ epoch: String) -> String? {
+    json["before"]?.string.flatMap { Name.isAllowed($0) && $0 != epoch ? $0 : nil }
   }
 
   static func event(_ value: JSONValue) throws(Refusal) -> HubEvent {

@@ -79,14 +79,16 @@ public final class Store {
   public internal(set) var deadLetterChanges: UInt64 = 0
 
   /// The gateway's id: 16 hex digits, created once, kept when the database is recreated.
-  public private(set) var gatewayID = ""
+  public internal(set) var gatewayID = ""
   /// Created with the database, and changed when that is recreated or restored: makes each seq unique.
-  public private(set) var epoch = ""
+  public internal(set) var epoch = ""
   /// The first seq that belongs to this epoch.
-  public private(set) var epochFirst: Int64 = 1
+  public internal(set) var epochFirst: Int64 = 1
+  var epochBefore: String?
   /// Where a damaged database was saved at opening; `nil` if it was intact.
   public private(set) var setAside: String?
-  /// Transactions of the write-ahead log that the medium has lost, and where that log was saved; `nil`: none. Starts a new epoch.
+  /// What the database has lost since it was last open, in words: transactions of its log, or all since it was copied; `nil`: nothing.
+  /// Starts a new epoch.
   public private(set) var lostFromLog: String?
   /// The database was found to be damaged, and no other has taken its place yet.
   public private(set) var isDamaged = false
@@ -116,6 +118,7 @@ public final class Store {
     }
     // Do not find the transactions behind the damage again, or report them as lost after a power cut.
     try checkpoint()
+    if lostFromLog == nil { lostFromLog = putBack }
     // Otherwise sequence numbers would be reused.
     if lostFromLog != nil { try renewEpoch() }
   }
@@ -187,59 +190,6 @@ public final class Store {
     setAside = target
     (failure, isDamaged) = (nil, false)
     return target
-  }
-
-  private func loadIdentity() throws(StoreError) {
-    // The id is also in a separate file, so that a gateway keeps its id when its database is lost.
-    let idLocation = settings.location + ".id"
-    let kept = (try meta("gateway_id")).flatMap(\.text) ?? Self.readSmallFile(idLocation)
-    gatewayID = settings.gatewayID ?? kept ?? Self.randomHex(8)
-    let storedEpoch = (try meta("epoch")).flatMap(\.text)
-    epoch = storedEpoch ?? Self.randomHex(8)
-    if kept != gatewayID || storedEpoch == nil {
-      try translating { () throws(SQLiteError) in
-        for (name, value) in [("gateway_id", gatewayID), ("epoch", epoch)] {
-          try database.run("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", .text(name), .text(value))
-        }
-      }
-    }
-    epochFirst = (try meta("epoch_first"))?.integer ?? 1
-    if Self.readSmallFile(idLocation) != gatewayID { try Self.writeSmallFile(idLocation, gatewayID) }
-  }
-
-  /// Starts a new epoch: an upstream has sequence numbers beyond ours, so this store is an older copy.
-  public func renewEpoch() throws(StoreError) {
-    epoch = Self.randomHex(8)
-    epochFirst = lastSeq + 1
-    write { [epoch, epochFirst] store throws(SQLiteError) in
-      try store.setMeta("epoch", .text(epoch))
-      try store.setMeta("epoch_first", .integer(epochFirst))
-    }
-    try commitNow()
-  }
-
-  static func randomHex(_ count: Int) -> String {
-    Hex.string((0..<count).map { _ in UInt8.random(in: .min ... .max) })
-  }
-
-  private static func readSmallFile(_ location: String) -> String? {
-    let descriptor = Glibc.open(location, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { return nil }
-    defer { close(descriptor) }
-    var bytes = [UInt8](repeating: 0, count: 64)
-    let count = read(descriptor, &bytes, bytes.count)
-    let text = String(decoding: bytes.prefix(max(0, count)).filter { $0 > 0x20 && $0 < 0x7F }, as: UTF8.self)
-    return text.isEmpty ? nil : text
-  }
-
-  private static func writeSmallFile(_ location: String, _ text: String) throws(StoreError) {
-    let descriptor = Glibc.open(location, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0o640)
-    guard descriptor >= 0 else { throw .unavailable("\(location): \(String(cString: strerror(errno)))") }
-    defer { close(descriptor) }
-    let bytes = Array((text + "\n").utf8)
-    guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else {
-      throw .unavailable("\(location): \(String(cString: strerror(errno)))")
-    }
   }
 
   // MARK: Transactions

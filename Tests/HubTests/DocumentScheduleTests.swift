@@ -83,7 +83,7 @@ private final class Pair {
       acknowledged = batch.last
       return
     }
-    let taken = try await hub.take(EventBatch(parsing: batch.encode(epoch: store.epoch)), from: "g", at: now)
+    let taken = try await hub.take(EventBatch(parsing: batch.encode(of: store)), from: "g", at: now)
     guard !losesAnswer, case .acknowledged(let through) = taken else { return }
     acknowledged = max(acknowledged, max(through, batch.last))
     let cursor = acknowledged

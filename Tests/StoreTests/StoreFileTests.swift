@@ -5,6 +5,7 @@ import Foundation
 import SQLite
 import TestSupport
 import Testing
+import Timing
 
 @testable import Store
 
@@ -97,6 +98,39 @@ import Testing
       #expect(try Data(contentsOf: URL(filePath: kept)) == log, "the log is kept as it was")
       #expect(try mode(kept) == 0o600)
     }
+  }
+
+  @Test func `a database that is put back begins a new epoch, and says how much is gone`() throws {
+    let scratch = Scratch()
+    let settings = Store.Settings(location: scratch.location("gw.db"))
+    func hear(_ count: Int, _ store: Store) throws {
+      for _ in 0..<count {
+        store.write { store throws(SQLiteError) in
+          try store.append(.alert, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
+        }
+      }
+      try store.commitNow()
+      try store.checkpoint()
+      try store.markProgress()
+    }
+    var store: Store? = try Store(settings)
+    let epoch = try #require(store?.epoch)
+    try hear(5, #require(store))
+    store = nil
+    let image = try Data(contentsOf: URL(filePath: settings.location))
+    store = try Store(settings)
+    #expect(store?.epoch == epoch && store?.lostFromLog == nil, "it is as it was")
+    try hear(3, #require(store))
+    store = nil
+    try image.write(to: URL(filePath: settings.location))
+    try? FileManager.default.removeItem(atPath: settings.location + "-wal")  // `try?`: there may be none
+    store = try Store(settings)
+    #expect(store?.epoch != epoch && store?.epochFirst == 6 && store?.epochBefore(of: 5) == epoch)
+    #expect(store?.lostFromLog?.contains("ends with event 5, and there was an event 8") == true)
+    try hear(1, #require(store))
+    let renewed = try #require(store?.epoch)
+    store = nil
+    #expect(try Store(settings).epoch == renewed, "it is told once")
   }
 
   @Test func `what was lost from the log is told once`() throws {

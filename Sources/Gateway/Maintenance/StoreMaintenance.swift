@@ -57,7 +57,14 @@ final class StoreMaintenance {
       await trimMessages()
       await indexMessages()
       alerts?.hourHasPassed()
+      markProgress()
       try await loop.sleep(for: Self.interval)
+    }
+  }
+
+  private func markProgress() {
+    do throws(StoreError) { try store.markProgress() } catch {
+      log.info("how far the journal is was not kept: \(error)")
     }
   }
 

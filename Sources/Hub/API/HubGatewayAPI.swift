@@ -25,7 +25,9 @@ extension HubAPI {
       stores.metrics.wasBusy(.rate)
       return Self.refusal(.tooManyRequests, RateLimiter.message, retryAfter: wait)
     }
-    let prepared = PreparedBatch(batch, from: call.gateway, after: nil, at: HubClock.now)
+    var prepared = PreparedBatch(batch, from: call.gateway, after: batch.after, at: HubClock.now)
+    // Who says what a batch follows knows of conflicts, too.
+    prepared.takesConflicts = batch.after != nil
     if let wait = stores.ingest.admission.enter(call.gateway, bytes: prepared.bytes) {
       stores.metrics.wasBusy(.queue)
       return Self.refusal(.serviceUnavailable, Admission.message, retryAfter: wait)
@@ -41,6 +43,8 @@ extension HubAPI {
       // A gateway, which pays for each byte, and knows what this is.
       if call.coding == LinkDictionary.contentEncoding { response.headers[.contentType] = nil }
       return response
+    case .conflict(let seq):
+      return Self.refusal(.conflict, "event \(seq) of this epoch is here with other content", seq: seq)
     }
   }
 

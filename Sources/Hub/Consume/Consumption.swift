@@ -38,6 +38,7 @@ public final class Consumption: Sendable {
     let place: Int
     let gateway: String
     let epoch: String
+    let before: String?
     let event: HubEvent
   }
 
@@ -81,7 +82,9 @@ public final class Consumption: Sendable {
           work.counts.passedOver += 1
           continue
         }
-        items += events.events.map { Item(place: place, gateway: events.gateway, epoch: events.epoch, event: $0) }
+        items += events.events.map {
+          Item(place: place, gateway: events.gateway, epoch: events.epoch, before: events.before, event: $0)
+        }
         bytes += events.bytes
       } catch {
         work.refusals[place] = error.reason
@@ -137,13 +140,17 @@ public final class Consumption: Sendable {
 
   /// One of each epoch, in the order of seq: brokers may turn publications round.
   private func batches(_ items: [Item]) -> [PreparedBatch] {
-    var epochs: [GatewayEpoch: [HubEvent]] = [:]
-    for item in items { epochs[GatewayEpoch(gateway: item.gateway, epoch: item.epoch), default: []].append(item.event) }
-    return epochs.sorted { ($0.key.gateway, $0.key.epoch) < ($1.key.gateway, $1.key.epoch) }.map { epoch, events in
-      var batch = PreparedBatch(
-        events.sorted { $0.seq < $1.seq }, of: epoch.epoch, in: nil, from: epoch.gateway, after: nil, at: HubClock.now)
-      batch.isOrdered = false
-      return batch
+    var epochs: [GatewayEpoch: [Item]] = [:]
+    for item in items { epochs[GatewayEpoch(gateway: item.gateway, epoch: item.epoch), default: []].append(item) }
+    return epochs.sorted { ($0.key.gateway, $0.key.epoch) < ($1.key.gateway, $1.key.epoch) }.flatMap { epoch, items in
+      // Those that had their numbers in an epoch before are looked for there.
+      Dictionary(grouping: items, by: \.before).map { before, items in
+        var batch = PreparedBatch(
+          items.map(\.event).sorted { $0.seq < $1.seq }, of: epoch.epoch, in: nil, from: epoch.gateway, after: nil,
+          at: HubClock.now)
+        (batch.isOrdered, batch.before) = (false, before)
+        return batch
+      }
     }
   }
 }

@@ -19,6 +19,8 @@ public struct Publication: Sendable, Equatable {
   struct Events: Equatable {
     var gateway: String
     var epoch: String
+    /// The epoch in which they had their numbers before.
+    var before: String?
     var events: [HubEvent]
     /// Bytes of the events' uncompressed JSON.
     var bytes: Int
@@ -106,12 +108,14 @@ public struct Publication: Sendable, Equatable {
     do throws(EventBatch.Refusal) {
       if json["events"] != nil {
         let batch = try EventBatch(json)
-        return Events(gateway: gateway, epoch: batch.epoch, events: batch.events, bytes: bytes)
+        return Events(gateway: gateway, epoch: batch.epoch, before: batch.before, events: batch.events, bytes: bytes)
       }
       guard let epoch = json["epoch"]?.string, Name.isAllowed(epoch) else {
         throw EventBatch.Refusal.malformed("epoch is missing")
       }
-      return Events(gateway: gateway, epoch: epoch, events: [try EventBatch.event(json)], bytes: bytes)
+      return Events(
+        gateway: gateway, epoch: epoch, before: EventBatch.before(json, epoch), events: [try EventBatch.event(json)],
+        bytes: bytes)
     } catch {
       throw Refusal(reason: error.message)
     }

@@ -58,6 +58,7 @@ final class HubMetrics: Sendable {
     /// Seconds from the newest event of a batch to its commit, by lane.
     var delays: [EventBatch.Lane?: Histogram] = [:]
     var outOfOrder = 0
+    var conflicts = 0
     var refusedBatches = 0
     var busy: [Busy: Int] = [:]
     var logins: [Login: Int] = [:]
@@ -94,8 +95,13 @@ final class HubMetrics: Sendable {
       counts.commitSeconds.add(time.seconds)
       counts.commitBatches.add(Double(batches.count))
       for (batch, answer) in zip(batches, answers) {
-        guard case .acknowledged = answer else {
+        switch answer {
+        case .acknowledged: break
+        case .outOfOrder:
           counts.outOfOrder += 1
+          continue
+        case .conflict:
+          counts.conflicts += 1
           continue
         }
         counts.batches[batch.lane, default: 0] += 1

@@ -147,9 +147,19 @@ struct PreparedBatch: Sendable {
   var bytes: Int
   /// What is before its events in their lane is here, too: so the gateway's position moves. Of what came by way of a broker nobody knows.
   var isOrdered = true
+  /// The epoch before this one. Those of the batch had their numbers before this one began: they may be here under one of those before.
+  var before: String?
+  /// The sender is told of an event whose number stands for another one here, and sends it again in a new epoch. Of others it is kept beside.
+  var takesConflicts = false
+
+  /// Which event that is.
+  func key(_ event: PreparedEvent) -> Divergence {
+    Divergence(gateway: gateway, epoch: epoch, seq: event.event.seq)
+  }
 
   init(_ batch: EventBatch, from gateway: String, after: Int64?, at now: Int64) {
     self.init(batch.events, of: batch.epoch, in: batch.lane, from: gateway, after: after, at: now)
+    before = batch.before
   }
 
   init(

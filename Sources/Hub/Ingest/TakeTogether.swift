@@ -5,13 +5,13 @@ import SQLite
 
 /// Batches of any gateways in one transaction, table by table: however many they are, a server is asked four times.
 extension HubStore {
-  private struct Epoch: Hashable {
+  struct Epoch: Hashable {
     let gateway: String
     let name: String
   }
 
   /// A contact of a gateway. By its key's bytes, as databases compare: texts that look the same are two contacts.
-  private struct ContactPlace: Hashable {
+  struct ContactPlace: Hashable {
     let gateway: String
     let key: [UInt8]
 
@@ -20,28 +20,30 @@ extension HubStore {
     var text: String { String(decoding: key, as: UTF8.self) }
   }
 
-  private struct EventKey: Hashable {
-    let gateway: String
-    let epoch: String
-    let seq: Int64
-  }
+  typealias EventKey = Divergence
 
   /// A message that was not known, for the others on its channel.
-  private struct Update {
+  struct Update {
     let identity: String
     let body: String
   }
 
   /// What one transaction has found out so far.
-  private struct Work {
+  struct Work {
     var progress: [Epoch: Progress] = [:]
     var accepted: [PreparedBatch] = []
+    /// Which of the batches the accepted ones are.
+    var places: [Int] = []
     var answers: [Taken] = []
     /// Events that were not here.
     var added: Set<EventKey> = []
     /// Identities of messages that were not here.
     var first: Set<String> = []
     var removed: [ContactPlace: String] = [:]
+    /// Events whose number stands for another one here.
+    var divergent: Set<EventKey> = []
+    /// Events that are here under the number that they had in the epoch before.
+    var moved: Set<EventKey> = []
   }
 
   /// Stores the new events of the batches, and answers each, in order. A batch behind a gap is left out.
@@ -55,18 +57,27 @@ extension HubStore {
     let done = try database.retrying { () throws(HubDatabaseError) in
       news = []
       var work = Work()
-      try begin(batches, &work)
+      let known = try begin(batches, &work)
+      settle(batches, known, &work)
+      try findMoved(&work)
       try keepEvents(&work)
+      try findDivergent(&work)
+      if !work.divergent.isEmpty {
+        withdraw(known, &work)
+        try keepBeside(&work)
+      }
       try finish(batches, work)
       return work
     }
     tellNews()
+    done.divergent.first?.tell()
     return done
   }
 
   // MARK: What is there
 
-  private func begin(_ batches: [PreparedBatch], _ work: inout Work) throws(HubDatabaseError) {
+  /// How far the batches' epochs are.
+  private func begin(_ batches: [PreparedBatch], _ work: inout Work) throws(HubDatabaseError) -> [Epoch: Progress] {
     // In one order everywhere, so that no two hubs wait for each other.
     let gateways = Set(batches.map(\.gateway)).sorted()
     let epochs = Array(Set(batches.map { Epoch(gateway: $0.gateway, name: $0.epoch) }))
@@ -78,21 +89,28 @@ extension HubStore {
       [("gateway", .texts(epochs.map(\.gateway))), ("epoch", .texts(epochs.map(\.name)))]
     ) { known[Epoch(gateway: $0.text(0), name: $0.text(1))] = Progress($0, from: 2) }
     try database.perform(database.locking(gateways) + [positions], begins: true, ends: false)
-    for batch in batches {
+    for epoch in epochs where known[epoch] == nil { known[epoch] = Progress() }
+    return known
+  }
+
+  /// Which batches are taken, and what each is answered.
+  private func settle(_ batches: [PreparedBatch], _ known: [Epoch: Progress], _ work: inout Work) {
+    work.progress = known
+    for (place, batch) in batches.enumerated() {
       let epoch = Epoch(gateway: batch.gateway, name: batch.epoch)
-      var progress = known[epoch] ?? Progress()
+      var progress = work.progress[epoch] ?? Progress()
       let before = progress.position(of: batch.lane)
       if let after = batch.after, after > before {
         work.answers.append(.outOfOrder(before))
         continue
       }
       if batch.isOrdered { progress.took(batch) }
-      known[epoch] = progress
+      work.progress[epoch] = progress
       work.accepted.append(batch)
+      work.places.append(place)
       // A lane that begins with an old event lowers the smallest; what was acknowledged stays so.
       work.answers.append(.acknowledged(max(before, progress.position(of: batch.lane))))
     }
-    for epoch in epochs { work.progress[epoch] = known[epoch] ?? Progress() }
   }
 
   // MARK: The journal
@@ -101,8 +119,9 @@ extension HubStore {
     var added: Set<EventKey> = []
     var first: Set<String> = []
     var removed: [ContactPlace: String] = [:]
+    let moved = work.moved
     var calls = [
-      eventsCall(work.accepted) { row in
+      eventsCall(work.accepted, without: moved) { row in
         added.insert(EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2)))
       }
     ]
@@ -125,8 +144,12 @@ extension HubStore {
     (work.added, work.first, work.removed) = (added, first, removed)
   }
 
-  private func eventsCall(_ batches: [PreparedBatch], _ row: @escaping (any HubRow) -> Void) -> HubCall {
-    let rows = batches.flatMap { batch in batch.events.map { (batch, $0) } }
+  func eventsCall(
+    _ batches: [PreparedBatch], without left: Set<EventKey>, _ row: @escaping (any HubRow) -> Void
+  ) -> HubCall {
+    let rows = batches.flatMap { batch in
+      batch.events.compactMap { left.isEmpty || !left.contains(batch.key($0)) ? (batch, $0) : nil }
+    }
     return HubCall(
       into: "events", Self.same("gateway", "epoch", "seq", "at", "trusted", "kind", "body"),
       "ON CONFLICT(gateway, epoch, seq) DO NOTHING", tells: ["gateway", "epoch", "seq"],

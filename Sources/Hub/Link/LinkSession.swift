@@ -35,7 +35,8 @@ struct LinkSession: Sendable {
   /// When the gateway was last heard, how often it speaks at least, and its epoch.
   final class Pulse: Sendable {
     private let opened = ContinuousClock.now
-    let state = Mutex((heard: ContinuousClock.now, interval: 120.0, epoch: String?.none, isBrief: false))
+    let state = Mutex(
+      (heard: ContinuousClock.now, interval: 120.0, epoch: String?.none, isBrief: false, takesConflicts: false))
     /// Seconds until the silence timeout, or the hello timeout.
     var left: Double {
       state.withLock { state in
@@ -139,8 +140,7 @@ struct LinkSession: Sendable {
     switch type {
     case "hello": return try await welcome(message, pulse)
     case "events":
-      let (epoch, isBrief) = pulse.state.withLock { ($0.epoch, $0.isBrief) }
-      return await events(message, bytes.count, epoch, isBrief)
+      return await events(message, bytes.count, pulse)
     case "request": return await request(message)
     case "response":
       if let id = message["id"]?.string { await registry.answered(gateway, id: id, message) }
@@ -194,7 +194,11 @@ struct LinkSession: Sendable {
 
   private func welcome(_ hello: JSONValue, _ pulse: Pulse) async throws -> [UInt8]? {
     guard let epoch = hello["epoch"]?.string, Name.isAllowed(epoch) else { return nil }
-    pulse.state.withLock { ($0.epoch, $0.isBrief) = (epoch, hello["brief"]?.bool == true) }
+    let takesConflicts = hello["conflicts"]?.bool == true
+    pulse.state.withLock { state in
+      (state.epoch, state.isBrief) = (epoch, hello["brief"]?.bool == true)
+      state.takesConflicts = takesConflicts
+    }
     if let interval = hello["keep_alive_s"]?.integer, (1...3600).contains(interval) {
       pulse.state.withLock { $0.interval = Double(interval) }
     }
@@ -203,7 +207,7 @@ struct LinkSession: Sendable {
       json.field("type", "welcome")
       if hello["protocol"]?.count ?? 1 >= Self.version {
         json.field("protocol", Self.version)
-        (progress ?? HubStore.Progress()).write(to: &json)
+        (progress ?? HubStore.Progress()).write(to: &json, withDigests: takesConflicts)
       } else {
         json.field("acknowledged", progress?.acknowledged)
       }
@@ -215,7 +219,8 @@ struct LinkSession: Sendable {
 
   // MARK: Events
 
-  private func events(_ message: JSONValue, _ bytes: Int, _ epoch: String?, _ isBrief: Bool) async -> [UInt8] {
+  private func events(_ message: JSONValue, _ bytes: Int, _ pulse: Pulse) async -> [UInt8] {
+    let (epoch, isBrief, takesConflicts) = pulse.state.withLock { ($0.epoch, $0.isBrief, $0.takesConflicts) }
     let number = message["n"]?.integer ?? 0
     let batch: EventBatch
     do throws(EventBatch.Refusal) {
@@ -228,7 +233,8 @@ struct LinkSession: Sendable {
       stores.metrics.wasBusy(.rate)
       return Self.busy(number, RateLimiter.message, wait)
     }
-    let prepared = PreparedBatch(batch, from: gateway, after: message["after"]?.integer, at: HubClock.now)
+    var prepared = PreparedBatch(batch, from: gateway, after: batch.after, at: HubClock.now)
+    prepared.takesConflicts = takesConflicts
     if let wait = stores.ingest.admission.enter(gateway, bytes: prepared.bytes) {
       stores.metrics.wasBusy(.queue)
       return Self.busy(number, Admission.message, wait)
@@ -241,6 +247,7 @@ struct LinkSession: Sendable {
         if isBrief, through == batch.events.last?.seq { return Array("\(number)".utf8) }
         return Self.answer("taken", number) { $0.field("acknowledged", through) }
       case .outOfOrder(let through): return Self.answer("out_of_order", number) { $0.field("acknowledged", through) }
+      case .conflict(let seq): return Self.answer("conflict", number) { $0.field("seq", seq) }
       }
     } catch {
       let failure: any Error = error

@@ -16,6 +16,8 @@ extension HubStore {
 
     /// Highest seq of each lane; a lane of which nothing is here is absent.
     public private(set) var lanes: [EventBatch.Lane: Int64] = [:]
+    /// What the event of that seq says; only where a gateway asks for its position.
+    var digests: [EventBatch.Lane: String] = [:]
 
     public init() {}
 
@@ -42,9 +44,13 @@ extension HubStore {
       for lane in batch.lane.map({ [$0] }) ?? EventBatch.Lane.allCases { lanes[lane] = max(lanes[lane] ?? 0, last) }
     }
 
-    func write(to json: inout JSONWriter) {
+    func write(to json: inout JSONWriter, withDigests: Bool = true) {
       json.objectField("lanes") { json in
         for lane in EventBatch.Lane.allCases { json.field(lane.rawValue, lanes[lane]) }
+      }
+      guard withDigests, !digests.isEmpty else { return }
+      json.objectField("digests") { json in
+        for lane in EventBatch.Lane.allCases { json.field(lane.rawValue, digests[lane]) }
       }
     }
   }
@@ -62,7 +68,20 @@ extension HubStore {
       HubCall(
         "SELECT e.gateway, e.epoch, \(columns) FROM @rows JOIN epochs e ON e.gateway = v.gateway AND e.epoch = v.epoch",
         [("gateway", .texts(epochs.map(\.gateway))), ("epoch", .texts(epochs.map(\.epoch)))]
-      ) { found[GatewayEpoch(gateway: $0.text(0), epoch: $0.text(1))] = Progress($0, from: 2) }
+      ) { found[GatewayEpoch(gateway: $0.text(0), epoch: $0.text(1))] = Progress($0, from: 2) },
+      HubCall(
+        """
+        SELECT e.gateway, e.epoch, x.seq, x.at, x.kind, x.body FROM @rows
+        JOIN epochs e ON e.gateway = v.gateway AND e.epoch = v.epoch
+        JOIN events x ON x.gateway = e.gateway AND x.epoch = e.epoch AND x.seq IN (e.messages, e.nodes, e.packets)
+        """, [("gateway", .texts(epochs.map(\.gateway))), ("epoch", .texts(epochs.map(\.epoch)))]
+      ) { row in
+        let place = GatewayEpoch(gateway: row.text(0), epoch: row.text(1))
+        let digest = StoredEvent(at: row.integer(3), kind: row.text(4), body: row.text(5)).digest
+        for lane in EventBatch.Lane.allCases where found[place]?.lanes[lane] == row.integer(2) {
+          found[place]?.digests[lane] = digest
+        }
+      },
     ])
     return epochs.map { found[$0] }
   }

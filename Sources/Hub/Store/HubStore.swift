@@ -34,6 +34,8 @@ public actor HubStore {
     case acknowledged(Int64)
     /// Something before it is missing.
     case outOfOrder(Int64)
+    /// That number stands for another event here: nothing of the batch is acknowledged.
+    case conflict(Int64)
   }
 
   let database: any HubDatabase

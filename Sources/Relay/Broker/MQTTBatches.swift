@@ -118,7 +118,7 @@ extension MQTTCarrier {
     let topic = apart(settings.topic.render(kind: kind, gateway: store.gatewayID, body: body))
     let payload =
       settings.template?.render(event, gateway: store.gatewayID)
-      ?? EventEnvelope.encode(event, gateway: store.gatewayID, epoch: store.epoch)
+      ?? EventEnvelope.encode(event, of: store)
     return recurring(MQTTMessage(topic: topic, payload: payload))
   }
 
@@ -126,7 +126,7 @@ extension MQTTCarrier {
   static let compactMark: UInt8 = 1
 
   private func compact(_ batch: Batch) -> MQTTMessage? {
-    let json = batch.encode(epoch: store.epoch, gateway: store.gatewayID)
+    let json = batch.encode(of: store, naming: true)
     guard let packed = Deflater.whole(json, dictionary: LinkDictionary.fromGateway) else { return nil }
     let lane = JSONValue.object([("lane", .string(batch.lane?.rawValue ?? "all"))])
     let topic = apart(settings.topic.render(kind: "compact", gateway: store.gatewayID, body: lane))

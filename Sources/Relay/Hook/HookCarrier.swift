@@ -71,7 +71,7 @@ final class HookCarrier: Carrier {
   // MARK: Running
 
   private func run(_ event: JournalEvent) async throws -> ChildProcess.Exit {
-    let input = EventEnvelope.encode(event, gateway: store.gatewayID, epoch: store.epoch) + [10]
+    let input = EventEnvelope.encode(event, of: store) + [10]
     bytesSent &+= UInt64(input.count)
     return try await ChildProcess.run(
       arguments,

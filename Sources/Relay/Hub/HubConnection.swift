@@ -136,7 +136,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
         try await self.welcome(on: socket)
       }
       opened(socket, welcome)
-      return .has(welcome.acknowledged)
+      return .has(welcome.acknowledged, welcome.digests)
     } catch {
       socket.close()
       return .failed(Self.verdict(of: error))
@@ -156,7 +156,9 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     }
   }
 
-  private func welcome(on socket: WebSocket) async throws -> (acknowledged: Acknowledged, window: Int) {
+  private typealias Welcome = (acknowledged: Acknowledged, digests: ByLane<String?>, window: Int)
+
+  private func welcome(on socket: WebSocket) async throws -> Welcome {
     while true {
       guard case .message(let bytes) = try await socket.next() else { continue }
       let message = try Self.message(bytes)
@@ -165,7 +167,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       guard let acknowledged = HubOverHTTP.acknowledged(message) else {
         throw Nonsense(message: "an invalid welcome")
       }
-      return (acknowledged, Int(min(max(message["window"]?.integer ?? 1, 1), 16)))
+      return (acknowledged, HubOverHTTP.digests(message), Int(min(max(message["window"]?.integer ?? 1, 1), 16)))
     }
   }
 
@@ -177,7 +179,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     return message
   }
 
-  private func opened(_ socket: WebSocket, _ welcome: (acknowledged: Acknowledged, window: Int)) {
+  private func opened(_ socket: WebSocket, _ welcome: Welcome) {
     way = .live(socket)
     (liveAgainAt, hasToldFallBack) = (nil, false)
     hubWindow = welcome.window
@@ -293,7 +295,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     // The number of a batch: all of it is taken.
     if let number = message.count { return try answered(number) { .acknowledged(through: $0) } }
     switch message["type"]?.string ?? "" {
-    case "taken", "refused", "busy", "out_of_order":
+    case "taken", "refused", "busy", "out_of_order", "conflict":
       try answered(message["n"]?.count) { _ in Self.verdict(message["type"]?.string ?? "", message) }
     case "response":
       guard let id = message["id"]?.string, let question = asked.removeValue(forKey: id) else { return }
@@ -319,7 +321,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       let answer = Promise<Verdict>()
       lastNumber += 1
       batches.append((lastNumber, batch.lane, batch.events.last?.seq ?? 0, answer))
-      socket.send(text: batch.encode(epoch: store.epoch, number: lastNumber))
+      socket.send(text: batch.encode(of: store, number: lastNumber))
       do {
         // It may take as long as it likes to get there, if it moves.
         return try await loop.whileMoving(settings.server.timeout, { socket.movedBytes }) { try await answer.value() }
@@ -341,6 +343,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     case "busy":
       let seconds = min(max(message["retry_after_s"]?.integer ?? 1, 0), RetryPolicy.longestRetryAfter)
       return .busy(reason: words, after: .seconds(seconds))
+    case "conflict": return .diverged(reason: "it has another event \(message["seq"]?.count ?? 0)")
     default: return .retry(reason: "the hub is missing earlier events", after: nil)
     }
   }
@@ -356,7 +359,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     switch verdict {
     case .acknowledged: break
     case .refused: batches.removeAll { $0.lane == first.lane }
-    case .retry, .busy, .hungUp, .stopped: batches = []
+    case .retry, .busy, .hungUp, .diverged, .stopped: batches = []
     }
     first.answer.keep(verdict)
   }

@@ -16,6 +16,7 @@ extension HubConnection {
       json.field("version", settings.version)
       json.field("keep_alive_s", settings.keepAlive)
       json.field("brief", true)
+      json.field("conflicts", true)
     }
   }
 

@@ -74,19 +74,20 @@ final class HubOverHTTP {
       short = Self.short(result).map { ($0, epoch, []) }
       if case .success(let response) = result, response.status == 404 {
         // `try?`: what is no JSON says nothing of lanes.
-        return .has((try? JSONValue(parsing: response.body)).flatMap(Self.acknowledged) ?? .whole(nil))
+        return .has(
+          (try? JSONValue(parsing: response.body)).flatMap(Self.acknowledged) ?? .whole(nil), ByLane(all: nil))
       }
-      var acknowledged = Acknowledged.whole(nil)
+      var (acknowledged, digests) = (Acknowledged.whole(nil), ByLane<String?>(all: nil))
       let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
         // `try?`: what is no JSON makes no sense.
         guard let json = try? JSONValue(parsing: body), json.fields != nil,
           let has = Self.acknowledged(json)
         else { return nil }
-        acknowledged = has
+        (acknowledged, digests) = (has, Self.digests(json))
         return 0
       }
       guard case .acknowledged = verdict else { return .failed(verdict) }
-      return .has(acknowledged)
+      return .has(acknowledged, digests)
     } catch {
       return .failed(error)
     }
@@ -108,6 +109,13 @@ final class HubOverHTTP {
     return given.count.map { .whole($0) }
   }
 
+  /// What the newest event of each lane says, by the server; `nil` where it does not tell.
+  static func digests(_ greeting: JSONValue) -> ByLane<String?> {
+    var found = ByLane<String?>(all: nil)
+    for lane in Lane.allCases { found[lane] = greeting["digests"]?[lane.rawValue]?.string }
+    return found
+  }
+
   private static func packing(_ greeting: Result<HTTPResponse, HTTPFailure>) -> Packing? {
     guard case .success(let response) = greeting, response.status == 200 || response.status == 404 else { return nil }
     // `try?`: what is no JSON says nothing of it.
@@ -125,7 +133,7 @@ final class HubOverHTTP {
   /// `nil`: it is to go as ever, because it is too large, or the hub has no key for us, or knows it no more.
   private func carryShort(_ batch: Batch) async -> Verdict? {
     guard let short, short.epoch.isExactly(store.epoch), packing == .dictionary, !isPackingBroken else { return nil }
-    let body = batch.encode(epoch: nil)
+    let body = batch.encode(of: store, isShort: true)
     guard body.count <= Self.mostShort,
       let packed = Deflater.whole(body, dictionary: LinkDictionary.fromGateway + short.last)
     else { return nil }
@@ -146,7 +154,7 @@ final class HubOverHTTP {
       unknownKeys = 0
       self.short = (short.key, short.epoch, LinkDictionary.last(of: body))
     case .refused, .busy: self.short = short
-    case .retry, .hungUp, .stopped: break
+    case .retry, .hungUp, .diverged, .stopped: break
     }
     return verdict
   }
@@ -161,7 +169,7 @@ final class HubOverHTTP {
   }
 
   private func carryWhole(_ batch: Batch) async -> Verdict {
-    let body = batch.encode(epoch: store.epoch)
+    let body = batch.encode(of: store)
     guard let packing, !isPackingBroken, let packed = packing.pack(body) else { return await carry(body) }
     let verdict = await carry(packed, packing)
     // The events may be innocent: what is in between, or the hub of today, does not read it.
@@ -179,6 +187,9 @@ final class HubOverHTTP {
       let result = try await server.send(request, contentType: packing == .dictionary ? nil : "application/json")
       if packing != nil, case .success(let response) = result, response.status == 415 {
         return .refused(status: 415, reason: "HTTP 415")
+      }
+      if case .success(let response) = result, response.status == 409 {
+        return .diverged(reason: RetryPolicy.words(response))
       }
       // `try?`: an answer that is no JSON makes no sense, and that is all there is to know.
       return verdict(result) { (try? JSONValue(parsing: $0))?["acknowledged"]?.count }

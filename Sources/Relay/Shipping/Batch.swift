@@ -80,22 +80,23 @@ struct Batch {
 
   var isEmpty: Bool { events.isEmpty }
 
-  /// `gateway`: told to servers whose address does not say it. `number`: counts batches of a live link.
-  func encode(epoch: String?, gateway: String? = nil, number: Int? = nil) -> [UInt8] {
+  /// `naming`: the gateway's id is told, to servers whose address does not say it. `number`: counts batches of a live link. `isShort`: the
+  /// server knows the epoch.
+  func encode(of store: Store, naming: Bool = false, number: Int? = nil, isShort: Bool = false) -> [UInt8] {
     var json = JSONWriter(reserving: bytes + events.count * 80 + 64)
     json.object { json in
-      json.field("gateway", gateway)
+      if naming { json.field("gateway", store.gatewayID) }
       if let number {
         json.field("type", "events")
         json.field("n", number)
-        json.field("lane", lane?.rawValue)
-        json.field("after", after)
+      } else if !isShort {
+        // A live link was told of it at its beginning.
+        json.field("epoch", store.epoch)
       }
-      // A live link was told of it at its beginning.
-      if number == nil {
-        json.field("epoch", epoch)
-        json.field("lane", lane?.rawValue)
-      }
+      json.field("lane", lane?.rawValue)
+      // Readers of a broker have no count of their own.
+      if !naming { json.field("after", after) }
+      json.field("before", events.first.flatMap { store.epochBefore(of: $0.seq) })
       json.arrayField("events") { json in
         for event in events {
           json.object { json in

@@ -92,8 +92,8 @@ extension MeteredCarrier {
 
 /// What a server knows of this journal.
 enum Greeting: Equatable {
-  /// The server says what it has.
-  case has(Acknowledged)
+  /// The server says what it has, and what the newest of that says (`EventContent`), where it tells.
+  case has(Acknowledged, ByLane<String?> = ByLane(all: nil))
   /// It does not keep count, or not in a way that can be asked for: our cursor is right.
   case ready
   case failed(Verdict)

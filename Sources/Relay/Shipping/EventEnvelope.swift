@@ -5,10 +5,11 @@ import Store
 
 /// One event with its identity, as servers get it that take them one by one.
 enum EventEnvelope {
-  static func encode(_ event: JournalEvent, gateway: String, epoch: String) -> [UInt8] {
+  static func encode(_ event: JournalEvent, of store: Store) -> [UInt8] {
     JSONWriter.object { json in
-      json.field("gateway", gateway)
-      json.field("epoch", epoch)
+      json.field("gateway", store.gatewayID)
+      json.field("epoch", store.epoch)
+      json.field("before", store.epochBefore(of: event.seq))
       json.field("seq", event.seq)
       json.field("at", event.at)
       json.field("trusted", event.trusted)

@@ -294,8 +294,8 @@ public final class JournalUpstream: Upstream {
     wake()
     switch verdict {
     case .acknowledged: return nil
-    case .retry(let reason, _), .busy(let reason, _), .hungUp(let reason), .stopped(let reason),
-      .refused(_, let reason):
+    case .retry(let reason, _), .busy(let reason, _), .hungUp(let reason), .diverged(let reason),
+      .stopped(let reason), .refused(_, let reason):
       return reason
     }
   }
@@ -373,7 +373,7 @@ public final class JournalUpstream: Upstream {
     switch verdict {
     case .acknowledged, .refused:
       if index > 0 { verdict = .retry(reason: "the server's answers are out of order", after: nil) }
-    case .retry, .busy, .hungUp, .stopped: break
+    case .retry, .busy, .hungUp, .diverged, .stopped: break
     }
     if index == 0 { flights.removeFirst() }
     switch verdict {
@@ -384,14 +384,15 @@ public final class JournalUpstream: Upstream {
         shipment.tookInPart(lane)
       }
     case .refused: forgetFlights(in: lane)
-    case .retry, .busy, .hungUp, .stopped: forgetFlights()
+    case .retry, .busy, .hungUp, .diverged, .stopped: forgetFlights()
     }
+    defer { woken.resume() }
+    if case .diverged(let reason) = verdict { return diverged(reason) }
     switch purpose {
     case .journal: took(verdict, batch, in: lane)
     case .deadLetter(let marks): tookDeadLetter(verdict, batch, marks)
     case .proof: tookProof(verdict, lane)
     }
     forgetVoidFlights()
-    woken.resume()
   }
 }

@@ -59,6 +59,7 @@ extension JournalUpstream {
   func advance(_ lane: Lane, to seq: Int64, _ covered: LaneAmount?) {
     lastSuccess = clock.milliseconds
     (hasTaken, obstacle) = (true, nil)
+    epochRenewals = 0
     lanes[lane].taken = seq
     lanes[lane].suspicion.advanced(to: seq)
     lanes[lane].passed.events += covered?.events ?? 0

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
+import JSON
 import Store
 
 /// How a connection begins: the server reports what it has, and each lane continues from there.
@@ -13,7 +14,7 @@ extension JournalUpstream {
     let greeting = await carrier.greet()
     if Task.isCancelled { throw CancellationError() }
     switch greeting {
-    case .has(let acknowledged): known(acknowledged)
+    case .has(let acknowledged, let digests): known(acknowledged, digests)
     case .ready:
       knowsLanes = true
       shipment.greeted()
@@ -47,7 +48,7 @@ extension JournalUpstream {
   }
 
   /// The server says what it has of this epoch; either side may have been restored meanwhile.
-  private func known(_ acknowledged: Acknowledged) {
+  private func known(_ acknowledged: Acknowledged, _ digests: ByLane<String?>) {
     let (has, lanesKnown): (ByLane<Int64?>, Bool) =
       switch acknowledged {
       case .whole(let seq): (ByLane(all: seq), false)
@@ -56,7 +57,15 @@ extension JournalUpstream {
     knowsLanes = lanesKnown
     var through = ByLane<Int64>(all: 0)
     for lane in Lane.allCases { through[lane] = resumption(lane, has[lane]) }
-    guard through.highest <= store.lastSeq else { return goneBack(acknowledged: through.highest) }
+    guard through.highest <= store.lastSeq else {
+      return diverged("it has event \(through.highest), and the journal ends with \(store.lastSeq)")
+    }
+    for lane in Lane.allCases {
+      guard let seq = has[lane], let digest = digests[lane], let own = ownDigest(of: seq), own != digest else {
+        continue
+      }
+      return diverged("it has another event \(seq)")
+    }
     shipment.greeted()
     for lane in Lane.allCases { lanes[lane].serverHas = has[lane] ?? 0 }
     // It says what it has: as good as an acknowledgement, and the only one where nothing is left to send.
@@ -88,19 +97,36 @@ extension JournalUpstream {
     return through
   }
 
-  /// The server knows numbers of this epoch that we never gave out: our database is an older copy of itself.
-  private func goneBack(acknowledged: Int64) {
+  /// What our event of that number says; `nil`: it is not here any more, or damaged.
+  private func ownDigest(of seq: Int64) -> String? {
+    var digest: String?
+    // What cannot be read now is found when events are read.
+    _ = store.ifReadable {
+      try store.readJournal(after: seq - 1, limit: 1) { event, isSound in
+        // `try?`: a damaged body says nothing.
+        guard event.seq == seq, isSound, let body = try? JSONValue(parsing: event.body) else { return false }
+        digest = EventContent.digest(at: event.at, kind: event.kind, body: body)
+        return false
+      }
+    }
+    return digest
+  }
+
+  /// The server has other events than we under the same numbers: our database is an older copy of itself, another gateway has our id, or
+  /// somebody else has written in our name. What it lacks is sent in a new epoch.
+  func diverged(_ reason: String) {
     log.error(
-      "\(name): the server has seq \(acknowledged) of this epoch, the journal ends at \(store.lastSeq): "
-        + "the database is an older copy. A new epoch begins")
+      "\(name): \(reason) under this gateway's id and epoch \(store.epoch): this database is an older copy, another gateway has the "
+        + "same id, or somebody else writes with its token. Nothing is lost: a new epoch begins. See docs/hub.md, \"One identity, two histories\""
+    )
     epochRenewals += 1
     do {
       try store.renewEpoch()
       shipment.greetAgain()
-      // Twice in a row is impossible; a server that claims it must not make us spin.
+      // Twice without anything taken between: the server must not make us spin.
       if epochRenewals > 1 {
         shipment.greetingSent()
-        took(.retry(reason: "the server reports sequence numbers of an epoch that it cannot know", after: nil))
+        took(.retry(reason: "the server has other events under each new epoch: \(reason)", after: nil))
       }
     } catch {
       shipment.greetingSent()

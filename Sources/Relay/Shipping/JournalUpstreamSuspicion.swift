@@ -55,7 +55,7 @@ extension JournalUpstream {
     switch verdict {
     // One that it refuses it has understood.
     case .acknowledged, .refused: lanes[lane].suspicion.anotherPassed()
-    case .hungUp, .retry, .busy, .stopped: lanes[lane].suspicion.anotherFailed()
+    case .hungUp, .retry, .busy, .diverged, .stopped: lanes[lane].suspicion.anotherFailed()
     }
     report()
   }

@@ -17,6 +17,8 @@ enum Verdict: Error, Equatable {
   case hungUp(reason: String)
   /// The server understood and refuses something in the batch: 400, 413, 422.
   case refused(status: Int, reason: String)
+  /// A number of this epoch stands for another event there: the batch goes again in a new epoch.
+  case diverged(reason: String)
   /// 401, 403: nothing is lost, but an operator has to act.
   case stopped(reason: String)
 
@@ -28,6 +30,7 @@ enum Verdict: Error, Equatable {
     case .busy(let reason, let after): .busy(reason: words(reason), after: after)
     case .hungUp(let reason): .hungUp(reason: words(reason))
     case .refused(let status, let reason): .refused(status: status, reason: words(reason))
+    case .diverged(let reason): .diverged(reason: words(reason))
     case .stopped(let reason): .stopped(reason: words(reason))
     }
   }
@@ -61,7 +64,7 @@ enum RetryPolicy {
   }
 
   private static func verdict(_ response: HTTPResponse, _ now: Int64, parse: ([UInt8]) -> Int64?) -> Verdict {
-    let words = "HTTP \(response.status)\(serverWords(response.body))"
+    let words = words(response)
     switch response.status {
     case 200..<300:
       guard let through = parse(response.body) else {
@@ -99,6 +102,9 @@ enum RetryPolicy {
     (parts.tm_hour, parts.tm_min, parts.tm_sec) = (clock[0], clock[1], clock[2])
     return Int64(timegm(&parts))
   }
+
+  /// An answer, for people.
+  static func words(_ response: HTTPResponse) -> String { "HTTP \(response.status)\(serverWords(response.body))" }
 
   /// The beginning of what the server said, on one line.
   private static func serverWords(_ body: [UInt8]) -> String {

@@ -198,6 +198,7 @@ struct Shipment {
       guard flight.events > 1 else { return .bury(status: status, reason: reason) }
       limit = max(1, flight.events / 2)
       return .keep
+    case .diverged(let reason): return wait(reason, nil, now: now, using: &random)
     case .retry(let reason, let after): return wait(reason, after, now: now, using: &random)
     case .busy(let reason, let after):
       _ = wait(reason, after, now: now, using: &random)

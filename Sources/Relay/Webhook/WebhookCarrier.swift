@@ -46,7 +46,7 @@ final class WebhookCarrier: MeteredCarrier {
 
   func carry(_ batch: Batch) async -> Verdict {
     guard let first = batch.events.first, let last = batch.events.last else { return .acknowledged(through: 0) }
-    let body = settings.batches ? batch.encode(epoch: store.epoch, gateway: store.gatewayID) : self.body(of: first)
+    let body = settings.batches ? batch.encode(of: store, naming: true) : self.body(of: first)
     var request = HTTPRequest("POST", server.path.isEmpty ? "/" : server.path, body: body)
     request.headers.add("Content-Type", settings.contentType)
     let numbers = settings.batches && last.seq > first.seq ? "\(first.seq)-\(last.seq)" : "\(first.seq)"
@@ -78,7 +78,7 @@ final class WebhookCarrier: MeteredCarrier {
 
   private func body(of event: JournalEvent) -> [UInt8] {
     if let template = settings.template { return template.render(event, gateway: store.gatewayID) }
-    return EventEnvelope.encode(event, gateway: store.gatewayID, epoch: store.epoch)
+    return EventEnvelope.encode(event, of: store)
   }
 
   func close() { server.close() }

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+
+/// A number of an epoch that stands for two events: a gateway's database is an older copy, two gateways have one identity, or somebody
+/// else has written in its name.
+struct Divergence: Hashable, Sendable {
+  let gateway: String
+  let epoch: String
+  let seq: Int64
+
+  private static let told = RareLine(HubLog.write)
+
+  func tell() {
+    Self.told.say(
+      "gateway \(gateway): event \(seq) of epoch \(epoch) is here with other content. Its database is an older copy, another gateway has the same id, "
+        + "or somebody else has written with its token. Both are kept; see docs/hub.md, \"One identity, two histories\""
+    )
+  }
+}
+
+extension HubStore {
+  /// What is here in the place of an event.
+  struct StoredEvent {
+    let at: Int64
+    let kind: String
+    let body: String
+
+    init(at: Int64, kind: String, body: String) { (self.at, self.kind, self.body) = (at, kind, body) }
+
+    init(_ event: PreparedEvent) {
+      self.init(at: event.event.at, kind: event.event.kind, body: PostgresHubDatabase.withoutNul(event.body))
+    }
+
+    /// A gap that comes for an event that is here takes nothing away: what is here is better.
+    func isSame(as event: PreparedEvent) -> Bool {
+      if event.event.kind == EventContent.gap { return true }
+      let other = StoredEvent(event)
+      guard kind == other.kind, at == other.at else { return false }
+      return body == other.body || canonical == other.canonical
+    }
+
+    private var canonical: [UInt8]? {
+      // `try?`: stored values were valid JSON when they arrived; what is none is the same as nothing.
+      (try? JSONValue(parsing: Array(body.utf8))).map { EventContent.canonical(at: at, kind: kind, body: $0) }
+    }
+
+    var digest: String? {
+      // `try?`: as above.
+      guard kind != EventContent.gap, let value = try? JSONValue(parsing: Array(body.utf8)) else { return nil }
+      return EventContent.digest(at: at, kind: kind, body: value)
+    }
+  }
+
+  /// A question, within a transaction or outside, for what is here under these numbers.
+  static func storedCall(
+    _ places: [(gateway: String, epoch: String, seq: Int64)],
+    _ found: @escaping (_ gateway: String, _ epoch: String, _ seq: Int64, StoredEvent) -> Void
+  ) -> HubCall {
+    HubCall(
+      """
+      SELECT e.gateway, e.epoch, e.seq, e.at, e.kind, e.body FROM @rows
+      JOIN events e ON e.gateway = v.gateway AND e.epoch = v.epoch AND e.seq = v.seq
+      """,
+      [
+        ("gateway", .texts(places.map(\.gateway))), ("epoch", .texts(places.map(\.epoch))),
+        ("seq", .integers(places.map(\.seq))),
+      ]
+    ) { row in
+      found(
+        row.text(0), row.text(1), row.integer(2),
+        StoredEvent(at: row.integer(3), kind: row.text(4), body: row.text(5)))
+    }
+  }
+
+  // MARK: Within a transaction of batches
+
+  /// Takes back what was to be acknowledged of, and behind, a number that stands for another event here.
+  func withdraw(_ known: [Epoch: Progress], _ work: inout Work) {
+    var broken: Set<Epoch> = []
+    work.progress = known
+    for (batch, place) in zip(work.accepted, work.places) {
+      let epoch = Epoch(gateway: batch.gateway, name: batch.epoch)
+      var progress = work.progress[epoch] ?? Progress()
+      let before = progress.position(of: batch.lane)
+      if batch.takesConflicts, let event = batch.events.first(where: { work.divergent.contains(batch.key($0)) }) {
+        broken.insert(epoch)
+        work.answers[place] = .conflict(event.event.seq)
+      } else if broken.contains(epoch) {
+        work.answers[place] = .outOfOrder(before)
+      } else {
+        if batch.isOrdered { progress.took(batch) }
+        work.progress[epoch] = progress
+      }
+    }
+  }
+
+  /// Events that were here before: of those whose content is another one, none is taken for what came.
+  func findDivergent(_ work: inout Work) throws(HubDatabaseError) {
+    var counts: [EventKey: Int] = [:]
+    for batch in work.accepted { for event in batch.events { counts[batch.key(event), default: 0] += 1 } }
+    let suspects = counts.filter { key, count in
+      (count > 1 || !work.added.contains(key)) && !work.moved.contains(key)
+    }.keys
+    guard !suspects.isEmpty else { return }
+    var stored: [EventKey: StoredEvent] = [:]
+    let call = Self.storedCall(suspects.map { ($0.gateway, $0.epoch, $0.seq) }) {
+      stored[EventKey(gateway: $0, epoch: $1, seq: $2)] = $3
+    }
+    try database.perform([call], begins: false, ends: false)
+    for batch in work.accepted {
+      for event in batch.events {
+        let key = batch.key(event)
+        if let other = stored[key], !other.isSame(as: event) { work.divergent.insert(key) }
+      }
+    }
+  }
+
+  /// A gateway that goes on in a new epoch sends again what the hub may have of those before: what is here stays as it is.
+  func findMoved(_ work: inout Work) throws(HubDatabaseError) {
+    let renewed = work.accepted.filter { $0.before != nil }
+    guard !renewed.isEmpty else { return }
+    var stored: [EventPlace: [StoredEvent]] = [:]
+    let events = renewed.flatMap { batch in batch.events.map { EventPlace(batch.gateway, $0.event.seq) } }
+    let call = HubCall(
+      """
+      SELECT e.gateway, e.seq, e.at, e.kind, e.body FROM @rows JOIN epochs p ON p.gateway = v.gateway
+      JOIN events e ON e.gateway = p.gateway AND e.epoch = p.epoch AND e.seq = v.seq
+      """, [("gateway", .texts(events.map(\.gateway))), ("seq", .integers(events.map(\.seq)))]
+    ) { row in
+      let event = StoredEvent(at: row.integer(2), kind: row.text(3), body: row.text(4))
+      stored[EventPlace(row.text(0), row.integer(1)), default: []].append(event)
+    }
+    try database.perform([call], begins: false, ends: false)
+    for batch in renewed {
+      for event in batch.events {
+        let known = stored[EventPlace(batch.gateway, event.event.seq)] ?? []
+        if known.contains(where: { $0.isSame(as: event) }) { work.moved.insert(batch.key(event)) }
+      }
+    }
+  }
+
+  /// A number of a gateway, in any epoch.
+  private struct EventPlace: Hashable {
+    let gateway: String
+    let seq: Int64
+
+    init(_ gateway: String, _ seq: Int64) { (self.gateway, self.seq) = (gateway, seq) }
+  }
+
+  /// Of senders that know of no conflicts, an event that diverges is kept under an epoch whose name comes from theirs and from what it
+  /// says: once, however often it comes.
+  func keepBeside(_ work: inout Work) throws(HubDatabaseError) {
+    let beside = work.accepted.filter { !$0.takesConflicts }.flatMap { batch in
+      batch.events.filter { work.divergent.contains(batch.key($0)) }.map { event in
+        var alone = batch
+        (alone.events, alone.epoch) = ([event], "\(batch.epoch.prefix(47)).\(StoredEvent(event).digest ?? "gap")")
+        return alone
+      }
+    }
+    guard !beside.isEmpty else { return }
+    var added: Set<EventKey> = []
+    let call = eventsCall(beside, without: []) { row in
+      added.insert(EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2)))
+    }
+    try database.perform([call], begins: false, ends: false)
+    work.added.formUnion(added)
+    work.accepted += beside
+  }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Glibc
+import SQLite
+
+/// What tells this store's events from those of others, and from those of an older copy of itself.
+extension Store {
+  func loadIdentity() throws(StoreError) {
+    // The id is also in a separate file, so that a gateway keeps its id when its database is lost.
+    let idLocation = settings.location + ".id"
+    let kept = (try meta("gateway_id")).flatMap(\.text) ?? Self.readSmallFile(idLocation)
+    gatewayID = settings.gatewayID ?? kept ?? Self.randomHex(8)
+    let storedEpoch = (try meta("epoch")).flatMap(\.text)
+    epoch = storedEpoch ?? Self.randomHex(8)
+    if kept != gatewayID || storedEpoch == nil {
+      try translating { () throws(SQLiteError) in
+        for (name, value) in [("gateway_id", gatewayID), ("epoch", epoch)] {
+          try database.run("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", .text(name), .text(value))
+        }
+      }
+    }
+    epochFirst = (try meta("epoch_first"))?.integer ?? 1
+    epochBefore = (try meta("epoch_before")).flatMap(\.text)
+    if Self.readSmallFile(idLocation) != gatewayID { try Self.writeSmallFile(idLocation, gatewayID) }
+  }
+
+  /// Starts a new epoch: an upstream has sequence numbers beyond ours, so this store is an older copy.
+  public func renewEpoch() throws(StoreError) {
+    // What no server has had of an epoch, no server has had of those before it.
+    if epochFirst <= lastSeq { epochBefore = epoch }
+    epoch = Self.randomHex(8)
+    epochFirst = lastSeq + 1
+    write { [epoch, epochFirst, epochBefore] store throws(SQLiteError) in
+      try store.setMeta("epoch_before", .optional(epochBefore))
+      try store.setMeta("epoch", .text(epoch))
+      try store.setMeta("epoch_first", .integer(epochFirst))
+    }
+    try commitNow()
+  }
+
+  static func randomHex(_ count: Int) -> String {
+    Hex.string((0..<count).map { _ in UInt8.random(in: .min ... .max) })
+  }
+
+  private static func readSmallFile(_ location: String) -> String? {
+    let descriptor = Glibc.open(location, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return nil }
+    defer { close(descriptor) }
+    var bytes = [UInt8](repeating: 0, count: 64)
+    let count = read(descriptor, &bytes, bytes.count)
+    let text = String(decoding: bytes.prefix(max(0, count)).filter { $0 > 0x20 && $0 < 0x7F }, as: UTF8.self)
+    return text.isEmpty ? nil : text
+  }
+
+  private static func writeSmallFile(_ location: String, _ text: String) throws(StoreError) {
+    let descriptor = Glibc.open(location, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0o640)
+    guard descriptor >= 0 else { throw .unavailable("\(location): \(String(cString: strerror(errno)))") }
+    defer { close(descriptor) }
+    let bytes = Array((text + "\n").utf8)
+    guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else {
+      throw .unavailable("\(location): \(String(cString: strerror(errno)))")
+    }
+  }
+
+  /// The epoch in which an event got its number, where that is not the present one: a server may have it under that.
+  public func epochBefore(of seq: Int64) -> String? { seq < epochFirst ? epochBefore : nil }
+
+  // MARK: How far it has come
+
+  private var markLocation: String { settings.location + ".mark" }
+
+  /// Keeps beside the database how far the journal is: a database that was put back, without this file, is known by it. To be called now
+  /// and then, and at the end.
+  public func markProgress() throws(StoreError) {
+    let mark = "\(epoch):\(lastSeq)"
+    guard Self.readSmallFile(markLocation) != mark else { return }
+    try Self.writeSmallFile(markLocation, mark)
+  }
+
+  /// That the database is an older copy of itself, in words; `nil`: it is none, or nobody can tell.
+  var putBack: String? {
+    let parts = Self.readSmallFile(markLocation)?.split(separator: ":") ?? []
+    guard parts.count == 2, String(parts[0]) == epoch, let seq = Int64(parts[1]), seq > lastSeq else { return nil }
+    return "the database is an older copy of itself: it ends with event \(lastSeq), and there was an event \(seq)"
+  }
+}

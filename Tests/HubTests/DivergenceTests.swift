@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+import TestSupport
+import Testing
+import Timing
+
+@testable import Hub
+
+/// One number of an epoch that stands for two events.
+@Suite struct DivergenceTests {
+  private let scratch = Scratch(inMemory: true)
+
+  private static func event(_ seq: Int64, _ text: String, kind: String = "message", at: Int64? = nil) -> HubEvent {
+    HubEvent(
+      seq: seq, at: at ?? seq * 10, trusted: true, kind: kind,
+      body: .object([("text", .string(text)), ("sender_time", .integer(seq))]))
+  }
+
+  private static func batch(
+    _ events: [HubEvent], epoch: String = "e", before: String? = nil, after: Int64? = nil, knows: Bool = true
+  ) -> PreparedBatch {
+    var batch = PreparedBatch(events, of: epoch, in: .messages, from: "g", after: after, at: 1000)
+    (batch.before, batch.takesConflicts) = (before, knows)
+    return batch
+  }
+
+  /// `epoch/seq text` of all events, in the order in which they came.
+  private func all(_ store: HubStore) async throws -> [String] {
+    let page = try JSONValue(parsing: try await store.events(gateway: "g", kind: nil, after: 0, limit: 1000))
+    return (page["events"]?.array ?? []).map {
+      "\($0["epoch"]?.string ?? "")/\($0["seq"]?.integer ?? 0) \($0["body"]?["text"]?.string ?? "")"
+    }
+  }
+
+  @Test func `what comes twice is acknowledged, what is another is not, and comes again in a new epoch`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let (one, two, three) = (Self.event(1, "one"), Self.event(2, "two"), Self.event(3, "three"))
+    #expect(try await store.take([Self.batch([one, two, three])]) == [.acknowledged(3)])
+    #expect(try await store.take([Self.batch([one, two])]) == [.acknowledged(3)], "the same again")
+    let others = [Self.event(2, "another"), Self.event(3, "a third")]
+    #expect(
+      try await store.take([Self.batch([one] + others), Self.batch([Self.event(4, "four")])])
+        == [.conflict(2), .outOfOrder(3)])
+    #expect(try await store.progress(gateway: "g", epoch: "e")?.lanes[.messages] == 3)
+    // It begins a new epoch, and does not know how much the hub has of the one before.
+    let again = [one] + others + [Self.event(4, "four")]
+    #expect(try await store.take([Self.batch(again, epoch: "f", before: "e")]) == [.acknowledged(4)])
+    #expect(try await all(store) == ["e/1 one", "e/2 two", "e/3 three", "e/4 four", "f/2 another", "f/3 a third"])
+    #expect(try await store.progress(gateway: "g", epoch: "f")?.lanes[.messages] == 4)
+  }
+
+  @Test func `of senders that know nothing of it both histories are kept, each event once`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let forged = (1...3 as ClosedRange<Int64>).map { Self.event($0, "forged \($0)") }
+    _ = try await store.take([Self.batch(forged, knows: false)])
+    let real = (1...4 as ClosedRange<Int64>).map { Self.event($0, "real \($0)") }
+    for _ in 0..<2 { #expect(try await store.take([Self.batch(real, knows: false)]) == [.acknowledged(4)]) }
+    let third = [Self.event(2, "a third")]
+    for _ in 0..<2 { _ = try await store.keepUnordered([Self.batch(third, knows: false)]) }
+    let found = try await all(store)
+    #expect(found.count == 8 && Set(found).count == 8, "\(found)")
+    for text in ["e/1 forged 1", "e/2 forged 2", "e/3 forged 3", "e/4 real 4"] { #expect(found.contains(text)) }
+    for text in ["/1 real 1", "/2 real 2", "/3 real 3", "/2 a third"] {
+      #expect(found.contains { $0.hasPrefix("e.") && $0.hasSuffix(text) }, "\(text)")
+    }
+    let messages = try JSONValue(parsing: try await store.joinedMessages(channel: nil, after: 0, limit: 100))
+    #expect(messages["messages"]?.array?.count == 8, "readers of messages see all")
+  }
+
+  @Test func `what differs from one sending to the next is the same event`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    func state(_ folded: Int64?) -> HubEvent {
+      var event = Self.event(1, "state", kind: "advert")
+      if let folded { event.body = .object((event.body.fields ?? []) + [("folded", .integer(folded))]) }
+      return event
+    }
+    var message = Self.event(2, "hello")
+    _ = try await store.take([Self.batch([state(5), message])])
+    // A newer program says more of a message.
+    message.body = .object((message.body.fields ?? []) + [("snr", .integer(3)), ("path", .string("a1"))])
+    #expect(try await store.take([Self.batch([state(nil), message])]) == [.acknowledged(2)])
+    // What stands in a lost event's place does not take away what is here.
+    let gap = Self.event(2, "lost", kind: "gap")
+    #expect(try await store.take([Self.batch([gap])]) == [.acknowledged(2)])
+    // But nobody's gap stands for an event that is there.
+    _ = try await store.take([Self.batch([Self.event(3, "lost", kind: "gap")])])
+    #expect(try await store.take([Self.batch([Self.event(3, "found")])]) == [.conflict(3)])
+  }
+
+  @Test func `a position says what its event says`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let last = Self.event(7, "seven")
+    _ = try await store.take([Self.batch([Self.event(1, "one"), last])])
+    let progress = try #require(try await store.progress(gateway: "g", epoch: "e"))
+    #expect(progress.digests == [.messages: EventContent.digest(at: last.at, kind: last.kind, body: last.body)])
+    #expect(progress.digests[.messages] != EventContent.digest(at: 70, kind: "message", body: .object([])))
+  }
+
+  /// A gateway as this page knows it: it hears, sends, is put back, cloned; a hub is put back, and others write in its name.
+  private struct Model {
+    var journal: [(seq: Int64, text: String)] = []
+    var (epoch, first, before): (String, Int64, String?) = ("e0", 1, nil)
+    var cursor: Int64 = 0
+    var last: Int64 { journal.last?.seq ?? 0 }
+  }
+
+  @Test(arguments: 0..<50 as Range<UInt64>)
+  func `whatever is put back, cloned or forged, all that a gateway holds is at the hub, once`(_ seed: UInt64)
+    async throws
+  {
+    var random = SeededRandom(seed: seed)
+    let store = try HubStore(location: scratch.location("hub\(seed).db"))
+    var (gateways, images) = ([Model()], [Model()])
+    var (heard, epochs) = (0, 0)
+    for _ in 0..<Int.random(in: 5...25, using: &random) {
+      let index = Int.random(in: 0..<gateways.count, using: &random)
+      switch Int.random(in: 0..<8, using: &random) {
+      case 0...3:
+        for _ in 0..<Int.random(in: 1...6, using: &random) {
+          heard += 1
+          gateways[index].journal.append((gateways[index].last + 1, "message \(heard)"))
+        }
+      case 4: images.append(gateways[index])
+      case 5: gateways[index] = images.randomElement(using: &random) ?? gateways[index]
+      case 6 where gateways.count < 3: gateways.append(gateways[index])
+      case 6:
+        // Somebody with a token goes ahead.
+        let seq = gateways[index].last + .random(in: 1...3, using: &random)
+        _ = try await store.take([
+          Self.batch([Self.event(seq, "forged \(heard) \(seq)")], epoch: gateways[index].epoch, knows: false)
+        ])
+      default: try await send(&gateways[index], to: store, &epochs, &random)
+      }
+    }
+    for index in gateways.indices { try await send(&gateways[index], to: store, &epochs, &random, all: true) }
+    let texts = try await all(store).map { $0.split(separator: " ", maxSplits: 1).last.map(String.init) ?? "" }
+    for (number, gateway) in gateways.enumerated() {
+      for event in gateway.journal {
+        #expect(texts.contains(event.text), "seed \(seed): gateway \(number), \(event)")
+      }
+    }
+    // Clones heard the same before they were parted: it is there once, as what each heard by itself.
+    let twice = Dictionary(grouping: texts) { $0 }.filter { $0.value.count > 1 }.keys.sorted()
+    #expect(twice.isEmpty, "seed \(seed)")
+  }
+
+  /// As a gateway does: asks what the hub has, compares, and goes on from there, or in a new epoch.
+  private func send(
+    _ gateway: inout Model, to store: HubStore, _ epochs: inout Int, _ random: inout SeededRandom, all: Bool = false
+  ) async throws {
+    func renew() {
+      if gateway.first <= gateway.last { gateway.before = gateway.epoch }
+      epochs += 1
+      (gateway.epoch, gateway.first) = ("e\(epochs)", gateway.last + 1)
+    }
+    for _ in 0..<100 {
+      let progress = try await store.progress(gateway: "g", epoch: gateway.epoch)
+      var position = min(gateway.cursor, gateway.first - 1)
+      if let has = progress?.lanes[.messages] {
+        let own = gateway.journal.first { $0.seq == has }.map { Self.event($0.seq, $0.text) }
+        let digest = own.map { EventContent.digest(at: $0.at, kind: $0.kind, body: $0.body) }
+        guard has <= gateway.last, digest == nil || digest == progress?.digests[.messages] else {
+          renew()
+          continue
+        }
+        position = has
+      }
+      let waiting = gateway.journal.filter { $0.seq > position }
+      guard !waiting.isEmpty else {
+        gateway.cursor = position
+        return
+      }
+      let events = waiting.prefix(.random(in: 1...5, using: &random)).map { Self.event($0.seq, $0.text) }
+      let before = (events.first?.seq ?? 0) < gateway.first ? gateway.before : nil
+      let answer = try await store.take([
+        Self.batch(events, epoch: gateway.epoch, before: before, after: progress?.lanes[.messages])
+      ])
+      switch answer.first {
+      case .conflict: renew()
+      case .acknowledged(let through): gateway.cursor = min(through, gateway.last)
+      case .outOfOrder, nil: break
+      }
+      if !all, Bool.random(using: &random) { return }
+    }
+    Issue.record("it does not come to an end")
+  }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// Databases that are older copies of themselves, of gateways and of hubs.
+  @Suite struct PutBack {
+    private static let ways = ["", "link = \"http\""]
+
+    @Test(arguments: ways) func `a gateway's card that is put back loses nothing that it hears from then on`(
+      _ way: String
+    ) throws {
+      let rig = try Rig()
+      rig.writeGatewayConfiguration(extra: way)
+      try rig.startRadio(["--queue", "1000"])
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      try hear(10, rig, stored: 10)
+      try rig.waitForAllAtHub(messages: 10)
+      try end(rig)
+      try copy(rig, "gw.db", to: "kept")
+      try rig.startGateway()
+      try rig.waitForSync()
+      try hear(5, rig, stored: 15)
+      try rig.waitForAllAtHub(messages: 15)
+      try end(rig)
+      rig.hub?.kill9()
+      try copy(rig, "kept", to: "gw.db")
+      try rig.startGateway()
+      try rig.waitForSync()
+      try hear(20, rig, stored: 30)
+      try rig.startHub()
+      try untilTrue("all at the hub: \(rig.gateway?.lines.suffix(5) ?? [])") {
+        _ = rig.control("POST", "/v1/outbox/resume")
+        return try Self.messages(rig).count >= 35
+      }
+      let messages = try Self.messages(rig)
+      #expect(Set(messages).count == 35 && messages.count == 35, "each once: \(messages)")
+      #expect(rig.gateway?.lines.contains { $0.contains("is an older copy") } == true)
+    }
+
+    @Test(arguments: ways) func `a hub that was put back while a gateway had nothing to say gets all again`(
+      _ way: String
+    ) throws {
+      let rig = try Rig()
+      rig.writeGatewayConfiguration(extra: way)
+      try rig.startRadio(["--queue", "1000"])
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      try hear(10, rig, stored: 10)
+      try rig.waitForAllAtHub(messages: 10)
+      try endHub(rig)
+      try copy(rig, "hub.db", to: "kept.db")
+      try rig.startHub()
+      try hear(50, rig, stored: 60)
+      try rig.waitForAllAtHub(messages: 60)
+      try endHub(rig)
+      try copy(rig, "kept.db", to: "hub.db")
+      try rig.startHub()
+      try hear(3, rig, stored: 63)
+      try untilTrue("all at the hub: \(rig.gateway?.lines.suffix(5) ?? [])") { try Self.messages(rig).count >= 63 }
+      let messages = try Self.messages(rig)
+      #expect(Set(messages).count == 63 && messages.count == 63, "each once")
+    }
+
+    @Test(arguments: ways, [false, true]) func `what others post in a gateway's name takes nothing of its own away`(
+      _ way: String, _ hasServer: Bool
+    ) throws {
+      let rig = try Rig()
+      let server = hasServer ? try PostgresServer() : nil
+      if let server { rig.writeHubConfiguration(database: server.address) }
+      rig.writeGatewayConfiguration(extra: way)
+      try rig.startRadio(["--queue", "1000"])
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      try hear(10, rig, stored: 10)
+      try rig.waitForAllAtHub(messages: 10)
+      let last = try #require(try rig.status()?["store"]?["last_seq"]?.integer)
+      let epoch = try #require(try rig.hubRows("events").last?["epoch"]?.string)
+      let forged = (1...40).map {
+        "{\"seq\":\(last + Int64($0)),\"at\":1,\"trusted\":true,\"kind\":\"message\",\"body\":{\"text\":\"forged \($0)\"}}"
+      }
+      let answer = rig.askHub(
+        "POST", "/v1/gateways/\(rig.gatewayID ?? "")/events",
+        body: "{\"epoch\":\"\(epoch)\",\"lane\":\"messages\",\"events\":[\(forged.joined(separator: ","))]}")
+      #expect(answer?.status == 200)
+      try hear(20, rig, stored: 30)
+      let own = { (texts: [String]) in texts.filter { !$0.hasPrefix("forged") } }
+      try untilTrue("all at the hub: \(rig.gateway?.lines.suffix(5) ?? [])") {
+        _ = rig.control("POST", "/v1/outbox/resume")
+        return own(try Self.messages(rig)).count >= 30
+      }
+      let messages = own(try Self.messages(rig))
+      #expect(Set(messages).count == 30 && messages.count == 30, "each once: \(messages)")
+      #expect(rig.hub?.lines.contains { $0.contains("is here with other content") } == true)
+    }
+
+    // MARK: Steps
+
+    /// What a message says and when it was sent: radios count from one again when they are told to.
+    private static func messages(_ rig: Rig) throws -> [String] {
+      try rig.hubRows("events").filter { $0["kind"]?.string == "message" }.map {
+        "\($0["body"]?["text"]?.string ?? "") \($0["body"]?["sender_time"]?.integer ?? 0)"
+      }
+    }
+
+    private func hear(_ count: Int, _ rig: Rig, stored: Int64) throws {
+      // Each says something else: what says the same at the same time is one message.
+      for number in (Int(stored) - count)..<Int(stored) { rig.radio?.write("chan r1 0 message \(number) of \(stored)") }
+      try untilTrue("\(stored) in the store: \(rig.gateway?.lines.suffix(5) ?? [])") {
+        try rig.status()?["store"]?["messages"]?.integer == stored
+      }
+    }
+
+    private func end(_ rig: Rig) throws {
+      rig.gateway?.send(SIGTERM)
+      _ = try rig.gateway?.ended()
+    }
+
+    private func endHub(_ rig: Rig) throws {
+      rig.hub?.send(SIGTERM)
+      _ = try rig.hub?.ended()
+    }
+
+    private func copy(_ rig: Rig, _ from: String, to: String) throws {
+      for suffix in ["", "-wal", "-shm", ".mark"] {
+        let (source, target) = (rig.scratch.location(from + suffix), rig.scratch.location(to + suffix))
+        unlink(target)
+        if access(source, F_OK) == 0 { try FileManager.default.copyItem(atPath: source, toPath: target) }
+      }
+    }
+  }
+}
