@@ -146,6 +146,32 @@ import VirtualRadio
     #expect(candidates.count == 2 && candidates.contains { $0.contains("r1 twin") })
   }
 
+  @Test func `a node that calls itself like a channel takes no channel away`() throws {
+    let bench = try Bench()
+    for (number, name) in (["Public", "public"] as [Text]).enumerated() {
+      let key = PublicKey(bytes: [UInt8](repeating: UInt8(9 + number), count: 32))!
+      bench.own.received(Command.addUpdateContact(Contact(key: key, name: name)).encode())
+      bench.loop.later { bench.synchronizer.refresh(key) }
+      try bench.run("the node is known") { try bench.store.contact(key) != nil }
+    }
+    let addressing = Addressing(bench.store)
+    for typed in ["Public", "public", "PUBLIC"] {
+      guard case .channel(let channel) = try addressing.find(typed) else {
+        Issue.record("\(typed) is a node")
+        continue
+      }
+      #expect(channel.name == "Public")
+      #expect(try addressing.channel(typed).slot == channel.slot)
+      let message = try bench.send(SendRequest(to: typed, text: "x")).get().first
+      #expect(message?.channel != nil, "\(typed)")
+    }
+    #expect(try addressing.channel("publ").name == "Public", "a beginning of a channel's name")
+    // Where a node is asked for, it is found by its name as before; another by its key.
+    #expect(try addressing.contact("Public").contact.key.bytes.first == 9)
+    #expect(try addressing.contact("public").contact.key.bytes.first == 10)
+    #expect(throws: Refusal.invalid("r1 is a node; expected a channel")) { try addressing.channel("r1") }
+  }
+
   @Test func `of two nodes whose names look the same, the one whose name was typed is meant`() throws {
     let bench = try Bench()
     let names: [Text] = ["Ren\u{E9}", "Rene\u{301}"]

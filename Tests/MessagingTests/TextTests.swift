@@ -67,7 +67,7 @@ import Timing
     #expect(try addressing.contact(key.hex).contact.name == "Birch")
     #expect(try addressing.contact(key.prefix.hex).contact.name == "Birch")
     #expect(try addressing.channel(secret.digest).slot == 1)
-    #expect(throws: Refusal.self, "two have that name") { try addressing.find("trees") }
+    #expect(try addressing.find("trees") == .channel(Channel(slot: 1, name: "trees", secret: secret)))
   }
 }
 

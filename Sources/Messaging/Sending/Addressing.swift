@@ -26,9 +26,19 @@ public struct Addressing {
   /// So many are how messages name their sender: a node that takes them for its name is not meant.
   private static let digitsOfPrefix = 12
 
-  /// How well something fits; a better rank alone counts.
+  /// How well something fits; a better rank alone counts. A channel of the radio comes before a name from the air, which any node
+  /// may take.
   private enum Rank: Int, Comparable {
-    case key, keyPrefix, alias, name, nameInAnyCase, beginning, keyBeginning
+    case key, keyPrefix, alias, channel, channelInAnyCase, name, nameInAnyCase, beginning, keyBeginning
+
+    /// The rank of a channel whose name fits so well.
+    var ofChannel: Self {
+      switch self {
+      case .name: .channel
+      case .nameInAnyCase: .channelInAnyCase
+      default: self
+      }
+    }
 
     static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
   }
@@ -49,15 +59,25 @@ public struct Addressing {
     }
   }
 
-  public func find(_ text: String) throws(Refusal) -> Addressee {
+  /// What is looked for.
+  private enum Kind {
+    case any, contact, channel
+  }
+
+  /// A node or a channel.
+  public func find(_ text: String) throws(Refusal) -> Addressee { try find(text, .any) }
+
+  private func find(_ text: String, _ kind: Kind) throws(Refusal) -> Addressee {
     guard !text.isEmpty else { throw .invalid("expected a name, a key or a #channel") }
     var found = Found()
     do throws(StoreError) {
-      try store.eachChannel { channel in
-        if channel.secret.digest == text { return found.add(.channel(channel), .key) }
-        if let rank = Self.rank(channel.name.string, "", text) { found.add(.channel(channel), rank) }
+      if kind != .contact {
+        try store.eachChannel { channel in
+          if channel.secret.digest == text { return found.add(.channel(channel), .key) }
+          if let rank = Self.rank(channel.name.string, "", text) { found.add(.channel(channel), rank.ofChannel) }
+        }
       }
-      if !text.begins(with: "#") {
+      if kind != .channel, !text.begins(with: "#") {
         let aliases = try self.aliases()
         try store.eachContact { stored in
           let key = stored.contact.key.hex
@@ -99,15 +119,30 @@ public struct Addressing {
     return near.map { .otherChannel(text, known: $0) } ?? .notFound(text)
   }
 
-  /// A node that the radio can send to.
+  /// A node that the radio can send to. Channels are looked at only to say what is wrong.
   public func contact(_ text: String) throws(Refusal) -> StoredContact {
-    guard case .contact(let stored) = try find(text) else { throw .invalid("\(text) is a channel; expected a node") }
+    guard case .contact(let stored) = try find(text, asked: .contact) else {
+      throw .invalid("\(text) is a channel; expected a node")
+    }
     return stored
   }
 
+  /// A channel of the radio. Nodes are looked at only to say what is wrong.
   public func channel(_ text: String) throws(Refusal) -> Channel {
-    guard case .channel(let channel) = try find(text) else { throw .invalid("\(text) is a node; expected a channel") }
+    guard case .channel(let channel) = try find(text, asked: .channel) else {
+      throw .invalid("\(text) is a node; expected a channel")
+    }
     return channel
+  }
+
+  /// What is of the kind that was asked for, else what is not.
+  private func find(_ text: String, asked kind: Kind) throws(Refusal) -> Addressee {
+    do {
+      return try find(text, kind)
+    } catch {
+      guard case .notFound = error else { throw error }
+      return try find(text, .any)
+    }
   }
 
   private static func rank(_ name: String, _ key: String, _ text: String) -> Rank? {
