@@ -51,6 +51,12 @@ struct PurgeOld: AsyncParsableCommand {
   @Flag(help: "Also delete joined messages.") var messages = false
   @Flag(help: "Also delete contacts that have not changed since then.") var contacts = false
   @Flag(help: "Also delete commands that ended before then.") var commands = false
+  @Flag(
+    help: """
+      This machine's clock is right, although the hub has not seen so much time pass: after it was off for more than a \
+      week, or was moved.
+      """)
+  var trustClock = false
   @Flag(help: "Only show what would be deleted.") var dryRun = false
   @Flag(help: "Delete it.") var yes = false
 
@@ -69,8 +75,11 @@ struct PurgeOld: AsyncParsableCommand {
     let plan = PurgePlan(
       gateway: gateway, age: { kinds.isEmpty || kinds.contains($0) ? age : nil }, messages: messages ? age : nil,
       contacts: contacts ? age : nil, commands: commands ? age : nil)
-    let count = try await beside.store(configuration, writes: yes) { store in
-      let purge = Hub.Purge(store, plan, at: Beside.now, deletes: yes) { [yes] took in
+    let count = try await beside.store(configuration, writes: yes) { [yes, trustClock] store in
+      let clock = Beside.now
+      let now = try await store.surelyPassed(at: clock, trusts: trustClock, keeps: yes)
+      if let words = HubStore.clockTrouble(clock, surely: now) { Console.error("note: \(words)") }
+      let purge = Hub.Purge(store, plan, at: now, deletes: yes) { [yes] took in
         // As long as it took, the others have their turn.
         if yes { try await Task.sleep(for: max(took, .milliseconds(10))) }
       }

@@ -171,10 +171,31 @@ import Testing
     #expect(try await purge(store, plan).isEmpty)
   }
 
+  @Test func `a clock that is ahead deletes nothing, neither at the start nor while it serves`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    try await take(store, "g", .messages, (1...105).map { Self.event($0, "message", days: Double(105 - $0)) })
+    let year = 365 * Self.day
+    // As it comes up, three years ahead.
+    let begun = try await store.surelyPassed(at: Self.now + 3 * year, uptime: 0)
+    #expect(begun == Self.now + Self.day)
+    let plan = PurgePlan(age: { _ in year }, messages: year)
+    #expect(try await purge(store, plan, at: begun).isEmpty)
+    #expect(HubStore.clockTrouble(Self.now + 3 * year, surely: begun)?.contains("1094 days") == true)
+    // An hour later the clock is right, then ten years ahead; the machine has run for two hours.
+    #expect(try await store.surelyPassed(at: Self.now, uptime: 3_600_000) == Self.now)
+    #expect(try await store.surelyPassed(at: Self.now + 10 * year, uptime: 7_200_000) == begun + 7_200_000)
+    // It was off, and comes up with that clock: of what may be the clock, a week counts.
+    let again = try HubStore(location: scratch.location("hub.db"))
+    let wrong = Self.now + 20 * year
+    #expect(try await again.surelyPassed(at: wrong, uptime: 0) == begun + 7_200_000 + HubStore.longestAway)
+    #expect(try await again.surelyPassed(at: wrong, uptime: 0, trusts: true) == wrong, "an operator says so")
+    #expect(HubStore.clockTrouble(Self.now, surely: Self.now) == nil)
+  }
+
   @Test func `the hub's caretaker deletes what the configuration no longer keeps, and counts it`() async throws {
     let stores = try HubStores(location: scratch.location("hub.db"))
     try await take(stores.desk, "g", .packets, (1...600).map { Self.event($0, "packet", days: 8) })
-    try await take(stores.desk, "g", .messages, [Self.event(601, "message", days: 8)])
+    try await take(stores.desk, "g", .messages, [Self.event(601, "message", days: 0)])
     var retention = Retention()
     retention.lanes = [.packets: 7 * Self.day]
     let count = await Caretaker(stores: stores, retention: retention).once(at: Self.now)

@@ -12,6 +12,7 @@ enum HubSchema {
     let all = [
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
+      steadyClock,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -138,6 +139,9 @@ enum HubSchema {
     ALTER TABLE updates_in_rows RENAME TO updates;
     CREATE INDEX updates_by_id ON updates(gateway, bucket, id) WHERE gateway <> ''
     """
+
+  /// Time that has surely passed, and what the clock showed then: milliseconds since 1970, one row.
+  private static let steadyClock = "CREATE TABLE steady_clock(elapsed INTEGER NOT NULL, wall INTEGER NOT NULL)"
 
   /// Which channels each gateway has told of: that it has joined them, or of a message there. Of others it gets nothing.
   private static func gatewayChannels(_ dialect: Dialect) -> String {

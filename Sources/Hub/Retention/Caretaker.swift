@@ -12,6 +12,7 @@ struct Caretaker: Sendable {
   let stores: HubStores
   let retention: Retention
   private let rare = RareLine(HubLog.write)
+  private let doubts = RareLine(HubLog.write)
 
   init(stores: HubStores, retention: Retention) { (self.stores, self.retention) = (stores, retention) }
 
@@ -29,7 +30,15 @@ struct Caretaker: Sendable {
   }
 
   @discardableResult
-  func once(at now: Int64) async -> Purge.Count? {
+  func once(at clock: Int64) async -> Purge.Count? {
+    let now: Int64
+    do {
+      now = try await stores.caretaker.surelyPassed(at: clock)
+    } catch {
+      rare.say("retention: \(error)")
+      return nil
+    }
+    if let words = HubStore.clockTrouble(clock, surely: now) { doubts.say("retention: \(words)") }
     let purge = Purge(stores.caretaker, retention.plan, at: now, deletes: true) { [stores] took in
       try await Task.sleep(for: max(took * Self.rest, .milliseconds(20)))
       let begun = ContinuousClock.now

@@ -2,6 +2,7 @@
 
 import JSON
 import SQLite
+import Timing
 
 /// A change of which connected gateways, or waiting requests, are notified.
 public struct HubNews: Equatable, Sendable {
@@ -43,6 +44,8 @@ public actor HubStore {
   var news: [HubNews] = []
   /// Commands that have ended since the start: every so many, old ones are forgotten.
   var ended = 0
+  /// `nil`: nobody has asked how old anything is.
+  var steady: SteadyClock?
   private var listener: @Sendable (HubNews) -> Void = { _ in }
 
   /// Databases block: that is done on a thread of its own.
