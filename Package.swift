@@ -5,6 +5,9 @@ import PackageDescription
 // Asynchronous functions run where their caller runs: on the loop.
 let strict: [SwiftSetting] = [
   .treatAllWarnings(as: .error), .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+  // An expression that the type checker tries in more ways is an error here, before an older compiler gives up at it: counted, not timed,
+  // so that a busy machine judges as a quiet one.
+  .unsafeFlags(["-Xfrontend", "-solver-scope-threshold=50000"]),
 ]
 
 let package = Package(
