@@ -1,14 +1,18 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
+// An expression that the type checker tries in more ways is an error, before an older compiler gives up at it. Counted, not timed: a busy
+// machine judges as a quiet one. Older compilers count more for the same, and have a bound of their own.
+#if compiler(>=6.3)
+  let boundedTypeChecks: [SwiftSetting] = [.unsafeFlags(["-Xfrontend", "-solver-scope-threshold=50000"])]
+#else
+  let boundedTypeChecks: [SwiftSetting] = []
+#endif
+
 // The manifest is the architecture: arrows point down only. See docs/architecture.md.
 // Asynchronous functions run where their caller runs: on the loop.
-let strict: [SwiftSetting] = [
-  .treatAllWarnings(as: .error), .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
-  // An expression that the type checker tries in more ways is an error here, before an older compiler gives up at it: counted, not timed,
-  // so that a busy machine judges as a quiet one.
-  .unsafeFlags(["-Xfrontend", "-solver-scope-threshold=50000"]),
-]
+let strict: [SwiftSetting] =
+  [.treatAllWarnings(as: .error), .enableUpcomingFeature("NonisolatedNonsendingByDefault")] + boundedTypeChecks
 
 let package = Package(
   name: "meshpost",

@@ -74,13 +74,16 @@ enum MQTTCommand: Equatable {
       flags |= 0x40
       payload += binary(password)
     }
-    var body = string("MQTT") + [version.rawValue, flags] + word(options.keepAlive)
+    let body = string("MQTT") + [version.rawValue, flags] + word(options.keepAlive)
     guard version == .v5 else { return body + payload }
     // The session lasts a while, for what comes down meanwhile; the other two bound what may come.
-    body += properties(
-      [0x11] + long(options.sessionExpiry) + [0x21] + word(options.receiveMaximum) + [0x27]
-        + long(options.maxBytes))
-    return body + payload
+    var bounds: [UInt8] = [0x11]
+    bounds += long(options.sessionExpiry)
+    bounds += [0x21]
+    bounds += word(options.receiveMaximum)
+    bounds += [0x27]
+    bounds += long(options.maxBytes)
+    return body + properties(bounds) + payload
   }
 
   private static func properties(of message: MQTTMessage, _ alias: TopicAliases.Alias?) -> [UInt8] {

@@ -22,6 +22,8 @@ public protocol ByteStream: AnyObject {
   /// Bytes that have moved: those that the peer's kernel has acknowledged, and those that came. It grows as long as the line
   /// works, however slowly.
   var movedBytes: UInt64 { get }
+  /// Bytes that were written and that the peer's kernel has not acknowledged.
+  var outstandingBytes: Int { get }
   /// Takes all of it at once; it goes out as the line allows.
   func write(_ bytes: [UInt8])
   /// The bytes that come next, at least one.
@@ -32,6 +34,10 @@ public protocol ByteStream: AnyObject {
   var isQuiet: Bool { get }
   /// Whoever reads gets `StreamEnd.cancelled`.
   func close()
+}
+
+extension ByteStream {
+  public var outstandingBytes: Int { pendingBytes }
 }
 
 public final class SocketStream: ByteStream {
@@ -69,6 +75,8 @@ public final class SocketStream: ByteStream {
   deinit { close() }
 
   public var pendingBytes: Int { pending.count - sent }
+
+  public var outstandingBytes: Int { socket < 0 ? 0 : pendingBytes + Descriptor.unacknowledged(socket) }
 
   public var movedBytes: UInt64 {
     guard socket >= 0 else { return written &+ received }

@@ -147,6 +147,7 @@ public final class TLSStream: ByteStream {
 
   public var pendingBytes: Int { unsent.count - taken + socket.pendingBytes }
   public var movedBytes: UInt64 { socket.movedBytes }
+  public var outstandingBytes: Int { unsent.count - taken + socket.outstandingBytes }
 
   /// What TLS itself has to say after an answer, as tickets for another session, is not data.
   public var isQuiet: Bool {

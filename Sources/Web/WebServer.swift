@@ -190,11 +190,13 @@ public final class WebServer {
     switch request.method {
     case "GET": return state(isSignedIn: session(of: request) != nil)
     case "DELETE":
-      for token in tokens(request) {
-        sessions.end(token)
+      var hasEnded = false
+      for token in tokens(request) where sessions.end(token) {
+        hasEnded = true
         endAnswers { $0 == WebSessions.digest(token) }
       }
-      access.keep(sessions)
+      // Who is not signed in has nothing written.
+      if hasEnded { access.keep(sessions) }
       var response = state(isSignedIn: false)
       response.headers.add("Set-Cookie", "\(cookie)=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0")
       return response

@@ -50,9 +50,11 @@ public struct WebSessions {
     return sessions[place]
   }
 
-  public mutating func end(_ token: String) {
-    let digest = Self.digest(token)
+  /// False: there was none with this token.
+  public mutating func end(_ token: String) -> Bool {
+    let (digest, before) = (Self.digest(token), sessions.count)
     sessions.removeAll { $0.digest == digest }
+    return sessions.count < before
   }
 
   public mutating func endAll() { sessions = [] }

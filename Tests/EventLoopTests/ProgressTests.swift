@@ -6,11 +6,11 @@ import Timing
 
 @Suite struct ProgressTests {
   /// `moves`: after so many milliseconds something moves. When it is given up, in milliseconds; `nil`: not within 3 s.
-  private func end(patience: Int, moves: [Int]) -> Int? {
+  private func end(patience: Int, moves: [Int], bytes: UInt64 = 256) -> Int? {
     let loop = EventLoop()
     let begin = loop.now
     var (moved, ended) = (UInt64(0), Int?.none)
-    for time in moves { loop.schedule(after: .milliseconds(time)) { moved += 1 } }
+    for time in moves { loop.schedule(after: .milliseconds(time)) { moved += bytes } }
     loop.begin {
       do {
         try await loop.whileMoving(.milliseconds(patience), { moved }) { try await loop.sleep(for: .seconds(3)) }
@@ -27,5 +27,10 @@ import Timing
     #expect(try #require(end(patience: 200, moves: [])) >= 200)
     let slow = try #require(end(patience: 400, moves: Array(stride(from: 100, through: 1500, by: 100))))
     #expect(slow >= 1800)
+  }
+
+  @Test func `single bytes and pings are nothing that moves`() throws {
+    let times = Array(stride(from: 50, through: 2500, by: 50))
+    #expect(try #require(end(patience: 400, moves: times, bytes: 8)) < 2000)
   }
 }

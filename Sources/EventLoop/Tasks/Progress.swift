@@ -6,8 +6,9 @@ extension EventLoop {
   /// Cancels `work` when nothing has moved for `patience`, and throws `TimedOut` once it has ended. What moves slowly is waited for: on a
   /// narrow line an answer stands in the queue behind everything that was sent before it.
   ///
-  /// `moved`: a number that changes when something has moved; it is looked at four times within the patience. A peer that lets a byte
-  /// through now and then does not hold us for ever: 120 times the patience is the end. `nil`: no limit.
+  /// `moved`: a number that grows with what has moved, in bytes; it is looked at four times within the patience. A peer that lets a byte
+  /// through now and then, or only says that it is there, moves nothing (`Progress.least`), and 120 times the patience is the end in
+  /// any case. `nil`: no limit.
   public func whileMoving<Result>(
     _ patience: Duration?, _ moved: @escaping () -> UInt64, _ work: @escaping () async throws -> Result
   ) async throws -> Result {
@@ -44,8 +45,10 @@ extension EventLoop {
   }
 }
 
-/// Tells when nothing has moved for too long: `moved` is a number that changes when something has.
+/// Tells when nothing has moved for too long: `moved` is a number that grows with what has, in bytes.
 public struct Progress {
+  /// Less is no progress: pings and single bytes are not what anybody waits for. A line of 26 bytes a second has it in 10 s.
+  static let least: UInt64 = 256
   private static let maxRounds: Int64 = 120
   private static let looks = 4
 
@@ -65,7 +68,7 @@ public struct Progress {
   public func nextLook(now: MonotonicTime) -> MonotonicTime { min(since + patience, now + patience / Self.looks, end) }
 
   public mutating func isOver(_ moved: UInt64, now: MonotonicTime) -> Bool {
-    if moved != last { (last, since) = (moved, now) }
+    if moved < last || moved - last >= Self.least { (last, since) = (moved, now) }
     return now >= since + patience || now >= end
   }
 }

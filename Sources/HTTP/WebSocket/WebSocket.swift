@@ -109,6 +109,8 @@ public final class WebSocket {
   public var pendingBytes: Int { stream?.pendingBytes ?? 0 }
   /// As of `ByteStream`.
   public var movedBytes: UInt64 { stream?.movedBytes ?? 0 }
+  /// Of `bytesSent`, what the server's kernel has acknowledged, about.
+  public var acknowledgedBytes: UInt64 { bytesSent - min(bytesSent, UInt64(stream?.outstandingBytes ?? 0)) }
 
   // MARK: Opening
 

@@ -243,6 +243,11 @@ extension HubStore {
     }
   }
 
+  /// Whether a session has this token, be it over.
+  func hasSession(_ token: String) throws(HubDatabaseError) -> Bool {
+    try database.first("SELECT 1 FROM web_sessions WHERE digest = ?1", .text(Self.digest(token))) { _ in true } ?? false
+  }
+
   func endSession(_ token: String) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.run("DELETE FROM web_sessions WHERE digest = ?1", .text(Self.digest(token)))

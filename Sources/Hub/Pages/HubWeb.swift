@@ -132,7 +132,10 @@ final class HubWeb: Sendable {
 
   func signOut(_ request: Request) async throws -> Response {
     try check(request, sameOrigin: true)
-    for token in tokens(request, Self.cookie) { try await stores.desk.endSession(token) }
+    // Where readers wait, not where gateways' batches are written.
+    for token in tokens(request, Self.cookie) where try await stores.pages.hasSession(token) {
+      try await stores.desk.endSession(token)
+    }
     var response = state(nil)
     setCookie(Self.cookie, "", seconds: 0, in: &response)
     return response

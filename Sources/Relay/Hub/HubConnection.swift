@@ -52,6 +52,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   /// Batches that have no answer yet, in order.
   private var batches: [(number: Int, lane: Lane?, last: Int64, answer: Promise<Verdict>)] = []
   var lastNumber = 0
+  private var batchesTaken: UInt64 = 0
   /// Questions that have no answer yet.
   var asked: [String: Promise<JSONValue?>] = [:]
   private var lastHeard = MonotonicTime(seconds: 0)
@@ -323,8 +324,10 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       batches.append((lastNumber, batch.lane, batch.events.last?.seq ?? 0, answer))
       socket.send(text: batch.encode(of: store, number: lastNumber))
       do {
-        // It may take as long as it likes to get there, if it moves.
-        return try await loop.whileMoving(settings.server.timeout, { socket.movedBytes }) { try await answer.value() }
+        // It may take as long as it likes to get there, if it moves, or if those before it are taken. What else goes to and fro is no progress.
+        let end = socket.bytesSent
+        let moved = { [weak self] in min(end, socket.acknowledgedBytes) &+ (self?.batchesTaken ?? 0) << 32 }
+        return try await loop.whileMoving(settings.server.timeout, moved) { try await answer.value() }
       } catch is TimedOut {
         socket.close(.closed("no answer in time"))
         return .hungUp(reason: WebSocketFailure.closed("no answer in time").description)
@@ -355,6 +358,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       throw Nonsense(message: "an invalid answer")
     }
     batches.removeFirst()
+    if case .acknowledged = verdict { batchesTaken &+= 1 }
     // Those behind one that is not taken are void.
     switch verdict {
     case .acknowledged: break

@@ -98,12 +98,13 @@ public final class JournalUpstream: Upstream {
   /// What was in the way when events were to be taken, until some are. A server that answers and takes none is none that works: `trouble` ends
   /// with each connection.
   var obstacle: String? { didSet { if (obstacle == nil) != (oldValue == nil) { troubleChanged() } } }
+  /// Since when events wait and none was acknowledged; `nil`: none wait.
+  var waitsSince: MonotonicTime?
   /// Events were taken since this began.
   var hasTaken = false
   /// What goes wrong is another thing than before, or nothing.
   var troubleChanged: () -> Void = {}
-  var lastSuccess: Int64?
-  var batches: UInt64 = 0
+  var (lastSuccess, batches): (Int64?, UInt64) = (nil, 0)
   /// Stopped for good: another upstream takes its place.
   private(set) var isClosed = false
   var times: JournalTimes
@@ -175,6 +176,7 @@ public final class JournalUpstream: Upstream {
   public func wake() {
     if settings.filter.age != nil { times.committed(through: store.lastSeq, now: loop.now) }
     guard !isClosed else { return }
+    if waitsSince == nil, waiting != ByLane(all: false) { waitsSince = loop.now }
     if task == nil { task = loop.begin { [weak self] in await self?.run() } }
     // Each commit comes by here: one that finds a pause is not worth a turn of the task, which knows itself when that ends.
     if !shipment.isResting(now: loop.now) { woken.resume() }

@@ -60,6 +60,7 @@ extension JournalUpstream {
     lastSuccess = clock.milliseconds
     (hasTaken, obstacle) = (true, nil)
     epochRenewals = 0
+    waitsSince = nil
     lanes[lane].taken = seq
     lanes[lane].suspicion.advanced(to: seq)
     lanes[lane].passed.events += covered?.events ?? 0
@@ -70,6 +71,7 @@ extension JournalUpstream {
     if !knowsLanes { setTaken(ByLane(all: seq)) }
     recovered(hasTaken: true)
     keepCursors()
+    if pendingEvents > 0 { waitsSince = loop.now }
   }
 
   /// The cursors follow. A hub says itself what it has: where it is, is written along with something else.

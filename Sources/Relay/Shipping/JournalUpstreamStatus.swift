@@ -2,6 +2,7 @@
 
 import EventLoop
 import Store
+import Timing
 
 /// What comes from the server besides acknowledgements.
 extension JournalUpstream {
@@ -86,11 +87,18 @@ extension JournalUpstream {
     return shipment.rate.bytesPerSecond(now: loop.now)
   }
 
+  /// So long what waits may go without an acknowledgement, before an upstream without any trouble is said to be stuck.
+  private static let longestSilence: Duration = .seconds(60)
+
   var progress: Relay.Progress {
     if isPaused || pendingEvents == 0 { return .fine }
     if isResting { return .unknown }
     if let obstacle { return .stuck(events: pendingEvents, reason: obstacle) }
-    return hasTaken ? .fine : .unknown
+    guard hasTaken else { return .unknown }
+    // That something was taken once says nothing of what waits now.
+    guard let waitsSince, loop.now - waitsSince >= Self.longestSilence else { return .fine }
+    return .stuck(
+      events: pendingEvents, reason: "nothing was acknowledged for \(Int((loop.now - waitsSince).inSeconds)) s")
   }
 
   private var stateForPeople: (UpstreamStatus.State, String?) {

@@ -40,7 +40,7 @@ enum RetryPolicy {
   static let first: Duration = .seconds(1)
   static let limit: Duration = .seconds(300)
   /// A server that wants longer is asked again after this.
-  static let longestRetryAfter: Int64 = 86_400
+  static let longestRetryAfter: Int64 = 3600
 
   /// `now`: seconds since 1970, for a Retry-After with a date.
   static func verdict(

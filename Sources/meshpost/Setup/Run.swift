@@ -64,7 +64,7 @@ struct RunCommand: ParsableCommand {
   private func follow(_ socket: String) -> ChildProgram? {
     // There is nothing to follow until the socket exists.
     let script = """
-      while [ ! -S "$1" ]; do sleep 0.2; done; exec "$0" messages --follow --limit 5 --socket "$1"
+      unset MESHPOST_HOST; while [ ! -S "$1" ]; do sleep 0.2; done; exec "$0" messages --follow --limit 5 --socket "$1"
       """
     // `try?`: messages are then not shown, and the error has been printed.
     return try? ChildProgram(["/bin/sh", "-c", script, Folder.resolved("/proc/self/exe"), socket])
