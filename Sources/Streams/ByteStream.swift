@@ -57,8 +57,8 @@ public final class SocketStream: ByteStream {
   var wallSeconds: Int64 { loop.wallClock.seconds }
   /// Reads since the last wait.
   private var reads = 0
-  /// The last read took all that was there: the kernel says when there is more.
-  private var isEmptied = false
+  /// The turn in which a read took all that was there: within it there is no more to look for.
+  private var emptied: UInt64?
   private let meter: TrafficMeter?
   private let endsWithPeer: Bool
 
@@ -120,15 +120,15 @@ public final class SocketStream: ByteStream {
         do { try await loop.nextTurn() } catch { throw .cancelled }
         continue
       }
-      if isEmptied {
-        isEmptied = false
+      if emptied == loop.wakeups {
+        emptied = nil
         try await untilReadable()
         continue
       }
       reads += 1
       switch Descriptor.read(socket) {
       case .bytes(let bytes):
-        isEmptied = bytes.count < Descriptor.chunk
+        emptied = bytes.count < Descriptor.chunk ? loop.wakeups : nil
         received &+= UInt64(bytes.count)
         meter?.moved(bytes.count, on: socket)
         return bytes

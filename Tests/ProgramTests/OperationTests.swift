@@ -153,7 +153,9 @@ extension WholeProgramTests {
       func position(_ epoch: String) -> String {
         let answer = rig.askHub("GET", "/v1/gateways/test?epoch=\(epoch)")
         let text = String(decoding: answer?.body ?? [], as: UTF8.self)
+        // What the events say is another test's.
         return String(text[(text.range(of: "\"epoch\"")?.lowerBound ?? text.startIndex)...])
+          .replacing(/"digests":\{[^}]*\},/, with: "")
       }
       #expect(post("messages", 24) == #"200 {"acknowledged":24}"#)
       #expect(post("nodes", 20) == #"200 {"acknowledged":20}"#)
