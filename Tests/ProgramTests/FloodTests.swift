@@ -12,6 +12,7 @@ extension WholeProgramTests {
     /// went out, and when it was hung up on.
     private static let flood = """
       import base64, hashlib, os, socket, sys, threading, time
+      \(Program.say)
       mode, port = sys.argv[1], int(sys.argv[2])
       total, told, lock = 0, 0.0, threading.Lock()
       def send(peer, data):
@@ -21,7 +22,7 @@ extension WholeProgramTests {
               total += len(data)
               if time.monotonic() - told > 0.05:
                   told = time.monotonic()
-                  print("sent", total, flush=True)
+                  say(f"sent {total}")
       def head(peer):
           data = b""
           while b"\\r\\n\\r\\n" not in data:
@@ -54,7 +55,7 @@ extension WholeProgramTests {
               if mode == "pushes": forever(peer, (b">\\x21\\x00\\x80" + bytes(range(32))) * 1000)
               if mode == "client": forever(peer, b"<" * 100000)
           except OSError: pass
-          print("cut", total - before, flush=True)
+          say(f"cut {total - before}")
       def drain(peer):
           try:
               while peer.recv(65536): pass
@@ -64,7 +65,7 @@ extension WholeProgramTests {
               try: serve(socket.create_connection(("127.0.0.1", port)))
               except OSError: time.sleep(0.1)
       listener = socket.create_server(("127.0.0.1", port))
-      print("ready", flush=True)
+      say("ready")
       while True:
           peer, _ = listener.accept()
           threading.Thread(target=serve, args=(peer,), daemon=True).start()

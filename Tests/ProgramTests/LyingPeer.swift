@@ -21,7 +21,7 @@ final class LyingPeer {
   init(_ scratch: Scratch, listen: String, target: String) throws {
     self.scratch = scratch
     mode = scratch.write("lies-\(UUID().uuidString.prefix(4))", "")
-    program = try Program(Program.python, ["-u", "-c", Self.script, listen, target, mode])
+    program = try Program(Program.python, ["-u", "-c", Program.say + "\n" + Self.script, listen, target, mode])
     try program.line(with: "ready")
   }
 
@@ -65,7 +65,7 @@ final class LyingPeer {
                 text = state["value"].encode()
                 if not state["told"]:
                     state["told"] = True
-                    print("lied", state["n"], key.decode(), flush=True)
+                    say(f'lied {state["n"]} {key.decode()}')
             out.append(text)
         return b"".join(out) + body[at:]
 
@@ -151,15 +151,15 @@ final class LyingPeer {
             if text and text != last:
                 last = text
                 words = text.split(" ")
-                state["told"] = False
                 state["n"] = words[0]
                 state["keys"] = [k for k in words[2].split(",") if k] if len(words) > 2 else []
                 state["value"] = words[1] if len(words) > 1 else None
+                state["told"] = False
                 with lock:
                     for s in peers:
                         try: s.shutdown(socket.SHUT_RDWR)
                         except OSError: pass
-                print("mode", words[0], "", flush=True)
+                say(f"mode {words[0]} ")
             time.sleep(0.02)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -168,7 +168,7 @@ final class LyingPeer {
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(place)
     listener.listen(64)
-    print("ready", flush=True)
+    say("ready")
     while True: threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
     """#
 }

@@ -48,7 +48,7 @@ extension WholeProgramTests {
               _, at = text(data, at); _, at = text(data, at)
           user, at = text(data, at); password, at = text(data, at)
           check(user.decode(), password.decode())
-          print("token verified", flush=True)
+          say("token verified")
           connection.sendall(bytes([0x20, 3, 0, 0, 0]))
           while True:
               kind, data = packet(file)
