@@ -59,15 +59,20 @@ public final class WebServer {
 
   public func answer(_ request: HTTPRequest, _ responder: HTTPResponder) async {
     let browser = BrowserRequest(request)
+    let address = Self.address(request, responder)
+    responder.asks(for: address)
     do throws(WebGuard.Refusal) {
       try guardian.check(browser)
       let path = request.path
       if path.isExactly("/session") {
         try guardian.checkSameOrigin(browser)
-        responder.respond(await session(request, from: Self.address(request, responder)))
+        responder.respond(await session(request, from: address))
       } else if path.begins(with: "/v1/") {
         try guardian.checkSameOrigin(browser)
         guard let session = session(of: request) else { throw WebGuard.Refusal(status: 401, message: "sign in") }
+        guard responder.showed(session.map { String($0, radix: 16) }.joined()) else {
+          throw WebGuard.Refusal(status: 429, message: "too many open connections of this browser")
+        }
         guard let way = PassedRoutes.way(request.method, path) else {
           throw WebGuard.Refusal(status: 403, message: "pages may not use \(request.method) \(path)")
         }

@@ -159,4 +159,92 @@ private final class RawClient {
     #expect(client.heard == "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nHTTP/1.1 204 Status\r\n\r\n")
     server.stop()
   }
+
+  /// Over TCP, in invented time: `peer` is an address of this machine.
+  private func call(_ server: HTTPServer, from peer: String = "127.0.0.1", on loop: EventLoop) throws -> Int32 {
+    let client = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue), 0)
+    var small: Int32 = 4096
+    setsockopt(client, SOL_SOCKET, SO_RCVBUF, &small, socklen_t(MemoryLayout<Int32>.size))
+    func address(_ host: String, _ port: UInt16) -> sockaddr_in {
+      sockaddr_in(
+        sin_family: sa_family_t(AF_INET), sin_port: port.bigEndian, sin_addr: in_addr(s_addr: inet_addr(host)),
+        sin_zero: (0, 0, 0, 0, 0, 0, 0, 0))
+    }
+    let size = socklen_t(MemoryLayout<sockaddr_in>.size)
+    for (call, host, port) in [(bind, peer, UInt16(0)), (connect, "127.0.0.1", server.port)] {
+      var place = address(host, port)
+      let done = withUnsafePointer(to: &place) {
+        $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { call(client, $0, size) }
+      }
+      #expect(done == 0 || errno == EINPROGRESS)
+    }
+    for _ in 0..<8 { loop.turn(wait: false) }
+    return client
+  }
+
+  private func say(_ text: String, _ client: Int32, on loop: EventLoop) {
+    let bytes = Array(text.utf8)
+    #expect(write(client, bytes, bytes.count) == bytes.count)
+    for _ in 0..<8 { loop.turn(wait: false) }
+  }
+
+  /// `nil`: closed; else what is there.
+  private func heard(_ client: Int32) -> Int? {
+    var buffer = [UInt8](repeating: 0, count: 2048)
+    let count = read(client, &buffer, buffer.count)
+    return count > 0 ? count : count < 0 && errno == EAGAIN ? 0 : nil
+  }
+
+  @Test func `readers that do not read neither keep others out nor stay`() throws {
+    let loop = EventLoop(on: InventedMachine())
+    let page = [UInt8](repeating: 0x78, count: 256 << 10)
+    let server = try HTTPServer(loopbackPort: 0, on: loop) { request, answer in
+      if request.path == "/known" { _ = answer.showed("session") }
+      answer.respond(HTTPResponse(status: 200, body: request.path == "/page" ? page : [0x78]))
+    }
+    let known = try call(server, on: loop)
+    say("GET /known HTTP/1.1\r\nHost: x\r\n\r\n", known, on: loop)
+    var crowd: [Int32] = []
+    for _ in 0..<40 {
+      let one = try call(server, on: loop)
+      say("GET /page HTTP/1.1\r\nHost: x\r\n\r\n", one, on: loop)
+      crowd.append(one)
+    }
+    let other = try call(server, from: "127.0.0.2", on: loop)
+    say(Self.request, other, on: loop)
+    #expect((heard(other) ?? 0) > 0, "somebody else comes in")
+    say("GET /known HTTP/1.1\r\nHost: x\r\n\r\n", known, on: loop)
+    #expect((heard(known) ?? 0) > 0, "and who has signed in stays")
+    // One that takes a byte now and then, as if it were getting on.
+    let began = loop.now
+    var isOpen = true
+    while isOpen, loop.now - began < .seconds(300) {
+      loop.turn(wait: true)
+      var byte: UInt8 = 0
+      isOpen = read(crowd[39], &byte, 1) == 1 || errno == EAGAIN
+      var waiting: Int32 = 0
+      if ioctl(crowd[39], UInt(FIONREAD), &waiting) == 0, waiting == 0 { break }
+    }
+    #expect(loop.now - began < .seconds(120))
+    #expect(
+      crowd[30...].allSatisfy { socket in
+        while let count = heard(socket) { if count == 0 { return false } }
+        return true
+      }, "all of them are closed")
+    for socket in crowd + [known, other] { close(socket) }
+    server.stop()
+  }
+
+  @Test(arguments: ["", "GET /a HT", "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc"])
+  func `who does not say what they want is not waited for`(_ beginning: String) throws {
+    let loop = EventLoop(on: InventedMachine())
+    let server = try HTTPServer(loopbackPort: 0, on: loop) { _, answer in answer.respond(HTTPResponse(status: 200)) }
+    let client = try call(server, on: loop)
+    say(beginning, client, on: loop)
+    let began = loop.now
+    while heard(client) != nil, loop.now - began < .seconds(300) { loop.turn(wait: true) }
+    #expect(loop.now - began < .seconds(20))
+    close(client)
+    server.stop()
+  }
 }

@@ -9,6 +9,7 @@ public final class HTTPResponder {
   private let stream: any ByteStream
   private let isHead: Bool
   private weak var server: HTTPServer?
+  private weak var connection: ServerConnection?
   /// Resumed when the answer has ended, when all output was sent, and when the peer has disconnected.
   private let changed: Waiter
   public private(set) var isOver = false
@@ -34,13 +35,23 @@ public final class HTTPResponder {
   /// The head was sent.
   public var isBegun: Bool { isOver || isStreaming || left != nil }
 
-  init(_ stream: any ByteStream, isHead: Bool, peer: IPAddress?, changed: Waiter, of server: HTTPServer?) {
+  init(
+    _ stream: any ByteStream, isHead: Bool, peer: IPAddress?, changed: Waiter, of server: HTTPServer?,
+    for connection: ServerConnection? = nil
+  ) {
+    self.connection = connection
     self.peer = peer
     self.stream = stream
     self.isHead = isHead
     self.changed = changed
     self.server = server
   }
+
+  /// Whoever asks has shown that they are `holder`: the connection is not closed for a stranger's. False: they have too many of them.
+  public func showed(_ holder: String) -> Bool { connection.flatMap { server?.showed($0, as: holder) } ?? true }
+
+  /// Whoever asks, a proxy, does so for this address.
+  public func asks(for address: String) { if let connection { server?.asks(connection, for: address) } }
 
   /// Bytes that wait for a slow reader.
   public var pendingBytes: Int { stream.pendingBytes }

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
 
-import CLinux
 import EventLoop
 import Glibc
 import Streams
 
 /// A small HTTP/1.1 server on a Unix socket or TCP, for the control socket, the pages and tests.
 public final class HTTPServer {
-  /// Maximum number of connections; at the limit the longest idle one is closed for a new one.
+  /// Maximum number of connections; at the limit one that can be spared is closed for a new one (`Seating`).
   public static let maxConnections = 32
   /// Maximum number of endless answers, so that followers do not lock out other clients.
   public static let maxStreams = 24
   /// Maximum body of a request over the control socket.
   public static let maxBody = 1 << 20
-  /// Time without an acknowledgement after which a TCP peer counts as gone.
-  private static let silence: Duration = .seconds(60)
+  /// Over TCP, connections on which one may hold of them: a browser has six, and each proxy as many as it likes.
+  private static let maxOfOne = 16
+  /// How often it is looked whether they get on.
+  private static let looks: Duration = .seconds(5)
 
   /// Answers a request. Cancelled when the client disconnects.
   public typealias Handler = (HTTPRequest, HTTPResponder) async -> Void
@@ -31,8 +32,10 @@ public final class HTTPServer {
   private let admits: (IPAddress?) -> Bool
   private let acceptor: Acceptor
   private var task: LoopTask?
-  /// In order of their last use.
-  private var connections: [ServerConnection] = []
+  private var connections: [Int: ServerConnection] = [:]
+  private var lastNumber = 0
+  private var seating: Seating
+  private var timer: LoopTimer?
 
   /// Listens at `location`. Replaces the stale socket of a dead process, but not one that answers.
   /// `group`: may connect besides the owner. The caller must stop the server.
@@ -59,6 +62,8 @@ public final class HTTPServer {
       throw error
     }
     port = 0
+    // All of them are the operator's: who was idle longest makes room.
+    seating = Seating(most: Self.maxConnections, mostOfOne: Self.maxConnections, fairShare: 0)
     acceptor = Acceptor(descriptor, name: "the control socket", reserve: .serves, on: loop, log: log)
     task = loop.begin { await self.run() }
   }
@@ -72,6 +77,7 @@ public final class HTTPServer {
     location = nil
     self.handler = handler
     (bodyLimit, admits) = (Self.maxBody, { _ in true })
+    seating = Seating(most: Self.maxConnections, mostOfOne: Self.maxOfOne)
     let descriptor: Int32
     (descriptor, port) = try LoopbackSocket.listen(on: loopbackPort)
     acceptor = Acceptor(descriptor, name: "port \(port)", reserve: .turnsAway, on: loop, log: log)
@@ -89,6 +95,7 @@ public final class HTTPServer {
     port = address.port
     self.handler = handler
     (self.bodyLimit, self.admits) = (bodyLimit, admits)
+    seating = Seating(most: Self.maxConnections, mostOfOne: Self.maxOfOne)
     acceptor = Acceptor(try address.listen(), name: name, reserve: .turnsAway, on: loop, log: log)
     task = loop.begin { await self.run() }
   }
@@ -98,54 +105,75 @@ public final class HTTPServer {
     task?.cancel()
     acceptor.stop()
     if let location { unlink(location) }
-    for connection in connections { connection.close() }
+    timer?.cancel()
+    for connection in connections.values { connection.close() }
   }
 
   /// Accepts connections until it is stopped. Each is a child task; all have ended when this returns.
   private func run() async {
     await withDiscardingTaskGroup { group in
       // `try?`: throws only when the server is stopped.
-      while let socket = try? await acceptor.accept(makingRoom: closeIdle) {
+      while let socket = try? await acceptor.accept(makingRoom: makeRoom) {
         let peer = location == nil ? ListenAddress.peer(of: socket) : nil
-        guard admits(peer), hasRoom || closeIdle() else {
+        guard admits(peer), let number = seat(peer) else {
           close(socket)
           continue
         }
-        if location == nil { Self.noticeSilence(socket) }
         let connection = ServerConnection(
-          SocketStream(socket, endsWithPeer: location == nil, on: loop), from: peer, on: loop, of: self)
-        connections.append(connection)
+          SocketStream(socket, endsWithPeer: location == nil, on: loop), number, from: peer, on: loop, of: self)
+        connections[number] = connection
+        if location == nil, timer == nil { look() }
         loop.begin(in: &group) {
           await connection.run()
-          self.connections.removeAll { $0 === connection }
+          self.connections[number] = nil
+          self.seating.left(number)
         }
       }
       group.cancelAll()
     }
   }
 
-  /// A phone that leaves the network says nothing: output to it would wait for a quarter of an hour.
-  private static func noticeSilence(_ socket: Int32) {
-    var milliseconds = UInt32(clamping: silence.components.seconds * 1000)
-    setsockopt(
-      socket, Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, &milliseconds, socklen_t(MemoryLayout<UInt32>.size))
+  // MARK: Who has a connection
+
+  /// `nil`: there is no room.
+  private func seat(_ peer: IPAddress?) -> Int? {
+    // A handler may go on for a while after that.
+    for (number, connection) in connections where !connection.isOpen { seating.left(number) }
+    lastNumber += 1
+    switch seating.arrived(lastNumber, from: peer?.network ?? "") {
+    case .full: return nil
+    case .seatedInPlaceOf(let victim): connections[victim]?.close()
+    case .seated: break
+    }
+    if location != nil { _ = seating.showed(lastNumber, as: "") }
+    seating.idle(lastNumber, true)
+    return lastNumber
   }
 
-  private var hasRoom: Bool { connections.count { $0.isOpen } < Self.maxConnections }
+  /// False: all connections are busy.
+  private func makeRoom() -> Bool {
+    guard let victim = seating.makeRoom(for: "") else { return false }
+    connections[victim]?.close()
+    return true
+  }
 
   /// The connection was used.
-  func used(_ connection: ServerConnection) {
-    guard let place = connections.firstIndex(where: { $0 === connection }) else { return }
-    connections.append(connections.remove(at: place))
+  func used(_ connection: ServerConnection) { seating.idle(connection.number, !connection.isBusy) }
+
+  func isKnown(_ connection: ServerConnection) -> Bool { seating.isKnown(connection.number) }
+
+  func showed(_ connection: ServerConnection, as holder: String) -> Bool {
+    seating.showed(connection.number, as: holder)
+  }
+
+  func asks(_ connection: ServerConnection, for address: String) { seating.asks(connection.number, for: address) }
+
+  /// Closes connections that do not get on. On the control socket none: whoever pipes an answer into a pager may take it when they like.
+  private func look() {
+    for connection in connections.values where !connection.mayGoOn { connection.close() }
+    timer = connections.isEmpty ? nil : loop.schedule(after: Self.looks) { [weak self] in self?.look() }
   }
 
   /// Whether another endless answer is allowed.
-  var mayStream: Bool { connections.count { $0.isStreaming } < Self.maxStreams }
-
-  /// False: all connections are busy.
-  private func closeIdle() -> Bool {
-    guard let longest = connections.first(where: { $0.isOpen && !$0.isBusy }) else { return false }
-    longest.close()
-    return true
-  }
+  var mayStream: Bool { connections.values.count { $0.isStreaming } < Self.maxStreams }
 }

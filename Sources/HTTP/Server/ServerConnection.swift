@@ -8,6 +8,7 @@ final class ServerConnection {
   /// Pipelined requests are answered while no more than this waits to be read.
   private static let maxUnsent = 64 * 1024
 
+  let number: Int
   private let stream: SocketStream
   private let loop: EventLoop
   private let server: HTTPServer
@@ -16,13 +17,26 @@ final class ServerConnection {
   /// Received, but not parsed yet: at most one read.
   private var unread: ArraySlice<UInt8> = []
   private var current: HTTPResponder?
+  private var watch: RequestWatch
 
-  init(_ stream: SocketStream, from peer: IPAddress?, on loop: EventLoop, of server: HTTPServer) {
+  init(_ stream: SocketStream, _ number: Int, from peer: IPAddress?, on loop: EventLoop, of server: HTTPServer) {
     parser = HTTPParser(.requests, maxBody: server.bodyLimit)
     self.peer = peer
     self.stream = stream
     self.loop = loop
     self.server = server
+    self.number = number
+    watch = RequestWatch(now: Self.milliseconds(loop))
+  }
+
+  private static func milliseconds(_ loop: EventLoop) -> Int64 { loop.now.nanoseconds / 1_000_000 }
+  private var now: Int64 { Self.milliseconds(loop) }
+
+  /// False: its peer has had time enough.
+  var mayGoOn: Bool {
+    watch.mayGoOn(
+      now: now, isKnown: server.isKnown(self), waiting: stream.outstandingBytes,
+      taken: Int64(truncatingIfNeeded: stream.movedBytes))
   }
 
   /// False: either side has closed it; a handler may still be running.
@@ -43,8 +57,8 @@ final class ServerConnection {
 
   private func serve() async throws {
     while let request = try await nextRequest() {
-      server.used(self)
       guard try await answer(request) else { return }
+      watch.answered(now: now)
       server.used(self)
       guard parser.keepsAlive else { break }
       while stream.pendingBytes > Self.maxUnsent { try await stream.drained() }
@@ -65,9 +79,15 @@ final class ServerConnection {
       do throws(HTTPParseError) {
         let taken = try parser.parse(unread) { event in
           switch event {
-          case .request(let method, let target, let headers): request = HTTPRequest(method, target, headers: headers)
-          case .body(let piece): request?.body.append(contentsOf: piece)
-          case .end: isWhole = true
+          case .request(let method, let target, let headers):
+            request = HTTPRequest(method, target, headers: headers)
+            watch.began(now: now)
+          case .body(let piece):
+            request?.body.append(contentsOf: piece)
+            watch.received(piece.count, now: now)
+          case .end:
+            isWhole = true
+            watch.ended(now: now)
           case .response: break
           }
         }
@@ -85,8 +105,9 @@ final class ServerConnection {
   /// False: the answer was aborted. Throws when the peer disconnects meanwhile: then the handler is cancelled.
   private func answer(_ request: HTTPRequest) async throws -> Bool {
     let responder = HTTPResponder(
-      stream, isHead: request.method == "HEAD", peer: peer, changed: stream.changed, of: server)
+      stream, isHead: request.method == "HEAD", peer: peer, changed: stream.changed, of: server, for: self)
     current = responder
+    server.used(self)
     defer { current = nil }
     try await loop.race(
       { await self.server.handler(request, responder) },

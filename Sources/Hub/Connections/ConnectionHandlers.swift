@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import HTTP
 import HTTPTypes
 import NIOCore
 import NIOHTTP1
@@ -69,6 +70,8 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
   private let places: Places
   private var watch = RequestWatch(now: RequestClock.now)
   private var timer: RepeatedTask?
+  /// Of answers' bodies.
+  private var written: Int64 = 0
 
   init(_ places: Places) { self.places = places }
 
@@ -95,7 +98,8 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
   private func mayGoOn(_ channel: any Channel) -> Bool {
     // `try?`: without the option nothing counts as buffered.
     let buffered = (try? channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
-    return watch.mayGoOn(now: Self.now, isKnown: places.isKnown(channel), buffered: buffered)
+    return watch.mayGoOn(
+      now: Self.now, isKnown: places.isKnown(channel), waiting: buffered, taken: written - Int64(buffered))
   }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -118,7 +122,8 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
       head.headerFields[Self.isBrief] = nil
       head.headerFields[.date] = nil
       return context.write(wrapOutboundOut(.head(head)), promise: promise)
-    case .head, .body: break
+    case .body(let bytes): written += Int64(bytes.readableBytes)
+    case .head: break
     }
     context.write(data, promise: promise)
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import HTTP
 import HummingbirdCore
 import NIOCore
 import Synchronization

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+
+/// Decides which connections are kept. Pure.
+///
+/// A *stranger* has not shown a token or a session yet; others have a holder. When all places are taken, strangers are closed first: of the
+/// address with the most the one that was used longest ago. A client that opens many connections and shows nothing therefore closes its own, and
+/// others can connect.
+public struct Seating {
+  /// A holder of more connections than this gives up idle ones when others need them.
+  public static let fairShare = 8
+
+  /// What becomes of a new connection.
+  public enum Arrival: Equatable {
+    case seated
+    /// Seated, and this one is to be closed for it.
+    case seatedInPlaceOf(Int)
+    case full
+  }
+
+  private struct Guest {
+    var holder: String
+    var isKnown: Bool
+    var isIdle = false
+  }
+
+  private let most: Int
+  /// Connections that one holder may have.
+  private let mostOfOne: Int
+  private let fairShare: Int
+  private var guests: [Int: Guest] = [:]
+  /// Numbers of connections by holder, in order of their last use.
+  private var strangers: [String: [Int]] = [:]
+  private var known: [String: [Int]] = [:]
+
+  /// `mostOfOne`: a quarter of all, and never less than a fair share.
+  public init(most: Int, mostOfOne: Int? = nil, fairShare: Int = Self.fairShare) {
+    (self.most, self.fairShare) = (most, fairShare)
+    self.mostOfOne = mostOfOne ?? max(fairShare, most / 4)
+  }
+
+  /// Those that are seated.
+  public var count: Int { guests.count }
+
+  /// Whether it has shown who it is.
+  public func isKnown(_ number: Int) -> Bool { guests[number]?.isKnown == true }
+
+  /// `number` grows from one connection to the next.
+  public mutating func arrived(_ number: Int, from address: String) -> Arrival {
+    var arrival = Arrival.seated
+    if guests.count >= most {
+      guard let victim = makeRoom(for: address) else { return .full }
+      arrival = .seatedInPlaceOf(victim)
+    }
+    guests[number] = Guest(holder: address, isKnown: false)
+    strangers[address, default: []].append(number)
+    return arrival
+  }
+
+  /// One that is to be closed for a newcomer from this address; `nil`: none can be spared.
+  public mutating func makeRoom(for address: String) -> Int? {
+    let victim = stranger(before: address) ?? idler()
+    if let victim { left(victim) }
+    return victim
+  }
+
+  /// A proxy has said for whom it asks: among strangers the connection counts as that one's.
+  public mutating func asks(_ number: Int, for address: String) {
+    guard let guest = guests[number], !guest.isKnown, guest.holder != address else { return }
+    left(number)
+    guests[number] = Guest(holder: address, isKnown: false)
+    strangers[address, default: []].append(number)
+  }
+
+  /// The connection has a valid token, or a session. False: its holder has too many connections.
+  public mutating func showed(_ number: Int, as holder: String) -> Bool {
+    guard let guest = guests[number], !guest.isKnown || guest.holder != holder else { return true }
+    guard known[holder]?.count ?? 0 < mostOfOne else { return false }
+    left(number)
+    guests[number] = Guest(holder: holder, isKnown: true)
+    known[holder, default: []].append(number)
+    return true
+  }
+
+  /// A connection was used, and is idle between requests or not; a live link never is.
+  public mutating func idle(_ number: Int, _ isIdle: Bool) {
+    guard let guest = guests[number] else { return }
+    guests[number]?.isIdle = isIdle
+    if guest.isKnown {
+      Self.renew(number, of: guest.holder, in: &known)
+    } else {
+      Self.renew(number, of: guest.holder, in: &strangers)
+    }
+  }
+
+  private static func renew(_ number: Int, of holder: String, in table: inout [String: [Int]]) {
+    guard table[holder]?.last != number else { return }
+    table[holder]?.removeAll { $0 == number }
+    table[holder]?.append(number)
+  }
+
+  /// It is closed.
+  public mutating func left(_ number: Int) {
+    guard let guest = guests.removeValue(forKey: number) else { return }
+    if guest.isKnown {
+      Self.remove(number, of: guest.holder, from: &known)
+    } else {
+      Self.remove(number, of: guest.holder, from: &strangers)
+    }
+  }
+
+  private static func remove(_ number: Int, of holder: String, from table: inout [String: [Int]]) {
+    table[holder]?.removeAll { $0 == number }
+    if table[holder]?.isEmpty == true { table[holder] = nil }
+  }
+
+  /// The newcomer counts with those of its address.
+  private func stranger(before newcomer: String) -> Int? {
+    func weight(_ entry: (key: String, value: [Int])) -> Int { entry.value.count + (entry.key == newcomer ? 1 : 0) }
+    let heaviest = strangers.max { left, right in
+      let (less, more) = (weight(left), weight(right))
+      return less == more ? (left.value.first ?? 0) > (right.value.first ?? 0) : less < more
+    }
+    return heaviest?.value.first
+  }
+
+  private func idler() -> Int? {
+    let heaviest = known.max { $0.value.count < $1.value.count }
+    guard let numbers = heaviest?.value, numbers.count > fairShare else { return nil }
+    return numbers.first { guests[$0]?.isIdle == true }
+  }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+
+import Testing
+
+@testable import HTTP
+
+@Suite struct SeatingTests {
+  @Test func `who opens connections without a token pushes out their own`() {
+    var seating = Seating(most: 10)
+    #expect(seating.arrived(1, from: "honest") == .seated)
+    for number in 2...10 { #expect(seating.arrived(number, from: "crowd") == .seated) }
+    // The oldest of all is the honest one; the crowd's oldest goes all the same.
+    #expect(seating.arrived(11, from: "crowd") == .seatedInPlaceOf(2))
+    #expect(seating.arrived(12, from: "another") == .seatedInPlaceOf(3))
+    #expect(seating.count == 10)
+  }
+
+  @Test func `one from each address, the oldest makes room`() {
+    var seating = Seating(most: 3)
+    for number in 1...3 { _ = seating.arrived(number, from: "a\(number)") }
+    #expect(seating.arrived(4, from: "a4") == .seatedInPlaceOf(1))
+    // A newcomer of an address that has one already counts for it.
+    #expect(seating.arrived(5, from: "a3") == .seatedInPlaceOf(3))
+  }
+
+  @Test func `behind a proxy who opens many makes room, not the proxy's others`() {
+    var seating = Seating(most: 4)
+    for number in 1...4 {
+      _ = seating.arrived(number, from: "proxy")
+      seating.asks(number, for: number == 1 ? "honest" : "crowd")
+    }
+    #expect(seating.arrived(5, from: "proxy") == .seatedInPlaceOf(2))
+    #expect(seating.showed(3, as: "session") == true)
+    seating.asks(3, for: "crowd")
+    #expect(seating.isKnown(3), "what was shown counts for more than what a proxy says")
+  }
+
+  @Test func `who was idle longest makes room where all are one's own`() {
+    var seating = Seating(most: 3, mostOfOne: 3, fairShare: 0)
+    for number in 1...3 {
+      _ = seating.arrived(number, from: "")
+      #expect(seating.showed(number, as: "") == true)
+      seating.idle(number, true)
+    }
+    seating.idle(1, true)
+    seating.idle(2, false)
+    #expect(seating.makeRoom(for: "") == 3)
+    #expect(seating.makeRoom(for: "") == 1)
+    #expect(seating.makeRoom(for: "") == nil)
+  }
+
+  @Test func `whoever has shown a token stays, and a full house turns away`() {
+    var seating = Seating(most: 4)
+    for number in 1...4 {
+      _ = seating.arrived(number, from: "proxy")
+      #expect(seating.showed(number, as: "gateway \(number)") == true)
+    }
+    #expect(seating.arrived(5, from: "stranger") == .full)
+    seating.left(2)
+    #expect(seating.arrived(6, from: "stranger") == .seated)
+    #expect(seating.arrived(7, from: "another") == .seatedInPlaceOf(6))
+    #expect(seating.count == 4)
+  }
+
+  @Test func `one token's idle connections make room, busy ones do not, and it cannot take all`() {
+    var seating = Seating(most: 12)
+    for number in 1...Seating.fairShare + 1 {
+      _ = seating.arrived(number, from: "a")
+      #expect(seating.showed(number, as: "greedy") == (number <= Seating.fairShare))
+    }
+    seating.left(Seating.fairShare + 1)
+    var other = Seating(most: 40)
+    for number in 1...40 {
+      _ = other.arrived(number, from: "a")
+      #expect(other.showed(number, as: number <= 10 ? "greedy" : "fair \(number)") == true)
+    }
+    #expect(other.arrived(41, from: "b") == .full)
+    other.idle(7, true)
+    #expect(other.arrived(42, from: "b") == .seatedInPlaceOf(7))
+  }
+}
+
+@Suite struct RequestWatchTests {
+  private func goesOn(_ watch: RequestWatch, _ now: Int64, known: Bool) -> Bool {
+    var copy = watch
+    return copy.mayGoOn(now: now, isKnown: known, waiting: 0, taken: 0)
+  }
+
+  @Test func `a stranger has 10 s for all of a request and between two, whatever trickles in`() {
+    var watch = RequestWatch(now: 0)
+    #expect(goesOn(watch, 9_999, known: false) && !goesOn(watch, 10_000, known: false))
+    watch.began(now: 5_000)
+    for second in 6...14 as ClosedRange<Int64> { watch.received(10_000, now: second * 1000) }
+    #expect(goesOn(watch, 14_999, known: false) && !goesOn(watch, 15_000, known: false))
+  }
+
+  @Test func `a gateway on a narrow line may take its time, a slow body may not`() {
+    var narrow = RequestWatch(now: 0)
+    narrow.began(now: 0)
+    // 64 KiB at 1.5 kB/s.
+    for second in 1...43 as ClosedRange<Int64> {
+      narrow.received(1500, now: second * 1000)
+      #expect(goesOn(narrow, second * 1000 + 900, known: true))
+    }
+    var slow = RequestWatch(now: 0)
+    slow.began(now: 0)
+    for second in 1...9 as ClosedRange<Int64> { slow.received(1, now: second * 1000) }
+    #expect(goesOn(slow, 9_500, known: true))
+    slow.received(1, now: 10_000)
+    #expect(!goesOn(slow, 10_500, known: true), "a byte a second")
+    var silent = RequestWatch(now: 0)
+    silent.began(now: 0)
+    silent.received(100_000, now: 1_000)
+    #expect(goesOn(silent, 10_900, known: true) && !goesOn(silent, 11_000, known: true))
+  }
+
+  @Test func `a long poll is waited for, an answer that nobody takes is not, and idle ones end`() {
+    var watch = RequestWatch(now: 0)
+    watch.began(now: 0)
+    watch.ended(now: 0)
+    var polling = watch
+    func tick(_ now: Int64, _ waiting: Int, _ taken: Int64) -> Bool {
+      polling.mayGoOn(now: now, isKnown: true, waiting: waiting, taken: taken)
+    }
+    #expect(tick(10_000, 0, 0) && tick(30_000, 0, 0) && tick(60_000, 0, 0))
+    // Enough of it goes every now and then; then no more.
+    #expect(tick(61_000, 90_000, 0) && tick(85_000, 88_000, 2_000) && tick(110_000, 86_000, 4_000))
+    polling.answered(now: 110_500)
+    #expect(tick(111_000, 86_000, 4_000) && tick(140_499, 86_000, 4_000))
+    #expect(!tick(140_500, 86_000, 4_000))
+    watch.answered(now: 1_000)
+    #expect(watch.isIdle)
+    #expect(goesOn(watch, 75_999, known: true) && !goesOn(watch, 76_000, known: true))
+    #expect(!goesOn(watch, 11_000, known: false))
+  }
+
+  @Test(arguments: [true, false]) func `an answer of which a byte a second is taken ends`(_ isKnown: Bool) {
+    var watch = RequestWatch(now: 0)
+    watch.began(now: 0)
+    watch.ended(now: 0)
+    var second: Int64 = 0
+    while second < 100, watch.mayGoOn(now: second * 1000, isKnown: isKnown, waiting: 50_000, taken: second) {
+      second += 1
+    }
+    #expect(second == 30)
+    var narrow = RequestWatch(now: 0)
+    narrow.began(now: 0)
+    narrow.ended(now: 0)
+    for second in 0...600 as ClosedRange<Int64> {
+      #expect(narrow.mayGoOn(now: second * 1000, isKnown: isKnown, waiting: 50_000, taken: second * 100) == true)
+    }
+  }
+}
