@@ -27,6 +27,7 @@ extension DeliverySession {
       case .linkLost: interrupted(id, now)
       case .busy, .notTried: again(id, now)
       case .unknown: fail(id, .unknownToRadio, now)
+      case .regionUnknown: fail(id, .regionUnknown, now)
       case .refused: fail(id, .refused, now)
       }
     return actions + cancelIfWanted(id, now) + sendNext(now)

@@ -96,6 +96,8 @@ public enum DeliveryFailure: String, Equatable, Sendable {
   case cancelled
   /// The radio has no such contact, or no slot with that channel.
   case unknownToRadio = "unknown_to_radio"
+  /// The radio's firmware cannot send to the region that the message is for.
+  case regionUnknown = "region_unknown"
   /// The radio does not take it for another reason.
   case refused
 }
@@ -110,6 +112,8 @@ public enum DeliveryAnswer: Equatable, Sendable {
   case busy
   /// ERR 2.
   case unknown
+  /// It refused the region: nothing was sent.
+  case regionUnknown
   case refused
   /// No reply: it may have been sent.
   case unanswered

@@ -20,6 +20,8 @@ struct CommandQueue {
     let priority: CommandPriority
     /// The frame as written by a client; `nil`: the command's own.
     var frame: [UInt8]?
+    /// It goes only if the one before it in its sequence succeeds.
+    var needsSuccess = false
   }
 
   /// Maximum waiting commands. Further ones are refused, and can be retried later.
@@ -47,6 +49,13 @@ struct CommandQueue {
       return begun.removeFirst()
     }
     return nil
+  }
+
+  /// Takes what does not go any more, because the last one taken has failed.
+  mutating func removeDependents() -> [Entry] {
+    let dependents = begun.prefix(while: \.needsSuccess)
+    begun.removeFirst(dependents.count)
+    return Array(dependents)
   }
 
   mutating func removeAll() -> [Entry] {

@@ -32,6 +32,8 @@ public struct RadioSession: Sendable {
     case timedOut
     /// The link was lost before the answer.
     case linkLost
+    /// It was not sent, because the command before it in its group was refused, or was not answered.
+    case notSent(isRefused: Bool)
     /// APP_START of another client ended the contact list, or it stopped half-way.
     case listBroken(received: UInt32, total: UInt32)
   }
@@ -79,10 +81,11 @@ public struct RadioSession: Sendable {
   public struct Submission: Sendable {
     public let command: Command
     public let frame: [UInt8]?
+    /// It is sent only if the command before it in its group succeeds.
+    public let needsSuccess: Bool
 
-    public init(_ command: Command, frame: [UInt8]? = nil) {
-      self.command = command
-      self.frame = frame
+    public init(_ command: Command, frame: [UInt8]? = nil, needsSuccess: Bool = false) {
+      (self.command, self.frame, self.needsSuccess) = (command, frame, needsSuccess)
     }
   }
 
@@ -159,7 +162,8 @@ public struct RadioSession: Sendable {
     let entries = group.map { submission in
       lastID &+= 1
       return CommandQueue.Entry(
-        id: lastID, command: submission.command, priority: priority, frame: submission.frame)
+        id: lastID, command: submission.command, priority: priority, frame: submission.frame,
+        needsSuccess: submission.needsSuccess)
     }
     queue.add(entries)
     return (entries.map(\.id), sendNext(now: now))
@@ -210,6 +214,7 @@ public struct RadioSession: Sendable {
       timeoutsInARow += 1
       quietUntil = now + Self.quietAfterTimeout
       actions.append(.completed(id: expired.entry.id, .failed(.timedOut)))
+      actions += skipDependents(isRefused: false)
       if timeoutsInARow >= Self.timeoutsBeforeDrop { actions.append(.dropLink(.unresponsive)) }
     }
     if let broken = iteration, now >= broken.deadline {
@@ -248,8 +253,15 @@ public struct RadioSession: Sendable {
     case .completes:
       inFlight = nil
       timeoutsInARow = 0
-      return [.completed(id: current.entry.id, Self.outcome(of: reply))] + sendNext(now: now)
+      let outcome = Self.outcome(of: reply)
+      var actions: [Action] = [.completed(id: current.entry.id, outcome)]
+      if case .failed = outcome { actions += skipDependents(isRefused: true) }
+      return actions + sendNext(now: now)
     }
+  }
+
+  private mutating func skipDependents(isRefused: Bool) -> [Action] {
+    queue.removeDependents().map { .completed(id: $0.id, .failed(.notSent(isRefused: isRefused))) }
   }
 
   private static func outcome(of reply: Reply) -> Outcome {

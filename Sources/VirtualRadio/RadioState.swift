@@ -17,6 +17,8 @@ public struct VirtualRadioSettings: Sendable {
   public var clock: UInt32?
   /// Nodes that are in its table from the start.
   public var contacts: Int
+  /// False: it refuses flood scopes, as firmware before 1.10 does.
+  public var knowsRegions = true
 
   public init(
     name: String, seed: UInt64, maxContacts: Int = 350, channelSlots: Int = 40, queueCapacity: Int = 16,

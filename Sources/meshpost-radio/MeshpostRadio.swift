@@ -43,6 +43,7 @@ struct MeshpostRadio: ParsableCommand {
   @Option(help: "Number of repeaters that forward flooded packets.") var repeaters = 0
   @Option(help: "Regions that the repeaters carry, separated by commas; `*`: floods without a region.") var regions =
     "*"
+  @Flag(help: "Refuse to send to regions, like firmware before 1.10.") var noRegions = false
   @Flag(help: "Put the radios out of each other's range, so that they communicate only through repeaters.") var far =
     false
   @Flag(help: "Flood an advert of each radio at the start, so that all know each other.") var advertise = false
@@ -83,6 +84,7 @@ struct MeshpostRadio: ParsableCommand {
         name: "r\(number)", seed: seed &* 1000 &+ UInt64(number), maxContacts: maxContacts, channelSlots: channels,
         queueCapacity: queue)
       settings.clock = clock == "now" ? UInt32(clamping: WallClock().seconds) : UInt32(clock)
+      settings.knowsRegions = !noRegions
       if number == 0 { settings.contacts = contacts }
       mesh.add(settings)
     }

@@ -53,6 +53,20 @@ extension WholeProgramTests {
       #expect(try reached(rig) == 3, "of five")
     }
 
+    @Test func `firmware that cannot send to a region sends nothing, and the message says why it failed`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--no-regions", "--tcp", "r1=0"], isKnown: false)
+      try rig.startGateway()
+      try rig.waitForSync()
+      #expect(try rig.meshpost("channel", "region", "Public", "ottawa").code == 0)
+      let sent = try rig.meshpost("send", "Public", "for ottawa alone", "--wait")
+      #expect(sent.code == 76 && sent.lines.joined().contains("region_unknown"), "\(sent)")
+      #expect(try rig.meshpost("channel", "region", "Public", "default").code == 0)
+      #expect(try rig.meshpost("send", "Public", "for all", "--wait").code == 0)
+      try untilTrue("it to come") { try reached(rig) == 1 }
+      #expect(try reached(rig) == 1, "of two")
+    }
+
     @Test func `a link's region is kept with the channel, and a backup brings regions back`() throws {
       let rig = try rig()
       let link = "meshcore://channel/add?name=Hill&secret=000102030405060708090a0b0c0d0e0f&region_scope=ottawa"

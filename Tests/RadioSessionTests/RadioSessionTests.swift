@@ -183,6 +183,26 @@ struct ReadySession {
     #expect(late != nil)
   }
 
+  @Test(arguments: [false, true])
+  func `what needs the command before it is not sent where that fails, what does not need it is`(_ isRefused: Bool) {
+    var radio = ReadySession()
+    let group: [RadioSession.Submission] = [
+      .init(.getBattery), .init(.getTuning, needsSuccess: true), .init(.getDeviceTime),
+    ]
+    let ids = radio.session.submit(group: group, .interactive, now: radio.now).ids ?? []
+    let skipped = RadioSession.Action.completed(id: ids[1], .failed(.notSent(isRefused: isRefused)))
+    if isRefused {
+      #expect(
+        radio.receive(.error(.unsupported))
+          == [.completed(id: ids[0], .failed(.refused(.unsupported))), skipped, .send([5])])
+    } else {
+      radio.now = radio.now + .seconds(6)
+      #expect(
+        radio.session.timedOut(now: radio.now) == [.completed(id: ids[0], .failed(.timedOut)), skipped],
+        "the third follows when the link was silent for a while")
+    }
+  }
+
   @Test func `unreadable frames are counted, and too many in a row drop the link`() {
     var radio = ReadySession()
     for number in 1...64 {

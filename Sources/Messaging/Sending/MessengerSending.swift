@@ -230,10 +230,13 @@ extension Messenger {
     takeAnswer()
   }
 
-  /// The radio has one scope for all that it floods: it is set for this one message, and taken back (companion.md § 9.7).
+  /// The radio has one scope for all that it floods: it is set for this one message, and taken back (companion.md § 9.7). Where it
+  /// cannot be set nothing is sent: the message would go to people whom it is not for.
   private func hand(_ command: Command, in region: Region, _ message: OutgoingMessage) async throws(NotHanded) {
-    let group = [.setFloodScopeKey(region.scopeOverride), command, .setFloodScopeKey(.useDefault)]
-      .map { RadioSession.Submission($0) }
+    let group: [RadioSession.Submission] = [
+      .init(.setFloodScopeKey(region.scopeOverride)), .init(command, needsSuccess: true),
+      .init(.setFloodScopeKey(.useDefault)),
+    ]
     guard mayGo(message), let asked = synchronizer.connection.submit(group: group, .interactive) else {
       throw NotHanded(answer: .notTried)
     }
@@ -251,7 +254,7 @@ extension Messenger {
 
   private func sayThatRegionsAreUnknown(_ region: Region) {
     log.warning(
-      "the radio's firmware cannot send to the region \(region.text): the message goes to the radio's default region. Regions need 1.10, * needs 1.16"
+      "the radio's firmware cannot send to the region \(region.text): the message is not sent. Regions need 1.10, * needs 1.16"
     )
   }
 
@@ -278,6 +281,8 @@ extension Messenger {
     case .failed(.refused(.notFound)): .unknown
     case .failed(.timedOut): .unanswered
     case .failed(.linkLost): .linkLost
+    case .failed(.notSent(isRefused: true)): .regionUnknown
+    case .failed(.notSent(isRefused: false)): .notTried
     default: .refused
     }
   }

@@ -19,7 +19,7 @@ export default {
   "state-long.pending": "On the gateway's disk, waiting for its turn.", "state-long.sending": "On its way to the radio.", "state-long.sent": "Transmitted. Messages to channels are not acknowledged.",
   "state-long.delivered": "The recipient's radio acknowledged it.", "state-long.failed": "It did not arrive.", "state-long.retrying": "Another round of attempts.",
   "reason.no_acknowledgement": "No acknowledgement: out of range, or it does not know this radio.", "reason.expired": "It waited too long and expired.", "reason.cancelled": "It was cancelled.",
-  "reason.unknown_to_radio": "The radio has no such contact or channel.", "reason.refused": "The radio refused it.", "reason.read_only": "This room lets us read only: it ignores what we post.", "reason.undefined": "It failed.",
+  "reason.unknown_to_radio": "The radio has no such contact or channel.", "reason.refused": "The radio refused it.", "reason.region_unknown": "The radio cannot send to the channel's region: it was not sent.", "reason.read_only": "This room lets us read only: it ignores what we post.", "reason.undefined": "It failed.",
   "react.verb": "React", "react.title": "React with", "react.title-all": "Reactions", "react.with": "React with {emoji}", "react.sent": "Reacted with {emoji}", "react.label": "{emoji} by {names}",
   "fact.written": "Written", "fact.attempts": "Attempts", "fact.flooded": { one: "{count} flooded", other: "{count} flooded" }, "fact.round-trip": "Round trip", "fact.heard": "Heard",
   "fact.repeaters": { one: "by {count} repeater", other: "by {count} repeaters" }, "fact.airtime": "On the air", "fact.ended": "Ended", "fact.origin": "Sent by", "fact.id": "Id", "fact.from": "From", "fact.key": "Key",

@@ -32,7 +32,8 @@ extension ClientSession {
   func ask(
     _ command: Command, _ frame: [UInt8]? = nil, dispatched: @escaping (RadioAnswer) -> Void = { _ in }
   ) async throws(CancellationError) -> RadioAnswer {
-    let own = RadioSession.Submission(command, frame: frame)
+    // Where the scope cannot be set, the command is not sent.
+    let own = RadioSession.Submission(command, frame: frame, needsSuccess: true)
     guard let scopeFrame, command.mayFlood else { return try await ask([own], own: 0, dispatched: dispatched) }
     let scope = RadioSession.Submission(.setFloodScopeKey(.useDefault), frame: scopeFrame)
     let back = RadioSession.Submission(.setFloodScopeKey(.useDefault))

@@ -218,7 +218,7 @@ enum Sending {
     switch (message["state"]?.string, message["reason"]?.string) {
     case ("delivered", _), ("sent", _): 0
     case (_, "cancelled"): EX_SOFTWARE
-    case (_, "refused"), (_, "unknown_to_radio"): EX_PROTOCOL
+    case (_, "refused"), (_, "unknown_to_radio"), (_, "region_unknown"): EX_PROTOCOL
     case (_, "read_only"): EX_NOPERM
     default: EX_TEMPFAIL
     }

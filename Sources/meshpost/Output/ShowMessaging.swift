@@ -97,6 +97,9 @@ extension Show {
     case "unknown_to_radio":
       "unknown_to_radio: the radio no longer has this contact or channel. Add it (`meshpost contact add`, `meshpost channel add`), "
         + "then `meshpost retry ID`"
+    case "region_unknown":
+      "region_unknown: the radio's firmware cannot send to the channel's region, and it was not sent. Update the firmware (regions need "
+        + "1.10, * needs 1.16), or run `meshpost channel region CHANNEL default`, then `meshpost retry ID`"
     case "refused":
       "refused: the radio does not accept it; on a channel, perhaps because its name is longer now and the text no longer fits. "
         + "See `journalctl -u meshpost`"
