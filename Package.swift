@@ -122,8 +122,8 @@ let package = Package(
     .target(
       name: "Control",
       dependencies: [
-        "BluetoothSession", "Companion", "Delivery", "Documents", "Escaping", "Exposition", "Messaging", "Proxy",
-        "Store",
+        "Alerts", "BluetoothSession", "Companion", "Delivery", "Documents", "Escaping", "Exposition", "Messaging",
+        "Proxy", "Store",
         "Sync",
         "Relay",
         "Transport",

@@ -12,6 +12,8 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   case journalLoss = "journal_loss"
   case batteryLow = "battery_low"
   case supplyLow = "supply_low"
+  case contactsFull = "contacts_full"
+  case radioQueueFull = "radio_queue_full"
   // The hub's.
   case gatewaySilent = "gateway_silent"
   case hubDiskFull = "hub_disk_full"
@@ -19,6 +21,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
 
   public static let ofGateways: [AlertRule] = [
     .radioLost, .backlogged, .deadLetters, .nodeSilent, .clockWrong, .diskFull, .journalLoss, .batteryLow, .supplyLow,
+    .contactsFull, .radioQueueFull,
   ]
   public static let ofHubs: [AlertRule] = [.gatewaySilent, .hubDiskFull, .hubDatabase]
 
@@ -34,6 +37,8 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .journalLoss: AlertTimes(begins: .zero, ends: .seconds(86_400))
     case .batteryLow: AlertTimes(begins: .zero, ends: .seconds(1800))
     case .supplyLow: AlertTimes(begins: .zero, ends: .seconds(600))
+    case .contactsFull: AlertTimes(begins: .zero, ends: .seconds(600))
+    case .radioQueueFull: AlertTimes(begins: .zero, ends: .seconds(86_400))
     case .gatewaySilent: AlertTimes(begins: .seconds(900), ends: .zero)
     case .hubDiskFull: AlertTimes(begins: .zero, ends: .seconds(600))
     case .hubDatabase: AlertTimes(begins: .seconds(120), ends: .seconds(300))
@@ -57,6 +62,9 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .journalLoss: "Events were deleted before every upstream had them.\(over)"
     case .batteryLow: "The radio's battery is low.\(over)"
     case .supplyLow: "This machine's supply voltage is too low.\(over)"
+    case .contactsFull:
+      "The radio's contact table is full, and a node was not added: it cannot write to the radio.\(over)"
+    case .radioQueueFull: "Messages were lost in the radio, or may be, because its queue was full.\(over)"
     case .gatewaySilent:
       "Nothing has come for \(begins) from a gateway that keeps a link; from others for four times the longest of their usual pauses. "
         + "It ends when it is heard."

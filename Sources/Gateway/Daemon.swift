@@ -104,6 +104,10 @@ public final class Daemon {
       throw StartError(message: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
     alerts = GatewayAlerts(configuration.alerts, store, relay, changes: stateChange, on: loop, log: log)
+    alerts.contactTable = { [connection, store] in
+      guard let most = connection.identity?.device?.maxContacts, most > 0 else { return nil }
+      return store.ifReadable { try store.contactCount(onRadio: true) }.map { (Int($0), most) }
+    }
     power.alerts = alerts
     maintenance.alerts = alerts
     do {

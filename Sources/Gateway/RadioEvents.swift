@@ -23,6 +23,7 @@ extension Daemon: SyncObserver {
     proxy.heard(push, frame)
     messaging.messenger.received(push)
     messaging.nodes.requests.received(push)
+    if case .contactsFull = push { alerts.nodeWasNotAdded() }
     if case .logRxData(let snr, let rssi, let packet) = push { heard(packet, snr, rssi) }
   }
 
@@ -36,6 +37,8 @@ extension Daemon: SyncObserver {
     messaging.nodes.requests.received(message)
     proxy.messageStored()
   }
+
+  public func messagesWereLost(_ loss: RadioQueue.Loss) { alerts.messagesWereLost(loss) }
 
   public func radioReplaced() {
     messaging.radioReplaced()

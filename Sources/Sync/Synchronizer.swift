@@ -352,6 +352,7 @@ extension Synchronizer: RadioDelegate {
   func heard(_ push: Push, in frame: [UInt8]) {
     switch push {
     case .messageWaiting:
+      inbox.queue.hinted()
       isHinted = true
       woken.resume()
     case .advert(let key):
@@ -364,7 +365,8 @@ extension Synchronizer: RadioDelegate {
       counters.adverts += 1
       keep(contact, as: .advert, onRadio: false)
     case .contactDeleted(let key): overwritten(key)
-    case .contactsFull: log.info("the radio's contact table is full: a node was not added")
+    // An alert tells of it.
+    case .contactsFull: log.debug("the radio's contact table is full: a node was not added")
     default: break  // Acknowledgements and answers to requests belong to messaging; heard packets to the observer feed.
     }
     observer?.heard(push, in: frame)

@@ -31,7 +31,7 @@ extension Synchronizer {
     let outcome = await connection.ask(.syncNextMessage, .sync)
     messagesAsked -= 1
     note(outcome)
-    if case .replied(.noMoreMessages) = outcome { inbox.queue.wasEmpty(askedAt: asked) }
+    if case .replied(.noMoreMessages) = outcome, let loss = inbox.queue.wasEmpty(askedAt: asked) { tell(loss) }
     endIfNothingIsInHand()
     try Task.checkCancellation()
     switch outcome {
@@ -42,6 +42,16 @@ extension Synchronizer {
     case .replied(.noMoreMessages): return false
     default: throw SyncFailure("the radio does not return its messages")
     }
+  }
+
+  /// The radio dropped messages, or may have. The event stands behind those that it did hand over.
+  private func tell(_ loss: RadioQueue.Loss) {
+    log.warning("\(loss)")
+    write { [moment = now, radio = connection.identity?.info.name.string] store throws(SQLiteError) in
+      let body = EventBody.radioGap(waited: loss.waited, lost: loss.atLeast, radio: radio)
+      _ = try store.append(.radioGap, at: moment, body: body)
+    }
+    observer?.messagesWereLost(loss)
   }
 
   /// The daemon ends: what the radio is handing over just now is stored first, nothing more is asked for.

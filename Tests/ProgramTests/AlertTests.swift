@@ -237,6 +237,43 @@ extension WholeProgramTests {
       try untilTrue("its end: \(rig.gateway?.lines ?? [])") { try !Self.open(rig).contains("journal_loss") }
     }
 
+    @Test func `a node for which the radio has no place is told of, until there is one`() throws {
+      let rig = try Rig()
+      rig.writeGatewayConfiguration(
+        extra: "[contacts]\nevict = false\n[alerts]\nclock_wrong = false\ndisk_full = false\ncontacts_full_over_s = 0")
+      try rig.startRadio(["--max-contacts", "40", "--contacts", "40"], isKnown: false)
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      #expect(try Self.open(rig) == [], "full, and nobody was refused")
+      rig.radio?.write("advert r1")
+      try untilTrue("the alert: \(rig.gateway?.lines ?? [])") { try Self.open(rig) == ["contacts_full"] }
+      let name =
+        try rig.meshpost("contacts", "--on-radio", "--json").lines.lazy
+        .compactMap { try JSONValue(parsing: $0)["key"]?.string }.first ?? ""
+      #expect(try rig.meshpost("contact", "remove", name).code == 0)
+      try untilTrue("its end: \(rig.gateway?.lines ?? [])") { try Self.open(rig).isEmpty }
+      try untilTrue("the hub to know both") {
+        try Self.told(rig.hubRows("events")) == ["contacts_full begin", "contacts_full end"]
+      }
+    }
+
+    @Test func `a radio whose queue was full is told of, with how much, at the hub, too`() throws {
+      let rig = try Rig()
+      rig.writeGatewayConfiguration(extra: "[alerts]\nclock_wrong = false\ndisk_full = false")
+      try rig.startRadio(["--queue", "16"])
+      try rig.startHub()
+      rig.radio?.write("inject r0 0 24")
+      try untilTrue("a full queue") { try rig.radioStats()["queued"]?.integer == 16 }
+      try rig.startGateway()
+      try untilTrue("the alert: \(rig.gateway?.lines ?? [])") { try Self.open(rig) == ["radio_queue_full"] }
+      try untilTrue("the hub to know") { try Self.told(rig.hubRows("events")) == ["radio_queue_full begin"] }
+      let events = try rig.hubRows("events")
+      let gap = try #require(events.firstIndex { $0["kind"]?.string == "radio_gap" })
+      #expect(events[gap]["body"]?["waited"]?.integer == 16 && events[gap]["body"]?["lost"] == nil)
+      #expect(events[..<gap].count { $0["kind"]?.string == "message" } == 16, "behind those that came")
+    }
+
     @Test func `a rule that is switched on finds what is wrong already`() throws {
       let rig = try Rig()
       func configure(_ rule: String) {

@@ -100,6 +100,7 @@ final class Bench: SyncObserver {
   }
   func contactCame(_ contact: Contact) {}
   func messageStored(_ message: QueuedMessage) { proxy.messageStored() }
+  func messagesWereLost(_ loss: RadioQueue.Loss) {}
   func radioReplaced() { proxy.radioReplaced() }
   func radioIsIdle() {}
 }

@@ -82,7 +82,8 @@ private final class Mesh {
     (.message, "no JSON"),
     (.message, ##"{"kind":"channel","sender_name":"Birch","channel_name":"#trees"}"##),
     (.outgoing, #"{"id":"gone","state":"failed"}"#), (.reaction, "{}"), (.packet, #"{"raw":"00"}"#), (.radio, "{}"),
-    (.power, "{}"), (.alert, "{}"), (.bucketGap, "{}"), (.document, #"{"key":"settings/log_level"}"#),
+    (.power, "{}"), (.alert, "{}"), (.bucketGap, "{}"), (.radioGap, "{}"),
+    (.document, #"{"key":"settings/log_level"}"#),
     (.command, #"{"upstream":"other","command":"sync"}"#),
     (.command, #"{"upstream":"other","command":"send","error":"Birch or Birch2?"}"#),
     (

@@ -73,6 +73,7 @@ final class Pair: SyncObserver {
   func syncChanged() {}
   func heard(_ push: Push, in frame: [UInt8]) {}
   func contactCame(_ contact: Contact) {}
+  func messagesWereLost(_ loss: RadioQueue.Loss) {}
   func radioReplaced() {}
   func radioIsIdle() {}
 }

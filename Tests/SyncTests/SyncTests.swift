@@ -21,15 +21,40 @@ import VirtualRadio
     #expect(queue.wait(now: at(1)) == .unknown)
     queue.connected(to: radio)
     #expect(queue.wait(now: at(5)) == .unknown, "nobody knows how long")
-    queue.wasEmpty(askedAt: at(10))
+    _ = queue.wasEmpty(askedAt: at(10))
     #expect(queue.wait(now: at(70)) == .none)
     #expect(queue.wait(now: at(500)) == .atMost(seconds: 490), "the disk was full, and nobody asked")
-    queue.wasEmpty(askedAt: at(600))
+    _ = queue.wasEmpty(askedAt: at(600))
     queue.connected(to: radio)
     #expect(queue.wait(now: at(602.5)) == .atMost(seconds: 3), "the link came back at once")
     #expect(queue.wait(now: at(11_400)) == .atMost(seconds: 10_800))
     queue.connected(to: other)
     #expect(queue.wait(now: at(602.5)) == .unknown, "another radio's queue")
+  }
+
+  /// What is said after so many were taken of those that waited, while hints came, by a radio that was away.
+  private func loss(_ taken: Int, hints: Int = 0, in queue: inout RadioQueue, away: Bool = true) -> RadioQueue.Loss? {
+    if away { queue.connected(to: radio) }
+    for _ in 0..<hints { queue.hinted() }
+    for _ in 0..<taken { queue.took() }
+    return queue.wasEmpty(askedAt: MonotonicTime(seconds: 1))
+  }
+
+  @Test func `a queue that held as many as it can may have lost some; who hints at more than it hands over has`() {
+    var queue = RadioQueue()
+    #expect(loss(0, in: &queue) == nil && loss(15, in: &queue) == nil)
+    #expect(loss(16, in: &queue) == .init(waited: 16, atLeast: nil))
+    #expect(loss(16, in: &queue) == .init(waited: 16, atLeast: nil), "again")
+    #expect(loss(19, hints: 3, in: &queue) == .init(waited: 19, atLeast: nil), "three came while it was emptied")
+    #expect(loss(16, hints: 16, in: &queue, away: false) == nil, "each came and was taken")
+    #expect(loss(16, hints: 24, in: &queue, away: false) == .init(waited: 16, atLeast: 8), "nobody asked for a while")
+    #expect(loss(5, hints: 9, in: &queue, away: false) == nil, "so few fit into any queue: a hint too many is no loss")
+    #expect(loss(40, in: &queue) == nil)
+    #expect(loss(16, in: &queue) == nil, "it has held forty")
+    #expect(loss(128, in: &queue) == .init(waited: 128, atLeast: nil))
+    #expect(loss(16, in: &queue) == nil, "it has held 128")
+    queue.connected(to: other)
+    #expect(loss(16, in: &queue) == .init(waited: 16, atLeast: nil), "another radio was attached in between")
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Alerts
 import JSON
 import TOML
 
@@ -20,6 +21,12 @@ enum ShownConfiguration {
     /// How many they are.
     case count
   }
+
+  private static let alerts: [String: Way] = {
+    let rules = AlertRule.ofGateways.map(\.rawValue)
+    let keys = rules.flatMap { [$0, "\($0)_after_s", "\($0)_over_s"] }.map { ($0, Way.whole) }
+    return ["nodes": .count, "tag": .whole, "disk_free": .whole].merging(keys) { own, _ in own }
+  }()
 
   private static let ways: [String: [String: Way]] = [
     "gateway": ["id": .whole],
@@ -43,16 +50,7 @@ enum ShownConfiguration {
       "messages_per_minute": .whole,
     ],
     "control": ["socket": .location, "group": .whole, "metrics_port": .whole], "power": ["low_battery_mv": .whole],
-    "alerts": [
-      "nodes": .count, "tag": .whole, "disk_free": .whole, "radio_lost": .whole, "radio_lost_after_s": .whole,
-      "radio_lost_over_s": .whole, "backlogged": .whole, "backlogged_after_s": .whole, "backlogged_over_s": .whole,
-      "dead_letters": .whole, "dead_letters_after_s": .whole, "dead_letters_over_s": .whole, "node_silent": .whole,
-      "node_silent_after_s": .whole, "node_silent_over_s": .whole, "clock_wrong": .whole, "clock_wrong_after_s": .whole,
-      "clock_wrong_over_s": .whole, "disk_full": .whole, "disk_full_after_s": .whole, "disk_full_over_s": .whole,
-      "journal_loss": .whole, "journal_loss_after_s": .whole, "journal_loss_over_s": .whole, "battery_low": .whole,
-      "battery_low_after_s": .whole, "battery_low_over_s": .whole, "supply_low": .whole, "supply_low_after_s": .whole,
-      "supply_low_over_s": .whole,
-    ],
+    "alerts": alerts,
     "log": ["level": .whole],
     "contacts": ["evict": .whole, "keep_free": .whole, "min_age_days": .whole, "types": .whole],
     "hook": [

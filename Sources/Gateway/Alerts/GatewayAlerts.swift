@@ -48,7 +48,9 @@ final class GatewayAlerts {
   private var waiting: [Waiting] = []
   private var isWriting = false
   private var isBegun = false
-  private var millivolts: UInt16?
+  var millivolts: UInt16?
+  /// The radio's contacts and its places for them; `nil`: not known.
+  var contactTable: () -> (count: Int, most: Int)? = { nil }
   /// What others said last: of the radio, its battery and the supply. A rule that is switched on, and another database, hear it anew.
   private var told: [AlertSubject: AlertReading] = [:]
 
@@ -133,9 +135,10 @@ final class GatewayAlerts {
     readDisk()
     readClock()
     readNodes()
+    readContactTable()
     for (subject, reading) in told { read(subject, reading) }
     // What was lost before this daemon was started is no new loss.
-    read(AlertSubject(.journalLoss), .well)
+    for rule in [AlertRule.journalLoss, .radioQueueFull] { read(AlertSubject(rule), .well) }
     endWhatIsGone()
     arm()
   }
@@ -150,11 +153,6 @@ final class GatewayAlerts {
   /// Once an hour, whatever the radio does.
   func hourHasPassed() { look() }
 
-  func radio(isUp: Bool, message: @autoclosure () -> String) {
-    hear(AlertSubject(.radioLost), isUp ? .well : .bad(text: "the radio is away: \(message())"))
-    arm()
-  }
-
   /// Something was written: events may wait, letters may have died.
   func somethingWasStored() {
     guard isBegun else { return }
@@ -162,6 +160,7 @@ final class GatewayAlerts {
       hasNodeCome = false
       readNodes()
     }
+    if board.isOpen(AlertSubject(.contactsFull)) { readContactTable() }
     upstreamsChanged()
     write()
   }
@@ -190,20 +189,6 @@ final class GatewayAlerts {
     arm()
   }
 
-  func battery(isLow: Bool, _ millivolts: UInt16) {
-    self.millivolts = millivolts
-    let volts = "\(millivolts / 1000).\(String(1000 + Int(millivolts % 1000)).dropFirst()) V"
-    let text = "the radio's battery is low: \(volts)"
-    hear(AlertSubject(.batteryLow), isLow ? .bad(text: text, value: Double(millivolts) / 1000) : .well)
-    arm()
-  }
-
-  func supply(isLow: Bool) {
-    let text = "this machine's supply voltage is too low. Use a supply and a cable that hold 5.1 V under load"
-    hear(AlertSubject(.supplyLow), isLow ? .bad(text: text) : .well)
-    arm()
-  }
-
   /// Its record came from the radio, and is looked at when it is stored.
   func contactCame(_ contact: Contact) {
     guard nodes.heard(contact.key) != nil || settings.nodes.contains(where: { SilentNodes.means($0, contact) }) else {
@@ -212,7 +197,7 @@ final class GatewayAlerts {
     hasNodeCome = true
   }
 
-  private func hear(_ subject: AlertSubject, _ reading: AlertReading) {
+  func hear(_ subject: AlertSubject, _ reading: AlertReading) {
     told[subject] = reading
     read(subject, reading)
   }
@@ -279,14 +264,14 @@ final class GatewayAlerts {
     }
   }
 
-  private func read(_ subject: AlertSubject, _ reading: AlertReading) {
+  func read(_ subject: AlertSubject, _ reading: AlertReading) {
     if let change = board.read(subject, reading, now: loop.now) { tell(change) }
   }
 
   // MARK: Time
 
   /// Sets the one timer to what is due next; none if nothing is.
-  private func arm() {
+  func arm() {
     guard isBegun else { return }
     nodesDue = nodes.due
     let next = [board.due, nodesDue].compactMap { $0 }.min()

@@ -128,7 +128,7 @@ public struct EventFilter: Equatable, Sendable {
     case .document: return try selectsDocument(body["key"]?.string ?? "", store)
     case .command: return try selectsCommand(body, store)
     // The gateway's own, of nobody: `kinds` names them, or they are not meant.
-    case .radio, .power, .bucketGap, .allowance, .alert: return takes(kind)
+    case .radio, .radioGap, .power, .bucketGap, .allowance, .alert: return takes(kind)
     case .gap: return true
     // What a later version may add is not named either.
     case .packet, nil: return false

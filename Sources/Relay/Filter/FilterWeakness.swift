@@ -15,7 +15,7 @@ extension EventFilter {
     .message, .outgoing, .reaction, .contact, .advert, .contactRemoved, .telemetry, .status, .document, .command,
   ]
   private static let ofTheGateway: Set<EventKind> = [
-    .radio, .power, .bucketGap, .allowance, .alert, .document, .command,
+    .radio, .radioGap, .power, .bucketGap, .allowance, .alert, .document, .command,
   ]
 
   /// What is weak in what was written. `nil`: the key was left out; an empty list is said on purpose.

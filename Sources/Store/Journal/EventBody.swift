@@ -78,6 +78,14 @@ public enum EventBody {
     json.field("last_heard", stored.lastHeard)
   }
 
+  public static func radioGap(waited: Int, lost: Int?, radio: String?) -> [UInt8] {
+    JSONWriter.object { json in
+      json.field("waited", waited)
+      json.field("lost", lost)
+      json.field("radio", radio)
+    }
+  }
+
   public static func removed(_ key: PublicKey, overwritten: Bool) -> [UInt8] {
     JSONWriter.object {
       $0.field("key", key.hex)

@@ -8,6 +8,8 @@ public enum EventKind: String, Sendable, CaseIterable {
   case radio, message, contact, contactRemoved = "contact_removed", advert, channel, gap
   case outgoing, reaction, telemetry, status = "node_status", command
   case document, bucketGap = "bucket_gap"
+  /// The radio dropped messages, or may have.
+  case radioGap = "radio_gap"
   /// A battery or a supply has become too weak, or is well again.
   case power
   /// An upstream's allowance stops or releases a lane.

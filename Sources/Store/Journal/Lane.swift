@@ -50,8 +50,9 @@ public enum Lane: String, Sendable, CaseIterable {
 extension EventKind {
   public var lane: Lane {
     switch self {
-    case .message, .outgoing, .reaction, .command, .document, .bucketGap, .power, .radio, .channel, .allowance, .alert,
-      .gap:
+    case .message, .outgoing, .reaction, .command, .document, .bucketGap, .radioGap, .power, .radio, .channel,
+      .allowance,
+      .alert, .gap:
       .messages
     case .contact, .contactRemoved, .advert, .telemetry, .status: .nodes
     case .packet: .packets

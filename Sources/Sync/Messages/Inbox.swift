@@ -89,6 +89,7 @@ final class Inbox {
 
   /// Takes what has just been decoded. `wasAsked`: on a slot that is empty for all we know, the radio is asked before it is judged.
   func take(_ message: QueuedMessage, wasAsked: Bool) {
+    queue.took()
     // A predecessor's may be many at once.
     if gathers, entries.count >= Self.maxGathered { commit() }
     guard entries.count < Self.bound else {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+
+import Alerts
+import Sync
+
+/// What the radio, its battery and this machine's supply say.
+extension GatewayAlerts {
+  func radio(isUp: Bool, message: @autoclosure () -> String) {
+    hear(AlertSubject(.radioLost), isUp ? .well : .bad(text: "the radio is away: \(message())"))
+    arm()
+  }
+
+  func battery(isLow: Bool, _ millivolts: UInt16) {
+    self.millivolts = millivolts
+    let volts = "\(millivolts / 1000).\(String(1000 + Int(millivolts % 1000)).dropFirst()) V"
+    let text = "the radio's battery is low: \(volts)"
+    hear(AlertSubject(.batteryLow), isLow ? .bad(text: text, value: Double(millivolts) / 1000) : .well)
+    arm()
+  }
+
+  func supply(isLow: Bool) {
+    let text = "this machine's supply voltage is too low. Use a supply and a cable that hold 5.1 V under load"
+    hear(AlertSubject(.supplyLow), isLow ? .bad(text: text) : .well)
+    arm()
+  }
+
+  /// The radio heard a node, and had no place for it.
+  func nodeWasNotAdded() {
+    guard let table = contactTable() else { return }
+    let text =
+      "the radio's contact table is full (\(table.count) of \(table.most)): a node was not added, and cannot write to this radio. "
+      + "See [contacts] in the configuration, or remove one with meshpost contact remove"
+    read(AlertSubject(.contactsFull), .bad(text: text, value: Double(table.count)))
+    arm()
+  }
+
+  /// Only a free place ends it: that nobody was refused lately says nothing of the next.
+  func readContactTable() {
+    guard let table = contactTable() else { return }
+    read(AlertSubject(.contactsFull), table.count < table.most ? .well : .between)
+  }
+
+  /// The radio's queue was full.
+  func messagesWereLost(_ loss: RadioQueue.Loss) {
+    let subject = AlertSubject(.radioQueueFull)
+    read(subject, .bad(text: loss.description, value: loss.atLeast.map(Double.init)))
+    read(subject, .well)
+    arm()
+  }
+}
