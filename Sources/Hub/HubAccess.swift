@@ -4,7 +4,7 @@ import MeshCrypto
 import Synchronization
 
 /// Access control. Tokens can be replaced while the hub runs: it accepts old and new ones until the old are removed.
-public final class HubAccess: Sendable {
+final class HubAccess: Sendable {
   /// An operation on a gateway.
   enum Deed: Sendable {
     case read
@@ -18,40 +18,69 @@ public final class HubAccess: Sendable {
     case administer
   }
 
+  /// Why something was allowed, which is looked at again while it lasts.
+  struct Grant: Equatable, Sendable {
+    enum Proof: Equatable, Sendable {
+      /// The token's digest.
+      case token([UInt8])
+      /// The token of a session in the pages.
+      case session(String)
+    }
+
+    /// The token's name, or the person's.
+    let name: String
+    let proof: Proof
+    /// `nil` for what concerns all of them.
+    let gateway: String?
+    let deed: Deed
+
+    /// The name under which a connection is counted.
+    var holder: String { "\(name)/\(gateway ?? "")" }
+  }
+
   enum Verdict: Equatable, Sendable {
-    /// The token's name.
-    case allowed(String)
+    case allowed(Grant)
     case unknown(String)
     /// The token's name.
     case forbidden(String)
   }
 
-  /// A token to look up. Comparing digests does not reveal its content or length by timing.
-  private struct Key {
-    let token: HubConfiguration.Token
-    /// Milliseconds since 1970; `nil`: not since the hub began.
-    var usedAt: Int64?
-    let digests: [[UInt8]]
+  private struct Keys {
+    var tokens: [HubConfiguration.Token]
+    /// Milliseconds since 1970; `nil`: not since these tokens count.
+    var usedAt: [Int64?]
+    /// Places of tokens. Looking digests up reveals neither content nor length of a token by timing.
+    var places: [[UInt8]: [Int]] = [:]
 
-    init(_ token: HubConfiguration.Token) {
-      self.token = token
-      digests = token.secrets.map { Digest.sha256(Array($0.utf8)) }
+    init(_ tokens: [HubConfiguration.Token]) {
+      self.tokens = tokens
+      usedAt = tokens.map { _ in nil }
+      for (place, token) in tokens.enumerated() {
+        for secret in token.secrets { places[Digest.sha256(Array(secret.utf8)), default: []].append(place) }
+      }
+    }
+
+    func fitting(_ digest: [UInt8], _ gateway: String?, _ deed: Deed) -> Int? {
+      places[digest]?.first { place in
+        let token = tokens[place]
+        return (token.gateway == "*" || token.gateway == gateway) && token.access.allows(deed)
+      }
     }
   }
 
-  private let keys: Mutex<[Key]>
+  private let keys: Mutex<Keys>
 
-  init(_ tokens: [HubConfiguration.Token]) { keys = Mutex(tokens.map(Key.init)) }
+  init(_ tokens: [HubConfiguration.Token]) { keys = Mutex(Keys(tokens)) }
 
   /// From now on these count.
-  public func replace(with fresh: [HubConfiguration.Token]) {
-    let fresh = fresh.map(Key.init)
+  func replace(with fresh: [HubConfiguration.Token]) {
+    let fresh = Keys(fresh)
     keys.withLock { $0 = fresh }
   }
 
   /// What there are, without their secrets.
   var list: [(name: String, gateway: String, access: HubConfiguration.Access, usedAt: Int64?)] {
-    keys.withLock { keys in keys.map { ($0.token.name, $0.token.gateway, $0.token.access, $0.usedAt) } }
+    keys.withLock { keys in zip(keys.tokens, keys.usedAt).map { ($0.name, $0.gateway, $0.access, $1) } }
   }
 
   /// `gateway`: `nil` for what concerns all of them.
@@ -60,28 +89,20 @@ public final class HubAccess: Sendable {
     guard let sent = authorization.map({ Array($0.utf8) }), sent.count > scheme.count,
       zip(sent, scheme).allSatisfy({ $0 | 0x20 == $1 })
     else { return .unknown("a bearer token is required") }
-    let presented = Digest.sha256(Array(sent.dropFirst(scheme.count)))
+    let digest = Digest.sha256(Array(sent.dropFirst(scheme.count)))
     let now = HubClock.now
-    let matching = keys.withLock { keys in
-      // All of them are looked at, whichever it is.
-      var matching: [HubConfiguration.Token] = []
-      for place in keys.indices where keys[place].digests.filter({ Self.isEqual($0, presented) }).count > 0 {
-        keys[place].usedAt = now
-        matching.append(keys[place].token)
-      }
-      return matching
+    return keys.withLock { keys in
+      guard let places = keys.places[digest], let first = places.first else { return .unknown("unknown token") }
+      for place in places { keys.usedAt[place] = now }
+      guard let place = keys.fitting(digest, gateway, deed) else { return .forbidden(keys.tokens[first].name) }
+      return .allowed(Grant(name: keys.tokens[place].name, proof: .token(digest), gateway: gateway, deed: deed))
     }
-    guard let first = matching.first else { return .unknown("unknown token") }
-    let fitting = matching.first { token in
-      (token.gateway == "*" || token.gateway == gateway) && token.access.allows(deed)
-    }
-    return fitting.map { .allowed($0.name) } ?? .forbidden(first.name)
   }
 
-  /// Takes as long for a wrong token as for a right one.
-  private static func isEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
-    guard left.count == right.count else { return false }
-    return zip(left, right).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
+  /// Whether a token still allows it. Sessions are looked at by `Revocation`.
+  func allows(_ grant: Grant) -> Bool {
+    guard case .token(let digest) = grant.proof else { return true }
+    return keys.withLock { $0.fitting(digest, grant.gateway, grant.deed) != nil }
   }
 }
 

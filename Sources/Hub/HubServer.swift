@@ -10,7 +10,7 @@ import ServiceLifecycle
 /// The hub: its HTTP API and its gateways' links. Source of truth: docs/hub-protocol.md.
 public struct HubServer: Sendable {
   private let configuration: HubConfiguration
-  public let access: HubAccess
+  private let access: HubAccess
   private let api: HubAPI
 
   public init(_ configuration: HubConfiguration) throws {
@@ -52,7 +52,7 @@ public struct HubServer: Sendable {
       elsewhere: elsewhere,
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
       memory: HubMemory(largest: configuration.maxBody),
-      places: Places(most: room, log: HubLog.write), refused: RefusedLogins(HubLog.write),
+      places: Places(most: room, access, log: HubLog.write), refused: RefusedLogins(HubLog.write),
       maxBody: configuration.maxBody, web: try configuration.web.map { try HubWeb($0, stores) })
   }
 
@@ -71,6 +71,13 @@ public struct HubServer: Sendable {
       try? await loop.submit {}.get()
     }
     _ = await api.registry.count
+  }
+
+  /// From now on these count: what the others have begun ends, be it a link.
+  public func accept(_ tokens: [HubConfiguration.Token]) {
+    access.replace(with: tokens)
+    let ended = api.places.close { access.allows($0) }
+    HubLog.write(.notice, "tokens reloaded" + (ended > 0 ? "; closed \(ended) connections that they do not allow" : ""))
   }
 
   /// Serves until SIGTERM or SIGINT. `ready` gets the port.
@@ -96,6 +103,7 @@ public struct HubServer: Sendable {
     // Who asks for it asks for the pages' people.
     let uses = api.web.map { _ in Task { [access] in await TokenUses(stores: api.stores, access: access).run() } }
     let telling = Task { [api] in await api.links.run() }
+    let revocation = api.web.map { web in Task { [api] in await web.endRevoked(at: api.places) } }
     let care = configuration.retention.isEmpty ? nil : Task { await caretaker.run() }
     defer {
       probe.cancel()
@@ -103,6 +111,7 @@ public struct HubServer: Sendable {
       watch.cancel()
       uses?.cancel()
       telling.cancel()
+      revocation?.cancel()
       care?.cancel()
     }
     let application = Application(

@@ -65,9 +65,8 @@ struct Serve: AsyncParsableCommand {
     source.setEventHandler { [config] in
       do {
         let fresh = try HubConfiguration(file: config)
-        server.access.replace(with: fresh.tokens)
         HubLog.level = fresh.logLevel
-        HubLog.write(.notice, "tokens reloaded")
+        server.accept(fresh.tokens)
       } catch {
         HubLog.write(.error, "tokens not reloaded: \(error)")
       }

@@ -120,6 +120,32 @@ extension WholeProgramTests {
       #expect(ana.ask("GET", "/v1/people")?.status == 401)
     }
 
+    @Test(arguments: ["SQLite", "PostgreSQL"])
+    func `what somebody follows ends with their role, their session and themselves`(_ kind: String) throws {
+      let server = kind == "SQLite" ? nil : try PostgresServer()
+      let hub = try Hub(database: server?.address)
+      try hub.add("ana", "administer", password: "correct horse")
+      try hub.add("vera", "view", password: "battery staple")
+      let (ana, vera) = (hub.browser, hub.another())
+      func follow(_ browser: Browser, _ name: String, _ password: String) throws -> Following {
+        #expect(Self.signIn(browser, name, password) == 200)
+        let following = try Following(hub.rig.hubPort, header: "Cookie: \(browser.cookie ?? "")")
+        try following.begin()
+        return following
+      }
+      let anas = try follow(ana, "ana", "correct horse")
+      let first = try follow(vera, "vera", "battery staple")
+      #expect(try hub.people(["role", "vera", "operate"]).code == 0)
+      try first.end("what vera follows, who has another role")
+      let second = try follow(vera, "vera", "battery staple")
+      #expect(ana.ask("DELETE", "/v1/people/vera")?.status == 200)
+      try second.end("what vera follows, who is removed")
+      _ = anas.look()
+      #expect(!anas.hasEnded)
+      #expect(ana.ask("DELETE", "/session")?.status == 200)
+      try anas.end("what ana follows, who has signed out")
+    }
+
     @Test func `who guesses waits, and tokens work as before`() throws {
       let hub = try Hub()
       try hub.add("ana", "administer", password: "correct horse")

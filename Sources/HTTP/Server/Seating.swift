@@ -92,6 +92,9 @@ public struct Seating {
     }
   }
 
+  /// Whether nothing is under way on it.
+  public func isIdle(_ number: Int) -> Bool { guests[number]?.isIdle == true }
+
   private static func renew(_ number: Int, of holder: String, in table: inout [String: [Int]]) {
     guard table[holder]?.last != number else { return }
     table[holder]?.removeAll { $0 == number }
@@ -126,6 +129,6 @@ public struct Seating {
   private func idler() -> Int? {
     let heaviest = known.max { $0.value.count < $1.value.count }
     guard let numbers = heaviest?.value, numbers.count > fairShare else { return nil }
-    return numbers.first { guests[$0]?.isIdle == true }
+    return numbers.first(where: isIdle)
   }
 }

@@ -37,8 +37,9 @@ struct HubAPI: Sendable {
     let request: Request
     /// Empty for what concerns all of them.
     let gateway: String
-    /// The token's name.
-    let author: String
+    let grant: HubAccess.Grant
+    /// The token's name, or the person's.
+    var author: String { grant.name }
     var way: HubDeed.Way = .token
     let parameters: Parameters
     /// The key's, of a short post.
@@ -90,14 +91,16 @@ struct HubAPI: Sendable {
       guard let visitor = try await web.visitor(request) else {
         return HubWeb.plain(Self.refusal(.unauthorized, "sign in"))
       }
-      let name = visitor.person.name
+      let grant = HubAccess.Grant(
+        name: visitor.person.name, proof: .session(visitor.token), gateway: context.parameters.get("id"), deed: deed)
       guard visitor.person.role.allows(deed) else {
         HubLog.write(
-          .info, "\(name) (\(visitor.person.role.rawValue)) may not \(request.method.rawValue) \(request.uri.path)")
+          .info,
+          "\(grant.name) (\(visitor.person.role.rawValue)) may not \(request.method.rawValue) \(request.uri.path)")
         return HubWeb.plain(
           Self.refusal(.forbidden, "your role does not allow this: \(visitor.person.role.rawValue)"))
       }
-      return HubWeb.plain(try await answer(request, context, .allowed(name), by: visitor.person.way, handler))
+      return HubWeb.plain(try await answer(request, context, .allowed(grant), by: visitor.person.way, handler))
     } catch let refusal as WebGuard.Refusal {
       return HubWeb.refusing(refusal)
     } catch let error as HubDatabaseError {
@@ -121,8 +124,8 @@ struct HubAPI: Sendable {
       let message = "the token \(name) does not allow this"
       refused.note(from: Places.host(context.channel), message, request.method.rawValue, request.uri.path)
       return Self.refusal(.forbidden, "the token does not allow this")
-    case .allowed(let author):
-      guard places.showed(context.channel, as: Self.holder(author, gateway)) else {
+    case .allowed(let grant):
+      guard places.showed(context.channel, grant) else {
         stores.metrics.wasBusy(.connections)
         return Self.refusal(.tooManyRequests, "too many open connections with this token", retryAfter: 30)
       }
@@ -130,7 +133,7 @@ struct HubAPI: Sendable {
         return Self.refusal(.badRequest, "a gateway's id must be \(Name.allowed)")
       }
       let call = Call(
-        request: request, gateway: gateway ?? "", author: author, way: way, parameters: context.parameters, short: short
+        request: request, gateway: gateway ?? "", grant: grant, way: way, parameters: context.parameters, short: short
       )
       do {
         return try await handled(call, handler)
@@ -148,7 +151,7 @@ struct HubAPI: Sendable {
 
   /// Reserves memory for large data until it is consumed: a body before it is read, an answer before it is sent.
   private func handled(_ call: Call, _ handler: Handler) async throws -> Response {
-    let holder = Self.holder(call.author, call.gateway)
+    let holder = call.grant.holder
     let isAsking = [.get, .head, .delete].contains(call.request.method)
     // Of what is compressed it is not known how large it will be.
     let isPlain = call.request.headers[.contentEncoding] == nil
@@ -180,21 +183,18 @@ struct HubAPI: Sendable {
       responder: responder, maxMessage: maxBody, places: places,
       admit: { [access] head in
         guard let gateway = LinkProtocol.gateway(in: head.uri),
-          case .allowed(let name) = access.check(
+          case .allowed(let grant) = access.check(
             head.headers.first(name: "Authorization"), gateway: gateway, .write)
         else { return nil }
-        return LinkProtocol.Visitor(gateway: gateway, holder: Self.holder(name, gateway))
+        return LinkProtocol.Visitor(gateway: gateway, grant: grant)
       },
-      serve: { [stores, registry, limiter, maxBody] channel, link in
+      serve: { [stores, registry, limiter, access, maxBody] channel, link in
         await LinkSession(
           gateway: link.gateway, stores: stores, registry: registry, limiter: limiter, maxMessage: maxBody,
-          compression: link.compression
+          compression: link.compression, isAllowed: { access.allows(link.grant) }
         ).run(channel)
       })
   }
-
-  /// The name under which a connection is counted.
-  private static func holder(_ token: String, _ gateway: String?) -> String { "\(token)/\(gateway ?? "")" }
 
   // MARK: Answers
 

@@ -23,6 +23,8 @@ final class Places: Sendable {
     var lastNumber = 0
     var numbers: [ObjectIdentifier: Int] = [:]
     var channels: [Int: any Channel] = [:]
+    /// What allowed the last request of a connection, or its link.
+    var grants: [Int: HubAccess.Grant] = [:]
     var turnedAway = 0
     /// Since the start: turned away, dropped, or closed for others.
     var refused = 0
@@ -31,12 +33,13 @@ final class Places: Sendable {
   }
 
   let most: Int
+  private let access: HubAccess
   private let state: Mutex<State>
   private let crowd: RareLine
   private let fullness: RareLine
 
-  init(most: Int, log: @escaping HubLog.Write) {
-    self.most = most
+  init(most: Int, _ access: HubAccess, log: @escaping HubLog.Write) {
+    (self.most, self.access) = (most, access)
     state = Mutex(State(seating: Seating(most: most)))
     crowd = RareLine(log)
     fullness = RareLine(log)
@@ -83,6 +86,7 @@ final class Places: Sendable {
   }
 
   private static func forget(_ number: Int, _ state: inout State) -> (any Channel)? {
+    state.grants[number] = nil
     guard let channel = state.channels.removeValue(forKey: number) else { return nil }
     state.numbers[ObjectIdentifier(channel)] = nil
     return channel
@@ -97,10 +101,35 @@ final class Places: Sendable {
     }
   }
 
-  /// Whose token it showed. False: there are too many of theirs.
-  func showed(_ channel: any Channel, as holder: String) -> Bool {
+  /// What allows its request, or its link. False: there are too many of this holder, or it is not allowed any more.
+  func showed(_ channel: any Channel, _ grant: HubAccess.Grant) -> Bool {
+    let hasPlace = state.withLock { state in
+      guard let number = state.numbers[ObjectIdentifier(channel)] else { return true }
+      guard state.seating.showed(number, as: grant.holder) else { return false }
+      state.grants[number] = grant
+      return true
+    }
+    // Tokens may have been replaced since it was checked, and before it was known here.
+    return hasPlace && access.allows(grant)
+  }
+
+  /// Ends whatever is not allowed any more: requests under way, what they follow, and links. How many that were.
+  @discardableResult
+  func close(unless allows: (HubAccess.Grant) -> Bool) -> Int {
+    let ended = state.withLock { state in
+      state.grants.filter { !allows($0.value) }.keys.compactMap { state.channels[$0] }
+    }
+    for channel in ended { channel.close(promise: nil) }
+    return ended.count
+  }
+
+  /// Tokens of sessions for which something is under way.
+  var busySessions: Set<String> {
     state.withLock { state in
-      state.numbers[ObjectIdentifier(channel)].map { state.seating.showed($0, as: holder) } ?? true
+      Set(
+        state.grants.compactMap { number, grant in
+          if case .session(let token) = grant.proof, !state.seating.isIdle(number) { token } else { nil }
+        })
     }
   }
 

@@ -31,6 +31,8 @@ struct LinkSession: Sendable {
   let maxMessage: Int
   /// What both ends have agreed on; `nil`: nothing is compressed.
   let compression: PerMessageDeflate?
+  /// Whether the token that opened it still allows it: what came before the connection was closed may wait here.
+  let isAllowed: @Sendable () -> Bool
 
   /// When the gateway was last heard, how often it speaks at least, and its epoch.
   final class Pulse: Sendable {
@@ -73,6 +75,7 @@ struct LinkSession: Sendable {
           var messages = LinkMessages(most: maxMessage, compression)
           for try await frame in inbound {
             pulse.state.withLock { $0.heard = .now }
+            guard isAllowed() else { break }
             guard let message = try messages.take(frame) else { continue }
             guard try await take(message, outbound, pulse) else { break }
           }

@@ -28,6 +28,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   /// What is known of a link when it opens.
   struct Link: Sendable {
     let gateway: String
+    let grant: HubAccess.Grant
     let compression: PerMessageDeflate?
   }
 
@@ -86,14 +87,14 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     channel.setOption(Self.asksEvenly, value: 1).whenFailure { _ in }
     let gate = try operations.handler(type: LinkGate.self)
     operations.removeHandler(gate, promise: nil)
-    guard let visitor = gate.visitor, places.showed(channel, as: visitor.holder) else {
+    guard let visitor = gate.visitor, places.showed(channel, visitor.grant) else {
       channel.close(promise: nil)
       throw ChannelError.inappropriateOperationForState
     }
     if let compression { try operations.addHandler(LinkCompressor(compression)) }
     return .link(
       try FrameChannel(wrappingChannelSynchronously: channel),
-      Link(gateway: visitor.gateway, compression: compression))
+      Link(gateway: visitor.gateway, grant: visitor.grant, compression: compression))
   }
 
   private func requests(_ channel: any Channel, _ logger: Logger) throws -> Negotiated {
@@ -138,8 +139,7 @@ enum LinkProtocol {
   /// A gateway that may open its link.
   struct Visitor: Sendable {
     let gateway: String
-    /// Token and gateway, under which the connection is counted.
-    let holder: String
+    let grant: HubAccess.Grant
   }
 
   /// The headers required by RFC 6455; NIO closes a connection without them.

@@ -8,8 +8,6 @@ import ServiceLifecycle
 
 /// `/v1/live`: what changes, as server-sent events. Source: docs/hub-protocol.md.
 extension HubAPI {
-  private static let sessionChecks: Duration = .seconds(10)
-
   func follow(_ call: Call) async throws -> Response {
     let wanted = try call.bound("after") ?? Self.lastEvent(call.request.headers)
     guard let reader = try await live.enter() else {
@@ -24,14 +22,7 @@ extension HubAPI {
     return Response(
       status: .ok, headers: headers,
       body: ResponseBody { writer in
-        var checkedAt = ContinuousClock.now
-        while let bytes = try await reading.next() {
-          try await writer.write(ByteBuffer(bytes: bytes))
-          // A session that has ended ends what it follows.
-          guard call.way != .token, ContinuousClock.now - checkedAt >= Self.sessionChecks else { continue }
-          checkedAt = .now
-          if try await web?.visitor(call.request) == nil { break }
-        }
+        while let bytes = try await reading.next() { try await writer.write(ByteBuffer(bytes: bytes)) }
         try await writer.finish(nil)
       })
   }

@@ -221,16 +221,28 @@ extension HubStore {
     ) { $0.integer(0) } == 1
   }
 
-  /// Whose session this is; `since`: older ones have ended. `isStale`: `useSession` is to be told.
+  /// Whose sessions these are, by their tokens; `since`: older ones have ended. `isStale`: `useSession` is to be told.
+  func sessions(
+    _ tokens: Set<String>, since: Int64, at now: Int64
+  ) throws(HubDatabaseError) -> [String: (person: HubPerson, isStale: Bool)] {
+    let digests = Dictionary(uniqueKeysWithValues: tokens.map { (Self.digest($0), $0) })
+    var found: [String: (person: HubPerson, isStale: Bool)] = [:]
+    let call = HubCall(
+      """
+      SELECT \(Self.columns), s.used_at, s.digest FROM @rows JOIN web_sessions s ON s.digest = v.digest
+      JOIN people p ON p.name = s.person WHERE s.used_at >= @1 AND coalesce(s.ends_at, @2) >= @2
+      """, [("digest", .texts(Array(digests.keys)))], values: [.integer(since), .integer(now)]
+    ) { row in
+      if let token = digests[row.text(6)] { found[token] = (Self.person(row), now - row.integer(5) > Self.day) }
+    }
+    try database.read([call])
+    return found
+  }
+
   func session(
     _ token: String, since: Int64, at now: Int64
   ) throws(HubDatabaseError) -> (person: HubPerson, isStale: Bool)? {
-    try database.first(
-      """
-      SELECT \(Self.columns), s.used_at FROM web_sessions s JOIN people p ON p.name = s.person
-      WHERE s.digest = ?1 AND s.used_at >= ?2 AND coalesce(s.ends_at, ?3) >= ?3
-      """, .text(Self.digest(token)), .integer(since), .integer(now)
-    ) { row in (Self.person(row), now - row.integer(5) > Self.day) }
+    try sessions([token], since: since, at: now)[token]
   }
 
   /// Notes that a session was used today.

@@ -17,6 +17,7 @@ final class HubWeb: Sendable {
   /// A browser keeps its cookie so long; whether the session goes on, the database knows.
   private static let cookieSeconds = 400 * 86_400
   private static let longestPassword = 1024
+  private static let revocationPause: Duration = .milliseconds(500)
   let settings: HubWebSettings
   let stores: HubStores
   private let files: PageFiles
@@ -68,14 +69,34 @@ final class HubWeb: Sendable {
 
   /// `nil`: nobody is signed in there.
   func visitor(_ request: Request) async throws -> Visitor? {
+    let tokens = tokens(request, Self.cookie)
+    let found = tokens.isEmpty ? [:] : try await people(of: Set(tokens))
+    return tokens.lazy.compactMap { token in found[token].map { Visitor(person: $0, token: token) } }.first
+  }
+
+  private func people(of tokens: Set<String>) async throws(HubDatabaseError) -> [String: HubPerson] {
     let now = HubClock.now
     let since = now - settings.sessionDays * 86_400_000
-    for token in tokens(request, Self.cookie) {
-      guard let (person, isStale) = try await stores.pages.session(token, since: since, at: now) else { continue }
-      if isStale { try await stores.desk.useSession(token, of: person.name, since: since, at: now) }
-      return Visitor(person: person, token: token)
+    let found = try await stores.greeter.sessions(tokens, since: since, at: now)
+    for (token, session) in found where session.isStale {
+      try await stores.desk.useSession(token, of: session.person.name, since: since, at: now)
     }
-    return nil
+    return found.mapValues(\.person)
+  }
+
+  /// Until it is cancelled: of somebody whose session has ended, or whose role is a lesser one, nothing goes on. The command line and other
+  /// hubs change people, too, so the database is asked, while anything of theirs goes on.
+  func endRevoked(at places: Places) async {
+    // `try?`: it is cancelled while it sleeps.
+    while (try? await Task.sleep(for: Self.revocationPause)) != nil {
+      let busy = places.busySessions
+      // `try?`: a database that does not answer has nothing to tell either.
+      guard !busy.isEmpty, let people = try? await people(of: busy) else { continue }
+      places.close { grant in
+        guard case .session(let token) = grant.proof, busy.contains(token) else { return true }
+        return people[token]?.role.allows(grant.deed) == true
+      }
+    }
   }
 
   /// A cookie that no other name than this host's own can have set, where there is TLS (RFC 6265bis § 4.1.3.2).

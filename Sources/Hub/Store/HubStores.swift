@@ -9,6 +9,8 @@ final class HubStores: Sendable {
   let ingest: Ingest
   /// Commands, documents, states: what is written one by one.
   let desk: HubStore
+  /// Short questions, which never wait for a page.
+  let greeter: HubStore
   /// How much the hub has, for gateways that connect: after a restart of the hub that is the whole fleet.
   let greetings: Gathered<GatewayEpoch, HubStore.Progress?>
   /// How far buckets are, which each gateway asks when it connects.
@@ -38,7 +40,6 @@ final class HubStores: Sendable {
   /// In an SQLite file, which one connection writes; or, with an address `postgresql://…`, on a PostgreSQL server.
   /// `keeps`: for how long; without an end to that the caretaker needs no connection of its own.
   init(location: String, password: String? = nil, keeps: Retention = Retention()) throws {
-    let greeter: HubStore
     let metrics = metrics
     let rare = RareLine(HubLog.write)
     func store(_ database: sending any HubDatabase) -> HubStore {
@@ -71,11 +72,11 @@ final class HubStores: Sendable {
       // One connection writes.
       caretaker = desk
     }
-    greetings = Gathered(weight: { _ in 0.001 }) { (epochs) async throws(HubDatabaseError) in
+    greetings = Gathered(weight: { _ in 0.001 }) { [greeter] (epochs) async throws(HubDatabaseError) in
       try await greeter.progress(of: epochs)
     }
     standings = Gathered(weight: { 0.001 + Double($0.places.count) / 4000 }) {
-      (questions) async throws(HubDatabaseError) in
+      [greeter] (questions) async throws(HubDatabaseError) in
       try await greeter.states(of: questions)
     }
     states = Gathered(weight: { 0.002 + Double($0.body.utf8.count) / Double(4 << 20) }) {
