@@ -46,14 +46,15 @@ public struct HubServer: Sendable {
     let watch = HubAlerts(
       configuration.alerts, stores, registry, name: "\(ProcessInfo.processInfo.hostName):\(configuration.port)",
       location: isServer ? nil : configuration.location)
+    let refused = RefusedLogins(HubLog.write)
     api = HubAPI(
       stores: stores, access: access, registry: registry, links: links, figures: figures,
       live: LiveFeed({ stores.pages }, links, figures, alerts: counts), watch: watch, alerts: counts,
       elsewhere: elsewhere,
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
       memory: HubMemory(largest: configuration.maxBody),
-      places: Places(most: room, access, log: HubLog.write), refused: RefusedLogins(HubLog.write),
-      maxBody: configuration.maxBody, web: try configuration.web.map { try HubWeb($0, stores) })
+      places: Places(most: room, access, log: HubLog.write), refused: refused,
+      maxBody: configuration.maxBody, web: try configuration.web.map { try HubWeb($0, stores, refused) })
   }
 
   /// Descriptors of NIO's loops, three each, and of the one that it listens on; they are opened later.

@@ -80,15 +80,37 @@ import Web
 
   @Test func `a journey comes back as it went, for ten minutes`() {
     let journey = OpenIDJourney(back: "/messages?q=a", at: 1_000_000)
-    #expect(OpenIDJourney(journey.cookie, at: 1_000_001) == journey)
-    #expect(OpenIDJourney(journey.cookie, at: 1_000_000 + OpenIDJourney.longest * 1000) != nil)
-    #expect(OpenIDJourney(journey.cookie, at: 1_000_001 + OpenIDJourney.longest * 1000) == nil)
-    #expect(OpenIDJourney(journey.cookie, at: 999_999) == nil)
+    let key = Array("a key".utf8)
+    let cookie = journey.cookie(key: key)
+    #expect(OpenIDJourney(cookie, key: key, at: 1_000_001) == journey)
+    #expect(OpenIDJourney(cookie, key: key, at: 1_000_000 + OpenIDJourney.longest * 1000) != nil)
+    #expect(OpenIDJourney(cookie, key: key, at: 1_000_001 + OpenIDJourney.longest * 1000) == nil)
+    #expect(OpenIDJourney(cookie, key: key, at: 999_999) == nil)
+    // What nobody began here.
+    #expect(OpenIDJourney(cookie, key: Array("another".utf8), at: 1_000_001) == nil)
+    let words = cookie.split(separator: ".")[0]
+    for forged in ["\(words)", "\(words).", "\(words).AAAA", "\(words)..\(cookie.split(separator: ".")[1])"] {
+      #expect(OpenIDJourney(forged, key: key, at: 1_000_001) == nil)
+    }
     #expect(OpenIDJourney(back: nil, at: 0).state != OpenIDJourney(back: nil, at: 0).state)
     #expect(Set([journey.state, journey.nonce, journey.verifier]).count == 3)
-    for wrong in ["", "AAAA", "e30", String(journey.cookie.dropLast(9)), String(repeating: "A", count: 5000)] {
-      #expect(OpenIDJourney(wrong, at: 1_000_001) == nil)
+    for wrong in ["", "AAAA", "e30", String(cookie.dropLast(9)), String(repeating: "A", count: 5000)] {
+      #expect(OpenIDJourney(wrong, key: key, at: 1_000_001) == nil)
     }
+  }
+
+  @Test func `who comes without end makes their own address wait, and nobody else`() async throws {
+    let turnstile = Turnstile()
+    for _ in 0..<Turnstile.mostOfOne { #expect(await turnstile.enter(from: "office")) }
+    let crowd = (0..<Turnstile.mostWaitingOfOne).map { _ in Task { await turnstile.enter(from: "office") } }
+    while turnstile.counts.waiting < crowd.count { await Task.yield() }
+    #expect(await !turnstile.enter(from: "office"), "a bound")
+    #expect(await turnstile.enter(from: "elsewhere"))
+    turnstile.leave(from: "elsewhere")
+    for _ in 0..<Turnstile.mostOfOne + crowd.count { turnstile.leave(from: "office") }
+    for one in crowd { #expect(await one.value) }
+    #expect(turnstile.counts == (0, 0))
+    #expect(await turnstile.enter(from: "office"), "and what was before is forgotten")
   }
 
   @Test(arguments: ["/", "/fleet", "/messages?q=a%20b&x=1", "/fleet/hill"]) func `own paths lead back`(_ path: String) {

@@ -71,24 +71,28 @@ extension WholeProgramTests {
         return HTTPRequest("GET", response.headers["Location"] ?? "").query
       }
 
-      /// Back, from an address of its own; returns where it leads.
-      func end(_ browser: Browser, _ query: [(String, String)]) throws -> String? {
+      /// Back, from an address of its own unless another is given; returns where it leads.
+      func end(_ browser: Browser, _ query: [(String, String)], from address: String? = nil) throws -> String? {
         count += 1
         let fields = query.map { "\(PercentCoding.encode($0))=\(PercentCoding.encode($1))" }.joined(separator: "&")
-        let headers = ["X-Forwarded-For": "10.1.\(count / 200).\(count % 200)", "Sec-Fetch-Site": "cross-site"]
+        let headers = [
+          "X-Forwarded-For": address ?? "10.1.\(count / 200).\(count % 200)", "Sec-Fetch-Site": "cross-site",
+        ]
         let response = browser.ask("GET", "/oidc/back?\(fields)", headers: headers)
         browser.keep(response)
         return response?.headers["Location"]
       }
 
       /// All of it; `deed`: what the provider does wrong.
-      func signIn(_ deed: String, _ claims: String, in browser: Browser? = nil) throws -> (String?, Browser) {
+      func signIn(
+        _ deed: String, _ claims: String, in browser: Browser? = nil, from address: String? = nil
+      ) throws -> (String?, Browser) {
         let browser = browser ?? self.browser
         let query = try start(browser)
         let coded = Data(claims.utf8).base64EncodedString().replacing("=", with: "").replacing("+", with: "-")
           .replacing("/", with: "_")
         let code = "\(deed):\(query["nonce"] ?? ""):\(query["code_challenge"] ?? ""):\(coded)"
-        return (try end(browser, [("code", code), ("state", query["state"] ?? "")]), browser)
+        return (try end(browser, [("code", code), ("state", query["state"] ?? "")], from: address), browser)
       }
 
       /// The beginning of what a request by another name is answered.
@@ -172,6 +176,30 @@ extension WholeProgramTests {
         site.rig.askHub("GET", "/v1/people").map { String(decoding: $0.body, as: UTF8.self) } == #"{"people":[]}"#)
       // Keys that were exchanged are asked for again, but not for each token that names another.
       #expect(try site.signIn("later", Self.ana).0 == "/?signin=refused")
+    }
+
+    @Test func `what nobody began, or what failed, keeps nobody of that address from signing in`() throws {
+      let site = try Site()
+      let office = "192.0.2.7"
+      let forger = site.browser
+      let token = String(repeating: "a", count: 64)
+      let json = "{\"state\":\"\(token)\",\"nonce\":\"\(token)\",\"verifier\":\"\(token)\",\"back\":\"/\",\"at\":1}"
+      let words = Data(
+        json.replacing("\"at\":1", with: "\"at\":\(Int(Date.now.timeIntervalSince1970 * 1000) - 5000)").utf8
+      )
+      .base64EncodedString().replacing("=", with: "").replacing("+", with: "-").replacing("/", with: "_")
+      for end in ["", ".", ".AAAA"] {
+        for _ in 0..<7 {
+          forger.cookie = "meshpost_oidc=\(words)\(end)"
+          #expect(try site.end(forger, [("code", "x"), ("state", token)], from: office) == "/?signin=late")
+        }
+      }
+      for _ in 0..<12 {
+        #expect(try site.signIn("issuer", Self.ana, from: office).0 == "/?signin=refused")
+      }
+      #expect(try site.signIn("right", Self.ana, from: office).0 == "/messages")
+      let lines = site.rig.hub?.lines.filter { $0.contains("login refused from \(office)") } ?? []
+      #expect((1...10).contains(lines.count), "what nobody began is no line, and of what failed so many a minute are")
     }
 
     @Test func `nobody is led into another's sign-in, or elsewhere`() throws {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import Web
+
 /// The hub's tables, in steps that are never changed once released. Written for SQLite; what PostgreSQL calls otherwise is
 /// replaced.
 enum HubSchema {
@@ -12,7 +14,7 @@ enum HubSchema {
     let all = [
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
-      steadyClock,
+      steadyClock, journeyKey,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -142,6 +144,11 @@ enum HubSchema {
 
   /// Time that has surely passed, and what the clock showed then: milliseconds since 1970, one row.
   private static let steadyClock = "CREATE TABLE steady_clock(elapsed INTEGER NOT NULL, wall INTEGER NOT NULL)"
+
+  /// What shows that a sign-in by OpenID Connect was begun at a hub of this database. It is drawn by lot when the table is made.
+  private static var journeyKey: String {
+    "CREATE TABLE journey_key(key TEXT NOT NULL); INSERT INTO journey_key VALUES ('\(WebSessions.token())')"
+  }
 
   /// Which channels each gateway has told of: that it has joined them, or of a message there. Of others it gets nothing.
   private static func gatewayChannels(_ dialect: Dialect) -> String {

@@ -12,7 +12,7 @@ extension HubWeb {
   private static let mostCodeBytes = 4096
 
   /// Redirects the browser to the provider.
-  func startOpenID(_ request: Request) async throws -> Response {
+  func startOpenID(_ request: Request, from address: String) async throws -> Response {
     try check(request, sameOrigin: false)
     // From our own pages, or typed.
     if let site = request.headers[.init("Sec-Fetch-Site")!],
@@ -23,9 +23,10 @@ extension HubWeb {
     guard let provider else { return Self.plain(HubAPI.refusal(.notFound, "not found")) }
     let journey = OpenIDJourney(back: request.uri.queryParameters.get("back"), at: HubClock.now)
     do throws(OpenIDFailure) {
-      var response = Self.redirect(try await provider.address(journey))
+      var response = Self.redirect(try await provider.address(journey, from: address))
       setCookie(
-        OpenIDJourney.cookie, journey.cookie, seconds: Int(OpenIDJourney.longest), isLax: true, in: &response)
+        OpenIDJourney.cookie, journey.cookie(key: try await key()), seconds: Int(OpenIDJourney.longest), isLax: true,
+        in: &response)
       return response
     } catch {
       openIDTrouble.say("OpenID Connect: \(error)")
@@ -37,20 +38,17 @@ extension HubWeb {
   func endOpenID(_ request: Request, from address: String) async throws -> Response {
     try check(request, sameOrigin: false)
     guard let provider else { return Self.plain(HubAPI.refusal(.notFound, "not found")) }
-    // A code is nobody's guess at a password: it has a count of its own, so that the provider is not asked without end.
-    let guesser = Guesser(address: address, browser: "oidc \(address)")
     var response: Response
     do throws(OpenIDFailure) {
-      guard pause(of: guesser) == nil else { throw .busy }
-      let journey = try journey(request)
-      let claims = try await provider.claims(code: try code(request), journey)
+      let journey = try journey(request, try await key())
+      // A code is nobody's guess at a password, and counts as none: an office has one address.
+      let claims = try await provider.claims(code: try code(request), journey, from: address)
       response = Self.redirect(journey.back)
       try await welcome(claims, provider.settings, from: address, in: &response)
     } catch {
       switch error {
       case .refused, .untrusted, .noRole:
-        guessedWrong(guesser)
-        HubLog.write(.warning, "login refused from \(address): \(error) (GET /oidc/back)")
+        refused.note(from: address, "\(error)", "GET", "/oidc/back")
         await noteRefused("", .oidc, from: address)
       // Anybody can come here with nothing.
       case .unavailable, .late, .busy: openIDTrouble.say("OpenID Connect: \(error)")
@@ -61,9 +59,19 @@ extension HubWeb {
     return response
   }
 
-  private func journey(_ request: Request) throws(OpenIDFailure) -> OpenIDJourney {
+  private func key() async throws(OpenIDFailure) -> [UInt8] {
+    do {
+      return Array(try await stores.pages.journeyKey().utf8)
+    } catch {
+      throw .unavailable(error.message)
+    }
+  }
+
+  private func journey(_ request: Request, _ key: [UInt8]) throws(OpenIDFailure) -> OpenIDJourney {
     let state = request.uri.queryParameters.get("state") ?? ""
-    let journeys = cookies(request, OpenIDJourney.cookie).prefix(4).compactMap { OpenIDJourney($0, at: HubClock.now) }
+    let journeys = cookies(request, OpenIDJourney.cookie).prefix(4).compactMap {
+      OpenIDJourney($0, key: key, at: HubClock.now)
+    }
     guard let journey = journeys.first(where: { WebSessions.isSame($0.state, state) }) else { throw .late }
     return journey
   }

@@ -7,8 +7,9 @@ import Web
 
 /// What a browser takes along to a provider and back: it comes back to whichever hub, so none has to keep it.
 ///
-/// It is in a cookie that scripts cannot read. Whoever has the cookie has what they began themselves: without the code that the provider gives to
-/// who signs in there, nothing comes of it.
+/// It is in a cookie that scripts cannot read, with a signature by a key of the database: what nobody began here ends here, and costs the
+/// provider nothing. Whoever has the cookie has what they began themselves: without the code that the provider gives to who signs in there,
+/// nothing comes of it.
 struct OpenIDJourney: Equatable, Sendable {
   static let cookie = "meshpost_oidc"
   /// Signing in at a provider may take so long.
@@ -31,11 +32,14 @@ struct OpenIDJourney: Equatable, Sendable {
     begunAt = now
   }
 
-  /// `nil`: it is none, or was begun too long ago.
-  init?(_ cookie: String, at now: Int64) {
+  /// `nil`: it is none, was not signed with this key, or was begun too long ago.
+  init?(_ cookie: String, key: [UInt8], at now: Int64) {
+    let parts = cookie.pieces(at: ".")
     // `try?`: what is no JSON is no journey.
-    guard cookie.utf8.count <= Self.mostBytes, let bytes = Base64.decodeFromURL(cookie),
-      let json = try? JSONValue(parsing: bytes), let state = json["state"]?.string, state.utf8.count == 64,
+    guard cookie.utf8.count <= Self.mostBytes, parts.count == 2,
+      WebSessions.isSame(String(parts[1]), Self.signature(String(parts[0]), key)),
+      let bytes = Base64.decodeFromURL(String(parts[0])), let json = try? JSONValue(parsing: bytes),
+      let state = json["state"]?.string, state.utf8.count == 64,
       let nonce = json["nonce"]?.string, nonce.utf8.count == 64, let verifier = json["verifier"]?.string,
       verifier.utf8.count == 64, let back = Self.own(json["back"]?.string), let begunAt = json["at"]?.count,
       begunAt <= now, now - begunAt <= Self.longest * 1000
@@ -43,8 +47,8 @@ struct OpenIDJourney: Equatable, Sendable {
     (self.state, self.nonce, self.verifier, self.back, self.begunAt) = (state, nonce, verifier, back, begunAt)
   }
 
-  var cookie: String {
-    Base64.encodeForURL(
+  func cookie(key: [UInt8]) -> String {
+    let words = Base64.encodeForURL(
       JSONWriter.object { json in
         json.field("state", state)
         json.field("nonce", nonce)
@@ -52,6 +56,11 @@ struct OpenIDJourney: Equatable, Sendable {
         json.field("back", back)
         json.field("at", begunAt)
       })
+    return "\(words).\(Self.signature(words, key))"
+  }
+
+  private static func signature(_ words: String, _ key: [UInt8]) -> String {
+    Base64.encodeForURL(Digest.hmacSHA256(key: key, Array(words.utf8)))
   }
 
   /// RFC 7636 § 4.2.

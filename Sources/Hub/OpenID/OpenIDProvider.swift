@@ -4,7 +4,6 @@ import Escaping
 import Foundation
 import HTTP
 import JSON
-import Synchronization
 import Web
 
 /// A provider that knows people (OpenID Connect Core 1.0 § 3.1: the flow by code, with PKCE, RFC 7636).
@@ -13,8 +12,6 @@ actor OpenIDProvider {
   private static let memory: Duration = .seconds(3600)
   /// Keys are asked for no more often, whatever a token names.
   private static let keyPause: Duration = .seconds(60)
-  /// Sign-ins that are under way.
-  private static let mostAtOnce = 8
   /// Bytes of a provider's answer that are logged.
   private static let shownBytes = 200
 
@@ -31,20 +28,22 @@ actor OpenIDProvider {
   nonisolated let settings: OpenIDSettings
   /// Where the provider sends browsers back to.
   nonisolated let callback: String
-  private nonisolated let underWay = Mutex(0)
+  private nonisolated let turnstile = Turnstile()
   private var facts: (facts: Facts, at: ContinuousClock.Instant)?
   private var keys: (keys: [WebKey], at: ContinuousClock.Instant)?
 
   init(_ settings: OpenIDSettings, callback: String) { (self.settings, self.callback) = (settings, callback) }
 
   /// Whoever it names, by their claims. Throws why it does not, or why it is not believed.
-  nonisolated func claims(code: String, _ journey: OpenIDJourney) async throws(OpenIDFailure) -> JSONValue {
-    try await counted { () async throws(OpenIDFailure) in try await self.exchanged(code, journey) }
+  nonisolated func claims(
+    code: String, _ journey: OpenIDJourney, from address: String
+  ) async throws(OpenIDFailure) -> JSONValue {
+    try await counted(address) { () async throws(OpenIDFailure) in try await self.exchanged(code, journey) }
   }
 
   /// Where a browser goes to sign in.
-  nonisolated func address(_ journey: OpenIDJourney) async throws(OpenIDFailure) -> String {
-    let facts = try await counted { () async throws(OpenIDFailure) in try await self.known() }
+  nonisolated func address(_ journey: OpenIDJourney, from address: String) async throws(OpenIDFailure) -> String {
+    let facts = try await counted(address) { () async throws(OpenIDFailure) in try await self.known() }
     let query = ProviderRequest.encode([
       ("response_type", "code"), ("client_id", settings.clientID), ("redirect_uri", callback),
       ("scope", settings.scopes.joined(separator: " ")), ("state", journey.state), ("nonce", journey.nonce),
@@ -54,15 +53,10 @@ actor OpenIDProvider {
   }
 
   private nonisolated func counted<Value: Sendable>(
-    _ work: @Sendable () async throws(OpenIDFailure) -> Value
+    _ address: String, _ work: @Sendable () async throws(OpenIDFailure) -> Value
   ) async throws(OpenIDFailure) -> Value {
-    let hasRoom = underWay.withLock { count in
-      guard count < Self.mostAtOnce else { return false }
-      count += 1
-      return true
-    }
-    guard hasRoom else { throw .busy }
-    defer { underWay.withLock { $0 -= 1 } }
+    guard await turnstile.enter(from: address) else { throw .busy }
+    defer { turnstile.leave(from: address) }
     return try await work()
   }
 

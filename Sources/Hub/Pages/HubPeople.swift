@@ -185,6 +185,11 @@ extension HubStore {
 
   // MARK: Sessions
 
+  /// What sign-ins by OpenID Connect are signed with on their way.
+  func journeyKey() throws(HubDatabaseError) -> String {
+    try database.first("SELECT key FROM journey_key", read: { $0.text(0) }) ?? ""
+  }
+
   /// Begins a session with this token. `endsAt`: then it ends, used or not. `browser`: is known from now on.
   func beginSession(
     _ token: String, of name: String, endsAt: Int64? = nil, browser: String? = nil, at now: Int64

@@ -32,7 +32,9 @@ extension HubAPI {
         request, body.map { Array(buffer: $0) }, from: Self.address(of: request, context))
     }
     if web.provider != nil {
-      route("/oidc/start", .get) { request, _ in try await web.startOpenID(request) }
+      route("/oidc/start", .get) { request, context in
+        try await web.startOpenID(request, from: Self.address(of: request, context))
+      }
       route("/oidc/back", .get) { request, context in
         try await web.endOpenID(request, from: Self.address(of: request, context))
       }

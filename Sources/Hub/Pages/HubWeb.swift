@@ -25,18 +25,20 @@ final class HubWeb: Sendable {
   private let clerk = PasswordClerk()
   private let limit = Mutex(GuessLimit(mostPlaces: 4096))
   private let refusals = RefusedSignIns()
+  /// The log of them.
+  let refused: RefusedLogins
   let openIDTrouble = RareLine(HubLog.write)
   /// `nil`: people have passwords.
   let provider: OpenIDProvider?
   private let started = ContinuousClock.now
 
   /// Throws what is wrong with the folder.
-  init(_ settings: HubWebSettings, _ stores: HubStores) throws(HubConfiguration.Failure) {
+  init(_ settings: HubWebSettings, _ stores: HubStores, _ refused: RefusedLogins) throws(HubConfiguration.Failure) {
     guard let files = PageFiles(folder: settings.pages, page: "hub.html") else {
       throw HubConfiguration.Failure(
         description: "no pages in \(settings.pages): the package meshpost-hub contains them")
     }
-    (self.settings, self.stores, self.files) = (settings, stores, files)
+    (self.settings, self.stores, self.files, self.refused) = (settings, stores, files, refused)
     guardian = WebGuard(names: settings.names)
     if let openID = settings.openID {
       if openID.secretFile != nil, openID.secret == nil {
@@ -185,8 +187,8 @@ final class HubWeb: Sendable {
     // Those that came together: only so many count as one.
     if let pause = pause(of: guesser) { return Self.tooMany(pause) }
     guard isRight else {
-      guessedWrong(guesser)
-      HubLog.write(.warning, "login refused from \(address): wrong name or password (POST /session)")
+      limit.withLock { $0.guessedWrong(by: guesser, now: now) }
+      refused.note(from: address, "wrong name or password", "POST", "/session")
       // A name that nobody has may be a password in the wrong field.
       await noteRefused(hash == nil ? "" : name, .password, from: address)
       return Self.plain(HubAPI.refusal(.forbidden, "wrong name or password"))
@@ -217,9 +219,7 @@ final class HubWeb: Sendable {
     setCookie(Self.cookie, token, seconds: Self.cookieSeconds, in: &response)
   }
 
-  func pause(of guesser: Guesser) -> Duration? { limit.withLock { $0.pause(of: guesser, now: now) } }
-
-  func guessedWrong(_ guesser: Guesser) { limit.withLock { $0.guessedWrong(by: guesser, now: now) } }
+  private func pause(of guesser: Guesser) -> Duration? { limit.withLock { $0.pause(of: guesser, now: now) } }
 
   private func noteSignedIn(_ person: HubPerson, from address: String) async throws {
     try await stores.desk.note(
