@@ -14,6 +14,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   case supplyLow = "supply_low"
   case contactsFull = "contacts_full"
   case radioQueueFull = "radio_queue_full"
+  case configurationWrong = "configuration_wrong"
   // The hub's.
   case gatewaySilent = "gateway_silent"
   case hubDiskFull = "hub_disk_full"
@@ -22,6 +23,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   public static let ofGateways: [AlertRule] = [
     .radioLost, .backlogged, .deadLetters, .nodeSilent, .clockWrong, .diskFull, .journalLoss, .batteryLow, .supplyLow,
     .contactsFull, .radioQueueFull,
+    .configurationWrong,
   ]
   public static let ofHubs: [AlertRule] = [.gatewaySilent, .hubDiskFull, .hubDatabase]
 
@@ -39,6 +41,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .supplyLow: AlertTimes(begins: .zero, ends: .seconds(600))
     case .contactsFull: AlertTimes(begins: .zero, ends: .seconds(600))
     case .radioQueueFull: AlertTimes(begins: .zero, ends: .seconds(86_400))
+    case .configurationWrong: AlertTimes(begins: .zero, ends: .zero)
     case .gatewaySilent: AlertTimes(begins: .seconds(900), ends: .zero)
     case .hubDiskFull: AlertTimes(begins: .zero, ends: .seconds(600))
     case .hubDatabase: AlertTimes(begins: .seconds(120), ends: .seconds(300))
@@ -65,6 +68,8 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .contactsFull:
       "The radio's contact table is full, and a node was not added: it cannot write to the radio.\(over)"
     case .radioQueueFull: "Messages were lost in the radio, or may be, because its queue was full.\(over)"
+    case .configurationWrong:
+      "The configuration file is refused, and the gateway runs with the last one that worked.\(over)"
     case .gatewaySilent:
       "Nothing has come for \(begins) from a gateway that keeps a link; from others for four times the longest of their usual pauses. "
         + "It ends when it is heard."

@@ -51,6 +51,10 @@ public protocol GatewayOperations: AnyObject {
   var alertRules: [(name: String, sentence: String)] { get }
   /// Events that wait for the slowest upstream, about (docs/hub-protocol.md, "gateway").
   var shownBacklog: Int64 { get }
+  /// Why the configuration file is not used, where the gateway runs with what it was before.
+  var configurationRefusal: String? { get }
+  /// What is wrong with the configuration file as it stands, one a line.
+  func configurationMistakes() -> [String]
   /// The password of the pages has this hash from now on; `nil`: nobody can sign in.
   func setWebPassword(_ hash: String?) throws(Refusal)
   /// `nil`: no pages are served.

@@ -169,6 +169,7 @@ public final class Daemon {
     for service in services { service.begin() }
     try await loop.nextTurn()
     notifier?.ready(summary)
+    keepConfiguration()
     while try await signals.next() == SIGHUP { reload() }
     notifier?.ending()
     log.notice("ending")
@@ -201,6 +202,7 @@ public final class Daemon {
       log.error("the database was damaged: saved as \(location); created a new one with a new epoch")
     }
     for lack in configuration.lacks { log.warning(lack) }
+    tellRefusal()
     if let words = store.lostFromLog { log.error("\(words). Began a new epoch") }
     let servers = configuration.upstreams.count { if case .hook = $0.kind { false } else { true } }
     log.notice("meshpostd \(Self.version), gateway \(store.gatewayID), \(servers) upstreams")

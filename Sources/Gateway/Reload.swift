@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
+import EventLoop
 import Store
 
 /// SIGHUP, and upstreams that are added or removed while the gateway runs.
@@ -12,7 +14,9 @@ extension Daemon {
     do {
       fresh = try GatewayConfiguration(file: file)
     } catch {
-      log.error("configuration not reloaded:\n\(error)")
+      configuration.refusal = error.description
+      tellRefusal()
+      alerts.configuration(configuration.refusal)
       return
     }
     for words in fresh.warnings { log.warning(words) }
@@ -29,6 +33,8 @@ extension Daemon {
       ("messaging.credentials_file", old.messaging.credentialsFile != fresh.messaging.credentialsFile),
       ("gateway.id", old.store.gatewayID != fresh.store.gatewayID),
     ]
+    // What takes effect later may not work.
+    defer { if !keepsRunning.contains(where: \.1) { keepConfiguration() } }
     for (name, changed) in keepsRunning where changed {
       log.warning("\(name): the change takes effect at the next start")
     }
@@ -39,9 +45,22 @@ extension Daemon {
       proxy.listen(fresh.proxies)
       pages.serve(fresh.web)
       for lack in fresh.lacks { log.warning(lack) }
+      alerts.configuration(nil)
       log.notice("configuration reloaded")
     } catch {
       log.error("configuration not reloaded: \(error)")
+    }
+  }
+
+  /// The file is refused, and the gateway runs with what it was before.
+  func tellRefusal() {
+    for line in configuration.refusal?.lines ?? [] { log.error("refused: \(line)") }
+    if configuration.refusal != nil { log.error("running with the last configuration that worked") }
+  }
+
+  func keepConfiguration() {
+    do throws(SystemError) { try configuration.keep(of: file) } catch {
+      log.warning("the configuration was not kept for the next start: \(error)")
     }
   }
 

@@ -51,6 +51,7 @@ extension Daemon {
 
   private func beginAlerts() {
     alerts.begin()
+    alerts.configuration(configuration.refusal)
     alerts.radio(isUp: connection.state == .up, message: summary)
   }
 

@@ -88,7 +88,15 @@ struct LocalDoctor {
         finding("configuration", "failed", "\(file) does not exist", "Copy deploy/meshpostd.toml there and edit it.")
       ]
     }
-    return [finding("configuration", "ok", "\(file) exists; `meshpostd --check` validates it", nil)]
+    guard access(file, R_OK) == 0 else {
+      return [finding("configuration", "warning", "\(file) cannot be read", "`sudo meshpost doctor` checks it.")]
+    }
+    // `try?`: why it cannot be checked has been printed.
+    let mistakes = (try? ConfigurationCheck(file))?.mistakes ?? []
+    let remedy = "Correct it, or let `sudo meshpost setup` ask again; then `sudo systemctl restart meshpost`."
+    return mistakes.isEmpty
+      ? [finding("configuration", "ok", "\(file) is valid", nil)]
+      : mistakes.map { finding("configuration", "failed", "\(file): line \($0.line): \($0.words)", remedy) }
   }
 
   private func version() -> JSONValue? {

@@ -46,11 +46,13 @@ while let argument = arguments.popFirst() {
 }
 
 do {
-  let configuration = try GatewayConfiguration(file: file)
+  let starts = !isCheck && backup == nil
+  let configuration = try starts ? GatewayConfiguration(startingWith: file) : GatewayConfiguration(file: file)
   for line in configuration.warnings { Log().warning(line) }
   if isCheck {
-    guard configuration.lacks.isEmpty else { fail(configuration.lacks.joined(separator: "\n"), EX_CONFIG) }
-    exit(0)
+    // The gateway starts without what these need.
+    for lack in configuration.lacks { Log().warning(lack) }
+    exit(configuration.lacks.isEmpty ? 0 : EX_CONFIG)
   }
   if let backup {
     print(try Daemon.restore(backup, configuration))
@@ -59,6 +61,7 @@ do {
   let daemon = try Daemon(configuration, file: file)
   daemon.run()
 } catch let error as GatewayConfiguration.Failure {
+  for lack in error.lacks { Log().warning(lack) }
   fail(error.description, EX_CONFIG)
 } catch let error as Daemon.StartError {
   fail(error.message, error.code)

@@ -21,6 +21,8 @@ import Transport
     func documentsChanged() {}
     func memoryWasUsed() {}
     func setWebPassword(_ hash: String?) throws(Refusal) { throw .invalid("not here") }
+    func configurationMistakes() -> [String] { [] }
+    var configurationRefusal: String? { nil }
     var webReport: WebReport? { nil }
     var powerReport: PowerReport { PowerReport(millivolts: nil, isBatteryLow: false, isSupplyLow: nil) }
     var alertRules: [(name: String, sentence: String)] { [("radio_lost", "The radio has been away.")] }

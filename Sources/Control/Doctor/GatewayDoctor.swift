@@ -22,7 +22,8 @@ struct GatewayDoctor {
     let location = dependencies.store.location
     let folder = location.lastIndex(of: "/").map { String(location[..<$0]) } ?? "."
     let now = dependencies.loop.wallClock.seconds
-    var findings = radio()
+    var findings = configuration()
+    findings += radio()
     findings += held()
     findings += clock()
     findings += store()
@@ -31,6 +32,19 @@ struct GatewayDoctor {
     for report in dependencies.proxy.reports { findings.append(Self.proxy(report)) }
     if let finding = dependencies.operations.webReport?.finding { findings.append(finding) }
     return findings
+  }
+
+  /// The file as it stands: the next start is with that.
+  private func configuration() -> [Finding] {
+    let mistakes = dependencies.operations.configurationMistakes()
+    guard !mistakes.isEmpty else {
+      return [Finding("configuration", .ok, "\(dependencies.configurationFile) is valid")]
+    }
+    return mistakes.map {
+      Finding(
+        "configuration", .failed, $0,
+        "Correct it, or let `sudo meshpost setup` ask again; then `sudo systemctl reload meshpost`.")
+    }
   }
 
   // MARK: The radio

@@ -17,6 +17,7 @@ struct StatusReport {
     json.field("version", dependencies.version)
     json.field("gateway", dependencies.store.gatewayID)
     json.field("epoch", dependencies.store.epoch)
+    json.field("configuration_error", dependencies.operations.configurationRefusal)
     json.field("uptime_s", Int64((dependencies.loop.now - dependencies.startedAt).inSeconds))
     json.field("clock_trusted", dependencies.loop.wallClock.isSynchronised)
     json.field("resident_kib", Self.residentKibibytes)

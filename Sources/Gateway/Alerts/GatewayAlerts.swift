@@ -189,6 +189,13 @@ final class GatewayAlerts {
     arm()
   }
 
+  /// `refusal`: why the file as it stands is not used.
+  func configuration(_ refusal: String?) {
+    let text = "the configuration file is refused, and the gateway runs with the last one that worked: "
+    hear(AlertSubject(.configurationWrong), refusal.map { .bad(text: text + $0.lines[0].cut(toBytes: 200)) } ?? .well)
+    arm()
+  }
+
   /// Its record came from the radio, and is looked at when it is stored.
   func contactCame(_ contact: Contact) {
     guard nodes.heard(contact.key) != nil || settings.nodes.contains(where: { SilentNodes.means($0, contact) }) else {

@@ -16,6 +16,8 @@ public struct GatewayConfiguration: Sendable {
   /// All mistakes, one a line: `FILE: line N: mistake and allowed values`.
   public struct Failure: Error, CustomStringConvertible, Sendable {
     public let description: String
+    /// What the configuration would lack without them.
+    public private(set) var lacks: [String] = []
   }
 
   public var link: LinkAddress
@@ -43,33 +45,37 @@ public struct GatewayConfiguration: Sendable {
   /// hook, and nothing else.
   public private(set) var lacks: [String] = []
   var exchange: ChannelExchange.Settings
+  /// What it was read from.
+  private(set) var source: [UInt8] = []
+  /// Why the file is refused, where this is not what stands in it but what worked before.
+  public var refusal: String?
 
   public init(file: String) throws(Failure) {
-    let descriptor = open(file, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { throw Failure(description: "\(file): \(SystemError("open").message)") }
-    defer { close(descriptor) }
-    var bytes: [UInt8] = []
-    while case .bytes(let more) = Descriptor.read(descriptor) {
-      bytes += more
-      guard bytes.count <= Self.largestFile else { throw Failure(description: "\(file): larger than 1 MiB") }
+    guard let bytes = WholeFile.read(file, most: Self.largestFile) else {
+      let reason = access(file, R_OK) == 0 ? "larger than 1 MiB" : SystemError("open").message
+      throw Failure(description: "\(file): \(reason)")
     }
     try self.init(parsing: bytes, file: file)
   }
 
-  private static let largestFile = 1 << 20
+  static let largestFile = 1 << 20
+  static let usualStore = "/var/lib/meshpost/gateway.db"
 
   public init(parsing bytes: [UInt8], file: String) throws(Failure) {
     do {
       var root = TOMLReader(try TOMLParser.parse(bytes))
       let parsed = Self.read(&root)
+      func lines(_ remarks: [TOMLError]) -> [String] {
+        remarks.sorted { $0.line < $1.line }.map { "\(file): \($0)" }
+      }
       guard root.errors.isEmpty, let parsed else {
-        let lines = (root.errors + root.lacks).sorted { $0.line < $1.line }.map { "\(file): \($0)" }
-        throw Failure(description: lines.joined(separator: "\n"))
+        throw Failure(description: lines(root.errors).joined(separator: "\n"), lacks: lines(root.lacks))
       }
       self = parsed
+      source = bytes
       let folder = UpstreamFolder(store: store.location).read()
-      lacks = root.lacks.sorted { $0.line < $1.line }.map { "\(file): \($0)" } + folder.lacks
-      warnings = root.warnings.sorted { $0.line < $1.line }.map { "\(file): \($0)" } + folder.warnings
+      lacks = lines(root.lacks) + folder.lacks
+      warnings = lines(root.warnings) + folder.warnings
       for added in folder.upstreams {
         guard !upstreams.contains(where: { $0.name == added.name }) else {
           throw Failure(description: "\(file): an upstream \"\(added.name)\" was also added by `meshpost upstream add`")
@@ -161,8 +167,7 @@ public struct GatewayConfiguration: Sendable {
     var table = root.table(name)
     let value = read(&table)
     table.finish()
-    root.note(table.errors)
-    root.warn(table.warnings)
+    root.note(from: table)
     return value
   }
 
@@ -197,14 +202,14 @@ public struct GatewayConfiguration: Sendable {
     if let file {
       if pin != nil { table.note("pin_file", "pin and pin_file cannot be combined") }
       pin = SecretFile.read(file)
-      if pin == nil { table.note("pin_file", "\(file) cannot be read, or its first line is empty") }
+      if pin == nil { table.lack("pin_file", "\(file) cannot be read, or its first line is empty") }
     }
     guard let pin else { return options }
     options.pin = BluetoothOptions.pin(pin)
-    // Not shown: it is a secret.
-    if options.pin == nil {
-      table.note(file == nil ? "pin" : "pin_file", "a PIN is a string of 6 digits, such as \"123456\"")
-    }
+    guard options.pin == nil else { return options }
+    // Not shown: it is a secret. A radio that is paired needs none, so a bad file does not keep the gateway from starting.
+    let reason = "a PIN is a string of 6 digits, such as \"123456\""
+    if file == nil { table.note("pin", reason) } else { table.lack("pin_file", reason) }
     return options
   }
 
@@ -222,7 +227,7 @@ public struct GatewayConfiguration: Sendable {
   }
 
   private static func store(_ table: inout TOMLReader) -> Store.Settings {
-    let location = table.string("location") ?? "/var/lib/meshpost/gateway.db"
+    let location = table.string("location") ?? usualStore
     if !location.hasPrefix("/") { table.note("location", "\"\(location)\" is not absolute") }
     let maxBytes = table.size("max_size", in: (4 << 20)...(1 << 40), default: 1 << 30)
     let journal = table.size("journal_max_size", in: (1 << 20)...(1 << 40), default: min(256 << 20, maxBytes))

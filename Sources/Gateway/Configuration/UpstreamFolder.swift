@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import Glibc
 import JSON
 import Messaging
@@ -32,7 +33,9 @@ struct UpstreamFolder {
     for name in names() {
       let file = "\(location)/\(name).toml"
       do throws(Failure) {
-        guard let bytes = Self.contents(file) else { throw Failure(description: "\(file): cannot be read") }
+        guard let bytes = WholeFile.read(file, most: Self.maxBytes) else {
+          throw Failure(description: "\(file): cannot be read")
+        }
         let parsed = try Self.parse(bytes, file: file)
         upstreams.append(parsed.upstream)
         lacks += parsed.lacks
@@ -58,15 +61,6 @@ struct UpstreamFolder {
       if name.hasSuffix(".toml"), !name.hasPrefix(".") { names.append(String(name.dropLast(5))) }
     }
     return names.sorted()
-  }
-
-  private static func contents(_ file: String) -> [UInt8]? {
-    let descriptor = open(file, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { return nil }
-    defer { close(descriptor) }
-    var bytes = [UInt8](repeating: 0, count: maxBytes)
-    let count = Glibc.read(descriptor, &bytes, bytes.count)
-    return (0..<maxBytes).contains(count) ? Array(bytes.prefix(count)) : nil
   }
 
   /// An upstream, problems that prevent it from working, and warnings.
@@ -122,9 +116,10 @@ struct UpstreamFolder {
 
   /// False: it is none of these.
   func remove(_ name: String) -> Bool {
-    guard Self.isName(name), unlink("\(location)/\(name).toml") == 0 else { return false }
+    let file = "\(location)/\(name).toml"
+    guard Self.isName(name), unlink(file) == 0 else { return false }
     files.remove(of: name)
-    sync(location)
+    WholeFile.syncFolder(of: file)
     return true
   }
 
@@ -138,26 +133,15 @@ struct UpstreamFolder {
       }
   }
 
-  /// Whole or not at all.
   private func keep(_ text: String, _ name: String) throws(StoreError) {
-    let (file, fresh) = ("\(location)/\(name).toml", "\(location)/.\(name).new")
-    func fail(_ call: String) -> StoreError { .unavailable("\(call) \(fresh): \(String(cString: strerror(errno)))") }
-    guard mkdir(location, 0o750) == 0 || errno == EEXIST else { throw fail("mkdir for") }
-    let descriptor = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o640)
-    guard descriptor >= 0 else { throw fail("open") }
-    defer { close(descriptor) }
-    let bytes = Array(text.utf8)
-    guard write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else { throw fail("write") }
-    guard rename(fresh, file) == 0 else { throw fail("rename") }
-    sync(location)
-  }
-
-  /// A name that was made or removed stays so after a power cut.
-  private func sync(_ folder: String) {
-    let descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-    guard descriptor >= 0 else { return }
-    fsync(descriptor)
-    close(descriptor)
+    guard mkdir(location, 0o750) == 0 || errno == EEXIST else {
+      throw .unavailable("mkdir \(location): \(String(cString: strerror(errno)))")
+    }
+    do throws(SystemError) {
+      try WholeFile.write(Array(text.utf8), to: "\(location)/\(name).toml", mode: 0o640)
+    } catch {
+      throw .unavailable(error.description)
+    }
   }
 
   // MARK: TOML

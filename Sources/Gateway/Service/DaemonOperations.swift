@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Control
+import Escaping
 import JSON
 import Messaging
 import Store
@@ -24,7 +25,17 @@ final class DaemonOperations: GatewayOperations {
   var powerReport: PowerReport { power.report }
   var alertRules: [(name: String, sentence: String)] { daemon.alerts.rules.map { ($0.rule.rawValue, $0.sentence) } }
   var shownBacklog: Int64 { daemon.backlog.events }
+  var configurationRefusal: String? { daemon.configuration.refusal }
   var webReport: WebReport? { daemon.pages.report }
+
+  func configurationMistakes() -> [String] {
+    do throws(GatewayConfiguration.Failure) {
+      // What upstreams and hooks lack, they say themselves.
+      return try GatewayConfiguration(file: daemon.file).lacks.filter { $0.contains(": radio.") }
+    } catch {
+      return error.description.lines
+    }
+  }
 
   func setWebPassword(_ hash: String?) throws(Refusal) {
     do throws(WebSecrets.Failure) {

@@ -53,7 +53,7 @@ struct WebSecrets {
     return kept
   }
 
-  /// The old file stays until the new one is whole and on disk.
+  /// A power cut does not bring back a password that was changed.
   func write(_ kept: Kept) throws(Failure) {
     let bytes = JSONWriter.object { json in
       json.field("password", kept.hash)
@@ -66,27 +66,11 @@ struct WebSecrets {
         }
       }
     }
-    let fresh = location + ".new"
-    unlink(fresh)
-    let descriptor = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-    guard descriptor >= 0 else { throw failure("open \(fresh)") }
-    defer { close(descriptor) }
-    guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0,
-      rename(fresh, location) == 0
-    else {
-      defer { unlink(fresh) }
-      throw failure("write")
+    do throws(SystemError) {
+      try WholeFile.write(bytes, to: location)
+    } catch {
+      throw Failure(description: "\(location): \(error)")
     }
-    syncFolder()
-  }
-
-  /// A power cut must not bring back a password that was changed.
-  private func syncFolder() {
-    guard let slash = location.lastIndex(of: "/") else { return }
-    let folder = open(String(location[..<slash]), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-    guard folder >= 0 else { return }
-    fsync(folder)
-    close(folder)
   }
 
   private func failure(_ call: String) -> Failure {

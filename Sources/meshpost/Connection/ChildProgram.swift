@@ -7,8 +7,14 @@ import Glibc
 struct ChildProgram {
   let process: pid_t
 
-  /// `arguments`: the program's location first.
-  init(_ arguments: [String]) throws {
+  /// The daemon beside this program, or the installed one.
+  static var daemon: String {
+    let beside = Folder.of(Folder.resolved("/proc/self/exe")) + "/meshpostd"
+    return access(beside, X_OK) == 0 ? beside : "/usr/bin/meshpostd"
+  }
+
+  /// `arguments`: the program's location first. `errors`: in place of our standard error.
+  init(_ arguments: [String], errors: Int32 = 2) throws {
     var argv = arguments.map { strdup($0) } + [nil]
     defer { for pointer in argv { free(pointer) } }
     // Signals that we wait for reach it as usual.
@@ -18,8 +24,12 @@ struct ChildProgram {
     sigemptyset(&none)
     posix_spawnattr_setsigmask(&attributes, &none)
     posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
+    var actions = posix_spawn_file_actions_t()
+    posix_spawn_file_actions_init(&actions)
+    defer { posix_spawn_file_actions_destroy(&actions) }
+    posix_spawn_file_actions_adddup2(&actions, errors, 2)
     var process: pid_t = 0
-    let code = posix_spawn(&process, arguments.first ?? "", nil, &attributes, &argv, environ)
+    let code = posix_spawn(&process, arguments.first ?? "", &actions, &attributes, &argv, environ)
     guard code == 0 else {
       throw Failure.say("\(arguments.first ?? ""): \(String(cString: strerror(code)))", EX_UNAVAILABLE)
     }

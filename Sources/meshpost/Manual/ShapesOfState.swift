@@ -7,6 +7,7 @@ extension Shapes {
     version string of the daemon
     gateway string its id
     epoch string of its journal
+    configuration_error string? the file is refused, and the gateway runs with the last one that worked
     uptime_s integer
     clock_trusted bool
     resident_kib integer?

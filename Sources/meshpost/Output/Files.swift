@@ -12,11 +12,17 @@ enum InputFile {
     let descriptor = open(location, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { throw Failure.file(location) }
     defer { close(descriptor) }
+    guard let bytes = rest(of: descriptor) else { throw Failure.file(location) }
+    return bytes
+  }
+
+  /// What is still to be read; `nil` if that fails.
+  static func rest(of descriptor: Int32) -> [UInt8]? {
     var bytes: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 65536)
     while bytes.count < sizeLimit {
       let count = Glibc.read(descriptor, &buffer, buffer.count)
-      guard count >= 0 else { throw Failure.file(location) }
+      guard count >= 0 else { return nil }
       if count == 0 { break }
       bytes += buffer.prefix(count)
     }
@@ -110,6 +116,32 @@ enum Folder {
     guard errno == ENOENT, location.has("/") else { throw Failure.file(location) }
     try make(of(location))
     guard mkdir(location, 0o700) == 0 || errno == EEXIST else { throw Failure.file(location) }
+  }
+
+  /// What is in it, without hidden files; nothing if it cannot be read.
+  static func names(_ location: String) -> [String] {
+    guard let folder = opendir(location) else { return [] }
+    defer { closedir(folder) }
+    var names: [String] = []
+    while let entry = readdir(folder) {
+      let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+        pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      if !name.begins(with: ".") { names.append(name) }
+    }
+    return names
+  }
+
+  /// Does `work` in a folder for the owner only, inside `location`, which is gone afterwards with the files in it.
+  static func temporary<Value>(in location: String, _ work: (String) throws -> Value) throws -> Value {
+    var template = Array("\(location)/.meshpost-XXXXXX".utf8CString)
+    guard let made = mkdtemp(&template) else { throw Failure.file(location) }
+    let folder = String(cString: made)
+    defer {
+      for name in names(folder) { unlink("\(folder)/\(name)") }
+      rmdir(folder)
+    }
+    return try work(folder)
   }
 
   /// Follows symbolic links; the location itself if nothing is there.

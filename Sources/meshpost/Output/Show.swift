@@ -73,6 +73,10 @@ enum Show {
     let memory = status["resident_kib"]?.integer.map { ", \($0 / 1024) MiB resident" } ?? ""
     print("gateway   \(status["gateway"]?.string ?? "?"), up \(status["uptime_s"]?.integer ?? 0) s\(memory)")
     if status["clock_trusted"]?.bool == false { print("          the clock is not synchronised: times are marked") }
+    if let refusal = status["configuration_error"]?.string {
+      print(styled: "config    \(TerminalColour.bad("refused")); running with the last configuration that worked")
+      for line in refusal.lines { print("          \(line)") }
+    }
     let strength = radio["rssi"]?.integer.map { ", \($0) dBm" } ?? ""
     let isUp = radio["state"]?.string == "up"
     let step = isUp ? "" : radio["step"]?.string.map { ", \($0)" } ?? ""

@@ -37,9 +37,12 @@ struct ConfigurationText {
     if case .bool(let flag)? = Self.table(document[section])?[key]?.kind { flag } else { nil }
   }
 
-  /// In file order.
-  var upstreams: [(name: String, url: String)] {
-    elements("upstream").map { ($0["name"].flatMap(Self.string) ?? "", $0["url"].flatMap(Self.string) ?? "") }
+  /// In file order; `line`: where it begins.
+  var upstreams: [(name: String, url: String, line: Int)] {
+    elements("upstream").map { table in
+      func text(_ key: String) -> String { table[key].flatMap(Self.string) ?? "" }
+      return (text("name"), text("url"), table.line)
+    }
   }
 
   private func elements(_ name: String) -> [TOMLTable] {
@@ -57,8 +60,9 @@ struct ConfigurationText {
 
   // MARK: Changing
 
-  /// Sets a string in a section, which is added if missing.
+  /// Sets a string in a section, which is added if missing; an empty one removes the key.
   mutating func set(_ section: String, _ key: String, _ value: String) throws {
+    if value.isEmpty { return try remove(section, key) }
     if string(section, key)?.isExactly(value) != true { try set(section, key, toml: Setup.quoted(value)) }
   }
 

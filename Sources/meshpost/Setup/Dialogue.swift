@@ -16,8 +16,30 @@ enum Dialogue {
     return typed.lowercased().hasPrefix("y")
   }
 
+  enum Answer<Value> {
+    case fits(Value)
+    /// What is wrong with it, or would be right.
+    case unfit(String)
+  }
+
+  /// A question is asked so often at most; at the end of input all further answers are the same.
+  static let tries = 5
+
+  /// Asks again until the answer fits.
+  static func fitting<Value>(
+    _ question: String, standard: String = "", _ read: (String) throws -> Answer<Value>
+  ) throws -> Value {
+    for _ in 0..<tries {
+      switch try read(line(question, standard: standard)) {
+      case .fits(let value): return value
+      case .unfit(let words): print(words)
+      }
+    }
+    throw Failure.say("no answer that fits; nothing was changed", EX_USAGE)
+  }
+
   /// Asks without echo; `nil` for an empty answer.
-  static func secret(_ question: String) -> String? {
+  static func secret(_ question: String) throws -> String? {
     let typed = Asking.hidden("\(question): ")?.trimmed ?? ""
     return typed.isEmpty ? nil : typed
   }

@@ -27,7 +27,7 @@ struct RunCommand: ParsableCommand {
     let places = try Places.make()
     let file = try config ?? places.ownConfiguration ?? written(places)
     let socket = config == nil && places.ownConfiguration == nil ? places.socket : nil
-    let gateway = try Self.start(["--config", file])
+    let gateway = try ChildProgram([ChildProgram.daemon, "--config", file])
     let reader = quiet || socket == nil ? nil : follow(socket ?? "")
     // Block the signals only after the start: the child must not ignore them.
     let code = gateway.wait(handing: [SIGINT, SIGTERM, SIGHUP])
@@ -68,12 +68,6 @@ struct RunCommand: ParsableCommand {
       """
     // `try?`: messages are then not shown, and the error has been printed.
     return try? ChildProgram(["/bin/sh", "-c", script, Folder.resolved("/proc/self/exe"), socket])
-  }
-
-  /// Starts the daemon beside this program, or the installed one.
-  private static func start(_ arguments: [String]) throws -> ChildProgram {
-    let beside = Folder.of(Folder.resolved("/proc/self/exe")) + "/meshpostd"
-    return try ChildProgram([access(beside, X_OK) == 0 ? beside : "/usr/bin/meshpostd"] + arguments)
   }
 
   /// Folders of a user's own gateway (XDG Base Directory Specification).

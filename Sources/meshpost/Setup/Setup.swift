@@ -13,8 +13,9 @@ struct SetupCommand: ParsableCommand {
     commandName: "setup", abstract: "Set up the gateway on this machine: radio, servers, configuration, service.",
     discussion: """
       Prompts for everything that is not given by options; with --unattended it never prompts. An existing configuration is \
-      kept: options change it or add to it, and repeating them changes nothing. The previous configuration is saved beside \
-      the new one. The gateway's name changes only with --name. Secrets are read from files or typed without echo, and \
+      kept: options change it or add to it, and repeating them changes nothing. The gateway checks the new configuration \
+      before it replaces the previous one, which is saved beside it; what the gateway refuses is asked again or, with \
+      --unattended, not written. The gateway's name changes only with --name. Secrets are read from files or typed without echo, and \
       stored readable by root only. Exits with 0 if the gateway runs and everything answers, with 69 if it runs and \
       something does not answer yet.
       """)
@@ -48,8 +49,7 @@ struct SetupCommand: ParsableCommand {
     if !unattended { try setup.askForUpstreams() }
     if !unattended, !noAdvert { setup.askForAdvert() }
     try setup.writeConfiguration()
-    // With a start, the daemon prints the warnings when it checks its configuration.
-    if noStart { setup.warn() } else { try setup.start() }
+    if !noStart { try setup.start() }
   }
 }
 
@@ -67,6 +67,8 @@ struct Setup {
   var advertises: Bool?
   /// The existing configuration, if setup edits it.
   var existing: ConfigurationText?
+  /// Typed, or read from files, by the names under which they will be stored.
+  var secrets: [String: String] = [:]
 
   init(config: String, isUnattended: Bool) {
     self.config = config
@@ -86,7 +88,8 @@ struct Setup {
     guard let old = try InputFile.text(config) else { return }
     if beginsAnew {
       // `try?`: an unreadable configuration has no name to keep.
-      name = (try? ConfigurationText(old, location: config))?.string("gateway", "id")
+      let kept = (try? ConfigurationText(old, location: config))?.string("gateway", "id")
+      name = kept.flatMap { Self.isName($0) ? $0 : nil }
     } else {
       let text = try ConfigurationText(old, location: config)
       // In the packaged file every key is commented out.
@@ -124,38 +127,64 @@ struct Setup {
     print("  b  a radio over Bluetooth")
     print("  t  a radio on the network (Wi-Fi, Ethernet)")
     print("  a  a radio that will be plugged in later")
-    let answer = Dialogue.line("Which radio?", standard: radios.isEmpty ? "a" : "1")
-    switch answer {
-    case "a": link = "auto:"
-    case "b": link = "ble:" + Dialogue.line("Name or address (empty: the only one in range)", standard: "")
-    case "t": link = "tcp:" + Dialogue.line("Address, HOST or HOST:PORT", standard: "")
-    default:
-      guard let number = UInt16(answer).map(Int.init), radios.indices.contains(number - 1) else {
-        throw Failure.say("invalid choice: \"\(answer)\"", EX_USAGE)
+    link = try Dialogue.fitting("Which radio?", standard: radios.isEmpty ? "a" : "1") { answer in
+      let link: String
+      switch answer {
+      case "a": link = "auto:"
+      case "b": link = "ble:" + Dialogue.line("Name or address (empty: the only one in range)", standard: "")
+      case "t": link = "tcp:" + Dialogue.line("Address, HOST or HOST:PORT", standard: "")
+      default:
+        guard let number = UInt16(answer).map(Int.init), radios.indices.contains(number - 1) else {
+          return .unfit("a number of the list, b, t or a")
+        }
+        link = "serial:\(radios[number - 1].device)"
       }
-      link = "serial:\(radios[number - 1].device)"
+      do { _ = try LinkAddress(parsing: link) } catch { return .unfit("\(error)") }
+      return .fits(link)
     }
-    do { _ = try LinkAddress(parsing: link ?? "auto:") } catch { throw Failure.say("\(error)", EX_USAGE) }
   }
 
   private mutating func askForPIN() throws {
     guard link?.hasPrefix("ble:") == true, pinFile == nil, existing?.string("radio", "pin_file") == nil, !isUnattended
     else { return }
-    guard let pin = Dialogue.secret("The PIN from its display or settings (empty: none)") else { return }
-    pinFile = try keep(pin, as: Self.nameOfPIN)
+    try enterPIN()
+  }
+
+  private mutating func enterPIN() throws {
+    secrets[Self.nameOfPIN] = try Dialogue.secret("The PIN from its display or settings (empty: none)")
+    pinFile = secrets[Self.nameOfPIN] == nil ? "" : Self.nameOfPIN
+  }
+
+  /// Asks once more for what the gateway refuses in `text`; false if that was no question.
+  mutating func ask(again mistake: ConfigurationCheck.Remark, in text: ConfigurationText) throws -> Bool {
+    switch mistake.key {
+    case "gateway.id":
+      name = try Dialogue.fitting("The gateway's name", standard: Self.nearestName(text.string("gateway", "id") ?? ""))
+      {
+        Self.isName($0) ? .fits($0) : .unfit(Self.names)
+      }
+    case "radio.link": try choose([])
+    case "radio.key":
+      key = Dialogue.line(
+        "The beginning of the radio's public key, 8 hex digits or more (empty: any radio)", standard: "")
+    case "radio.pin", "radio.pin_file": try enterPIN()
+    case "upstream.url":
+      guard let wrong = text.upstreams.last(where: { $0.line <= mistake.line }) else { return false }
+      let url = try askForURL("URL of \(wrong.name)")
+      if let place = upstreams.firstIndex(where: { $0.name.isExactly(wrong.name) }) {
+        upstreams[place].url = url
+      } else {
+        upstreams.append(Upstream(name: wrong.name, url: url))
+      }
+    default: return false
+    }
+    return true
   }
 
   /// Nodes cannot send to a radio whose advert they have not received.
   mutating func askForAdvert() {
     guard existing?.flag("radio", "advert_when_new") == nil else { return }
     advertises = Dialogue.yes("Announce the radio to its direct neighbours (one advert)?", standard: true)
-  }
-
-  /// Prints warnings about the given upstreams.
-  func warn() {
-    for upstream in upstreams where upstream.tokenFile != nil {
-      if let warning = upstream.warning { Console.error("warning: \(warning)") }
-    }
   }
 
   mutating func askForUpstreams() throws {
@@ -165,22 +194,36 @@ struct Setup {
     while Dialogue.yes(
       isFirst && upstreams.isEmpty ? "Forward messages to a server?" : "Add another server?", standard: false)
     {
-      let url = Dialogue.line("URL (https://… for a hub, mqtts://… for a broker)", standard: "")
-      guard url.contains("://") else {
-        print("not a URL")
-        continue
-      }
+      let url = try askForURL("URL (https://… for a hub, mqtts://… for a broker)")
       var upstream = try Upstream(url, number: upstreams.count + 1, tokens: [], users: [])
-      upstream.name = Dialogue.line("Name", standard: freeName(upstream))
+      upstream.name = try askForName(upstream)
       if upstream.isBroker {
         let user = Dialogue.line("User name (empty: none)", standard: "")
         upstream.user = user.isEmpty ? nil : user
       }
-      if let warning = upstream.warning { Console.error("warning: \(warning)") }
-      if let secret = Dialogue.secret(upstream.isBroker ? "Password (empty: none)" : "Token (empty: none)") {
-        upstream.tokenFile = try keep(secret, as: "\(upstream.name).token")
+      let isOld = stays.contains { $0.name.isExactly(upstream.name) }
+      let none = isOld ? "empty: as before" : "empty: none"
+      if let secret = try Dialogue.secret(upstream.isBroker ? "Password (\(none))" : "Token (\(none))") {
+        upstream.tokenFile = keep(secret, as: "\(upstream.name).token")
       }
       upstreams.append(upstream)
+    }
+  }
+
+  private func askForURL(_ question: String) throws -> String {
+    try Dialogue.fitting(question) { url in
+      let schemes = ["http", "https", "mqtt", "mqtts", "ws", "wss"]
+      return schemes.contains { url.begins(with: "\($0)://") } ? .fits(url) : .unfit("not a URL of a server")
+    }
+  }
+
+  /// What has the name already is replaced only where that is meant.
+  private func askForName(_ upstream: Upstream) throws -> String {
+    try Dialogue.fitting("Name", standard: freeName(upstream)) { name in
+      guard Self.isName(name) else { return .unfit(Self.names) }
+      guard !upstreams.contains(where: { $0.name.isExactly(name) }) else { return .unfit("\(name) was added just now") }
+      guard let old = existing?.upstreams.first(where: { $0.name.isExactly(name) }) else { return .fits(name) }
+      return Dialogue.yes("\(name) is \(old.url): replace it?", standard: false) ? .fits(name) : .unfit("another name")
     }
   }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import Escaping
 import Glibc
-import HTTP
 
 /// The files that `meshpost setup` writes: the configuration, and secrets beside it.
 extension Setup {
@@ -33,21 +33,9 @@ extension Setup {
       isNamed = name != nil
       if name == nil, isBroker { self.name = number == 1 ? "broker" : "broker\(number)" }
       guard url.contains("://") else { throw ValidationError("--upstream \(text): expected [NAME=]URL") }
+      guard Setup.isName(self.name) else { throw ValidationError("--upstream \(text): \(Setup.names)") }
       tokenFile = Setup.of(self.name, isFirst: number == 1, tokens)
       user = Setup.of(self.name, isFirst: number == 1, users)
-    }
-
-    /// A warning about an unencrypted URL; `nil` if there is none.
-    var warning: String? {
-      let scheme = ["http", "mqtt", "ws"].first { url.begins(with: "\($0)://") }
-      guard let scheme, let better = ["http": "https", "mqtt": "mqtts", "ws": "wss"][scheme] else { return nil }
-      let rest = String(decoding: url.utf8.dropFirst(scheme.utf8.count + 3), as: UTF8.self)
-      guard case .tcp(let host, _, _)? = HTTPEndpoint.parse("http://\(rest)", allowsQuery: true)?.endpoint,
-        !HTTPEndpoint.isThisMachine(host)
-      else { return nil }
-      return
-        "\(name): \(isBroker ? "the password" : "the token") is sent over the network unencrypted: use "
-        + " \(better)://"
     }
 
     var toml: String {
@@ -61,24 +49,45 @@ extension Setup {
     }
   }
 
+  /// A name for upstreams, and for the gateway. Files are named by it.
+  static func isName(_ name: String) -> Bool {
+    (1...64).contains(name.utf8.count) && !name.begins(with: ".") && name.unicodeScalars.allSatisfy(isOfNames)
+  }
+
+  static let names = "a name has 1 to 64 letters, digits, `.`, `_` and `-`, and does not begin with `.`"
+
+  /// What of it can be a name.
+  static func nearestName(_ text: String) -> String {
+    let name = text.unicodeScalars.map { isOfNames($0) ? String($0) : "-" }.joined().cut(toBytes: 64)
+    return isName(name) ? name : ""
+  }
+
+  private static func isOfNames(_ scalar: Unicode.Scalar) -> Bool {
+    scalar.isASCII && (scalar.properties.isAlphabetic || (0x30...0x39).contains(scalar.value) || "._-".has(scalar))
+  }
+
   /// The folder for secrets that were typed or read from files.
   private var credentials: String { Folder.of(config) + "/credentials" }
 
-  /// Stores a secret, readable by root only; systemd passes it to the gateway. Returns its name.
-  func keep(_ secret: String, as name: String) throws -> String {
-    try Folder.make(credentials)
-    let file = "\(credentials)/\(name)"
-    try OutputFile.write(secret + "\n", to: file, isSecret: true)
+  /// Has a secret stored with the configuration. Returns its name.
+  mutating func keep(_ secret: String, as name: String) -> String {
+    secrets[name] = secret
     return name
   }
 
-  /// Copies a secret that was given as a file to where the service finds it.
-  private func adopted(_ file: String?, as name: String) throws -> String? {
+  /// Stores the secrets, readable by root only; systemd passes them to the gateway.
+  private func storeSecrets() throws {
+    if !secrets.isEmpty { try Folder.make(credentials) }
+    for (name, secret) in secrets { try OutputFile.write(secret + "\n", to: "\(credentials)/\(name)", isSecret: true) }
+  }
+
+  /// Takes a secret that was given as a file to where the service finds it.
+  private mutating func adopted(_ file: String?, as name: String) throws -> String? {
     guard let file, file.has("/"), !file.begins(with: credentials) else { return file }
     guard let line = try InputFile.firstLine(file) else {
       throw Failure.say("\(file): cannot be read, or its first line is empty", EX_NOINPUT)
     }
-    return try keep(line, as: name)
+    return keep(line, as: name)
   }
 
   mutating func writeConfiguration() throws {
@@ -86,13 +95,49 @@ extension Setup {
       upstreams[place].tokenFile = try adopted(upstreams[place].tokenFile, as: "\(upstreams[place].name).token")
     }
     pinFile = try adopted(pinFile, as: Self.nameOfPIN)
-    let text = try merged() ?? self.text
+    let text = try settled()
+    try storeSecrets()
     let old = try InputFile.text(config)
     guard old.map({ !text.isExactly($0) }) ?? true else { return print("\(config) is up to date") }
     let kept = try old.map { _ in try keepOld() }
     try write(text)
     print("wrote \(config)" + (kept.map { "; the previous file is saved as \($0)" } ?? ""))
     try forgetPIN(text)
+  }
+
+  /// What is to be written, which the gateway has checked; what it refuses is asked again.
+  private mutating func settled() throws -> String {
+    for _ in 0..<Dialogue.tries {
+      let text = try merged() ?? self.text
+      let check = try trial(of: text)
+      // A gateway without its PIN starts, and does not reach the radio.
+      let mistakes = check.mistakes + check.warnings.filter { $0.key == "radio.pin_file" }
+      guard !mistakes.isEmpty else {
+        for warning in check.warnings { Console.error("warning: \(warning.words)") }
+        return text
+      }
+      for mistake in mistakes { Console.error("meshpost: \(mistake.words)") }
+      let parsed = try ConfigurationText(text, location: config)
+      for mistake in mistakes {
+        guard !isUnattended, try ask(again: mistake, in: parsed) else {
+          throw Failure.say("the gateway would refuse this configuration: nothing was changed", EX_CONFIG)
+        }
+      }
+    }
+    throw Failure.say("no answer that fits; nothing was changed", EX_CONFIG)
+  }
+
+  /// Has the daemon check `text` as if it were written, with the secrets as they would be.
+  private func trial(of text: String) throws -> ConfigurationCheck {
+    try Folder.temporary(in: Folder.of(config)) { folder in
+      for name in Folder.names(credentials) where secrets[name] == nil {
+        symlink(Folder.resolved("\(credentials)/\(name)"), "\(folder)/\(name)")
+      }
+      for (name, secret) in secrets { try OutputFile.write(secret + "\n", to: "\(folder)/\(name)", isSecret: true) }
+      let file = "\(folder)/meshpostd.toml"
+      try OutputFile.write(text, to: file, isSecret: true)
+      return try ConfigurationCheck(file, credentials: folder)
+    }
   }
 
   /// Deletes the PIN that an earlier setup stored for a Bluetooth radio which is no longer configured.
@@ -112,7 +157,10 @@ extension Setup {
     if let name { try text.set("gateway", "id", name) }
     if let link { try text.set("radio", "link", link) }
     if let key { try text.set("radio", "key", key) }
-    if let pinFile { try text.set("radio", "pin_file", pinFile) }
+    if let pinFile {
+      try text.set("radio", "pin_file", pinFile)
+      try text.remove("radio", "pin")
+    }
     if let link, !link.hasPrefix("ble:") {
       try text.remove("radio", "pin_file")
       try text.remove("radio", "pin")
@@ -181,9 +229,9 @@ extension Setup {
       "# `systemctl reload meshpost` (for [radio] and [store]: restart). Running setup again keeps everything that it is not told to change.\n\n"
     if let name { text += "[gateway]\nid = \(Self.quoted(name))\n\n" }
     text += "[radio]\nlink = \(Self.quoted(link ?? "auto:"))\n"
-    if let key { text += "key = \(Self.quoted(key))\n" }
+    if let key, !key.isEmpty { text += "key = \(Self.quoted(key))\n" }
     if advertises ?? true { text += "advert_when_new = true\n" }
-    if let pinFile { text += "pin_file = \(Self.quoted(pinFile))\n" }
+    if let pinFile, !pinFile.isEmpty { text += "pin_file = \(Self.quoted(pinFile))\n" }
     return text + "\n" + upstreams.map(\.toml).joined()
   }
 

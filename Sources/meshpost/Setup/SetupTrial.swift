@@ -11,9 +11,6 @@ extension Setup {
   private static let patience = 60
 
   func start() throws {
-    guard run("/usr/bin/meshpostd", ["--check", "--config", config]) == 0 else {
-      throw Failure.say("the configuration is invalid; see above", EX_CONFIG)
-    }
     guard access("/run/systemd/system", F_OK) == 0 else {
       return print("systemd is not running: start the gateway with `meshpostd --config \(config)`")
     }

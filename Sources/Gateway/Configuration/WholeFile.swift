@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Glibc
+
+/// Files that are there whole, old or new, also after a power cut.
+enum WholeFile {
+  static func write(_ bytes: [UInt8], to location: String, mode: mode_t = 0o600) throws(SystemError) {
+    let fresh = location + ".new"
+    // Never through a file or a link that an earlier attempt, or somebody else, has left.
+    unlink(fresh)
+    let descriptor = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode)
+    guard descriptor >= 0 else { throw SystemError("open \(fresh)") }
+    defer { close(descriptor) }
+    guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0,
+      rename(fresh, location) == 0
+    else {
+      defer { unlink(fresh) }
+      throw SystemError("write \(location)")
+    }
+    syncFolder(of: location)
+  }
+
+  /// A name that was made, changed or removed stays so after a power cut.
+  static func syncFolder(of location: String) {
+    guard let slash = location.lastIndex(of: "/") else { return }
+    let folder = open(String(location[..<slash]), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard folder >= 0 else { return }
+    fsync(folder)
+    close(folder)
+  }
+
+  /// `nil` if it cannot be read, or has `most` bytes or more.
+  static func read(_ location: String, most: Int) -> [UInt8]? {
+    let descriptor = open(location, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return nil }
+    defer { close(descriptor) }
+    var bytes: [UInt8] = []
+    while case .bytes(let more) = Descriptor.read(descriptor), bytes.count < most { bytes += more }
+    return bytes.count < most ? bytes : nil
+  }
+}

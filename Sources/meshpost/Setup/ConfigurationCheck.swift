@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+
+import Escaping
+import Glibc
+
+/// What the daemon itself says of a configuration file: `meshpostd --check`.
+struct ConfigurationCheck {
+  struct Remark {
+    /// In the file; 0: of the file as a whole.
+    let line: Int
+    /// `SECTION.KEY`; empty if none is meant.
+    let key: String
+    let words: String
+  }
+
+  /// The gateway does not start with these.
+  private(set) var mistakes: [Remark] = []
+  /// It does with these, without a part of it perhaps.
+  private(set) var warnings: [Remark] = []
+
+  /// `credentials`: the folder with the secrets that the service would be handed.
+  init(_ file: String, credentials: String? = nil) throws {
+    var ends: [Int32] = [0, 0]
+    guard pipe(&ends) == 0 else { throw Failure.file(file) }
+    let folder = credentials.map { ["CREDENTIALS_DIRECTORY=\($0)"] } ?? []
+    let arguments = [ChildProgram.daemon, "--check", "--config", file]
+    let child = try? ChildProgram(["/usr/bin/env"] + folder + arguments, errors: ends[1])  // it says why
+    close(ends[1])
+    let said = String(decoding: InputFile.rest(of: ends[0]) ?? [], as: UTF8.self)
+    close(ends[0])
+    guard let code = child?.wait(), code == 0 || code == EX_CONFIG else {
+      throw Failure.say("\(ChildProgram.daemon) cannot check \(file): \(said)", EX_UNAVAILABLE)
+    }
+    for line in said.lines {
+      let (level, rest) = Self.head(of: line)
+      let (place, words) = Self.head(of: rest)
+      guard let level else { continue }
+      let remark = Self.remark(place?.isExactly(file) == true ? words : rest)
+      if level == "error" { mistakes.append(remark) } else { warnings.append(remark) }
+    }
+  }
+
+  /// `line 3: radio.key: expected …`
+  private static func remark(_ text: String) -> Remark {
+    let (place, words) = head(of: text)
+    guard let place, place.begins(with: "line "),
+      let line = Int(String(decoding: place.utf8.dropFirst(5), as: UTF8.self))
+    else { return Remark(line: 0, key: "", words: text) }
+    return Remark(line: line, key: head(of: words).head ?? "", words: words)
+  }
+
+  /// What stands before the first colon, and the rest.
+  private static func head(of text: String) -> (head: String?, rest: String) {
+    let parts = text.pieces(at: ":", most: 2)
+    guard parts.count == 2 else { return (nil, text) }
+    return (parts[0], String(decoding: parts[1].utf8.drop { $0 == 0x20 }, as: UTF8.self))
+  }
+}
