@@ -39,7 +39,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .journalLoss: AlertTimes(begins: .zero, ends: .seconds(86_400))
     case .batteryLow: AlertTimes(begins: .zero, ends: .seconds(1800))
     case .supplyLow: AlertTimes(begins: .zero, ends: .seconds(600))
-    case .contactsFull: AlertTimes(begins: .zero, ends: .seconds(600))
+    case .contactsFull: AlertTimes(begins: .seconds(60), ends: .seconds(600))
     case .radioQueueFull: AlertTimes(begins: .zero, ends: .seconds(86_400))
     case .configurationWrong: AlertTimes(begins: .zero, ends: .zero)
     case .gatewaySilent: AlertTimes(begins: .seconds(900), ends: .zero)

@@ -23,7 +23,10 @@ extension Daemon: SyncObserver {
     proxy.heard(push, frame)
     messaging.messenger.received(push)
     messaging.nodes.requests.received(push)
-    if case .contactsFull = push { alerts.nodeWasNotAdded() }
+    if case .contactsFull = push {
+      alerts.nodeWasNotAdded()
+      messaging.keeper.look()
+    }
     if case .logRxData(let snr, let rssi, let packet) = push { heard(packet, snr, rssi) }
   }
 

@@ -13,6 +13,7 @@ enum Schema {
     Migration(number: 13, sql: events), Migration(number: 14, sql: messagesOnce),
     Migration(number: 15, sql: conversations), Migration(number: 16, sql: mutes),
     Migration(number: 17, sql: alerts), Migration(number: 18, sql: ends),
+    Migration(number: 19, sql: seen),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -259,5 +260,11 @@ enum Schema {
     ALTER TABLE outgoing ADD COLUMN ended_seq INTEGER;
     INSERT INTO meta VALUES ('whole_ends_from',
       max((SELECT ifnull(max(seq), 0) FROM journal), (SELECT ifnull(max(seq), 0) FROM messages)));
+    """
+
+  /// When a node was heard or talked to last, by steady time (`Store.elapsed`). Of those that are there nobody knows: counted from now.
+  private static let seen = """
+    ALTER TABLE contacts ADD COLUMN seen INTEGER NOT NULL DEFAULT 0;
+    UPDATE contacts SET seen = ifnull((SELECT value FROM meta WHERE name = 'elapsed'), 0);
     """
 }

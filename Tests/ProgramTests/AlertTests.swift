@@ -240,7 +240,9 @@ extension WholeProgramTests {
     @Test func `a node for which the radio has no place is told of, until there is one`() throws {
       let rig = try Rig()
       rig.writeGatewayConfiguration(
-        extra: "[contacts]\nevict = false\n[alerts]\nclock_wrong = false\ndisk_full = false\ncontacts_full_over_s = 0")
+        extra:
+          "[contacts]\nevict = false\n[alerts]\nclock_wrong = false\ndisk_full = false\ncontacts_full_after_s = 0\ncontacts_full_over_s = 0"
+      )
       try rig.startRadio(["--max-contacts", "40", "--contacts", "40"], isKnown: false)
       try rig.startHub()
       try rig.startGateway()

@@ -15,49 +15,73 @@ import Testing
 
   /// Node `number`, heard so many days ago.
   private func add(
-    _ shop: Shop, _ number: UInt8, daysAgo: Int64, type: NodeType = .chat, favourite: Bool = false, clock: Bool = true
+    _ shop: Shop, _ number: UInt8, daysAgo: Int64, type: NodeType = .chat, favourite: Bool = false
   ) {
-    let heard = now - daysAgo * Self.day
     let contact = Contact(
       key: key(number), type: type, flags: favourite ? 1 : 0, name: Text("n\(number)"),
-      lastModified: clock ? UInt32(heard / 1000) : 77)
+      lastModified: UInt32(number))
     shop.store.write { store throws(SQLiteError) in
-      _ = try store.upsert(contact, onRadio: true, heard: false, at: heard)
+      _ = try store.upsert(contact, onRadio: true, heard: false, at: now, age: daysAgo * Self.day)
     }
+  }
+
+  private func leaving(
+    _ shop: Shop, _ types: Set<UInt8> = [1], days: Int64 = 14, limit: Int = 10, except: Set<PublicKey> = []
+  ) throws -> [UInt8] {
+    try shop.store.evictable(
+      types: types, age: days * Self.day, elapsed: shop.store.elapsedNow, limit: limit, except: except
+    ).map { $0.contact.key.bytes[0] }
   }
 
   @Test
   func
-    `the longest unheard first, after them those with whom there was a word; favourites, other types and recent ones stay`()
+    `repeaters first, then the longest unheard; favourites, other types, recent and needed ones stay, and who was talked to`()
     throws
   {
     let shop = try Shop()
     add(shop, 1, daysAgo: 100)
     add(shop, 2, daysAgo: 200, favourite: true)
-    add(shop, 3, daysAgo: 300)
+    add(shop, 3, daysAgo: 80)
     add(shop, 4, daysAgo: 5)
     add(shop, 5, daysAgo: 50, type: .repeater)
-    add(shop, 6, daysAgo: 60, clock: false)
+    add(shop, 6, daysAgo: 60)
     shop.store.write { store throws(SQLiteError) in
-      try store.noteTalk(with: self.key(3).prefix, at: self.now - 90 * Self.day)
+      try store.noteTalk(with: self.key(1).prefix, at: self.now - 90 * Self.day)
+      try store.noteTalk(with: self.key(3).prefix, at: self.now - 70 * Self.day)
     }
     try shop.store.commitNow()
-    func leaving(_ types: Set<UInt8> = [1], limit: Int = 10) throws -> [UInt8] {
-      try shop.store.evictable(types: types, unheardSince: now - 14 * Self.day, limit: limit).map {
-        $0.contact.key.bytes[0]
-      }
+    #expect(try leaving(shop) == [6], "talking is now, whatever the clock said")
+    #expect(try leaving(shop, [1, 2]) == [5, 6])
+    #expect(try leaving(shop, [1, 2], limit: 1) == [5])
+    #expect(try leaving(shop, [1, 2], except: [key(5)]) == [6])
+    #expect(try leaving(shop, days: 0) == [6, 4, 1, 3] || leaving(shop, days: 0) == [6, 4, 3, 1])
+    #expect(try leaving(shop, []).isEmpty)
+  }
+
+  @Test func `what the wall clock shows makes nobody older, and who is heard is young again`() throws {
+    let shop = try Shop()
+    add(shop, 1, daysAgo: 20)
+    add(shop, 2, daysAgo: 20)
+    add(shop, 3, daysAgo: 0)
+    shop.store.write { store throws(SQLiteError) in
+      try store.noteHeard(self.key(1).prefix, at: 5)
+      try store.noteHeard(self.key(3).prefix, at: self.now - 900 * Self.day)
     }
-    #expect(try leaving() == [1, 6, 3])
-    #expect(try leaving([1, 2]) == [1, 6, 5, 3])
-    #expect(try leaving(limit: 1) == [1])
-    #expect(try leaving([]).isEmpty)
+    try shop.store.commitNow()
+    #expect(try leaving(shop) == [2])
+    shop.store.write { store throws(SQLiteError) in
+      let changed = Contact(key: self.key(2), type: .chat, name: "n2", lastModified: 500)
+      _ = try store.upsert(changed, onRadio: true, heard: false, at: self.now, age: 15 * Self.day)
+    }
+    try shop.store.commitNow()
+    #expect(try leaving(shop) == [2] && leaving(shop, days: 16).isEmpty, "the radio heard it fifteen days ago")
   }
 
   @Test func `a direct message is a word with somebody, noted once a day`() throws {
     let shop = try Shop()
     add(shop, 1, daysAgo: 100)
     try shop.insert(Shop.direct("hello", from: key(1).prefix.value))
-    #expect(try shop.store.evictable(types: [1], unheardSince: now - Self.day, limit: 9).isEmpty)
+    #expect(try leaving(shop, days: 1).isEmpty)
     #expect(try shop.store.isEvicted(key(1)) == false)
     shop.store.write { store throws(SQLiteError) in
       _ = try store.markRemoved(self.key(1))

@@ -54,7 +54,7 @@ import Testing
     _ = try? store.unindexedMessages()
     _ = try? store.clientCursor("apps/1")
     _ = try? store.message(after: 0)
-    _ = try? store.evictable(types: [], unheardSince: 0, limit: 5)
+    _ = try? store.evictable(types: [], age: 0, elapsed: 0, limit: 5)
     try? store.readJournal(after: 0) { _, _ in true }
     try? store.eachMessage(limit: 10) { _ in true }
     try? store.eachMessage(MessageQuery(words: "message", since: 1, until: 5), limit: 10) { _ in true }

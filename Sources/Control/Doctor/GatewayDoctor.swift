@@ -107,10 +107,14 @@ struct GatewayDoctor {
       let count = dependencies.store.ifReadable({ try dependencies.store.contactCount(onRadio: true) })
     else { return nil }
     let words = "\(count) of \(most) entries of the radio's contact table are in use"
-    guard Int(count) * 100 >= most * 95 else { return Finding("contacts", .ok, words) }
+    // Where room is kept only a full table tells that none can be made.
+    let keepsRoom = dependencies.messaging.keeper.settings.evicts
+    guard Int(count) * 100 >= most * (keepsRoom ? 100 : 95) else { return Finding("contacts", .ok, words) }
     return Finding(
       "contacts", .warning, words,
-      "New nodes cannot be added: enable [contacts] evict, or run `meshpost contact remove NAME`.")
+      keepsRoom
+        ? "No node may be evicted ([contacts]): remove one with `meshpost contact remove NAME`, or let more be evicted."
+        : "New nodes cannot be added: enable [contacts] evict, or run `meshpost contact remove NAME`.")
   }
 
   private func radioClock() -> Finding? {

@@ -34,9 +34,9 @@ final class GatewayAlerts {
   private let loop: EventLoop
   private let log: Log
   private let changes: StateChange
-  private var settings: AlertConfiguration
+  var settings: AlertConfiguration
   private var board: AlertBoard
-  private var nodes: SilentNodes
+  var nodes: SilentNodes
   private var timer: LoopTimer?
   private var due: MonotonicTime?
   /// When a node is late that is not so yet, as the timer was set.
@@ -49,6 +49,7 @@ final class GatewayAlerts {
   private var isWriting = false
   private var isBegun = false
   var millivolts: UInt16?
+  var wasTableFull = true
   /// The radio's contacts and its places for them; `nil`: not known.
   var contactTable: () -> (count: Int, most: Int)? = { nil }
   /// What others said last: of the radio, its battery and the supply. A rule that is switched on, and another database, hear it anew.
@@ -160,7 +161,7 @@ final class GatewayAlerts {
       hasNodeCome = false
       readNodes()
     }
-    if board.isOpen(AlertSubject(.contactsFull)) { readContactTable() }
+    if wasTableFull { readContactTable() }
     upstreamsChanged()
     write()
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Alerts
+import Companion
 import Sync
 
 /// What the radio, its battery and this machine's supply say.
@@ -24,9 +25,13 @@ extension GatewayAlerts {
     arm()
   }
 
+  /// Nodes that somebody wants to be told of.
+  var wanted: [PublicKey] { nodes.find(settings.nodes, tag: settings.tag) }
+
   /// The radio heard a node, and had no place for it.
   func nodeWasNotAdded() {
     guard let table = contactTable() else { return }
+    wasTableFull = true
     let text =
       "the radio's contact table is full (\(table.count) of \(table.most)): a node was not added, and cannot write to this radio. "
       + "See [contacts] in the configuration, or remove one with meshpost contact remove"
@@ -37,6 +42,7 @@ extension GatewayAlerts {
   /// Only a free place ends it: that nobody was refused lately says nothing of the next.
   func readContactTable() {
     guard let table = contactTable() else { return }
+    if table.count < table.most { wasTableFull = false }
     read(AlertSubject(.contactsFull), table.count < table.most ? .well : .between)
   }
 

@@ -85,7 +85,7 @@ struct SilentNodes {
   // MARK: Who is listened for
 
   /// By name, by the beginning of a key, by a tag. Who was never heard is not among them: nobody knows whether it exists.
-  private func find(_ names: [String], tag: String) -> [PublicKey] {
+  func find(_ names: [String], tag: String) -> [PublicKey] {
     var found = Set(tag.isEmpty ? [] : tagged(tag))
     if !names.isEmpty {
       _ = store.ifReadable {

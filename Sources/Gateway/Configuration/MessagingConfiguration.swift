@@ -37,9 +37,9 @@ public struct MessagingConfiguration: Sendable {
 
   /// `[contacts]`.
   mutating func readContacts(_ table: inout TOMLReader) {
-    keeper.evicts = table.bool("evict", default: false)
+    keeper.evicts = table.bool("evict", default: true)
     keeper.keepFree = Int(table.integer("keep_free", in: 1...100, default: 10))
-    keeper.minimumAge = .seconds(86_400 * table.integer("min_age_days", in: 0...3650, default: 14))
+    keeper.minimumAge = .seconds(86_400 * table.integer("min_age_days", in: 0...3650, default: 2))
     guard let words = table.optionalStrings("types") else { return }
     let known: [String: NodeType] = ["chat": .chat, "repeater": .repeater, "room": .room, "sensor": .sensor]
     for word in words where known[word] == nil {

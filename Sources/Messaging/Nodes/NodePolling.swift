@@ -153,6 +153,17 @@ public final class NodePolling {
     }
   }
 
+  /// Nodes that are polled, or whose password is stored. `nil`: nobody knows whose that is.
+  public var needed: Set<PublicKey>? {
+    do {
+      // `try?`: a poll of a node that nobody knows.
+      let polled = reports.compactMap { try? Addressing(messenger.store).contact($0.poll.node).contact.key }
+      return Set(try service.credentials.read().keys).union(polled)
+    } catch {
+      return nil
+    }
+  }
+
   // MARK: Rooms
 
   /// Contacts of the radio that are rooms and whose password is stored.

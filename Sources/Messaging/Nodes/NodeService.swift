@@ -42,7 +42,7 @@ public final class NodeService {
     _ question: NodeQuestion, of stored: StoredContact, _ priority: DeliveryPriority = .interactive
   ) async throws(Refusal) -> NodeAnswer {
     let contact = stored.contact
-    guard stored.onRadio else { throw .notOnRadio(contact.name.string) }
+    try await restore(stored)
     let isServer = contact.type != .chat
     guard question.needsLogin, isServer, let password = password(contact.key) else {
       return try await askOnce(question, contact, priority)
@@ -58,6 +58,14 @@ public final class NodeService {
     }
     _ = try await askOnce(.login(password: password), contact, priority)
     return try await askOnce(question, contact, priority)
+  }
+
+  /// Who has left the radio's table to make room comes back.
+  private func restore(_ stored: StoredContact) async throws(Refusal) {
+    guard !stored.onRadio else { return }
+    guard let keeper = messenger.keeper, await keeper.restore(stored) else {
+      throw .notOnRadio(stored.contact.name.string)
+    }
   }
 
   private func password(_ key: PublicKey) -> Text? {
@@ -81,7 +89,7 @@ public final class NodeService {
     _ stored: StoredContact, password: Text?, keepsReadOnly: Bool = false
   ) async throws(Refusal) -> NodeAnswer {
     let contact = stored.contact
-    guard stored.onRadio else { throw .notOnRadio(contact.name.string) }
+    try await restore(stored)
     guard let given = password ?? self.password(contact.key) else {
       throw .invalid("no password is stored for \(contact.name.string): give one")
     }

@@ -7,14 +7,14 @@ import Sync
 import Timing
 
 /// Keeps room in the radio's contact table: the node heard longest ago is evicted, kept in the store, and restored when a message is sent
-/// to it. Favourites are never evicted.
+/// to it or it is asked something. Favourites, and nodes that this gateway needs, are never evicted.
 public final class ContactEviction {
   public struct Settings: Equatable, Sendable {
-    /// Whether contacts are removed from a full radio. Off by default: it changes the radio's table.
-    public var evicts = false
+    /// Whether contacts are removed from a full radio.
+    public var evicts = true
     /// Places that are kept free.
     public var keepFree = 10
-    public var minimumAge: Duration = .seconds(14 * 86_400)
+    public var minimumAge: Duration = .seconds(2 * 86_400)
     public var types: Set<UInt8> = [
       NodeType.chat.rawValue, NodeType.repeater.rawValue, NodeType.room.rawValue, NodeType.sensor.rawValue,
     ]
@@ -26,8 +26,12 @@ public final class ContactEviction {
   private static let pause: Duration = .seconds(5)
   /// Contacts that are removed at once; more follow after a pause.
   private static let step = 10
+  /// Where the table is full although nobody is that old, so much is enough: who is not in it cannot write to us either.
+  private static let leastAge: Duration = .seconds(3600)
 
   public var settings: Settings { didSet { if settings != oldValue { look() } } }
+  /// Nodes that are needed here: polled, listened for, logged in to. `nil`: nobody knows, and nobody leaves.
+  public var needed: () -> Set<PublicKey>? = { [] }
   private let table: RadioTable
   private let synchronizer: Synchronizer
   private let store: Store
@@ -67,13 +71,17 @@ public final class ContactEviction {
       let most = synchronizer.connection.identity?.device?.maxContacts, most > settings.keepFree
     else { return false }
     do throws(StoreError) {
-      let over = Int(try store.contactCount(onRadio: true)) - (most - settings.keepFree)
-      guard over > 0 else {
+      let count = Int(try store.contactCount(onRadio: true))
+      guard count > most - settings.keepFree else {
         isFullLogged = false
         return false
       }
-      let oldest = synchronizer.now.milliseconds - Int64(settings.minimumAge.inSeconds) * 1000
-      let leaving = try store.evictable(types: settings.types, unheardSince: oldest, limit: min(over, Self.step))
+      let limit = min(count - (most - settings.keepFree), Self.step)
+      guard let needed = needed() else { return false }
+      var leaving = try leaving(settings.minimumAge, limit, needed)
+      if leaving.isEmpty, count >= most {
+        leaving = try self.leaving(min(settings.minimumAge, Self.leastAge), limit, needed)
+      }
       if !leaving.isEmpty { return await evict(leaving) }
       logThatNobodyMayLeave(most)
     } catch {
@@ -82,12 +90,21 @@ public final class ContactEviction {
     return false
   }
 
+  private func leaving(
+    _ age: Duration, _ limit: Int, _ needed: Set<PublicKey>
+  ) throws(StoreError) -> [StoredContact] {
+    try store.evictable(
+      types: settings.types, age: Int64(age.inSeconds * 1000), elapsed: store.elapsed(at: synchronizer.now),
+      limit: limit, except: needed)
+  }
+
   private func logThatNobodyMayLeave(_ most: Int) {
     guard !isFullLogged else { return }
     isFullLogged = true
     log.warning(
       "fewer than \(settings.keepFree) of the radio's \(most) contacts are free, and none can be evicted: all are favourites, of types that are kept, "
-        + "or heard in the last \(Int(settings.minimumAge.inSeconds / 86_400)) days ([contacts])")
+        + "polled, watched, logged in to, talked to, or heard in the last \(Int(settings.minimumAge.inSeconds / 86_400)) days ([contacts])"
+    )
   }
 
   private func evict(_ leaving: [StoredContact]) async -> Bool {

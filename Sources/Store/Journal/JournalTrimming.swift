@@ -60,6 +60,12 @@ extension Store {
     return elapsed
   }
 
+  /// The same as far as the clock since boot tells, for within a `write`.
+  var elapsedNow: Int64 {
+    steadyClock.look(trustedWall: nil, uptime: clocks.sinceBoot)
+    return steadyClock.elapsed
+  }
+
   func loadElapsed() throws(StoreError) -> SteadyClock {
     SteadyClock(
       elapsed: try meta("elapsed")?.integer ?? 0, wall: try meta("elapsed_wall")?.integer,

@@ -35,22 +35,26 @@ extension Store {
     last_heard, radio
     """
 
-  /// Within a `write`: stores the record if it has changed.
-  public func upsert(_ contact: Contact, onRadio: Bool, heard: Bool, at: Int64) throws(SQLiteError) -> ContactChange {
+  /// Within a `write`: stores the record if it has changed. `age`: milliseconds that have surely passed since the radio heard it.
+  public func upsert(
+    _ contact: Contact, onRadio: Bool, heard: Bool, at: Int64, age: Int64 = 0
+  ) throws(SQLiteError) -> ContactChange {
     let known = try read(contact.key)
     if let known, known.onRadio == onRadio, known.radio == radio, !heard, known.contact == contact { return .unchanged }
     try database.run(
       """
-      INSERT INTO contacts(\(Self.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+      INSERT INTO contacts(\(Self.columns), seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
       ON CONFLICT(key) DO UPDATE SET type = excluded.type, flags = excluded.flags, path_length = excluded.path_length,
         path = excluded.path, name = excluded.name, last_advert = excluded.last_advert, latitude = excluded.latitude,
         longitude = excluded.longitude, last_modified = excluded.last_modified, on_radio = excluded.on_radio,
-        last_heard = coalesce(excluded.last_heard, last_heard), radio = excluded.radio
+        last_heard = coalesce(excluded.last_heard, last_heard), radio = excluded.radio,
+        seen = max(seen, excluded.seen)
       """, .blob(contact.key.bytes), .integer(Int64(contact.type.rawValue)), .integer(Int64(contact.flags)),
       .optional(contact.outPath?.length.raw), .optional(contact.outPath?.bytes), .blob(contact.name.bytes),
       .integer(Int64(contact.lastAdvert)), .integer(Int64(contact.latitude ?? 0)),
       .integer(Int64(contact.longitude ?? 0)), .integer(Int64(contact.lastModified ?? 0)),
-      .integer(onRadio ? 1 : 0), .integer(at), heard ? .integer(at) : .null, .integer(radio))
+      .integer(onRadio ? 1 : 0), .integer(at), heard ? .integer(at) : .null, .integer(radio),
+      .integer(elapsedNow - max(0, heard ? 0 : age)))
     guard let known else { return .added }
     return known.onRadio == onRadio && known.contact.saysTheSame(as: contact) ? .unchanged : .changed
   }

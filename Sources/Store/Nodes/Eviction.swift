@@ -7,46 +7,52 @@ import SQLite
 extension Store {
   /// Once in so many milliseconds it is written down that a node was talked to: often enough for days to count.
   private static let talkStep: Int64 = 86_400_000
-  /// A radio's clock that shows less was never set.
-  private static let plausibleClock: Int64 = 1_700_000_000
+  /// And that it was heard.
+  private static let heardStep: Int64 = 600_000
+  /// Who was ever talked to stays until it has not been heard for so many milliseconds.
+  private static let talkAge: Int64 = 90 * 86_400_000
 
   /// Within an existing `write`: something was received that only this node can have sent: a message, an acknowledgement or an
   /// answer. Stored at most once in ten minutes for each node.
   public func noteHeard(_ key: KeyPrefix, at milliseconds: Int64) throws(SQLiteError) {
     try database.run(
       """
-      UPDATE contacts SET last_heard = ?1 WHERE key >= ?2 AND key < ?3
-        AND (last_heard IS NULL OR last_heard NOT BETWEEN ?1 - \(Self.heardStep) AND ?1 + \(Self.heardStep))
-      """, .integer(milliseconds), .blob(key.bytes), .blob(key.bytes + Array(repeating: 0xFF, count: 26)))
+      UPDATE contacts SET last_heard = ?1, seen = ?4 WHERE key >= ?2 AND key < ?3
+        AND (last_heard IS NULL OR last_heard NOT BETWEEN ?1 - \(Self.heardStep) AND ?1 + \(Self.heardStep)
+          OR seen < ?4 - \(Self.heardStep))
+      """, .integer(milliseconds), .blob(key.bytes), .blob(key.bytes + Array(repeating: 0xFF, count: 26)),
+      .integer(elapsedNow))
   }
-
-  /// Milliseconds.
-  private static let heardStep: Int64 = 600_000
 
   /// Within a `write`: a direct message of this node, or for it.
   public func noteTalk(with key: KeyPrefix, at milliseconds: Int64) throws(SQLiteError) {
     try database.run(
       """
-      UPDATE contacts SET talked_at = ?1 WHERE key >= ?2 AND key < ?3 AND ifnull(talked_at, 0) < ?1 - \(Self.talkStep)
-      """, .integer(milliseconds), .blob(key.bytes), .blob(key.bytes + Array(repeating: 0xFF, count: 26)))
+      UPDATE contacts SET talked_at = ?1, seen = ?4 WHERE key >= ?2 AND key < ?3
+        AND (talked_at IS NULL OR seen < ?4 - \(Self.talkStep))
+      """, .integer(milliseconds), .blob(key.bytes), .blob(key.bytes + Array(repeating: 0xFF, count: 26)),
+      .integer(elapsedNow))
   }
 
-  /// Nodes that may be evicted: first those without any conversation, then those heard longest ago. No favourites, only these
-  /// types, and none that was heard or in a conversation since then (milliseconds since 1970).
-  public func evictable(types: Set<UInt8>, unheardSince: Int64, limit: Int) throws(StoreError) -> [StoredContact] {
+  /// Nodes that may leave the radio's table, the first to leave first: repeaters and sensors, which do not write to us, before all others,
+  /// then those that were heard or talked to longest ago, by time that has surely passed. No favourites, only these types, none that was heard
+  /// for less than `age` milliseconds, and none that was ever talked to and heard in the last 90 days (with an `age` of 0 they are the last).
+  public func evictable(
+    types: Set<UInt8>, age: Int64, elapsed: Int64, limit: Int, except kept: Set<PublicKey> = []
+  ) throws(StoreError) -> [StoredContact] {
     var keys: [PublicKey] = []
     let list = types.sorted().map(String.init).joined(separator: ",")
     try translating { () throws(SQLiteError) in
       try database.each(
         """
-        SELECT key, max(ifnull(last_heard, 0), ifnull(talked_at, 0),
-          CASE WHEN last_modified > \(Self.plausibleClock) THEN last_modified * 1000 ELSE first_seen END) AS seen
-        FROM contacts WHERE on_radio = 1 AND flags & 1 = 0 AND type IN (\(list)) AND seen < ?
-        ORDER BY talked_at IS NOT NULL, seen LIMIT ?
-        """, [.integer(unheardSince), .integer(Int64(clamping: limit))]
+        SELECT key FROM contacts WHERE on_radio = 1 AND flags & 1 = 0 AND type IN (\(list))
+          AND seen <= ?1 AND (talked_at IS NULL OR seen <= ?2)
+        ORDER BY talked_at IS NOT NULL, type NOT IN (\(NodeType.repeater.rawValue), \(NodeType.sensor.rawValue)), seen,
+          ifnull(last_heard, 0), first_seen
+        """, [.integer(elapsed - age), .integer(elapsed - (age > 0 ? max(age, Self.talkAge) : 0))]
       ) { (row) throws(SQLiteError) in
-        if let key = PublicKey(bytes: row.blob(0)) { keys.append(key) }
-        return true
+        if let key = PublicKey(bytes: row.blob(0)), !kept.contains(key) { keys.append(key) }
+        return keys.count < limit
       }
     }
     var found: [StoredContact] = []
