@@ -33,14 +33,14 @@ public enum Console {
   public static func json(_ text: String) { put(Visible.json(text) + "\n") }
 
   /// One line on standard error.
-  public static func error(_ words: String) {
-    let bytes = Array((Visible.line(words) + "\n").utf8)
-    _ = Glibc.write(2, bytes, bytes.count)  // nowhere is left to report that it failed
-  }
+  public static func error(_ words: String) { putError(Visible.line(words) + "\n") }
 
   /// Several lines of our own making on standard error, such as how a command is used.
-  public static func errorPage(_ text: String) {
-    let bytes = Array((Visible.page(text) + "\n").utf8)
+  public static func errorPage(_ text: String) { putError(Visible.page(text) + "\n") }
+
+  /// Clean text.
+  static func putError(_ text: String) {
+    let bytes = Array(text.utf8)
     _ = Glibc.write(2, bytes, bytes.count)  // nowhere is left to report that it failed
   }
 

@@ -133,24 +133,19 @@ struct People: AsyncParsableCommand {
   }
 
   static func ask(_ file: String?) throws -> String {
-    let password = try file.map(firstLine) ?? read("password: ")
+    let password = try file.map(firstLine) ?? HiddenPrompt.line("password: ") ?? ""
     guard HubPerson.passwordCharacters.contains(password.unicodeScalars.count) else {
       let range = HubPerson.passwordCharacters
       throw ValidationError("a password has \(range.lowerBound) to \(range.upperBound) characters")
     }
     guard file == nil, isatty(0) != 0 else { return password }
-    guard try read("repeat the password: ") == password else { throw ValidationError("the passwords differ") }
+    guard HiddenPrompt.line("repeat the password: ") == password else { throw ValidationError("the passwords differ") }
     return password
   }
 
   private static func firstLine(_ file: String) throws -> String {
     guard let text = FileManager.default.contents(atPath: file) else { throw failure("\(file) cannot be read") }
     return String(decoding: text, as: UTF8.self).split(whereSeparator: \.isNewline).first.map(String.init) ?? ""
-  }
-
-  private static func read(_ prompt: String) throws -> String {
-    guard isatty(0) != 0 else { return readLine() ?? "" }
-    return getpass(prompt).map { String(cString: $0) } ?? ""
   }
 }
 

@@ -88,7 +88,7 @@ struct UpstreamCommand: ParsableCommand {
     }
 
     private static func typed(_ key: String) throws -> String {
-      guard let value = Asking.hidden("\(key): "), !value.isEmpty else {
+      guard let value = HiddenPrompt.line("\(key): "), !value.isEmpty else {
         throw ValidationError("--set \(key)=-: no value given")
       }
       return value
@@ -106,7 +106,7 @@ struct UpstreamCommand: ParsableCommand {
       if let tokenFile {
         files.append((tokenKey, .string(String(decoding: try InputFile.read(tokenFile), as: UTF8.self))))
       } else if tokenStdin {
-        guard let token = Asking.hidden("Token: "), !token.isEmpty else {
+        guard let token = HiddenPrompt.line("Token: "), !token.isEmpty else {
           throw ValidationError("--token-stdin: no token given")
         }
         files.append((tokenKey, .string(token)))

@@ -63,6 +63,10 @@ extension WholeProgramTests {
       var status = stat()
       stat(file, &status)
       #expect(status.st_mode & 0o777 == 0o600, "secrets of channels are in it")
+      let inode = status.st_ino
+      #expect(try rig.meshpost("radio", "backup", file).code == EX_CANTCREAT, "what is there may be the only one")
+      stat(file, &status)
+      #expect(status.st_ino == inode && access(file + ".part", F_OK) != 0)
       let key = try rig.status()?["radio"]?["identity"]?["key"]?.string
       try opens(file, key: key ?? "")
       // Another radio, empty.
@@ -181,6 +185,7 @@ extension WholeProgramTests {
           file,
         ])
       #expect(try check.ended() == 0 && check.lines.first?.hasPrefix("ok ") == true, "\(check.lines)")
+      #expect(try rig.meshpost("backup", file).code == EX_CANTCREAT)
       let saved = Int(check.lines.first?.split(separator: " ").last ?? "") ?? 0
       #expect(saved > 100)
       try untilTrue("all of them at the hub") { try rig.hubTexts().count >= 600 }

@@ -100,6 +100,31 @@ extension WholeProgramTests {
       try screen.shows("the end, with the screen given back") { $0.contains { $0.hasPrefix("ended") } }
     }
 
+    @Test
+    func `Ctrl-C at a hidden prompt ends the program, is no part of the secret, and leaves the terminal as it was`()
+      throws
+    {
+      let scratch = Scratch()
+      let program = Program.programs.appending(path: "meshpost").path()
+      let command = "\(program) radio backup \(scratch.location("backup")) --private-key --socket /nowhere"
+      let screen = try Screen(
+        "trap : INT; \(command); echo code $?; stty -a | grep -ow -e -echo -e echo", columns: 80, rows: 24)
+      try screen.shows("the question") { $0.contains { $0.hasPrefix("passphrase for the private key:") } }
+      try screen.type("-l", "half a secret")
+      try screen.type("C-c")
+      try screen.shows("its end by the signal") { $0.contains("code 130") && $0.contains("echo") }
+      #expect(try !screen.lines.joined().contains("half"), "it is not shown")
+      #expect(access(scratch.location("backup"), F_OK) != 0)
+
+      let typed = try Screen(command, columns: 80, rows: 24)
+      for question in ["passphrase for", "repeat the passphrase"] {
+        try typed.shows(question) { $0.contains { $0.hasPrefix(question) } }
+        try typed.type("-l", "a good passphrase")
+        try typed.type("Enter")
+      }
+      try typed.shows("that both were the same") { $0.contains { $0.contains("no control socket") } }
+    }
+
     private func chat(_ rig: Rig, _ to: String) -> String {
       "MESHPOST_SOCKET=\(rig.socket) \(Program.programs.appending(path: "meshpost").path()) chat '\(to)'"
     }

@@ -163,7 +163,7 @@ DOCUMENTS["docs/care.md"] = {
     "meshpost channel region '#hilltop' ottawa": {"before": "meshpost channel add '#hilltop'"},
     "meshpost channel add 'meshcore://channel/add?name=Club&secret=…&region_scope=ottawa'": {"put": {"…": "00112233445566778899aabbccddeeff"}},
     "meshpost radio set 'flood-scope=$club' flood-scope-key=HEX": {"put": {"HEX": "00112233445566778899aabbccddeeff"}},
-    "meshpost radio backup hilltop.radio --private-key": {
+    "meshpost radio backup hilltop.radio --force --private-key": {
         "answers": [("passphrase", "a long passphrase\n"), ("repeat", "a long passphrase\n")]},
     "meshpost radio restore hilltop.radio": {"answers": [("Continue", "y\n")]},
     "systemctl start meshpost": {"after": "synced"},

@@ -119,7 +119,7 @@ struct ChannelCommand: ParsableCommand {
 
     func run() throws {
       let fresh = new ? (0..<16).map { _ in UInt8.random(in: .min ... .max) } : nil
-      let key = fresh.map(Hexadecimal.string) ?? (secret == "-" ? Asking.hidden("secret: ") : secret)
+      let key = fresh.map(Hexadecimal.string) ?? (secret == "-" ? HiddenPrompt.line("secret: ") : secret)
       let body = JSONWriter.object { json in
         json.field("channel", channel)
         json.field("secret", key)
@@ -293,7 +293,7 @@ enum NodeAsking {
 
   /// `isReadOnly`: accept a room that does not allow posting.
   static func logIn(_ node: String, stored: Bool, isReadOnly: Bool, _ connection: Connection) throws {
-    let password = stored ? nil : Asking.hidden("password of \(node): ") ?? ""
+    let password = stored ? nil : HiddenPrompt.line("password of \(node): ") ?? ""
     let answer = try ask(
       "login", node, connection,
       more: { json in
@@ -316,12 +316,6 @@ enum Asking {
   static func done(_ target: String, _ body: [UInt8], _ message: String, _ connection: Connection) throws {
     let answer = try ControlClient(connection).post(target, body: body)
     print(connection.json ? answer.text : message)
-  }
-
-  /// Read from the terminal without echo, or the first line of standard input.
-  static func hidden(_ prompt: String) -> String? {
-    guard isatty(0) != 0 else { return readLine() }
-    return getpass(Visible.line(prompt)).map { String(cString: $0) }
   }
 }
 

@@ -47,10 +47,15 @@ final class OutputFile {
   private let location: String?
   private let part: String
   private var pending: [UInt8] = []
+  private var isClosed = false
   var isTerminal: Bool { location == nil && Console.isTerminal }
 
   /// `grows`: write to the final name at once, for a file that grows for hours. `isSecret`: readable by the owner only.
-  init(_ location: String?, grows: Bool = false, isSecret: Bool = false) throws {
+  /// `replaces`: whether a file that is there may go.
+  init(_ location: String?, grows: Bool = false, isSecret: Bool = false, replaces: Bool = true) throws {
+    if !replaces, let location, access(location, F_OK) == 0 || errno != ENOENT {
+      throw Failure.say("\(location) exists already: --force replaces it", EX_CANTCREAT)
+    }
     self.location = location
     part = (location ?? "") + (grows ? "" : ".part")
     guard let location else {
@@ -62,6 +67,9 @@ final class OutputFile {
     descriptor = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isSecret ? 0o600 : 0o644)
     guard descriptor >= 0 else { throw Failure.file(location) }
   }
+
+  // What broke off is no backup.
+  deinit { if !isClosed, let location, part != location { unlink(part) } }
 
   /// On a terminal control characters are replaced; a file or a pipe gets every byte.
   func write(_ text: String) throws { try write(Array((isTerminal ? Visible.page(text) : text).utf8)) }
@@ -90,6 +98,7 @@ final class OutputFile {
     guard isSynced, Glibc.close(descriptor) == 0, part == location || rename(part, location) == 0 else {
       throw Failure.file(location)
     }
+    isClosed = true
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import Glibc
 import JSON
 
@@ -66,9 +67,8 @@ struct RadioCommand: ParsableCommand {
 
     /// Read from the terminal without echo; `nil` without a terminal.
     private func asked() -> String? {
-      guard isatty(0) != 0, let typed = getpass("PIN of \(address) (empty: the configuration's): ") else { return nil }
-      let text = String(cString: typed)
-      return text.isEmpty ? nil : text
+      guard isatty(0) != 0 else { return nil }
+      return HiddenPrompt.line("PIN of \(address) (empty: the configuration's): ").flatMap { $0.isEmpty ? nil : $0 }
     }
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import Glibc
 import JSON
 
@@ -16,11 +17,12 @@ extension RadioCommand {
     @Argument(help: "The file.") var file: String
     @Flag(help: "Include the private key. Anyone with the file and the passphrase can impersonate this node.")
     var privateKey = false
+    @Flag(help: "Replace the file if it exists.") var force = false
 
     func run() throws {
       let client = ControlClient(connection)
+      let output = try OutputFile(file, isSecret: true, replaces: force)
       let passphrase = privateKey ? try Passphrase.new() : nil
-      let output = try OutputFile(file, isSecret: true)
       var counts: [String: Int64] = [:]
       try client.rows("/v1/radio/backup") { row in
         counts[row["kind"]?.string ?? "?", default: 0] += 1
@@ -143,17 +145,17 @@ enum Passphrase {
   private static let shortest = 8
 
   static func new() throws -> String {
-    let first = Asking.hidden("passphrase for the private key: ") ?? ""
+    let first = HiddenPrompt.line("passphrase for the private key: ") ?? ""
     guard first.utf8.count >= shortest else {
       throw Failure.say("the passphrase must have at least \(shortest) characters", EX_USAGE)
     }
-    guard isatty(0) == 0 || Asking.hidden("repeat the passphrase: ") == first else {
+    guard isatty(0) == 0 || HiddenPrompt.line("repeat the passphrase: ") == first else {
       throw Failure.say("the passphrases differ", EX_USAGE)
     }
     return first
   }
 
-  static func known() throws -> String { Asking.hidden("passphrase of the private key: ") ?? "" }
+  static func known() throws -> String { HiddenPrompt.line("passphrase of the private key: ") ?? "" }
 }
 
 struct BackupCommand: ParsableCommand {
@@ -166,9 +168,10 @@ struct BackupCommand: ParsableCommand {
       """)
   @OptionGroup var connection: Connection
   @Argument(help: "The file.") var file: String
+  @Flag(help: "Replace the file if it exists.") var force = false
 
   func run() throws {
-    let output = try OutputFile(file, isSecret: true)
+    let output = try OutputFile(file, isSecret: true, replaces: force)
     var count: Int64 = 0
     try ControlClient(connection).pieces("/v1/backup") { piece in
       count += Int64(piece.count)

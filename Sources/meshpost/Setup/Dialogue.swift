@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Console
 import Glibc
 
 /// Prompts on the terminal. At the end of input the default applies.
@@ -40,7 +41,7 @@ enum Dialogue {
 
   /// Asks without echo; `nil` for an empty answer.
   static func secret(_ question: String) throws -> String? {
-    let typed = Asking.hidden("\(question): ")?.trimmed ?? ""
+    let typed = HiddenPrompt.line("\(question): ")?.trimmed ?? ""
     return typed.isEmpty ? nil : typed
   }
 }

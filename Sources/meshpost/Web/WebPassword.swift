@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import Glibc
 import JSON
 import Web
@@ -41,13 +42,15 @@ extension WebCommand {
     }
 
     private static func ask() throws -> String {
-      let password = Asking.hidden("password: ") ?? ""
+      let password = HiddenPrompt.line("password: ") ?? ""
       let count = password.unicodeScalars.count
       guard (shortest...longest).contains(count), password.utf8.count <= longest else {
         throw ValidationError("a password has \(shortest) to \(longest) characters")
       }
       guard isTerminal else { return password }
-      guard Asking.hidden("repeat the password: ") == password else { throw ValidationError("the passwords differ") }
+      guard HiddenPrompt.line("repeat the password: ") == password else {
+        throw ValidationError("the passwords differ")
+      }
       return password
     }
 

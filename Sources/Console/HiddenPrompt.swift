@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+
+import Escaping
+import Glibc
+import Synchronization
+
+/// Asks for a secret on the terminal. Unlike getpass(3) it leaves Ctrl-C and Ctrl-Z their meaning: they would become part of the secret.
+public enum HiddenPrompt {
+  private static let signals = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP]
+  /// The signal that interrupted the reading; 0: none.
+  private static let caught = Atomic<Int32>(0)
+
+  /// A line typed without echo; without a terminal the first line of standard input. `nil` at the end of input.
+  public static func line(_ prompt: String) -> String? {
+    guard isatty(0) != 0 else { return readLine() }
+    while true {
+      let typed = ask(prompt)
+      let signal = caught.exchange(0, ordering: .relaxed)
+      guard signal != 0 else { return typed }
+      // The terminal is as it was, and the signal does what it usually does. After a stop, or where it is ignored, we are asked again.
+      raise(signal)
+    }
+  }
+
+  private static func ask(_ prompt: String) -> String? {
+    var saved = termios()
+    tcgetattr(0, &saved)
+    var hidden = saved
+    hidden.c_lflag = hidden.c_lflag & ~tcflag_t(ECHO) | tcflag_t(ICANON | ISIG | ECHONL)
+    let before = signals.map { number in
+      var (ours, old) = (sigaction(), sigaction())
+      // Without SA_RESTART, so that the read ends.
+      ours.__sigaction_handler.sa_handler = { HiddenPrompt.caught.store($0, ordering: .relaxed) }
+      sigaction(number, &ours, &old)
+      return old
+    }
+    // What was typed ahead was not typed for this.
+    tcsetattr(0, TCSAFLUSH, &hidden)
+    defer {
+      tcsetattr(0, TCSANOW, &saved)
+      for (number, old) in zip(signals, before) {
+        var old = old
+        sigaction(number, &old, nil)
+      }
+    }
+    Console.putError(Visible.line(prompt))
+    var bytes: [UInt8] = []
+    var byte: UInt8 = 0
+    while caught.load(ordering: .relaxed) == 0 {
+      let count = read(0, &byte, 1)
+      if count < 0, errno == EINTR { continue }
+      if count <= 0 { return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self) }
+      if byte == 10 { return String(decoding: bytes, as: UTF8.self) }
+      bytes.append(byte)
+    }
+    Console.putError("\n")
+    return nil
+  }
+}
