@@ -11,6 +11,11 @@ public enum Visible {
   /// In one line: breaks and tabs become blanks.
   public static func line(_ text: String) -> String { clean(text) { isBreak($0) ? " " : nil } }
 
+  /// Whether it is one line of so many bytes as it stands: what people and programs hand on as an id.
+  public static func isLine(_ text: String, bytes: ClosedRange<Int>) -> Bool {
+    bytes.contains(text.utf8.count) && line(text).isExactly(text)
+  }
+
   /// Lines stay lines, ended by a line feed alone; tabs stay.
   public static func page(_ text: String) -> String {
     guard !isPlain(text.utf8) else { return text }

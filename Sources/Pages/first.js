@@ -16,8 +16,9 @@ export const language = (() => {
 
 export function keepLanguage(code) { localStorage.setItem(KEPT, code); }
 
-/** What each view is made of, besides what all need. */
+/** What each view is made of, besides what all need. Without a prototype, as all tables in which words from outside are looked up: `/constructor` is no view. */
 const PARTS = {
+  __proto__: null,
   conversations: ["views/conversations.js"], chat: ["views/chat.js", "stores/chat.js", "views/composer.js", "views/marks.js", "views/chat.css"],
   nodes: ["views/nodes.js", "stores/nodes.js", "parts/kinds.js", "views/nodes.css", "views/table.css"], map: ["views/map.js", "stores/nodes.js", "parts/ground.js", "parts/tiles.js", "parts/kinds.js", "views/map.css"],
   air: ["views/air.js", "views/nodes.js", "stores/nodes.js", "views/packet.js", "views/air.css"], gateway: ["views/gateway.js", "views/details.js", "views/marks.js", "views/gateway.css"],
@@ -52,7 +53,7 @@ else gatewayFirst();
 function hubFirst() {
   // Its fleet is what most views are about.
   askEarly("/session", "/v1/fleet?limit=1000", "/v1/fleet/summary");
-  const parts = { messages: ["hub/messages.js"], coverage: ["hub/coverage.js", "parts/ground.js", "parts/tiles.js", "parts/kinds.js", "views/map.css", `languages/${language}-views.js`], alerts: ["hub/alerts.js"], commands: ["hub/commands.js"], people: ["hub/people.js"] };
+  const parts = { __proto__: null, messages: ["hub/messages.js"], coverage: ["hub/coverage.js", "parts/ground.js", "parts/tiles.js", "parts/kinds.js", "views/map.css", `languages/${language}-views.js`], alerts: ["hub/alerts.js"], commands: ["hub/commands.js"], people: ["hub/people.js"] };
   need(`languages/${language}-hub.js`, "hub/contact.js", ...(parts[view] ? [...parts[view], "hub/views.css", `languages/${language}-more.js`, `languages/${language}-hub-views.js`] : ["hub/fleet.js"]));
 }
 

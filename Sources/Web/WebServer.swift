@@ -10,6 +10,8 @@ import Timing
 public protocol WebAccess: AnyObject {
   /// `secret` or `password`: the field of the request that it comes in.
   var way: String { get }
+  /// Whether somebody may come upon it by trying: a password, and not 256 bits of chance.
+  var isGuessable: Bool { get }
   /// Seconds that a browser keeps its cookie; `nil`: until it is closed.
   var cookieSeconds: Int? { get }
   /// Whether this lets them in. It may take a while. Throws what to say when it cannot be told.
@@ -233,7 +235,7 @@ public final class WebServer {
   }
 
   private func signIn(_ request: HTTPRequest, from address: String) async -> HTTPResponse {
-    if let pause = limit.pause(of: Guesser(address: address), now: loop.now) {
+    if access.isGuessable, let pause = limit.pause(of: Guesser(address: address), now: loop.now) {
       return Self.json(status: 429) { json in
         json.field("error", "too many wrong tries")
         json.field("retry_after_s", Int64(clamping: pause.components.seconds + 1))

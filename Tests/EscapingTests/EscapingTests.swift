@@ -149,4 +149,11 @@ let joiners = [
     #expect(
       "aé日😀".cut(toBytes: 4).isExactly("aé") && "aé".cut(toBytes: 3).isExactly("aé") && "é".cut(toBytes: 1).isEmpty)
   }
+
+  @Test func `an id is one line of what can be seen`() {
+    for fine in ["a", "7f3a-1", "Hügel 3", "👩\u{200D}🚒"] { #expect(Visible.isLine(fine, bytes: 1...48)) }
+    for wrong in ["", "a\0", "a\nb", "\ta", "a\u{85}", "\u{202E}a", "a\u{7F}", String(repeating: "a", count: 49)] {
+      #expect(!Visible.isLine(wrong, bytes: 1...48), "\(wrong.debugDescription)")
+    }
+  }
 }

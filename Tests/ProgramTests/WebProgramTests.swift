@@ -139,13 +139,10 @@ extension WholeProgramTests {
       #expect(host.ask("GET", "/v1/status")?.status == 401)
     }
 
-    @Test func `who guesses has to wait, and so does everybody`() throws {
+    @Test func `another user of the machine who tries secrets keeps nobody out`() throws {
       let host = try PagesHost(rig())
-      var statuses: [Int] = []
-      for number in 0..<12 { statuses.append(host.signIn("guess \(number)")?.status ?? 0) }
-      #expect(statuses.prefix(6).allSatisfy { $0 == 403 })
-      #expect(statuses.last == 429)
-      #expect((try json(host.signIn())["retry_after_s"]?.integer ?? 0) > 0)
+      for number in 0..<30 { #expect(host.signIn("guess \(number)")?.status == 403) }
+      #expect(host.signIn()?.status == 200)
     }
 
     @Test func `pages come from the folder with a policy that runs nothing else, and are not sent twice`() throws {

@@ -222,6 +222,13 @@ def drafts_stay(world):
 
 
 @test
+def names_of_objects_are_no_views(world):
+    for path in ("/constructor", "/__proto__", "/toString/x"):
+        browser = world.open(path)
+        browser.until(f"{path}: conversations", lambda: browser.all("a.conversation"))
+
+
+@test
 def search_within_and_across(world):
     word = "findable" + secrets.token_hex(3)
     world.gateway.say(f"chan r3 0 a {word} word")

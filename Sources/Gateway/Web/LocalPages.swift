@@ -150,6 +150,7 @@ final class LocalPages {
 
 extension LocalPages: WebAccess {
   var way: String { "password" }
+  var isGuessable: Bool { true }
   var cookieSeconds: Int? { Self.cookieSeconds }
 
   func isRight(_ given: String) async throws(WebGuard.Refusal) -> Bool {

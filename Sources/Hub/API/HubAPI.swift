@@ -104,8 +104,7 @@ struct HubAPI: Sendable {
     } catch let refusal as WebGuard.Refusal {
       return HubWeb.refusing(refusal)
     } catch let error as HubDatabaseError {
-      stores.metrics.wasBusy(.database)
-      return HubWeb.plain(Self.refusal(.serviceUnavailable, error.message, retryAfter: 10))
+      return unavailable(error)
     }
   }
 
@@ -117,12 +116,12 @@ struct HubAPI: Sendable {
     switch verdict {
     case .unknown(let message):
       stores.metrics.refused(.unknown)
-      refused.note(from: Places.host(context.channel), message, request.method.rawValue, request.uri.path)
+      refused.note(from: source(of: request, context).host, message, request.method.rawValue, request.uri.path)
       return Self.refusal(.unauthorized, message)
     case .forbidden(let name):
       stores.metrics.refused(.forbidden)
       let message = "the token \(name) does not allow this"
-      refused.note(from: Places.host(context.channel), message, request.method.rawValue, request.uri.path)
+      refused.note(from: source(of: request, context).host, message, request.method.rawValue, request.uri.path)
       return Self.refusal(.forbidden, "the token does not allow this")
     case .allowed(let grant):
       guard places.showed(context.channel, grant) else {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Documents
+import Escaping
 import Foundation
 import Hummingbird
 import JSON
@@ -18,7 +19,9 @@ extension HubAPI {
       return Self.refusal(.badRequest, "expected a JSON object with \"command\"")
     }
     let id = body["id"]?.string ?? UUID().uuidString
-    guard (1...48).contains(id.utf8.count) else { return Self.refusal(.badRequest, "\"id\" must have 1 to 48 bytes") }
+    guard Visible.isLine(id, bytes: 1...48) else {
+      return Self.refusal(.badRequest, "\"id\" must have 1 to 48 bytes and no control characters")
+    }
     let wait = min(max(call.number("wait_s") ?? 15, 0), Self.longestWait)
     if let known = try await stores.desk.command(id, of: call.gateway) { return await ended(known, call, wait: wait) }
     let request = JSONValue.object(

@@ -139,6 +139,12 @@ final class Places: Sendable {
     }
   }
 
+  func asks(_ channel: any Channel, for address: String) {
+    state.withLock { state in
+      if let number = state.numbers[ObjectIdentifier(channel)] { state.seating.asks(number, for: address) }
+    }
+  }
+
   func isKnown(_ channel: any Channel) -> Bool {
     state.withLock { state in state.numbers[ObjectIdentifier(channel)].map { state.seating.isKnown($0) } ?? false }
   }

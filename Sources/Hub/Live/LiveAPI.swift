@@ -10,8 +10,9 @@ import ServiceLifecycle
 extension HubAPI {
   func follow(_ call: Call) async throws -> Response {
     let wanted = try call.bound("after") ?? Self.lastEvent(call.request.headers)
-    guard let reader = try await live.enter() else {
-      return Self.refusal(.serviceUnavailable, "\(LiveFeed.mostReaders) readers already follow", retryAfter: 30)
+    guard let reader = try await live.enter("\(call.way.rawValue) \(call.author)") else {
+      let words = "\(LiveFeed.mostReaders) readers already follow, or \(LiveFeed.mostOfOne) of yours"
+      return Self.refusal(.serviceUnavailable, words, retryAfter: 30)
     }
     let reading = LiveReading(live, reader, stores, wanted: wanted)
     var headers = HTTPFields()

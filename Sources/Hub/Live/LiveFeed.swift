@@ -12,6 +12,8 @@ actor LiveFeed {
   static let mostBytes = 4 << 20
   /// Readers at once.
   static let mostReaders = 256
+  /// Of them of one token, or of one person: each tab of a browser is one.
+  static let mostOfOne = 32
   /// Messages that a reader who comes again gets; one that missed more is told so.
   static let mostMissed: Int64 = 5000
   /// Pause between two looks at the database.
@@ -53,7 +55,8 @@ actor LiveFeed {
   private var first = 0
   private var bytes = 0
   private var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
-  private var readers: Set<Int> = []
+  /// By their numbers, each with whose it is.
+  private var readers: [Int: String] = [:]
   private var lastReader = 0
   private var isRunning = false
 
@@ -82,12 +85,14 @@ actor LiveFeed {
 
   // MARK: Readers
 
-  /// `nil`: there are too many.
-  func enter() async throws -> Reader? {
-    guard readers.count < Self.mostReaders else { return nil }
+  /// `holder`: the token's name, or the person's. `nil`: there are too many, or too many of theirs.
+  func enter(_ holder: String) async throws -> Reader? {
+    guard readers.count < Self.mostReaders, readers.values.count(where: { $0 == holder }) < Self.mostOfOne else {
+      return nil
+    }
     lastReader += 1
     let id = lastReader
-    readers.insert(id)
+    readers[id] = holder
     do {
       // What is new from now on.
       if !isRunning { try await begin() }
@@ -104,7 +109,7 @@ actor LiveFeed {
   }
 
   func leave(_ id: Int) {
-    readers.remove(id)
+    readers[id] = nil
     waiting.removeValue(forKey: id)?.resume()
     if readers.isEmpty { sleeper?.cancel() }
   }
@@ -116,11 +121,11 @@ actor LiveFeed {
   func next(_ place: Reader, most: Int) async -> (bytes: [UInt8], reader: Reader)? {
     var reader = place
     if reader.next == first + events.count {
-      guard readers.contains(reader.id), isRunning else { return nil }
+      guard readers[reader.id] != nil, isRunning else { return nil }
       let id = reader.id
       await withCheckedContinuation { waiting[id] = $0 }
     }
-    guard readers.contains(reader.id), reader.next >= first else { return nil }
+    guard readers[reader.id] != nil, reader.next >= first else { return nil }
     var out: [UInt8] = []
     while reader.next < first + events.count {
       let event = events[reader.next - first]

@@ -19,7 +19,7 @@ extension HubAPI {
         } catch let refusal as WebGuard.Refusal {
           return HubWeb.refusing(refusal)
         } catch let error as HubDatabaseError {
-          return HubWeb.plain(Self.refusal(.serviceUnavailable, error.message, retryAfter: 10))
+          return unavailable(error)
         }
       }
     }
@@ -29,27 +29,37 @@ extension HubAPI {
       // `try?`: a body that is too large has no password.
       let body = try? await request.body.collect(upTo: 16 * 1024)
       return try await web.signIn(
-        request, body.map { Array(buffer: $0) }, from: Self.address(of: request, context))
+        request, body.map { Array(buffer: $0) }, from: source(of: request, context).address)
     }
     if web.provider != nil {
       route("/oidc/start", .get) { request, context in
-        try await web.startOpenID(request, from: Self.address(of: request, context))
+        try await web.startOpenID(request, from: source(of: request, context).address)
       }
       route("/oidc/back", .get) { request, context in
-        try await web.endOpenID(request, from: Self.address(of: request, context))
+        try await web.endOpenID(request, from: source(of: request, context).address)
       }
     }
     route("/", .get) { request, _ in web.file(request) }
     route("/**", .get) { request, _ in web.file(request) }
   }
 
-  /// Where a request comes from: a proxy on this machine says for whom it asks.
-  static func address(of request: Request, _ context: HubContext) -> String {
+  /// The answer to who may not know yet where the database is, and what it says.
+  func unavailable(_ error: HubDatabaseError) -> Response {
+    stores.metrics.wasBusy(.database)
+    HubLog.debug("pages: \(error.message)")
+    return HubWeb.plain(Self.refusal(.serviceUnavailable, "the database does not answer", retryAfter: 10))
+  }
+
+  /// Where a request comes from: a proxy on this machine says for whom it asks. As the log has it, and as it is counted: of an IPv6 address the
+  /// network. Among strangers the connection counts as of there.
+  func source(of request: Request, _ context: HubContext) -> (host: String, address: String) {
     let host = Places.host(context.channel)
-    guard let peer = IPAddress(host) else { return host }
+    guard let peer = IPAddress(host) else { return (host, host) }
     let asked = peer.isLoopback ? request.headers[values: .init("X-Forwarded-For")!].last : nil
     let last = asked?.split(separator: ",").last.map { $0.filter { $0 != " " } }
-    return (last.flatMap { IPAddress(String($0)) } ?? peer).network
+    guard let client = last.flatMap({ IPAddress(String($0)) }) else { return (host, peer.network) }
+    places.asks(context.channel, for: client.network)
+    return ("\(client)", client.network)
   }
 
   // MARK: People

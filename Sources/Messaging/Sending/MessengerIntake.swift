@@ -2,6 +2,7 @@
 
 import Companion
 import Delivery
+import Escaping
 import Store
 import Sync
 import Timing
@@ -119,7 +120,9 @@ extension Messenger {
       throw .invalid("the text needs more than \(TextLimit.maxParts) parts")
     }
     let key = request.key ?? Self.randomKey()
-    guard (1...64).contains(key.utf8.count) else { throw .invalid("an id must have 1 to 64 bytes") }
+    guard Visible.isLine(key, bytes: 1...64) else {
+      throw .invalid("an id must have 1 to 64 bytes and no control characters")
+    }
     return parts.enumerated().map { index, part in
       message(request, addressee, part, key: parts.count == 1 ? key : "\(key)/\(index + 1)")
     }

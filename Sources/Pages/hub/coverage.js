@@ -18,7 +18,7 @@ const MOST_LINKS = 100_000;
 const MOST_LISTED = 200;
 const MOST_DRAWN = 3000;
 const HOUR = 3_600_000;
-const SPANS = { day: 24 * HOUR, week: 7 * 24 * HOUR, all: 0 };
+const SPANS = { __proto__: null, day: 24 * HOUR, week: 7 * 24 * HOUR, all: 0 };
 const ANEW_MS = 300_000;
 /** Pixels of a column of the matrix, and of the names before it. */
 const COLUMN = 64;

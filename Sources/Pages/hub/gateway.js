@@ -72,7 +72,7 @@ export class GatewayDetails {
         this.#shell.mayChange ? make("a", { class: "button", href: `/commands?gateway=${encodeURIComponent(row.gateway)}`, text: t("fleet.command") }) : null,
         make("a", { class: "button", href: `/commands?show=documents&gateway=${encodeURIComponent(row.gateway)}`, text: t("commands.documents") })),
       make("dl", { class: "facts" },
-        fact("fleet.gateway", gatewayName(row.gateway) === row.gateway ? null : make("code", { text: cut(row.gateway, 64) })),
+        fact("fleet.gateway", gatewayName(row.gateway).includes(row.gateway) ? null : make("code", { text: cut(row.gateway, 64) })),
         fact("fleet.contact", contactMark(row)), fact("fleet.link-since", row.linked && row.link_since ? when(row.link_since) : null), fact("fleet.seen", when(row.last_seen)),
         fact("fleet.radio", row.radio ? named(row.radio) : null), fact("fleet.model", plain(row.model)), fact("fleet.link", plain(row.link)), fact("fleet.sync", plain(row.sync)),
         fact("fleet.battery", row.battery_mv ? volts(row.battery_mv) : null), fact("fleet.pending", row.pending === undefined ? null : number(row.pending)),

@@ -89,6 +89,7 @@ class Fleet extends Store {
   #isLoading = false;
   #stamp = 0;
   #summaryAt = 0;
+  #called = null;
 
   constructor() {
     super();
@@ -100,6 +101,7 @@ class Fleet extends Store {
 
   #put(rows, row) {
     this.#stamp += 1;
+    this.#called = null;
     rows.set(row.gateway, { ...row, stamp: this.#stamp });
   }
 
@@ -128,6 +130,7 @@ class Fleet extends Store {
         after = page.next;
       } while (after);
       this.rows = rows;
+      this.#called = null;
       this.isLoaded = true;
       this.trouble = null;
     } catch (trouble) {
@@ -136,6 +139,15 @@ class Fleet extends Store {
       this.#isLoading = false;
       this.changed();
     }
+  }
+
+  /** Whether another is called so, or has it as its id. */
+  isShared(name) {
+    if (!this.#called) {
+      this.#called = new Map();
+      for (const id of this.rows.keys()) for (const one of new Set([id, ownName(id)].map(alike))) this.#called.set(one, (this.#called.get(one) ?? 0) + 1);
+    }
+    return this.#called.get(alike(name)) > 1;
   }
 
   async #sum() {
@@ -149,11 +161,19 @@ class Fleet extends Store {
 
 export const fleet = new Fleet();
 
-/** What a gateway is called: as somebody has named it, else by its id. An id that it made itself says nothing: its radio's name does. */
-export function gatewayName(gateway) {
+function alike(name) { return name.normalize("NFKC").trim().toLocaleLowerCase(); }
+
+/** As somebody has named it, else by its id. An id that it made itself says nothing: its radio's name does. */
+function ownName(gateway) {
   const row = fleet.rows.get(gateway);
   if (row?.name && row.name !== row.radio) return row.name;
   return (/^[0-9a-f]{16}$/.test(gateway) && row?.radio) || gateway;
+}
+
+/** What a gateway is called. Names, and the radio by which it got one, are what it says of itself; its id is what its token allows: it is shown where two are called the same. */
+export function gatewayName(gateway) {
+  const name = ownName(gateway);
+  return name !== gateway && fleet.isShared(name) ? `${name} (${gateway})` : name;
 }
 
 /** Ids of all gateways and what they are called, by name. */

@@ -13,7 +13,7 @@ import { fleet, gatewayName, gatewayNames, live } from "./live.js";
 const PAGE = 60;
 const HOUR = 3_600_000;
 /** Of the address, and how long it is. */
-const SPANS = { hour: HOUR, day: 24 * HOUR, week: 7 * 24 * HOUR };
+const SPANS = { __proto__: null, hour: HOUR, day: 24 * HOUR, week: 7 * 24 * HOUR };
 /** Rows that are kept while what is new comes at the top; who scrolls back further reads them again. */
 const MOST_ROWS = 20_000;
 

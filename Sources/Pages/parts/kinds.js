@@ -3,7 +3,7 @@ import { make } from "./page.js";
 import { t } from "./words.js";
 
 export const KINDS = ["chat", "repeater", "room", "sensor"];
-const SHAPES = { chat: "●", repeater: "◆", room: "■", sensor: "▲" };
+const SHAPES = { __proto__: null, chat: "●", repeater: "◆", room: "■", sensor: "▲" };
 
 /** A kind: a shape and a colour, and a word for who sees neither. */
 export function kindMark(type, isQuiet = false) {

@@ -2,8 +2,8 @@
 // view, and those that are read with what needs them: LANGUAGE-more.js (chats, search, dialogs) and LANGUAGE-views.js (the other views).
 import { keepLanguage, language as chosen } from "../first.js";
 
-let catalogue = {};
-let fallback = {};
+let catalogue = { __proto__: null };
+let fallback = { __proto__: null };
 let rules = new Intl.PluralRules("en");
 
 /** The language of numbers, times and words. */
@@ -12,9 +12,9 @@ export let language = "en";
 export async function loadWords() {
   language = chosen;
   const own = await import(`../languages/${language}.js`);
-  catalogue = { ...own.default.words };
+  catalogue = { __proto__: null, ...own.default.words };
   // A catalogue that does not say that it has all words has English ones behind it.
-  if (!own.default.isWhole) fallback = { ...(await import("../languages/en.js")).default.words };
+  if (!own.default.isWhole) fallback = { __proto__: null, ...(await import("../languages/en.js")).default.words };
   // Numbers and times follow the region that the browser names, if it names one of this language.
   const region = (navigator.languages ?? []).find((one) => one.toLowerCase().split("-")[0] === language);
   locale = region ?? language;

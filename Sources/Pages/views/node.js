@@ -16,7 +16,7 @@ import { nodeOf, pathActions, pathOf, showHeard } from "./path.js";
 /** A node may be many hops away, and is asked again once: so long an answer may take. */
 const PATIENCE_MS = 180_000;
 
-const UNITS = { voltage: "V", temperature: "°C", humidity: "%", pressure: "hPa", current: "A", power: "W", altitude: "m", distance: "m", illuminance: "lx", percentage: "%" };
+const UNITS = { __proto__: null, voltage: "V", temperature: "°C", humidity: "%", pressure: "hPa", current: "A", power: "W", altitude: "m", distance: "m", illuminance: "lx", percentage: "%" };
 
 /** Commands that were typed, newest last; of this page only, since replies may hold secrets. */
 const typed = new Map();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Documents
+import Escaping
 import EventLoop
 import JSON
 import Store
@@ -113,7 +114,7 @@ extension BucketSync {
   }
 
   func takeCommand(_ update: CatchUp.Update) -> ChannelUpdateFate {
-    guard (1...48).contains(update.id.utf8.count), update.body.count <= CommandIntake.maxBytes else { return .skipped }
+    guard Visible.isLine(update.id, bytes: 1...48), update.body.count <= CommandIntake.maxBytes else { return .skipped }
     var isNew = false
     store.write { [upstream, clock] store throws(SQLiteError) in
       // What the hub kept it for counts towards its lifetime.

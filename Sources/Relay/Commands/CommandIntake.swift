@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import Escaping
 import EventLoop
 import JSON
 import Store
@@ -124,8 +125,9 @@ final class CommandIntake: CommandTaker {
     if body["command"] == nil, body["ok"]?.bool != nil {
       return .failure(Unreadable(command: command, message: "it is the answer to a command", isAnswer: true))
     }
-    guard (1...48).contains(command.id.utf8.count) else {
-      return .failure(Unreadable(command: command, message: "\"id\", a string of 1 to 48 bytes, is missing"))
+    guard Visible.isLine(command.id, bytes: 1...48) else {
+      let message = "\"id\", 1 to 48 bytes without control characters, is missing"
+      return .failure(Unreadable(command: command, message: message))
     }
     return .success(command)
   }

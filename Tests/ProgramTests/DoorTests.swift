@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import HTTP
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// What somebody who should not gets to know, or keeps others from.
+  @Suite struct Doors {
+    private static let other = "another-token-for-tests"
+
+    private func hub(_ extra: String = "", database: String? = nil) throws -> Rig {
+      let rig = try Rig()
+      rig.writeHubConfiguration(
+        database: database,
+        extra: """
+          [[token]]
+          file = "\(rig.scratch.write("other", Self.other + "\n"))"
+          access = "read"
+          [web]
+          url = "http://127.0.0.1:\(rig.hubPort)"
+          pages = "\(PagesHost.pages)"
+          """ + extra)
+      try rig.startHub()
+      return rig
+    }
+
+    @Test func `one token does not take all places of who follows`() throws {
+      let rig = try hub()
+      var readers: [Following] = []
+      for _ in 0..<32 { readers.append(try Following(rig.hubPort, header: "Authorization: Bearer \(Self.other)")) }
+      for reader in readers { try reader.begin() }
+      #expect(rig.askHub("GET", "/v1/live", token: Self.other)?.status == 503)
+      let reader = try Following(rig.hubPort, header: "Authorization: Bearer \(Rig.token)")
+      try reader.begin()
+      readers.removeLast()
+      try untilTrue("a place again") {
+        let another = try Following(rig.hubPort, header: "Authorization: Bearer \(Self.other)")
+        try untilTrue("an answer") { !another.look().isEmpty }
+        return another.look().contains("200 OK")
+      }
+    }
+
+    @Test func `behind a proxy on this machine the log has the address that guesses`() throws {
+      let rig = try hub()
+      for address in ["192.0.2.9", "2001:db8::9", "8.8.8.8, 192.0.2.10", "no address"] {
+        var request = HTTPRequest("GET", "/v1/fleet", headers: ["X-Forwarded-For": address])
+        request.headers.add("Authorization", "Bearer wrong-wrong-wrong-wrong")
+        #expect(Rig.ask(.tcp(host: "127.0.0.1", port: UInt16(rig.hubPort), tls: false), request)?.status == 401)
+      }
+      for address in ["192.0.2.9", "2001:db8::9", "192.0.2.10", "127.0.0.1"] {
+        try rig.hub?.line(with: "login refused from \(address): unknown token (GET /v1/fleet)")
+      }
+    }
+
+    @Test func `who has not signed in is not told where the database is`() throws {
+      let server = try PostgresServer()
+      let rig = try hub(database: server.address)
+      try server.crash()
+      let browser = Browser(port: UInt16(rig.hubPort), way: "password")
+      browser.cookie = "meshpost_hub=\(String(repeating: "a", count: 64))"
+      for (method, path, body) in [
+        ("GET", "/session", ""), ("GET", "/v1/fleet", ""), ("DELETE", "/session", ""),
+        ("POST", "/session", #"{"person":"ana","password":"correct horse"}"#),
+      ] {
+        let answer = browser.ask(method, path, body)
+        #expect(answer?.status == 503, "\(method) \(path)")
+        #expect(
+          answer.map { String(decoding: $0.body, as: UTF8.self) } == #"{"error":"the database does not answer"}"#)
+      }
+    }
+
+    @Test func `a command's id is one line of text`() throws {
+      let rig = try hub()
+      for id in ["", "a\u{0}b", "a\nb", "a\u{1B}[2J", "\u{202E}a", String(repeating: "a", count: 49)] {
+        let body = JSONWriter.object { json in
+          json.field("id", id)
+          json.field("command", "send")
+          json.field("queue", true)
+        }
+        #expect(
+          rig.askHub("POST", "/v1/gateways/hill/commands", body: String(decoding: body, as: UTF8.self))?.status == 400,
+          "\(id.debugDescription)")
+      }
+    }
+  }
+}
