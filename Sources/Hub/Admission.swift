@@ -2,75 +2,44 @@
 
 import Synchronization
 
-/// Limits the batches that wait for the database, by their bytes and by how long they would wait. Beyond it gateways come again later, which
-/// costs less than keeping their batches in memory.
+/// Limits the batches that wait for the database, by their bytes. Beyond it gateways come again later, which costs less than keeping their
+/// batches in memory.
+///
+/// How long a batch would wait is not foretold: the cost is the transaction's, whatever is in it, and after a stall all that waits goes in the
+/// next. Who has waited for too long is told (`Gathered`).
 final class Admission: Sendable {
   static let message = "too many batches are waiting"
-  /// Bytes that wait, of all gateways.
+  /// Bytes that wait, of all gateways, and of one.
   static let mostBytes = 32 << 20
-  /// Batches of one gateway that may wait. A link has one at a time; over HTTP there may be more.
-  static let maxOfOne = 4
-  /// Seconds that a batch may wait: longer than that, its gateway would take the link for dead.
-  static let longestWait = 10.0
-  /// Bytes of a group whose time says how many a second there may be.
-  static let telling = 256 << 10
-  /// Seconds that count at most for a group of fewer.
-  static let longestOfFew = 2.0
+  static let mostOfOne = 4 << 20
+  /// While more than this waits, a transaction's worth, a link's next batch waits in the network.
+  static let crowd = 4 << 20
 
-  private struct State {
-    var bytes = 0
-    var gateways: [String: Int] = [:]
-    /// Bytes a second that were stored lately; `nil`: nothing was yet.
-    var rate: Double?
-  }
-
-  private let state = Mutex(State())
+  private let state = Mutex((batches: 0, bytes: 0, gateways: [String: Int]()))
 
   /// `nil`: it may wait; else after how many seconds to come again.
   func enter(_ gateway: String, bytes: Int) -> Int? {
     state.withLock { state in
       let own = state.gateways[gateway] ?? 0
-      let wait = state.rate.map { Double(state.bytes) / $0 } ?? 0
-      let isFull = state.bytes > 0 && (state.bytes + bytes > Self.mostBytes || wait > Self.longestWait)
-      // They come back spread over as long as what waits now takes.
-      guard !isFull else { return Int.random(in: 1...max(2, Int(min(wait, 60)) * 2)) }
-      guard own < Self.maxOfOne else { return 2 }
+      guard state.bytes == 0 || state.bytes + bytes <= Self.mostBytes else { return Int.random(in: 1...4) }
+      guard own == 0 || own + bytes <= Self.mostOfOne else { return 2 }
+      state.batches += 1
       state.bytes += bytes
-      state.gateways[gateway] = own + 1
+      state.gateways[gateway] = own + bytes
       return nil
     }
   }
 
   /// What waits now.
-  var waiting: (batches: Int, bytes: Int) {
-    state.withLock { state in (state.gateways.values.reduce(0, +), state.bytes) }
-  }
+  var waiting: (batches: Int, bytes: Int) { state.withLock { ($0.batches, $0.bytes) } }
+  var isCrowded: Bool { waiting.bytes > Self.crowd }
 
   func leave(_ gateway: String, bytes: Int) {
     state.withLock { state in
+      state.batches -= 1
       state.bytes -= bytes
-      let own = state.gateways[gateway] ?? 0
-      state.gateways[gateway] = own > 1 ? own - 1 : nil
-    }
-  }
-
-  /// So many bytes took so long; `othersWaited`: behind them.
-  ///
-  /// Whatever was faster than what is known shows that the database can do more: after a stall, all that is small. What was slower says so only
-  /// if others waited behind it, and of few bytes only if it took long: else it says what a transaction costs, not what the database can do. Of a
-  /// fleet that comes at once the first groups are small. A few bytes that took very long waited for a stall, which is over: they would tell of a
-  /// rate that never was.
-  func stored(bytes: Int, within time: Duration, othersWaited: Bool) {
-    let isMuch = bytes >= Self.telling
-    let took = max(Double(time.components.seconds) + Double(time.components.attoseconds) / 1e18, 1e-6)
-    let seconds = isMuch ? took : min(took, Self.longestOfFew)
-    let rate = Double(bytes) / seconds
-    state.withLock { state in
-      if let known = state.rate, rate >= known {
-        state.rate = rate
-      } else if othersWaited, isMuch || seconds >= 1 {
-        state.rate = state.rate.map { $0 + (rate - $0) * min(1, seconds) } ?? rate
-      }
+      let left = (state.gateways[gateway] ?? 0) - bytes
+      state.gateways[gateway] = left > 0 ? left : nil
     }
   }
 }

@@ -157,49 +157,19 @@ import Testing
     #expect(memory.take(8 << 20, for: "greedy") != nil)
   }
 
-  @Test func `batches that wait are few of one gateway`() {
+  @Test func `batches that wait are of few bytes of one gateway`() {
     let admission = Admission()
-    for _ in 0..<Admission.maxOfOne { #expect(admission.enter("g", bytes: 100) == nil) }
+    for _ in 0..<4 { #expect(admission.enter("g", bytes: 1 << 20) == nil) }
     #expect(admission.enter("g", bytes: 100) != nil && admission.enter("h", bytes: 100) == nil)
-    admission.leave("g", bytes: 100)
-    #expect(admission.enter("g", bytes: 100) == nil)
+    admission.leave("g", bytes: 1 << 20)
+    #expect(admission.enter("g", bytes: 100) == nil && admission.waiting.batches == 5)
   }
 
-  @Test func `batches that would wait for long come again later, those of a database that is fast do not`() {
-    let slow = Admission()
-    for gateway in 0..<30 { #expect(slow.enter("g\(gateway)", bytes: 1 << 20) == nil, "nothing is known yet") }
-    #expect(slow.enter("late", bytes: 3 << 20) != nil, "more than may wait at all")
-    slow.stored(bytes: 1 << 20, within: .seconds(1), othersWaited: true)
-    let wait = slow.enter("late", bytes: 100)
-    #expect((1...60).contains(wait ?? 0), "30 MiB at 1 MiB/s")
-    let fast = Admission()
-    fast.stored(bytes: 10 << 20, within: .seconds(1), othersWaited: true)
-    for gateway in 0..<30 { #expect(fast.enter("g\(gateway)", bytes: 1 << 20) == nil) }
-    // The first of a fleet that comes at once: a round trip's time for a few bytes says little.
-    let far = Admission()
-    far.stored(bytes: 2 << 10, within: .milliseconds(20), othersWaited: true)
-    for gateway in 0..<30 { #expect(far.enter("g\(gateway)", bytes: 1 << 20) == nil) }
-    far.stored(bytes: 2 << 10, within: .seconds(2), othersWaited: true)
-    #expect(far.enter("late", bytes: 100) != nil, "but one that took seconds is slow")
-    // A batch that is larger than everything may pass where nothing else waits.
+  @Test func `batches of more bytes than may wait come again soon, one alone may be as large as it likes`() {
+    let admission = Admission()
+    for gateway in 0..<30 { #expect(admission.enter("g\(gateway)", bytes: 1 << 20) == nil) }
+    #expect((1...4).contains(admission.enter("late", bytes: 3 << 20) ?? 0))
     #expect(Admission().enter("g", bytes: 64 << 20) == nil)
-  }
-
-  @Test func `after a stall the first small groups show that it is over`() {
-    let hub = Admission()
-    hub.stored(bytes: 1 << 20, within: .seconds(1), othersWaited: true)
-    for gateway in 0..<200 { #expect(hub.enter("g\(gateway)", bytes: 1 << 10) == nil) }
-    // A fail-over: twenty batches waited half a minute for a standby.
-    hub.stored(bytes: 20 << 10, within: .seconds(30), othersWaited: true)
-    for gateway in 0..<20 { hub.leave("g\(gateway)", bytes: 1 << 10) }
-    let wait = hub.enter("late", bytes: 1 << 10)
-    #expect((1...40).contains(wait ?? 0), "180 KiB that wait are a matter of seconds: \(wait ?? 0)")
-    // All that waited goes in one group, behind which nobody waits.
-    hub.stored(bytes: 180 << 10, within: .milliseconds(90), othersWaited: false)
-    #expect(hub.enter("late", bytes: 1 << 10) == nil)
-    // A few bytes that are slow tell nothing if nobody waited behind them.
-    hub.stored(bytes: 100, within: .seconds(9), othersWaited: false)
-    #expect(hub.enter("later", bytes: 1 << 10) == nil)
   }
 
   @Test func `what a database never takes is refused, what it does not take now is waited for`() {

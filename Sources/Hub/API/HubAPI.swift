@@ -138,6 +138,9 @@ struct HubAPI: Sendable {
         return try await handled(call, handler)
       } catch let error as BadQuery {
         return Self.refusal(.badRequest, error.message)
+      } catch let late as WaitedTooLong {
+        stores.metrics.wasBusy(late.failure == nil ? .queue : .database)
+        return Self.refusal(.serviceUnavailable, late.description, retryAfter: late.retryAfter)
       } catch let error as HubDatabaseError where error.kind == .unfit {
         return Self.refusal(.unprocessableContent, error.message)
       } catch let error as HubDatabaseError {

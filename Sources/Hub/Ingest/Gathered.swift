@@ -1,57 +1,123 @@
 // SPDX-License-Identifier: MIT
 
+import ServiceLifecycle
 import Synchronization
+
+/// What was not done in time, and may have been done all the same.
+struct WaitedTooLong: Error, CustomStringConvertible {
+  /// What the database said last, if that was the reason.
+  let failure: String?
+  /// Others were done meanwhile: there is too much of it, and not a stall.
+  let isCrowd: Bool
+
+  var description: String { failure ?? Admission.message }
+  /// Seconds until it is to come again. A stall is waited for here, so whoever comes again at once meets its end; of a crowd not all at once.
+  var retryAfter: Int { isCrowd ? .random(in: 1...20) : 1 }
+}
 
 /// Work on the database for many who ask at the same time: whatever waits is done together, and the longer that takes, the more is in
 /// the next group. Items are done in the order in which they came.
 ///
-/// If a group fails on what is in it, its halves are tried, until only those fail that cannot be done.
+/// If a group fails on what is in it, its halves are tried, until only those fail that cannot be done. With `patience` a database that is away is waited
+/// for, and whoever has waited for so long is told.
 final class Gathered<Item: Sendable, Answer: Sendable>: Sendable {
   typealias Work = @Sendable ([Item]) async throws(HubDatabaseError) -> [Answer]
 
-  private struct Waiting {
-    let item: Item
-    let answer: CheckedContinuation<Answer, any Error>
+  /// One item, which has its place in the order.
+  final class Waiting: Sendable {
+    private enum State {
+      case waits(CheckedContinuation<Answer, any Error>?)
+      case isOver(Result<Answer, any Error>)
+    }
+
+    fileprivate let item: Item
+    /// Groups that were done before it came.
+    fileprivate let groups: Int
+    fileprivate let since = ContinuousClock.now
+    private let state = Mutex(State.waits(nil))
+
+    fileprivate init(_ item: Item, groups: Int) { (self.item, self.groups) = (item, groups) }
+
+    fileprivate var isAnswered: Bool { state.withLock { if case .isOver = $0 { true } else { false } } }
+
+    fileprivate func resume(_ result: Result<Answer, any Error>) {
+      let continuation = state.withLock { state -> CheckedContinuation<Answer, any Error>? in
+        guard case .waits(let continuation) = state else { return nil }
+        state = .isOver(result)
+        return continuation
+      }
+      continuation?.resume(with: result)
+    }
+
+    /// For one who asks.
+    func answer() async throws -> Answer {
+      try await withCheckedThrowingContinuation { continuation in
+        let result = state.withLock { state -> Result<Answer, any Error>? in
+          if case .isOver(let result) = state { return result }
+          state = .waits(continuation)
+          return nil
+        }
+        if let result { continuation.resume(with: result) }
+      }
+    }
   }
 
   private struct Queue {
     var waiting: [Waiting] = []
+    /// Under way.
+    var group: [Waiting] = []
     var isBusy = false
+    var isWatched = false
+    /// Done so far.
+    var groups = 0
+    var failure: String?
   }
+
+  /// Pause of a database that is away, and between two looks for those who have waited too long.
+  private static var pause: Duration { .milliseconds(500) }
 
   private let weight: @Sendable (Item) -> Double
+  private let patience: Duration?
   private let work: Work
-  private let stored: @Sendable ([Item], Duration, Bool) -> Void
   private let queue = Mutex(Queue())
 
-  /// `weight`: a group has at most 1 of it, or one item. `work`: as many answers as items, in order. `stored`: how long a group took, and
-  /// whether others waited behind it.
-  init(
-    weight: @escaping @Sendable (Item) -> Double,
-    stored: @escaping @Sendable ([Item], Duration, Bool) -> Void = { _, _, _ in }, _ work: @escaping Work
-  ) {
-    (self.weight, self.stored, self.work) = (weight, stored, work)
+  /// `weight`: a group has at most 1 of it, or one item. `work`: as many answers as items, in order.
+  init(patience: Duration? = nil, weight: @escaping @Sendable (Item) -> Double, _ work: @escaping Work) {
+    (self.patience, self.weight, self.work) = (patience, weight, work)
   }
 
-  /// Returns when it is done.
-  func ask(_ item: Item) async throws -> Answer {
-    try await withCheckedThrowingContinuation { answer in
-      let begins = queue.withLock { queue in
-        queue.waiting.append(Waiting(item: item, answer: answer))
-        defer { queue.isBusy = true }
-        return !queue.isBusy
-      }
-      if begins { Task { await self.run() } }
+  /// Returns when it is done. With `patience` it may throw `WaitedTooLong`.
+  func ask(_ item: Item) async throws -> Answer { try await begin(item).answer() }
+
+  /// From now on it has its place.
+  func begin(_ item: Item) -> Waiting {
+    let (waiting, begins, watches) = queue.withLock { queue in
+      let waiting = Waiting(item, groups: queue.groups)
+      queue.waiting.append(waiting)
+      defer { (queue.isBusy, queue.isWatched) = (true, patience != nil) }
+      return (waiting, !queue.isBusy, patience != nil && !queue.isWatched)
     }
+    if begins { Task { await self.run() } }
+    if watches {
+      Task { [weak self] in
+        // `try?`: nobody cancels it.
+        repeat { try? await Task.sleep(for: Self.pause) } while self?.tellLate() == true
+      }
+    }
+    return waiting
   }
 
   private func run() async {
     while let group = next() {
-      let begun = ContinuousClock.now
-      let isWhole = await finish(group)
-      if isWhole {
-        stored(group.map(\.item), ContinuousClock.now - begun, queue.withLock { !$0.waiting.isEmpty })
+      let (again, failure) = await finish(group)
+      queue.withLock { queue in
+        queue.groups += failure == nil ? 1 : 0
+        queue.failure = failure?.message
+        queue.waiting.insert(contentsOf: again.filter { !$0.isAnswered }, at: 0)
+        queue.group = []
       }
+      // `try?`: nobody cancels it.
+      if failure != nil { try? await Task.sleep(for: Self.pause) }
     }
   }
 
@@ -65,26 +131,46 @@ final class Gathered<Item: Sendable, Answer: Sendable>: Sendable {
       }
       queue.isBusy = count > 0
       guard count > 0 else { return nil }
-      defer { queue.waiting.removeFirst(count) }
-      return Array(queue.waiting.prefix(count))
+      queue.group = Array(queue.waiting.prefix(count))
+      queue.waiting.removeFirst(count)
+      return queue.group
     }
   }
 
-  /// False: not as one.
-  @discardableResult private func finish(_ group: [Waiting]) async -> Bool {
+  /// What is to be done again, when the database is back.
+  private func finish(_ group: [Waiting]) async -> (again: [Waiting], HubDatabaseError?) {
     do throws(HubDatabaseError) {
       let answers = try await work(group.map(\.item))
-      for (waiting, answer) in zip(group, answers) { waiting.answer.resume(returning: answer) }
-      return true
+      for (waiting, answer) in zip(group, answers) { waiting.resume(.success(answer)) }
+      return ([], nil)
     } catch {
+      if error.kind == .unavailable, patience != nil { return (group, error) }
       guard group.count > 1, error.kind != .unavailable, error.kind != .outdated else {
-        for waiting in group { waiting.answer.resume(throwing: error) }
-        return false
+        for waiting in group { waiting.resume(.failure(error)) }
+        return ([], nil)
       }
       let half = group.count / 2
-      await finish(Array(group[..<half]))
-      await finish(Array(group[half...]))
-      return false
+      let (first, failure) = await finish(Array(group[..<half]))
+      let (second, other) = await finish(Array(group[half...]))
+      return (first + second, failure ?? other)
     }
+  }
+
+  /// Tells those who have waited for too long; what is under way goes on. False: there is nothing to do.
+  private func tellLate() -> Bool {
+    let now = ContinuousClock.now
+    let (late, goesOn) = queue.withLock { queue in
+      queue.isWatched = queue.isBusy
+      // A hub that is to end waits for no database.
+      let isEnding = queue.failure != nil && Task.isShuttingDownGracefully
+      func isLate(_ waiting: Waiting) -> Bool { isEnding || now - waiting.since >= patience ?? .zero }
+      let late = (queue.group + queue.waiting).filter(isLate)
+      queue.waiting.removeAll(where: isLate)
+      return (
+        late.map { ($0, WaitedTooLong(failure: queue.failure, isCrowd: queue.groups > $0.groups)) }, queue.isBusy
+      )
+    }
+    for (waiting, words) in late { waiting.resume(.failure(words)) }
+    return goesOn
   }
 }

@@ -9,15 +9,14 @@ final class Ingest: Sendable {
 
   private let stores: [HubStore]
   private let writers: [Gathered<PreparedBatch, HubStore.Taken>]
-  let admission: Admission
+  let admission = Admission()
   private static let failures = RareLine(HubLog.write)
 
-  init(_ stores: [HubStore], admission: Admission = Admission(), metrics: HubMetrics = HubMetrics()) {
-    (self.stores, self.admission) = (stores, admission)
+  init(_ stores: [HubStore], patience: Duration = .seconds(12), metrics: HubMetrics = HubMetrics()) {
+    self.stores = stores
     writers = stores.map { store in
       Gathered(
-        weight: { max(Double($0.events.count) / Self.maxEvents, Double($0.bytes) / Self.maxBytes) },
-        stored: { admission.stored(bytes: $0.reduce(0) { $0 + $1.bytes }, within: $1, othersWaited: $2) },
+        patience: patience, weight: { max(Double($0.events.count) / Self.maxEvents, Double($0.bytes) / Self.maxBytes) },
         { (batches) async throws(HubDatabaseError) in
           let begun = ContinuousClock.now
           do throws(HubDatabaseError) {
@@ -33,9 +32,12 @@ final class Ingest: Sendable {
     }
   }
 
-  /// Returns when the batch is on disk, or was not taken.
-  func take(_ batch: PreparedBatch) async throws -> HubStore.Taken {
-    try await writers[Self.place(batch.gateway, of: writers.count)].ask(batch)
+  /// Returns when the batch is on disk, or was not taken. `patience`: longer than that, its gateway would take the link for dead.
+  func take(_ batch: PreparedBatch) async throws -> HubStore.Taken { try await begin(batch).answer() }
+
+  /// From now on it has its place, behind the gateway's others.
+  func begin(_ batch: PreparedBatch) -> Gathered<PreparedBatch, HubStore.Taken>.Waiting {
+    writers[Self.place(batch.gateway, of: writers.count)].begin(batch)
   }
 
   func listen(_ listener: @escaping @Sendable (HubNews) -> Void) async {

@@ -11,7 +11,7 @@ import Synchronization
 struct LinkSession: Sendable {
   /// The newest version of the protocol that is spoken here: with lanes.
   private static let version: Int64 = 2
-  /// Batches that a gateway may have under way. One is dealt with at a time: the others wait in the network.
+  /// Batches that a gateway may have under way. They go into one transaction; of a crowd the others wait in the network.
   static let window = 16
   /// A gateway that was silent for this many of its own intervals is lost.
   fileprivate static let silences = 2.5
@@ -73,11 +73,12 @@ struct LinkSession: Sendable {
           }, isSilent: { pulse.left <= 0 }, close: close)
         do {
           var messages = LinkMessages(most: maxMessage, compression)
+          var flow = LinkFlow(outbound)
           for try await frame in inbound {
             pulse.state.withLock { $0.heard = .now }
             guard isAllowed() else { break }
             guard let message = try messages.take(frame) else { continue }
-            guard try await take(message, outbound, pulse) else { break }
+            guard try await take(message, &flow, pulse) else { break }
           }
         } catch let failure as LinkMessages.Failure {
           // `try?`: a link that is gone takes nothing.
@@ -92,7 +93,7 @@ struct LinkSession: Sendable {
     }
   }
 
-  private static func text(_ bytes: [UInt8]) -> WebSocketFrame {
+  static func text(_ bytes: [UInt8]) -> WebSocketFrame {
     WebSocketFrame(fin: true, opcode: .text, data: ByteBuffer(bytes: bytes))
   }
 
@@ -104,8 +105,9 @@ struct LinkSession: Sendable {
 
   /// False: the end.
   private func take(
-    _ message: LinkMessages.Message, _ outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>, _ pulse: Pulse
+    _ message: LinkMessages.Message, _ flow: inout LinkFlow, _ pulse: Pulse
   ) async throws -> Bool {
+    let outbound = flow.outbound
     switch message {
     case .ping(let data):
       try await outbound.write(WebSocketFrame(fin: true, opcode: .pong, data: data))
@@ -116,7 +118,12 @@ struct LinkSession: Sendable {
       // `try?`: invalid JSON ends the link; only a batch can be answered.
       guard let message = try? JSONValue(parsing: bytes), let type = message["type"]?.string else {
         guard let number = Self.batch(of: bytes) else { return false }
-        try await outbound.write(Self.text(Self.refusal(number, .malformed("the batch is not valid JSON"))))
+        flow.add { Self.refusal(number, .malformed("the batch is not valid JSON")) }
+        return true
+      }
+      if type == "events" {
+        await flow.hasRoom(stores.ingest.admission)
+        flow.add(await events(message, bytes.count, pulse))
         return true
       }
       let patience = type == "hello" ? Self.asksForPatience(on: outbound) : nil
@@ -142,8 +149,7 @@ struct LinkSession: Sendable {
   ) async throws -> [UInt8]? {
     switch type {
     case "hello": return try await welcome(message, pulse)
-    case "events":
-      return await events(message, bytes.count, pulse)
+    case "events": return await events(message, bytes.count, pulse)()
     case "request": return await request(message)
     case "response":
       if let id = message["id"]?.string { await registry.answered(gateway, id: id, message) }
@@ -222,7 +228,8 @@ struct LinkSession: Sendable {
 
   // MARK: Events
 
-  private func events(_ message: JSONValue, _ bytes: Int, _ pulse: Pulse) async -> [UInt8] {
+  /// Gives a batch its place among those that wait.
+  private func events(_ message: JSONValue, _ bytes: Int, _ pulse: Pulse) async -> LinkFlow.Answer {
     let (epoch, isBrief, takesConflicts) = pulse.state.withLock { ($0.epoch, $0.isBrief, $0.takesConflicts) }
     let number = message["n"]?.integer ?? 0
     let batch: EventBatch
@@ -230,38 +237,49 @@ struct LinkSession: Sendable {
       batch = try EventBatch(message, epoch: epoch)
     } catch {
       stores.metrics.refusedBatch()
-      return Self.refusal(number, error)
+      return { Self.refusal(number, error) }
     }
     if let wait = await limiter.admit(gateway, events: batch.events.count, bytes: bytes) {
       stores.metrics.wasBusy(.rate)
-      return Self.busy(number, RateLimiter.message, wait)
+      return { Self.busy(number, RateLimiter.message, wait) }
     }
     var prepared = PreparedBatch(batch, from: gateway, after: batch.after, at: HubClock.now)
     prepared.takesConflicts = takesConflicts
-    if let wait = stores.ingest.admission.enter(gateway, bytes: prepared.bytes) {
+    let size = prepared.bytes
+    if let wait = stores.ingest.admission.enter(gateway, bytes: size) {
       stores.metrics.wasBusy(.queue)
-      return Self.busy(number, Admission.message, wait)
+      return { Self.busy(number, Admission.message, wait) }
     }
-    defer { stores.ingest.admission.leave(gateway, bytes: prepared.bytes) }
-    do {
-      switch try await stores.ingest.take(prepared) {
-      case .acknowledged(let through):
-        // Most answers say no more than this.
-        if isBrief, through == batch.events.last?.seq { return Array("\(number)".utf8) }
-        return Self.answer("taken", number) { $0.field("acknowledged", through) }
-      case .outOfOrder(let through): return Self.answer("out_of_order", number) { $0.field("acknowledged", through) }
-      case .conflict(let seq): return Self.answer("conflict", number) { $0.field("seq", seq) }
+    let (waiting, last) = (stores.ingest.begin(prepared), batch.events.last?.seq)
+    return { [stores, gateway] in
+      defer { stores.ingest.admission.leave(gateway, bytes: size) }
+      do {
+        switch try await waiting.answer() {
+        case .acknowledged(let through):
+          // Most answers say no more than this.
+          if isBrief, through == last { return Array("\(number)".utf8) }
+          return Self.answer("taken", number) { $0.field("acknowledged", through) }
+        case .outOfOrder(let through): return Self.answer("out_of_order", number) { $0.field("acknowledged", through) }
+        case .conflict(let seq): return Self.answer("conflict", number) { $0.field("seq", seq) }
+        }
+      } catch {
+        return Self.failed(number, error, stores.metrics)
       }
-    } catch {
-      let failure: any Error = error
-      if let refused = failure as? HubDatabaseError, refused.kind == .unfit {
-        stores.metrics.refusedBatch()
-        return Self.refusal(number, .badEvent(seq: nil, reason: refused.message))
-      }
-      stores.metrics.wasBusy(.database)
-      // Disk full and the like: the gateway keeps everything and tries again, not all of them at once.
-      return Self.busy(number, "\(error)", Int.random(in: 5...15))
     }
+  }
+
+  private static func failed(_ number: Int64, _ error: any Error, _ metrics: HubMetrics) -> [UInt8] {
+    if let late = error as? WaitedTooLong {
+      metrics.wasBusy(late.failure == nil ? .queue : .database)
+      return busy(number, late.description, late.retryAfter)
+    }
+    if let refused = error as? HubDatabaseError, refused.kind == .unfit {
+      metrics.refusedBatch()
+      return refusal(number, .badEvent(seq: nil, reason: refused.message))
+    }
+    metrics.wasBusy(.database)
+    // The gateway keeps everything and tries again, not all of them at once.
+    return busy(number, "\(error)", Int.random(in: 5...15))
   }
 
   private static func answer(_ type: String, _ number: Int64, _ more: (inout JSONWriter) -> Void) -> [UInt8] {

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Hub
+
+/// Work that many ask for at the same time, on a database that stands still or is away.
+@Suite struct GatheredTests {
+  /// A database that does nothing while it is frozen.
+  private final class Database: Sendable {
+    let state = Mutex((isFrozen: false, failures: 0, groups: [Int]()))
+
+    func work(_ items: [Int]) async throws(HubDatabaseError) -> [Int] {
+      // `try?`: nobody cancels it.
+      while state.withLock({ $0.isFrozen }) { try? await Task.sleep(for: .milliseconds(5)) }
+      let fails = state.withLock { state in
+        defer { state.failures -= 1 }
+        return state.failures > 0
+      }
+      if fails { throw HubDatabaseError(kind: .unavailable, message: "the disk is full") }
+      state.withLock { $0.groups.append(items.count) }
+      return items
+    }
+  }
+
+  private func gathered(_ database: Database, patience: Duration) -> Gathered<Int, Int> {
+    Gathered(patience: patience, weight: { _ in 0.001 }) { (items) async throws(HubDatabaseError) in
+      try await database.work(items)
+    }
+  }
+
+  @Test func `after a stall all that waits goes in one group, and nobody is told to come again`() async throws {
+    let database = Database()
+    database.state.withLock { $0.isFrozen = true }
+    let gathered = gathered(database, patience: .seconds(3600))
+    let answers = try await withThrowingTaskGroup(of: Int.self) { group in
+      for number in 0..<500 { group.addTask { try await gathered.ask(number) } }
+      // As many as have asked by then.
+      try await Task.sleep(for: .milliseconds(1200))
+      database.state.withLock { $0.isFrozen = false }
+      return try await group.reduce(into: Set<Int>()) { $0.insert($1) }
+    }
+    #expect(answers.count == 500)
+    #expect(database.state.withLock { $0.groups.count } < 10, "\(database.state.withLock { $0.groups })")
+  }
+
+  @Test func `a database that is away is waited for, and order stays`() async throws {
+    let database = Database()
+    database.state.withLock { $0.failures = 2 }
+    let gathered = gathered(database, patience: .seconds(3600))
+    async let first = gathered.ask(1)
+    async let second = gathered.ask(2)
+    let answers = try await [first, second]
+    #expect(answers == [1, 2])
+    #expect(database.state.withLock { $0.failures } < 0)
+  }
+
+  @Test func `who has waited too long is told why, and those who come later are served`() async throws {
+    let database = Database()
+    database.state.withLock { $0.isFrozen = true }
+    let gathered = gathered(database, patience: .zero)
+    let late = await #expect(throws: WaitedTooLong.self) { try await gathered.ask(1) }
+    #expect(late?.retryAfter == 1 && late?.description == Admission.message)
+    // What was under way goes on, and fails.
+    database.state.withLock { ($0.isFrozen, $0.failures) = (false, 1_000_000) }
+    let away = await #expect(throws: WaitedTooLong.self) { try await gathered.ask(2) }
+    #expect(away?.description == "the disk is full" || away?.description == Admission.message)
+    database.state.withLock { $0.failures = 0 }
+    while true {
+      // `try?`: with this patience it may be told so once more.
+      if let answer = try? await gathered.ask(3) {
+        #expect(answer == 3)
+        break
+      }
+    }
+  }
+}
