@@ -101,7 +101,7 @@ public final class ControlAPI {
 
   private func serveMetrics(_ request: HTTPRequest, _ responder: HTTPResponder) async {
     guard request.path == "/metrics", Self.namesNobody(request.headers["Host"]) else {
-      return reply(responder).give(.refusing(Refusal.notFound(request.path)))
+      return reply(responder).give(.refusing(Refusal.notFound(.page(request.path))))
     }
     await serve(HTTPRequest("GET", "/metrics"), responder)
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Glibc
 import SQLite
 
 /// Why the store cannot do what was asked, in terms an operator can act on.
@@ -14,7 +15,19 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
   case inUse(by: String, location: String)
   /// Another program has it open, and SQLite locks out others meanwhile; `by`: that program, if known.
   case locked(by: String?)
+  /// A file or folder is not there, is somebody else's, or is not what it should be.
+  case misplaced(String)
   case other(String)
+
+  /// A file that cannot be opened, made or written; `errno` says why.
+  static func file(_ location: String) -> StoreError {
+    let words = "\(location): \(String(cString: strerror(errno)))"
+    return switch errno {
+    case ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, ELOOP, ENAMETOOLONG: .misplaced(words)
+    case ENOSPC, EDQUOT: .full(words)
+    default: .unavailable(words)
+    }
+  }
 
   public init(_ error: SQLiteError) {
     self =
@@ -39,6 +52,7 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
     case .inUse(let owner, _): "Stop \(owner), or set another store.location."
     case .locked(let owner):
       "Stop \(owner ?? "that program (`fuser -v` on the file shows it)"); the daemon retries automatically."
+    case .misplaced: "Check its name, its folder, and who may read and write there."
     case .other: "Report this as a bug, with the log."
     }
   }
@@ -50,6 +64,7 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
     case .corrupt(let words): "the store is damaged (\(words))"
     case .inUse(let owner, let location): "\(location) is in use by \(owner)"
     case .locked(let owner): "the store is open in another program\(owner.map { ": \($0)" } ?? "")"
+    case .misplaced(let words): words
     case .other(let words): "the store failed (\(words))"
     }
   }

@@ -55,11 +55,11 @@ extension Store {
 
   private static func writeSmallFile(_ location: String, _ text: String) throws(StoreError) {
     let descriptor = Glibc.open(location, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0o640)
-    guard descriptor >= 0 else { throw .unavailable("\(location): \(String(cString: strerror(errno)))") }
+    guard descriptor >= 0 else { throw .file(location) }
     defer { close(descriptor) }
     let bytes = Array((text + "\n").utf8)
     guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else {
-      throw .unavailable("\(location): \(String(cString: strerror(errno)))")
+      throw .file(location)
     }
   }
 

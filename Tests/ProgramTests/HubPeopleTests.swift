@@ -95,7 +95,8 @@ extension WholeProgramTests {
       #expect(vera.ask("GET", "/v1/fleet")?.status == 401)
       #expect(Self.signIn(vera, "vera", "battery staple") == 200)
       #expect(
-        vera.ask("POST", "/v1/gateways/g/commands?wait_s=0", #"{"id":"c1","command":"send","to":"x","text":"y"}"#)?
+        vera.ask(
+          "POST", "/v1/gateways/g/commands?wait_s=0", #"{"id":"c1","command":"send","to":"x","text":"y","queue":true}"#)?
           .status == 202)
       let command = try Self.json(ana.ask("GET", "/v1/commands"))["commands"]?.array?.first
       #expect(command?["author"]?.string == "vera" && command?["gateway"]?.string == "g")

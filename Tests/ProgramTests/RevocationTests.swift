@@ -87,7 +87,7 @@ extension WholeProgramTests {
       let reader = try Following(rig.hubPort, header: Self.bearer + Rig.token)
       let spared = try Following(rig.hubPort, header: Self.bearer + Self.other)
       let command = rig.askHub(
-        "POST", "/v1/gateways/away/commands", body: #"{"id":"c1","command":"send","to":"x","text":"y"}"#)
+        "POST", "/v1/gateways/away/commands", body: #"{"id":"c1","command":"send","to":"x","text":"y","queue":true}"#)
       #expect(command?.status == 202)
       let waiting = try Following(
         rig.hubPort, "/v1/gateways/away/commands/c1?wait_s=60", header: Self.bearer + Rig.token)

@@ -57,7 +57,7 @@ struct AlertsAPI {
     try await dependencies.store.save { store throws(SQLiteError) in
       seen = try store.acknowledgeAlert(id, by: by, note: note, at: moment)
     }
-    guard let seen else { throw Rejection(status: 404, message: "there is no alert \(id)") }
+    guard let seen else { throw Refusal.notFound(.alert(id)) }
     return .json { Self.write(seen, to: &$0) }
   }
 

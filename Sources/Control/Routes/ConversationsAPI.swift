@@ -199,7 +199,7 @@ struct ConversationsAPI {
     } catch {
       throw Refusal.store(error)
     }
-    guard isKnown else { throw Refusal.notFound("that conversation") }
+    guard isKnown else { throw Refusal.notFound(.conversation(try body.string("conversation"))) }
     reads.add(name, ofRadio: radio)
     news.tell()
     return .done

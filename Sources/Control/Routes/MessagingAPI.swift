@@ -64,6 +64,7 @@ struct MessagingAPI {
     guard ReactionText.isEmoji(emoji) else { throw .invalid("a reaction must be a single emoji") }
     var number = try body.integer("message", in: -Int64.max...Int64.max)
     let key: String
+    let wanted = number
     if let given = number, given < 0 {
       number = nil
       do throws(StoreError) {
@@ -84,7 +85,7 @@ struct MessagingAPI {
     } catch {
       throw .store(error)
     }
-    guard !request.to.isEmpty else { throw .notFound("that message") }
+    guard !request.to.isEmpty else { throw .notFound(wanted.map { .message($0) } ?? .outgoing(key)) }
     request.key = try body.optional("id")
     return try await accept(request)
   }
@@ -137,7 +138,7 @@ struct MessagingAPI {
     } catch {
       throw .store(error)
     }
-    guard let message = found else { throw .notFound("that message") }
+    guard let message = found else { throw .notFound(.outgoing(key(request))) }
     return .json { json in
       json.field("id", message.key)
       json.arrayField("attempts") { json in
@@ -213,7 +214,7 @@ struct MessagingAPI {
   private func follow(_ key: String, _ follows: Bool, _ reply: Reply) async throws -> Answer {
     let isKnown: Bool
     do throws(StoreError) { isKnown = try store.outgoing(key: key) != nil } catch { throw Refusal.store(error) }
-    guard isKnown else { throw Refusal.notFound(key) }
+    guard isKnown else { throw Refusal.notFound(.outgoing(key)) }
     var last: OutgoingMessage?
     return try await reply.rows(follow: follows) {
       guard let message = try store.outgoing(key: key) else { return ([], true) }

@@ -15,7 +15,7 @@ enum RadiosAPI {
     let typed = text.lowercased()
     let byKey = store.radios.filter { typed.utf8.count >= 4 && Array($0.key.hex.utf8).starts(with: typed.utf8) }
     let fitting = byKey.isEmpty ? store.radios.filter { Array($0.name.string.utf8) == Array(text.utf8) } : byKey
-    guard let radio = fitting.first else { throw .notFound("the radio \(text): see meshpost radio list") }
+    guard let radio = fitting.first else { throw .notFound(.radio(text)) }
     guard fitting.count == 1 else {
       throw .ambiguous(text, candidates: fitting.map { "\($0.name.string) (\($0.mark))" })
     }

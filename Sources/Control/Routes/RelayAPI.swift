@@ -34,10 +34,8 @@ struct RelayAPI {
   private func upstream(_ request: HTTPRequest) throws(Refusal) -> any Upstream {
     let name = request.query["upstream"] ?? ""
     if let found = relay.upstreams.first(where: { $0.name.isExactly(name) }) { return found }
-    throw .invalid("unknown upstream \"\(name)\"; configured: \(names)")
+    throw .notFound(.upstream(name, known: relay.upstreams.map(\.name)))
   }
-
-  private var names: String { relay.upstreams.map(\.name).joined(separator: ", ") }
 
   func pause(_ request: HTTPRequest) throws(Refusal) -> Answer {
     let upstream = try upstream(request)
@@ -115,7 +113,7 @@ struct RelayAPI {
   }
 
   private func noLetter(_ seq: Int64, of upstream: any Upstream) -> Refusal {
-    .invalid("\(upstream.name) has no dead letter \(seq): see meshpost outbox dead")
+    .notFound(.deadLetter(seq, upstream: upstream.name))
   }
 
   private func seq(_ request: HTTPRequest) throws(Refusal) -> Int64? {

@@ -29,8 +29,7 @@ extension Daemon {
 
   func removeUpstream(_ name: String) throws(Refusal) {
     guard configuration.upstreams.contains(where: { $0.name.isExactly(name) }) else {
-      let names = configuration.upstreams.map(\.name).joined(separator: ", ")
-      throw .invalid("unknown upstream \"\(name)\"; configured: \(names)")
+      throw .notFound(.upstream(name, known: configuration.upstreams.map(\.name)))
     }
     guard UpstreamFolder(store: configuration.store.location).remove(name) else {
       throw .invalid("\"\(name)\" is defined in \(file): remove it there, then run `systemctl reload meshpost`")

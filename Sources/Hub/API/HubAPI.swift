@@ -62,6 +62,7 @@ struct HubAPI: Sendable {
 
   func router() -> Router<HubContext> {
     let router = Router(context: HubContext.self)
+    router.add(middleware: WordsForNothing())
     router.get("/healthz") { _, _ in Self.json(Array("{\"ok\":true}".utf8)) }
     router.get("/readyz") { _, _ in ready() }
     router.get("/metrics") { request, context in try await answer(request, context, .measure, metrics) }
@@ -302,5 +303,18 @@ struct HubContext: RequestContext {
   init(source: ApplicationRequestContextSource) {
     coreContext = CoreRequestContextStorage(source: source)
     channel = source.channel
+  }
+}
+
+/// What no route answers is refused as everything else is, with a body.
+private struct WordsForNothing: RouterMiddleware {
+  @concurrent func handle(
+    _ request: Request, context: HubContext, next: @concurrent (Request, HubContext) async throws -> Response
+  ) async throws -> Response {
+    do {
+      return try await next(request, context)
+    } catch let error as HTTPError where error.status == .notFound {
+      return HubAPI.refusal(.notFound, "not found: \(request.method.rawValue) \(request.uri.path)")
+    }
   }
 }

@@ -24,6 +24,10 @@ extension HubAPI {
     }
     let wait = min(max(call.number("wait_s") ?? 15, 0), Self.longestWait)
     if let known = try await stores.desk.command(id, of: call.gateway) { return await ended(known, call, wait: wait) }
+    guard try await isKnown(call.gateway) || body["queue"]?.bool == true else {
+      return Self.refusal(
+        .notFound, "no gateway \(call.gateway) was ever here; with \"queue\":true the command waits until it comes")
+    }
     let request = JSONValue.object(
       (body.fields ?? []).filter { !["id", "queue"].contains($0.0) } + [("id", .string(id))])
     guard JSONWriterText.text(request).utf8.count <= HubBounds.commandBytes else {
@@ -52,6 +56,11 @@ extension HubAPI {
       try await noteCommand(request, id, call)
       return await ended(command, call, wait: wait)
     }
+  }
+
+  private func isKnown(_ gateway: String) async throws -> Bool {
+    if await links.isLinked(gateway) { return true }
+    return try await !stores.pages.gateways(gateway).isEmpty
   }
 
   private func noteCommand(_ request: JSONValue, _ id: String, _ call: Call) async throws {

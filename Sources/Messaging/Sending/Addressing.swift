@@ -90,14 +90,14 @@ public struct Addressing {
     } catch {
       throw .store(error)
     }
-    return try choose(found, text)
+    return try choose(found, text, kind)
   }
 
-  private func choose(_ found: Found, _ text: String) throws(Refusal) -> Addressee {
+  private func choose(_ found: Found, _ text: String, _ kind: Kind) throws(Refusal) -> Addressee {
     // Nodes that the radio does not keep are meant only when no other is.
     let reachable = found.fitting.filter { if case .contact(let stored) = $0 { stored.onRadio } else { true } }
     let fitting = reachable.isEmpty ? found.fitting : reachable
-    guard let first = fitting.first else { throw try missing(text) }
+    guard let first = fitting.first else { throw try missing(text, kind) }
     guard fitting.count == 1 else {
       throw .ambiguous(text, candidates: fitting.map(Self.describe) + (found.isCut ? ["…"] : []))
     }
@@ -105,8 +105,14 @@ public struct Addressing {
   }
 
   /// `#Public` and `Public` are two channels, and so are `#test` and `#Test`: a name that differs so little was meant, perhaps.
-  private func missing(_ text: String) throws(Refusal) -> Refusal {
-    guard text.begins(with: "#") else { return .notFound(text) }
+  private func missing(_ text: String, _ kind: Kind) throws(Refusal) -> Refusal {
+    let thing: Missing =
+      switch kind {
+      case .any: .addressee(text)
+      case .contact: .node(text)
+      case .channel: .channel(text)
+      }
+    guard kind != .contact, text.begins(with: "#") else { return .notFound(thing) }
     var near: String?
     do throws(StoreError) {
       try store.eachChannel { channel in
@@ -116,7 +122,7 @@ public struct Addressing {
     } catch {
       throw .store(error)
     }
-    return near.map { .otherChannel(text, known: $0) } ?? .notFound(text)
+    return near.map { .otherChannel(text, known: $0) } ?? .notFound(thing)
   }
 
   /// A node that the radio can send to. Channels are looked at only to say what is wrong.
@@ -139,9 +145,14 @@ public struct Addressing {
   private func find(_ text: String, asked kind: Kind) throws(Refusal) -> Addressee {
     do {
       return try find(text, kind)
-    } catch {
-      guard case .notFound = error else { throw error }
-      return try find(text, .any)
+    } catch let missing {
+      guard case .notFound = missing else { throw missing }
+      do {
+        return try find(text, .any)
+      } catch {
+        guard case .notFound = error else { throw error }
+        throw missing
+      }
     }
   }
 

@@ -248,6 +248,6 @@ extension Messenger {
     } catch {
       throw .store(error)
     }
-    throw .notFound(key)
+    throw .notFound(.outgoing(key))
   }
 }

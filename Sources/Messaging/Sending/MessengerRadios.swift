@@ -52,7 +52,7 @@ extension Messenger {
   public func adopt(key: String) async throws(Refusal) -> OutgoingMessage {
     let outcome = try await adopt([key])
     if let refused = outcome.refused.first { throw refused.refusal }
-    guard let message = outcome.done.first else { throw .notFound(key) }
+    guard let message = outcome.done.first else { throw .notFound(.outgoing(key)) }
     return message
   }
 
@@ -119,8 +119,7 @@ extension Messenger {
         return contact?.onRadio == true ? nil : .notOnRadio(contact?.contact.name.string ?? key.hex)
       }
       let digest = message.channel ?? ""
-      return try store.nameOfChannel(digest) == nil
-        ? .notFound("the channel \(digest), which this radio does not have") : nil
+      return try store.nameOfChannel(digest) == nil ? .notFound(.channel(digest)) : nil
     } catch {
       throw .store(error)
     }

@@ -39,7 +39,7 @@ public struct SendRequest: Equatable, Sendable {
 
 /// Why something is not even tried.
 public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
-  case notFound(String)
+  case notFound(Missing)
   /// A channel that the radio does not have, where it has one that is called nearly so.
   case otherChannel(String, known: String)
   /// Several fit: which is meant?
@@ -64,11 +64,9 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
 
   public var description: String {
     switch self {
-    case .notFound(let name) where name.begins(with: "#"):
-      "no channel \(name): join it with meshpost channel add '\(name)'"
     case .otherChannel(let name, let known):
       "no channel \(name); the radio has \(known), a different channel. To use that one, write '\(known)'"
-    case .notFound(let name): "no known node is named \"\(name)\""
+    case .notFound(let thing): thing.description
     case .ambiguous(let name, let candidates):
       "\"\(name)\" is not unique: \(candidates.joined(separator: ", ")). Use more of the name, or the key"
     case .notOnRadio(let name): "the radio does not have \(name) in its contacts. Add it: meshpost contact add \(name)"

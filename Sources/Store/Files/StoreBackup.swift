@@ -11,7 +11,7 @@ extension Store {
     unlink(location)
     // Create it readable by the owner only: SQLite opens the existing file.
     let file = Glibc.open(location, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
-    guard file >= 0 else { throw .unavailable("\(location): \(String(cString: strerror(errno)))") }
+    guard file >= 0 else { throw .file(location) }
     close(file)
     return try translating { () throws(SQLiteError) in try OnlineBackup(of: database, to: location) }
   }
@@ -28,7 +28,7 @@ extension Store {
     var kept: String?
     if access(settings.location, F_OK) == 0 { kept = try moveAside(settings.location, clocks) }
     guard rename(part, settings.location) == 0 else {
-      throw .unavailable("\(settings.location): \(String(cString: strerror(errno)))")
+      throw .file(settings.location)
     }
     return kept
   }
@@ -39,7 +39,7 @@ extension Store {
 
   /// Whole, sound, and of a version that is known.
   private static func check(_ backup: String) throws(StoreError) {
-    guard access(backup, R_OK) == 0 else { throw .unavailable("\(backup): \(String(cString: strerror(errno)))") }
+    guard access(backup, R_OK) == 0 else { throw .file(backup) }
     do throws(SQLiteError) {
       let database = try Database(location: backup, readOnly: true)
       let verdict = try database.value("PRAGMA integrity_check(1)")?.text
@@ -49,7 +49,7 @@ extension Store {
         try database.value("SELECT value FROM meta WHERE name = 'epoch'") != nil
       else { throw SQLiteError(code: 1, message: "not a store of this program, or of a newer version") }
     } catch {
-      throw .unavailable("\(backup) is not a valid backup: \(error.message)")
+      throw .misplaced("\(backup) is not a valid backup: \(error.message)")
     }
   }
 

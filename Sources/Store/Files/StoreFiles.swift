@@ -39,7 +39,7 @@ enum StoreFiles {
         continue
       }
       guard fchown(file, owner.st_uid, owner.st_gid) == 0 else {
-        throw .unavailable("\(location + suffix): \(String(cString: strerror(errno)))")
+        throw .file(location + suffix)
       }
     }
   }
@@ -62,9 +62,9 @@ enum StoreFiles {
       failed = count < 0 || write(output, buffer, count) != count
     }
     guard !failed, fsync(output) == 0 else {
-      let words = String(cString: strerror(errno))
+      let failure = StoreError.file(target)
       unlink(target)
-      throw .unavailable("\(target): \(words)")
+      throw failure
     }
   }
 }

@@ -13,8 +13,8 @@ final class StoreLock {
     // A link in its place would have another file written to.
     descriptor = open(lockLocation, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o640)
     guard descriptor >= 0 else {
-      if errno == ELOOP { throw .unavailable("\(lockLocation) is a symbolic link, which is not followed: remove it") }
-      throw .unavailable("\(lockLocation): \(String(cString: strerror(errno)))")
+      if errno == ELOOP { throw .misplaced("\(lockLocation) is a symbolic link, which is not followed: remove it") }
+      throw .file(lockLocation)
     }
     guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
       var text = [UInt8](repeating: 0, count: 64)

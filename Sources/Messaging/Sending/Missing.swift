@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+
+import Escaping
+
+/// What was asked for and is not there: each kind of thing in words of its own.
+public enum Missing: Equatable, Sendable, CustomStringConvertible {
+  case node(String)
+  case channel(String)
+  /// Either would have done.
+  case addressee(String)
+  /// A received message, by its number.
+  case message(Int64)
+  /// One of ours, by its id.
+  case outgoing(String)
+  case conversation(String)
+  case radio(String)
+  case upstream(String, known: [String])
+  case deadLetter(Int64, upstream: String)
+  case alert(Int64)
+  case page(String)
+
+  public var description: String {
+    switch self {
+    case .addressee(let name) where name.begins(with: "#"), .channel(let name) where name.begins(with: "#"):
+      "no channel \(name): join it with meshpost channel add '\(name)'"
+    case .channel(let name): "the radio has no channel \"\(name)\": see meshpost channels"
+    case .node(let name): "no known node is named \"\(name)\": see meshpost contacts"
+    case .addressee(let name): "no known node and no channel is named \"\(name)\": see meshpost contacts and channels"
+    case .message(let number): "there is no message \(number), or none that can be reacted to: see meshpost messages"
+    case .outgoing(let key): "there is no outgoing message \"\(key)\": see meshpost outgoing"
+    case .conversation(let name): "there is no conversation \"\(name)\""
+    case .radio(let name): "no radio \"\(name)\" was ever attached: see meshpost radio list"
+    case .upstream(let name, let known): "unknown upstream \"\(name)\"; configured: \(known.joined(separator: ", "))"
+    case .deadLetter(let seq, let upstream): "\(upstream) has no dead letter \(seq): see meshpost outbox dead"
+    case .alert(let id): "there is no alert \(id): see meshpost alerts"
+    case .page(let path): "not found: \(path)"
+    }
+  }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// What is asked for and is not there.
+  @Suite struct MissingThings {
+    private static let node = "no known node is named \"nosuch\""
+    private static let channel = "the radio has no channel \"nosuch\""
+    private static let either = "no known node and no channel is named \"nosuch\""
+    private static let outgoing = "there is no outgoing message \"nosuch\""
+    private static let upstream = "unknown upstream \"nosuch\"; configured: hub"
+    private static let radio = "no radio \"nosuch\" was ever attached"
+
+    private static let commands: [(command: String, words: String)] = [
+      ("send nosuch hi", either), ("chat nosuch", either), ("send #nosuch hi", "no channel #nosuch: join it"),
+      ("messages --channel nosuch", channel), ("messages --from nosuch", node), ("messages --radio nosuch", radio),
+      ("search hello --channel nosuch", channel), ("search hello --from nosuch", node),
+      ("react 999 👍", "there is no message 999"), ("react nosuch 👍", outgoing),
+      ("outgoing adopt nosuch", outgoing), ("outgoing cancel nosuch", outgoing), ("retry nosuch", outgoing),
+      ("cancel nosuch", outgoing), ("room login nosuch", node), ("room post nosuch hi", either),
+      ("room read nosuch", node),
+      ("contact add nosuch", node), ("contact remove nosuch", node), ("contact export nosuch", node),
+      ("contact share nosuch", node), ("contact path nosuch", node), ("contacts --radio nosuch", radio),
+      ("channel remove nosuch", channel), ("channel region nosuch x", channel), ("channel relay nosuch on", channel),
+      ("node login nosuch", node), ("node logout nosuch", node), ("node status nosuch", node),
+      ("node telemetry nosuch", node), ("node neighbours nosuch", node), ("node trace nosuch", node),
+      ("node cli nosuch ver", node), ("node readings nosuch", node), ("node alias nosuch x", node),
+      ("node note nosuch x", node), ("node tag nosuch x", node), ("upstream remove nosuch", upstream),
+      ("upstream pause nosuch", upstream), ("upstream resume nosuch", upstream), ("upstream test nosuch", upstream),
+      ("outbox retry nosuch", upstream), ("outbox drop nosuch", upstream),
+      ("outbox retry hub 999", "hub has no dead letter 999"), ("alerts acknowledge 999", "there is no alert 999"),
+      ("map --radio nosuch", radio), ("chart signal nosuch", node), ("chart battery nosuch", node),
+      ("chart traffic --radio nosuch", radio),
+    ]
+
+    @Test func `each kind of thing that is not there has a sentence of its own, and all have one exit code`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--contacts", "1"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      for (command, words) in Self.commands {
+        let program = try Program.own(
+          "meshpost", command.split(separator: " ").map(String.init) + ["--socket", rig.socket])
+        program.endInput()
+        let code = try program.ended()
+        #expect(
+          code == EX_NOUSER && program.lines.contains { $0.contains(words) }, "\(command): \(code) \(program.lines)")
+      }
+    }
+
+    @Test func `a file that is not there is no failing disk`() throws {
+      let rig = try Rig()
+      rig.writeGatewayConfiguration()
+      let file = rig.scratch.location("gw.toml")
+      let restored = try Program.own("meshpostd", ["--config", file, "--restore", rig.scratch.location("nosuch")])
+      #expect(try restored.ended() == 73)
+      #expect(
+        restored.lines.joined().contains("nosuch: No such file or directory. Check its name"), "\(restored.lines)")
+      let other = rig.scratch.write("other", "no backup")
+      let wrong = try Program.own("meshpostd", ["--config", file, "--restore", other])
+      #expect(try wrong.ended() == 73)
+      #expect(wrong.lines.joined().contains("is not a valid backup"), "\(wrong.lines)")
+      #expect(!(restored.lines + wrong.lines).joined().contains("disk"))
+    }
+
+    @Test func `a hub says of what it does not have what that is`() throws {
+      let rig = try Rig()
+      try rig.startHub()
+      func error(_ method: String, _ target: String, body: String = "") throws -> (Int?, String) {
+        let answer = rig.askHub(method, target, body: body)
+        return (answer?.status, try JSONValue(parsing: answer?.body ?? [])["error"]?.string ?? "")
+      }
+      let send = #"{"id":"c1","command":"send","to":"x","text":"y"}"#
+      let unknown = try error("POST", "/v1/gateways/nosuch/commands?wait_s=0", body: send)
+      #expect(unknown.0 == 404 && unknown.1.contains("no gateway nosuch"), "\(unknown)")
+      // Who means it, prepares a gateway before it comes.
+      let meant = send.replacing("}", with: ",\"queue\":true}")
+      #expect(rig.askHub("POST", "/v1/gateways/nosuch/commands?wait_s=0", body: meant)?.status == 202)
+      for target in ["/v1/nosuch", "/nosuch", "/v1/gateways/g/nosuch"] {
+        let answer = try error("GET", target)
+        #expect(answer.0 == 404 && answer.1.contains(target), "\(answer)")
+      }
+      for target in ["/v1/gateways/nosuch", "/v1/messages/999", "/v1/gateways/g/commands/nosuch"] {
+        let answer = try error("GET", target)
+        #expect(answer.0 == 404 && !answer.1.isEmpty, "\(target): \(answer)")
+      }
+    }
+  }
+}
