@@ -44,6 +44,19 @@ import Timing
     #expect(suspicion == Suspicion())
   }
 
+  @Test func `one refusal is enough to ask whether another passes, and none is enough without one that does`() {
+    var suspicion = Suspicion()
+    for round in 0..<100 {
+      let isProven = suspicion.refused(7)
+      #expect(!isProven && suspicion.wantsProof && suspicion.failedProofs == round)
+      suspicion.anotherFailed()
+    }
+    _ = suspicion.refused(7)
+    suspicion.anotherPassed()
+    let isProven = suspicion.refused(7)
+    #expect(isProven && suspicion == Suspicion())
+  }
+
   @Test func `failures of one event are not held against another`() {
     var suspicion = Suspicion()
     for seq in 1...100 as ClosedRange<Int64> {

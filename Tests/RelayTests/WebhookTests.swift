@@ -29,6 +29,10 @@ private final class Hook {
   private(set) var got: [Got] = []
   /// Statuses of the next answers; then 200.
   var statuses: [Int] = []
+  /// Texts and kinds that are refused whenever they come.
+  var poison: Set<String> = []
+  /// Texts that were taken, in order.
+  private(set) var taken: [String] = []
 
   init(
     template: BodyTemplate? = nil, secret: String? = nil, batches: Bool = false, filter: EventFilter = EventFilter()
@@ -36,7 +40,11 @@ private final class Hook {
     store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
     server = try HTTPServer(loopbackPort: 0, on: loop) { [unowned self] request, responder in
       self.got.append(Got(headers: request.headers, body: request.body))
-      responder.respond(HTTPResponse(status: self.statuses.isEmpty ? 200 : self.statuses.removeFirst(), body: []))
+      let json = got.last?.json ?? .null
+      let name = json["body"]?["text"]?.string ?? json["kind"]?.string ?? ""
+      let status = self.statuses.isEmpty ? poison.contains(name) ? 422 : 200 : self.statuses.removeFirst()
+      if status == 200 { taken.append(name) }
+      responder.respond(HTTPResponse(status: status, body: []))
     }
     let secretFile = secret.map { scratch.write("secret", $0 + "\n") }
     upstream = try JournalUpstream(
@@ -68,6 +76,14 @@ private final class Hook {
   func run(_ what: String, _ condition: () throws -> Bool) throws {
     let isSo = try turn(loop, until: condition)
     try #require(isSo, "waited in vain: \(what)")
+  }
+
+  /// Pauses are cut short.
+  func run(impatiently what: String, _ condition: () throws -> Bool) throws {
+    try run(what) {
+      if upstream.status.state == .waiting { upstream.resume() }
+      return try condition()
+    }
   }
 
   func allSent() throws { try run("everything sent") { upstream.status.pending == 0 } }
@@ -118,11 +134,12 @@ private final class Hook {
 
   @Test func `a refusal becomes a dead letter, the rest goes on; 401 stops and loses nothing`() throws {
     let hook = try Hook()
-    hook.statuses = [404]
+    hook.poison = ["1"]
     for number in 1...3 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
     try hook.allSent()
-    #expect(hook.got.map { $0.json["body"]?["text"]?.string } == ["1", "2", "3"])
+    #expect(hook.got.map { $0.json["body"]?["text"]?.string } == ["1", "2", "1", "3"], "2 shows that it takes any")
     #expect(hook.upstream.status.deadLetters == 1)
+    hook.poison = []
     #expect(try hook.store.retryDeadLetters(of: "hook") == 1)
     hook.upstream.resume()
     try hook.run("the dead letter") { hook.upstream.status.deadLetters == 0 }
@@ -134,16 +151,69 @@ private final class Hook {
     #expect(hook.got.last?.json["body"]?["text"]?.string == "4" && hook.upstream.status.deadLetters == 0)
   }
 
+  @Test(arguments: [400, 404, 422])
+  func `a server that refuses everything for a while is in trouble, and no event is at fault`(_ status: Int) throws {
+    let hook = try Hook()
+    hook.statuses = Array(repeating: status, count: 40)
+    for number in 1...5 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
+    try hook.run("a pause") { hook.upstream.status.state == .waiting }
+    #expect(hook.upstream.status.reason?.contains("HTTP \(status)") == true && hook.got.count == 2)
+    try hook.run(impatiently: "everything sent") { hook.upstream.status.pending == 0 }
+    #expect(Set(hook.taken) == ["1", "2", "3", "4", "5"] && hook.taken.count == 5, "each once: \(hook.taken)")
+    #expect(hook.upstream.status.deadLetters == 0)
+  }
+
+  @Test func `one that is refused with nothing behind it waits for another`() throws {
+    let hook = try Hook()
+    hook.poison = ["1"]
+    try hook.append(.message, #"{"text":"1"}"#)
+    try hook.run(impatiently: "several tries") { hook.got.count > 5 }
+    #expect(hook.upstream.status.deadLetters == 0 && hook.upstream.status.pending == 1)
+    try hook.append(.message, #"{"text":"2"}"#)
+    try hook.run(impatiently: "everything sent") { hook.upstream.status.pending == 0 }
+    #expect(hook.upstream.status.deadLetters == 1 && hook.taken == ["2"])
+  }
+
+  @Test(arguments: 1...40 as ClosedRange<UInt64>)
+  func `whatever a server refuses, and whenever it is away, the rest comes once, and what it refuses is a dead letter`(
+    _ seed: UInt64
+  ) throws {
+    var random = SeededRandom(seed: seed)
+    let hook = try Hook()
+    let count = Int.random(in: 5...25, using: &random)
+    hook.poison = Set((1...count).filter { _ in Int.random(in: 0..<4, using: &random) == 0 }.map(String.init))
+    let status = [400, 404, 500].randomElement(using: &random) ?? 400
+    hook.statuses = Array(repeating: status, count: Int.random(in: 0...30, using: &random))
+    for number in 1...count { try hook.append(.message, #"{"text":"\#(number)"}"#) }
+    // The last shows that it takes any: nobody knows of the last otherwise.
+    try hook.append(.message, #"{"text":"last"}"#)
+    var more = 0
+    try hook.run(impatiently: "everything sent, seed \(seed)") {
+      if hook.upstream.status.pending > 0, hook.got.count > 300 * (more + 1) {
+        more += 1
+        try hook.append(.message, #"{"text":"more \#(more)"}"#)
+      }
+      return hook.upstream.status.pending == 0
+    }
+    let taken = hook.taken.filter { !$0.hasPrefix("more") }
+    let all = Set((1...count).map(String.init) + ["last"])
+    #expect(taken.count == Set(taken).count, "seed \(seed): twice: \(taken)")
+    let lost = all.subtracting(taken).subtracting(hook.poison)
+    #expect(lost.isEmpty, "seed \(seed): \(lost)")
+    #expect(hook.upstream.status.deadLetters == all.subtracting(taken).count, "seed \(seed)")
+  }
+
   @Test func `a gap that the server refuses does not go round for ever`() throws {
     let hook = try Hook()
     hook.upstream.setPaused(true)
     for number in 1...4 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
     try hook.store.commitNow()
     try hook.store.database.execute("DELETE FROM journal WHERE seq < 3")
-    hook.statuses = [400]
+    hook.poison = ["gap"]
     hook.upstream.setPaused(false)
     try hook.allSent()
-    #expect(hook.got.map { $0.json["kind"]?.string } == ["gap", "message", "message"])
+    #expect(
+      hook.got.map { $0.json["kind"]?.string } == ["gap", "message", "gap", "message"] && hook.taken == ["3", "4"])
     #expect(hook.upstream.status.deadLetters == 1)
   }
 

@@ -80,6 +80,13 @@ struct Batch {
 
   var isEmpty: Bool { events.isEmpty }
 
+  /// The server has these already. They count as being in it.
+  mutating func leaveOut(_ seqs: Set<Int64>) {
+    guard !seqs.isEmpty else { return }
+    events.removeAll { seqs.contains($0.seq) }
+    bytes = events.reduce(0) { $0 + $1.body.count }
+  }
+
   /// `naming`: the gateway's id is told, to servers whose address does not say it. `number`: counts batches of a live link. `isShort`: the
   /// server knows the epoch.
   func encode(of store: Store, naming: Bool = false, number: Int? = nil, isShort: Bool = false) -> [UInt8] {

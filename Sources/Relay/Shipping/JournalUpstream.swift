@@ -203,7 +203,7 @@ public final class JournalUpstream: Upstream {
     guard permitted.messages else { return try await rest() }
     let wantsConnection = carrier.keepsConnection && shipment.isDisconnected
     let demand = Shipment.Demand(
-      lanes: isOutdated ? ByLane(all: false) : waiting.and(permitted),
+      lanes: isOutdated ? ByLane(all: false) : unsuspected(waiting.and(permitted)),
       other: hasMarkedDeadLetters && flights.isEmpty || wantsConnection)
     if mayRetryLetter, retryLetter(permitted) { return }
     switch shipment.next(demand, now: loop.now, window: window) {
@@ -393,7 +393,7 @@ public final class JournalUpstream: Upstream {
     switch purpose {
     case .journal: took(verdict, batch, in: lane)
     case .deadLetter(let marks): tookDeadLetter(verdict, batch, marks)
-    case .proof: tookProof(verdict, lane)
+    case .proof: tookProof(verdict, batch, lane)
     }
     forgetVoidFlights()
   }

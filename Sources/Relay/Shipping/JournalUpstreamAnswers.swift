@@ -15,6 +15,10 @@ extension JournalUpstream {
   func took(_ verdict: Verdict, _ batch: Batch, in lane: Lane) {
     let isProven = isProven(verdict, batch, lane)
     let taken = lanes[lane].taken
+    var verdict = verdict
+    if !isProven, isUndecided(verdict, batch, lane), case .refused(_, let reason) = verdict {
+      verdict = .retry(reason: reason, after: nil)
+    }
     let consequence = shipment.answered(
       verdict, after: taken, isUrgent: lanes[lane].suspicion.isUrgent, window: carrier.window, now: loop.now,
       using: &random)
@@ -26,13 +30,15 @@ extension JournalUpstream {
     switch consequence {
     case .advance(let through):
       batches &+= 1
+      someWasTaken(in: lane)
       if through >= batch.last {
         advance(lane, to: batch.last, batch.covered)
       } else {
         advance(lane, to: max(through, taken), nil)
       }
     case .bury(let status, let reason):
-      guard let event = batch.events.first else { return }
+      // Until another has passed it is the server that refuses, whatever it is asked.
+      guard isProven, let event = batch.events.first else { return }
       bury(event, through: batch, in: lane, status: status, reason: reason)
     case .keep: report()
     }

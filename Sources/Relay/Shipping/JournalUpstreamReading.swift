@@ -17,9 +17,11 @@ extension JournalUpstream {
     _ lane: Lane, after cursor: Int64, limits: Batch.Limits, isPast: Bool = false
   ) throws(StoreError) -> Batch {
     let present = isPast ? nil : self.present
-    return try Batch(
+    var batch = try Batch(
       after: cursor, of: store, lane: laneSent(lane), limits: limits, filter: settings.filter, present: present,
       folding: lane == Folding.lane ? foldingAhead(of: cursor, present) : nil)
+    if !isPast { batch.leaveOut(ahead(lane)) }
+    return batch
   }
 
   /// What is known of the backlog there, with some more of it looked at; `nil`: nothing is folded. Where the server knows no lanes

@@ -2,26 +2,84 @@
 
 import Store
 
-/// What is done about an event over which the server hangs up: `Suspicion` decides, here it is carried out.
+/// What is done about an event over which the server hangs up, or that it refuses: `Suspicion` decides, here it is carried out.
 extension JournalUpstream {
-  /// Whether the verdict proves which event is at fault: the batch had only one.
+  /// Whether the verdict proves which event is at fault: the batch had only one. A hook's refusal is a program's own word about one event.
   func isProven(_ verdict: Verdict, _ batch: Batch, _ lane: Lane) -> Bool {
-    guard case .hungUp = verdict, let first = batch.events.first else { return false }
-    return lanes[lane].suspicion.hungUp(first: first.seq, count: batch.events.count)
+    guard let first = batch.events.first else { return false }
+    switch verdict {
+    case .hungUp: return lanes[lane].suspicion.hungUp(first: first.seq, count: batch.events.count)
+    case .refused where batch.events.count == 1:
+      return carrier.kind == "hook" || lanes[lane].suspicion.refused(first.seq)
+    default: return false
+    }
   }
 
-  /// The event that is to show that the server takes any: the one before the suspect, which the server has had and will
-  /// know again; without one that which comes after. A hub gets an empty batch then: it would believe to have what is before the
-  /// later one. `nil`: none is wanted, or there is none.
   func nextProof(_ lane: Lane) throws(StoreError) -> Batch? {
+    guard lanes[lane].suspicion.wantsProof, flights.isEmpty else { return nil }
+    return try proof(lane)
+  }
+
+  /// A refusal that proves nothing, with nothing there to prove it: the same goes again later.
+  func isUndecided(_ verdict: Verdict, _ batch: Batch, _ lane: Lane) -> Bool {
+    guard case .refused = verdict, batch.events.count == 1, lanes[lane].suspicion.isActive else { return false }
+    let others = unsuspected(waiting.and(permittedLanes()))
+    guard !Lane.allCases.contains(where: { $0 != lane && others[$0] }) else { return false }
+    // `try?`: what cannot be read now is no proof now.
+    return ((try? proof(lane)) ?? nil) == nil
+  }
+
+  /// Of lanes that may send, those without a refused event, where there are any: what they send in their turn shows whether the server
+  /// takes any.
+  func unsuspected(_ lanes: ByLane<Bool>) -> ByLane<Bool> {
+    var others = lanes
+    for lane in Lane.allCases {
+      let suspicion = self.lanes[lane].suspicion
+      if carrier.kind != "hub", suspicion.wantsProof, !suspicion.isHangUp { others[lane] = false }
+    }
+    return Lane.allCases.contains { others[$0] } ? others : lanes
+  }
+
+  /// A batch was taken: the server takes some.
+  func someWasTaken(in lane: Lane) {
+    for other in Lane.allCases where other != lane && lanes[other].suspicion.wantsProof {
+      guard !lanes[other].suspicion.isHangUp else { continue }
+      lanes[other].suspicion.anotherPassed()
+    }
+  }
+
+  /// The event that is to show that the server takes any. To a hub the one before the suspect, which it has had and knows
+  /// again, or an empty batch: of a later one it would believe to have what is before. To others one of those that come after: whatever is taken
+  /// is not sent again in its turn. Over a hang-up the one before, too, where nothing comes after. `nil`: there is none.
+  private func proof(_ lane: Lane) throws(StoreError) -> Batch? {
     let suspicion = lanes[lane].suspicion
-    guard suspicion.wantsProof, flights.isEmpty, let suspect = suspicion.seq else { return nil }
-    if let known = try lastEvent(before: suspect, lane) { return Batch(known, lane: laneSent(lane)) }
-    if carrier.kind == "hub" { return Batch(empty: laneSent(lane)) }
-    let next = try Batch(
-      after: suspect, of: store, lane: laneSent(lane), limits: Batch.Limits(events: 1, bytes: 1),
-      filter: settings.filter)
-    return next.events.first.map { Batch($0, lane: laneSent(lane)) }
+    guard let suspect = suspicion.seq else { return nil }
+    if carrier.kind == "hub" {
+      let known = suspicion.isHangUp ? try lastEvent(before: suspect, lane) : nil
+      return known.map { Batch($0, lane: laneSent(lane)) } ?? Batch(empty: laneSent(lane))
+    }
+    let had = ahead(lane)
+    let later = try Batch(
+      after: suspect, of: store, lane: laneSent(lane),
+      limits: Batch.Limits(events: had.count + Self.maxProofs, bytes: .max),
+      filter: settings.filter, present: present
+    ).events.filter { $0.kind != EventKind.gap.rawValue && !had.contains($0.seq) }
+    // Another one each time: it may be refused itself.
+    if !later.isEmpty { return Batch(later[suspicion.failedProofs % later.count], lane: laneSent(lane)) }
+    guard suspicion.isHangUp else { return nil }
+    return try lastEvent(before: suspect, lane).map { Batch($0, lane: laneSent(lane)) }
+  }
+
+  /// Events after the suspect that are tried in turn.
+  private static let maxProofs = 8
+
+  /// What of the lane was taken out of turn.
+  func ahead(_ lane: Lane) -> Set<Int64> { lanes[lane].ahead.epoch == store.epoch ? lanes[lane].ahead.seqs : [] }
+
+  private func tookAhead(_ batch: Batch, _ lane: Lane) {
+    guard carrier.kind != "hub", let seq = batch.events.first?.seq, seq > lanes[lane].taken else { return }
+    let taken = lanes[lane].taken
+    lanes[lane].ahead = (ahead(lane).filter { $0 > taken }.union([seq]), store.epoch)
   }
 
   /// Events before the suspect that are looked at.
@@ -49,13 +107,16 @@ extension JournalUpstream {
     return nil
   }
 
-  func tookProof(_ verdict: Verdict, _ lane: Lane) {
+  func tookProof(_ verdict: Verdict, _ batch: Batch, _ lane: Lane) {
+    var answer = verdict
+    if case .refused(_, let reason) = verdict { answer = .retry(reason: reason, after: nil) }
     _ = shipment.answered(
-      verdict, after: lanes[lane].taken, isUrgent: lanes[lane].suspicion.isUrgent, now: loop.now, using: &random)
+      answer, after: lanes[lane].taken, isUrgent: lanes[lane].suspicion.isUrgent, now: loop.now, using: &random)
     switch verdict {
-    // One that it refuses it has understood.
-    case .acknowledged, .refused: lanes[lane].suspicion.anotherPassed()
-    case .hungUp, .retry, .busy, .diverged, .stopped: lanes[lane].suspicion.anotherFailed()
+    case .acknowledged:
+      tookAhead(batch, lane)
+      lanes[lane].suspicion.anotherPassed()
+    case .refused, .hungUp, .retry, .busy, .diverged, .stopped: lanes[lane].suspicion.anotherFailed()
     }
     report()
   }

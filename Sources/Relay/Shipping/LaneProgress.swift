@@ -12,6 +12,8 @@ struct LaneProgress {
   var serverHas: Int64 = 0
   var lastSent: Int64 = 0
   var suspicion = Suspicion()
+  /// Taken out of turn, to show that the server takes any: behind `taken`, in this epoch.
+  var ahead: (seqs: Set<Int64>, epoch: String) = ([], "")
   /// Of `Store.journaled`, what is behind `taken`: for people.
   var passed = LaneAmount()
   /// `passed` is out of date: it is counted on demand.

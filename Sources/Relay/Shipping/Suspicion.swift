@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-/// Finds the event over which a server hangs up again and again: pure.
+/// Finds the event over which a server hangs up again and again, or that it refuses: pure.
 ///
 /// A connection that ends says little: the line may be bad, the server may be in trouble. So nothing is held against an event
 /// before it was alone under way, `maxAlone` times, and the server hung up (or kept silent) each time. Then another event
 /// is sent, one that the server has had before where there is one: if that does not pass, the server is in trouble, and
 /// everything starts over. If it passes, and the suspect fails once more right after, it is proven.
+///
+/// A refusal says more, and one alone is enough to have another sent: a server that is being deployed anew, or a portal in front of it, refuses
+/// everything, and that is no event's fault.
 struct Suspicion: Equatable {
   static let maxAlone = 5
 
@@ -14,6 +17,10 @@ struct Suspicion: Equatable {
   private var alone = 0
   private var hasAnotherPassed = false
   private var hasAnotherFailed = false
+  /// The server hung up over the suspect, at least once.
+  private(set) var isHangUp = false
+  /// Others that were sent in vain to show that the server takes any.
+  private(set) var failedProofs = 0
 
   /// Nothing else is under way while it is looked into.
   var isActive: Bool { seq != nil }
@@ -27,6 +34,7 @@ struct Suspicion: Equatable {
   /// The server hung up over a batch of so many events, and had taken none. True: its one event is proven to be the reason.
   mutating func hungUp(first: Int64, count: Int) -> Bool {
     if seq != first { self = Suspicion(seq: first) }
+    isHangUp = true
     guard count == 1 else { return false }
     if hasAnotherPassed {
       self = Suspicion()
@@ -36,9 +44,23 @@ struct Suspicion: Equatable {
     return false
   }
 
+  /// The server refused this event, which was alone. True: it is proven to be the reason.
+  mutating func refused(_ event: Int64) -> Bool {
+    if seq != event { self = Suspicion(seq: event) }
+    if hasAnotherPassed {
+      self = Suspicion()
+      return true
+    }
+    alone = Self.maxAlone
+    return false
+  }
+
   mutating func anotherPassed() { hasAnotherPassed = true }
 
-  mutating func anotherFailed() { (alone, hasAnotherPassed, hasAnotherFailed) = (0, false, true) }
+  mutating func anotherFailed() {
+    (alone, hasAnotherPassed, hasAnotherFailed) = (0, false, true)
+    failedProofs &+= 1
+  }
 
   /// The server has everything up to here.
   mutating func advanced(to through: Int64) {

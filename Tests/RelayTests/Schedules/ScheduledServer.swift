@@ -62,6 +62,8 @@ final class ScheduledServer: Carrier {
   var line = Line()
   /// Events that it refuses, and over which it breaks down.
   var refused: Set<Int64> = []
+  /// Events that it has refused at least once. What it takes after all may come behind one that showed that it takes any.
+  private(set) var wasRefused: Set<Int64> = []
   var deadly: Set<Int64> = []
   /// Its gateway's token is not taken.
   var isLocked = false
@@ -231,6 +233,7 @@ final class ScheduledServer: Carrier {
     for event in kind == "webhook" ? batch.events.prefix(1) : batch.events[...] {
       if refused.contains(ScheduledEvent.identity(of: event)) {
         bad = bad ?? event.seq
+        wasRefused.insert(ScheduledEvent.identity(of: event))
         continue
       }
       keep(event)
