@@ -59,11 +59,14 @@ public final class Daemon {
   public struct StartError: Error {
     public let message: String
     public let code: Int32
+    /// What is wrong with the disk, where it may pass.
+    public private(set) var waits: StoreError?
   }
 
   /// `loop`: what it runs on, which has the time, too.
   public init(
-    _ configuration: GatewayConfiguration, file: String, on loop: EventLoop = EventLoop()
+    _ configuration: GatewayConfiguration, file: String, on loop: EventLoop = EventLoop(),
+    manager: ServiceManager? = .ofThisProcess()
   ) throws(StartError) {
     self.configuration = configuration
     self.file = file
@@ -71,12 +74,13 @@ public final class Daemon {
     log = Log(level: configuration.logLevel, clock: loop.wallClock)
     taps = TapAPI(clock: loop.wallClock)
     do {
-      store = try Store(configuration.store, clocks: loop.clocks)
+      store = try Self.writableStore(configuration.store, on: loop)
     } catch {
-      throw StartError(message: "\(error). \(error.remedy)", code: error.passesByItself ? EX_TEMPFAIL : EX_CANTCREAT)
+      throw StartError(
+        message: "\(error). \(error.remedy)", code: error.passesByItself ? EX_TEMPFAIL : EX_CANTCREAT,
+        waits: error.isOfDisk ? error : nil)
     }
     maintenance = StoreMaintenance(store, journalMaxSize: configuration.store.journalMaxSize, on: loop, log: log)
-    let manager = ServiceManager.ofThisProcess()
     let link = Links.link(
       to: configuration.link, bluetooth: configuration.bluetooth, key: configuration.radioKey, manager: manager,
       on: loop, log: log)

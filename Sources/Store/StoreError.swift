@@ -43,6 +43,14 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
   /// Waiting helps: the daemon may be started again later.
   public var passesByItself: Bool { if case .locked = self { true } else { false } }
 
+  /// It is full, read-only or failing: somebody has to see to it, and then it goes on.
+  public var isOfDisk: Bool {
+    switch self {
+    case .full, .unavailable: true
+    default: false
+    }
+  }
+
   /// What to do, as one sentence.
   public var remedy: String {
     switch self {

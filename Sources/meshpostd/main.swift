@@ -58,7 +58,7 @@ do {
     print(try Daemon.restore(backup, configuration))
     exit(0)
   }
-  let daemon = try Daemon(configuration, file: file)
+  let daemon = try Daemon.whenDiskAllows(configuration, file: file)
   daemon.run()
 } catch let error as GatewayConfiguration.Failure {
   for lack in error.lacks { Log().warning(lack) }

@@ -16,6 +16,14 @@ extension Store {
     try translating { () throws(SQLiteError) in try database.execute("PRAGMA wal_checkpoint(TRUNCATE)") }
   }
 
+  /// Fails where the disk takes no writes. It needs no page that the database does not have, so a database at its bound passes.
+  public func proveWritable() throws(StoreError) {
+    try translating { () throws(SQLiteError) in try database.execute("PRAGMA application_id = \(Self.applicationID)") }
+  }
+
+  /// `mpst`, in the header of the file.
+  private static let applicationID = 0x6D70_7374
+
   /// Frees memory of caches that is not in use.
   public func releaseMemory() { database.releaseMemory() }
 }

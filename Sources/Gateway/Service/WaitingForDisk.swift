@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Glibc
+import HTTP
+import JSON
+import ServiceManager
+import Store
+
+/// A start on a full, read-only or failing disk. To end would be a restart each second, without a socket that says why; messages stay in the
+/// radio either way.
+extension Daemon {
+  private static let pauseBetweenTries: Duration = .seconds(5)
+
+  /// The gateway, as soon as its store can be opened and written; until then the control socket answers everything with what is wrong.
+  public static func whenDiskAllows(_ configuration: GatewayConfiguration, file: String) throws(StartError) -> Daemon {
+    let manager = ServiceManager.ofThisProcess()
+    do {
+      return try Daemon(configuration, file: file, manager: manager)
+    } catch {
+      guard let failure = error.waits else { throw error }
+      wait(configuration, failure, manager)
+    }
+    return try Daemon(configuration, file: file, manager: manager)
+  }
+
+  /// Returns when the store can be opened, or cannot for another reason, which the next try tells.
+  private static func wait(_ configuration: GatewayConfiguration, _ first: StoreError, _ manager: ServiceManager?) {
+    let loop = EventLoop()
+    let log = Log(level: configuration.logLevel, clock: loop.wallClock)
+    var failure = first
+    let server: HTTPServer?
+    do throws(SystemError) {
+      server = try HTTPServer(
+        location: configuration.controlSocket, group: configuration.controlGroup, on: loop, log: log
+      ) { _, responder in
+        responder.respond(refusal(failure))
+      }
+    } catch {
+      log.warning("the control socket: \(error)")
+      server = nil
+    }
+    func tell() {
+      log.error("the gateway cannot start: \(failure). \(failure.remedy) It tries again every \(pauseBetweenTries)")
+      manager?.ready("waiting for the disk: \(failure)")
+    }
+    tell()
+    loop.begin {
+      while true {
+        // `try?`: nothing cancels it.
+        try? await loop.sleep(for: pauseBetweenTries)
+        manager?.lives()
+        do throws(StoreError) {
+          _ = try writableStore(configuration.store, on: loop)
+          break
+        } catch {
+          guard error.isOfDisk else { break }
+          guard error != failure else { continue }
+          failure = error
+          tell()
+        }
+      }
+      loop.stop()
+    }
+    loop.run()
+    server?.stop()
+    log.notice("the disk takes writes: starting")
+  }
+
+  private static func refusal(_ failure: StoreError) -> HTTPResponse {
+    let body = JSONWriter.object { json in
+      json.field("error", "the gateway waits for its disk: \(failure)")
+      json.field("remedy", failure.remedy)
+      json.field("code", "store")
+    }
+    return HTTPResponse(status: 503, headers: ["Content-Type": "application/json"], body: body + [10])
+  }
+
+  /// Opened, and tried with a write: a full disk refuses only that.
+  static func writableStore(_ settings: Store.Settings, on loop: EventLoop) throws(StoreError) -> Store {
+    let store = try Store(settings, clocks: loop.clocks)
+    try store.proveWritable()
+    return store
+  }
+}
