@@ -1,20 +1,20 @@
 // The service worker: the pages' own files, so that they open without a line. Nothing of /v1/ or /session is ever kept.
-const CACHE = "meshpost-pages-3";
-// Of both hosts, of gateways, of hubs.
+const CACHE = "meshpost-pages-4";
+// Of both hosts, of gateways, of hubs: all files that there are, as a test sees to.
 const BOTH = [
   "/", "/pages/app.css", "/pages/app.js", "/pages/first.js", "/pages/icon.svg", "/pages/languages/de-more.js", "/pages/languages/de-views.js",
   "/pages/languages/de.js", "/pages/languages/en-more.js", "/pages/languages/en-views.js", "/pages/languages/en.js", "/pages/languages/index.js",
   "/pages/later.css", "/pages/parts/ground.js", "/pages/parts/kinds.js", "/pages/parts/numbers.js", "/pages/parts/page.js", "/pages/parts/text.js",
-  "/pages/parts/tiles.js", "/pages/parts/windowed.js", "/pages/parts/words.js", "/pages/shell/dialog.js", "/pages/shell/keys.js",
+  "/pages/parts/tiles.js", "/pages/parts/weight.js", "/pages/parts/windowed.js", "/pages/parts/words.js", "/pages/shell/dialog.js", "/pages/shell/keys.js",
   "/pages/shell/route.js", "/pages/shell/styled.js", "/pages/stores/api.js", "/pages/stores/kept.js", "/pages/stores/store.js",
   "/pages/views/map.css", "/pages/views/nodes.css", "/pages/views/signin.js", "/pages/views/table.css",
 ];
 const GATEWAY = [
-  "/pages/parts/chart.js", "/pages/shell/shell.js", "/pages/stores/chat.js", "/pages/stores/conversations.js", "/pages/stores/cursor.js",
+  "/pages/parts/chart.js", "/pages/parts/meter.js", "/pages/shell/shell.js", "/pages/stores/chat.js", "/pages/stores/conversations.js", "/pages/stores/cursor.js",
   "/pages/stores/gateway.js", "/pages/stores/live.js", "/pages/stores/nodes.js", "/pages/stores/outbox.js", "/pages/views/air.css",
-  "/pages/views/air.js", "/pages/views/chat.css", "/pages/views/chat.js", "/pages/views/composer.js", "/pages/views/conversations.js",
+  "/pages/views/air.js", "/pages/views/alerts.js", "/pages/views/chat.css", "/pages/views/chat.js", "/pages/views/composer.js", "/pages/views/conversations.js",
   "/pages/views/details.js", "/pages/views/gateway.css", "/pages/views/gateway.js", "/pages/views/list.js", "/pages/views/map.js",
-  "/pages/views/marks.js", "/pages/views/node.js", "/pages/views/nodes.js", "/pages/views/packet.js", "/pages/views/search.js",
+  "/pages/views/marks.js", "/pages/views/node.js", "/pages/views/nodes.js", "/pages/views/packet.js", "/pages/views/path.js", "/pages/views/search.js", "/pages/views/settings.js",
 ];
 const HUB = [
   "/pages/hub/alerts.js", "/pages/hub/commands.js", "/pages/hub/contact.js", "/pages/hub/coverage.js", "/pages/hub/documents.js",

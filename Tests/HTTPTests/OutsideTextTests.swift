@@ -35,6 +35,8 @@ import Testing
     #expect(Array(request.path.utf8) == Array("/v1/a".utf8))
     #expect(request.query["to"].map { Array($0.utf8) } == Array("\u{301}x".utf8))
     #expect(request.query["text"] == "=" && request.query["limit"] == "5")
+    // As browsers write a space, and a plus.
+    #expect(HTTPRequest("GET", "/v1/a?q=two+words%2B&a+b").query == ["q": "two words+", "a b": ""])
     #expect(HTTPRequest("GET", "/v1/a").query.isEmpty)
   }
 

@@ -222,6 +222,16 @@ def drafts_stay(world):
 
 
 @test
+def words_that_are_apart_are_found(world):
+    first, second = secrets.token_hex(4), secrets.token_hex(4)
+    world.gateway.say(f"chan r3 0 {first} stands far from {second}")
+    browser = chat(world)
+    browser.shows(second, ".chat-scroll")
+    browser.type("#list-search", f"{second} {first}")
+    browser.shows("stands far from", ".list-found")
+
+
+@test
 def names_of_objects_are_no_views(world):
     for path in ("/constructor", "/__proto__", "/toString/x"):
         browser = world.open(path)

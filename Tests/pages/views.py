@@ -136,7 +136,7 @@ def a_repeater_is_asked(world):
         browser.click('[data-path="discover"]')
         browser.until("a path", lambda: browser.all(".details .plain .good-words, .details .plain .bad-words"), 120)
         asked("Status")
-        browser.shows("4.02", '.answer[data-ask="status"]')
+        browser.shows("4.015", '.answer[data-ask="status"]')
         asked("Telemetry")
         asked("Neighbours")
         browser.type(".terminal-field", "ver" + Keys.ENTER)

@@ -79,14 +79,7 @@ public struct HTTPRequest: Sendable, Equatable {
   /// Query values by name, percent-decoded; the last one of a repeated name.
   public var query: [String: String] {
     let parts = target.pieces(at: "?", most: 2)
-    guard parts.count == 2 else { return [:] }
-    var values: [String: String] = [:]
-    for pair in parts[1].pieces(at: "&") {
-      let field = pair.pieces(at: "=", most: 2)
-      guard !pair.isEmpty, let name = PercentCoding.decode(field[0]) else { continue }
-      values[name] = field.count > 1 ? PercentCoding.decode(field[1]) ?? "" : ""
-    }
-    return values
+    return parts.count == 2 ? PercentCoding.query(String(parts[1])) : [:]
   }
 
   func encode(host: String) -> [UInt8] {
@@ -146,6 +139,20 @@ public struct HTTPResponse: Sendable, Equatable {
 
 /// Percent-encoding of targets.
 public enum PercentCoding {
+  /// The values of a query by name; the last one of a repeated name. A `+` is a space, as forms and browsers write it (WHATWG URL § 5.1).
+  public static func query(_ text: String) -> [String: String] {
+    func plain(_ field: some StringProtocol) -> String? {
+      decode(String(decoding: field.utf8.map { $0 == UInt8(ascii: "+") ? 0x20 : $0 }, as: UTF8.self))
+    }
+    var values: [String: String] = [:]
+    for pair in text.pieces(at: "&") {
+      let field = pair.pieces(at: "=", most: 2)
+      guard !pair.isEmpty, let name = plain(field[0]) else { continue }
+      values[name] = field.count > 1 ? plain(field[1]) ?? "" : ""
+    }
+    return values
+  }
+
   /// `nil` for an invalid escape, or bytes that are not UTF-8. `+` is not decoded.
   public static func decode(_ text: some StringProtocol) -> String? {
     var bytes: [UInt8] = []

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Deflate
+import HTTP
 import Hummingbird
 import HummingbirdCore
 import JSON
@@ -45,10 +46,10 @@ struct HubAPI: Sendable {
     /// The key's, of a short post.
     var short: ShortPosts.Session?
 
-    func query(_ name: String) -> String? { request.uri.queryParameters.get(name) }
+    func query(_ name: String) -> String? { request.values[name] }
     /// 0 to 2⁵³; what lies outside counts as the bound.
     func number(_ name: String) -> Int64? {
-      request.uri.queryParameters.get(name, as: Int64.self).map { min(max($0, 0), JSONValue.wholeNumbers.upperBound) }
+      query(name).flatMap { Int64($0) }.map { min(max($0, 0), JSONValue.wholeNumbers.upperBound) }
     }
     /// How the body is compressed; `nil`: it is not.
     var coding: String? {
@@ -57,7 +58,7 @@ struct HubAPI: Sendable {
       return coding == "identity" ? nil : coding
     }
     /// 100 rows a page unless asked for less or more, 1000 at most.
-    var limit: Int { min(max(request.uri.queryParameters.get("limit", as: Int.self) ?? 100, 1), 1000) }
+    var limit: Int { min(max(query("limit").flatMap { Int($0) } ?? 100, 1), 1000) }
   }
 
   func router() -> Router<HubContext> {
@@ -293,6 +294,11 @@ struct HubAPI: Sendable {
     let value = try? JSONValue(parsing: bytes)
     return value?.fields == nil ? nil : value
   }
+}
+
+extension Request {
+  /// What its query says. Hummingbird's own leaves a `+` as it is, which browsers write for a space.
+  var values: [String: String] { PercentCoding.query(uri.query ?? "") }
 }
 
 /// The context of a request.

@@ -21,7 +21,7 @@ extension HubWeb {
       throw WebGuard.Refusal(status: 403, message: "requests of other sites are refused")
     }
     guard let provider else { return Self.plain(HubAPI.refusal(.notFound, "not found")) }
-    let journey = OpenIDJourney(back: request.uri.queryParameters.get("back"), at: HubClock.now)
+    let journey = OpenIDJourney(back: request.values["back"], at: HubClock.now)
     do throws(OpenIDFailure) {
       var response = Self.redirect(try await provider.address(journey, from: address))
       setCookie(
@@ -68,7 +68,7 @@ extension HubWeb {
   }
 
   private func journey(_ request: Request, _ key: [UInt8]) throws(OpenIDFailure) -> OpenIDJourney {
-    let state = request.uri.queryParameters.get("state") ?? ""
+    let state = request.values["state"] ?? ""
     let journeys = cookies(request, OpenIDJourney.cookie).prefix(4).compactMap {
       OpenIDJourney($0, key: key, at: HubClock.now)
     }
@@ -77,15 +77,15 @@ extension HubWeb {
   }
 
   private func code(_ request: Request) throws(OpenIDFailure) -> String {
-    let query = request.uri.queryParameters
-    if let error = query.get("error") {
-      throw .refused(Visible.line("\(error) \(query.get("error_description") ?? "")".cut(toBytes: 200)))
+    let query = request.values
+    if let error = query["error"] {
+      throw .refused(Visible.line("\(error) \(query["error_description"] ?? "")".cut(toBytes: 200)))
     }
     // RFC 9207: who has several providers is not to take one's code for another's.
-    if let issuer = query.get("iss"), provider?.settings.issuer.isExactly(issuer) != true {
+    if let issuer = query["iss"], provider?.settings.issuer.isExactly(issuer) != true {
       throw .untrusted("the code is of another issuer")
     }
-    guard let code = query.get("code"), (1...Self.mostCodeBytes).contains(code.utf8.count) else {
+    guard let code = query["code"], (1...Self.mostCodeBytes).contains(code.utf8.count) else {
       throw .refused("there is no code")
     }
     return code

@@ -2,6 +2,7 @@
 import { fill, make } from "../parts/page.js";
 import { span, when } from "../parts/numbers.js";
 import { cut, named } from "../parts/text.js";
+import { byWeight } from "../parts/weight.js";
 import { has, t } from "../parts/words.js";
 import { ask, order, query } from "../stores/api.js";
 import { onKeys } from "../shell/keys.js";
@@ -113,7 +114,7 @@ export class View {
       fill(this.place, this.#trouble ? make("div", { class: "empty", role: "alert" }, make("p", { text: this.#trouble.message }), make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#load() } })) : make("p", { class: "quiet", text: t("loading") }));
       return;
     }
-    const groups = { open: shown.filter((one) => !one.ended_at && !one.acknowledged_at), seen: shown.filter((one) => !one.ended_at && one.acknowledged_at), over: shown.filter((one) => one.ended_at) };
+    const groups = { open: shown.filter((one) => !one.ended_at && !one.acknowledged_at).sort(byWeight), seen: shown.filter((one) => !one.ended_at && one.acknowledged_at).sort(byWeight), over: shown.filter((one) => one.ended_at) };
     const version = JSON.stringify([shown, this.#next]);
     const words = t("alerts.open-count", { count: groups.open.length + groups.seen.length });
     if (this.count.textContent !== words) this.count.textContent = words;

@@ -8,7 +8,7 @@ import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
 import { styled } from "../shell/styled.js";
 import { contactMark } from "./contact.js";
-import { contact, fleet, gatewayName, live, needs } from "./live.js";
+import { contact, fleet, gatewayName, live, needs, weight } from "./live.js";
 
 const COLUMNS = [
   { name: "gateway", of: (row) => gatewayName(row.gateway).toLocaleLowerCase(), isFirstUp: true },
@@ -115,7 +115,7 @@ export class View {
     else if (only) found = found.filter((row) => contact(row) === only);
     if (wanted) found = found.filter((row) => `${row.gateway}\n${row.name ?? ""}\n${row.radio ?? ""}\n${(row.tags ?? []).join("\n")}\n${row.note ?? ""}\n${row.model ?? ""}\n${row.version ?? ""}`.toLocaleLowerCase().includes(wanted));
     const column = COLUMNS.find((one) => one.name === route.get("by"));
-    const of = column?.of ?? ((row) => `${needs(row).length ? 0 : row.alerts ? 1 : 2}${gatewayName(row.gateway).toLocaleLowerCase()}`);
+    const of = column?.of ?? ((row) => `${weight(row)}${gatewayName(row.gateway).toLocaleLowerCase()}`);
     const sign = column && route.get("order") === "down" ? -1 : 1;
     return found.map((row) => [of(row), row]).sort(([a, x], [b, y]) => (a < b ? -sign : a > b ? sign : x.gateway < y.gateway ? -1 : 1)).map(([, row]) => row);
   }

@@ -190,6 +190,14 @@ export function contact(row) {
   return Date.now() - row.last_seen < SILENT_MS ? "quiet" : "silent";
 }
 
+const NEEDS = ["silent", "radio", "store", "power", "clock"];
+
+/** How much a gateway needs somebody: by the worst of its needs, before alerts of other things, before nothing. */
+export function weight(row) {
+  const [worst] = needs(row);
+  return worst ? NEEDS.indexOf(worst) : NEEDS.length + (row.alerts ? 0 : 1);
+}
+
 /** What needs somebody, in the order of how much: words of the catalogue. */
 export function needs(row) {
   const found = [];

@@ -1,4 +1,5 @@
-// Messages of all gateways, each once, the newest first; who heard one, and how well.
+// Messages of all gateways, each once, the newest first; who heard one, and how well. The hub gives them in the order in which they came, which is how
+// nothing is missed; here they stand by when they were heard: what a gateway sends after a cut stands where it was said.
 import { fill, icon, iconButton, make } from "../parts/page.js";
 import { decibels, full, number, when } from "../parts/numbers.js";
 import { cut, named, written } from "../parts/text.js";
@@ -20,7 +21,9 @@ const MOST_ROWS = 20_000;
 export class View {
   #shell;
   #ends;
+  /** As they came, the last first; and as they are shown. */
   #rows = [];
+  #shown = [];
   #next = null;
   #isLoading = false;
   #wanted = null;
@@ -176,7 +179,8 @@ export class View {
 
   #draw() {
     this.scroller.querySelector(".empty")?.remove();
-    this.list.set(this.#rows.map((row) => ({ key: String(row.position), version: `${row.heard.length}${String(row.position) === route.id}`, row })), this.#next !== null);
+    this.#shown = byTime(this.#rows);
+    this.list.set(this.#shown.map((row) => ({ key: String(row.position), version: `${row.heard.length}${String(row.position) === route.id}`, row })), this.#next !== null);
     this.note.textContent = this.#trouble ? this.#trouble.message : "";
     if (this.isLoaded && !this.#rows.length && this.#next === null) {
       const isFiltered = Object.values(this.#filter).some((one) => one !== null);
@@ -198,8 +202,8 @@ export class View {
   }
 
   #step(by) {
-    const at = this.#rows.findIndex((row) => String(row.position) === route.id);
-    const next = this.#rows[at < 0 ? 0 : Math.max(0, Math.min(this.#rows.length - 1, at + by))];
+    const at = this.#shown.findIndex((row) => String(row.position) === route.id);
+    const next = this.#shown[at < 0 ? 0 : Math.max(0, Math.min(this.#shown.length - 1, at + by))];
     if (!next) return;
     route.go(`/messages/${next.position}${location.search}`, { replace: at >= 0 });
     this.list.show(String(next.position));
@@ -230,6 +234,21 @@ export class View {
         make("span", {}, make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(gatewayName(one.gateway))), bar(one.snr)),
         make("span", { class: "quiet small" }, howHeard(one), " ", index ? later(one.at - first.at) : when(one.at))))));
   }
+}
+
+/** Before this no clock was right that is told here: an unset one shows May 2024 or 1970. */
+const FIRST_MS = Date.UTC(2025, 0, 1);
+
+/** The newest first. What a clock that was not set says counts as heard with what came before it. */
+export function byTime(rows) {
+  const latest = Date.now() + HOUR;
+  let before = FIRST_MS;
+  const times = new Map();
+  for (const row of [...rows].sort((a, b) => a.position - b.position)) {
+    if (row.at >= FIRST_MS && row.at <= latest) before = row.at;
+    times.set(row.position, before);
+  }
+  return [...rows].sort((a, b) => times.get(b.position) - times.get(a.position) || b.position - a.position);
 }
 
 /** Who heard it first is first. */

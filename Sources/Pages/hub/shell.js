@@ -135,7 +135,7 @@ export class HubShell {
 
   #tellFleet() {
     let count = 0;
-    for (const row of fleet.rows.values()) if (needs(row).length) count += 1;
+    for (const row of fleet.rows.values()) if (needs(row).length || row.alerts) count += 1;
     this.#tellCount("fleet", count, "fleet.need");
     this.#tellCount("alerts", fleet.summary?.alerts ?? 0, "alerts.open-count");
   }

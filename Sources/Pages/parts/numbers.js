@@ -23,8 +23,11 @@ export function decibels(value) {
   return `${number(value, 0)} dB`;
 }
 
+/** What was measured, with all its digits: a thousandth tells how a battery goes. */
+export function measured(value) { return number(value, 6); }
+
 export function volts(millivolts) {
-  return `${formatter(Intl.NumberFormat, { minimumFractionDigits: 2, maximumFractionDigits: 2 }).format(millivolts / 1000)} V`;
+  return `${formatter(Intl.NumberFormat, { minimumFractionDigits: 2, maximumFractionDigits: 3 }).format(millivolts / 1000)} V`;
 }
 
 export function size(bytes) {

@@ -9,6 +9,7 @@ class Gateway extends Store {
   constructor() {
     super();
     live.on("status", (status) => this.#take(status));
+    live.on("journal", ({ kind }) => { if (kind === "alert") this.load(); });
   }
 
   #take(status) {
@@ -37,10 +38,12 @@ class Gateway extends Store {
     return radio.state;
   }
 
-  /** How many things want a person. */
+  /** How many things want a person: its open alerts, and no other count beside them. */
   get troubles() {
     const status = this.status;
     if (!status) return 0;
+    if (status.alerts && !status.store?.error) return status.alerts.length;
+    // A store that cannot be read knows of none.
     let count = status.radio.state === "down" ? 1 : 0;
     for (const upstream of status.upstreams ?? []) if (upstream.state === "stopped" || upstream.dead_letters > 0 || upstream.state === "waiting") count += 1;
     if (status.store?.error) count += 1;

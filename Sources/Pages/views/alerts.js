@@ -1,6 +1,7 @@
 // What wants a person, as the gateway's rules say it: open ones on top, each to be acknowledged.
 import { fill, icon, make } from "../parts/page.js";
 import { number, when } from "../parts/numbers.js";
+import { byWeight } from "../parts/weight.js";
 import { t } from "../parts/words.js";
 import { order } from "../stores/api.js";
 import { tell } from "./marks.js";
@@ -10,7 +11,7 @@ const MOST_OVER = 10;
 
 /** `alerts`: of `GET /v1/alerts`, newest first; `changed`: reads them anew. */
 export function showAlerts(place, alerts, changed) {
-  const open = alerts.filter((one) => !one.ended_at);
+  const open = alerts.filter((one) => !one.ended_at).sort(byWeight);
   const over = alerts.filter((one) => one.ended_at).slice(0, MOST_OVER);
   place.hidden = !alerts.length;
   const wanting = open.filter((one) => !one.acknowledged_at);

@@ -185,7 +185,7 @@ export class View {
         one.remedy ? make("p", { class: "quiet", lang: "en" }, remedy(one.remedy)) : null,
         one.subject === "advert" && one.state !== "ok" ? make("button", { type: "button", class: "button small", text: t("gateway.advert-flood"), on: { click: () => this.#advert(true) } }) : null));
     fill(this.doctor, make("header", { class: "card-head" }, make("h2", { id: "doctor-title", text: t("doctor") }),
-      make("span", { class: `word ${wanting.some((one) => one.state === "failed") ? "bad" : wanting.length ? "warn" : "good"}`, text: wanting.length ? t("doctor.wanting", { count: wanting.length }) : t("doctor.well") })),
+      make("span", { class: `word ${wanting.some((one) => one.state === "failed") ? "bad" : wanting.length ? "warn" : "good"}`, text: wanting.length ? t("doctor.wanting") : t("doctor.well") })),
     make("ul", { class: "findings" }, wanting.map(row)),
     make("details", { class: "more", open: this.#opened.has("fine"), on: { toggle: (event) => { if (event.target.open) this.#opened.add("fine"); else this.#opened.delete("fine"); } } },
       make("summary", { text: t("doctor.fine", { count: fine.length }) }), make("ul", { class: "findings" }, fine.map(row))));

@@ -1,6 +1,6 @@
 // One node: who it is, where, how it is reached, what it measures, what is noted of it, and what may be asked of it.
 import { fill, icon, make } from "../parts/page.js";
-import { decibels, full, kilometres, number, span, volts, when } from "../parts/numbers.js";
+import { decibels, full, kilometres, measured, number, span, volts, when } from "../parts/numbers.js";
 import { named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { chart } from "../parts/chart.js";
@@ -147,7 +147,7 @@ export class NodeDetails {
         put(t("node.queue"), at, body.queue, (value) => number(value));
       } else for (const { type, channel, value } of body.readings ?? []) {
         const name = (has(`reading.${type}`) ? t(`reading.${type}`) : type) + (channel > 1 ? ` ${channel}` : "");
-        put(name, at, value, (one) => `${number(one, 2)} ${UNITS[type] ?? ""}`.trim());
+        put(name, at, value, (one) => `${measured(one)} ${UNITS[type] ?? ""}`.trim());
       }
     }
     this.readings.hidden = !series.size;
@@ -227,7 +227,7 @@ export class NodeDetails {
   #telemetry({ readings = [] }) {
     if (!readings.length) return make("p", { class: "quiet", text: t("ask.nothing") });
     return facts(readings.map(({ type, channel, value, values }) => [`${has(`reading.${type}`) ? t(`reading.${type}`) : type} ${channel}`,
-      value !== undefined ? `${number(value, 2)} ${UNITS[type] ?? ""}` : (values ?? []).map((one) => number(one, 5)).join(", ")]));
+      value !== undefined ? `${measured(value)} ${UNITS[type] ?? ""}` : (values ?? []).map((one) => measured(one)).join(", ")]));
   }
 
   #neighbours({ total, neighbours }) {

@@ -70,7 +70,7 @@ final class TopView {
     let state = status["radio"]?["state"]?.string ?? "?"
     var words = status["radio"]?["link"]?.string ?? ""
     if let error = status["radio"]?["error"]?.string { words = error }
-    if let battery = radio["battery_mv"]?.number, battery > 0 { words += ", \((battery / 10).rounded() / 100) V" }
+    if let battery = radio["battery_mv"]?.number, battery > 0 { words += ", \(battery / 1000) V" }
     if let noise = radio["stats"]?["noise_floor_dbm"]?.integer { words += ", noise \(noise) dBm" }
     return Line([(.plain, "radio     "), (state == "up" ? .good : .bad, state), (.plain, " " + Show.clean(words))])
   }
