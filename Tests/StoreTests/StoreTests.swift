@@ -298,6 +298,31 @@ struct Shop {
     #expect(try shop.store.trims(of: .messages, after: 0) == [range])
   }
 
+  @Test func `an open alert is not lost with what it tells of`() throws {
+    let shop = try Shop(journalMaxSize: 100_000)
+    try shop.store.keepOnlyCursors(of: ["a"])
+    for subject in ["open", "over"] {
+      shop.store.write { store throws(SQLiteError) in
+        let alert = StoredAlert(id: 0, rule: "journal_loss", subject: subject, text: "lost", beganAt: 5)
+        try store.beginAlert(alert, Store.AlertEvent(), at: Shop.moment)
+      }
+    }
+    shop.store.write { store throws(SQLiteError) in
+      try store.endAlert("journal_loss", "over", Store.AlertEvent(), elapsed: 1, at: Shop.moment)
+    }
+    for _ in 0..<3 {
+      try shop.append(300, body: Array(repeating: 1, count: 1000))
+      while shop.store.trimJournal(now: Shop.moment) != nil { try shop.store.commitNow() }
+      var told: [String] = []
+      try shop.store.readJournal(after: 0, limit: 1000, lane: .messages) { event, _ in
+        if event.kind == "alert" { told.append(String(decoding: event.body, as: UTF8.self)) }
+        return true
+      }
+      #expect(
+        told.count == 1 && told[0].contains(#""again":true"#) && told[0].contains(#""subject":"open""#), "\(told)")
+    }
+  }
+
   @Test func `a flipped bit in a row is seen`() throws {
     let shop = try Shop()
     try shop.append(3, body: Array("{\"a\":1}".utf8))

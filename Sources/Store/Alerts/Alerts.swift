@@ -90,6 +90,34 @@ extension Store {
     return seen
   }
 
+  /// At most so many are told again, each of some 400 bytes: they must not be what fills the journal.
+  private static let maxToldAgain = 64
+
+  /// Open alerts whose begin was journaled there.
+  func openAlerts(toldAfter seq: Int64, through last: Int64) throws(SQLiteError) -> [StoredAlert] {
+    var ids: [Int64] = []
+    guard settings.journalMaxSize >= 1024 * Int64(Self.maxToldAgain) else { return [] }
+    try database.each(
+      "SELECT body FROM journal WHERE seq > ? AND seq <= ? AND kind = '\(EventKind.alert.rawValue)'",
+      [.integer(seq), .integer(last)]
+    ) { (row) throws(SQLiteError) in
+      // `try?`: one that is damaged is counted among what is lost.
+      guard let body = try? JSONValue(parsing: row.blob(0)), body["state"]?.string == "begin",
+        let id = body["id"]?.integer, !ids.contains(id)
+      else { return true }
+      ids.append(id)
+      return ids.count < Self.maxToldAgain
+    }
+    var open: [StoredAlert] = []
+    for id in ids { if let alert = try alert(id), alert.endedAt == nil { open.append(alert) } }
+    return open
+  }
+
+  /// Within a `write`: its begin was deleted before every upstream had it. It goes with what is told of the loss, or nobody would know of it.
+  func tellAgain(_ alert: StoredAlert, at moment: Moment) throws(SQLiteError) {
+    try append(.alert, at: moment, body: Self.body(alert, "begin", AlertEvent { $0.field("again", true) }))
+  }
+
   private static func body(_ alert: StoredAlert, _ state: String, _ event: AlertEvent) -> [UInt8] {
     JSONWriter.object { json in
       event.fields(&json)

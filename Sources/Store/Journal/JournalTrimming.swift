@@ -99,7 +99,7 @@ extension Store {
       let isFree = free >= first
       var found = JournalTrim(
         first: first, last: isFree ? free : last, reason: isFree ? nil : last <= old ? "age" : "quota")
-      try store.delete(&found, beyond: slowest, at: now.milliseconds)
+      try store.delete(&found, beyond: slowest, at: now)
       trim = found
     }
     return trim.map { ($0, commit) }
@@ -153,7 +153,7 @@ extension Store {
 
   /// `slowest`: every upstream has the events up to there.
   private func delete(
-    _ trim: inout JournalTrim, beyond slowest: ByLane<Int64>, at now: Int64
+    _ trim: inout JournalTrim, beyond slowest: ByLane<Int64>, at now: Moment
   ) throws(SQLiteError) {
     let last = trim.last
     var missed: [LaneTrim] = []
@@ -162,6 +162,7 @@ extension Store {
         if let found = try unsent(lane, after: slowest[lane], through: last, reason) { missed.append(found) }
       }
     }
+    let alerts = missed.isEmpty ? [] : try openAlerts(toldAfter: slowest.messages, through: last)
     try noteDeleted(through: last)
     let freed = try bytes(through: last)
     try database.run("DELETE FROM journal WHERE seq <= ?", .integer(last))
@@ -169,7 +170,7 @@ extension Store {
     for found in missed { try remember(found) }
     let count = missed.reduce(0) { $0 + $1.count }
     if count > 0 {
-      try giveUp(count, at: now)
+      try giveUp(count, at: now.milliseconds)
       trim.missedBy = try upstreams(before: missed)
       let messages = missed.filter { $0.lane == .messages }
       for name in try upstreams(before: messages) { try setMeta("missed:\(name)", .integer(last)) }
@@ -180,6 +181,7 @@ extension Store {
     journalState.oldest = last + 1
     // Messages stay as rows, and are no longer events.
     try setMeta("journal_from", .integer(last + 1))
+    for alert in alerts { try tellAgain(alert, at: now) }
   }
 
   private func noteDeleted(through last: Int64) throws(SQLiteError) {
