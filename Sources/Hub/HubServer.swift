@@ -141,7 +141,7 @@ extension HubServer {
     let (registry, stores, elsewhere, live) = (api.registry, api.stores, api.elsewhere, api.live)
     return PostgresListener(
       address: configuration.location, password: configuration.password,
-      onConnect: { Task { await registry.tellAll(from: stores.pages) } },
+      onConnect: { Task { await registry.tellAll(from: stores.greeter) } },
       onNews: { news in
         Task {
           if news.bucket.begins(with: LinkElsewhere.prefix) {

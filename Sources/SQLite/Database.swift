@@ -130,6 +130,8 @@ public final class Database {
     }
   }
 
+  /// What was run here, as SQL.
+  public var statements: [String] { cache.keys.map(\.sql) }
   public var lastInsertedRow: Int64 { sqlite3_last_insert_rowid(handle) }
   public var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 

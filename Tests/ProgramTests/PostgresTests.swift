@@ -160,6 +160,7 @@ extension WholeProgramTests {
         """
         DROP TABLE positions, people, web_sessions, audit, alerts, known_browsers, token_uses, hub_links,
           gateway_channels, steady_clock, journey_key;
+        DROP INDEX contacts_by_key, commands_by_time;
         ALTER TABLE epochs DROP COLUMN nodes, DROP COLUMN packets;
         ALTER TABLE epochs RENAME COLUMN messages TO acknowledged;
         DELETE FROM schema_version WHERE version > 2;

@@ -49,7 +49,7 @@ extension HubAPI {
   }
 
   func greet(_ call: Call) async throws -> Response {
-    guard let known = try await stores.pages.gateways(call.gateway).first else {
+    guard let known = try await stores.greeter.gateways(call.gateway).first else {
       return Self.refusal(.notFound, "unknown gateway") { json in
         Self.writePacking(to: &json)
         if let epoch = call.query("epoch") { writeShort(call, epoch: epoch, to: &json) }
@@ -108,7 +108,7 @@ extension HubAPI {
     guard let query = HubUpdates.Query({ call.number($0) }, bucket: call.query("bucket")) else {
       return Self.refusal(.badRequest, "buckets, or bucket and after, are required")
     }
-    return Self.json(try await query.run(stores.pages, call.gateway))
+    return Self.json(try await query.run(stores.greeter, call.gateway))
   }
 
   func states(_ call: Call) async throws -> Response {

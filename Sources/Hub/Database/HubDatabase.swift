@@ -193,11 +193,15 @@ protocol HubDatabase: AnyObject {
   var nextPosition: String { get }
   /// SQL for the number from which on joined messages are not to be read yet: one that is smaller may still come.
   var unsettledPosition: String? { get }
+  /// Whether a table in a join may be a question about the one before it (`LATERAL`).
+  var knowsLateral: Bool { get }
   /// SQL for the size of a text in bytes, without reading all of it if possible.
   func bytes(_ column: String) -> String
 }
 
 extension HubDatabase {
+  var knowsLateral: Bool { false }
+
   @discardableResult
   func run(_ sql: String, _ values: SQLiteValue...) throws(HubDatabaseError) -> Int { try run(sql, values) }
 

@@ -14,7 +14,7 @@ enum HubSchema {
     let all = [
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
-      steadyClock, journeyKey,
+      steadyClock, journeyKey, reading,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -149,6 +149,12 @@ enum HubSchema {
   private static var journeyKey: String {
     "CREATE TABLE journey_key(key TEXT NOT NULL); INSERT INTO journey_key VALUES ('\(WebSessions.token())')"
   }
+
+  /// For readers: who heard a node; commands of all gateways by their time.
+  private static let reading = """
+    CREATE INDEX contacts_by_key ON contacts(key, gateway);
+    CREATE INDEX commands_by_time ON commands(created_at, gateway, id)
+    """
 
   /// Which channels each gateway has told of: that it has joined them, or of a message there. Of others it gets nothing.
   private static func gatewayChannels(_ dialect: Dialect) -> String {

@@ -324,6 +324,7 @@ final class PostgresHubDatabase: HubDatabase {
     "((SELECT base FROM positions) + pg_snapshot_xmin(pg_current_snapshot())::text::bigint) * 1048576"
   }
 
+  var knowsLateral: Bool { true }
   func bytes(_ column: String) -> String { "octet_length(\(column))" }
 }
 

@@ -87,6 +87,9 @@ final class SQLiteHubDatabase: HubDatabase {
     if let failure { throw failure }
   }
 
+  /// What was asked here, as SQL.
+  var statements: [String] { database.statements }
+
   func begin() throws(HubDatabaseError) {
     try execute("BEGIN IMMEDIATE")
     guard try first("PRAGMA user_version", read: { $0.integer(0) }) ?? 0 <= Int64(HubSchema.newest) else {

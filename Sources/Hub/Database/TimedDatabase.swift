@@ -97,5 +97,6 @@ final class TimedDatabase: HubDatabase {
   func listeners() throws(HubDatabaseError) -> Int64 { try inner.listeners() }
   var nextPosition: String { inner.nextPosition }
   var unsettledPosition: String? { inner.unsettledPosition }
+  var knowsLateral: Bool { inner.knowsLateral }
   func bytes(_ column: String) -> String { inner.bytes(column) }
 }

@@ -353,7 +353,7 @@ struct LinkSession: Sendable {
     guard let query = HubUpdates.Query({ parameters[$0]?.integer }, bucket: parameters["bucket"]?.string) else {
       return nil
     }
-    return try await query.run(stores.pages, gateway)
+    return try await query.run(stores.greeter, gateway)
   }
 }
 

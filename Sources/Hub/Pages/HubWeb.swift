@@ -156,7 +156,7 @@ final class HubWeb: Sendable {
   func signOut(_ request: Request) async throws -> Response {
     try check(request, sameOrigin: true)
     // Where readers wait, not where gateways' batches are written.
-    for token in tokens(request, Self.cookie) where try await stores.pages.hasSession(token) {
+    for token in tokens(request, Self.cookie) where try await stores.greeter.hasSession(token) {
       try await stores.desk.endSession(token)
     }
     var response = state(nil)
@@ -173,11 +173,11 @@ final class HubWeb: Sendable {
     else { return Self.plain(HubAPI.refusal(.badRequest, "\"person\" and \"password\" are missing")) }
     var guesser = Guesser(address: address, name: name)
     for browser in tokens(request, Self.browserCookie) where guesser.browser == nil {
-      if try await stores.pages.isKnown(browser, to: name) { guesser.browser = browser }
+      if try await stores.greeter.isKnown(browser, to: name) { guesser.browser = browser }
     }
     if let pause = pause(of: guesser) { return Self.tooMany(pause) }
     // Of a name that nobody has as much work is done.
-    let hash = try await stores.pages.passwordHash(of: name)
+    let hash = try await stores.greeter.passwordHash(of: name)
     let isRight: Bool
     do {
       isRight = try await clerk.isRight(password, hash)

@@ -23,6 +23,8 @@ struct ListQuery: Sendable {
   }
 
   var isNewestFirst: Bool { after == nil }
+  fileprivate var order: String { isNewestFirst ? "DESC" : "ASC" }
+  fileprivate var beyond: String { isNewestFirst ? "<" : ">" }
   /// Where it begins; the largest number of all: at the newest.
   fileprivate var start: Int64 { after ?? before ?? .max }
   /// Whether a body has what is looked for in it.
@@ -63,7 +65,7 @@ extension HubStore {
     let heard = "(SELECT sum(\(bytes("h.body"))) FROM heard h WHERE h.message = m.position)"
     let found = try find(
       query, from: "messages", key: "position",
-      fixed: "position \(query.isNewestFirst ? "<" : ">") ?1 \(settled)",
+      looked: "SELECT position, at, channel FROM messages WHERE position \(query.beyond) ?1 \(settled)",
       filter: "(CAST(?5 AS TEXT) IS NULL OR m.channel = ?5) AND \(gateway)",
       values: [.optional(query.channel), .optional(query.gateway)],
       size: "\(bytes("b.body")) + coalesce(\(heard), 0)")
@@ -78,7 +80,9 @@ extension HubStore {
   func events(of gateway: String, _ query: ListQuery) throws(HubDatabaseError) -> [UInt8] {
     let found = try find(
       query, from: "events", key: "id",
-      fixed: "gateway = ?5 AND (CAST(?6 AS TEXT) IS NULL OR kind = ?6) AND id \(query.isNewestFirst ? "<" : ">") ?1",
+      looked: query.kind == nil
+        ? eventsOfAllKinds(query)
+        : "SELECT id, at FROM events WHERE gateway = ?5 AND kind = ?6 AND id \(query.beyond) ?1",
       filter: "TRUE", values: [.text(gateway), .optional(query.kind)], size: bytes("b.body"))
     var bodies: [Int64: [UInt8]] = [:]
     try database.read([
@@ -99,20 +103,33 @@ extension HubStore {
     }
   }
 
-  /// The keys of a page's rows. `fixed` limits the rows that are looked at, `filter` those that count; `?1` is where it begins, `?2` how many are looked
+  /// A gateway's events lie by their kinds: as many as are wanted of each, kind after kind.
+  private func eventsOfAllKinds(_ query: ListQuery) -> String {
+    let each =
+      "FROM events x WHERE x.gateway = ?5 AND x.kind = k.kind AND x.id \(query.beyond) ?1 ORDER BY x.id \(query.order) LIMIT ?2"
+    let join =
+      database.knowsLateral
+      ? "CROSS JOIN LATERAL (SELECT x.id, x.at \(each)) e" : "JOIN events e ON e.id IN (SELECT x.id \(each))"
+    return """
+      WITH RECURSIVE k(kind) AS (SELECT min(kind) FROM events WHERE gateway = ?5 UNION ALL
+      SELECT (SELECT min(n.kind) FROM events n WHERE n.gateway = ?5 AND n.kind > k.kind) FROM k WHERE k.kind IS NOT NULL)
+      SELECT e.id, e.at FROM k \(join)
+      """
+  }
+
+  /// The keys of a page's rows. `looked` are the rows that are looked at, `filter` those that count; `?1` is where it begins, `?2` how many are looked
   /// at, `?3` and `?4` the times; `values` are those from `?5` on.
   private func find(
-    _ query: ListQuery, from table: String, key: String, fixed: String, filter: String, values: [SQLiteValue],
+    _ query: ListQuery, from table: String, key: String, looked rows: String, filter: String, values: [SQLiteValue],
     size: String
   ) throws(HubDatabaseError) -> Found {
-    let order = query.isNewestFirst ? "DESC" : "ASC"
+    let order = query.order
     let looksInside = query.words != nil || (table == "events" && query.channel != nil)
     let window = query.isFiltered ? Self.lookedAt : Int64(query.limit)
     let all: [SQLiteValue] =
       [.integer(query.start), .integer(window), .optional(query.since), .optional(query.until)] + values
-    // Not the bodies: a database may write down what it looks at.
-    let columns = table == "messages" ? "position, at, channel" : "id, at"
-    let looked = "(SELECT \(columns) FROM \(table) WHERE \(fixed) ORDER BY \(key) \(order) LIMIT ?2) m"
+    // Without bodies: a database may write down what it looks at.
+    let looked = "(\(rows) ORDER BY \(key) \(order) LIMIT ?2) m"
     // Each statement names each parameter: a server wants to know the type of all.
     let named = [("?3", "BIGINT"), ("?4", "BIGINT"), ("?5", "TEXT"), ("?6", "TEXT")].map { name, type in
       "coalesce(CAST(\(name) AS \(type)) = CAST(\(name) AS \(type)), TRUE)"

@@ -7,7 +7,9 @@ import SQLite
 extension HubStore {
   /// Nodes that one answer looks at where it looks for words.
   private static let nodesLookedAt = 5000
-  private static let nodesAtOnce = 500
+  private static let nodesAtOnce = 100
+  /// Events of channels of one gateway that are looked at for names.
+  private static let channelsOfOne = 64
   /// Gateways that are named for one node, the latest to hear it first, and bytes of a record that is looked into.
   private static let maxHearers = 100
   private static let recordBytes = 8192
@@ -59,7 +61,12 @@ extension HubStore {
   private func nodeKeys(after: String, _ limit: Int) throws(HubDatabaseError) -> [String] {
     var keys: [String] = []
     try database.each(
-      "SELECT DISTINCT key FROM contacts WHERE key > ?1 ORDER BY key LIMIT ?2", [.text(after), .integer(Int64(limit))]
+      // From key to key, and not over all who have heard it.
+      """
+      WITH RECURSIVE k(key) AS (SELECT min(key) FROM contacts WHERE key > ?1 UNION ALL
+      SELECT (SELECT min(c.key) FROM contacts c WHERE c.key > k.key) FROM k WHERE k.key IS NOT NULL)
+      SELECT key FROM k WHERE key IS NOT NULL LIMIT ?2
+      """, [.text(after), .integer(Int64(limit))]
     ) { (row) throws(HubDatabaseError) in
       keys.append(row.text(0))
       return true
@@ -69,14 +76,19 @@ extension HubStore {
 
   private func hearings(of keys: [String]) throws(HubDatabaseError) -> [String: [Hearing]] {
     var found: [String: [Hearing]] = [:]
+    let body = "CASE WHEN \(bytes("c.body")) <= \(Self.recordBytes) THEN c.body ELSE '{}' END AS body"
     try database.read([
       HubCall(
         """
-        SELECT key, gateway, at, body FROM (SELECT c.key, c.gateway, c.at,
-        CASE WHEN \(bytes("c.body")) <= \(Self.recordBytes) THEN c.body ELSE '{}' END AS body,
+        SELECT key, gateway, at, body FROM (SELECT c.key, c.gateway, c.at, \(body),
         row_number() OVER (PARTITION BY c.key ORDER BY c.at DESC, c.gateway) AS number
         FROM @rows JOIN contacts c ON c.key = v.key) r WHERE number <= \(Self.maxHearers) ORDER BY key, number
-        """, [("key", .texts(keys))]
+        """,
+        one: """
+          SELECT c.key, c.gateway, c.at, \(body) FROM contacts c WHERE c.key = v.key
+          ORDER BY c.at DESC, c.gateway LIMIT \(Self.maxHearers)
+          """,
+        [("key", .texts(keys))]
       ) { row in
         // `try?`: stored values were valid JSON when they arrived.
         guard let body = try? JSONValue(parsing: row.text(3)) else { return }
@@ -119,25 +131,16 @@ extension HubStore {
   func channels() throws(HubDatabaseError) -> [UInt8] {
     struct Channel {
       var name: String?
-      var gateways: Set<String> = []
+      var gateways: Int64 = 0
       var newest: Int64?
     }
     var found: [String: Channel] = [:]
-    let size = bytes("e.body")
-    try database.each(
-      """
-      SELECT e.gateway, e.body FROM gateways g JOIN events e ON e.gateway = g.id AND e.kind = 'channel'
-      WHERE \(size) <= 1024 ORDER BY e.id DESC LIMIT 20000
-      """, []
-    ) { (row) throws(HubDatabaseError) in
-      // `try?`: stored values were valid JSON when they arrived.
-      guard let body = try? JSONValue(parsing: row.text(1)), let digest = body["channel"]?.string else { return true }
-      var channel = found[digest] ?? Channel()
-      if channel.name == nil { channel.name = HubBounds.cut(body["name"]?.string, HubBounds.nameBytes) }
-      channel.gateways.insert(row.text(0))
-      found[digest] = channel
+    try database.each("SELECT channel, count(*) FROM gateway_channels GROUP BY channel LIMIT 20000", []) {
+      (row) throws(HubDatabaseError) in
+      found[row.text(0)] = Channel(gateways: row.integer(1))
       return true
     }
+    for (digest, name) in try channelNames() { found[digest, default: Channel()].name = name }
     // What is exchanged has a list of its own, with the time of its newest.
     try database.each(
       "SELECT name, at FROM buckets WHERE gateway = '' ORDER BY at DESC LIMIT 1000", []
@@ -164,12 +167,33 @@ extension HubStore {
           json.object { json in
             json.field("channel", digest)
             json.field("name", channel.name)
-            json.field("gateways", channel.gateways.count)
+            json.field("gateways", channel.gateways)
             json.field("newest_at", channel.newest)
           }
         }
       }
     }
+  }
+
+  /// What gateways have called their channels last.
+  private func channelNames() throws(HubDatabaseError) -> [String: String] {
+    var names: [String: (id: Int64, name: String)] = [:]
+    let newest =
+      "FROM events x WHERE x.gateway = g.id AND x.kind = 'channel' ORDER BY x.id DESC LIMIT \(Self.channelsOfOne)"
+    let join =
+      database.knowsLateral
+      ? "CROSS JOIN LATERAL (SELECT x.id, x.body \(newest)) e" : "JOIN events e ON e.id IN (SELECT x.id \(newest))"
+    try database.each(
+      "SELECT e.id, e.body FROM gateways g \(join) WHERE \(bytes("e.body")) <= 1024 LIMIT 100000", []
+    ) { (row) throws(HubDatabaseError) in
+      // `try?`: stored values were valid JSON when they arrived.
+      guard let body = try? JSONValue(parsing: row.text(1)), let digest = body["channel"]?.string,
+        let name = HubBounds.cut(body["name"]?.string, HubBounds.nameBytes), names[digest]?.id ?? -1 < row.integer(0)
+      else { return true }
+      names[digest] = (row.integer(0), name)
+      return true
+    }
+    return names.mapValues(\.name)
   }
 
   /// A command, and whose it is.
@@ -183,7 +207,7 @@ extension HubStore {
     before: (at: Int64, gateway: String, id: String)?, limit: Int
   ) throws(HubDatabaseError) -> (rows: [OwnedCommand], hasMore: Bool) {
     let filter = """
-      FROM commands WHERE created_at < ?1 OR (created_at = ?1 AND (gateway < ?2 OR (gateway = ?2 AND id < ?3)))
+      FROM commands WHERE (created_at, gateway, id) < (?1, ?2, ?3)
       ORDER BY created_at DESC, gateway DESC, id DESC LIMIT ?4
       """
     let values: [SQLiteValue] = [
@@ -226,7 +250,7 @@ extension HubStore {
         var count = 0
         try database.each(
           """
-          SELECT gateway, key, at, \(body) FROM contacts WHERE gateway > ?1 OR (gateway = ?1 AND key > ?2)
+          SELECT gateway, key, at, \(body) FROM contacts WHERE (gateway, key) > (?1, ?2)
           ORDER BY gateway, key LIMIT \(Self.nodesAtOnce)
           """, [.text(last.gateway), .text(last.node)]
         ) { (row) throws(HubDatabaseError) in

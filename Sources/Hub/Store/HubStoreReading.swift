@@ -133,8 +133,8 @@ extension HubStore {
       """
       SELECT g.id, g.epoch, g.events, g.last_seen, g.radio, \(lanes) FROM gateways g
       LEFT JOIN epochs e ON e.gateway = g.id AND e.epoch = g.epoch
-      WHERE (CAST(?1 AS TEXT) IS NULL OR g.id = ?1) AND g.id > ?2 ORDER BY g.id LIMIT ?3
-      """, [.optional(only), .text(after), .integer(Int64(limit))]
+      WHERE g.id \(only == nil ? ">" : "=") ?1 ORDER BY g.id LIMIT ?2
+      """, [.text(only ?? after), .integer(Int64(limit))]
     ) { (row) throws(HubDatabaseError) in
       found.append(
         Gateway(

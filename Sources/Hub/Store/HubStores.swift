@@ -9,7 +9,7 @@ final class HubStores: Sendable {
   let ingest: Ingest
   /// Commands, documents, states: what is written one by one.
   let desk: HubStore
-  /// Short questions, which never wait for a page.
+  /// What gateways ask, and who has signed in: short questions, which never wait for a page.
   let greeter: HubStore
   /// How much the hub has, for gateways that connect: after a restart of the hub that is the whole fleet.
   let greetings: Gathered<GatewayEpoch, HubStore.Progress?>
@@ -25,7 +25,7 @@ final class HubStores: Sendable {
   private let readers: [HubStore]
   private let lastReader = Mutex(0)
 
-  /// Pages for readers and gateways: each may take long.
+  /// Pages for readers: each may take long.
   var pages: HubStore {
     lastReader.withLock { last in
       last = (last + 1) % readers.count

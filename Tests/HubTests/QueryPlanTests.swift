@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Hub
+
+/// What readers and gateways ask costs as much as what it answers, and not as much as there is.
+@Suite struct QueryPlanTests {
+  private let scratch = Scratch(inMemory: true)
+  /// Tables that grow with all that ever came, or with gateways times nodes.
+  private static let big = ["events", "messages", "heard", "contacts", "updates", "commands"]
+  /// Nodes of each gateway are counted once a minute for all readers.
+  private static let excepted: Set = [
+    "SELECT gateway, count(*) FROM contacts GROUP BY gateway",
+    // The end of the table itself.
+    "SELECT coalesce(max(position), 0) FROM messages ",
+  ]
+
+  private func fill(_ store: HubStore) async throws {
+    func event(_ seq: Int64, _ kind: String, _ body: JSONValue) -> JSONValue {
+      .object([
+        ("seq", .integer(seq)), ("at", .integer(seq)), ("trusted", .bool(true)), ("kind", .string(kind)),
+        ("body", body),
+      ])
+    }
+    let channel = "0123456789abcdef"
+    let message = JSONValue.object([
+      ("kind", .string("channel")), ("channel", .string(channel)), ("sender_time", .integer(1)), ("text", .string("x")),
+    ])
+    let events = [
+      event(1, "channel", .object([("channel", .string(channel)), ("name", .string("hills"))])),
+      event(2, "message", message), event(3, "contact", .object([("key", .string("k1")), ("name", .string("n"))])),
+      event(4, "radio", .object([("key", .string(String(repeating: "a", count: 64)))])),
+    ]
+    let batch = try EventBatch(.object([("epoch", .string("e")), ("events", .array(events))]))
+    _ = try await store.take(batch, from: "g", at: 9)
+    _ = try await store.enqueue(.object([("command", .string("sync"))]), id: "c1", for: "g", by: "t", at: 9)
+  }
+
+  /// Each question of the store, once and with what it can be asked for.
+  private func askAll(_ store: HubStore) async throws {
+    let words = try SearchedWords("hill")
+    for after in [nil, 0] as [Int64?] {
+      var query = ListQuery(after: after, limit: 10)
+      for gateway in [nil, "g"] {
+        for channel in [nil, "0123456789abcdef"] {
+          for (since, words) in [(nil, nil), (1, nil), (nil, words)] as [(Int64?, SearchedWords?)] {
+            (query.gateway, query.channel, query.since, query.words) = (gateway, channel, since, words)
+            _ = try await store.messages(query)
+            for kind in [nil, "message"] {
+              query.kind = kind
+              _ = try await store.events(of: "g", query)
+            }
+            query.kind = nil
+          }
+        }
+      }
+    }
+    _ = try await store.nodes(after: "", limit: 10, words: nil)
+    _ = try await store.nodes(after: "k", limit: 10, words: words)
+    _ = try await store.channels()
+    _ = try await store.coverage(after: ("", ""), since: 0, limit: 10, gateways: [])
+    _ = try await store.allCommands(before: nil, limit: 10)
+    _ = try await store.allCommands(before: (9, "g", "c1"), limit: 10)
+    _ = try await store.commands(of: "g", limit: 10)
+    _ = try await store.commands(of: "g", since: 0)
+    _ = try await store.command("c1", of: "g")
+    _ = try await store.contacts(gateway: "g", after: "", limit: 10)
+    _ = try await store.gateways("g")
+    _ = try await store.gateways(after: "", limit: 10)
+    _ = try await store.fleet()
+    _ = try await store.fleet(only: ["g"])
+    _ = try await store.fleetCounts(heardSince: 1, linked: ["g"])
+    _ = try await store.figures(now: 9)
+    _ = try await store.seen(since: 0)
+    _ = try await store.states(of: "g")
+    _ = try await store.newestPosition()
+    _ = try await store.positions(after: 0, limit: 10)
+    _ = try await store.missed(after: 0, upTo: 10)
+    _ = try await store.hearerCounts(from: 0)
+    _ = try await store.joined([1])
+    _ = try await store.progress(of: [GatewayEpoch(gateway: "g", epoch: "e")])
+    _ = try await store.states(of: [HubStore.BucketQuestion(["commands", "channel/0123456789abcdef"], of: "g")])
+    for bucket in ["commands", "channel/0123456789abcdef"] {
+      for after in [0, 99] as [Int64] {
+        _ = try await store.updates(
+          bucket, of: "g", from: HubStore.Position(after: after, at: 1), until: nil, limit: 10)
+      }
+    }
+    _ = try await store.documents(of: "g", after: "", limit: 10)
+    _ = try await store.alerts(before: .max, openOnly: false, limit: 10)
+    _ = try await store.alertCounts(of: ["g"])
+    _ = try await store.deeds(before: .max, limit: 10)
+    _ = try await store.lastContacts(after: "", limit: 10)
+  }
+
+  @Test func `no question walks through a whole table`() async throws {
+    try await fill(try HubStore(location: scratch.location("hub.db")))
+    let store = HubStore(try SQLiteHubDatabase(reading: scratch.location("hub.db")))
+    try await askAll(store)
+    let plans = try await store.plans()
+    #expect(plans.count > 40)
+    for (sql, steps) in plans where !Self.excepted.contains(sql) {
+      var names = Set(Self.big)
+      for match in sql.matches(of: /\b(events|messages|heard|contacts|updates|commands) (?:AS )?([a-z])\b/) {
+        names.insert(String(match.2))
+      }
+      for step in steps {
+        let words = step.split(separator: " ").map(String.init)
+        // The smallest or largest of a table without an index is a search, too, and without a condition.
+        let isWalk = words.first == "SCAN" || (words.first == "SEARCH" && !step.contains("("))
+        let isWhole = isWalk && words.dropFirst().first.map(names.contains) == true
+        #expect(!isWhole, "\(step): \(sql)")
+      }
+    }
+  }
+}
+
+extension HubStore {
+  /// How SQLite goes about what it was asked here.
+  fileprivate func plans() throws(HubDatabaseError) -> [(sql: String, steps: [String])] {
+    var plans: [(sql: String, steps: [String])] = []
+    for sql in (database as? SQLiteHubDatabase)?.statements ?? [] where sql.contains("SELECT") {
+      var steps: [String] = []
+      try database.each("EXPLAIN QUERY PLAN \(sql)", []) { (row) throws(HubDatabaseError) in
+        steps.append(row.text(3))
+        return true
+      }
+      plans.append((sql, steps))
+    }
+    return plans
+  }
+}
