@@ -15,6 +15,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   case contactsFull = "contacts_full"
   case radioQueueFull = "radio_queue_full"
   case configurationWrong = "configuration_wrong"
+  case storeLost = "store_lost"
   // The hub's.
   case gatewaySilent = "gateway_silent"
   case hubDiskFull = "hub_disk_full"
@@ -23,7 +24,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   public static let ofGateways: [AlertRule] = [
     .radioLost, .backlogged, .deadLetters, .nodeSilent, .clockWrong, .diskFull, .journalLoss, .batteryLow, .supplyLow,
     .contactsFull, .radioQueueFull,
-    .configurationWrong,
+    .configurationWrong, .storeLost,
   ]
   public static let ofHubs: [AlertRule] = [.gatewaySilent, .hubDiskFull, .hubDatabase]
 
@@ -42,6 +43,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .contactsFull: AlertTimes(begins: .seconds(60), ends: .seconds(600))
     case .radioQueueFull: AlertTimes(begins: .zero, ends: .seconds(86_400))
     case .configurationWrong: AlertTimes(begins: .zero, ends: .zero)
+    case .storeLost: AlertTimes(begins: .zero, ends: .seconds(86_400))
     case .gatewaySilent: AlertTimes(begins: .seconds(900), ends: .zero)
     case .hubDiskFull: AlertTimes(begins: .zero, ends: .seconds(600))
     case .hubDatabase: AlertTimes(begins: .seconds(120), ends: .seconds(300))
@@ -70,6 +72,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .radioQueueFull: "Messages were lost in the radio, or may be, because its queue was full.\(over)"
     case .configurationWrong:
       "The configuration file is refused, and the gateway runs with the last one that worked.\(over)"
+    case .storeLost: "The gateway's database was damaged, or was removed or replaced while the gateway ran.\(over)"
     case .gatewaySilent:
       "Nothing has come for \(begins) from a gateway that keeps a link; from others for four times the longest of their usual pauses. "
         + "It ends when it is heard."

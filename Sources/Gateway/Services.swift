@@ -52,6 +52,7 @@ extension Daemon {
   private func beginAlerts() {
     alerts.begin()
     alerts.configuration(configuration.refusal)
+    if let saved = store.setAside { alerts.storeWasDamaged(saved) }
     alerts.radio(isUp: connection.state == .up, message: summary)
   }
 

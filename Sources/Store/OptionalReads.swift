@@ -12,7 +12,7 @@ extension Store {
     do {
       return try read()
     } catch {
-      noteUnreadable((error as? SQLiteError).map { "\(StoreError($0))" } ?? "\(error)")
+      noteUnreadable(error)
       return nil
     }
   }

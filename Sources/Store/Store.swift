@@ -92,6 +92,10 @@ public final class Store {
   public private(set) var lostFromLog: String?
   /// The database was found to be damaged, and no other has taken its place yet.
   public private(set) var isDamaged = false
+  /// The file that is open, whatever has its name by now.
+  private var openFile: StoreFiles.Number?
+  /// The database was removed, moved or replaced: what is stored from now on is lost when the gateway ends.
+  public var isElsewhere: Bool { StoreFiles.number(of: location) != openFile }
   /// Why the last write failed; `nil` if it succeeded.
   public private(set) var failure: StoreError?
 
@@ -116,6 +120,7 @@ public final class Store {
       database = try Self.open(settings)
       try load()
     }
+    (isDamaged, news, openFile) = (false, News(), StoreFiles.number(of: settings.location))
     // Do not find the transactions behind the damage again, or report them as lost after a power cut.
     try checkpoint()
     if lostFromLog == nil { lostFromLog = putBack }
@@ -188,7 +193,7 @@ public final class Store {
     database = try Self.open(settings)
     try load()
     setAside = target
-    (failure, isDamaged) = (nil, false)
+    (failure, isDamaged, openFile) = (nil, false, StoreFiles.number(of: settings.location))
     return target
   }
 
@@ -298,7 +303,16 @@ public final class Store {
   /// Different failures of `ifReadable` that are logged, of one store.
   private static let maxUnreadable = 16
 
-  func noteUnreadable(_ failure: String) {
+  func noteUnreadable(_ error: any Error) {
+    let failure = (error as? SQLiteError).map(StoreError.init) ?? error as? StoreError
+    if case .corrupt = failure { noteDamage() }
+    noteUnreadable(failure.map { "\($0)" } ?? "\(error)")
+  }
+
+  /// A read finds damage as a write does, and may be the only one to meet it.
+  private func noteDamage() { (isDamaged, news.isDamaged) = (true, true) }
+
+  private func noteUnreadable(_ failure: String) {
     guard unreadable.count < Self.maxUnreadable, unreadable.insert(failure).inserted else { return }
     news.loss = [news.loss, "a read failed: \(failure)"].compactMap { $0 }.joined(separator: "; ")
   }
@@ -324,7 +338,7 @@ public final class Store {
       journalState.undo()
       identities = nil
       alongside.merge(taken) { newer, _ in newer }
-      if case .corrupt = failed { (isDamaged, news.isDamaged) = (true, true) }
+      if case .corrupt = failed { noteDamage() }
     } else {
       journalState.keep()
       news.hasGrown = true
@@ -344,7 +358,9 @@ public final class Store {
     do {
       return try work()
     } catch {
-      throw StoreError(error)
+      let failure = StoreError(error)
+      if case .corrupt = failure { noteDamage() }
+      throw failure
     }
   }
 }

@@ -50,5 +50,57 @@ extension WholeProgramTests {
       rig.gateway?.send(SIGTERM)
       #expect(try rig.gateway?.ended() == 0)
     }
+
+    @Test func `a database that is removed under the gateway is told, and can still be saved`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      rig.writeGatewayConfiguration()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("chan r1 0 before it went")
+      try untilTrue("a message") { try rig.status()?["store"]?["messages"]?.integer == 1 }
+      #expect(try !rig.meshpost("alerts", "--open", "--json").lines.joined().contains("store_lost"))
+      for suffix in ["", "-wal"] { unlink(rig.scratch.location("gw.db") + suffix) }
+      // It looks now and then, and at a reload.
+      rig.gateway?.send(SIGHUP)
+      try rig.gateway?.line(with: "alert: the database file was removed or replaced")
+      try untilTrue("the alert") {
+        try rig.meshpost("alerts", "--open", "--json").lines.joined().contains("store_lost")
+      }
+      let backup = rig.scratch.location("saved")
+      #expect(try rig.meshpost("backup", backup).code == 0)
+      rig.gateway?.send(SIGTERM)
+      #expect(try rig.gateway?.ended() == 0)
+      let restore = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml"), "--restore", backup])
+      #expect(try restore.ended() == 0, "\(restore.lines)")
+      try rig.startGateway()
+      try rig.waitForSync()
+      #expect(try rig.meshpost("messages").lines.contains { $0.contains("before it went") })
+    }
+
+    @Test func `a database that is damaged under the gateway is told, also where only a read meets it`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--contacts", "300"])
+      rig.writeGatewayConfiguration()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.gateway?.send(SIGTERM)
+      #expect(try rig.gateway?.ended() == 0)
+      try rig.startGateway()
+      try rig.waitForSync()
+      let file = try FileHandle(forUpdating: URL(filePath: rig.scratch.location("gw.db")))
+      let pages = Int(try file.seekToEnd()) / 1024
+      for page in 12..<pages {
+        try file.seek(toOffset: UInt64(page * 1024))
+        file.write(Data(repeating: 0x5A, count: 1024))
+      }
+      _ = try rig.meshpost("contacts")
+      _ = try rig.meshpost("journal", "--limit", "1000")
+      try rig.gateway?.line(with: "the database is damaged: saved as ")
+      try rig.gateway?.line(with: "alert: the database was damaged")
+      try untilTrue("the alert") {
+        try rig.meshpost("alerts", "--open", "--json").lines.joined().contains("store_lost")
+      }
+    }
   }
 }

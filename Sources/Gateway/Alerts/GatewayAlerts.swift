@@ -95,12 +95,19 @@ final class GatewayAlerts {
   }
 
   /// Another database has taken the place of a damaged one: what is wrong is told there, too.
-  func storeReplaced() {
+  func storeReplaced(_ saved: String) {
     board = AlertBoard(settings.rules)
     waiting = []
     deadLetterChanges = .max
     nodes = SilentNodes(store, on: loop)
+    storeWasDamaged(saved)
     look()
+  }
+
+  /// `saved`: where it lies now. What servers had not received of it did not come over.
+  func storeWasDamaged(_ saved: String) {
+    read(
+      AlertSubject(.storeLost), .bad(text: "the database was damaged, and a new one begun: it was saved as \(saved)"))
   }
 
   /// What was open when the daemon ended is open; what was over lately is remembered, so that a restart does not begin it anew.
@@ -134,6 +141,7 @@ final class GatewayAlerts {
     readUpstreams()
     readDeadLetters()
     readDisk()
+    readStore()
     readClock()
     readNodes()
     readContactTable()
@@ -235,6 +243,13 @@ final class GatewayAlerts {
 
   private func readDisk() {
     read(AlertSubject(.diskFull), DiskReading.read(store, leastFree: settings.diskFree))
+  }
+
+  private func readStore() {
+    let text =
+      "the database file was removed or replaced: what is stored now is lost when the gateway ends. "
+      + "Save it now with `meshpost backup FILE`, then restart the gateway"
+    read(AlertSubject(.storeLost), store.isElsewhere ? .bad(text: text) : .well)
   }
 
   private func readClock() {

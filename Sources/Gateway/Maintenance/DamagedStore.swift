@@ -26,7 +26,7 @@ extension Daemon {
       try change(to: configuration)
       proxy.listen(configuration.proxies)
       synchronizer.restart(fully: true)
-      alerts.storeReplaced()
+      alerts.storeReplaced(location)
       return true
     } catch {
       log.error("\(error). \(error.remedy) Retrying in a minute")

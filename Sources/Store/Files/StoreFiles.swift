@@ -19,6 +19,17 @@ enum StoreFiles {
     return WriteAheadLog.lostTransactions(location + "-wal").map { .breaksOff(lost: $0) }
   }
 
+  /// What tells a file from another one that has taken its name.
+  struct Number: Equatable {
+    let device: dev_t
+    let inode: ino_t
+  }
+
+  static func number(of location: String) -> Number? {
+    var facts = stat()
+    return stat(location, &facts) == 0 ? Number(device: facts.st_dev, inode: facts.st_ino) : nil
+  }
+
   private static func size(_ location: String) -> Int? {
     var facts = stat()
     return stat(location, &facts) == 0 ? Int(facts.st_size) : nil
