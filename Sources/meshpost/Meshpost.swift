@@ -77,10 +77,12 @@ struct Connection: ParsableArguments {
   @Option(help: "The daemon's control socket (or $MESHPOST_SOCKET).")
   var socket = getenv("MESHPOST_SOCKET").map { String(cString: $0) } ?? Self.usualSocket
 
+  /// Of the package's gateway.
+  static let systemSocket = "/run/meshpost/control.sock"
+
   /// The system's socket if there is one, else that of `meshpost run`.
   private static var usualSocket: String {
-    let system = "/run/meshpost/control.sock"
-    return access(system, F_OK) == 0 ? system : RunCommand.Places.runningSocket ?? system
+    access(systemSocket, F_OK) == 0 ? systemSocket : RunCommand.Places.runningSocket ?? systemSocket
   }
 
   @Option(

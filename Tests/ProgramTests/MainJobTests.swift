@@ -80,6 +80,17 @@ import Testing
         environment: ["MESHPOST_RUN": scratch.folder.path(), "MESHPOST_PORT": "\(port)"])
       try start.line(with: "hub ← ")
       try start.line(with: "meshpost status")
+      // A second one neither speaks to this one's hub nor takes its folder.
+      let second = try Program(
+        "/bin/bash", ["hardware/quickstart", "1"], environment: ["MESHPOST_RUN": scratch.folder.path()])
+      #expect(try second.ended() == 1 && second.lines.joined().contains("running already"), "\(second.lines)")
+      let other = Scratch()
+      let elsewhere = try Program(
+        "/bin/bash", ["hardware/quickstart", "1"],
+        environment: ["MESHPOST_RUN": other.folder.path(), "MESHPOST_PORT": "\(port)"])
+      #expect(
+        try elsewhere.ended() == 1 && elsewhere.lines == ["port \(port) is taken: MESHPOST_PORT=PORT takes another one"]
+      )
       start.send(SIGTERM)
       _ = try start.ended()
     }

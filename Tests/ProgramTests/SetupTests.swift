@@ -41,8 +41,10 @@ extension WholeProgramTests {
         "XDG_STATE_HOME": rig.scratch.location("state"), "XDG_RUNTIME_DIR": rig.scratch.location("run"),
         "XDG_CONFIG_HOME": rig.scratch.location("config"),
       ]
+      // Of another machine's gateway it shows nothing.
       let program = try Program(
-        Program.programs.appending(path: "meshpost").path(), ["run", "--link", rig.link], environment: places)
+        Program.programs.appending(path: "meshpost").path(), ["run", "--link", rig.link],
+        environment: places.merging(["MESHPOST_HOST": "ssh://nowhere.invalid"]) { here, _ in here })
       try program.line(with: "synced with the radio")
       try program.line(with: "advertised to its direct neighbours")
       rig.radio?.write("chan r1 0 hello from the ridge")
@@ -55,6 +57,28 @@ extension WholeProgramTests {
       try again.line(with: "synced with the radio")
       try again.line(with: "hello from the ridge")
       again.send(SIGINT)
+    }
+
+    @Test func `run says who has the radio where the package's gateway runs`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      rig.writeGatewayConfiguration()
+      let file = rig.scratch.location("gw.toml")
+      let text = try String(contentsOfFile: file, encoding: .utf8)
+      try text.replacingOccurrences(of: rig.socket, with: "/run/meshpost/control.sock").write(
+        toFile: file, atomically: true, encoding: .utf8)
+      // In a /run of its own: this machine's may have a gateway.
+      let script = """
+        mount -t tmpfs tmpfs /run && mkdir /run/meshpost || exit 77
+        "$0/meshpostd" --config "$1" 2>/dev/null & gateway=$!
+        until "$0/meshpost" sync | grep -q synced; do sleep 0.1; done 2>/dev/null
+        "$0/meshpost" run; echo "code $?"
+        kill $gateway
+        """
+      let program = try Program("/usr/bin/unshare", ["-m", "sh", "-c", script, Program.programs.path(), file])
+      guard try program.ended() != 77 else { return }
+      #expect(program.lines.contains("code 69"), "\(program.lines)")
+      #expect(program.lines.contains { $0.contains("the gateway of this machine is running") }, "\(program.lines)")
     }
 
     @Test

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Escaping
 import Glibc
+import JSON
 import Transport
 
 /// A temporary gateway without configuration and privileges, for a radio on a laptop.
@@ -11,7 +13,8 @@ struct RunCommand: ParsableCommand {
     discussion: """
       Finds the radio among the serial devices (or uses --link), stores data in ~/.local/state/meshpost, and stops on \
       Ctrl-C. Other commands work with it from another terminal. Uses the configuration in \
-      ~/.config/meshpost/meshpostd.toml if it exists. For a permanent gateway, use `meshpost setup`.
+      ~/.config/meshpost/meshpostd.toml if it exists. Where the package is installed, its gateway has the radio: use that, \
+      or stop it first. For a permanent gateway, use `meshpost setup`.
       """)
 
   @Option(help: "The radio's link: serial:…, ble:…, tcp:…. Default: the radio on USB.") var link: String?
@@ -24,6 +27,7 @@ struct RunCommand: ParsableCommand {
 
   func run() throws {
     if let link { _ = try Self.checked(link) }
+    if link == nil, config == nil { try Self.checkSystemGateway() }
     let places = try Places.make()
     let file = try config ?? places.ownConfiguration ?? written(places)
     let socket = config == nil && places.ownConfiguration == nil ? places.socket : nil
@@ -33,6 +37,19 @@ struct RunCommand: ParsableCommand {
     let code = gateway.wait(handing: [SIGINT, SIGTERM, SIGHUP])
     reader?.send(SIGTERM)
     throw ExitCode(code)
+  }
+
+  /// The package's gateway takes the radio on USB when it finds one; two programs cannot share it.
+  private static func checkSystemGateway() throws {
+    let socket = Connection.systemSocket
+    let status = Connection.here(socket).flatMap { ControlClient($0).quietly("/v1/status") }
+    // Who may not ask it sees that it is there.
+    guard status != nil || (access(socket, W_OK) != 0 && errno == EACCES) else { return }
+    let radio = status?["radio"]?["link"]?.string ?? "serial:"
+    guard radio.begins(with: "serial:") || radio.begins(with: "auto:") else { return }
+    throw Failure.say(
+      "the gateway of this machine is running, and has the radio on USB: use it (`meshpost messages --follow`), stop it "
+        + "(`sudo systemctl stop meshpost`), or name another radio with --link", EX_UNAVAILABLE)
   }
 
   private static func checked(_ link: String) throws -> LinkAddress {
@@ -56,7 +73,10 @@ struct RunCommand: ParsableCommand {
     }
     let file = places.state + "/run.toml"
     try OutputFile.write(text, to: file, isSecret: true)
-    print("storing data in \(places.state); other commands find this gateway automatically")
+    let isAlone = access(Connection.systemSocket, F_OK) != 0
+    print(
+      "storing data in \(places.state); other commands "
+        + (isAlone ? "find this gateway automatically" : "reach this gateway with --socket \(places.socket)"))
     fflush(nil)
     return file
   }

@@ -68,16 +68,15 @@ struct WebCommand: ParsableCommand {
 
   private static let installed = "/usr/share/meshpost/pages"
 
-  /// The package's pages; for a program in a checkout, those of the checkout.
+  /// The package's pages; for a program in a checkout, those of the checkout, also where a package is installed.
   private static var usualFolder: String? {
-    if access("\(installed)/index.html", R_OK) == 0 { return installed }
     var folder = executable ?? ""
     while let slash = folder.lastIndex(of: "/") {
       folder = String(folder[..<slash])
       let pages = "\(folder)/Sources/Pages"
       if access("\(pages)/index.html", R_OK) == 0 { return pages }
     }
-    return nil
+    return access("\(installed)/index.html", R_OK) == 0 ? installed : nil
   }
 
   private static var executable: String? {
