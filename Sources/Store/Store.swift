@@ -22,13 +22,15 @@ public final class Store {
     public var journalMaxAge: Int64
     /// Number of messages that are kept, independent of the journal. Duplicates are recognised among these.
     public var messagesMax: Int64
+    /// Number of nodes that are kept, of those that nobody here has to do with.
+    public var nodesMax: Int64
     /// The gateway's id; `nil`: a random id, created once.
     public var gatewayID: String?
     public var profile: StoreProfile
 
     public init(
       location: String, maxSize: Int64 = 1 << 30, journalMaxSize: Int64 = 256 << 20,
-      journalMaxAge: Int64 = 90 * 86400, messagesMax: Int64 = 500_000, gatewayID: String? = nil,
+      journalMaxAge: Int64 = 90 * 86400, messagesMax: Int64 = 500_000, nodesMax: Int64 = 5000, gatewayID: String? = nil,
       profile: StoreProfile = .durable
     ) {
       self.location = location
@@ -36,6 +38,7 @@ public final class Store {
       self.journalMaxSize = journalMaxSize
       self.journalMaxAge = journalMaxAge
       self.messagesMax = messagesMax
+      self.nodesMax = nodesMax
       self.gatewayID = gatewayID
       self.profile = profile
     }
@@ -70,6 +73,10 @@ public final class Store {
   private var unreadable: Set<String> = []
   var journalState = JournalState()
   var steadyClock = SteadyClock(maxAway: 0)
+  /// Nodes that were added since it was looked how many there are; at the start nobody has looked.
+  var nodesAdded = Int64.max
+  /// Nodes that were forgotten to keep `Settings.nodesMax`, since the start.
+  public internal(set) var nodesForgotten: Int64 = 0
   var radioState = RadioState()
   /// `nil`: not read yet.
   var identities: RecentIdentities?

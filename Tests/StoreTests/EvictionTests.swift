@@ -77,6 +77,32 @@ import Testing
     #expect(try leaving(shop) == [2] && leaving(shop, days: 16).isEmpty, "the radio heard it fifteen days ago")
   }
 
+  @Test func `of nodes that anybody could invent only so many are kept; those that matter here stay`() throws {
+    let shop = try Shop(nodesMax: 100)
+    func add(_ number: Int, onRadio: Bool = false, flags: UInt8 = 0) throws -> PublicKey {
+      let key = try #require(
+        PublicKey(bytes: [UInt8(number >> 8), UInt8(number & 255), 1] + Array(repeating: 7, count: 29)))
+      shop.store.write { store throws(SQLiteError) in
+        let contact = Contact(key: key, type: .chat, flags: flags, name: Text("n\(number)"), lastModified: 1)
+        _ = try store.upsert(contact, onRadio: onRadio, heard: true, at: now)
+      }
+      return key
+    }
+    let kept = [try add(1, onRadio: true), try add(2, flags: 1), try add(3), try add(4)]
+    shop.store.write { store throws(SQLiteError) in
+      try store.noteTalk(with: kept[2].prefix, at: now)
+      _ = try store.editDocument("node/\(kept[3].hex)/alias", #""Hut""#, at: Shop.moment)
+    }
+    for number in 5..<2000 { _ = try add(number) }
+    try shop.store.commitNow()
+    let count = try shop.store.contactCount(onRadio: false)
+    #expect((100...150).contains(count), "\(count)")
+    for key in kept { #expect(try shop.store.contact(key) != nil) }
+    #expect(shop.store.nodesForgotten == 1999 - count)
+    let newest = PublicKey(bytes: [UInt8(1999 >> 8), UInt8(1999 & 255), 1] + Array(repeating: 7, count: 29))
+    #expect(try newest.map { try shop.store.contact($0) != nil } == true)
+  }
+
   @Test func `a direct message is a word with somebody, noted once a day`() throws {
     let shop = try Shop()
     add(shop, 1, daysAgo: 100)

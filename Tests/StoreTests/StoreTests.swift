@@ -17,12 +17,13 @@ struct Shop {
 
   init(
     in scratch: Scratch = Scratch(), maxSize: Int64 = 1 << 30, journalMaxSize: Int64 = 256 << 20,
-    messagesMax: Int64 = 500_000
+    messagesMax: Int64 = 500_000, nodesMax: Int64 = 5000
   ) throws {
     self.scratch = scratch
     store = try Store(
       Store.Settings(
-        location: scratch.location("gw.db"), maxSize: maxSize, journalMaxSize: journalMaxSize, messagesMax: messagesMax)
+        location: scratch.location("gw.db"), maxSize: maxSize, journalMaxSize: journalMaxSize, messagesMax: messagesMax,
+        nodesMax: nodesMax)
     )
   }
 

@@ -35,7 +35,8 @@ enum ShownConfiguration {
       "power_cycle": .whole, "pin_file": .location, "advert_when_new": .whole, "advert_every_h": .whole,
     ],
     "store": [
-      "location": .location, "profile": .whole, "max_size": .whole, "messages_max": .whole, "journal_max_size": .whole,
+      "location": .location, "profile": .whole, "max_size": .whole, "messages_max": .whole, "nodes_max": .whole,
+      "journal_max_size": .whole,
       "journal_max_age_days": .whole,
     ],
     "messaging": [

@@ -236,6 +236,7 @@ public struct GatewayConfiguration: Sendable {
     return Store.Settings(
       location: location, maxSize: maxBytes, journalMaxSize: journal, journalMaxAge: days * 86400,
       messagesMax: table.integer("messages_max", in: 100...100_000_000, default: 500_000),
+      nodesMax: table.integer("nodes_max", in: 100...1_000_000, default: min(5000, maxBytes / 2048)),
       profile: StoreProfile(rawValue: profile) ?? .durable)
   }
 

@@ -15,6 +15,8 @@ final class StoreMaintenance {
   /// Pause between two steps of indexing, so that everything else goes first.
   private static let pause: Duration = .milliseconds(20)
 
+  /// Of `Store.nodesForgotten`, told.
+  private var nodesTold: Int64 = 0
   private let store: Store
   private let journalMaxSize: Int64
   private let loop: EventLoop
@@ -55,6 +57,7 @@ final class StoreMaintenance {
     while true {
       await trimJournal()
       await trimMessages()
+      tellOfForgottenNodes()
       await indexMessages()
       alerts?.hourHasPassed()
       markProgress()
@@ -160,6 +163,14 @@ final class StoreMaintenance {
     } catch {
       log.warning("removing old messages failed: \(error)")
     }
+  }
+
+  private func tellOfForgottenNodes() {
+    guard store.nodesForgotten > nodesTold else { return }
+    log.notice(
+      "\(store.nodesForgotten - nodesTold) nodes that were heard long ago, and never talked to, were forgotten: [store] nodes_max"
+    )
+    nodesTold = store.nodesForgotten
   }
 
   // MARK: Words

@@ -55,7 +55,10 @@ extension Store {
       .integer(Int64(contact.longitude ?? 0)), .integer(Int64(contact.lastModified ?? 0)),
       .integer(onRadio ? 1 : 0), .integer(at), heard ? .integer(at) : .null, .integer(radio),
       .integer(elapsedNow - max(0, heard ? 0 : age)))
-    guard let known else { return .added }
+    guard let known else {
+      try forgetNodes()
+      return .added
+    }
     return known.onRadio == onRadio && known.contact.saysTheSame(as: contact) ? .unchanged : .changed
   }
 

@@ -60,6 +60,28 @@ extension Store {
     return found
   }
 
+  /// Nodes beyond the bound that are looked at together.
+  private static let forgetStep: Int64 = 50
+
+  /// Within a `write`, when a node was added: beyond `Settings.nodesMax` those go that were heard longest ago, of those that are not in the
+  /// radio's table, were never talked to, are no favourites, and have no name, note or tag of ours. Anybody with a radio can invent nodes.
+  func forgetNodes() throws(SQLiteError) {
+    nodesAdded = nodesAdded == .max ? .max : nodesAdded + 1
+    guard nodesAdded >= Self.forgetStep else { return }
+    nodesAdded = 0
+    let count = try database.value("SELECT count(*) FROM contacts")?.integer ?? 0
+    guard count > settings.nodesMax else { return }
+    nodesForgotten += Int64(
+      try database.run(
+        """
+        DELETE FROM contacts WHERE key IN (
+          SELECT key FROM contacts AS c WHERE on_radio = 0 AND talked_at IS NULL AND flags & 1 = 0 AND NOT EXISTS(
+            SELECT 1 FROM documents AS d
+            WHERE d.key >= 'node/' || lower(hex(c.key)) || '/' AND d.key < 'node/' || lower(hex(c.key)) || '0')
+          ORDER BY evicted != 0, seen, first_seen LIMIT ?)
+        """, .integer(count - settings.nodesMax)))
+  }
+
   /// Within a `write`: whether it was taken out of the present radio's table to make room.
   public func setEvicted(_ key: PublicKey, _ isEvicted: Bool) throws(SQLiteError) {
     try database.run("UPDATE contacts SET evicted = ? WHERE key = ?", .integer(isEvicted ? radio : 0), .blob(key.bytes))
