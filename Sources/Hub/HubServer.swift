@@ -60,6 +60,8 @@ public struct HubServer: Sendable {
   /// Descriptors of NIO's loops, three each, and of the one that it listens on; they are opened later.
   private static var loops: Int { System.coreCount * 3 + 1 }
 
+  private static let copiesLog: Duration = .seconds(3600)
+
   /// Connections that the kernel holds until the hub takes them; it has a limit of its own (`net.core.somaxconn`, 4096 by default). A fleet that
   /// comes all at once waits here for milliseconds, and where there is no place left for a second, two, four …: TCP asks again so late.
   private static let backlog = 4096
@@ -104,6 +106,10 @@ public struct HubServer: Sendable {
     // Who asks for it asks for the pages' people.
     let uses = api.web.map { _ in Task { [access] in await TokenUses(stores: api.stores, access: access).run() } }
     let telling = Task { [api] in await api.links.run() }
+    let copying = Task { [api] in
+      // `try?`: it is cancelled while it sleeps.
+      repeat { await api.stores.copyLog() } while (try? await Task.sleep(for: Self.copiesLog)) != nil
+    }
     let revocation = api.web.map { web in Task { [api] in await web.endRevoked(at: api.places) } }
     let care = configuration.retention.isEmpty ? nil : Task { await caretaker.run() }
     defer {
@@ -113,6 +119,7 @@ public struct HubServer: Sendable {
       uses?.cancel()
       telling.cancel()
       revocation?.cancel()
+      copying.cancel()
       care?.cancel()
     }
     let application = Application(
@@ -129,6 +136,7 @@ public struct HubServer: Sendable {
     if api.stores.probe.lack() == nil {
       await uses?.value
       await telling.value
+      await api.stores.copyLog(atEnd: true)
     }
     if api.stores.probe.now.failure == .outdated { throw HubDatabaseError.outdated }
   }

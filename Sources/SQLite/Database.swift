@@ -130,6 +130,11 @@ public final class Database {
     }
   }
 
+  /// From now on what is asked here ends, with an error, when the task that asks is cancelled.
+  public func endWithTask() {
+    sqlite3_progress_handler(handle, 20_000, { _ in Task<Never, Never>.isCancelled ? 1 : 0 }, nil)
+  }
+
   /// What was run here, as SQL.
   public var statements: [String] { cache.keys.map(\.sql) }
   public var lastInsertedRow: Int64 { sqlite3_last_insert_rowid(handle) }

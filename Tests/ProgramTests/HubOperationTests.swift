@@ -92,6 +92,31 @@ extension WholeProgramTests {
       try untilTrue("the hub to notice") { try reason(rig) == "database_down" }
     }
 
+    @Test func `a copy of the file alone is a database, from the first moment and with everything after the end`()
+      throws
+    {
+      let rig = try Rig()
+      try rig.startHub()
+      let tables = """
+        import shutil, sqlite3, sys
+        shutil.copy(sys.argv[1], sys.argv[1] + ".copy")
+        database = sqlite3.connect(sys.argv[1] + ".copy")
+        try: print("there are", database.execute("SELECT count(*) FROM events").fetchone()[0], flush=True)
+        except sqlite3.OperationalError as error: print(error, flush=True)
+        """
+      func copied() throws -> String {
+        let program = try Program(Program.python, ["-c", tables, rig.scratch.location("hub.db")])
+        _ = try program.ended()
+        return program.lines.joined()
+      }
+      try untilTrue("tables") { try copied() == "there are 0" }
+      let batch = #"{"epoch":"e","events":[{"seq":1,"at":1,"kind":"x","body":{}}]}"#
+      #expect(rig.askHub("POST", "/v1/gateways/g/events", body: batch)?.status == 200)
+      rig.hub?.send(SIGTERM)
+      #expect(try rig.hub?.ended() == 0)
+      #expect(try copied() == "there are 1")
+    }
+
     @Test func `metrics are for those with a token, and count what came`() throws {
       let rig = try Rig()
       try rig.startHub()

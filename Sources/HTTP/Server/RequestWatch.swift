@@ -11,6 +11,7 @@ public struct RequestWatch: Equatable, Sendable {
   /// Milliseconds that a known client may be idle between requests.
   static let longestIdle: Int64 = 75_000
   static let longestStall: Int64 = 30_000
+  static let longestFarewell: Int64 = 2_000
   /// Bytes a second.
   static let leastRate: Int64 = 64
 
@@ -21,6 +22,7 @@ public struct RequestWatch: Equatable, Sendable {
   private var isAnswering = false
   /// What was taken at `movedAt`.
   private var taken: Int64 = 0
+  private var hungUpAt: Int64?
 
   public init(now: Int64) {
     beganAt = now
@@ -39,6 +41,9 @@ public struct RequestWatch: Equatable, Sendable {
     bytes += Int64(count)
     movedAt = now
   }
+
+  /// The client sends nothing more. Nearly always it is gone; one that only says so gets its answer within `longestFarewell`.
+  public mutating func hungUp(now: Int64) { hungUpAt = now }
 
   /// All of it is there.
   public mutating func ended(now: Int64) {
@@ -62,6 +67,7 @@ public struct RequestWatch: Equatable, Sendable {
       let elapsed = now - beganAt
       return now - movedAt < Self.patience && (elapsed < Self.patience || bytes >= elapsed / 1000 * Self.leastRate)
     }
+    if let hungUpAt, isAnswering, waiting == 0, now - hungUpAt >= Self.longestFarewell { return false }
     // Answered, but not all of it taken: the client is still at it.
     if isAnswering || waiting > 0 {
       if waiting == 0 || taken - self.taken >= Self.longestStall / 1000 * Self.leastRate {

@@ -102,6 +102,11 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
       now: Self.now, isKnown: places.isKnown(channel), waiting: buffered, taken: written - Int64(buffered))
   }
 
+  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    if (event as? ChannelEvent) == .inputClosed { watch.hungUp(now: Self.now) }
+    context.fireUserInboundEventTriggered(event)
+  }
+
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
     switch unwrapInboundIn(data) {
     case .head:

@@ -21,12 +21,17 @@ final class PostgresHubDatabase: HubDatabase {
   /// The connection cannot be used any more, even if libpq says otherwise.
   var isBroken = false
   private let warnings = PostgresWarnings()
+  /// Whether a question ends when the task that asks is cancelled.
+  let endsWithTask: Bool
   /// Whether transactions look at the version of the tables: not those that make them.
   private(set) var guardsSchema = false
 
   /// `address`: a connection URI or string of libpq; `password`: kept out of it.
   /// `migrates`: the tables are brought up to date; another connection has done that else.
-  init(address: String, password: String?, migrates: Bool = true) throws(HubDatabaseError) {
+  init(
+    address: String, password: String?, migrates: Bool = true, endsWithTask: Bool = false
+  ) throws(HubDatabaseError) {
+    self.endsWithTask = endsWithTask
     connection = try Self.connect(address, password)
     warnings.listen(on: connection)
     // A failure ends the connection in `deinit`: everything is initialised.

@@ -155,7 +155,7 @@ extension PostgresHubDatabase {
 
   private func wait(for events: Int16) throws(HubDatabaseError) {
     do {
-      try Self.wait(for: events, on: connection)
+      try Self.wait(for: events, on: connection, endsWithTask: endsWithTask)
     } catch {
       isBroken = true
       throw error
@@ -163,16 +163,38 @@ extension PostgresHubDatabase {
   }
 
   /// What has come is taken.
-  private static func wait(for events: Int16, on connection: OpaquePointer) throws(HubDatabaseError) {
+  private static func wait(
+    for events: Int16, on connection: OpaquePointer, endsWithTask: Bool = false
+  ) throws(HubDatabaseError) {
     var descriptor = pollfd(fd: PQsocket(connection), events: events, revents: 0)
     var ready: Int32
-    repeat { ready = poll(&descriptor, 1, patience * 1000) } while ready < 0 && errno == EINTR
+    var (left, looks) = (patience * 1000, endsWithTask)
+    repeat {
+      let slice = looks ? min(left, look) : left
+      ready = poll(&descriptor, 1, slice)
+      if ready == 0 { left -= slice }
+      if ready == 0, looks, Task.isCancelled {
+        looks = false
+        cancel(connection)
+      }
+    } while (ready < 0 && errno == EINTR) || (ready == 0 && left > 0)
     guard ready > 0 else {
       throw HubDatabaseError(kind: .unavailable, message: "PostgreSQL: no answer within \(patience) s")
     }
     if descriptor.revents & Int16(POLLIN | POLLHUP | POLLERR) != 0, PQconsumeInput(connection) == 0 {
       throw lost(connection)
     }
+  }
+
+  /// Milliseconds between two looks at whether anybody still waits for the answer.
+  private static let look: Int32 = 250
+
+  /// The statement under way ends with an error.
+  private static func cancel(_ connection: OpaquePointer) {
+    guard let request = PQgetCancel(connection) else { return }
+    var words = [CChar](repeating: 0, count: 256)
+    PQcancel(request, &words, Int32(words.count))
+    PQfreeCancel(request)
   }
 
   /// One statement without an answer that matters, on a connection that nothing else is asked on. False: the server refuses it. As everywhere,

@@ -20,6 +20,7 @@ final class SQLiteHubDatabase: HubDatabase {
       // Not opened for reading alone: whichever connection ends last tidies up the log.
       database = try Database(location: location)
       try database.execute("PRAGMA busy_timeout = 2000; PRAGMA query_only = ON")
+      database.endWithTask()
     } catch {
       throw HubDatabaseError(error)
     }

@@ -112,7 +112,15 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   func handle(value: Value, logger: Logger) async {
     // `try?`: a connection that ended before its first request asks for nothing.
     switch try? await value.negotiated.get() {
-    case .http(let channel): await handleHTTP(asyncChannel: channel, logger: logger)
+    case .http(let channel):
+      // Who is gone needs no answer: what they have asked ends.
+      let requests = Task { await handleHTTP(asyncChannel: channel, logger: logger) }
+      channel.channel.closeFuture.whenComplete { _ in requests.cancel() }
+      await withTaskCancellationHandler {
+        await requests.value
+      } onCancel: {
+        requests.cancel()
+      }
     case .link(let channel, let link): await serve(channel, link)
     case nil: break
     }

@@ -105,9 +105,9 @@ private actor LiveReading {
       }
       defer { pulse.cancel() }
       let place = reader
-      let found = await withGracefulShutdownHandler {
+      let found = await withTaskCancellationOrGracefulShutdownHandler {
         await live.next(place, most: Self.piece)
-      } onGracefulShutdown: {
+      } onCancelOrGracefulShutdown: {
         Task { await live.leave(id) }
       }
       guard let found else { return nil }

@@ -80,6 +80,11 @@ public actor HubStore {
     return value
   }
 
+  /// Of an SQLite file.
+  func copyLog(whole: Bool) throws(HubDatabaseError) {
+    try database.execute("PRAGMA wal_checkpoint(\(whole ? "TRUNCATE" : "PASSIVE"))")
+  }
+
   /// Notifies all hubs on this database, and nobody here.
   func tellOthers(_ news: [HubNews]) throws(HubDatabaseError) {
     guard !news.isEmpty else { return }

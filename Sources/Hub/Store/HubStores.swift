@@ -23,6 +23,8 @@ final class HubStores: Sendable {
   let caretaker: HubStore
   let metrics = HubMetrics()
   private let readers: [HubStore]
+  /// The SQLite file.
+  private let file: String?
   private let lastReader = Mutex(0)
 
   /// Pages for readers: each may take long.
@@ -53,15 +55,21 @@ final class HubStores: Sendable {
       let connect = { (migrates: Bool) in
         store(try PostgresHubDatabase(address: location, password: password, migrates: migrates))
       }
+      let reader = {
+        store(
+          try PostgresHubDatabase(address: location, password: password, migrates: false, endsWithTask: true))
+      }
+      file = nil
       desk = try connect(true)
       ingest = Ingest(try (0..<Self.writers).map { _ in try connect(false) }, metrics: metrics)
-      greeter = try connect(false)
-      readers = try (0..<Self.readerCount).map { _ in try connect(false) }
+      greeter = try reader()
+      readers = try (0..<Self.readerCount).map { _ in try reader() }
       probe = DatabaseProbe(
         try connect(false), question: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
         version: "SELECT coalesce(max(version), 0) FROM schema_version")
       caretaker = keeps.isEmpty ? desk : try connect(false)
     } else {
+      file = location
       desk = store(try SQLiteHubDatabase(location: location))
       ingest = Ingest([desk], metrics: metrics)
       greeter = store(try SQLiteHubDatabase(reading: location))
@@ -100,6 +108,17 @@ final class HubStores: Sendable {
     let text = JSONWriterText.text(body)
     guard text.utf8.count <= HubBounds.stateBytes else { return false }
     return try await states.ask(GatewayState(gateway: gateway, name: name, at: now, body: text))
+  }
+
+  /// Copies an SQLite file's log into it: a small one lay in the log alone for weeks, and a copy of the file had no tables. Who writes goes on
+  /// meanwhile; at the `end` nobody does, and the log is empty then.
+  func copyLog(atEnd: Bool = false) async {
+    guard let file else { return }
+    do throws(HubDatabaseError) {
+      try await HubStore(SQLiteHubDatabase(existing: file, writes: true)).copyLog(whole: atEnd)
+    } catch {
+      HubLog.write(.warning, "the log is not copied into the database: \(error.message)")
+    }
   }
 
   /// `listener` gets changes once they are on disk.

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+
+import HTTP
+import TestSupport
+import Testing
+
+@testable import Hub
+
+/// A question whose asker is gone.
+@Suite struct GoneReaderTests {
+  private let scratch = Scratch(inMemory: true)
+
+  @Test func `it ends, and the next one is answered`() async throws {
+    _ = try HubStore(location: scratch.location("hub.db"))
+    let store = HubStore(try SQLiteHubDatabase(reading: scratch.location("hub.db")))
+    let asker = Task { try await store.countForEver() }
+    asker.cancel()
+    await #expect(throws: HubDatabaseError.self) { try await asker.value }
+    #expect(try await store.gateways().isEmpty)
+  }
+
+  @Test func `a client that has hung up is waited for as long as one that only says so needs`() {
+    var watch = RequestWatch(now: 0)
+    watch.began(now: 0)
+    watch.ended(now: 0)
+    watch.hungUp(now: 1_000)
+    func goesOn(_ now: Int64, waiting: Int = 0) -> Bool {
+      var copy = watch
+      return copy.mayGoOn(now: now, isKnown: true, waiting: waiting, taken: 0)
+    }
+    #expect(goesOn(2_999) && !goesOn(3_000))
+    #expect(goesOn(3_000, waiting: 9), "its answer is on its way")
+  }
+}
+
+extension HubStore {
+  fileprivate func countForEver() throws(HubDatabaseError) -> Int64? {
+    try database.first("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n") {
+      $0.integer(0)
+    }
+  }
+}
