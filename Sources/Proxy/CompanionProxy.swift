@@ -21,6 +21,9 @@ public final class CompanionProxy {
     /// The radio signs this; `nil`: it does not.
     let sign: ([UInt8]) async -> [UInt8]?
     var connection: RadioConnection { synchronizer.connection }
+    /// Lines about clients that come and go, in this minute.
+    private var told: (since: MonotonicTime, count: Int)?
+    private static let mostLines = 20
 
     public init(
       loop: EventLoop, log: Log, store: Store, synchronizer: Synchronizer, messenger: Messenger,
@@ -33,6 +36,14 @@ public final class CompanionProxy {
       self.messenger = messenger
       self.requests = requests
       self.sign = sign
+    }
+
+    /// Logs that a client was refused, or has gone: whoever may connect could fill the log with it, so further ones of the same minute are left out.
+    func tell(_ words: @autoclosure () -> String) {
+      let now = loop.now
+      if let since = told?.since, now - since < .seconds(60) { told?.count += 1 } else { told = (now, 1) }
+      guard let count = told?.count, count <= Self.mostLines else { return }
+      log.info(words() + (count == Self.mostLines ? " (more of this minute are left out)" : ""))
     }
 
     func keepCursor(_ name: String, _ message: Int64) {

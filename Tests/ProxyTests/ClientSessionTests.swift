@@ -72,6 +72,16 @@ import Timing
     #expect(try silent.frames(1) == [Self.noMoreMessages])
   }
 
+  @Test func `who only connects does not fill the log`() throws {
+    let bench = try Bench(isThere: false)
+    for _ in 0..<50 {
+      let stranger = try bench.client()
+      stranger.send(raw: Array("GET / HTTP/1.1".utf8))
+      #expect(stranger.isDisconnected())
+    }
+    #expect(bench.log.count { $0.contains("disconnected") } == 20)
+  }
+
   @Test func `a client that does not read is disconnected at 128 KiB, the others get everything`() throws {
     let bench = try Bench(isThere: false)
     let deaf = try TestClient(bench.port, on: bench.loop, receiveBuffer: 4096)

@@ -93,7 +93,7 @@ final class ClientSession {
     outlet.close()
     question?.leave()
     keepCursor()
-    if let reason { gateway.log.info("client \(name) disconnected: \(reason)") }
+    if let reason { gateway.tell("client \(name) disconnected: \(reason)") }
   }
 
   // MARK: Commands come

@@ -96,7 +96,7 @@ final class ProxyListener {
     guard let peer = ListenAddress.peer(of: socket), isAllowed(peer) else { return nil }
     let there = clients.filter { !$0.isOver }
     guard there.count < settings.maxClients else {
-      log.info("proxy \(settings.name): \(peer) refused: \(there.count) clients are already connected")
+      gateway.tell("proxy \(settings.name): \(peer) refused: \(there.count) clients are already connected")
       return nil
     }
     let name = freeName(peer, there)
