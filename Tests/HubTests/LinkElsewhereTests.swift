@@ -33,6 +33,22 @@ import Testing
     var one: LinkElsewhere { hubs.withLock { $0[0] } }
   }
 
+  @Test
+  func `two gateways that take one id's link from each other are told of; a line that is cut now and then is not`()
+    async
+  {
+    let lines = Mutex<[String]>([])
+    let registry = LinkRegistry { _, text in lines.withLock { $0.append(text) } }
+    for _ in 0..<20 {
+      let id = await registry.open("cut", { _ in true }, close: {})
+      await registry.ended("cut", id)
+      _ = await registry.open("half-open", { _ in true }, isSilent: { true }, close: {})
+    }
+    #expect(lines.withLock { $0 } == [])
+    for _ in 0..<20 { _ = await registry.open("g", { _ in true }, close: {}) }
+    #expect(lines.withLock { $0.count == 1 && $0[0].contains("gateway g: two gateways with this id") })
+  }
+
   /// A gateway that answers with what it was asked, `times` over.
   private func link(_ registry: LinkRegistry, times: Int = 1) async {
     _ = await registry.open("g") { bytes in

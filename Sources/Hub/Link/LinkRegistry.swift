@@ -15,6 +15,9 @@ actor LinkRegistry {
     let close: @Sendable () -> Void
     /// Milliseconds since 1970.
     let since = HubClock.now
+    let began = ContinuousClock.now
+    /// Links of this gateway that each took the place of a young one that was heard, in a row up to this one.
+    var contested = 0
     var buckets: Set<String> = []
     /// Buckets with changes that the gateway was not notified of yet.
     var unsaid: [String: Int64] = [:]
@@ -39,10 +42,17 @@ actor LinkRegistry {
   private static let round: Duration = .seconds(5)
   /// Buckets that one question to the database is about.
   private static let askedAtOnce = 1000
+  /// A link younger than this whose place is taken is contested; so many in a row are no bad line any more.
+  private static let young: Duration = .seconds(30)
+  private static let contests = 5
   /// A live request gets so long.
   static let patience: Duration = .seconds(15)
 
   private var links: [String: Link] = [:]
+  private let rivals: RareLine
+
+  init(log: @escaping HubLog.Write = HubLog.write) { rivals = RareLine(log) }
+
   /// Grows with each link that comes or goes.
   private(set) var changes: Int64 = 0
   /// The gateways whose links listen to a bucket that all share.
@@ -57,11 +67,21 @@ actor LinkRegistry {
     _ gateway: String, _ send: @escaping Send, isSilent: @escaping @Sendable () -> Bool = { false },
     close: @escaping @Sendable () -> Void
   ) -> Int {
-    links[gateway]?.close()
+    let before = links[gateway]
+    before?.close()
     listen(gateway, to: [])
     lastID += 1
     changes += 1
-    links[gateway] = Link(id: lastID, send: send, isSilent: isSilent, close: close)
+    var link = Link(id: lastID, send: send, isSilent: isSilent, close: close)
+    if let before, ContinuousClock.now - before.began < Self.young, !before.isSilent() {
+      link.contested = before.contested + 1
+    }
+    links[gateway] = link
+    if link.contested >= Self.contests {
+      rivals.say(
+        "gateway \(gateway): two gateways with this id take the link from each other. Was a card copied? Give one of them another id: "
+          + "\"One identity, two histories\" in docs/hub.md")
+    }
     if !isWatching {
       isWatching = true
       Task { await watch() }
