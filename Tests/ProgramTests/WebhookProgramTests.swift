@@ -66,7 +66,7 @@ extension WholeProgramTests {
       #expect(Self.texts(hook) == (1...8).map { "say \"\($0)\"" })
       #expect(try rig.meshpost("upstream", "test", "hook").code == 0)
       try untilTrue("the test event") { Self.texts(hook).last?.contains("says hello") == true }
-      #expect(try rig.meshpost("upstream", "test", "nobody").code == 64)
+      #expect(try rig.meshpost("upstream", "test", "nobody").code == 67)
       hook.kill9()
       #expect(try rig.meshpost("upstream", "test", "hook").code == 69)
       #expect(rig.gateway?.lines.joined().contains("T0/B0") == false, "a hook's address is a secret")
