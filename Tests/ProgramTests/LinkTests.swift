@@ -302,7 +302,7 @@ extension WholeProgramTests {
       #expect(refused.code == 64 && refused.lines.joined().contains("gw.toml"), "\(refused.lines)")
       #expect(try rig.meshpost("upstream", "remove", "late").code == 0)
       #expect(try late() == nil)
-      #expect(try rig.meshpost("upstream", "remove", "late").code == 64)
+      #expect(try rig.meshpost("upstream", "remove", "late").code == 67)
     }
 
     /// Connections that say nothing: one fresh, one after an answer, one in the middle of a request.

@@ -11,10 +11,22 @@ enum LoopbackPort {
   /// Bound; close it to let somebody else have it.
   static func take() throws -> (descriptor: Int32, port: UInt16) {
     for _ in 0..<200 {
+      let port = UInt16.random(in: range)
       // `try?`: taken; another one then.
-      if let free = try? LoopbackSocket.listen(on: .random(in: range)) { return free }
+      if reserve(port), let free = try? LoopbackSocket.listen(on: port) { return free }
     }
     throw Program.Waited(description: "no free port between \(range.lowerBound) and \(range.upperBound)")
+  }
+
+  /// Ours until this process ends: while a test has a server down, another suite's would take its port. False: it is another's.
+  private static func reserve(_ port: UInt16) -> Bool {
+    let folder = "/tmp/meshpost-test-ports"
+    mkdir(folder, 0o777)
+    let descriptor = open("\(folder)/\(port)", O_RDWR | O_CREAT | O_CLOEXEC, 0o666)
+    guard descriptor >= 0 else { return true }
+    if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return true }
+    close(descriptor)
+    return false
   }
 
   /// The first of two that follow each other: a mesh's radios listen on such.

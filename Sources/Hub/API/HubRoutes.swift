@@ -207,7 +207,7 @@ extension HubAPI {
       HubRoute(
         method: .post, path: id + "/commands", deed: .command, summary: "A command to it.", parameters: [Self.wait],
         body: .object([("command", .text), ("id?", .text(most: 48)), ("queue?", .truth)]),
-        answers: [200: Self.command, 202: Self.command], refusals: [413, 504], handler: { try await command($0) }),
+        answers: [200: Self.command, 202: Self.command], refusals: [404, 413, 504], handler: { try await command($0) }),
       HubRoute(
         method: .put, path: id + "/documents/**", deed: .command, summary: "Edits a document.",
         body: .object([("value", .any)]), answers: [200: Self.document], refusals: [422],
