@@ -143,7 +143,7 @@ DOCUMENTS["docs/benchmarks.md"] = {
     line: {"elsewhere": "it measures for many minutes, on a machine that does nothing else: by hand"}
     for line in (
         "make bench", "./Benchmarks/run search", "./Benchmarks/run delivery", "./Benchmarks/run latency", "./Benchmarks/run mqtt", "./Benchmarks/run wakeups",
-        "./Benchmarks/run wire", "./Benchmarks/run uplink", "hardware/machine/exercise.py measure")
+        "./Benchmarks/run wire", "./Benchmarks/run uplink", "python3 Benchmarks/doors.py .build/release", "hardware/machine/exercise.py measure")
 } | {"meshcore-cli msg -a": {"named": "it names a client that was measured"}}
 DOCUMENTS["docs/scaling.md"] = {
     "meshpost-hub purge": {"named": "docs/observability.md has it whole"},
