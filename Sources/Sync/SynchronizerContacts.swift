@@ -113,13 +113,13 @@ extension Synchronizer {
   func keep(_ contact: Contact, as sign: ContactFetches.Sign, onRadio: Bool = true) {
     guard !contact.key.isZero else { return }
     if onRadio { observer?.contactCame(contact) }
-    let (moment, age) = (now, age(of: contact))
+    let moment = now
     let isHeard = sign == .advert
     // The radio has it, and tells it again.
     write(
       when: .soon,
       { store throws(SQLiteError) in
-        let change = try store.upsert(contact, onRadio: onRadio, heard: isHeard, at: moment.milliseconds, age: age)
+        let change = try store.upsert(contact, onRadio: onRadio, heard: isHeard, at: moment.milliseconds)
         if sign == .path { try store.noteHeard(contact.key.prefix, at: moment.milliseconds) }
         if isHeard { try store.noteClock(of: contact.key, advert: contact.lastAdvert, at: moment) }
         guard isHeard || change != .unchanged, let stored = try store.readForEvent(contact.key) else { return }
@@ -127,17 +127,6 @@ extension Synchronizer {
         if change != .unchanged { counters.contactsChanged += 1 }
       })
   }
-
-  /// Milliseconds since the radio heard it, if they have surely passed: by the radio's own stamp, if its clock was set then and is right now.
-  private func age(of contact: Contact) -> Int64 {
-    guard clock.isSynchronised, let time = radioTime, let heard = contact.lastModified, heard >= Self.firstSet,
-      abs(Int64(time) - clock.seconds) < 86_400
-    else { return 0 }
-    return max(0, Int64(time) - Int64(heard)) * 1000
-  }
-
-  /// 1 January 2025. A board without a clock chip begins at 15 May 2024 each time, and counts on.
-  private static let firstSet: UInt32 = 1_735_689_600
 
   /// The radio no longer has it: it was removed from here.
   public func forget(_ key: PublicKey) { remove(key, overwritten: false) }

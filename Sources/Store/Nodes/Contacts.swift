@@ -35,10 +35,8 @@ extension Store {
     last_heard, radio
     """
 
-  /// Within a `write`: stores the record if it has changed. `age`: milliseconds that have surely passed since the radio heard it.
-  public func upsert(
-    _ contact: Contact, onRadio: Bool, heard: Bool, at: Int64, age: Int64 = 0
-  ) throws(SQLiteError) -> ContactChange {
+  /// Within a `write`: stores the record if it has changed. What the radio's clock says of it makes it no older.
+  public func upsert(_ contact: Contact, onRadio: Bool, heard: Bool, at: Int64) throws(SQLiteError) -> ContactChange {
     let known = try read(contact.key)
     if let known, known.onRadio == onRadio, known.radio == radio, !heard, known.contact == contact { return .unchanged }
     try database.run(
@@ -54,7 +52,7 @@ extension Store {
       .integer(Int64(contact.lastAdvert)), .integer(Int64(contact.latitude ?? 0)),
       .integer(Int64(contact.longitude ?? 0)), .integer(Int64(contact.lastModified ?? 0)),
       .integer(onRadio ? 1 : 0), .integer(at), heard ? .integer(at) : .null, .integer(radio),
-      .integer(elapsedNow - max(0, heard ? 0 : age)))
+      .integer(elapsedNow))
     guard let known else {
       try forgetNodes()
       return .added

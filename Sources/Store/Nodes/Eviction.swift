@@ -9,6 +9,9 @@ extension Store {
   private static let talkStep: Int64 = 86_400_000
   /// And that it was heard.
   private static let heardStep: Int64 = 600_000
+  /// Milliseconds within which nodes count as heard at the same time: then the radio's stamps decide who is first, as for all that it had when
+  /// it was met.
+  private static let sameTime: Int64 = 3_600_000
   /// Who was ever talked to stays until it has not been heard for so many milliseconds.
   private static let talkAge: Int64 = 90 * 86_400_000
 
@@ -47,8 +50,8 @@ extension Store {
         """
         SELECT key FROM contacts WHERE on_radio = 1 AND flags & 1 = 0 AND type IN (\(list))
           AND seen <= ?1 AND (talked_at IS NULL OR seen <= ?2)
-        ORDER BY talked_at IS NOT NULL, type NOT IN (\(NodeType.repeater.rawValue), \(NodeType.sensor.rawValue)), seen,
-          ifnull(last_heard, 0), first_seen
+        ORDER BY talked_at IS NOT NULL, type NOT IN (\(NodeType.repeater.rawValue), \(NodeType.sensor.rawValue)),
+          seen / \(Self.sameTime), last_modified
         """, [.integer(elapsed - age), .integer(elapsed - (age > 0 ? max(age, Self.talkAge) : 0))]
       ) { (row) throws(SQLiteError) in
         if let key = PublicKey(bytes: row.blob(0)), !kept.contains(key) { keys.append(key) }
