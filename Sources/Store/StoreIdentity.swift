@@ -53,13 +53,21 @@ extension Store {
     return text.isEmpty ? nil : text
   }
 
+  /// The old file is there until the new one is whole: a full disk would leave an empty one.
   private static func writeSmallFile(_ location: String, _ text: String) throws(StoreError) {
-    let descriptor = Glibc.open(location, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0o640)
+    let fresh = location + ".new"
+    unlink(fresh)
+    let descriptor = Glibc.open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o640)
     guard descriptor >= 0 else { throw .file(location) }
     defer { close(descriptor) }
     let bytes = Array((text + "\n").utf8)
-    guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else {
-      throw .file(location)
+    guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0,
+      rename(fresh, location) == 0
+    else {
+      // `file` tells by errno why.
+      let reason = StoreError.file(location)
+      unlink(fresh)
+      throw reason
     }
   }
 
