@@ -131,11 +131,20 @@ final class SerialPort {
 enum PortHolder {
   static func name(of device: String) -> String? {
     for process in entries("/proc") where process.allSatisfy(\.isNumber) && Int32(process) != getpid() {
-      for descriptor in entries("/proc/\(process)/fd") where target("/proc/\(process)/fd/\(descriptor)") == device {
+      for descriptor in entries("/proc/\(process)/fd") {
+        let link = "/proc/\(process)/fd/\(descriptor)"
+        guard target(link) == device, isSame(link, device) else { continue }
         return "\(command(process)) (process \(process))"
       }
     }
     return nil
+  }
+
+  /// A name is no identity: in another mount namespace another terminal has it. Where that cannot be told they are the same.
+  private static func isSame(_ link: String, _ device: String) -> Bool {
+    var (theirs, ours) = (stat(), stat())
+    guard stat(link, &theirs) == 0, stat(device, &ours) == 0 else { return true }
+    return theirs.st_rdev == ours.st_rdev && (theirs.st_dev == ours.st_dev || !device.hasPrefix("/dev/pts/"))
   }
 
   static func entries(_ folder: String) -> [String] {
