@@ -112,7 +112,9 @@ public final class Daemon {
       guard let most = connection.identity?.device?.maxContacts, most > 0 else { return nil }
       return store.ifReadable { try store.contactCount(onRadio: true) }.map { (Int($0), most) }
     }
-    messaging.keeper.needed = { [messaging, unowned alerts] in messaging.routine.needed?.union(alerts.wanted) }
+    messaging.keeper.needed = { [weak routine = messaging.routine, weak alerts] in
+      routine?.needed?.union(alerts?.wanted ?? [])
+    }
     power.alerts = alerts
     maintenance.alerts = alerts
     do {

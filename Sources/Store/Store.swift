@@ -73,6 +73,8 @@ public final class Store {
   private var unreadable: Set<String> = []
   var journalState = JournalState()
   var steadyClock = SteadyClock(maxAway: 0)
+  /// Grows when a node leaves the radio's table.
+  public internal(set) var contactsRemoved: UInt64 = 0
   /// Nodes that were added since it was looked how many there are; at the start nobody has looked.
   var nodesAdded = Int64.max
   /// Nodes that were forgotten to keep `Settings.nodesMax`, since the start.

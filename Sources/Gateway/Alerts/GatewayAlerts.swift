@@ -49,7 +49,9 @@ final class GatewayAlerts {
   private var isWriting = false
   private var isBegun = false
   var millivolts: UInt16?
-  var wasTableFull = true
+  /// A node was not added, and no place has been seen since.
+  var wasTableFull = false
+  private var contactsRemoved: UInt64 = 0
   /// The radio's contacts and its places for them; `nil`: not known.
   var contactTable: () -> (count: Int, most: Int)? = { nil }
   /// What others said last: of the radio, its battery and the supply. A rule that is switched on, and another database, hear it anew.
@@ -169,7 +171,10 @@ final class GatewayAlerts {
       hasNodeCome = false
       readNodes()
     }
-    if wasTableFull { readContactTable() }
+    if wasTableFull, store.contactsRemoved != contactsRemoved {
+      contactsRemoved = store.contactsRemoved
+      readContactTable()
+    }
     upstreamsChanged()
     write()
   }
@@ -311,6 +316,7 @@ final class GatewayAlerts {
     readUpstreams()
     readDisk()
     readClock()
+    readContactTable()
     for change in board.timedOut(now: loop.now) { tell(change) }
     if nodesDue.map({ $0 <= loop.now }) ?? false { readNodes() }
     arm()

@@ -15,6 +15,7 @@ extension JournalUpstream {
     }
   }
 
+  /// `nil`: none is wanted now, or there is none.
   func nextProof(_ lane: Lane) throws(StoreError) -> Batch? {
     guard lanes[lane].suspicion.wantsProof, flights.isEmpty else { return nil }
     return try proof(lane)
@@ -48,8 +49,8 @@ extension JournalUpstream {
     }
   }
 
-  /// The event that is to show that the server takes any. To a hub the one before the suspect, which it has had and knows
-  /// again, or an empty batch: of a later one it would believe to have what is before. To others one of those that come after: whatever is taken
+  /// The event that is to show that the server takes any. To a hub an empty batch, over a hang-up the one before the
+  /// suspect, which it has had and knows again: of a later one it would believe to have what is before. To others one of those that come after: whatever is taken
   /// is not sent again in its turn. Over a hang-up the one before, too, where nothing comes after. `nil`: there is none.
   private func proof(_ lane: Lane) throws(StoreError) -> Batch? {
     let suspicion = lanes[lane].suspicion

@@ -62,11 +62,13 @@ extension Store {
 
   /// Within a `write`: the radio no longer has it. False when that was known.
   public func markRemoved(_ key: PublicKey) throws(SQLiteError) -> Bool {
-    try database.run("UPDATE contacts SET on_radio = 0 WHERE key = ? AND on_radio = 1", .blob(key.bytes)) > 0
+    contactsRemoved &+= 1
+    return try database.run("UPDATE contacts SET on_radio = 0 WHERE key = ? AND on_radio = 1", .blob(key.bytes)) > 0
   }
 
   /// Within a `write`: another radio is attached, whose contact list does not continue the previous one's.
   public func markAllRemoved() throws(SQLiteError) {
+    contactsRemoved &+= 1
     try database.run("UPDATE contacts SET on_radio = 0 WHERE on_radio = 1")
     try setMeta("contacts_watermark", .integer(0))
   }
