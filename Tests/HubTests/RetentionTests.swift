@@ -41,6 +41,12 @@ import Testing
 
   // MARK: Ages
 
+  @Test(arguments: [0, 1, day, now]) func `no time that has passed is too short to ask for what is old`(_ passed: Int64)
+  {
+    // At a new hub hardly any has surely passed, whatever its clock shows.
+    #expect(OldRows.date(Self.now, isTrusted: true, now: passed) == (passed == Self.now ? Self.now : nil))
+  }
+
   @Test func `ages are hours, days, weeks and years, from an hour to a century`() {
     #expect(Age("90d")?.milliseconds == 90 * Self.day)
     #expect(Age("12h")?.milliseconds == Self.day / 2)
