@@ -35,7 +35,7 @@ def switches(process):
 
 hub, broker = free_port(), free_port()
 (folder / "token").write_text("bench-token-bench-token\n")
-(folder / "hub.toml").write_text(f'port = {hub}\ndatabase = "{folder}/hub.db"\n[[token]]\nfile = "{folder}/token"\naccess = "write"\n')
+(folder / "hub.toml").write_text(f'port = {hub}\ndatabase = "{folder}/hub.db"\n[[token]]\nfile = "{folder}/token"\naccess = "all"\n')
 (folder / "mosquitto.conf").write_text(f"listener {broker} 127.0.0.1\nallow_anonymous true\n")
 start(programs / "meshpost-hub", "serve", "--config", folder / "hub.toml")
 start("mosquitto", "-c", folder / "mosquitto.conf")

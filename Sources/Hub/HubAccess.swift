@@ -8,6 +8,8 @@ final class HubAccess: Sendable {
   /// An operation on a gateway.
   enum Deed: Sendable {
     case read
+    /// Asking how much of a gateway's journal is here.
+    case greet
     /// Operations of the gateway itself: sending its journal, fetching updates.
     case write
     /// Operations of operators: commands, documents.
@@ -40,9 +42,20 @@ final class HubAccess: Sendable {
 
   enum Verdict: Equatable, Sendable {
     case allowed(Grant)
+    /// Allowed once the token belongs to the gateway: `bind`.
+    case unbound(Grant)
     case unknown(String)
     /// The token's name.
     case forbidden(String)
+  }
+
+  /// A configured token with what is known of its use.
+  struct Listed: Sendable {
+    var token: HubConfiguration.Token
+    /// Milliseconds since 1970; `nil`: not since it was configured.
+    var usedAt: Int64?
+    /// Gateways to which a token for any gateway belongs.
+    var gateways: [String] = []
   }
 
   private struct Keys {
@@ -51,20 +64,44 @@ final class HubAccess: Sendable {
     var usedAt: [Int64?]
     /// Places of tokens. Looking digests up reveals neither content nor length of a token by timing.
     var places: [[UInt8]: [Int]] = [:]
+    /// Gateways with a token that is for them alone.
+    var ownTokens: Set<String> = []
+    /// To which gateways tokens belong that are for any, by their digests in hex, as the database says.
+    var bindings: [String: Set<String>] = [:]
 
     init(_ tokens: [HubConfiguration.Token]) {
       self.tokens = tokens
       usedAt = tokens.map { _ in nil }
       for (place, token) in tokens.enumerated() {
         for secret in token.secrets { places[Digest.sha256(Array(secret.utf8)), default: []].append(place) }
+        if token.gateway != "*", token.access.allows(.write) { ownTokens.insert(token.gateway) }
       }
     }
 
+    /// Whether it belongs to the first gateway that uses it.
+    static func binds(_ token: HubConfiguration.Token) -> Bool { token.gateway == "*" && token.access == .write }
+
+    /// Whether the token at a place is for this gateway, or for all.
+    func isBound(_ digest: [UInt8], at place: Int, _ gateway: String?) -> Bool {
+      guard Self.binds(tokens[place]), let gateway else { return true }
+      return bindings[RefusedFile.hex(digest)]?.contains(gateway) == true
+    }
+
+    /// Digests of all tokens that belong to the first gateway that uses them, with their places.
+    var binding: [String: Int] {
+      var found: [String: Int] = [:]
+      for (digest, places) in places {
+        if let place = places.first(where: { Self.binds(tokens[$0]) }) { found[RefusedFile.hex(digest)] = place }
+      }
+      return found
+    }
+
     func fitting(_ digest: [UInt8], _ gateway: String?, _ deed: Deed) -> Int? {
-      places[digest]?.first { place in
+      let fitting = (places[digest] ?? []).filter { place in
         let token = tokens[place]
         return (token.gateway == "*" || token.gateway == gateway) && token.access.allows(deed)
       }
+      return fitting.first { tokens[$0].gateway == gateway } ?? fitting.first
     }
   }
 
@@ -74,13 +111,20 @@ final class HubAccess: Sendable {
 
   /// From now on these count.
   func replace(with fresh: [HubConfiguration.Token]) {
-    let fresh = Keys(fresh)
-    keys.withLock { $0 = fresh }
+    var fresh = Keys(fresh)
+    keys.withLock { keys in
+      fresh.bindings = keys.bindings
+      keys = fresh
+    }
   }
 
-  /// What there are, without their secrets.
-  var list: [(name: String, gateway: String, access: HubConfiguration.Access, usedAt: Int64?)] {
-    keys.withLock { keys in zip(keys.tokens, keys.usedAt).map { ($0.name, $0.gateway, $0.access, $1) } }
+  /// What there are.
+  var list: [Listed] {
+    keys.withLock { keys in
+      var listed = zip(keys.tokens, keys.usedAt).map { Listed(token: $0, usedAt: $1) }
+      for (digest, place) in keys.binding { listed[place].gateways += (keys.bindings[digest] ?? []).sorted() }
+      return listed
+    }
   }
 
   /// `gateway`: `nil` for what concerns all of them.
@@ -95,8 +139,32 @@ final class HubAccess: Sendable {
       guard let places = keys.places[digest], let first = places.first else { return .unknown("unknown token") }
       for place in places { keys.usedAt[place] = now }
       guard let place = keys.fitting(digest, gateway, deed) else { return .forbidden(keys.tokens[first].name) }
-      return .allowed(Grant(name: keys.tokens[place].name, proof: .token(digest), gateway: gateway, deed: deed))
+      let grant = Grant(name: keys.tokens[place].name, proof: .token(digest), gateway: gateway, deed: deed)
+      return keys.isBound(digest, at: place, gateway) ? .allowed(grant) : .unbound(grant)
     }
+  }
+
+  /// What the database knows of tokens and their gateways, at the start.
+  func load(_ bindings: [TokenBinding]) {
+    keys.withLock { keys in
+      for binding in bindings { keys.bindings[binding.token, default: []].insert(binding.gateway) }
+    }
+  }
+
+  /// Makes a token for any gateway the gateway's that uses it, for good, or says why it cannot be.
+  func bind(_ grant: Grant, in stores: HubStores) async throws -> String? {
+    guard case .token(let digest) = grant.proof, let gateway = grant.gateway else { return nil }
+    let wanted = TokenBinding(token: RefusedFile.hex(digest), gateway: gateway)
+    let (hasOwn, tokens) = keys.withLock { ($0.ownTokens.contains(gateway), Set($0.binding.keys)) }
+    // Whoever is refused asks an index, and writes nothing.
+    var standing = try await stores.greeter.standing(of: wanted, hasOwn: hasOwn, tokens: tokens)
+    if standing == .free {
+      standing = try await stores.desk.bind(wanted, hasOwn: hasOwn, tokens: tokens, at: HubClock.now)
+    }
+    if case .refused(let reason) = standing { return reason }
+    let isNew = keys.withLock { $0.bindings[wanted.token, default: []].insert(gateway).inserted }
+    if isNew { HubLog.write(.notice, "the token \(grant.name) belongs to \(gateway) from now on") }
+    return nil
   }
 
   /// Whether a token still allows it. Sessions are looked at by `Revocation`.
@@ -109,7 +177,8 @@ final class HubAccess: Sendable {
 extension HubConfiguration.Access {
   fileprivate func allows(_ deed: HubAccess.Deed) -> Bool {
     switch deed {
-    case .read: self != .metrics
+    case .read: self == .read || self == .command || self == .all
+    case .greet: self != .metrics
     case .measure: true
     case .administer: self == .all
     case .write: self == .write || self == .all

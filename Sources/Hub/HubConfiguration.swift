@@ -6,11 +6,11 @@ import TOML
 
 /// The configuration of `meshpost-hub`, documented in deploy/hub.toml.
 public struct HubConfiguration: Sendable {
-  /// `write` is a gateway's, `command` an operator's; both may read, `metrics` nothing but these.
+  /// `write` is a gateway's, which reads nothing but what is for it; `command` an operator's, who may read; `metrics` nothing but these.
   public enum Access: String, Sendable, CaseIterable { case metrics, read, write, command, all }
 
   /// Access rights by token.
-  public struct Token: Sendable {
+  public struct Token: Sendable, Equatable {
     /// The file's name, for people.
     public var name: String
     /// The file's lines, one secret each. Two while a token is being replaced.
@@ -36,6 +36,8 @@ public struct HubConfiguration: Sendable {
   /// Path of the password's file.
   public var passwordLocation: String?
   public var tokens: [Token]
+  /// Path of the folder with a file for each gateway's tokens.
+  public var gatewayTokens: String?
   public var maxBody: Int
   /// Events a second and gateway; 0 = no limit.
   public var rateLimit: Int
@@ -110,8 +112,12 @@ public struct HubConfiguration: Sendable {
       table.finish()
       root.note(table.errors)
     }
-    if tokens.isEmpty, purpose == .serving, root.errors.isEmpty {
-      root.note("token", "at least one [[token]] with file, gateway and access is required")
+    gatewayTokens = root.string("gateway_tokens")
+    if let gatewayTokens, purpose == .serving, GatewayTokens(folder: gatewayTokens) == nil {
+      root.note("gateway_tokens", "\(gatewayTokens) is not a folder that this user may read")
+    }
+    if tokens.isEmpty, gatewayTokens == nil, purpose == .serving, root.errors.isEmpty {
+      root.note("token", "gateway_tokens, or at least one [[token]] with file, gateway and access, is required")
     }
     root.finish()
     guard root.errors.isEmpty else {
@@ -135,6 +141,13 @@ public struct HubConfiguration: Sendable {
     return FileManager.default.contents(atPath: location).map { String(decoding: $0, as: UTF8.self) } ?? ""
   }
 
+  /// A token a line; `nil`: there is none, or one is too short.
+  static func secrets(in text: String) -> [String]? {
+    let secrets = text.split(whereSeparator: \.isNewline).map { $0.trimmingCharacters(in: .whitespaces) }
+      .filter { !$0.isEmpty }
+    return secrets.isEmpty || secrets.contains { $0.utf8.count < 16 } ? nil : secrets
+  }
+
   private static func token(_ table: inout TOMLReader) -> Token? {
     let location = table.string("file")
     let gateway = table.string("gateway") ?? "*"
@@ -144,10 +157,7 @@ public struct HubConfiguration: Sendable {
       table.note("file", "file is missing")
       return nil
     }
-    let text = contents(of: location)
-    let secrets = text.split(whereSeparator: \.isNewline).map { $0.trimmingCharacters(in: .whitespaces) }
-      .filter { !$0.isEmpty }
-    guard !secrets.isEmpty, secrets.allSatisfy({ $0.utf8.count >= 16 }) else {
+    guard let secrets = secrets(in: contents(of: location)) else {
       table.note("file", "\(location) cannot be read, is empty, or contains a token of fewer than 16 characters")
       return nil
     }

@@ -6,16 +6,19 @@ import HummingbirdCore
 import NIOCore
 import NIOPosix
 import ServiceLifecycle
+import Synchronization
 
 /// The hub: its HTTP API and its gateways' links. Source of truth: docs/hub-protocol.md.
 public struct HubServer: Sendable {
   private let configuration: HubConfiguration
   private let access: HubAccess
+  private let tokens: Tokens
   private let api: HubAPI
 
   public init(_ configuration: HubConfiguration) throws {
     self.configuration = configuration
-    access = HubAccess(configuration.tokens)
+    tokens = Tokens(configuration)
+    access = HubAccess(tokens.all)
     _ = HubClock.started
     let stores = try HubStores(
       location: configuration.location, password: configuration.password, keeps: configuration.retention)
@@ -60,6 +63,8 @@ public struct HubServer: Sendable {
   /// Descriptors of NIO's loops, three each, and of the one that it listens on; they are opened later.
   private static var loops: Int { System.coreCount * 3 + 1 }
 
+  /// How long a token lasts at most that was taken out of the folder of gateways' tokens.
+  private static let tokensLook: Duration = .milliseconds(500)
   private static let copiesLog: Duration = .seconds(3600)
 
   /// Connections that the kernel holds until the hub takes them; it has a limit of its own (`net.core.somaxconn`, 4096 by default). A fleet that
@@ -76,9 +81,14 @@ public struct HubServer: Sendable {
     _ = await api.registry.count
   }
 
-  /// From now on these count: what the others have begun ends, be it a link.
-  public func accept(_ tokens: [HubConfiguration.Token]) {
-    access.replace(with: tokens)
+  /// From now on the tokens of this configuration count: what others have begun ends, be it a link.
+  public func accept(_ configuration: HubConfiguration) {
+    tokens.reload(configuration)
+    acceptTokens()
+  }
+
+  private func acceptTokens() {
+    access.replace(with: tokens.all)
     let ended = api.places.close { access.allows($0) }
     HubLog.write(.notice, "tokens reloaded" + (ended > 0 ? "; closed \(ended) connections that they do not allow" : ""))
   }
@@ -87,6 +97,12 @@ public struct HubServer: Sendable {
   public func run(_ ready: @escaping @Sendable (Int) -> Void) async throws {
     let registry = api.registry
     let live = api.live
+    do {
+      access.load(try await api.stores.greeter.tokenBindings())
+    } catch {
+      // Each is asked for when its gateway comes.
+      HubLog.debug("tokens' gateways: \(error.message)")
+    }
     await api.stores.listen { news in
       Task {
         await registry.heard(news)
@@ -101,6 +117,10 @@ public struct HubServer: Sendable {
     }
     let summary = LogSummary(stores: api.stores)
     let minutes = Task { await summary.run() }
+    let folder = Task {
+      // `try?`: it is cancelled while it sleeps.
+      while (try? await Task.sleep(for: Self.tokensLook)) != nil { if tokens.hasChanged() { acceptTokens() } }
+    }
     let caretaker = Caretaker(stores: api.stores, retention: configuration.retention)
     let watch = Task { [api] in await api.watch.run() }
     // Who asks for it asks for the pages' people.
@@ -115,6 +135,7 @@ public struct HubServer: Sendable {
     defer {
       probe.cancel()
       minutes.cancel()
+      folder.cancel()
       watch.cancel()
       uses?.cancel()
       telling.cancel()
@@ -161,6 +182,34 @@ extension HubServer {
         }
       })
   }
+}
+
+/// The configuration's tokens, and those of the folder of gateways' tokens.
+private final class Tokens: Sendable {
+  private let state: Mutex<(listed: [HubConfiguration.Token], folder: GatewayTokens?)>
+
+  init(_ configuration: HubConfiguration) {
+    state = Mutex((configuration.tokens, configuration.gatewayTokens.flatMap { GatewayTokens(folder: $0) }))
+    tell()
+  }
+
+  var all: [HubConfiguration.Token] { state.withLock { $0.listed + ($0.folder?.tokens ?? []) } }
+
+  func reload(_ configuration: HubConfiguration) {
+    state.withLock { state in
+      state = (configuration.tokens, configuration.gatewayTokens.flatMap { GatewayTokens(folder: $0) })
+    }
+    tell()
+  }
+
+  /// Whether the folder holds other files than before.
+  func hasChanged() -> Bool {
+    guard state.withLock({ $0.folder?.read(always: false) ?? false }) else { return false }
+    tell()
+    return true
+  }
+
+  private func tell() { for fault in state.withLock({ $0.folder?.faults ?? [] }) { HubLog.write(.warning, fault) } }
 }
 
 enum HubClock {

@@ -14,6 +14,7 @@ struct MeshpostHub: AsyncParsableCommand {
     version: Release.version,
     subcommands: [
       Serve.self, Consume.self, Watch.self, Doctor.self, Stats.self, Backup.self, PurgeOld.self, People.self,
+      Tokens.self,
     ])
 }
 
@@ -66,7 +67,7 @@ struct Serve: AsyncParsableCommand {
       do {
         let fresh = try HubConfiguration(file: config)
         HubLog.level = fresh.logLevel
-        server.accept(fresh.tokens)
+        server.accept(fresh)
       } catch {
         HubLog.write(.error, "tokens not reloaded: \(error)")
       }

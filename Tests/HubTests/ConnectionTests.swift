@@ -48,8 +48,8 @@ import Testing
         name: "hill", secrets: ["a-token-of-16-and-more", "its-successor-is-here"], gateway: "hill", access: .write)
     ])
     #expect(access.check("Bearer its-successor-is-here", gateway: "hill", .write).allowed == "hill")
-    #expect(access.check("bearer a-token-of-16-and-more", gateway: "hill", .read).allowed == "hill")
-    #expect(access.check("Bearer a-token-of-16-and-more", gateway: "dale", .read) == .forbidden("hill"))
+    #expect(access.check("bearer a-token-of-16-and-more", gateway: "hill", .greet).allowed == "hill")
+    #expect(access.check("Bearer a-token-of-16-and-more", gateway: "dale", .greet) == .forbidden("hill"))
     #expect(access.check("Bearer a-token-of-16-and-more", gateway: "hill", .command) == .forbidden("hill"))
     for wrong in [
       "Bearer a-token-of-16-and-mor", "Bearer ", "Bearer", "a-token-of-16-and-more", "Bearer  its-successor-is-here",

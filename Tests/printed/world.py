@@ -117,8 +117,15 @@ def install(programs, python):
         write(examples / hook.name, hook.read_text(), 0o755)
     for package in ("meshpost", "meshpost-hub"):
         run("sh", CHECKOUT / f"deploy/debian/{package}.postinst", "configure", stdout=subprocess.DEVNULL)
-    token = pathlib.Path("/etc/meshpost-hub/credentials/gateways.token")
-    token.write_text(TOKEN + "\n")
+    # Any gateway's, once: each document has one. docs/hub.md makes its own.
+    write("/etc/meshpost-hub/credentials/any.token", TOKEN + "\n", 0o600)
+    with open("/etc/meshpost-hub/hub.toml", "a") as configuration:
+        configuration.write('\n[[token]]\nfile = "any.token"\naccess = "write"\n')
+    # systemd-tmpfiles makes the folder.
+    os.makedirs("/etc/meshpost-hub/tokens")
+    write("/etc/meshpost-hub/tokens/hilltop", TOKEN + "\n", 0o640)
+    shutil.chown("/etc/meshpost-hub/tokens", group="meshpost-hub")
+    shutil.chown("/etc/meshpost-hub/tokens/hilltop", group="meshpost-hub")
     write("/root/hub.token", TOKEN + "\n", 0o600)
     os.makedirs("/run/systemd/system")
     write("/usr/bin/systemctl", f'#!/bin/sh\nexec {PYTHON} {HERE}/run --systemctl "$@"\n', 0o755)

@@ -464,7 +464,7 @@ def hub(rig):
     machine.until("the hub", lambda: machine.run("systemctl is-active --quiet meshpost-hub")[0] == 0)
     line = machine.do("systemd-analyze security --no-pager meshpost-hub | tail -n 1")
     assert float(line.split(":")[1].split()[0]) <= 2.0, line
-    machine.do(f"echo {TOKEN} >/root/token; cp /etc/meshpost-hub/credentials/gateways.token /root/hub.token; meshpost setup --unattended --replace --link serial:/dev/meshpost/RADIO-ONE "
+    machine.do(f"echo {TOKEN} >/root/token; meshpost-hub tokens add $(cat /var/lib/meshpost/gateway.db.id) >/root/hub.token; meshpost setup --unattended --replace --link serial:/dev/meshpost/RADIO-ONE "
                f"--upstream near=http://127.0.0.1:8787 --token-file near=/root/hub.token --upstream hub=http://10.0.2.2:{rig.hub_port} --token-file hub=/root/token")
     rig.wait_for_radio()
     machine.do("dpkg --purge meshpost-hub; systemctl restart meshpost")

@@ -125,14 +125,28 @@ struct HubAPI: Sendable {
       let message = "the token \(name) does not allow this"
       refused.note(from: source(of: request, context).host, message, request.method.rawValue, request.uri.path)
       return Self.refusal(.forbidden, "the token does not allow this")
+    case .unbound(let grant):
+      guard let gateway, Name.isAllowed(gateway) else { return Self.invalidID }
+      let reason: String?
+      do {
+        reason = try await access.bind(grant, in: stores)
+      } catch let error as HubDatabaseError {
+        return unavailable(error)
+      }
+      guard let reason else {
+        return try await answer(request, context, .allowed(grant), by: way, short: short, handler)
+      }
+      stores.metrics.refused(.forbidden)
+      refused.note(
+        from: source(of: request, context).host, "the token \(grant.name): \(reason)", request.method.rawValue,
+        request.uri.path)
+      return Self.refusal(.forbidden, reason)
     case .allowed(let grant):
       guard places.showed(context.channel, grant) else {
         stores.metrics.wasBusy(.connections)
         return Self.refusal(.tooManyRequests, "too many open connections with this token", retryAfter: 30)
       }
-      if let gateway, !Name.isAllowed(gateway) {
-        return Self.refusal(.badRequest, "a gateway's id must be \(Name.allowed)")
-      }
+      if let gateway, !Name.isAllowed(gateway) { return Self.invalidID }
       let call = Call(
         request: request, gateway: gateway ?? "", grant: grant, way: way, parameters: context.parameters, short: short
       )
@@ -152,6 +166,8 @@ struct HubAPI: Sendable {
       }
     }
   }
+
+  private static var invalidID: Response { refusal(.badRequest, "a gateway's id must be \(Name.allowed)") }
 
   /// Reserves memory for large data until it is consumed: a body before it is read, an answer before it is sent.
   private func handled(_ call: Call, _ handler: Handler) async throws -> Response {
@@ -186,12 +202,13 @@ struct HubAPI: Sendable {
     LinkUpgradeChannel(
       responder: responder, maxMessage: maxBody, places: places,
       admit: { [access] head in
-        guard let gateway = LinkProtocol.gateway(in: head.uri),
-          case .allowed(let grant) = access.check(
-            head.headers.first(name: "Authorization"), gateway: gateway, .write)
-        else { return nil }
-        return LinkProtocol.Visitor(gateway: gateway, grant: grant)
-      },
+        guard let gateway = LinkProtocol.gateway(in: head.uri) else { return nil }
+        return switch access.check(head.headers.first(name: "Authorization"), gateway: gateway, .write) {
+        case .allowed(let grant): LinkProtocol.Visitor(gateway: gateway, grant: grant)
+        case .unbound(let grant): LinkProtocol.Visitor(gateway: gateway, grant: grant, isBound: false)
+        case .unknown, .forbidden: nil
+        }
+      }, bind: { [access, stores] visitor in try await access.bind(visitor.grant, in: stores) == nil },
       serve: { [stores, registry, limiter, access, maxBody] channel, link in
         await LinkSession(
           gateway: link.gateway, stores: stores, registry: registry, limiter: limiter, maxMessage: maxBody,

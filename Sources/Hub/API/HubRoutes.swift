@@ -163,7 +163,7 @@ extension HubAPI {
     let id = "/v1/gateways/{id}"
     return [
       HubRoute(
-        method: .get, path: id, deed: .read, summary: "A gateway, and how much of its journal is here.",
+        method: .get, path: id, deed: .greet, summary: "A gateway, and how much of its journal is here.",
         parameters: [.text("epoch", "The newest without it.")],
         answers: [200: .object([("gateway", .text), ("epoch", .text), ("linked", .truth)])], refusals: [404],
         handler: { try await greet($0) }),
@@ -250,7 +250,11 @@ extension HubAPI {
           200: .object([
             (
               "tokens",
-              .list(.object([("name", .text), ("gateway", .text), ("access", .text), ("last_used?", .whole)]))
+              .list(
+                .object([
+                  ("name", .text), ("gateway", .text), ("access", .text), ("gateways?", .list(.text)),
+                  ("last_used?", .whole),
+                ]))
             )
           ])
         ], handler: { try await tokens($0) }),

@@ -39,16 +39,57 @@ final class LinkGate: ChannelInboundHandler, RemovableChannelHandler {
   typealias InboundIn = HTTPServerRequestPart
   typealias InboundOut = HTTPServerRequestPart
   private let admit: @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?
+  private let bind: @Sendable (LinkProtocol.Visitor) async throws -> Bool
   /// The gateway whose link was accepted.
   private(set) var visitor: LinkProtocol.Visitor?
+  /// What comes behind a request while the database is asked for its token; `nil`: it is not. Of a request for a link that is one part.
+  private var held: [HTTPServerRequestPart]?
+  private static let mostHeld = 16
 
-  init(_ admit: @escaping @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?) { self.admit = admit }
+  init(
+    _ admit: @escaping @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?,
+    _ bind: @escaping @Sendable (LinkProtocol.Visitor) async throws -> Bool
+  ) { (self.admit, self.bind) = (admit, bind) }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-    guard case .head(var head) = unwrapInboundIn(data), head.headers.contains(name: "Upgrade") else {
+    let part = unwrapInboundIn(data)
+    if let count = held?.count {
+      guard count < Self.mostHeld else { return context.close(promise: nil) }
+      held?.append(part)
+      return
+    }
+    guard case .head(let head) = part, head.headers.contains(name: "Upgrade") else {
       return context.fireChannelRead(data)
     }
-    visitor = LinkProtocol.isHandshake(head) ? admit(head) : nil
+    guard LinkProtocol.isHandshake(head), let coming = admit(head) else { return pass(head, of: nil, context) }
+    if coming.isBound { return pass(head, of: coming, context) }
+    held = []
+    let this = NIOLoopBound((gate: self, context: context), eventLoop: context.eventLoop)
+    context.eventLoop.makeFutureWithTask { [bind] in try await bind(coming) }.whenComplete { answer in
+      let (gate, context) = this.value
+      guard context.channel.isActive else { return }
+      // A database that does not answer lets nobody in: HTTP says so.
+      gate.pass(head, of: (try? answer.get()) == true ? coming : nil, context)
+      gate.release(context)
+    }
+  }
+
+  /// The request may be what removes this handler: the rest of it goes on before.
+  func removeHandler(context: ChannelHandlerContext, removalToken: ChannelHandlerContext.RemovalToken) {
+    release(context)
+    context.leavePipeline(removalToken: removalToken)
+  }
+
+  private func release(_ context: ChannelHandlerContext) {
+    let parts = held ?? []
+    held = nil
+    for part in parts { context.fireChannelRead(wrapInboundOut(part)) }
+    if !parts.isEmpty { context.fireChannelReadComplete() }
+  }
+
+  private func pass(_ head: HTTPRequestHead, of visitor: LinkProtocol.Visitor?, _ context: ChannelHandlerContext) {
+    var head = head
+    self.visitor = visitor
     if visitor == nil {
       head.headers.remove(name: "Upgrade")
       head.headers.remove(name: "Connection")

@@ -14,7 +14,7 @@ enum HubSchema {
     let all = [
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
-      steadyClock, journeyKey, reading,
+      steadyClock, journeyKey, reading, tokenGateways,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -154,6 +154,15 @@ enum HubSchema {
   private static let reading = """
     CREATE INDEX contacts_by_key ON contacts(key, gateway);
     CREATE INDEX commands_by_time ON commands(created_at, gateway, id)
+    """
+
+  /// Which tokens for any gateway belong to which, by their digests. Gateways that were there before may go on with any: the empty one.
+  private static let tokenGateways = """
+    CREATE TABLE token_gateways(
+      token TEXT NOT NULL, gateway TEXT NOT NULL, bound_at INTEGER NOT NULL,
+      PRIMARY KEY(token, gateway)) WITHOUT ROWID;
+    CREATE INDEX token_gateways_by_gateway ON token_gateways(gateway);
+    INSERT INTO token_gateways(token, gateway, bound_at) SELECT '', id, 0 FROM gateways
     """
 
   /// Which channels each gateway has told of: that it has joined them, or of a message there. Of others it gets nothing.

@@ -41,6 +41,8 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   let places: Places
   /// Whose link this is; `nil`: it is none, or not allowed, and HTTP answers.
   let admit: @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?
+  /// Makes the token the gateway's. False: it cannot be, and HTTP answers why.
+  let bind: @Sendable (LinkProtocol.Visitor) async throws -> Bool
   let serve: @Sendable (FrameChannel, Link) async -> Void
 
   func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
@@ -76,7 +78,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     pipeline.enableResponseHeaderValidation = false
     let negotiated = try operations.configureUpgradableHTTPServerPipeline(configuration: pipeline)
     let upgrade = try operations.handler(type: NIOTypedHTTPServerUpgradeHandler<Negotiated>.self)
-    try operations.addHandler(LinkGate(admit), position: .before(upgrade))
+    try operations.addHandler(LinkGate(admit, bind), position: .before(upgrade))
     return negotiated
   }
 
@@ -148,6 +150,8 @@ enum LinkProtocol {
   struct Visitor: Sendable {
     let gateway: String
     let grant: HubAccess.Grant
+    /// Whether the token is this gateway's already.
+    var isBound = true
   }
 
   /// The headers required by RFC 6455; NIO closes a connection without them.

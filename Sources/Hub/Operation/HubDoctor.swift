@@ -14,6 +14,7 @@ public struct HubDoctor: Sendable {
     do {
       let store = try HubStore.beside(configuration, writes: false)
       found.append(HubFinding("database", .ok, "it answers"))
+      found += shared(try await store.tokenBindings())
       let isServer = configuration.isServer
       found += isServer ? try await store.examineServer() : try await store.examineFile(configuration.location)
     } catch {
@@ -31,7 +32,10 @@ public struct HubDoctor: Sendable {
 
   private func files() -> [HubFinding] {
     var found: [HubFinding] = []
-    let secrets = configuration.tokens.map(\.location) + [configuration.passwordLocation].compactMap { $0 }
+    let folder = configuration.gatewayTokens.flatMap { GatewayTokens(folder: $0) }
+    found += (folder?.faults ?? []).map { HubFinding("tokens", .warning, $0, "Mend the file, or remove it.") }
+    let grouped = Set((folder?.tokens ?? []).map(\.location))
+    let secrets = configuration.tokens.map(\.location) + [configuration.passwordLocation].compactMap { $0 } + grouped
     for location in Set(secrets).sorted() {
       var facts = stat()
       guard stat(location, &facts) == 0 else {
@@ -39,23 +43,39 @@ public struct HubDoctor: Sendable {
           HubFinding("secrets", .failed, "\(location): \(String(cString: strerror(errno)))", "Make the file."))
         continue
       }
-      guard facts.st_mode & 0o077 != 0 else { continue }
+      // The hub reads gateways' tokens as a member of their group.
+      guard facts.st_mode & (grouped.contains(location) ? 0o037 : 0o077) != 0 else { continue }
       let isEverybodys = facts.st_mode & 0o007 != 0
       found.append(
         HubFinding(
           "secrets", isEverybodys ? .failed : .warning,
           "\(location) is open to \(isEverybodys ? "everybody" : "its group")",
-          "`chmod 600 \(location)`; replace the secret if others may have read it."))
+          "`chmod \(grouped.contains(location) ? 640 : 600) \(location)`; replace the secret if others may have read it."
+        ))
     }
-    if found.isEmpty { found.append(HubFinding("secrets", .ok, "\(Set(secrets).count) files, for their owner alone")) }
+    if found.isEmpty {
+      found.append(HubFinding("secrets", .ok, "\(Set(secrets).count) files, for those alone who need them"))
+    }
     let all = configuration.tokens.filter { $0.gateway == "*" && $0.access == .all }
     if !all.isEmpty {
       found.append(
         HubFinding(
           "tokens", .warning, "\(all.map(\.name).joined(separator: ", ")) may do everything for every gateway",
-          "Give each gateway a token of its own with `write`, and operators one with `command`."))
+          "Give each gateway a token of its own (`meshpost-hub tokens add`), and operators one with `command`."))
     }
     return found
+  }
+
+  /// Tokens that were in use before each belonged to one gateway.
+  private func shared(_ bindings: [TokenBinding]) -> [HubFinding] {
+    let access = HubAccess(configuration.tokens)
+    access.load(bindings)
+    return access.list.filter { $0.gateways.count > $0.token.secrets.count }.map { listed in
+      HubFinding(
+        "tokens", .warning,
+        "\(listed.token.name) is the token of \(listed.gateways.count) gateways: whoever has one of them speaks for all",
+        "Give each its own: `meshpost-hub tokens add \(listed.gateways.first ?? "")` and so on; then remove this one.")
+    }
   }
 
   private func address() -> [HubFinding] {

@@ -16,7 +16,7 @@ public struct HubPerson: Sendable, Equatable {
 
     func allows(_ deed: HubAccess.Deed) -> Bool {
       switch deed {
-      case .read, .measure: true
+      case .read, .greet, .measure: true
       case .command: self != .view
       case .administer: self == .administer
       // Gateways have tokens.

@@ -129,18 +129,26 @@ extension HubAPI {
     return Self.json(JSONWriter.object { $0.field("ok", true) })
   }
 
+  /// Gateways of one token that are listed.
+  private static let mostListed = 100
+
   func tokens(_ call: Call) async throws -> Response {
-    let tokens = access.list
+    let listed = access.list
     let uses = try await stores.pages.tokenUses()
     return Self.json(
       JSONWriter.object { json in
         json.arrayField("tokens") { json in
-          for token in tokens {
+          for one in listed {
             json.object { json in
-              json.field("name", token.name)
-              json.field("gateway", token.gateway)
-              json.field("access", token.access.rawValue)
-              json.field("last_used", [token.usedAt, uses[token.name]].compactMap { $0 }.max())
+              json.field("name", one.token.name)
+              json.field("gateway", one.token.gateway)
+              json.field("access", one.token.access.rawValue)
+              if !one.gateways.isEmpty {
+                json.arrayField("gateways") {
+                  for gateway in one.gateways.prefix(Self.mostListed) { $0.value(gateway) }
+                }
+              }
+              json.field("last_used", [one.usedAt, uses[one.token.name]].compactMap { $0 }.max())
             }
           }
         }

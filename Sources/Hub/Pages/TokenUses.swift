@@ -14,7 +14,7 @@ struct TokenUses: Sendable {
     while goesOn {
       // `try?`: it is cancelled while it sleeps.
       goesOn = (try? await Task.sleep(for: Self.interval)) != nil
-      let fresh = Self.fresh(access.list.map { ($0.name, $0.usedAt) }, kept)
+      let fresh = Self.fresh(access.list.map { ($0.token.name, $0.usedAt) }, kept)
       guard !fresh.isEmpty else { continue }
       do {
         try await stores.desk.keepTokenUses(fresh, at: HubClock.now)

@@ -189,31 +189,30 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
 
   private func notOpened(_ failure: WebSocketFailure) async -> Greeting {
     switch failure {
-    case .notUpgraded(let response) where response.status == 401 || response.status == 403:
-      return .failed(.stopped(reason: "HTTP \(response.status): check the token"))
     case .notUpgraded(let response) where [429, 503].contains(response.status):
       return .failed(.retry(reason: "HTTP \(response.status)", after: nil))
     case .notUpgraded, .blocked:
-      // A server is there, and no WebSocket gets to it.
-      if !hasToldFallBack {
-        log.notice("\(place): no live link (\(failure)): using plain HTTP; the link is retried periodically")
-      }
-      hasToldFallBack = true
-      liveAgainAt = loop.now + Self.retryLive
-      return await greetByHTTP()
+      // A server is there, and no WebSocket gets to it; or it refuses, and says by HTTP why.
+      return await greetByHTTP(after: failure)
     case .unreachable, .closed, .cancelled: return .failed(.retry(reason: failure.description, after: nil))
     }
   }
 
-  /// The same by HTTP.
-  private func greetByHTTP() async -> Greeting {
+  /// The same by HTTP. `failure`: of the link.
+  private func greetByHTTP(after failure: WebSocketFailure? = nil) async -> Greeting {
     let greeting = await http.greet()
-    if case .has = greeting {
-      way = .http
-    } else {
+    guard case .has = greeting else {
       // It was not the WebSocket that did not get through.
       liveAgainAt = nil
+      return greeting
     }
+    way = .http
+    guard let failure else { return greeting }
+    if !hasToldFallBack {
+      log.notice("\(place): no live link (\(failure)): using plain HTTP; the link is retried periodically")
+    }
+    hasToldFallBack = true
+    liveAgainAt = loop.now + Self.retryLive
     return greeting
   }
 

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+
+/// The folder of gateways' tokens: a file for each gateway, named by its id, with a token a line. Each lets its gateway write, and nobody else.
+public struct GatewayTokens: Sendable {
+  /// What has to change for the folder to hold other files.
+  private struct Stamp: Equatable {
+    var inode: UInt64
+    var seconds: Int
+    var nanoseconds: Int
+  }
+
+  public let folder: String
+  private var stamp: Stamp?
+  public private(set) var tokens: [HubConfiguration.Token] = []
+  /// Files that are no gateway's, or hold no token, with what is wrong.
+  public private(set) var faults: [String] = []
+
+  /// `nil`: it is no folder that this user may read.
+  public init?(folder: String) {
+    self.folder = folder
+    guard read() else { return nil }
+  }
+
+  /// Reads it again if it may have changed, or if `always`. False: it is as it was, or cannot be read.
+  public mutating func read(always: Bool = true) -> Bool {
+    let now = Self.stamp(of: folder)
+    guard always || now != stamp, let names = try? FileManager.default.contentsOfDirectory(atPath: folder) else {
+      // `try?`: a folder that is gone, or closed to us, takes nothing away: what was read stays.
+      return false
+    }
+    let before = tokens
+    // What changes again within the same tick of the file system's clock has the same stamp: so a young one says nothing.
+    let isYoung = now.map { Int(time(nil)) - $0.seconds < 2 } ?? true
+    (stamp, tokens, faults) = (isYoung ? nil : now, [], [])
+    // Hidden files are an editor's, or on their way to another name.
+    for name in names.sorted() where !name.hasPrefix(".") {
+      let location = "\(folder)/\(name)"
+      guard Name.isAllowed(name) else {
+        faults.append("\(location): a gateway's id must be \(Name.allowed)")
+        continue
+      }
+      let text = FileManager.default.contents(atPath: location).map { String(decoding: $0, as: UTF8.self) }
+      guard let text, let secrets = HubConfiguration.secrets(in: text) else {
+        faults.append("\(location) cannot be read, is empty, or contains a token of fewer than 16 characters")
+        continue
+      }
+      tokens.append(.init(name: name, secrets: secrets, gateway: name, access: .write, location: location))
+    }
+    return always || tokens != before
+  }
+
+  private static func stamp(of folder: String) -> Stamp? {
+    var facts = stat()
+    guard stat(folder, &facts) == 0 else { return nil }
+    return Stamp(inode: UInt64(facts.st_ino), seconds: facts.st_mtim.tv_sec, nanoseconds: facts.st_mtim.tv_nsec)
+  }
+
+  // MARK: What the command line does
+
+  /// Of a new token: 24 bytes by chance.
+  private static let secretBytes = 24
+
+  /// Gives a gateway a token, beside those that it has. The file is replaced whole, so that a hub that serves sees the folder change.
+  public func add(_ gateway: String) throws(HubConfiguration.Failure) -> String {
+    let secret = RefusedFile.hex((0..<Self.secretBytes).map { _ in UInt8.random(in: .min ... .max) })
+    let present = tokens.first { $0.gateway == gateway }?.secrets ?? []
+    try write(present + [secret], for: gateway)
+    return secret
+  }
+
+  /// Takes a gateway's tokens away, or all but the newest.
+  public func remove(_ gateway: String, keepsNewest: Bool) throws(HubConfiguration.Failure) {
+    let present = tokens.first { $0.gateway == gateway }?.secrets ?? []
+    if keepsNewest, let newest = present.last { return try write([newest], for: gateway) }
+    guard unlink("\(folder)/\(gateway)") == 0 else { throw failure(gateway) }
+  }
+
+  private func write(_ secrets: [String], for gateway: String) throws(HubConfiguration.Failure) {
+    var facts = stat()
+    guard stat(folder, &facts) == 0 else { throw failure(gateway) }
+    let draft = "\(folder)/.\(gateway).new"
+    unlink(draft)
+    let descriptor = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+    guard descriptor >= 0 else { throw failure(gateway) }
+    defer { close(descriptor) }
+    let bytes = Array((secrets.joined(separator: "\n") + "\n").utf8)
+    // The hub reads it as a member of the folder's group.
+    guard fchown(descriptor, uid_t.max, facts.st_gid) == 0, fchmod(descriptor, 0o640) == 0,
+      bytes.withUnsafeBytes({ Glibc.write(descriptor, $0.baseAddress, $0.count) }) == bytes.count,
+      fsync(descriptor) == 0,
+      rename(draft, "\(folder)/\(gateway)") == 0
+    else {
+      let failure = failure(gateway)
+      unlink(draft)
+      throw failure
+    }
+  }
+
+  private func failure(_ gateway: String) -> HubConfiguration.Failure {
+    .init(description: "\(folder)/\(gateway): \(String(cString: strerror(errno)))")
+  }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+
+import SQLite
+
+/// That a token for any gateway belongs to one: the first that used it.
+struct TokenBinding: Equatable, Sendable {
+  /// The token's digest, in hex.
+  var token: String
+  var gateway: String
+}
+
+extension HubStore {
+  /// In place of a token, of gateways that were there before tokens belonged to gateways: any token may go on with them.
+  private static let anyToken = ""
+
+  func tokenBindings() throws(HubDatabaseError) -> [TokenBinding] {
+    var found: [TokenBinding] = []
+    try database.each("SELECT token, gateway FROM token_gateways WHERE token <> ?1", [.text(Self.anyToken)]) { row in
+      found.append(TokenBinding(token: row.text(0), gateway: row.text(1)))
+      return true
+    }
+    return found
+  }
+
+  /// What becomes of a token for any gateway that a gateway uses.
+  enum TokenStanding: Equatable, Sendable {
+    case bound, free
+    case refused(String)
+  }
+
+  /// `hasOwn`: another token is for that gateway alone. `tokens`: all that are for any gateway.
+  func standing(
+    of wanted: TokenBinding, hasOwn: Bool, tokens: Set<String>
+  ) throws(HubDatabaseError) -> TokenStanding {
+    let gateway = wanted.gateway
+    var holders: Set<String> = []
+    try database.each("SELECT token FROM token_gateways WHERE gateway = ?1", [.text(gateway)]) { row in
+      holders.insert(row.text(0))
+      return true
+    }
+    if holders.contains(wanted.token) { return .bound }
+    if hasOwn || !holders.isDisjoint(with: tokens) { return .refused("\(gateway) has another token") }
+    if holders.contains(Self.anyToken) { return .free }
+    if try has("SELECT 1 FROM token_gateways WHERE token = ?1", wanted.token) {
+      return .refused("it belongs to another gateway: \(gateway) needs a token of its own")
+    }
+    // It came by way of a broker, or its own token was taken away: nobody else may speak for it.
+    if holders.isEmpty, try has("SELECT 1 FROM gateways WHERE id = ?1", gateway) {
+      return .refused("\(gateway) is known here, and needs a token of its own")
+    }
+    return .free
+  }
+
+  private func has(_ sql: String, _ value: String) throws(HubDatabaseError) -> Bool {
+    try database.first(sql, .text(value)) { _ in true } != nil
+  }
+
+  /// Makes a free token a gateway's, for good.
+  func bind(
+    _ wanted: TokenBinding, hasOwn: Bool, tokens: Set<String>, at now: Int64
+  ) throws(HubDatabaseError) -> TokenStanding {
+    try transaction { () throws(HubDatabaseError) -> TokenStanding in
+      // Another hub may be asked for the same.
+      try database.lock("meshpost tokens")
+      let standing = try standing(of: wanted, hasOwn: hasOwn, tokens: tokens)
+      guard standing == .free else { return standing }
+      // The others are no more.
+      try database.run("DELETE FROM token_gateways WHERE gateway = ?1", [.text(wanted.gateway)])
+      try database.run(
+        "INSERT INTO token_gateways(token, gateway, bound_at) VALUES (?1, ?2, ?3)",
+        [.text(wanted.token), .text(wanted.gateway), .integer(now)])
+      return .bound
+    }
+  }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import Console
+import Foundation
+import Hub
+
+/// `meshpost-hub tokens`: a token for each gateway.
+struct Tokens: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Manage the gateways' tokens.",
+    discussion: """
+      Each gateway has a token of its own, in a file of the folder `gateway_tokens`. With it that gateway sends its events and fetches what is \
+      for it; it reads nothing else, and speaks for no other gateway. A hub that serves takes a change over within a second.
+      """,
+    subcommands: [List.self, Add.self, Remove.self], defaultSubcommand: List.self)
+
+  struct List: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "List gateways that have tokens.")
+    @OptionGroup var beside: Beside
+
+    func run() throws {
+      let folder = try Tokens.folder(beside)
+      for token in folder.tokens { print("\(token.gateway)  \(Tokens.count(token.secrets.count))") }
+      for fault in folder.faults { Console.error("warning: \(fault)") }
+      if folder.tokens.isEmpty { print("none: add one with `meshpost-hub tokens add GATEWAY`") }
+    }
+  }
+
+  struct Add: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Make a token for a gateway, and print it.",
+      discussion: """
+        To exchange a token: add another one, bring it to the gateway, and take the older one away with `tokens remove GATEWAY --keep-newest`.
+        """)
+    @OptionGroup var beside: Beside
+    @Flag(help: "Also if the gateway has one already; both count then.") var another = false
+    @Argument(help: "The gateway's id.") var gateway: String
+
+    func validate() throws { try Tokens.check(gateway) }
+
+    func run() throws {
+      let folder = try Tokens.folder(beside)
+      if !another, folder.tokens.contains(where: { $0.gateway == gateway }) {
+        throw Tokens.failure("\(gateway) has a token; `--another` makes a second one")
+      }
+      print(try Tokens.changing { () throws(HubConfiguration.Failure) in try folder.add(gateway) })
+      Console.error("On the gateway: sudo meshpost setup --name \(gateway), and this token when it asks for one.")
+    }
+  }
+
+  struct Remove: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Take a gateway's tokens away.",
+      discussion: "What it has begun with them ends within a second. Its events stay.")
+    @OptionGroup var beside: Beside
+    @Flag(help: "All but the one that was added last.") var keepNewest = false
+    @Argument(help: "The gateway's id.") var gateway: String
+
+    func validate() throws { try Tokens.check(gateway) }
+
+    func run() throws {
+      let folder = try Tokens.folder(beside)
+      guard let token = folder.tokens.first(where: { $0.gateway == gateway }) else {
+        Console.error("error: \(gateway) has no token in \(folder.folder)")
+        throw ExitCode(67)  // EX_NOUSER
+      }
+      try Tokens.changing { () throws(HubConfiguration.Failure) in try folder.remove(gateway, keepsNewest: keepNewest) }
+      let removed = token.secrets.count - (keepNewest ? 1 : 0)
+      print("removed \(Tokens.count(removed)) of \(gateway)")
+    }
+  }
+
+  // MARK: What they share
+
+  /// A file that begins with a dot is hidden, and not read.
+  static func check(_ gateway: String) throws {
+    guard Name.isAllowed(gateway), !gateway.hasPrefix(".") else {
+      throw ValidationError("a gateway's id must be \(Name.allowed), and not begin with `.`")
+    }
+  }
+
+  static func folder(_ beside: Beside) throws -> GatewayTokens {
+    guard let location = try beside.configuration().gatewayTokens else {
+      Console.error(
+        "error: \(beside.config): gateway_tokens is not set; for example: gateway_tokens = \"/etc/meshpost-hub/tokens\""
+      )
+      throw ExitCode(78)  // EX_CONFIG
+    }
+    guard let folder = GatewayTokens(folder: location) else {
+      throw failure("\(location) is not a folder that this user may read")
+    }
+    return folder
+  }
+
+  static func changing<Value>(_ work: () throws(HubConfiguration.Failure) -> Value) throws -> Value {
+    do throws(HubConfiguration.Failure) {
+      return try work()
+    } catch {
+      Console.error("error: \(error)")
+      throw ExitCode(73)  // EX_CANTCREAT
+    }
+  }
+
+  static func failure(_ message: String) -> ExitCode {
+    Console.error("error: \(message)")
+    return ExitCode(65)  // EX_DATAERR
+  }
+
+  static func count(_ tokens: Int) -> String { "\(tokens) \(tokens == 1 ? "token" : "tokens")" }
+}

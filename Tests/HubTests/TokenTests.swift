@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Hub
+
+/// Whose identity the hub believes, and why: each gateway has a token, which says nothing of the others.
+@Suite struct TokenTests {
+  private let scratch = Scratch(inMemory: true)
+
+  private func token(_ name: String, _ gateway: String = "*", _ access: HubConfiguration.Access = .write)
+    -> HubConfiguration.Token
+  {
+    HubConfiguration.Token(name: name, secrets: ["the-token-\(name)-of-16"], gateway: gateway, access: access)
+  }
+
+  /// What becomes of a gateway that comes with a token: `nil` if it may write, else why not.
+  private func come(_ gateway: String, with name: String, _ access: HubAccess, _ stores: HubStores) async throws
+    -> String?
+  {
+    switch access.check("Bearer the-token-\(name)-of-16", gateway: gateway, .write) {
+    case .allowed: return nil
+    case .unbound(let grant): return try await access.bind(grant, in: stores)
+    case .unknown(let message): return message
+    case .forbidden: return "forbidden"
+    }
+  }
+
+  /// The hub knows a gateway.
+  private func send(from gateway: String, to stores: HubStores) async throws {
+    let batch = #"{"epoch":"e","events":[{"seq":1,"at":1,"trusted":true,"kind":"radio","body":{}}]}"#
+    _ = try await stores.desk.take(try EventBatch(parsing: Array(batch.utf8)), from: gateway, at: 1)
+  }
+
+  @Test func `a token that writes reads nothing, not even what it has written`() {
+    let access = HubAccess([token("shared"), token("own", "hill")])
+    for name in ["shared", "own"] {
+      for gateway in ["hill", "dale", nil] {
+        for deed in [HubAccess.Deed.read, .command, .administer] {
+          #expect(access.check("Bearer the-token-\(name)-of-16", gateway: gateway, deed) == .forbidden(name))
+        }
+      }
+    }
+    #expect(access.check("Bearer the-token-own-of-16", gateway: "hill", .greet).allowed == "own")
+    #expect(access.check("Bearer the-token-own-of-16", gateway: "dale", .greet) == .forbidden("own"))
+  }
+
+  @Test func `a token for any gateway is that one's that uses it first, also after a restart`() async throws {
+    let location = scratch.location("hub.db")
+    for _ in 0..<2 {
+      let stores = try HubStores(location: location)
+      let access = HubAccess([token("first"), token("second"), token("own", "ridge")])
+      access.load(try await stores.desk.tokenBindings())
+      #expect(try await come("hill", with: "first", access, stores) == nil)
+      #expect(try await come("hill", with: "first", access, stores) == nil)
+      let other = try #require(try await come("dale", with: "first", access, stores))
+      #expect(other.contains("belongs to another gateway"))
+      // Whoever has a fresh token takes nobody's place.
+      for taken in ["hill", "ridge"] {
+        #expect(try await come(taken, with: "second", access, stores) == "\(taken) has another token")
+      }
+      #expect(access.list.map(\.gateways) == [["hill"], [], []])
+    }
+  }
+
+  @Test func `a token takes the place of one that was taken away, and of no gateway's that lost its own`() async throws
+  {
+    let stores = try HubStores(location: scratch.location("hub.db"))
+    let access = HubAccess([token("first"), token("own", "ridge")])
+    #expect(try await come("hill", with: "first", access, stores) == nil)
+    try await send(from: "ridge", to: stores)
+    access.replace(with: [token("next"), token("third")])
+    #expect(try await come("hill", with: "next", access, stores) == nil)
+    #expect(try await come("dale", with: "next", access, stores) != nil)
+    let reason = try #require(try await come("ridge", with: "third", access, stores))
+    #expect(reason.contains("needs a token of its own"))
+  }
+
+  @Test func `gateways that shared a token before the upgrade go on, and no new one joins them`() async throws {
+    let location = scratch.location("hub.db")
+    do {
+      let stores = try HubStores(location: location)
+      for gateway in ["hill", "dale"] {
+        try await send(from: gateway, to: stores)
+      }
+      await stores.copyLog(atEnd: true)
+    }
+    // As a hub of the version before left it.
+    let older = try Database(location: location)
+    try older.execute("DROP TABLE token_gateways; PRAGMA user_version = \(HubSchema.newest - 1)")
+    let stores = try HubStores(location: location)
+    let access = HubAccess([token("shared"), token("second"), token("third")])
+    #expect(try await come("hill", with: "shared", access, stores) == nil)
+    #expect(try await come("dale", with: "shared", access, stores) == nil)
+    #expect(try await come("ridge", with: "shared", access, stores) != nil)
+    #expect(try await come("hill", with: "second", access, stores) == "hill has another token")
+    #expect(try await come("ridge", with: "third", access, stores) == nil)
+    #expect(access.list.map(\.gateways) == [["dale", "hill"], [], ["ridge"]])
+  }
+
+  private func reread(_ tokens: inout GatewayTokens) -> Bool { tokens.read(always: false) }
+
+  @Test func `the folder of gateways' tokens is read again when it has changed, and faults hide no other file`() throws
+  {
+    let folder = scratch.location("tokens")
+    #expect(GatewayTokens(folder: folder) == nil)
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
+    var tokens = try #require(GatewayTokens(folder: folder))
+    let first = try tokens.add("hill")
+    #expect(reread(&tokens))
+    #expect(tokens.tokens.map(\.secrets) == [[first]])
+    let second = try tokens.add("hill")
+    _ = scratch.write("tokens/dale", "short\n")
+    _ = scratch.write("tokens/.hidden", "a-token-that-nobody-reads\n")
+    _ = scratch.write("tokens/no id", "a-token-that-nobody-reads\n")
+    #expect(reread(&tokens))
+    #expect(tokens.tokens.map(\.gateway) == ["hill"])
+    #expect(tokens.tokens.map(\.secrets) == [[first, second]])
+    #expect(tokens.faults.count == 2)
+    try tokens.remove("hill", keepsNewest: true)
+    #expect(reread(&tokens))
+    #expect(tokens.tokens.map(\.secrets) == [[second]])
+    try tokens.remove("hill", keepsNewest: false)
+    #expect(reread(&tokens))
+    #expect(tokens.tokens.isEmpty)
+    // A folder that is gone takes nothing away.
+    try FileManager.default.removeItem(atPath: folder)
+    #expect(!reread(&tokens))
+  }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// Whoever has a gateway's card has its token: what does it tell of the others?
+  @Suite struct StolenGateway {
+    private static let reader = "a-token-for-readers-alone"
+    private static let batch = #"{"epoch":"e","events":[{"seq":1,"at":1,"trusted":true,"kind":"radio","body":{}}]}"#
+
+    /// A hub with a folder for gateways' tokens, a reader's, and, if `shared`, one for any gateway.
+    private func start(shared: Bool = false) throws -> Rig {
+      let rig = try Rig()
+      try FileManager.default.createDirectory(
+        atPath: rig.scratch.location("tokens"), withIntermediateDirectories: false)
+      _ = rig.scratch.write("reader", Self.reader + "\n")
+      let any = shared ? "[[token]]\nfile = \"\(rig.scratch.location("token"))\"\naccess = \"write\"\n" : ""
+      _ = rig.scratch.write(
+        "hub.toml",
+        """
+        port = \(rig.hubPort)
+        database = "\(rig.scratch.location("hub.db"))"
+        gateway_tokens = "\(rig.scratch.location("tokens"))"
+        [[token]]
+        file = "\(rig.scratch.location("reader"))"
+        \(any)
+        """)
+      try rig.startHub()
+      return rig
+    }
+
+    @discardableResult
+    private func tokens(_ rig: Rig, _ arguments: String..., code: Int32 = 0) throws -> String {
+      let program = try Program.own(
+        "meshpost-hub", ["tokens"] + arguments + ["--config", rig.scratch.location("hub.toml")])
+      #expect(try program.ended() == code, "\(arguments): \(program.lines)")
+      return program.lines.first { !$0.contains(" ") } ?? ""
+    }
+
+    private func isLinked(_ rig: Rig) throws -> Bool {
+      _ = rig.control("POST", "/v1/outbox/resume")
+      let fleet = try JSONValue(parsing: rig.askHub("GET", "/v1/fleet", token: Self.reader)?.body ?? [])
+      return fleet["gateways"]?.array?.contains { $0["linked"]?.bool == true } ?? false
+    }
+
+    @Test func `its token reads nothing, and writes for nobody else`() throws {
+      let rig = try start()
+      let own = try tokens(rig, "add", "hilltop")
+      let other = try tokens(rig, "add", "ridge")
+      for (gateway, token) in [("hilltop", own), ("ridge", other)] {
+        try untilTrue("the hub to know the token of \(gateway)") {
+          rig.askHub("POST", "/v1/gateways/\(gateway)/events", body: Self.batch, token: token)?.status == 200
+        }
+      }
+      let description = try JSONValue(parsing: rig.askHub("GET", "/openapi.json")?.body ?? [])
+      var asked: Set<String> = []
+      for (path, operations) in description["paths"]?.fields ?? [] {
+        for gateway in ["hilltop", "ridge"] {
+          for (method, _) in operations.fields ?? [] {
+            let isOwn =
+              gateway == "hilltop"
+              && ["", "/events", "/updates", "/state/{name}", "/link"].contains(
+                path.replacingOccurrences(of: "/v1/gateways/{id}", with: ""))
+            if isOwn, method != "get" || path.hasSuffix("}") || path.hasSuffix("updates") || path.hasSuffix("link") {
+              continue
+            }
+            var target = path.replacingOccurrences(of: "{id}", with: gateway)
+            for name in ["{name}", "{command}", "{position}", "{alert}", "{documents}"] {
+              target = target.replacingOccurrences(of: name, with: "1")
+            }
+            let answer = rig.askHub(method.uppercased(), target, body: method == "get" ? "" : "{}", token: own)
+            #expect(answer?.status == 403, "\(method) \(target): \(answer?.status ?? 0)")
+            asked.insert(path)
+          }
+        }
+      }
+      #expect(asked.count > 20, "the description has few paths: \(asked)")
+      let position = rig.askHub("GET", "/v1/gateways/hilltop?epoch=e", token: own)
+      #expect(position?.status == 200)
+    }
+
+    @Test func `a gateway comes with the token that was made for it, and goes when that is taken away`() throws {
+      let rig = try start()
+      try rig.startRadio(["--contacts", "3"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      try untilTrue("the gateway to say that it is refused") {
+        "\(try rig.status()?["upstreams"] ?? .null)".contains("unknown token")
+      }
+      let id = try #require(rig.gatewayID)
+      _ = rig.scratch.write("token", try tokens(rig, "add", id) + "\n")
+      try untilTrue("the link") { try isLinked(rig) }
+      try tokens(rig, "add", id, code: 65)
+      // Exchanged: both count, then the newer one.
+      let next = try tokens(rig, "add", id, "--another")
+      _ = rig.scratch.write("token", next + "\n")
+      try tokens(rig, "remove", id, "--keep-newest")
+      try rig.hub?.line(with: "closed 1 connections")
+      try untilTrue("the link with the newer token") { try isLinked(rig) }
+      // Stolen.
+      try tokens(rig, "remove", id)
+      try untilTrue("the token to be unknown") {
+        rig.askHub("POST", "/v1/gateways/\(id)/events", body: Self.batch, token: next)?.status == 401
+      }
+      try untilTrue("its link to end") { try !isLinked(rig) }
+      try tokens(rig, "remove", id, code: 67)
+    }
+
+    @Test(arguments: ["SQLite", "PostgreSQL"])
+    func `a token for any gateway is that one's that used it first, and the second is told`(_ kind: String) throws {
+      let server = kind == "SQLite" ? nil : try PostgresServer()
+      let rig = try start(shared: true)
+      if let server {
+        rig.hub?.kill9()
+        let text = try String(contentsOfFile: rig.scratch.location("hub.toml"), encoding: .utf8)
+        _ = rig.scratch.write(
+          "hub.toml", text.replacingOccurrences(of: rig.scratch.location("hub.db"), with: server.address))
+        try rig.startHub()
+      }
+      func post(_ gateway: String) -> Int? {
+        rig.askHub("POST", "/v1/gateways/\(gateway)/events", body: Self.batch)?.status
+      }
+      #expect(post("first") == 200)
+      #expect(post("second") == 403)
+      rig.hub?.kill9()
+      try rig.startHub()
+      #expect(post("second") == 403)
+      #expect(post("first") == 200)
+      // A real gateway, by link and by HTTP, hears what is wrong, keeps everything, and goes on with a token of its own.
+      try rig.startRadio(["--contacts", "3"])
+      try rig.startGateway()
+      try rig.waitForSync()
+      try untilTrue("the gateway to say why it is refused") {
+        "\(try rig.status()?["upstreams"] ?? .null)".contains("belongs to another gateway")
+      }
+      let id = try #require(rig.gatewayID)
+      _ = rig.scratch.write("token", try tokens(rig, "add", id) + "\n")
+      try untilTrue("the link") { try isLinked(rig) }
+      try untilTrue("all events at the hub") {
+        try rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
+      }
+    }
+  }
+}
