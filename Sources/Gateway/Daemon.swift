@@ -187,8 +187,8 @@ public final class Daemon {
 
   /// The end of a turn: its writes are on disk or have failed; forwarding and clients that follow are woken.
   private func endTurn() {
-    store.commit(everything: connection.link.isFilling && store.gathersMessages)
-    if !synchronizer.hasMessageInHand { connection.settle() }
+    store.commit(everything: connection.link.isFilling)
+    if !synchronizer.hasMessageInHand, !store.hasUncommitted { connection.settle() }
     let news = store.takeNews()
     if let loss = news.loss { log.warning(loss) }
     if let pause = news.pause { commitLater(pause) }
@@ -216,10 +216,10 @@ public final class Daemon {
     if servers == 0 { log.warning("no upstream is configured: everything stays in the store") }
   }
 
-  /// One timer for all that waits, however often something is promised.
+  /// One timer for all that waits: the one before was for what something else has taken along.
   private func commitLater(_ pause: Duration) {
-    guard commitTimer?.isScheduled != true else { return }
-    commitTimer = loop.schedule(after: pause) { [store] in store.commit(everything: true) }
+    commitTimer?.cancel()
+    commitTimer = loop.schedule(after: pause) { [store] in store.commitGathered() }
   }
 
   /// One line for `systemctl status`.

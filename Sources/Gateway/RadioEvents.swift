@@ -76,7 +76,7 @@ extension Daemon: SyncObserver {
       json.field("snr", snr.decibels)
       json.field("rssi", rssi)
     }
-    store.post(when: .soon, "a packet") { store throws(SQLiteError) in
+    store.post(when: .heard, "a packet") { store throws(SQLiteError) in
       try store.append(.packet, at: moment, body: body)
     }
   }

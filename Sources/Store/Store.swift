@@ -63,8 +63,9 @@ public final class Store {
   private var taken: [String: Work] = [:]
   /// A write needs a commit at the end of this turn.
   private var isUrgent = false
-  /// A later commit is scheduled.
+  /// A later commit is scheduled, and when the last one of these was.
   private var isPromised = false
+  private var gathered: MonotonicTime?
   private var doomed: StoreError?
   private var news = News()
   /// Names of the posted writes in this transaction.
@@ -214,7 +215,7 @@ public final class Store {
   @discardableResult
   public func write(when: When = .now, _ work: Work) -> Commit {
     writes += 1
-    if settings.profile.isUrgent(when) { isUrgent = true }
+    hasten(when)
     guard doomed == nil else { return current }
     do {
       try begin()
@@ -224,6 +225,9 @@ public final class Store {
     }
     return current
   }
+
+  /// Within a `write`: it is to be on disk so soon, whatever was said when it began.
+  public func hasten(_ when: When) { if settings.profile.isUrgent(when) { isUrgent = true } }
 
   /// As `write`, but returns when the transaction is on disk.
   public func save(when: When = .now, _ work: Work) async throws(StoreError) {
@@ -256,6 +260,8 @@ public final class Store {
   /// Received messages may wait for a later commit.
   public var gathersMessages: Bool { !settings.profile.isUrgent(.message) }
   public var profile: StoreProfile { settings.profile }
+  /// Something was written and is not on disk yet.
+  public var hasUncommitted: Bool { writes > 0 }
 
   /// What commits have brought that the owner of the store sees to at the end of the turn.
   public struct News: Equatable, Sendable {
@@ -265,7 +271,7 @@ public final class Store {
     public var loss: String?
     /// The database was found to be damaged: `replaceDamaged` begins another.
     public var isDamaged = false
-    /// What was written may wait so long for company; then `commit(everything:)` is due.
+    /// What was written may wait so long for company; then `commitGathered` is due.
     public var pause: Duration?
   }
 
@@ -276,7 +282,7 @@ public final class Store {
 
   /// Ends a turn: commits its writes. Who awaits that is resumed; what they then write is committed in the next round of the turn.
   ///
-  /// Deferrable writes (`When.soon`) stay in the open transaction until another write is committed or their time is over.
+  /// Writes that may wait (`When`) stay in the open transaction until another write is committed or their time is over.
   public func commit(everything: Bool = false) {
     if everything { isUrgent = true }
     for _ in 0..<Self.maxRounds where writes > 0 {
@@ -286,13 +292,20 @@ public final class Store {
     isUrgent = false
   }
 
+  /// What waits has waited long enough.
+  public func commitGathered() {
+    guard isPromised else { return }
+    gathered = clocks.now
+    commit(everything: true)
+  }
+
   /// Writes that wait at most.
   private static let maxDeferred = 500
 
   private func promise() {
     guard !isPromised else { return }
     isPromised = true
-    news.pause = settings.profile.gathering
+    news.pause = settings.profile.pause(since: gathered.map { clocks.now - $0 })
   }
 
   /// Names in the log for one transaction.

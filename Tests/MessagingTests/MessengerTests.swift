@@ -5,6 +5,7 @@ import Delivery
 import EventLoop
 import MeshCrypto
 import RadioSession
+import SQLite
 import Store
 import Sync
 import TestSupport
@@ -16,6 +17,23 @@ import VirtualRadio
 @testable import Messaging
 
 @Suite struct MessengerTests {
+  @Test func `a message is taken in when it is on disk, with what waited before it`() throws {
+    let bench = try Bench()
+    bench.store.write(when: .heard) { store throws(SQLiteError) in
+      try store.append(.packet, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
+    }
+    bench.loop.turn(wait: false)
+    #expect(bench.store.hasUncommitted)
+    bench.ether.loss = 1
+    let kept = try bench.result("an answer to send") { () async throws(Refusal) in
+      _ = try await bench.messenger.send(SendRequest(to: "r1", text: "x", key: "k"))
+      // `try?`: then it is not there.
+      return try? Store(Store.Settings(location: try bench.scratch.afterCut("gw.db")))
+    }.get()
+    #expect(try kept?.outgoing(key: "k") != nil)
+    #expect(try kept?.amounts(after: 0).packets.events == 1)
+  }
+
   @Test func `a radio that takes another's place in the middle of a delivery sends nothing of it and confirms nothing`()
     throws
   {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Foundation
 import SQLite
 import TestSupport
 import Testing
@@ -11,6 +10,7 @@ import Testing
 @Suite struct ProfileTests {
   private final class Shelf {
     let scratch = Scratch()
+    let machine = InventedMachine()
     let store: Store
     /// What was written, and what became of it.
     var written: [(name: String, commit: Commit)] = []
@@ -31,8 +31,10 @@ import Testing
     }
 
     init(_ profile: StoreProfile) throws {
-      store = try Store(Store.Settings(location: scratch.location("gw.db"), profile: profile))
+      store = try Store(Store.Settings(location: scratch.location("gw.db"), profile: profile), clocks: machine)
     }
+
+    func pass(_ seconds: Int32) { machine.wait(milliseconds: seconds * 1000) { _, _ in } }
 
     func append(_ name: String, _ when: When) {
       let commit = store.write(when: when) { store throws(SQLiteError) in
@@ -41,14 +43,8 @@ import Testing
       written.append((name, commit))
     }
 
-    /// What another process would find after a kill or a power cut.
     func onDisk() throws -> Int64 {
-      let (store, copy) = (scratch.location("gw.db"), scratch.location("after.db"))
-      for suffix in ["", "-wal"] {
-        try? FileManager.default.removeItem(atPath: copy + suffix)  // there is none the first time
-        try FileManager.default.copyItem(atPath: store + suffix, toPath: copy + suffix)
-      }
-      let reader = try Database(location: copy)
+      let reader = try Database(location: try scratch.afterCut("gw.db"))
       return try reader.value("SELECT count(*) FROM journal")?.integer ?? 0
     }
 
@@ -90,8 +86,8 @@ import Testing
   }
 
   @Test(arguments: [
-    (StoreProfile.durable, [When.now, .soon, .message], [When]()),
-    (.balanced, [.now, .message], [.soon]), (.wear, [.now], [.soon, .message]),
+    (StoreProfile.durable, [When.now, .soon, .message], [When.heard]),
+    (.balanced, [.now, .message], [.soon, .heard]), (.wear, [.now], [.soon, .message, .heard]),
   ]) func `what may wait waits, and what may not is on disk at the end of the turn`(
     _ profile: StoreProfile, _ atOnce: [When], _ later: [When]
   ) throws {
@@ -120,6 +116,48 @@ import Testing
       shelf.store.commit(everything: true)
       #expect(try shelf.onDisk() == 4)
     }
+  }
+
+  @Test(arguments: [StoreProfile.durable, .balanced])
+  func `what may wait is there two seconds after a quiet time, and by itself twice a minute at most`(
+    _ profile: StoreProfile
+  ) throws {
+    let shelf = try Shelf(profile)
+    /// How long it may wait.
+    func hear(_ name: String) -> Duration? {
+      shelf.append(name, .heard)
+      shelf.commit()
+      return shelf.pauses.popLast()
+    }
+    #expect(hear("a") == .seconds(2))
+    shelf.pass(2)
+    #expect(hear("b") == nil, "it goes along")
+    shelf.store.commitGathered()
+    #expect(try shelf.onDisk() == 2)
+    shelf.pass(5)
+    #expect(hear("c") == .seconds(25))
+    shelf.append("d", .message)
+    shelf.commit()
+    #expect(try shelf.onDisk() == 4, "a message takes along what waits")
+    shelf.store.commitGathered()
+    #expect(hear("e") == .seconds(25), "nothing waited just now")
+    shelf.pass(25)
+    shelf.store.commitGathered()
+    shelf.pass(600)
+    #expect(hear("f") == .seconds(2))
+  }
+
+  @Test(arguments: StoreProfile.allCases)
+  func `a write that turns out to matter takes what waited with it, where the profile says so`(_ profile: StoreProfile)
+    throws
+  {
+    let shelf = try Shelf(profile)
+    shelf.append("a", .heard)
+    shelf.commit()
+    shelf.store.write(when: .heard) { store throws(SQLiteError) in store.hasten(.soon) }
+    shelf.commit()
+    #expect(try shelf.onDisk() == (profile == .durable ? 1 : 0))
+    #expect(shelf.store.hasUncommitted == (profile != .durable))
   }
 
   @Test func `so many wait at most`() throws {

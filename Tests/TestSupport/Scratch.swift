@@ -23,6 +23,18 @@ public final class Scratch {
     try! FileManager.default.createDirectory(at: folder.appending(path: name), withIntermediateDirectories: true)
   }
 
+  /// What another process would find of a database after a kill or a power cut, as a copy.
+  public func afterCut(_ name: String) throws -> String {
+    let copy = location("cut-\(name)")
+    for suffix in ["", "-wal", ".id", ".lock"] {
+      try? FileManager.default.removeItem(atPath: copy + suffix)  // there is none the first time
+    }
+    for suffix in ["", "-wal"] where FileManager.default.fileExists(atPath: location(name) + suffix) {
+      try FileManager.default.copyItem(atPath: location(name) + suffix, toPath: copy + suffix)
+    }
+    return copy
+  }
+
   public func write(_ name: String, _ text: String) -> String {
     let file = folder.appending(path: name)
     try! text.write(to: file, atomically: true, encoding: .utf8)

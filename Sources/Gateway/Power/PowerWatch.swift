@@ -93,7 +93,7 @@ final class PowerWatch {
       json.field("name", identity.info.name.string)
       json.field("battery_mv", millivolts)
     }
-    store.post(when: .soon, "the battery's reading") { store throws(SQLiteError) in
+    store.post(when: .heard, "the battery's reading") { store throws(SQLiteError) in
       try store.keepReading(of: identity.info.key, kind: .status, body: body, at: moment, isJournaled: false)
     }
   }

@@ -156,7 +156,7 @@ public final class NodeService {
 
   private func noteHeard(_ contact: Contact) {
     let moment = messenger.synchronizer.now
-    messenger.store.post(when: .soon, "that \(contact.name.string) was heard") { store throws(SQLiteError) in
+    messenger.store.post(when: .heard, "that \(contact.name.string) was heard") { store throws(SQLiteError) in
       try store.noteHeard(contact.key.prefix, at: moment.milliseconds)
     }
   }
@@ -168,7 +168,7 @@ public final class NodeService {
       answer.write(to: &json)
     }
     let moment = messenger.synchronizer.now
-    messenger.store.post(when: .soon, "the \(kind.rawValue) of \(contact.name.string)") { store throws(SQLiteError) in
+    messenger.store.post(when: .heard, "the \(kind.rawValue) of \(contact.name.string)") { store throws(SQLiteError) in
       try store.keepReading(of: contact.key, kind: kind, body: body, at: moment)
     }
   }
