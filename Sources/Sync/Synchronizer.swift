@@ -57,6 +57,8 @@ public final class Synchronizer {
   /// Each part of the sync was tried since it began: messages can be sent, even where the radio did not tell all.
   public private(set) var isServing = false
   var forgetsWatermark = false
+  /// When a node that was heard for the first time was committed at once.
+  var met: MonotonicTime?
   var fetches = ContactFetches()
   var isFetching = false
   /// Tasks that take messages until the radio has no more: one; an earlier one waits for its last answer at most.

@@ -3,6 +3,7 @@
 import Companion
 import RadioSession
 import Store
+import Timing
 
 /// A contact list being received. Records of an earlier, abandoned list do not count.
 final class ContactList {
@@ -117,15 +118,24 @@ extension Synchronizer {
     let isHeard = sign == .advert
     // The radio has it, and tells it again.
     write(
-      when: .soon,
+      when: .heard,
       { store throws(SQLiteError) in
         let change = try store.upsert(contact, onRadio: onRadio, heard: isHeard, at: moment.milliseconds)
+        if isHeard, change == .added, meets(at: loop.now) { store.hasten(.soon) }
         if sign == .path { try store.noteHeard(contact.key.prefix, at: moment.milliseconds) }
         if isHeard { try store.noteClock(of: contact.key, advert: contact.lastAdvert, at: moment) }
         guard isHeard || change != .unchanged, let stored = try store.readForEvent(contact.key) else { return }
         _ = try store.append(isHeard ? .advert : .contact, at: moment, body: EventBody.contact(stored))
         if change != .unchanged { counters.contactsChanged += 1 }
       })
+  }
+
+  /// A node was heard for the first time. The radio need not keep it, and it may not advertise itself again for half a day: that is worth a commit
+  /// of its own. But anybody can invent nodes: one in so long is.
+  private func meets(at now: MonotonicTime) -> Bool {
+    if let met, now - met < .seconds(30) { return false }
+    met = now
+    return true
   }
 
   /// The radio no longer has it: it was removed from here.
@@ -139,10 +149,13 @@ extension Synchronizer {
 
   private func remove(_ key: PublicKey, overwritten: Bool) {
     let moment = now
-    write({ store throws(SQLiteError) in
-      guard try store.markRemoved(key) else { return }
-      _ = try store.append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: overwritten))
-    })
+    // A full table overwrites one for each node that is new, and the next contact list shows who is gone.
+    write(
+      when: overwritten ? .heard : .now,
+      { store throws(SQLiteError) in
+        guard try store.markRemoved(key) else { return }
+        _ = try store.append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: overwritten))
+      })
   }
 
   static func words(_ outcome: RadioSession.Outcome) -> String {
