@@ -31,6 +31,7 @@ extension JournalUpstream {
     case .advance(let through):
       batches &+= 1
       someWasTaken(in: lane)
+      if !batch.events.isEmpty { lanes[lane].isAhead = true }
       if through >= batch.last {
         advance(lane, to: batch.last, batch.covered)
       } else {
@@ -89,7 +90,9 @@ extension JournalUpstream {
       store.writeAlong("cursor:\(name)") { [name] store throws(SQLiteError) in try store.setCursor(of: name, to: seqs) }
       for lane in Lane.allCases { lanes[lane].cursor = seqs[lane] }
     } else {
-      move(to: seqs, when: .soon)
+      // A message that comes twice after a power cut disturbs somebody; a packet or an advert does not, nor what is left out again.
+      move(to: seqs, when: lanes.messages.isAhead ? .soon : .heard)
+      lanes.messages.isAhead = false
     }
   }
 

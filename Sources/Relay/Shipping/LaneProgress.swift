@@ -8,6 +8,8 @@ struct LaneProgress {
   var cursor: Int64
   /// Acknowledged, or not for this server, up to here; the cursor follows.
   var taken: Int64
+  /// The server has taken some since the cursor was written last.
+  var isAhead = false
   /// The last event that the server has by its own count, and the last one that it was sent.
   var serverHas: Int64 = 0
   var lastSent: Int64 = 0
