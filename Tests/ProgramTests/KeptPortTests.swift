@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import Foundation
 import JSON
 import TestSupport
@@ -11,8 +12,10 @@ extension WholeProgramTests {
   @Suite struct KeptPort {
     static let kills = 100
 
-    private func start(_ rig: Rig, watchdog: Double? = nil, profile: String = "durable") throws -> Program {
-      rig.writeGatewayConfiguration(store: "profile = \"\(profile)\"")
+    private func start(
+      _ rig: Rig, watchdog: Double? = nil, profile: String = "durable", upstream: String = ""
+    ) throws -> Program {
+      rig.writeGatewayConfiguration(extra: upstream, store: "profile = \"\(profile)\"")
       let command = watchdog.map { ["--watchdog", "\($0)"] } ?? []
       let keeper = try Program(
         Fixtures.checkout.appending(path: "hardware/keeper").path(),
@@ -48,6 +51,33 @@ extension WholeProgramTests {
       print("kept port, \(profile): \(Self.kills) kills, \(handedOver) handed over, \(stored) stored")
       #expect(handedOver == Int64(total))
       #expect(stored == handedOver, "seed \(seed)")
+    }
+
+    @Test func `packets that wait for the disk outlive a kill, too`() throws {
+      let rig = try Rig()
+      try rig.startRadio(["--nodes", "3", "--forgetful", "--airtime", "0"])
+      let keeper = try start(rig, upstream: "kinds = [\"packet\"]")
+      try rig.waitForSync()
+      for number in 0..<40 {
+        rig.radio?.write("dm r1 r2 \(number)")
+        usleep(50_000)
+        guard number % 10 == 9 else { continue }
+        let before = keeper.lines.count
+        keeper.send(SIGUSR1)
+        try keeper.line(with: "READY=1", from: before)
+      }
+      var messages: Set<String> = []
+      try untilTrue("the packets to be on disk: \(messages.count)") {
+        let rows = rig.control("GET", "/v1/events?limit=1000")?.body ?? []
+        for row in try rows.split(separator: 10).map({ try JSONValue(parsing: Array($0)) }) {
+          guard let raw = row["body"]?["raw"]?.string, let packet = try Hex.bytes(raw).map(Packet.init(decoding:)),
+            packet.type == .text
+          else { continue }
+          messages.insert(raw)
+        }
+        return messages.count >= 40
+      }
+      #expect(messages.count == 40)
     }
 
     @Test func `a gateway that hangs is ended and started anew, and one that is restarted loses nothing`() throws {
