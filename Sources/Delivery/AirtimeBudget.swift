@@ -64,6 +64,12 @@ public struct AirtimeBudget: Equatable, Sendable {
     uses.append(Use(at: now, airtime: airtime, channel: channel))
   }
 
+  /// Nothing went out: what was recorded last of that kind does not count.
+  public mutating func giveBack(_ airtime: Int64, channel: String?) {
+    guard let place = uses.lastIndex(where: { $0.airtime == airtime && $0.channel == channel }) else { return }
+    uses.remove(at: place)
+  }
+
   /// When so much fits: `now`, later, or `nil` for never.
   public func fits(
     _ airtime: Int64, channel: String?, _ priority: DeliveryPriority, now: MonotonicTime

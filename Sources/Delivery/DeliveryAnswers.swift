@@ -25,10 +25,10 @@ extension DeliverySession {
       case .channelSent: channelSent(id, now)
       case .unanswered: unanswered(id, route, now)
       case .linkLost: interrupted(id, now)
-      case .busy, .notTried: again(id, now)
-      case .unknown: fail(id, .unknownToRadio, now)
-      case .regionUnknown: fail(id, .regionUnknown, now)
-      case .refused: fail(id, .refused, now)
+      case .busy, .notTried: again(id, answer, now)
+      case .unknown: fail(id, .unknownToRadio, unspent: giveBack(id), now)
+      case .regionUnknown: fail(id, .regionUnknown, unspent: giveBack(id), now)
+      case .refused: fail(id, .refused, unspent: giveBack(id), now)
       }
     return actions + cancelIfWanted(id, now) + sendNext(now)
   }
@@ -55,6 +55,7 @@ extension DeliverySession {
     if flooded { message.item.floods += 1 } else { message.directTries += 1 }
     message.lastRoute = flooded ? .flood : .direct
     message.refusals.reset()
+    message.fullTables.reset()
     live[id] = message
     if flooded, case .node(let key) = message.item.destination, paths[key] != nil { paths[key] = nil }
     occupyRing(id, message.item.attempt &- 1)
@@ -68,7 +69,7 @@ extension DeliverySession {
 
   /// It may be on the air or not: it counts as an attempt, and is waited for.
   private mutating func unanswered(_ id: Int64, _ route: DeliveryRoute, _ now: MonotonicTime) -> [DeliveryAction] {
-    guard live[id]?.item.channel == nil else { return again(id, now) }
+    guard live[id]?.item.channel == nil else { return again(id, .unanswered, now) }
     count(id, route.isFlood)
     live[id]?.phase = .sent(until: now + DeliverySettings.unknownTimeout)
     return []
@@ -76,7 +77,7 @@ extension DeliverySession {
 
   /// The link is lost: waits for outstanding acknowledgements when it is back. The current attempt does not count, as it was probably not sent.
   private mutating func interrupted(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
-    guard let message = live[id], message.item.channel == nil else { return again(id, now) }
+    guard let message = live[id], message.item.channel == nil else { return again(id, .linkLost, now) }
     live[id]?.phase = .sent(until: isUp ? now + DeliverySettings.unknownTimeout : nil)
     occupyRing(id, message.item.attempt &- 1)
     return []
@@ -87,14 +88,24 @@ extension DeliverySession {
     if ring.count > DeliverySettings.radioMemory { ring.removeFirst() }
   }
 
-  /// Nothing was sent: the same again, after a while.
-  private mutating func again(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
+  /// The same again, after a while. What it surely did not put on the air is not charged, and its number is free.
+  private mutating func again(_ id: Int64, _ answer: DeliveryAnswer, _ now: MonotonicTime) -> [DeliveryAction] {
     guard var message = live[id] else { return [] }
-    let wait = message.refusals.next(using: &random)
+    let wait =
+      answer == .busy ? message.fullTables.next(using: &random) : message.refusals.next(using: &random)
     message.phase = .ready(notBefore: now + wait)
     message.isOpen = message.item.tries > 0 && message.item.channel == nil
+    let isUnsent = answer == .busy || answer == .notTried
+    if isUnsent, message.item.channel == nil { message.item.attempt -= 1 }
     live[id] = message
-    return [.waiting(id: id)]
+    return [.waiting(id: id, unspent: isUnsent ? giveBack(id) : 0)]
+  }
+
+  /// Nothing went out: the hour's air time has what was charged for it. Returns how much that is.
+  private mutating func giveBack(_ id: Int64) -> Int64 {
+    guard let message = live[id] else { return 0 }
+    budget.giveBack(message.charged, channel: message.item.channel)
+    return message.charged
   }
 
   /// Whether an acknowledgement belongs to a message that is remembered.
@@ -140,6 +151,12 @@ extension DeliverySession {
   public mutating func change(_ settings: DeliverySettings, now: MonotonicTime) -> [DeliveryAction] {
     self.settings = settings
     budget.limits = settings.budget
+    return sendNext(now)
+  }
+
+  /// What `spend` reserved was not used.
+  public mutating func giveBack(_ airtime: Int64, now: MonotonicTime) -> [DeliveryAction] {
+    budget.giveBack(airtime, channel: nil)
     return sendNext(now)
   }
 

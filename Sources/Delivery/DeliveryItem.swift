@@ -93,6 +93,8 @@ public enum DeliveryFailure: String, Equatable, Sendable {
   /// All attempts went out, none was acknowledged.
   case noAcknowledgement = "no_acknowledgement"
   case expired
+  /// It expired while the radio's table was full.
+  case tableFull = "radio_table_full"
   case cancelled
   /// The radio has no such contact, or no slot with that channel.
   case unknownToRadio = "unknown_to_radio"
@@ -131,9 +133,10 @@ public enum DeliveryAction: Equatable, Sendable {
   case sent(id: Int64, code: AckCode?, tries: Int, floods: Int)
   /// `tripTime` in ms, as the radio measured it.
   case delivered(id: Int64, tripTime: UInt32)
-  case failed(id: Int64, DeliveryFailure)
-  /// It continues later: an attempt was not acknowledged, or the radio was busy.
-  case waiting(id: Int64)
+  /// `unspent`: of what the attempt was charged, milliseconds that it did not use, as nothing went out.
+  case failed(id: Int64, DeliveryFailure, unspent: Int64 = 0)
+  /// It continues later: an attempt was not acknowledged, or nothing went out.
+  case waiting(id: Int64, unspent: Int64 = 0)
   /// So many more repeated acknowledgements, or repeats of a channel message, were heard.
   case heard(id: Int64, count: Int)
   case discoverPath(PublicKey)

@@ -32,6 +32,10 @@ public struct DeliverySession: Sendable {
     var lastRoute: DeliveryRoute?
     var isCancelled = false
     var refusals = Backoff(first: DeliverySettings.refusalFirst, limit: DeliverySettings.refusalLimit)
+    /// How often in a row the radio's table was full.
+    var fullTables = Backoff(first: DeliverySettings.refusalFirst, limit: DeliverySettings.fullLimit)
+    /// What the attempt that is being made has been charged, milliseconds.
+    var charged: Int64 = 0
   }
 
   struct Ended: Equatable, Sendable {
@@ -80,6 +84,15 @@ public struct DeliverySession: Sendable {
   public var pending: Int { live.values.count { !$0.isOpen } }
   public var inFlight: Int { live.values.count { $0.isOpen && $0.item.channel == nil } }
   public func isLive(_ id: Int64) -> Bool { live[id] != nil }
+  /// The radio's table was full so many times in a row, and when the message is tried again, if it is. `nil`: the radio took it, or was
+  /// not asked.
+  public func refusals(of id: Int64) -> (count: Int, next: MonotonicTime?)? {
+    guard let message = live[id], message.fullTables.failures > 0 else { return nil }
+    guard case .ready(let next?) = message.phase, next < message.item.expires else {
+      return (message.fullTables.failures, nil)
+    }
+    return (message.fullTables.failures, next)
+  }
   /// An attempt of it is out or being made, or it is between two of them.
   public func isUnderWay(_ id: Int64) -> Bool { live[id]?.isOpen ?? false }
   /// A message is waiting because the hourly air time is used up.
@@ -121,7 +134,12 @@ public struct DeliverySession: Sendable {
   public mutating func linkUp(now: MonotonicTime) -> [DeliveryAction] {
     isUp = true
     for (id, message) in live {
-      if case .sent(nil) = message.phase { live[id]?.phase = .sent(until: now + DeliverySettings.unknownTimeout) }
+      switch message.phase {
+      case .sent(nil): live[id]?.phase = .sent(until: now + DeliverySettings.unknownTimeout)
+      // The radio may have been started anew, with an empty table.
+      case .ready where message.fullTables.failures > 0: live[id]?.phase = .ready(notBefore: nil)
+      default: break
+      }
     }
     return sendNext(now)
   }
@@ -190,7 +208,7 @@ public struct DeliverySession: Sendable {
       // A transmitted attempt may still be acknowledged, unless the radio cannot receive that.
       return !isUp && message.item.expires <= now ? fail(id, .expired, now) : []
     case .ready(let time):
-      if message.item.expires <= now { return fail(id, .expired, now) }
+      if message.item.expires <= now { return fail(id, message.fullTables.failures > 0 ? .tableFull : .expired, now) }
       if let time, time <= now { live[id]?.phase = .ready(notBefore: nil) }
       return []
     }
@@ -214,14 +232,16 @@ public struct DeliverySession: Sendable {
     return hasPath ? .resetAndFlood : .flood
   }
 
-  mutating func fail(_ id: Int64, _ failure: DeliveryFailure, _ now: MonotonicTime) -> [DeliveryAction] {
+  mutating func fail(
+    _ id: Int64, _ failure: DeliveryFailure, unspent: Int64 = 0, _ now: MonotonicTime
+  ) -> [DeliveryAction] {
     guard let message = live.removeValue(forKey: id) else { return [] }
     if message.item.tries > 0 || !message.item.codes.isEmpty {
       remember(
         Ended(id: id, codes: message.item.codes, isDelivered: false, until: now + DeliverySettings.lateGrace), now)
     }
     forget(message.item.destination)
-    return [.failed(id: id, failure)]
+    return [.failed(id: id, failure, unspent: unspent)]
   }
 
   /// Beyond the limit the oldest is dropped: its repeats are no longer counted.
@@ -307,6 +327,7 @@ public struct DeliverySession: Sendable {
     served[message.item.origin] = turn
     inHand = id
     live[id]?.phase = .sending(route)
+    live[id]?.charged = airtime
     live[id]?.isOpen = true
     let attempt = message.item.attempt
     // A channel message repeated is the same packet: it has one attempt.

@@ -37,6 +37,8 @@ public struct DeliverySettings: Equatable, Sendable {
   /// The firmware's packet pool is full, or the disk does not take the state: wait this long, growing.
   static let refusalFirst: Duration = .seconds(1)
   static let refusalLimit: Duration = .seconds(60)
+  /// A pool that is still full after many tries: each costs two commits.
+  static let fullLimit: Duration = .seconds(600)
   /// Attempt numbers are one byte; a message never gets close to that limit.
   static let lastAttempt: UInt8 = 250
 }

@@ -126,8 +126,55 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(session.answered(1, .unknown, now: now) == [.failed(id: 1, .unknownToRadio)])
     _ = add(item(2))
     #expect(session.answered(2, .busy, now: now) == [.waiting(id: 2)])
-    #expect(expire() == [.transmit(id: 2, attempt: 1, route: .flood, airtime: 0)])
+    #expect(
+      expire() == [.transmit(id: 2, attempt: 0, route: .flood, airtime: 0)], "nothing went out: its number is free")
     #expect(session.answered(2, .refused, now: now) == [.failed(id: 2, .refused)])
+  }
+
+  @Test(arguments: [Destination.node(alder), .channel("c")])
+  mutating func `a radio whose table stays full is asked less and less, at no cost, until the message expires`(
+    _ destination: Destination
+  ) {
+    session.radio = testRadio
+    _ = session.linkUp(now: now)
+    var actions = add(item(1, to: destination, expires: 86_400))
+    var tries = 0
+    while case .transmit(1, let attempt, _, let airtime)? = actions.last {
+      tries += 1
+      #expect(attempt == 0 && session.budget.used(now: now) == (airtime, 1))
+      actions = session.answered(1, .busy, now: now)
+      #expect(actions == [.waiting(id: 1, unspent: airtime)])
+      #expect(session.budget.used(now: now) == (0, 0))
+      #expect(
+        session.refusals(of: 1)?.count == tries
+          && session.refusals(of: 1)?.next ?? MonotonicTime(seconds: 86_400) == session.deadline)
+      actions = expire()
+    }
+    #expect(actions == [.failed(id: 1, .tableFull)] && now == MonotonicTime(seconds: 86_400))
+    #expect((150...600).contains(tries), "\(tries) tries a day, each with two commits")
+  }
+
+  @Test mutating func `a radio that has come back is asked at once, and what it takes is no refusal any more`() {
+    _ = session.linkUp(now: now)
+    _ = add(item(1))
+    for _ in 0..<20 {
+      _ = session.answered(1, .busy, now: now)
+      _ = expire()
+    }
+    _ = session.answered(1, .busy, now: now)
+    session.linkDown()
+    #expect(session.linkUp(now: now) == [.transmit(id: 1, attempt: 0, route: .flood, airtime: 0)])
+    _ = sent(1, 10, flooded: true)
+    #expect(session.refusals(of: 1) == nil)
+  }
+
+  @Test(arguments: [DeliveryAnswer.unknown, .regionUnknown, .refused, .notTried, .busy])
+  mutating func `what was not on the air costs nothing of the hour`(_ answer: DeliveryAnswer) {
+    session.radio = testRadio
+    _ = session.linkUp(now: now)
+    _ = add(item(1))
+    _ = session.answered(1, answer, now: now)
+    #expect(session.budget.used(now: now) == (0, 0))
   }
 
   @Test mutating func `an interrupted message is waited for, then tried with a new number`() {

@@ -181,11 +181,25 @@ private struct Simulation {
         rows[id]?.item.tries = tries
         rows[id]?.item.floods = floods
       case .delivered(let id, _): enter(id, "delivered")
-      case .failed(let id, _): enter(id, "failed")
-      case .waiting(let id): if rows[id]?.item.tries == 0 { rows[id]?.state = "pending" }
+      case .failed(let id, _, let unspent):
+        enter(id, "failed")
+        giveBack(id, unspent)
+      case .waiting(let id, let unspent):
+        if rows[id]?.item.tries == 0 { rows[id]?.state = "pending" }
+        giveBack(id, unspent)
       case .heard, .discoverPath: break
       }
     }
+  }
+
+  /// Nothing was on the air: neither the attempt's time nor its number is used.
+  mutating func giveBack(_ id: Int64, _ unspent: Int64) {
+    guard unspent > 0, let item = rows[id]?.item else { return }
+    guard let place = uses.lastIndex(where: { $0.airtime == unspent && $0.channel == item.channel }) else {
+      return faults.append("message \(id): \(unspent) ms are given back that were not charged")
+    }
+    uses.remove(at: place)
+    if item.channel == nil { rows[id]?.item.attempt -= 1 }
   }
 
   mutating func enter(_ id: Int64, _ state: String) {

@@ -29,10 +29,10 @@ final class Bench: SyncObserver {
   /// Who else is called with what the radio says.
   var alsoHears: (Push) -> Void = { _ in }
 
-  /// `refuses`: what the radio answers with an error, from the first connection on.
+  /// `refuses`: what the radio answers with an error, and which, from the first connection on.
   init(
     _ settings: Messenger.Settings = Messenger.Settings(), maxSize: Int64 = 1 << 30,
-    refuses: @escaping (Command) -> Bool = { _ in false }
+    refuses: @escaping (Command) -> RadioError? = { _ in nil }
   ) throws {
     store = try Store(Store.Settings(location: scratch.location("gw.db"), maxSize: maxSize))
     ether = Ether(on: loop, seed: 1, airtimeFactor: 0)
@@ -122,7 +122,7 @@ private final class MemoryLink: Link {
   private var radio: VirtualRadio
   private let loop: EventLoop
   private var decoder = SerialDecoder(.toRadio)
-  var refuses: (Command) -> Bool = { _ in false }
+  var refuses: (Command) -> RadioError? = { _ in nil }
   let name = "memory"
   var onEvent: (LinkEvent) -> Void = { _ in }
 
@@ -152,9 +152,9 @@ private final class MemoryLink: Link {
     decoder.append(bytes, now: loop.now)
     while let frame = decoder.next(now: loop.now) {
       // `try?`: what is no command goes to the radio.
-      if let command = try? Command(decoding: frame), refuses(command) {
+      if let error = (try? Command(decoding: frame)).flatMap(refuses) {
         loop.later { [weak self] in
-          self?.onEvent(.bytes(SerialFraming.wrap(Reply.error(.badState).encode(), .fromRadio)))
+          self?.onEvent(.bytes(SerialFraming.wrap(Reply.error(error).encode(), .fromRadio)))
         }
       } else {
         loop.later { [radio] in radio.received(frame) }

@@ -361,6 +361,34 @@ import VirtualRadio
     try bench.run("the last") { try bench.store.messageCount() == 5 }
     #expect(try bench.store.reactions(to: .outgoing(ours.id)).map(\.emoji) == ["🎉"])
   }
+
+  @Test func `a radio whose table is full costs no air time, and is shown with what is next`() throws {
+    var isFull = true
+    let bench = try Bench(refuses: {
+      switch $0 {
+      case .sendText, .sendSelfAdvert: isFull ? .tableFull : nil
+      default: nil
+      }
+    })
+    let id = try #require(try bench.send(SendRequest(to: "r1", text: "is there room?", key: "k")).get().first?.id)
+    try bench.run("it is refused, and again") { bench.messenger.refusals(of: id)?.count ?? 0 > 1 }
+    try bench.run("it waits") { try bench.state("k").state == .pending }
+    #expect(bench.messenger.refusals(of: id)?.next ?? 0 >= bench.synchronizer.now.milliseconds)
+    #expect(try bench.state("k").tries == 0 && bench.state("k").airtime == 0)
+    let advert = SelfAdvert(bench.messenger, SelfAdvert.Settings())
+    #expect(try bench.refusal { () throws(Refusal) in try await advert.send(isFlood: true) } != nil)
+    func booked() throws -> [Int64] {
+      var booked: [Int64] = []
+      try bench.store.eachAirtime { _, milliseconds, _ in booked.append(milliseconds) }
+      return booked
+    }
+    #expect(try bench.messenger.status.airtime.used == 0 && booked() == [])
+    isFull = false
+    try bench.run("it arrives") { try bench.state("k").state == .delivered }
+    let used = try bench.state("k").airtime
+    #expect(try used > 0 && bench.messenger.status.airtime.used == used && booked() == [used])
+    #expect(bench.messenger.refusals(of: id) == nil)
+  }
 }
 
 extension Store {

@@ -10,7 +10,7 @@ import Testing
 
 @Suite struct PartialSyncTests {
   @Test func `messages are sent and taken although the radio never lists its contacts`() throws {
-    let bench = try Bench(refuses: { if case .getContacts = $0 { true } else { false } })
+    let bench = try Bench(refuses: { if case .getContacts = $0 { .badState } else { nil } })
     guard case .failed = bench.synchronizer.state else {
       Issue.record("\(bench.synchronizer.state)")
       return

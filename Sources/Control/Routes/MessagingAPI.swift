@@ -125,7 +125,14 @@ struct MessagingAPI {
 
   // MARK: What has become of it
 
-  private func answer(_ message: OutgoingMessage) -> Answer { .json { store.write(message, to: &$0) } }
+  private func answer(_ message: OutgoingMessage) -> Answer { .json { write(message, to: &$0) } }
+
+  private func write(_ message: OutgoingMessage, to json: inout JSONWriter) {
+    store.write(message, to: &json)
+    guard let (count, next) = messenger.refusals(of: message.id) else { return }
+    json.field("refusals", count)
+    json.field("next_attempt_at", next)
+  }
 
   private func key(_ request: HTTPRequest) -> String { request.query["id"] ?? "" }
 
@@ -199,7 +206,7 @@ struct MessagingAPI {
       var count = 0
       try store.eachOutgoing(after: after ?? 0, ofRadio: radio, limit: after == nil ? limit : .max) { message in
         lines += ControlAPI.line { json in
-          store.write(message, to: &json)
+          write(message, to: &json)
           ReactionList.write(to: .outgoing(message.id), store, &json)
           row.writeStandings(of: .sent(message, .last), to: &json)
         }
@@ -220,7 +227,7 @@ struct MessagingAPI {
       guard let message = try store.outgoing(key: key) else { return ([], true) }
       guard message != last else { return ([], true) }
       last = message
-      let line = ControlAPI.line { store.write(message, to: &$0) }
+      let line = ControlAPI.line { write(message, to: &$0) }
       if follows, message.hasEnded { throw Reply.Ended(lines: line) }
       return (line, true)
     }

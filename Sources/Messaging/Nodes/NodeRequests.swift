@@ -150,13 +150,21 @@ public final class NodeRequests {
   private func answer(
     to asked: Asked, _ priority: DeliveryPriority
   ) async throws(CancellationError) -> Result<NodeAnswer, Refusal> {
-    if let refusal = spendAirtime(asked, priority) { return .failure(refusal) }
+    let airtime = airtime(of: asked)
+    guard messenger.spend(airtime, priority) else {
+      return .failure(.full("the hour's air time for \(priority.name) traffic is used up; try later"))
+    }
     lastTime = max(messenger.synchronizer.radioTime ?? 0, lastTime &+ 1)
     let command = asked.question.command(to: asked.contact.key, time: lastTime)
     asked.handed = connection.submit(command, .interactive)
-    guard let handed = asked.handed else { return .failure(.linkDown) }
+    guard let handed = asked.handed else {
+      messenger.giveBack(airtime)
+      return .failure(.linkDown)
+    }
     let sent: Sent
-    switch await handed.outcome() {
+    let outcome = await handed.outcome()
+    if case .failed(.refused) = outcome { messenger.giveBack(airtime) }
+    switch outcome {
     case .replied(.sent(let reply)): sent = reply
     case .failed(.refused(.notFound)): return .failure(.notOnRadio(asked.contact.name.string))
     case .failed(.linkLost): return .failure(.linkDown)
@@ -171,15 +179,10 @@ public final class NodeRequests {
     return answer ?? .failure(.silence(Self.silence(asked.question, asked.contact)))
   }
 
-  /// Why there is no air time for it.
-  private func spendAirtime(_ asked: Asked, _ priority: DeliveryPriority) -> Refusal? {
-    let path = asked.contact.outPath?.bytes.count
-    let radio = connection.identity?.info.radio
-    let airtime = radio.map { Airtime.milliseconds(bytes: asked.question.length(path: path ?? 0), $0) } ?? 0
-    guard messenger.spend(Int64(airtime.rounded(.up)), priority) else {
-      return .full("the hour's air time for \(priority.name) traffic is used up; try later")
-    }
-    return nil
+  /// Milliseconds.
+  private func airtime(of asked: Asked) -> Int64 {
+    let bytes = asked.question.length(path: asked.contact.outPath?.bytes.count ?? 0)
+    return connection.identity.map { Int64(Airtime.milliseconds(bytes: bytes, $0.info.radio).rounded(.up)) } ?? 0
   }
 
   /// How long an answer may take: what the radio suggests, and a little.

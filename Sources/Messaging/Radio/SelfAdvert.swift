@@ -82,11 +82,12 @@ public final class SelfAdvert {
     let connection = messenger.synchronizer.connection
     guard connection.state == .up, let info else { throw .linkDown }
     let bytes = PacketLength.advert(name: info.name.bytes.count, hasPosition: info.locationPolicy != 0)
-    let airtime = Airtime.milliseconds(bytes: bytes, info.radio)
-    guard messenger.spend(Int64(airtime.rounded(.up)), priority) else {
+    let airtime = Int64(Airtime.milliseconds(bytes: bytes, info.radio).rounded(.up))
+    guard messenger.spend(airtime, priority) else {
       throw .full("the hour's air time for \(priority.name) traffic is used up; try later")
     }
     let outcome = await connection.ask(.sendSelfAdvert(flood: isFlood), .interactive)
+    if case .failed(.refused) = outcome { messenger.giveBack(airtime) }
     if let refusal = Self.refusal(outcome) { throw refusal }
     wasSent(isFlood: isFlood)
   }

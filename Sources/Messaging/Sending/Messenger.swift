@@ -182,6 +182,12 @@ public final class Messenger {
       delivered: counts.delivered, failed: counts.failed, sentOnChannels: counts.channel)
   }
 
+  /// How often in a row the radio had no room for a message that waits, and when it is tried again, in milliseconds since 1970.
+  public func refusals(of id: Int64) -> (count: Int, next: Int64?)? {
+    guard let (count, next) = session.refusals(of: id) else { return nil }
+    return (count, next.map { synchronizer.now.milliseconds + max(.zero, $0 - loop.now).wholeNanoseconds / 1_000_000 })
+  }
+
   // MARK: What the radio does
 
   /// The link or the sync changed.
@@ -243,9 +249,16 @@ extension Messenger {
   func isReadOnly(_ room: PublicKey) -> Bool { nodes?.isReadOnly(room) ?? false }
 
   /// A program that shares the radio puts so many bytes on the air, if the hour's budget has room for them.
-  public func spendShared(bytes: Int) -> Bool {
-    guard let radio = synchronizer.connection.identity?.info.radio else { return true }
-    return spend(Int64(Airtime.milliseconds(bytes: bytes, radio).rounded(.up)), .interactive)
+  public func spendShared(bytes: Int) -> Bool { airtime(of: bytes).map { spend($0, .interactive) } ?? true }
+
+  /// The radio did not put them on the air.
+  public func giveBackShared(bytes: Int) {
+    if bytes > 0, let airtime = airtime(of: bytes) { giveBack(airtime) }
+  }
+
+  private func airtime(of bytes: Int) -> Int64? {
+    guard let radio = synchronizer.connection.identity?.info.radio else { return nil }
+    return Int64(Airtime.milliseconds(bytes: bytes, radio).rounded(.up))
   }
 
   /// Reserves air time for something other than a message, if the hour's budget has room.
@@ -256,5 +269,13 @@ extension Messenger {
       try store.recordAirtime(airtime, channel: nil, at: store.elapsed(at: moment))
     }
     return true
+  }
+
+  /// Nothing went out of what was reserved.
+  func giveBack(_ airtime: Int64) {
+    decide { $0.giveBack(airtime, now: $1) }
+    store.post(when: .soon, "air time") { store throws(SQLiteError) in
+      try store.forgetAirtime(airtime, channel: nil)
+    }
   }
 }

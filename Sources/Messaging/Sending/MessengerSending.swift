@@ -110,9 +110,9 @@ extension Messenger {
         self.end(&message)
       }
       endIfOver(id)
-    case .failed(let id, let failure):
+    case .failed(let id, let failure, let unspent):
       counts.failed += 1
-      change(id) { message in
+      change(id, unspent: unspent) { message in
         message.state = .failed
         message.reason = failure.rawValue
         if failure == .noAcknowledgement, message.kind == .room, let room = message.recipient, self.isReadOnly(room) {
@@ -121,8 +121,8 @@ extension Messenger {
         self.end(&message)
       }
       endIfOver(id)
-    case .waiting(let id):
-      waits(id)
+    case .waiting(let id, let unspent):
+      waits(id, unspent)
       endIfOver(id)
     case .heard(let id, let count): change(id) { $0.heard += count }
     case .discoverPath(let key): nodes?.discoverPath(key)
@@ -137,17 +137,20 @@ extension Messenger {
     if message.kind == .channel, message.state == .sent { counts.channel += 1 }
   }
 
-  private func change(_ id: Int64, _ change: (inout OutgoingMessage) -> Void) {
+  /// `unspent`: air time that was booked for its attempt, and not used.
+  private func change(_ id: Int64, unspent: Int64 = 0, _ change: (inout OutgoingMessage) -> Void) {
     guard var message = row(id) else { return }
     change(&message)
-    save(message)
+    message.airtime = max(0, message.airtime - unspent)
+    save(message, unspent: unspent)
   }
 
   /// Between two attempts it stays `sent`; what was never sent is pending again.
-  private func waits(_ id: Int64) {
-    guard var message = row(id), message.state == .sending else { return }
-    message.state = message.tries == 0 || message.kind == .channel ? .pending : .sent
-    save(message)
+  private func waits(_ id: Int64, _ unspent: Int64) {
+    guard row(id)?.state == .sending else { return }
+    change(id, unspent: unspent) { message in
+      message.state = message.tries == 0 || message.kind == .channel ? .pending : .sent
+    }
   }
 
   // MARK: An attempt

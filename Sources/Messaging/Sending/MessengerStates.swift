@@ -29,10 +29,11 @@ extension Messenger {
 
   /// Stores a state, retrying until it succeeds. Await the commit where the next step needs it on disk.
   @discardableResult
-  func save(_ message: OutgoingMessage, airtime: Int64? = nil) -> Commit {
+  func save(_ message: OutgoingMessage, airtime: Int64? = nil, unspent: Int64 = 0) -> Commit {
     let moment = synchronizer.now
     let commit = store.write { store throws(SQLiteError) in
       try store.updateOutgoing(message, at: moment)
+      if unspent > 0 { try store.forgetAirtime(unspent, channel: message.channel) }
       if let airtime { try store.recordAirtime(airtime, channel: message.channel, at: store.elapsed(at: moment)) }
     }
     note(message, in: commit)

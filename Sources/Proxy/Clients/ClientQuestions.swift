@@ -104,6 +104,7 @@ extension CompanionProxy.Gateway {
   /// Records what a client has sent, or changed on the radio.
   func note(_ command: Command, _ outcome: RadioSession.Outcome, from client: String) {
     noteSent(command, outcome, from: client)
+    if case .failed(.refused) = outcome { messenger.giveBackShared(bytes: command.bytesOnAir) }
     guard case .replied(.ok) = outcome else { return }
     switch command {
     case .addUpdateContact(let contact): synchronizer.refresh(contact.key)

@@ -50,6 +50,7 @@ extension ClientSession {
     do throws(Refusal) {
       question = OpenQuestion(answer, try await gateway.requests.share())
     } catch {
+      gateway.messenger.giveBackShared(bytes: command.bytesOnAir)
       return .reply(.error(error == .linkDown ? .badState : .tableFull))
     }
     guard !isOver, !Task.isCancelled else { throw CancellationError() }

@@ -302,6 +302,15 @@ extension Store {
       .optional(channel))
   }
 
+  /// Within a `write`: what was recorded last of that kind was not used.
+  public func forgetAirtime(_ milliseconds: Int64, channel: String?) throws(SQLiteError) {
+    try database.run(
+      """
+      DELETE FROM airtime WHERE rowid =
+        (SELECT rowid FROM airtime WHERE milliseconds = ? AND channel IS ? ORDER BY at DESC, rowid DESC LIMIT 1)
+      """, .integer(milliseconds), .optional(channel))
+  }
+
   public func eachAirtime(_ row: (_ at: Int64, _ milliseconds: Int64, _ channel: String?) -> Void) throws(StoreError) {
     try translating { () throws(SQLiteError) in
       try database.each("SELECT at, milliseconds, channel FROM airtime ORDER BY at", []) {

@@ -168,6 +168,8 @@ enum Shapes {
     sender_time integer? seconds since 1970; the recipient recognises repetitions by it
     attempts integer?
     floods integer? number of flooded attempts
+    refusals integer? while it waits: how often in a row the radio has refused it, because its table was full; nothing was sent
+    next_attempt_at integer? if so: when it is tried again
     round_trip_ms integer?
     heard integer? number of repeaters heard repeating it
     airtime_ms integer?

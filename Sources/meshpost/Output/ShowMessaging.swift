@@ -55,6 +55,10 @@ extension Show {
     if let reason = message["reason"]?.string { state += " (\(reason))" }
     let attempts = message["attempts"]?.integer ?? 0
     if attempts > 1 { state += ", \(attempts) attempts" }
+    if let refusals = message["refusals"]?.integer {
+      state += ", the radio's table is full: refused \(refusals == 1 ? "once" : "\(refusals) times")"
+      if let next = message["next_attempt_at"]?.integer { state += ", next attempt \(time(next))" }
+    }
     if let trip = message["round_trip_ms"]?.integer { state += ", \(trip) ms" }
     if let heard = message["heard"]?.integer, heard > 0 { state += ", heard \(heard) repeats" }
     if let name = message["held_for"]?.string {
@@ -94,6 +98,9 @@ extension Show {
     case "expired":
       "expired: not sent or not acknowledged in time. Check the radio and the air time with `meshpost status`; allow more time with "
         + "`meshpost send --expires`"
+    case "radio_table_full":
+      "radio_table_full: the radio had no room for it until it expired: nothing was sent. Restart the radio (`meshpost radio reboot`), "
+        + "then `meshpost retry ID`"
     case "unknown_to_radio":
       "unknown_to_radio: the radio no longer has this contact or channel. Add it (`meshpost contact add`, `meshpost channel add`), "
         + "then `meshpost retry ID`"
