@@ -172,6 +172,7 @@ public final class Daemon {
     connection.tap = taps
     settingsChanged()
     announce()
+    relay.acknowledged = { [weak self] in self?.readBacklog() }
     let services = services
     for service in services { service.begin() }
     try await loop.nextTurn()
@@ -197,7 +198,7 @@ public final class Daemon {
       control?.somethingIsNew()
       maintenance.somethingWasStored()
       alerts.somethingWasStored()
-      if backlog.read(relay.mostPending, now: loop.now) { stateChange.note() }
+      readBacklog()
     } else if store.failure != nil {
       alerts.storeFailed()
     }
@@ -207,6 +208,10 @@ public final class Daemon {
   private func announce() {
     if let location = store.setAside {
       log.error("the database was damaged: saved as \(location); created a new one with a new epoch")
+  func readBacklog() {
+    if backlog.read(relay.mostPending, now: loop.now) { stateChange.note() }
+  }
+
     }
     for lack in configuration.lacks { log.warning(lack) }
     tellRefusal()

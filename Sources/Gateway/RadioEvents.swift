@@ -51,6 +51,7 @@ extension Daemon: SyncObserver {
   public func radioIsIdle() {
     power.radioIsIdle()
     alerts.radioIsIdle()
+    readBacklog()
   }
 
   private func radioChanged() {

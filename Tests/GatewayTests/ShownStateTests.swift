@@ -36,20 +36,30 @@ import Timing
       if voltage.read(UInt16.random(in: 3000...4200, using: &random), isLow: false, now: now) { sent.voltages += 1 }
       if backlog.read(Int64.random(in: 0...1_000_000, using: &random), now: now) { sent.backlogs += 1 }
     }
-    #expect(sent.voltages <= 24 && sent.backlogs <= 288)
+    #expect(sent.voltages <= 24 && sent.backlogs <= 2 * 288)
   }
 
   @Test func `a backlog is shown by its power of ten, and a few events are none`() {
-    var shown = ShownBacklog()
-    for (events, coarse) in [(9, 0), (10, 10), (99, 10), (100, 100), (123_456, 100_000), (3, 0)] as [(Int64, Int64)] {
-      var fresh = ShownBacklog()
-      _ = fresh.read(events, now: time(0))
-      #expect(fresh.events == coarse)
+    for (events, coarse) in [
+      (9, 0), (10, 10), (99, 10), (100, 100), (123_456, 100_000), (3, 0), (.max, 1_000_000_000_000_000_000),
+    ] as [(Int64, Int64)] {
+      var shown = ShownBacklog()
+      let early = shown.read(events, now: time(0))
+      let late = shown.read(events, now: time(10))
+      #expect(!early && late == (coarse > 0) && shown.events == coarse)
     }
-    _ = shown.read(.max, now: time(0))
-    #expect(shown.events == 1_000_000_000_000_000_000)
-    let early = shown.read(0, now: time(299))
-    let late = shown.read(0, now: time(300))
-    #expect(!early && late && shown.events == 0)
+  }
+
+  @Test func `that a backlog is over is shown at once, and one that is over at once is never shown`() {
+    var shown = ShownBacklog()
+    let readings: [(Int64, Double, isNew: Bool)] = [
+      (50, 0, false), (0, 9, false), (50, 12, false), (50, 22, true), (500, 300, false), (500, 322, true),
+      (3, 323, true),
+      (0, 324, false), (50, 330, false), (50, 621, false), (50, 622, true), (9, 622, true),
+    ]
+    for (events, seconds, isNew) in readings {
+      let told = shown.read(events, now: time(seconds))
+      #expect(told == isNew, "\(events) at \(seconds) s")
+    }
   }
 }

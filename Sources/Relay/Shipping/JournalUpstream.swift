@@ -102,8 +102,8 @@ public final class JournalUpstream: Upstream {
   var waitsSince: MonotonicTime?
   /// Events were taken since this began.
   var hasTaken = false
-  /// What goes wrong is another thing than before, or nothing.
-  var troubleChanged: () -> Void = {}
+  /// What goes wrong is another thing than before, or nothing; events were acknowledged.
+  var (troubleChanged, acknowledged): (() -> Void, () -> Void) = ({}, {})
   var (lastSuccess, batches): (Int64?, UInt64) = (nil, 0)
   /// Stopped for good: another upstream takes its place.
   private(set) var isClosed = false

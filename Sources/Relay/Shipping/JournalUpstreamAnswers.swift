@@ -79,6 +79,7 @@ extension JournalUpstream {
     recovered(hasTaken: true)
     keepCursors()
     if pendingEvents > 0 { waitsSince = loop.now }
+    acknowledged()
   }
 
   /// The cursors follow. A hub says itself what it has: where it is, is written along with something else.

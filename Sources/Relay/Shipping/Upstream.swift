@@ -105,6 +105,7 @@ public final class Relay {
         made.host = host
         made.radio = radio
         made.troubleChanged = { [weak self] in self?.troubleChanged() }
+        made.acknowledged = { [weak self] in self?.acknowledged() }
         // Where the database is another one, it does not know.
         if upstreams.contains(where: { $0.name == made.name && ($0 as? JournalUpstream)?.isPaused == true }) {
           made.setPaused(true)
@@ -130,6 +131,9 @@ public final class Relay {
 
   /// Something at an upstream goes wrong, or has ceased to.
   public var troubleChanged: () -> Void = {}
+
+  /// An upstream has taken events. That need not write anything.
+  public var acknowledged: () -> Void = {}
 
   /// Events that wait for the upstream for which the most do.
   public var mostPending: Int64 { upstreams.reduce(0) { max($0, ($1 as? JournalUpstream)?.pendingEvents ?? 0) } }
