@@ -69,7 +69,8 @@ extension Daemon {
     let added = try relay.change(to: fresh.upstreams)
     configuration = fresh
     settingsChanged()
-    for upstream in added { upstream.setState("gateway", lastState) }
+    // Before the first state there is none to tell.
+    if !lastState.isEmpty { for upstream in added { upstream.setState("gateway", lastState) } }
     relay.start()
   }
 }

@@ -49,6 +49,31 @@ extension WholeProgramTests {
       try rig.gateway?.line(with: "configuration reloaded", from: count)
     }
 
+    @Test func `an upstream that is added in a gateway's first second keeps its first connection`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      try rig.startHub()
+      rig.writeGatewayConfiguration()
+      let file = rig.scratch.location("gw.toml")
+      let text = try String(contentsOfFile: file, encoding: .utf8)
+      let alone = text.components(separatedBy: "[[upstream]]")[0]
+      try alone.write(toFile: file, atomically: true, encoding: .utf8)
+      try rig.startGateway()
+      // Before the gateway has told its first state.
+      let added = try rig.meshpost(
+        "upstream", "add", "hub", "http://127.0.0.1:\(rig.hubPort)", "--token-file", rig.scratch.location("token"),
+        "--from",
+        "start")
+      #expect(added.code == 0, "\(added)")
+      try rig.waitForSync()
+      try untilTrue("the hub to have all") {
+        let hub = try Self.upstream(rig, "hub")
+        return hub?["link"]?.string == "live" && hub?["pending"]?.integer == 0 && hub?["acknowledged"]?.integer ?? 0 > 0
+      }
+      #expect(
+        rig.gateway?.lines.contains { $0.contains("the connection ended") } == false, "\(rig.gateway?.lines ?? [])")
+    }
+
     @Test func `a reload with a bad file stops one upstream, and the others keep their connection`() throws {
       let rig = try start()
       let before = try Self.connections(rig)

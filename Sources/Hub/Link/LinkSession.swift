@@ -117,7 +117,10 @@ struct LinkSession: Sendable {
     case .text(let bytes):
       // `try?`: invalid JSON ends the link; only a batch can be answered.
       guard let message = try? JSONValue(parsing: bytes), let type = message["type"]?.string else {
-        guard let number = Self.batch(of: bytes) else { return false }
+        guard let number = Self.batch(of: bytes) else {
+          HubLog.debug("link of \(gateway): a message that is not JSON ends it")
+          return false
+        }
         flow.add { Self.refusal(number, .malformed("the batch is not valid JSON")) }
         return true
       }
