@@ -26,6 +26,8 @@ public final class Daemon {
 
   let file: String
   var configuration: GatewayConfiguration
+  /// What it began with: what is read at the start only is still as here.
+  let started: GatewayConfiguration
   let loop: EventLoop
   let log: Log
   let store: Store
@@ -69,6 +71,7 @@ public final class Daemon {
     manager: ServiceManager? = .ofThisProcess()
   ) throws(StartError) {
     self.configuration = configuration
+    started = configuration
     self.file = file
     self.loop = loop
     log = Log(level: configuration.logLevel, clock: loop.wallClock)
@@ -169,10 +172,10 @@ public final class Daemon {
     synchronizer.observer = self
     relay.radio = signer
     relay.host = self
+    relay.acknowledged = { [weak self] in self?.readBacklog() }
     connection.tap = taps
     settingsChanged()
     announce()
-    relay.acknowledged = { [weak self] in self?.readBacklog() }
     let services = services
     for service in services { service.begin() }
     try await loop.nextTurn()
@@ -205,13 +208,13 @@ public final class Daemon {
     if news.isDamaged { damage.resume() }
   }
 
-  private func announce() {
-    if let location = store.setAside {
-      log.error("the database was damaged: saved as \(location); created a new one with a new epoch")
   func readBacklog() {
     if backlog.read(relay.mostPending, now: loop.now) { stateChange.note() }
   }
 
+  private func announce() {
+    if let location = store.setAside {
+      log.error("the database was damaged: saved as \(location); created a new one with a new epoch")
     }
     for lack in configuration.lacks { log.warning(lack) }
     tellRefusal()

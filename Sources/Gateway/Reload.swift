@@ -3,10 +3,11 @@
 import Escaping
 import EventLoop
 import Store
+import TOML
 
 /// SIGHUP, and upstreams that are added or removed while the gateway runs.
 extension Daemon {
-  /// What can be reloaded: the log's level, upstreams and their credentials, whether the radio's time is set.
+  /// Takes what the file says now, and says which of its settings wait for the next start.
   func reload() {
     notifier?.reloading()
     defer { notifier?.reloaded() }
@@ -24,20 +25,9 @@ extension Daemon {
     messaging.routine.change(fresh.messaging.routine)
     power.change(limit: fresh.lowBattery)
     messaging.keeper.settings = fresh.messaging.keeper
-    let old = configuration
-    let keepsRunning = [
-      ("radio.link", old.link != fresh.link), ("radio.key", old.radioKey != fresh.radioKey),
-      ("Bluetooth", old.bluetooth != fresh.bluetooth),
-      ("store", old.store.location != fresh.store.location),
-      ("control", old.controlSocket != fresh.controlSocket),
-      ("messaging.credentials_file", old.messaging.credentialsFile != fresh.messaging.credentialsFile),
-      ("gateway.id", old.store.gatewayID != fresh.store.gatewayID),
-    ]
+    let waiting = started.waiting(in: fresh)
     // What takes effect later may not work.
-    defer { if !keepsRunning.contains(where: \.1) { keepConfiguration() } }
-    for (name, changed) in keepsRunning where changed {
-      log.warning("\(name): the change takes effect at the next start")
-    }
+    defer { if waiting.isEmpty { keepConfiguration() } }
     do {
       try change(to: fresh)
       // Waiting and stopped upstreams may have what they need by now.
@@ -46,7 +36,10 @@ extension Daemon {
       pages.serve(fresh.web)
       for lack in fresh.lacks { log.warning(lack) }
       alerts.configuration(nil)
-      log.notice("configuration reloaded")
+      guard !waiting.isEmpty else { return log.notice("configuration reloaded") }
+      log.warning(
+        "configuration reloaded, except \(waiting.joined(separator: ", ")): what the file says of that counts from the next start on"
+      )
     } catch {
       log.error("configuration not reloaded: \(error)")
     }
@@ -72,5 +65,25 @@ extension Daemon {
     // Before the first state there is none to tell.
     if !lastState.isEmpty { for upstream in added { upstream.setState("gateway", lastState) } }
     relay.start()
+  }
+}
+
+extension GatewayConfiguration {
+  /// Settings that are read at the start only, and are others in `fresh` than here, with which the gateway began.
+  func waiting(in fresh: GatewayConfiguration) -> [String] {
+    // `try?`: both were read without mistakes.
+    guard let now = try? TOMLParser.parse(fresh.source), let then = try? TOMLParser.parse(source) else { return [] }
+    let changed = TOMLTable.changes(from: then, to: now).filter { !Self.isReloaded($0) }
+    let hasOtherPIN = bluetooth.pin != fresh.bluetooth.pin && !changed.contains { $0.hasPrefix("radio.pin") }
+    return changed + (hasOtherPIN ? ["radio.pin_file"] : [])
+  }
+
+  private static func isReloaded(_ setting: String) -> Bool {
+    guard setting != "messaging.credentials_file" else { return false }
+    let whole = [
+      "radio.set_time", "radio.advert_when_new", "radio.advert_every_h", "poll", "hook", "proxy", "upstream",
+    ]
+    let sections = ["log.", "messaging.", "contacts.", "relay.", "power.", "alerts.", "web."]
+    return whole.contains(setting) || sections.contains { setting.hasPrefix($0) }
   }
 }

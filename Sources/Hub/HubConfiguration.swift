@@ -50,6 +50,9 @@ public struct HubConfiguration: Sendable {
   /// Lines below it are not written.
   public var logLevel: HubLog.Level
 
+  /// What it was read from.
+  let source: [UInt8]
+
   /// Else it is an SQLite file.
   public var isServer: Bool { HubStore.isServer(location) }
   /// `nil`: there are no pages.
@@ -77,6 +80,7 @@ public struct HubConfiguration: Sendable {
   }
 
   init(parsing bytes: [UInt8], file: String, for purpose: Purpose = .serving) throws {
+    source = bytes
     var root = TOMLReader(try TOMLParser.parse(bytes))
     host = root.string("host") ?? "127.0.0.1"
     port = Int(root.integer("port", in: 0...65535, default: 8787))

@@ -39,7 +39,7 @@ struct Serve: AsyncParsableCommand {
       Console.error("error: \(configuration.location): \(error)")
       throw ExitCode(74)  // EX_IOERR
     }
-    let reloading = reloadOnHangUp(server)
+    let reloading = reloadOnHangUp(server, configuration)
     let duties = HubDuties(server)
     defer {
       reloading.cancel()
@@ -59,8 +59,8 @@ struct Serve: AsyncParsableCommand {
     }
   }
 
-  /// Rereads tokens and the log's level on SIGHUP, so that they can be replaced without downtime.
-  private func reloadOnHangUp(_ server: HubServer) -> any DispatchSourceSignal {
+  /// Rereads tokens and the log's level on SIGHUP, so that they can be replaced without downtime, and says what else waits for a restart.
+  private func reloadOnHangUp(_ server: HubServer, _ started: HubConfiguration) -> any DispatchSourceSignal {
     signal(SIGHUP, SIG_IGN)
     let source = DispatchSource.makeSignalSource(signal: SIGHUP, queue: .global())
     source.setEventHandler { [config] in
@@ -68,6 +68,10 @@ struct Serve: AsyncParsableCommand {
         let fresh = try HubConfiguration(file: config)
         HubLog.level = fresh.logLevel
         server.accept(fresh)
+        let waiting = started.waiting(in: fresh)
+        guard !waiting.isEmpty else { return }
+        let names = waiting.joined(separator: ", ")
+        HubLog.write(.warning, "not reloaded: \(names): what the file says of that counts from the next start on")
       } catch {
         HubLog.write(.error, "tokens not reloaded: \(error)")
       }

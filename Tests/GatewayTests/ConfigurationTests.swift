@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 
 import Foundation
-import Gateway
 import Proxies
 import Relay
 import TestSupport
 import Testing
 import Transport
+
+@testable import Gateway
 
 @Suite struct ConfigurationTests {
   private func parse(_ text: String) throws -> GatewayConfiguration {
@@ -30,6 +31,37 @@ import Transport
     let configuration = try parse(open)
     #expect(configuration.upstreams.count == 5)
     #expect(configuration.proxies.count == 1)
+  }
+
+  @Test func `a reload names each setting that waits for the next start, and no other`() throws {
+    let text = """
+      [gateway]
+      id = "hill"
+      [store]
+      profile = "durable"
+      max_size = "1 GiB"
+      [control]
+      metrics_port = 9000
+      [log]
+      level = "info"
+      [messaging]
+      attempts = 4
+      [radio]
+      set_time = true
+      """
+    let started = try parse(text)
+    let other = text.replacing("durable", with: "wear").replacing("1 GiB", with: "2 GiB").replacing(
+      "9000", with: "9001"
+    )
+    .replacing("info", with: "debug").replacing("attempts = 4", with: "attempts = 5\ncredentials_file = \"/c\"")
+    .replacing("true", with: "false\nadvert_every_h = 5\npower_on = false").replacing("hill", with: "hilltop")
+    #expect(
+      started.waiting(in: try parse(other + "\n[[poll]]\nnode = \"Ridge\"\n[web]\nlisten = \"127.0.0.1:8090\"")) == [
+        "control.metrics_port", "gateway.id", "messaging.credentials_file", "radio.power_on", "store.max_size",
+        "store.profile",
+      ])
+    #expect(started.waiting(in: try parse("# a comment\n\n" + text)) == [])
+    #expect(started.waiting(in: try parse("")).contains("store.profile"))
   }
 
   @Test(arguments: [

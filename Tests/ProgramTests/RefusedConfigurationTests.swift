@@ -50,6 +50,33 @@ extension WholeProgramTests {
       #expect(try rig.status()?["configuration_error"] != nil)
     }
 
+    @Test func `a reload says what waits for a restart, at the gateway and at the hub`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      let (gateway, hub) = (rig.scratch.location("gw.toml"), rig.scratch.location("hub.toml"))
+      let (before, atHub) = (
+        try String(contentsOfFile: gateway, encoding: .utf8), try String(contentsOfFile: hub, encoding: .utf8)
+      )
+      try (before + "\n[power]\nlow_battery_mv = 3300\n[contacts]\nkeep_free = 3\n").replacing(
+        "[store]", with: "[store]\nprofile = \"wear\"\nmax_size = \"64 MiB\""
+      ).write(toFile: gateway, atomically: true, encoding: .utf8)
+      rig.gateway?.send(SIGHUP)
+      try rig.gateway?.line(with: "configuration reloaded, except store.max_size, store.profile: ")
+      try before.write(toFile: gateway, atomically: true, encoding: .utf8)
+      let count = rig.gateway?.lines.count ?? 0
+      rig.gateway?.send(SIGHUP)
+      try rig.gateway?.line(with: "configuration reloaded", from: count)
+      #expect(rig.gateway?.lines.dropFirst(count).contains { $0.contains("except") } == false)
+      try ("max_connections = 99\nlog_level = \"debug\"\n" + atHub + "\n[retention]\nnodes = \"90d\"\n").write(
+        toFile: hub, atomically: true, encoding: .utf8)
+      rig.hub?.send(SIGHUP)
+      try rig.hub?.line(with: "tokens reloaded")
+      try rig.hub?.line(with: "not reloaded: max_connections, retention.nodes: ")
+    }
+
     @Test func `a configuration that never worked, or another file's, is no way to start`() throws {
       let rig = try Rig()
       try rig.startRadio()

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+
+import TOML
+
+extension HubConfiguration {
+  /// Settings that a hub reads at its start only, and that are others in `fresh` than here, with which it began. Tokens and the log's level are
+  /// reloaded; `[consume]` is another program's.
+  public func waiting(in fresh: HubConfiguration) -> [String] {
+    // `try?`: both were read without mistakes.
+    guard let now = try? TOMLParser.parse(fresh.source), let then = try? TOMLParser.parse(source) else { return [] }
+    let changed = TOMLTable.changes(from: then, to: now).filter {
+      $0 != "token" && $0 != "log_level" && !$0.hasPrefix("consume.")
+    }
+    let hasOtherPassword = password != fresh.password && !changed.contains("database_password_file")
+    return changed + (hasOtherPassword ? ["database_password_file"] : [])
+  }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+
+extension TOMLTable {
+  /// Settings whose values differ between two documents, by their paths (`store.max_size`); of a list of tables its name alone. What a
+  /// document does not have differs from what another one has.
+  public static func changes(from old: TOMLTable, to new: TOMLTable) -> [String] {
+    let (old, new) = (old.settings(), new.settings())
+    return Set(old.keys).union(new.keys).filter { old[$0] != new[$0] }.sorted()
+  }
+
+  /// Values as texts, by their paths.
+  private func settings(_ prefix: String = "") -> [String: String] {
+    var found: [String: String] = [:]
+    for entry in entries {
+      if case .table(let inner) = entry.value.kind {
+        found.merge(inner.settings("\(prefix)\(entry.key).")) { _, newer in newer }
+      } else {
+        found[prefix + entry.key] = entry.value.text
+      }
+    }
+    return found
+  }
+}
+
+extension TOMLValue {
+  /// The same for equal values, wherever they stand.
+  fileprivate var text: String {
+    switch kind {
+    case .string(let text): "\"\(text)\""
+    case .integer(let number): "\(number)"
+    case .number(let number): "\(number)"
+    case .bool(let isTrue): "\(isTrue)"
+    case .array(let values): "[\(values.map(\.text).joined(separator: ","))]"
+    case .table(let table):
+      "{\(table.entries.map { "\($0.key)=\($0.value.text)" }.sorted().joined(separator: ","))}"
+    }
+  }
+}
