@@ -76,6 +76,9 @@ public final class Store {
   var steadyClock = SteadyClock(maxAway: 0)
   /// Grows when a node leaves the radio's table.
   public internal(set) var contactsRemoved: UInt64 = 0
+  /// Called when something was received that only this node can have sent, with its time in milliseconds since 1970: each time, while contacts
+  /// have a time that lags by up to ten minutes.
+  public var nodeWasHeard: (KeyPrefix, Int64) -> Void = { _, _ in }
   /// Nodes that were added since it was looked how many there are; at the start nobody has looked.
   var nodesAdded = Int64.max
   /// Nodes that were forgotten to keep `Settings.nodesMax`, since the start.

@@ -31,7 +31,7 @@ final class GatewayAlerts {
 
   private let store: Store
   private let relay: Relay
-  private let loop: EventLoop
+  let loop: EventLoop
   private let log: Log
   private let changes: StateChange
   var settings: AlertConfiguration
@@ -44,7 +44,7 @@ final class GatewayAlerts {
   private var looked: MonotonicTime?
   private var deadLetterChanges: UInt64 = .max
   /// A node came that is listened for.
-  private var hasNodeCome = false
+  var hasNodeCome = false
   private var waiting: [Waiting] = []
   private var isWriting = false
   private var isBegun = false
@@ -76,6 +76,7 @@ final class GatewayAlerts {
     isBegun = true
     recall()
     relay.troubleChanged = { [weak self] in self?.upstreamsChanged() }
+    store.nodeWasHeard = { [weak self] in self?.heard($0, at: $1) }
     look()
     arm()
     write()
@@ -86,6 +87,8 @@ final class GatewayAlerts {
     timer?.cancel()
     timer = nil
     relay.troubleChanged = {}
+    store.nodeWasHeard = { _, _ in }
+    nodes.keep()
   }
 
   /// Other settings, upstreams or documents.

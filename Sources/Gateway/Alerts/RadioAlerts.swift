@@ -2,6 +2,7 @@
 
 import Alerts
 import Companion
+import Store
 import Sync
 
 /// What the radio, its battery and this machine's supply say.
@@ -23,6 +24,12 @@ extension GatewayAlerts {
     let text = "this machine's supply voltage is too low. Use a supply and a cable that hold 5.1 V under load"
     hear(AlertSubject(.supplyLow), isLow ? .bad(text: text) : .well)
     arm()
+  }
+
+  /// What the disk refused is written again, with its time.
+  func heard(_ node: KeyPrefix, at milliseconds: Int64) {
+    let age = max(0, Moment(loop.wallClock).milliseconds - milliseconds)
+    if nodes.hear(node, ago: .milliseconds(age)) { hasNodeCome = true }
   }
 
   /// Nodes that somebody wants to be told of.

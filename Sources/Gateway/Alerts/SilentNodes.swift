@@ -11,7 +11,8 @@ import Timing
 
 /// Nodes that are listened for, and when each was heard last, by time that has surely passed.
 ///
-/// A contact's `last_heard` is of the clock, which may be set: only that it has changed counts here, and when that was seen.
+/// A contact's `last_heard` is of the clock, which may be set, and lags by up to ten minutes: of it counts only whether it changed while nobody
+/// listened, between the last look before an end and the start.
 struct SilentNodes {
   /// More are not listened for.
   static let most = 256
@@ -19,9 +20,9 @@ struct SilentNodes {
   private let store: Store
   private let loop: EventLoop
   private var silence = Silence<PublicKey>()
-  /// `last_heard` as it was at the last look.
-  private var seen: [PublicKey: Int64] = [:]
   private var isRecalled = false
+  /// `nil`: the rule is off.
+  private var limit: Duration?
   /// Who is late was told as of this time.
   private var looked: MonotonicTime
 
@@ -35,29 +36,29 @@ struct SilentNodes {
 
   /// Looks at all: who is listened for, who was heard, and who is late. `limit` `nil`: the rule is off.
   mutating func look(_ names: [String], tag: String, limit: Duration?) -> [(key: PublicKey, isLate: Bool)] {
+    self.limit = limit
     guard let limit, !names.isEmpty || !tag.isEmpty else {
       for key in silence.names { silence.ignore(key) }
       return []
     }
     let wanted = find(names, tag: tag)
-    for key in silence.names where !wanted.contains(key) {
-      silence.ignore(key)
-      seen[key] = nil
-    }
+    for key in silence.names where !wanted.contains(key) { silence.ignore(key) }
     recall(wanted, limit)
     for key in wanted {
       silence.listen(for: key, heard: silence.heard(key) ?? loop.now, limit: limit)
-      hearIfNew(key)
     }
-    keep()
     looked = loop.now
+    keep()
     return wanted.map { ($0, silence.isLate($0, now: looked)) }
   }
 
-  /// It was heard since the last look, if its record says another time than then, whatever time that is.
-  private mutating func hearIfNew(_ key: PublicKey) {
-    guard let heard = store.ifReadable({ try store.contact(key)?.lastHeard }) else { return }
-    if let before = seen.updateValue(heard, forKey: key), before != heard { silence.hear(key, at: loop.now) }
+  /// It was heard so long ago. True: it is time to look, because it was late, or because what was kept of it would be wrong by a good part of the
+  /// limit after a power cut.
+  mutating func hear(_ node: KeyPrefix, ago: Duration) -> Bool {
+    guard let limit, let key = silence.names.first(where: { $0.prefix == node }) else { return false }
+    let wasLate = silence.isLate(key, now: loop.now)
+    silence.hear(key, at: loop.now + (.zero - ago))
+    return wasLate || loop.now - looked >= limit / 4
   }
 
   /// What was known before the daemon was started.
@@ -67,17 +68,21 @@ struct SilentNodes {
     let elapsed = store.elapsed(at: Moment(loop.wallClock))
     for node in store.ifReadable({ try store.heardNodes() }) ?? [] {
       guard let key = PublicKey(bytes: node.key), wanted.contains(key) else { continue }
-      seen[key] = node.lastHeard
-      silence.listen(for: key, heard: loop.now + .milliseconds(-max(0, elapsed - node.elapsed)), limit: limit)
+      // It was heard after that was kept: nobody knows when.
+      let age = lastHeard(key) == node.lastHeard ? max(0, elapsed - node.elapsed) : 0
+      silence.listen(for: key, heard: loop.now + .milliseconds(-age), limit: limit)
     }
   }
 
+  private func lastHeard(_ key: PublicKey) -> Int64 { store.ifReadable { try store.contact(key)?.lastHeard ?? 0 } ?? 0 }
+
   /// Along with the next thing that is written: it is not worth a write of its own.
-  private func keep() {
+  func keep() {
+    guard limit != nil else { return }
     let elapsed = store.elapsed(at: Moment(loop.wallClock))
     let nodes = silence.names.map { key in
       let age = silence.heard(key).map { Int64((loop.now - $0).inSeconds * 1000) } ?? 0
-      return Store.HeardNode(key: key.bytes, elapsed: max(0, elapsed - age), lastHeard: seen[key] ?? 0)
+      return Store.HeardNode(key: key.bytes, elapsed: max(0, elapsed - age), lastHeard: lastHeard(key))
     }
     store.writeAlong("heard_nodes") { store throws(SQLiteError) in try store.setHeardNodes(nodes) }
   }

@@ -37,6 +37,7 @@ extension Store {
 
   /// Within a `write`: stores the record if it has changed. What the radio's clock says of it makes it no older.
   public func upsert(_ contact: Contact, onRadio: Bool, heard: Bool, at: Int64) throws(SQLiteError) -> ContactChange {
+    if heard { nodeWasHeard(contact.key.prefix, at) }
     let known = try read(contact.key)
     if let known, known.onRadio == onRadio, known.radio == radio, !heard, known.contact == contact { return .unchanged }
     try database.run(

@@ -18,6 +18,7 @@ extension Store {
   /// Within an existing `write`: something was received that only this node can have sent: a message, an acknowledgement or an
   /// answer. Stored at most once in ten minutes for each node.
   public func noteHeard(_ key: KeyPrefix, at milliseconds: Int64) throws(SQLiteError) {
+    nodeWasHeard(key, milliseconds)
     try database.run(
       """
       UPDATE contacts SET last_heard = ?1, seen = ?4 WHERE key >= ?2 AND key < ?3

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import SQLite
+import Store
+import TestSupport
+import Testing
+import Timing
+
+@testable import Gateway
+
+@Suite struct SilentNodesTests {
+  private let machine = InventedMachine()
+  private let loop: EventLoop
+  private let scratch = Scratch()
+  private let store: Store
+  private let ridge: PublicKey
+
+  init() throws {
+    loop = EventLoop(on: machine)
+    store = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: machine)
+    let key = try #require(PublicKey(bytes: [UInt8](repeating: 7, count: 32)))
+    ridge = key
+    let now = machine.wallMilliseconds
+    store.write { store throws(SQLiteError) in
+      _ = try store.upsert(Contact(key: key, type: .repeater, name: Text("Ridge")), onRadio: true, heard: true, at: now)
+    }
+    store.commit()
+  }
+
+  private func pass(_ seconds: Int32) { machine.wait(milliseconds: seconds * 1000) { _, _ in } }
+
+  private func hear() {
+    let (prefix, now) = (ridge.prefix, machine.wallMilliseconds)
+    store.write { store throws(SQLiteError) in try store.noteHeard(prefix, at: now) }
+    store.commit()
+  }
+
+  private func isLate(_ nodes: inout SilentNodes) -> Bool {
+    nodes.look(["Ridge"], tag: "", limit: .seconds(60)).first?.isLate ?? true
+  }
+
+  @Test
+  func `a node that is heard each half minute is never silent for a minute, and is so a minute after the last time`()
+    throws
+  {
+    var nodes = SilentNodes(store, on: loop)
+    var early = isLate(&nodes)
+    store.nodeWasHeard = { node, _ in _ = nodes.hear(node, ago: .zero) }
+    for _ in 0..<100 {
+      pass(30)
+      early = isLate(&nodes) || early
+      hear()
+    }
+    #expect(!early)
+    let record = try #require(try store.contact(ridge)?.lastHeard)
+    #expect(machine.wallMilliseconds - record > 60_000, "its record lags, so that few writes are needed")
+    pass(59)
+    #expect(!isLate(&nodes))
+    pass(1)
+    #expect(isLate(&nodes))
+    hear()
+    #expect(!isLate(&nodes))
+  }
+
+  @Test func `when a node was heard is kept over a restart, to the second after a clean end`() throws {
+    var nodes = SilentNodes(store, on: loop)
+    _ = isLate(&nodes)
+    store.nodeWasHeard = { node, _ in _ = nodes.hear(node, ago: .zero) }
+    pass(40)
+    hear()
+    store.nodeWasHeard = { _, _ in }
+    nodes.keep()
+    store.settle()
+    pass(30)
+    var after = SilentNodes(store, on: loop)
+    #expect(!isLate(&after))
+    pass(29)
+    #expect(!isLate(&after))
+    pass(1)
+    #expect(isLate(&after))
+  }
+
+  @Test func `a power cut makes no node silent that was heard, but for a part of the limit`() throws {
+    var nodes = SilentNodes(store, on: loop)
+    _ = isLate(&nodes)
+    store.nodeWasHeard = { node, _ in
+      guard nodes.hear(node, ago: .zero) else { return }
+      _ = nodes.look(["Ridge"], tag: "", limit: .seconds(60))
+    }
+    for _ in 0..<20 {
+      pass(20)
+      hear()
+    }
+    store.nodeWasHeard = { _, _ in }
+    var after = SilentNodes(store, on: loop)
+    #expect(!isLate(&after), "what is kept is at most one time older")
+  }
+}
