@@ -9,7 +9,7 @@ extension HubConfiguration {
     // `try?`: both were read without mistakes.
     guard let now = try? TOMLParser.parse(fresh.source), let then = try? TOMLParser.parse(source) else { return [] }
     let changed = TOMLTable.changes(from: then, to: now).filter {
-      $0 != "token" && $0 != "log_level" && !$0.hasPrefix("consume.")
+      !["token", "gateway_tokens", "log_level"].contains($0) && !$0.hasPrefix("consume.")
     }
     let hasOtherPassword = password != fresh.password && !changed.contains("database_password_file")
     return changed + (hasOtherPassword ? ["database_password_file"] : [])
