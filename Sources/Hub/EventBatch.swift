@@ -78,7 +78,7 @@ public struct EventBatch: Sendable, Equatable {
       self.lane = lane
     }
     self.epoch = epoch
-    before = Self.before(json, epoch)
+    before = Self.before(json)
     after = json["after"]?.count
     var previous: Int64 = 0
     var events: [HubEvent] = []
@@ -91,9 +91,9 @@ public struct EventBatch: Sendable, Equatable {
     self.events = events
   }
 
-  /// The epoch before this one; of a name that is none nothing is known.
-  static func before(_ json: JSONValue, _ epoch: String) -> String? {
-    json["before"]?.string.flatMap { Name.isAllowed($0) && $0 != epoch ? $0 : nil }
+  /// The epoch before this one, or this one: its events may be here under any. Of a name that is none nothing is known.
+  static func before(_ json: JSONValue) -> String? {
+    json["before"]?.string.flatMap { Name.isAllowed($0) ? $0 : nil }
   }
 
   static func event(_ value: JSONValue) throws(Refusal) -> HubEvent {

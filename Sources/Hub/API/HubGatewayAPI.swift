@@ -51,12 +51,17 @@ extension HubAPI {
   func greet(_ call: Call) async throws -> Response {
     guard let known = try await stores.greeter.gateways(call.gateway).first else {
       return Self.refusal(.notFound, "unknown gateway") { json in
+        HubStore.Progress().write(to: &json)
         Self.writePacking(to: &json)
         if let epoch = call.query("epoch") { writeShort(call, epoch: epoch, to: &json) }
       }
     }
     let epoch = call.query("epoch") ?? known.epoch
-    let progress = try await stores.progress(gateway: call.gateway, epoch: epoch)
+    let asked = HubStore.Progress { call.number($0.rawValue) }
+    let progress =
+      asked.lanes.isEmpty
+      ? try await stores.progress(gateway: call.gateway, epoch: epoch)
+      : try await stores.greeter.progress(gateway: call.gateway, epoch: epoch, through: asked)
     let isLinked = await links.isLinked(call.gateway)
     return Self.json(
       JSONWriter.object {

@@ -114,7 +114,7 @@ public struct Publication: Sendable, Equatable {
         throw EventBatch.Refusal.malformed("epoch is missing")
       }
       return Events(
-        gateway: gateway, epoch: epoch, before: EventBatch.before(json, epoch), events: [try EventBatch.event(json)],
+        gateway: gateway, epoch: epoch, before: EventBatch.before(json), events: [try EventBatch.event(json)],
         bytes: bytes)
     } catch {
       throw Refusal(reason: error.message)

@@ -147,7 +147,8 @@ struct PreparedBatch: Sendable {
   var bytes: Int
   /// What is before its events in their lane is here, too: so the gateway's position moves. Of what came by way of a broker nobody knows.
   var isOrdered = true
-  /// The epoch before this one. Those of the batch had their numbers before this one began: they may be here under one of those before.
+  /// The epoch before this one, or this one. Those of the batch had their numbers before this one began, or were sent before: they may be
+  /// here under another one.
   var before: String?
   /// The sender is told of an event whose number stands for another one here, and sends it again in a new epoch. Of others it is kept beside.
   var takesConflicts = false

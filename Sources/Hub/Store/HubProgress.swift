@@ -29,6 +29,10 @@ extension HubStore {
       }
     }
 
+    init(_ seq: (EventBatch.Lane) -> Int64?) {
+      for lane in EventBatch.Lane.allCases { lanes[lane] = seq(lane) }
+    }
+
     /// For those who do not know lanes: the smallest of the lanes of which there is anything.
     public var acknowledged: Int64 { lanes.values.min() ?? 0 }
 
@@ -58,6 +62,21 @@ extension HubStore {
   /// `nil` for a gateway or an epoch that is not known.
   public func progress(gateway: String, epoch: String) throws(HubDatabaseError) -> Progress? {
     try progress(of: [GatewayEpoch(gateway: gateway, epoch: epoch)]).first ?? nil
+  }
+
+  /// The same of the lanes that are named, and of none farther than is named.
+  func progress(
+    gateway: String, epoch: String, through ends: Progress
+  ) throws(HubDatabaseError) -> Progress? {
+    guard let whole = try progress(gateway: gateway, epoch: epoch) else { return nil }
+    var found = Progress { lane in
+      ends.lanes[lane].flatMap { end in whole.lanes[lane].map { min($0, end) } }
+    }
+    let call = Self.storedCall(found.lanes.values.map { (gateway, epoch, $0) }) { _, _, seq, event in
+      for (lane, end) in found.lanes where end == seq { found.digests[lane] = event.digest }
+    }
+    try database.read([call])
+    return found
   }
 
   /// How much the hub has of each epoch, in the same order.

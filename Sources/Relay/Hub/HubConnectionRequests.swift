@@ -3,6 +3,7 @@
 import EventLoop
 import HTTP
 import JSON
+import Store
 
 /// What the gateway asks the hub, and tells it of itself; what the hub asks.
 extension HubConnection {
@@ -18,6 +19,11 @@ extension HubConnection {
       json.field("brief", true)
       json.field("conflicts", true)
     }
+  }
+
+  /// Rare, and asked by HTTP, whatever carries the events.
+  func standing(of epoch: String, through seqs: ByLane<Int64?>) async -> Greeting {
+    await http.standing(of: epoch, through: seqs)
   }
 
   // MARK: Questions

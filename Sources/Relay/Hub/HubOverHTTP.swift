@@ -72,25 +72,38 @@ final class HubOverHTTP {
       let result = try await server.send(HTTPRequest("GET", "\(path)?epoch=\(epoch)&short=1"))
       packing = Self.packing(result)
       short = Self.short(result).map { ($0, epoch, []) }
-      if case .success(let response) = result, response.status == 404 {
-        // `try?`: what is no JSON says nothing of lanes.
-        return .has(
-          (try? JSONValue(parsing: response.body)).flatMap(Self.acknowledged) ?? .whole(nil), ByLane(all: nil))
-      }
-      var (acknowledged, digests) = (Acknowledged.whole(nil), ByLane<String?>(all: nil))
-      let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
-        // `try?`: what is no JSON makes no sense.
-        guard let json = try? JSONValue(parsing: body), json.fields != nil,
-          let has = Self.acknowledged(json)
-        else { return nil }
-        (acknowledged, digests) = (has, Self.digests(json))
-        return 0
-      }
-      guard case .acknowledged = verdict else { return .failed(verdict) }
-      return .has(acknowledged, digests)
+      return greeting(result)
     } catch {
       return .failed(error)
     }
+  }
+
+  func standing(of epoch: String, through seqs: ByLane<Int64?>) async -> Greeting {
+    let asked = Lane.allCases.compactMap { lane in seqs[lane].map { "&\(lane.rawValue)=\($0)" } }
+    do throws(Verdict) {
+      return greeting(try await server.send(HTTPRequest("GET", "\(path)?epoch=\(epoch)\(asked.joined())")))
+    } catch {
+      return .failed(error)
+    }
+  }
+
+  private func greeting(_ result: Result<HTTPResponse, HTTPFailure>) -> Greeting {
+    if case .success(let response) = result, response.status == 404 {
+      // `try?`: what is no JSON says nothing of lanes.
+      return .has(
+        (try? JSONValue(parsing: response.body)).flatMap(Self.acknowledged) ?? .whole(nil), ByLane(all: nil))
+    }
+    var (acknowledged, digests) = (Acknowledged.whole(nil), ByLane<String?>(all: nil))
+    let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
+      // `try?`: what is no JSON makes no sense.
+      guard let json = try? JSONValue(parsing: body), json.fields != nil,
+        let has = Self.acknowledged(json)
+      else { return nil }
+      (acknowledged, digests) = (has, Self.digests(json))
+      return 0
+    }
+    guard case .acknowledged = verdict else { return .failed(verdict) }
+    return .has(acknowledged, digests)
   }
 
   /// What a greeting says that the hub has: `nil` where that makes no sense.

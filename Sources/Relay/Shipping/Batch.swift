@@ -28,6 +28,8 @@ struct Batch {
   private(set) var covered = LaneAmount()
   /// The event of the lane that the server must have before these; `nil`: it does not matter.
   var after: Int64?
+  /// The server has had these before, by this gateway's epoch or by that of a copy of it.
+  var isAgain = false
 
   /// Bytes as sent, about.
   var size: Int { bytes + events.count * Self.envelope }
@@ -103,7 +105,7 @@ struct Batch {
       json.field("lane", lane?.rawValue)
       // Readers of a broker have no count of their own.
       if !naming { json.field("after", after) }
-      json.field("before", events.first.flatMap { store.epochBefore(of: $0.seq) })
+      json.field("before", events.first.flatMap { store.epochBefore(of: $0.seq) ?? (isAgain ? store.epoch : nil) })
       json.arrayField("events") { json in
         for event in events {
           json.object { json in

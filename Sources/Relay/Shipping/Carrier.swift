@@ -31,6 +31,9 @@ protocol Carrier: AnyObject {
   var certificateExpiry: Int64? { get }
   /// Makes sure that the server is there, and asks what it has.
   func greet() async -> Greeting
+  /// What the server has of an earlier epoch, of each lane up to an event that it may have, and what that says. Of a lane without one it
+  /// is not asked. A server that keeps no count is not asked at all.
+  func standing(of epoch: String, through seqs: ByLane<Int64?>) async -> Greeting
   /// After a greeting: takes what comes, until the connection is lost or should be made anew. Where nothing is kept, it waits for ever.
   func hold() async throws(CancellationError) -> ConnectionEnd
   func carry(_ batch: Batch) async -> Verdict
@@ -65,6 +68,8 @@ extension Carrier {
     // Nothing comes this way.
     set {}
   }
+
+  func standing(of epoch: String, through seqs: ByLane<Int64?>) async -> Greeting { .ready }
 
   func hold() async throws(CancellationError) -> ConnectionEnd {
     try await Waiter().wait()

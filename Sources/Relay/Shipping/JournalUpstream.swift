@@ -51,7 +51,6 @@ public final class JournalUpstream: Upstream {
 
   private(set) var settings: Settings
   var carrier: any Carrier
-  /// What it was made from; `nil`: not from a configuration.
   var built: (settings: UpstreamSettings, stamps: [UpstreamSettings.FileStamp?])?
   let store: Store
   let loop: EventLoop
@@ -73,7 +72,6 @@ public final class JournalUpstream: Upstream {
   /// Keeps the connection.
   var holder: LoopTask?
   let woken = Waiter()
-  /// Reconnect when nothing is in flight.
   var isOutdated = false
   /// An operator has the server greeted, and nothing else is said to it meanwhile.
   private var isTesting = false
@@ -342,6 +340,7 @@ public final class JournalUpstream: Upstream {
       }
       guard mayUse(batch, lane) else { return false }
       batch.after = lanes[lane].lastSent
+      batch.isAgain = (batch.events.first?.seq ?? .max) <= lanes[lane].wasTaken
       lanes[lane].lastSent = last.seq
       return send(batch, lane, as: .journal)
     } catch {

@@ -14,7 +14,13 @@ extension JournalUpstream {
     let greeting = await carrier.greet()
     if Task.isCancelled { throw CancellationError() }
     switch greeting {
-    case .has(let acknowledged, let digests): known(acknowledged, digests)
+    case .has(let acknowledged, let digests):
+      let floors = await floors(acknowledged)
+      if Task.isCancelled { throw CancellationError() }
+      switch floors {
+      case .success(let floors): known(acknowledged, digests, floors)
+      case .failure(let verdict): return took(verdict)
+      }
     case .ready:
       knowsLanes = true
       shipment.greeted()
@@ -48,15 +54,11 @@ extension JournalUpstream {
   }
 
   /// The server says what it has of this epoch; either side may have been restored meanwhile.
-  private func known(_ acknowledged: Acknowledged, _ digests: ByLane<String?>) {
-    let (has, lanesKnown): (ByLane<Int64?>, Bool) =
-      switch acknowledged {
-      case .whole(let seq): (ByLane(all: seq), false)
-      case .byLane(let seqs): (seqs, true)
-      }
+  private func known(_ acknowledged: Acknowledged, _ digests: ByLane<String?>, _ floors: ByLane<Int64>) {
+    let (has, lanesKnown) = Self.positions(acknowledged)
     knowsLanes = lanesKnown
     var through = ByLane<Int64>(all: 0)
-    for lane in Lane.allCases { through[lane] = resumption(lane, has[lane]) }
+    for lane in Lane.allCases { through[lane] = resumption(lane, has[lane], floors[lane]) }
     guard through.highest <= store.lastSeq else {
       return diverged("it has event \(through.highest), and the journal ends with \(store.lastSeq)")
     }
@@ -75,15 +77,75 @@ extension JournalUpstream {
     recovered()
   }
 
+  private static func positions(_ acknowledged: Acknowledged) -> (ByLane<Int64?>, lanesKnown: Bool) {
+    switch acknowledged {
+    case .whole(let seq): (ByLane(all: seq), false)
+    case .byLane(let seqs): (seqs, true)
+    }
+  }
+
+  /// Where a lane continues of which the server has nothing in this epoch: where its cursor is, unless the server lacks what the cursor is
+  /// behind, because it was emptied, or is an older copy of itself.
+  private func floors(_ acknowledged: Acknowledged) async -> Result<ByLane<Int64>, Verdict> {
+    let (has, lanesKnown) = Self.positions(acknowledged)
+    let lowest = cursor.lowest
+    var floors = ByLane<Int64>(all: 0)
+    var asked = ByLane<Int64?>(all: nil)
+    for lane in Lane.allCases where has[lane] == nil {
+      floors[lane] = min(lanesKnown ? lanes[lane].cursor : lowest, store.epochFirst - 1)
+      if lanesKnown, floors[lane] > beginning { asked[lane] = newestSent(lane, through: floors[lane]) }
+    }
+    guard asked != ByLane(all: nil), let epoch = store.epochBefore(of: store.epochFirst - 1) else {
+      return .success(floors)
+    }
+    switch await carrier.standing(of: epoch, through: asked) {
+    case .failed(let verdict): return .failure(verdict)
+    case .ready, .has(.whole, _): return .success(floors)
+    case .has(.byLane(let seqs), let digests):
+      for lane in Lane.allCases {
+        guard let newest = asked[lane] else { continue }
+        // A hub that knows nothing of the question names its newest event, which may be beyond.
+        if let seq = seqs[lane], seq > newest { continue }
+        if let seq = seqs[lane], let digest = digests[lane], ownDigest(of: seq).map({ $0 == digest }) ?? true {
+          if seq < newest { floors[lane] = seq }
+        } else {
+          // Nothing of it, or something else: it looks itself at what it has of what comes.
+          floors[lane] = beginning
+        }
+      }
+      return .success(floors)
+    }
+  }
+
+  /// The newest event of a lane up to there that is for this server; `nil`: none is here.
+  private func newestSent(_ lane: Lane, through end: Int64) -> Int64? {
+    var (found, width): (Int64?, Int64) = (nil, 64)
+    repeat {
+      width *= 8
+      // What cannot be read now is found when events are read.
+      _ = store.ifReadable {
+        try store.readJournal(after: max(0, end - width), lane: lane) {
+          [filter = settings.filter, store] event, isSound in
+          guard event.seq <= end else { return false }
+          // `try?`: as above.
+          if isSound, Lane(kind: event.kind) == lane, (try? filter.passes(event, store, nil)) == true {
+            found = event.seq
+          }
+          return true
+        }
+      }
+    } while found == nil && width < end
+    return found
+  }
+
   /// Where a lane continues at a server that has it up to there; `nil`: the server has nothing.
-  private func resumption(_ lane: Lane, _ has: Int64?) -> Int64 {
+  private func resumption(_ lane: Lane, _ has: Int64?, _ floor: Int64) -> Int64 {
     let progress = lanes[lane]
     // Nothing of the lane came after it, or nothing that is for this server.
     if let has, has == progress.serverHas, has > 0 { return max(has, progress.taken) }
     let whole = ByLane(messages: lanes.messages.cursor, nodes: lanes.nodes.cursor, packets: lanes.packets.cursor)
     let cursor = knowsLanes ? progress.cursor : whole.lowest
-    let through = past(
-      buried: max(beginning, has ?? min(cursor, store.epochFirst - 1)), in: lane)
+    let through = past(buried: max(beginning, has ?? floor), in: lane)
     if through != cursor {
       // A lane in which nothing happens is behind the others at the server; then this is how it always is.
       let words = "\(name): the server has \(lane.rawValue) up to \(through), not \(cursor): continuing from there"

@@ -50,6 +50,7 @@ extension JournalUpstream {
 
   func setTaken(_ seqs: ByLane<Int64>) {
     for lane in Lane.allCases where lanes[lane].taken != seqs[lane] {
+      lanes[lane].wasTaken = max(lanes[lane].wasTaken, lanes[lane].taken)
       (lanes[lane].taken, lanes[lane].isMiscounted) = (seqs[lane], true)
     }
   }

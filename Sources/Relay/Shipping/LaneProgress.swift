@@ -13,6 +13,8 @@ struct LaneProgress {
   /// The last event that the server has by its own count, and the last one that it was sent.
   var serverHas: Int64 = 0
   var lastSent: Int64 = 0
+  /// Before it went back to what a server has that was emptied, or is an older copy, it was here.
+  var wasTaken: Int64 = 0
   var suspicion = Suspicion()
   /// Taken out of turn, to show that the server takes any: behind `taken`, in this epoch.
   var ahead: (seqs: Set<Int64>, epoch: String) = ([], "")
