@@ -84,10 +84,11 @@ extension HubStore {
       let epoch = Epoch(gateway: batch.gateway, name: batch.epoch)
       var progress = work.progress[epoch] ?? Progress()
       let before = progress.position(of: batch.lane)
-      if batch.takesConflicts, let event = batch.events.first(where: { work.divergent.contains(batch.key($0)) }) {
+      if batch.takesConflicts, let event = batch.events.first(where: { work.diverges($0, of: batch) }) {
         broken.insert(epoch)
         work.answers[place] = .conflict(event.event.seq)
-      } else if broken.contains(epoch) {
+      } else if broken.contains(epoch) || batch.events.contains(where: { work.expected.contains(batch.key($0)) }) {
+        // What it stands for may be what was not taken.
         work.answers[place] = .outOfOrder(before)
       } else {
         if batch.isOrdered { progress.took(batch) }
@@ -112,14 +113,17 @@ extension HubStore {
     for batch in work.accepted {
       for event in batch.events {
         let key = batch.key(event)
-        if let other = stored[key], !other.isSame(as: event) { work.divergent.insert(key) }
+        if let other = stored[key], !other.isSame(as: event) { work.divergent[key] = other }
       }
     }
   }
 
-  /// A gateway that goes on in a new epoch sends again what the hub may have of those before: what is here stays as it is.
+  /// A gateway that goes on in a new epoch sends again what the hub may have of those before, and what was on its way in an old one may come
+  /// after that: what is here stays as it is.
   func findMoved(_ work: inout Work) throws(HubDatabaseError) {
-    let renewed = work.accepted.filter { $0.before != nil }
+    let found = work.accepted.filter(work.mayBeElsewhere)
+    // The number that an event had first is its name.
+    let renewed = found.filter { $0.before == nil } + found.filter { $0.before != nil }
     guard !renewed.isEmpty else { return }
     var stored: [EventPlace: [StoredEvent]] = [:]
     let events = renewed.flatMap { batch in batch.events.map { EventPlace(batch.gateway, $0.event.seq) } }
@@ -133,10 +137,23 @@ extension HubStore {
       stored[EventPlace(row.text(0), row.integer(1)), default: []].append(event)
     }
     try database.perform([call], begins: false, ends: false)
+    // What comes in the same transaction is not here yet.
+    var coming: [EventPlace: [StoredEvent]] = [:]
+    for batch in work.accepted where !work.mayBeElsewhere(batch) {
+      for event in batch.events {
+        coming[EventPlace(batch.gateway, event.event.seq), default: []].append(StoredEvent(event))
+      }
+    }
     for batch in renewed {
       for event in batch.events {
-        let known = stored[EventPlace(batch.gateway, event.event.seq)] ?? []
-        if known.contains(where: { $0.isSame(as: event) }) { work.moved.insert(batch.key(event)) }
+        let place = EventPlace(batch.gateway, event.event.seq)
+        let isHere = stored[place]?.contains { $0.isSame(as: event) } == true
+        if isHere || coming[place]?.contains(where: { $0.isSame(as: event) }) == true {
+          work.moved.insert(batch.key(event))
+          if !isHere { work.expected.insert(batch.key(event)) }
+        } else {
+          coming[place, default: []].append(StoredEvent(event))
+        }
       }
     }
   }
@@ -153,9 +170,9 @@ extension HubStore {
   /// says: once, however often it comes.
   func keepBeside(_ work: inout Work) throws(HubDatabaseError) {
     let beside = work.accepted.filter { !$0.takesConflicts }.flatMap { batch in
-      batch.events.filter { work.divergent.contains(batch.key($0)) }.map { event in
+      batch.events.filter { work.diverges($0, of: batch) }.map { event in
         var alone = batch
-        (alone.events, alone.epoch) = ([event], "\(batch.epoch.prefix(47)).\(StoredEvent(event).digest ?? "gap")")
+        (alone.events, alone.epoch) = ([event], work.placeBeside(event, of: batch).epoch)
         return alone
       }
     }
@@ -167,5 +184,7 @@ extension HubStore {
     try database.perform([call], begins: false, ends: false)
     work.added.formUnion(added)
     work.accepted += beside
+    // Of an epoch that is known events are found again.
+    for batch in beside { work.progress[Epoch(gateway: batch.gateway, name: batch.epoch)] = Progress() }
   }
 }

@@ -5,47 +5,6 @@ import SQLite
 
 /// Batches of any gateways in one transaction, table by table: however many they are, a server is asked four times.
 extension HubStore {
-  struct Epoch: Hashable {
-    let gateway: String
-    let name: String
-  }
-
-  /// A contact of a gateway. By its key's bytes, as databases compare: texts that look the same are two contacts.
-  struct ContactPlace: Hashable {
-    let gateway: String
-    let key: [UInt8]
-
-    init(_ gateway: String, _ key: String) { (self.gateway, self.key) = (gateway, Array(key.utf8)) }
-
-    var text: String { String(decoding: key, as: UTF8.self) }
-  }
-
-  typealias EventKey = Divergence
-
-  /// A message that was not known, for the others on its channel.
-  struct Update {
-    let identity: String
-    let body: String
-  }
-
-  /// What one transaction has found out so far.
-  struct Work {
-    var progress: [Epoch: Progress] = [:]
-    var accepted: [PreparedBatch] = []
-    /// Which of the batches the accepted ones are.
-    var places: [Int] = []
-    var answers: [Taken] = []
-    /// Events that were not here.
-    var added: Set<EventKey> = []
-    /// Identities of messages that were not here.
-    var first: Set<String> = []
-    var removed: [ContactPlace: String] = [:]
-    /// Events whose number stands for another one here.
-    var divergent: Set<EventKey> = []
-    /// Events that are here under the number that they had in the epoch before.
-    var moved: Set<EventKey> = []
-  }
-
   /// Stores the new events of the batches, and answers each, in order. A batch behind a gap is left out.
   func take(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> [Taken] { try keep(batches).answers }
 
@@ -70,7 +29,7 @@ extension HubStore {
       return work
     }
     tellNews()
-    done.divergent.first?.tell()
+    done.divergent.keys.first?.tell()
     return done
   }
 
@@ -81,14 +40,27 @@ extension HubStore {
     // In one order everywhere, so that no two hubs wait for each other.
     let gateways = Set(batches.map(\.gateway)).sorted()
     let epochs = Array(Set(batches.map { Epoch(gateway: $0.gateway, name: $0.epoch) }))
-    var known: [Epoch: Progress] = [:]
+    var (known, newest) = ([Epoch: Progress](), [String: String]())
     let columns = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")
     let positions = HubCall(
-      "SELECT e.gateway, e.epoch, \(columns) FROM @rows JOIN epochs e ON e.gateway = v.gateway AND e.epoch = v.epoch",
-      one: "SELECT e.gateway, e.epoch, \(columns) FROM epochs e WHERE e.gateway = v.gateway AND e.epoch = v.epoch",
+      """
+      SELECT e.gateway, e.epoch, (SELECT g.epoch FROM gateways g WHERE g.id = e.gateway), \(columns)
+      FROM @rows JOIN epochs e ON e.gateway = v.gateway AND e.epoch = v.epoch
+      """,
+      one: """
+        SELECT e.gateway, e.epoch, (SELECT g.epoch FROM gateways g WHERE g.id = e.gateway), \(columns)
+        FROM epochs e WHERE e.gateway = v.gateway AND e.epoch = v.epoch
+        """,
       [("gateway", .texts(epochs.map(\.gateway))), ("epoch", .texts(epochs.map(\.name)))]
-    ) { known[Epoch(gateway: $0.text(0), name: $0.text(1))] = Progress($0, from: 2) }
+    ) { row in
+      known[Epoch(gateway: row.text(0), name: row.text(1))] = Progress(row, from: 3)
+      newest[row.text(0)] = row.textIfAny(2)
+    }
     try database.perform(database.locking(gateways) + [positions], begins: true, ends: false)
+    for batch in batches where known[Epoch(gateway: batch.gateway, name: batch.epoch)] == nil {
+      newest[batch.gateway] = batch.epoch
+    }
+    work.newest = newest
     for epoch in epochs where known[epoch] == nil { known[epoch] = Progress() }
     return known
   }
@@ -264,12 +236,12 @@ extension HubStore {
   }
 
   private func progressCalls(
-    _ batches: [PreparedBatch], _ progress: [Epoch: Progress], _ events: [String: Int64], _ radios: [String: String]
+    _ batches: [PreparedBatch], _ work: Work, _ events: [String: Int64], _ radios: [String: String]
   ) -> [HubCall] {
     var newest: [String: (epoch: String, at: Int64)] = [:]
-    for batch in batches { newest[batch.gateway] = (batch.epoch, batch.at) }
+    for batch in batches { newest[batch.gateway] = (work.newest[batch.gateway] ?? batch.epoch, batch.at) }
     let gateways = newest.keys.sorted()
-    let epochs = Array(progress)
+    let epochs = Array(work.progress)
     return [
       HubCall(
         into: "gateways", Self.same("id", "epoch", "events", "radio") + [("last_seen", "v.at")],

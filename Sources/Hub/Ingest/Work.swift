@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+
+/// What one transaction of batches is about, and has found out so far.
+extension HubStore {
+  struct Epoch: Hashable {
+    let gateway: String
+    let name: String
+  }
+
+  /// A contact of a gateway. By its key's bytes, as databases compare: texts that look the same are two contacts.
+  struct ContactPlace: Hashable {
+    let gateway: String
+    let key: [UInt8]
+
+    init(_ gateway: String, _ key: String) { (self.gateway, self.key) = (gateway, Array(key.utf8)) }
+
+    var text: String { String(decoding: key, as: UTF8.self) }
+  }
+
+  typealias EventKey = Divergence
+
+  /// A message that was not known, for the others on its channel.
+  struct Update {
+    let identity: String
+    let body: String
+  }
+
+  /// What one transaction has found out so far.
+  struct Work {
+    var progress: [Epoch: Progress] = [:]
+    /// Of each gateway the epoch that began last.
+    var newest: [String: String] = [:]
+    var accepted: [PreparedBatch] = []
+    /// Which of the batches the accepted ones are.
+    var places: [Int] = []
+    var answers: [Taken] = []
+    /// Events that were not here.
+    var added: Set<EventKey> = []
+    /// Identities of messages that were not here.
+    var first: Set<String> = []
+    var removed: [ContactPlace: String] = [:]
+    /// What is here under a number that also came for another event.
+    var divergent: [EventKey: StoredEvent] = [:]
+    /// Events that are here under the number that they had in the epoch before.
+    var moved: Set<EventKey> = []
+    /// Those of them that are in the same transaction.
+    var expected: Set<EventKey> = []
+  }
+}
+
+extension HubStore.Work {
+  /// Whether its number stands for another event here.
+  func diverges(_ event: PreparedEvent, of batch: PreparedBatch) -> Bool {
+    divergent[batch.key(event)].map { !$0.isSame(as: event) } ?? false
+  }
+
+  /// Whether its events may be here under other epochs.
+  func mayBeElsewhere(_ batch: PreparedBatch) -> Bool {
+    batch.before != nil || newest[batch.gateway].map { $0 != batch.epoch } ?? false
+  }
+
+  /// Where it is kept in place of that.
+  func placeBeside(_ event: PreparedEvent, of batch: PreparedBatch) -> Divergence {
+    let epoch = "\(batch.epoch.prefix(47)).\(HubStore.StoredEvent(event).digest ?? "gap")"
+    return Divergence(gateway: batch.gateway, epoch: epoch, seq: event.event.seq)
+  }
+}
