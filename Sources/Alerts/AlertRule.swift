@@ -10,6 +10,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   case clockWrong = "clock_wrong"
   case diskFull = "disk_full"
   case journalLoss = "journal_loss"
+  case journalConflict = "journal_conflict"
   case batteryLow = "battery_low"
   case supplyLow = "supply_low"
   case contactsFull = "contacts_full"
@@ -18,15 +19,15 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   case storeLost = "store_lost"
   // The hub's.
   case gatewaySilent = "gateway_silent"
+  case gatewayConflict = "gateway_conflict"
   case hubDiskFull = "hub_disk_full"
   case hubDatabase = "hub_database"
 
   public static let ofGateways: [AlertRule] = [
-    .radioLost, .backlogged, .deadLetters, .nodeSilent, .clockWrong, .diskFull, .journalLoss, .batteryLow, .supplyLow,
-    .contactsFull, .radioQueueFull,
-    .configurationWrong, .storeLost,
+    .radioLost, .backlogged, .deadLetters, .nodeSilent, .clockWrong, .diskFull, .journalLoss, .journalConflict,
+    .batteryLow, .supplyLow, .contactsFull, .radioQueueFull, .configurationWrong, .storeLost,
   ]
-  public static let ofHubs: [AlertRule] = [.gatewaySilent, .hubDiskFull, .hubDatabase]
+  public static let ofHubs: [AlertRule] = [.gatewaySilent, .gatewayConflict, .hubDiskFull, .hubDatabase]
 
   /// How long it lasts before it is told, and how long all has to be well before it is over; what a configuration does not change.
   public var usual: AlertTimes {
@@ -37,7 +38,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .nodeSilent: AlertTimes(begins: .seconds(86_400), ends: .zero)
     case .clockWrong: AlertTimes(begins: .seconds(3600), ends: .seconds(600))
     case .diskFull: AlertTimes(begins: .zero, ends: .seconds(600))
-    case .journalLoss: AlertTimes(begins: .zero, ends: .seconds(86_400))
+    case .journalLoss, .journalConflict, .gatewayConflict: AlertTimes(begins: .zero, ends: .seconds(86_400))
     case .batteryLow: AlertTimes(begins: .zero, ends: .seconds(1800))
     case .supplyLow: AlertTimes(begins: .zero, ends: .seconds(600))
     case .contactsFull: AlertTimes(begins: .seconds(60), ends: .seconds(600))
@@ -65,6 +66,9 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .clockWrong: "This machine's clock has not been synchronised for \(begins).\(over)"
     case .diskFull: "The disk or the database is nearly full, or nothing can be written.\(over)"
     case .journalLoss: "Events were deleted before every upstream had them.\(over)"
+    case .journalConflict:
+      "An upstream has other events under this gateway's id and epoch, or the database is an older copy of itself: a card was put back or "
+        + "copied, another gateway has the same id, or somebody else writes in its name.\(over)"
     case .batteryLow: "The radio's battery is low.\(over)"
     case .supplyLow: "This machine's supply voltage is too low.\(over)"
     case .contactsFull:
@@ -76,6 +80,9 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .gatewaySilent:
       "Nothing has come for \(begins) from a gateway that keeps a link; from others for four times the longest of their usual pauses. "
         + "It ends when it is heard."
+    case .gatewayConflict:
+      "Under a gateway's id two histories come, or two gateways take its link from each other: a card was put back or copied, two gateways have "
+        + "one id, or somebody else writes in its name.\(over)"
     case .hubDiskFull: "The hub's disk is nearly full.\(over)"
     case .hubDatabase: "The hub's database has not answered for \(begins).\(over)"
     }

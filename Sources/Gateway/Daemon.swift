@@ -218,7 +218,7 @@ public final class Daemon {
     }
     for lack in configuration.lacks { log.warning(lack) }
     tellRefusal()
-    if let words = store.lostFromLog { log.error("\(words). Began a new epoch") }
+    if let words = store.lostFromLog ?? store.putBack { log.error("\(words). Began a new epoch") }
     let servers = configuration.upstreams.count { if case .hook = $0.kind { false } else { true } }
     log.notice("meshpostd \(Self.version), gateway \(store.gatewayID), \(servers) upstreams")
     if servers == 0 { log.warning("no upstream is configured: everything stays in the store") }

@@ -53,6 +53,7 @@ extension Daemon {
     alerts.begin()
     alerts.configuration(configuration.refusal)
     if let saved = store.setAside { alerts.storeWasDamaged(saved) }
+    if let words = store.putBack { alerts.historiesMet(words) }
     alerts.radio(isUp: connection.state == .up, message: summary)
   }
 

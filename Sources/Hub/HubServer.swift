@@ -21,7 +21,8 @@ public struct HubServer: Sendable {
     access = HubAccess(tokens.all)
     _ = HubClock.started
     let stores = try HubStores(
-      location: configuration.location, password: configuration.password, keeps: configuration.retention)
+      location: configuration.location, password: configuration.password, keeps: configuration.retention,
+      tellsConflicts: configuration.alerts.rules.times[.gatewayConflict] != nil)
     let limit = OpenFiles.raiseLimit()
     let room = Places.room(limit: limit, open: OpenFiles.count + Self.loops, wanted: configuration.maxConnections)
     guard room >= min(Places.fewest, configuration.maxConnections) else {

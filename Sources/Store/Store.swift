@@ -103,6 +103,8 @@ public final class Store {
   /// What the database has lost since it was last open, in words: transactions of its log, or all since it was copied; `nil`: nothing.
   /// Starts a new epoch.
   public private(set) var lostFromLog: String?
+  /// The database is an older copy of itself: how that shows, in words. Starts a new epoch.
+  public private(set) var putBack: String?
   /// The database was found to be damaged, and no other has taken its place yet.
   public private(set) var isDamaged = false
   /// The file that is open, whatever has its name by now.
@@ -136,9 +138,9 @@ public final class Store {
     (isDamaged, news, openFile) = (false, News(), StoreFiles.number(of: settings.location))
     // Do not find the transactions behind the damage again, or report them as lost after a power cut.
     try checkpoint()
-    if lostFromLog == nil { lostFromLog = putBack }
+    putBack = olderThanMark
     // Otherwise sequence numbers would be reused.
-    if lostFromLog != nil { try renewEpoch() }
+    if lostFromLog != nil || putBack != nil { try renewEpoch() }
   }
 
   private func load() throws(StoreError) {

@@ -87,7 +87,7 @@ extension Store {
   }
 
   /// That the database is an older copy of itself, in words; `nil`: it is none, or nobody can tell.
-  var putBack: String? {
+  var olderThanMark: String? {
     let parts = Self.readSmallFile(markLocation)?.split(separator: ":") ?? []
     guard parts.count == 2, String(parts[0]) == epoch, let seq = Int64(parts[1]), seq > lastSeq else { return nil }
     return "the database is an older copy of itself: it ends with event \(lastSeq), and there was an event \(seq)"

@@ -69,6 +69,99 @@ import Timing
     #expect(messages["messages"]?.array?.count == 8, "readers of messages see all")
   }
 
+  /// As a consumer gets what waited for it at the broker.
+  @Test func `two histories that come in one transaction are both kept, each event once`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let one = (1...3 as ClosedRange<Int64>).map { Self.event($0, "one \($0)") }
+    let other = (2...4 as ClosedRange<Int64>).map { Self.event($0, "other \($0)") }
+    for _ in 0..<2 {
+      _ = try await store.keepUnordered([Self.batch(one, knows: false), Self.batch(other, knows: false)])
+    }
+    let texts = try await all(store).map { $0.split(separator: "/").last ?? "" }
+    #expect(texts.sorted() == ["1 one 1", "2 one 2", "2 other 2", "3 one 3", "3 other 3", "4 other 4"])
+    // What is kept beside is found again, too, when it comes in a new epoch.
+    _ = try await store.keepUnordered([Self.batch(other, epoch: "f", before: "e", knows: false)])
+    #expect(try await all(store).count == 6)
+  }
+
+  @Test func `what comes in its first epoch and in a new one within one transaction is kept once`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let events = (1...2 as ClosedRange<Int64>).map { Self.event($0, "event \($0)") }
+    _ = try await store.keepUnordered([
+      Self.batch(events, epoch: "a", before: "e", knows: false), Self.batch(events, knows: false),
+      Self.batch(events, epoch: "b", before: "e", knows: false),
+    ])
+    #expect(try await all(store).sorted() == ["e/1 event 1", "e/2 event 2"])
+  }
+
+  @Test func `what was on its way in an old epoch and comes after the new one is kept once`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let events = (1...3 as ClosedRange<Int64>).map { Self.event($0, "event \($0)") }
+    _ = try await store.take([Self.batch([events[0]])])
+    #expect(try await store.take([Self.batch(events, epoch: "f", before: "e")]) == [.acknowledged(3)])
+    for _ in 0..<2 { #expect(try await store.take([Self.batch([events[1], events[2]])]) == [.acknowledged(3)]) }
+    #expect(try await all(store) == ["e/1 event 1", "f/2 event 2", "f/3 event 3"])
+  }
+
+  @Test func `what is not kept in its first epoch is not taken for kept in a new one`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    _ = try await store.take([Self.batch([Self.event(1, "here")])])
+    let other = [Self.event(1, "another")]
+    let both = [Self.batch(other), Self.batch(other, epoch: "f", before: "e")]
+    #expect(try await store.take(both) == [.conflict(1), .outOfOrder(0)])
+    #expect(try await store.take([both[1]]) == [.acknowledged(1)])
+    #expect(try await all(store) == ["e/1 here", "f/1 another"])
+  }
+
+  @Test func `a position is told up to what is asked for, with what the event there says`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let events = (1...5 as ClosedRange<Int64>).map { Self.event($0, "event \($0)") }
+    _ = try await store.take([Self.batch(events)])
+    for (asked, answered) in [(3, 3), (9, 5)] as [(Int64, Int64)] {
+      let asked = HubStore.Progress { $0 == .packets ? nil : asked }
+      let found = try #require(try await store.progress(gateway: "g", epoch: "e", through: asked))
+      let event = events[Int(answered) - 1]
+      #expect(found.lanes == [.messages: answered])
+      #expect(found.digests == [.messages: EventContent.digest(at: event.at, kind: event.kind, body: event.body)])
+    }
+    #expect(try await store.progress(gateway: "g", epoch: "f", through: HubStore.Progress { _ in 3 }) == nil)
+  }
+
+  @Test(arguments: [true, false]) func `two histories are one alert at the hub, which says how many events they are`(
+    _ knows: Bool
+  ) async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    _ = try await store.take([Self.batch((1...5 as ClosedRange<Int64>).map { Self.event($0, "here \($0)") })])
+    #expect(try await store.alerts(before: .max, openOnly: false, limit: 9).alerts.isEmpty)
+    let others = (2...4 as ClosedRange<Int64>).map { Self.event($0, "other \($0)") }
+    for event in others + others { _ = try await store.take([Self.batch([event], knows: knows)]) }
+    let alert = try #require(try await store.alerts(before: .max, openOnly: true, limit: 9).alerts.first)
+    #expect(alert.rule == "gateway_conflict" && alert.gateway == "g" && alert.text.contains("event 2 of epoch e "))
+    // What comes twice from those who know nothing of it is no other conflict; a gateway that knows is refused each time.
+    #expect(alert.text.hasSuffix("; \(knows ? 6 : 3) so far"), "\(alert.text)")
+    try await store.endConflicts(quietSince: 999, at: 2000)
+    #expect(try await store.alertCounts(of: []) == ["g": 1], "there was another since")
+    try await store.endLostAlerts(at: 5_000_000)
+    #expect(try await store.alertCounts(of: []) == ["g": 1], "it is the hub's own")
+    try await store.endConflicts(quietSince: 1000, at: 2000)
+    let over = try await store.alerts(before: .max, openOnly: false, limit: 9).alerts
+    #expect(over.map(\.endedAt) == [2000])
+  }
+
+  @Test
+  func `two gateways that take one link from each other are the same alert, and a rule that is off tells nothing`()
+    async throws
+  {
+    let quiet = try HubStore(location: scratch.location("quiet.db"), tellsConflicts: false)
+    try await quiet.tellRivals(of: "g", at: 1)
+    #expect(try await quiet.alertCounts(of: []).isEmpty)
+    let store = try HubStore(location: scratch.location("hub.db"))
+    for time in 1...3 { try await store.tellRivals(of: "g", at: Int64(time)) }
+    let alerts = try await store.alerts(before: .max, openOnly: true, limit: 9).alerts
+    #expect(alerts.count == 1 && alerts[0].text.contains("take the link from each other"))
+    #expect(alerts[0].text.hasSuffix("; 3 so far"))
+  }
+
   @Test func `what differs from one sending to the next is the same event`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     func state(_ folded: Int64?) -> HubEvent {

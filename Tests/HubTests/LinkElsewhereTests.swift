@@ -47,6 +47,8 @@ import Testing
     #expect(lines.withLock { $0 } == [])
     for _ in 0..<20 { _ = await registry.open("g", { _ in true }, close: {}) }
     #expect(lines.withLock { $0.count == 1 && $0[0].contains("gateway g: two gateways with this id") })
+    #expect(await registry.takeContested() == ["g"], "the alert is told of these")
+    #expect(await registry.takeContested().isEmpty)
   }
 
   /// A gateway that answers with what it was asked, `times` over.

@@ -42,6 +42,7 @@ extension WholeProgramTests {
       let messages = try Self.messages(rig)
       #expect(Set(messages).count == 35 && messages.count == 35, "each once: \(messages)")
       #expect(rig.gateway?.lines.contains { $0.contains("is an older copy") } == true)
+      try untilTrue("the gateway's alert") { try conflicts(rig, atHub: false) > 0 }
     }
 
     @Test(arguments: ways) func `a hub that was put back while a gateway had nothing to say gets all again`(
@@ -102,6 +103,61 @@ extension WholeProgramTests {
       #expect(rig.hub?.lines.contains { $0.contains("is here with other content") } == true)
     }
 
+    @Test(arguments: ways, [true, false])
+    func `a hub that lost what came before a gateway's new epoch gets all again, and both tell of the two histories`(
+      _ way: String, _ isEmptied: Bool
+    ) throws {
+      let rig = try Rig()
+      rig.writeGatewayConfiguration(extra: way)
+      try rig.startRadio(["--queue", "1000"])
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      try hear(5, rig, stored: 5)
+      try rig.waitForAllAtHub(messages: 5)
+      try endHub(rig)
+      try copy(rig, "hub.db", to: "kept.db")
+      try rig.startHub()
+      try hear(5, rig, stored: 10)
+      try rig.waitForAllAtHub(messages: 10)
+      try end(rig)
+      try copy(rig, "gw.db", to: "kept")
+      try rig.startGateway()
+      try rig.waitForSync()
+      try hear(2, rig, stored: 12)
+      try rig.waitForAllAtHub(messages: 12)
+      try end(rig)
+      // The database without what lies beside it: the hub finds out.
+      try copy(rig, "kept", to: "gw.db")
+      try rig.startGateway()
+      try rig.waitForSync()
+      try hear(3, rig, stored: 13)
+      try untilTrue("all at the hub: \(rig.gateway?.lines.suffix(5) ?? [])") { try Self.messages(rig).count >= 15 }
+      for program in ["the gateway's", "the hub's"] {
+        try untilTrue("\(program) alert") { try conflicts(rig, atHub: program == "the hub's") > 0 }
+      }
+      try endHub(rig)
+      for suffix in ["", "-wal", "-shm"] { unlink(rig.scratch.location("hub.db" + suffix)) }
+      if !isEmptied { try copy(rig, "kept.db", to: "hub.db") }
+      try rig.startHub()
+      try hear(1, rig, stored: 14)
+      try untilTrue("all at the hub: \(try Self.messages(rig)) \(rig.gateway?.lines.suffix(5) ?? [])") {
+        _ = rig.control("POST", "/v1/outbox/resume")
+        return try Self.messages(rig).count >= 14
+      }
+      let messages = try Self.messages(rig)
+      #expect(Set(messages).count == 14 && messages.count == 14, "each once: \(messages)")
+    }
+
+    /// Open alerts of the two histories. Where the gateway finds out by what the hub says that it has, the hub knows by the gateway's alert.
+    private func conflicts(_ rig: Rig, atHub: Bool) throws -> Int {
+      let answer = atHub ? rig.askHub("GET", "/v1/alerts?state=open") : rig.control("GET", "/v1/alerts?state=open")
+      let rules = atHub ? ["gateway_conflict", "journal_conflict"] : ["journal_conflict"]
+      guard let body = answer?.body else { return 0 }
+      return try JSONValue(parsing: body)["alerts"]?.array?.count { rules.contains($0["rule"]?.string ?? "") } ?? 0
+    }
+
+    // MARK: Steps
     // MARK: Steps
 
     /// What a message says and when it was sent: radios count from one again when they are told to.

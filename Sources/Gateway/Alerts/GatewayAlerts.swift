@@ -77,6 +77,7 @@ final class GatewayAlerts {
     recall()
     relay.troubleChanged = { [weak self] in self?.upstreamsChanged() }
     store.nodeWasHeard = { [weak self] in self?.heard($0, at: $1) }
+    relay.conflictFound = { [weak self] in self?.conflictFound(at: $0, $1, $2) }
     look()
     arm()
     write()
@@ -89,6 +90,7 @@ final class GatewayAlerts {
     relay.troubleChanged = {}
     store.nodeWasHeard = { _, _ in }
     nodes.keep()
+    relay.conflictFound = { _, _, _ in }
   }
 
   /// Other settings, upstreams or documents.
@@ -152,7 +154,9 @@ final class GatewayAlerts {
     readContactTable()
     for (subject, reading) in told { read(subject, reading) }
     // What was lost before this daemon was started is no new loss.
-    for rule in [AlertRule.journalLoss, .radioQueueFull] { read(AlertSubject(rule), .well) }
+    for subject in board.open where [.journalLoss, .journalConflict, .radioQueueFull].contains(subject.rule) {
+      read(subject, .well)
+    }
     endWhatIsGone()
     arm()
   }
@@ -193,16 +197,6 @@ final class GatewayAlerts {
   func storeFailed() {
     guard isBegun else { return }
     readDisk()
-    arm()
-  }
-
-  /// Events were deleted that not every upstream had.
-  func journalWasCut(_ trim: JournalTrim) {
-    let subject = AlertSubject(.journalLoss)
-    let names = trim.missedBy.joined(separator: ", ")
-    let text = "events were deleted that \(names) had not received"
-    read(subject, .bad(text: text, value: Double(trim.last - trim.first + 1)))
-    read(subject, .well)
     arm()
   }
 

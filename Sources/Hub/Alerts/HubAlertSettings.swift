@@ -15,8 +15,12 @@ public struct HubAlertSettings: Sendable, Equatable {
     diskFree = table.size("disk_free", in: 0...(1 << 50), default: diskFree)
     for rule in AlertRule.ofHubs {
       let (name, usual) = (rule.rawValue, rule.usual)
-      let begins = table.integer(
-        "\(name)_after_s", in: rule.leastSeconds...Self.longest, default: usual.begins.components.seconds)
+      // It is no state that lasts: it begins with the first event.
+      let begins =
+        rule == .gatewayConflict
+        ? 0
+        : table.integer(
+          "\(name)_after_s", in: rule.leastSeconds...Self.longest, default: usual.begins.components.seconds)
       let ends = table.integer("\(name)_over_s", in: 0...Self.longest, default: usual.ends.components.seconds)
       let isOn = table.bool(name, default: true)
       rules.times[rule] = isOn ? AlertTimes(begins: .seconds(begins), ends: .seconds(ends)) : nil

@@ -58,6 +58,10 @@ extension HubStore {
     id, gateway, rule, subject, text, began_at, ended_at, acknowledged_at, acknowledged_by, note, returns
     """
 
+  /// What gateways tell themselves.
+  private static let ofGateways =
+    "rule NOT IN (\(AlertRule.ofHubs.map { "'\($0.rawValue)'" }.joined(separator: ", ")))"
+
   static func alertNews(_ id: Int64) -> HubNews { HubNews(gateway: "", bucket: "alert/\(id)", seq: 0) }
 
   // MARK: What gateways tell
@@ -106,7 +110,7 @@ extension HubStore {
   private func endWhatIsTooMuch(of gateway: String, at: Int64) throws(HubDatabaseError) {
     try database.run(
       """
-      UPDATE alerts SET ended_at = ?2 WHERE gateway = ?1 AND ended_at IS NULL AND rule <> 'gateway_silent' AND id <=
+      UPDATE alerts SET ended_at = ?2 WHERE gateway = ?1 AND ended_at IS NULL AND \(Self.ofGateways) AND id <=
       (SELECT id FROM alerts WHERE gateway = ?1 AND ended_at IS NULL ORDER BY id DESC LIMIT 1 OFFSET \(Self.mostOpen))
       """, .text(gateway), .integer(at))
   }
@@ -134,7 +138,7 @@ extension HubStore {
       try database.each(
         """
         SELECT a.id, s.body FROM alerts a JOIN states s ON s.gateway = a.gateway AND s.name = 'gateway'
-        WHERE a.ended_at IS NULL AND a.rule <> 'gateway_silent' AND s.at > a.told_at + \(Self.settled) AND a.id > ?1
+        WHERE a.ended_at IS NULL AND \(Self.ofGateways) AND s.at > a.told_at + \(Self.settled) AND a.id > ?1
         ORDER BY a.id LIMIT \(Self.lostRows)
         """, [.integer(after)]
       ) { (row) throws(HubDatabaseError) in
@@ -191,6 +195,40 @@ extension HubStore {
     try forgetAlerts(of: alert.gateway, id)
   }
 
+  /// Within a transaction that has locked the gateway. One row, whatever program finds more of it: `returns` is how many there were.
+  func tellConflict(of gateway: String, _ text: String, _ count: Int, at now: Int64) throws(HubDatabaseError) {
+    guard tellsConflicts, count > 0 else { return }
+    let rule = AlertRule.gatewayConflict.rawValue
+    try begin(HubAlert(gateway: gateway, rule: rule, subject: "", text: text, beganAt: now), at: now)
+    guard let id = try openAlert(gateway, rule, "") else { return }
+    try database.run(
+      "UPDATE alerts SET told_at = ?2, returns = returns + ?3 WHERE id = ?1", .integer(id), .integer(now),
+      .integer(Int64(count)))
+    announce(Self.alertNews(id))
+  }
+
+  func tellRivals(of gateway: String, at now: Int64) throws(HubDatabaseError) {
+    try transaction { () throws(HubDatabaseError) -> Void in
+      try database.lock(gateway)
+      try tellConflict(
+        of: gateway, "two gateways with the id \(gateway) take the link from each other: was a card copied?", 1, at: now
+      )
+    }
+  }
+
+  /// Conflicts of gateways that had no other since: over.
+  func endConflicts(quietSince time: Int64, at now: Int64) throws(HubDatabaseError) {
+    var quiet: [Int64] = []
+    try database.each(
+      "SELECT id FROM alerts WHERE ended_at IS NULL AND rule = ?1 AND told_at <= ?2",
+      [.text(AlertRule.gatewayConflict.rawValue), .integer(time)]
+    ) { (row) throws(HubDatabaseError) in
+      quiet.append(row.integer(0))
+      return true
+    }
+    try end(quiet, at: now)
+  }
+
   private func end(_ alert: HubAlert, at now: Int64) throws(HubDatabaseError) {
     guard let id = try openAlert(alert.gateway, alert.rule, alert.subject) else { return }
     try database.run("UPDATE alerts SET ended_at = ?2 WHERE id = ?1", .integer(id), .integer(now))
@@ -226,8 +264,10 @@ extension HubStore {
 
   private static func alert(_ row: any HubRow) -> HubAlert {
     func time(_ column: Int) -> Int64? { row.textIfAny(column).flatMap { Int64($0) } }
+    var text = row.text(4)
+    if row.text(2) == AlertRule.gatewayConflict.rawValue, row.integer(10) > 1 { text += "; \(row.integer(10)) so far" }
     return HubAlert(
-      id: row.integer(0), gateway: row.text(1), rule: row.text(2), subject: row.text(3), text: row.text(4),
+      id: row.integer(0), gateway: row.text(1), rule: row.text(2), subject: row.text(3), text: text,
       beganAt: row.integer(5), endedAt: time(6), acknowledgedAt: time(7), acknowledgedBy: row.textIfAny(8),
       note: row.textIfAny(9), returns: Int(min(max(row.integer(10), 0), 64)))
   }

@@ -95,6 +95,7 @@ actor HubAlerts {
         try await recall()
         try await readGateways()
         try await endLostAlerts()
+        try await readConflicts()
         hasLooked = true
       } catch {
         // The probe says what is wrong with the database.
@@ -125,7 +126,10 @@ actor HubAlerts {
   }
 
   private func restore(_ alert: HubAlert, _ now: Int64) {
-    guard let rule = AlertRule(rawValue: alert.rule), AlertRule.ofHubs.contains(rule) else { return }
+    // What a gateway's batches show is written where they are taken.
+    guard let rule = AlertRule(rawValue: alert.rule), AlertRule.ofHubs.contains(rule), rule != .gatewayConflict else {
+      return
+    }
     guard rule == .gatewaySilent || alert.subject == name else {
       endOfAnother(alert, AlertSubject(rule, alert.subject), now)
       return
@@ -159,6 +163,15 @@ actor HubAlerts {
     if let lostAt, now - lostAt < Self.betweenLost { return }
     try await stores.desk.endLostAlerts(at: HubClock.now)
     lostAt = now
+  }
+
+  /// Two gateways that take one link from each other, and conflicts that are over.
+  private func readConflicts() async throws {
+    for gateway in await registry.takeContested() {
+      try await stores.desk.tellRivals(of: gateway, at: HubClock.now)
+    }
+    let over = settings.rules.times[.gatewayConflict]?.ends ?? .zero
+    try await stores.desk.endConflicts(quietSince: HubClock.now - Int64(over.inSeconds * 1000), at: HubClock.now)
   }
 
   private func readDisk() {

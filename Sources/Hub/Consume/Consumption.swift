@@ -60,7 +60,9 @@ public final class Consumption: Sendable {
   private let refusals = RareLine(HubLog.write)
 
   public init(_ configuration: HubConfiguration, _ settings: ConsumeSettings) throws {
-    store = try HubStore(location: configuration.location, password: configuration.password)
+    store = try HubStore(
+      location: configuration.location, password: configuration.password,
+      tellsConflicts: configuration.alerts.rules.times[.gatewayConflict] != nil)
     patterns = settings.topics
     refused = RefusedFile(location: settings.refusedFile)
   }

@@ -76,6 +76,26 @@ extension HubStore {
 
   // MARK: Within a transaction of batches
 
+  /// An alert for each gateway that says other things under numbers that are here: of what comes again nothing is told.
+  func tellConflicts(_ work: Work) throws(HubDatabaseError) {
+    guard !work.divergent.isEmpty else { return }
+    var found: [String: (seqs: Set<Int64>, epoch: String, at: Int64)] = [:]
+    for batch in work.accepted {
+      let isBeside = !batch.takesConflicts
+      for event in batch.events where work.diverges(event, of: batch) {
+        if isBeside, !work.added.contains(work.placeBeside(event, of: batch)) { continue }
+        found[batch.gateway, default: ([], batch.epoch, batch.at)].seqs.insert(event.event.seq)
+      }
+    }
+    for (gateway, conflict) in found.sorted(by: { $0.key < $1.key }) {
+      guard let first = conflict.seqs.min() else { continue }
+      try tellConflict(
+        of: gateway,
+        "event \(first) of epoch \(conflict.epoch) of \(gateway) came with other content than is here: its database is an older copy, "
+          + "another gateway has its id, or somebody else writes in its name", conflict.seqs.count, at: conflict.at)
+    }
+  }
+
   /// Takes back what was to be acknowledged of, and behind, a number that stands for another event here.
   func withdraw(_ known: [Epoch: Progress], _ work: inout Work) {
     var broken: Set<Epoch> = []

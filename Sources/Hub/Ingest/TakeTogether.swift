@@ -211,9 +211,10 @@ extension HubStore {
         }
       }
     }
+    try tellConflicts(work)
     var numbered: [String: (last: Int64, at: Int64)] = [:]
     let calls =
-      progressCalls(batches, work.progress, events, radios)
+      progressCalls(batches, work, events, radios)
       + [contactsCall(contacts, areOrdered: batches.allSatisfy(\.isOrdered))] + channelsCalls(joined)
       + [
         bucketsCall(updates, now: batches.map(\.at).max() ?? 0) {

@@ -50,6 +50,7 @@ actor LinkRegistry {
 
   private var links: [String: Link] = [:]
   private let rivals: RareLine
+  private var contested: Set<String> = []
 
   init(log: @escaping HubLog.Write = HubLog.write) { rivals = RareLine(log) }
 
@@ -78,6 +79,7 @@ actor LinkRegistry {
     }
     links[gateway] = link
     if link.contested >= Self.contests {
+      contested.insert(gateway)
       rivals.say(
         "gateway \(gateway): two gateways with this id take the link from each other. Was a card copied? Give one of them another id: "
           + "\"One identity, two histories\" in docs/hub.md")
@@ -87,6 +89,12 @@ actor LinkRegistry {
       Task { await watch() }
     }
     return lastID
+  }
+
+  /// Gateways of which two seem to have one id, since this was asked last.
+  func takeContested() -> Set<String> {
+    defer { contested = [] }
+    return contested
   }
 
   /// One for all links: a task of its own would be an eighth of what an idle link takes. It ends with the last link.

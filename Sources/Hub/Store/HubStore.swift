@@ -51,14 +51,19 @@ public actor HubStore {
   /// Databases block: that is done on a thread of its own.
   public nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-  init(_ database: sending any HubDatabase) { self.database = database }
+  /// Whether events that are here with other content are alerts.
+  let tellsConflicts: Bool
+
+  init(_ database: sending any HubDatabase, tellsConflicts: Bool = true) {
+    (self.database, self.tellsConflicts) = (database, tellsConflicts)
+  }
 
   /// A store in an SQLite file, or, with an address `postgresql://…`, on a PostgreSQL server.
-  public init(location: String, password: String? = nil) throws {
+  public init(location: String, password: String? = nil, tellsConflicts: Bool = true) throws {
     if Self.isServer(location) {
-      self.init(try PostgresHubDatabase(address: location, password: password))
+      self.init(try PostgresHubDatabase(address: location, password: password), tellsConflicts: tellsConflicts)
     } else {
-      self.init(try SQLiteHubDatabase(location: location))
+      self.init(try SQLiteHubDatabase(location: location), tellsConflicts: tellsConflicts)
     }
   }
 

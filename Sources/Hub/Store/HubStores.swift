@@ -41,7 +41,9 @@ final class HubStores: Sendable {
 
   /// In an SQLite file, which one connection writes; or, with an address `postgresql://…`, on a PostgreSQL server.
   /// `keeps`: for how long; without an end to that the caretaker needs no connection of its own.
-  init(location: String, password: String? = nil, keeps: Retention = Retention()) throws {
+  init(
+    location: String, password: String? = nil, keeps: Retention = Retention(), tellsConflicts: Bool = true
+  ) throws {
     let metrics = metrics
     let rare = RareLine(HubLog.write)
     func store(_ database: sending any HubDatabase) -> HubStore {
@@ -49,7 +51,7 @@ final class HubStores: Sendable {
         TimedDatabase(database) { what, took in
           metrics.wasSlow()
           rare.say("slow: \(what) took \(Int(took.seconds * 1000)) ms")
-        })
+        }, tellsConflicts: tellsConflicts)
     }
     if HubStore.isServer(location) {
       let connect = { (migrates: Bool) in

@@ -102,8 +102,9 @@ public final class JournalUpstream: Upstream {
   var hasTaken = false
   /// What goes wrong is another thing than before, or nothing; events were acknowledged.
   var (troubleChanged, acknowledged): (() -> Void, () -> Void) = ({}, {})
+  /// The server has other events than ours under the same numbers: in words, and how many go again.
+  var conflictFound: (_ reason: String, _ events: Int64) -> Void = { _, _ in }
   var (lastSuccess, batches): (Int64?, UInt64) = (nil, 0)
-  /// Stopped for good: another upstream takes its place.
   private(set) var isClosed = false
   var times: JournalTimes
   var isPaused = false

@@ -182,6 +182,7 @@ extension JournalUpstream {
         + "same id, or somebody else writes with its token. Nothing is lost: a new epoch begins. See docs/hub.md, \"One identity, two histories\""
     )
     epochRenewals += 1
+    conflictFound(reason, pendingEvents)
     do {
       try store.renewEpoch()
       shipment.greetAgain()
