@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""pinghub.py PORT-FILE BATCHES: a hub that takes so many batches, and then only pings, ten times a second.
+"""pinghub.py PORT-FILE BATCHES [PORT]: a hub that takes so many batches, and then only pings, ten times a second.
 
 Speaks the live link of docs/hub-protocol.md without compression, to one gateway at a time. Writes its port to the file.
 """
@@ -76,7 +76,7 @@ def serve(client):
 
 
 left, lanes = int(sys.argv[2]), {}
-server = socket.create_server(("127.0.0.1", 0))
+server = socket.create_server(("127.0.0.1", int(sys.argv[3]) if len(sys.argv) > 3 else 0))
 pathlib.Path(sys.argv[1]).write_text(str(server.getsockname()[1]))
 print("listening", flush=True)
 while True:

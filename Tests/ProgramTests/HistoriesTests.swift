@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// Random histories of whole programs: Tests/Histories/run makes and repeats them.
+  @Suite struct Histories {
+    private static let count = ProcessInfo.processInfo.environment["MESHPOST_HISTORIES"].flatMap { Int($0) } ?? 20
+
+    @Test func `whatever is put back, cloned, emptied or forged, what a gateway holds is at its servers, or told`()
+      throws
+    {
+      let run = Fixtures.checkout.appending(path: "Tests/Histories/run").path()
+      let program = try Program(
+        Program.python, [run, "\(Self.count)", "--jobs", "4"],
+        environment: ["MESHPOST_PROGRAMS": Program.programs.path()])
+      let code = try program.ended()
+      #expect(code == 0, "\(program.lines.joined(separator: "\n"))")
+    }
+  }
+}
