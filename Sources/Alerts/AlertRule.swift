@@ -22,12 +22,13 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   case gatewayConflict = "gateway_conflict"
   case hubDiskFull = "hub_disk_full"
   case hubDatabase = "hub_database"
+  case retentionHeld = "retention_held"
 
   public static let ofGateways: [AlertRule] = [
     .radioLost, .backlogged, .deadLetters, .nodeSilent, .clockWrong, .diskFull, .journalLoss, .journalConflict,
     .batteryLow, .supplyLow, .contactsFull, .radioQueueFull, .configurationWrong, .storeLost,
   ]
-  public static let ofHubs: [AlertRule] = [.gatewaySilent, .gatewayConflict, .hubDiskFull, .hubDatabase]
+  public static let ofHubs: [AlertRule] = [.gatewaySilent, .gatewayConflict, .hubDiskFull, .hubDatabase, .retentionHeld]
 
   /// How long it lasts before it is told, and how long all has to be well before it is over; what a configuration does not change.
   public var usual: AlertTimes {
@@ -48,6 +49,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .gatewaySilent: AlertTimes(begins: .seconds(900), ends: .zero)
     case .hubDiskFull: AlertTimes(begins: .zero, ends: .seconds(600))
     case .hubDatabase: AlertTimes(begins: .seconds(120), ends: .seconds(300))
+    case .retentionHeld: AlertTimes(begins: .zero, ends: .zero)
     }
   }
 
@@ -85,6 +87,8 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
         + "one id, or somebody else writes in its name.\(over)"
     case .hubDiskFull: "The hub's disk is nearly full.\(over)"
     case .hubDatabase: "The hub's database has not answered for \(begins).\(over)"
+    case .retentionHeld:
+      "The hub's [retention] would delete far more at once than its last runs, and waits for a word.\(over)"
     }
   }
 

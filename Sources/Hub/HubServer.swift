@@ -132,7 +132,7 @@ public struct HubServer: Sendable {
       repeat { await api.stores.copyLog() } while (try? await Task.sleep(for: Self.copiesLog)) != nil
     }
     let revocation = api.web.map { web in Task { [api] in await web.endRevoked(at: api.places) } }
-    let care = configuration.retention.isEmpty ? nil : Task { await caretaker.run() }
+    let care = Task { await caretaker.run() }
     defer {
       probe.cancel()
       minutes.cancel()
@@ -142,7 +142,7 @@ public struct HubServer: Sendable {
       telling.cancel()
       revocation?.cancel()
       copying.cancel()
-      care?.cancel()
+      care.cancel()
     }
     let application = Application(
       router: api.router(), server: HTTPServerBuilder { [api] responder in api.connections(responder) },

@@ -40,12 +40,16 @@ struct PurgeOld: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "purge", abstract: "Delete old data while the hub runs.",
     discussion: """
-      Deletes events, oldest first, a few at a time. How far gateways have been acknowledged stays: nothing is sent again. \
-      The database's file does not get smaller; its space is used again.
+      Deletes events, oldest first, a few at a time, after it has said how many, from when to when, and which share that is. How far \
+      gateways have been acknowledged stays: nothing is sent again. The database's file does not get smaller; its space is used again.
       """)
 
   @OptionGroup var beside: Beside
-  @Option(help: "How old: \(Age.allowed).") var olderThan: String
+  @Option(help: "How old: \(Age.allowed).") var olderThan: String?
+  @Flag(
+    help:
+      "In place of --older-than: what `[retention]` of the configuration no longer keeps, also what waits for a word.")
+  var retention = false
   @Option(help: "Only this gateway's events.") var gateway: String?
   @Option(help: "Only events of this kind; may be given several times.") var kind: [String] = []
   @Flag(help: "Also delete joined messages.") var messages = false
@@ -58,35 +62,74 @@ struct PurgeOld: AsyncParsableCommand {
       """)
   var trustClock = false
   @Flag(help: "Only show what would be deleted.") var dryRun = false
-  @Flag(help: "Delete it.") var yes = false
+  @Flag(help: "Delete it without a question, if it is not more than half.") var yes = false
+  @Flag(help: "Delete it without a question, also if it is more than half.") var moreThanHalf = false
 
   func validate() throws {
-    guard Age(olderThan) != nil else { throw ValidationError("--older-than: \(Age.allowed)") }
-    guard dryRun != yes else { throw ValidationError("expected either --dry-run or --yes") }
+    guard (olderThan != nil) != retention else { throw ValidationError("expected either --older-than or --retention") }
+    guard olderThan.map({ Age($0) != nil }) ?? true else { throw ValidationError("--older-than: \(Age.allowed)") }
+    guard !dryRun || !(yes || moreThanHalf) else { throw ValidationError("expected either --dry-run or --yes") }
+    guard dryRun || yes || moreThanHalf || Self.isTerminal else {
+      throw ValidationError("expected --dry-run or --yes: there is nobody to ask")
+    }
     guard gateway == nil || !messages else {
       throw ValidationError("--messages and --gateway cannot be combined: messages are joined across gateways")
+    }
+    guard !retention || (gateway == nil && kind.isEmpty && !messages && !contacts && !commands) else {
+      throw ValidationError("--retention says itself what goes")
     }
   }
 
   func run() async throws {
-    guard let age = Age(olderThan)?.milliseconds else { return }
     let configuration = try beside.configuration()
+    guard !retention || !configuration.retention.isEmpty else {
+      Console.error("error: the configuration has no [retention]")
+      throw ExitCode(78)  // EX_CONFIG
+    }
+    let plan = plan(configuration)
+    try await beside.store(configuration, writes: !dryRun) { store in
+      let clock = Beside.now
+      let now = try await store.surelyPassed(at: clock, trusts: trustClock, keeps: !dryRun)
+      if let words = HubStore.clockTrouble(clock, surely: now) { Console.error("note: \(words)") }
+      let found = try await Hub.Purge(store, plan, at: now, clock: clock, deletes: false) { _ in }.run()
+      let shares = try await store.shares(of: found, gateway: gateway)
+      for share in shares { Console.line(text: share.message) }
+      if let dates = found.dates {
+        print("from \(HeldRetention.day(dates.lowerBound)) to \(HeldRetention.day(dates.upperBound))")
+      }
+      if dryRun { return print("would delete \(found.isEmpty ? "nothing" : found.message)") }
+      if !found.isEmpty { try confirm(found, isMost: shares.contains { $0.isMost }) }
+      let count = try await Hub.Purge(store, plan, at: now, clock: clock, deletes: true) { took in
+        // As long as it took, the others have their turn.
+        try await Task.sleep(for: max(took, .milliseconds(10)))
+      }.run()
+      if retention { try await store.retentionIsDone(configuration.retention, at: now) }
+      print("deleted \(count.isEmpty ? "nothing" : count.message)")
+    }
+  }
+
+  private func plan(_ configuration: HubConfiguration) -> PurgePlan {
+    guard let age = olderThan.flatMap(Age.init)?.milliseconds else { return configuration.retention.plan }
     let kinds = Set(kind)
-    let plan = PurgePlan(
+    return PurgePlan(
       gateway: gateway, age: { kinds.isEmpty || kinds.contains($0) ? age : nil }, messages: messages ? age : nil,
       contacts: contacts ? age : nil, commands: commands ? age : nil)
-    let count = try await beside.store(configuration, writes: yes) { [yes, trustClock] store in
-      let clock = Beside.now
-      let now = try await store.surelyPassed(at: clock, trusts: trustClock, keeps: yes)
-      if let words = HubStore.clockTrouble(clock, surely: now) { Console.error("note: \(words)") }
-      let purge = Hub.Purge(store, plan, at: now, deletes: yes) { [yes] took in
-        // As long as it took, the others have their turn.
-        if yes { try await Task.sleep(for: max(took, .milliseconds(10))) }
-      }
-      return try await purge.run()
+  }
+
+  private static var isTerminal: Bool { isatty(0) != 0 }
+
+  /// Somebody has said so beforehand, or says so now.
+  private func confirm(_ found: Hub.Purge.Count, isMost: Bool) throws {
+    if moreThanHalf || (yes && !isMost) { return }
+    guard Self.isTerminal else {
+      Console.error("error: that is more than half of it: if it is meant, add --more-than-half")
+      throw ExitCode(64)  // EX_USAGE
     }
-    let kindsOfEvents = count.kinds.filter { $0.value > 0 }.sorted { $0.key < $1.key }
-    for (kind, rows) in kindsOfEvents { print("\(kind): \(rows)") }
-    print("\(yes ? "deleted" : "would delete") \(count.isEmpty ? "nothing" : count.message)")
+    Console.line(text: "Delete \(found.message)\(isMost ? ", which is more than half" : "")? [y/N] ", end: "")
+    fflush(nil)
+    guard readLine()?.lowercased() == "y" else {
+      Console.error("nothing was deleted")
+      throw ExitCode(1)
+    }
   }
 }

@@ -182,7 +182,11 @@ extension WholeProgramTests {
       #expect(try command(rig, "purge", "--older-than", "90d").code == 64, "not without a word")
       let said = try command(rig, "purge", "--older-than", "90d", "--messages", "--dry-run")
       #expect(said.lines.last == "would delete 6000 events", "\(said.lines)")
-      let done = try command(rig, "purge", "--older-than", "90d", "--messages", "--yes")
+      #expect(said.lines.contains("advert: 6000 of 6002 (99 %)"), "\(said.lines)")
+      #expect(said.lines.contains { $0.hasPrefix("from 20") && $0.contains(" to 20") }, "\(said.lines)")
+      let refused = try command(rig, "purge", "--older-than", "90d", "--messages", "--yes")
+      #expect(refused.code == 64 && refused.lines.contains { $0.contains("--more-than-half") }, "\(refused.lines)")
+      let done = try command(rig, "purge", "--older-than", "90d", "--messages", "--more-than-half")
       #expect(done.lines.last == "deleted 6000 events" && done.code == 0, "\(done.lines)")
       let old = try JSONValue(parsing: #require(rig.askHub("GET", "/v1/gateways/old?epoch=e")).body)
       #expect(old["lanes"]?["nodes"]?.integer == 6002 && old["events"]?.integer == 6002)
@@ -213,7 +217,8 @@ extension WholeProgramTests {
       try rig.startHub()
       for round in 0..<5 { try ship(rig, "old", from: round * 200 + 1, [Int](repeating: 200 - round, count: 200)) }
       try ship(rig, "old", from: 1001, [1, 1])
-      let done = try command(rig, "purge", "--older-than", "90d", "--messages", "--contacts", "--commands", "--yes")
+      let done = try command(
+        rig, "purge", "--older-than", "90d", "--messages", "--contacts", "--commands", "--more-than-half")
       #expect(done.lines.last == "deleted 1000 events, 198 contacts" && done.code == 0, "\(done.lines)")
       let stats = try command(rig, "stats")
       #expect(stats.code == 0 && stats.lines.contains { $0.contains("old: 1002 events") }, "\(stats.lines)")

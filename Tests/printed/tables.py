@@ -99,6 +99,9 @@ DOCUMENTS[EVERYWHERE] = {
     "hardware/keeper": {"named": "what it keeps follows from the sentence; ReplacementTests and others run it"},
 }
 
+# The hub's example has it as a comment.
+RETENTION = "printf '[retention]\\npackets = \"7d\"\\n' >> /etc/meshpost-hub/hub.toml"
+
 DOCUMENTS["README.md"] = {
     "sudo apt install ./meshpost_0.1.0_arm64.deb": {"elsewhere": MACHINE},
     "sudo meshpost setup": {
@@ -251,6 +254,8 @@ DOCUMENTS["docs/observability.md"] = {
         "elsewhere": "HubOperationTests restores a dump on a server of its own"},
     "meshpost-hub purge --older-than 90d --kind packet --dry-run": {"shows": "would delete nothing"},
     "meshpost-hub purge --older-than 90d --kind packet --yes": {"shows": "deleted nothing"},
+    "meshpost-hub purge --retention --dry-run": {"before": RETENTION, "shows": "would delete nothing"},
+    "meshpost-hub purge --retention --yes": {"shows": "deleted nothing"},
 }
 DOCUMENTS["docs/alerts.md"] = {
     'meshpost alerts acknowledge 1 --note "on my way"': {

@@ -50,6 +50,7 @@ actor HubAlerts {
   private var habits = Habits()
   private var waiting: [Waiting] = []
   private var isRecalled = false
+  private var retentionHeldAt: Int64?
   private var notedAt: Int64 = 0
   /// When gateways were looked at last, and when alerts were looked for that they no longer know.
   private var lookedAt: MonotonicTime?
@@ -81,7 +82,7 @@ actor HubAlerts {
     return min(max(shortest / 4, .seconds(1)), Self.round)
   }
 
-  private func look() async {
+  func look() async {
     let lack = stores.probe.lack()
     if let lack, lack != .starting, lack != .outdated {
       read(AlertSubject(.hubDatabase, name), .bad(text: "the database of \(name) is away: \(lack.rawValue)"))
@@ -94,6 +95,7 @@ actor HubAlerts {
       do {
         try await recall()
         try await readGateways()
+        try await readRetention()
         try await endLostAlerts()
         try await readConflicts()
         hasLooked = true
@@ -130,11 +132,11 @@ actor HubAlerts {
     guard let rule = AlertRule(rawValue: alert.rule), AlertRule.ofHubs.contains(rule), rule != .gatewayConflict else {
       return
     }
-    guard rule == .gatewaySilent || alert.subject == name else {
+    guard rule == .gatewaySilent || rule == .retentionHeld || alert.subject == name else {
       endOfAnother(alert, AlertSubject(rule, alert.subject), now)
       return
     }
-    let subject = AlertSubject(rule, rule == .gatewaySilent ? alert.gateway : name)
+    let subject = AlertSubject(rule, rule == .gatewaySilent ? alert.gateway : alert.subject)
     guard settings.rules.times[rule] != nil else {
       if alert.endedAt == nil { waiting.append(Waiting(change: .ends(subject), beganAt: now, at: now)) }
       return
@@ -220,6 +222,14 @@ actor HubAlerts {
     habits.pass(from: lookedAt, to: now, least: times.begins)
   }
 
+  /// It is the database's matter: all hubs on it say the same.
+  private func readRetention() async throws {
+    let held = try await stores.pages.heldRetention()
+    retentionHeldAt = held?.since ?? retentionHeldAt
+    let reading = held.map { AlertReading.bad(text: $0.message, value: Double($0.rows)) }
+    read(AlertSubject(.retentionHeld), reading ?? .well)
+  }
+
   private func read(_ gateway: String) {
     let subject = AlertSubject(.gatewaySilent, gateway)
     if habits.isLate(gateway, now: now), let heard = habits.heard(gateway) {
@@ -256,6 +266,7 @@ actor HubAlerts {
       HubLog.write(.warning, "alert: \(text)")
       beganAt = at - Int64((now - since).inSeconds * 1000)
       // All hubs on a server say the same, which knows of each contact.
+      if subject.rule == .retentionHeld { beganAt = retentionHeldAt ?? beganAt }
       if subject.rule == .gatewaySilent, location == nil { beganAt = habits.lastContact(subject.name) ?? beganAt }
     case .ends(let subject): HubLog.write(.notice, "alert over: \(subject.rule.rawValue) \(subject.name)")
     }

@@ -14,7 +14,7 @@ enum HubSchema {
     let all = [
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
-      steadyClock, journeyKey, reading, tokenGateways,
+      steadyClock, journeyKey, reading, tokenGateways, retention,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -163,6 +163,14 @@ enum HubSchema {
       PRIMARY KEY(token, gateway)) WITHOUT ROWID;
     CREATE INDEX token_gateways_by_gateway ON token_gateways(gateway);
     INSERT INTO token_gateways(token, gateway, bound_at) SELECT '', id, 0 FROM gateways
+    """
+
+  /// How far `[retention]` has come with each thing: `through` is a date, `at` when that was, `held` the rows that wait since `held_since` for
+  /// an operator's word. Milliseconds since 1970.
+  private static let retention = """
+    CREATE TABLE retention(
+      name TEXT PRIMARY KEY, through INTEGER NOT NULL, at INTEGER NOT NULL, held INTEGER NOT NULL DEFAULT 0,
+      held_since INTEGER NOT NULL DEFAULT 0, held_through INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID
     """
 
   /// Which channels each gateway has told of: that it has joined them, or of a message there. Of others it gets nothing.

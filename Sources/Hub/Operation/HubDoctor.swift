@@ -17,6 +17,7 @@ public struct HubDoctor: Sendable {
       found += shared(try await store.tokenBindings())
       let isServer = configuration.isServer
       found += isServer ? try await store.examineServer() : try await store.examineFile(configuration.location)
+      found += try await store.examineAges()
     } catch {
       found.append(
         HubFinding(
@@ -125,6 +126,20 @@ public struct HubDoctor: Sendable {
 }
 
 extension HubStore {
+  // MARK: What is deleted by its age
+
+  fileprivate func examineAges() throws(HubDatabaseError) -> [HubFinding] {
+    var found: [HubFinding] = []
+    let now = HubClock.now
+    if let words = Self.clockTrouble(now, surely: try surelyPassed(at: now, keeps: false)) {
+      found.append(HubFinding("clock", .warning, words, "See whether the clock is right: `timedatectl`."))
+    }
+    if let held = try heldRetention() {
+      found.append(HubFinding("retention", .warning, held.message, HeldRetention.remedy))
+    }
+    return found
+  }
+
   // MARK: An SQLite file
 
   /// A log of so many bytes is one that cannot be copied back: something reads for very long.

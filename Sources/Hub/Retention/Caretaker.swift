@@ -1,23 +1,37 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
+import Synchronization
+
 /// Deletes what `[retention]` no longer keeps, while the hub serves: every hour, a step at a time, and not while batches wait.
 struct Caretaker: Sendable {
   private static let interval: Duration = .seconds(3600)
   /// A step has a fifth of the time.
   private static let rest = 4
+  /// Between two steps, at least.
+  private let leastRest: Duration
   /// Bytes of batches that wait: beyond it gateways come first, for at most `longestWait`.
   private static let busy = 256 << 10
   private static let longestWait: Duration = .seconds(60)
 
   let stores: HubStores
   let retention: Retention
-  private let rare = RareLine(HubLog.write)
-  private let doubts = RareLine(HubLog.write)
+  private let log: HubLog.Write
+  private let rare: RareLine
+  private let doubts: RareLine
 
-  init(stores: HubStores, retention: Retention) { (self.stores, self.retention) = (stores, retention) }
+  init(
+    stores: HubStores, retention: Retention, leastRest: Duration = .milliseconds(20),
+    log: @escaping HubLog.Write = HubLog.write
+  ) {
+    (self.stores, self.retention, self.leastRest, self.log) = (stores, retention, leastRest, log)
+    (rare, doubts) = (RareLine(log), RareLine(log))
+  }
 
   /// Until it is cancelled. Hubs that start together do not do this together.
   func run() async {
+    // From the start on time counts.
+    _ = await surelyPassed(at: HubClock.now, uptime: LinuxClocks().sinceBoot)
     do {
       try await Task.sleep(for: .seconds(Int.random(in: 60...3600)))
       while true {
@@ -29,32 +43,114 @@ struct Caretaker: Sendable {
     }
   }
 
-  @discardableResult
-  func once(at clock: Int64) async -> Purge.Count? {
-    let now: Int64
+  /// `nil`: the database does not say.
+  private func surelyPassed(at clock: Int64, uptime: Int64) async -> Int64? {
     do {
-      now = try await stores.caretaker.surelyPassed(at: clock)
+      return try await stores.caretaker.surelyPassed(at: clock, uptime: uptime)
     } catch {
       rare.say("retention: \(error)")
       return nil
     }
-    if let words = HubStore.clockTrouble(clock, surely: now) { doubts.say("retention: \(words)") }
-    let purge = Purge(stores.caretaker, retention.plan, at: now, deletes: true) { [stores] took in
-      try await Task.sleep(for: max(took * Self.rest, .milliseconds(20)))
-      let begun = ContinuousClock.now
-      while stores.ingest.admission.waiting.bytes > Self.busy, .now - begun < Self.longestWait {
-        try await Task.sleep(for: .milliseconds(500))
-      }
-    }
+  }
+
+  /// `clock`: what the machine's clock shows; `uptime`: milliseconds since its boot.
+  @discardableResult
+  func once(at clock: Int64, uptime: Int64 = LinuxClocks().sinceBoot) async -> Purge.Count? {
+    guard let now = await surelyPassed(at: clock, uptime: uptime), now > 0 else { return nil }
+    if !retention.isEmpty, let words = HubStore.clockTrouble(clock, surely: now) { doubts.say("retention: \(words)") }
     do {
-      let count = try await purge.run { [stores] table, rows in stores.metrics.purged(rows, of: table) }
-      if !count.isEmpty { HubLog.write(.info, "retention: deleted \(count.message)") }
+      let count = try await run(at: now, clock: clock)
+      if !count.isEmpty { log(.info, "retention: deleted \(count.message)") }
       return count
     } catch is CancellationError {
       return nil
     } catch {
       rare.say("retention: \(error)")
       return nil
+    }
+  }
+
+  private func run(at now: Int64, clock: Int64) async throws -> Purge.Count {
+    let (store, retention) = (stores.caretaker, retention)
+    var reaches = try await store.retentionReaches()
+    if retention.isEmpty, reaches.isEmpty { return Purge.Count() }
+    // Where nothing is known yet, it begins with what is oldest.
+    let unknown = Mutex(Set<Purge.Part>())
+    var plan = retention.plan
+    plan.bound = { [reaches] part in
+      guard let reach = reaches[part], let age = retention.age(of: part) else {
+        unknown.withLock { _ = $0.insert(part) }
+        return .min
+      }
+      return reach.bound(now - age, at: now)
+    }
+    let count = try await purge(plan, at: now, clock: clock, deletes: true)
+      .run { [stores] table, rows in stores.metrics.purged(rows, of: table) }
+    try await go(on: &reaches, at: now, clock: clock)
+    let new = unknown.withLock { $0 }
+    for part in new {
+      guard let age = retention.age(of: part) else { continue }
+      let oldest = try await store.oldest(part, latest: max(now, clock))
+      reaches[part] = RetentionReach(through: oldest ?? now - age, at: now)
+    }
+    try await store.keep(reaches)
+    return new.isEmpty ? count : try await run(at: now, clock: clock)
+  }
+
+  /// What was deleted is behind it; what is more than it may delete is counted, and told.
+  private func go(on reaches: inout [Purge.Part: RetentionReach], at now: Int64, clock: Int64) async throws {
+    let far = reaches.filter { part, reach in retention.age(of: part).map { reach.isFar(from: now - $0) } ?? false }
+    var waiting = Purge.Count()
+    if !far.isEmpty {
+      var plan = retention.plan
+      plan.bound = { [far] part in far[part] == nil ? .min : .max }
+      waiting = try await purge(plan, at: now, clock: clock, deletes: false, most: HeldRetention.mostCounted).run()
+    }
+    for (part, before) in reaches {
+      guard let age = retention.age(of: part) else {
+        reaches[part]?.heldSince = 0
+        continue
+      }
+      let cutoff = now - age
+      var reach = RetentionReach(through: max(before.through, before.bound(cutoff, at: now)), at: now)
+      if far[part] != nil {
+        let rows = waiting.rows(of: part)
+        if rows > 0 || waiting.rows >= HeldRetention.mostCounted {
+          (reach.held, reach.heldThrough) = (Int64(rows), cutoff)
+          reach.heldSince = before.heldSince > 0 ? before.heldSince : clock
+        } else {
+          reach.through = cutoff
+        }
+      }
+      reaches[part] = reach
+      guard (reach.heldSince > 0) != (before.heldSince > 0) else { continue }
+      log(
+        .warning,
+        reach.heldSince > 0
+          ? "retention: \(reach.held) rows of \(part.name) are to go at once, far more than its last runs deleted: they wait. "
+            + HeldRetention.remedy
+          : "retention: \(part.name): nothing waits any more")
+    }
+  }
+
+  private func purge(
+    _ plan: PurgePlan, at now: Int64, clock: Int64, deletes: Bool, most: Int = .max
+  ) -> Purge {
+    Purge(stores.caretaker, plan, at: now, clock: clock, deletes: deletes, most: most) { [stores, leastRest] took in
+      try await Task.sleep(for: max(took * Self.rest, leastRest))
+      let begun = ContinuousClock.now
+      while stores.ingest.admission.waiting.bytes > Self.busy, .now - begun < Self.longestWait {
+        try await Task.sleep(for: .milliseconds(500))
+      }
+    }
+  }
+}
+
+extension Purge.Count {
+  func rows(of part: Purge.Part) -> Int {
+    switch part {
+    case .messages: tables[.messages] ?? 0
+    case .events(let kind): kinds[kind] ?? 0
     }
   }
 }

@@ -14,15 +14,17 @@ struct OldRows: Equatable {
   var ids: [Int64] = []
   /// What lies behind is younger, or there is no more.
   var isLast = false
+  /// Of those that have one.
+  var dates: ClosedRange<Int64>?
 
   /// Before this clock was not set: 1 January 2020. Source: none; no MeshCore radio is older.
-  private static let earliest: Int64 = 1_577_836_800_000
+  static let earliest: Int64 = 1_577_836_800_000
   /// A clock that is ahead by more than a day is wrong.
   private static let ahead: Int64 = 86_400_000
 
-  static func date(_ at: Int64, isTrusted: Bool, now: Int64) -> Int64? {
-    // Of a hub that has just begun so little time has surely passed that no date is plausible.
-    isTrusted && earliest <= at && at <= now + ahead ? at : nil
+  /// `latest`: no later time is possible now.
+  static func date(_ at: Int64, isTrusted: Bool, latest: Int64) -> Int64? {
+    isTrusted && at >= earliest && at <= latest + ahead ? at : nil
   }
 
   /// `limit`: of the rows that were asked for; `next`: the date of the first behind them that has one.
@@ -44,6 +46,14 @@ struct OldRows: Equatable {
       if let at = try next(), at < cutoff { old = rows.count } else { isLast = true }
     }
     ids = rows.prefix(old).map(\.id)
+    for at in rows.prefix(old).compactMap(\.at) { dates = at.within(dates) }
+  }
+}
+
+extension Int64 {
+  /// The smallest range that has it, too.
+  func within(_ range: ClosedRange<Int64>?) -> ClosedRange<Int64> {
+    range.map { Swift.min($0.lowerBound, self)...Swift.max($0.upperBound, self) } ?? self...self
   }
 }
 
@@ -64,32 +74,51 @@ extension HubStore {
   }
 
   func oldEvents(
-    of gateway: String, _ kind: String, after: Int64, before cutoff: Int64, now: Int64, limit: Int
+    of gateway: String, _ kind: String, after: Int64, before cutoff: Int64, latest: Int64, limit: Int
   ) throws(HubDatabaseError) -> OldRows {
     let source = "SELECT id, at, trusted FROM events WHERE gateway = ?1 AND kind = ?2 AND id > ?3"
     var rows: [OldRows.Row] = []
     try database.each(
       "\(source) ORDER BY id LIMIT ?4", [.text(gateway), .text(kind), .integer(after), .integer(Int64(limit))]
     ) { (row) throws(HubDatabaseError) in
-      let date = OldRows.date(row.integer(1), isTrusted: row.integer(2) != 0, now: now)
+      let date = OldRows.date(row.integer(1), isTrusted: row.integer(2) != 0, latest: latest)
       rows.append(OldRows.Row(id: row.integer(0), at: date))
       return true
     }
     return try OldRows(rows, before: cutoff, limit: limit) { () throws(HubDatabaseError) in
-      var found: Int64?
-      try database.each(
-        "\(source) AND trusted = 1 ORDER BY id LIMIT 100",
-        [.text(gateway), .text(kind), .integer(rows.last?.id ?? after)]
-      ) { (row) throws(HubDatabaseError) in
-        found = OldRows.date(row.integer(1), isTrusted: true, now: now)
-        return found == nil
-      }
-      return found
+      try oldestEvent(of: gateway, kind, after: rows.last?.id ?? after, latest: latest)
     }
   }
 
+  /// The date of the first that has one, of some.
+  func oldestEvent(
+    of gateway: String, _ kind: String, after: Int64, latest: Int64
+  ) throws(HubDatabaseError) -> Int64? {
+    var found: Int64?
+    try database.each(
+      """
+      SELECT at FROM events WHERE gateway = ?1 AND kind = ?2 AND id > ?3 AND trusted = 1 ORDER BY id LIMIT 100
+      """, [.text(gateway), .text(kind), .integer(after)]
+    ) { (row) throws(HubDatabaseError) in
+      found = OldRows.date(row.integer(0), isTrusted: true, latest: latest)
+      return found == nil
+    }
+    return found
+  }
+
+  /// How many there are of what a purge deletes by its age.
+  func eventRows(of gateway: String?, _ kind: String) throws(HubDatabaseError) -> Int {
+    Int(
+      try database.first(
+        "SELECT count(*) FROM events WHERE (CAST(?1 AS TEXT) IS NULL OR gateway = ?1) AND kind = ?2",
+        .optional(gateway), .text(kind)
+      ) { $0.integer(0) } ?? 0)
+  }
+
+  func joinedRows() throws(HubDatabaseError) -> Int { Int(try number("SELECT count(*) FROM messages")) }
+
   /// The newest stays: on SQLite the next message's position follows from it.
-  func oldMessages(after: Int64, before cutoff: Int64, now: Int64, limit: Int) throws(HubDatabaseError) -> OldRows {
+  func oldMessages(after: Int64, before cutoff: Int64, latest: Int64, limit: Int) throws(HubDatabaseError) -> OldRows {
     let source = """
       SELECT position, at FROM messages WHERE position > ?1 AND position < (SELECT max(position) FROM messages)
       ORDER BY position LIMIT ?2
@@ -97,7 +126,7 @@ extension HubStore {
     func rows(_ after: Int64, _ limit: Int) throws(HubDatabaseError) -> [OldRows.Row] {
       var rows: [OldRows.Row] = []
       try database.each(source, [.integer(after), .integer(Int64(limit))]) { (row) throws(HubDatabaseError) in
-        let date = OldRows.date(row.integer(1), isTrusted: true, now: now)
+        let date = OldRows.date(row.integer(1), isTrusted: true, latest: latest)
         rows.append(OldRows.Row(id: row.integer(0), at: date))
         return true
       }
@@ -133,7 +162,7 @@ extension HubStore {
       [.text(gateway), .text(key), .integer(Int64(limit))]
     ) { (row) throws(HubDatabaseError) in
       (count, last) = (count + 1, row.text(0))
-      if let at = OldRows.date(row.integer(1), isTrusted: true, now: cutoff), at < cutoff { keys.append(last) }
+      if let at = OldRows.date(row.integer(1), isTrusted: true, latest: cutoff), at < cutoff { keys.append(last) }
       return true
     }
     return (keys, count == limit ? last : nil)

@@ -23,6 +23,8 @@ public struct PurgePlan: Sendable {
   public var messages: Int64?
   public var contacts: Int64?
   public var commands: Int64?
+  /// Nothing younger than this goes, whatever its age limit.
+  var bound: @Sendable (Purge.Part) -> Int64 = { _ in .max }
 
   public init(
     gateway: String? = nil, age: @escaping @Sendable (String) -> Int64?, messages: Int64? = nil,
@@ -45,7 +47,10 @@ public struct Purge: Sendable {
   public struct Count: Sendable, Equatable {
     public var tables: [PurgedTable: Int] = [:]
     public var kinds: [String: Int] = [:]
+    /// From when to when they are, milliseconds since 1970; `nil`: none has a date.
+    public var dates: ClosedRange<Int64>?
 
+    var rows: Int { tables.values.reduce(0, +) }
     public var isEmpty: Bool { tables.values.allSatisfy { $0 == 0 } }
     public var message: String {
       PurgedTable.allCases.compactMap { table in tables[table].map { "\($0) \(table.rawValue)" } }
@@ -53,49 +58,84 @@ public struct Purge: Sendable {
     }
   }
 
+  /// What has an age limit of its own.
+  enum Part: Hashable, Sendable {
+    case messages
+    case events(kind: String)
+
+    private static let prefix = "events/"
+
+    init(name: String) {
+      self = name.begins(with: Self.prefix) ? .events(kind: String(name.dropFirst(Self.prefix.count))) : .messages
+    }
+
+    var name: String {
+      switch self {
+      case .messages: "messages"
+      case .events(let kind): Self.prefix + kind
+      }
+    }
+  }
+
   private let store: HubStore
   private let plan: PurgePlan
-  /// Milliseconds since 1970.
+  /// Milliseconds since 1970; `latest`: no event can be later than that.
   private let now: Int64
+  private let latest: Int64
   private let deletes: Bool
+  private let most: Int
   private let paused: @Sendable (Duration) async throws -> Void
 
-  /// `deletes`: false only counts. `paused` is called between steps, with how long the last one took; it throws to stop.
+  /// `at`: time that has surely passed; `clock`: what the machine's clock shows. `deletes`: false only counts. `most`: it stops soon after so
+  /// many rows. `paused` is called between steps, with how long the last one took; it throws to stop.
   public init(
-    _ store: HubStore, _ plan: PurgePlan, at now: Int64, deletes: Bool,
+    _ store: HubStore, _ plan: PurgePlan, at now: Int64, clock: Int64, deletes: Bool, most: Int = .max,
     paused: @escaping @Sendable (Duration) async throws -> Void
   ) {
-    (self.store, self.plan, self.now, self.deletes, self.paused) = (store, plan, now, deletes, paused)
+    (self.store, self.plan, self.now, latest) = (store, plan, now, max(now, clock))
+    (self.deletes, self.most, self.paused) = (deletes, most, paused)
   }
 
   /// `told`: rows that a step has deleted.
   public func run(_ told: @Sendable (PurgedTable, Int) -> Void = { _, _ in }) async throws -> Count {
     var count = Count()
-    func add(_ table: PurgedTable, _ rows: Int) {
-      guard rows > 0 else { return }
-      count.tables[table, default: 0] += rows
-      told(table, rows)
+    if let cutoff = cutoff(plan.messages, .messages) {
+      try await steps(.messages, &count, told) { (after) in
+        try await store.oldMessages(after: after, before: cutoff, latest: latest, limit: Self.step)
+      }
     }
-    if let age = plan.messages { try await messages(before: now - age) { add(.messages, $0) } }
     var gateway = try await store.gateway(after: "", only: plan.gateway)
-    while let id = gateway {
+    while let id = gateway, count.rows < most {
       var kind = try await store.kind(of: id, after: "")
       while let name = kind {
-        if let age = plan.age(name) {
-          try await events(of: id, name, before: now - age) { rows in
-            count.kinds[name, default: 0] += rows
-            add(.events, rows)
+        if let cutoff = cutoff(plan.age(name), .events(kind: name)) {
+          let before = count.rows
+          try await steps(.events, &count, told) { (after) in
+            try await store.oldEvents(
+              of: id, name, after: after, before: cutoff, latest: latest, limit: Self.step)
           }
+          count.kinds[name, default: 0] += count.rows - before
         }
         kind = try await store.kind(of: id, after: name)
       }
-      if let age = plan.contacts { try await contacts(of: id, before: now - age) { add(.contacts, $0) } }
+      if let age = plan.contacts { try await contacts(of: id, before: now - age, &count, told) }
       if let age = plan.commands {
-        add(.commands, try await timed { try await store.oldCommands(of: id, before: now - age, deletes: deletes) })
+        let rows = try await timed { try await store.oldCommands(of: id, before: now - age, deletes: deletes) }
+        Self.add(rows, of: .commands, &count, told)
       }
       gateway = plan.gateway == nil ? try await store.gateway(after: id, only: nil) : nil
     }
     return count
+  }
+
+  private func cutoff(_ age: Int64?, _ part: Part) -> Int64? { age.map { min(now - $0, plan.bound(part)) } }
+
+  private static func add(
+    _ rows: Int, of table: PurgedTable, _ count: inout Count, _ told: (PurgedTable, Int) -> Void
+  ) {
+    guard rows > 0 else { return }
+    count.tables[table, default: 0] += rows
+    told(table, rows)
   }
 
   private func timed<Value>(_ work: () async throws -> Value) async throws -> Value {
@@ -105,38 +145,28 @@ public struct Purge: Sendable {
     return value
   }
 
-  private func events(
-    of gateway: String, _ kind: String, before cutoff: Int64, _ told: (Int) -> Void
+  /// `find`: what is old behind that row.
+  private func steps(
+    _ table: PurgedTable, _ count: inout Count, _ told: (PurgedTable, Int) -> Void,
+    _ find: (_ after: Int64) async throws -> OldRows
   ) async throws {
     var last: Int64 = 0
-    while true {
+    while count.rows < most {
       let old = try await timed {
-        let found = try await store.oldEvents(
-          of: gateway, kind, after: last, before: cutoff, now: now, limit: Self.step)
-        if deletes { try await store.delete(.events, found.ids) }
+        let found = try await find(last)
+        if deletes { try await store.delete(table, found.ids) }
         return found
       }
-      told(old.ids.count)
+      Self.add(old.ids.count, of: table, &count, told)
+      if let dates = old.dates { count.dates = dates.upperBound.within(dates.lowerBound.within(count.dates)) }
       guard !old.isLast, let reached = old.ids.last else { return }
       last = reached
     }
   }
 
-  private func messages(before cutoff: Int64, _ told: (Int) -> Void) async throws {
-    var last: Int64 = 0
-    while true {
-      let old = try await timed {
-        let found = try await store.oldMessages(after: last, before: cutoff, now: now, limit: Self.step)
-        if deletes { try await store.delete(.messages, found.ids) }
-        return found
-      }
-      told(old.ids.count)
-      guard !old.isLast, let reached = old.ids.last else { return }
-      last = reached
-    }
-  }
-
-  private func contacts(of gateway: String, before cutoff: Int64, _ told: (Int) -> Void) async throws {
+  private func contacts(
+    of gateway: String, before cutoff: Int64, _ count: inout Count, _ told: (PurgedTable, Int) -> Void
+  ) async throws {
     var last = ""
     while true {
       let page = try await timed {
@@ -144,9 +174,34 @@ public struct Purge: Sendable {
         if deletes { try await store.deleteContacts(of: gateway, page.keys, before: cutoff) }
         return page
       }
-      told(page.keys.count)
+      Self.add(page.keys.count, of: .contacts, &count, told)
       guard let next = page.next else { return }
       last = next
     }
+  }
+}
+
+/// Of what there is, how much a purge takes.
+public struct PurgeShare: Sendable, Equatable {
+  let name: String
+  let rows: Int
+  let all: Int
+
+  public var isMost: Bool { rows > all / 2 }
+  /// `advert: 12 of 200 (6 %)`
+  public var message: String { "\(name): \(rows) of \(all) (\(rows * 100 / max(all, 1)) %)" }
+}
+
+extension HubStore {
+  /// By the kinds of events, and of joined messages, in the order of their names. `gateway`: of its events.
+  public func shares(of count: Purge.Count, gateway: String?) throws(HubDatabaseError) -> [PurgeShare] {
+    var shares: [PurgeShare] = []
+    for (kind, rows) in count.kinds.sorted(by: { $0.key < $1.key }) where rows > 0 {
+      shares.append(PurgeShare(name: kind, rows: rows, all: try eventRows(of: gateway, kind)))
+    }
+    if let rows = count.tables[.messages] {
+      shares.append(PurgeShare(name: "joined messages", rows: rows, all: try joinedRows()))
+    }
+    return shares
   }
 }

@@ -20,8 +20,15 @@ public struct Retention: Sendable, Equatable {
     return lanes[EventBatch.Lane(of: kind)]
   }
 
+  func age(of part: Purge.Part) -> Int64? {
+    switch part {
+    case .messages: age(of: "message")
+    case .events(let kind): age(of: kind)
+    }
+  }
+
   /// What is to be deleted. Joined messages go with the messages that they are made of.
-  var plan: PurgePlan { PurgePlan(age: { self.age(of: $0) }, messages: age(of: "message")) }
+  public var plan: PurgePlan { PurgePlan(age: { self.age(of: $0) }, messages: age(of: "message")) }
 
   private static let never = "never"
 

@@ -4,59 +4,82 @@ import EventLoop
 import SQLite
 import Timing
 
+/// Time that has surely passed, as one program counts it.
+struct PassedTime {
+  /// Milliseconds since 1970.
+  fileprivate(set) var elapsed: Int64
+  /// The same, if the clock is right that says how long the hub was away.
+  fileprivate var possible: SteadyClock
+  /// Milliseconds since the machine's boot, at the last look.
+  fileprivate var uptime: Int64
+}
+
 /// By what a hub judges how old its data is: time that has surely passed, carried on over restarts in its database. A clock that is
 /// ahead, or that is set, makes nothing old.
 extension HubStore {
-  /// For so long a hub may have been away by its clock alone: more may be the clock.
+  /// For so long a hub may have been away by its clock: more may be the clock.
   static let longestAway: Int64 = 7 * 86_400_000
-  /// A clock that is ahead of gateways' events by more is not begun with.
-  private static let ahead: Int64 = 86_400_000
 
-  /// Milliseconds since 1970 that have surely come; never later than `now`, which this machine's clock shows. `trusts`: an operator says
-  /// that it is right. `keeps`: the next start continues from there.
+  /// Milliseconds since 1970 that have surely come; never later than `now`, which this machine's clock shows. 0: nothing is known yet.
+  /// `trusts`: an operator says that the clock is right. `keeps`: the next start continues from there.
+  ///
+  /// While the hub runs, the time since the machine's boot counts. The time that it was away counts where its clock and a gateway's
+  /// say so, and where its clock is further than it ever was.
   public func surelyPassed(
     at now: Int64, uptime: Int64 = LinuxClocks().sinceBoot, trusts: Bool = false, keeps: Bool = true
   ) throws(HubDatabaseError) -> Int64 {
     var kept: (elapsed: Int64, wall: Int64)?
     try database.each("SELECT elapsed, wall FROM steady_clock", []) { (row) throws(HubDatabaseError) in
-      kept = (row.integer(0), row.integer(1))
+      // A hub of an older version counted from 1970 where it had no events yet.
+      if row.integer(0) >= OldRows.earliest { kept = (row.integer(0), row.integer(1)) }
       return false
     }
+    let newest = try newestEvent(before: now)
     if trusts {
-      steady = SteadyClock(elapsed: now, maxAway: Self.longestAway)
-    } else if steady == nil {
-      let begun = if let kept { kept.elapsed } else { try beginning(at: now) }
-      steady = SteadyClock(elapsed: begun, wall: kept?.wall ?? now, maxAway: Self.longestAway)
+      passed = PassedTime(elapsed: now, possible: SteadyClock(elapsed: now, maxAway: 0), uptime: uptime)
+    } else if passed == nil {
+      guard let begun = kept?.elapsed ?? newest else { return 0 }
+      let possible = SteadyClock(elapsed: begun, wall: kept?.wall, maxAway: Self.longestAway)
+      passed = PassedTime(elapsed: begun, possible: possible, uptime: uptime)
     }
-    steady?.look(trustedWall: now, uptime: uptime)
+    guard var time = passed else { return 0 }
+    time.possible.look(trustedWall: now, uptime: uptime)
+    let counted = time.elapsed + max(0, uptime - time.uptime)
     // Another hub on this database may have been there for longer.
-    let elapsed = max(steady?.elapsed ?? 0, trusts ? 0 : kept?.elapsed ?? 0)
+    let others = trusts ? 0 : kept?.elapsed ?? 0
+    time.elapsed = max(counted, others, min(time.possible.elapsed, newest ?? 0))
+    time.uptime = uptime
+    passed = time
     if keeps {
+      let wall = trusts ? now : max(now, kept?.wall ?? 0)
       try database.transaction { () throws(HubDatabaseError) in
         try database.run("DELETE FROM steady_clock")
-        try database.run("INSERT INTO steady_clock(elapsed, wall) VALUES (?1, ?2)", .integer(elapsed), .integer(now))
+        try database.run(
+          "INSERT INTO steady_clock(elapsed, wall) VALUES (?1, ?2)", .integer(time.elapsed), .integer(wall))
       }
     }
-    return min(now, elapsed)
+    return min(now, time.elapsed)
   }
 
-  /// What gateways with a clock have said last; 0: nothing. A hub's own clock alone is no proof of the time.
-  private func beginning(at now: Int64) throws(HubDatabaseError) -> Int64 {
-    var newest: Int64 = 0
+  /// What gateways with a clock have said last; `nil`: nothing.
+  private func newestEvent(before now: Int64) throws(HubDatabaseError) -> Int64? {
+    var newest: Int64?
     try database.each("SELECT at FROM events WHERE trusted = 1 ORDER BY id DESC LIMIT 1000", []) {
       (row) throws(HubDatabaseError) in
-      if row.integer(0) <= now + Self.ahead { newest = max(newest, row.integer(0)) }
+      if (OldRows.earliest...max(now, OldRows.earliest)).contains(row.integer(0)) {
+        newest = max(newest ?? 0, row.integer(0))
+      }
       return true
     }
-    return newest == 0 ? 0 : min(now, newest + Self.ahead)
+    return newest
   }
 
   /// Why less is deleted than the clock would have it; `nil`: it is not.
   public static func clockTrouble(_ now: Int64, surely passed: Int64) -> String? {
     let days = (now - passed) / 86_400_000
-    guard days >= 2 else { return nil }
+    guard passed > 0, days >= 2 else { return nil }
     return
       "the clock shows \(days) days more than have surely passed: ages are judged without them, and nothing is deleted for its clock. "
-      + "If the clock is right, run `meshpost-hub purge --trust-clock` once"
+      + "If the clock is right, run `meshpost-hub purge` once with `--trust-clock`"
   }
 }

@@ -45,7 +45,7 @@ public actor HubStore {
   /// Commands that have ended since the start: every so many, old ones are forgotten.
   var ended = 0
   /// `nil`: nobody has asked how old anything is.
-  var steady: SteadyClock?
+  var passed: PassedTime?
   private var listener: @Sendable (HubNews) -> Void = { _ in }
 
   /// Databases block: that is done on a thread of its own.

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import SQLite
+
+/// How far `[retention]` has come with one part, so that no run goes much further than those before it: a clock that jumps, or a
+/// mistyped age, is no reason to delete a year at once.
+///
+/// In ordinary life each run goes on by the hour since the last one. Where up to `most` is to be made up for, it goes on by a `stride` a run. Where more
+/// waits, it keeps the pace of time, and the rest waits for an operator's word.
+struct RetentionReach: Equatable, Sendable {
+  static let stride: Int64 = 86_400_000
+  static let most: Int64 = 8 * 86_400_000
+
+  /// The date up to which it has deleted, milliseconds since 1970.
+  var through: Int64
+  /// When that was, by time that has surely passed.
+  var at: Int64
+  /// Rows that wait for a word; since when, by the hub's clock (0: none do), and up to which date they are.
+  var held: Int64 = 0
+  var heldSince: Int64 = 0
+  var heldThrough: Int64 = 0
+
+  /// More waits up to there than it makes up for by itself.
+  func isFar(from cutoff: Int64) -> Bool { cutoff - through > Self.most }
+
+  /// The date up to which a run deletes now.
+  func bound(_ cutoff: Int64, at now: Int64) -> Int64 {
+    let pace = isFar(from: cutoff) ? min(max(now - at, 0), Self.stride) : Self.stride
+    return min(cutoff, through + pace)
+  }
+}
+
+/// What waits for an operator's word.
+public struct HeldRetention: Equatable, Sendable {
+  /// At least so many.
+  public var rows: Int64
+  public var since: Int64
+  /// The dates of what waits; the first is about.
+  public var first: Int64
+  public var last: Int64
+
+  public var message: String {
+    "[retention] would delete \(rows)\(rows >= Int64(Self.mostCounted) ? " rows and more" : " rows") at once, of "
+      + "\(Self.day(first)) to \(Self.day(last)): far more than its last runs. They wait for a word"
+  }
+
+  /// `2026-11-25`
+  public static func day(_ milliseconds: Int64) -> String {
+    Date(timeIntervalSince1970: Double(milliseconds) / 1000).formatted(.iso8601.year().month().day())
+  }
+
+  /// What to do about it.
+  public static let remedy = """
+    See whether the clock and `[retention]` are right. `meshpost-hub purge --retention --dry-run` shows what waits, and with `--yes` it goes.
+    """
+
+  static let mostCounted = 100_000
+}
+
+extension HubStore {
+  func retentionReaches() throws(HubDatabaseError) -> [Purge.Part: RetentionReach] {
+    var found: [Purge.Part: RetentionReach] = [:]
+    try database.each("SELECT name, through, at, held, held_since, held_through FROM retention", []) {
+      (row) throws(HubDatabaseError) in
+      found[Purge.Part(name: row.text(0))] = RetentionReach(
+        through: row.integer(1), at: row.integer(2), held: row.integer(3), heldSince: row.integer(4),
+        heldThrough: row.integer(5))
+      return true
+    }
+    return found
+  }
+
+  /// Another hub on this database may have come further.
+  func keep(_ reaches: [Purge.Part: RetentionReach]) throws(HubDatabaseError) {
+    try database.transaction { () throws(HubDatabaseError) in
+      for (part, reach) in reaches.sorted(by: { $0.key.name < $1.key.name }) {
+        try database.run(
+          """
+          INSERT INTO retention(name, through, at, held, held_since, held_through) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+          ON CONFLICT(name) DO UPDATE SET at = excluded.at, held = excluded.held, held_since = excluded.held_since,
+          held_through = excluded.held_through,
+          through = CASE WHEN retention.through > excluded.through THEN retention.through ELSE excluded.through END
+          """, .text(part.name), .integer(reach.through), .integer(reach.at), .integer(reach.held),
+          .integer(reach.heldSince), .integer(reach.heldThrough))
+      }
+    }
+  }
+
+  /// The oldest date that a part has at any gateway; `nil`: none.
+  func oldest(_ part: Purge.Part, latest: Int64) throws(HubDatabaseError) -> Int64? {
+    guard case .events(let kind) = part else {
+      return try oldMessages(after: 0, before: .max, latest: latest, limit: 100).dates?.lowerBound
+    }
+    var (oldest, gateway) = (Int64?.none, try gateway(after: "", only: nil))
+    while let id = gateway {
+      if let at = try oldestEvent(of: id, kind, after: 0, latest: latest) { oldest = min(oldest ?? at, at) }
+      gateway = try self.gateway(after: id, only: nil)
+    }
+    return oldest
+  }
+
+  /// All that `[retention]` wanted gone by then is gone, by an operator's word.
+  public func retentionIsDone(_ retention: Retention, at now: Int64) throws(HubDatabaseError) {
+    var reaches = try retentionReaches()
+    for part in reaches.keys {
+      reaches[part] = retention.age(of: part).map { RetentionReach(through: now - $0, at: now) }
+    }
+    try keep(reaches)
+  }
+
+  /// `nil`: nothing waits.
+  public func heldRetention() throws(HubDatabaseError) -> HeldRetention? {
+    var held: HeldRetention?
+    for reach in try retentionReaches().values where reach.heldSince > 0 {
+      let before = held ?? HeldRetention(rows: 0, since: .max, first: .max, last: 0)
+      held = HeldRetention(
+        rows: before.rows + reach.held, since: min(before.since, reach.heldSince),
+        first: min(before.first, reach.through), last: max(before.last, reach.heldThrough))
+    }
+    return held
+  }
+}
