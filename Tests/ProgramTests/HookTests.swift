@@ -86,17 +86,55 @@ extension WholeProgramTests {
         """)
       let rig = try rig([program], "timeout_s = 1\nmemory = \"64 MiB\"")
       for word in ["slow", "greedy", "wrong", "good"] { rig.radio?.write("chan r1 0 \(word)") }
+      var more = 0
       let good = try until("the last one to run: \(rig.gateway?.lines ?? [])") {
         try? String(contentsOfFile: scratch.location("good"), encoding: .utf8)
       }
       let user = geteuid() == 0 ? "nobody" : NSUserName()
       #expect(good.trimmingCharacters(in: .whitespacesAndNewlines) == "\(user) 65536 message")
-      let reasons = try until("three that failed") { try deadLetters(rig).count == 3 ? try deadLetters(rig) : nil }
+      // Each that fails is at fault once another is taken meanwhile: those that come later show it.
+      let reasons = try until("three that failed: \(rig.gateway?.lines ?? [])") {
+        more += 1
+        if more % 10 == 0 { rig.radio?.write("chan r1 0 good too \(more)") }
+        _ = rig.control("POST", "/v1/outbox/resume")
+        return try deadLetters(rig).count == 3 ? try deadLetters(rig) : nil
+      }
       #expect(reasons[0].contains("longer than 1 s"), "\(reasons)")
       #expect(reasons[1].contains("MemoryError"), "\(reasons)")
       #expect(reasons[2] == "exit code 3: it does not like that", "\(reasons)")
       let child = try #require(Int32(try String(contentsOfFile: scratch.location("child"), encoding: .utf8).dropLast()))
       try untilTrue("what the slow one had started to be gone") { kill(child, 0) != 0 }
+    }
+
+    @Test func `a program that fails for everything for a while is in trouble, and no event is at fault`() throws {
+      let scratch = Scratch()
+      chmod(scratch.folder.path(), 0o777)
+      let (seen, broken) = (scratch.location("seen"), scratch.write("broken", ""))
+      let program = script(
+        scratch,
+        """
+        if [ -e \(broken) ]; then echo "no interpreter" >&2; [ $(($$ % 2)) = 0 ] && kill -9 $$; exit 1; fi
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["body"]["text"])' >> \(seen)
+        """)
+      let rig = try rig([program])
+      for number in 1...4 { rig.radio?.write("chan r1 0 number \(number)") }
+      func hook() throws -> JSONValue? {
+        try rig.status()?["upstreams"]?.array?.first { $0["name"]?.string == "hook/h" }
+      }
+      for _ in 0..<6 {
+        try untilTrue("a pause: \(rig.gateway?.lines ?? [])") { try hook()?["state"]?.string == "waiting" }
+        let reason = try hook()?["reason"]?.string ?? ""
+        #expect(reason.contains("exit code 1: no interpreter") || reason.contains("signal 9"), "\(reason)")
+        _ = rig.control("POST", "/v1/outbox/resume")
+      }
+      try FileManager.default.removeItem(atPath: broken)
+      try untilTrue("all four: \(rig.gateway?.lines ?? [])") {
+        _ = rig.control("POST", "/v1/outbox/resume")
+        return try hook()?["pending"]?.integer == 0
+      }
+      let texts = try String(contentsOfFile: seen, encoding: .utf8).split(separator: "\n")
+      #expect(Set(texts) == Set((1...4).map { "number \($0)" }) && texts.count == 4, "each once: \(texts)")
+      #expect(try deadLetters(rig).isEmpty)
     }
 
     @Test func `killed and restarted, the hook gets each message once, in order; later means later`() throws {

@@ -4,13 +4,12 @@ import Store
 
 /// What is done about an event over which the server hangs up, or that it refuses: `Suspicion` decides, here it is carried out.
 extension JournalUpstream {
-  /// Whether the verdict proves which event is at fault: the batch had only one. A hook's refusal is a program's own word about one event.
+  /// Whether the verdict proves which event is at fault: the batch had only one.
   func isProven(_ verdict: Verdict, _ batch: Batch, _ lane: Lane) -> Bool {
     guard let first = batch.events.first else { return false }
     switch verdict {
     case .hungUp: return lanes[lane].suspicion.hungUp(first: first.seq, count: batch.events.count)
-    case .refused where batch.events.count == 1:
-      return carrier.kind == "hook" || lanes[lane].suspicion.refused(first.seq)
+    case .refused where batch.events.count == 1: return lanes[lane].suspicion.refused(first.seq)
     default: return false
     }
   }

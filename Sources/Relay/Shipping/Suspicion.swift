@@ -8,7 +8,7 @@
 /// everything starts over. If it passes, and the suspect fails once more right after, it is proven.
 ///
 /// A refusal says more, and one alone is enough to have another sent: a server that is being deployed anew, or a portal in front of it, refuses
-/// everything, and that is no event's fault.
+/// everything, and that is no event's fault. So does a hook whose interpreter is being upgraded, or whose disk is full.
 struct Suspicion: Equatable {
   static let maxAlone = 5
 
