@@ -53,9 +53,11 @@ public final class MQTTClient {
   /// A ping without an answer, and the silence before it.
   var pingedAfter: Duration?
   /// Answers that the broker owes.
-  private var expected: String?
+  var expected: String?
+  /// Answers that came, other than to pings.
+  var answers: UInt64 = 0
   /// Resumed when an answer becomes due, or none is due any more.
-  private let expectation = Waiter()
+  let expectation = Waiter()
   /// The broker's maximum packet size.
   private(set) var maxBytes: Int?
   private(set) var retains = true
@@ -342,10 +344,12 @@ public final class MQTTClient {
         try await expectation.wait()
         continue
       }
-      var progress = Progress(Self.patience, movedBytes, now: loop.now)
+      // An answer is progress, however few bytes it has.
+      let moved = { self.movedBytes &+ self.answers << 32 }
+      var progress = Progress(Self.patience, moved(), now: loop.now)
       while let due = expected {
         try await expectation.wait(until: progress.nextLook(now: loop.now), on: loop)
-        if progress.isOver(movedBytes, now: loop.now), expected != nil {
+        if progress.isOver(moved(), now: loop.now), expected != nil {
           throw MQTTFailure.unreachable("\(due) in time\(missed())")
         }
       }
@@ -353,13 +357,6 @@ public final class MQTTClient {
   }
 
   private var movedBytes: UInt64 { stream?.movedBytes ?? 0 }
-
-  /// `nil`: no answer is due.
-  func expect(_ words: String?) {
-    let isNew = (expected == nil) != (words == nil)
-    expected = words
-    if isNew { expectation.resume() }
-  }
 
   func fail(_ failure: MQTTFailure) {
     self.failure = self.failure ?? failure

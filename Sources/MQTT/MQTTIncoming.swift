@@ -10,9 +10,11 @@ extension MQTTClient {
     case .message(let message, let id, let isRepeated): try came(message, id, isRepeated)
     case .pong:
       ponged()
-      if waiting.isEmpty { expect(nil) }
+      expectNext()
     case .subscribed(let id, let code, let reason):
       guard subscribing.remove(id) != nil else { throw .protocolError("an answer without a subscription") }
+      answers &+= 1
+      expectNext()
       if code == 0, needsQuality1 {
         fail(.refused("the broker grants the subscription QoS 0 only, which repeats nothing"))
       }
@@ -25,7 +27,8 @@ extension MQTTClient {
     guard let promise = waiting.removeValue(forKey: id) else {
       throw .protocolError("an acknowledgement of a packet that is not in flight")
     }
-    expect(waiting.isEmpty ? nil : "no acknowledgement")
+    answers &+= 1
+    expectNext()
     promise.keep(answer)
     if !queued.isEmpty {
       let (message, answer) = queued.removeFirst()
@@ -53,5 +56,21 @@ extension MQTTClient {
       guard let self, let id, self.stream === connection, self.incoming.remove(id) != nil else { return }
       self.send(.acknowledge(id: id))
     }
+  }
+
+  // MARK: What is due
+
+  /// What is due now that something was answered.
+  func expectNext() {
+    if !waiting.isEmpty { return expect("no acknowledgement") }
+    if !subscribing.isEmpty { return expect("no answer to the subscription") }
+    expect(pingedAfter == nil ? nil : "no answer to a ping")
+  }
+
+  /// `nil`: no answer is due.
+  func expect(_ words: String?) {
+    let isNew = (expected == nil) != (words == nil)
+    expected = words
+    if isNew { expectation.resume() }
   }
 }

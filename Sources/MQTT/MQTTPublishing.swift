@@ -20,6 +20,7 @@ extension MQTTClient {
     let id = freshID()
     subscribing.insert(id)
     send(.subscribe(topic: topic, id: id, version, isOthers: isOthers))
+    expectNext()
   }
 
   /// Waiting publications go first.

@@ -89,6 +89,7 @@ public final class WebSocket {
   private var keepsContext = true
   private var pongsLeft = pongsAtOnce
   private var newestPing: [UInt8]?
+  private var pongBytes: UInt64 = 0
   private let key = WebSocketKey.random()
   private var failure: WebSocketFailure?
 
@@ -111,6 +112,10 @@ public final class WebSocket {
   public var movedBytes: UInt64 { stream?.movedBytes ?? 0 }
   /// Of `bytesSent`, what the server's kernel has acknowledged, about.
   public var acknowledgedBytes: UInt64 { bytesSent - min(bytesSent, UInt64(stream?.outstandingBytes ?? 0)) }
+  /// Of messages that came, be it in part, without what only says that the server is there.
+  public var dataReceived: UInt64 { decoder.dataBytes }
+  /// As `acknowledgedBytes`, without answers to pings.
+  public var dataAcknowledged: UInt64 { acknowledgedBytes - min(acknowledgedBytes, pongBytes) }
 
   // MARK: Opening
 
@@ -347,14 +352,19 @@ public final class WebSocket {
       return
     }
     pongsLeft -= 1
+    sendPong(payload)
+  }
+
+  private func sendPong(_ payload: [UInt8]) {
     newestPing = nil
+    let before = bytesSent
     send(WebSocketFrame(opcode: .pong, payload: payload))
+    pongBytes &+= bytesSent - before
   }
 
   private func answerNewestPing() {
     guard let payload = newestPing, pendingBytes <= Self.maxUnsent else { return }
-    newestPing = nil
-    send(WebSocketFrame(opcode: .pong, payload: payload))
+    sendPong(payload)
   }
 }
 

@@ -53,6 +53,8 @@ struct WebSocketDecoder {
   private var opcode: WebSocketFrame.Opcode?
   private var message: [UInt8] = []
   private var pieces = 0
+  /// Of messages, whole or not; pings are none.
+  private(set) var dataBytes: UInt64 = 0
   private var text = UTF8Check()
   private var isCompressed = false
   /// `nil`: nothing that is compressed may come.
@@ -90,6 +92,7 @@ struct WebSocketDecoder {
       control.append(contentsOf: piece)
       return
     }
+    dataBytes &+= UInt64(piece.count)
     guard isCompressed, let inflater = compression?.inflater else {
       guard opcode != .text || text.take(piece) else { throw .notText }
       message.append(contentsOf: piece)

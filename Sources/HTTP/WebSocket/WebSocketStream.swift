@@ -11,7 +11,8 @@ public final class WebSocketStream: ByteStream {
   public init(_ socket: WebSocket) { self.socket = socket }
 
   public var pendingBytes: Int { socket.pendingBytes }
-  public var movedBytes: UInt64 { socket.movedBytes }
+  /// Pings of a load balancer in between move nothing.
+  public var movedBytes: UInt64 { socket.dataAcknowledged &+ socket.dataReceived }
   /// Nobody asks: what it carries speaks both ways.
   public var isQuiet: Bool { socket.isOpen }
 

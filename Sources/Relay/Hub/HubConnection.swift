@@ -133,7 +133,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     }
     socket.send(text: hello())
     do {
-      let welcome = try await loop.whileMoving(Self.patience, { socket.movedBytes }) {
+      let welcome = try await loop.whileMoving(Self.patience, Self.moved(on: socket)) {
         try await self.welcome(on: socket)
       }
       opened(socket, welcome)

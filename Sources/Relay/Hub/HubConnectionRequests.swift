@@ -28,6 +28,12 @@ extension HubConnection {
 
   // MARK: Questions
 
+  /// What was said until now gets there, or something comes that is more than a ping.
+  static func moved(on socket: WebSocket) -> () -> UInt64 {
+    let end = socket.bytesSent
+    return { min(end, socket.acknowledgedBytes) &+ socket.dataReceived }
+  }
+
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
     switch way {
     case .none: return nil
@@ -45,7 +51,7 @@ extension HubConnection {
           json.objectField("params") { question.write(to: &$0) }
         })
       // `try?`: no answer in time, or nobody waits for it any more.
-      return (try? await loop.whileMoving(Self.patience, { socket.movedBytes }) { try await answer.value() }) ?? nil
+      return (try? await loop.whileMoving(Self.patience, Self.moved(on: socket)) { try await answer.value() }) ?? nil
     }
   }
 

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Glibc
+import JSON
+import Streams
+import TestSupport
+import Timing
+
+@testable import HTTP
+
+/// A hub, a webhook or a broker on the test's own loop, which does everything but take what it is sent until it is well.
+final class StandingServer {
+  enum Fault: Equatable {
+    case well
+    /// It takes so many more, and then only says that it is there.
+    case takes(Int)
+    /// A byte of its answer every five seconds: after the answer's head, or from the first on.
+    case dripsBody, dripsHead
+    /// It takes the connection, and says nothing more than that it is there.
+    case silent
+    /// All but questions, or subscriptions, are answered.
+    case noAnswers
+    /// Bytes every five seconds, which nothing is said in.
+    case drips
+  }
+
+  let port: UInt16
+  var fault: Fault
+  /// Texts of the events that it has acknowledged, in order.
+  private(set) var taken: [String] = []
+  private(set) var connections = 0
+  private let loop: EventLoop
+  private let descriptor: Int32
+  private var tasks: [LoopTask] = []
+  /// Of the lane `messages`.
+  private var acknowledged: Int64?
+
+  init(_ fault: Fault, on loop: EventLoop) throws {
+    signal(SIGPIPE, SIG_IGN)
+    (self.loop, self.fault) = (loop, fault)
+    (descriptor, port) = try LoopbackSocket.listen(on: 0)
+    loop.watch(descriptor, for: .readable) { [unowned self] _ in self.accept() }
+  }
+
+  func stop() {
+    for task in tasks { task.cancel() }
+    loop.unwatch(descriptor)
+    close(descriptor)
+  }
+
+  private func accept() {
+    let socket = Glibc.accept(descriptor, nil, nil)
+    guard socket >= 0 else { return }
+    Descriptor.setNonBlocking(socket)
+    // What the kernel holds back for 40 ms is minutes of invented time.
+    var isOn: Int32 = 1
+    setsockopt(socket, Int32(IPPROTO_TCP), TCP_NODELAY, &isOn, socklen_t(MemoryLayout<Int32>.size))
+    connections += 1
+    let line = Line(SocketStream(socket, on: loop))
+    tasks.append(
+      loop.begin { [unowned self] in
+        // It is over when either side has gone.
+        do { try await serve(line) } catch {}
+        line.stream.close()
+      })
+  }
+
+  private func serve(_ line: Line) async throws {
+    if fault == .drips { return try await drip([UInt8](repeating: 0x16, count: 10_000), line) }
+    if try await line.peek() == 0x10 { return try await broker(line) }
+    while true {
+      let request = try await line.request()
+      if let key = request.headers["Sec-WebSocket-Key"] { return try await link(line, key) }
+      try await answer(request, line)
+    }
+  }
+
+  private func drip(_ bytes: [UInt8], _ line: Line) async throws {
+    for byte in bytes {
+      line.stream.write([byte])
+      try await loop.sleep(for: .seconds(5))
+    }
+  }
+
+  /// Whether the next event is taken.
+  private func takes(_ texts: [String], through seq: Int64? = nil) -> Bool {
+    switch fault {
+    case .well, .noAnswers: break
+    case .takes(let left) where left > 0: fault = .takes(left - 1)
+    default: return false
+    }
+    taken += texts
+    acknowledged = seq ?? acknowledged
+    return true
+  }
+
+  // MARK: HTTP
+
+  private var greeting: String {
+    #"{"acknowledged":\#(acknowledged.map { "\($0)" } ?? "null"),"lanes":{"#
+      + (acknowledged.map { #""messages":\#($0)"# } ?? "") + "}}"
+  }
+
+  private func answer(_ request: HTTPRequest, _ line: Line) async throws {
+    let isPost = request.method == "POST"
+    let json = isPost ? try JSONValue(parsing: request.body) : .null
+    let events = json["events"]?.array ?? [json]
+    var body = isPost ? "" : greeting
+    var isTaken = true
+    if isPost {
+      let seq = events.last?["seq"]?.integer ?? 0
+      isTaken = takes(events.map { $0["body"]?["text"]?.string ?? "" }, through: seq)
+      body = #"{"acknowledged":\#(seq)}"#
+    }
+    let bytes = Array(body.utf8)
+    let head = Array("HTTP/1.1 200 OK\r\nContent-Length: \(bytes.count)\r\n\r\n".utf8)
+    if isTaken { return line.stream.write(head + bytes) }
+    switch fault {
+    case .dripsHead: try await drip(head + bytes, line)
+    case .dripsBody:
+      line.stream.write(Array("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n".utf8))
+      try await drip([UInt8](repeating: 0x20, count: 1000), line)
+    default: try await line.silence()
+    }
+  }
+
+  // MARK: The live link
+
+  private func link(_ line: Line, _ key: String) async throws {
+    line.stream.write(
+      Array(
+        ("HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: meshpost.v1\r\n"
+          + "Sec-WebSocket-Accept: \(WebSocketKey.answer(to: key))\r\n\r\n").utf8))
+    func say(_ text: String) {
+      let bytes = Array(text.utf8)
+      let size: [UInt8] =
+        bytes.count < 126 ? [UInt8(bytes.count)] : [126, UInt8(bytes.count >> 8), UInt8(bytes.count & 255)]
+      line.stream.write([0x81] + size + bytes)
+    }
+    let pings = loop.begin { [loop] in
+      // It is over with the connection.
+      while (try? await loop.sleep(for: .milliseconds(500))) != nil {
+        line.stream.write([0x89, 100] + [UInt8](repeating: 7, count: 100))
+      }
+    }
+    defer { pings.cancel() }
+    while true {
+      let (opcode, data) = try await line.frame()
+      if opcode == 9 { line.stream.write([0x8A, UInt8(data.count)] + data) }
+      guard opcode == 1, fault != .silent else { continue }
+      let said = try JSONValue(parsing: data)
+      switch said["type"]?.string {
+      case "hello":
+        say(
+          #"{"type":"welcome","protocol":2,"window":1,"lanes":{\#(acknowledged.map { #""messages":\#($0)"# } ?? "")}}"#)
+      case "events":
+        let events = said["events"]?.array ?? []
+        if takes(events.map { $0["body"]?["text"]?.string ?? "" }, through: events.last?["seq"]?.integer) {
+          say("\(said["n"]?.integer ?? 0)")
+        }
+      case "request" where fault != .noAnswers:
+        say(#"{"type":"response","id":"\#(said["id"]?.string ?? "")","ok":true,"result":{"buckets":[]}}"#)
+      default: break
+      }
+    }
+  }
+
+  // MARK: MQTT
+
+  private func broker(_ line: Line) async throws {
+    var isFive = false
+    while true {
+      let (kind, body) = try await line.packet()
+      switch kind >> 4 {
+      case 1:
+        isFive = body[6] == 5
+        let answer: [UInt8] = isFive ? [0x20, 3, 0, 0, 0] : [0x20, 2, 0, 0]
+        switch fault {
+        case .silent: break
+        case .dripsHead: try await drip(answer, line)
+        default: line.stream.write(answer)
+        }
+      case 3:
+        let size = Int(body[0]) << 8 | Int(body[1])
+        let topic = String(decoding: body[2..<2 + size], as: UTF8.self)
+        let payload = body[(size + 4 + (isFive ? 1 : 0))...]
+        let text = topic.hasPrefix("event") ? try JSONValue(parsing: Array(payload))["body"]?["text"]?.string : nil
+        if text.map({ takes([$0]) }) ?? true { line.stream.write([0x40, 2, body[size + 2], body[size + 3]]) }
+      case 8 where fault != .noAnswers:
+        line.stream.write(isFive ? [0x90, 4, body[0], body[1], 0, 1] : [0x90, 3, body[0], body[1], 1])
+      case 12: line.stream.write([0xD0, 0])
+      default: break
+      }
+    }
+  }
+
+  /// What comes on a connection, in whole pieces.
+  private final class Line {
+    struct Nonsense: Error {}
+
+    let stream: SocketStream
+    private var bytes: [UInt8] = []
+
+    init(_ stream: SocketStream) { self.stream = stream }
+
+    func silence() async throws { while true { _ = try await stream.read() } }
+
+    func peek() async throws -> UInt8 {
+      if bytes.isEmpty { bytes = try await stream.read() }
+      return bytes[0]
+    }
+
+    private func take(_ count: Int) async throws -> [UInt8] {
+      while bytes.count < count { bytes += try await stream.read() }
+      defer { bytes.removeFirst(count) }
+      return Array(bytes.prefix(count))
+    }
+
+    func request() async throws -> HTTPRequest {
+      var (parser, request, isOver) = (HTTPParser(.requests, maxBody: 1 << 20), HTTPRequest("GET", "/"), false)
+      while !isOver {
+        let taken = try parser.parse(bytes[...]) { event in
+          switch event {
+          case .request(let method, let target, let headers):
+            request = HTTPRequest(method, target, headers: headers)
+          case .body(let piece): request.body += piece
+          case .end: isOver = true
+          case .response: break
+          }
+        }
+        bytes.removeFirst(taken)
+        if !isOver { bytes += try await stream.read() }
+      }
+      return request
+    }
+
+    /// Of a client: masked, with less than 64 KiB.
+    func frame() async throws -> (opcode: UInt8, data: [UInt8]) {
+      let head = try await take(2)
+      var count = Int(head[1] & 127)
+      if count == 126 { count = try await take(2).reduce(0) { $0 << 8 | Int($1) } }
+      let mask = try await take(4)
+      return (head[0] & 15, try await take(count).enumerated().map { $1 ^ mask[$0 % 4] })
+    }
+
+    func packet() async throws -> (kind: UInt8, body: [UInt8]) {
+      let kind = try await take(1)[0]
+      var (count, shift) = (0, 0)
+      while true {
+        let byte = try await take(1)[0]
+        count |= Int(byte & 127) << shift
+        shift += 7
+        guard byte >= 128 else { break }
+      }
+      return (kind, try await take(count))
+    }
+  }
+}

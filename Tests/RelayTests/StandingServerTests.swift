@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import JSON
+import SQLite
+import Store
+import TestSupport
+import Testing
+import Timing
+
+@testable import Relay
+
+/// Upstreams with a time-out of ten seconds, in invented time.
+@Suite struct StandingServerTests {
+  enum Way: String, CaseIterable { case hubLive, hubHTTP, webhook, mqtt5, mqtt3 }
+
+  private final class Bench {
+    let scratch = Scratch(inMemory: true)
+    let loop = EventLoop(on: InventedMachine())
+    let store: Store
+    let server: StandingServer
+    private(set) var upstream: JournalUpstream!
+    var lines: [String] = []
+
+    init(_ way: Way, _ fault: StandingServer.Fault, isSecure: Bool = false, commands: Bool = false) throws {
+      store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
+      server = try StandingServer(fault, on: loop)
+      var mqtt = UpstreamSettings.MQTTSettings(
+        topic: try TopicTemplate("event"), statusTopic: try TopicTemplate("status"),
+        commandTopic: commands ? try TopicTemplate("command") : nil)
+      mqtt.version = way == .mqtt3 ? .v3 : .v5
+      let (kind, scheme): (UpstreamSettings.Kind, String) =
+        switch way {
+        case .hubLive, .hubHTTP: (.hub(isLive: way == .hubLive, keepAlive: 300), "http")
+        case .webhook:
+          (.webhook(secretFile: nil, template: nil, contentType: "application/json", batches: false), "http")
+        case .mqtt5, .mqtt3: (.mqtt(mqtt), "mqtt")
+        }
+      let journal = JournalUpstream.Settings(
+        name: "up", batchEvents: 1, fromStart: true, allowed: commands ? ["send"] : [])
+      upstream = try JournalUpstream(
+        UpstreamSettings(
+          kind: kind, journal: journal, url: "\(scheme)\(isSecure ? "s" : "")://127.0.0.1:\(server.port)",
+          timeout: .seconds(10)),
+        store: store, on: loop, log: Log(level: .warning, sink: { [unowned self] _, line in lines.append(line) }))
+      loop.afterTurn { [unowned self] in
+        store.commit()
+        if store.takeNews().hasGrown { upstream.wake() }
+      }
+    }
+
+    deinit {
+      upstream.stop()
+      server.stop()
+    }
+
+    func append(_ count: Int) throws {
+      store.write { store throws(SQLiteError) in
+        for number in 1...count {
+          try store.append(
+            .message, at: Moment(milliseconds: 1, trusted: true), body: Array(#"{"text":"\#(number)"}"#.utf8))
+        }
+      }
+      try store.commitNow()
+      upstream.wake()
+    }
+
+    /// False: it did not become so within that many seconds.
+    func pass(_ seconds: Int64, until isSo: () -> Bool = { false }) -> Bool {
+      let end = loop.now + .seconds(seconds)
+      while loop.now < end {
+        if isSo() { return true }
+        let timer = loop.schedule(at: end) {}
+        loop.turn(wait: true)
+        timer.cancel()
+      }
+      return isSo()
+    }
+  }
+
+  private static let cases: [(Way, StandingServer.Fault)] = [
+    (.hubLive, .takes(8)), (.hubLive, .silent), (.hubHTTP, .takes(3)), (.hubHTTP, .dripsBody), (.hubHTTP, .dripsHead),
+    (.webhook, .takes(3)), (.webhook, .dripsBody), (.webhook, .dripsHead), (.mqtt5, .takes(0)), (.mqtt5, .takes(8)),
+    (.mqtt5, .silent), (.mqtt5, .dripsHead), (.mqtt3, .takes(0)), (.mqtt3, .takes(8)), (.mqtt3, .silent),
+    (.mqtt3, .dripsHead),
+  ]
+
+  @Test(arguments: cases)
+  func `who takes nothing is given up in time, told, tried again, and gets all once when it is well`(
+    _ way: Way, _ fault: StandingServer.Fault
+  ) throws {
+    let bench = try Bench(way, fault)
+    let upstream = try #require(bench.upstream)
+    try bench.append(12)
+    // A broker has 20 s, and 15 more while its CONNACK drips; a hub's greeting 15; anything else its `timeout_s`. It is looked at four times
+    // within that.
+    let isBroker = way == .mqtt5 || way == .mqtt3
+    let limit = isBroker ? fault == .dripsHead ? 46.0 : 26 : fault == .silent ? 20 : 14
+    let begun = bench.loop.now
+    let isTold = bench.pass(60) { upstream.status.state == .waiting }
+    #expect(isTold && upstream.status.reason != nil, "\(upstream.status)")
+    #expect((bench.loop.now - begun).inSeconds <= limit)
+    _ = bench.pass(60)
+    let before = bench.server.taken.count
+    for minute in 0..<60 {
+      guard case .stuck(let events, _) = upstream.progress else {
+        Issue.record("minute \(minute): \(upstream.progress), \(upstream.status)")
+        return
+      }
+      #expect(events == 12 - before)
+      _ = bench.pass(60)
+    }
+    #expect(bench.server.connections > 8, "it is tried again: \(bench.server.connections)")
+    #expect((1...3).contains(bench.lines.count), "\(bench.lines)")
+    bench.server.fault = .well
+    let isDone = bench.pass(900) { upstream.status.pending == 0 }
+    #expect(isDone, "\(upstream.status)")
+    // Over an event that is looked into alone, one of those behind it may come first.
+    let taken = bench.server.taken.compactMap { Int($0) }
+    #expect(taken.sorted() == Array(1...12), "each once: \(taken)")
+    #expect(zip(taken, taken.dropFirst()).count { $0 > $1 } <= (isBroker ? 1 : 0), "in order: \(taken)")
+    #expect(upstream.status.deadLetters == 0)
+    guard case .fine = upstream.progress else {
+      Issue.record("\(upstream.progress)")
+      return
+    }
+  }
+
+  @Test(arguments: [Way.hubLive, .hubHTTP, .webhook, .mqtt5, .mqtt3])
+  func `a handshake of TLS that drips is given up in time, and tried again`(_ way: Way) throws {
+    let bench = try Bench(way, .drips, isSecure: true)
+    let upstream = try #require(bench.upstream)
+    try bench.append(2)
+    // Where the link does not open in 20 s, plain HTTP is tried.
+    let isTold = bench.pass(34) { upstream.status.state == .waiting }
+    #expect(isTold && upstream.status.reason != nil, "\(upstream.status)")
+    _ = bench.pass(3600)
+    #expect(bench.server.connections > 8 && bench.lines.count <= 3, "\(bench.lines)")
+    guard case .stuck = upstream.progress else {
+      Issue.record("\(upstream.progress)")
+      return
+    }
+  }
+
+  @Test func `questions that a hub never answers are told, and asked again, while events go`() throws {
+    let bench = try Bench(.hubLive, .noAnswers, commands: true)
+    let upstream = try #require(bench.upstream)
+    try bench.append(12)
+    let isTold = bench.pass(60) { upstream.updates?.trouble != nil }
+    #expect(isTold, "\(String(describing: upstream.updates))")
+    #expect(bench.server.taken.count == 12 && upstream.status.pending == 0)
+    _ = bench.pass(3600)
+    #expect(bench.lines.count == 1, "\(bench.lines)")
+    bench.server.fault = .well
+    let isWell = bench.pass(900) { upstream.updates?.trouble == nil }
+    #expect(isWell && bench.server.connections == 1)
+  }
+
+  @Test(arguments: [Way.mqtt5, .mqtt3])
+  func `a broker that never answers a subscription is told of, and tried again`(_ way: Way) throws {
+    let bench = try Bench(way, .noAnswers, commands: true)
+    let upstream = try #require(bench.upstream)
+    try bench.append(3)
+    let isTold = bench.pass(40) { upstream.status.reason?.contains("no answer to the subscription") == true }
+    #expect(isTold, "\(upstream.status)")
+    bench.server.fault = .well
+    let isWell = bench.pass(900) { upstream.status.state == .idle }
+    #expect(isWell && bench.server.taken == ["1", "2", "3"])
+  }
+}
