@@ -8,11 +8,9 @@ TEST_PACKAGES := python3 python3-venv curl openssl dbus-daemon mosquitto mosquit
 SWIFT ?= swift
 PYTHON_ENV := .build/python
 HOME_ASSISTANT := .build/home-assistant
-# For size, and with short relocations: what is not in the program is not in memory.
-RELEASE := --configuration release --static-swift-stdlib -Xswiftc -Osize -Xswiftc -use-ld=lld \
-  -Xlinker --icf=safe -Xlinker --gc-sections -Xlinker -z -Xlinker pack-relative-relocs
+RELEASE = $(shell ./deploy/release-flags)
 
-.PHONY: run test test-arm64 build deb deb-arm64 container bench bench-fleet manual format lint packages test-packages bluez-bench machine clean
+.PHONY: run test test-arm64 build deb deb-arm64 container bench bench-fleet called-functions manual format lint packages test-packages bluez-bench machine clean
 
 ## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
 run: packages
@@ -63,6 +61,11 @@ bench: packages test-packages $(PYTHON_ENV)/ready bluez-bench
 bench-fleet: packages test-packages
 	$(SWIFT) build $(RELEASE) --product meshpost-hub
 	./Benchmarks/fleet/run
+
+## called-functions: the order in which release programs have their functions, from one that runs (docs/decisions/0010)
+called-functions: build
+	./Benchmarks/memory.py .build/release --order .build/called-functions
+	gzip -9cn .build/called-functions >deploy/called-functions.gz
 
 ## manual: man pages and docs/json.md, made from the commands themselves
 manual:
