@@ -28,7 +28,9 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     .radioLost, .backlogged, .deadLetters, .nodeSilent, .clockWrong, .diskFull, .journalLoss, .journalConflict,
     .batteryLow, .supplyLow, .contactsFull, .radioQueueFull, .configurationWrong, .storeLost,
   ]
-  public static let ofHubs: [AlertRule] = [.gatewaySilent, .gatewayConflict, .hubDiskFull, .hubDatabase, .retentionHeld]
+  public static let ofHubs: [AlertRule] = [
+    .gatewaySilent, .gatewayConflict, .hubDiskFull, .hubDatabase, .retentionHeld,
+  ]
 
   /// How long it lasts before it is told, and how long all has to be well before it is over; what a configuration does not change.
   public var usual: AlertTimes {

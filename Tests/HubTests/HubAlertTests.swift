@@ -140,7 +140,9 @@ import Timing
             + #""since":\#(number - 9_007_199_254_740_991)}"#))
     }
     try await take([event(1, "begin"), event(2, "end")], store)
-    for (number, rule) in ["gateway_silent", "gateway_conflict", "hub_disk_full", "hub_database", "retention_held"].enumerated() {
+    for (number, rule) in ["gateway_silent", "gateway_conflict", "hub_disk_full", "hub_database", "retention_held"]
+      .enumerated()
+    {
       try await take([told(rule, Int64(number), "begin"), told(rule, Int64(number), "end")], store, epoch: "own")
     }
     #expect(try await all(store).map(\.rule) == ["backlogged"], "they would be taken for the hub's")

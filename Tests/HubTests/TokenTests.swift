@@ -90,7 +90,7 @@ import Testing
     }
     // As a hub of the version before left it.
     let older = try Database(location: location)
-    try older.execute("DROP TABLE token_gateways; PRAGMA user_version = \(HubSchema.newest - 1)")
+    try older.execute("DROP TABLE token_gateways; DROP TABLE retention; PRAGMA user_version = 13")
     let stores = try HubStores(location: location)
     let access = HubAccess([token("shared"), token("second"), token("third")])
     #expect(try await come("hill", with: "shared", access, stores) == nil)

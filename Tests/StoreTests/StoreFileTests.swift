@@ -126,7 +126,7 @@ import Timing
     try? FileManager.default.removeItem(atPath: settings.location + "-wal")  // `try?`: there may be none
     store = try Store(settings)
     #expect(store?.epoch != epoch && store?.epochFirst == 6 && store?.epochBefore(of: 5) == epoch)
-    #expect(store?.lostFromLog?.contains("ends with event 5, and there was an event 8") == true)
+    #expect(store?.putBack?.contains("ends with event 5, and there was an event 8") == true)
     try hear(1, #require(store))
     let renewed = try #require(store?.epoch)
     store = nil
