@@ -119,7 +119,7 @@ import Timing
     store = nil
     let image = try Data(contentsOf: URL(filePath: settings.location))
     store = try Store(settings)
-    #expect(store?.epoch == epoch && store?.lostFromLog == nil, "it is as it was")
+    #expect(store?.epoch == epoch && store?.putBack == nil, "it is as it was")
     try hear(3, #require(store))
     store = nil
     try image.write(to: URL(filePath: settings.location))
