@@ -126,7 +126,7 @@ extension WholeProgramTests {
             [[hook]]
             name = "no"
             kinds = ["message"]
-            run = ["/bin/false"]
+            run = ["/bin/grep", "-qv", "nobody takes"]
             \(geteuid() == 0 ? "user = \"nobody\"" : "")
             [alerts]
             clock_wrong = false
@@ -140,6 +140,7 @@ extension WholeProgramTests {
       try rig.startGateway()
       try rig.waitForSync()
       rig.radio?.write("dm r1 r0 nobody takes this")
+      rig.radio?.write("dm r1 r0 this is taken")
       try untilTrue("both: \(rig.gateway?.lines ?? [])") { try Set(Self.open(rig)) == ["backlogged", "dead_letters"] }
       #expect(try Self.row(rig, "backlogged")?["subject"]?.string == "hub")
       #expect(try Self.row(rig, "dead_letters")?["subject"]?.string == "hook/no")

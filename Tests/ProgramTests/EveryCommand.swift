@@ -32,7 +32,7 @@ final class EveryCommand {
         [[hook]]
         name = "no"
         kinds = ["message"]
-        run = ["/bin/false"]
+        run = ["/bin/grep", "-qv", "hello"]
         \(geteuid() == 0 ? "user = \"nobody\"" : "")
         """)
     try rig.startHub()

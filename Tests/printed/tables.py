@@ -372,6 +372,8 @@ until_true 'curl -s -o /dev/null -w "%{http_code}" -H "Authorization: Bearer a-t
     "sudo meshpost-hub tokens remove hilltop --keep-newest": {
         "before": """
 cp /etc/meshpost-hub/tokens/hilltop /root/both; tail -n 1 /root/both >/root/hub.token
+says() { curl -s -o /dev/null -w '%{http_code}' -H "Authorization: Bearer $($1 -n 1 /root/both)" https://hub.example.org/v1/gateways/hilltop; }
+until_true 'test $(says tail) = 200'
 sudo meshpost setup --unattended --upstream hub=https://hub.example.org --token-file hub=/root/hub.token""",
         "shows": "removed 1 token of hilltop",
         "after": r"""
