@@ -151,6 +151,7 @@ public final class Daemon {
 
   /// Runs until SIGTERM or SIGINT.
   public func run() {
+    SpareMemory.readInPieces()
     let signals = SignalQueue([SIGTERM, SIGINT, SIGHUP], on: loop)
     run(signals)
     withExtendedLifetime(signals) {}
