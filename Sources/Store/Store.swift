@@ -248,8 +248,14 @@ public final class Store {
   private func begin() throws(SQLiteError) {
     guard !database.isInTransaction else { return }
     try database.run("BEGIN IMMEDIATE")
-    swap(&taken, &alongside)
-    for work in taken.values { try work(self) }
+    try takeAlong()
+  }
+
+  private func takeAlong() throws(SQLiteError) {
+    let works = alongside
+    alongside = [:]
+    taken.merge(works) { $1 }
+    for work in works.values { try work(self) }
   }
 
   /// Defers `work` to the next transaction, because it is not worth its own commit; a power cut before that loses it. Of several
@@ -348,9 +354,12 @@ public final class Store {
   private static let maxRounds = 64
 
   private func commitOnce() {
+    let hasWaited = isPromised
     (isUrgent, isPromised) = (false, false)
     if doomed == nil, database.isInTransaction {
       do {
+        // What was to go along since it began would be half a minute late.
+        if hasWaited { try takeAlong() }
         try database.run("COMMIT")
       } catch {
         doomed = StoreError(error)
