@@ -35,15 +35,18 @@ public final class MQTTClient {
   var stream: (any ByteStream)?
   private var decoder = MQTTDecoder(.v5)
   private var search: VersionSearch
-  private var lastID: UInt16 = 0
+  var lastID: UInt16 = 0
   var waiting: [UInt16: Promise<MQTTAnswer?>] = [:]
   var subscribing: Set<UInt16> = []
   /// A subscription with less than QoS 1 ends the connection.
   public var needsQuality1 = false
-  /// Maximum number of received messages that wait for the owner.
-  private(set) var maxReceived = 16
   /// Received messages that are not acknowledged yet.
   var incoming: Set<UInt16> = []
+  /// Bytes of received messages that the owner has in hand, and their maximum.
+  var heldBytes = 0
+  private(set) var maxHeldBytes = MQTTOptions(clientID: "").maxHeldBytes
+  /// Resumed when the owner has let go of a message, or the connection has ended.
+  let released = Waiter()
   /// The idle time that the path supports, learnt over all connections; `nil`: no pings.
   private var silences: KeepAlive?
   /// The negotiated keep-alive; `nil`: none.
@@ -65,8 +68,6 @@ public final class MQTTClient {
   public private(set) var sharesSubscriptions: Bool?
   /// The client id that the broker assigned.
   private var givenID: String?
-  /// The broker's receive maximum, and the publications that wait for it.
-  private(set) var receiveMaximum = 65535
   var aliases = TopicAliases(most: 0)
   /// Encoded output that is sent with the next packet.
   var gathered: [UInt8] = []
@@ -147,7 +148,7 @@ public final class MQTTClient {
     let stream = try await open()
     self.stream = stream
     decoder = MQTTDecoder(version, maxBytes: Int(options.maxBytes))
-    maxReceived = options.tolerated ?? (version == .v5 ? Int(options.receiveMaximum) : 1024)
+    maxHeldBytes = options.maxHeldBytes
     send(.connect(options, version))
     do {
       let hello = search.isGuess ? patience.guess : patience.hello
@@ -241,8 +242,7 @@ public final class MQTTClient {
     retains = greeting.retains
     sharesSubscriptions = greeting.sharesSubscriptions
     maxBytes = greeting.maxBytes
-    receiveMaximum = max(1, greeting.receiveMaximum)
-    window = min(receiveMaximum, version == .v5 ? Self.widest.v5 : Self.widest.v3)
+    window = min(max(1, greeting.receiveMaximum), version == .v5 ? Self.widest.v5 : Self.widest.v3)
     aliases = TopicAliases(most: greeting.topicAliases)
     let seconds = Int64(greeting.keepAlive ?? Int(options.keepAlive))
     agreed = seconds > 0 ? .seconds(seconds) : nil
@@ -271,7 +271,9 @@ public final class MQTTClient {
     guard let stream else { throw StreamEnd.cancelled }
     while true {
       do throws(MQTTError) {
-        while failure == nil, self.stream === stream, let event = try decoder.next() { try take(event) }
+        while failure == nil, self.stream === stream, !isFull(stream), let event = try decoder.next() {
+          try take(event)
+        }
       } catch {
         // Only MQTT 5 has this packet from a broker.
         if version == .v5 { send(.disconnect(code: error.code)) }
@@ -279,6 +281,7 @@ public final class MQTTClient {
       }
       if let failure { throw failure }
       do throws(StreamEnd) {
+        guard try await hasRoom(stream) else { continue }
         decoder.append(try await stream.read())
         lastHeard = loop.now
       } catch {
@@ -363,15 +366,6 @@ public final class MQTTClient {
     stream?.close()
   }
 
-  /// A packet identifier that is not in use.
-  func freshID() -> UInt16 {
-    repeat {
-      lastID = lastID == .max ? 1 : lastID + 1
-    } while (waiting[lastID] != nil || subscribing.contains(lastID))
-      && waiting.count + subscribing.count < 65535
-    return lastID
-  }
-
   /// A clean DISCONNECT, so that the will is not published.
   public func close() {
     if isUp { send(.disconnect(code: 0)) }
@@ -390,6 +384,7 @@ public final class MQTTClient {
     incoming = []
     (queued, gathered, pingedAfter) = ([], [], nil)
     vacancy.resume()
+    released.resume()
     for answer in unanswered { answer.keep(nil) }
   }
 }

@@ -1,7 +1,29 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
+import Streams
+
 /// Handles the broker's packets on an established connection.
 extension MQTTClient {
+  /// No message is taken while more output than this waits: a broker that reads no answers gets no further commands in.
+  static let maxUnsent = 256 * 1024
+
+  func isFull(_ stream: any ByteStream) -> Bool {
+    heldBytes >= maxHeldBytes || stream.pendingBytes > Self.maxUnsent
+  }
+
+  /// Mosquitto 2.0.11 sends more than the receive maximum: what is too much stays with the kernel, which holds the broker back. False: there
+  /// was none, and there may be now.
+  func hasRoom(_ stream: any ByteStream) async throws(StreamEnd) -> Bool {
+    guard isFull(stream), self.stream === stream else { return true }
+    guard stream.pendingBytes <= Self.maxUnsent else {
+      try await stream.drained()
+      return false
+    }
+    do { try await released.wait() } catch { throw .cancelled }
+    return false
+  }
+
   func take(_ event: MQTTEvent) throws(MQTTError) {
     switch event {
     case .connected: throw .protocolError("a second greeting")
@@ -45,16 +67,33 @@ extension MQTTClient {
         guard isRepeated else { throw .init(code: 0x91, description: "two messages with one identifier") }
         return
       }
-      guard incoming.count < maxReceived else {
-        throw .init(code: 0x93, description: "more messages in flight than allowed")
-      }
       incoming.insert(id)
     }
-    let connection = stream
+    let (connection, hold) = (stream, Hold(message, of: self))
     onMessage(message) { [weak self] in
       // On another connection the acknowledgement would apply to another message.
       guard let self, let id, self.stream === connection, self.incoming.remove(id) != nil else { return }
-      self.send(.acknowledge(id: id))
+      withExtendedLifetime(hold) { self.send(.acknowledge(id: id)) }
+    }
+  }
+
+  /// A message counts until the owner drops the closure that acknowledges it.
+  private final class Hold {
+    /// About what a task takes that handles a message.
+    private static let overhead = 1024
+
+    private weak var client: MQTTClient?
+    private let bytes: Int
+
+    init(_ message: MQTTMessage, of client: MQTTClient) {
+      self.client = client
+      bytes = message.payload.count + message.topic.utf8.count + (message.correlation?.count ?? 0) + Self.overhead
+      client.heldBytes += bytes
+    }
+
+    deinit {
+      client?.heldBytes -= bytes
+      client?.released.resume()
     }
   }
 

@@ -12,9 +12,9 @@ public struct MQTTOptions: Equatable, Sendable {
   public var will: MQTTMessage?
   /// Maximum number of messages that wait for our acknowledgement.
   public var receiveMaximum: UInt16 = 16
-  /// More of them than this end the connection; `nil`: than the receive maximum, or 1024 of a broker of version 3.1.1, which is not told one.
-  /// After a restart mosquitto 2.0.11 has more under way than it was told.
-  public var tolerated: Int?
+  /// Nothing is read while the owner has as much in hand, in bytes. It goes beyond the receive maximum, which brokers of version 3.1.1 are not
+  /// told, and to which mosquitto 2.0.11 does not keep.
+  public var maxHeldBytes = 1 << 20
   /// Maximum packet size. MQTT 5 brokers are told, and leave out larger ones; larger messages of version 3.1.1 brokers are
   /// skipped and reported without their payload.
   public var maxBytes = UInt32(MQTTDecoder.maxBytes)

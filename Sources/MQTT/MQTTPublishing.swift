@@ -23,6 +23,15 @@ extension MQTTClient {
     expectNext()
   }
 
+  /// A packet identifier that is not in use.
+  func freshID() -> UInt16 {
+    repeat {
+      lastID = lastID == .max ? 1 : lastID + 1
+    } while (waiting[lastID] != nil || subscribing.contains(lastID))
+      && waiting.count + subscribing.count < 65535
+    return lastID
+  }
+
   /// Waiting publications go first.
   private var hasRoom: Bool { waiting.count < window && queued.isEmpty }
 
@@ -37,7 +46,7 @@ extension MQTTClient {
   func publish(_ message: MQTTMessage, _ answer: Promise<MQTTAnswer?>) {
     guard isUp else { return answer.keep(nil) }
     // Exceeding the broker's receive maximum would end the connection: the rest waits.
-    guard waiting.count < receiveMaximum else {
+    guard waiting.count < window else {
       guard queued.count < Self.maxQueued else { return answer.keep(MQTTAnswer(0x97)) }
       return queued.append((message, answer))
     }

@@ -99,6 +99,59 @@ import Timing
     client.close()
   }
 
+  @Test(arguments: [MQTTVersion.v3, .v5])
+  func `what a broker sends beyond what it was told waits for its turn, and all of it is taken`(_ version: MQTTVersion)
+    throws
+  {
+    let broker = try ScriptedBroker(on: loop, answers: [version == .v5 ? [0x20, 3, 0, 0, 0] : [0x20, 2, 0, 0]])
+    let client = client(broker, version)
+    var (inHand, most): ([() -> Void], Int) = ([], 0)
+    client.onMessage = { _, acknowledge in
+      inHand.append(acknowledge)
+      most = max(most, inHand.count)
+    }
+    var options = MQTTOptions(clientID: "c", keepAlive: 0)
+    options.maxHeldBytes = 40_000
+    try begin(client, options)
+    let properties: [UInt8] = version == .v5 ? [0] : []
+    for id in UInt16(1)...500 {
+      broker.say([0x32, 5 + UInt8(properties.count), 0, 1, 0x74, UInt8(id >> 8), UInt8(id & 0xFF)] + properties)
+    }
+    var taken = 0
+    while taken < 500 {
+      // As many as there is room for, or the last ones.
+      try until(loop) { client.heldBytes >= options.maxHeldBytes || taken + inHand.count == 500 }
+      taken += inHand.count
+      for acknowledge in inHand { acknowledge() }
+      inHand = []
+    }
+    try until(loop) { broker.received.flatMap(\.self).count == 500 * 4 }
+    #expect(most > 16 && most <= 40 && client.heldBytes == 0, "\(most) in hand")
+    client.close()
+  }
+
+  @Test func `a broker that takes no answers gets no more messages in, and goes on when it takes them`() throws {
+    let broker = try ScriptedBroker(on: loop, answers: [[0x20, 3, 0, 0, 0]])
+    let client = client(broker)
+    var came = 0
+    let answer = MQTTMessage(topic: "a", payload: [UInt8](repeating: 7, count: 60_000))
+    client.onMessage = { _, acknowledge in
+      came += 1
+      acknowledge()
+      _ = client.publish(answer)
+    }
+    try begin(client)
+    var pending: Int { client.stream?.pendingBytes ?? 0 }
+    broker.isDeaf = true
+    for _ in 0..<250 { broker.say([0x30, 4, 0, 1, 0x74, 0]) }
+    try until(loop) { pending > 256 * 1024 }
+    for _ in 0..<20 { loop.turn(wait: false) }
+    #expect(came < 250 && pending < 512 * 1024, "\(came) came, \(pending) bytes wait")
+    broker.isDeaf = false
+    try until(loop) { came == 250 }
+    client.close()
+  }
+
   @Test(arguments: [1, 3])
   func `no more is under way than the broker takes at once, and in order`(_ most: UInt8) throws {
     let broker = try ScriptedBroker(on: loop, answers: [[0x20, 6, 0, 0, 3, 0x21, 0, most]])

@@ -9,8 +9,8 @@ import Timing
 /// Takes publications from a broker into a hub's database. One is acknowledged when its events are on disk there, and not before: until then the
 /// broker keeps it, and sends it again to the next connection. So neither a kill of this program nor an absent database loses any.
 final class BrokerConsumer {
-  /// Payloads in hand that are not stored yet. A broker of version 5 keeps to the window; of others the connection is ended here, and what
-  /// was in hand comes again.
+  /// Payloads in hand that are not stored yet. Where a broker does not keep to the window the connection is ended here, and what was in hand
+  /// comes again.
   private static let maxHeldBytes = 64 << 20
   /// The same in publications.
   private static let maxHeld = 16384
@@ -178,7 +178,7 @@ final class BrokerConsumer {
     // The topic and the packet's own fields beside the payload.
     options.maxBytes = UInt32(Publication.maxBytes + 4096)
     // NATS has a thousand under way, and repeats all of them when a node is gone; here the bytes are bounded.
-    options.tolerated = Int(UInt16.max)
+    options.maxHeldBytes = .max
     return options
   }
 
