@@ -11,6 +11,11 @@ public enum Visible {
   /// In one line: breaks and tabs become blanks.
   public static func line(_ text: String) -> String { clean(text) { isBreak($0) ? " " : nil } }
 
+  /// The beginning of what a server said, in one line: it may have any length, and goes into logs and on disk.
+  public static func excerpt(_ text: String) -> String {
+    line(String(String.UnicodeScalarView(text.unicodeScalars.prefix(200))))
+  }
+
   /// Whether it is one line of so many bytes as it stands: what people and programs hand on as an id.
   public static func isLine(_ text: String, bytes: ClosedRange<Int>) -> Bool {
     bytes.contains(text.utf8.count) && line(text).isExactly(text)

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
+
 /// Reason codes of CONNACK (3.1.1 and 5), PUBACK, SUBACK and DISCONNECT as text, and the reaction to them.
 enum MQTTReason {
   /// The reason as text, with the broker's own words and the server that it refers to.
   static func words(_ code: UInt8, _ reason: String? = nil, server: String? = nil) -> String {
     var words = name(code)
-    if let reason, !reason.isEmpty { words += ": \(short(reason))" }
-    if let server, !server.isEmpty { words += "; it names \(short(server))" }
+    if let reason, !reason.isEmpty { words += ": \(Visible.excerpt(reason))" }
+    if let server, !server.isEmpty { words += "; it names \(Visible.excerpt(server))" }
     return words
-  }
-
-  /// Text from outside is cut for the log.
-  private static func short(_ text: String) -> String {
-    String(String.UnicodeScalarView(text.unicodeScalars.prefix(200)))
   }
 
   private static func name(_ code: UInt8) -> String {

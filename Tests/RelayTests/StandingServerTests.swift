@@ -78,6 +78,14 @@ import Timing
     }
   }
 
+  @Test func `of a server's reasons, however long, only the beginning is told and kept`() throws {
+    let bench = try Bench(.hubLive, .explains(60_000))
+    try bench.append(1)
+    #expect(bench.pass(60) { bench.upstream.status.reason != nil })
+    let told = bench.lines + [bench.upstream.status.reason ?? ""]
+    #expect(told.contains { $0.contains("yyyy") } && told.allSatisfy { $0.utf8.count < 1000 }, "\(told.map(\.count))")
+  }
+
   private static let cases: [(Way, StandingServer.Fault)] = [
     (.hubLive, .takes(8)), (.hubLive, .silent), (.hubHTTP, .takes(3)), (.hubHTTP, .dripsBody), (.hubHTTP, .dripsHead),
     (.webhook, .takes(3)), (.webhook, .dripsBody), (.webhook, .dripsHead), (.mqtt5, .takes(0)), (.mqtt5, .takes(8)),

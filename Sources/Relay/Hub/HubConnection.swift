@@ -53,6 +53,11 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   private var batches: [(number: Int, lane: Lane?, last: Int64, answer: Promise<Verdict>)] = []
   var lastNumber = 0
   private var batchesTaken: UInt64 = 0
+  /// The hub's requests that are being carried out, and the ends of answers that may not have gone out, as of `bytesSent`.
+  var carriedOut = 0
+  var answerEnds: [UInt64] = []
+  /// One was carried out.
+  let answered = Waiter()
   /// Questions that have no answer yet.
   var asked: [String: Promise<JSONValue?>] = [:]
   private var lastHeard = MonotonicTime(seconds: 0)
@@ -257,6 +262,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       lastHeard = loop.now
       if isPinged { stirred.resume() }
       if case .message(let bytes) = event { try take(Self.message(bytes), socket) }
+      try await untilRoom(on: socket)
     }
   }
 
@@ -336,20 +342,6 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     }
   }
 
-  /// An answer to a batch; `nil` when it makes no sense.
-  private static func verdict(_ type: String, _ message: JSONValue) -> Verdict? {
-    let words = message["error"]?.string ?? type
-    switch type {
-    case "taken": return message["acknowledged"]?.count.map { .acknowledged(through: $0) }
-    case "refused": return .refused(status: Int(message["status"]?.integer ?? 422), reason: words)
-    case "busy":
-      let seconds = min(max(message["retry_after_s"]?.integer ?? 1, 0), RetryPolicy.longestRetryAfter)
-      return .busy(reason: words, after: .seconds(seconds))
-    case "conflict": return .diverged(reason: "it has another event \(message["seq"]?.count ?? 0)")
-    default: return .retry(reason: "the hub is missing earlier events", after: nil)
-    }
-  }
-
   private func answered(_ number: Int64?, _ verdict: (_ last: Int64) -> Verdict?) throws(Nonsense) {
     // Of another number: it was void by then.
     guard let first = batches.first, number == Int64(first.number) else { return }
@@ -385,8 +377,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       socket.close()
     }
     way = .none
-    batches = []
-    isProbed = false
+    (batches, answerEnds, isProbed) = ([], [], false)
     let unanswered = asked
     asked = [:]
     for question in unanswered.values { question.keep(nil) }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import EventLoop
 import HTTP
 import JSON
 import Store
 
-/// What the gateway asks the hub, and tells it of itself; what the hub asks.
+/// What the gateway asks the hub, and tells it of itself; what the hub answers and asks.
 extension HubConnection {
   /// How a link begins. Source: docs/hub-protocol.md.
   func hello() -> [UInt8] {
@@ -24,6 +25,20 @@ extension HubConnection {
   /// Rare, and asked by HTTP, whatever carries the events.
   func standing(of epoch: String, through seqs: ByLane<Int64?>) async -> Greeting {
     await http.standing(of: epoch, through: seqs)
+  }
+
+  /// An answer to a batch; `nil` when it makes no sense.
+  static func verdict(_ type: String, _ message: JSONValue) -> Verdict? {
+    let words = message["error"]?.string.map(Visible.excerpt) ?? type
+    switch type {
+    case "taken": return message["acknowledged"]?.count.map { .acknowledged(through: $0) }
+    case "refused": return .refused(status: Int(message["status"]?.integer ?? 422), reason: words)
+    case "busy":
+      let seconds = min(max(message["retry_after_s"]?.integer ?? 1, 0), RetryPolicy.longestRetryAfter)
+      return .busy(reason: words, after: .seconds(seconds))
+    case "conflict": return .diverged(reason: "it has another event \(message["seq"]?.count ?? 0)")
+    default: return .retry(reason: "the hub is missing earlier events", after: nil)
+    }
   }
 
   // MARK: Questions
@@ -85,15 +100,43 @@ extension HubConnection {
 
   // MARK: The hub's requests
 
+  /// Bytes of a request's id. Answers begin with it.
+  private static let maxID = 64
+  /// Requests that the hub may have without having taken the answers.
+  private static let maxOwed = 64
+
+  /// Reads no further while the hub takes no answers: they would fill the memory.
+  func untilRoom(on socket: WebSocket) async throws(CancellationError) {
+    while carriedOut + answersWaiting(on: socket) > Self.maxOwed {
+      guard answersWaiting(on: socket) > 0 else {
+        try await answered.wait()
+        continue
+      }
+      // Why it has ended is told to the next reader.
+      do { try await socket.drained() } catch { return }
+    }
+  }
+
+  private func answersWaiting(on socket: WebSocket) -> Int {
+    let gone = socket.bytesSent - min(socket.bytesSent, UInt64(socket.pendingBytes))
+    answerEnds.removeFirst(answerEnds.firstIndex { $0 > gone } ?? answerEnds.count)
+    return answerEnds.count
+  }
+
   func requested(_ message: JSONValue, _ socket: WebSocket) {
-    guard let id = message["id"]?.string else { return }
+    guard let id = message["id"]?.string, id.utf8.count <= Self.maxID else { return }
     guard message["method"]?.string == "command" else {
       return respond(id, [], code: "unknown_method", socket)
     }
     var request = JSONWriter()
     request.value(message["params"] ?? .null)
     // It is carried out to its end, whatever becomes of the link; the answer goes where the request came from.
+    carriedOut += 1
     loop.begin { [weak self, weak socket] in
+      defer {
+        self?.carriedOut -= 1
+        self?.answered.resume()
+      }
       let answer = await self?.commands?.take(request.bytes)
       if let self, let socket { self.respond(id, answer ?? [], code: answer == nil ? "store" : "invalid", socket) }
     }
@@ -106,5 +149,6 @@ extension HubConnection {
     var json = JSONWriter()
     json.value(.object([("type", .string("response")), ("id", .string(id))] + fields.filter { $0.0 != "id" }))
     socket.send(text: json.bytes)
+    if case .live(let current) = way, current === socket { answerEnds.append(socket.bytesSent) }
   }
 }

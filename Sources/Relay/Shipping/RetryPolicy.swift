@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import Glibc
 import HTTP
 import Timing
@@ -108,7 +109,7 @@ enum RetryPolicy {
 
   /// The beginning of what the server said, on one line.
   private static func serverWords(_ body: [UInt8]) -> String {
-    let text = String(decoding: body.prefix(200), as: UTF8.self).filter { !$0.isNewline }
+    let text = Visible.excerpt(String(decoding: body.prefix(1024), as: UTF8.self))
     return text.isEmpty ? "" : ": \(text)"
   }
 }
