@@ -133,6 +133,22 @@ import Transport
     }
   }
 
+  @Test func `the outbox fits into one answer, however much servers have said`() throws {
+    let fixture = try Fixture()
+    let body = Array(#"{"text":"\#(String(repeating: "x", count: 9000))"}"#.utf8)
+    fixture.store.write { store throws(SQLiteError) in
+      for seq in Int64(1)...200 {
+        try store.bury(
+          JournalEvent(seq: seq, at: 1, trusted: true, kind: "message", body: body), upstream: "up", status: 422,
+          reason: String(repeating: "y", count: 20_000), at: 1)
+      }
+    }
+    try fixture.store.commitNow()
+    let answer = try fixture.answer("GET /v1/outbox", until: "]}")
+    #expect(answer.hasPrefix("HTTP/1.1 200 ") && answer.contains(#""seq":60,"#) && answer.utf8.count < 1 << 20)
+    #expect(!answer.contains(String(repeating: "y", count: 300)))
+  }
+
   @Test func `who follows is told what comes`() throws {
     let fixture = try Fixture()
     let descriptor = try fixture.ask("GET /v1/events?follow=1&limit=0")

@@ -72,20 +72,27 @@ struct RelayAPI {
     return .json { $0.field("dropped", count) }
   }
 
+  /// Dead letters in one answer.
+  private static let maxLetterBytes = 640 * 1024
+
   func outbox() throws -> Answer {
     try .json { json in
       json.arrayField("upstreams") { json in
         for upstream in relay.upstreams { json.object { StatusReport.write(upstream.status, to: &$0) } }
       }
       try json.arrayField("dead_letters") { json in
+        var bytes = 0
         try store.eachDeadLetter(limit: 500) { letter in
+          // Programs read no longer answers than 1 MiB.
+          bytes += letter.event.body.count + 1024
+          guard bytes <= Self.maxLetterBytes else { return false }
           json.object { json in
             json.field("upstream", letter.upstream)
             json.field("seq", letter.event.seq)
             json.field("at", letter.event.at)
             json.field("kind", letter.event.kind)
             json.field("status", letter.status)
-            json.field("reason", letter.reason)
+            json.field("reason", Visible.excerpt(letter.reason))
             json.field("body", json: letter.event.body)
           }
           return true
