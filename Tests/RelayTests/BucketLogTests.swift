@@ -72,4 +72,19 @@ private final class ReadySource: UpdatesSource {
       ])
     #expect(!lines.contains { $0.contains("private") || $0.contains("\u{1B}") })
   }
+
+  @Test func `a minute has twice as many answers to a broker's clients as it may have commands`() throws {
+    let (scratch, loop) = (Scratch(), EventLoop(on: InventedMachine()))
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let desk = CommandIntake(
+      CommandIntake.Settings(perMinute: 3), upstream: "broker", store: store, on: loop, log: Log())
+    var answered = 0
+    for _ in 0..<2 {
+      for _ in 0..<100 { answered += desk.mayAnswer() ? 1 : 0 }
+      let timer = loop.schedule(after: .seconds(60)) {}
+      loop.turn(wait: true)
+      timer.cancel()
+    }
+    #expect(answered == 12)
+  }
 }

@@ -41,6 +41,9 @@ final class MQTTCarrier: MeteredCarrier {
     var statsInterval: Duration = .seconds(300)
   }
 
+  /// Bytes of an answer's topic and correlation data: who asks chooses them, and they cost this side's line.
+  private static let maxLabel = 1024
+
   let kind = "mqtt"
   let keepsConnection = true
   let settings: Settings
@@ -108,8 +111,9 @@ final class MQTTCarrier: MeteredCarrier {
       guard let answer = await self?.commands?.take(message.payload), let self else { return }
       acknowledge()
       let topic = message.responseTopic ?? message.topic + "/result"
-      // Who has the answer sent to where commands come from gets none.
-      guard !answer.isEmpty, self.client.isUp, TopicTemplate.isPublishable(topic), self.apart(topic).isExactly(topic)
+      // Who has the answer sent to where commands come from gets none, nor who has more than a label sent back with it.
+      guard !answer.isEmpty, self.client.isUp, TopicTemplate.isPublishable(topic), self.apart(topic).isExactly(topic),
+        topic.utf8.count + (message.correlation?.count ?? 0) <= Self.maxLabel, self.commands?.mayAnswer() == true
       else { return }
       _ = self.client.publish(MQTTMessage(topic: topic, payload: answer, correlation: message.correlation))
     }

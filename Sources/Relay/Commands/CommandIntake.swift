@@ -60,6 +60,8 @@ final class CommandIntake: CommandTaker {
   /// Runs commands. Without it the queue waits, and live requests are refused.
   weak var host: (any RelayHost)?
   private var recent: [MonotonicTime] = []
+  /// Of the last minute.
+  private var answers: [MonotonicTime] = []
   private var toldLimitAt: MonotonicTime?
   private var toldUnreadAt: MonotonicTime?
   /// Commands since the start that were refused without an event: unreadable, or too many.
@@ -94,6 +96,13 @@ final class CommandIntake: CommandTaker {
       }
       return await run(command)
     }
+  }
+
+  func mayAnswer() -> Bool {
+    answers.removeAll { loop.now - $0 >= .seconds(60) }
+    guard answers.count < 2 * settings.perMinute else { return false }
+    answers.append(loop.now)
+    return true
   }
 
   private struct Unreadable: Error {
