@@ -75,6 +75,7 @@ private final class ReadySource: UpdatesSource {
 
   @Test func `a minute has twice as many answers to a broker's clients as it may have commands`() throws {
     let (scratch, loop) = (Scratch(), EventLoop(on: InventedMachine()))
+    defer { withExtendedLifetime(scratch) {} }
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
     let desk = CommandIntake(
       CommandIntake.Settings(perMinute: 3), upstream: "broker", store: store, on: loop, log: Log())
