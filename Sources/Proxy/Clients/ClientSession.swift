@@ -185,7 +185,7 @@ final class ClientSession {
     case .radio: return try await pass(command, frame)
     case .request(let answer): return try await askNode(command, frame, answer)
     case .danger(let danger):
-      log.warning(
+      gateway.tell(
         "client \(name) requested \(danger.rawValue): refused; [[proxy]] allow = [\"\(danger.rawValue)\"] permits it")
       return .reply(.error(.unsupported))
     case .refused(let error): return .reply(.error(error))
