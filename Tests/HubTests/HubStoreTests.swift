@@ -78,6 +78,9 @@ import Testing
     // A name that begins with an accent makes one character of the mark and itself.
     _ = try await store.take(
       batch(2, "message", message("⇄\u{301}Birch@hill: hello", snr: 1)), from: "valley", at: 1000)
+    for (seq, text) in ["y: ⇄zoe@A: hi", " \u{200B}⇄zoe@A: hi", "bot repeats ⇄zoe@A: hi"].enumerated() {
+      _ = try await store.take(batch(3 + Int64(seq), "message", message(text, snr: 1)), from: "valley", at: 1000)
+    }
     _ = try await store.take(
       batch(1, "channel", #"{"slot":1,"channel":"0011223344556677"}"#), from: "far", at: 1001)
     #expect(try await updates(store, Self.channel, of: "far")["updates"]?.array?.isEmpty == true)

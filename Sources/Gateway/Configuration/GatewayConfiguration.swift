@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import EventLoop
 import Glibc
 import Messaging
@@ -215,12 +216,7 @@ public struct GatewayConfiguration: Sendable {
 
   private static func gateway(_ table: inout TOMLReader) -> String? {
     guard let id = table.string("id") else { return nil }
-    let allowed = id.utf8.allSatisfy { byte in
-      byte < 0x80
-        && (Character(Unicode.Scalar(byte)).isLetter || Character(Unicode.Scalar(byte)).isNumber
-          || ".-_".utf8.contains(byte))
-    }
-    if !allowed || !(1...64).contains(id.utf8.count) {
+    if !RelayMark.isGateway(id) {
       table.note("id", "\"\(id)\" is not allowed: 1 to 64 letters, digits, `.`, `_` and `-`")
     }
     return id

@@ -26,14 +26,13 @@ final class ChannelExchange {
     var perMinute = 6
   }
 
-  static let mark = "⇄"
-
   private let messenger: Messenger
   private let store: Store
   private let log: Log
   private let clock: WallClock
   var settings: Settings
   private var rates = SourceRates()
+  private var toldName: Text?
 
   init(_ settings: Settings, _ messenger: Messenger, _ store: Store, log: Log) {
     self.settings = settings
@@ -45,7 +44,7 @@ final class ChannelExchange {
 
   /// Digests of the channels that are exchanged: those of the configuration, and what documents say of each.
   func digests() -> [String] {
-    guard settings.isOn else { return [] }
+    guard settings.isOn, isNameWhole() else { return [] }
     var wanted: [String] = []
     do throws(StoreError) {
       var known: [Channel] = []
@@ -60,6 +59,17 @@ final class ChannelExchange {
       return []
     }
     return wanted
+  }
+
+  /// What a radio called `a: b` sends would come back as a text of `a` that begins with `b: `.
+  private func isNameWhole() -> Bool {
+    guard let name = messenger.ownName, RelayMark.splits(name: name.bytes) else { return true }
+    if toldName != name {
+      log.warning(
+        "relay: no messages of other places are sent: the radio's name contains \": \" (meshpost radio set name=…)")
+    }
+    toldName = name
+    return false
   }
 
   /// Two channels may have the same name: then it is neither's, but for that of a `#channel`.
@@ -77,7 +87,7 @@ final class ChannelExchange {
   }
 
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate {
-    guard settings.isOn, !update.text.begins(with: Self.mark), update.gateway != store.gatewayID else {
+    guard settings.isOn, isNameWhole(), !RelayMark.isIn(update.text, from: update.senderName), update.gateway != store.gatewayID else {
       return .skipped
     }
     guard settings.gateways.isEmpty || settings.gateways.contains(where: { $0.isExactly(update.gateway) }) else {
@@ -93,7 +103,7 @@ final class ChannelExchange {
       let isHeard = try store.hasHeard(
         channel: update.channel, senderName: Text(update.senderName), senderTime: update.senderTime,
         text: Text(update.text))
-      let isSent = try store.outgoing(key: "⇄" + update.id) != nil
+      let isSent = try store.outgoing(key: RelayMark.sign + update.id) != nil
       if isHeard || isSent { return .known }
       guard mayHaveSent(update.gateway) else { return .skipped }
       return send(update, on: channel, within: settings.longestAge - min(age, settings.longestAge))
@@ -122,7 +132,10 @@ final class ChannelExchange {
   }
 
   private func send(_ update: ChannelUpdate, on channel: Channel, within lifetime: Duration) -> ChannelUpdateFate {
-    let text = Text("\(Self.mark)\(update.senderName)@\(update.gateway): \(update.text)")
+    guard
+      let words = RelayMark.text(sender: update.senderName, gateway: update.gateway, text: update.text)
+    else { return .skipped }
+    let text = Text(words)
     do throws(Refusal) {
       do throws(Refusal) {
         try post(text, update, channel, lifetime)
@@ -143,7 +156,7 @@ final class ChannelExchange {
     try messenger.post(
       SendRequest(
         // Not by its name: a node, or another channel, may have that, too.
-        to: channel.secret.digest, text: text, key: "⇄" + update.id, lifetime: lifetime, priority: .relayed,
+        to: channel.secret.digest, text: text, key: RelayMark.sign + update.id, lifetime: lifetime, priority: .relayed,
         origin: "\(update.upstream)/\(update.gateway)"))
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import Foundation
 import JSON
 import MeshCrypto
@@ -70,8 +71,6 @@ struct PreparedEvent: Sendable {
 }
 
 extension PreparedEvent.Heard {
-  /// The prefix of forwarded messages, which are never forwarded again.
-  private static let relayMark = "⇄"
   /// What differs from one hearer to the next.
   private static let own: Set = ["id", "snr", "hops", "direct", "slot", "received_at", "waited", "waited_s", "age_s"]
 
@@ -114,7 +113,7 @@ extension PreparedEvent.Heard {
   /// What the other gateways that have joined the channel get.
   private static func update(_ event: HubEvent, _ channel: String?, from gateway: String) -> String? {
     guard let channel, HubStore.isBucket("channel/\(channel)"), let text = event.body["text"]?.string,
-      !text.utf8.starts(with: relayMark.utf8), text.utf8.count <= HubBounds.textBytes
+      !RelayMark.isIn(text, from: event.body["sender_name"]?.string ?? ""), text.utf8.count <= HubBounds.textBytes
     else { return nil }
     return JSONWriterText.object { json in
       json.field("gateway", gateway)

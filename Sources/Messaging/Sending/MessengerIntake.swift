@@ -198,7 +198,8 @@ extension Messenger {
     decide { $0.add(item, path: path, now: $1) }
   }
 
-  var ownName: Text? { synchronizer.connection.identity?.info.name }
+  /// What the radio is called; `nil`: it is not known.
+  public var ownName: Text? { synchronizer.connection.identity?.info.name }
 
   /// A clock that is set in between makes no message old.
   func expiry(of message: OutgoingMessage) -> MonotonicTime {
