@@ -106,7 +106,8 @@ extension BucketSync {
     guard let gap = gaps[bucket], let lost = gap.lost else { return }
     gaps[bucket]?.lost = nil
     log.warning(
-      "\(upstream): \(bucket): \(gap.count) updates of \(lost.lowerBound) to \(lost.upperBound) are missed (\(gap.reason))")
+      "\(upstream): \(bucket): \(gap.count) updates of \(lost.lowerBound) to \(lost.upperBound) are missed (\(gap.reason))"
+    )
     let body = JSONWriter.object { json in
       json.field("upstream", upstream)
       json.field("bucket", bucket)
