@@ -185,7 +185,8 @@ enum Show {
       print("          the oldest has waited for \(number("age_s") / 60) min, \(number("in_flight")) in flight")
     }
     if number("lost") > 0 {
-      print("          \(number("lost")) events were deleted before it had them; the gap is reported to it")
+      let told = upstream["kind"]?.string == "hook" ? "a hook for `gap` is told" : "the gap is reported to it"
+      print("          \(number("lost")) events were deleted before it had them; \(told)")
     }
     if let reason = upstream["reason"]?.string { print("          \(clean(reason))") }
     if let words = allowance(upstream["allowance"]) { print("          \(words)") }
