@@ -57,6 +57,18 @@ import Timing
     #expect(passes(bot, "", ago: 999_999, kind: .gap))
   }
 
+  @Test func `a clock that is set makes no event of this program's life older or younger`() {
+    let bot = AgeLimit(oldest: 300, takesWaited: false, isStrict: true)
+    var times = JournalTimes(last: 6)
+    times.committed(through: 7, now: MonotonicTime(seconds: 4990))
+    #expect(passes(bot, "", ago: 86_400, times), "it is ten seconds old")
+    #expect(passes(bot, "", ago: 30_000_000, times))
+    times = JournalTimes(last: 6)
+    times.committed(through: 7, now: MonotonicTime(seconds: 4000))
+    times.committed(through: 8, now: MonotonicTime(seconds: 4100))
+    #expect(!passes(bot, "", ago: 0, times) && !passes(bot, "", ago: -86_400, times), "it is 900 s old at least")
+  }
+
   @Test func `a message from elsewhere is as old as the other gateway says, not as the hub's clock`() throws {
     func sent(_ body: String) throws -> Int64 {
       ChannelUpdate.sent(1_795_000_000_000, try JSONValue(parsing: Array(body.utf8)))

@@ -7,7 +7,7 @@ import Timing
 /// Which events are too old for an upstream. What is too old counts as taken.
 ///
 /// An event's age is the time since it was sent, as far as one can tell: before it came here, by what the event says of the radio's
-/// queue and the sender's clock; and since, by a clock that was right then and now, or by one that cannot be set.
+/// queue and the sender's clock; and since, by a clock that was right then and now, within what one that cannot be set tells.
 public struct AgeLimit: Equatable, Sendable {
   /// Seconds; `nil`: none is too old.
   public var oldest: Int64?
@@ -79,10 +79,12 @@ struct JournalTimes {
 
   /// Seconds since the event was journaled; `nil`: that cannot be told.
   func age(of event: JournalEvent, wall: Moment, now: MonotonicTime) -> Int64? {
-    if event.trusted, wall.trusted {
-      let (difference, overflow) = wall.milliseconds.subtractingReportingOverflow(event.at)
-      return overflow ? nil : max(0, difference / 1000)
-    }
-    return marks.last { $0.first <= event.seq }.map { Int64(max(0, (now - $0.time).inSeconds)) }
+    let most = marks.last { $0.first <= event.seq }.map { Int64(max(0, (now - $0.time).inSeconds)) }
+    guard event.trusted, wall.trusted else { return most }
+    let (difference, overflow) = wall.milliseconds.subtractingReportingOverflow(event.at)
+    guard !overflow else { return most }
+    // A clock that was right may be set all the same: an event is as old as one that came before it at most, and as one after it at least.
+    let least = marks.first { $0.first > event.seq }.map { Int64(max(0, (now - $0.time).inSeconds)) } ?? 0
+    return min(max(difference / 1000, least), most ?? .max)
   }
 }
