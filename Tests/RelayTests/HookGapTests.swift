@@ -44,13 +44,13 @@ import Timing
     try outgrow()
     upstream.wake()
     if asks {
-      let isTried = try turn(loop, until: { !text(tries).isEmpty })
+      let isTried = turn(loop, until: { !text(tries).isEmpty })
       #expect(isTried)
     }
     try outgrow()
     unlink(away)
     upstream.resume()
-    let isThrough = try turn(
+    let isThrough = turn(
       loop,
       until: {
         upstream.resume()
