@@ -17,8 +17,6 @@ final class HookCarrier: Carrier {
   weak var commands: (any CommandTaker)?
   private let settings: UpstreamSettings.HookSettings
   private let name: String
-  /// A program that asks for no gaps may act on whatever it is run for.
-  private let takesGaps: Bool
   private let store: Store
   private let loop: EventLoop
   private let log: Log
@@ -30,12 +28,9 @@ final class HookCarrier: Carrier {
   /// Programs that limit and run others; every Debian has them (util-linux).
   private static let (limiter, switcher) = ("/usr/bin/prlimit", "/usr/bin/setpriv")
 
-  init(
-    _ settings: UpstreamSettings.HookSettings, name: String, takesGaps: Bool, store: Store, on loop: EventLoop, log: Log
-  ) {
+  init(_ settings: UpstreamSettings.HookSettings, name: String, store: Store, on loop: EventLoop, log: Log) {
     self.settings = settings
     self.name = name
-    self.takesGaps = takesGaps
     self.store = store
     self.loop = loop
     clock = loop.wallClock
@@ -52,7 +47,7 @@ final class HookCarrier: Carrier {
   func carry(_ batch: Batch) async -> Verdict {
     guard let event = batch.events.first else { return .acknowledged(through: batch.last) }
     let through = batch.events.count > 1 ? event.seq : batch.last
-    guard takesGaps || event.kind != EventKind.gap.rawValue else { return .acknowledged(through: through) }
+    guard event.kind != EventKind.gap.rawValue else { return .acknowledged(through: through) }
     let exit: ChildProcess.Exit
     do {
       exit = try await run(event)

@@ -185,8 +185,7 @@ enum Show {
       print("          the oldest has waited for \(number("age_s") / 60) min, \(number("in_flight")) in flight")
     }
     if number("lost") > 0 {
-      let told = upstream["kind"]?.string == "hook" ? "a hook for `gap` is told" : "the gap is reported to it"
-      print("          \(number("lost")) events were deleted before it had them; \(told)")
+      print("          \(number("lost")) events were deleted before it had them; the gap is reported to it")
     }
     if let reason = upstream["reason"]?.string { print("          \(clean(reason))") }
     if let words = allowance(upstream["allowance"]) { print("          \(words)") }
