@@ -246,20 +246,20 @@ public final class Store {
   }
 
   private func begin() throws(SQLiteError) {
-    guard !database.isInTransaction else { return }
-    try database.run("BEGIN IMMEDIATE")
+    if !database.isInTransaction { try database.run("BEGIN IMMEDIATE") }
     try takeAlong()
   }
 
+  /// What goes along is done before what is written after it, and at the end: a transaction may have been open for half a minute.
   private func takeAlong() throws(SQLiteError) {
     let works = alongside
     alongside = [:]
-    taken.merge(works) { $1 }
+    taken.merge(works) { _, newer in newer }
     for work in works.values { try work(self) }
   }
 
-  /// Defers `work` to the next transaction, because it is not worth its own commit; a power cut before that loses it. Of several
-  /// with the same `name` only the last is done. `settle` writes all of them.
+  /// Defers `work` to the end of the next transaction, or of the one that is open, because it is not worth its own commit; a power cut before
+  /// that loses it. Of several with the same `name` only the last is done. `settle` writes all of them.
   public func writeAlong(_ name: String, _ work: @escaping Work) { alongside[name] = work }
 
   /// Writes and commits everything that is deferred.
@@ -354,12 +354,10 @@ public final class Store {
   private static let maxRounds = 64
 
   private func commitOnce() {
-    let hasWaited = isPromised
     (isUrgent, isPromised) = (false, false)
     if doomed == nil, database.isInTransaction {
       do {
-        // What was to go along since it began would be half a minute late.
-        if hasWaited { try takeAlong() }
+        try takeAlong()
         try database.run("COMMIT")
       } catch {
         doomed = StoreError(error)

@@ -116,9 +116,9 @@ extension Synchronizer {
     if onRadio { observer?.contactCame(contact) }
     let moment = now
     let isHeard = sign == .advert
-    // The radio has it, and tells it again.
+    // The radio has it, and tells it again. Whoever asked a node for its path looks on.
     write(
-      when: .heard,
+      when: isHeard ? .heard : .soon,
       { store throws(SQLiteError) in
         let change = try store.upsert(contact, onRadio: onRadio, heard: isHeard, at: moment.milliseconds)
         if isHeard, change == .added, meets(at: loop.now) { store.hasten(.soon) }

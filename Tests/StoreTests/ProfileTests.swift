@@ -65,13 +65,19 @@ import Testing
     shelf.store.commit(everything: true)
     #expect(try shelf.store.cursor(of: "a") == ByLane(all: 0), "nothing else was written")
     shelf.append("x", .now)
-    // In the midst of a transaction: with the next.
-    shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 3) }
     shelf.commit()
+    // In the midst of a transaction that is kept open for what may wait, too.
+    shelf.append("y", .heard)
+    shelf.commit()
+    shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 3) }
     #expect(try shelf.store.cursor(of: "a") == ByLane(all: 2))
-    shelf.store.settle()
+    shelf.append("z", .now)
+    shelf.commit()
     #expect(try shelf.store.cursor(of: "a") == ByLane(all: 3))
-    #expect(shelf.told == ["x"])
+    shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 4) }
+    shelf.store.settle()
+    #expect(try shelf.store.cursor(of: "a") == ByLane(all: 4))
+    #expect(shelf.told == ["x", "y", "z"])
   }
 
   @Test func `what went along with a transaction that failed goes along with the next`() throws {

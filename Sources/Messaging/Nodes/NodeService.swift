@@ -168,7 +168,7 @@ public final class NodeService {
       answer.write(to: &json)
     }
     let moment = messenger.synchronizer.now
-    messenger.store.post(when: .heard, "the \(kind.rawValue) of \(contact.name.string)") { store throws(SQLiteError) in
+    messenger.store.post(when: .soon, "the \(kind.rawValue) of \(contact.name.string)") { store throws(SQLiteError) in
       try store.keepReading(of: contact.key, kind: kind, body: body, at: moment)
     }
   }

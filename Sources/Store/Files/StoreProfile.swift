@@ -4,9 +4,10 @@
 public enum When: Sendable {
   /// At the end of this turn: data that is acknowledged, or would be lost otherwise.
   case now
-  /// What no power cut may take from who trusts in `durable`, and others can do without: positions of clients, messages that upstreams have had.
+  /// What no power cut may take from who trusts in `durable`, and others can do without: positions of clients, messages that upstreams have had,
+  /// what nodes answer.
   case soon
-  /// What the mesh says again, or what only informs: packets, adverts of known nodes, readings, and that upstreams have had those. It comes all
+  /// What the mesh says again, or what only informs: packets, adverts of known nodes, and that upstreams have had those. It comes all
   /// the time, so it waits in every profile.
   case heard
   /// A message that the radio has handed over and forgotten.
