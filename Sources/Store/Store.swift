@@ -250,7 +250,7 @@ public final class Store {
     try takeAlong()
   }
 
-  /// What goes along is done before what is written after it, and at the end: a transaction may have been open for half a minute.
+  /// What goes along is done before what is written after it, and at the end: a transaction may have been open for a minute.
   private func takeAlong() throws(SQLiteError) {
     let works = alongside
     alongside = [:]

@@ -16,17 +16,17 @@ public enum When: Sendable {
 
 /// Trades writes to a flash card for data that a power cut can lose. Described in docs/flash.md.
 ///
-/// `When.heard` is on disk within half a minute in all of them.
+/// `When.heard` is on disk within a minute in all of them.
 public enum StoreProfile: String, Sendable, CaseIterable {
   /// Everything else is on disk at once.
   case durable
-  /// Messages are on disk at once, everything else within half a minute.
+  /// Messages are on disk at once, everything else within a minute.
   case balanced
   /// Everything is on disk within a quarter of a minute, messages too.
   case wear
 
   /// What may wait waits so long at most, and is not committed by itself more often than that.
-  var gathering: Duration { self == .wear ? .seconds(15) : .seconds(30) }
+  var gathering: Duration { self == .wear ? .seconds(15) : .seconds(60) }
 
   /// What comes after a quiet time waits so long for company.
   private var company: Duration { self == .wear ? gathering : .seconds(2) }
