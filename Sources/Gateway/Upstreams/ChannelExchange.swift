@@ -88,7 +88,8 @@ final class ChannelExchange {
 
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate {
     guard settings.isOn, isNameWhole(), !RelayMark.isIn(update.text, from: update.senderName),
-      update.gateway != store.gatewayID else {
+      update.gateway != store.gatewayID
+    else {
       return .skipped
     }
     guard settings.gateways.isEmpty || settings.gateways.contains(where: { $0.isExactly(update.gateway) }) else {
