@@ -7,6 +7,8 @@
 public enum RelayMark {
   public static let sign = "⇄"
   private static let mark: Unicode.Scalar = "⇄"
+  /// Scalars of a name, and of a text, that are looked at: no channel carries more.
+  private static let mostLooked = 1024
 
   /// As it is sent: nothing in it controls, hides or reorders what is shown. `nil`: a gateway is not called like this.
   public static func text(sender: String, gateway: String, text: String) -> String? {
@@ -22,7 +24,7 @@ public enum RelayMark {
   /// The text, or its sender's name with it, begins with the mark, also behind what is not seen and behind `NAME: `; or the mark is anywhere
   /// before `@GATEWAY: `.
   public static func isIn(_ text: String, from sender: String = "") -> Bool {
-    let scalars = Array("\(sender): \(text)".unicodeScalars)
+    let scalars = [sender, ": ", text].flatMap { $0.unicodeScalars.prefix(mostLooked) }
     for place in scalars.indices where scalars[place] == mark {
       let before = scalars[..<place].last { !isUnseen($0) }
       if before == nil || before == ":" || hasGateway(scalars[(place + 1)...]) { return true }
