@@ -148,7 +148,7 @@ DOCUMENTS["docs/benchmarks.md"] = {
         "make bench", "./Benchmarks/run search", "./Benchmarks/run delivery", "./Benchmarks/run latency", "./Benchmarks/run mqtt", "./Benchmarks/run wakeups",
         "./Benchmarks/run wire", "./Benchmarks/run uplink", "python3 Benchmarks/doors.py .build/release",
         "python3 Benchmarks/memory.py BEFORE AFTER --alone --messages 3000 --patience 30 --limits 0 16 14 12 10",
-        "python3 Benchmarks/memory.py BEFORE AFTER --pages --messages 2000", "hardware/machine/exercise.py measure")
+        "python3 Benchmarks/memory.py BEFORE AFTER --pages --messages 2000", "./Benchmarks/flash.py .build/release --speed 10", "hardware/machine/exercise.py measure")
 } | {"meshcore-cli msg -a": {"named": "it names a client that was measured"}}
 DOCUMENTS["docs/scaling.md"] = {
     "meshpost-hub purge": {"named": "docs/observability.md has it whole"},
