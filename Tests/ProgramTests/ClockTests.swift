@@ -148,6 +148,8 @@ extension WholeProgramTests {
       }
       clocked.set(ahead: 0, synchronised: true)
       try clocked.start()
+      // Time that has passed is kept with the next thing that is written.
+      try clocked.inject(1)
       clocked.set(ahead: 29, synchronised: true)
       try clocked.start()
       try clocked.rig.gateway?.line(with: "were deleted: older than journal_max_age_days")

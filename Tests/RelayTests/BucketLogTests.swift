@@ -5,7 +5,6 @@ import JSON
 import Store
 import TestSupport
 import Testing
-import Timing
 
 @testable import Relay
 
@@ -41,51 +40,7 @@ private final class ReadySource: UpdatesSource {
   }
 }
 
-/// A hub that says of each page that there is more, and that it lost what was before.
-private final class EndlessSource: UpdatesSource {
-  weak var updates: (any UpdatesListener)?
-  var pages = 0
-  let progress: Int64
-  init(progress: Int64) { self.progress = progress }
-
-  func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
-    let text: String
-    switch question {
-    case .state: text = #"{"buckets":[{"bucket":"commands","seq":4503599627370496,"at":1}]}"#
-    case .page(_, let from, _, _):
-      pages += 1
-      let last = from.seq + progress
-      text = #"{"first":\#(max(last, 1)),"last":\#(last),"last_at":\#(last),"more":true,"updates":[]}"#
-    }
-    // `try?`: what is written here is JSON.
-    return try? JSONValue(parsing: Array(text.utf8))
-  }
-}
-
 @Suite(.serialized) struct BucketLogTests {
-  @Test(arguments: [0, 1, 5] as [Int64])
-  func `a hub that always has more is asked seldom, and fills neither journal nor log`(_ progress: Int64) throws {
-    let scratch = Scratch()
-    let loop = EventLoop(on: InventedMachine())
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    loop.afterTurn { store.commit() }
-    var lines: [String] = []
-    let log = Log(level: .info, sink: { _, line in lines.append(line) })
-    let intake = CommandIntake(
-      CommandIntake.Settings(allowed: ["send"], perMinute: 10), upstream: "hub", store: store, on: loop, log: log)
-    let source = EndlessSource(progress: progress)
-    let sync = BucketSync(
-      upstream: "hub", rights: ["send"], store: store, source: source, commands: intake, on: loop, log: log,
-      acknowledged: { 0 })
-    defer { sync.stop() }
-    sync.reachable(true)
-    let end = loop.now + .seconds(600)
-    let isOver = turn(loop) { loop.now >= end }
-    #expect(isOver && source.pages > 2 && source.pages <= 32 * 12, "\(source.pages) pages in ten minutes")
-    #expect(lines.count <= 12 && sync.report.trouble != nil, "\(lines)")
-    #expect(store.lastSeq <= 11)
-  }
-
   @Test func `each fetch and each update is a line, with nothing of what the update says`() throws {
     let scratch = Scratch()
     let loop = EventLoop()

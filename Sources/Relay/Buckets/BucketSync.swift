@@ -56,15 +56,13 @@ final class BucketSync: UpdatesListener {
   private static let firstPause: Duration = .seconds(5)
   /// Commands that may wait on disk here; the rest waits at the hub.
   private static let maxWaiting: Int64 = 200
-  /// Pages of a minute of which nothing is applied: a server that has more of them has to wait.
-  private static let mostFruitless = 32
 
   let upstream: String
   let rights: Set<String>
   let store: Store
   private let source: any UpdatesSource
   let commands: CommandIntake
-  let loop: EventLoop
+  private let loop: EventLoop
   let log: Log
   let clock: WallClock
   let acknowledged: () -> Int64
@@ -76,9 +74,6 @@ final class BucketSync: UpdatesListener {
   private var random = SystemRandomNumberGenerator()
   private var isReachable = false
   private var troubleLogged: String?
-  private var fruitless = (pages: 0, since: MonotonicTime(seconds: 0))
-  /// By bucket: when one was last told, and what was missed since.
-  var gaps: [String: BucketGap] = [:]
   private(set) var lastSuccess: Int64?
   /// All of it is called within the turn in which it is written.
   weak var host: (any RelayHost)?
@@ -102,7 +97,6 @@ final class BucketSync: UpdatesListener {
 
   func stop() {
     task?.cancel()
-    for bucket in gaps.keys { tellGap(bucket) }
     commands.stop()
   }
 
@@ -178,32 +172,17 @@ final class BucketSync: UpdatesListener {
         continue
       }
       switch action {
-      case .askState(let buckets):
-        try await askState(buckets)
-        // What it says of its buckets is no answer about one that is behind.
-        guard catchUp.isQuiet else { continue }
+      case .askState(let buckets): try await askState(buckets)
       case .fetch(let bucket, let from, let until, let limit):
         if bucket == "commands", !hasRoomForCommands() { throw Trouble(message: "too many commands are waiting here") }
         try await fetch(bucket, from, until, limit)
       case .skip(let bucket, let first, let last, let position):
         try await skip(bucket, first...last, "too_long", position)
       }
-      try checkFruit()
       succeeded()
       askAgainAt = loop.now + Self.pollInterval
     }
   }
-
-  /// Nothing that a server says makes this ask and write without end.
-  private func checkFruit() throws(Trouble) {
-    if loop.now - fruitless.since >= .seconds(60) { fruitless = (0, loop.now) }
-    guard fruitless.pages >= Self.mostFruitless else { return }
-    fruitless.pages = 0
-    throw Trouble(message: "the hub has sent \(Self.mostFruitless) pages with nothing to apply within a minute")
-  }
-
-  /// A page is on disk.
-  func pageMoved(applied: Int) { fruitless.pages = applied > 0 ? 0 : fruitless.pages + 1 }
 
   private func hasRoomForCommands() -> Bool {
     // A store that cannot be read takes nothing.

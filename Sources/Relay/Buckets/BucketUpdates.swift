@@ -29,7 +29,6 @@ extension BucketSync {
       }
     }
     try await move(bucket, outcome)
-    pageMoved(applied: applied)
     catchUp.moved(bucket, outcome, applied: applied, duplicates: duplicates, skipped: skipped)
     log.debug(
       "\(upstream): \(bucket): on disk up to seq \(outcome.position.seq): \(applied) applied, \(duplicates) known already, "
@@ -81,40 +80,20 @@ extension BucketSync {
     journalGap(bucket, lost, reason)
     let outcome = CatchUp.Outcome(position: position)
     try await move(bucket, outcome)
-    pageMoved(applied: 0)
     catchUp.moved(bucket, outcome, skipped: lost.upperBound - lost.lowerBound + 1)
   }
 
   var moment: Moment { Moment(clock) }
 
-  /// One event and one line of a bucket and minute, with what was missed since the last one: a server could fill the journal with them.
   func journalGap(_ bucket: String, _ lost: ClosedRange<Int64>, _ reason: String) {
-    let known = gaps[bucket]
-    gaps[bucket] = BucketGap(lost, reason, after: known)
-    guard known?.hasTimer != true else { return }
-    tellGap(bucket)
-    gaps[bucket] = BucketGap(hasTimer: true)
-    loop.begin { [weak self, loop] in
-      // `try?`: when the loop ends, `stop` has told.
-      try? await loop.sleep(for: .seconds(60))
-      self?.tellGap(bucket)
-      self?.gaps[bucket] = nil
-    }
-  }
-
-  func tellGap(_ bucket: String) {
-    guard let gap = gaps[bucket], let lost = gap.lost else { return }
-    gaps[bucket]?.lost = nil
-    log.warning(
-      "\(upstream): \(bucket): \(gap.count) updates of \(lost.lowerBound) to \(lost.upperBound) are missed (\(gap.reason))"
-    )
+    log.warning("\(upstream): \(bucket): updates \(lost.lowerBound) to \(lost.upperBound) are missed (\(reason))")
     let body = JSONWriter.object { json in
       json.field("upstream", upstream)
       json.field("bucket", bucket)
       json.field("first", lost.lowerBound)
       json.field("last", lost.upperBound)
-      json.field("count", gap.count)
-      json.field("reason", gap.reason)
+      json.field("count", lost.upperBound - lost.lowerBound + 1)
+      json.field("reason", reason)
     }
     store.write { [moment] store throws(SQLiteError) in try store.append(.bucketGap, at: moment, body: body) }
   }
@@ -177,25 +156,5 @@ extension BucketSync {
         senderName: body["sender_name"]?.string ?? "?", senderTime: time, text: text,
         at: ChannelUpdate.sent(update.at, body),
         isOfUnknownAge: body["waited"]?.bool == true && body["waited_s"] == nil && body["age_s"] == nil)) ?? .skipped
-  }
-}
-
-/// Updates of a bucket that are missed, and not told yet.
-struct BucketGap {
-  var lost: ClosedRange<Int64>?
-  var count: Int64 = 0
-  var reason = ""
-  /// One was told less than a minute ago.
-  var hasTimer = false
-
-  init(hasTimer: Bool) { self.hasTimer = hasTimer }
-
-  init(_ lost: ClosedRange<Int64>, _ reason: String, after known: BucketGap?) {
-    let before = known?.lost ?? lost
-    self.lost = min(before.lowerBound, lost.lowerBound)...max(before.upperBound, lost.upperBound)
-    let (sum, overflow) = Int64(lost.count).addingReportingOverflow(known?.lost == nil ? 0 : known?.count ?? 0)
-    count = overflow ? .max : sum
-    self.reason = reason
-    hasTimer = known?.hasTimer ?? false
   }
 }
