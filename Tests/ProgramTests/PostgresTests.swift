@@ -159,7 +159,7 @@ extension WholeProgramTests {
       try server.execute(
         """
         DROP TABLE positions, people, web_sessions, audit, alerts, known_browsers, token_uses, hub_links,
-          gateway_channels, steady_clock, journey_key, retention;
+          gateway_channels, steady_clock, journey_key, retention, token_gateways;
         DROP INDEX contacts_by_key, commands_by_time;
         ALTER TABLE epochs DROP COLUMN nodes, DROP COLUMN packets;
         ALTER TABLE epochs RENAME COLUMN messages TO acknowledged;
