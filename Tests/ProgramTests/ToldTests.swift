@@ -33,6 +33,8 @@ extension WholeProgramTests {
       try rig.waitForSync()
       rig.radio?.write("chan r1 0 good")
       rig.radio?.write("chan r1 0 bad")
+      // That the program takes another one shows whose fault it is.
+      rig.radio?.write("chan r1 0 good again")
       try untilTrue("all to know: \(try standings(rig, "messages", "bad"))") {
         let (good, bad) = (try standings(rig, "messages", "good"), try standings(rig, "messages", "bad"))
         return good["hub"]?["state"]?.string == "acknowledged" && bad["hub"]?["state"]?.string == "acknowledged"

@@ -164,7 +164,8 @@ extension HubAPI {
     return [
       HubRoute(
         method: .get, path: id, deed: .greet, summary: "A gateway, and how much of its journal is here.",
-        parameters: [.text("epoch", "The newest without it.")],
+        parameters: [.text("epoch", "The newest without it.")]
+          + EventBatch.Lane.allCases.map { .whole($0.rawValue, "Of this lane only what is here up to this event.") },
         answers: [200: .object([("gateway", .text), ("epoch", .text), ("linked", .truth)])], refusals: [404],
         handler: { try await greet($0) }),
       HubRoute(

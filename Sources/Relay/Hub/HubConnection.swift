@@ -194,10 +194,14 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
 
   private func notOpened(_ failure: WebSocketFailure) async -> Greeting {
     switch failure {
+    case .notUpgraded(let response) where [401, 403].contains(response.status):
+      // A refused link is final. Of a handshake only the head is read, so the hub is asked by HTTP why.
+      if case .failed(let verdict) = await http.greet() { return .failed(verdict) }
+      return .failed(.stopped(reason: "HTTP \(response.status): check the token"))
     case .notUpgraded(let response) where [429, 503].contains(response.status):
       return .failed(.retry(reason: "HTTP \(response.status)", after: nil))
     case .notUpgraded, .blocked:
-      // A server is there, and no WebSocket gets to it; or it refuses, and says by HTTP why.
+      // A server is there, and no WebSocket gets to it.
       return await greetByHTTP(after: failure)
     case .unreachable, .closed, .cancelled: return .failed(.retry(reason: failure.description, after: nil))
     }
