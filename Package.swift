@@ -196,7 +196,8 @@ let package = Package(
       swiftSettings: strict),
 
     .target(
-      name: "TestSupport", dependencies: ["Companion", "EventLoop", "Store", "Timing"], path: "Tests/TestSupport",
+      name: "TestSupport", dependencies: ["CLinux", "Companion", "EventLoop", "Store", "Timing"],
+      path: "Tests/TestSupport",
       swiftSettings: strict),
     .testTarget(
       name: "CompanionTests", dependencies: ["Companion", "MeshCrypto", "TestSupport", "Timing"], swiftSettings: strict),
