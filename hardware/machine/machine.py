@@ -69,10 +69,12 @@ class Machine:
         self.monitor_file = self.monitor.makefile("r")
         json.loads(self.monitor_file.readline())
         self.qmp("qmp_capabilities")
-        self.agent.settimeout(PATIENCE)
+        # On a busy host a machine takes minutes to come up.
+        self.agent.settimeout(10 * PATIENCE)
         self.agent_file = self.agent.makefile("r")
-        while "agent ready" not in self.agent_file.readline():
-            assert time.monotonic() < end, "the machine does not come up; see console.log"
+        while "agent ready" not in (line := self.agent_file.readline()):
+            assert line, "the machine has ended; see console.log"
+        self.agent.settimeout(PATIENCE)
 
     def _socket(self, name, end):
         while True:
