@@ -27,11 +27,14 @@ public struct GatewayTokens: Sendable {
   /// Reads it again if it may have changed, or if `always`. False: it is as it was, or cannot be read.
   public mutating func read(always: Bool = true) -> Bool {
     let now = Self.stamp(of: folder)
-    guard always || now != stamp, let names = try? FileManager.default.contentsOfDirectory(atPath: folder) else {
-      // `try?`: a folder that is gone, or closed to us, takes nothing away: what was read stays.
-      return false
+    guard always || now != stamp else { return false }
+    // `try?`: a folder that is gone, or closed to us, takes nothing away: what was read stays, and that is said once.
+    guard let names = try? FileManager.default.contentsOfDirectory(atPath: folder) else {
+      let fault = "\(folder) cannot be read: the tokens that were in it go on"
+      defer { faults = [fault] }
+      return !always && faults != [fault]
     }
-    let before = tokens
+    let (before, faultsBefore) = (tokens, faults)
     // What changes again within the same tick of the file system's clock has the same stamp: so a young one says nothing.
     let isYoung = now.map { Int(time(nil)) - $0.seconds < 2 } ?? true
     (stamp, tokens, faults) = (isYoung ? nil : now, [], [])
@@ -49,7 +52,7 @@ public struct GatewayTokens: Sendable {
       }
       tokens.append(.init(name: name, secrets: secrets, gateway: name, access: .write, location: location))
     }
-    return always || tokens != before
+    return always || tokens != before || faults != faultsBefore
   }
 
   private static func stamp(of folder: String) -> Stamp? {

@@ -126,8 +126,11 @@ import Testing
     try tokens.remove("hill", keepsNewest: false)
     #expect(reread(&tokens))
     #expect(tokens.tokens.isEmpty)
-    // A folder that is gone takes nothing away.
+    // A folder that is gone takes nothing away, and is told once.
+    let third = try tokens.add("hill")
+    #expect(reread(&tokens))
     try FileManager.default.removeItem(atPath: folder)
-    #expect(!reread(&tokens))
+    #expect(reread(&tokens) && !reread(&tokens))
+    #expect(tokens.tokens.map(\.secrets) == [[third]] && tokens.faults.count == 1)
   }
 }
