@@ -5,6 +5,7 @@ import JSON
 import Store
 import TestSupport
 import Testing
+import Timing
 
 @testable import Relay
 
@@ -40,7 +41,85 @@ private final class ReadySource: UpdatesSource {
   }
 }
 
+/// A hub that never ends: each page says that there is more.
+private final class EndlessSource: UpdatesSource {
+  enum Lie: String, CaseIterable { case nothing, gaps, nonsense, restored, documents }
+
+  weak var updates: (any UpdatesListener)?
+  private(set) var questions = 0
+  private let lie: Lie
+
+  init(_ lie: Lie) { self.lie = lie }
+
+  func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
+    questions += 1
+    // `try?`: what is written here is JSON.
+    return try? JSONValue(parsing: Array(answer(question).utf8))
+  }
+
+  private func answer(_ question: UpdatesQuestion) -> String {
+    switch question {
+    case .state: return #"{"buckets":[{"bucket":"documents","seq":4503599627370496,"at":1}]}"#
+    case .page(_, let from, _, _):
+      let seq = from.seq + 1
+      func page(_ first: Int64, _ last: Int64, _ updates: String = "") -> String {
+        #"{"first":\#(first),"last":\#(last),"last_at":\#(last),"more":true,"updates":[\#(updates)]}"#
+      }
+      switch lie {
+      case .nothing: return page(1, from.seq)
+      case .gaps: return page(seq + 8, seq + 8)
+      case .nonsense: return page(1, seq, #"{"seq":\#(seq),"at":1,"id":"x","body":{"key":"none","updated_at":\#(seq)}}"#)
+      case .restored: return from.seq == 0 ? page(1, 1) : #"{"diverged":true,"resume":0,"resume_at":\#(questions)}"#
+      case .documents:
+        let key = "node/" + String(repeating: "ab", count: 32) + "/note"
+        let body = #"{"key":"\#(key)","value":"\#(seq)","updated_at":\#(seq),"by_hub":true}"#
+        return page(1, seq, #"{"seq":\#(seq),"at":1,"id":"\#(seq)","body":\#(body)}"#)
+      }
+    }
+  }
+}
+
 @Suite(.serialized) struct BucketLogTests {
+  @Test(arguments: EndlessSource.Lie.allCases)
+  fileprivate func `a hub that never ends is asked seldom, and fills neither journal nor log`(
+    _ lie: EndlessSource.Lie
+  ) throws {
+    let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    loop.afterTurn { store.commit() }
+    store.write { store throws(SQLiteError) in
+      let key = "node/" + String(repeating: "cd", count: 32) + "/note"
+      _ = try store.editDocument(key, "ours", at: Moment(milliseconds: 1, trusted: true))
+    }
+    var lines: [String] = []
+    let log = Log(level: .notice, sink: { _, line in lines.append(line) })
+    let intake = CommandIntake(
+      CommandIntake.Settings(allowed: [], perMinute: 10), upstream: "hub", store: store, on: loop, log: log)
+    let source = EndlessSource(lie)
+    let sync = BucketSync(
+      upstream: "hub", rights: ["documents"], store: store, source: source, commands: intake, on: loop, log: log,
+      acknowledged: { 0 })
+    defer { sync.stop() }
+    sync.reachable(true)
+    func pass(_ hours: Int) -> (events: Int64, questions: Int, lines: Int) {
+      let before = (store.lastSeq, source.questions, lines.count)
+      let end = loop.now + .seconds(Int64(hours) * 3600)
+      while loop.now < end {
+        let timer = loop.schedule(at: end) {}
+        loop.turn(wait: true)
+        timer.cancel()
+      }
+      return (store.lastSeq - before.0, source.questions - before.1, lines.count - before.2)
+    }
+    // What may come at once, and then a day.
+    let first = pass(1)
+    #expect(first.events <= 4500 && first.questions <= 4800, "\(first)")
+    #expect(sync.report.trouble != nil, "it is told: \(sync.report)")
+    let day = pass(24)
+    #expect(day.events <= (lie == .documents ? 8700 : 1500), "\(day)")
+    #expect(day.questions <= (lie == .documents ? 11_000 : 4000) && day.lines <= 1500, "\(day)")
+  }
+
   @Test func `each fetch and each update is a line, with nothing of what the update says`() throws {
     let scratch = Scratch()
     let loop = EventLoop()

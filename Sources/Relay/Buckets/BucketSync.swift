@@ -56,6 +56,12 @@ final class BucketSync: UpdatesListener {
   private static let firstPause: Duration = .seconds(5)
   /// Commands that may wait on disk here; the rest waits at the hub.
   private static let maxWaiting: Int64 = 200
+  /// What a server that lies may cost: pages of which nothing is applied, and what is written into the journal, where it displaces what other
+  /// upstreams lack. After a week away an honest one has up to ten pages of 48 channels that were heard by radio, too, and a loss in each.
+  private var fruitless = Ration(most: 512, oneIn: .seconds(30))
+  private var losses = Ration(most: 64, oneIn: .seconds(60))
+  private var restores = Ration(most: 2, oneIn: .seconds(3600))
+  private var documents = Ration(most: 4096, oneIn: .seconds(10))
 
   let upstream: String
   let rights: Set<String>
@@ -172,15 +178,31 @@ final class BucketSync: UpdatesListener {
         continue
       }
       switch action {
-      case .askState(let buckets): try await askState(buckets)
+      case .askState(let buckets):
+        try await askState(buckets)
+        // What it says of its buckets is no answer about one that is behind.
+        guard catchUp.isQuiet else { continue }
       case .fetch(let bucket, let from, let until, let limit):
         if bucket == "commands", !hasRoomForCommands() { throw Trouble(message: "too many commands are waiting here") }
-        try await fetch(bucket, from, until, limit)
+        guard fruitless.hasOne(at: loop.now) else { throw Trouble(message: "the hub sends too many updates of no use") }
+        if bucket == "documents", !documents.hasOne(at: loop.now) {
+          throw Trouble(message: "the hub changes documents too often")
+        }
+        guard try await fetch(bucket, from, until, limit) || catchUp.isQuiet else { continue }
       case .skip(let bucket, let first, let last, let position):
+        try mayLose(bucket)
         try await skip(bucket, first...last, "too_long", position)
+        continue
       }
       succeeded()
       askAgainAt = loop.now + Self.pollInterval
+    }
+  }
+
+  /// Before what a page says is kept: what is refused now is asked for again later, and so not lost.
+  private func mayLose(_ bucket: String) throws(Trouble) {
+    guard losses.take(at: loop.now) else {
+      throw Trouble(message: "the hub has lost updates of \(bucket), again and again")
     }
   }
 
@@ -202,7 +224,10 @@ final class BucketSync: UpdatesListener {
       })
   }
 
-  private func fetch(_ bucket: String, _ from: CatchUp.Position, _ until: Int64?, _ limit: Int) async throws {
+  /// Whether it was of use. A hub may change documents for ever: those are not, until there are no more.
+  private func fetch(
+    _ bucket: String, _ from: CatchUp.Position, _ until: Int64?, _ limit: Int
+  ) async throws -> Bool {
     let answer = try await source.ask(.page(bucket: bucket, from: from, until: until, limit: limit))
     try Task.checkCancellation()
     guard let answer, let page = CatchUp.Page(answer), let outcome = catchUp.read(page, of: bucket) else {
@@ -212,7 +237,14 @@ final class BucketSync: UpdatesListener {
       "\(upstream): \(bucket): fetched after seq \(from.seq)\(until.map { " up to \($0)" } ?? ""), at most \(limit): "
         + "\(outcome.updates.count) updates, now at seq \(outcome.position.seq), "
         + "date \(Self.date(outcome.position.at))\(outcome.isEnd ? "" : ", more to come")")
-    try await apply(outcome, bucket)
+    if outcome.lost != nil || outcome.hasDiverged { try mayLose(bucket) }
+    if outcome.hasDiverged, bucket == "documents", !restores.take(at: loop.now) {
+      throw Trouble(message: "the hub has lost documents, again and again")
+    }
+    let applied = try await apply(outcome, bucket)
+    if applied == 0 { _ = fruitless.take(at: loop.now) }
+    if bucket == "documents" { for _ in 0..<applied { _ = documents.take(at: loop.now) } }
+    return applied > 0 && bucket != "documents"
   }
 
   // MARK: Trouble
@@ -220,6 +252,7 @@ final class BucketSync: UpdatesListener {
   private func succeeded() {
     lastSuccess = clock.milliseconds
     backoff.reset()
+    guard catchUp.isQuiet else { return }
     if troubleLogged != nil { log.notice("\(upstream): updates are fetched again") }
     troubleLogged = nil
   }

@@ -10,13 +10,9 @@ import Timing
 /// Updates of a page, applied. What is written for a page is one turn's, and so one transaction with the bucket's position: `move` hears of
 /// a failure for all of it.
 extension BucketSync {
-  func apply(_ outcome: CatchUp.Outcome, _ bucket: String) async throws {
+  /// How many of them were new and wanted.
+  func apply(_ outcome: CatchUp.Outcome, _ bucket: String) async throws -> Int {
     var (applied, duplicates, skipped) = (0, 0, Int64(0))
-    if let lost = outcome.lost {
-      skipped += lost.upperBound - lost.lowerBound + 1
-      journalGap(bucket, lost, "trimmed")
-    }
-    if outcome.hasDiverged { diverged(bucket, outcome.position) }
     var changed: [Document] = []
     for update in outcome.updates {
       let fate = take(update, bucket, &changed)
@@ -28,6 +24,12 @@ extension BucketSync {
       case .later(let message): throw Trouble(message: message)
       }
     }
+    // A page that is asked for again, because an update has no room now, tells its losses then.
+    if let lost = outcome.lost {
+      skipped += lost.upperBound - lost.lowerBound + 1
+      journalGap(bucket, lost, "trimmed")
+    }
+    if outcome.hasDiverged { diverged(bucket, outcome.position) }
     try await move(bucket, outcome)
     catchUp.moved(bucket, outcome, applied: applied, duplicates: duplicates, skipped: skipped)
     log.debug(
@@ -35,6 +37,7 @@ extension BucketSync {
         + "\(skipped) skipped")
     for document in changed { host?.documentChanged(document) }
     if bucket == "commands" { commands.runNext() }
+    return applied
   }
 
   /// For `debug`; never what an update says: that may be private, and a command may hold a secret.

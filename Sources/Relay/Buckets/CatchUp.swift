@@ -225,7 +225,8 @@ struct CatchUp {
         guard update.seq > previous, update.seq <= last else { return nil }
         previous = update.seq
       }
-      guard last >= position.seq, last > position.seq || updates.isEmpty else { return nil }
+      // A page that leaves everything where it was, and says that there is more, would be asked for without end.
+      guard last >= position.seq, last > position.seq || (updates.isEmpty && !more) else { return nil }
       var target = Position(seq: last, at: lastAt ?? (last == position.seq ? position.at : nil), since: position.since)
       if let newest = updates.map(\.at).max() { target.since = max(target.since, newest - settings.margin) }
       let lost = first > position.seq + 1 ? position.seq + 1...first - 1 : nil

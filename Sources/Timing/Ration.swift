@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+
+/// What somebody may cost: so much at once, and then one in each interval. A token bucket. Pure.
+public struct Ration: Sendable, Equatable {
+  /// At most so many at once.
+  public let most: Int64
+  /// One more after each.
+  public let interval: Duration
+  private var left: Int64
+  private var countedAt: MonotonicTime?
+
+  public init(most: Int64, oneIn interval: Duration) {
+    (self.most, self.interval, left) = (max(1, most), max(.nanoseconds(1), interval), max(1, most))
+  }
+
+  /// Whether one may be taken now.
+  public mutating func hasOne(at now: MonotonicTime) -> Bool {
+    guard let countedAt, left < most else {
+      countedAt = now
+      return true
+    }
+    let more = (now - countedAt).wholeNanoseconds / interval.wholeNanoseconds
+    if more > 0 {
+      left = min(most, left + min(more, most))
+      self.countedAt = countedAt + .nanoseconds(more * interval.wholeNanoseconds)
+    }
+    return left > 0
+  }
+
+  /// Takes one. False: there is none.
+  public mutating func take(at now: MonotonicTime) -> Bool {
+    guard hasOne(at: now) else { return false }
+    left -= 1
+    return true
+  }
+}
