@@ -70,9 +70,11 @@ extension Daemon: SyncObserver {
   private func heard(_ packet: [UInt8], _ snr: SNR, _ rssi: Int8) {
     counts.heard(snr, rssi)
     taps.heard(packet, snr, rssi, connection.identity?.info.radio)
-    guard wantsPackets else { return }
+    // Nobody can say who heard what comes before the radio has said who it is.
+    guard wantsPackets, let key = connection.identity?.info.key, key == store.radioKey else { return }
     let moment = synchronizer.now
     let body = JSONWriter.object { json in
+      json.field("radio", store.markInEvent(ofRadio: store.radio))
       json.field("raw", Hex.string(packet))
       json.field("snr", snr.decibels)
       json.field("rssi", rssi)

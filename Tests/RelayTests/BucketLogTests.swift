@@ -68,7 +68,8 @@ private final class EndlessSource: UpdatesSource {
       switch lie {
       case .nothing: return page(1, from.seq)
       case .gaps: return page(seq + 8, seq + 8)
-      case .nonsense: return page(1, seq, #"{"seq":\#(seq),"at":1,"id":"x","body":{"key":"none","updated_at":\#(seq)}}"#)
+      case .nonsense:
+        return page(1, seq, #"{"seq":\#(seq),"at":1,"id":"x","body":{"key":"none","updated_at":\#(seq)}}"#)
       case .restored: return from.seq == 0 ? page(1, 1) : #"{"diverged":true,"resume":0,"resume_at":\#(questions)}"#
       case .documents:
         let key = "node/" + String(repeating: "ab", count: 32) + "/note"

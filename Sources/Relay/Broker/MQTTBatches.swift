@@ -105,7 +105,8 @@ extension MQTTCarrier {
   private func messages(of batch: Batch, _ place: Int) -> [MQTTMessage]? {
     guard settings.isCompact else {
       let event = batch.events[place]
-      return observer?.messages(for: event) ?? (homeAssistant?.messages(for: event, store) ?? []) + [message(event)]
+      if let observer { return observer.messages(for: event, store) }
+      return (homeAssistant?.messages(for: event, store) ?? []) + [message(event)]
     }
     guard let compact = compact(batch) else { return nil }
     return batch.events.flatMap { homeAssistant?.messages(for: $0, store) ?? [] } + [compact]

@@ -15,40 +15,63 @@ struct ObserverFeed {
     var iata: String
     /// The bytes alone, too, on a topic of their own.
     var sendsRaw: Bool
+    /// The attached radio's token lets it speak for itself alone.
+    var isSigned: Bool
     var client: String
   }
 
   let settings: Settings
   let facts: RadioFacts
 
-  private var key: String { facts.key.uppercased() }
-  private func topic(_ name: String) -> String { "meshcore/\(settings.iata)/\(key)/\(name)" }
+  /// The radio that a message is about.
+  private struct Origin {
+    var key: String
+    var name: String
+  }
+
+  private var present: Origin { Origin(key: facts.key.uppercased(), name: facts.name) }
+
+  private func topic(_ name: String, of origin: Origin) -> String {
+    "meshcore/\(settings.iata)/\(origin.key)/\(name)"
+  }
 
   // MARK: Packets
 
-  /// Nothing for what is no packet.
-  func messages(for event: JournalEvent) -> [MQTTMessage] {
+  /// Nothing for what is no packet, and for what another radio heard, where this one's token speaks for itself alone.
+  func messages(for event: JournalEvent, _ store: Store) -> [MQTTMessage] {
     // `try?`: a damaged body tells nothing.
     guard event.kind == EventKind.packet.rawValue, let body = try? JSONValue(parsing: event.body),
-      let raw = body["raw"]?.string, let bytes = Hex.bytes(raw), let packet = try? Packet(decoding: bytes)
+      let raw = body["raw"]?.string, let bytes = Hex.bytes(raw), let packet = try? Packet(decoding: bytes),
+      let origin = origin(of: body, store)
     else { return [] }
-    var messages = [MQTTMessage(topic: topic("packets"), payload: payload(event, body, raw, bytes.count, packet))]
+    var messages = [
+      MQTTMessage(
+        topic: topic("packets", of: origin), payload: payload(event, body, raw, bytes.count, packet, origin))
+    ]
     guard settings.sendsRaw else { return messages }
     let payload = JSONWriter.object { json in
-      writeOrigin(to: &json, at: event.at)
+      write(origin, at: event.at, to: &json)
       json.field("type", "RAW")
       json.field("data", raw.uppercased())
     }
-    messages.append(MQTTMessage(topic: topic("raw"), payload: payload))
+    messages.append(MQTTMessage(topic: topic("raw", of: origin), payload: payload))
     return messages
   }
 
+  /// The radio may have been exchanged since.
+  private func origin(of body: JSONValue, _ store: Store) -> Origin? {
+    guard let radio = store.radio(inEvent: body["radio"]?.string) else { return nil }
+    let key = Hex.string(radio.key.bytes)
+    if key == facts.key { return present }
+    return settings.isSigned ? nil : Origin(key: key.uppercased(), name: "\(radio.name)")
+  }
+
   private func payload(
-    _ event: JournalEvent, _ body: JSONValue, _ raw: String, _ count: Int, _ packet: Packet
+    _ event: JournalEvent, _ body: JSONValue, _ raw: String, _ count: Int, _ packet: Packet, _ origin: Origin
   ) -> [UInt8] {
     let time = ObserverTime(milliseconds: event.at)
     return JSONWriter.object { json in
-      writeOrigin(to: &json, at: event.at)
+      write(origin, at: event.at, to: &json)
       json.field("type", "PACKET")
       json.field("direction", "rx")
       json.field("time", time.clock)
@@ -65,9 +88,9 @@ struct ObserverFeed {
     }
   }
 
-  private func writeOrigin(to json: inout JSONWriter, at milliseconds: Int64) {
-    json.field("origin", facts.name)
-    json.field("origin_id", key)
+  private func write(_ origin: Origin, at milliseconds: Int64, to json: inout JSONWriter) {
+    json.field("origin", origin.name)
+    json.field("origin_id", origin.key)
     json.field("timestamp", ObserverTime(milliseconds: milliseconds).stamp)
   }
 
@@ -97,15 +120,15 @@ struct ObserverFeed {
     let payload = JSONWriter.object { json in
       json.field("status", word)
       json.field("timestamp", ObserverTime(milliseconds: milliseconds).stamp + "+00:00")
-      json.field("origin", facts.name)
-      json.field("origin_id", key)
+      json.field("origin", present.name)
+      json.field("origin_id", present.key)
       json.field("model", facts.model)
       json.field("firmware_version", facts.version)
       json.field("radio", radio)
       json.field("client_version", settings.client)
       if let stats { json.objectField("stats") { Self.write(stats, to: &$0) } }
     }
-    return MQTTMessage(topic: topic("status"), payload: payload, retain: true)
+    return MQTTMessage(topic: topic("status", of: present), payload: payload, retain: true)
   }
 
   /// `869.525,250.0,11,5`: MHz, kHz, spreading factor, coding rate.

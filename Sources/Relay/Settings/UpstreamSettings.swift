@@ -300,7 +300,8 @@ extension JournalUpstream {
             prefix: $0, notify: mqtt.homeAssistantNotify, showsAlerts: settings.journal.filter.takesAlerts)
         }, path: broker.path, proxy: proxy,
         observer: mqtt.observer.map {
-          ObserverFeed.Settings(iata: $0.iata, sendsRaw: $0.sendsRaw, client: "meshpost/\(settings.version)")
+          ObserverFeed.Settings(
+            iata: $0.iata, sendsRaw: $0.sendsRaw, isSigned: mqtt.token != nil, client: "meshpost/\(settings.version)")
         }, token: mqtt.token.map { ObserverToken.Claims(audience: $0.audience, owner: $0.owner, email: $0.email) },
         statsInterval: .seconds(mqtt.statsInterval)), tls: tls,
       store: store, on: loop)

@@ -58,7 +58,13 @@ extension Store {
   public func mark(ofRadio id: Int64) -> String? { radioState[id]?.mark }
 
   /// As events name it: while only one radio is known, that goes without saying, and costs no byte of the uplink.
-  func markInEvent(ofRadio id: Int64) -> String? { radioState.all.count > 1 ? mark(ofRadio: id) : nil }
+  public func markInEvent(ofRadio id: Int64) -> String? { radioState.all.count > 1 ? mark(ofRadio: id) : nil }
+
+  /// The radio that an event names by its mark. Without one it is the first: there was no other then.
+  public func radio(inEvent mark: String?) -> KnownRadio? {
+    guard let mark else { return radioState.all.first }
+    return radioState.all.first { $0.mark.isExactly(mark) }
+  }
 
   /// From now on messages come and go by this radio. True: another one than the last.
   @discardableResult
