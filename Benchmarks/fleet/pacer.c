@@ -3,7 +3,7 @@
 // How much a gateway has under way: Sources/Relay/Shipping/Pacer.swift, line by line, so that the fleet loads a hub as gateways do.
 #include "fleet.h"
 
-static const int64_t CALM = 900, LATE = 1800, CALM_IN_PARTS = 500, LATE_IN_PARTS = 1000, LASTING = 600000;
+static const int64_t CALM = 900, LATE = 1800, CALM_IN_PARTS = 500, LATE_IN_PARTS = 1000, LASTING = 600000, MODEST = 4000;
 
 static int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most_of(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -12,7 +12,7 @@ int pacer_parts(const struct pacer *p, int window) { return window == 1 ? 1 : wi
 
 void pacer_reset(struct pacer *p) {
   struct pacer next = {.window = 1, .base = -1, .proven_at = p->proven_at};
-  next.known = most_of(most_of(p->known, 1), most_of(p->window, p->doubt) / 2);
+  next.known = most_of(p->known ? p->known : MODEST, most_of(p->window, p->doubt) / 2);
   *p = next;
 }
 
@@ -32,7 +32,8 @@ void pacer_answered(struct pacer *p, const struct batch *b, int64_t now, int64_t
   int64_t silence = now - most_of(b->sent, p->answered_at);
   p->answered_at = now;
   if (p->proven_at && now - p->proven_at > LASTING * MS) {
-    p->window = p->known = 1;
+    p->window = 1;
+    p->known = MODEST;
     p->proven_at = p->doubt = 0;
   }
   if (p->base >= 0 && silence > p->base + LATE * MS) {

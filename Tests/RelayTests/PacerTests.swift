@@ -118,7 +118,7 @@ import Timing
     let sent = bench.now
     bench.now = sent + .milliseconds(650)
     bench.pacer.answered(bytes: 300, ahead: 0, isSingle: true, sentAt: sent, now: bench.now, limit: 262_144)
-    #expect(bench.pacer.window == 600)
+    #expect(bench.pacer.window == 1200)
   }
 }
 

@@ -34,8 +34,10 @@ struct Pacer: Equatable {
   /// What was sent before it was under the window of before.
   private var shrunkAt: MonotonicTime?
   private var answeredAt: MonotonicTime?
-  /// What the path has taken before: the window comes there in longer steps.
-  private var known = 1
+  /// What any path takes in a second or two, or what this one has taken before: the window comes there in longer steps. A hub whose flushes take
+  /// a second would else have let a gateway wait for eight.
+  private static let modest = 4000
+  private var known = modest
   /// When the line was last seen to take what the window allows.
   private var provenAt: MonotonicTime?
   /// The end of a silence: what was sent before it has waited for that.
@@ -62,7 +64,9 @@ struct Pacer: Equatable {
   ) -> Bool {
     let silence = now - max(sentAt, answeredAt ?? sentAt)
     answeredAt = now
-    if let provenAt, now - provenAt > Self.lasting { (window, known, self.provenAt, doubt) = (1, 1, nil, nil) }
+    if let provenAt, now - provenAt > Self.lasting {
+      (window, known, self.provenAt, doubt) = (1, Self.modest, nil, nil)
+    }
     if let base, silence > base + Self.late { return wasSilent(for: silence, base, bytes, now) }
     if let resumedAt, sentAt < resumedAt { return false }
     let took = now - sentAt
