@@ -98,6 +98,9 @@ public final class Store {
   /// The first seq that belongs to this epoch.
   public internal(set) var epochFirst: Int64 = 1
   var epochBefore: String?
+  /// When this epoch began, in milliseconds since 1970; 0: no clock could tell. What was done before that by a newer copy of this database, or by
+  /// one that is lost, is not known here.
+  public internal(set) var epochBegan: Int64 = 0
   /// Where a damaged database was saved at opening; `nil` if it was intact.
   public private(set) var setAside: String?
   /// What the database has lost since it was last open, in words: transactions of its log, or all since it was copied; `nil`: nothing.
@@ -268,9 +271,6 @@ public final class Store {
     commit(everything: true)
   }
 
-  /// Received messages may wait for a later commit.
-  public var gathersMessages: Bool { !settings.profile.isUrgent(.message) }
-  public var profile: StoreProfile { settings.profile }
   /// Something was written and is not on disk yet.
   public var hasUncommitted: Bool { writes > 0 }
 

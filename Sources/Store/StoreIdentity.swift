@@ -13,10 +13,13 @@ extension Store {
     gatewayID = settings.gatewayID ?? kept ?? Self.randomHex(8)
     let storedEpoch = (try meta("epoch")).flatMap(\.text)
     epoch = storedEpoch ?? Self.randomHex(8)
+    epochBegan = storedEpoch == nil ? trustedNow : (try meta("epoch_at"))?.integer ?? 0
     if kept != gatewayID || storedEpoch == nil {
       try translating { () throws(SQLiteError) in
-        for (name, value) in [("gateway_id", gatewayID), ("epoch", epoch)] {
-          try database.run("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", .text(name), .text(value))
+        for (name, value) in [
+          ("gateway_id", SQLiteValue.text(gatewayID)), ("epoch", .text(epoch)), ("epoch_at", .integer(epochBegan)),
+        ] {
+          try database.run("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", .text(name), value)
         }
       }
     }
@@ -30,14 +33,17 @@ extension Store {
     // What no server has had of an epoch, no server has had of those before it.
     if epochFirst <= lastSeq { epochBefore = epoch }
     epoch = Self.randomHex(8)
-    epochFirst = lastSeq + 1
-    write { [epoch, epochFirst, epochBefore] store throws(SQLiteError) in
+    (epochFirst, epochBegan) = (lastSeq + 1, trustedNow)
+    write { [epoch, epochFirst, epochBefore, epochBegan] store throws(SQLiteError) in
       try store.setMeta("epoch_before", .optional(epochBefore))
       try store.setMeta("epoch", .text(epoch))
       try store.setMeta("epoch_first", .integer(epochFirst))
+      try store.setMeta("epoch_at", .integer(epochBegan))
     }
     try commitNow()
   }
+
+  private var trustedNow: Int64 { clocks.isWallSynchronised ? clocks.wallMilliseconds : 0 }
 
   static func randomHex(_ count: Int) -> String {
     Hex.string((0..<count).map { _ in UInt8.random(in: .min ... .max) })

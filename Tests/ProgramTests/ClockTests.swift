@@ -13,14 +13,11 @@ extension WholeProgramTests {
 
     private final class Clocked {
       let rig: Rig
-      private let library: String
+      private let clock: [String: String]
 
       init() throws {
         rig = try Rig()
-        library = rig.scratch.location("clock.so")
-        let source = Fixtures.checkout.appending(path: "Tests/Doubles/clock.c").path()
-        let compiler = try Program("/usr/bin/cc", ["-shared", "-fPIC", "-o", library, source])
-        guard try compiler.ended() == 0 else { throw Program.Waited(description: "cc: \(compiler.lines)") }
+        clock = try rig.clockDouble()
         try rig.startRadio(["--queue", "1000"])
         rig.writeGatewayConfiguration()
       }
@@ -39,9 +36,7 @@ extension WholeProgramTests {
       /// In place of one that runs. The journal is looked after at its start.
       func start() throws {
         try end()
-        rig.gateway = try Program(
-          Program.programs.appending(path: "meshpostd").path(), ["--config", rig.scratch.location("gw.toml")],
-          environment: ["LD_PRELOAD": library, "MESHPOST_TEST_CLOCK": rig.scratch.location("clock")])
+        try rig.startGateway(environment: clock)
         try rig.waitForSync()
       }
 

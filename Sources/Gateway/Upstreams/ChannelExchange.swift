@@ -100,6 +100,7 @@ final class ChannelExchange {
     let age: Duration = overflow ? settings.longestAge : .milliseconds(max(0, passed))
     // A clock that is wrong cannot tell what is old.
     guard !clock.isSynchronised || age < settings.longestAge else { return .skipped }
+    guard !mayBeOnAir(update) else { return .skipped }
     do throws(StoreError) {
       guard let channel = try channel(update.channel) else { return .skipped }
       let isHeard = try store.hasHeard(
@@ -112,6 +113,13 @@ final class ChannelExchange {
     } catch {
       return .later("\(error)")
     }
+  }
+
+  /// Who has put an older copy of the database back does not know what was sent since that was made. The age alone keeps out what is older.
+  private func mayBeOnAir(_ update: ChannelUpdate) -> Bool {
+    let (since, overflow) = clock.milliseconds.subtractingReportingOverflow(store.epochBegan)
+    guard clock.isSynchronised, !overflow, since >= 0, .milliseconds(since) < settings.longestAge else { return false }
+    return update.at < store.epochBegan
   }
 
   private func mayHaveSent(_ gateway: String) -> Bool {

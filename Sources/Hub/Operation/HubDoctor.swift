@@ -36,7 +36,8 @@ public struct HubDoctor: Sendable {
     let folder = configuration.gatewayTokens.flatMap { GatewayTokens(folder: $0) }
     found += (folder?.faults ?? []).map { HubFinding("tokens", .warning, $0, "Mend the file, or remove it.") }
     let grouped = Set((folder?.tokens ?? []).map(\.location))
-    let secrets = configuration.tokens.map(\.location) + [configuration.passwordLocation].compactMap { $0 } + Array(grouped)
+    let secrets =
+      configuration.tokens.map(\.location) + [configuration.passwordLocation].compactMap { $0 } + Array(grouped)
     for location in Set(secrets).sorted() {
       var facts = stat()
       guard stat(location, &facts) == 0 else {
