@@ -84,9 +84,9 @@ final class Bench: SyncObserver {
     try #require(isSo, "waited in vain: \(what); \(lines.all.suffix(3))")
   }
 
-  func client() throws -> TestClient {
+  func client(from host: UInt8 = 1) throws -> TestClient {
     let before = clients
-    let client = try TestClient(port, on: loop)
+    let client = try TestClient(port, on: loop, from: host)
     try run("a client") { self.clients > before || client.isClosed }
     return client
   }
@@ -161,7 +161,8 @@ final class TestClient {
   private(set) var frames: [[UInt8]] = []
   private(set) var isClosed = false
 
-  init(_ port: UInt16, on loop: EventLoop, receiveBuffer: Int32? = nil) throws {
+  /// `host`: of the addresses 127.0.0.x its own.
+  init(_ port: UInt16, on loop: EventLoop, from host: UInt8 = 1, receiveBuffer: Int32? = nil) throws {
     self.loop = loop
     socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
     if var size = receiveBuffer {
@@ -169,14 +170,16 @@ final class TestClient {
     }
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
-    address.sin_port = port.bigEndian
-    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-    let result = withUnsafePointer(to: &address) { pointer in
-      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        connect(socket, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+    for (call, host, port) in [(bind, host, 0), (connect, 1, port)] {
+      address.sin_port = port.bigEndian
+      address.sin_addr.s_addr = (UInt32(0x7F00_0000) + UInt32(host)).bigEndian
+      let result = withUnsafePointer(to: &address) { pointer in
+        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+          call(socket, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+        }
       }
+      try #require(result == 0)
     }
-    try #require(result == 0)
     Descriptor.setNonBlocking(socket)
   }
 

@@ -56,9 +56,13 @@ import Timing
     #expect(bench.log.contains { $0.contains("disconnected: not the companion protocol") })
   }
 
-  @Test func `a frame that is begun and not ended within 30 s ends the connection, a silent client stays`() throws {
+  @Test func `a frame that is begun and not ended within 30 s ends the connection, a quiet client stays`() throws {
     let bench = try Bench(isThere: false, on: InventedMachine())
     let (half, silent) = (try bench.client(), try bench.client())
+    for client in [half, silent] {
+      client.send(Self.nextMessage)
+      #expect(try client.frames(1) == [Self.noMoreMessages])
+    }
     half.send(raw: [0x3C, 3])
     bench.loop.turn(wait: true)
     let begun = bench.loop.now
@@ -69,7 +73,51 @@ import Timing
     bench.loop.schedule(at: later) {}
     while bench.loop.now < later { bench.loop.turn(wait: true) }
     silent.send(Self.nextMessage)
-    #expect(try silent.frames(1) == [Self.noMoreMessages])
+    #expect(try silent.frames(2) == [Self.noMoreMessages, Self.noMoreMessages])
+  }
+
+  @Test(arguments: [[], [0x3C], SerialFraming.wrap([200], .toRadio)])
+  func `who sends no command within 10 s is disconnected`(said: [UInt8]) throws {
+    let bench = try Bench(isThere: false, on: InventedMachine())
+    let client = try bench.client()
+    let begun = bench.loop.now
+    client.send(raw: said)
+    #expect(client.isDisconnected())
+    #expect((9...11).contains((bench.loop.now - begun).inSeconds))
+    #expect(bench.log.contains { $0.hasSuffix("disconnected: no command within 10 s") }, "\(bench.log)")
+  }
+
+  @Test func `connections without a command keep nobody out, and who has sent one keeps the place`() throws {
+    let bench = try Bench(isThere: false, maxClients: 3)
+    let real = try bench.client()
+    real.send(Self.nextMessage)
+    #expect(try real.frames(1) == [Self.noMoreMessages])
+    let silent = [try bench.client(), try bench.client()]
+    var others: [TestClient] = []
+    for silent in silent {
+      let other = try TestClient(bench.port, on: bench.loop)
+      #expect(silent.isDisconnected())
+      other.send(Self.nextMessage)
+      #expect(try other.frames(1) == [Self.noMoreMessages])
+      others.append(other)
+    }
+    #expect(try TestClient(bench.port, on: bench.loop).isDisconnected())
+    for client in [real] + others { client.send(Self.nextMessage) }
+    for client in [real] + others { #expect(try client.frames(2).count == 2) }
+  }
+
+  @Test func `of connections without a command those of the address with the most give way`() throws {
+    let bench = try Bench(isThere: false, maxClients: 3)
+    let slow = try bench.client(from: 2)
+    let crowd = [try bench.client(from: 3), try bench.client(from: 3)]
+    let further = try TestClient(bench.port, on: bench.loop, from: 3)
+    #expect(crowd[0].isDisconnected())
+    slow.send(Self.nextMessage)
+    #expect(try slow.frames(1) == [Self.noMoreMessages])
+    for client in [crowd[1], further] {
+      client.send(Self.nextMessage)
+      #expect(try client.frames(1) == [Self.noMoreMessages])
+    }
   }
 
   @Test func `who only connects does not fill the log`() throws {
@@ -121,6 +169,10 @@ import Timing
   @Test func `a client beyond the limit is turned away; one that has gone makes room at once, under its name`() throws {
     let bench = try Bench(isThere: false, maxClients: 2)
     let (first, second) = (try bench.client(), try bench.client())
+    for client in [first, second] {
+      client.send(Self.nextMessage)
+      #expect(try client.frames(1) == [Self.noMoreMessages])
+    }
     #expect(try TestClient(bench.port, on: bench.loop).isDisconnected())
     first.close()
     try bench.run("the first to be gone") { bench.clients == 1 }
@@ -128,7 +180,7 @@ import Timing
     #expect(bench.proxy.reports[0].clients.map(\.name) == ["apps/127.0.0.1/1", "apps/127.0.0.1/2"])
     again.send(Self.nextMessage)
     second.send(Self.nextMessage)
-    #expect(try again.frames(1) == second.frames(1))
+    #expect(try again.frames(1) + again.frames(1) == second.frames(2))
   }
 
   @Test func `an address whose settings change is listened at anew at once, and its clients are disconnected`() throws {

@@ -17,6 +17,8 @@ import Timing
 final class ClientSession {
   /// Maximum number of waiting commands; a client that sends more is disconnected.
   static let maxWaiting = 64
+  /// A client sends its first command within this time; apps send it at once.
+  static let patience: Duration = .seconds(10)
   /// Its position is stored after this many messages, and whenever it has received all.
   static let cursorStep = 32
   /// Clients of versions 1 and 2 get messages without SNR.
@@ -31,6 +33,7 @@ final class ClientSession {
   let settings: ProxySettings
   /// Under which its place is kept: the listener, its address, and which of several from there.
   let name: String
+  let peer: IPAddress
   /// The same, with the attached radio's key.
   let place: String
   private let stream: SocketStream
@@ -39,6 +42,8 @@ final class ClientSession {
   let connectedAt: MonotonicTime
   private let waiting = Mailbox<[UInt8]>(bound: maxWaiting)
   private(set) var isOver = false
+  /// Whether it has sent a command. One that has not gives way to others.
+  private(set) var hasSpoken = false
 
   var version = unknownVersion
   /// From APP_START; empty before.
@@ -57,11 +62,12 @@ final class ClientSession {
   let questions = Mailbox<OpenQuestion>(bound: 2)
 
   init(
-    _ stream: SocketStream, name: String, place: String, cursor: Int64, _ settings: ProxySettings,
-    _ gateway: CompanionProxy.Gateway
+    _ stream: SocketStream, from peer: IPAddress, name: String, place: String, cursor: Int64,
+    _ settings: ProxySettings, _ gateway: CompanionProxy.Gateway
   ) {
     self.stream = stream
     outlet = ClientOutlet(stream)
+    self.peer = peer
     self.name = name
     self.place = place
     self.cursor = cursor
@@ -101,8 +107,10 @@ final class ClientSession {
   private func readCommands() async throws {
     var decoder = FrameStream(.toRadio)
     while true {
-      if let bytes = try await read(before: decoder.deadline) {
+      if let bytes = try await read(before: hasSpoken ? decoder.deadline : connectedAt + Self.patience) {
         decoder.append(bytes, now: gateway.loop.now)
+      } else if !hasSpoken {
+        throw Disconnection(reason: "no command within \(Int(Self.patience.inSeconds)) s")
       } else {
         decoder.timedOut(now: gateway.loop.now)
       }
@@ -115,9 +123,15 @@ final class ClientSession {
       }
       // Commands that arrived together with it are dropped.
       if let fault = decoder.fault { throw Disconnection(reason: Self.reason(fault)) }
+      hasSpoken = hasSpoken || frames.contains(where: Self.isCommand)
       // There is room, as was checked above.
       for frame in frames { _ = waiting.put(frame) }
     }
+  }
+
+  private static func isCommand(_ frame: [UInt8]) -> Bool {
+    // `try?`: what is none is answered with an error.
+    frame.first.flatMap(CommandCode.init) != nil && (try? Command(decoding: frame)) != nil
   }
 
   /// `nil`: the deadline has passed.

@@ -94,7 +94,11 @@ final class ProxyListener {
   /// `nil`: refused.
   private func admit(_ socket: Int32) -> ClientSession? {
     guard let peer = ListenAddress.peer(of: socket), isAllowed(peer) else { return nil }
-    let there = clients.filter { !$0.isOver }
+    var there = clients.filter { !$0.isOver }
+    if there.count >= settings.maxClients, let silent = Self.leastWanted(there) {
+      silent.disconnect("another client takes the place; no command came")
+      there.removeAll { $0 === silent }
+    }
     guard there.count < settings.maxClients else {
       gateway.tell("proxy \(settings.name): \(peer) refused: \(there.count) clients are already connected")
       return nil
@@ -106,11 +110,18 @@ final class ProxyListener {
       let cursor = try cursor(at: place)
       prepare(socket)
       return ClientSession(
-        SocketStream(socket, on: gateway.loop), name: name, place: place, cursor: cursor, settings, gateway)
+        SocketStream(socket, on: gateway.loop), from: peer, name: name, place: place, cursor: cursor, settings, gateway)
     } catch {
       log.warning("proxy \(settings.name): \(peer) refused: \(error)")
       return nil
     }
+  }
+
+  /// Of those that have sent no command the oldest of the address with the most of them: so nobody keeps the others out by connecting.
+  private static func leastWanted(_ there: [ClientSession]) -> ClientSession? {
+    let silent = Dictionary(grouping: there.filter { !$0.hasSpoken }, by: \.peer).values
+    // Each address has its own in the order in which they came.
+    return silent.max { ($0.count, $1[0].connectedAt) < ($1.count, $0[0].connectedAt) }?.first
   }
 
   /// The lowest free number for this address: a client that returns alone finds its own position.
