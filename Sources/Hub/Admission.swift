@@ -129,18 +129,30 @@ actor RateLimiter {
     ]
   }
 
-  /// `nil` when it may pass; else after how many seconds to try again.
-  func admit(_ gateway: String, events: Int, bytes: Int, now: ContinuousClock.Instant = .now) -> Int? {
+  /// What is not refused counts, too, and leaves a debt of a day at most.
+  func count(_ gateway: String, bytes: Int, now: ContinuousClock.Instant = .now) {
+    var own = measures(of: gateway, now)
+    if let measure = own[1] { own[1]?.level = max(measure.level - Double(bytes), -measure.most) }
+    measures[gateway] = own
+  }
+
+  /// `nil` when it may pass; else after how many seconds to try again. Without `events` it counts as bytes alone.
+  func admit(_ gateway: String, events: Int? = nil, bytes: Int, now: ContinuousClock.Instant = .now) -> Int? {
+    var own = measures(of: gateway, now)
+    // A batch without events costs a row, too.
+    let amounts = [events.map { Double($0) }, Double(max(bytes, 256))]
+    let waits = zip(own, amounts).compactMap { measure, amount in amount.flatMap { measure?.wait(for: $0) } }
+    if waits.isEmpty { for (index, amount) in amounts.enumerated() { own[index]?.level -= amount ?? 0 } }
+    measures[gateway] = own
+    return waits.max()
+  }
+
+  private func measures(of gateway: String, _ now: ContinuousClock.Instant) -> [Measure?] {
     if measures.count >= Self.maxKept, measures[gateway] == nil { measures.removeAll() }
     var own =
       measures[gateway]
       ?? limits.map { $0.map { Measure(perSecond: $0.perSecond, most: $0.most, level: $0.most, at: now) } }
-    // A batch without events costs a row, too.
-    let amounts = [Double(events), Double(max(bytes, 256))]
     for index in own.indices { own[index]?.refill(now) }
-    let waits = zip(own, amounts).compactMap { $0?.wait(for: $1) }
-    if waits.isEmpty { for (index, amount) in amounts.enumerated() { own[index]?.level -= amount } }
-    measures[gateway] = own
-    return waits.max()
+    return own
   }
 }

@@ -156,4 +156,44 @@ import Testing
     let same = try await updates(restored, Self.channel, of: "far", after: 3, at: 3000)
     #expect(same["updates"]?.array?.compactMap { $0["body"]?["text"]?.string } == ["6", "7", "8"])
   }
+
+  /// Seconds of the fastest of five batches of 100 documents.
+  private func cost(_ store: HubStore, _ gateway: String, from seq: inout Int64, _ key: (Int64) -> String) async throws
+    -> Double
+  {
+    var best = Double.infinity
+    for _ in 0..<5 {
+      let began = ContinuousClock.now
+      try await edit(store, gateway, 100, from: &seq, key)
+      best = min(best, (ContinuousClock.now - began) / .seconds(1))
+    }
+    return best
+  }
+
+  private func edit(
+    _ store: HubStore, _ gateway: String, _ count: Int64, from seq: inout Int64, _ key: (Int64) -> String
+  ) async throws {
+    let events = (seq + 1...seq + count).map { seq in
+      HubEvent(
+        seq: seq, at: seq, trusted: true, kind: "document",
+        body: .object([
+          ("key", .string(key(seq))), ("value", .string(String(repeating: "v", count: 1000))),
+          ("updated_at", .integer(seq)),
+        ]))
+    }
+    seq += count
+    _ = try await store.take([PreparedBatch(events, of: "e", in: .messages, from: gateway, after: nil, at: seq)])
+  }
+
+  @Test func `a batch of documents costs what is in it, however many there are and were`() async throws {
+    let store = try store()
+    var (few, full, same) = (Int64(0), Int64(0), Int64(0))
+    try await edit(store, "full", 10_000, from: &full) { "k\($0)" }
+    try await edit(store, "same", 9000, from: &same) { _ in "k" }
+    let least = try await cost(store, "few", from: &few) { "k\($0)" }
+    let atBound = try await cost(store, "full", from: &full) { "k\($0)" }
+    let again = try await cost(store, "same", from: &same) { _ in "k" }
+    #expect(
+      atBound < 5 * least && again < 5 * least, "\(least) s of a few, \(atBound) s at the bound, \(again) s of one")
+  }
 }

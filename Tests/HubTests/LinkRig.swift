@@ -17,15 +17,24 @@ final class LinkRig {
   private var pulse = LinkSession.Pulse()
   private var number: Int64 = 0
 
-  init() throws {
+  private let limiter: RateLimiter
+
+  init(bytesPerDay: Int64 = 0) throws {
+    limiter = RateLimiter(perSecond: 0, bytesPerDay: bytesPerDay)
     stores = try HubStores(location: scratch.location("hub.db"))
-    session = Self.session(stores)
+    session = Self.session(stores, limiter)
   }
 
-  private static func session(_ stores: HubStores) -> LinkSession {
+  private static func session(_ stores: HubStores, _ limiter: RateLimiter) -> LinkSession {
     LinkSession(
-      gateway: "g", stores: stores, registry: LinkRegistry(), limiter: RateLimiter(perSecond: 0), maxMessage: 1 << 20,
+      gateway: "g", stores: stores, registry: LinkRegistry(), limiter: limiter, maxMessage: 1 << 20,
       compression: nil, isAllowed: { true })
+  }
+
+  /// Says what has no answer.
+  func tell(_ text: String) async throws {
+    let message = try JSONValue(parsing: text)
+    #expect(try await session.answer(message["type"]?.string ?? "", message, Array(text.utf8), pulse) == nil)
   }
 
   func say(_ text: String) async throws -> JSONValue {
@@ -80,12 +89,12 @@ final class LinkRig {
 
   private func closed(_ work: () throws -> Void) throws {
     stores = try HubStores(location: scratch.location("other.db"))
-    session = Self.session(stores)
+    session = Self.session(stores, limiter)
     // Connections end when their last work has.
     for _ in 0..<1000 where FileManager.default.fileExists(atPath: file + "-wal") { usleep(10_000) }
     try #require(!FileManager.default.fileExists(atPath: file + "-wal"), "all of it is in the file")
     try work()
     stores = try HubStores(location: file)
-    session = Self.session(stores)
+    session = Self.session(stores, limiter)
   }
 }

@@ -142,6 +142,26 @@ import Testing
     #expect(await events.admit("g", events: 10, bytes: 1, now: start) == nil)
     #expect(await events.admit("g", events: 5, bytes: 1, now: start) == 1)
     #expect(await events.admit("g", events: 5, bytes: 1, now: start + .milliseconds(600)) == nil)
+    // What cannot be refused counts, too, and keeps a gateway out for a day at most.
+    await limiter.count("j", bytes: 80_000, now: start)
+    #expect(await limiter.admit("j", bytes: 6401, now: start) == 1)
+    await limiter.count("j", bytes: 1 << 40, now: start)
+    #expect(await limiter.admit("j", bytes: 1, now: start) == 86_656)
+  }
+
+  @Test func `all that a gateway says over its link counts, and a state beyond its bytes a day is not kept`() async throws {
+    let text = String(repeating: "x", count: 400)
+    for other in [#"{"type":"state","name":"b","body":{"b":"\#(text)"}}"#, #"{"type":"response","id":"\#(text)"}"#] {
+      let rig = try LinkRig(bytesPerDay: 1000)
+      _ = try await rig.hello(version: 2)
+      try await rig.tell(#"{"type":"state","name":"a","body":{"a":"\#(text)"}}"#)
+      try await rig.tell(other)
+      let kept = String(decoding: try await rig.store.states(of: "g"), as: UTF8.self)
+      try await rig.tell(#"{"type":"state","name":"a","body":{}}"#)
+      #expect(String(decoding: try await rig.store.states(of: "g"), as: UTF8.self) == kept)
+      #expect(kept.contains(text))
+      #expect(try await rig.ship([LinkRig.event(1, "boot")])["type"]?.string == "busy")
+    }
   }
 
   @Test func `memory for slow readers is shared out, and comes back`() {

@@ -124,6 +124,10 @@ extension HubAPI {
     guard let name = call.parameters.get("name"), Name.isAllowed(name), let body = await object(of: call) else {
       return Self.refusal(.badRequest, "expected a JSON object, and a name of \(Name.allowed)")
     }
+    if let wait = await limiter.admit(call.gateway, bytes: JSONWriterText.text(body).utf8.count) {
+      stores.metrics.wasBusy(.rate)
+      return Self.refusal(.tooManyRequests, RateLimiter.message, retryAfter: wait)
+    }
     guard try await stores.setState(name, body, of: call.gateway, at: HubClock.now) else {
       return Self.refusal(
         .contentTooLarge,

@@ -14,7 +14,7 @@ enum HubSchema {
     let all = [
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
-      steadyClock, journeyKey, reading, tokenGateways, retention,
+      steadyClock, journeyKey, reading, tokenGateways, retention, replaced,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -171,6 +171,12 @@ enum HubSchema {
     CREATE TABLE retention(
       name TEXT PRIMARY KEY, through INTEGER NOT NULL, at INTEGER NOT NULL, held INTEGER NOT NULL DEFAULT 0,
       held_since INTEGER NOT NULL DEFAULT 0, held_through INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID
+    """
+
+  /// Of an id only the newest update is looked for: of a document that is edited again and again thousands are replaced ones.
+  private static let replaced = """
+    DROP INDEX updates_by_id;
+    CREATE INDEX updates_by_id ON updates(gateway, bucket, id) WHERE gateway <> '' AND body <> ''
     """
 
   /// Which channels each gateway has told of: that it has joined them, or of a message there. Of others it gets nothing.

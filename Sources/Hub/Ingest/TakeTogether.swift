@@ -12,9 +12,8 @@ extension HubStore {
   func keepUnordered(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> Int { try keep(batches).added.count }
 
   private func keep(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> Work {
-    news = []
     let done = try database.retrying { () throws(HubDatabaseError) in
-      news = []
+      beginAnew()
       var work = Work()
       let known = try begin(batches, &work)
       settle(batches, known, &work)

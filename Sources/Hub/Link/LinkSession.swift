@@ -110,6 +110,7 @@ struct LinkSession: Sendable {
     let outbound = flow.outbound
     switch message {
     case .ping(let data):
+      await limiter.count(gateway, bytes: data.readableBytes)
       try await outbound.write(WebSocketFrame(fin: true, opcode: .pong, data: data))
     case .close:
       try await outbound.write(WebSocketFrame(fin: true, opcode: .connectionClose, data: ByteBuffer()))
@@ -150,6 +151,8 @@ struct LinkSession: Sendable {
   func answer(
     _ type: String, _ message: JSONValue, _ bytes: [UInt8], _ pulse: Pulse
   ) async throws -> [UInt8]? {
+    // Batches and states are refused where there are too many.
+    if type != "events", type != "state" { await limiter.count(gateway, bytes: bytes.count) }
     switch type {
     case "hello": return try await welcome(message, pulse)
     case "events": return await events(message, bytes.count, pulse)()
@@ -158,17 +161,27 @@ struct LinkSession: Sendable {
       if let id = message["id"]?.string { await registry.answered(gateway, id: id, message) }
     case "state":
       if let name = message["name"]?.string, Name.isAllowed(name), let body = message["body"], body.fields != nil {
-        do {
-          try await stores.setState(name, body, of: gateway, at: HubClock.now)
-        } catch {
-          // A value that cannot be stored would be sent again on the next link, and end that, too.
-          let failure: any Error = error
-          guard (failure as? HubDatabaseError)?.kind == .unfit else { throw failure }
-        }
+        try await keep(body, as: name, bytes.count)
       }
     default: break  // from a newer gateway
     }
     return nil
+  }
+
+  private static let leftOut = RareLine(HubLog.write)
+
+  private func keep(_ state: JSONValue, as name: String, _ bytes: Int) async throws {
+    guard await limiter.admit(gateway, bytes: bytes) == nil else {
+      stores.metrics.wasBusy(.rate)
+      return Self.leftOut.say("gateway \(gateway): its states are not kept: \(RateLimiter.message)")
+    }
+    do {
+      try await stores.setState(name, state, of: gateway, at: HubClock.now)
+    } catch {
+      // A value that cannot be stored would be sent again on the next link, and end that, too.
+      let failure: any Error = error
+      guard (failure as? HubDatabaseError)?.kind == .unfit else { throw failure }
+    }
   }
 
   /// While the database takes its time over a hello the gateway hears now and then that somebody is there: it would hang up, and a whole
@@ -357,41 +370,5 @@ struct LinkSession: Sendable {
       return nil
     }
     return try await query.run(stores.greeter, gateway)
-  }
-}
-
-/// Answers requests for updates, over a link or HTTP.
-enum HubUpdates {
-  struct Query: Sendable {
-    let bucket: String
-    let position: HubStore.Position
-    let until: Int64?
-    let limit: Int
-
-    init?(_ number: (String) -> Int64?, bucket: String?) {
-      guard let bucket, HubStore.isBucket(bucket), let after = number("after"), after >= 0 else { return nil }
-      self.bucket = bucket
-      position = HubStore.Position(after: after, at: number("at"), since: number("since"))
-      until = number("until")
-      limit = Int(min(max(number("limit") ?? 100, 1), 1000))
-    }
-
-    func run(_ store: HubStore, _ gateway: String) async throws -> [UInt8] {
-      try await store.updates(bucket, of: gateway, from: position, until: until, limit: limit)
-    }
-  }
-
-  static func states(_ states: [HubStore.BucketState]) -> [UInt8] {
-    JSONWriter.object { json in
-      json.arrayField("buckets") { json in
-        for state in states {
-          json.object { json in
-            json.field("bucket", state.bucket)
-            json.field("seq", state.seq)
-            json.field("at", state.at)
-          }
-        }
-      }
-    }
   }
 }

@@ -74,7 +74,9 @@ extension HubStore {
 
   func supersede(_ bucket: String, of gateway: String, id: String) throws(HubDatabaseError) {
     try database.run(
-      "UPDATE updates SET body = '' WHERE gateway = ?1 AND gateway <> '' AND bucket = ?2 AND id = ?3",
+      """
+      UPDATE updates SET body = '' WHERE gateway = ?1 AND gateway <> '' AND bucket = ?2 AND id = ?3 AND body <> ''
+      """,
       .text(Self.scope(bucket, gateway)), .text(bucket), .text(id))
   }
 

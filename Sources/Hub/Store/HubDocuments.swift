@@ -16,7 +16,7 @@ extension HubStore {
     try transaction { () throws(HubDatabaseError) in
       try database.lock(gateway)
       let known = try document(key, of: gateway)
-      if known == nil, try !hasRoomForDocument(gateway) { return nil }
+      if known == nil, try !makesRoomForDocument(gateway) { return nil }
       let edit = Document.edit(key, value, of: known, at: now, byHub: true)
       try keep(edit, of: gateway, now)
       return edit
@@ -39,15 +39,21 @@ extension HubStore {
       guard !known.hasSameValue(as: edit) || known.updatedAt != updatedAt else { return }
       return try announceDocument(known, of: gateway, now)
     }
-    if known == nil, try !hasRoomForDocument(gateway) { return }
+    if known == nil, try !makesRoomForDocument(gateway) { return }
     try keep(edit, of: gateway, now)
   }
 
-  private func hasRoomForDocument(_ gateway: String) throws(HubDatabaseError) -> Bool {
-    let count = try database.first("SELECT count(*) FROM documents WHERE gateway = ?1", .text(gateway)) {
-      $0.integer(0)
+  /// Within a transaction: false at the bound; else one more is counted.
+  private func makesRoomForDocument(_ gateway: String) throws(HubDatabaseError) -> Bool {
+    var count = documents[gateway] ?? 0
+    if documents[gateway] == nil {
+      try database.each("SELECT count(*) FROM documents WHERE gateway = ?1", [.text(gateway)]) {
+        count = $0.integer(0); return false
+      }
     }
-    return (count ?? 0) < HubBounds.documents
+    let fits = count < HubBounds.documents
+    documents[gateway] = fits ? count + 1 : count
+    return fits
   }
 
   private func keep(_ document: Document, of gateway: String, _ now: Int64) throws(HubDatabaseError) {

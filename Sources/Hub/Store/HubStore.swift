@@ -41,7 +41,9 @@ public actor HubStore {
 
   let database: any HubDatabase
   private let executor = DatabaseExecutor()
-  var news: [HubNews] = []
+  private(set) var news: [HubNews] = []
+  /// How many documents gateways have, counted once in a transaction.
+  var documents: [String: Int64] = [:]
   /// Commands that have ended since the start: every so many, old ones are forgotten.
   var ended = 0
   /// `nil`: nobody has asked how old anything is.
@@ -76,7 +78,7 @@ public actor HubStore {
 
   func transaction<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
     let value = try database.transaction { () throws(HubDatabaseError) in
-      news = []
+      beginAnew()
       let value = try work()
       for item in news { try database.notify(item.payload) }
       return value
@@ -100,6 +102,9 @@ public actor HubStore {
 
   /// Whether other hubs listen on this database.
   func hasOtherHubs() throws(HubDatabaseError) -> Bool { try database.listeners() > 1 }
+
+  /// Of a transaction that is tried again nothing is left.
+  func beginAnew() { (news, documents) = ([], [:]) }
 
   /// After the commit.
   func tellNews() { for item in news { listener(item) } }
