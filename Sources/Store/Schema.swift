@@ -13,7 +13,7 @@ enum Schema {
     Migration(number: 13, sql: events), Migration(number: 14, sql: messagesOnce),
     Migration(number: 15, sql: conversations), Migration(number: 16, sql: mutes),
     Migration(number: 17, sql: alerts), Migration(number: 18, sql: ends),
-    Migration(number: 19, sql: seen),
+    Migration(number: 19, sql: seen), Migration(number: 20, sql: removedUpstreams),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -266,5 +266,16 @@ enum Schema {
   private static let seen = """
     ALTER TABLE contacts ADD COLUMN seen INTEGER NOT NULL DEFAULT 0;
     UPDATE contacts SET seen = ifnull((SELECT value FROM meta WHERE name = 'elapsed'), 0);
+    """
+
+  /// What is known of an upstream beside its cursor: events that were deleted before it had them, and that were too old for it. `removed`: the
+  /// order in which upstreams were removed, NULL for one that is configured; `removed_at`, `removed_pending`: when (milliseconds since 1970), and
+  /// the events that waited for it then.
+  private static let removedUpstreams = """
+    ALTER TABLE cursors ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE cursors ADD COLUMN too_old INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE cursors ADD COLUMN removed INTEGER;
+    ALTER TABLE cursors ADD COLUMN removed_at INTEGER;
+    ALTER TABLE cursors ADD COLUMN removed_pending INTEGER;
     """
 }

@@ -83,7 +83,7 @@ private enum Reopened {
     }
     let given = trims.filter { $0.reason == "age" }
     #expect(given.first?.first == 1 && given.last?.last == 21, "\(trims)")
-    #expect(given.allSatisfy { $0.missedBy == ["hub"] })
+    #expect(given.allSatisfy { $0.missedBy.map(\.upstream) == ["hub"] })
     #expect(shop.left == 462)
     #expect(try shop.store.trims(of: .messages, after: 0).map(\.reason) == ["age"])
     #expect(try shop.store.givenUp()?.events == 21)

@@ -23,15 +23,12 @@ import Testing
     #expect(try database.value("SELECT name FROM t WHERE name = ?", .text("a\0b"))?.text == "a\u{FFFD}b")
   }
 
-  @Test func `the cursor of an upstream that is called by another é now holds nothing back`() throws {
+  @Test func `an upstream that is called by another é now is removed, and begins anew`() throws {
     let shop = try Shop()
     try shop.store.keepOnlyCursors(of: [one])
     try shop.store.keepOnlyCursors(of: [two])
-    let (count, old) = (
-      try shop.store.database.value("SELECT count(*) FROM cursors")?.integer,
-      try shop.store.database.value("SELECT count(*) FROM cursors WHERE upstream = ?", .text(one))?.integer
-    )
-    #expect(count == 1 && old == 0)
+    let removed = try shop.store.removedUpstreams()
+    #expect(removed.count == 1 && removed[0].name.utf8.elementsEqual(one.utf8))
   }
 
   @Test func `of two values that look the same one wins, at both ends the same one`() {

@@ -294,9 +294,14 @@ struct Shop {
     #expect(shop.store.journalSize.oldest == 41)
     #expect(try shop.store.trims(of: .messages, after: 0).isEmpty, "nobody misses that")
     try trim()
+    try trim()
     #expect(shop.store.journalSize.oldest == 100)
-    let range = LaneTrim(lane: .messages, first: 41, last: 99, count: 59, reason: "quota")
-    #expect(try shop.store.trims(of: .messages, after: 0) == [range])
+    // Each lacks whole ranges: `a` has had the first.
+    let ranges = [(41, 90, 50), (91, 99, 9)].map { first, last, count in
+      LaneTrim(lane: .messages, first: first, last: last, count: count, reason: "quota")
+    }
+    #expect(try shop.store.trims(of: .messages, after: 0) == ranges)
+    #expect(try shop.store.leftOut(of: "a").givenUp == 9 && shop.store.leftOut(of: "b").givenUp == 59)
   }
 
   @Test func `an open alert is not lost with what it tells of`() throws {

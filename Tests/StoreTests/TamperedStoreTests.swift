@@ -41,7 +41,7 @@ import Testing
   /// Everything that counts with what it reads; what it finds does not matter, nor that some of it fails.
   private func useEverything(_ settings: Store.Settings) throws {
     let store = try Store(settings)
-    try? store.keepOnlyCursors(of: ["hub", "other"])
+    _ = try? store.keepOnlyCursors(of: ["hub", "other"])
     _ = try? store.openCursor(of: "hub", fromStart: false)
     _ = try? store.backlog(after: ByLane(all: 0))
     _ = try? store.trims(of: .messages, after: 0)

@@ -29,6 +29,13 @@ struct GatewayDoctor {
     findings += store()
     findings += MachineDoctor(folder: folder).examine()
     for upstream in dependencies.relay.upstreams { findings += Self.upstream(upstream.status, now: now) }
+    for removed in dependencies.store.ifReadable({ try dependencies.store.removedUpstreams() }) ?? []
+    where removed.pending > 0 {
+      findings.append(
+        Finding(
+          "upstream \(removed.name)", .ok,
+          "removed when \(removed.pending) events waited for it; they are sent when an upstream of this name is back"))
+    }
     for report in dependencies.proxy.reports { findings.append(Self.proxy(report)) }
     if let finding = dependencies.operations.webReport?.finding { findings.append(finding) }
     return findings
@@ -213,6 +220,17 @@ struct GatewayDoctor {
         Finding(
           subject, .warning, "\(status.deadLetters) events were refused",
           "`meshpost outbox dead` lists the reasons; `meshpost outbox retry \(status.name)` resends them."))
+    }
+    if status.givenUp > 0 {
+      findings.append(
+        Finding(
+          subject, status.lost > 0 ? .warning : .ok, "\(status.givenUp) events were deleted before it had them",
+          status.lost > 0 ? "If the disk has room, raise store.journal_max_size." : nil))
+    }
+    if status.tooOld > 0 {
+      findings.append(
+        Finding(
+          subject, .ok, "\(status.tooOld) events were too old when their turn came (max_age_s), and were left out"))
     }
     if UpstreamSettings.isOpen(status.url) {
       findings.append(

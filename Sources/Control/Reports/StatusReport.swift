@@ -30,6 +30,16 @@ struct StatusReport {
     json.arrayField("upstreams") { json in
       for upstream in dependencies.relay.upstreams { json.object { Self.write(upstream.status, to: &$0) } }
     }
+    let removed = try dependencies.store.removedUpstreams().filter { $0.pending > 0 }
+    json.arrayField("removed_upstreams") { json in
+      for one in removed {
+        json.object { json in
+          json.field("name", one.name)
+          json.field("at", one.at)
+          json.field("pending", one.pending)
+        }
+      }
+    }
     writeProxies(to: &json)
     if let web = dependencies.operations.webReport { json.objectField("web") { web.write(to: &$0) } }
     json.objectField("power") { json in
@@ -264,6 +274,8 @@ struct StatusReport {
     json.field("bytes_per_second", status.rate)
     json.field("dead_letters", status.deadLetters)
     json.field("lost", status.lost)
+    if status.givenUp > 0 { json.field("given_up", status.givenUp) }
+    if status.tooOld > 0 { json.field("too_old", status.tooOld) }
     json.field("age_s", status.age)
     json.field("reason", status.reason)
     json.field("last_success", status.lastSuccess)

@@ -8,11 +8,11 @@ import Store
 extension GatewayAlerts {
   /// Events were deleted that not every upstream had.
   func journalWasCut(_ trim: JournalTrim) {
-    let subject = AlertSubject(.journalLoss)
-    let names = trim.missedBy.joined(separator: ", ")
-    let text = "events were deleted that \(names) had not received"
-    read(subject, .bad(text: text, value: Double(trim.last - trim.first + 1)))
-    read(subject, .well)
+    for (name, events) in trim.missedBy.map({ ($0.upstream, $0.events) }) {
+      let subject = AlertSubject(.journalLoss, name)
+      read(subject, .bad(text: "\(events) events were deleted that \(name) had not received", value: Double(events)))
+      read(subject, .well)
+    }
     arm()
   }
 

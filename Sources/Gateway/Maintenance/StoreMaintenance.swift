@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Escaping
 import EventLoop
 import Store
 import Timing
@@ -136,19 +137,32 @@ final class StoreMaintenance {
   private func note(_ trim: JournalTrim) {
     guard let reason = trim.reason else { return }
     if givenUp?.reason != reason { logWhatWasGivenUp() }
-    givenUp = JournalTrim(first: givenUp?.first ?? trim.first, last: trim.last, reason: reason, missedBy: trim.missedBy)
+    guard var whole = givenUp else {
+      givenUp = trim
+      return
+    }
+    whole.last = trim.last
+    for missed in trim.missedBy {
+      if let index = whole.missedBy.firstIndex(where: { $0.upstream.isExactly(missed.upstream) }) {
+        whole.missedBy[index].events += missed.events
+      } else {
+        whole.missedBy.append(missed)
+      }
+    }
+    givenUp = whole
   }
 
   /// Once for all that goes in one sweep.
   private func logWhatWasGivenUp() {
     guard let trim = givenUp else { return }
     givenUp = nil
-    if !trim.missedBy.isEmpty { alerts?.journalWasCut(trim) }
+    alerts?.journalWasCut(trim)
     let why =
       trim.reason == "age" ? "older than journal_max_age_days" : "the journal is full (journal_max_size)"
     log.warning(
       "events \(trim.first) to \(trim.last) of the journal were deleted: \(why). "
-        + "\(trim.missedBy.joined(separator: ", ")) had not received them; the gap is reported there")
+        + "\(trim.missedBy.map { "\($0.upstream) had not received \($0.events) of them" }.joined(separator: ", ")); the gap is reported there"
+    )
   }
 
   /// Some at a time, until nothing is left to remove.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Documents
+import Escaping
 import EventLoop
 import Store
 
@@ -54,6 +55,9 @@ public struct UpstreamStatus: Equatable, Sendable {
   /// Events that were given up before it had them, and how old its oldest pending one is (seconds).
   public var lost: Int64
   public var age: Int64?
+  /// The same since it was added, and events that were older than `max_age_s` when their turn came.
+  public var givenUp: Int64 = 0
+  public var tooOld: Int64 = 0
   /// Why it waits or is stopped.
   public var reason: String?
   /// Milliseconds since 1970 of the last acknowledgement.
@@ -101,7 +105,12 @@ public final class Relay {
       if let kept = upstreams.first(where: { ($0 as? JournalUpstream)?.isBuilt(from: settings) ?? false }) {
         all.append(kept)
       } else {
+        let returning = try store.removedUpstreams().first { $0.name.isExactly(settings.name) }
         let made = try JournalUpstream(settings, store: store, on: loop, log: log)
+        if returning != nil {
+          log.notice(
+            "\(made.name): back, and goes on where it was when it was removed: \(made.pendingEvents) events to send")
+        }
         made.host = host
         made.radio = radio
         made.troubleChanged = { [weak self] in self?.troubleChanged() }
@@ -115,7 +124,11 @@ public final class Relay {
         fresh.append(made)
       }
     }
-    try store.keepOnlyCursors(of: all.map(\.name))
+    for removed in try store.keepOnlyCursors(of: all.map(\.name)) where removed.pending > 0 {
+      log.warning(
+        "\(removed.name): removed, with \(removed.pending) events that it had not received. An upstream of this name goes on there "
+          + "while the journal has them; under another name it begins as a new one")
+    }
     let gone = upstreams.filter { old in !all.contains { $0 === old } }
     upstreams = all
     for upstream in gone { upstream.stop() }

@@ -2,6 +2,7 @@
 
 import Escaping
 import SQLite
+import Timing
 
 /// An event that an upstream understood and refused.
 public struct DeadLetter: Equatable, Sendable {
@@ -13,6 +14,16 @@ public struct DeadLetter: Equatable, Sendable {
   public var reason: String
   /// How often it was asked for that it is sent again, since it was.
   public var marks: Int64
+}
+
+/// An upstream that is no longer configured, and keeps its place in the journal.
+public struct RemovedUpstream: Equatable, Sendable {
+  public var name: String
+  /// When it was removed, milliseconds since 1970, and the events that waited for it then.
+  public var at: Int64
+  public var pending: Int64
+  /// Events that were deleted before it had them, since it was added.
+  public var givenUp: Int64
 }
 
 extension Store {
@@ -32,13 +43,17 @@ extension Store {
     return found
   }
 
-  /// Within a `write`.
-  public func setCursor(of upstream: String, to cursor: ByLane<Int64>) throws(SQLiteError) {
+  /// Within a `write`. `tooOld`: events that were too old for it, of all so far.
+  public func setCursor(
+    of upstream: String, to cursor: ByLane<Int64>, tooOld: Int64 = 0
+  ) throws(SQLiteError) {
     try database.run(
       """
-      INSERT INTO cursors(upstream, seq, nodes, packets) VALUES (?, ?, ?, ?)
-      ON CONFLICT(upstream) DO UPDATE SET seq = excluded.seq, nodes = excluded.nodes, packets = excluded.packets
-      """, .text(upstream), .integer(cursor.messages), .integer(cursor.nodes), .integer(cursor.packets))
+      INSERT INTO cursors(upstream, seq, nodes, packets, too_old) VALUES (?, ?, ?, ?, ?)
+      ON CONFLICT(upstream) DO UPDATE SET seq = excluded.seq, nodes = excluded.nodes, packets = excluded.packets,
+      too_old = max(too_old, excluded.too_old)
+      """, .text(upstream), .integer(cursor.messages), .integer(cursor.nodes), .integer(cursor.packets),
+      .integer(tooOld))
     guard journalState.hasTrims, let slowest = try slowestCursor() else { return }
     for lane in Lane.allCases {
       try database.run(
@@ -86,28 +101,89 @@ extension Store {
     try setMeta("allowance:\(upstream)", .text(text))
   }
 
-  /// Upstreams that are no longer configured must not delay trimming.
-  public func keepOnlyCursors(of upstreams: [String]) throws(StoreError) {
+  /// So many upstreams that were removed are remembered, the latest.
+  private static let maxRemoved = 16
+
+  /// Upstreams that are no longer configured keep their place: one that comes back under its name goes on there. Returns those that were
+  /// configured until now.
+  @discardableResult
+  public func keepOnlyCursors(of upstreams: [String]) throws(StoreError) -> [RemovedUpstream] {
+    let gone = try translating { () throws(SQLiteError) in
+      try names("removed IS NULL").filter { name in !upstreams.contains { $0.isExactly(name) } }
+    }
+    var removed: [RemovedUpstream] = []
+    for name in gone {
+      let cursor = try cursor(of: name)
+      var pending = try backlog(after: cursor).lost
+      for lane in Lane.allCases { pending &+= try amounts(after: cursor[lane])[lane].events }
+      removed.append(RemovedUpstream(name: name, at: WallClock(clocks).milliseconds, pending: pending, givenUp: 0))
+    }
     write { (store) throws(SQLiteError) in
-      var gone: [String] = []
-      try store.database.each("SELECT upstream FROM cursors", []) { (row) throws(SQLiteError) in
-        let name = row.text(0)
-        if !upstreams.contains(where: { $0.isExactly(name) }) { gone.append(name) }
-        return true
-      }
-      for upstream in gone {
-        try store.database.run("DELETE FROM cursors WHERE upstream = ?", .text(upstream))
+      for one in removed {
         try store.database.run(
-          "DELETE FROM meta WHERE name IN (?, ?, ?, ?)", .text("from:\(upstream)"), .text("paused:\(upstream)"),
-          .text("missed:\(upstream)"), .text("allowance:\(upstream)"))
-        try store.database.run("DELETE FROM buckets WHERE upstream = ?", .text(upstream))
-        try store.database.run("DELETE FROM commands WHERE upstream = ?", .text(upstream))
+          """
+          UPDATE cursors SET removed = (SELECT ifnull(max(removed), 0) + 1 FROM cursors), removed_at = ?, removed_pending = ?
+          WHERE upstream = ?
+          """, .integer(one.at), .integer(one.pending), .text(one.name))
       }
       for upstream in upstreams {
-        try store.database.run("INSERT OR IGNORE INTO cursors(upstream, seq) VALUES (?, 0)", .text(upstream))
+        try store.database.run(
+          "INSERT INTO cursors(upstream, seq) VALUES (?, 0) ON CONFLICT(upstream) DO UPDATE SET removed = NULL",
+          .text(upstream))
+      }
+      for name in try store.names("removed IS NOT NULL ORDER BY removed DESC LIMIT -1 OFFSET \(Self.maxRemoved)") {
+        try store.forget(name)
       }
     }
     try commitNow()
+    return removed
+  }
+
+  private func names(_ condition: String) throws(SQLiteError) -> [String] {
+    var names: [String] = []
+    try database.each("SELECT upstream FROM cursors WHERE \(condition)", []) { (row) throws(SQLiteError) in
+      names.append(row.text(0))
+      return true
+    }
+    return names
+  }
+
+  private func forget(_ upstream: String) throws(SQLiteError) {
+    for table in ["cursors", "buckets", "commands"] {
+      try database.run("DELETE FROM \(table) WHERE upstream = ?", .text(upstream))
+    }
+    try database.run(
+      "DELETE FROM meta WHERE name IN (?, ?, ?, ?)", .text("from:\(upstream)"), .text("paused:\(upstream)"),
+      .text("missed:\(upstream)"), .text("allowance:\(upstream)"))
+  }
+
+  /// The latest first.
+  public func removedUpstreams() throws(StoreError) -> [RemovedUpstream] {
+    var found: [RemovedUpstream] = []
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        "SELECT upstream, removed_at, removed_pending, given_up FROM cursors WHERE removed IS NOT NULL ORDER BY removed DESC",
+        []
+      ) { (row) throws(SQLiteError) in
+        found.append(
+          RemovedUpstream(name: row.text(0), at: row.integer(1), pending: row.integer(2), givenUp: row.integer(3)))
+        return true
+      }
+    }
+    return found
+  }
+
+  /// Events that an upstream did not get, since it was added: deleted before it had them, and too old for it.
+  public func leftOut(of upstream: String) throws(StoreError) -> (givenUp: Int64, tooOld: Int64) {
+    var found: (Int64, Int64) = (0, 0)
+    try translating { () throws(SQLiteError) in
+      try database.each("SELECT given_up, too_old FROM cursors WHERE upstream = ?", [.text(upstream)]) {
+        (row) throws(SQLiteError) in
+        found = (row.integer(0), row.integer(1))
+        return false
+      }
+    }
+    return found
   }
 
   /// What every upstream has; `nil` without upstreams.

@@ -11,9 +11,17 @@ public struct JournalTrim: Equatable, Sendable {
   /// Why it was given up, `quota` or `age`; `nil`: every upstream had it.
   public var reason: String?
   /// Upstreams that had not had all of it.
-  public var missedBy: [String]
+  public var missedBy: [Missed]
 
-  public init(first: Int64, last: Int64, reason: String?, missedBy: [String] = []) {
+  /// Events that an upstream had not had.
+  public struct Missed: Equatable, Sendable {
+    public var upstream: String
+    public var events: Int64
+
+    public init(upstream: String, events: Int64) { (self.upstream, self.events) = (upstream, events) }
+  }
+
+  public init(first: Int64, last: Int64, reason: String?, missedBy: [Missed] = []) {
     self.first = first
     self.last = last
     self.reason = reason
@@ -92,15 +100,12 @@ extension Store {
     var trim: JournalTrim?
     let commit = write { (store) throws(SQLiteError) in
       if isMarkDue { try store.mark(elapsed) }
-      let (first, slowest) = (store.journalState.oldest, try store.slowestCursor() ?? ByLane(all: store.lastSeq))
+      let first = store.journalState.oldest
       let most = min(first + Self.trimStep, store.lastSeq) - 1
-      let last = isOver ? max(min(old, most), try store.lastOverQuota(most)) : min(old, most)
-      let free = min(last, slowest.lowest)
-      let isFree = free >= first
-      var found = JournalTrim(
-        first: first, last: isFree ? free : last, reason: isFree ? nil : last <= old ? "age" : "quota")
-      try store.delete(&found, beyond: slowest, at: now)
-      trim = found
+      let wanted = isOver ? max(min(old, most), try store.lastOverQuota(most)) : min(old, most)
+      // An upstream lacks all of a lane that goes, or nothing: so it is told the exact number.
+      let last = try store.firstCursor(from: first, before: wanted) ?? wanted
+      trim = try store.delete(first, through: last, reason: last <= old ? "age" : "quota", at: now)
     }
     return trim.map { ($0, commit) }
   }
@@ -151,37 +156,58 @@ extension Store {
 
   // MARK: Deleting
 
-  /// `slowest`: every upstream has the events up to there.
+  private func firstCursor(from first: Int64, before last: Int64) throws(SQLiteError) -> Int64? {
+    try database.value(
+      """
+      SELECT min(seq) FROM (SELECT seq FROM cursors UNION ALL SELECT nodes FROM cursors UNION ALL SELECT packets FROM cursors)
+      WHERE seq >= ? AND seq < ?
+      """, .integer(first), .integer(last))?.integer
+  }
+
+  /// No cursor is within the range. What only removed upstreams lack is remembered for them, and is no loss.
   private func delete(
-    _ trim: inout JournalTrim, beyond slowest: ByLane<Int64>, at now: Moment
-  ) throws(SQLiteError) {
-    let last = trim.last
-    var missed: [LaneTrim] = []
-    if let reason = trim.reason {
-      for lane in Lane.allCases {
-        if let found = try unsent(lane, after: slowest[lane], through: last, reason) { missed.append(found) }
-      }
+    _ first: Int64, through last: Int64, reason: String, at now: Moment
+  ) throws(SQLiteError) -> JournalTrim {
+    var (trim, lacked) = (JournalTrim(first: first, last: last, reason: nil), ByLane<LaneTrim?>(all: nil))
+    var behind: [(name: String, isRemoved: Bool, lanes: [Lane])] = []
+    try database.each(
+      "SELECT upstream, removed IS NOT NULL, seq, ifnull(nodes, seq), ifnull(packets, seq) FROM cursors ORDER BY upstream",
+      []
+    ) { (row) throws(SQLiteError) in
+      let seqs = ByLane(messages: row.integer(2), nodes: row.integer(3), packets: row.integer(4))
+      behind.append((row.text(0), row.integer(1) != 0, Lane.allCases.filter { seqs[$0] < first }))
+      return true
     }
-    let alerts = missed.isEmpty ? [] : try openAlerts(toldAfter: slowest.messages, through: last)
+    for lane in Lane.allCases where behind.contains(where: { $0.lanes.contains(lane) }) {
+      lacked[lane] = try range(lane, first, through: last, reason)
+    }
+    var lost = ByLane<Int64>(all: 0)
+    for (name, isRemoved, lanes) in behind {
+      let events = lanes.reduce(0) { $0 + (lacked[$1]?.count ?? 0) }
+      guard events > 0 else { continue }
+      try database.run(
+        "UPDATE cursors SET given_up = given_up + ? WHERE upstream = ?", .integer(events), .text(name))
+      if lanes.contains(.messages), lacked.messages != nil { try setMeta("missed:\(name)", .integer(last)) }
+      guard !isRemoved else { continue }
+      trim.missedBy.append(JournalTrim.Missed(upstream: name, events: events))
+      for lane in lanes { lost[lane] = lacked[lane]?.count ?? 0 }
+    }
+    let alerts = lost.messages > 0 ? try openAlerts(toldAfter: first - 1, through: last) : []
     try noteDeleted(through: last)
     let freed = try bytes(through: last)
     try database.run("DELETE FROM journal WHERE seq <= ?", .integer(last))
     try database.run("DELETE FROM marks WHERE seq < ?", .integer(last))
-    for found in missed { try remember(found) }
-    let count = missed.reduce(0) { $0 + $1.count }
-    if count > 0 {
-      try giveUp(count, at: now.milliseconds)
-      trim.missedBy = try upstreams(before: missed)
-      let messages = missed.filter { $0.lane == .messages }
-      for name in try upstreams(before: messages) { try setMeta("missed:\(name)", .integer(last)) }
-    } else {
-      trim.reason = nil
+    for lane in Lane.allCases { if let found = lacked[lane] { try remember(found) } }
+    if !trim.missedBy.isEmpty {
+      trim.reason = reason
+      try giveUp(Lane.allCases.reduce(0) { $0 + lost[$1] }, at: now.milliseconds)
     }
     journalState.bytes &-= freed
     journalState.oldest = last + 1
     // Messages stay as rows, and are no longer events.
     try setMeta("journal_from", .integer(last + 1))
     for alert in alerts { try tellAgain(alert, at: now) }
+    return trim
   }
 
   private func noteDeleted(through last: Int64) throws(SQLiteError) {
@@ -194,14 +220,14 @@ extension Store {
     }
   }
 
-  /// The events of a lane that are about to be deleted before every upstream has them; `nil`: none.
-  private func unsent(
-    _ lane: Lane, after: Int64, through last: Int64, _ reason: String
+  /// The events of a lane in a range that is about to be deleted; `nil`: none.
+  private func range(
+    _ lane: Lane, _ first: Int64, through last: Int64, _ reason: String
   ) throws(SQLiteError) -> LaneTrim? {
     var found: LaneTrim?
     try database.each(
-      "SELECT min(seq), max(seq), count(*) FROM journal WHERE seq > ? AND seq <= ? AND \(lane.condition)",
-      [.integer(after), .integer(last)]
+      "SELECT min(seq), max(seq), count(*) FROM journal WHERE seq >= ? AND seq <= ? AND \(lane.condition)",
+      [.integer(first), .integer(last)]
     ) { (row) throws(SQLiteError) in
       if row.integer(2) > 0 {
         found = LaneTrim(
@@ -209,8 +235,10 @@ extension Store {
       }
       return false
     }
-    guard lane == EventKind.message.lane, let seqs = try messageSeqs(after: after, through: last) else { return found }
-    let count = try messageAmount(after: after, through: last).events
+    guard lane == EventKind.message.lane, let seqs = try messageSeqs(after: first - 1, through: last) else {
+      return found
+    }
+    let count = try messageAmount(after: first - 1, through: last).events
     return LaneTrim(
       lane: lane, first: min(found?.first ?? .max, seqs.first), last: max(found?.last ?? 0, seqs.last),
       count: (found?.count ?? 0) + count, reason: reason)
@@ -249,20 +277,6 @@ extension Store {
       }
     }
     return found
-  }
-
-  private func upstreams(before trims: [LaneTrim]) throws(SQLiteError) -> [String] {
-    var names: [String] = []
-    for trim in trims {
-      try database.each(
-        "SELECT upstream FROM cursors WHERE \(trim.lane.cursorColumn) < ? ORDER BY upstream", [.integer(trim.last)]
-      ) { (row) throws(SQLiteError) in
-        let name = row.text(0)
-        if !names.contains(where: { $0.isExactly(name) }) { names.append(name) }
-        return true
-      }
-    }
-    return names
   }
 
   private func giveUp(_ count: Int64, at now: Int64) throws(SQLiteError) {

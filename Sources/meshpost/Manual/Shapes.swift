@@ -284,7 +284,9 @@ enum Shapes {
     in_flight integer
     bytes_per_second integer? of events, before compression, as it acknowledged them; absent: not known
     dead_letters integer
-    lost integer events deleted before it had them
+    lost integer events deleted before it had them, of which it has no gap yet
+    given_up integer? events deleted before it had them, since it was added
+    too_old integer? events that were older than its max_age_s when their turn came, and were left out, since it was added
     age_s integer? age of the oldest pending event
     reason string? why it is waiting or stopped, or why a hub cannot be asked
     last_success integer?

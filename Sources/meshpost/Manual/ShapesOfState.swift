@@ -17,11 +17,17 @@ extension Shapes {
     messaging messaging
     store store
     upstreams upstream[]
+    removed_upstreams removed-upstream[] not configured any more, with events waiting: one that comes back under its name goes on there
     proxies proxy[]
     web web? pages on the local network; absent: none
     power power
     alerts alert[] those that are open, 50 at most
     listeners integer clients that capture packets and frames
+    """,
+    "removed-upstream": """
+    name string
+    at integer when it was removed
+    pending integer events that waited for it then
     """,
     "alerts": """
     alerts alert[] the newest first

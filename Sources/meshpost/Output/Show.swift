@@ -95,6 +95,11 @@ enum Show {
     messaging(status["messaging"] ?? .null)
     store(status["store"] ?? .null)
     for upstream in status["upstreams"]?.array ?? [] { self.upstream(upstream) }
+    for one in status["removed_upstreams"]?.array ?? [] {
+      print(
+        "\((one["name"]?.string ?? "?").padding(10))removed \(time(one["at"]?.integer)), when \(one["pending"]?.integer ?? 0) events waited for it"
+      )
+    }
     for alert in status["alerts"]?.array ?? [] { print(styled: "alert     \(Show.alert(alert))") }
     for proxy in status["proxies"]?.array ?? [] { self.proxy(proxy) }
     if let web = status["web"] { pages(web) }
@@ -184,9 +189,11 @@ enum Show {
     if number("pending") > 0, number("age_s") > 60 {
       print("          the oldest has waited for \(number("age_s") / 60) min, \(number("in_flight")) in flight")
     }
-    if number("lost") > 0 {
-      print("          \(number("lost")) events were deleted before it had them; the gap is reported to it")
+    if number("given_up") > 0 {
+      let open = number("lost") > 0 ? ", \(number("lost")) of them in gaps that it has yet to get" : ""
+      print("          \(number("given_up")) events were deleted before it had them\(open)")
     }
+    if number("too_old") > 0 { print("          \(number("too_old")) events were too old for it (max_age_s)") }
     if let reason = upstream["reason"]?.string { print("          \(clean(reason))") }
     if let words = allowance(upstream["allowance"]) { print("          \(words)") }
   }

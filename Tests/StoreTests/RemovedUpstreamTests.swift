@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+
+import SQLite
+import Testing
+
+@testable import Store
+
+@Suite struct RemovedUpstreamTests {
+  private func trim(_ store: Store) throws -> [JournalTrim] {
+    var trims: [JournalTrim] = []
+    while let (trim, _) = store.trimJournal(now: Shop.moment) {
+      try store.commitNow()
+      trims.append(trim)
+    }
+    return trims
+  }
+
+  @Test
+  func
+    `a removed upstream is no loss to anybody, and one that is back goes on where it stood, with the exact number of what is gone`()
+    throws
+  {
+    let shop = try Shop(journalMaxSize: 10)
+    let store = shop.store
+    try store.keepOnlyCursors(of: ["a", "b"])
+    try shop.append(10)
+    store.write { store throws(SQLiteError) in
+      try store.setCursor(of: "a", to: 10)
+      try store.setCursor(of: "b", to: ByLane(messages: 4, nodes: 10, packets: 10))
+    }
+    try store.commitNow()
+    #expect(try store.keepOnlyCursors(of: ["a"]).map { [$0.name, "\($0.pending)"] } == [["b", "6"]])
+    try shop.append(90)
+    store.write { store throws(SQLiteError) in try store.setCursor(of: "a", to: 60) }
+    try store.commitNow()
+    let trims = try trim(store)
+    #expect(store.journalSize.oldest == 100)
+    #expect(trims.flatMap(\.missedBy) == [JournalTrim.Missed(upstream: "a", events: 39)], "\(trims)")
+    #expect(try store.givenUp()?.events == 39)
+    #expect(try store.removedUpstreams().map(\.name) == ["b"])
+
+    #expect(try store.keepOnlyCursors(of: ["a", "b"]).isEmpty)
+    #expect(try store.removedUpstreams().isEmpty)
+    let (cursor, _) = try store.openCursor(of: "b", fromStart: true)
+    #expect(cursor == ByLane(messages: 4, nodes: 10, packets: 10))
+    #expect(try store.backlog(after: cursor).lost == 95)
+    #expect(try store.leftOut(of: "b").givenUp == 95)
+  }
+
+  @Test func `of removed upstreams the latest are remembered, whatever the clock says`() throws {
+    let shop = try Shop()
+    for number in 0...20 { try shop.store.keepOnlyCursors(of: ["\(number)"]) }
+    #expect(try shop.store.removedUpstreams().map(\.name) == (4...19).reversed().map { "\($0)" })
+    let count = try shop.store.database.value("SELECT count(*) FROM cursors")?.integer
+    #expect(count == 17)
+  }
+}
