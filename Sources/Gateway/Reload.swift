@@ -13,7 +13,7 @@ extension Daemon {
     defer { notifier?.reloaded() }
     let fresh: GatewayConfiguration
     do {
-      fresh = try GatewayConfiguration(file: file)
+      fresh = try GatewayConfiguration(file: file, inPlaceOf: configuration)
     } catch {
       configuration.refusal = error.description
       tellRefusal()

@@ -74,6 +74,48 @@ extension WholeProgramTests {
         rig.gateway?.lines.contains { $0.contains("the connection ended") } == false, "\(rig.gateway?.lines ?? [])")
     }
 
+    @Test(arguments: ["", "# nothing\n\n  # else\n"])
+    func `an emptied file removes no upstream, and one that is removed goes on where it stood when it is back`(
+      _ blank: String
+    ) throws {
+      let rig = try start()
+      let file = rig.scratch.location("gw.toml")
+      let whole = try String(contentsOfFile: file, encoding: .utf8)
+      #expect(try rig.meshpost("upstream", "pause", "hub").code == 0)
+      rig.radio?.write("chan r1 0 before")
+      func pending() throws -> Int64 { try Self.upstream(rig, "hub")?["pending"]?.integer ?? 0 }
+      try untilTrue("it to wait: \(rig.gateway?.lines ?? [])") { try pending() > 0 }
+      try blank.write(toFile: file, atomically: true, encoding: .utf8)
+      rig.gateway?.send(SIGHUP)
+      try rig.gateway?.line(with: "it is empty, which would remove hub")
+      #expect(try Self.upstream(rig, "hub") != nil)
+      #expect(try rig.meshpost("doctor").lines.contains { $0.contains("it is empty") })
+
+      let waiting = try pending()
+      try whole.components(separatedBy: "[[upstream]]")[0].write(toFile: file, atomically: true, encoding: .utf8)
+      try reload(rig)
+      #expect(
+        rig.gateway?.lines.contains { $0.contains("hub: removed, with \(waiting) events that it had not received") }
+          == true,
+        "\(rig.gateway?.lines ?? [])")
+      rig.radio?.write("chan r1 0 meanwhile")
+      #expect(
+        try rig.meshpost("status").lines.contains {
+          $0.hasPrefix("hub       removed") && $0.contains("\(waiting) events")
+        })
+      #expect(try JSONShapes().problems("status", rig.meshpost("status", "--json").lines) == [])
+      #expect(try rig.meshpost("doctor").lines.contains { $0.contains("removed when \(waiting) events waited") })
+      rig.gateway?.kill9()
+      try rig.startGateway()
+      try rig.waitForSync()
+
+      try whole.write(toFile: file, atomically: true, encoding: .utf8)
+      try reload(rig)
+      #expect(try rig.meshpost("upstream", "resume", "hub").code == 0)
+      try untilTrue("both at the hub: \(rig.gateway?.lines ?? [])") { try rig.hubTexts() == ["before", "meanwhile"] }
+      #expect(try rig.status()?["removed_upstreams"]?.array?.isEmpty == true)
+    }
+
     @Test func `a reload with a bad file stops one upstream, and the others keep their connection`() throws {
       let rig = try start()
       let before = try Self.connections(rig)

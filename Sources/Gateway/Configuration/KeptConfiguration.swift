@@ -10,11 +10,29 @@ extension GatewayConfiguration {
   public init(startingWith file: String) throws(Failure) {
     do throws(Failure) {
       try self.init(file: file)
+      if isBlank, let kept = Self.kept(of: file) { try self.init(file: file, inPlaceOf: kept) }
     } catch {
       guard let kept = Self.kept(of: file) else { throw error }
       self = kept
       refusal = error.description
     }
+  }
+
+  /// `file` as it stands. One that was emptied is refused where that would remove upstreams: a full disk, or a write that was cut off, leaves
+  /// such a file.
+  init(file: String, inPlaceOf current: GatewayConfiguration) throws(Failure) {
+    try self.init(file: file)
+    let names = current.upstreams.map(\.name).filter { name in !upstreams.contains { $0.name.isExactly(name) } }
+    guard isBlank, !names.isEmpty else { return }
+    throw Failure(
+      description:
+        "\(file): it is empty, which would remove \(names.joined(separator: ", ")): put it back, or write a setting into it, such as "
+        + "[log], to go on without upstreams")
+  }
+
+  /// There is no setting in it.
+  private var isBlank: Bool {
+    String(decoding: source, as: UTF8.self).lines.allSatisfy { $0.first { $0 != " " && $0 != "\t" } ?? "#" == "#" }
   }
 
   private static func kept(of file: String) -> GatewayConfiguration? {

@@ -31,7 +31,9 @@ final class DaemonOperations: GatewayOperations {
   func configurationMistakes() -> [String] {
     do throws(GatewayConfiguration.Failure) {
       // What upstreams and hooks lack, they say themselves.
-      return try GatewayConfiguration(file: daemon.file).lacks.filter { $0.contains(": radio.") }
+      return try GatewayConfiguration(file: daemon.file, inPlaceOf: daemon.configuration).lacks.filter {
+        $0.contains(": radio.")
+      }
     } catch {
       return error.description.lines
     }
