@@ -270,7 +270,10 @@ extension JournalUpstream {
         store: store, on: loop)
     case .mqtt(let mqtt): return try self.mqtt(mqtt, settings, proxy, store, loop)
     case .hook(let hook):
-      return HookCarrier(hook, name: settings.name, store: store, on: loop, log: log.about(.upstream, settings.name))
+      let kinds = settings.journal.filter.kinds
+      return HookCarrier(
+        hook, name: settings.name, takesGaps: kinds.isEmpty || kinds.contains(EventKind.gap.rawValue), store: store,
+        on: loop, log: log.about(.upstream, settings.name))
     case .unreadable(let reason): throw SetupError(description: reason)
     }
   }
