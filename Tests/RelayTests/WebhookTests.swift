@@ -31,6 +31,8 @@ private final class Hook {
   var statuses: [Int] = []
   /// Texts and kinds that are refused whenever they come.
   var poison: Set<String> = []
+  /// What the log said.
+  private(set) var logged: [String] = []
   /// Texts that were taken, in order.
   private(set) var taken: [String] = []
 
@@ -53,7 +55,7 @@ private final class Hook {
           secretFile: secretFile, template: template, contentType: "application/json", batches: batches),
         journal: JournalUpstream.Settings(name: "hook", batchEvents: batches ? 100 : 1, filter: filter),
         url: "http://127.0.0.1:\(server.port)/hooks/secret-path", timeout: .seconds(5)),
-      store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+      store: store, on: loop, log: Log(level: .notice, sink: { [weak self] in self?.logged.append($1) }))
     try store.keepOnlyCursors(of: ["hook"])
     loop.afterTurn { [unowned self] in
       store.commit()
@@ -90,6 +92,25 @@ private final class Hook {
 }
 
 @Suite struct WebhookTests {
+  @Test func `what is too old is counted, kept over a restart, and told once with its number`() throws {
+    var filter = EventFilter(kinds: ["message"])
+    filter.age = AgeLimit(oldest: 300)
+    let hook = try Hook(filter: filter)
+    hook.upstream.setPaused(true)
+    try hook.append(.radio, "{}")
+    for number in 1...3 { try hook.append(.message, #"{"text":"old \#(number)","age_s":9000}"#) }
+    try hook.append(.message, #"{"text":"new"}"#)
+    try hook.append(.message, #"{"text":"old 4","age_s":9000}"#)
+    hook.upstream.setPaused(false)
+    try hook.allSent()
+    #expect(hook.taken == ["new"])
+    #expect(hook.upstream.status.tooOld == 4)
+    let told = hook.logged.filter { $0.contains("too old") }
+    #expect(told.count == 1 && told[0].hasPrefix("hook: 4 events were too old"), "\(hook.logged)")
+    hook.store.settle()
+    #expect(try hook.store.leftOut(of: "hook").tooOld == 4)
+  }
+
   @Test func `nobody on the mesh calls a whole channel of a chat server`() throws {
     let hook = try Hook(
       template: BodyTemplate(#"{"text": "{{sender_name:chat}}: {{ text:chat }}", "raw": "{{text}}"}"#, isJSON: true))

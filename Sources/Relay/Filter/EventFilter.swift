@@ -56,8 +56,12 @@ public struct EventFilter: Equatable, Sendable {
 
   /// As below, and it is not too old; `present`: by what that is judged.
   func passes(_ event: JournalEvent, _ store: Store, _ present: AgeLimit.Present?) throws(StoreError) -> Bool {
-    if let age, let present, !age.passes(event, present) { return false }
-    return try passes(event, store)
+    try passes(event, store) && !isTooOld(event, present)
+  }
+
+  func isTooOld(_ event: JournalEvent, _ present: AgeLimit.Present?) -> Bool {
+    guard let age, let present else { return false }
+    return !age.passes(event, present)
   }
 
   /// `store`: whose keys and channels those are that an event names in short.

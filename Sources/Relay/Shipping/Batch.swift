@@ -26,6 +26,8 @@ struct Batch {
   private(set) var last: Int64
   /// Events of the journal that this stands for.
   private(set) var covered = LaneAmount()
+  /// Events that are left out because they are too old.
+  private(set) var tooOld: [Int64] = []
   /// The event of the lane that the server must have before these; `nil`: it does not matter.
   var after: Int64?
   /// The server has had these before, by this gateway's epoch or by that of a copy of it.
@@ -65,6 +67,7 @@ struct Batch {
     if let failure = reading.failure { throw failure }
     if goesOn, rows < most { try reading.end(store) }
     (events, bytes, covered, last) = (reading.collected, reading.size, reading.covered, reading.expected - 1)
+    tooOld = reading.tooOld
   }
 
   init(_ event: JournalEvent, lane: Lane?) {
@@ -132,6 +135,7 @@ private struct Reading {
   var size = 0
   var covered = LaneAmount()
   var leftOut = 0
+  var tooOld: [Int64] = []
   /// When the event was written that was read last.
   private var at: Int64 = 0
   var failure: StoreError?
@@ -160,7 +164,13 @@ private struct Reading {
     guard collected.isEmpty || sent <= limits.bytes else { return false }
     let place = isSound ? folding?.place(of: event) : nil
     var passes = place != .folded
-    if passes, isSound { passes = try filter.passes(event, store, present) }
+    if passes, isSound {
+      passes = try filter.passes(event, store)
+      if passes, filter.isTooOld(event, present) {
+        passes = false
+        tooOld.append(event.seq)
+      }
+    }
     expected = event.seq + 1
     covered.events += 1
     covered.bytes += Int64(event.size)

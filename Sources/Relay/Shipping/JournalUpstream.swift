@@ -82,12 +82,10 @@ public final class JournalUpstream: Upstream {
   /// Batches that are under way, in order.
   var flights: [Flight] = []
   private var flightsBegun: UInt64 = 0
-  var hasMarkedDeadLetters: Bool
+  var hasMarkedDeadLetters = true
+  /// Events that were too old for it: all, and those that the log has not told of yet.
+  var tooOld: (all: Int64, untold: Int64) = (0, 0)
   /// What went wrong, and was logged, since something was answered.
-  struct Trouble: Equatable {
-    var isStopped: Bool
-    var reason: String
-  }
   var trouble: Trouble? { didSet { if trouble != oldValue { troubleChanged() } } }
   /// What ended before a connection that has taken nothing yet.
   var fruitless: Trouble?
@@ -145,7 +143,7 @@ public final class JournalUpstream: Upstream {
       packets: LaneProgress(cursor: cursor.packets))
     times = JournalTimes(last: store.lastSeq)
     isPaused = try store.isPaused(settings.name)
-    hasMarkedDeadLetters = true
+    tooOld.all = try store.leftOut(of: settings.name).tooOld
     account?.changed = { [weak self] in self?.woken.resume() }
     connect()
   }
@@ -336,7 +334,7 @@ public final class JournalUpstream: Upstream {
           return cannotRead(
             "events wait in \(lane), and the journal has none after \(batch.last): report this as a bug")
         }
-        advance(lane, to: batch.last, batch.covered)
+        advance(lane, batch, to: batch.last)
         return true
       }
       guard mayUse(batch, lane) else { return false }

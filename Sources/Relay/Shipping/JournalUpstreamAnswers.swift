@@ -5,6 +5,12 @@ import Store
 
 /// What becomes of a batch that was answered.
 extension JournalUpstream {
+  /// What goes wrong.
+  struct Trouble: Equatable {
+    var isStopped: Bool
+    var reason: String
+  }
+
   /// What became of a greeting.
   func took(_ verdict: Verdict) {
     _ = shipment.answered(verdict, after: .max, window: carrier.window, now: loop.now, using: &random)
@@ -32,11 +38,7 @@ extension JournalUpstream {
       batches &+= 1
       someWasTaken(in: lane)
       if !batch.events.isEmpty { lanes[lane].isAhead = true }
-      if through >= batch.last {
-        advance(lane, to: batch.last, batch.covered)
-      } else {
-        advance(lane, to: max(through, taken), nil)
-      }
+      advance(lane, batch, to: through >= batch.last ? batch.last : max(through, taken))
     case .bury(let status, let reason):
       // Until another has passed it is the server that refuses, whatever it is asked.
       guard isProven, let event = batch.events.first else { return }
@@ -55,15 +57,25 @@ extension JournalUpstream {
     // It works, and does not want this one.
     (hasTaken, obstacle) = (true, nil)
     var seqs = takenSeqs
-    if let batch { seqs[lane] = max(seqs[lane], batch.last) }
+    if let batch {
+      seqs[lane] = max(seqs[lane], batch.last)
+      count(tooOld: batch, through: batch.last)
+    }
     move(to: seqs, when: .now) { [name] store throws(SQLiteError) in
       try store.bury(event, upstream: name, status: status, reason: reason, at: at, tried: marks)
     }
   }
 
-  /// The cursor moves in a transaction of its own; if that is lost, events are sent again, which is always safe. `covered`: events that
-  /// are behind it now; `nil`: they have to be counted.
-  func advance(_ lane: Lane, to seq: Int64, _ covered: LaneAmount?) {
+  private func count(tooOld batch: Batch, through seq: Int64) {
+    let count = Int64(batch.tooOld.count { $0 <= seq })
+    tooOld = (tooOld.all + count, tooOld.untold + count)
+  }
+
+  /// The cursor moves in a transaction of its own; if that is lost, events are sent again, which is always safe. Of a batch that is
+  /// behind it in part, what is pending has to be counted.
+  func advance(_ lane: Lane, _ batch: Batch, to seq: Int64) {
+    let covered = seq >= batch.last ? batch.covered : nil
+    count(tooOld: batch, through: seq)
     lastSuccess = clock.milliseconds
     (hasTaken, obstacle) = (true, nil)
     epochRenewals = 0
@@ -78,7 +90,13 @@ extension JournalUpstream {
     if !knowsLanes { setTaken(ByLane(all: seq)) }
     recovered(hasTaken: true)
     keepCursors()
-    if pendingEvents > 0 { waitsSince = loop.now }
+    if pendingEvents > 0 {
+      waitsSince = loop.now
+    } else if tooOld.untold > 0 {
+      // Once for all that had waited for too long.
+      log.notice("\(name): \(tooOld.untold) events were too old when their turn came (max_age_s), and were left out")
+      tooOld.untold = 0
+    }
     acknowledged()
   }
 
@@ -88,7 +106,9 @@ extension JournalUpstream {
     let seqs = takenSeqs
     guard seqs != cursor else { return }
     if carrier.kind == "hub" {
-      store.writeAlong("cursor:\(name)") { [name] store throws(SQLiteError) in try store.setCursor(of: name, to: seqs) }
+      store.writeAlong("cursor:\(name)") { [name, tooOld] store throws(SQLiteError) in
+        try store.setCursor(of: name, to: seqs, tooOld: tooOld.all)
+      }
       for lane in Lane.allCases { lanes[lane].cursor = seqs[lane] }
     } else {
       // A message that comes twice after a power cut disturbs somebody; a packet or an advert does not, nor what is left out again.
@@ -99,13 +119,13 @@ extension JournalUpstream {
 
   /// The cursors follow when they are on disk. Shipping continues meanwhile. `work` is in the same transaction.
   func move(to seqs: ByLane<Int64>, when: When, _ work: @escaping Store.Work = { _ in }) {
-    let epoch = store.epoch
+    let (epoch, tooOld) = (store.epoch, tooOld.all)
     loop.begin { [weak self, store, name] in
       var failure: StoreError?
       do throws(StoreError) {
         try await store.save(when: when) { store throws(SQLiteError) in
           try work(store)
-          try store.setCursor(of: name, to: seqs)
+          try store.setCursor(of: name, to: seqs, tooOld: tooOld)
         }
       } catch {
         failure = error

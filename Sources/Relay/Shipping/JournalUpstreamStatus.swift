@@ -54,7 +54,7 @@ extension JournalUpstream {
       cursor: cursor.lowest, lanes: laneStatus,
       pending: pendingEvents, inFlight: flights.reduce(0) { $0 + $1.batch.events.count },
       deadLetters: deadLetters,
-      lost: backlog?.lost ?? 0, age: age, givenUp: givenUp ?? 0,
+      lost: backlog?.lost ?? 0, age: age, givenUp: givenUp ?? 0, tooOld: tooOld.all,
       reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent,
       certificateExpiry: carrier.certificateExpiry, rate: rate.map { Int64(min($0, Self.longest)) },
       allowance: allowanceStatus, refusedCommands: desk.refused)
