@@ -47,6 +47,16 @@ public struct JSONWriter {
     try array(body)
   }
 
+  /// An array of objects: `write` fills each one.
+  public mutating func objects<Row, Failure>(
+    _ name: String, _ rows: some Sequence<Row>, _ write: (Row, inout JSONWriter) throws(Failure) -> Void
+  ) throws(Failure) {
+    key(name)
+    try array { (json) throws(Failure) in
+      for row in rows { try json.object { (json) throws(Failure) in try write(row, &json) } }
+    }
+  }
+
   /// A field; left out when the value is `nil`.
   public mutating func field(_ name: String, _ value: String?) {
     guard let value else { return }

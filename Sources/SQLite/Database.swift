@@ -130,6 +130,23 @@ public final class Database {
     }
   }
 
+  /// Calls `row` for each row.
+  public func every(_ sql: String, _ values: [SQLiteValue] = [], _ row: (Statement) -> Void) throws(SQLiteError) {
+    try each(sql, values) { (statement) throws(SQLiteError) in
+      row(statement)
+      return true
+    }
+  }
+
+  /// What `read` makes of each row; rows of which it makes nothing are left out.
+  public func rows<Value>(
+    _ sql: String, _ values: [SQLiteValue] = [], read: (Statement) -> Value?
+  ) throws(SQLiteError) -> [Value] {
+    var found: [Value] = []
+    try every(sql, values) { row in if let value = read(row) { found.append(value) } }
+    return found
+  }
+
   /// From now on what is asked here ends, with an error, when the task that asks is cancelled.
   public func endWithTask() {
     sqlite3_progress_handler(handle, 20_000, { _ in Task<Never, Never>.isCancelled ? 1 : 0 }, nil)

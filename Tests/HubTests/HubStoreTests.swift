@@ -197,3 +197,20 @@ import Testing
       atBound < 5 * least && again < 5 * least, "\(least) s of a few, \(atBound) s at the bound, \(again) s of one")
   }
 }
+
+/// A hub as one gateway and one reader have it.
+extension HubStore {
+  func events(gateway: String, kind: String?, after: Int64, limit: Int) throws(HubDatabaseError) -> [UInt8] {
+    try events(of: gateway, ListQuery(after: after, limit: limit, kind: kind))
+  }
+
+  func joinedMessages(channel: String?, after: Int64, limit: Int) throws(HubDatabaseError) -> [UInt8] {
+    try messages(ListQuery(after: after, limit: limit, channel: channel))
+  }
+
+  func take(
+    _ batch: EventBatch, from gateway: String, after: Int64? = nil, at now: Int64
+  ) throws(HubDatabaseError) -> Taken {
+    try take([PreparedBatch(batch, from: gateway, after: after, at: now)]).first ?? .outOfOrder(0)
+  }
+}

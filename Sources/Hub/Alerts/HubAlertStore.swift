@@ -135,17 +135,16 @@ extension HubStore {
     var after: Int64 = 0
     while true {
       var (lost, rows) = ([Int64](), 0)
-      try database.each(
+      try database.every(
         """
         SELECT a.id, s.body FROM alerts a JOIN states s ON s.gateway = a.gateway AND s.name = 'gateway'
         WHERE a.ended_at IS NULL AND \(Self.ofGateways) AND s.at > a.told_at + \(Self.settled) AND a.id > ?1
         ORDER BY a.id LIMIT \(Self.lostRows)
         """, [.integer(after)]
-      ) { (row) throws(HubDatabaseError) in
+      ) { row in
         (after, rows) = (row.integer(0), rows + 1)
         // `try?`: stored values were valid JSON when they arrived.
         if (try? JSONValue(parsing: row.text(1)))?["alerts"]?.integer == 0 { lost.append(after) }
-        return true
       }
       try end(lost, at: now)
       guard rows == Self.lostRows else { return }
@@ -218,14 +217,10 @@ extension HubStore {
 
   /// Conflicts of gateways that had no other since: over.
   func endConflicts(quietSince time: Int64, at now: Int64) throws(HubDatabaseError) {
-    var quiet: [Int64] = []
-    try database.each(
+    let quiet = try database.rows(
       "SELECT id FROM alerts WHERE ended_at IS NULL AND rule = ?1 AND told_at <= ?2",
       [.text(AlertRule.gatewayConflict.rawValue), .integer(time)]
-    ) { (row) throws(HubDatabaseError) in
-      quiet.append(row.integer(0))
-      return true
-    }
+    ) { $0.integer(0) }
     try end(quiet, at: now)
   }
 
@@ -286,23 +281,17 @@ extension HubStore {
       """
     let values: [SQLiteValue] = [.integer(id), .integer(Int64(limit))] + (gateway.map { [.text($0)] } ?? [])
     let fit = try fitting("SELECT \(bytes("text")) + \(bytes("note")) + \(bytes("subject")) \(filter)", values)
-    var found: [HubAlert] = []
-    try database.each(
+    let found = try database.rows(
       "SELECT \(Self.columns) \(filter)", [values[0], .integer(Int64(fit.rows))] + values.dropFirst(2)
-    ) { (row) throws(HubDatabaseError) in
-      found.append(Self.alert(row))
-      return true
-    }
+    ) { Self.alert($0) }
     return (found, fit.isCut || fit.rows == limit)
   }
 
   /// Open alerts by gateway, of these or of all; under an empty name the hub's own.
   func alertCounts(of gateways: [String]) throws(HubDatabaseError) -> [String: Int64] {
     var counts: [String: Int64] = [:]
-    try database.each("SELECT gateway, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY gateway", []) {
-      (row) throws(HubDatabaseError) in
+    try database.every("SELECT gateway, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY gateway") { row in
       counts[row.text(0)] = row.integer(1)
-      return true
     }
     guard !gateways.isEmpty else { return counts }
     let wanted = Set(gateways)
@@ -312,10 +301,8 @@ extension HubStore {
   /// Open alerts by rule, and how many of all nobody has acknowledged.
   func alertCensus() throws(HubDatabaseError) -> (rules: [String: Int64], unacknowledged: Int64) {
     var rules: [String: Int64] = [:]
-    try database.each("SELECT rule, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY rule", []) {
-      (row) throws(HubDatabaseError) in
+    try database.every("SELECT rule, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY rule") { row in
       rules[row.text(0)] = row.integer(1)
-      return true
     }
     return (rules, try number("SELECT count(*) FROM alerts WHERE ended_at IS NULL AND acknowledged_at IS NULL"))
   }
@@ -329,18 +316,17 @@ extension HubStore {
 
   func lastContacts(after id: String, limit: Int) throws(HubDatabaseError) -> [Contact] {
     var found: [Contact] = []
-    try database.each(
+    try database.every(
       """
       SELECT g.id, g.last_seen, s.at FROM gateways g LEFT JOIN states s ON s.gateway = g.id AND s.name = 'gateway'
       WHERE g.id > ?1 ORDER BY g.id LIMIT ?2
       """, [.text(id), .integer(Int64(limit))]
-    ) { (row) throws(HubDatabaseError) in
+    ) { row in
       let told = row.textIfAny(2).flatMap { Int64($0) }
       let seen = max(row.integer(1), told ?? 0)
       // Its state comes by a link alone.
       let hasLink = told.map { seen - $0 <= Habits.linkMemory.components.seconds * 1000 } ?? false
       found.append(Contact(gateway: row.text(0), seen: seen, hasLink: hasLink))
-      return true
     }
     return found
   }

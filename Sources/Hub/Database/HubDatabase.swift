@@ -217,6 +217,25 @@ extension HubDatabase {
     return found
   }
 
+  /// Calls `row` for each row.
+  func every(
+    _ sql: String, _ values: [SQLiteValue] = [], _ row: (any HubRow) -> Void
+  ) throws(HubDatabaseError) {
+    try each(sql, values) { (found) throws(HubDatabaseError) in
+      row(found)
+      return true
+    }
+  }
+
+  /// What `read` makes of each row.
+  func rows<Value>(
+    _ sql: String, _ values: [SQLiteValue] = [], read: (any HubRow) -> Value
+  ) throws(HubDatabaseError) -> [Value] {
+    var found: [Value] = []
+    try every(sql, values) { found.append(read($0)) }
+    return found
+  }
+
   /// Does `work` in a transaction that it begins and ends itself; conflicts are tried again a few times.
   func retrying<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
     for _ in 0..<8 {

@@ -248,19 +248,15 @@ extension HubStore {
   }
 
   private func bloat() throws(HubDatabaseError) -> [HubFinding] {
-    var found: [HubFinding] = []
-    try database.each(
+    try database.rows(
       """
       SELECT relname, n_live_tup, n_dead_tup FROM pg_stat_user_tables
       WHERE schemaname = current_schema() AND n_dead_tup > 100000 AND n_dead_tup > n_live_tup / 2 ORDER BY n_dead_tup DESC LIMIT 5
-      """, []
-    ) { (row) throws(HubDatabaseError) in
-      found.append(
-        HubFinding(
-          "bloat", .warning, "\(row.text(0)) has \(row.integer(2)) dead rows beside \(row.integer(1))",
-          "`VACUUM (ANALYZE) \(row.text(0))`; see whether autovacuum is on."))
-      return true
+      """
+    ) { row in
+      HubFinding(
+        "bloat", .warning, "\(row.text(0)) has \(row.integer(2)) dead rows beside \(row.integer(1))",
+        "`VACUUM (ANALYZE) \(row.text(0))`; see whether autovacuum is on.")
     }
-    return found
   }
 }

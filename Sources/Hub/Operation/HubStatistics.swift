@@ -122,42 +122,31 @@ extension HubStore {
 
   /// Partitions count with their table.
   private func serverTables() throws(HubDatabaseError) -> [HubStatistics.Table] {
-    var tables: [HubStatistics.Table] = []
-    try database.each(
+    try database.rows(
       """
       SELECT coalesce(pg_partition_root(c.oid), c.oid)::regclass::text, sum(greatest(c.reltuples, 0))::bigint,
       bool_or(c.reltuples >= 0)::int, sum(pg_total_relation_size(c.oid))::bigint
       FROM pg_class c WHERE c.relkind IN ('r', 'p') AND c.relnamespace = current_schema()::regnamespace
       GROUP BY 1 ORDER BY 4 DESC
-      """, []
-    ) { (row) throws(HubDatabaseError) in
-      tables.append(
-        HubStatistics.Table(name: row.text(0), rows: row.integer(2) == 1 ? row.integer(1) : nil, bytes: row.integer(3)))
-      return true
-    }
-    return tables
+      """
+    ) { HubStatistics.Table(name: $0.text(0), rows: $0.integer(2) == 1 ? $0.integer(1) : nil, bytes: $0.integer(3)) }
   }
 
   private func fileTables(_ isCounted: Bool) throws(HubDatabaseError) -> [HubStatistics.Table] {
-    var tables: [HubStatistics.Table] = []
-    try database.each(
-      "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name", []
-    ) { (row) throws(HubDatabaseError) in
-      tables.append(HubStatistics.Table(name: row.text(0)))
-      return true
-    }
+    var tables = try database.rows(
+      "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+    ) { HubStatistics.Table(name: $0.text(0)) }
     guard isCounted else { return tables }
     for index in tables.indices { tables[index].rows = try number("SELECT count(*) FROM \(tables[index].name)") }
     var sizes: [String: Int64] = [:]
     do throws(HubDatabaseError) {
-      try database.each(
+      try database.every(
         """
         SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name WHERE d.aggregate = TRUE
         GROUP BY 1
-        """, []
-      ) { (row) throws(HubDatabaseError) in
+        """
+      ) { row in
         sizes[row.text(0)] = row.integer(1)
-        return true
       }
     } catch {
       // An SQLite library without `dbstat`.
@@ -179,31 +168,22 @@ extension HubStore {
       ) { $0.integer(0) }
       if let found, found < start { low = middle + 1 } else { high = middle }
     }
-    var days: [HubStatistics.Day] = []
-    try database.each(
+    return try database.rows(
       """
       SELECT at / \(day), count(*) FROM events WHERE id >= ?1 AND trusted = 1 AND at >= ?2 AND at < ?3
       GROUP BY 1 ORDER BY 1
       """, [.integer(low), .integer(start), .integer(now + day)]
-    ) { (row) throws(HubDatabaseError) in
-      days.append(HubStatistics.Day(number: row.integer(0), events: row.integer(1)))
-      return true
-    }
-    return days
+    ) { HubStatistics.Day(number: $0.integer(0), events: $0.integer(1)) }
   }
 
   private func busiest(_ count: Int) throws(HubDatabaseError) -> [Gateway] {
-    var found: [Gateway] = []
-    try database.each(
+    try database.rows(
       "SELECT id, epoch, events, last_seen, radio FROM gateways ORDER BY events DESC, id LIMIT ?1",
       [.integer(Int64(count))]
-    ) { (row) throws(HubDatabaseError) in
-      found.append(
-        Gateway(
-          id: row.text(0), epoch: row.text(1), progress: Progress(), events: row.integer(2), lastSeen: row.integer(3),
-          radio: row.textIfAny(4)))
-      return true
+    ) { row in
+      Gateway(
+        id: row.text(0), epoch: row.text(1), progress: Progress(), events: row.integer(2), lastSeen: row.integer(3),
+        radio: row.textIfAny(4))
     }
-    return found
   }
 }

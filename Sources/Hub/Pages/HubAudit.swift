@@ -18,11 +18,7 @@ public struct HubDeed: Sendable {
   public var what: String
   public var gateway: String?
   /// JSON, without secrets.
-  public var detail: String
-
-  public init(at: Int64, who: String, way: Way, what: String, gateway: String? = nil, detail: String = "{}") {
-    (self.at, self.who, self.way, self.what, self.gateway, self.detail) = (at, who, way, what, gateway, detail)
-  }
+  public var detail = "{}"
 }
 
 extension HubDeed {
@@ -57,9 +53,9 @@ extension HubStore {
     var last: Int64?
     var list = JSONWriter()
     try list.array { (json) throws(HubDatabaseError) in
-      try database.each(
+      try database.every(
         "SELECT id, at, who, way, what, gateway, detail \(filter)", [.integer(before), .integer(Int64(fit.rows))]
-      ) { (row) throws(HubDatabaseError) in
+      ) { row in
         last = row.integer(0)
         json.object { json in
           json.field("id", row.integer(0))
@@ -70,7 +66,6 @@ extension HubStore {
           json.field("gateway", row.textIfAny(5))
           json.field("detail", json: Array(row.text(6).utf8))
         }
-        return true
       }
     }
     return JSONWriter.object { json in

@@ -54,15 +54,9 @@ extension HubStore {
   }
 
   public func people() throws(HubDatabaseError) -> [HubPerson] {
-    var found: [HubPerson] = []
-    try database.each(
+    try database.rows(
       "SELECT \(Self.columns) FROM people p ORDER BY name LIMIT ?1", [.integer(Self.mostPeople)]
-    ) {
-      (row) throws(HubDatabaseError) in
-      found.append(Self.person(row))
-      return true
-    }
-    return found
+    ) { Self.person($0) }
   }
 
   private static let columns = "p.name, p.role, p.created_at, p.used_at, p.identity"
@@ -282,9 +276,8 @@ extension HubStore {
 
   func tokenUses() throws(HubDatabaseError) -> [String: Int64] {
     var uses: [String: Int64] = [:]
-    try database.each("SELECT name, used_at FROM token_uses", []) { (row) throws(HubDatabaseError) in
+    try database.every("SELECT name, used_at FROM token_uses") { row in
       uses[row.text(0)] = row.integer(1)
-      return true
     }
     return uses
   }

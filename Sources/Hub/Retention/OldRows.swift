@@ -78,12 +78,11 @@ extension HubStore {
   ) throws(HubDatabaseError) -> OldRows {
     let source = "SELECT id, at, trusted FROM events WHERE gateway = ?1 AND kind = ?2 AND id > ?3"
     var rows: [OldRows.Row] = []
-    try database.each(
+    try database.every(
       "\(source) ORDER BY id LIMIT ?4", [.text(gateway), .text(kind), .integer(after), .integer(Int64(limit))]
-    ) { (row) throws(HubDatabaseError) in
+    ) { row in
       let date = OldRows.date(row.integer(1), isTrusted: row.integer(2) != 0, latest: latest)
       rows.append(OldRows.Row(id: row.integer(0), at: date))
-      return true
     }
     return try OldRows(rows, before: cutoff, limit: limit) { () throws(HubDatabaseError) in
       try oldestEvent(of: gateway, kind, after: rows.last?.id ?? after, latest: latest)
@@ -125,10 +124,9 @@ extension HubStore {
       """
     func rows(_ after: Int64, _ limit: Int) throws(HubDatabaseError) -> [OldRows.Row] {
       var rows: [OldRows.Row] = []
-      try database.each(source, [.integer(after), .integer(Int64(limit))]) { (row) throws(HubDatabaseError) in
+      try database.every(source, [.integer(after), .integer(Int64(limit))]) { row in
         let date = OldRows.date(row.integer(1), isTrusted: true, latest: latest)
         rows.append(OldRows.Row(id: row.integer(0), at: date))
-        return true
       }
       return rows
     }
@@ -157,13 +155,12 @@ extension HubStore {
     of gateway: String, after key: String, before cutoff: Int64, limit: Int
   ) throws(HubDatabaseError) -> (keys: [String], next: String?) {
     var (keys, count, last) = ([String](), 0, key)
-    try database.each(
+    try database.every(
       "SELECT key, at FROM contacts WHERE gateway = ?1 AND key > ?2 ORDER BY key LIMIT ?3",
       [.text(gateway), .text(key), .integer(Int64(limit))]
-    ) { (row) throws(HubDatabaseError) in
+    ) { row in
       (count, last) = (count + 1, row.text(0))
       if let at = OldRows.date(row.integer(1), isTrusted: true, latest: cutoff), at < cutoff { keys.append(last) }
-      return true
     }
     return (keys, count == limit ? last : nil)
   }

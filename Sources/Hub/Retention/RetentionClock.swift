@@ -64,12 +64,10 @@ extension HubStore {
   /// What gateways with a clock have said last; `nil`: nothing.
   private func newestEvent(before now: Int64) throws(HubDatabaseError) -> Int64? {
     var newest: Int64?
-    try database.each("SELECT at FROM events WHERE trusted = 1 ORDER BY id DESC LIMIT 1000", []) {
-      (row) throws(HubDatabaseError) in
+    try database.every("SELECT at FROM events WHERE trusted = 1 ORDER BY id DESC LIMIT 1000") { row in
       if (OldRows.earliest...max(now, OldRows.earliest)).contains(row.integer(0)) {
         newest = max(newest ?? 0, row.integer(0))
       }
-      return true
     }
     return newest
   }

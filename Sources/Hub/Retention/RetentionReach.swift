@@ -61,12 +61,10 @@ public struct HeldRetention: Equatable, Sendable {
 extension HubStore {
   func retentionReaches() throws(HubDatabaseError) -> [Purge.Part: RetentionReach] {
     var found: [Purge.Part: RetentionReach] = [:]
-    try database.each("SELECT name, through, at, held, held_since, held_through FROM retention", []) {
-      (row) throws(HubDatabaseError) in
+    try database.every("SELECT name, through, at, held, held_since, held_through FROM retention") { row in
       found[Purge.Part(name: row.text(0))] = RetentionReach(
         through: row.integer(1), at: row.integer(2), held: row.integer(3), heldSince: row.integer(4),
         heldThrough: row.integer(5))
-      return true
     }
     return found
   }

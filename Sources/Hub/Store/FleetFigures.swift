@@ -57,30 +57,27 @@ extension HubStore {
       }
       guard count > 0, newest >= since else { break }
       let values = [lowest, top, since, now + Self.hour].map(SQLiteValue.integer)
-      try database.each(
+      try database.every(
         """
         SELECT gateway, count(*) FROM heard WHERE message >= ?1 AND message < ?2 AND at >= ?3 AND at <= ?4 GROUP BY gateway
         """, values
-      ) { (row) throws(HubDatabaseError) in
+      ) { row in
         figures.messages[row.text(0), default: 0] += row.integer(1)
-        return true
       }
-      try database.each(
+      try database.every(
         """
         SELECT at / \(Self.hour), count(*) FROM messages WHERE position >= ?1 AND position < ?2 AND at >= ?3 AND at <= ?4
         GROUP BY at / \(Self.hour)
         """, values
-      ) { (row) throws(HubDatabaseError) in
+      ) { row in
         figures.hours[row.integer(0) * Self.hour, default: 0] += row.integer(1)
         figures.total += row.integer(1)
-        return true
       }
       guard count == Self.counted else { break }
       top = lowest
     }
-    try database.each("SELECT gateway, count(*) FROM contacts GROUP BY gateway", []) { (row) throws(HubDatabaseError) in
+    try database.every("SELECT gateway, count(*) FROM contacts GROUP BY gateway") { row in
       figures.nodes[row.text(0)] = row.integer(1)
-      return true
     }
     return figures
   }

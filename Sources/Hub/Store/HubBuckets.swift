@@ -25,12 +25,6 @@ extension HubStore {
     public var at: Int64?
     /// Everything made before this is known.
     public var since: Int64?
-
-    public init(after: Int64, at: Int64? = nil, since: Int64? = nil) {
-      self.after = after
-      self.at = at
-      self.since = since
-    }
   }
 
   /// The gateway whose list it is; empty for channels, which all share.

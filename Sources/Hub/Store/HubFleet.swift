@@ -99,12 +99,11 @@ extension HubStore {
         HubCall("SELECT \(columns) FROM @rows JOIN gateways g ON g.id = v.id", [("id", .texts(only))]) { take($0) }
       ])
     } else {
-      try database.each(
+      try database.every(
         "SELECT \(columns) FROM gateways g WHERE g.id > ?1 ORDER BY g.id LIMIT ?2",
         [.text(after), .integer(Int64(limit))]
-      ) { (row) throws(HubDatabaseError) in
+      ) { row in
         take(row)
-        return true
       }
     }
     guard !rows.isEmpty else { return [] }
@@ -182,17 +181,15 @@ extension HubStore {
   /// Gateways, and when each last sent something or told a state, if that was at this time or later.
   func seen(since: Int64) throws(HubDatabaseError) -> [String: (seen: Int64, state: Int64)] {
     var found: [String: (seen: Int64, state: Int64)] = [:]
-    try database.each(
+    try database.every(
       "SELECT id, last_seen FROM gateways WHERE last_seen >= ?1 LIMIT 10000", [.integer(since)]
-    ) { (row) throws(HubDatabaseError) in
+    ) { row in
       found[row.text(0)] = (row.integer(1), 0)
-      return true
     }
-    try database.each(
+    try database.every(
       "SELECT gateway, at FROM states WHERE name = 'gateway' AND at >= ?1 LIMIT 10000", [.integer(since)]
-    ) { (row) throws(HubDatabaseError) in
+    ) { row in
       found[row.text(0), default: (0, 0)].state = row.integer(1)
-      return true
     }
     return found
   }

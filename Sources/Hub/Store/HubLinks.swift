@@ -55,12 +55,11 @@ extension HubStore {
   /// Hubs whose lists are not older than this, in milliseconds, and the version of each.
   func linkLists(besides hub: String, validity: Int64) throws(HubDatabaseError) -> [String: Int64] {
     var versions: [String: Int64] = [:]
-    try database.each(
+    try database.every(
       "SELECT hub, version FROM hub_links WHERE hub <> ?1 AND told_at >= \(Self.serverClock) - CAST(?2 AS BIGINT)",
       [.text(hub), .integer(validity)]
-    ) { (row) throws(HubDatabaseError) in
+    ) { row in
       versions[row.text(0)] = row.integer(1)
-      return true
     }
     return versions
   }

@@ -8,7 +8,7 @@ struct ListQuery: Sendable {
   /// In ascending order, behind this; `nil` with `before`: the newest first, below that.
   var after: Int64?
   var before: Int64?
-  var limit: Int
+  var limit = 100
   /// Milliseconds since 1970: only what is as new, and not newer.
   var since: Int64?
   var until: Int64?
@@ -17,10 +17,6 @@ struct ListQuery: Sendable {
   var gateway: String?
   /// Only events of this kind.
   var kind: String?
-
-  init(after: Int64? = nil, before: Int64? = nil, limit: Int = 100) {
-    (self.after, self.before, self.limit) = (after, before, limit)
-  }
 
   var isNewestFirst: Bool { after == nil }
   fileprivate var order: String { isNewestFirst ? "DESC" : "ASC" }
@@ -276,11 +272,10 @@ extension HubStore {
   /// How many heard each of the messages from this one on.
   func hearerCounts(from position: Int64) throws(HubDatabaseError) -> [Int64: Int] {
     var found: [Int64: Int] = [:]
-    try database.each(
+    try database.every(
       "SELECT message, count(*) FROM heard WHERE message >= ?1 GROUP BY message LIMIT 20000", [.integer(position)]
-    ) { (row) throws(HubDatabaseError) in
+    ) { row in
       found[row.integer(0)] = Int(row.integer(1))
-      return true
     }
     return found
   }

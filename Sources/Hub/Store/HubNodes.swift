@@ -59,19 +59,14 @@ extension HubStore {
   }
 
   private func nodeKeys(after: String, _ limit: Int) throws(HubDatabaseError) -> [String] {
-    var keys: [String] = []
-    try database.each(
+    try database.rows(
       // From key to key, and not over all who have heard it.
       """
       WITH RECURSIVE k(key) AS (SELECT min(key) FROM contacts WHERE key > ?1 UNION ALL
       SELECT (SELECT min(c.key) FROM contacts c WHERE c.key > k.key) FROM k WHERE k.key IS NOT NULL)
       SELECT key FROM k WHERE key IS NOT NULL LIMIT ?2
       """, [.text(after), .integer(Int64(limit))]
-    ) { (row) throws(HubDatabaseError) in
-      keys.append(row.text(0))
-      return true
-    }
-    return keys
+    ) { $0.text(0) }
   }
 
   private func hearings(of keys: [String]) throws(HubDatabaseError) -> [String: [Hearing]] {
@@ -114,15 +109,11 @@ extension HubStore {
       json.field("kind", HubBounds.cut(newest["type"]?.string, HubBounds.nameBytes) ?? "none")
       json.field("lat", place?.lat)
       json.field("lon", place?.lon)
-      json.arrayField("heard") { json in
-        for hearing in heard {
-          json.object { json in
-            json.field("gateway", hearing.gateway)
-            json.field("at", hearing.body["last_heard"]?.count ?? hearing.at)
-            json.field("snr", hearing.body["snr"]?.number)
-            json.field("hops", hearing.body["hops"]?.count)
-          }
-        }
+      json.objects("heard", heard) { hearing, json in
+        json.field("gateway", hearing.gateway)
+        json.field("at", hearing.body["last_heard"]?.count ?? hearing.at)
+        json.field("snr", hearing.body["snr"]?.number)
+        json.field("hops", hearing.body["hops"]?.count)
       }
     }
   }
@@ -135,19 +126,16 @@ extension HubStore {
       var newest: Int64?
     }
     var found: [String: Channel] = [:]
-    try database.each("SELECT channel, count(*) FROM gateway_channels GROUP BY channel LIMIT 20000", []) {
-      (row) throws(HubDatabaseError) in
+    try database.every("SELECT channel, count(*) FROM gateway_channels GROUP BY channel LIMIT 20000") { row in
       found[row.text(0)] = Channel(gateways: row.integer(1))
-      return true
     }
     for (digest, name) in try channelNames() { found[digest, default: Channel()].name = name }
     // What is exchanged has a list of its own, with the time of its newest.
-    try database.each(
-      "SELECT name, at FROM buckets WHERE gateway = '' ORDER BY at DESC LIMIT 1000", []
-    ) { (row) throws(HubDatabaseError) in
+    try database.every(
+      "SELECT name, at FROM buckets WHERE gateway = '' ORDER BY at DESC LIMIT 1000"
+    ) { row in
       let digest = String(decoding: row.text(0).utf8.dropFirst("channel/".utf8.count), as: UTF8.self)
       found[digest, default: Channel()].newest = row.integer(1)
-      return true
     }
     // A channel that no gateway told of has its name from its newest message.
     for (digest, channel) in found where channel.name == nil {
@@ -183,15 +171,14 @@ extension HubStore {
     let join =
       database.knowsLateral
       ? "CROSS JOIN LATERAL (SELECT x.id, x.body \(newest)) e" : "JOIN events e ON e.id IN (SELECT x.id \(newest))"
-    try database.each(
-      "SELECT e.id, e.body FROM gateways g \(join) WHERE \(bytes("e.body")) <= 1024 LIMIT 100000", []
-    ) { (row) throws(HubDatabaseError) in
+    try database.every(
+      "SELECT e.id, e.body FROM gateways g \(join) WHERE \(bytes("e.body")) <= 1024 LIMIT 100000"
+    ) { row in
       // `try?`: stored values were valid JSON when they arrived.
       guard let body = try? JSONValue(parsing: row.text(1)), let digest = body["channel"]?.string,
         let name = HubBounds.cut(body["name"]?.string, HubBounds.nameBytes), names[digest]?.id ?? -1 < row.integer(0)
-      else { return true }
+      else { return }
       names[digest] = (row.integer(0), name)
-      return true
     }
     return names.mapValues(\.name)
   }
@@ -214,14 +201,10 @@ extension HubStore {
       .integer(before?.at ?? .max), .text(before?.gateway ?? ""), .text(before?.id ?? ""),
     ]
     let fit = try fitting("SELECT \(bytes("body")) + \(bytes("answer")) \(filter)", values + [.integer(Int64(limit))])
-    var found: [OwnedCommand] = []
-    try database.each(
+    let found = try database.rows(
       "SELECT id, state, body, answer, author, created_at, ended_at, gateway \(filter)",
       values + [.integer(Int64(fit.rows))]
-    ) { (row) throws(HubDatabaseError) in
-      found.append(OwnedCommand(gateway: row.text(7), command: Self.command(row)))
-      return true
-    }
+    ) { OwnedCommand(gateway: $0.text(7), command: Self.command($0)) }
     return (found, fit.isCut || fit.rows == limit)
   }
 

@@ -53,12 +53,9 @@ extension HubStore {
   public func states(of gateway: String) throws(HubDatabaseError) -> [UInt8] {
     let filter = "FROM states WHERE gateway = ?1 ORDER BY name LIMIT ?2"
     let fit = try fitting("SELECT \(bytes("body")) \(filter)", [.text(gateway), .integer(HubBounds.states)])
-    var found: [(String, Int64, String)] = []
-    try database.each("SELECT name, at, body \(filter)", [.text(gateway), .integer(Int64(fit.rows))]) {
-      (row) throws(HubDatabaseError) in
-      found.append((row.text(0), row.integer(1), row.text(2)))
-      return true
-    }
+    let found: [(String, Int64, String)] = try database.rows(
+      "SELECT name, at, body \(filter)", [.text(gateway), .integer(Int64(fit.rows))]
+    ) { ($0.text(0), $0.integer(1), $0.text(2)) }
     return JSONWriter.object { json in
       for (name, at, body) in found {
         json.objectField(name) { json in

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
-import SQLite
-import Timing
 
 /// A change of which connected gateways, or waiting requests, are notified.
 public struct HubNews: Equatable, Sendable {
@@ -111,17 +109,6 @@ public actor HubStore {
 
   /// Within a transaction.
   func announce(_ item: HubNews) { news.append(item) }
-
-  // MARK: Taking events
-
-  /// Stores the new events of a batch. `after`: the event of its lane before it that the sender assumes acknowledged; a gap in
-  /// between is refused.
-  public func take(
-    _ batch: EventBatch, from gateway: String, after: Int64? = nil, at now: Int64
-  ) throws(HubDatabaseError) -> Taken {
-    let answers = try take([PreparedBatch(batch, from: gateway, after: after, at: now)])
-    return answers.first ?? .outOfOrder(0)
-  }
 }
 
 enum JSONWriterText {

@@ -9,39 +9,6 @@ extension HubStore {
   /// Gateways that are named as hearers of one message: the first that heard it.
   private static let maxHeard = 100
 
-  public func events(
-    gateway: String, kind: String?, after: Int64, limit: Int
-  ) throws(HubDatabaseError) -> [UInt8] {
-    let (filter, size) = (
-      "WHERE gateway = ?1 AND (CAST(?2 AS TEXT) IS NULL OR kind = ?2) AND id > ?3 ORDER BY id LIMIT ?4", bytes("body")
-    )
-    let values: [SQLiteValue] = [.text(gateway), .optional(kind), .integer(after)]
-    let fit = try fitting("SELECT \(size) FROM events \(filter)", values + [.integer(Int64(limit))])
-    var last = after
-    var list = JSONWriter()
-    try list.array { (json) throws(HubDatabaseError) in
-      try database.each(
-        "SELECT id, epoch, seq, at, trusted, kind, body FROM events \(filter)", values + [.integer(Int64(fit.rows))]
-      ) { (row) throws(HubDatabaseError) in
-        last = row.integer(0)
-        Self.write(row, to: &json)
-        return true
-      }
-    }
-    return Self.page(kind == "message" ? "messages" : "events", list) { json in
-      if fit.isCut || fit.rows == limit { json.field("next", last) }
-    }
-  }
-
-  private static func page(
-    _ name: String, _ list: JSONWriter, _ more: (inout JSONWriter) -> Void
-  ) -> [UInt8] {
-    JSONWriter.object { json in
-      json.field(name, json: list.bytes)
-      more(&json)
-    }
-  }
-
   static func write(_ row: any HubRow, to json: inout JSONWriter) {
     json.object { json in
       json.field("id", row.integer(0))
@@ -61,49 +28,14 @@ extension HubStore {
     var last = after
     var list = JSONWriter()
     try list.array { (json) throws(HubDatabaseError) in
-      try database.each("SELECT key, body \(filter)", values + [.integer(Int64(fit.rows))]) {
-        (row) throws(HubDatabaseError) in
+      try database.every("SELECT key, body \(filter)", values + [.integer(Int64(fit.rows))]) { row in
         last = row.text(0)
         json.raw(Array(row.text(1).utf8))
-        return true
       }
     }
-    return Self.page("contacts", list) { json in
+    return JSONWriter.object { json in
+      json.field("contacts", json: list.bytes)
       if fit.isCut || fit.rows == limit { json.field("next", last) }
-    }
-  }
-
-  /// Messages of all gateways, each once, in order of first arrival, with the gateways that received it and their signal.
-  public func joinedMessages(channel: String?, after: Int64, limit: Int) throws(HubDatabaseError) -> [UInt8] {
-    let settled = database.unsettledPosition.map { "AND position < \($0)" } ?? ""
-    let filter =
-      "FROM messages m WHERE position > ?1 \(settled) AND (CAST(?2 AS TEXT) IS NULL OR channel = ?2) "
-      + "ORDER BY position LIMIT ?3"
-    let values: [SQLiteValue] = [.integer(after), .optional(channel)]
-    let heard = "(SELECT sum(\(bytes("h.body"))) FROM heard h WHERE h.message = m.position)"
-    let fit = try fitting(
-      "SELECT \(bytes("m.body")) + coalesce(\(heard), 0) \(filter)", values + [.integer(Int64(limit))])
-    var found: [(position: Int64, body: String)] = []
-    try database.each("SELECT position, body \(filter)", values + [.integer(Int64(fit.rows))]) {
-      (row) throws(HubDatabaseError) in
-      found.append((row.integer(0), row.text(1)))
-      return true
-    }
-    let hearers = try hearers(of: found.map(\.position))
-    var list = JSONWriter()
-    list.array { json in
-      for message in found {
-        json.object { json in
-          json.field("position", message.position)
-          json.field("body", json: Array(message.body.utf8))
-          json.arrayField("heard") { json in
-            for report in hearers[message.position] ?? [] { json.raw(Array(report.utf8)) }
-          }
-        }
-      }
-    }
-    return Self.page("messages", list) { json in
-      if fit.isCut || fit.rows == limit { json.field("next", found.last?.position) }
     }
   }
 
@@ -129,18 +61,17 @@ extension HubStore {
   ) throws(HubDatabaseError) -> [Gateway] {
     var found: [Gateway] = []
     let lanes = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")
-    try database.each(
+    try database.every(
       """
       SELECT g.id, g.epoch, g.events, g.last_seen, g.radio, \(lanes) FROM gateways g
       LEFT JOIN epochs e ON e.gateway = g.id AND e.epoch = g.epoch
       WHERE g.id \(only == nil ? ">" : "=") ?1 ORDER BY g.id LIMIT ?2
       """, [.text(only ?? after), .integer(Int64(limit))]
-    ) { (row) throws(HubDatabaseError) in
+    ) { row in
       found.append(
         Gateway(
           id: row.text(0), epoch: row.text(1), progress: Progress(row, from: 5), events: row.integer(2),
           lastSeen: row.integer(3), radio: row.textIfAny(4)))
-      return true
     }
     return found
   }

@@ -14,12 +14,9 @@ extension HubStore {
   private static let anyToken = ""
 
   func tokenBindings() throws(HubDatabaseError) -> [TokenBinding] {
-    var found: [TokenBinding] = []
-    try database.each("SELECT token, gateway FROM token_gateways WHERE token <> ?1", [.text(Self.anyToken)]) { row in
-      found.append(TokenBinding(token: row.text(0), gateway: row.text(1)))
-      return true
+    try database.rows("SELECT token, gateway FROM token_gateways WHERE token <> ?1", [.text(Self.anyToken)]) {
+      TokenBinding(token: $0.text(0), gateway: $0.text(1))
     }
-    return found
   }
 
   /// What becomes of a token for any gateway that a gateway uses.
@@ -34,9 +31,8 @@ extension HubStore {
   ) throws(HubDatabaseError) -> TokenStanding {
     let gateway = wanted.gateway
     var holders: Set<String> = []
-    try database.each("SELECT token FROM token_gateways WHERE gateway = ?1", [.text(gateway)]) { row in
+    try database.every("SELECT token FROM token_gateways WHERE gateway = ?1", [.text(gateway)]) { row in
       holders.insert(row.text(0))
-      return true
     }
     if holders.contains(wanted.token) { return .bound }
     if hasOwn || !holders.isDisjoint(with: tokens) { return .refused("\(gateway) has another token") }

@@ -169,17 +169,10 @@ extension Store {
 
   /// Alerts before an id, the newest first; of several of a subject that are over, all.
   public func alerts(before id: Int64 = .max, openOnly: Bool, limit: Int) throws(StoreError) -> [StoredAlert] {
-    var found: [StoredAlert] = []
-    try translating { () throws(SQLiteError) in
-      try database.each(
-        "SELECT \(Self.alertColumns) FROM alerts WHERE id < ? AND (? = 0 OR ended_at IS NULL) ORDER BY id DESC LIMIT ?",
-        [.integer(id), .integer(openOnly ? 1 : 0), .integer(Int64(clamping: limit))]
-      ) { (row) throws(SQLiteError) in
-        found.append(Self.alert(row))
-        return true
-      }
-    }
-    return found
+    try rows(
+      "SELECT \(Self.alertColumns) FROM alerts WHERE id < ? AND (? = 0 OR ended_at IS NULL) ORDER BY id DESC LIMIT ?",
+      [.integer(id), .integer(openOnly ? 1 : 0), .integer(Int64(clamping: limit))]
+    ) { Self.alert($0) }
   }
 
   // MARK: When nodes were heard
@@ -196,14 +189,9 @@ extension Store {
   }
 
   public func heardNodes() throws(StoreError) -> [HeardNode] {
-    var found: [HeardNode] = []
-    try translating { () throws(SQLiteError) in
-      try database.each("SELECT key, elapsed, last_heard FROM heard_nodes", []) { (row) throws(SQLiteError) in
-        found.append(HeardNode(key: row.blob(0), elapsed: row.integer(1), lastHeard: row.integer(2)))
-        return true
-      }
+    try rows("SELECT key, elapsed, last_heard FROM heard_nodes") {
+      HeardNode(key: $0.blob(0), elapsed: $0.integer(1), lastHeard: $0.integer(2))
     }
-    return found
   }
 
   /// Within a `write`: these, and no others.

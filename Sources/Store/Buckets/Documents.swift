@@ -80,11 +80,8 @@ extension Store {
 
   /// Within a `write`: journals all of them again, for a hub that was restored.
   public func announceDocuments(at moment: Moment) throws(SQLiteError) {
-    var all: [Document] = []
-    try database.each("SELECT key, value, updated_at, by_hub FROM documents ORDER BY key", []) {
-      (row) throws(SQLiteError) in
-      all.append(Self.document(row))
-      return true
+    let all = try database.rows("SELECT key, value, updated_at, by_hub FROM documents ORDER BY key") {
+      Self.document($0)
     }
     for document in all {
       let seq = try append(.document, at: moment, body: Self.body(document, via: nil))

@@ -37,13 +37,9 @@ extension Store {
 
   /// Used slots in order.
   public func eachChannel(_ row: (Channel) -> Void) throws(StoreError) {
-    try translating { () throws(SQLiteError) in
-      try database.each("SELECT slot, name, secret FROM channels ORDER BY slot", []) {
-        (statement) throws(SQLiteError) in
-        let channel = Self.channel(statement)
-        if !channel.isEmpty { row(channel) }
-        return true
-      }
+    try every("SELECT slot, name, secret FROM channels ORDER BY slot") { statement in
+      let channel = Self.channel(statement)
+      if !channel.isEmpty { row(channel) }
     }
   }
 

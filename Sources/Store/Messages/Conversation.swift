@@ -127,8 +127,7 @@ extension Store {
     guard query.directions.contains(.sent), query.from == nil else { return [] }
     let order = oldestFirst ? "ASC" : "DESC"
     let words = expression == nil ? "?1 IS NULL" : "o.id IN (SELECT rowid FROM sent_words WHERE sent_words MATCH ?1)"
-    var places: [MessagePlace] = []
-    try database.each(
+    return try database.rows(
       """
       SELECT o.place, o.id FROM outgoing o WHERE \(words) AND (o.place, o.id) > (?2, ?3) AND (o.place, o.id) < (?4, ?5)
         AND o.created_at BETWEEN ?6 AND ?7 AND (?8 IS NULL OR o.radio = ?8) AND (?9 IS NULL OR o.recipient = ?9)
@@ -142,11 +141,7 @@ extension Store {
         .optional(query.channel?.digest ?? query.conversation?.channel), .optional(query.conversation?.node?.bytes),
         .integer(Int64(clamping: limit)),
       ]
-    ) { (statement) throws(SQLiteError) in
-      places.append(MessagePlace(message: statement.integer(0), outgoing: statement.integer(1)))
-      return true
-    }
-    return places
+    ) { MessagePlace(message: $0.integer(0), outgoing: $0.integer(1)) }
   }
 
   /// The position of a sent message.
@@ -167,12 +162,9 @@ extension Store {
 
   /// Assigns positions by time to sent messages from before both directions had one order.
   func placeOutgoing() throws(SQLiteError) {
-    var times: [(id: Int64, at: Int64)] = []
-    try database.each("SELECT id, created_at FROM outgoing WHERE place IS NULL ORDER BY id", []) {
-      (row) throws(SQLiteError) in
-      times.append((row.integer(0), row.integer(1)))
-      return true
-    }
+    let times: [(id: Int64, at: Int64)] = try database.rows(
+      "SELECT id, created_at FROM outgoing WHERE place IS NULL ORDER BY id"
+    ) { ($0.integer(0), $0.integer(1)) }
     guard !times.isEmpty else { return }
     try database.execute("BEGIN IMMEDIATE")
     do {

@@ -83,19 +83,18 @@ extension Store {
     if let first, from < first { upTo = min(upTo, first) }
     var additions: [Place: Addition] = [:]
     let columns = Self.messageColumns
-    try database.each(
+    try database.every(
       "SELECT \(columns) FROM messages WHERE id > ? AND id <= ? AND kind IN ('direct', 'room', 'channel') ORDER BY id",
       [.integer(from), .integer(upTo)]
-    ) { (row) throws(SQLiteError) in
+    ) { row in
       let message = Self.message(row)
-      guard let name = ConversationName(of: message) else { return true }
+      guard let name = ConversationName(of: message) else { return }
       let place = Place(radio: message.radio == Self.everyRadio ? radio : message.radio, name: name)
       var addition = additions[place] ?? Addition()
       addition.newest = message.id
       addition.count += ReactionText(reading: message.text, inChannel: message.kind == .channel) == nil ? 1 : 0
       if mentionsUs(message) { addition.mention = message.id }
       additions[place] = addition
-      return true
     }
     for (place, addition) in additions {
       try database.run(
@@ -114,18 +113,17 @@ extension Store {
     guard newest > from else { return true }
     let upTo = min(newest, from + Self.listStep)
     var places: [(Place, MessagePlace)] = []
-    try database.each(
+    try database.every(
       "SELECT id, place, recipient, channel, radio FROM outgoing WHERE id > ? AND id <= ? ORDER BY id",
       [.integer(from), .integer(upTo)]
-    ) { (row) throws(SQLiteError) in
+    ) { row in
       let channel = row.isNull(3) ? nil : row.text(3)
       let recipient = row.isNull(2) ? nil : KeyPrefix(bytes: Array(row.blob(2).prefix(6)))
       guard let name = channel.map(ConversationName.channel) ?? recipient.map(ConversationName.node) else {
-        return true
+        return
       }
       places.append(
         (Place(radio: row.integer(4), name: name), MessagePlace(message: row.integer(1), outgoing: row.integer(0))))
-      return true
     }
     for (place, newest) in places {
       try database.run(
@@ -158,13 +156,13 @@ extension Store {
 
   private func readConversations(_ condition: String, _ values: SQLiteValue...) throws(SQLiteError) -> [Conversation] {
     var found: [Conversation] = []
-    try database.each(
+    try database.every(
       """
       SELECT name, message, sent_place, sent, received, mention, read_message, read_sent, read_received, muted
       FROM conversations WHERE \(condition)
       """, values
-    ) { (row) throws(SQLiteError) in
-      guard let name = ConversationName(row.text(0)) else { return true }
+    ) { row in
+      guard let name = ConversationName(row.text(0)) else { return }
       let received = MessagePlace(message: row.integer(1))
       let sent = MessagePlace(message: row.integer(2), outgoing: row.integer(3))
       let read = MessagePlace(message: row.integer(6), outgoing: row.integer(7))
@@ -173,7 +171,6 @@ extension Store {
           name: name, newest: sent.outgoing == 0 ? received : max(received, sent),
           unread: max(0, row.integer(4) - row.integer(8)), isMentioned: row.integer(5) > read.message, read: read,
           isMuted: row.integer(9) != 0))
-      return true
     }
     return found.sorted { $0.newest > $1.newest }
   }
@@ -209,15 +206,14 @@ extension Store {
     of name: ConversationName, behind place: Int64, ofRadio radio: Int64
   ) throws(SQLiteError) -> Int64 {
     var count: Int64 = 0
-    try database.each(
+    try database.every(
       """
       SELECT m.text, m.kind FROM words w JOIN messages m ON m.id = w.rowid WHERE words MATCH ?1 AND w.rowid > ?2
         AND m.kind IN ('direct', 'room', 'channel') AND m.radio IN (?3, \(Self.everyRadio)) LIMIT ?4
       """, [.text("place : \(name.indexWord)"), .integer(place), .integer(radio), .integer(Self.maxCounted)]
-    ) { (row) throws(SQLiteError) in
+    ) { row in
       let isReaction = ReactionText(reading: Text(bytes: row.blob(0)), inChannel: row.text(1) == "channel") != nil
       count += isReaction ? 0 : 1
-      return true
     }
     return count
   }

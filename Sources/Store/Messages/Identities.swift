@@ -45,11 +45,10 @@ struct RecentIdentities {
     greatest = try database.value("SELECT max(identity) FROM identities")?.blob.flatMap { MessageIdentity(bytes: $0) }
     var ids: [MessageIdentity: Int64] = [:]
     // No more than there can be, whatever a damaged number says.
-    try database.each(
+    try database.every(
       "SELECT identity, id FROM messages WHERE id > ? ORDER BY id DESC LIMIT \(Self.step)", [.integer(entered)]
-    ) { (row) throws(SQLiteError) in
+    ) { row in
       if let identity = MessageIdentity(bytes: row.blob(0)) { ids[identity] = row.integer(1) }
-      return true
     }
     self.ids = ids
   }

@@ -78,12 +78,11 @@ extension Store {
   func clockOffset(of prefix: KeyPrefix) throws(SQLiteError) -> Int64? {
     let next = prefix.value == 0xFFFF_FFFF_FFFF ? nil : KeyPrefix(value: prefix.value + 1).bytes
     var found: [Int64?] = []
-    try database.each(
+    try database.every(
       "SELECT clock_offset FROM contacts WHERE key >= ?1 AND (?2 IS NULL OR key < ?2) LIMIT 2",
       [.blob(prefix.bytes), .optional(next)]
-    ) { (row) throws(SQLiteError) in
+    ) { row in
       found.append(row.integerIfAny(0))
-      return true
     }
     return found.count == 1 ? found[0] : nil
   }

@@ -10,10 +10,6 @@ public struct MessageEvents: Equatable, Sendable {
   public var newest: Int64
   /// That of a sent message's end, which has its text, too; `nil`: it goes on, or is from before ends had that.
   public var ended: Int64?
-
-  public init(text: Int64, newest: Int64, ended: Int64? = nil) {
-    (self.text, self.newest, self.ended) = (text, newest, ended)
-  }
 }
 
 extension Store {

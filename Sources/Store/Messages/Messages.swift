@@ -162,12 +162,9 @@ extension Store {
 
   /// The name of the only contact with this key prefix; four bytes can be forged by the room, or collide.
   func nameOfAuthor(_ author: [UInt8]) throws(SQLiteError) -> Text? {
-    var names: [Text] = []
-    try database.each("SELECT name FROM contacts WHERE key >= ?1 AND substr(key, 1, 4) = ?1 LIMIT 2", [.blob(author)]) {
-      (row) throws(SQLiteError) in
-      names.append(Text(bytes: row.blob(0)))
-      return true
-    }
+    let names = try database.rows(
+      "SELECT name FROM contacts WHERE key >= ?1 AND substr(key, 1, 4) = ?1 LIMIT 2", [.blob(author)]
+    ) { Text(bytes: $0.blob(0)) }
     return names.count == 1 ? names.first : nil
   }
 

@@ -312,12 +312,8 @@ extension Store {
   }
 
   public func eachAirtime(_ row: (_ at: Int64, _ milliseconds: Int64, _ channel: String?) -> Void) throws(StoreError) {
-    try translating { () throws(SQLiteError) in
-      try database.each("SELECT at, milliseconds, channel FROM airtime ORDER BY at", []) {
-        (statement) throws(SQLiteError) in
-        row(statement.integer(0), statement.integer(1), statement.textIfAny(2))
-        return true
-      }
+    try every("SELECT at, milliseconds, channel FROM airtime ORDER BY at") { statement in
+      row(statement.integer(0), statement.integer(1), statement.textIfAny(2))
     }
   }
 }

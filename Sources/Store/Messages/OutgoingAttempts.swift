@@ -14,10 +14,6 @@ public struct OutgoingAttempt: Equatable, Sendable {
   public var isFlood: Bool?
   /// What acknowledges it; `nil`: it cannot be told which of the codes it is.
   public var code: AckCode?
-
-  public init(number: Int, at: Int64? = nil, isFlood: Bool? = nil, code: AckCode? = nil) {
-    (self.number, self.at, self.isFlood, self.code) = (number, at, isFlood, code)
-  }
 }
 
 extension Store {
@@ -60,15 +56,14 @@ extension Store {
       return false
     }
     guard first < last else { return }
-    try database.each(
+    try database.every(
       """
       SELECT at, body FROM journal WHERE seq > ?1 AND seq <= ?2 AND kind = 'outgoing' AND instr(body, ?3) > 0 ORDER BY seq
       """, [.integer(first), .integer(last), .blob(Array(message.key.utf8))]
-    ) { (row) throws(SQLiteError) in
+    ) { row in
       // `try?`: a damaged event tells nothing; `doctor` tells of it.
-      guard let body = try? JSONValue(parsing: row.blob(1)), body["id"]?.string == message.key else { return true }
+      guard let body = try? JSONValue(parsing: row.blob(1)), body["id"]?.string == message.key else { return }
       state(row.integer(0), body)
-      return true
     }
   }
 }

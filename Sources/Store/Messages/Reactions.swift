@@ -175,16 +175,12 @@ extension Store {
   private func resolve(
     _ hash: String, _ place: ReactionPlace, _ target: ReactionTarget, at moment: Moment
   ) throws(SQLiteError) {
-    var found: [(Int64, String, String, Int64)] = []
-    try database.each(
+    let found: [(Int64, String, String, Int64)] = try database.rows(
       """
       SELECT id, sender, emoji, radio FROM reactions WHERE conversation = ? AND hash = ? AND radio IN (?, 0)
         AND target IS NULL
       """, [.text(place.conversation), .text(hash), .integer(place.radio)]
-    ) { (row) throws(SQLiteError) in
-      found.append((row.integer(0), row.text(1), row.text(2), row.integer(3)))
-      return true
-    }
+    ) { ($0.integer(0), $0.text(1), $0.text(2), $0.integer(3)) }
     for (id, sender, emoji, radio) in found {
       try database.run("UPDATE reactions SET target = ? WHERE id = ?", .optional(Self.number(target)), .integer(id))
       let reaction = ReactionText(emoji: emoji, targetSender: nil, hash: hash)
@@ -247,15 +243,8 @@ extension Store {
 
   /// Reactions to a received message, in order: (emoji, sender).
   public func reactions(to target: ReactionTarget) throws(StoreError) -> [(emoji: String, sender: String)] {
-    var found: [(emoji: String, sender: String)] = []
-    try translating { () throws(SQLiteError) in
-      try database.each(
-        "SELECT emoji, sender FROM reactions WHERE target = ? ORDER BY id LIMIT 100", [.optional(Self.number(target))]
-      ) { (row) throws(SQLiteError) in
-        found.append((row.text(0), row.text(1)))
-        return true
-      }
-    }
-    return found
+    try rows(
+      "SELECT emoji, sender FROM reactions WHERE target = ? ORDER BY id LIMIT 100", [.optional(Self.number(target))]
+    ) { ($0.text(0), $0.text(1)) }
   }
 }

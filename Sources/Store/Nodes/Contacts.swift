@@ -77,9 +77,8 @@ extension Store {
   /// Within a `write`: a complete list did not name these any more.
   public func removeContacts(notIn seen: Set<PublicKey>, at moment: Moment) throws(SQLiteError) {
     var gone: [PublicKey] = []
-    try database.each("SELECT key FROM contacts WHERE on_radio = 1", []) { (row) throws(SQLiteError) in
+    try database.every("SELECT key FROM contacts WHERE on_radio = 1") { row in
       if let key = PublicKey(bytes: row.blob(0)), !seen.contains(key) { gone.append(key) }
-      return true
     }
     for key in gone where try markRemoved(key) {
       try append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: false))
@@ -124,17 +123,10 @@ extension Store {
   /// Known keys with this prefix of 6 bytes; at most two, as a second one makes it ambiguous.
   public func contactKeys(beginningWith prefix: KeyPrefix) throws(StoreError) -> [PublicKey] {
     let next = prefix.value == 0xFFFF_FFFF_FFFF ? nil : KeyPrefix(value: prefix.value + 1).bytes
-    var found: [PublicKey] = []
-    try translating { () throws(SQLiteError) in
-      try database.each(
-        "SELECT key FROM contacts WHERE key >= ?1 AND (?2 IS NULL OR key < ?2) LIMIT 2",
-        [.blob(prefix.bytes), .optional(next)]
-      ) { (row) throws(SQLiteError) in
-        if let key = PublicKey(bytes: row.blob(0)) { found.append(key) }
-        return true
-      }
-    }
-    return found
+    return try rows(
+      "SELECT key FROM contacts WHERE key >= ?1 AND (?2 IS NULL OR key < ?2) LIMIT 2",
+      [.blob(prefix.bytes), .optional(next)]
+    ) { PublicKey(bytes: $0.blob(0)) }
   }
 
   func hasContact(named name: [UInt8]) throws(SQLiteError) -> Bool {
@@ -160,14 +152,11 @@ extension Store {
   public func eachContactHeard(limit: Int, ofRadio radio: Int64? = nil, _ row: (StoredContact) -> Void)
     throws(StoreError)
   {
-    try translating { () throws(SQLiteError) in
-      try database.each(
-        "SELECT \(Self.columns) FROM contacts WHERE last_heard IS NOT NULL AND (?2 IS NULL OR radio = ?2) ORDER BY last_heard DESC LIMIT ?1",
-        [.integer(Int64(clamping: limit)), .optional(radio)]
-      ) { (statement) throws(SQLiteError) in
-        if let stored = Self.contact(statement) { row(stored) }
-        return true
-      }
+    try every(
+      "SELECT \(Self.columns) FROM contacts WHERE last_heard IS NOT NULL AND (?2 IS NULL OR radio = ?2) ORDER BY last_heard DESC LIMIT ?1",
+      [.integer(Int64(clamping: limit)), .optional(radio)]
+    ) { statement in
+      if let stored = Self.contact(statement) { row(stored) }
     }
   }
 

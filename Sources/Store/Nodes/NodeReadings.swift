@@ -27,17 +27,14 @@ extension Store {
     of key: PublicKey?, byRadio radio: Int64? = nil, limit: Int,
     _ row: (_ at: Int64, _ kind: String, _ body: [UInt8]) -> Void
   ) throws(StoreError) {
-    try translating { () throws(SQLiteError) in
-      try database.each(
-        """
-        SELECT at, kind, body FROM (SELECT id, at, kind, body FROM readings WHERE (?1 IS NULL OR node = ?1)
-          AND (?3 IS NULL OR radio = ?3)
-          ORDER BY id DESC LIMIT ?2) ORDER BY id
-        """, [.optional(key?.bytes), .integer(Int64(clamping: limit)), .optional(radio)]
-      ) { (statement) throws(SQLiteError) in
-        row(statement.integer(0), statement.text(1), statement.blob(2))
-        return true
-      }
+    try every(
+      """
+      SELECT at, kind, body FROM (SELECT id, at, kind, body FROM readings WHERE (?1 IS NULL OR node = ?1)
+        AND (?3 IS NULL OR radio = ?3)
+        ORDER BY id DESC LIMIT ?2) ORDER BY id
+      """, [.optional(key?.bytes), .integer(Int64(clamping: limit)), .optional(radio)]
+    ) { statement in
+      row(statement.integer(0), statement.text(1), statement.blob(2))
     }
   }
 }

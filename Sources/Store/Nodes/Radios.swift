@@ -127,19 +127,18 @@ extension Store {
 
   func readRadios() throws(SQLiteError) -> RadioState {
     var state = RadioState()
-    try database.each(
+    try database.every(
       """
       SELECT id, key, name, first_seen, last_seen, first_message, last_message, since_message, messages FROM radios
       ORDER BY id
-      """, []
-    ) { (row) throws(SQLiteError) in
-      guard let key = PublicKey(bytes: row.blob(1)) else { return true }
+      """
+    ) { row in
+      guard let key = PublicKey(bytes: row.blob(1)) else { return }
       state.all.append(
         KnownRadio(
           id: row.integer(0), key: key, name: Text(bytes: row.blob(2)), firstSeen: row.integer(3),
           lastSeen: row.integer(4), firstMessage: row.integer(5), lastMessage: row.integerIfAny(6),
           sinceMessage: row.integer(7), messages: row.integer(8)))
-      return true
     }
     state.present = try database.value("SELECT value FROM meta WHERE name = 'radio'")?.integer ?? 1
     return state

@@ -16,4 +16,16 @@ extension Store {
       return nil
     }
   }
+
+  /// Calls `row` for each row.
+  func every(_ sql: String, _ values: [SQLiteValue] = [], _ row: (Statement) -> Void) throws(StoreError) {
+    try translating { () throws(SQLiteError) in try database.every(sql, values, row) }
+  }
+
+  /// What `read` makes of each row; rows of which it makes nothing are left out.
+  func rows<Value>(
+    _ sql: String, _ values: [SQLiteValue] = [], read: (Statement) -> Value?
+  ) throws(StoreError) -> [Value] {
+    try translating { () throws(SQLiteError) in try database.rows(sql, values, read: read) }
+  }
 }
