@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import EventLoop
 import HTTP
 import JSON
 import Messaging
@@ -37,22 +36,22 @@ public final class ControlAPI {
   /// `metricsPort`: on 127.0.0.1, where `/metrics` is to be had as well; 0: nowhere.
   public init(_ dependencies: Dependencies, location: String, group: String?, metricsPort: UInt16 = 0) throws {
     self.dependencies = dependencies
-    status = StatusAPI(dependencies)
+    status = StatusAPI(dependencies: dependencies)
     lists = ListsAPI(dependencies)
-    messages = MessagesAPI(dependencies)
-    conversations = ConversationsAPI(dependencies, messages, reads)
-    live = LiveAPI(dependencies, status, reads)
-    messaging = MessagingAPI(dependencies)
+    messages = MessagesAPI(dependencies: dependencies)
+    conversations = ConversationsAPI(dependencies: dependencies, messages: messages, reads: reads)
+    live = LiveAPI(dependencies: dependencies, status: status, reads: reads)
+    messaging = MessagingAPI(dependencies: dependencies)
     table = RadioTableAPI(dependencies)
-    node = NodeAPI(dependencies)
+    node = NodeAPI(dependencies: dependencies)
     radio = RadioAPI(dependencies)
     configuration = RadioConfigurationAPI(dependencies)
-    documents = DocumentAPI(dependencies)
+    documents = DocumentAPI(dependencies: dependencies)
     relay = RelayAPI(dependencies)
-    doctor = DoctorAPI(dependencies)
+    doctor = DoctorAPI(dependencies: dependencies)
     backup = BackupAPI(dependencies)
     web = WebAPI(dependencies)
-    alerts = AlertsAPI(dependencies)
+    alerts = AlertsAPI(dependencies: dependencies)
     try listen(location, group, metricsPort)
   }
 

@@ -8,11 +8,6 @@ public struct RadioIdentity: Equatable, Sendable {
   public var info: SelfInfo
   /// `nil` when the radio did not know DEVICE_QUERY (before 1.2).
   public var device: DeviceInfo?
-
-  public init(info: SelfInfo, device: DeviceInfo?) {
-    self.info = info
-    self.device = device
-  }
 }
 
 /// DEVICE_QUERY, then APP_START; and the reaction if there is no answer (companion.md §§ 1.1 and 2.1).

@@ -33,7 +33,7 @@ struct Doctor: AsyncParsableCommand {
     if json {
       let bytes = JSONWriter.object { json in
         json.field("ok", isFine)
-        json.arrayField("findings") { json in for finding in found { json.object { finding.write(to: &$0) } } }
+        json.objects("findings", found) { $0.write(to: &$1) }
       }
       Console.json(String(decoding: bytes, as: UTF8.self))
     } else {

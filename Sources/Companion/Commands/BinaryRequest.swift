@@ -117,11 +117,6 @@ public struct AccessEntry: Equatable, Sendable {
   public var prefix: KeyPrefix
   public var permissions: UInt8
 
-  public init(prefix: KeyPrefix, permissions: UInt8) {
-    self.prefix = prefix
-    self.permissions = permissions
-  }
-
   /// All whole entries; those of zeros are padding.
   public static func list(decoding data: [UInt8]) -> [AccessEntry] {
     var reader = FrameReader(data)

@@ -64,13 +64,6 @@ public struct OutgoingDatagram: Equatable, Sendable {
   public var path: Path?
   public var dataType: UInt16
   public var data: [UInt8]
-
-  public init(slot: UInt8, path: Path?, dataType: UInt16, data: [UInt8]) {
-    self.slot = slot
-    self.path = path
-    self.dataType = dataType
-    self.data = data
-  }
 }
 
 /// SEND_TRACE_PATH (36).

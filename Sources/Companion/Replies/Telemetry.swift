@@ -138,14 +138,6 @@ public struct ReadingRange: Equatable, Sendable {
   public var maximum: Double
   public var average: Double
 
-  public init(channel: UInt8, type: SensorType, minimum: Double, maximum: Double, average: Double) {
-    self.channel = channel
-    self.type = type
-    self.minimum = minimum
-    self.maximum = maximum
-    self.average = average
-  }
-
   /// Reads entries up to the end or a channel of 0 (padding). Sizes differ from LPP: humidity has two bytes.
   public static func list(decoding data: [UInt8]) -> [ReadingRange] {
     var ranges: [ReadingRange] = []

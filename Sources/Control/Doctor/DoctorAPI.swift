@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-import BluetoothSession
-import EventLoop
 import HTTP
 import JSON
 import Transport
 
 /// `/v1/doctor`, `/v1/doctor/bluetooth`, `/v1/report`.
 struct DoctorAPI {
-  private let dependencies: ControlAPI.Dependencies
-
-  init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
+  let dependencies: ControlAPI.Dependencies
 
   func show() async throws -> Answer { Self.answer(try await examine()) }
   func showBluetooth() async throws -> Answer { Self.answer(try await examineBluetooth()) }
@@ -35,15 +31,11 @@ struct DoctorAPI {
 
   private static func answer(_ findings: [Finding]) -> Answer {
     .json { json in
-      json.arrayField("findings") { json in
-        for finding in findings {
-          json.object { json in
-            json.field("subject", finding.subject)
-            json.field("state", finding.state.rawValue)
-            json.field("words", finding.message)
-            json.field("remedy", finding.remedy)
-          }
-        }
+      json.objects("findings", findings) { finding, json in
+        json.field("subject", finding.subject)
+        json.field("state", finding.state.rawValue)
+        json.field("words", finding.message)
+        json.field("remedy", finding.remedy)
       }
     }
   }

@@ -39,15 +39,11 @@ struct MessageRow {
   /// What each upstream has of it.
   func writeStandings(of row: ConversationRow, to json: inout JSONWriter) {
     guard let relay, let standings = store.ifReadable({ try relay.standings(of: row) }) else { return }
-    json.arrayField("upstreams") { json in
-      for standing in standings {
-        json.object { json in
-          json.field("name", standing.upstream)
-          json.field("state", standing.state.rawValue)
-          json.field("up_to_date", standing.isCurrent)
-          json.field("seq", standing.deadLetter)
-        }
-      }
+    json.objects("upstreams", standings) { standing, json in
+      json.field("name", standing.upstream)
+      json.field("state", standing.state.rawValue)
+      json.field("up_to_date", standing.isCurrent)
+      json.field("seq", standing.deadLetter)
     }
   }
 }

@@ -9,13 +9,9 @@ enum ReactionList {
     // A message without its reactions is still the message.
     let reactions = store.ifReadable { try store.reactions(to: target) } ?? []
     guard !reactions.isEmpty else { return }
-    json.arrayField("reactions") { json in
-      for reaction in reactions {
-        json.object { json in
-          json.field("emoji", reaction.emoji)
-          json.field("sender", reaction.sender)
-        }
-      }
+    json.objects("reactions", reactions) { reaction, json in
+      json.field("emoji", reaction.emoji)
+      json.field("sender", reaction.sender)
     }
   }
 }

@@ -27,18 +27,12 @@ struct StatusReport {
     let held = try dependencies.store.heldCount()
     json.objectField("messaging") { writeMessaging(held: held, to: &$0) }
     try writeStore(to: &json)
-    json.arrayField("upstreams") { json in
-      for upstream in dependencies.relay.upstreams { json.object { Self.write(upstream.status, to: &$0) } }
-    }
+    json.objects("upstreams", dependencies.relay.upstreams) { Self.write($0.status, to: &$1) }
     let removed = try dependencies.store.removedUpstreams().filter { $0.pending > 0 }
-    json.arrayField("removed_upstreams") { json in
-      for one in removed {
-        json.object { json in
-          json.field("name", one.name)
-          json.field("at", one.at)
-          json.field("pending", one.pending)
-        }
-      }
+    json.objects("removed_upstreams", removed) { one, json in
+      json.field("name", one.name)
+      json.field("at", one.at)
+      json.field("pending", one.pending)
     }
     writeProxies(to: &json)
     if let web = dependencies.operations.webReport { json.objectField("web") { web.write(to: &$0) } }
@@ -49,7 +43,7 @@ struct StatusReport {
       json.field("supply_low", power.isSupplyLow)
     }
     let alerts = try dependencies.store.alerts(openOnly: true, limit: Self.mostAlerts)
-    json.arrayField("alerts") { json in for alert in alerts { json.object { AlertsAPI.write(alert, to: &$0) } } }
+    json.objects("alerts", alerts) { AlertsAPI.write($0, to: &$1) }
     json.field("listeners", dependencies.taps.count)
   }
 
@@ -57,17 +51,11 @@ struct StatusReport {
   private static let mostAlerts = 50
 
   private func writeProxies(to json: inout JSONWriter) {
-    json.arrayField("proxies") { json in
-      for report in dependencies.proxy.reports {
-        json.object { json in
-          json.field("name", report.name)
-          json.field("address", report.address)
-          json.field("error", report.trouble)
-          json.arrayField("clients") { json in
-            for client in report.clients { json.object { Self.write(client, to: &$0) } }
-          }
-        }
-      }
+    json.objects("proxies", dependencies.proxy.reports) { report, json in
+      json.field("name", report.name)
+      json.field("address", report.address)
+      json.field("error", report.trouble)
+      json.objects("clients", report.clients) { Self.write($0, to: &$1) }
     }
   }
 
@@ -183,21 +171,17 @@ struct StatusReport {
     json.field("reachable", report.isReachable)
     json.field("last_success", report.lastSuccess)
     json.field("trouble", report.trouble)
-    json.arrayField("buckets") { json in
-      for bucket in report.buckets {
-        json.object { json in
-          json.field("bucket", bucket.name)
-          json.field("seq", bucket.seq)
-          json.field("behind", bucket.behind)
-          json.field("since", bucket.since)
-          json.field("fetches", bucket.fetches)
-          json.field("follow_ups", bucket.followUps)
-          json.field("applied", bucket.applied)
-          json.field("skipped", bucket.skipped)
-          json.field("duplicates", bucket.duplicates)
-          json.field("divergences", bucket.divergences)
-        }
-      }
+    json.objects("buckets", report.buckets) { bucket, json in
+      json.field("bucket", bucket.name)
+      json.field("seq", bucket.seq)
+      json.field("behind", bucket.behind)
+      json.field("since", bucket.since)
+      json.field("fetches", bucket.fetches)
+      json.field("follow_ups", bucket.followUps)
+      json.field("applied", bucket.applied)
+      json.field("skipped", bucket.skipped)
+      json.field("duplicates", bucket.duplicates)
+      json.field("divergences", bucket.divergences)
     }
   }
 
@@ -214,16 +198,12 @@ struct StatusReport {
     json.field("hour_messages", status.messages.used)
     json.field("hour_messages_limit", status.messages.limit)
     json.field("waits_for_airtime", status.waitsForBudget)
-    json.arrayField("polls") { json in
-      for report in dependencies.messaging.routine.reports {
-        json.object { json in
-          json.field("node", report.poll.node)
-          json.field("kind", report.poll.kind.rawValue)
-          json.field("every_s", Int64(report.poll.every.inSeconds))
-          json.field("last_success", report.lastSuccess)
-          json.field("trouble", report.trouble)
-        }
-      }
+    json.objects("polls", dependencies.messaging.routine.reports) { report, json in
+      json.field("node", report.poll.node)
+      json.field("kind", report.poll.kind.rawValue)
+      json.field("every_s", Int64(report.poll.every.inSeconds))
+      json.field("last_success", report.lastSuccess)
+      json.field("trouble", report.trouble)
     }
   }
 

@@ -13,9 +13,7 @@ struct AlertsAPI {
   private static let longestName = 64
   private static let longestNote = 500
 
-  private let dependencies: ControlAPI.Dependencies
-
-  init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
+  let dependencies: ControlAPI.Dependencies
 
   /// The newest first. `state=open`: those that are not over; `before`: an id; `limit`.
   func list(_ request: HTTPRequest) throws -> Answer {
@@ -25,20 +23,16 @@ struct AlertsAPI {
     let before = ControlAPI.number(request, "before") ?? .max
     let found = try dependencies.store.alerts(before: before, openOnly: state == "open", limit: limit)
     return .json { json in
-      json.arrayField("alerts") { json in for alert in found { json.object { Self.write(alert, to: &$0) } } }
+      json.objects("alerts", found) { Self.write($0, to: &$1) }
       if found.count == limit { json.field("next", found.last?.id) }
     }
   }
 
   func rules() -> Answer {
     .json { json in
-      json.arrayField("rules") { json in
-        for rule in dependencies.operations.alertRules {
-          json.object { json in
-            json.field("rule", rule.name)
-            json.field("sentence", rule.sentence)
-          }
-        }
+      json.objects("rules", dependencies.operations.alertRules) { rule, json in
+        json.field("rule", rule.name)
+        json.field("sentence", rule.sentence)
       }
     }
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import Escaping
 import HTTP
 import JSON
 import Messaging
@@ -33,28 +32,17 @@ final class ReadMarks {
 
 /// `/v1/conversations`: with whom there is talk, what was not read of it, and reading on.
 struct ConversationsAPI {
-  private let dependencies: ControlAPI.Dependencies
-  private let messages: MessagesAPI
-  private let reads: ReadMarks
+  let dependencies: ControlAPI.Dependencies
+  let messages: MessagesAPI
+  let reads: ReadMarks
   private var store: Store { dependencies.store }
-
-  init(_ dependencies: ControlAPI.Dependencies, _ messages: MessagesAPI, _ reads: ReadMarks) {
-    self.dependencies = dependencies
-    self.messages = messages
-    self.reads = reads
-  }
 
   /// The newest first; then the radio's channels and rooms without messages.
   func list(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     let radio = try RadiosAPI.wanted(request, store) ?? store.radio
     try await prepare()
     defer { dependencies.operations.memoryWasUsed() }
-    var left: ArraySlice<Conversation>
-    do throws(StoreError) {
-      left = try all(ofRadio: radio)[...]
-    } catch {
-      throw Refusal.store(error)
-    }
+    var left = try Refusal.translating { () throws(StoreError) in try all(ofRadio: radio)[...] }
     return try await reply.rows {
       var lines: [UInt8] = []
       for conversation in left.prefix(ControlAPI.pageRows) { lines += try line(of: conversation) }
@@ -167,12 +155,10 @@ struct ConversationsAPI {
     try await messages.prepare()
     let radio = store.radio
     var isMoved = false
-    do throws(StoreError) {
+    try await Refusal.translating { () async throws(StoreError) in
       try await store.save { store throws(SQLiteError) in
         isMoved = try store.markRead(name, upTo: place, ofRadio: radio)
       }
-    } catch {
-      throw Refusal.store(error)
     }
     if isMoved {
       reads.add(name, ofRadio: radio)
@@ -190,14 +176,12 @@ struct ConversationsAPI {
     try await prepare()
     let radio = store.radio
     var isKnown = false
-    do throws(StoreError) {
+    try await Refusal.translating { () async throws(StoreError) in
       // What is not in the list cannot be muted: the table has no more rows than there are conversations.
       isKnown = try all(ofRadio: radio).contains { $0.name == name }
       if isKnown {
         try await store.save { store throws(SQLiteError) in try store.setMuted(name, isMuted, ofRadio: radio) }
       }
-    } catch {
-      throw Refusal.store(error)
     }
     guard isKnown else { throw Refusal.notFound(.conversation(try body.string("conversation"))) }
     reads.add(name, ofRadio: radio)
@@ -207,12 +191,10 @@ struct ConversationsAPI {
 
   /// The list takes in what came since somebody last looked.
   private func prepare() async throws(Refusal) {
-    do throws(StoreError) {
+    try await Refusal.translating { () async throws(StoreError) in
       while try !store.isListUpToDate() {
         try await store.save { store throws(SQLiteError) in _ = try store.listConversations() }
       }
-    } catch {
-      throw .store(error)
     }
   }
 }

@@ -8,13 +8,10 @@ import JSON
 import Messaging
 import Store
 import Sync
-import Timing
 
 /// `/v1/documents…`: what is noted of nodes and channels, and settings that may be changed from afar. See docs/documents.md.
 struct DocumentAPI {
-  private let dependencies: ControlAPI.Dependencies
-
-  init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
+  let dependencies: ControlAPI.Dependencies
 
   func edit(_ body: RequestBody) async throws(Refusal) -> Answer { try await edit(try body.string("key"), body) }
 
@@ -39,23 +36,16 @@ struct DocumentAPI {
       writer.value(given)
       value = writer.string
     }
-    let hasRoom: Bool
-    do throws(StoreError) {
-      hasRoom = try dependencies.store.hasRoomForDocument(text)
-    } catch {
-      throw .store(error)
-    }
+    let hasRoom = try Refusal.translating { () throws(StoreError) in try dependencies.store.hasRoomForDocument(text) }
     guard hasRoom else {
       throw .full("the limit of \(Store.maxDocuments) documents is reached; deleted documents count")
     }
     let moment = dependencies.synchronizer.now
     var edited: Document?
-    do throws(StoreError) {
+    try await Refusal.translating { () async throws(StoreError) in
       try await dependencies.store.save { store throws(SQLiteError) in
         edited = try store.editDocument(text, value, at: moment)
       }
-    } catch {
-      throw .store(error)
     }
     if edited != nil { dependencies.operations.documentsChanged() }
     return .json { json in if let edited { Self.write(edited, to: &json) } }
@@ -72,16 +62,14 @@ struct DocumentAPI {
   func list(_ request: HTTPRequest) throws(Refusal) -> Answer {
     let after = request.query["after"] ?? ""
     var found: [Document] = []
-    do throws(StoreError) {
+    try Refusal.translating { () throws(StoreError) in
       try dependencies.store.eachDocument(request.query["prefix"] ?? "") { document in
         if document.key > after, document.value != nil { found.append(document) }
         return found.count < 1000
       }
-    } catch {
-      throw .store(error)
     }
     return .json { json in
-      json.arrayField("documents") { json in for document in found { json.object { Self.write(document, to: &$0) } } }
+      json.objects("documents", found) { Self.write($0, to: &$1) }
       if found.count == 1000 { json.field("next", found.last?.key) }
     }
   }

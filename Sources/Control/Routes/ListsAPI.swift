@@ -20,7 +20,7 @@ struct ListsAPI {
     let limit = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 1), 1000))
     let radio = try RadiosAPI.wanted(request, store)
     var lines: [UInt8] = []
-    do throws(StoreError) {
+    try Refusal.translating { () throws(StoreError) in
       try store.eachReading(of: node, byRadio: radio, limit: limit) { at, kind, body in
         lines += ControlAPI.line { json in
           json.field("at", at)
@@ -28,8 +28,6 @@ struct ListsAPI {
           json.field("body", json: body)
         }
       }
-    } catch {
-      throw Refusal.store(error)
     }
     return try await reply.rows(lines)
   }

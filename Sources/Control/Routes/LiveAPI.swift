@@ -3,7 +3,6 @@
 import EventLoop
 import HTTP
 import JSON
-import Messaging
 import Store
 import Timing
 
@@ -19,15 +18,9 @@ struct LiveAPI {
   /// More events than this are not made up for: whoever comes back after so long loads the page's data again.
   private static let mostMissed: Int64 = 5000
 
-  private let dependencies: ControlAPI.Dependencies
-  private let status: StatusAPI
-  private let reads: ReadMarks
-
-  init(_ dependencies: ControlAPI.Dependencies, _ status: StatusAPI, _ reads: ReadMarks) {
-    self.dependencies = dependencies
-    self.status = status
-    self.reads = reads
-  }
+  let dependencies: ControlAPI.Dependencies
+  let status: StatusAPI
+  let reads: ReadMarks
 
   func follow(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     let loop = dependencies.loop
@@ -93,8 +86,6 @@ struct LiveAPI {
     var stateDue = MonotonicTime(nanoseconds: 0)
     /// When something was sent last.
     var spoken = MonotonicTime(nanoseconds: 0)
-
-    init(seq: Int64, reads: Int) { (self.seq, self.reads) = (seq, reads) }
   }
 
   private func begin(_ feed: inout Feed, _ out: inout [UInt8]) {

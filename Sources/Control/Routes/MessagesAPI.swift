@@ -13,9 +13,7 @@ struct MessagesAPI {
   /// Steps of indexing that a search waits for; more are left to the daemon's spare time.
   private static let maxSteps: Int64 = 8
 
-  private let dependencies: ControlAPI.Dependencies
-
-  init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
+  let dependencies: ControlAPI.Dependencies
 
   /// The newest `limit` that fit (100), or the first that fit after a place; `follow=1` continues with new ones.
   func show(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
@@ -74,20 +72,17 @@ struct MessagesAPI {
   /// What came last, and what we said, is taken into the indexes.
   func prepare() async throws(Refusal) {
     let store = dependencies.store
-    var waiting: Int64
-    do throws(StoreError) { waiting = try store.unindexedMessages() } catch { throw .store(error) }
+    var waiting = try Refusal.translating { () throws(StoreError) in try store.unindexedMessages() }
     guard waiting <= Self.maxSteps * Store.indexStep else {
       throw .full("the search index is being built, \(waiting) messages left: try again in a minute")
     }
-    do throws(StoreError) {
+    try await Refusal.translating { () async throws(StoreError) in
       var steps = 0
       while waiting > 0, steps < Self.maxSteps {
         try await store.save { store throws(SQLiteError) in _ = try store.indexMessages() }
         waiting = try store.unindexedMessages()
         steps += 1
       }
-    } catch {
-      throw .store(error)
     }
   }
 
@@ -244,12 +239,7 @@ struct MessagesAPI {
     var count = 0
     var all = MessageQuery(radio: query.radio)
     all.directions = query.directions
-    var place: MessagePlace
-    do throws(StoreError) {
-      place = try dependencies.store.endOfMessages()
-    } catch {
-      throw .store(error)
-    }
+    var place = try Refusal.translating { () throws(StoreError) in try dependencies.store.endOfMessages() }
     do throws(SearchError) {
       try dependencies.store.eachRow(all, limit: Self.maxLookedBack) { row in
         guard Self.fits(row, query) else { return true }

@@ -10,9 +10,7 @@ import Store
 
 /// `/v1/send`, `/v1/react`, `/v1/outgoing…`: what an operator says, and what has become of it.
 struct MessagingAPI {
-  private let dependencies: ControlAPI.Dependencies
-
-  init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
+  let dependencies: ControlAPI.Dependencies
 
   private var messenger: Messenger { dependencies.messaging.messenger }
   private var store: Store { dependencies.store }
@@ -52,9 +50,7 @@ struct MessagingAPI {
   private func accept(_ request: SendRequest) async throws(Refusal) -> Answer {
     let messages = try await messenger.send(request)
     return .json(status: 202) { json in
-      json.arrayField("messages") { json in
-        for message in messages { json.object { store.write(message, to: &$0) } }
-      }
+      json.objects("messages", messages) { store.write($0, to: &$1) }
     }
   }
 
@@ -67,23 +63,13 @@ struct MessagingAPI {
     let wanted = number
     if let given = number, given < 0 {
       number = nil
-      do throws(StoreError) {
-        key = try dependencies.store.outgoing(id: -given)?.key ?? ""
-      } catch {
-        throw .store(error)
-      }
+      key = try Refusal.translating { () throws(StoreError) in try dependencies.store.outgoing(id: -given)?.key ?? "" }
     } else {
       key = number == nil ? try body.string("outgoing") : ""
     }
-    var request: SendRequest
-    do throws(StoreError) {
-      if let number {
-        request = try reaction(emoji, toMessage: number)
-      } else {
-        request = try reaction(emoji, toOutgoing: key)
-      }
-    } catch {
-      throw .store(error)
+    var request = try Refusal.translating { () throws(StoreError) in
+      if let number { return try reaction(emoji, toMessage: number) }
+      return try reaction(emoji, toOutgoing: key)
     }
     guard !request.to.isEmpty else { throw .notFound(wanted.map { .message($0) } ?? .outgoing(key)) }
     request.key = try body.optional("id")
@@ -139,24 +125,18 @@ struct MessagingAPI {
   /// The attempts to send a message, oldest first.
   func attempts(_ request: HTTPRequest) throws(Refusal) -> Answer {
     var (found, attempts) = (OutgoingMessage?.none, [OutgoingAttempt]())
-    do throws(StoreError) {
+    try Refusal.translating { () throws(StoreError) in
       found = try store.outgoing(key: key(request))
       if let found { attempts = try store.attempts(toSend: found) }
-    } catch {
-      throw .store(error)
     }
     guard let message = found else { throw .notFound(.outgoing(key(request))) }
     return .json { json in
       json.field("id", message.key)
-      json.arrayField("attempts") { json in
-        for attempt in attempts {
-          json.object { json in
-            json.field("number", attempt.number)
-            json.field("at", attempt.at)
-            json.field("flood", attempt.isFlood)
-            json.field("ack", attempt.code?.hex)
-          }
-        }
+      json.objects("attempts", attempts) { attempt, json in
+        json.field("number", attempt.number)
+        json.field("at", attempt.at)
+        json.field("flood", attempt.isFlood)
+        json.field("ack", attempt.code?.hex)
       }
       json.arrayField("codes") { json in for code in message.codes { json.value(code.hex) } }
     }
@@ -180,9 +160,7 @@ struct MessagingAPI {
   /// What cannot be done says why.
   private func answer(_ outcome: Messenger.Outcome) -> Answer {
     .json { json in
-      json.arrayField("messages") { json in
-        for message in outcome.done { json.object { store.write(message, to: &$0) } }
-      }
+      json.objects("messages", outcome.done) { store.write($0, to: &$1) }
       json.arrayField("refused") { json in
         for (key, refusal) in outcome.refused {
           json.object { json in
@@ -219,8 +197,7 @@ struct MessagingAPI {
   }
 
   private func follow(_ key: String, _ follows: Bool, _ reply: Reply) async throws -> Answer {
-    let isKnown: Bool
-    do throws(StoreError) { isKnown = try store.outgoing(key: key) != nil } catch { throw Refusal.store(error) }
+    let isKnown = try Refusal.translating { () throws(StoreError) in try store.outgoing(key: key) != nil }
     guard isKnown else { throw Refusal.notFound(.outgoing(key)) }
     var last: OutgoingMessage?
     return try await reply.rows(follow: follows) {

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import HTTP
 import JSON
 import Messaging
 import Store
 
 /// `/v1/node/…`: what other nodes are asked. Answers come over the air and take seconds.
 struct NodeAPI {
-  private let dependencies: ControlAPI.Dependencies
-
-  init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
+  let dependencies: ControlAPI.Dependencies
 
   private var nodes: NodeService { dependencies.messaging.nodes }
 

@@ -22,9 +22,7 @@ struct RadioAPI {
     let seconds = min(max(request.query["seconds"].flatMap { Int($0) } ?? 8, 1), 60)
     let radios = try await tools.scan(adapter: dependencies.bluetooth.adapter, seconds: seconds)
     return .json { json in
-      json.arrayField("radios") { json in
-        for radio in radios { json.object { Self.write(radio, to: &$0) } }
-      }
+      json.objects("radios", radios) { Self.write($0, to: &$1) }
     }
   }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import HTTP
 import JSON
 import MeshCrypto
 import Messaging
@@ -27,25 +26,17 @@ struct RadioConfigurationAPI {
 
   func presets() -> Answer {
     .json { json in
-      json.arrayField("settings") { json in
-        for setting in RadioSetting.known {
-          json.object { json in
-            json.field("name", setting.name)
-            json.field("allowed", setting.allowed)
-          }
-        }
+      json.objects("settings", RadioSetting.known) { setting, json in
+        json.field("name", setting.name)
+        json.field("allowed", setting.allowed)
       }
-      json.arrayField("presets") { json in
-        for preset in RadioPreset.all {
-          json.object { json in
-            json.field("name", preset.name)
-            json.field("frequency", Double(preset.parameters.frequency) / 1000)
-            json.field("bandwidth", Double(preset.parameters.bandwidth) / 1000)
-            json.field("sf", preset.parameters.spreadingFactor)
-            json.field("cr", preset.parameters.codingRate)
-            json.field("path_hash_bytes", preset.pathHashBytes)
-          }
-        }
+      json.objects("presets", RadioPreset.all) { preset, json in
+        json.field("name", preset.name)
+        json.field("frequency", Double(preset.parameters.frequency) / 1000)
+        json.field("bandwidth", Double(preset.parameters.bandwidth) / 1000)
+        json.field("sf", preset.parameters.spreadingFactor)
+        json.field("cr", preset.parameters.codingRate)
+        json.field("path_hash_bytes", preset.pathHashBytes)
       }
     }
   }

@@ -77,9 +77,7 @@ struct RelayAPI {
 
   func outbox() throws -> Answer {
     try .json { json in
-      json.arrayField("upstreams") { json in
-        for upstream in relay.upstreams { json.object { StatusReport.write(upstream.status, to: &$0) } }
-      }
+      json.objects("upstreams", relay.upstreams) { StatusReport.write($0.status, to: &$1) }
       try json.arrayField("dead_letters") { json in
         var bytes = 0
         try store.eachDeadLetter(limit: 500) { letter in

@@ -6,9 +6,7 @@ import Sync
 
 /// `/v1/status`, `/metrics`, `/v1/sync`.
 struct StatusAPI {
-  private let dependencies: ControlAPI.Dependencies
-
-  init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
+  let dependencies: ControlAPI.Dependencies
 
   func show() throws -> Answer {
     try .json { try StatusReport(dependencies: dependencies).write(to: &$0) }

@@ -9,7 +9,6 @@ import Relay
 import Store
 import Sync
 import TOML
-import Timing
 import Transport
 
 /// The configuration of `meshpostd`, documented in deploy/meshpostd.toml.
@@ -51,6 +50,9 @@ public struct GatewayConfiguration: Sendable {
   /// Why the file is refused, where this is not what stands in it but what worked before.
   public var refusal: String?
 
+}
+
+extension GatewayConfiguration {
   public init(file: String) throws(Failure) {
     guard let bytes = WholeFile.read(file, most: Self.largestFile) else {
       let reason = access(file, R_OK) == 0 ? "larger than 1 MiB" : SystemError("open").message
@@ -89,31 +91,6 @@ public struct GatewayConfiguration: Sendable {
     } catch {
       throw Failure(description: "\(file): \(error)")
     }
-  }
-
-  private init(
-    link: LinkAddress, radioKey: String?, bluetooth: BluetoothOptions, sync: Synchronizer.Settings,
-    store: Store.Settings,
-    controlSocket: String, controlGroup: String?, metricsPort: UInt16, logLevel: Log.Level, lowBattery: UInt16,
-    alerts: AlertConfiguration, messaging: MessagingConfiguration,
-    upstreams: [UpstreamSettings], proxies: [ProxySettings], web: WebSettings?, exchange: ChannelExchange.Settings
-  ) {
-    self.link = link
-    self.radioKey = radioKey
-    self.bluetooth = bluetooth
-    self.sync = sync
-    self.store = store
-    self.controlSocket = controlSocket
-    self.controlGroup = controlGroup
-    self.metricsPort = metricsPort
-    self.logLevel = logLevel
-    self.lowBattery = lowBattery
-    self.alerts = alerts
-    self.messaging = messaging
-    self.upstreams = upstreams
-    self.proxies = proxies
-    self.web = web
-    self.exchange = exchange
   }
 
   private static func read(_ root: inout TOMLReader) -> GatewayConfiguration? {

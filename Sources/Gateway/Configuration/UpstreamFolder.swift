@@ -102,11 +102,7 @@ struct UpstreamFolder {
         throw .invalid(error.description)
       }
       guard added.lacks.isEmpty else { throw .invalid(added.lacks.joined(separator: "\n")) }
-      do throws(StoreError) {
-        try keep(text, name)
-      } catch {
-        throw .store(error)
-      }
+      try Refusal.translating { () throws(StoreError) in try keep(text, name) }
       return added
     } catch {
       files.remove(of: name)

@@ -3,7 +3,6 @@
 import Glibc
 import JSON
 import Messaging
-import Relay
 import Store
 
 /// Files of upstreams that were added at run time: tokens, passwords, certificates and keys, readable by the daemon only.
@@ -38,11 +37,7 @@ struct UpstreamSecrets {
         throw .invalid("\(key) is given both as a location and as a content")
       }
       let file = place(key, of: name)
-      do throws(StoreError) {
-        try write(text, to: file)
-      } catch {
-        throw .store(error)
-      }
+      try Refusal.translating { () throws(StoreError) in try write(text, to: file) }
       all.append((key, .string(file)))
     }
     return .object(all)

@@ -37,10 +37,6 @@ extension Daemon {
     var fresh = configuration
     fresh.upstreams.removeAll { $0.name.isExactly(name) }
     UpstreamSettings.separate(&fresh.upstreams)
-    do throws(StoreError) {
-      try change(to: fresh)
-    } catch {
-      throw .store(error)
-    }
+    try Refusal.translating { () throws(StoreError) in try change(to: fresh) }
   }
 }

@@ -7,7 +7,6 @@ import Messaging
 import Relay
 import Store
 import Sync
-import Timing
 
 /// What servers upstream may have the gateway do, as far as the configuration allows it.
 final class RemoteCommands {
@@ -65,9 +64,7 @@ final class RemoteCommands {
       let store = messenger.store
       return .done(
         JSONWriter.object { json in
-          json.arrayField("messages") { json in
-            for message in messages { json.object { store.write(message, to: &$0) } }
-          }
+          json.objects("messages", messages) { store.write($0, to: &$1) }
         })
     } catch {
       if case .store(let failure) = error { return .notKept(message: "\(failure)") }

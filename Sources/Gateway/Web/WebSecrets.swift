@@ -3,8 +3,6 @@
 import EventLoop
 import Glibc
 import JSON
-import Timing
-import Web
 
 /// The password's hash, and the sessions that go on when the daemon does not run: a file beside the database that only its owner can read. It is
 /// no part of a backup.
@@ -57,13 +55,9 @@ struct WebSecrets {
   func write(_ kept: Kept) throws(Failure) {
     let bytes = JSONWriter.object { json in
       json.field("password", kept.hash)
-      json.arrayField("sessions") { json in
-        for session in kept.sessions {
-          json.object { json in
-            json.field("digest", Self.text(session.digest))
-            json.field("used_at", session.usedAt)
-          }
-        }
+      json.objects("sessions", kept.sessions) { session, json in
+        json.field("digest", Self.text(session.digest))
+        json.field("used_at", session.usedAt)
       }
     }
     do throws(SystemError) {

@@ -238,6 +238,10 @@ struct HubAPI: Sendable {
     return Response(status: status, headers: headers, body: pieces)
   }
 
+  static func json(status: HTTPResponse.Status = .ok, _ body: (inout JSONWriter) -> Void) -> Response {
+    json(JSONWriter.object(body), status: status)
+  }
+
   /// In answers to greetings: how bodies may be compressed.
   static func writePacking(to json: inout JSONWriter) {
     json.field("gzip", true)
@@ -255,12 +259,11 @@ struct HubAPI: Sendable {
     _ status: HTTPResponse.Status, _ reason: String, seq: Int64? = nil, retryAfter: Int? = nil,
     _ more: (inout JSONWriter) -> Void = { _ in }
   ) -> Response {
-    var response = json(
-      JSONWriter.object {
-        $0.field("error", reason)
-        $0.field("seq", seq)
-        more(&$0)
-      }, status: status)
+    var response = json(status: status) {
+      $0.field("error", reason)
+      $0.field("seq", seq)
+      more(&$0)
+    }
     if let retryAfter { response.headers[.retryAfter] = String(retryAfter) }
     if status == .unsupportedMediaType { response.headers[.acceptEncoding] = "gzip, \(LinkDictionary.contentEncoding)" }
     if status == .unauthorized { response.headers[.wwwAuthenticate] = "Bearer" }

@@ -39,7 +39,7 @@ extension HubAPI {
         short.took(bytes, by: session)
         return Self.brief("\(through)")
       }
-      var response = Self.json(JSONWriter.object { $0.field("acknowledged", through) })
+      var response = Self.json { $0.field("acknowledged", through) }
       // A gateway, which pays for each byte, and knows what this is.
       if call.coding == LinkDictionary.contentEncoding { response.headers[.contentType] = nil }
       return response
@@ -63,16 +63,15 @@ extension HubAPI {
       ? try await stores.progress(gateway: call.gateway, epoch: epoch)
       : try await stores.greeter.progress(gateway: call.gateway, epoch: epoch, through: asked)
     let isLinked = await links.isLinked(call.gateway)
-    return Self.json(
-      JSONWriter.object {
-        Self.write(known, to: &$0)
-        $0.field("epoch", epoch)
-        $0.field("acknowledged", progress?.acknowledged)
-        (progress ?? HubStore.Progress()).write(to: &$0)
-        $0.field("linked", isLinked)
-        Self.writePacking(to: &$0)
-        writeShort(call, epoch: epoch, to: &$0)
-      })
+    return Self.json {
+      Self.write(known, to: &$0)
+      $0.field("epoch", epoch)
+      $0.field("acknowledged", progress?.acknowledged)
+      (progress ?? HubStore.Progress()).write(to: &$0)
+      $0.field("linked", isLinked)
+      Self.writePacking(to: &$0)
+      writeShort(call, epoch: epoch, to: &$0)
+    }
   }
 
   private static func write(_ gateway: HubStore.Gateway, to json: inout JSONWriter) {
@@ -84,19 +83,14 @@ extension HubAPI {
 
   func gateways(_ call: Call) async throws -> Response {
     let found = try await stores.pages.gateways(after: call.query("after") ?? "", limit: call.limit)
-    return Self.json(
-      JSONWriter.object { json in
-        json.arrayField("gateways") { json in
-          for gateway in found {
-            json.object { json in
-              Self.write(gateway, to: &json)
-              json.field("epoch", gateway.epoch)
-              json.field("acknowledged", gateway.progress.acknowledged)
-            }
-          }
-        }
-        if found.count == call.limit { json.field("next", found.last?.id) }
-      })
+    return Self.json { json in
+      json.objects("gateways", found) { gateway, json in
+        Self.write(gateway, to: &json)
+        json.field("epoch", gateway.epoch)
+        json.field("acknowledged", gateway.progress.acknowledged)
+      }
+      if found.count == call.limit { json.field("next", found.last?.id) }
+    }
   }
 
   func contacts(_ call: Call) async throws -> Response {

@@ -71,11 +71,10 @@ extension HubAPI {
         last = row.gateway
       }
     }
-    return Self.json(
-      JSONWriter.object { json in
-        json.field("gateways", json: list.bytes)
-        if isCut || rows.count == limit { json.field("next", last) }
-      })
+    return Self.json { json in
+      json.field("gateways", json: list.bytes)
+      if isCut || rows.count == limit { json.field("next", last) }
+    }
   }
 
   /// A gateway without a link counts as silent when nothing came for so long, in milliseconds.
@@ -87,23 +86,22 @@ extension HubAPI {
     let links = await links.times()
     let known = try await stores.pages.fleetCounts(heardSince: now - Self.silence, linked: Array(links.keys))
     let open = await alerts([]).values.reduce(0, +)
-    return Self.json(
-      JSONWriter.object { json in
-        json.field("gateways", known.gateways)
-        json.field("linked", links.count)
-        json.field("silent", known.silent)
-        json.field("alerts", open)
-        json.field("messages_today", figures.total)
-        json.arrayField("hours") { json in
-          for back in stride(from: Int64(23), through: 0, by: -1) {
-            let hour = (now / 3_600_000 - back) * 3_600_000
-            json.object { json in
-              json.field("at", hour)
-              json.field("messages", figures.hours[hour] ?? 0)
-            }
+    return Self.json { json in
+      json.field("gateways", known.gateways)
+      json.field("linked", links.count)
+      json.field("silent", known.silent)
+      json.field("alerts", open)
+      json.field("messages_today", figures.total)
+      json.arrayField("hours") { json in
+        for back in stride(from: Int64(23), through: 0, by: -1) {
+          let hour = (now / 3_600_000 - back) * 3_600_000
+          json.object { json in
+            json.field("at", hour)
+            json.field("messages", figures.hours[hour] ?? 0)
           }
         }
-      })
+      }
+    }
   }
 
   func coverage(_ call: Call) async throws -> Response {
@@ -130,13 +128,12 @@ extension HubAPI {
   func allCommands(_ call: Call) async throws -> Response {
     let before = try Self.commandPlace(call.query("before"))
     let (rows, hasMore) = try await stores.pages.allCommands(before: before, limit: try call.boundLimit())
-    return Self.json(
-      JSONWriter.object { json in
-        json.arrayField("commands") { json in for row in rows { json.object { Self.write(row, to: &$0) } } }
-        if hasMore, let last = rows.last {
-          json.field("next", "\(last.command.createdAt)/\(last.gateway)/\(last.command.id)")
-        }
-      })
+    return Self.json { json in
+      json.objects("commands", rows) { Self.write($0, to: &$1) }
+      if hasMore, let last = rows.last {
+        json.field("next", "\(last.command.createdAt)/\(last.gateway)/\(last.command.id)")
+      }
+    }
   }
 
   /// `next` of the page before.

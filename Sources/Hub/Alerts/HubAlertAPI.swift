@@ -13,25 +13,23 @@ extension HubAPI {
     let (found, hasMore) = try await stores.pages.alerts(
       before: try call.bound("before") ?? .max, openOnly: state == "open", gateway: call.query("gateway"),
       limit: try call.boundLimit())
-    return Self.json(
-      JSONWriter.object { json in
-        json.arrayField("alerts") { json in for alert in found { json.object { alert.write(to: &$0) } } }
-        if hasMore { json.field("next", found.last?.id) }
-      })
+    return Self.json { json in
+      json.objects("alerts", found) { $0.write(to: &$1) }
+      if hasMore { json.field("next", found.last?.id) }
+    }
   }
 
   func alertRules(_ call: Call) async throws -> Response {
-    Self.json(
-      JSONWriter.object { json in
-        json.arrayField("rules") { json in
-          for (rule, sentence) in watch.rules {
-            json.object { json in
-              json.field("rule", rule.rawValue)
-              json.field("sentence", sentence)
-            }
+    Self.json { json in
+      json.arrayField("rules") { json in
+        for (rule, sentence) in watch.rules {
+          json.object { json in
+            json.field("rule", rule.rawValue)
+            json.field("sentence", sentence)
           }
         }
-      })
+      }
+    }
   }
 
   func acknowledgeAlert(_ call: Call) async throws -> Response {
@@ -53,7 +51,7 @@ extension HubAPI {
         json.field("gateway", alert.gateway.isEmpty ? nil : alert.gateway)
         json.field("rule", alert.rule)
       })
-    return Self.json(JSONWriter.object { alert.write(to: &$0) })
+    return Self.json { alert.write(to: &$0) }
   }
 
   /// A rule that this version does not know, of a newer gateway, is `other`: names from outside are no labels.

@@ -66,20 +66,15 @@ extension HubAPI {
 
   func people(_ call: Call) async throws -> Response {
     let people = try await stores.pages.people()
-    return Self.json(
-      JSONWriter.object { json in
-        json.arrayField("people") { json in
-          for person in people {
-            json.object { json in
-              json.field("name", person.name)
-              json.field("role", person.role.rawValue)
-              json.field("way", person.way.rawValue)
-              json.field("created_at", person.createdAt)
-              json.field("last_used", person.usedAt)
-            }
-          }
-        }
-      })
+    return Self.json { json in
+      json.objects("people", people) { person, json in
+        json.field("name", person.name)
+        json.field("role", person.role.rawValue)
+        json.field("way", person.way.rawValue)
+        json.field("created_at", person.createdAt)
+        json.field("last_used", person.usedAt)
+      }
+    }
   }
 
   func setPerson(_ call: Call) async throws -> Response {
@@ -114,7 +109,7 @@ extension HubAPI {
         json.field("role", role?.rawValue)
         if hash != nil { json.field("password", "changed") }
       })
-    return Self.json(JSONWriter.object { $0.field("ok", true) })
+    return Self.json { $0.field("ok", true) }
   }
 
   func removePerson(_ call: Call) async throws -> Response {
@@ -126,7 +121,7 @@ extension HubAPI {
         json.field("name", name)
         json.field("removed", true)
       })
-    return Self.json(JSONWriter.object { $0.field("ok", true) })
+    return Self.json { $0.field("ok", true) }
   }
 
   /// Gateways of one token that are listed.
@@ -135,24 +130,19 @@ extension HubAPI {
   func tokens(_ call: Call) async throws -> Response {
     let listed = access.list
     let uses = try await stores.pages.tokenUses()
-    return Self.json(
-      JSONWriter.object { json in
-        json.arrayField("tokens") { json in
-          for one in listed {
-            json.object { json in
-              json.field("name", one.token.name)
-              json.field("gateway", one.token.gateway)
-              json.field("access", one.token.access.rawValue)
-              if !one.gateways.isEmpty {
-                json.arrayField("gateways") {
-                  for gateway in one.gateways.prefix(Self.mostListed) { $0.value(gateway) }
-                }
-              }
-              json.field("last_used", [one.usedAt, uses[one.token.name]].compactMap { $0 }.max())
-            }
+    return Self.json { json in
+      json.objects("tokens", listed) { one, json in
+        json.field("name", one.token.name)
+        json.field("gateway", one.token.gateway)
+        json.field("access", one.token.access.rawValue)
+        if !one.gateways.isEmpty {
+          json.arrayField("gateways") {
+            for gateway in one.gateways.prefix(Self.mostListed) { $0.value(gateway) }
           }
         }
-      })
+        json.field("last_used", [one.usedAt, uses[one.token.name]].compactMap { $0 }.max())
+      }
+    }
   }
 
   // MARK: Deeds

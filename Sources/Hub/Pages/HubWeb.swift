@@ -134,23 +134,22 @@ final class HubWeb: Sendable {
 
   private func state(_ person: HubPerson?) -> Response {
     Self.plain(
-      HubAPI.json(
-        JSONWriter.object { json in
-          json.field("host", "hub")
-          json.field("signed_in", person != nil)
-          guard let person else {
-            json.arrayField("ways") { json in
-              json.value(HubDeed.Way.password.rawValue)
-              if provider != nil { json.value(HubDeed.Way.oidc.rawValue) }
-            }
-            if let provider { json.objectField("oidc") { $0.field("name", provider.settings.name) } }
-            return
+      HubAPI.json { json in
+        json.field("host", "hub")
+        json.field("signed_in", person != nil)
+        guard let person else {
+          json.arrayField("ways") { json in
+            json.value(HubDeed.Way.password.rawValue)
+            if provider != nil { json.value(HubDeed.Way.oidc.rawValue) }
           }
-          json.field("way", person.way.rawValue)
-          json.field("person", person.name)
-          json.field("role", person.role.rawValue)
-          json.field("can_change", person.role != .view)
-        }))
+          if let provider { json.objectField("oidc") { $0.field("name", provider.settings.name) } }
+          return
+        }
+        json.field("way", person.way.rawValue)
+        json.field("person", person.name)
+        json.field("role", person.role.rawValue)
+        json.field("can_change", person.role != .view)
+      })
   }
 
   func signOut(_ request: Request) async throws -> Response {

@@ -114,14 +114,10 @@ extension NodeAnswer {
     case .telemetry(let telemetry): Self.write(telemetry, to: &json)
     case .neighbours(let neighbours):
       json.field("total", neighbours.total)
-      json.arrayField("neighbours") { json in
-        for entry in neighbours.entries {
-          json.object { json in
-            json.field("key", Hex.string(entry.key))
-            json.field("heard_s", entry.heardAgo)
-            json.field("snr", entry.snr.decibels)
-          }
-        }
+      json.objects("neighbours", neighbours.entries) { entry, json in
+        json.field("key", Hex.string(entry.key))
+        json.field("heard_s", entry.heardAgo)
+        json.field("snr", entry.snr.decibels)
       }
     case .path(let found):
       json.field("out", found.out.description)
@@ -173,17 +169,13 @@ extension NodeAnswer {
   }
 
   private static func write(_ telemetry: Telemetry, to json: inout JSONWriter) {
-    json.arrayField("readings") { json in
-      for reading in telemetry.readings {
-        json.object { json in
-          json.field("channel", reading.channel)
-          json.field("type", reading.type.name)
-          if reading.values.count == 1 {
-            json.field("value", reading.values.first)
-          } else {
-            json.arrayField("values") { json in for value in reading.values { json.value(value) } }
-          }
-        }
+    json.objects("readings", telemetry.readings) { reading, json in
+      json.field("channel", reading.channel)
+      json.field("type", reading.type.name)
+      if reading.values.count == 1 {
+        json.field("value", reading.values.first)
+      } else {
+        json.arrayField("values") { json in for value in reading.values { json.value(value) } }
       }
     }
     // Padding after it says nothing.

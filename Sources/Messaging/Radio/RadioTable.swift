@@ -134,7 +134,7 @@ public final class RadioTable {
   /// Puts a channel into its slot, whatever was there.
   public func put(_ channel: Channel) async throws(Refusal) {
     _ = try await ask(.setChannel(channel))
-    do throws(StoreError) { try await synchronizer.changed(channel) } catch { throw .store(error) }
+    try await Refusal.translating { () async throws(StoreError) in try await synchronizer.changed(channel) }
   }
 
   /// Returns what is in its slot now. Its region goes, too: it would count if the channel is joined again.
@@ -147,12 +147,10 @@ public final class RadioTable {
 
   /// Where messages to this channel go from now on; `nil`: as the radio's default says. The radio does not keep that.
   public func setRegion(_ region: Region?, of channel: Channel) async throws(Refusal) {
-    do throws(StoreError) {
+    try await Refusal.translating { () async throws(StoreError) in
       try await store.save { store throws(SQLiteError) in
         try store.setRegion(region?.text, ofChannel: channel.secret.digest)
       }
-    } catch {
-      throw .store(error)
     }
   }
 }

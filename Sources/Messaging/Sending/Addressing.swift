@@ -70,7 +70,7 @@ public struct Addressing {
   private func find(_ text: String, _ kind: Kind) throws(Refusal) -> Addressee {
     guard !text.isEmpty else { throw .invalid("expected a name, a key or a #channel") }
     var found = Found()
-    do throws(StoreError) {
+    try Refusal.translating { () throws(StoreError) in
       if kind != .contact {
         try store.eachChannel { channel in
           if channel.secret.digest == text { return found.add(.channel(channel), .key) }
@@ -87,8 +87,6 @@ public struct Addressing {
           return true
         }
       }
-    } catch {
-      throw .store(error)
     }
     return try choose(found, text, kind)
   }
@@ -114,13 +112,11 @@ public struct Addressing {
       }
     guard kind != .contact, text.begins(with: "#") else { return .notFound(thing) }
     var near: String?
-    do throws(StoreError) {
+    try Refusal.translating { () throws(StoreError) in
       try store.eachChannel { channel in
         let name = channel.name.string
         if name.bare == text.bare { near = near ?? name }
       }
-    } catch {
-      throw .store(error)
     }
     return near.map { .otherChannel(text, known: $0) } ?? .notFound(thing)
   }

@@ -88,13 +88,11 @@ extension Messenger {
   /// The message with this key, or its parts.
   private func known(_ key: String?) throws(Refusal) -> [OutgoingMessage] {
     guard let key else { return [] }
-    do throws(StoreError) {
+    return try Refusal.translating { () throws(StoreError) in
       if let whole = try store.outgoing(key: key) { return [whole] }
       var parts: [OutgoingMessage] = []
       while let part = try store.outgoing(key: "\(key)/\(parts.count + 1)") { parts.append(part) }
       return parts
-    } catch {
-      throw .store(error)
     }
   }
 
@@ -244,11 +242,8 @@ extension Messenger {
   }
 
   func find(_ key: String) throws(Refusal) -> OutgoingMessage {
-    do throws(StoreError) {
-      if let message = try store.outgoing(key: key) { return row(message.id) ?? message }
-    } catch {
-      throw .store(error)
-    }
-    throw .notFound(.outgoing(key))
+    let message = try Refusal.translating { () throws(StoreError) in try store.outgoing(key: key) }
+    guard let message else { throw .notFound(.outgoing(key)) }
+    return row(message.id) ?? message
   }
 }

@@ -72,12 +72,10 @@ extension Messenger {
     }
     guard !outcome.done.isEmpty else { return outcome }
     defer { arriving -= outcome.done.count }
-    do throws(StoreError) {
+    try await Refusal.translating { () async throws(StoreError) in
       try await store.save { [messages = outcome.done] store throws(SQLiteError) in
         for message in messages { try store.adoptOutgoing(message) }
       }
-    } catch {
-      throw .store(error)
     }
     for message in outcome.done {
       unsaved[message.id] = nil
@@ -113,28 +111,24 @@ extension Messenger {
 
   /// Why the radio that is attached cannot send it.
   private func unreachable(_ message: OutgoingMessage) throws(Refusal) -> Refusal? {
-    do throws(StoreError) {
+    return try Refusal.translating { () throws(StoreError) in
       if let key = message.recipient {
         let contact = try store.contact(key)
         return contact?.onRadio == true ? nil : .notOnRadio(contact?.contact.name.string ?? key.hex)
       }
       let digest = message.channel ?? ""
       return try store.nameOfChannel(digest) == nil ? .notFound(.channel(digest)) : nil
-    } catch {
-      throw .store(error)
     }
   }
 
   /// Keys of messages that are held, in order.
   func heldKeys() throws(Refusal) -> [String] {
     var keys: [String] = []
-    do throws(StoreError) {
+    try Refusal.translating { () throws(StoreError) in
       try store.eachHeldOutgoing { message in
         keys.append(message.key)
         return true
       }
-    } catch {
-      throw .store(error)
     }
     return keys
   }

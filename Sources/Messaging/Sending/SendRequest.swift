@@ -2,7 +2,6 @@
 
 import Companion
 import Delivery
-import Escaping
 import Store
 
 /// A request to send a message.
@@ -79,6 +78,17 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     case .store(let error): "\(error). \(error.remedy)"
     case .cancelled: "the request was cancelled"
     }
+  }
+
+  /// What `work` returns; where the store fails, that is the refusal.
+  public static func translating<Value>(_ work: () throws(StoreError) -> Value) throws(Refusal) -> Value {
+    do { return try work() } catch { throw .store(error) }
+  }
+
+  public static func translating<Value>(
+    _ work: () async throws(StoreError) -> Value
+  ) async throws(Refusal) -> Value {
+    do { return try await work() } catch { throw .store(error) }
   }
 
   /// A word for programs.

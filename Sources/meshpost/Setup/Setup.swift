@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import Console
 import Escaping
 import Glibc
-import JSON
 import Transport
 
 /// First-time setup: finds the radio, asks for servers, writes the configuration, starts the gateway, and tests it.
@@ -69,11 +67,6 @@ struct Setup {
   var existing: ConfigurationText?
   /// Typed, or read from files, by the names under which they will be stored.
   var secrets: [String: String] = [:]
-
-  init(config: String, isUnattended: Bool) {
-    self.config = config
-    self.isUnattended = isUnattended
-  }
 
   // MARK: Steps
 
