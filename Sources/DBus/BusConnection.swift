@@ -2,7 +2,6 @@
 
 import CDBus
 import EventLoop
-import Timing
 
 /// One connection to a message bus: each call is answered, or fails when it ends.
 final class BusConnection {

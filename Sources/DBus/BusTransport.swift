@@ -2,7 +2,6 @@
 
 import CDBus
 import EventLoop
-import Timing
 
 /// One libdbus connection on the event loop, which provides its watches and time-outs. Nothing blocks.
 ///

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Timing
-
 /// How messages are sent. The defaults are those that the field's apps have agreed on (app-conventions.md § 9).
 public struct DeliverySettings: Equatable, Sendable {
   /// The radio remembers so many expected acknowledgements, in a ring (companion.md § 9.4).

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Companion
 import Timing
 
 /// A contact list on its way: START, records one by one, END. Source: companion.md § 9.1.

@@ -4,7 +4,6 @@ import Companion
 import EventLoop
 import RadioSession
 import Store
-import Timing
 
 extension Synchronizer {
   /// Asks for one message after the other until the radio has none. The radio forgets a message once it has handed it over, so the next is

@@ -3,7 +3,6 @@
 import CLinux
 import EventLoop
 import Glibc
-import Timing
 
 /// A pseudo-terminal that behaves like a radio's USB serial port, under a stable name.
 public final class PseudoTerminalPort: RadioPort {

@@ -3,7 +3,6 @@
 import CLinux
 import EventLoop
 import Glibc
-import Timing
 
 /// The port of a Wi-Fi radio: one client on TCP, and a new one throws out the one before.
 public final class TCPPort: RadioPort {

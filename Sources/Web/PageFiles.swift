@@ -2,7 +2,6 @@
 
 import Escaping
 import Glibc
-import HTTP
 
 /// The front end's files on disk, by the path that a browser asks for.
 ///

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
-
 /// What of the control socket pages may use. What is not named here is refused: private keys, backups with secrets, pairing, adding
 /// upstreams, raw frames.
 public enum PassedRoutes {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
 import MeshCrypto
 import Timing
 

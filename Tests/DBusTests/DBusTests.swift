@@ -5,7 +5,6 @@ import DBus
 import Glibc
 import TestSupport
 import Testing
-import Timing
 
 @Suite(.serialized) struct DBusTests {
   private let loop = EventLoop()

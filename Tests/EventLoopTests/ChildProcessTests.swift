@@ -3,7 +3,6 @@
 import Glibc
 import TestSupport
 import Testing
-import Timing
 
 @testable import EventLoop
 

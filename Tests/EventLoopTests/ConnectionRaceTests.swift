@@ -2,7 +2,6 @@
 
 import CLinux
 import Glibc
-import TestSupport
 import Testing
 import Timing
 

@@ -2,9 +2,7 @@
 
 import Companion
 import Foundation
-import HTTP
 import Hub
-import JSON
 import RadioSession
 import Store
 import TOML

@@ -6,7 +6,6 @@ import SQLite
 import Store
 import TestSupport
 import Testing
-import Timing
 
 @testable import Gateway
 

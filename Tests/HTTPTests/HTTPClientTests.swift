@@ -2,7 +2,6 @@
 
 import EventLoop
 import Testing
-import Timing
 
 @testable import HTTP
 

@@ -4,8 +4,6 @@ import EventLoop
 import Glibc
 import Streams
 
-@testable import HTTP
-
 /// A server that says what a test tells it to, byte for byte, on the test's own loop.
 final class RawServer {
   private let loop: EventLoop

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Synchronization
-import TestSupport
 import Testing
 
 @testable import Hub

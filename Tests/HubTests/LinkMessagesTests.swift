@@ -3,7 +3,6 @@
 import Deflate
 import NIOCore
 import NIOWebSocket
-import TestSupport
 import Testing
 import Timing
 

@@ -2,7 +2,6 @@
 
 import Foundation
 import JSON
-import SQLite
 import TestSupport
 import Testing
 import Timing

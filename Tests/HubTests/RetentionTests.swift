@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
-import SQLite
 import TestSupport
 import Testing
 

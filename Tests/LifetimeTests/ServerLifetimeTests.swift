@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Glibc
-import Streams
 import TestSupport
 import Testing
 import Timing

@@ -10,7 +10,6 @@ import Timing
 
 @testable import EventLoop
 @testable import HTTP
-@testable import MQTT
 @testable import Relay
 
 /// In a process of its own, for descriptors are the process's. Upstreams come and go: begun, cut, paused, tested, told of a new network or a new database, and stopped at any moment.

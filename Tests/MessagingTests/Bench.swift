@@ -6,7 +6,6 @@ import Store
 import Sync
 import TestSupport
 import Testing
-import Timing
 import Transport
 import VirtualRadio
 

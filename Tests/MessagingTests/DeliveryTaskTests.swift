@@ -3,9 +3,7 @@
 import Companion
 import JSON
 import Store
-import TestSupport
 import Testing
-import Timing
 import Transport
 import VirtualRadio
 

@@ -4,14 +4,11 @@ import Companion
 import Delivery
 import EventLoop
 import MeshCrypto
-import RadioSession
 import SQLite
 import Store
 import Sync
 import TestSupport
 import Testing
-import Timing
-import Transport
 import VirtualRadio
 
 @testable import Messaging

@@ -5,7 +5,6 @@ import Delivery
 import Store
 import TestSupport
 import Testing
-import Timing
 
 @testable import EventLoop
 @testable import Messaging

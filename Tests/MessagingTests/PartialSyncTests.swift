@@ -3,7 +3,6 @@
 import Companion
 import Store
 import Sync
-import TestSupport
 import Testing
 
 @testable import Messaging

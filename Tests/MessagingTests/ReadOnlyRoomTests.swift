@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import MeshCrypto
 import MeshIdentity
 import Store
 import TestSupport

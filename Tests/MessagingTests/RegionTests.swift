@@ -3,7 +3,6 @@
 import Companion
 import MeshCrypto
 import Store
-import TestSupport
 import Testing
 import Transport
 

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import Companion
 import Delivery
-import EventLoop
 import Store
-import TestSupport
 import Testing
-import Timing
 import VirtualRadio
 
 @testable import Messaging

@@ -3,7 +3,6 @@
 import Foundation
 import Glibc
 import JSON
-import TestSupport
 import Testing
 import Timing
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
-import TestSupport
 
 /// What `--json` promises, as the command line itself prints it, held against what it gives.
 struct JSONShapes {

@@ -2,7 +2,6 @@
 
 import Glibc
 import JSON
-import TestSupport
 import Testing
 
 @testable import meshpost

@@ -2,7 +2,6 @@
 
 import Foundation
 import HTTP
-import JSON
 import TestSupport
 import Testing
 

@@ -6,7 +6,6 @@ import Glibc
 import HTTP
 import JSON
 import Synchronization
-import TestSupport
 import Testing
 
 extension WholeProgramTests {

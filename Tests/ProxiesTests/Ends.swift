@@ -4,7 +4,6 @@ import EventLoop
 import Foundation
 import Glibc
 import TestSupport
-import Timing
 
 @testable import Proxies
 

@@ -5,8 +5,6 @@ import Foundation
 import TestSupport
 import Testing
 
-@testable import Proxies
-
 /// A proxy that others wrote: pproxy, from PyPI.
 private final class RealProxy {
   private let process = Process()

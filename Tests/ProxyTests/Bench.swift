@@ -9,7 +9,6 @@ import Streams
 import Sync
 import TestSupport
 import Testing
-import Timing
 import Transport
 import VirtualRadio
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import TestSupport
 import Testing
 import Timing
 

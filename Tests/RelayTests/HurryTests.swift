@@ -2,10 +2,8 @@
 
 import Glibc
 import Store
-import Streams
 import TestSupport
 import Testing
-import Timing
 
 @testable import EventLoop
 @testable import Relay

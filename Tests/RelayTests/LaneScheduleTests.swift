@@ -2,11 +2,8 @@
 
 import Foundation
 import Store
-import TestSupport
 import Testing
 import Timing
-
-@testable import Relay
 
 @Suite struct LaneScheduleTests {
   /// So many as `MESHPOST_SCHEDULES` says, from `MESHPOST_SEED` on. Many go with a release build: `swift build --build-tests -c release

@@ -7,7 +7,6 @@ import SQLite
 import Store
 import TestSupport
 import Testing
-import Timing
 
 @testable import HTTP
 @testable import Relay

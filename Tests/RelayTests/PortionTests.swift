@@ -3,7 +3,6 @@
 import Store
 import TestSupport
 import Testing
-import Timing
 
 @testable import Relay
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Store
-import TestSupport
 import Testing
 import Timing
 

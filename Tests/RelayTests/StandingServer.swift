@@ -4,8 +4,6 @@ import EventLoop
 import Glibc
 import JSON
 import Streams
-import TestSupport
-import Timing
 
 @testable import HTTP
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Store
-import TestSupport
 import Testing
-import Timing
 
 @testable import HTTP
 @testable import Relay

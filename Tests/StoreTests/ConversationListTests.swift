@@ -3,7 +3,6 @@
 import Companion
 import MeshCrypto
 import SQLite
-import TestSupport
 import Testing
 import Timing
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import MeshCrypto
 import SQLite
-import TestSupport
 import Testing
 
 @testable import Store

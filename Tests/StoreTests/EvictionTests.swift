@@ -2,7 +2,6 @@
 
 import Companion
 import SQLite
-import TestSupport
 import Testing
 
 @testable import Store

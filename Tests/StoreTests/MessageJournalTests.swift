@@ -2,7 +2,6 @@
 
 import Companion
 import Foundation
-import JSON
 import MeshCrypto
 import SQLite
 import TestSupport

@@ -3,7 +3,6 @@
 import Companion
 import Documents
 import SQLite
-import TestSupport
 import Testing
 
 @testable import Store

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Companion
 import TestSupport
 import Testing
 

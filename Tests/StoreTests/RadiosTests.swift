@@ -2,7 +2,6 @@
 
 import Companion
 import Foundation
-import MeshCrypto
 import SQLite
 import TestSupport
 import Testing

@@ -5,7 +5,6 @@ import Foundation
 import SQLite
 import TestSupport
 import Testing
-import Timing
 
 @testable import Store
 

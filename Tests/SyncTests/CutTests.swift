@@ -2,7 +2,6 @@
 
 import Companion
 import Store
-import TestSupport
 import Testing
 import Timing
 import VirtualRadio

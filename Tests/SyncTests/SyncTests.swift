@@ -3,7 +3,6 @@
 import Companion
 import EventLoop
 import Foundation
-import RadioSession
 import Store
 import Testing
 import Timing

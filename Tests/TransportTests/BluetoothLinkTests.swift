@@ -5,7 +5,6 @@ import DBus
 import Glibc
 import TestSupport
 import Testing
-import Timing
 
 @testable import EventLoop
 @testable import Transport

@@ -6,7 +6,6 @@ import EventLoop
 import Glibc
 import TestSupport
 import Testing
-import Timing
 import VirtualRadio
 
 @testable import Transport

@@ -4,7 +4,6 @@ import Companion
 import EventLoop
 import TestSupport
 import Testing
-import Timing
 import VirtualRadio
 
 /// Does the virtual radio answer as the firmware did? Each command of the recorded traces is put to one, and the kinds of

@@ -2,7 +2,6 @@
 
 import Companion
 import EventLoop
-import HTTP
 import JSON
 import Messaging
 import Sync

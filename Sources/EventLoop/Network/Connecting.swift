@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Timing
-
 extension EventLoop {
   /// A connected, non-blocking TCP socket, whose owner the caller becomes. Cancelled, it leaves nothing behind. `triesAgain`: as of
   /// `Connector`.

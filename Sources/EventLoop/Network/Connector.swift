@@ -2,7 +2,6 @@
 
 import CLinux
 import Glibc
-import Timing
 
 /// Opens a TCP connection without ever blocking the loop: the name is looked up on a short-lived thread, its addresses race
 /// (`ConnectionRace`), the first that connects wins, and a time limit covers all of it.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Timing
-
 /// One value that is to come, for one task that waits for it. The first value counts.
 ///
 /// Make it before asking: an answer may come in the same read as the question's echo.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Timing
-
 /// Thrown when the time limit has passed.
 public struct TimedOut: Error, Equatable, Sendable {
   public init() {}

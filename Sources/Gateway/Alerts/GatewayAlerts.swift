@@ -2,13 +2,11 @@
 
 import Alerts
 import Companion
-import Control
 import Escaping
 import EventLoop
 import JSON
 import Relay
 import Store
-import Sync
 import Timing
 
 /// The gateway's alerts: gives `AlertBoard` what is known, and writes down what it says: a row, an event, a line of the log.

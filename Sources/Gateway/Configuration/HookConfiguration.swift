@@ -3,7 +3,6 @@
 import Glibc
 import Relay
 import TOML
-import Timing
 
 /// `[[hook]]`: programs to run for events.
 enum HookConfiguration {

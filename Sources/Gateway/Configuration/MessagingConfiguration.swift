@@ -4,7 +4,6 @@ import Companion
 import Delivery
 import Messaging
 import TOML
-import Timing
 
 /// `[messaging]` and `[[poll]]`.
 public struct MessagingConfiguration: Sendable {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
 import HTTP
 import Proxies
 import Relay
@@ -8,7 +7,6 @@ import Release
 import ServiceManager
 import Store
 import TOML
-import Timing
 
 /// `[[upstream]]`.
 enum UpstreamConfiguration {

@@ -3,7 +3,6 @@
 import Escaping
 import EventLoop
 import Store
-import Timing
 
 /// What the store needs now and then: what is too old goes, words are indexed, memory is given back.
 final class StoreMaintenance {

@@ -2,7 +2,6 @@
 
 import EventLoop
 import ServiceManager
-import Store
 import Sync
 import Timing
 

@@ -6,7 +6,6 @@ import EventLoop
 import Glibc
 import Proxies
 import Streams
-import Timing
 
 /// The address of an HTTP server.
 public enum HTTPEndpoint: Equatable, Sendable {

@@ -6,7 +6,6 @@ import Escaping
 import EventLoop
 import Proxies
 import Streams
-import Timing
 
 /// Why a WebSocket could not be opened, or was closed.
 public enum WebSocketFailure: Error, Equatable, Sendable, CustomStringConvertible {

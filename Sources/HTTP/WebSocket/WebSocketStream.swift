@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import EventLoop
 import Streams
 
 /// A WebSocket's binary messages as a stream of bytes, for protocols that are carried in one.

@@ -3,7 +3,6 @@
 import Alerts
 import Foundation
 import Glibc
-import JSON
 import Synchronization
 import Timing
 

@@ -2,7 +2,6 @@
 
 import CPostgres
 import Foundation
-import SQLite
 
 /// Statements that go to the server together, and sets of rows as arrays. Source: libpq, "Pipeline Mode"; PostgreSQL's `array_send`.
 extension PostgresHubDatabase {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Foundation
-import JSON
 
 /// Which gateways are linked to any hub on the database, for readers.
 ///

@@ -4,7 +4,6 @@ import Escaping
 import Foundation
 import HTTP
 import JSON
-import Web
 
 /// A provider that knows people (OpenID Connect Core 1.0 § 3.1: the flow by code, with PKCE, RFC 7636).
 actor OpenIDProvider {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
-import SQLite
 
 /// An epoch of a gateway's journal.
 struct GatewayEpoch: Hashable, Sendable {

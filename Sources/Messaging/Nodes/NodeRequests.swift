@@ -4,9 +4,7 @@ import Companion
 import Delivery
 import EventLoop
 import RadioSession
-import Store
 import Sync
-import Timing
 
 /// Questions to other nodes, one at a time: the radio forgets the first when it gets a second (companion.md § 9.8).
 ///

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Store
-import Sync
 
 /// The times that messages carry. Each gets another one: with equal times two equal texts would share their
 /// acknowledgement, and a room would take the second for a repetition of the first.

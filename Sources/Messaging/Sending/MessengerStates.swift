@@ -3,7 +3,6 @@
 import EventLoop
 import Store
 import Sync
-import Timing
 
 /// A state that is in a transaction, or waits for the next because the disk has refused it.
 struct Unsaved {

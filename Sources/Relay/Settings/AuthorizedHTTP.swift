@@ -4,7 +4,6 @@ import EventLoop
 import HTTP
 import Proxies
 import Streams
-import Timing
 
 /// What carriers over HTTP(S) have in common: one connection, TLS that is verified, a token that is reread.
 final class AuthorizedHTTP {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
-import EventLoop
 import Glibc
 import ServiceManager
 import Streams

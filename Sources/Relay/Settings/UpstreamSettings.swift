@@ -7,7 +7,6 @@ import MQTT
 import Proxies
 import Store
 import Streams
-import Timing
 
 /// An upstream as the configuration describes it.
 public struct UpstreamSettings: Equatable, Sendable {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Companion
 import SQLite
 
 /// Full-text search of messages: received messages are in one index, sent ones in another.

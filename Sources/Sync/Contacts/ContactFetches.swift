@@ -2,7 +2,6 @@
 
 import Companion
 import RadioSession
-import Store
 
 /// Which contacts have to be fetched because a push named them: each once, however often it is named, and a bounded
 /// number; beyond that one contact list is asked for instead. Adverts come in bursts, and wait for the others.

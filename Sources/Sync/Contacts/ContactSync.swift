@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import RadioSession
-import Store
 
 /// What to ask of the radio's contact list, and what it means when it ends: pure.
 ///

@@ -4,7 +4,6 @@ import BluetoothSession
 import CBluetooth
 import EventLoop
 import Glibc
-import Timing
 
 /// Checks everything that Bluetooth needs, and reports faults with their remedies.
 public final class BluetoothDoctor {

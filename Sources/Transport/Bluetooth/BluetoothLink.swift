@@ -4,7 +4,6 @@ import BluetoothSession
 import DBus
 import EventLoop
 import Glibc
-import Timing
 
 /// How to reach a radio over Bluetooth.
 public struct BluetoothOptions: Equatable, Sendable {

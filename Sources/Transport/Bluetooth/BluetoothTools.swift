@@ -3,7 +3,6 @@
 import BluetoothSession
 import DBus
 import EventLoop
-import Timing
 
 /// Bluetooth commands of an operator: scan, pair, forget. Each uses a bus connection of its own, which ends with
 /// the command. Failures are thrown as `BluetoothTrouble`.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import BluetoothSession
 import CLinux
 import DBus
 import EventLoop

@@ -2,7 +2,6 @@
 
 import EventLoop
 import Glibc
-import Timing
 
 /// A radio on a serial device, with hot-plug.
 final class SerialLink: Link {

@@ -3,7 +3,6 @@
 import CLinux
 import EventLoop
 import Glibc
-import Timing
 
 /// A radio over TCP: Wi-Fi and Ethernet firmware, or a proxy. Framed as on a serial line.
 final class TCPLink: Link {

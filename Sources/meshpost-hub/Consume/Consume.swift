@@ -6,7 +6,6 @@ import EventLoop
 import Foundation
 import Hub
 import ServiceManager
-import Timing
 
 /// Fills a hub's database from an MQTT broker.
 struct Consume: AsyncParsableCommand {

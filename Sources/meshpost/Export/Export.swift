@@ -2,7 +2,6 @@
 
 import ArgumentParser
 import Glibc
-import JSON
 
 struct ExportCommand: ParsableCommand {
   static let configuration = CommandConfiguration(

@@ -3,7 +3,6 @@
 import ArgumentParser
 import EventLoop
 import Glibc
-import HTTP
 import JSON
 import Timing
 

@@ -2,7 +2,6 @@
 
 import EventLoop
 import Foundation
-import JSON
 import SQLite
 import Store
 import TestSupport
