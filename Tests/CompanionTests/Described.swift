@@ -8,7 +8,7 @@ enum Described {
   typealias Fields = [String: Any]
 
   static func command(_ command: Command) -> Fields {
-    var fields: Fields = ["code": Int(command.code)]
+    var fields: Fields = ["code": Int(command.encode()[0])]
     for (name, value) in specifics(command) { fields[name] = value }
     return fields
   }

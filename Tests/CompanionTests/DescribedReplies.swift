@@ -5,8 +5,8 @@ import Companion
 extension Described {
   static func frame(_ frame: RadioFrame) throws -> Fields {
     switch frame {
-    case .reply(let reply): try self.reply(reply).merging(["code": Int(reply.code)]) { old, _ in old }
-    case .push(let push): try self.push(push).merging(["code": Int(push.code)]) { old, _ in old }
+    case .reply(let reply): try self.reply(reply).merging(["code": Int(reply.encode()[0])]) { old, _ in old }
+    case .push(let push): try self.push(push).merging(["code": Int(push.encode()[0])]) { old, _ in old }
     }
   }
 
@@ -27,7 +27,7 @@ extension Described {
       return [
         "kind": "SENT", "flood": sent.flood, "ack_or_tag": sent.ackOrTag.hex, "timeout_ms": Int(sent.suggestedTimeout),
       ]
-    case .message(let message): return self.message(message, code: reply.code)
+    case .message(let message): return self.message(message, code: reply.encode()[0])
     case .currentTime(let time): return ["kind": "CURR_TIME", "time": Int(time)]
     case .noMoreMessages: return ["kind": "NO_MORE_MESSAGES"]
     case .exportContact(let card):

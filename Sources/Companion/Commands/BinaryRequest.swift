@@ -17,32 +17,8 @@ public struct BinaryRequest: Equatable, Sendable {
     parameters = reader.rest()
   }
 
-  /// `salt` makes two equal requests within a second differ.
-  public static func status(salt: UInt32) -> BinaryRequest {
-    BinaryRequest(type: 1, parameters: [0, 0, 0, 0] + word(salt))
-  }
-
-  /// `unwanted`: bits of what is *not* wanted; 0 = everything.
-  public static func telemetry(unwanted: UInt8 = 0, salt: UInt32) -> BinaryRequest {
-    BinaryRequest(type: 3, parameters: [unwanted, 0, 0, 0] + word(salt))
-  }
-
-  /// Both in seconds **ago**.
-  public static func ranges(start: UInt32, end: UInt32) -> BinaryRequest {
-    BinaryRequest(type: 4, parameters: word(start) + word(end) + [0, 0])
-  }
-
-  public static var accessList: BinaryRequest { BinaryRequest(type: 5, parameters: [0, 0]) }
-  public static var ownerInfo: BinaryRequest { BinaryRequest(type: 7, parameters: []) }
-
   public static func neighbours(_ query: NeighbourQuery) -> BinaryRequest {
     BinaryRequest(type: 6, parameters: query.encode())
-  }
-
-  private static func word(_ number: UInt32) -> [UInt8] {
-    var writer = FrameWriter()
-    writer.u32(number)
-    return writer.bytes
   }
 }
 

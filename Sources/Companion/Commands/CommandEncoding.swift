@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 extension Command {
-  /// The number that this command begins with.
-  public var code: UInt8 { encode().first ?? 0 }
-
   /// The bare frame, always in its full form.
   public func encode() -> [UInt8] {
     if let bytes = encodeKeyed() ?? encodeSetting() ?? encodeSending() { return bytes }
@@ -31,9 +28,7 @@ extension Command {
   }
 
   private static func frame(_ code: CommandCode, _ write: (inout FrameWriter) -> Void) -> [UInt8] {
-    var writer = FrameWriter(code: code.rawValue)
-    write(&writer)
-    return writer.bytes
+    FrameWriter.frame(code, write)
   }
 
   private static func frame(_ code: CommandCode, zeros: Int = 0, _ key: PublicKey?) -> [UInt8] {

@@ -11,6 +11,13 @@ public struct FrameWriter: Sendable {
 
   public init() {}
 
+  /// A whole frame: its code, and what `write` puts behind it.
+  static func frame(_ code: some RawRepresentable<UInt8>, _ write: (inout FrameWriter) -> Void) -> [UInt8] {
+    var writer = FrameWriter(code: code.rawValue)
+    write(&writer)
+    return writer.bytes
+  }
+
   public mutating func u8(_ value: UInt8) { bytes.append(value) }
   public mutating func i8(_ value: Int8) { bytes.append(UInt8(bitPattern: value)) }
 

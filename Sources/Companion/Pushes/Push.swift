@@ -103,12 +103,6 @@ public struct DiscoveredPath: Equatable, Sendable {
   public var out: Path
   public var `in`: Path
 
-  public init(prefix: KeyPrefix, out: Path, in inPath: Path) {
-    self.prefix = prefix
-    self.out = out
-    self.in = inPath
-  }
-
   init(reading reader: inout FrameReader) throws(FrameError) {
     _ = try reader.u8("reserved")
     prefix = try reader.prefix()
@@ -219,68 +213,43 @@ extension Push {
 
   /// The bare frame.
   public func encode() -> [UInt8] {
-    var writer = FrameWriter(code: code)
     switch self {
-    case .advert(let key), .pathUpdated(let key), .contactDeleted(let key): writer.key(key)
+    case .advert(let key): Self.frame(.advert) { $0.key(key) }
+    case .pathUpdated(let key): Self.frame(.pathUpdated) { $0.key(key) }
     case .sendConfirmed(let ack, let tripTime):
-      writer.raw(ack.bytes)
-      writer.u32(tripTime)
-    case .messageWaiting, .contactsFull: break
-    case .rawData(let snr, let rssi, let payload):
-      writer.i8(snr.quarters)
-      writer.i8(rssi)
-      writer.raw([0xFF] + payload)
-    case .loginSuccess(let login): login.write(to: &writer)
-    case .loginFail(let prefix):
-      writer.u8(0)
-      writer.prefix(prefix)
-    case .statusResponse(let prefix, let data), .telemetryResponse(let prefix, let data):
-      writer.u8(0)
-      writer.prefix(prefix)
-      writer.raw(data)
-    case .logRxData(let snr, let rssi, let packet):
-      writer.i8(snr.quarters)
-      writer.i8(rssi)
-      writer.raw(packet)
-    case .traceData(let trace): trace.write(to: &writer)
-    case .newAdvert(let contact): contact.write(to: &writer)
-    case .binaryResponse(let tag, let data): writer.raw([0] + tag.bytes + data)
-    case .pathDiscoveryResponse(let discovered): discovered.write(to: &writer)
+      Self.frame(.sendConfirmed) {
+        $0.raw(ack.bytes)
+        $0.u32(tripTime)
+      }
+    case .messageWaiting: Self.frame(.messageWaiting) { _ in }
+    case .rawData(let snr, let rssi, let payload): Self.frame(.rawData, snr, rssi, [0xFF] + payload)
+    case .loginSuccess(let login): Self.frame(.loginSuccess) { login.write(to: &$0) }
+    case .loginFail(let prefix): Self.frame(.loginFail, prefix, [])
+    case .statusResponse(let prefix, let data): Self.frame(.statusResponse, prefix, data)
+    case .logRxData(let snr, let rssi, let packet): Self.frame(.logRxData, snr, rssi, packet)
+    case .traceData(let trace): Self.frame(.traceData) { trace.write(to: &$0) }
+    case .newAdvert(let contact): Self.frame(.newAdvert) { contact.write(to: &$0) }
+    case .telemetryResponse(let prefix, let data): Self.frame(.telemetryResponse, prefix, data)
+    case .binaryResponse(let tag, let data): Self.frame(.binaryResponse) { $0.raw([0] + tag.bytes + data) }
+    case .pathDiscoveryResponse(let discovered): Self.frame(.pathDiscoveryResponse) { discovered.write(to: &$0) }
     case .controlData(let snr, let rssi, let pathLength, let payload):
-      writer.i8(snr.quarters)
-      writer.i8(rssi)
-      writer.raw([pathLength] + payload)
-    case .unknown(_, let payload): writer.raw(payload)
+      Self.frame(.controlData, snr, rssi, [pathLength] + payload)
+    case .contactDeleted(let key): Self.frame(.contactDeleted) { $0.key(key) }
+    case .contactsFull: Self.frame(.contactsFull) { _ in }
+    case .unknown(let code, let payload): [code] + payload
     }
-    return writer.bytes
   }
 
-  /// The number that this push begins with.
-  public var code: UInt8 {
-    if case .unknown(let code, _) = self { return code }
-    return knownCode.rawValue
+  private static func frame(_ code: PushCode, _ write: (inout FrameWriter) -> Void) -> [UInt8] {
+    FrameWriter.frame(code, write)
   }
 
-  private var knownCode: PushCode {
-    switch self {
-    case .advert, .unknown: .advert
-    case .pathUpdated: .pathUpdated
-    case .sendConfirmed: .sendConfirmed
-    case .messageWaiting: .messageWaiting
-    case .rawData: .rawData
-    case .loginSuccess: .loginSuccess
-    case .loginFail: .loginFail
-    case .statusResponse: .statusResponse
-    case .logRxData: .logRxData
-    case .traceData: .traceData
-    case .newAdvert: .newAdvert
-    case .telemetryResponse: .telemetryResponse
-    case .binaryResponse: .binaryResponse
-    case .pathDiscoveryResponse: .pathDiscoveryResponse
-    case .controlData: .controlData
-    case .contactDeleted: .contactDeleted
-    case .contactsFull: .contactsFull
-    }
+  private static func frame(_ code: PushCode, _ prefix: KeyPrefix, _ data: [UInt8]) -> [UInt8] {
+    frame(code) { $0.raw([0] + prefix.bytes + data) }
+  }
+
+  private static func frame(_ code: PushCode, _ snr: SNR, _ rssi: Int8, _ rest: [UInt8]) -> [UInt8] {
+    frame(code) { $0.raw([snr.quarters, rssi].map { UInt8(bitPattern: $0) } + rest) }
   }
 }
 

@@ -200,82 +200,55 @@ extension Reply {
 
   /// The bare frame.
   public func encode() -> [UInt8] {
-    var writer = FrameWriter(code: code)
     switch self {
-    case .ok, .noMoreMessages, .disabled: break
-    case .error(let error): if let error { writer.u8(error.rawValue) }
-    case .contactsStart(let number), .endOfContacts(let number), .currentTime(let number): writer.u32(number)
-    case .contact(let contact): contact.write(to: &writer)
-    case .selfInfo(let info): info.write(to: &writer)
+    case .ok: Self.frame(.ok) { _ in }
+    case .error(let error): Self.frame(.error) { if let error { $0.u8(error.rawValue) } }
+    case .contactsStart(let number): Self.frame(.contactsStart) { $0.u32(number) }
+    case .contact(let contact): Self.frame(.contact) { contact.write(to: &$0) }
+    case .endOfContacts(let number): Self.frame(.endOfContacts) { $0.u32(number) }
+    case .selfInfo(let info): Self.frame(.selfInfo) { info.write(to: &$0) }
     case .sent(let sent):
-      writer.u8(sent.flood ? 1 : 0)
-      writer.raw(sent.ackOrTag.bytes)
-      writer.u32(sent.suggestedTimeout)
-    case .message(.contact(let message)): message.write(to: &writer)
-    case .message(.channel(let message)): message.write(to: &writer)
-    case .message(.datagram(let datagram)): datagram.write(to: &writer)
-    case .exportContact(let bytes): writer.raw(bytes)
-    case .privateKey(let bytes), .signature(let bytes): writer.fixed(bytes, 64)
-    case .battery(let battery): battery.write(to: &writer)
-    case .deviceInfo(let info): info.write(to: &writer)
-    case .channelInfo(let channel): channel.write(to: &writer)
-    case .signStart(let limit):
-      writer.u8(0)
-      writer.u32(limit)
-    case .customVariables(let text): writer.raw(text.bytes)
-    case .advertPath(let time, let path):
-      writer.u32(time)
-      writer.u8(path.length.raw)
-      writer.raw(path.bytes)
-    case .tuning(let tuning): tuning.write(to: &writer)
-    case .stats(let stats): stats.write(to: &writer)
-    case .autoAdd(let autoAdd): autoAdd.write(to: &writer)
-    case .allowedRepeatFrequencies(let ranges):
-      for range in ranges {
-        writer.u32(range.lowest)
-        writer.u32(range.highest)
+      Self.frame(.sent) {
+        $0.u8(sent.flood ? 1 : 0)
+        $0.raw(sent.ackOrTag.bytes)
+        $0.u32(sent.suggestedTimeout)
       }
-    case .defaultFloodScope(let scope): scope?.write(to: &writer)
-    case .unknown(_, let payload): writer.raw(payload)
+    case .message(.contact(let message)):
+      Self.frame(message.snr == nil ? .contactMessage : .contactMessageV3) { message.write(to: &$0) }
+    case .message(.channel(let message)):
+      Self.frame(message.snr == nil ? .channelMessage : .channelMessageV3) { message.write(to: &$0) }
+    case .message(.datagram(let datagram)): Self.frame(.channelData) { datagram.write(to: &$0) }
+    case .currentTime(let number): Self.frame(.currentTime) { $0.u32(number) }
+    case .noMoreMessages: Self.frame(.noMoreMessages) { _ in }
+    case .exportContact(let bytes): Self.frame(.exportContact) { $0.raw(bytes) }
+    case .battery(let battery): Self.frame(.battery) { battery.write(to: &$0) }
+    case .deviceInfo(let info): Self.frame(.deviceInfo) { info.write(to: &$0) }
+    case .privateKey(let bytes): Self.frame(.privateKey) { $0.fixed(bytes, 64) }
+    case .disabled: Self.frame(.disabled) { _ in }
+    case .channelInfo(let channel): Self.frame(.channelInfo) { channel.write(to: &$0) }
+    case .signStart(let limit):
+      Self.frame(.signStart) {
+        $0.u8(0)
+        $0.u32(limit)
+      }
+    case .signature(let bytes): Self.frame(.signature) { $0.fixed(bytes, 64) }
+    case .customVariables(let text): Self.frame(.customVariables) { $0.raw(text.bytes) }
+    case .advertPath(let time, let path):
+      Self.frame(.advertPath) {
+        $0.u32(time)
+        $0.raw([path.length.raw] + path.bytes)
+      }
+    case .tuning(let tuning): Self.frame(.tuning) { tuning.write(to: &$0) }
+    case .stats(let stats): Self.frame(.stats) { stats.write(to: &$0) }
+    case .autoAdd(let autoAdd): Self.frame(.autoAdd) { autoAdd.write(to: &$0) }
+    case .allowedRepeatFrequencies(let ranges):
+      Self.frame(.allowedRepeatFrequencies) { for end in ranges.flatMap({ [$0.lowest, $0.highest] }) { $0.u32(end) } }
+    case .defaultFloodScope(let scope): Self.frame(.defaultFloodScope) { scope?.write(to: &$0) }
+    case .unknown(let code, let payload): [code] + payload
     }
-    return writer.bytes
   }
 
-  /// The number that this reply begins with.
-  public var code: UInt8 {
-    if case .unknown(let code, _) = self { return code }
-    return knownCode.rawValue
-  }
-
-  private var knownCode: ReplyCode {
-    switch self {
-    case .ok, .unknown: .ok
-    case .error: .error
-    case .contactsStart: .contactsStart
-    case .contact: .contact
-    case .endOfContacts: .endOfContacts
-    case .selfInfo: .selfInfo
-    case .sent: .sent
-    case .message(.contact(let message)): message.snr == nil ? .contactMessage : .contactMessageV3
-    case .message(.channel(let message)): message.snr == nil ? .channelMessage : .channelMessageV3
-    case .message(.datagram): .channelData
-    case .currentTime: .currentTime
-    case .noMoreMessages: .noMoreMessages
-    case .exportContact: .exportContact
-    case .battery: .battery
-    case .deviceInfo: .deviceInfo
-    case .privateKey: .privateKey
-    case .disabled: .disabled
-    case .channelInfo: .channelInfo
-    case .signStart: .signStart
-    case .signature: .signature
-    case .customVariables: .customVariables
-    case .advertPath: .advertPath
-    case .tuning: .tuning
-    case .stats: .stats
-    case .autoAdd: .autoAdd
-    case .allowedRepeatFrequencies: .allowedRepeatFrequencies
-    case .defaultFloodScope: .defaultFloodScope
-    }
+  private static func frame(_ code: ReplyCode, _ write: (inout FrameWriter) -> Void) -> [UInt8] {
+    FrameWriter.frame(code, write)
   }
 }

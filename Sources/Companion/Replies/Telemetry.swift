@@ -11,7 +11,6 @@ public struct SensorType: Hashable, Sendable, RawRepresentable {
 
   public static let voltage = SensorType(rawValue: 116)
   public static let temperature = SensorType(rawValue: 103)
-  public static let humidity = SensorType(rawValue: 104)
   public static let gps = SensorType(rawValue: 136)
 
   /// How the values of this type are laid out; `nil` for a type that is not known.
