@@ -39,7 +39,7 @@ struct MachineDoctor {
 
   /// What eMMC and newer SD cards say of their life: tenths that are used up, and whether the reserve runs out.
   private func wear() -> [Finding] {
-    Self.names(in: "\(root)/sys/block").filter { $0.hasPrefix("mmcblk") }.compactMap { disk in
+    Files.names(in: "\(root)/sys/block").filter { $0.hasPrefix("mmcblk") }.compactMap { disk in
       let device = "\(root)/sys/block/\(disk)/device"
       guard let life = Self.text("\(device)/life_time") else { return nil }
       let tenths =
@@ -57,7 +57,7 @@ struct MachineDoctor {
   /// A Raspberry Pi says that its supply is too weak; what else goes wrong then is hard to tell from other faults.
   private func power() -> [Finding] {
     var findings: [Finding] = []
-    for sensor in Self.names(in: "\(root)/sys/class/hwmon") {
+    for sensor in Files.names(in: "\(root)/sys/class/hwmon") {
       let device = "\(root)/sys/class/hwmon/\(sensor)"
       guard Self.text("\(device)/name") == "rpi_volt" else { continue }
       let isLow = Self.text("\(device)/in0_lcrit_alarm") == "1"
@@ -107,7 +107,7 @@ struct MachineDoctor {
 
   /// Checks for ModemManager, which takes serial ports for modems and talks to them.
   private func modemManager() -> Finding? {
-    let isThere = Self.names(in: "\(root)/proc").contains { name in
+    let isThere = Files.names(in: "\(root)/proc").contains { name in
       name.allSatisfy(\.isNumber) && Self.text("\(root)/proc/\(name)/comm") == "ModemManager"
     }
     guard isThere else { return nil }
@@ -121,25 +121,9 @@ struct MachineDoctor {
 
   /// The beginning of a small file, without white space at its end.
   static func text(_ location: String) -> String? {
-    let file = open(location, O_RDONLY | O_CLOEXEC)
-    guard file >= 0 else { return nil }
-    defer { close(file) }
-    guard case .bytes(let bytes) = Descriptor.read(file) else { return nil }
+    guard let bytes = Files.read(location) else { return nil }
     var text = String(decoding: bytes, as: UTF8.self)
     while text.last?.isWhitespace == true { text.removeLast() }
     return text
-  }
-
-  private static func names(in location: String) -> [String] {
-    guard let folder = opendir(location) else { return [] }
-    defer { closedir(folder) }
-    var names: [String] = []
-    while let entry = readdir(folder) {
-      let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
-        pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-      }
-      if !name.hasPrefix(".") { names.append(name) }
-    }
-    return names.sorted()
   }
 }

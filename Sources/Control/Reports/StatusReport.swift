@@ -93,10 +93,7 @@ struct StatusReport {
   }
 
   static var residentKibibytes: Int64? {
-    let file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC)
-    guard file >= 0 else { return nil }
-    defer { close(file) }
-    guard case .bytes(let bytes) = Descriptor.read(file) else { return nil }
+    guard let bytes = Files.read("/proc/self/statm") else { return nil }
     let words = String(decoding: bytes, as: UTF8.self).split(separator: " ")
     return words.count > 1 ? Int64(words[1]).map { $0 * Int64(sysconf(Int32(_SC_PAGESIZE))) / 1024 } : nil
   }

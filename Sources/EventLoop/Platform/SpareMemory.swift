@@ -39,12 +39,7 @@ public enum SpareMemory {
 
   /// Mappings of files, by their permissions (proc_pid_maps(5)).
   private static func mappedFiles(where fits: (ArraySlice<UInt8>) -> Bool) -> [Range<UInt>] {
-    let file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)
-    guard file >= 0 else { return [] }
-    defer { close(file) }
-    var bytes: [UInt8] = []
-    while bytes.count < 1 << 20, case .bytes(let more) = Descriptor.read(file, most: 16384) { bytes += more }
-    return bytes.split(separator: 10).compactMap { line in
+    (Files.read("/proc/self/maps", most: 1 << 20) ?? []).split(separator: 10).compactMap { line in
       let fields = line.split(separator: 0x20, omittingEmptySubsequences: true)
       guard fields.count >= 6, fits(fields[1]), fields[5].first == UInt8(ascii: "/") else { return nil }
       let ends = fields[0].split(separator: UInt8(ascii: "-")).map {

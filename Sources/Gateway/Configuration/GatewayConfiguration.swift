@@ -54,7 +54,7 @@ public struct GatewayConfiguration: Sendable {
 
 extension GatewayConfiguration {
   public init(file: String) throws(Failure) {
-    guard let bytes = WholeFile.read(file, most: Self.largestFile) else {
+    guard let bytes = Files.read(file, most: Self.largestFile) else {
       let reason = access(file, R_OK) == 0 ? "larger than 1 MiB" : SystemError("open").message
       throw Failure(description: "\(file): \(reason)")
     }

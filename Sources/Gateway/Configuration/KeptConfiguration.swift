@@ -37,11 +37,11 @@ extension GatewayConfiguration {
 
   private static func kept(of file: String) -> GatewayConfiguration? {
     // What is refused may still say where its store is.
-    let text = WholeFile.read(file, most: largestFile).map { String(decoding: $0, as: UTF8.self) } ?? ""
+    let text = Files.read(file, most: largestFile).map { String(decoding: $0, as: UTF8.self) } ?? ""
     let named = text.lines.first { $0.pieces(at: "=")[0].filter { $0 != " " } == "location" }
     let stores = [named.map { $0.pieces(at: "\"") }.flatMap { $0.count > 1 ? $0[1] : nil }, usualStore]
     for location in stores.compactMap({ $0.map(place) }) {
-      guard let bytes = WholeFile.read(location, most: 2 * largestFile), bytes.starts(with: mark(file)) else {
+      guard let bytes = Files.read(location, most: 2 * largestFile), bytes.starts(with: mark(file)) else {
         continue
       }
       // `try?`: without one that is right, the mistakes of the file are told.
@@ -55,7 +55,7 @@ extension GatewayConfiguration {
   /// Keeps it, which was read from `file`, for the next start.
   func keep(of file: String) throws(SystemError) {
     let (bytes, location) = (Self.mark(file) + source, Self.place(store.location))
-    guard refusal == nil, WholeFile.read(location, most: 2 * Self.largestFile) != bytes else { return }
+    guard refusal == nil, Files.read(location, most: 2 * Self.largestFile) != bytes else { return }
     try WholeFile.write(bytes, to: location)
   }
 

@@ -33,7 +33,7 @@ struct UpstreamFolder {
     for name in names() {
       let file = "\(location)/\(name).toml"
       do throws(Failure) {
-        guard let bytes = WholeFile.read(file, most: Self.maxBytes) else {
+        guard let bytes = Files.read(file, most: Self.maxBytes) else {
           throw Failure(description: "\(file): cannot be read")
         }
         let parsed = try Self.parse(bytes, file: file)
@@ -51,16 +51,7 @@ struct UpstreamFolder {
   }
 
   private func names() -> [String] {
-    guard let folder = opendir(location) else { return [] }
-    defer { closedir(folder) }
-    var names: [String] = []
-    while let entry = Glibc.readdir(folder) {
-      let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
-        pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-      }
-      if name.hasSuffix(".toml"), !name.hasPrefix(".") { names.append(String(name.dropLast(5))) }
-    }
-    return names.sorted()
+    Files.names(in: location).filter { $0.hasSuffix(".toml") }.map { String($0.dropLast(5)) }
   }
 
   /// An upstream, problems that prevent it from working, and warnings.

@@ -29,14 +29,4 @@ enum WholeFile {
     fsync(folder)
     close(folder)
   }
-
-  /// `nil` if it cannot be read, or has `most` bytes or more.
-  static func read(_ location: String, most: Int) -> [UInt8]? {
-    let descriptor = open(location, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { return nil }
-    defer { close(descriptor) }
-    var bytes: [UInt8] = []
-    while case .bytes(let more) = Descriptor.read(descriptor), bytes.count < most { bytes += more }
-    return bytes.count < most ? bytes : nil
-  }
 }

@@ -55,12 +55,7 @@ final class SupplyWatch {
   private static func alarm(_ root: String) -> String? {
     for number in 0..<32 {
       let device = "\(root)/sys/class/hwmon/hwmon\(number)"
-      let name = open("\(device)/name", O_RDONLY | O_CLOEXEC)
-      guard name >= 0 else { continue }
-      defer { close(name) }
-      if case .bytes(let bytes) = Descriptor.read(name, most: 64), bytes.starts(with: Array("rpi_volt".utf8)) {
-        return "\(device)/in0_lcrit_alarm"
-      }
+      if Files.read("\(device)/name")?.starts(with: "rpi_volt".utf8) == true { return "\(device)/in0_lcrit_alarm" }
     }
     return nil
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import Glibc
 
 /// The kernel's radio switches. Source: Linux, `include/uapi/linux/rfkill.h`, `Documentation/ABI/stable/sysfs-class-rfkill`.
@@ -14,13 +15,8 @@ public enum Rfkill {
 
   /// The Bluetooth switches of this machine.
   public static func bluetooth(root: String = "/sys/class/rfkill") -> [Block] {
-    guard let folder = opendir(root) else { return [] }
-    defer { closedir(folder) }
     var found: [Block] = []
-    while let entry = readdir(folder) {
-      let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
-        String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-      }
+    for name in Files.names(in: root) {
       let place = "\(root)/\(name)"
       guard name.hasPrefix("rfkill"), SmallFile.read("\(place)/type") == "bluetooth" else { continue }
       found.append(
@@ -45,12 +41,6 @@ public enum Rfkill {
 /// One-line files, as sysfs has them.
 enum SmallFile {
   static func read(_ location: String) -> String? {
-    let descriptor = open(location, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { return nil }
-    defer { close(descriptor) }
-    var bytes = [UInt8](repeating: 0, count: 256)
-    let count = Glibc.read(descriptor, &bytes, bytes.count)
-    guard count >= 0 else { return nil }
-    return String(decoding: bytes.prefix(count).prefix { $0 != 10 }, as: UTF8.self)
+    Files.read(location).map { String(decoding: $0.prefix { $0 != 10 }, as: UTF8.self) }
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import Glibc
 
 /// Serial devices that may be radios.
@@ -15,10 +16,10 @@ public enum SerialDevices {
   /// names, the kernel's names. `root` precedes each path; empty except in tests.
   public static func all(root: String = "") -> [String] {
     for folder in ["/dev/meshpost", "/dev/serial/by-id"] {
-      let names = PortHolder.entries(root + folder).filter { !$0.hasPrefix(".") }
+      let names = Files.names(in: root + folder)
       if !names.isEmpty { return names.map { "\(root)\(folder)/\($0)" } }
     }
-    let names = PortHolder.entries(root + "/dev").filter { $0.hasPrefix("ttyACM") || $0.hasPrefix("ttyUSB") }
+    let names = Files.names(in: root + "/dev").filter { $0.hasPrefix("ttyACM") || $0.hasPrefix("ttyUSB") }
     return names.map { "\(root)/dev/\($0)" }
   }
 }

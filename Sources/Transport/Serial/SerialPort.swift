@@ -130,8 +130,8 @@ final class SerialPort {
 /// Processes that have a device open, as far as this user can see.
 enum PortHolder {
   static func name(of device: String) -> String? {
-    for process in entries("/proc") where process.allSatisfy(\.isNumber) && Int32(process) != getpid() {
-      for descriptor in entries("/proc/\(process)/fd") {
+    for process in Files.names(in: "/proc") where process.allSatisfy(\.isNumber) && Int32(process) != getpid() {
+      for descriptor in Files.names(in: "/proc/\(process)/fd") {
         let link = "/proc/\(process)/fd/\(descriptor)"
         guard target(link) == device, isSame(link, device) else { continue }
         return "\(command(process)) (process \(process))"
@@ -147,19 +147,6 @@ enum PortHolder {
     return theirs.st_rdev == ours.st_rdev && (theirs.st_dev == ours.st_dev || !device.hasPrefix("/dev/pts/"))
   }
 
-  static func entries(_ folder: String) -> [String] {
-    guard let stream = opendir(folder) else { return [] }
-    defer { closedir(stream) }
-    var names: [String] = []
-    while let entry = readdir(stream) {
-      let name = withUnsafePointer(to: &entry.pointee.d_name) {
-        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-      }
-      if name != ".", name != ".." { names.append(name) }
-    }
-    return names.sorted()
-  }
-
   static func target(_ link: String) -> String {
     var buffer = [CChar](repeating: 0, count: 4096)
     let count = readlink(link, &buffer, buffer.count)
@@ -167,10 +154,7 @@ enum PortHolder {
   }
 
   private static func command(_ process: String) -> String {
-    let file = open("/proc/\(process)/comm", O_RDONLY | O_CLOEXEC)
-    guard file >= 0 else { return "a program" }
-    defer { close(file) }
-    guard case .bytes(let bytes) = Descriptor.read(file) else { return "a program" }
+    guard let bytes = Files.read("/proc/\(process)/comm") else { return "a program" }
     return String(decoding: bytes.filter { $0 > 0x20 }, as: UTF8.self)
   }
 }

@@ -2,6 +2,7 @@
 
 import Console
 import Escaping
+import EventLoop
 import Glibc
 
 /// Reads whole files, up to a limit.
@@ -127,27 +128,13 @@ enum Folder {
     guard mkdir(location, 0o700) == 0 || errno == EEXIST else { throw Failure.file(location) }
   }
 
-  /// What is in it, without hidden files; nothing if it cannot be read.
-  static func names(_ location: String) -> [String] {
-    guard let folder = opendir(location) else { return [] }
-    defer { closedir(folder) }
-    var names: [String] = []
-    while let entry = readdir(folder) {
-      let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
-        pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-      }
-      if !name.begins(with: ".") { names.append(name) }
-    }
-    return names
-  }
-
   /// Does `work` in a folder for the owner only, inside `location`, which is gone afterwards with the files in it.
   static func temporary<Value>(in location: String, _ work: (String) throws -> Value) throws -> Value {
     var template = Array("\(location)/.meshpost-XXXXXX".utf8CString)
     guard let made = mkdtemp(&template) else { throw Failure.file(location) }
     let folder = String(cString: made)
     defer {
-      for name in names(folder) { unlink("\(folder)/\(name)") }
+      for name in Files.names(in: folder) { unlink("\(folder)/\(name)") }
       rmdir(folder)
     }
     return try work(folder)

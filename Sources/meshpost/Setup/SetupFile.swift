@@ -3,6 +3,7 @@
 import ArgumentParser
 import Console
 import Escaping
+import EventLoop
 import Glibc
 
 /// The files that `meshpost setup` writes: the configuration, and secrets beside it.
@@ -130,7 +131,7 @@ extension Setup {
   /// Has the daemon check `text` as if it were written, with the secrets as they would be.
   private func trial(of text: String) throws -> ConfigurationCheck {
     try Folder.temporary(in: Folder.of(config)) { folder in
-      for name in Folder.names(credentials) where secrets[name] == nil {
+      for name in Files.names(in: credentials) where secrets[name] == nil {
         symlink(Folder.resolved("\(credentials)/\(name)"), "\(folder)/\(name)")
       }
       for (name, secret) in secrets { try OutputFile.write(secret + "\n", to: "\(folder)/\(name)", isSecret: true) }
