@@ -175,8 +175,8 @@ let package = Package(
     .executableTarget(
       name: "meshpost",
       dependencies: [
-        "CLinux", "COpenSSL", "Console", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Release", "TOML",
-        "Timing", "Transport", "Web",
+        "CLinux", "COpenSSL", "Companion", "Console", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Release",
+        "TOML", "Timing", "Transport", "Web",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ], swiftSettings: strict),
     .executableTarget(

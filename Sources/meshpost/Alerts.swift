@@ -43,9 +43,7 @@ struct AlertsCommand: ParsableCommand {
         json.field("by", by ?? user)
         json.field("note", note)
       }
-      let answer = try ControlClient(connection).post("/v1/alerts/acknowledge", body: body)
-      if connection.json { return print(answer.text) }
-      print(styled: Show.alert(answer.value))
+      try ControlClient(connection).carryOut("/v1/alerts/acknowledge", body: body) { print(styled: Show.alert($0)) }
     }
   }
 

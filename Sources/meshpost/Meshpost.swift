@@ -118,9 +118,7 @@ struct StatusCommand: ParsableCommand {
   @OptionGroup var connection: Connection
 
   func run() throws {
-    let status = try ControlClient(connection).get("/v1/status")
-    if connection.json { return print(status.text) }
-    Show.status(status.value)
+    try ControlClient(connection).show("/v1/status") { Show.status($0) }
   }
 }
 
@@ -170,9 +168,7 @@ struct OutboxCommand: ParsableCommand {
     @OptionGroup var connection: Connection
 
     func run() throws {
-      let outbox = try ControlClient(connection).get("/v1/outbox")
-      if connection.json { return print(outbox.text) }
-      Show.outbox(outbox.value)
+      try ControlClient(connection).show("/v1/outbox") { Show.outbox($0) }
     }
   }
 
@@ -216,8 +212,7 @@ struct OutboxCommand: ParsableCommand {
 
     func run() throws {
       let target = "/v1/outbox/drop?upstream=\(ControlClient.escape(upstream))"
-      let answer = try ControlClient(connection).post(target)
-      print(connection.json ? answer.text : "\(answer.value["dropped"]?.integer ?? 0) dead letters deleted")
+      try ControlClient(connection).carryOut(target) { print("\($0["dropped"]?.integer ?? 0) dead letters deleted") }
     }
   }
 
@@ -227,8 +222,9 @@ struct OutboxCommand: ParsableCommand {
     @OptionGroup var connection: Connection
 
     func run() throws {
-      let answer = try ControlClient(connection).post("/v1/outbox/resume")
-      print(connection.json ? answer.text : "retrying upstreams; see `meshpost status`")
+      try ControlClient(connection).carryOut("/v1/outbox/resume") { _ in
+        print("retrying upstreams; see `meshpost status`")
+      }
     }
   }
 }

@@ -158,16 +158,15 @@ struct UpstreamCommand: ParsableCommand {
 
     func run() throws {
       let target = "/v1/upstreams/test?upstream=\(ControlClient.escape(upstream))"
-      let answer = try ControlClient(connection).post(target, limit: 660)
-      print(connection.json ? answer.text : "\(upstream) answers and accepts this gateway")
+      try ControlClient(connection).carryOut(target, limit: 660) { _ in
+        print("\(upstream) answers and accepts this gateway")
+      }
     }
   }
 
   fileprivate static func act(_ verb: String, _ upstream: String, _ connection: Connection) throws {
     let target = "/v1/upstreams/\(verb)?upstream=\(ControlClient.escape(upstream))"
-    let answer = try ControlClient(connection).post(target)
-    if connection.json { return print(answer.text) }
-    Show.upstream(answer.value)
+    try ControlClient(connection).carryOut(target) { Show.upstream($0) }
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import EventLoop
 import Glibc
 import JSON
@@ -43,7 +44,9 @@ struct WebSecrets {
     }
     var kept = Kept(hash: value["password"]?.string)
     for session in value["sessions"]?.array ?? [] {
-      guard let digest = session["digest"]?.string.flatMap(Self.digest), let used = session["used_at"]?.integer else {
+      guard let digest = session["digest"]?.string.flatMap({ Hex.bytes($0) }), digest.count == 32,
+        let used = session["used_at"]?.integer
+      else {
         continue
       }
       kept.sessions.append((digest, used))
@@ -56,7 +59,7 @@ struct WebSecrets {
     let bytes = JSONWriter.object { json in
       json.field("password", kept.hash)
       json.objects("sessions", kept.sessions) { session, json in
-        json.field("digest", Self.text(session.digest))
+        json.field("digest", Hex.string(session.digest))
         json.field("used_at", session.usedAt)
       }
     }
@@ -69,25 +72,5 @@ struct WebSecrets {
 
   private func failure(_ call: String) -> Failure {
     Failure(description: "\(location): \(call): \(String(cString: strerror(errno)))")
-  }
-
-  private static func text(_ digest: [UInt8]) -> String {
-    digest.map { byte in
-      let digits = String(byte, radix: 16)
-      return digits.utf8.count == 1 ? "0" + digits : digits
-    }.joined()
-  }
-
-  private static func digest(_ text: String) -> [UInt8]? {
-    let digits = Array(text.utf8)
-    guard digits.count == 64 else { return nil }
-    var bytes: [UInt8] = []
-    for place in stride(from: 0, to: digits.count, by: 2) {
-      guard let byte = UInt8(String(decoding: digits[place..<(place + 2)], as: UTF8.self), radix: 16) else {
-        return nil
-      }
-      bytes.append(byte)
-    }
-    return bytes
   }
 }

@@ -31,6 +31,18 @@ struct ControlClient {
     try ask(HTTPRequest("POST", target, body: body), limit)
   }
 
+  /// Prints the answer: as it came with `--json`, else by `show`.
+  func show(_ target: String, limit: Int = 30, _ show: (JSONValue) -> Void) throws {
+    let answer = try get(target, limit: limit)
+    if connection.json { print(answer.text) } else { show(answer.value) }
+  }
+
+  /// Has the gateway do something, and prints the answer in the same way.
+  func carryOut(_ target: String, body: [UInt8] = [], limit: Int = 30, _ show: (JSONValue) -> Void) throws {
+    let answer = try post(target, body: body, limit: limit)
+    if connection.json { print(answer.text) } else { show(answer.value) }
+  }
+
   /// Rows as they come: printed as they are with `--json`, else shown for people.
   /// Returns which other radios there are.
   @discardableResult

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Companion
 import Glibc
 import JSON
 
@@ -67,7 +68,7 @@ enum PacketCapture {
   }
 
   static func record(_ row: JSONValue) -> [UInt8] {
-    let packet = tap(row) + bytes(row["raw"]?.string ?? "")
+    let packet = tap(row) + (Hex.bytes(row["raw"]?.string ?? "") ?? [])
     let at = row["at"]?.integer ?? 0
     let length = little(UInt32(clamping: packet.count))
     return little(UInt32(clamping: at / 1000)) + little(UInt32(clamping: at % 1000 * 1000)) + length + length + packet
@@ -86,11 +87,4 @@ enum PacketCapture {
   }
 
   private static func little(_ number: UInt32) -> [UInt8] { withUnsafeBytes(of: number.littleEndian) { Array($0) } }
-
-  private static func bytes(_ hex: String) -> [UInt8] {
-    let digits = Array(hex.utf8)
-    return stride(from: 0, to: digits.count - 1, by: 2).compactMap { place in
-      UInt8(String(decoding: digits[place...place + 1], as: UTF8.self), radix: 16)
-    }
-  }
 }

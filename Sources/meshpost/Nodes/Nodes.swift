@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Companion
 import Console
 import Escaping
 import Glibc
@@ -49,8 +50,7 @@ struct ContactCommand: ParsableCommand {
 
     func run() throws {
       let query = node.map { "?contact=\(ControlClient.escape($0))" } ?? ""
-      let answer = try ControlClient(connection).get("/v1/contacts/export\(query)")
-      print(connection.json ? answer.text : answer.value["link"]?.string ?? "")
+      try ControlClient(connection).show("/v1/contacts/export\(query)") { print($0["link"]?.string ?? "") }
     }
   }
 
@@ -61,8 +61,9 @@ struct ContactCommand: ParsableCommand {
 
     func run() throws {
       let body = JSONWriter.object { $0.field("link", link) }
-      let answer = try ControlClient(connection).post("/v1/contacts/import", body: body)
-      print(connection.json ? answer.text : "added \(answer.value["key"]?.string ?? "?") to the radio's contacts")
+      try ControlClient(connection).carryOut("/v1/contacts/import", body: body) {
+        print("added \($0["key"]?.string ?? "?") to the radio's contacts")
+      }
     }
   }
 
@@ -95,8 +96,7 @@ struct ContactCommand: ParsableCommand {
         json.field("reset", reset)
         json.field("discover", discover)
       }
-      let answer = try ControlClient(connection).post("/v1/contacts/path", body: body, limit: 90)
-      print(connection.json ? answer.text : Show.path(answer.value))
+      try ControlClient(connection).carryOut("/v1/contacts/path", body: body, limit: 90) { print(Show.path($0)) }
     }
   }
 }
@@ -119,7 +119,7 @@ struct ChannelCommand: ParsableCommand {
 
     func run() throws {
       let fresh = new ? (0..<16).map { _ in UInt8.random(in: .min ... .max) } : nil
-      let key = fresh.map(Hexadecimal.string) ?? (secret == "-" ? HiddenPrompt.line("secret: ") : secret)
+      let key = fresh.map { Hex.string($0) } ?? (secret == "-" ? HiddenPrompt.line("secret: ") : secret)
       let body = JSONWriter.object { json in
         json.field("channel", channel)
         json.field("secret", key)
@@ -128,7 +128,7 @@ struct ChannelCommand: ParsableCommand {
       let answer = try ControlClient(connection).post("/v1/channels/add", body: body)
       let scope = answer.value["region"]?.string
       let link = fresh.map {
-        "meshcore://channel/add?name=\(ControlClient.escape(channel))&secret=\(Hexadecimal.string($0))"
+        "meshcore://channel/add?name=\(ControlClient.escape(channel))&secret=\(Hex.string($0))"
           + (scope.map { "&region_scope=\(ControlClient.escape($0))" } ?? "")
       }
       guard !connection.json else {
@@ -314,13 +314,6 @@ enum NodeAsking {
 
 enum Asking {
   static func done(_ target: String, _ body: [UInt8], _ message: String, _ connection: Connection) throws {
-    let answer = try ControlClient(connection).post(target, body: body)
-    print(connection.json ? answer.text : message)
-  }
-}
-
-enum Hexadecimal {
-  static func string(_ bytes: [UInt8]) -> String {
-    bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    try ControlClient(connection).carryOut(target, body: body) { _ in print(message) }
   }
 }

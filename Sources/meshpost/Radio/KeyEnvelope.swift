@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import COpenSSL
+import Companion
 import Glibc
 import JSON
 
@@ -29,17 +30,17 @@ enum KeyEnvelope {
     let sealed = try encrypt(secret, try key(passphrase, salt), nonce)
     return [
       ("kdf", .string("scrypt")), ("n", .integer(Int64(cost))), ("r", .integer(Int64(block))),
-      ("p", .integer(Int64(parallel))), ("salt", .string(Hexadecimal.string(salt))), ("cipher", .string("aes-256-gcm")),
-      ("nonce", .string(Hexadecimal.string(nonce))), ("text", .string(Hexadecimal.string(sealed))),
+      ("p", .integer(Int64(parallel))), ("salt", .string(Hex.string(salt))), ("cipher", .string("aes-256-gcm")),
+      ("nonce", .string(Hex.string(nonce))), ("text", .string(Hex.string(sealed))),
     ]
   }
 
   static func open(_ envelope: JSONValue, passphrase: String) throws -> [UInt8] {
     guard envelope["kdf"]?.string == "scrypt", envelope["n"]?.integer == Int64(cost),
       envelope["r"]?.integer == Int64(block), envelope["p"]?.integer == Int64(parallel),
-      envelope["cipher"]?.string == "aes-256-gcm", let salt = Hexadecimal.bytes(envelope["salt"]?.string),
-      let nonce = Hexadecimal.bytes(envelope["nonce"]?.string), nonce.count == 12,
-      let text = Hexadecimal.bytes(envelope["text"]?.string), text.count > tagSize
+      envelope["cipher"]?.string == "aes-256-gcm", let salt = envelope["salt"]?.string.flatMap({ Hex.bytes($0) }),
+      let nonce = envelope["nonce"]?.string.flatMap({ Hex.bytes($0) }), nonce.count == 12,
+      let text = envelope["text"]?.string.flatMap({ Hex.bytes($0) }), text.count > tagSize
     else { throw Failure.unknownForm }
     return try decrypt(text, try key(passphrase, salt), nonce)
   }
@@ -80,17 +81,5 @@ enum KeyEnvelope {
     var end = [UInt8](repeating: 0, count: 16)
     guard EVP_DecryptFinal_ex(context, &end, &rest) == 1 else { throw Failure.wrongPassphrase }
     return secret
-  }
-}
-
-extension Hexadecimal {
-  static func bytes(_ hex: String?) -> [UInt8]? {
-    guard let digits = hex.map({ Array($0.utf8) }), digits.count % 2 == 0 else { return nil }
-    var bytes: [UInt8] = []
-    for place in stride(from: 0, to: digits.count, by: 2) {
-      guard let byte = UInt8(String(decoding: digits[place..<place + 2], as: UTF8.self), radix: 16) else { return nil }
-      bytes.append(byte)
-    }
-    return bytes
   }
 }

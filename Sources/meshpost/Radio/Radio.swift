@@ -53,8 +53,7 @@ struct RadioCommand: ParsableCommand {
       let given = try pin ?? fromFile() ?? asked()
       let body = given.map { pin in JSONWriter.object { $0.field("pin", pin) } } ?? []
       let target = "/v1/radio/pair?address=\(ControlClient.escape(address))"
-      let answer = try ControlClient(connection).post(target, body: body, limit: 180)
-      print(connection.json ? answer.text : "paired with \(address)")
+      try ControlClient(connection).carryOut(target, body: body, limit: 180) { _ in print("paired with \(address)") }
     }
 
     private func fromFile() throws -> String? {
@@ -79,8 +78,9 @@ struct RadioCommand: ParsableCommand {
 
     func run() throws {
       let target = "/v1/radio/forget?address=\(ControlClient.escape(address))"
-      let answer = try ControlClient(connection).post(target)
-      print(connection.json ? answer.text : "removed \(address); the radio may still have a bond with this machine")
+      try ControlClient(connection).carryOut(target) { _ in
+        print("removed \(address); the radio may still have a bond with this machine")
+      }
     }
   }
 }

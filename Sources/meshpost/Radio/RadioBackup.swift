@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Companion
 import Console
 import Glibc
 import JSON
@@ -30,7 +31,7 @@ extension RadioCommand {
       }
       if let passphrase {
         let answer = try client.post("/v1/radio/private-key", body: JSONValue.object([("export", .bool(true))]).bytes)
-        let key = Hexadecimal.bytes(answer.value["private_key"]?.string) ?? []
+        let key = answer.value["private_key"]?.string.flatMap { Hex.bytes($0) } ?? []
         let sealed = try KeyEnvelope.seal(key, passphrase: passphrase)
         try output.write(JSONValue.object([("kind", .string("private_key"))] + sealed).text + "\n")
       }
@@ -120,7 +121,7 @@ extension RadioCommand {
       }
       do {
         let key = try KeyEnvelope.open(envelope, passphrase: passphrase)
-        let body = JSONValue.object([("import", .string(Hexadecimal.string(key)))])
+        let body = JSONValue.object([("import", .string(Hex.string(key)))])
         _ = try client.post("/v1/radio/private-key", body: body.bytes)
       } catch let failure as KeyEnvelope.Failure {
         throw Failure.say("\(failure)", EX_DATAERR)

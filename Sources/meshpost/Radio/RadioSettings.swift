@@ -11,9 +11,7 @@ extension RadioCommand {
     @OptionGroup var connection: Connection
 
     func run() throws {
-      let answer = try ControlClient(connection).get("/v1/radio")
-      if connection.json { return print(answer.text) }
-      print(lines: Show.radioInfo(answer.value))
+      try ControlClient(connection).show("/v1/radio") { print(lines: Show.radioInfo($0)) }
     }
   }
 
