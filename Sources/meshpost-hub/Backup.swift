@@ -26,12 +26,10 @@ struct Backup: AsyncParsableCommand {
     do {
       let bytes = try HubBackup.make(of: configuration, to: file, patience: .seconds(patience))
       print("\(file): \(bytes) bytes, verified")
-    } catch let failure as HubBackup.Failure {
-      Console.error("error: \(failure)")
-      throw ExitCode(failure.isPlace ? 73 : 74)  // EX_CANTCREAT, EX_IOERR
+    } catch let trouble as HubBackup.Failure {
+      throw failure("\(trouble)", trouble.isPlace ? 73 : 74)  // EX_CANTCREAT, EX_IOERR
     } catch {
-      Console.error("error: \(configuration.location): \(error)")
-      throw ExitCode(74)  // EX_IOERR
+      throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
     }
   }
 }

@@ -28,16 +28,14 @@ struct Serve: AsyncParsableCommand {
     do {
       configuration = try HubConfiguration(file: config)
     } catch {
-      Console.error("error: \(error)")
-      throw ExitCode(78)  // EX_CONFIG
+      throw failure("\(error)", 78)  // EX_CONFIG
     }
     HubLog.level = configuration.logLevel
     let server: HubServer
     do {
       server = try HubServer(configuration)
     } catch {
-      Console.error("error: \(configuration.location): \(error)")
-      throw ExitCode(74)  // EX_IOERR
+      throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
     }
     let reloading = reloadOnHangUp(server, configuration)
     let duties = HubDuties(server)
@@ -51,11 +49,9 @@ struct Serve: AsyncParsableCommand {
         HubLog.write(.notice, "listening on \(configuration.host) port \(port)")
       }
     } catch let error as HubDatabaseError {
-      Console.error("error: \(configuration.location): \(error)")
-      throw ExitCode(74)  // EX_IOERR
+      throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
     } catch {
-      Console.error("error: \(error)")
-      throw ExitCode(69)  // EX_UNAVAILABLE
+      throw failure("\(error)", 69)  // EX_UNAVAILABLE
     }
   }
 

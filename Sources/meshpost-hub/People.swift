@@ -90,7 +90,7 @@ struct People: AsyncParsableCommand {
         if refusal == nil { try await People.note(store, name, ["removed": "true"]) }
         return refusal
       }
-      if let refusal { throw People.failure(refusal.description) }
+      if let refusal { throw failure(refusal.description) }
       print("removed \(name)")
     }
   }
@@ -125,11 +125,6 @@ struct People: AsyncParsableCommand {
   static func note(_ store: HubStore, _ name: String, _ detail: [String: String]) async throws {
     let user = getpwuid(getuid()).map { String(cString: $0.pointee.pw_name) } ?? "\(getuid())"
     try await store.note(HubDeed(person: name, by: user, detail, at: Beside.now))
-  }
-
-  static func failure(_ words: String) -> ExitCode {
-    Console.error("error: \(words)")
-    return ExitCode(65)  // EX_DATAERR
   }
 
   static func ask(_ file: String?) throws -> String {

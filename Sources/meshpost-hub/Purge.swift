@@ -13,8 +13,7 @@ struct Beside: ParsableArguments {
     do {
       return try HubConfiguration(file: config, for: .beside)
     } catch {
-      Console.error("error: \(error)")
-      throw ExitCode(78)  // EX_CONFIG
+      throw failure("\(error)", 78)  // EX_CONFIG
     }
   }
 
@@ -27,8 +26,7 @@ struct Beside: ParsableArguments {
     } catch let code as ExitCode {
       throw code
     } catch {
-      Console.error("error: \(configuration.location): \(error)")
-      throw ExitCode(74)  // EX_IOERR
+      throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
     }
   }
 
@@ -83,8 +81,7 @@ struct PurgeOld: AsyncParsableCommand {
   func run() async throws {
     let configuration = try beside.configuration()
     guard !retention || !configuration.retention.isEmpty else {
-      Console.error("error: the configuration has no [retention]")
-      throw ExitCode(78)  // EX_CONFIG
+      throw failure("the configuration has no [retention]", 78)  // EX_CONFIG
     }
     let plan = plan(configuration)
     try await beside.store(configuration, writes: !dryRun) { store in
@@ -122,8 +119,7 @@ struct PurgeOld: AsyncParsableCommand {
   private func confirm(_ found: Hub.Purge.Count, isMost: Bool) throws {
     if moreThanHalf || (yes && !isMost) { return }
     guard Self.isTerminal else {
-      Console.error("error: that is more than half of it: if it is meant, add --more-than-half")
-      throw ExitCode(64)  // EX_USAGE
+      throw failure("that is more than half of it: if it is meant, add --more-than-half", 64)  // EX_USAGE
     }
     Console.line(text: "Delete \(found.message)\(isMost ? ", which is more than half" : "")? [y/N] ", end: "")
     fflush(nil)

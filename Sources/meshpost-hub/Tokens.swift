@@ -42,7 +42,7 @@ struct Tokens: ParsableCommand {
     func run() throws {
       let folder = try Tokens.folder(beside)
       if !another, folder.tokens.contains(where: { $0.gateway == gateway }) {
-        throw Tokens.failure("\(gateway) has a token; `--another` makes a second one")
+        throw failure("\(gateway) has a token; `--another` makes a second one")
       }
       print(try Tokens.changing { () throws(HubConfiguration.Failure) in try folder.add(gateway) })
       Console.error("On the gateway: sudo meshpost setup --name \(gateway), and this token when it asks for one.")
@@ -62,8 +62,7 @@ struct Tokens: ParsableCommand {
     func run() throws {
       let folder = try Tokens.folder(beside)
       guard let token = folder.tokens.first(where: { $0.gateway == gateway }) else {
-        Console.error("error: \(gateway) has no token in \(folder.folder)")
-        throw ExitCode(67)  // EX_NOUSER
+        throw failure("\(gateway) has no token in \(folder.folder)", 67)  // EX_NOUSER
       }
       try Tokens.changing { () throws(HubConfiguration.Failure) in try folder.remove(gateway, keepsNewest: keepNewest) }
       let removed = token.secrets.count - (keepNewest ? 1 : 0)
@@ -97,14 +96,8 @@ struct Tokens: ParsableCommand {
     do throws(HubConfiguration.Failure) {
       return try work()
     } catch {
-      Console.error("error: \(error)")
-      throw ExitCode(73)  // EX_CANTCREAT
+      throw failure("\(error)", 73)  // EX_CANTCREAT
     }
-  }
-
-  static func failure(_ message: String) -> ExitCode {
-    Console.error("error: \(message)")
-    return ExitCode(65)  // EX_DATAERR
   }
 
   static func count(_ tokens: Int) -> String { "\(tokens) \(tokens == 1 ? "token" : "tokens")" }

@@ -26,15 +26,13 @@ struct Consume: AsyncParsableCommand {
       settings = consume
       brokers = try BrokerPlace.all(settings)
     } catch {
-      Console.error("error: \(error)")
-      throw ExitCode(78)  // EX_CONFIG
+      throw failure("\(error)", 78)  // EX_CONFIG
     }
     let consumption: Consumption
     do {
       consumption = try Consumption(configuration, settings)
     } catch {
-      Console.error("error: \(configuration.location): \(error)")
-      throw ExitCode(74)  // EX_IOERR
+      throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
     }
     if settings.topics.contains(where: { !$0.namesGateways }) {
       HubLog.write(
@@ -50,8 +48,7 @@ struct Consume: AsyncParsableCommand {
     }
     for source in sources { source.cancel() }
     if let end {
-      Console.error("error: \(configuration.location): \(end)")
-      throw ExitCode(74)  // EX_IOERR
+      throw failure("\(configuration.location): \(end)", 74)  // EX_IOERR
     }
   }
 
