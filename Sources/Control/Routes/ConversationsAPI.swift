@@ -143,11 +143,16 @@ struct ConversationsAPI {
 
   // MARK: Reading on
 
+  static func name(_ text: String) throws(Refusal) -> ConversationName {
+    guard let name = ConversationName(text) else {
+      throw .invalid("conversation: channel:DIGEST or node:PREFIX is wanted")
+    }
+    return name
+  }
+
   /// Read up to and including this row; never moves back.
   func markRead(_ body: RequestBody, _ news: News) async throws -> Answer {
-    guard let name = ConversationName(try body.string("conversation")) else {
-      throw Refusal.invalid("conversation: channel:DIGEST or node:PREFIX is wanted")
-    }
+    let name = try Self.name(try body.string("conversation"))
     guard let place = MessagePlace(try body.string("cursor")) else {
       throw Refusal.invalid("cursor: a row's cursor is wanted")
     }
@@ -169,9 +174,7 @@ struct ConversationsAPI {
 
   /// Shows no number at it, or does so again. Every browser is told.
   func mute(_ body: RequestBody, _ news: News) async throws -> Answer {
-    guard let name = ConversationName(try body.string("conversation")) else {
-      throw Refusal.invalid("conversation: channel:DIGEST or node:PREFIX is wanted")
-    }
+    let name = try Self.name(try body.string("conversation"))
     guard let isMuted = body.whole["muted"]?.bool else { throw Refusal.invalid("muted: true or false is wanted") }
     try await prepare()
     let radio = store.radio

@@ -40,12 +40,7 @@ struct MessagesAPI {
     if let name = request.query["from"] { query.from = try addressing.contact(name).contact }
     if let name = request.query["with"] { query.with = try addressing.contact(name).contact }
     if let name = request.query["channel"] { query.channel = try addressing.channel(name).secret }
-    if let name = request.query["conversation"] {
-      guard let conversation = ConversationName(name) else {
-        throw .invalid("conversation: channel:DIGEST or node:PREFIX is wanted")
-      }
-      query.conversation = conversation
-    }
+    if let name = request.query["conversation"] { query.conversation = try ConversationsAPI.name(name) }
     switch request.query["direction"] {
     case nil, "received": query.directions = .received
     case "sent": query.directions = .sent
@@ -128,10 +123,7 @@ struct MessagesAPI {
     } catch {
       throw Self.refusal(error)
     }
-    if oldest == .last { return .last }
-    return MessagePlace(
-      message: oldest.outgoing == 0 ? oldest.message - 1 : oldest.message,
-      outgoing: oldest.outgoing == 0 ? .max : oldest.outgoing - 1)
+    return oldest == .last ? .last : Self.place(before: oldest)
   }
 
   /// Reads one page backwards, so that the index is used once.
@@ -250,8 +242,11 @@ struct MessagesAPI {
     } catch {
       throw Self.refusal(error)
     }
-    guard count > 0 else { return place }
-    return MessagePlace(
+    return count > 0 ? Self.place(before: place) : place
+  }
+
+  private static func place(before place: MessagePlace) -> MessagePlace {
+    MessagePlace(
       message: place.outgoing == 0 ? place.message - 1 : place.message,
       outgoing: place.outgoing == 0 ? .max : place.outgoing - 1)
   }
