@@ -23,9 +23,6 @@ public struct LinkContext: Sendable {
     said = next
   }
 
-  /// As it was at the beginning: for ends that do not keep their context.
-  public mutating func forget() { said = [] }
-
   /// The bytes in their order, in one part or two.
   func each(_ part: (UnsafePointer<UInt8>, Int) -> Void) {
     for bytes in [dictionary.suffix(reach - said.count), said[...]] where !bytes.isEmpty {

@@ -76,9 +76,6 @@ public struct ProxyEnvironment: Equatable, Sendable {
 }
 
 extension ProxySettings {
-  /// No proxy.
-  public static var none: ProxySettings? { nil }
-
   /// The proxy that the environment has for a server; `nil`: none. `scheme` is that of the server's URL, in small letters. A variable
   /// that makes no sense is an error, with its name: to go straight would be to pass by a proxy that somebody wanted.
   public static func of(

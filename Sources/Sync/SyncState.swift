@@ -65,6 +65,5 @@ public struct SyncCounters: Equatable, Sendable {
   public var fullContactLists = 0
   public var incrementalContactLists = 0
   public var timeouts = 0
-  public var unreadableFrames = 0
   public var unaskedReplies = 0
 }

@@ -18,7 +18,6 @@ public struct TOMLReader {
     self.name = name
   }
 
-  public var line: Int { table.line }
   /// Of a table whose keys are names.
   public var keys: [String] { table.entries.map(\.key) }
 
@@ -47,8 +46,6 @@ public struct TOMLReader {
   public mutating func warn(_ key: String, _ reason: String) {
     warnings.append(TOMLError(line: table[key]?.line ?? table.line, reason: "\(full(key)): \(reason)"))
   }
-
-  public mutating func warn(_ more: [TOMLError]) { warnings += more }
 
   private mutating func take(_ key: String) -> TOMLValue? {
     taken.insert(key)

@@ -24,7 +24,6 @@ struct OfflineQueue {
   }
 
   mutating func take() -> [UInt8]? { frames.isEmpty ? nil : frames.removeFirst() }
-  mutating func removeAll() { frames.removeAll() }
 
   private static func isChannelTraffic(_ frame: [UInt8]) -> Bool { [8, 17, 27].contains(frame.first) }
 }

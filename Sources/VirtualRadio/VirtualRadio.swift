@@ -50,7 +50,6 @@ public final class VirtualRadio {
   static let clockWithoutChip: UInt32 = 1_715_770_351
 
   public var key: PublicKey { stored.identity.publicKey }
-  public var name: String { stored.name.string }
 
   /// The radio's clock, seconds since 1970.
   public var clock: UInt32 {

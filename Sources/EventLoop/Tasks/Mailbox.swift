@@ -10,7 +10,6 @@ public final class Mailbox<Element> {
   public init(bound: Int) { self.bound = bound }
 
   public var count: Int { elements.count }
-  public var isEmpty: Bool { elements.isEmpty }
 
   /// False: it is full, or finished; the value was not taken.
   public func put(_ element: Element) -> Bool {

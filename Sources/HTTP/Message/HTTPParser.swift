@@ -63,8 +63,6 @@ struct HTTPParser {
     self.maxBody = maxBody
   }
 
-  /// True between messages: the peer may close the connection.
-  var isIdle: Bool { if case .head = state { headBytes == 0 && interim == 0 } else { false } }
   var endsWithConnection: Bool { if case .untilClose = state { true } else { false } }
 
   /// Parses at most one message. Returns the number of bytes consumed; the rest belongs to the next message.

@@ -140,8 +140,6 @@ actor LinkRegistry {
     }
   }
 
-  func closeAll() { for link in links.values { link.close() } }
-
   // MARK: News
 
   func heard(_ news: HubNews) {

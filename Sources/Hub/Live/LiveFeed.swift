@@ -81,8 +81,6 @@ actor LiveFeed {
     (self.store, self.links, self.figures, self.alerts) = (store, links, figures, alerts)
   }
 
-  var readerCount: Int { readers.count }
-
   // MARK: Readers
 
   /// `holder`: the token's name, or the person's. `nil`: there are too many, or too many of theirs.

@@ -50,5 +50,4 @@ public enum StoreProfile: String, Sendable, CaseIterable {
 extension Store {
   /// Received messages may wait for a later commit.
   public var gathersMessages: Bool { !settings.profile.isUrgent(.message) }
-  public var profile: StoreProfile { settings.profile }
 }

@@ -17,8 +17,6 @@ public enum OutgoingState: String, Sendable, CaseIterable {
   case failed
   /// Another round of attempts was requested.
   case retrying
-
-  public var isLive: Bool { self == .pending || self == .sending || self == .retrying }
 }
 
 /// A stored message that is to be sent or was sent.
