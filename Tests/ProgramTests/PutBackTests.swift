@@ -14,14 +14,7 @@ extension WholeProgramTests {
     @Test(arguments: ways) func `a gateway's card that is put back loses nothing that it hears from then on`(
       _ way: String
     ) throws {
-      let rig = try Rig()
-      rig.writeGatewayConfiguration(extra: way)
-      try rig.startRadio(["--queue", "1000"])
-      try rig.startHub()
-      try rig.startGateway()
-      try rig.waitForSync()
-      try hear(10, rig, stored: 10)
-      try rig.waitForAllAtHub(messages: 10)
+      let rig = try begun(way, having: 10)
       try end(rig)
       try copy(rig, "gw.db", to: "kept")
       try rig.startGateway()
@@ -48,14 +41,7 @@ extension WholeProgramTests {
     @Test(arguments: ways) func `a hub that was put back while a gateway had nothing to say gets all again`(
       _ way: String
     ) throws {
-      let rig = try Rig()
-      rig.writeGatewayConfiguration(extra: way)
-      try rig.startRadio(["--queue", "1000"])
-      try rig.startHub()
-      try rig.startGateway()
-      try rig.waitForSync()
-      try hear(10, rig, stored: 10)
-      try rig.waitForAllAtHub(messages: 10)
+      let rig = try begun(way, having: 10)
       try endHub(rig)
       try copy(rig, "hub.db", to: "kept.db")
       try rig.startHub()
@@ -73,16 +59,8 @@ extension WholeProgramTests {
     @Test(arguments: ways, [false, true]) func `what others post in a gateway's name takes nothing of its own away`(
       _ way: String, _ hasServer: Bool
     ) throws {
-      let rig = try Rig()
       let server = hasServer ? try PostgresServer() : nil
-      if let server { rig.writeHubConfiguration(database: server.address) }
-      rig.writeGatewayConfiguration(extra: way)
-      try rig.startRadio(["--queue", "1000"])
-      try rig.startHub()
-      try rig.startGateway()
-      try rig.waitForSync()
-      try hear(10, rig, stored: 10)
-      try rig.waitForAllAtHub(messages: 10)
+      let rig = try begun(way, having: 10, at: server)
       let last = try #require(try rig.status()?["store"]?["last_seq"]?.integer)
       let epoch = try #require(try rig.hubRows("events").last?["epoch"]?.string)
       let forged = (1...40).map {
@@ -107,14 +85,7 @@ extension WholeProgramTests {
     func `a hub that lost what came before a gateway's new epoch gets all again, and both tell of the two histories`(
       _ way: String, _ isEmptied: Bool
     ) throws {
-      let rig = try Rig()
-      rig.writeGatewayConfiguration(extra: way)
-      try rig.startRadio(["--queue", "1000"])
-      try rig.startHub()
-      try rig.startGateway()
-      try rig.waitForSync()
-      try hear(5, rig, stored: 5)
-      try rig.waitForAllAtHub(messages: 5)
+      let rig = try begun(way, having: 5)
       try endHub(rig)
       try copy(rig, "hub.db", to: "kept.db")
       try rig.startHub()
@@ -165,6 +136,20 @@ extension WholeProgramTests {
       try rig.hubRows("events").filter { $0["kind"]?.string == "message" }.map {
         "\($0["body"]?["text"]?.string ?? "") \($0["body"]?["sender_time"]?.integer ?? 0)"
       }
+    }
+
+    /// A radio, a gateway and a hub, all of which have so many messages. `server`: of the hub's database; `nil`: a file.
+    private func begun(_ way: String, having count: Int, at server: PostgresServer? = nil) throws -> Rig {
+      let rig = try Rig()
+      if let server { rig.writeHubConfiguration(database: server.address) }
+      rig.writeGatewayConfiguration(extra: way)
+      try rig.startRadio(["--queue", "1000"])
+      try rig.startHub()
+      try rig.startGateway()
+      try rig.waitForSync()
+      try hear(count, rig, stored: Int64(count))
+      try rig.waitForAllAtHub(messages: count)
+      return rig
     }
 
     private func hear(_ count: Int, _ rig: Rig, stored: Int64) throws {
