@@ -61,7 +61,7 @@ public enum BluetoothTarget: Equatable, Sendable, CustomStringConvertible {
   /// The only radio bonded or in range.
   case only
 
-  /// How the firmware begins the name it advertises (companion.md § 1.3).
+  /// How the firmware begins the name it advertises (docs/protocol/companion.md § 1.3).
   public static let namePrefix = "MeshCore-"
 
   public func matches(_ device: DeviceFacts) -> Bool {

@@ -49,7 +49,7 @@ public protocol GatewayOperations: AnyObject {
   var powerReport: PowerReport { get }
   /// Rules of alerts that are on, each as a sentence.
   var alertRules: [(name: String, sentence: String)] { get }
-  /// Events that wait for the slowest upstream, about (docs/hub-protocol.md, "gateway").
+  /// Events that wait for the slowest upstream, about (docs/hub-protocol.md, "State").
   var shownBacklog: Int64 { get }
   /// Why the configuration file is not used, where the gateway runs with what it was before.
   var configurationRefusal: String? { get }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-/// How messages are sent. The defaults are those that the field's apps have agreed on (app-conventions.md § 9).
+/// How messages are sent. The defaults are those that the field's apps have agreed on
+/// (docs/protocol/app-conventions.md § 9).
 public struct DeliverySettings: Equatable, Sendable {
-  /// The radio remembers so many expected acknowledgements, in a ring (companion.md § 9.4).
+  /// The radio remembers so many expected acknowledgements, in a ring (docs/protocol/companion.md § 9.4).
   public static let radioMemory = 8
 
   /// Maximum transmissions of a direct message.

@@ -2,7 +2,7 @@
 
 import COpenSSL
 
-/// The hashes and ciphers of the mesh, on libcrypto. Source: companion.md § 13.2.
+/// The hashes and ciphers of the mesh, on libcrypto. Source: docs/protocol/companion.md § 13.2.
 public enum Digest {
   /// Looked up once: libcrypto would look it up by name for each digest. `nonisolated(unsafe)`: it never changes.
   private nonisolated(unsafe) static let sha256Method = EVP_MD_fetch(nil, "SHA256", nil)

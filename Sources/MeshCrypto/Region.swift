@@ -2,7 +2,8 @@
 
 import Companion
 
-/// The scope of a flooded packet: one region, or none. Source: app-conventions.md § 6; firmware `RegionMap.cpp`.
+/// The scope of a flooded packet: one region, or none. Source: docs/protocol/app-conventions.md § 6; firmware
+/// `RegionMap.cpp`.
 public enum Region: Hashable, Sendable {
   /// A public region, by its name without `#`: its key follows from that.
   case named(String)
@@ -11,7 +12,7 @@ public enum Region: Hashable, Sendable {
 
   /// `unscoped` in links and commands.
   public static let unscopedMark = "*"
-  /// A radio keeps names of at most so many bytes (companion.md § 10).
+  /// A radio keeps names of at most so many bytes (docs/protocol/companion.md § 10).
   static let longestName = 30
 
   /// `ottawa`, `#ottawa` or `*`. `nil`: no public region is called so; one that begins with `$` is private, with a key of its own.

@@ -8,7 +8,7 @@ import MeshCrypto
 ///
 /// It is **not** seed ‖ public key, which is what most libraries mean by 64 bytes; so signing is put together here
 /// from libsodium's scalar and curve operations. The gateway does not link this: only radios have private keys.
-/// Source: companion.md § 9.12; orlp/ed25519 as the firmware uses it.
+/// Source: docs/protocol/companion.md § 9.12; orlp/ed25519 as the firmware uses it.
 public struct PrivateIdentity: Sendable {
   /// 64 bytes. **Secret.**
   public let expanded: [UInt8]

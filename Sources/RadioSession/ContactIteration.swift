@@ -2,7 +2,7 @@
 
 import Timing
 
-/// A contact list on its way: START, records one by one, END. Source: companion.md § 9.1.
+/// A contact list on its way: START, records one by one, END. Source: docs/protocol/companion.md § 9.1.
 struct ContactIteration: Equatable {
   /// No record for so long means that the list is broken.
   static let silence: Duration = .seconds(5)

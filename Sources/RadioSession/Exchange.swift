@@ -2,7 +2,7 @@
 
 import Companion
 
-/// Which reply answers a command. Replies have no id, so only their kind decides (companion.md § 2.2).
+/// Which reply answers a command. Replies have no id, so only their kind decides (docs/protocol/companion.md § 2.2).
 enum Expectation {
   /// The meaning of a frame for the command in flight.
   enum Match: Equatable {

@@ -10,7 +10,7 @@ public struct RadioIdentity: Equatable, Sendable {
   public var device: DeviceInfo?
 }
 
-/// DEVICE_QUERY, then APP_START; and the reaction if there is no answer (companion.md §§ 1.1 and 2.1).
+/// DEVICE_QUERY, then APP_START; and the reaction if there is no answer (docs/protocol/companion.md §§ 1.1 and 2.1).
 ///
 ///     asking for the device ─▶ starting ─▶ done
 ///       │ 2 s of silence: invert DTR, once

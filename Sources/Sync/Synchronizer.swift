@@ -303,7 +303,7 @@ public final class Synchronizer {
   }
 
   /// Only forwards, only from a synchronised clock, never from one that is older than this program
-  /// (companion.md § 9.2): a radio that was set into the future cannot be brought back.
+  /// (docs/protocol/companion.md § 9.2): a radio that was set into the future cannot be brought back.
   private func maySet(_ time: UInt32, to ours: Int64) -> Bool {
     guard settings.setsTime, clock.isSynchronised, ours >= Self.earliestPlausible, ours <= Self.latestPlausible else {
       return false

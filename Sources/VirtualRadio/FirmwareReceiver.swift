@@ -2,7 +2,7 @@
 
 import Companion
 
-/// The firmware's own way of reading frames, with its faults (companion.md §§ 1.1 and 1.2).
+/// The firmware's own way of reading frames, with its faults (docs/protocol/companion.md §§ 1.1 and 1.2).
 ///
 /// Serial: skips to `<`, believes any length, cuts at 176 and acts on it, has no time-out. Wi-Fi: takes any 3 bytes for a
 /// header, drops frames that are too long or have no `<`, and never resynchronises.

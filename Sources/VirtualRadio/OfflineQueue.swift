@@ -5,7 +5,7 @@ import Companion
 /// The radio's message queue in RAM, with the firmware's rule for overflow.
 ///
 /// A full queue throws out its oldest channel message or datagram for the new one; when only direct messages are left
-/// the **new** one is lost. Source: companion.md § 9.3; firmware `MyMesh::addToOfflineQueue`.
+/// the **new** one is lost. Source: docs/protocol/companion.md § 9.3; firmware `MyMesh::addToOfflineQueue`.
 struct OfflineQueue {
   private var frames: [[UInt8]] = []
   let capacity: Int

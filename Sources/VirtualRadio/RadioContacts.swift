@@ -122,7 +122,7 @@ extension VirtualRadio {
     return Packet(route: .flood, type: .advert, payload: advert.encode())
   }
 
-  /// Handles a received advert like the firmware (companion.md § 9.1).
+  /// Handles a received advert like the firmware (docs/protocol/companion.md § 9.1).
   func hearAdvert(_ packet: Packet) {
     guard let advert = try? Advert(decoding: packet.payload), advert.key != key, advert.isSignatureValid,
       let content = try? advert.content(), let name = content.name, !name.isEmpty

@@ -4,7 +4,7 @@ import Companion
 import MeshIdentity
 
 extension VirtualRadio {
-  /// Commands that change settings; ranges as in companion.md § 5.
+  /// Commands that change settings; ranges as in docs/protocol/companion.md § 5.
   func carryOutSetting(_ command: Command) -> Bool {
     switch command {
     case .setDeviceTime(let time):

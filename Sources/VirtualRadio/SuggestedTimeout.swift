@@ -3,7 +3,7 @@
 import Companion
 
 extension Airtime {
-  /// The timeout that the firmware suggests (companion.md § 9.5), in ms.
+  /// The timeout that the firmware suggests (docs/protocol/companion.md § 9.5), in ms.
   static func suggestedTimeout(_ packet: Packet, _ radio: RadioParameters) -> UInt32 {
     let time = milliseconds(bytes: packet.encode().count, radio)
     let wait =

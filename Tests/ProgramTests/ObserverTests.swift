@@ -82,7 +82,7 @@ extension WholeProgramTests {
         """)
     }
 
-    /// As analyzers compute it; formats.md's facts, not our code.
+    /// As analyzers compute it; docs/mqtt.md's facts, not our code.
     private static let judge = """
       import hashlib, json, re, sys
       count = 0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Binary requests to other nodes and their answers. Source: telemetry.md § 4.
+// Binary requests to other nodes and their answers. Source: docs/protocol/telemetry.md § 4.
 
 /// The request after the key in SEND_BINARY_REQ (50).
 public struct BinaryRequest: Equatable, Sendable {

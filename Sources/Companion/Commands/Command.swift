@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Commands to the radio. Source: companion.md §§ 3 and 5; firmware `MyMesh::handleCmdFrame`.
+// Commands to the radio. Source: docs/protocol/companion.md §§ 3 and 5; firmware `MyMesh::handleCmdFrame`.
 
 /// The number a command begins with.
 public enum CommandCode: UInt8, CaseIterable, Sendable {

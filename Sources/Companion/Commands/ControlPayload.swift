@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// The content of CONTROL packets: node discovery, zero-hop and unencrypted. Source: companion.md § 9.10.
+/// The content of CONTROL packets: node discovery, zero-hop and unencrypted. Source: docs/protocol/companion.md § 9.10.
 public enum ControlPayload: Equatable, Sendable {
   /// `typeFilter` has bit *t* set for each node type *t* wanted; `since` may be left out.
   case discoverRequest(prefixOnly: Bool, typeFilter: UInt8, tag: UInt32, since: UInt32?)

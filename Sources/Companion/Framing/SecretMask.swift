@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// Masks the secrets in a frame. Source: companion.md § 12, item 22.
+/// Masks the secrets in a frame. Source: docs/protocol/companion.md § 12.1.
 public enum SecretMask {
   /// The frame in hex with each secret byte shown as `··`.
   public static func hex(_ frame: [UInt8], _ direction: FrameDirection) -> String {

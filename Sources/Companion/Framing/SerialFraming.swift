@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Framing on serial lines and TCP: a marker, a length, the frame. No escaping, no checksum.
-// Source: companion.md §§ 1.1 and 1.2; firmware `ArduinoSerialInterface.cpp`.
+// Source: docs/protocol/companion.md §§ 1.1 and 1.2; firmware `ArduinoSerialInterface.cpp`.
 
 import Timing
 
@@ -142,7 +142,7 @@ enum FrameShape {
       : (Int(code - 0x80) < pushes.count ? pushes[Int(code - 0x80)] : 1)
   }
 
-  /// Shortest lengths by code, from 0 and from 0x80 on. Source: companion.md §§ 6 and 7.
+  /// Shortest lengths by code, from 0 and from 0x80 on. Source: docs/protocol/companion.md §§ 6 and 7.
   private static let replies = [
     1, 1, 5, 148, 5, 58, 10, 13, 8, 5, 1, 1, 3, 2, 65, 1, 16, 11, 50, 6, 65, 1, 6, 9, 2, 2, 1, 9, 1,
   ]

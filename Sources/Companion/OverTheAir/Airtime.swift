@@ -14,7 +14,7 @@ public enum Airtime {
   }
 }
 
-/// Sizes of sent packets on the air, in bytes. Source: companion.md § 13.
+/// Sizes of sent packets on the air, in bytes. Source: docs/protocol/companion.md § 13.
 public enum PacketLength {
   /// Header and path length; then the path.
   private static func headed(path: Int, payload: Int) -> Int { 2 + max(0, path) + payload }

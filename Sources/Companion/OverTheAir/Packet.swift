@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Packets on the air, as in LOG_RX_DATA. Source: companion.md § 13; firmware `Packet.cpp`, `readFrom`.
+// Packets on the air, as in LOG_RX_DATA. Source: docs/protocol/companion.md § 13; firmware `Packet.cpp`, `readFrom`.
 
 /// A packet: header, route, payload.
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Unsolicited frames of the radio. Source: companion.md § 7; firmware `MyMesh.cpp`, `PUSH_CODE_*`.
+// Unsolicited frames of the radio. Source: docs/protocol/companion.md § 7; firmware `MyMesh.cpp`, `PUSH_CODE_*`.
 
 /// The number a push begins with; always 0x80 or more.
 public enum PushCode: UInt8, CaseIterable, Sendable {

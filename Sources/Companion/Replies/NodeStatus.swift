@@ -3,7 +3,7 @@
 /// The status structure of repeaters and rooms: the answer to SEND_STATUS_REQ and to binary request 1.
 ///
 /// 48 bytes everybody has, then a tail that means different things for repeaters and rooms; zero padding
-/// hides where it ends, so the node's type has to be known. Source: telemetry.md § 2.
+/// hides where it ends, so the node's type has to be known. Source: docs/protocol/telemetry.md § 2.
 public struct NodeStatus: Equatable, Sendable {
   public enum Tail: Equatable, Sendable {
     /// Seconds of receiving (1.9 on); receive errors (1.12 on). `nil` where the data ended.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Replies of the radio. Source: companion.md § 6; firmware `MyMesh.cpp`, `RESP_CODE_*`.
+// Replies of the radio. Source: docs/protocol/companion.md § 6; firmware `MyMesh.cpp`, `RESP_CODE_*`.
 
 /// The number a reply begins with; always below 0x80.
 public enum ReplyCode: UInt8, CaseIterable, Sendable {

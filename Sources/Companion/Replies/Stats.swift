@@ -2,7 +2,7 @@
 
 /// STATS (24): the radio's own counters, by the type asked for. Counters run from boot and wrap.
 ///
-/// Source: companion.md § 6 "STATS"; firmware `CMD_GET_STATS`.
+/// Source: docs/protocol/companion.md § 6 "STATS"; firmware `CMD_GET_STATS`.
 public enum Stats: Equatable, Sendable {
   case core(Core)
   case radio(Radio)

@@ -2,7 +2,7 @@
 
 // Cayenne LPP as MeshCore uses it: channel u8, type u8, value **big-endian**. It ends with the data or at a
 // channel of 0; an unknown type ends the decoding, because there are no lengths in it.
-// Source: telemetry.md § 1.
+// Source: docs/protocol/telemetry.md § 1.
 
 /// The type of a reading.
 public struct SensorType: Hashable, Sendable, RawRepresentable {
@@ -129,7 +129,7 @@ public struct Telemetry: Equatable, Sendable {
   }
 }
 
-/// One entry of the answer to the min/max/average request of sensors. Source: telemetry.md § 5.
+/// One entry of the answer to the min/max/average request of sensors. Source: docs/protocol/telemetry.md § 5.
 public struct ReadingRange: Equatable, Sendable {
   public var channel: UInt8
   public var type: SensorType

@@ -5,7 +5,7 @@
 ///     0     1     2        34
 ///     code  slot  name 32  secret 16
 ///
-/// The name ends at its first NUL; in CHANNEL_INFO rubbish follows. Source: companion.md §§ 5.4, 6.
+/// The name ends at its first NUL; in CHANNEL_INFO rubbish follows. Source: docs/protocol/companion.md §§ 5.4, 6.
 public struct Channel: Equatable, Sendable {
   public var slot: UInt8
   public var name: Text

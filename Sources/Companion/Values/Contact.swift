@@ -29,7 +29,7 @@ public struct NodeType: Hashable, Sendable, RawRepresentable {
 ///     0     1      33    34     35            36           100     132          136   140   144
 ///     code  key32  type  flags  out_path_len  out_path 64  name 32 last_advert  lat   lon   lastmod
 ///
-/// Source: companion.md § 4.2; firmware `MyMesh.cpp`, `writeContactRespFrame`.
+/// Source: docs/protocol/companion.md § 4.2; firmware `MyMesh.cpp`, `writeContactRespFrame`.
 public struct Contact: Equatable, Sendable {
   public var key: PublicKey
   public var type: NodeType

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // The three things that come out of the radio's message queue, each in its short form (clients below
-// version 3) and in the one with SNR. Source: companion.md § 6 "Messages"; firmware `MyMesh.cpp`,
+// version 3) and in the one with SNR. Source: docs/protocol/companion.md § 6 "Messages"; firmware `MyMesh.cpp`,
 // `queueMessage`, `onChannelMessageRecv`, `onChannelDataRecv`.
 
 /// The type of a text; the upper 6 bits of the flags byte on the air.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Routes over the air. Source: companion.md § 4.1; firmware `Packet.h`, `getPathHashSize`.
+// Routes over the air. Source: docs/protocol/companion.md § 4.1; firmware `Packet.h`, `getPathHashSize`.
 
 /// The path length byte: bits 0–5 hops, bits 6–7 bytes per hop less one; 3 is reserved.
 public struct PathLength: Hashable, Sendable {

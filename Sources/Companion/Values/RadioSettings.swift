@@ -50,7 +50,7 @@ public struct RadioParameters: Equatable, Sendable {
 ///     0  1     2      3      4      36   40   44      45      46     47          48         56 57 58
 ///     5  type  tx dBm max    key32  lat  lon  multi   policy  modes  manual_add  freq, bw   SF CR name
 ///
-/// Source: companion.md § 6; firmware `MyMesh.cpp`, `CMD_APP_START`.
+/// Source: docs/protocol/companion.md § 6; firmware `MyMesh.cpp`, `CMD_APP_START`.
 public struct SelfInfo: Equatable, Sendable {
   public var advertType: UInt8
   /// dBm, signed.
@@ -122,7 +122,7 @@ public struct SelfInfo: Equatable, Sendable {
 ///     0   1        2         3         4    8         20        60          80      81
 ///     13  version  max / 2   channels  PIN  build 12  model 40  version 20  repeat  hash mode
 ///
-/// Versions 1 and 2 promise only the version byte. Source: companion.md § 6; firmware `CMD_DEVICE_QUERY`.
+/// Versions 1 and 2 promise only the version byte. Source: docs/protocol/companion.md § 6; firmware `CMD_DEVICE_QUERY`.
 public struct DeviceInfo: Equatable, Sendable {
   /// Fields of version 3 and later.
   public struct Details: Equatable, Sendable {

@@ -11,7 +11,7 @@ import Transport
 
 /// Looks at everything that goes wrong in practice with a gateway, and says of each what is wrong and what to do.
 struct GatewayDoctor {
-  /// Firmware older than this does not tell its counters: GET_STATS came with it (companion.md § 3).
+  /// Firmware older than this does not tell its counters: GET_STATS came with it (docs/protocol/companion.md § 3).
   private static let oldestFirmware = FirmwareVersion(1, 11)
   /// A certificate that ends within so many days.
   private static let fewDays: Int64 = 14

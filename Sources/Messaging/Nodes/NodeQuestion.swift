@@ -87,7 +87,7 @@ extension NodeQuestion {
       if contact.type == .room, login.permissions == 0, let acl = login.acl, acl & 3 == 0 { login.permissions = 2 }
       return .login(login)
     case (.status, .statusResponse(prefix, let data)):
-      // `try?`: too short for a status: a late answer to something else (observed.md).
+      // `try?`: too short for a status: a late answer to something else (docs/protocol/observed.md).
       return (try? NodeStatus(decoding: data, of: contact.type)).map { .status($0) }
     case (.telemetry, .telemetryResponse(prefix, let data)): return .telemetry(Telemetry(decoding: data))
     case (.neighbours, .binaryResponse(tag, let data)):

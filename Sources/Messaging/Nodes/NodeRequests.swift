@@ -6,7 +6,8 @@ import EventLoop
 import RadioSession
 import Sync
 
-/// Questions to other nodes, one at a time: the radio forgets the first when it gets a second (companion.md § 9.8).
+/// Questions to other nodes, one at a time: the radio forgets the first when it gets a second
+/// (docs/protocol/companion.md § 9.8).
 ///
 /// Silence is the only error that servers know. Bound: 32 wait, the most urgent first; further ones are refused.
 public final class NodeRequests {
@@ -15,7 +16,7 @@ public final class NodeRequests {
   private static let patience = 1.25
   private static let shortest: Duration = .seconds(4)
   public static let longest: Duration = .seconds(60)
-  /// A reply of the CLI leaves up to a second after the command arrived (telemetry.md § 7).
+  /// A reply of the CLI leaves up to a second after the command arrived (docs/protocol/telemetry.md § 7).
   private static let cliExtra: Duration = .seconds(2)
 
   /// What is asked now. An answer can come in the same read as the radio's reply, whose tag it carries, before the task that asks runs again.

@@ -30,7 +30,8 @@ struct SenderClock {
   }
 
   /// A room compares with the last time it saw from us, that of a login or request too, and those are the radio's: a
-  /// post before it is ignored, and after a post that was ahead of it every request would be (companion.md § 9.8).
+  /// post before it is ignored, and after a post that was ahead of it every request would be
+  /// (docs/protocol/companion.md § 9.8).
   mutating func nextInRoom(_ now: Moment, radio: UInt32?) -> UInt32 {
     let clock = radio.map { $0 &+ 1 } ?? UInt32(clamping: now.milliseconds / 1000)
     lastInRooms = max(clock, lastInRooms &+ 1)

@@ -228,7 +228,7 @@ private struct Reader {
 }
 
 extension AutoAdd {
-  /// Kinds of nodes and their flags (companion.md § 5).
+  /// Kinds of nodes and their flags (docs/protocol/companion.md § 5).
   static let kinds: [(name: String, flag: UInt8)] = [("chat", 2), ("repeater", 4), ("room", 8), ("sensor", 16)]
   static let overwriteFlag: UInt8 = 1
 }

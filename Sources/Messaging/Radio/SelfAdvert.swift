@@ -10,7 +10,7 @@ import Timing
 /// Has the radio tell who it is: its signed advert, from which others take its key and name.
 ///
 /// Companion firmware adverts only when it is told to. Who has not heard an advert cannot read what this radio sends, and
-/// cannot write to it. Source: companion.md § 9.14; firmware `MyMesh.cpp`, `CMD_SEND_SELF_ADVERT`.
+/// cannot write to it. Source: docs/protocol/companion.md § 9.14; firmware `MyMesh.cpp`, `CMD_SEND_SELF_ADVERT`.
 public final class SelfAdvert {
   public struct Settings: Equatable, Sendable {
     /// Once, to direct neighbours, for a radio that this gateway has not advertised yet.

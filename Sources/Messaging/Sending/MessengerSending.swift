@@ -233,8 +233,9 @@ extension Messenger {
     takeAnswer()
   }
 
-  /// The radio has one scope for all that it floods: it is set for this one message, and taken back (companion.md § 9.7). Where it
-  /// cannot be set nothing is sent: the message would go to people whom it is not for.
+  /// The radio has one scope for all that it floods: it is set for this one message, and taken back
+  /// (docs/protocol/companion.md § 9.7). Where it cannot be set nothing is sent: the message would go to people whom it
+  /// is not for.
   private func hand(_ command: Command, in region: Region, _ message: OutgoingMessage) async throws(NotHanded) {
     let group: [RadioSession.Submission] = [
       .init(.setFloodScopeKey(region.scopeOverride)), .init(command, needsSuccess: true),
@@ -272,7 +273,7 @@ extension Messenger {
     }
   }
 
-  /// SET_FLOOD_SCOPE_KEY came with protocol version 8 (companion.md § 11).
+  /// SET_FLOOD_SCOPE_KEY came with protocol version 8 (docs/protocol/companion.md § 11).
   private static let firstWithScopes: UInt8 = 8
 
   private static func meaning(of outcome: RadioSession.Outcome) -> DeliveryAnswer {

@@ -112,9 +112,9 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
 
 /// How many bytes a text may have, and cutting it.
 public enum TextLimit {
-  /// The firmware takes 160; radios with frames of 172 bytes hand over 156 of them (companion.md § 6).
+  /// The firmware takes 160; radios with frames of 172 bytes hand over 156 of them (docs/protocol/companion.md § 6).
   public static let direct = 156
-  /// A room cuts posts there (app-conventions.md § 4).
+  /// A room cuts posts there (docs/protocol/app-conventions.md § 4).
   public static let room = 150
   /// With the name that the radio puts in front, and `": "`; beyond it the radio cuts silently.
   public static let channelWithName = 160

@@ -4,7 +4,7 @@ import Companion
 import Escaping
 import MeshCrypto
 
-/// What people hand around: links and cards (app-conventions.md § 7).
+/// What people hand around: links and cards (docs/protocol/app-conventions.md § 7).
 public enum SharedLink: Equatable, Sendable {
   /// A signed advert packet, as a radio exports it.
   case card([UInt8], Advert)

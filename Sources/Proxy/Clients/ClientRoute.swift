@@ -17,7 +17,7 @@ enum ClientRoute: Equatable {
   case request(RemoteAnswer)
   /// The client lacks the permission.
   case danger(ProxySettings.Danger)
-  /// The radio would malfunction (companion.md § 9.6, observed.md).
+  /// The radio would malfunction (docs/protocol/companion.md § 9.6, docs/protocol/observed.md).
   case refused(RadioError)
 
   /// `now`: seconds since 1970, by the machine's clock if it is trusted, otherwise by the radio's.
@@ -98,7 +98,7 @@ enum ClientRoute: Equatable {
   }
 }
 
-/// The push that answers a request to another node (companion.md § 9.8).
+/// The push that answers a request to another node (docs/protocol/companion.md § 9.8).
 enum RemoteAnswer: Equatable {
   case login(KeyPrefix), status(KeyPrefix), telemetry(KeyPrefix), path(KeyPrefix)
   /// Identified by the tag of SENT.

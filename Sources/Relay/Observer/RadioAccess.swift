@@ -37,7 +37,7 @@ public struct RadioFacts: Equatable, Sendable {
   }
 }
 
-/// Counters run from the radio's boot. Source: companion.md, STATS.
+/// Counters run from the radio's boot. Source: docs/protocol/companion.md § 6.
 public struct RadioStats: Equatable, Sendable {
   public var batteryMillivolts: UInt16
   public var uptimeSeconds: UInt32

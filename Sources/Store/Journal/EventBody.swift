@@ -7,7 +7,7 @@ import RadioSession
 
 /// The JSON of journal events; the shapes are documented in docs/hub-protocol.md. Secrets never get in.
 public enum EventBody {
-  /// Replies of remote command lines can hold passwords (companion.md § 12): their text stays here.
+  /// Replies of remote command lines can hold passwords (docs/protocol/companion.md § 12.1): their text stays here.
   public static func message(_ message: StoredMessage, channelName: Text?, radio: String? = nil) -> [UInt8] {
     JSONWriter.object {
       write(message, channelName: channelName, radio: radio, showsText: message.kind != .cli, to: &$0)

@@ -168,7 +168,8 @@ extension JournalState.Ends {
   }
 }
 
-/// FNV-1a, 64 bit: finds flipped bits, which SQLite does not (store.md measured 2 %). Not against forgery.
+/// FNV-1a, 64 bit: finds flipped bits, which SQLite does not (docs/decisions/0017-a-message-is-written-once.md). Not
+/// against forgery.
 struct RowChecksum {
   private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
 

@@ -3,8 +3,8 @@
 import MeshCrypto
 import SQLite
 
-/// By what two arrivals are one message (app-conventions.md § 8): its time, then 12 bytes of a SHA-256. The time in front keeps new entries of
-/// the index together.
+/// By what two arrivals are one message (docs/protocol/app-conventions.md § 8): its time, then 12 bytes of a SHA-256.
+/// The time in front keeps new entries of the index together.
 struct MessageIdentity: Hashable, Comparable {
   private let high: UInt64
   private let low: UInt64

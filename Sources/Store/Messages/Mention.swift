@@ -3,7 +3,7 @@
 import Companion
 import Escaping
 
-/// `@[Name]` in a text means the node with that name (app-conventions.md § 3).
+/// `@[Name]` in a text means the node with that name (docs/protocol/app-conventions.md § 3).
 public enum Mention {
   /// Names that are told of one text at most.
   public static let most = 8

@@ -179,7 +179,7 @@ extension Store {
   }
 
   /// `Name: text` taken apart: the longest known contact name in front of a `: ` wins, else the first `: `, else the
-  /// message has no sender (app-conventions.md § 1).
+  /// message has no sender (docs/protocol/app-conventions.md § 1).
   func splitSender(_ text: Text) throws(SQLiteError) -> (name: Text?, text: Text) {
     let bytes = text.bytes
     let separators = bytes.indices.dropLast().filter {

@@ -10,7 +10,7 @@ import SQLite
 ///     direct, room   EMOJI LF HASH
 ///     channel        EMOJI@[TARGET SENDER] LF HASH, or @[TARGET SENDER]EMOJI LF HASH
 ///
-/// Source: app-conventions.md § 2.1.
+/// Source: docs/protocol/app-conventions.md § 2.1.
 public struct ReactionText: Equatable, Sendable {
   public var emoji: String
   /// Channels: whose message is meant.

@@ -3,7 +3,8 @@
 import Timing
 
 /// Notices that another program takes over the radio: a radio on TCP serves one client, the newest, and throws out the one before
-/// (companion.md § 1.2). Two programs that both reconnect at once compete for ever, and neither receives anything.
+/// (docs/protocol/companion.md § 1.2). Two programs that both reconnect at once compete for ever, and neither receives
+/// anything.
 ///
 /// Once may be the radio's own doing. From the second time on the gateway leaves the radio to the other for a while, longer each
 /// time; when it has had the radio undisturbed for some minutes the contest is over. Pure.

@@ -6,7 +6,7 @@ import Companion
 ///
 /// A full list the first time, after another radio or a clock that went back, when totals do not fit, and once a day;
 /// else what changed since the watermark, one second before it, because two changes may share a second
-/// (companion.md § 9.1). A full list alone shows removed contacts, and only if it was complete.
+/// (docs/protocol/companion.md § 9.1). A full list alone shows removed contacts, and only if it was complete.
 struct ContactSync {
   enum Kind: Equatable { case full, incremental(since: UInt32) }
 

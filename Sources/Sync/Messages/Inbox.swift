@@ -111,7 +111,7 @@ final class Inbox {
     let outcome = await connection.ask(.getChannel(slot: slot), .sync)
     guard case .undecided = entry.state else { return }
     guard case .replied(.channelInfo(let channel)) = outcome, channel.isEmpty else { return write(entry) }
-    // Traffic of misconfigured nodes under a key of zeros (companion.md § 9.6).
+    // Traffic of misconfigured nodes under a key of zeros (docs/protocol/companion.md § 9.6).
     remove(entry)
     owner?.dropped(entry.message)
     owner?.inboxChanged()

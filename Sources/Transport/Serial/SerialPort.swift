@@ -7,7 +7,7 @@ import Glibc
 /// Properties of a board, by the kind of its device.
 ///
 /// Boards with native USB (`ttyACM*`) send nothing while DTR is low; boards behind a UART bridge (`ttyUSB*`) may be reset
-/// by it. No setting suits all (companion.md § 1.1).
+/// by it. No setting suits all (docs/protocol/companion.md § 1.1).
 enum BoardKind: Equatable {
   case nativeUSB
   case bridge
