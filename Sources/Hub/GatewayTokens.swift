@@ -27,7 +27,8 @@ public struct GatewayTokens: Sendable {
   /// Reads it again if it may have changed, or if `always`. False: it is as it was, or cannot be read.
   public mutating func read(always: Bool = true) -> Bool {
     let now = Self.stamp(of: folder)
-    guard always || now != stamp else { return false }
+    // Without a folder there is no stamp, as there is none of a young one.
+    guard always || now == nil || now != stamp else { return false }
     // `try?`: a folder that is gone, or closed to us, takes nothing away: what was read stays, and that is said once.
     guard let names = try? FileManager.default.contentsOfDirectory(atPath: folder) else {
       let fault = "\(folder) cannot be read: the tokens that were in it go on"
