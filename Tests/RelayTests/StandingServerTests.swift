@@ -123,7 +123,9 @@ import Timing
     let isDone = bench.pass(900) { upstream.status.pending == 0 }
     #expect(isDone, "\(upstream.status)")
     // Over an event that is looked into alone, one of those behind it may come first.
-    let taken = bench.server.taken.compactMap { Int($0) }
+    var taken = bench.server.taken.compactMap { Int($0) }
+    // A hub that takes nothing is asked now and then with what it has taken last: it may be well just then.
+    if !isBroker, way != .webhook, before > 0, taken.dropFirst(before).first == before { taken.remove(at: before) }
     #expect(taken.sorted() == Array(1...12), "each once: \(taken)")
     let overtakings = zip(taken, taken.dropFirst()).count { $0 > $1 }
     #expect(overtakings <= (isBroker || way == .webhook ? 1 : 0), "in order: \(taken)")
