@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import Console
 import EventLoop
 import Foundation
 import Hub

@@ -2,6 +2,16 @@
 
 /// Shapes of states: of the gateway, the radio and other nodes.
 extension Shapes {
+  private static let syncState = """
+    state string idle, syncing, synced or failed
+    phase string? time, contacts, channels or messages; where it failed: the part that did
+    current integer?
+    total integer?
+    reason string? why it failed
+    last_synced integer?
+    counters any since the start
+    """
+
   static let states = [
     "status": """
     version string of the daemon
@@ -72,25 +82,7 @@ extension Shapes {
     flood bool through the mesh, or to direct neighbours
     current bool name and position have not changed since
     """,
-    "sync-state": """
-    state string idle, syncing, synced or failed
-    phase string? time, contacts, channels or messages; where it failed: the part that did
-    current integer?
-    total integer?
-    reason string? why it failed
-    last_synced integer?
-    counters any since the start
-    """,
-    "sync": """
-    state string idle, syncing, synced or failed
-    phase string? time, contacts, channels or messages; where it failed: the part that did
-    current integer?
-    total integer?
-    reason string? why it failed
-    last_synced integer?
-    counters any since the start
-    updates any[] data fetched from hubs
-    """,
+    "sync-state": syncState, "sync": syncState + "\nupdates any[] data fetched from hubs",
     "messaging": """
     waiting integer
     in_flight integer
