@@ -149,9 +149,7 @@ import Testing
     #expect(await limiter.admit("j", bytes: 1, now: start) == 86_656)
   }
 
-  @Test func `all that a gateway says over its link counts, and a state beyond its bytes a day is not kept`()
-    async throws
-  {
+  @Test func `all that a gateway says over its link counts, and a state beyond is not kept`() async throws {
     let text = String(repeating: "x", count: 400)
     for other in [#"{"type":"state","name":"b","body":{"b":"\#(text)"}}"#, #"{"type":"response","id":"\#(text)"}"#] {
       let rig = try LinkRig(bytesPerDay: 1000)

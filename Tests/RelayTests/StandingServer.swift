@@ -38,7 +38,12 @@ final class StandingServer {
   private let descriptor: Int32
   private var tasks: [LoopTask] = []
   /// Of the lane `messages`.
-  private var acknowledged: Int64?
+  var acknowledged: Int64?
+  private(set) var greetings = 0
+  /// Of the last greeting.
+  private var epoch = ""
+  /// A hub that says in a poll what it has of the journal.
+  var tellsLanes = true
 
   init(_ fault: Fault, on loop: EventLoop) throws {
     signal(SIGPIPE, SIG_IGN)
@@ -109,11 +114,21 @@ final class StandingServer {
       + (acknowledged.map { #""messages":\#($0)"# } ?? "") + "}}"
   }
 
+  private func toldOf(_ target: String) -> String {
+    guard target.contains("/updates?") else {
+      greetings += 1
+      epoch = target.split(separator: "epoch=").last.map { String($0.prefix { $0 != "&" }) } ?? ""
+      return greeting
+    }
+    guard tellsLanes, target.hasSuffix("&lanes=1") else { return #"{"buckets":[]}"# }
+    return #"{"epoch":"\#(epoch)","buckets":[],"# + greeting.dropFirst()
+  }
+
   private func answer(_ request: HTTPRequest, _ line: Line) async throws {
     let isPost = request.method == "POST"
     let json = isPost ? try JSONValue(parsing: request.body) : .null
     let events = json["events"]?.array ?? [json]
-    var body = isPost ? "" : greeting
+    var body = isPost ? "" : toldOf(request.target)
     var isTaken = true
     if isPost {
       let seq = events.last?["seq"]?.integer ?? 0

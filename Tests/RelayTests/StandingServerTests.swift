@@ -85,6 +85,25 @@ import Timing
     #expect(told.contains { $0.contains("yyyy") } && told.allSatisfy { $0.utf8.count < 1000 }, "\(told.map(\.count))")
   }
 
+  @Test(arguments: [1, nil] as [Int64?])
+  func `a hub on HTTP that is put back while its gateway is idle gets what it lacks within minutes`(to seq: Int64?)
+    throws
+  {
+    let bench = try Bench(.hubHTTP, .well, commands: true)
+    try bench.append(3)
+    #expect(bench.pass(60) { bench.server.taken.count == 3 })
+    #expect(!bench.pass(3600) { bench.server.greetings > 1 }, "nothing is amiss")
+    bench.server.acknowledged = seq
+    let lacking = (Int(seq ?? 0) + 1...3).map(String.init)
+    #expect(bench.pass(310) { bench.server.taken.count == 3 + lacking.count })
+    #expect(bench.server.taken == ["1", "2", "3"] + lacking)
+    #expect(!bench.pass(3600) { bench.server.greetings > 2 || bench.server.taken.count > 3 + lacking.count })
+    // One of an older version says nothing of it.
+    bench.server.tellsLanes = false
+    bench.server.acknowledged = seq
+    #expect(!bench.pass(3600) { bench.server.greetings > 2 })
+  }
+
   private static let cases: [(Way, StandingServer.Fault)] = [
     (.hubLive, .takes(8)), (.hubLive, .silent), (.hubHTTP, .takes(3)), (.hubHTTP, .dripsBody), (.hubHTTP, .dripsHead),
     (.webhook, .takes(3)), (.webhook, .dripsBody), (.webhook, .dripsHead), (.mqtt5, .takes(0)), (.mqtt5, .takes(8)),

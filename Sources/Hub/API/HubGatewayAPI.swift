@@ -102,7 +102,14 @@ extension HubAPI {
   func updates(_ call: Call) async throws -> Response {
     if let names = call.query("buckets") {
       let buckets = names.split(separator: ",").map(String.init)
-      return Self.json(HubUpdates.states(try await stores.standing(of: buckets, for: call.gateway)))
+      let states = try await stores.standing(of: buckets, for: call.gateway)
+      guard call.query("lanes") != nil else { return Self.json(HubUpdates.states(states)) }
+      let known = try await stores.greeter.gateways(call.gateway).first
+      return Self.json(
+        HubUpdates.states(states) { json in
+          json.field("epoch", known?.epoch)
+          (known?.progress ?? HubStore.Progress()).write(to: &json, withDigests: false)
+        })
     }
     guard let query = HubUpdates.Query({ call.number($0) }, bucket: call.query("bucket")) else {
       return Self.refusal(.badRequest, "buckets, or bucket and after, are required")

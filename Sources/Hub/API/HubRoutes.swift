@@ -297,7 +297,8 @@ extension HubAPI {
       HubRoute(
         method: .get, path: id + "/updates", deed: .write, summary: "What is new for it.",
         parameters: [
-          .text("buckets", "How far each of these is."), .text("bucket", "A page of this."),
+          .text("buckets", "How far each of these is."),
+          .whole("lanes", "1: how much of its journal is here, too."), .text("bucket", "A page of this."),
           .whole("after", "Behind this."),
           .whole("at", "When that was made."), .whole("since", "All before is known."), .whole("until", "To here."),
           Self.limit,

@@ -23,8 +23,10 @@ enum HubUpdates {
     }
   }
 
-  static func states(_ states: [HubStore.BucketState]) -> [UInt8] {
+  /// `more`: what else the answer has.
+  static func states(_ states: [HubStore.BucketState], _ more: (inout JSONWriter) -> Void = { _ in }) -> [UInt8] {
     JSONWriter.object { json in
+      more(&json)
       json.arrayField("buckets") { json in
         for state in states {
           json.object { json in

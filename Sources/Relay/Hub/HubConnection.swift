@@ -62,7 +62,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   var asked: [String: Promise<JSONValue?>] = [:]
   private var lastHeard = MonotonicTime(seconds: 0)
   /// The answer to a ping came, or the link is to show that it lives.
-  private let stirred = Waiter()
+  let stirred = Waiter()
   private var (isPinged, isProbed) = (false, false)
   /// What the path is known to keep open, over all connections.
   private var silences: KeepAlive
@@ -235,16 +235,15 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     case .none: return .lost(.retry(reason: "the link is down", after: nil))
     case .live(let socket): return try await holdLive(socket)
     case .http:
-      guard let liveAgainAt, settings.isLive else { return try await untilCancelled() }
+      guard let liveAgainAt, settings.isLive else {
+        while !http.isPutBack { try await stirred.wait() }
+        return .outdated
+      }
       // By and by, or when the network has changed.
       try await stirred.wait(until: liveAgainAt, on: loop)
       self.liveAgainAt = loop.now
       return .outdated
     }
-  }
-
-  private func untilCancelled() async throws(CancellationError) -> ConnectionEnd {
-    while true { try await stirred.wait() }
   }
 
   private func holdLive(_ socket: WebSocket) async throws(CancellationError) -> ConnectionEnd {

@@ -52,7 +52,9 @@ extension HubConnection {
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
     switch way {
     case .none: return nil
-    case .http: return try await http.ask(question)
+    case .http:
+      defer { if http.isPutBack { stirred.resume() } }
+      return try await http.ask(question)
     case .live(let socket):
       lastNumber += 1
       let (id, answer) = (String(lastNumber), Promise<JSONValue?>())

@@ -18,13 +18,20 @@ final class HubOverHTTP {
   private let queryConnection: AuthorizedHTTP
   private let path: String
   private let store: Store
-  private let clock: WallClock
+  private let loop: EventLoop
+  private var clock: WallClock { loop.wallClock }
   /// How the hub takes compressed batches; `isPackingBroken`: something in between does not take them.
   private var (packing, isPackingBroken) = (Packing?.none, false)
   /// What stands for the token, this gateway and this epoch in posts of small batches; `nil`: the hub gave none.
   private var short: (key: [UInt8], epoch: String, last: [UInt8])?
   /// Times in a row that the hub did not know the key that it had given.
   private var unknownKeys = 0
+  /// What the hub has of this epoch, as it said last.
+  private var has = (epoch: "", seqs: ByLane<Int64?>(all: nil), since: MonotonicTime(seconds: 0))
+  /// It has less than it said: it is an older copy of itself, and is to be greeted again.
+  private(set) var isPutBack = false
+  /// A hub that says one thing in a greeting and another in an answer is not greeted all the time.
+  private static let leastPause: Duration = .seconds(60)
   /// Larger ones gain nothing by it.
   private static let mostShort = 4096
   enum Packing {
@@ -60,7 +67,7 @@ final class HubOverHTTP {
     queryConnection = try AuthorizedHTTP(settings, meter: meter, on: loop)
     path = "\(server.path)/v1/gateways/\(PercentCoding.encode(store.gatewayID))"
     self.store = store
-    clock = loop.wallClock
+    self.loop = loop
   }
 
   var certificateExpiry: Int64? { server.certificateExpiry }
@@ -72,7 +79,10 @@ final class HubOverHTTP {
       let result = try await server.send(HTTPRequest("GET", "\(path)?epoch=\(epoch)&short=1"))
       packing = Self.packing(result)
       short = Self.short(result).map { ($0, epoch, []) }
-      return greeting(result)
+      let greeting = greeting(result)
+      (has, isPutBack) = ((epoch, ByLane(all: nil), loop.now), false)
+      if case .has(.byLane(let seqs), _) = greeting { has.seqs = seqs }
+      return greeting
     } catch {
       return .failed(error)
     }
@@ -174,8 +184,11 @@ final class HubOverHTTP {
 
   func carry(_ batch: Batch) async -> Verdict {
     let unknown = unknownKeys
-    if let verdict = await carryShort(batch) { return verdict }
-    let verdict = await carryWhole(batch)
+    let verdict: Verdict
+    if let short = await carryShort(batch) { verdict = short } else { verdict = await carryWhole(batch) }
+    if case .acknowledged(let through) = verdict, let lane = batch.lane {
+      has.seqs[lane] = max(has.seqs[lane] ?? 0, through)
+    }
     // A hub that was started anew gives another one. Behind what spreads requests over several hubs it is not asked for each time.
     if case .acknowledged = verdict, unknownKeys > unknown, unknownKeys <= 2 { _ = await greet() }
     return verdict
@@ -228,7 +241,16 @@ final class HubOverHTTP {
 
   /// `nil`: no answer, or none that makes sense.
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
-    try await send(HTTPRequest("GET", "\(path)/updates?\(question.query)"))
+    let before = has
+    var isPoll: Bool { if case .state = question { true } else { false } }
+    let answer = try await send(HTTPRequest("GET", "\(path)/updates?\(question.query)\(isPoll ? "&lanes=1" : "")"))
+    if isPoll, let answer, case .byLane(let seqs)? = Self.acknowledged(answer), before.epoch.isExactly(has.epoch),
+      loop.now - has.since >= Self.leastPause
+    {
+      let isSame = answer["epoch"]?.string?.isExactly(before.epoch) == true
+      isPutBack = isPutBack || Lane.allCases.contains { before.seqs[$0] ?? 0 > (isSame ? seqs[$0] ?? 0 : 0) }
+    }
+    return answer
   }
 
   /// A state that does not arrive is followed by a newer one.
