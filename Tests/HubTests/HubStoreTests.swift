@@ -111,15 +111,30 @@ import Testing
     _ = try await store.take(batch(1, "command", #"{"id":"c1","error":"no","code":"x"}"#), from: "g", at: 20)
     #expect(try await store.command("c1", of: "g")?.state == .refused)
     #expect(try await updates(store, "commands", of: "g")["updates"]?.array?.count == 0)
-    // Nobody waits for longer than they said.
-    let brief = try JSONValue(parsing: #"{"command":"send","expires_s":5}"#)
-    _ = try await store.enqueue(brief, id: "c2", for: "g", by: "me", at: 1000)
     _ = try await store.enqueue(body, id: "c3", for: "g", by: "me", at: 7000)
-    #expect(try await store.command("c2", of: "g")?.state == .expired)
     for index in 0..<HubStore.maxWaiting {
       _ = try await store.enqueue(body, id: "n\(index)", for: "g", by: "me", at: 7000)
     }
     #expect(try await store.enqueue(body, id: "one more", for: "g", by: "me", at: 7000) == .full)
+  }
+
+  @Test func `a command waits for as long as it says, and no clock that is ahead or was not set ends it before`()
+    async throws
+  {
+    let store = try store()
+    let now: Int64 = 1_795_000_000_000
+    _ = try await store.take(batch(now, "boot", "{}"), from: "g", at: now)
+    let brief = try JSONValue(parsing: #"{"command":"send","expires_s":5}"#)
+    let times: [(at: Int64, uptime: Int64, isEnded: Bool)] = [
+      (now + 4000, 4000, false), (now + 900_000_000, 4500, false), (now + 900_000_000, 6000, true),
+    ]
+    _ = try await store.enqueue(brief, id: "unset", for: "g", by: "me", at: 1000, uptime: 0)
+    _ = try await store.enqueue(brief, id: "c", for: "g", by: "me", at: now, uptime: 0)
+    for (number, time) in times.enumerated() {
+      _ = try await store.enqueue(brief, id: "n\(number)", for: "g", by: "me", at: time.at, uptime: time.uptime)
+      #expect(try await store.command("c", of: "g")?.state == (time.isEnded ? .expired : .queued), "\(time)")
+      #expect(try await store.command("unset", of: "g")?.state == .queued)
+    }
   }
 
   @Test func `a hub that was restored is noticed by the time of an update, and tells from where to go on`() async throws

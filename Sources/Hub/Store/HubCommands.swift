@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import JSON
 import SQLite
 
@@ -33,11 +34,13 @@ extension HubStore {
 
   /// The same id twice is one command: the first counts.
   public func enqueue(
-    _ body: JSONValue, id: String, for gateway: String, by author: String, at now: Int64
+    _ body: JSONValue, id: String, for gateway: String, by author: String, at now: Int64,
+    uptime: Int64 = LinuxClocks().sinceBoot
   ) throws(HubDatabaseError) -> Queued {
-    try transaction { () throws(HubDatabaseError) in
+    let surely = try surelyPassed(at: now, uptime: uptime, keeps: false)
+    return try transaction { () throws(HubDatabaseError) in
       try database.lock(gateway)
-      try expire(gateway, now)
+      try expire(gateway, surely, now)
       if let known = try command(id, of: gateway) { return .taken(known) }
       let waiting = try database.first(
         "SELECT count(*) FROM commands WHERE gateway = ?1 AND state = 'queued'", .text(gateway)
@@ -135,15 +138,18 @@ extension HubStore {
       """, .text(gateway), .integer(HubBounds.endedCommands))
   }
 
-  private func expire(_ gateway: String, _ now: Int64) throws(HubDatabaseError) {
+  /// By time that has `surely` passed: no clock makes a command old, neither one that is ahead now nor one that was not set when it came.
+  private func expire(_ gateway: String, _ surely: Int64, _ now: Int64) throws(HubDatabaseError) {
     var old: [String] = []
     try database.each(
-      "SELECT id, body, created_at FROM commands WHERE gateway = ?1 AND state = 'queued' ORDER BY created_at LIMIT 100",
-      [.text(gateway)]
+      """
+      SELECT id, body, created_at FROM commands WHERE gateway = ?1 AND state = 'queued' AND created_at >= ?2
+      ORDER BY created_at LIMIT 100
+      """, [.text(gateway), .integer(OldRows.earliest)]
     ) { (row) throws(HubDatabaseError) in
       // `try?`: stored values were valid JSON when they arrived.
       let wanted = (try? JSONValue(parsing: row.text(1)))?["expires_s"]?.integer ?? Self.lifetime
-      let age = (now - row.integer(2)) / 1000
+      let age = (surely - row.integer(2)) / 1000
       if age > min(max(wanted, 1), 30 * 86_400) { old.append(row.text(0)) }
       return true
     }
