@@ -40,6 +40,20 @@ import Testing
     #expect(try mode(settings.location) == 0o640, "a group that may read goes on reading")
   }
 
+  @Test func `a backup in which something runs by itself is refused`() throws {
+    let scratch = Scratch()
+    let settings = Store.Settings(location: scratch.location("gw.db"))
+    do { _ = try Store(settings) }
+    do {
+      let database = try Database(location: settings.location)
+      try database.run("CREATE TRIGGER spy AFTER INSERT ON journal BEGIN DELETE FROM journal; END")
+    }
+    try FileManager.default.moveItem(atPath: settings.location, toPath: scratch.location("copy"))
+    #expect { _ = try Store.restore(scratch.location("copy"), settings: settings) } throws: {
+      "\($0)".contains("it has a trigger, spy")
+    }
+  }
+
   @Test func `a lock that is a link is refused, and what it points to is not written`() throws {
     let scratch = Scratch()
     let victim = scratch.write("victim", "precious")

@@ -47,6 +47,10 @@ extension Store {
       guard (1...(Schema.migrations.last?.number ?? 0)).contains(version),
         try database.value("SELECT value FROM meta WHERE name = 'epoch'") != nil
       else { throw SQLiteError(code: 1, message: "not a store of this program, or of a newer version") }
+      // A store has none: somebody else's would write what this program does not.
+      if let trigger = try database.value("SELECT name FROM sqlite_schema WHERE type = 'trigger' LIMIT 1")?.text {
+        throw SQLiteError(code: 1, message: "it has a trigger, \(trigger), which a store of this program has not")
+      }
     } catch {
       throw .misplaced("\(backup) is not a valid backup: \(error.message)")
     }
