@@ -21,8 +21,6 @@ final class StandingServer {
     case noAnswers
     /// Bytes every five seconds, which nothing is said in.
     case drips
-    /// A hub that asks so often once it is greeted, and then reads nothing.
-    case asks(Int)
     /// A hub that is busy, and says why in so many bytes.
     case explains(Int)
   }
@@ -32,8 +30,6 @@ final class StandingServer {
   /// Texts of the events that it has acknowledged, in order.
   private(set) var taken: [String] = []
   private(set) var connections = 0
-  /// Answers to its own requests.
-  private(set) var responses = 0
   private let loop: EventLoop
   private let descriptor: Int32
   private var tasks: [LoopTask] = []
@@ -65,9 +61,6 @@ final class StandingServer {
     // What the kernel holds back for 40 ms is minutes of invented time.
     var isOn: Int32 = 1
     setsockopt(socket, Int32(IPPROTO_TCP), TCP_NODELAY, &isOn, socklen_t(MemoryLayout<Int32>.size))
-    // A short window: what the kernel holds is little.
-    var window: Int32 = 4096
-    if case .asks = fault { setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &window, socklen_t(MemoryLayout<Int32>.size)) }
     connections += 1
     let line = Line(SocketStream(socket, on: loop))
     tasks.append(
@@ -178,9 +171,6 @@ final class StandingServer {
       case "hello":
         say(
           #"{"type":"welcome","protocol":2,"window":1,"lanes":{\#(acknowledged.map { #""messages":\#($0)"# } ?? "")}}"#)
-        guard case .asks(let count) = fault else { break }
-        for number in 0..<count { say(#"{"type":"request","id":"\#(number)","method":"unheard of"}"#) }
-        while fault == .asks(count) { try await loop.sleep(for: .milliseconds(100)) }
       case "events" where isExplaining:
         guard case .explains(let bytes) = fault else { break }
         let words = String(repeating: "y", count: bytes)
@@ -190,7 +180,6 @@ final class StandingServer {
         if takes(events.map { $0["body"]?["text"]?.string ?? "" }, through: events.last?["seq"]?.integer) {
           say("\(said["n"]?.integer ?? 0)")
         }
-      case "response": responses += 1
       case "request" where fault != .noAnswers:
         say(#"{"type":"response","id":"\#(said["id"]?.string ?? "")","ok":true,"result":{"buckets":[]}}"#)
       default: break
