@@ -21,6 +21,8 @@ final class StandingServer {
     case noAnswers
     /// Bytes every five seconds, which nothing is said in.
     case drips
+    /// A hub that acknowledges all, hangs up, and has nothing of it the next time.
+    case forgets
     /// A hub that is busy, and says why in so many bytes.
     case explains(Int)
   }
@@ -91,7 +93,7 @@ final class StandingServer {
   /// Whether the next event is taken.
   private func takes(_ texts: [String], through seq: Int64? = nil) -> Bool {
     switch fault {
-    case .well, .noAnswers: break
+    case .well, .noAnswers, .forgets: break
     case .takes(let left) where left > 0: fault = .takes(left - 1)
     default: return false
     }
@@ -169,6 +171,7 @@ final class StandingServer {
       let said = try JSONValue(parsing: data)
       switch said["type"]?.string {
       case "hello":
+        if fault == .forgets { acknowledged = nil }
         say(
           #"{"type":"welcome","protocol":2,"window":1,"lanes":{\#(acknowledged.map { #""messages":\#($0)"# } ?? "")}}"#)
       case "events" where isExplaining:
@@ -179,6 +182,7 @@ final class StandingServer {
         let events = said["events"]?.array ?? []
         if takes(events.map { $0["body"]?["text"]?.string ?? "" }, through: events.last?["seq"]?.integer) {
           say("\(said["n"]?.integer ?? 0)")
+          if fault == .forgets, taken.last == "12" { return }
         }
       case "request" where fault != .noAnswers:
         say(#"{"type":"response","id":"\#(said["id"]?.string ?? "")","ok":true,"result":{"buckets":[]}}"#)

@@ -185,6 +185,19 @@ import Timing
     #expect(isWell && bench.server.connections == 1)
   }
 
+  @Test func `a hub that forgets what it has acknowledged gets all again, but not without end, and that is told`()
+    throws
+  {
+    let bench = try Bench(.hubLive, .forgets)
+    try bench.append(12)
+    _ = bench.pass(3600)
+    #expect((24...12 * 32).contains(bench.server.taken.count), "\(bench.server.taken.count) events in an hour")
+    #expect(bench.upstream.status.reason?.contains("forgets what it has acknowledged") == true)
+    bench.server.fault = .well
+    let isWell = bench.pass(900) { bench.upstream.status.state == .idle && bench.upstream.status.reason == nil }
+    #expect(isWell && Array(bench.server.taken.suffix(12)) == (1...12).map(String.init), "\(bench.upstream.status)")
+  }
+
   @Test(arguments: [Way.mqtt5, .mqtt3])
   func `a broker that never answers a subscription is told of, and tried again`(_ way: Way) throws {
     let bench = try Bench(way, .noAnswers, commands: true)

@@ -75,7 +75,7 @@ final class GatewayAlerts {
     recall()
     relay.troubleChanged = { [weak self] in self?.upstreamsChanged() }
     store.nodeWasHeard = { [weak self] in self?.heard($0, at: $1) }
-    relay.conflictFound = { [weak self] in self?.conflictFound(at: $0, $1, $2) }
+    relay.historyFound = { [weak self] in self?.found($1, at: $0) }
     look()
     arm()
     write()
@@ -88,7 +88,7 @@ final class GatewayAlerts {
     relay.troubleChanged = {}
     store.nodeWasHeard = { _, _ in }
     nodes.keep()
-    relay.conflictFound = { _, _, _ in }
+    relay.historyFound = { _, _ in }
   }
 
   /// Other settings, upstreams or documents.

@@ -2,6 +2,7 @@
 
 import Alerts
 import Escaping
+import Relay
 import Store
 
 /// What happens to the journal, once each time: it is over after a day without.
@@ -16,10 +17,19 @@ extension GatewayAlerts {
     arm()
   }
 
-  func conflictFound(at upstream: String, _ reason: String, _ events: Int64) {
-    historiesMet(
-      "\(upstream) has other events under this gateway's id: \(reason.cut(toBytes: 200)). \(events) events go there again in a new epoch",
-      AlertSubject(.journalConflict, upstream), Double(events))
+  func found(_ finding: HistoryFinding, at upstream: String) {
+    switch finding {
+    case .conflict(let reason, let events):
+      historiesMet(
+        "\(upstream) has other events under this gateway's id: \(reason.cut(toBytes: 200)). \(events) events go there again in a new epoch",
+        AlertSubject(.journalConflict, upstream), Double(events))
+    case .lost(let events):
+      let subject = AlertSubject(.journalLoss, upstream)
+      let text = "at most \(events) events that \(upstream) had are lost there, and the journal has not kept them"
+      read(subject, .bad(text: text, value: Double(events)))
+      read(subject, .well)
+      arm()
+    }
   }
 
   /// A server, or this machine, knows more of this gateway's journal, or something else, than the database.

@@ -100,13 +100,13 @@ public final class JournalUpstream: Upstream {
   var hasTaken = false
   /// What goes wrong is another thing than before, or nothing; events were acknowledged.
   var (troubleChanged, acknowledged): (() -> Void, () -> Void) = ({}, {})
-  /// The server has other events than ours under the same numbers: in words, and how many go again.
-  var conflictFound: (_ reason: String, _ events: Int64) -> Void = { _, _ in }
+  var historyFound: (HistoryFinding) -> Void = { _ in }
   var (lastSuccess, batches): (Int64?, UInt64) = (nil, 0)
   private(set) var isClosed = false
   var times: JournalTimes
   var isPaused = false
-  var epochRenewals = 0
+  /// A server that lies makes us spin no faster than this.
+  var starts = FreshStarts()
   let desk: CommandIntake
   var bucketSync: BucketSync?
   /// `nil`: it may use any number of bytes at any hour.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
+import JSON
 import Store
 
 /// What becomes of a batch that was answered.
@@ -71,6 +72,21 @@ extension JournalUpstream {
     tooOld = (tooOld.all + count, tooOld.untold + count)
   }
 
+  /// What the server had, and has no more, is not here either. Others have a gap for it, too, but lose nothing.
+  private func passed(_ gap: JournalEvent, _ lane: Lane) {
+    // `try?`: it is our own.
+    guard let body = try? JSONValue(parsing: gap.body), body["reason"]?.string == "missing",
+      let first = body["first"]?.count, let events = body["count"]?.count, first <= lanes[lane].wasTaken
+    else { return }
+    log.warning(
+      "\(name): it had events \(first) to \(gap.seq) of \(lane.rawValue) and has them no more, and the journal has not kept them: at most "
+        + "\(events) are lost there; it has a gap for them")
+    store.post(when: .heard, "what \(name) lost") { [name] store throws(SQLiteError) in
+      try store.addGivenUp(events, of: name)
+    }
+    historyFound(.lost(events: events))
+  }
+
   /// The cursor moves in a transaction of its own; if that is lost, events are sent again, which is always safe. Of a batch that is
   /// behind it in part, what is pending has to be counted.
   func advance(_ lane: Lane, _ batch: Batch, to seq: Int64) {
@@ -78,9 +94,11 @@ extension JournalUpstream {
     count(tooOld: batch, through: seq)
     lastSuccess = clock.milliseconds
     (hasTaken, obstacle) = (true, nil)
-    epochRenewals = 0
+    starts.renewalsInARow = 0
     waitsSince = nil
     lanes[lane].taken = seq
+    if let newest = batch.events.last(where: { $0.seq <= seq }) { lanes[lane].told = (newest.seq, store.epoch) }
+    for gap in batch.events where gap.kind == EventKind.gap.rawValue && gap.seq <= seq { passed(gap, lane) }
     lanes[lane].suspicion.advanced(to: seq)
     lanes[lane].passed.events += covered?.events ?? 0
     lanes[lane].passed.bytes += covered?.bytes ?? 0

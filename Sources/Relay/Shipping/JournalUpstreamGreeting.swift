@@ -3,6 +3,7 @@
 import EventLoop
 import JSON
 import Store
+import Timing
 
 /// How a connection begins: the server reports what it has, and each lane continues from there.
 extension JournalUpstream {
@@ -68,6 +69,12 @@ extension JournalUpstream {
       }
       return diverged("it has another event \(seq)")
     }
+    let isForgetful = Lane.allCases.contains { lane in
+      lanes[lane].told.epoch == store.epoch && has[lane] ?? 0 < lanes[lane].told.seq
+    }
+    guard !isForgetful || starts.returns.take(at: loop.now) else {
+      return took(.retry(reason: "the server forgets what it has acknowledged, again and again", after: nil))
+    }
     shipment.greeted()
     for lane in Lane.allCases { lanes[lane].serverHas = has[lane] ?? 0 }
     // It says what it has: as good as an acknowledgement, and the only one where nothing is left to send.
@@ -93,7 +100,9 @@ extension JournalUpstream {
     var asked = ByLane<Int64?>(all: nil)
     for lane in Lane.allCases where has[lane] == nil {
       floors[lane] = min(lanesKnown ? lanes[lane].cursor : lowest, store.epochFirst - 1)
-      if lanesKnown, floors[lane] > beginning { asked[lane] = newestSent(lane, through: floors[lane]) }
+      if lanesKnown, floors[lane] > beginning {
+        asked[lane] = newestSent(lane, through: floors[lane]) ?? deletedSent(lane, through: floors[lane])
+      }
     }
     guard asked != ByLane(all: nil), let epoch = store.epochBefore(of: store.epochFirst - 1) else {
       return .success(floors)
@@ -138,6 +147,12 @@ extension JournalUpstream {
     return found
   }
 
+  /// The same of one that the journal has deleted, where everything is for this server.
+  private func deletedSent(_ lane: Lane, through end: Int64) -> Int64? {
+    let newest = store.newestBefore[lane]
+    return settings.filter.leavesNothingOut && (beginning + 1...max(end, beginning + 1)).contains(newest) ? newest : nil
+  }
+
   /// Where a lane continues at a server that has it up to there; `nil`: the server has nothing.
   private func resumption(_ lane: Lane, _ has: Int64?, _ floor: Int64) -> Int64 {
     let progress = lanes[lane]
@@ -177,17 +192,21 @@ extension JournalUpstream {
   /// The server has other events than we under the same numbers: our database is an older copy of itself, another gateway has our id, or
   /// somebody else has written in our name. What it lacks is sent in a new epoch.
   func diverged(_ reason: String) {
+    guard starts.renewals.take(at: loop.now) else {
+      shipment.greetingSent()
+      return took(.retry(reason: "the server has other events in each new epoch: \(reason)", after: nil))
+    }
     log.error(
       "\(name): \(reason) under this gateway's id and epoch \(store.epoch): this database is an older copy, another gateway has the "
         + "same id, or somebody else writes with its token. Nothing is lost: a new epoch begins. See docs/hub.md, \"One identity, two histories\""
     )
-    epochRenewals += 1
-    conflictFound(reason, pendingEvents)
+    starts.renewalsInARow += 1
+    historyFound(.conflict(reason: reason, events: pendingEvents))
     do {
       try store.renewEpoch()
       shipment.greetAgain()
       // Twice without anything taken between: the server must not make us spin.
-      if epochRenewals > 1 {
+      if starts.renewalsInARow > 1 {
         shipment.greetingSent()
         took(.retry(reason: "the server has other events under each new epoch: \(reason)", after: nil))
       }
@@ -196,4 +215,21 @@ extension JournalUpstream {
       took(.retry(reason: "\(error)", after: nil))
     }
   }
+}
+
+/// How often an upstream begins anew for a server: an honest one was put back once, a cloned card has two gateways at odds for a while.
+struct FreshStarts {
+  /// New epochs without anything taken between.
+  var renewalsInARow = 0
+  var renewals = Ration(most: 16, oneIn: .seconds(300))
+  /// Greetings of a server that has forgotten what it had acknowledged.
+  var returns = Ration(most: 16, oneIn: .seconds(300))
+}
+
+/// What an upstream finds out about the journal and its server.
+public enum HistoryFinding: Equatable, Sendable {
+  /// It has other events than ours under the same numbers: why, and how many go again.
+  case conflict(reason: String, events: Int64)
+  /// It had events, and has them no more, and the journal has not kept them: at most so many.
+  case lost(events: Int64)
 }

@@ -115,7 +115,7 @@ public final class Relay {
         made.radio = radio
         made.troubleChanged = { [weak self] in self?.troubleChanged() }
         made.acknowledged = { [weak self] in self?.acknowledged() }
-        made.conflictFound = { [weak self, name = made.name] in self?.conflictFound(name, $0, $1) }
+        made.historyFound = { [weak self, name = made.name] in self?.historyFound(name, $0) }
         // Where the database is another one, it does not know.
         if upstreams.contains(where: { $0.name == made.name && ($0 as? JournalUpstream)?.isPaused == true }) {
           made.setPaused(true)
@@ -149,8 +149,7 @@ public final class Relay {
   /// An upstream has taken events. That need not write anything.
   public var acknowledged: () -> Void = {}
 
-  /// An upstream has other events than the journal under the same numbers, and gets so many again in a new epoch.
-  public var conflictFound: (_ upstream: String, _ reason: String, _ events: Int64) -> Void = { _, _, _ in }
+  public var historyFound: (_ upstream: String, HistoryFinding) -> Void = { _, _ in }
 
   /// Events that wait for the upstream for which the most do.
   public var mostPending: Int64 { upstreams.reduce(0) { max($0, ($1 as? JournalUpstream)?.pendingEvents ?? 0) } }

@@ -50,7 +50,8 @@ final class WebhookCarrier: MeteredCarrier {
     var request = HTTPRequest("POST", server.path.isEmpty ? "/" : server.path, body: body)
     request.headers.add("Content-Type", settings.contentType)
     let numbers = settings.batches && last.seq > first.seq ? "\(first.seq)-\(last.seq)" : "\(first.seq)"
-    request.headers.add("Idempotency-Key", "\(store.gatewayID)/\(store.epoch)/\(numbers)")
+    let content = Self.content(batch, settings.batches)
+    request.headers.add("Idempotency-Key", "\(store.gatewayID)/\(store.epoch)/\(numbers)/\(content)")
     if let file = settings.secretFile {
       guard let secret = SecretFile.read(file) else {
         return .stopped(reason: "the secret file \(file) cannot be read")
@@ -65,6 +66,16 @@ final class WebhookCarrier: MeteredCarrier {
     } catch {
       return error
     }
+  }
+
+  /// A database that was put back gives a number out twice, and no webhook could tell it: so what is said is part of the key.
+  static func content(_ batch: Batch, _ isWhole: Bool) -> String {
+    let digests = (isWhole ? batch.events : Array(batch.events.prefix(1))).map { event in
+      // `try?`: what cannot be read says nothing.
+      EventContent.digest(at: event.at, kind: event.kind, body: (try? JSONValue(parsing: event.body)) ?? .null)
+    }
+    guard digests.count > 1 else { return digests.first ?? "" }
+    return EventContent.digest(at: 0, kind: "", body: .object([("digests", .string(digests.joined()))]))
   }
 
   /// An event of a kind that the journal does not have, number 0.

@@ -173,6 +173,11 @@ extension Store {
     return found
   }
 
+  /// Within a `write`.
+  public func addGivenUp(_ events: Int64, of upstream: String) throws(SQLiteError) {
+    try database.run("UPDATE cursors SET given_up = given_up + ? WHERE upstream = ?", .integer(events), .text(upstream))
+  }
+
   /// Events that an upstream did not get, since it was added: deleted before it had them, and too old for it.
   public func leftOut(of upstream: String) throws(StoreError) -> (givenUp: Int64, tooOld: Int64) {
     var found: (Int64, Int64) = (0, 0)
