@@ -70,11 +70,11 @@ extension Daemon: SyncObserver {
   private func heard(_ packet: [UInt8], _ snr: SNR, _ rssi: Int8) {
     counts.heard(snr, rssi)
     taps.heard(packet, snr, rssi, connection.identity?.info.radio)
-    // Nobody can say who heard what comes before the radio has said who it is.
-    guard wantsPackets, let key = connection.identity?.info.key, key == store.radioKey else { return }
+    guard wantsPackets else { return }
     let moment = synchronizer.now
     let body = JSONWriter.object { json in
-      json.field("radio", store.markInEvent(ofRadio: store.radio))
+      // What comes before the radio has said who it is waited in the port for the one before.
+      json.field("radio", store.markInEvent(of: connection.identity?.info.key))
       json.field("raw", Hex.string(packet))
       json.field("snr", snr.decibels)
       json.field("rssi", rssi)

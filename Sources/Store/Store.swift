@@ -97,8 +97,7 @@ public final class Store {
   public internal(set) var epoch = ""
   /// The first seq that belongs to this epoch.
   public internal(set) var epochFirst: Int64 = 1
-  /// The epoch before, and its newest event in each lane; 0: none, or it is not known.
-  public internal(set) var (epochBefore, newestBefore): (String?, ByLane<Int64>) = (nil, ByLane(all: 0))
+  var epochBefore: String?
   /// When this epoch began, in milliseconds since 1970; 0: no clock could tell. What a newer copy did before that is not known here.
   public internal(set) var epochBegan: Int64 = 0
   /// Where a damaged database was saved at opening; `nil` if it was intact.

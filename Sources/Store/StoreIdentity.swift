@@ -25,8 +25,6 @@ extension Store {
     }
     epochFirst = (try meta("epoch_first"))?.integer ?? 1
     epochBefore = (try meta("epoch_before")).flatMap(\.text)
-    let newest = (try meta("epoch_newest")).flatMap(\.text)?.split(separator: ",").compactMap { Int64($0) } ?? []
-    if newest.count == 3 { newestBefore = ByLane(messages: newest[0], nodes: newest[1], packets: newest[2]) }
     if Self.readSmallFile(idLocation) != gatewayID { try Self.writeSmallFile(idLocation, gatewayID) }
   }
 
@@ -34,14 +32,13 @@ extension Store {
   public func renewEpoch() throws(StoreError) {
     // What no server has had of an epoch, no server has had of those before it.
     if epochFirst <= lastSeq { epochBefore = epoch }
-    (epoch, newestBefore) = (Self.randomHex(8), newestSeq)
+    epoch = Self.randomHex(8)
     (epochFirst, epochBegan) = (lastSeq + 1, trustedNow)
     write { [epoch, epochFirst, epochBefore, epochBegan] store throws(SQLiteError) in
       try store.setMeta("epoch_before", .optional(epochBefore))
       try store.setMeta("epoch", .text(epoch))
       try store.setMeta("epoch_first", .integer(epochFirst))
-      let newest = Lane.allCases.map { "\(store.newestBefore[$0])" }.joined(separator: ",")
-      try store.setMeta("epoch_newest", .text(newest))
+      try store.database.run("UPDATE cursors SET told_before = told")
       try store.setMeta("epoch_at", .integer(epochBegan))
     }
     try commitNow()

@@ -52,6 +52,7 @@ extension WholeProgramTests {
       let status = try meshpost(["status"], environment: places)
       #expect(status.code == 0 && status.lines.contains { $0.contains("r0") }, "\(status.lines)")
       program.send(SIGINT)
+      _ = try program.ended()
       let again = try Program(
         Program.programs.appending(path: "meshpost").path(), ["run", "--link", rig.link], environment: places)
       try again.line(with: "synced with the radio")

@@ -277,6 +277,21 @@ struct Shop {
     }
   }
 
+  @Test func `a new epoch remembers what each upstream had acknowledged of the one before`() throws {
+    let scratch = Scratch(inMemory: true)
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let before = ByLane<Int64>(messages: 7, nodes: 5, packets: 0)
+    let after = ByLane<Int64>(messages: 90, nodes: 5, packets: 0)
+    for told in [before, after] {
+      store.write { store throws(SQLiteError) in try store.setCursor(of: "hub", to: told, told: told) }
+      try store.commitNow()
+      #expect(try store.told("hub") == told)
+      if told == before { try store.renewEpoch() }
+    }
+    #expect(try store.told("hub", beforeEpoch: true) == before)
+    #expect(try store.told("nobody") == ByLane(all: 0))
+  }
+
   @Test func `what upstreams have had goes first, what one has not had leaves a range`() throws {
     let shop = try Shop(journalMaxSize: 10)
     try shop.store.keepOnlyCursors(of: ["a", "b"])

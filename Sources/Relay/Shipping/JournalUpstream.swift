@@ -144,6 +144,8 @@ public final class JournalUpstream: Upstream {
     times = JournalTimes(last: store.lastSeq)
     isPaused = try store.isPaused(settings.name)
     tooOld.all = try store.leftOut(of: settings.name).tooOld
+    let told = try store.told(settings.name)
+    for lane in Lane.allCases { lanes[lane].told.seq = told[lane] }
     account?.changed = { [weak self] in self?.woken.resume() }
     connect()
   }

@@ -124,8 +124,8 @@ extension JournalUpstream {
     let seqs = takenSeqs
     guard seqs != cursor else { return }
     if carrier.kind == "hub" {
-      store.writeAlong("cursor:\(name)") { [name, tooOld] store throws(SQLiteError) in
-        try store.setCursor(of: name, to: seqs, tooOld: tooOld.all)
+      store.writeAlong("cursor:\(name)") { [name, tooOld, told] store throws(SQLiteError) in
+        try store.setCursor(of: name, to: seqs, told: told, tooOld: tooOld.all)
       }
       for lane in Lane.allCases { lanes[lane].cursor = seqs[lane] }
     } else {
@@ -135,15 +135,19 @@ extension JournalUpstream {
     }
   }
 
+  private var told: ByLane<Int64> {
+    ByLane(messages: lanes.messages.told.seq, nodes: lanes.nodes.told.seq, packets: lanes.packets.told.seq)
+  }
+
   /// The cursors follow when they are on disk. Shipping continues meanwhile. `work` is in the same transaction.
   func move(to seqs: ByLane<Int64>, when: When, _ work: @escaping Store.Work = { _ in }) {
-    let (epoch, tooOld) = (store.epoch, tooOld.all)
+    let (epoch, told, tooOld) = (store.epoch, told, tooOld.all)
     loop.begin { [weak self, store, name] in
       var failure: StoreError?
       do throws(StoreError) {
         try await store.save(when: when) { store throws(SQLiteError) in
           try work(store)
-          try store.setCursor(of: name, to: seqs, tooOld: tooOld)
+          try store.setCursor(of: name, to: seqs, told: told, tooOld: tooOld)
         }
       } catch {
         failure = error

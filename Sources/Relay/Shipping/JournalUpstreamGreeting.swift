@@ -98,10 +98,13 @@ extension JournalUpstream {
     let lowest = cursor.lowest
     var floors = ByLane<Int64>(all: 0)
     var asked = ByLane<Int64?>(all: nil)
+    let told = store.ifReadable { try store.told(name, beforeEpoch: true) }
     for lane in Lane.allCases where has[lane] == nil {
       floors[lane] = min(lanesKnown ? lanes[lane].cursor : lowest, store.epochFirst - 1)
       if lanesKnown, floors[lane] > beginning {
-        asked[lane] = newestSent(lane, through: floors[lane]) ?? deletedSent(lane, through: floors[lane])
+        // The journal may have deleted it since.
+        let told = told.flatMap { (beginning + 1...floors[lane]).contains($0[lane]) ? $0[lane] : nil }
+        asked[lane] = newestSent(lane, through: floors[lane]) ?? told
       }
     }
     guard asked != ByLane(all: nil), let epoch = store.epochBefore(of: store.epochFirst - 1) else {
@@ -145,12 +148,6 @@ extension JournalUpstream {
       }
     } while found == nil && width < end
     return found
-  }
-
-  /// The same of one that the journal has deleted, where everything is for this server.
-  private func deletedSent(_ lane: Lane, through end: Int64) -> Int64? {
-    let newest = store.newestBefore[lane]
-    return settings.filter.leavesNothingOut && (beginning + 1...max(end, beginning + 1)).contains(newest) ? newest : nil
   }
 
   /// Where a lane continues at a server that has it up to there; `nil`: the server has nothing.

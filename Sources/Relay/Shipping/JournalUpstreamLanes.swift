@@ -50,7 +50,9 @@ extension JournalUpstream {
 
   func setTaken(_ seqs: ByLane<Int64>) {
     for lane in Lane.allCases where lanes[lane].taken != seqs[lane] {
-      lanes[lane].wasTaken = max(lanes[lane].wasTaken, lanes[lane].taken)
+      // Our position may be from before what was sent last, too, where this database is a copy.
+      let reached = seqs[lane] < lanes[lane].taken ? store.lastSeq : lanes[lane].taken
+      lanes[lane].wasTaken = max(lanes[lane].wasTaken, reached)
       (lanes[lane].taken, lanes[lane].isMiscounted) = (seqs[lane], true)
     }
   }

@@ -13,7 +13,7 @@ struct LaneProgress {
   /// The last event that the server has by its own count, and the last one that it was sent.
   var serverHas: Int64 = 0
   var lastSent: Int64 = 0
-  /// The newest event that the server has acknowledged to this program, and in which epoch.
+  /// The newest event for this server that it has acknowledged; in which epoch, if that was to this program.
   var told: (seq: Int64, epoch: String) = (0, "")
   /// Before it went back to what a server has that was emptied, or is an older copy, it was here.
   var wasTaken: Int64 = 0

@@ -43,17 +43,18 @@ extension Store {
     return found
   }
 
-  /// Within a `write`. `tooOld`: events that were too old for it, of all so far.
+  /// Within a `write`. `told`: the newest events that it has acknowledged, where `cursor` may be behind what is not for it. `tooOld`: events that
+  /// were too old for it, of all so far.
   public func setCursor(
-    of upstream: String, to cursor: ByLane<Int64>, tooOld: Int64 = 0
+    of upstream: String, to cursor: ByLane<Int64>, told: ByLane<Int64> = ByLane(all: 0), tooOld: Int64 = 0
   ) throws(SQLiteError) {
     try database.run(
       """
-      INSERT INTO cursors(upstream, seq, nodes, packets, too_old) VALUES (?, ?, ?, ?, ?)
+      INSERT INTO cursors(upstream, seq, nodes, packets, too_old, told) VALUES (?, ?, ?, ?, ?, ?)
       ON CONFLICT(upstream) DO UPDATE SET seq = excluded.seq, nodes = excluded.nodes, packets = excluded.packets,
-      too_old = max(too_old, excluded.too_old)
+      too_old = max(too_old, excluded.too_old), told = excluded.told
       """, .text(upstream), .integer(cursor.messages), .integer(cursor.nodes), .integer(cursor.packets),
-      .integer(tooOld))
+      .integer(tooOld), .text(Lane.allCases.map { "\(told[$0])" }.joined(separator: ",")))
     guard journalState.hasTrims, let slowest = try slowestCursor() else { return }
     for lane in Lane.allCases {
       try database.run(
@@ -171,6 +172,16 @@ extension Store {
       }
     }
     return found
+  }
+
+  /// The newest event of each lane that an upstream has acknowledged, or had before the present epoch; 0: none, or it is not known.
+  public func told(_ upstream: String, beforeEpoch: Bool = false) throws(StoreError) -> ByLane<Int64> {
+    let column = beforeEpoch ? "told_before" : "told"
+    let text = try translating { () throws(SQLiteError) in
+      try database.value("SELECT \(column) FROM cursors WHERE upstream = ?", .text(upstream))?.text
+    }
+    let seqs = text?.split(separator: ",").map { Int64($0) ?? 0 } ?? []
+    return seqs.count == 3 ? ByLane(messages: seqs[0], nodes: seqs[1], packets: seqs[2]) : ByLane(all: 0)
   }
 
   /// Within a `write`.

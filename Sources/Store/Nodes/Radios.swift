@@ -60,6 +60,11 @@ extension Store {
   /// As events name it: while only one radio is known, that goes without saying, and costs no byte of the uplink.
   public func markInEvent(ofRadio id: Int64) -> String? { radioState.all.count > 1 ? mark(ofRadio: id) : nil }
 
+  /// The same of a radio that may not be known yet; `nil`: of the present one.
+  public func markInEvent(of key: PublicKey?) -> String? {
+    key.flatMap { $0 == radioKey ? nil : $0.prefix.hex } ?? markInEvent(ofRadio: radio)
+  }
+
   /// The radio that an event names by its mark. Without one it is the first: there was no other then.
   public func radio(inEvent mark: String?) -> KnownRadio? {
     guard let mark else { return radioState.all.first }
