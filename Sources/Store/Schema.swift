@@ -268,9 +268,10 @@ enum Schema {
     UPDATE contacts SET seen = ifnull((SELECT value FROM meta WHERE name = 'elapsed'), 0);
     """
 
-  /// What is known of an upstream beside its cursor: events that were deleted before it had them, and that were too old for it; `told`: the
-  /// newest of each lane that it has acknowledged, `messages,nodes,packets`, and as it was when this epoch began. `removed`: the order in which upstreams were removed, NULL for one that is configured; `removed_at`, `removed_pending`: when (milliseconds since 1970), and
-  /// the events that waited for it then.
+  /// What is known of an upstream beside its cursor. `given_up`: events that were deleted before it had them; `too_old`: events that were too
+  /// old for it. `told`: the newest of each lane that it has acknowledged, `messages,nodes,packets`; `told_before`: the same when this epoch
+  /// began. `removed`: the order in which upstreams were removed, NULL for one that is configured; `removed_at`, `removed_pending`: when
+  /// (milliseconds since 1970), and the events that waited for it then.
   private static let removedUpstreams = """
     ALTER TABLE cursors ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE cursors ADD COLUMN too_old INTEGER NOT NULL DEFAULT 0;

@@ -209,6 +209,7 @@ extension WholeProgramTests {
         valley.gateway?.send(SIGTERM)
         #expect(try valley.gateway?.ended() == 0)
         let target = URL(filePath: valley.scratch.location(name))
+        // `try?`: at first there is none.
         _ = try? FileManager.default.removeItem(at: target)
         try FileManager.default.copyItem(at: URL(filePath: valley.scratch.location(other)), to: target)
         try valley.startGateway(environment: clock)
