@@ -18,8 +18,8 @@ final class StoreLock {
     }
     guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
       var text = [UInt8](repeating: 0, count: 64)
+      // `deinit` closes it: a second close would be of a file that somebody else has opened meanwhile.
       let count = pread(descriptor, &text, text.count, 0)
-      close(descriptor)
       let owner = String(decoding: text.prefix(max(0, count)), as: UTF8.self)
       throw .inUse(by: owner.isEmpty ? "another process" : owner, location: location)
     }
@@ -29,6 +29,7 @@ final class StoreLock {
   }
 
   deinit {
+    guard descriptor >= 0 else { return }
     // Closing would not do: a child that has not got to its exec yet still has the descriptor, and the lock with it.
     flock(descriptor, LOCK_UN)
     close(descriptor)
