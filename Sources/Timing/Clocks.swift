@@ -7,6 +7,8 @@ public protocol Clocks: AnyObject {
   var now: MonotonicTime { get }
   /// Milliseconds since the machine's boot, sleep included.
   var sinceBoot: Int64 { get }
+  /// Which boot that is: another text for each. Empty: nobody can tell.
+  var boot: String { get }
   /// The clock: milliseconds since 1970 UTC.
   var wallMilliseconds: Int64 { get }
   /// Whether the clock is known to be right.

@@ -3,8 +3,8 @@
 /// Time that has surely passed, in milliseconds: over restarts, and whatever becomes of the wall clock. Pure.
 ///
 /// While the program runs, the time since the machine's boot counts, sleep included. A wall clock that is set, forwards or
-/// back, trusted or not, changes nothing. Over a restart a wall clock counts that could be trusted before and can be now,
-/// and of one restart at most `maxAway`: a clock that is wrong by years makes nothing old at once. Where nothing
+/// back, trusted or not, changes nothing. The same holds over a restart of the program alone. Over one of the machine a wall clock counts that
+/// could be trusted before and can be now, and of one restart at most `maxAway`: a clock that is wrong by years makes nothing old at once. Where nothing
 /// is known, nothing has passed: what goes by this clock is kept too long, and never given up too early.
 public struct SteadyClock: Equatable, Sendable {
   /// Since the clock was begun.
@@ -17,12 +17,13 @@ public struct SteadyClock: Equatable, Sendable {
   /// How long the program was away is not known yet.
   private var wasAway: Bool
 
-  /// Goes on from what was kept.
-  public init(elapsed: Int64 = 0, wall: Int64? = nil, maxAway: Int64) {
+  /// Goes on from what was kept. `uptime`: since the boot that the machine still has; `nil`: it has started anew, or nobody can tell.
+  public init(elapsed: Int64 = 0, wall: Int64? = nil, maxAway: Int64, uptime: Int64? = nil) {
     self.elapsed = max(0, elapsed)
     self.wall = wall
     self.maxAway = max(0, maxAway)
-    wasAway = wall != nil
+    self.uptime = uptime
+    wasAway = wall != nil && uptime == nil
   }
 
   /// A look at both clocks. `trustedWall`: milliseconds since 1970, `nil` while the clock cannot be trusted; `uptime`:

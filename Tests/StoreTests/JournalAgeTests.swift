@@ -3,6 +3,7 @@
 import SQLite
 import TestSupport
 import Testing
+import Timing
 
 @testable import Store
 
@@ -15,10 +16,11 @@ private final class AgedShop {
   var wall = Moment(milliseconds: 1_795_000_000_000, trusted: true)
   var uptime: Int64 = 60_000
   private let settings: Store.Settings
+  private let clocks = InventedMachine()
 
   init(journalMaxSize: Int64 = 256 << 20) throws {
     settings = Store.Settings(location: scratch.location("gw.db"), journalMaxSize: journalMaxSize)
-    store = try Store(settings)
+    store = try Store(settings, clocks: clocks)
     try store.keepOnlyCursors(of: ["hub"])
   }
 
@@ -54,10 +56,15 @@ private final class AgedShop {
 
   /// The machine was off for a while.
   func restart(after away: Int64) throws {
-    store.settle()
-    store = try Reopened.open(settings, closing: &self.store)
+    clocks.boot += "."
+    try restartProgram()
     wall.milliseconds += away
     uptime = 5000
+  }
+
+  func restartProgram() throws {
+    store.settle()
+    store = try Reopened.open(settings, clocks, closing: &self.store)
   }
 
   var left: Int64 { store.lastSeq - store.journalSize.oldest + 1 }
@@ -65,10 +72,10 @@ private final class AgedShop {
 
 /// A store has a lock: the one before has to go first.
 private enum Reopened {
-  static func open(_ settings: Store.Settings, closing old: inout Store) throws -> Store {
+  static func open(_ settings: Store.Settings, _ clocks: any Clocks, closing old: inout Store) throws -> Store {
     let nowhere = Scratch(inMemory: true)
     old = try Store(Store.Settings(location: nowhere.location("none.db")))
-    return try Store(settings)
+    return try Store(settings, clocks: clocks)
   }
 }
 
@@ -120,6 +127,19 @@ private enum Reopened {
     #expect(try shop.trim().isEmpty)
     #expect(try shop.pass(AgedShop.day).isEmpty)
     #expect(shop.left == 55)
+  }
+
+  @Test(arguments: [Int64(0), 400, -400])
+  func `what passes while the program alone is away counts, whatever the clock says`(
+    _ days: Int64
+  ) throws {
+    let shop = try AgedShop()
+    try shop.trim()
+    let before = shop.store.elapsed(at: shop.wall, uptime: shop.uptime)
+    try shop.restartProgram()
+    shop.uptime += 5 * AgedShop.day
+    shop.wall.milliseconds += (5 + days) * AgedShop.day
+    #expect(shop.store.elapsed(at: shop.wall, uptime: shop.uptime) - before == 5 * AgedShop.day)
   }
 
   @Test func `time without power counts, a part of it, so that what came just before still gets its try`() throws {

@@ -19,6 +19,8 @@ public final class InventedMachine: Machine {
   public init() {}
 
   public var sinceBoot: Int64 { now.nanoseconds / 1_000_000 }
+  /// As after the machine's start, if it is another one than before.
+  public var boot = "the first"
 
   public var wallMilliseconds: Int64 {
     1_795_237_200_000 + wallOffset + (now - MonotonicTime(seconds: 1000)).wholeNanoseconds / 1_000_000

@@ -30,6 +30,16 @@ import Timing
     #expect(clock.elapsed == Self.day + 6, "once only")
   }
 
+  @Test(arguments: [nil, now + 90 * day, now - 90 * day] as [Int64?])
+  func `while the machine stays on, the time that the program is away is known`(_ wall: Int64?) {
+    for kept in [Self.now, nil] {
+      var clock = SteadyClock(elapsed: 5, wall: kept, maxAway: Self.day, uptime: 1000)
+      clock.look(trustedWall: wall, uptime: 1000 + 30 * Self.day)
+      #expect(clock.elapsed == 30 * Self.day + 5)
+      #expect(clock.wall == wall ?? kept.map { $0 + 30 * Self.day })
+    }
+  }
+
   @Test func `a restart counts for so long at most, and never backwards`() {
     for (wall, elapsed) in [
       (Self.now + 31 * Self.day, 30 * Self.day), (Int64.max, 30 * Self.day), (Self.now - Self.day, 0), (Int64.min, 0),

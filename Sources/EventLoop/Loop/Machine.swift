@@ -29,6 +29,7 @@ public final class LinuxMachine: Machine {
 
   public var now: MonotonicTime { clocks.now }
   public var sinceBoot: Int64 { clocks.sinceBoot }
+  public var boot: String { clocks.boot }
   public var wallMilliseconds: Int64 { clocks.wallMilliseconds }
   public var isWallSynchronised: Bool { clocks.isWallSynchronised }
 

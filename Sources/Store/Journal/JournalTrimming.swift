@@ -59,11 +59,14 @@ extension Store {
   /// Milliseconds that have surely passed since this store was made. They are kept along with the next thing that is
   /// written.
   public func elapsed(at now: Moment, uptime: Int64? = nil) -> Int64 {
-    steadyClock.look(trustedWall: now.trusted ? now.milliseconds : nil, uptime: uptime ?? clocks.sinceBoot)
+    let uptime = uptime ?? clocks.sinceBoot
+    steadyClock.look(trustedWall: now.trusted ? now.milliseconds : nil, uptime: uptime)
     let (elapsed, wall) = (steadyClock.elapsed, steadyClock.wall)
-    writeAlong("elapsed") { store throws(SQLiteError) in
+    writeAlong("elapsed") { [boot] store throws(SQLiteError) in
       try store.setMeta("elapsed", .integer(elapsed))
       try store.setMeta("elapsed_wall", .optional(wall))
+      try store.setMeta("elapsed_uptime", .integer(uptime))
+      try store.setMeta("elapsed_boot", .text(boot))
     }
     return elapsed
   }
@@ -75,10 +78,12 @@ extension Store {
   }
 
   func loadElapsed() throws(StoreError) -> SteadyClock {
-    SteadyClock(
+    let kept = try meta("elapsed_boot")?.text ?? ""
+    let isSameBoot = !boot.isEmpty && kept.utf8.elementsEqual(boot.utf8)
+    return SteadyClock(
       elapsed: try meta("elapsed")?.integer ?? 0, wall: try meta("elapsed_wall")?.integer,
       // A third: events from just before a long power cut are still sent after it.
-      maxAway: journalMaxAge / 3)
+      maxAway: journalMaxAge / 3, uptime: isSameBoot ? try meta("elapsed_uptime")?.integer : nil)
   }
 
   /// Milliseconds.
