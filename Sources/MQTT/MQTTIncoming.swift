@@ -28,7 +28,7 @@ extension MQTTClient {
     switch event {
     case .connected: throw .protocolError("a second greeting")
     case .disconnected(let code, let reason, let server): fail(Self.ended(code, reason, server))
-    case .acknowledged(let id, let code, let reason): try acknowledged(id, MQTTAnswer(code, reason))
+    case .acknowledged(let id, let code, let reason): acknowledged(id, MQTTAnswer(code, reason))
     case .message(let message, let id, let isRepeated): try came(message, id, isRepeated)
     case .pong:
       ponged()
@@ -45,10 +45,9 @@ extension MQTTClient {
     }
   }
 
-  func acknowledged(_ id: UInt16, _ answer: MQTTAnswer) throws(MQTTError) {
-    guard let promise = waiting.removeValue(forKey: id) else {
-      throw .protocolError("an acknowledgement of a packet that is not in flight")
-    }
+  func acknowledged(_ id: UInt16, _ answer: MQTTAnswer) {
+    // Some brokers acknowledge twice, and a second time says nothing.
+    guard let promise = waiting.removeValue(forKey: id) else { return }
     answers &+= 1
     expectNext()
     promise.keep(answer)
