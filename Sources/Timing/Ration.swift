@@ -33,4 +33,12 @@ public struct Ration: Sendable, Equatable {
     left -= 1
     return true
   }
+
+  /// Takes one, also in advance, and returns how long to wait until it is there.
+  public mutating func wait(at now: MonotonicTime) -> Duration {
+    _ = hasOne(at: now)
+    left = max(-1, left - 1)
+    guard left < 0, let countedAt else { return .zero }
+    return interval + (countedAt - now)
+  }
 }

@@ -23,6 +23,10 @@ final class StandingServer {
     case drips
     /// A hub that acknowledges all, hangs up, and has nothing of it the next time.
     case forgets
+    /// After each two events that it has taken it hangs up.
+    case hangsUp
+    /// A broker that acknowledges each twice.
+    case saysTwice
     /// A hub that is busy, and says why in so many bytes.
     case explains(Int)
   }
@@ -93,7 +97,7 @@ final class StandingServer {
   /// Whether the next event is taken.
   private func takes(_ texts: [String], through seq: Int64? = nil) -> Bool {
     switch fault {
-    case .well, .noAnswers, .forgets: break
+    case .well, .noAnswers, .forgets, .hangsUp, .saysTwice: break
     case .takes(let left) where left > 0: fault = .takes(left - 1)
     default: return false
     }
@@ -101,6 +105,8 @@ final class StandingServer {
     acknowledged = seq ?? acknowledged
     return true
   }
+
+  private var isSatisfied: Bool { fault == .hangsUp && taken.count.isMultiple(of: 2) }
 
   // MARK: HTTP
 
@@ -183,6 +189,7 @@ final class StandingServer {
         if takes(events.map { $0["body"]?["text"]?.string ?? "" }, through: events.last?["seq"]?.integer) {
           say("\(said["n"]?.integer ?? 0)")
           if fault == .forgets, taken.last == "12" { return }
+          if isSatisfied { return }
         }
       case "request" where fault != .noAnswers:
         say(#"{"type":"response","id":"\#(said["id"]?.string ?? "")","ok":true,"result":{"buckets":[]}}"#)
@@ -211,7 +218,9 @@ final class StandingServer {
         let topic = String(decoding: body[2..<2 + size], as: UTF8.self)
         let payload = body[(size + 4 + (isFive ? 1 : 0))...]
         let text = topic.hasPrefix("event") ? try JSONValue(parsing: Array(payload))["body"]?["text"]?.string : nil
-        if text.map({ takes([$0]) }) ?? true { line.stream.write([0x40, 2, body[size + 2], body[size + 3]]) }
+        guard text.map({ takes([$0]) }) ?? true else { break }
+        for _ in 0..<(fault == .saysTwice ? 2 : 1) { line.stream.write([0x40, 2, body[size + 2], body[size + 3]]) }
+        if text != nil, isSatisfied { return }
       case 8 where fault != .noAnswers:
         line.stream.write(isFive ? [0x90, 4, body[0], body[1], 0, 1] : [0x90, 3, body[0], body[1], 1])
       case 12: line.stream.write([0xD0, 0])

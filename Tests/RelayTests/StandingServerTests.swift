@@ -101,7 +101,44 @@ import Timing
     // One of an older version says nothing of it.
     bench.server.tellsLanes = false
     bench.server.acknowledged = seq
-    #expect(!bench.pass(3600) { bench.server.greetings > 2 })
+    #expect(!bench.pass(310) { bench.server.greetings > 2 }, "as of one that asks for nothing, below")
+  }
+
+  @Test func `a hub on HTTP that is put back gets what it lacks within an hour where its gateway asks for nothing`()
+    throws
+  {
+    let bench = try Bench(.hubHTTP, .well)
+    try bench.append(3)
+    #expect(bench.pass(60) { bench.server.taken.count == 3 })
+    bench.server.acknowledged = 1
+    #expect(bench.pass(3610) { bench.server.taken == ["1", "2", "3", "2", "3"] }, "\(bench.server.taken)")
+    #expect(!bench.pass(35_000) { bench.server.greetings > 12 })
+  }
+
+  @Test(arguments: [Way.hubLive, .mqtt5, .mqtt3])
+  func `a server that takes two and hangs up gets all, and is not connected to more than that is worth`(_ way: Way)
+    throws
+  {
+    let bench = try Bench(way, .hangsUp)
+    try bench.append(400)
+    let begun = bench.loop.now
+    #expect(bench.pass(3600) { bench.server.taken.count == 400 }, "\(bench.server.taken.count)")
+    let all = (1...400 as ClosedRange<Int>).map { "\($0)" }
+    #expect(bench.server.taken == all, "each once, in order")
+    // 32 at once, and then one in ten seconds.
+    let seconds = Int((bench.loop.now - begun).inSeconds)
+    let most = 34 + seconds / 10
+    #expect(
+      bench.server.connections >= 200 && bench.server.connections <= most, "\(bench.server.connections) in \(seconds) s"
+    )
+  }
+
+  @Test(arguments: [Way.mqtt5, .mqtt3]) func `a broker that acknowledges twice has said it once`(_ way: Way) throws {
+    let bench = try Bench(way, .saysTwice)
+    try bench.append(40)
+    #expect(bench.pass(60) { bench.upstream.status.pending == 0 })
+    let all = (1...40 as ClosedRange<Int>).map { "\($0)" }
+    #expect(bench.server.taken == all && bench.server.connections == 1)
   }
 
   private static let cases: [(Way, StandingServer.Fault)] = [

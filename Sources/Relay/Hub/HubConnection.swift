@@ -236,7 +236,9 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     case .live(let socket): return try await holdLive(socket)
     case .http:
       guard let liveAgainAt, settings.isLive else {
-        while !http.isPutBack { try await stirred.wait() }
+        while !http.isPutBack, loop.now < http.compareAgainAt {
+          try await stirred.wait(until: http.compareAgainAt, on: loop)
+        }
         return .outdated
       }
       // By and by, or when the network has changed.

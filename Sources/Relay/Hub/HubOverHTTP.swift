@@ -30,6 +30,10 @@ final class HubOverHTTP {
   private var has = (epoch: "", seqs: ByLane<Int64?>(all: nil), since: MonotonicTime(seconds: 0))
   /// It has less than it said: it is an older copy of itself, and is to be greeted again.
   private(set) var isPutBack = false
+  /// When it was last compared what it has.
+  private var comparedAt = MonotonicTime(seconds: 0)
+  /// A gateway that asks for nothing, and has nothing to send, greets it again by then.
+  var compareAgainAt: MonotonicTime { comparedAt + .seconds(3600) }
   /// A hub that says one thing in a greeting and another in an answer is not greeted all the time.
   private static let leastPause: Duration = .seconds(60)
   /// Larger ones gain nothing by it.
@@ -80,7 +84,7 @@ final class HubOverHTTP {
       packing = Self.packing(result)
       short = Self.short(result).map { ($0, epoch, []) }
       let greeting = greeting(result)
-      (has, isPutBack) = ((epoch, ByLane(all: nil), loop.now), false)
+      (has, isPutBack, comparedAt) = ((epoch, ByLane(all: nil), loop.now), false, loop.now)
       if case .has(.byLane(let seqs), _) = greeting { has.seqs = seqs }
       return greeting
     } catch {
@@ -188,6 +192,7 @@ final class HubOverHTTP {
     if let short = await carryShort(batch) { verdict = short } else { verdict = await carryWhole(batch) }
     if case .acknowledged(let through) = verdict, let lane = batch.lane {
       has.seqs[lane] = max(has.seqs[lane] ?? 0, through)
+      comparedAt = loop.now
     }
     // A hub that was started anew gives another one. Behind what spreads requests over several hubs it is not asked for each time.
     if case .acknowledged = verdict, unknownKeys > unknown, unknownKeys <= 2 { _ = await greet() }
@@ -248,6 +253,7 @@ final class HubOverHTTP {
       loop.now - has.since >= Self.leastPause
     {
       let isSame = answer["epoch"]?.string?.isExactly(before.epoch) == true
+      comparedAt = loop.now
       isPutBack = isPutBack || Lane.allCases.contains { before.seqs[$0] ?? 0 > (isSame ? seqs[$0] ?? 0 : 0) }
     }
     return answer

@@ -91,6 +91,8 @@ struct Shipment {
   private let maxEvents: Int
   private let maxBytes: Int
   private var backoff = Backoff(first: RetryPolicy.first, limit: RetryPolicy.limit)
+  /// Connections that ended: what each took sets `backoff` back, and each costs a greeting.
+  private var ends = Ration(most: 32, oneIn: .seconds(10))
 
   /// `maxEvents`, `maxBytes`: of a batch.
   init(maxEvents: Int, maxBytes: Int = 65536) {
@@ -201,8 +203,8 @@ struct Shipment {
     case .diverged(let reason): return wait(reason, nil, now: now, using: &random)
     case .retry(let reason, let after): return wait(reason, after, now: now, using: &random)
     case .busy(let reason, let after):
-      _ = wait(reason, after, now: now, using: &random)
-      if case .waiting(let until, let reason) = state { state = .busy(until: until, reason: reason) }
+      flights = []
+      state = .busy(until: now + max(backoff.next(using: &random), after ?? .zero), reason: reason)
       return .keep
     case .hungUp(let reason):
       // Too much for the line, or for the server: less of it.
@@ -225,7 +227,7 @@ struct Shipment {
     _ reason: String, _ after: Duration?, most: Duration = RetryPolicy.limit, now: MonotonicTime,
     using random: inout some RandomNumberGenerator
   ) -> Consequence {
-    let pause = min(backoff.next(using: &random), most)
+    let pause = max(min(backoff.next(using: &random), most), ends.wait(at: now))
     flights = []
     state = .waiting(until: now + max(pause, after ?? .zero), reason: reason)
     return .keep
