@@ -103,6 +103,9 @@ private final class LongOutage {
     var largest: Int64 = 0
     for day in 0..<30 as Range<Int64> {
       outage.live(day: day, events: 500)
+      // Also where it is looked at all the while.
+      let journal = (outage.store.lastSeq, outage.store.journalSize.oldest)
+      #expect(outage.upstreams[0].status.pending == journal.0 - journal.1 + 1, "\(journal)")
       largest = max(largest, try outage.store.size())
     }
     let last = outage.store.lastSeq

@@ -59,12 +59,14 @@ extension JournalUpstream {
 
   /// Counts what waits, where that is not known any more.
   private func count(_ lane: Lane) {
-    guard lanes[lane].isMiscounted else { return }
+    let deleted = store.deletedThrough[lane]
+    // What was deleted before it was acknowledged waits no more.
+    guard lanes[lane].isMiscounted || deleted > max(lanes[lane].taken, lanes[lane].countedFrom) else { return }
     // The count is for people.
     guard let rest = store.ifReadable({ try store.amounts(after: lanes[lane].taken)[lane] }) else { return }
     let all = store.journaled[lane]
     lanes[lane].passed = LaneAmount(events: all.events - rest.events, bytes: all.bytes - rest.bytes)
-    lanes[lane].isMiscounted = false
+    (lanes[lane].isMiscounted, lanes[lane].countedFrom) = (false, deleted)
   }
 
   /// What a lane has that is not acknowledged.

@@ -24,6 +24,8 @@ struct LaneProgress {
   var passed = LaneAmount()
   /// `passed` is out of date: it is counted on demand.
   var isMiscounted = true
+  /// The journal had deleted the lane up to here when it was counted.
+  var countedFrom: Int64 = 0
 
   init(cursor: Int64) { (self.cursor, taken) = (cursor, cursor) }
 }
