@@ -83,6 +83,22 @@ import Timing
     #expect(try await all(store).count == 6)
   }
 
+  @Test func `of two histories each stays in its order, whoever brings them`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let one = (1...3 as ClosedRange<Int64>).map { Self.event($0, "one \($0)") }
+    let other = (1...6 as ClosedRange<Int64>).map { Self.event($0, "other \($0)") }
+    _ = try await store.keepUnordered([Self.batch(one, knows: false)])
+    #expect(try await store.keepUnordered([Self.batch(other, knows: false)]) == 6)
+    // Both in one transaction.
+    let (left, right) = ([Self.event(7, "one 7")], (7...8 as ClosedRange<Int64>).map { Self.event($0, "other \($0)") })
+    _ = try await store.keepUnordered([Self.batch(left, knows: false), Self.batch(right, knows: false)])
+    let texts = try await all(store).map { $0.split(separator: " ", maxSplits: 1).last ?? "" }
+    #expect(texts.filter { $0.hasPrefix("one") } == ["one 1", "one 2", "one 3", "one 7"])
+    #expect(texts.filter { $0.hasPrefix("other") } == (1...8).map { "other \($0)" })
+    let messages = try JSONValue(parsing: try await store.joinedMessages(channel: nil, after: 0, limit: 100))
+    #expect(messages["messages"]?.array?.count == 12)
+  }
+
   @Test func `what comes in its first epoch and in a new one within one transaction is kept once`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let events = (1...2 as ClosedRange<Int64>).map { Self.event($0, "event \($0)") }

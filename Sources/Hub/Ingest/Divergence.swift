@@ -115,6 +115,11 @@ extension HubStore {
         work.progress[epoch] = progress
       }
     }
+    // Of an epoch that is known events are found again.
+    for batch in work.kept {
+      let epoch = Epoch(gateway: batch.gateway, name: batch.epoch)
+      if work.progress[epoch] == nil { work.progress[epoch] = Progress() }
+    }
   }
 
   /// Events that were here before: of those whose content is another one, none is taken for what came.
@@ -125,17 +130,22 @@ extension HubStore {
       (count > 1 || !work.added.contains(key)) && !work.moved.contains(key)
     }.keys
     guard !suspects.isEmpty else { return }
-    var stored: [EventKey: StoredEvent] = [:]
-    let call = Self.storedCall(suspects.map { ($0.gateway, $0.epoch, $0.seq) }) {
-      stored[EventKey(gateway: $0, epoch: $1, seq: $2)] = $3
-    }
-    try database.perform([call], begins: false, ends: false)
+    let stored = try stored(Array(suspects))
     for batch in work.accepted {
       for event in batch.events {
         let key = batch.key(event)
         if let other = stored[key], !other.isSame(as: event) { work.divergent[key] = other }
       }
     }
+  }
+
+  private func stored(_ keys: [EventKey]) throws(HubDatabaseError) -> [EventKey: StoredEvent] {
+    var stored: [EventKey: StoredEvent] = [:]
+    let call = Self.storedCall(keys.map { ($0.gateway, $0.epoch, $0.seq) }) {
+      stored[EventKey(gateway: $0, epoch: $1, seq: $2)] = $3
+    }
+    try database.perform([call], begins: false, ends: false)
+    return stored
   }
 
   /// A gateway that goes on in a new epoch sends again what the hub may have of those before, and what was on its way in an old one may come
@@ -187,24 +197,40 @@ extension HubStore {
   }
 
   /// Of senders that know of no conflicts, an event that diverges is kept under an epoch whose name comes from theirs and from what it
-  /// says: once, however often it comes.
-  func keepBeside(_ work: inout Work) throws(HubDatabaseError) {
-    let beside = work.accepted.filter { !$0.takesConflicts }.flatMap { batch in
-      batch.events.filter { work.diverges($0, of: batch) }.map { event in
-        var alone = batch
-        (alone.events, alone.epoch) = ([event], work.placeBeside(event, of: batch).epoch)
-        return alone
+  /// says: once, however often it comes, and in the place where it came.
+  func setBeside(_ work: inout Work) throws(HubDatabaseError) {
+    work.kept = work.accepted
+    let unaware = work.accepted.filter { !$0.takesConflicts }
+    guard !unaware.isEmpty else { return }
+    let keys = unaware.flatMap { batch in batch.events.map(batch.key) }.filter { !work.moved.contains($0) }
+    var first = try stored(keys)
+    for batch in work.accepted {
+      for event in batch.events {
+        let key = batch.key(event)
+        if work.moved.contains(key) { continue }
+        guard let other = first[key] else {
+          first[key] = StoredEvent(event)
+          continue
+        }
+        if !batch.takesConflicts, !other.isSame(as: event) { work.divergent[key] = other }
       }
     }
-    guard !beside.isEmpty else { return }
-    var added: Set<EventKey> = []
-    let call = eventsCall(beside, without: []) { row in
-      added.insert(EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2)))
+    guard !work.divergent.isEmpty else { return }
+    work.kept = work.accepted.flatMap { batch in batch.takesConflicts ? [batch] : parts(batch, work) }
+  }
+
+  /// A batch, and between its events those of it that are kept beside.
+  private func parts(_ batch: PreparedBatch, _ work: Work) -> [PreparedBatch] {
+    var parts: [PreparedBatch] = []
+    for event in batch.events {
+      let epoch = work.diverges(event, of: batch) ? work.placeBeside(event, of: batch).epoch : batch.epoch
+      if parts.last?.epoch != epoch {
+        var part = batch
+        (part.epoch, part.events) = (epoch, [])
+        parts.append(part)
+      }
+      parts[parts.count - 1].events.append(event)
     }
-    try database.perform([call], begins: false, ends: false)
-    work.added.formUnion(added)
-    work.accepted += beside
-    // Of an epoch that is known events are found again.
-    for batch in beside { work.progress[Epoch(gateway: batch.gateway, name: batch.epoch)] = Progress() }
+    return parts
   }
 }

@@ -18,12 +18,10 @@ extension HubStore {
       let known = try begin(batches, &work)
       settle(batches, known, &work)
       try findMoved(&work)
+      try setBeside(&work)
       try keepEvents(&work)
       try findDivergent(&work)
-      if !work.divergent.isEmpty {
-        withdraw(known, &work)
-        try keepBeside(&work)
-      }
+      if !work.divergent.isEmpty { withdraw(known, &work) }
       try finish(batches, work)
       return work
     }
@@ -92,7 +90,7 @@ extension HubStore {
     var removed: [ContactPlace: String] = [:]
     let moved = work.moved
     var calls = [
-      eventsCall(work.accepted, without: moved) { row in
+      eventsCall(work.kept, without: moved) { row in
         added.insert(EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2)))
       }
     ]
@@ -115,7 +113,7 @@ extension HubStore {
     (work.added, work.first, work.removed) = (added, first, removed)
   }
 
-  func eventsCall(
+  private func eventsCall(
     _ batches: [PreparedBatch], without left: Set<EventKey>, _ row: @escaping (any HubRow) -> Void
   ) -> HubCall {
     let rows = batches.flatMap { batch in
@@ -183,9 +181,9 @@ extension HubStore {
     var updates: [String: [Update]] = [:]
     var (told, known) = (Set<String>(), Set<EventKey>())
     var joined: Set<GatewayChannel> = []
-    for batch in work.accepted {
+    for batch in work.kept {
       for event in batch.events {
-        let key = EventKey(gateway: batch.gateway, epoch: batch.epoch, seq: event.event.seq)
+        let key = batch.key(event)
         // The same event may be in two batches.
         guard work.added.contains(key), known.insert(key).inserted else { continue }
         events[batch.gateway, default: 0] += 1

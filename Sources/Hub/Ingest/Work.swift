@@ -31,6 +31,8 @@ extension HubStore {
     /// Of each gateway the epoch that began last.
     var newest: [String: String] = [:]
     var accepted: [PreparedBatch] = []
+    /// The same as they are stored: events that diverge, of senders that know of no conflicts, under another epoch.
+    var kept: [PreparedBatch] = []
     /// Which of the batches the accepted ones are.
     var places: [Int] = []
     var answers: [Taken] = []
