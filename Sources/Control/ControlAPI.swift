@@ -194,6 +194,7 @@ public final class ControlAPI {
     case .testUpstream: try await relay.test(request)
     case .addUpstream: try relay.add(RequestBody(request))
     case .removeUpstream: try relay.remove(request)
+    case .forgetUpstream: try relay.forget(request)
 
     case .alerts: try alerts.list(request)
     case .alertRules: alerts.rules()

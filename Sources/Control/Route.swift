@@ -79,6 +79,7 @@ enum Route: String, CaseIterable {
   case testUpstream = "POST /v1/upstreams/test"
   case addUpstream = "POST /v1/upstreams/add"
   case removeUpstream = "POST /v1/upstreams/remove"
+  case forgetUpstream = "POST /v1/upstreams/forget"
 
   case alerts = "GET /v1/alerts"
   case alertRules = "GET /v1/alerts/rules"

@@ -8,7 +8,8 @@ import JSON
 struct UpstreamCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "upstream", abstract: "List, add, remove, pause, resume and test upstream servers.",
-    subcommands: [List.self, Add.self, Remove.self, Pause.self, Resume.self, Test.self], defaultSubcommand: List.self)
+    subcommands: [List.self, Add.self, Remove.self, Forget.self, Pause.self, Resume.self, Test.self],
+    defaultSubcommand: List.self)
 
   struct List: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "List upstreams with their state and progress.")
@@ -123,13 +124,25 @@ struct UpstreamCommand: ParsableCommand {
 
   struct Remove: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Remove an upstream that was added with `upstream add`, and free the events kept for it.")
+      abstract: "Remove an upstream that was added with `upstream add`. It keeps its place in the journal.")
     @OptionGroup var connection: Connection
     @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String
 
     func run() throws {
       let target = "/v1/upstreams/remove?upstream=\(ControlClient.escape(upstream))"
       try Asking.done(target, [], "removed \(upstream)", connection)
+    }
+  }
+
+  struct Forget: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Give up the place of an upstream that was removed: one of its name begins as a new one.")
+    @OptionGroup var connection: Connection
+    @Argument(help: "Its name, as `meshpost status` and `meshpost doctor` show it.") var upstream: String
+
+    func run() throws {
+      let target = "/v1/upstreams/forget?upstream=\(ControlClient.escape(upstream))"
+      try Asking.done(target, [], "forgot \(upstream)", connection)
     }
   }
 

@@ -112,6 +112,7 @@ final class EveryCommand {
     try check(["upstream", "pause"], ["other"])
     try check(["upstream", "resume"], ["other"])
     try check(["upstream", "remove"], ["other"])
+    try check(["upstream", "forget"], ["other"])
     try check(["upstream", "test"], ["hub"])
     try check(["documents", "set"], ["settings/log_level", "info"])
     try check(["documents", "delete"], ["settings/log_level"])

@@ -30,6 +30,7 @@ extension WholeProgramTests {
       ("node telemetry nosuch", node), ("node neighbours nosuch", node), ("node trace nosuch", node),
       ("node cli nosuch ver", node), ("node readings nosuch", node), ("node alias nosuch x", node),
       ("node note nosuch x", node), ("node tag nosuch x", node), ("upstream remove nosuch", upstream),
+      ("upstream forget nosuch", "no upstream \"nosuch\" was removed; removed: "),
       ("upstream pause nosuch", upstream), ("upstream resume nosuch", upstream), ("upstream test nosuch", upstream),
       ("outbox retry nosuch", upstream), ("outbox drop nosuch", upstream),
       ("outbox retry hub 999", "hub has no dead letter 999"), ("alerts acknowledge 999", "there is no alert 999"),

@@ -47,6 +47,16 @@ import Testing
     #expect(try store.leftOut(of: "b").givenUp == 95)
   }
 
+  @Test func `one that is forgotten is a new one when it is back`() throws {
+    let shop = try Shop()
+    try shop.store.keepOnlyCursors(of: ["a", "b"])
+    try shop.append(10)
+    try shop.store.keepOnlyCursors(of: ["a"])
+    try shop.store.forgetUpstream("b")
+    #expect(try shop.store.removedUpstreams().isEmpty)
+    #expect(try shop.store.openCursor(of: "b", fromStart: false).cursor == ByLane(all: 10))
+  }
+
   @Test func `of removed upstreams the latest are remembered, whatever the clock says`() throws {
     let shop = try Shop()
     for number in 0...20 { try shop.store.keepOnlyCursors(of: ["\(number)"]) }

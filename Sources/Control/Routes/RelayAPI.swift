@@ -31,6 +31,20 @@ struct RelayAPI {
     return .done
   }
 
+  /// Of an upstream that is not configured any more: its place in the journal. One that comes back under its name is a new one.
+  func forget(_ request: HTTPRequest) throws(Refusal) -> Answer {
+    let name = request.query["upstream"] ?? ""
+    guard !relay.upstreams.contains(where: { $0.name.isExactly(name) }) else {
+      throw .invalid("\"\(name)\" is configured: remove it first")
+    }
+    let removed = try Refusal.translating { () throws(StoreError) in try store.removedUpstreams().map(\.name) }
+    guard removed.contains(where: { $0.isExactly(name) }) else {
+      throw .notFound(.removedUpstream(name, known: removed))
+    }
+    try Refusal.translating { () throws(StoreError) in try store.forgetUpstream(name) }
+    return .done
+  }
+
   private func upstream(_ request: HTTPRequest) throws(Refusal) -> any Upstream {
     let name = request.query["upstream"] ?? ""
     if let found = relay.upstreams.first(where: { $0.name.isExactly(name) }) { return found }

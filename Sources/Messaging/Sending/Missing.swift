@@ -15,6 +15,7 @@ public enum Missing: Equatable, Sendable, CustomStringConvertible {
   case conversation(String)
   case radio(String)
   case upstream(String, known: [String])
+  case removedUpstream(String, known: [String])
   case deadLetter(Int64, upstream: String)
   case alert(Int64)
   case page(String)
@@ -30,6 +31,8 @@ public enum Missing: Equatable, Sendable, CustomStringConvertible {
     case .outgoing(let key): "there is no outgoing message \"\(key)\": see meshpost outgoing"
     case .conversation(let name): "there is no conversation \"\(name)\""
     case .radio(let name): "no radio \"\(name)\" was ever attached: see meshpost radio list"
+    case .removedUpstream(let name, let known):
+      "no upstream \"\(name)\" was removed; removed: \(known.joined(separator: ", "))"
     case .upstream(let name, let known): "unknown upstream \"\(name)\"; configured: \(known.joined(separator: ", "))"
     case .deadLetter(let seq, let upstream): "\(upstream) has no dead letter \(seq): see meshpost outbox dead"
     case .alert(let id): "there is no alert \(id): see meshpost alerts"

@@ -149,6 +149,12 @@ extension Store {
     return names
   }
 
+  /// Of an upstream that was removed: its place. It returns when that is on disk.
+  public func forgetUpstream(_ name: String) throws(StoreError) {
+    write { store throws(SQLiteError) in try store.forget(name) }
+    try commitNow()
+  }
+
   private func forget(_ upstream: String) throws(SQLiteError) {
     for table in ["cursors", "buckets", "commands"] {
       try database.run("DELETE FROM \(table) WHERE upstream = ?", .text(upstream))
