@@ -23,6 +23,8 @@ final class StandingServer {
     case drips
     /// A hub that acknowledges all, hangs up, and has nothing of it the next time.
     case forgets
+    /// A hub that says of what it has acknowledged that it is something else.
+    case lies
     /// After each two events that it has taken it hangs up.
     case hangsUp
     /// A broker that acknowledges each twice.
@@ -42,6 +44,8 @@ final class StandingServer {
   /// Of the lane `messages`.
   var acknowledged: Int64?
   private(set) var greetings = 0
+  /// Of links.
+  private(set) var epochs: Set<String> = []
   /// Of the last greeting.
   private var epoch = ""
   /// A hub that says in a poll what it has of the journal.
@@ -97,7 +101,7 @@ final class StandingServer {
   /// Whether the next event is taken.
   private func takes(_ texts: [String], through seq: Int64? = nil) -> Bool {
     switch fault {
-    case .well, .noAnswers, .forgets, .hangsUp, .saysTwice: break
+    case .well, .noAnswers, .forgets, .lies, .hangsUp, .saysTwice: break
     case .takes(let left) where left > 0: fault = .takes(left - 1)
     default: return false
     }
@@ -178,8 +182,11 @@ final class StandingServer {
       switch said["type"]?.string {
       case "hello":
         if fault == .forgets { acknowledged = nil }
+        epochs.insert(said["epoch"]?.string ?? "")
+        let digests = fault == .lies && acknowledged != nil ? #","digests":{"messages":"0123456789abcdef"}"# : ""
         say(
-          #"{"type":"welcome","protocol":2,"window":1,"lanes":{\#(acknowledged.map { #""messages":\#($0)"# } ?? "")}}"#)
+          #"{"type":"welcome","protocol":2,"window":1,"lanes":{\#(acknowledged.map { #""messages":\#($0)"# } ?? "")}\#(digests)}"#
+        )
       case "events" where isExplaining:
         guard case .explains(let bytes) = fault else { break }
         let words = String(repeating: "y", count: bytes)
@@ -188,7 +195,7 @@ final class StandingServer {
         let events = said["events"]?.array ?? []
         if takes(events.map { $0["body"]?["text"]?.string ?? "" }, through: events.last?["seq"]?.integer) {
           say("\(said["n"]?.integer ?? 0)")
-          if fault == .forgets, taken.last == "12" { return }
+          if fault == .forgets || fault == .lies, taken.last == "12" { return }
           if isSatisfied { return }
         }
       case "request" where fault != .noAnswers:

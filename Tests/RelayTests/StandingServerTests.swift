@@ -235,6 +235,20 @@ import Timing
     #expect(isWell && Array(bench.server.taken.suffix(12)) == (1...12).map(String.init), "\(bench.upstream.status)")
   }
 
+  @Test func `a hub that says of all events that they are others does not make one epoch after the other`() throws {
+    let bench = try Bench(.hubLive, .lies)
+    try bench.append(12)
+    _ = bench.pass(3600)
+    // 16 at once, then one in five minutes.
+    #expect((3...30).contains(bench.server.epochs.count), "\(bench.server.epochs.count) epochs in an hour")
+    #expect(bench.server.taken.count <= 12 * 30, "\(bench.server.taken.count) events in an hour")
+    #expect(bench.upstream.status.reason?.contains("the server has other events") == true, "\(bench.upstream.status)")
+    bench.server.fault = .well
+    bench.server.acknowledged = nil
+    let isWell = bench.pass(900) { bench.upstream.status.state == .idle && bench.upstream.status.reason == nil }
+    #expect(isWell && Array(bench.server.taken.suffix(12)) == (1...12).map(String.init), "\(bench.upstream.status)")
+  }
+
   @Test(arguments: [Way.mqtt5, .mqtt3])
   func `a broker that never answers a subscription is told of, and tried again`(_ way: Way) throws {
     let bench = try Bench(way, .noAnswers, commands: true)
