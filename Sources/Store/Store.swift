@@ -74,8 +74,6 @@ public final class Store {
   private var unreadable: Set<String> = []
   var journalState = JournalState()
   var steadyClock = SteadyClock(maxAway: 0)
-  /// As the clocks call it.
-  let boot: String
   /// Grows when a node leaves the radio's table.
   public internal(set) var contactsRemoved: UInt64 = 0
   /// Called when something was received that only this node can have sent, with its time in milliseconds since 1970: each time, while contacts
@@ -122,7 +120,6 @@ public final class Store {
   public init(_ settings: Settings, clocks: any Clocks) throws(StoreError) {
     self.settings = settings
     self.clocks = clocks
-    boot = clocks.boot
     lock = try StoreLock(location: settings.location)
     let trouble = StoreFiles.logTrouble(settings.location)
     if trouble == .databaseIsGone { setAside = try Self.moveAway(settings.location, clocks) }

@@ -16,13 +16,15 @@ public final class LinuxClocks: Clocks {
   public var sinceBoot: Int64 { Self.milliseconds(CLOCK_BOOTTIME) }
   public var wallMilliseconds: Int64 { Self.milliseconds(CLOCK_REALTIME) }
 
-  public var boot: String {
+  public var boot: String { Self.boot }
+
+  private static let boot: String = {
     let file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)
     guard file >= 0 else { return "" }
     defer { close(file) }
     var text = [UInt8](repeating: 0, count: 36)
     return Glibc.read(file, &text, text.count) == text.count ? String(decoding: text, as: UTF8.self) : ""
-  }
+  }()
 
   /// Whether the kernel counts the clock as synchronised (NTP, GPS). False on a Pi before its first sync.
   public var isWallSynchronised: Bool {

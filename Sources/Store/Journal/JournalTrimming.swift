@@ -62,11 +62,11 @@ extension Store {
     let uptime = uptime ?? clocks.sinceBoot
     steadyClock.look(trustedWall: now.trusted ? now.milliseconds : nil, uptime: uptime)
     let (elapsed, wall) = (steadyClock.elapsed, steadyClock.wall)
-    writeAlong("elapsed") { [boot] store throws(SQLiteError) in
+    writeAlong("elapsed") { store throws(SQLiteError) in
       try store.setMeta("elapsed", .integer(elapsed))
       try store.setMeta("elapsed_wall", .optional(wall))
       try store.setMeta("elapsed_uptime", .integer(uptime))
-      try store.setMeta("elapsed_boot", .text(boot))
+      try store.setMeta("elapsed_boot", .text(store.clocks.boot))
     }
     return elapsed
   }
@@ -79,7 +79,7 @@ extension Store {
 
   func loadElapsed() throws(StoreError) -> SteadyClock {
     let kept = try meta("elapsed_boot")?.text ?? ""
-    let isSameBoot = !boot.isEmpty && kept.utf8.elementsEqual(boot.utf8)
+    let isSameBoot = !kept.isEmpty && kept.utf8.elementsEqual(clocks.boot.utf8)
     return SteadyClock(
       elapsed: try meta("elapsed")?.integer ?? 0, wall: try meta("elapsed_wall")?.integer,
       // A third: events from just before a long power cut are still sent after it.
