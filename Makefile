@@ -19,13 +19,13 @@ run: packages
 
 ## test: everything, with what it needs installed
 test: packages test-packages $(PYTHON_ENV)/ready $(HOME_ASSISTANT)/ready lint bluez-bench machine
-	$(SWIFT) build --build-tests
+	$(SWIFT) build --build-tests --explicit-target-dependency-import-check error
 	./Tests/run
 
 ## test-arm64: the whole-program tests with what `make deb-arm64` has built, in an emulator
 test-arm64: packages test-packages $(PYTHON_ENV)/ready
 	$(call install_missing,qemu-user-static)
-	$(SWIFT) build --build-tests
+	$(SWIFT) build --build-tests --explicit-target-dependency-import-check error
 	programs=$$(./hardware/emulate-arm64) && \
 	  MESHPOST_PROGRAMS=$$programs MESHPOST_TEST_PATIENCE=120 ./Tests/run WholeProgramTests
 

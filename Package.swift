@@ -14,6 +14,235 @@ import PackageDescription
 let strict: [SwiftSetting] =
   [.treatAllWarnings(as: .error), .enableUpcomingFeature("NonisolatedNonsendingByDefault")] + boundedTypeChecks
 
+/// A module of a room: `Sources/ROOM/NAME`.
+func module(_ room: String, _ name: String, _ needs: [Target.Dependency] = []) -> Target {
+  .target(name: name, dependencies: needs, path: "Sources/\(room)/\(name)", swiftSettings: strict)
+}
+
+/// A program: wiring, arguments, exit codes.
+func program(_ folder: String, _ name: String, _ needs: [Target.Dependency]) -> Target {
+  .executableTarget(name: name, dependencies: needs, path: "Sources/\(folder)", swiftSettings: strict)
+}
+
+/// What a C library gives, behind one wall.
+func library(_ name: String, _ package: String? = nil, apt: String? = nil) -> Target {
+  .systemLibrary(name: name, path: "Sources/Loop/\(name)", pkgConfig: package, providers: apt.map { [.apt([$0])] })
+}
+
+func tests(_ name: String, _ needs: [Target.Dependency]) -> Target {
+  .testTarget(name: name, dependencies: needs, swiftSettings: strict)
+}
+
+extension Target.Dependency {
+  static func of(_ package: String, _ product: String) -> Target.Dependency {
+    .product(name: product, package: package)
+  }
+
+  static let arguments = of("swift-argument-parser", "ArgumentParser")
+}
+
+/// What others know of MeshCore: no input or output, no clock, no Foundation.
+let meshCore: [Target] = [
+  module("MeshCore", "Companion", ["Timing"]),
+  module("MeshCore", "RadioSession", ["Companion", "Timing"]),
+  module("MeshCore", "BluetoothSession", ["Timing"]),
+  module("MeshCore", "Delivery", ["Companion", "Timing"]),
+  module("MeshCore", "MeshCrypto", ["Companion", "COpenSSL"]),
+  module("MeshCore", "MeshIdentity", ["Companion", "CSodium", "MeshCrypto"]),
+]
+
+/// One thread, its tasks, what they read and write, and the languages that is in. Knows nothing of radios; no Foundation.
+let loop: [Target] = [
+  // Pure.
+  module("Loop", "Timing"), module("Loop", "Escaping"), module("Loop", "Exposition"), module("Loop", "JSON"),
+  module("Loop", "TOML"),
+
+  library("CLinux"), library("CSQLite", "sqlite3", apt: "libsqlite3-dev"),
+  library("COpenSSL", "openssl", apt: "libssl-dev"), library("CZlib", "zlib", apt: "zlib1g-dev"),
+  library("CSodium", "libsodium", apt: "libsodium-dev"), library("CPostgres", "libpq", apt: "libpq-dev"),
+  library("CBluetooth", apt: "libbluetooth-dev"),
+  // libdbus-1 and libcurl, loaded when they are first needed.
+  .target(name: "CDBus", path: "Sources/Loop/CDBus"), .target(name: "CCurl", path: "Sources/Loop/CCurl"),
+  module("Loop", "SQLite", ["CSQLite"]),
+  module("Loop", "Deflate", ["CZlib"]),
+
+  module("Loop", "Console", ["Escaping"]),
+  module("Loop", "EventLoop", ["CLinux", "Escaping", "Timing"]),
+  module("Loop", "ServiceManager", ["CLinux", "Escaping", "Timing"]),
+  module("Loop", "Proxies", ["CCurl", "Escaping", "EventLoop", "Timing"]),
+  module("Loop", "Streams", ["COpenSSL", "EventLoop"]),
+  module("Loop", "HTTP", ["CLinux", "COpenSSL", "Deflate", "Escaping", "EventLoop", "Proxies", "Streams"]),
+  module("Loop", "MQTT", ["Escaping", "EventLoop", "HTTP", "Proxies", "Streams", "Timing"]),
+  module("Loop", "DBus", ["CDBus", "EventLoop", "Timing"]),
+]
+
+/// What gateways and hubs do alike: a hub imports nothing of a gateway.
+let shared: [Target] = [
+  module("Shared", "Release"),
+  module("Shared", "Alerts", ["Timing"]),
+  module("Shared", "Documents", ["Escaping", "JSON"]),
+  // Pages in a browser: their files lie in Sources/Pages, and are no Swift.
+  module("Shared", "Web", ["COpenSSL", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Timing"]),
+]
+
+/// Radio → store → upstreams.
+let gateway: [Target] = [
+  module(
+    "Gateway", "Transport",
+    ["BluetoothSession", "CBluetooth", "CLinux", "Companion", "DBus", "EventLoop", "ServiceManager", "Timing"]),
+  module(
+    "Gateway", "Store",
+    ["CLinux", "Companion", "Documents", "Escaping", "JSON", "MeshCrypto", "RadioSession", "SQLite", "Timing"]),
+  module("Gateway", "Sync", ["Companion", "EventLoop", "RadioSession", "Store", "Timing", "Transport"]),
+  module(
+    "Gateway", "Messaging",
+    [
+      "CLinux", "Companion", "Delivery", "Escaping", "EventLoop", "JSON", "MeshCrypto", "RadioSession", "Store", "Sync",
+      "Timing",
+    ]),
+  module(
+    "Gateway", "Relay",
+    [
+      "CLinux", "Companion", "Deflate", "Documents", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "MQTT",
+      "Proxies", "ServiceManager", "SQLite", "Store", "Streams", "Timing",
+    ]),
+  module(
+    "Gateway", "Proxy",
+    [
+      "CLinux", "Companion", "EventLoop", "MeshCrypto", "Messaging", "RadioSession", "Store", "Streams", "Sync",
+      "Timing",
+    ]),
+  module(
+    "Gateway", "Control",
+    [
+      "Alerts", "BluetoothSession", "CLinux", "Companion", "Delivery", "Documents", "Escaping", "EventLoop",
+      "Exposition", "HTTP", "JSON", "MeshCrypto", "Messaging", "Proxy", "Relay", "SQLite", "Store", "Sync", "Timing",
+      "TOML", "Transport", "Web",
+    ]),
+  module(
+    "Gateway", "Gateway",
+    [
+      "Alerts", "CLinux", "Companion", "Control", "Delivery", "Documents", "Escaping", "EventLoop", "HTTP", "JSON",
+      "Messaging", "Proxies", "Proxy", "Relay", "Release", "ServiceManager", "Store", "Sync", "Timing", "TOML",
+      "Transport", "Web",
+    ]),
+  program("Gateway/meshpostd", "meshpostd", ["EventLoop", "Gateway"]),
+]
+
+/// The other end of the wire. It has threads and Foundation.
+let hub: [Target] = [
+  module(
+    "Hub", "Hub",
+    [
+      "Alerts", "CLinux", "Console", "COpenSSL", "CPostgres", "Deflate", "Documents", "Escaping", "EventLoop",
+      "Exposition", "HTTP", "JSON", "MeshCrypto", "Release", "ServiceManager", "SQLite", "Streams", "Timing", "TOML",
+      "Web", .of("hummingbird", "Hummingbird"), .of("hummingbird", "HummingbirdCore"), .of("swift-log", "Logging"),
+      .of("swift-http-types", "HTTPTypes"), .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOHTTP1"),
+      .of("swift-nio", "NIOPosix"), .of("swift-nio", "NIOWebSocket"), .of("swift-nio-extras", "NIOHTTPTypes"),
+      .of("swift-nio-extras", "NIOHTTPTypesHTTP1"), .of("swift-service-lifecycle", "ServiceLifecycle"),
+    ]),
+  program(
+    "Hub/meshpost-hub", "meshpost-hub",
+    [
+      "Console", "EventLoop", "HTTP", "Hub", "JSON", "MQTT", "Release", "ServiceManager", "Streams", "Timing",
+      .arguments,
+    ]),
+]
+
+/// The command line.
+let tool: [Target] = [
+  program(
+    "Tool", "meshpost",
+    [
+      "CLinux", "Companion", "Console", "COpenSSL", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Release",
+      "Timing", "TOML", "Transport", "Web", .arguments,
+    ])
+]
+
+/// The other end of the link, and what measures. Knows all; nothing knows it.
+let simulation: [Target] = [
+  module(
+    "Simulation", "VirtualRadio",
+    ["CLinux", "Companion", "EventLoop", "JSON", "MeshCrypto", "MeshIdentity", "Timing"]),
+  program(
+    "Simulation/meshpost-radio", "meshpost-radio",
+    ["CLinux", "Console", "EventLoop", "MeshCrypto", "Release", "Timing", "VirtualRadio", .arguments]),
+  program(
+    "Simulation/meshpost-bench", "meshpost-bench",
+    ["Companion", "EventLoop", "JSON", "MeshCrypto", "SQLite", "Store", "Timing", "Transport"]),
+]
+
+let trials: [Target] = [
+  .target(
+    name: "TestSupport", dependencies: ["CLinux", "Companion", "EventLoop", "Store", "Timing"],
+    path: "Tests/TestSupport", swiftSettings: strict),
+  tests("CompanionTests", ["Companion", "MeshCrypto", "TestSupport", "Timing"]),
+  tests("StoreTests", ["Companion", "Documents", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport", "Timing"]),
+  tests("WebTests", ["HTTP", "TestSupport", "Timing", "Web"]),
+  tests(
+    "RelayTests",
+    [
+      "Companion", "Documents", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Relay", "SQLite", "Store", "Streams",
+      "TestSupport", "Timing",
+    ]),
+  tests(
+    "ProgramTests",
+    [
+      "Companion", "Deflate", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "meshpost", "meshpost-hub",
+      "meshpost-radio", "meshpostd", "Streams", "TestSupport", "Timing", .arguments,
+    ]),
+  // What begins and ends a thousand times leaves nothing behind: in a process of their own, for they count what the process holds.
+  tests("LifetimeTests", ["EventLoop", "HTTP", "Relay", "Store", "Streams", "TestSupport", "Timing"]),
+  tests("EventLoopTests", ["CLinux", "EventLoop", "Streams", "TestSupport", "Timing"]),
+  tests("HTTPTests", ["CLinux", "Deflate", "EventLoop", "HTTP", "Streams", "TestSupport", "Timing"]),
+  tests("BluetoothSessionTests", ["BluetoothSession", "Timing"]),
+  tests("DeliveryTests", ["Companion", "Delivery", "Timing"]),
+  tests(
+    "MessagingTests",
+    [
+      "Companion", "Delivery", "EventLoop", "JSON", "MeshCrypto", "MeshIdentity", "Messaging", "SQLite", "Store",
+      "Sync", "TestSupport", "Timing", "Transport", "VirtualRadio",
+    ]),
+  tests("DBusTests", ["DBus", "EventLoop", "TestSupport"]),
+  tests("FuzzTests", ["Companion", "Hub", "Messaging", "RadioSession", "Store", "TestSupport", "Timing", "TOML"]),
+  tests(
+    "SyncTests", ["Companion", "EventLoop", "Store", "Sync", "TestSupport", "Timing", "Transport", "VirtualRadio"]),
+  tests(
+    "TransportTests",
+    [
+      "BluetoothSession", "CLinux", "Companion", "DBus", "EventLoop", "TestSupport", "Timing", "Transport",
+      "VirtualRadio",
+    ]),
+  tests("VirtualRadioTests", ["Companion", "EventLoop", "TestSupport", "VirtualRadio"]),
+  tests(
+    "HubTests",
+    [
+      "Deflate", "Documents", "HTTP", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing", "TOML", "Web",
+      .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOWebSocket"),
+    ]),
+  tests(
+    "ControlTests",
+    ["Control", "EventLoop", "JSON", "Messaging", "Proxy", "Relay", "Store", "Sync", "TestSupport", "Transport"]),
+  tests("ProxiesTests", ["EventLoop", "Proxies", "TestSupport", "Timing"]),
+  tests(
+    "ProxyTests",
+    [
+      "Companion", "EventLoop", "Messaging", "Proxy", "Store", "Streams", "Sync", "TestSupport", "Timing", "Transport",
+      "VirtualRadio",
+    ]),
+  tests("MQTTTests", ["EventLoop", "MQTT", "TestSupport", "Timing"]),
+  tests("ServiceManagerTests", ["CLinux", "ServiceManager", "TestSupport"]),
+  tests("TimingTests", ["Timing"]),
+  tests("AlertsTests", ["Alerts", "Timing"]),
+  tests("RadioSessionTests", ["Companion", "RadioSession", "TestSupport", "Timing"]),
+  tests("EscapingTests", ["Escaping", "JSON"]),
+  tests("LanguageTests", ["JSON", "TOML"]),
+  tests(
+    "GatewayTests",
+    ["Companion", "EventLoop", "Gateway", "Proxies", "Relay", "SQLite", "Store", "TestSupport", "Timing", "Transport"]),
+  tests("MeshCryptoTests", ["Companion", "MeshCrypto", "MeshIdentity", "TestSupport"]),
+]
+
 let package = Package(
   name: "meshpost",
   products: [
@@ -21,299 +250,18 @@ let package = Package(
     .executable(name: "meshpost", targets: ["meshpost"]),
     .executable(name: "meshpost-hub", targets: ["meshpost-hub"]),
     .executable(name: "meshpost-radio", targets: ["meshpost-radio"]),
+    // For whoever speaks to a MeshCore radio in Swift.
+    .library(name: "MeshCore", targets: meshCore.map(\.name)),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
     .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
+    .package(url: "https://github.com/apple/swift-http-types", from: "1.6.0"),
     .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
     .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
   ],
-  targets: [
-    // Pure: no input or output, no clock, no Foundation.
-    .target(name: "Timing", swiftSettings: strict),
-    .target(name: "Release", swiftSettings: strict),
-    .target(name: "Escaping", swiftSettings: strict),
-    .target(name: "Exposition", swiftSettings: strict),
-    .target(name: "Companion", dependencies: ["Timing"], swiftSettings: strict),
-    .target(name: "RadioSession", dependencies: ["Companion", "Timing"], swiftSettings: strict),
-    .target(name: "BluetoothSession", dependencies: ["Timing"], swiftSettings: strict),
-    .target(name: "Delivery", dependencies: ["Companion", "Timing"], swiftSettings: strict),
-    .target(name: "Alerts", dependencies: ["Timing"], swiftSettings: strict),
-
-    // What C libraries give, each behind one wall.
-    .systemLibrary(name: "CLinux"),
-    .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
-    .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
-    .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
-    .systemLibrary(name: "CSodium", pkgConfig: "libsodium", providers: [.apt(["libsodium-dev"])]),
-    .systemLibrary(name: "CPostgres", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
-    .systemLibrary(name: "CBluetooth", providers: [.apt(["libbluetooth-dev"])]),
-    // libdbus-1, loaded when it is first needed.
-    .target(name: "CDBus"),
-    // libcurl, likewise.
-    .target(name: "CCurl"),
-    .target(name: "SQLite", dependencies: ["CSQLite"], swiftSettings: strict),
-    .target(name: "Deflate", dependencies: ["CZlib"], swiftSettings: strict),
-    .target(name: "MeshCrypto", dependencies: ["Companion", "COpenSSL"], swiftSettings: strict),
-    .target(name: "MeshIdentity", dependencies: ["Companion", "MeshCrypto", "CSodium"], swiftSettings: strict),
-
-    // Languages and loops.
-    .target(name: "JSON", swiftSettings: strict),
-    .target(name: "TOML", swiftSettings: strict),
-    .target(name: "Console", dependencies: ["Escaping"], swiftSettings: strict),
-    .target(name: "Documents", dependencies: ["Escaping", "JSON"], swiftSettings: strict),
-    .target(name: "EventLoop", dependencies: ["Escaping", "Timing", "CLinux"], swiftSettings: strict),
-    .target(name: "ServiceManager", dependencies: ["CLinux", "Escaping", "Timing"], swiftSettings: strict),
-    .target(
-      name: "Proxies", dependencies: ["CCurl", "CLinux", "Escaping", "EventLoop", "Timing"], swiftSettings: strict),
-    .target(name: "Streams", dependencies: ["EventLoop", "Timing", "COpenSSL", "CLinux"], swiftSettings: strict),
-    .target(
-      name: "HTTP",
-      dependencies: ["Deflate", "Escaping", "EventLoop", "Proxies", "Streams", "Timing", "COpenSSL", "CLinux"],
-      swiftSettings: strict),
-    .target(
-      name: "MQTT", dependencies: ["Escaping", "EventLoop", "HTTP", "Proxies", "Streams", "Timing"],
-      swiftSettings: strict),
-
-    .target(name: "DBus", dependencies: ["EventLoop", "Timing", "CDBus"], swiftSettings: strict),
-
-    // The gateway.
-    .target(
-      name: "Transport",
-      dependencies: [
-        "Companion", "BluetoothSession", "CBluetooth", "DBus", "EventLoop", "ServiceManager", "Timing", "CLinux",
-      ],
-      swiftSettings: strict),
-    .target(
-      name: "Store",
-      dependencies: [
-        "Companion", "Documents", "Escaping", "RadioSession", "MeshCrypto", "SQLite", "JSON", "Timing", "CLinux",
-      ],
-      swiftSettings: strict),
-    .target(
-      name: "Sync",
-      dependencies: ["Companion", "RadioSession", "MeshCrypto", "Transport", "Store", "EventLoop", "Timing"],
-      swiftSettings: strict),
-    .target(
-      name: "Messaging",
-      dependencies: [
-        "Companion", "Delivery", "Escaping", "JSON", "MeshCrypto", "RadioSession", "Store", "Sync", "EventLoop",
-        "Timing",
-        "CLinux",
-      ], swiftSettings: strict),
-    .target(
-      name: "Relay",
-      dependencies: [
-        "CLinux", "Companion", "Deflate", "Documents", "Escaping", "MeshCrypto", "ServiceManager", "Store", "HTTP",
-        "JSON",
-        "MQTT",
-        "Proxies", "Streams", "EventLoop", "Timing",
-      ],
-      swiftSettings: strict),
-    .target(
-      name: "Proxy",
-      dependencies: [
-        "CLinux", "Companion", "EventLoop", "MeshCrypto", "Messaging", "RadioSession", "Store", "Streams", "Sync",
-        "Timing",
-      ],
-      swiftSettings: strict),
-    .target(
-      name: "Control",
-      dependencies: [
-        "Alerts", "BluetoothSession", "Companion", "Delivery", "Documents", "Escaping", "Exposition", "Messaging",
-        "Proxy", "Store",
-        "Sync",
-        "Relay",
-        "Transport",
-        "HTTP", "JSON", "TOML",
-        "EventLoop", "Timing", "Web",
-      ],
-      swiftSettings: strict),
-    // Pages in a browser: their files lie in Sources/Pages, and are no Swift.
-    .target(
-      name: "Web", dependencies: ["COpenSSL", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Timing"],
-      swiftSettings: strict),
-    .target(
-      name: "Gateway",
-      dependencies: [
-        "Alerts", "Companion", "Control", "Delivery", "Documents", "Escaping", "JSON", "Messaging", "Proxies", "Proxy",
-        "RadioSession", "Relay",
-        "Release", "ServiceManager", "Sync",
-        "Store", "Transport",
-        "HTTP", "TOML", "EventLoop", "Timing", "Web", "CLinux",
-      ],
-      swiftSettings: strict),
-
-    // The other end of the link, and the other end of the wire.
-    .target(
-      name: "VirtualRadio",
-      dependencies: ["Companion", "MeshCrypto", "MeshIdentity", "EventLoop", "JSON", "Timing", "CLinux"],
-      swiftSettings: strict),
-    .target(
-      name: "Hub",
-      dependencies: [
-        "Alerts", "CLinux", "COpenSSL", "CPostgres", "Console", "Deflate", "Documents", "Escaping", "Exposition",
-        "HTTP", "MeshCrypto", "Release",
-        "EventLoop", "ServiceManager", "SQLite", "Streams", "JSON", "Timing", "TOML", "Web",
-        .product(name: "Hummingbird", package: "hummingbird"),
-        .product(name: "Logging", package: "swift-log"), .product(name: "NIOCore", package: "swift-nio"),
-        .product(name: "NIOHTTP1", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
-        .product(name: "NIOWebSocket", package: "swift-nio"),
-        .product(name: "NIOHTTPTypesHTTP1", package: "swift-nio-extras"),
-        .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
-      ],
-      swiftSettings: strict),
-
-    // Programs: wiring, arguments, exit codes.
-    .executableTarget(
-      name: "meshpost-bench",
-      dependencies: ["Companion", "EventLoop", "JSON", "MeshCrypto", "SQLite", "Store", "Timing", "Transport"],
-      path: "Sources/meshpost-bench", swiftSettings: strict),
-    .executableTarget(name: "meshpostd", dependencies: ["Gateway", "EventLoop"], swiftSettings: strict),
-    .executableTarget(
-      name: "meshpost",
-      dependencies: [
-        "CLinux", "COpenSSL", "Companion", "Console", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Release",
-        "TOML", "Timing", "Transport", "Web",
-        .product(name: "ArgumentParser", package: "swift-argument-parser"),
-      ], swiftSettings: strict),
-    .executableTarget(
-      name: "meshpost-hub",
-      dependencies: [
-        "Console", "Escaping", "EventLoop", "Hub", "HTTP", "JSON", "MQTT", "Release", "ServiceManager", "Streams",
-        "Timing",
-        .product(name: "ArgumentParser", package: "swift-argument-parser"),
-      ],
-      swiftSettings: strict),
-    .executableTarget(
-      name: "meshpost-radio",
-      dependencies: [
-        "Console", "VirtualRadio", "EventLoop", "CLinux", "MeshCrypto", "Release", "Timing",
-        .product(name: "ArgumentParser", package: "swift-argument-parser"),
-      ],
-      swiftSettings: strict),
-
-    .target(
-      name: "TestSupport", dependencies: ["CLinux", "Companion", "EventLoop", "Store", "Timing"],
-      path: "Tests/TestSupport",
-      swiftSettings: strict),
-    .testTarget(
-      name: "CompanionTests", dependencies: ["Companion", "MeshCrypto", "TestSupport", "Timing"], swiftSettings: strict),
-    .testTarget(
-      name: "StoreTests",
-      dependencies: ["Companion", "Documents", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport", "Timing"],
-      swiftSettings: strict),
-    .testTarget(
-      name: "WebTests", dependencies: ["EventLoop", "HTTP", "JSON", "TestSupport", "Timing", "Web"],
-      swiftSettings: strict),
-    .testTarget(
-      name: "RelayTests",
-      dependencies: [
-        "Companion", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Relay", "SQLite", "Store", "Streams", "TestSupport",
-        "Timing",
-      ],
-      swiftSettings: strict),
-    .testTarget(
-      name: "ProgramTests",
-      dependencies: [
-        "Companion", "CLinux", "Deflate", "Escaping", "EventLoop", "MeshCrypto", "HTTP", "JSON", "Streams",
-        "TestSupport",
-        "Timing",
-        .product(name: "ArgumentParser", package: "swift-argument-parser"),
-        "meshpostd",
-        "meshpost",
-        "meshpost-hub", "meshpost-radio",
-      ], swiftSettings: strict),
-    // What begins and ends a thousand times leaves nothing behind: in a process of their own, for they count what the process holds.
-    .testTarget(
-      name: "LifetimeTests",
-      dependencies: ["EventLoop", "HTTP", "MQTT", "Relay", "SQLite", "Store", "Streams", "TestSupport", "Timing"],
-      swiftSettings: strict),
-    .testTarget(
-      name: "EventLoopTests", dependencies: ["CLinux", "EventLoop", "Streams", "TestSupport", "Timing"],
-      swiftSettings: strict),
-    .testTarget(
-      name: "HTTPTests", dependencies: ["CLinux", "Deflate", "EventLoop", "HTTP", "Streams", "TestSupport", "Timing"],
-      swiftSettings: strict),
-    .testTarget(
-      name: "BluetoothSessionTests", dependencies: ["BluetoothSession", "Timing"], swiftSettings: strict),
-    .testTarget(name: "DeliveryTests", dependencies: ["Companion", "Delivery", "Timing"], swiftSettings: strict),
-    .testTarget(
-      name: "MessagingTests",
-      dependencies: [
-        "Companion", "Delivery", "EventLoop", "JSON", "MeshCrypto", "MeshIdentity", "Messaging", "RadioSession",
-        "SQLite", "Store",
-        "Sync", "TestSupport", "Timing", "Transport", "VirtualRadio",
-      ], swiftSettings: strict),
-    .testTarget(
-      name: "DBusTests", dependencies: ["DBus", "EventLoop", "TestSupport", "Timing"], swiftSettings: strict),
-    .testTarget(
-      name: "FuzzTests",
-      dependencies: [
-        "Companion", "HTTP", "Hub", "JSON", "Messaging", "RadioSession", "Store", "TOML", "TestSupport", "Timing",
-      ],
-      swiftSettings: strict),
-    .testTarget(
-      name: "SyncTests",
-      dependencies: [
-        "Companion", "EventLoop", "RadioSession", "Store", "Sync", "TestSupport", "Timing", "Transport", "VirtualRadio",
-      ], swiftSettings: strict),
-    .testTarget(
-      name: "TransportTests",
-      dependencies: [
-        "BluetoothSession", "CLinux", "Companion", "DBus", "EventLoop", "TestSupport", "Timing", "Transport",
-        "VirtualRadio",
-      ],
-      swiftSettings: strict),
-    .testTarget(
-      name: "VirtualRadioTests", dependencies: ["Companion", "EventLoop", "TestSupport", "Timing", "VirtualRadio"],
-      swiftSettings: strict),
-    .testTarget(
-      name: "HubTests",
-      dependencies: [
-        "Deflate", "Documents", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing", "Web",
-        .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOWebSocket", package: "swift-nio"),
-      ],
-      swiftSettings: strict),
-    .testTarget(
-      name: "ControlTests",
-      dependencies: [
-        "Control", "EventLoop", "JSON", "Messaging", "Proxy", "Relay", "Store", "Sync", "TestSupport", "Transport",
-      ], swiftSettings: strict),
-    .testTarget(
-      name: "ProxiesTests", dependencies: ["CLinux", "EventLoop", "Proxies", "TestSupport", "Timing"],
-      swiftSettings: strict),
-    .testTarget(
-      name: "ProxyTests",
-      dependencies: [
-        "Companion", "EventLoop", "Messaging", "Proxy", "Store", "Streams", "Sync", "TestSupport", "Timing",
-        "Transport", "VirtualRadio",
-      ], swiftSettings: strict),
-    .testTarget(
-      name: "MQTTTests", dependencies: ["EventLoop", "MQTT", "TestSupport", "Timing"], swiftSettings: strict),
-    .testTarget(
-      name: "ServiceManagerTests", dependencies: ["CLinux", "ServiceManager", "TestSupport"], swiftSettings: strict),
-    .testTarget(name: "TimingTests", dependencies: ["Timing"], swiftSettings: strict),
-    .testTarget(name: "AlertsTests", dependencies: ["Alerts", "TestSupport", "Timing"], swiftSettings: strict),
-    .testTarget(
-      name: "RadioSessionTests", dependencies: ["Companion", "RadioSession", "TestSupport", "Timing"],
-      swiftSettings: strict),
-    .testTarget(name: "EscapingTests", dependencies: ["Escaping", "JSON"], swiftSettings: strict),
-    .testTarget(name: "LanguageTests", dependencies: ["JSON", "TOML"], swiftSettings: strict),
-    .testTarget(
-      name: "GatewayTests",
-      dependencies: [
-        "Companion", "EventLoop", "Gateway", "JSON", "Messaging", "Proxies", "Relay", "SQLite", "Store", "Streams",
-        "TestSupport",
-        "Timing",
-        "Transport", "VirtualRadio",
-      ],
-      swiftSettings: strict),
-    .testTarget(
-      name: "MeshCryptoTests", dependencies: ["Companion", "MeshCrypto", "MeshIdentity", "TestSupport"],
-      swiftSettings: strict),
-  ],
+  targets: meshCore + loop + shared + gateway + hub + tool + simulation + trials,
   swiftLanguageModes: [.v6]
 )

@@ -39,7 +39,7 @@ struct batch {
   int64_t last, sent;
 };
 
-// Of the line: how many bytes may be under way. Source: Sources/Relay/Shipping/Pacer.swift.
+// Of the line: how many bytes may be under way. Source: Sources/Gateway/Relay/Shipping/Pacer.swift.
 struct pacer {
   int64_t window, known, base, shrunk_at, answered_at, proven_at, resumed_at, doubt;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What a gateway says and does: docs/hub-protocol.md, as Sources/Relay does it. Every answer is judged: `wrong` counts what no hub may say.
+// What a gateway says and does: docs/hub-protocol.md, as Sources/Gateway/Relay does it. Every answer is judged: `wrong` counts what no hub may say.
 #include "fleet.h"
 
 #include <stdlib.h>
@@ -164,7 +164,7 @@ static void send_batch(struct gateway *g, int lane, size_t most) {
   send_text(g, text, (size_t)(p - text));
 }
 
-// Sends as long as more may be under way. Source: Sources/Relay/Shipping/Shipment.swift.
+// Sends as long as more may be under way. Source: Sources/Gateway/Relay/Shipping/Shipment.swift.
 void ship(struct gateway *g) {
   while (g->phase == LINKED && !g->rests && g->fd >= 0 && g->batch_count < g->window) {
     bool has_messages = next_of(g, MESSAGES), has_nodes = options.nodes && !g->is_old && next_of(g, NODES);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// How much a gateway has under way: Sources/Relay/Shipping/Pacer.swift, line by line, so that the fleet loads a hub as gateways do.
+// How much a gateway has under way: Sources/Gateway/Relay/Shipping/Pacer.swift, line by line, so that the fleet loads a hub as gateways do.
 #include "fleet.h"
 
 static const int64_t CALM = 900, LATE = 1800, CALM_IN_PARTS = 500, LATE_IN_PARTS = 1000, LASTING = 600000, MODEST = 4000;

@@ -7,7 +7,7 @@
 //   single     an event a transaction, prepared statements of one row, one after another
 //   copy       COPY of the events alone, 1000 a transaction
 //
-// The tables are a hub's, as version 3 of its schema has them (Sources/Hub/Database/HubSchema.swift); where there are none they are made: later
+// The tables are a hub's, as version 3 of its schema has them (Sources/Hub/Hub/Database/HubSchema.swift); where there are none they are made: later
 // hubs are compared with the same. Prints a line of JSON.
 #include <libpq-fe.h>
 #include <stdint.h>

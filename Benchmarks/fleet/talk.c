@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What gateways say: bodies as docs/hub-protocol.md describes them and Sources/Store/Journal/EventBody.swift writes them, made anew from
+// What gateways say: bodies as docs/hub-protocol.md describes them and Sources/Gateway/Store/Journal/EventBody.swift writes them, made anew from
 // (gateway, seq) whenever they are sent, so that a fleet keeps no journals. A text ends with its group and its seq: nothing is said twice, and
 // check.py knows what must be there.
 #include "fleet.h"

@@ -14,7 +14,7 @@ import Testing
   }
 
   @Test func `every sign is as wide as wcwidth says`() throws {
-    let location = Fixtures.checkout.appending(path: "Sources/meshpost/Terminal/WidthTable.swift")
+    let location = Fixtures.checkout.appending(path: "Sources/Tool/Terminal/WidthTable.swift")
     let table = try String(contentsOf: location, encoding: .utf8).split(
       separator: "\n", omittingEmptySubsequences: false)
     let made = try widths()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// Made by `Tests/widths > Sources/meshpost/Terminal/WidthTable.swift` from wcwidth 0.7.0, Unicode 17.0.0.
+/// Made by `Tests/widths > Sources/Tool/Terminal/WidthTable.swift` from wcwidth 0.7.0, Unicode 17.0.0.
 enum WidthTable {
   /// No column: the first and the last of each range.
   static let none: [UInt32] = [

@@ -90,7 +90,7 @@ enum ShapeReference {
     var text = """
       # Output of `--json`
 
-      Made by `make manual` from `Sources/meshpost/Manual/Shapes.swift`. Version \(Shapes.version): a change to a listed field raises it; an added
+      Made by `make manual` from `Sources/Tool/Manual/Shapes.swift`. Version \(Shapes.version): a change to a listed field raises it; an added
       field does not, and readers ignore names that they do not know. Times are milliseconds since 1970 unless noted otherwise. `?`: optional;
       `[]`: an array. *Rows* are one object a line. Answers are those of the [control socket](control-socket.md).
 
